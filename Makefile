@@ -1,0 +1,122 @@
+# Every target does its own set-up in .venv, so that `make run` and `make test` work on a fresh clone.
+
+DURATION ?= 60
+SCENARIO ?= default
+WORKERS  ?= 2
+ARGS     ?=
+
+SUPPORTED := python3 python3.11 python3.12 python3.13 python3.10
+PYTHON    ?= $(shell for p in $(SUPPORTED); do $$p -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
+
+VENV  := .venv
+BIN   := $(VENV)/bin
+READY := $(VENV)/.ready
+FAST  := -m "not slow and not bench and not aarch64"
+CODE  := microsim tests benchmarks examples docs setup.py
+METADATA := setup.py setup.cfg pyproject.toml microsim/version.py
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup run test test-all check format format-check lint types layers static coverage bench docs aarch64 packaging hooks clean distclean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(READY) ## Watch a live simulation in the terminal (DURATION=60 SCENARIO=default ARGS=)
+	@$(BIN)/microsim run $(SCENARIO) --demo --duration $(DURATION) $(ARGS)
+
+test: $(READY)-dev ## Run the fast tests (ARGS= goes to pytest)
+	@$(BIN)/python -m pytest -n $(WORKERS) $(FAST) $(ARGS)
+
+test-all: $(READY)-dev ## Run the slow tests too
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "not bench and not aarch64" $(ARGS)
+
+check: static test ## Everything before a commit: format, lint, types, layers, tests
+
+static: format-check lint types layers
+
+format: $(READY)-dev ## Format the code and sort its imports
+	@$(BIN)/ruff check --quiet --select I --fix $(wildcard $(CODE))
+	@$(BIN)/ruff format $(wildcard $(CODE))
+
+format-check: $(READY)-dev
+	@echo "== format"
+	@$(BIN)/ruff format --check $(wildcard $(CODE))
+
+lint: $(READY)-dev ## Lint with ruff
+	@echo "== lint"
+	@$(BIN)/ruff check $(wildcard $(CODE))
+
+types: $(READY)-dev ## Check types with mypy, strict
+	@echo "== types"
+	@$(BIN)/mypy
+
+layers: $(READY)-dev ## Check that imports point down the layers
+	@echo "== layers"
+	@$(BIN)/lint-imports --no-logo
+
+# Compiled kernels run outside Python, where coverage sees nothing: measure with the compiler off.
+coverage: $(READY)-dev ## Measure test coverage; microsim/sim must reach 95 %
+	@NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(WORKERS) $(FAST) --cov --cov-report= $(ARGS)
+	@$(BIN)/coverage report --include 'microsim/sim/*' --fail-under 95
+	@$(BIN)/coverage html --directory .cache/coverage --quiet && echo "line by line: .cache/coverage/index.html"
+
+bench: $(READY)-bench ## Measure speed beside peers: prints a table, writes JSON
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(READY)-docs ## Build the documentation in docs/_build/html
+	@$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
+	@echo "built docs/_build/html/index.html"
+
+aarch64: $(READY) ## Compare the golden digest with one from an emulated arm64 processor
+	@tests/aarch64/check.sh
+
+packaging: ## Install with pip and with colcon into scratch folders and try both
+	@tests/packaging/check.sh
+
+hooks: $(READY)-dev ## Check every commit with pre-commit
+	@$(BIN)/pre-commit install
+
+clean: ## Remove what was built; .venv and downloads stay
+	@rm -rf build install log dist *.egg-info docs/_build docs/_generated .coverage* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .cache/coverage .cache/packaging
+	@find microsim tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean ## Remove .venv and downloads too
+	@rm -rf $(VENV) .cache
+
+# ---- set-up -----------------------------------------------------------------------------------------------------------
+
+setup: $(READY)-dev ## Only set up .venv for development
+
+define install # $(1): extras such as [dev]
+	@$(call venv)
+	@echo "Installing microsim$(1) into $(VENV) (a minute or two, only when its metadata changed) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.$(1)'
+	@touch $(READY) $@
+endef
+
+define venv
+	if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+	  if [ -z "$(PYTHON)" ]; then \
+	    echo "MicroSim needs Python 3.10 to 3.13, but this machine has: $$(python3 --version 2>&1 || true)" >&2; \
+	    echo "Install one (Debian, Ubuntu: apt install python3 python3-venv) or name it: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; fi; \
+	  if ! $(PYTHON) -c 'import ensurepip, venv' >/dev/null 2>&1; then \
+	    echo "$(PYTHON) cannot make virtual environments. Debian, Ubuntu: apt install python3-venv" >&2; exit 1; fi; \
+	  echo "Making $(VENV) with $$($(PYTHON) --version) ..."; \
+	  $(PYTHON) -m venv --clear $(VENV); \
+	fi
+endef
+
+$(READY): $(METADATA)
+	$(call install,)
+
+$(READY)-dev: $(METADATA)
+	$(call install,[dev])
+
+$(READY)-bench: $(METADATA)
+	$(call install,[dev$(,)bench])
+
+$(READY)-docs: $(METADATA)
+	$(call install,[docs])
+
+, := ,

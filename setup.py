@@ -1,0 +1,90 @@
+"""All package metadata, read alike by pip and by colcon (ament_python).
+
+A [project] table in pyproject.toml would hide the data files below from colcon, so there is none.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+NAME = "microsim"
+ROOT = Path(__file__).resolve().parent
+DATA_FOLDERS = ("launch", "rviz", "urdf", "scenarios", "worlds")
+
+TEST = ["pytest", "hypothesis", "pytest-cov", "pytest-xdist", "pymap3d", "mpmath", "jsonschema", "catkin_pkg"]
+
+
+def version() -> str:
+    """Read without importing the package, whose dependencies may not be installed yet."""
+    found = re.search(r'^__version__ = "(.+)"$', (ROOT / NAME / "version.py").read_text(encoding="utf-8"), re.MULTILINE)
+    assert found is not None, "microsim/version.py holds no __version__"
+    return found[1]
+
+
+def data_files() -> Iterator[tuple[str, list[str]]]:
+    """Every data folder as it stands, sub-folders kept, under share/microsim; paths relative as setuptools wants."""
+    yield "share/ament_index/resource_index/packages", [f"resource/{NAME}"]
+    yield f"share/{NAME}", ["package.xml"]
+    for folder in DATA_FOLDERS:
+        for path, folders, names in os.walk(ROOT / folder):
+            folders[:] = sorted(name for name in folders if name != "__pycache__")
+            relative = Path(path).relative_to(ROOT).as_posix()
+            files = [f"{relative}/{name}" for name in sorted(names) if not name.startswith(".")]
+            if files:
+                yield f"share/{NAME}/{relative}", files
+
+
+def long_description() -> str:
+    readme = ROOT / "README.md"
+    return readme.read_text(encoding="utf-8") if readme.is_file() else ""
+
+
+setup(
+    name=NAME,
+    version=version(),
+    description="Deterministic robot simulator: the same bytes everywhere, with and without ROS 2",
+    long_description=long_description(),
+    long_description_content_type="text/markdown",
+    author="The MicroSim developers",
+    maintainer="The MicroSim developers",
+    maintainer_email="microsim@users.noreply.example.org",
+    license="Apache-2.0",
+    keywords=["robotics", "simulation", "ROS 2", "deterministic"],
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering",
+        "Typing :: Typed",
+    ],
+    python_requires=">=3.10,<3.14",
+    packages=find_packages(include=[NAME, f"{NAME}.*"]),
+    package_data={NAME: ["py.typed"]},
+    data_files=list(data_files()),
+    zip_safe=False,  # numba caches compiled kernels beside the sources
+    install_requires=[
+        "numpy",
+        "numba",
+        "rosbags>=0.11,<0.12",
+        "pydantic>=2",
+        "ruamel.yaml",
+        "typer",
+        "rich<15",
+    ],
+    extras_require={
+        "test": TEST,
+        "dev": [*TEST, "mypy", "ruff", "import-linter", "pre-commit"],
+        "docs": ["sphinx", "furo", "myst-parser"],
+        "bench": ["ir-sim==2.12.*", "mujoco"],
+    },
+    entry_points={"console_scripts": [f"microsim = {NAME}.cli:main"]},
+)
