@@ -1,0 +1,1 @@
+"""The deterministic core: numbers in, numbers out. Read `schedule.py` first."""

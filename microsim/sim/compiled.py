@@ -1,0 +1,64 @@
+"""`kernel`: compiles a function of numbers with numba, bit-exactly and cached.
+
+No fastmath and no fused multiply-add, so a kernel gives the bits of its plain-Python form
+(`NUMBA_DISABLE_JIT=1` runs that form). `error_model="numpy"` only removes the zero-division check, which blocks SIMD.
+
+numba notices a change in a kernel's own file, not in the kernels it calls. So the cache folder's name is a hash over
+all of `microsim/sim`: a stale kernel, which could give other bits, is never loaded.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+import numba.core.config
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _source_hash() -> str:
+    digest = hashlib.sha256(numba.__version__.encode())
+    for file in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _cache_folder() -> Path | None:
+    """A writable folder for compiled kernels, or None: then every process compiles anew."""
+    chosen = numba.core.config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(chosen) / "microsim" / "kernels" / _source_hash()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
+CACHE_FOLDER = _cache_folder()
+
+
+def is_cold() -> bool:
+    """True when kernels are not compiled yet, so that the first run is slow and worth a word to the user."""
+    if numba.core.config.DISABLE_JIT:
+        return False
+    return CACHE_FOLDER is None or not any(CACHE_FOLDER.rglob("*.nbc"))
+
+
+def kernel(function: _Function) -> _Function:
+    """Compile on first call and keep the result on disk."""
+    before = numba.core.config.CACHE_DIR
+    numba.core.config.CACHE_DIR = str(CACHE_FOLDER or "")
+    try:
+        compiled: _Function = numba.njit(error_model="numpy", cache=CACHE_FOLDER is not None)(function)
+    finally:
+        numba.core.config.CACHE_DIR = before
+    return compiled
+
+
+def inlined(function: _Function) -> _Function:
+    """For small functions called from a kernel's innermost loop: inlined there, so that the loop can be vectorised."""
+    compiled: _Function = numba.njit(error_model="numpy", inline="always")(function)
+    return compiled

@@ -1,0 +1,57 @@
+"""The data that robots and sensors share, with unit and frame beside each field."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from microsim.sim.geometry import Array, Vector
+
+# Every robot's state is a column of numbers that begins with these rows, so that sensors need not know its model.
+# Position is that of base_link in the map frame; velocity and acceleration are what it really did in the last tick,
+# wind and collisions included, in map axes.
+X, Y, Z, YAW = 0, 1, 2, 3  # [m] [m] [m] [rad]
+VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW_RATE = 4, 5, 6, 7  # [m/s] [m/s] [m/s] [rad/s]
+ACCELERATION_X, ACCELERATION_Y, ACCELERATION_Z = 8, 9, 10  # [m/s^2]
+COMMON_ROWS = 11
+
+GRAVITY = 9.80665  # [m/s^2]
+
+
+@dataclass(frozen=True)
+class Wind:
+    world_xyz: Vector = (0.0, 0.0, 0.0)  # [m/s] map frame
+    gust_sigma: float = 0.0  # [m/s] standard deviation of each axis
+    gust_tau_s: float = 2.0  # [s] correlation time
+
+
+@dataclass(frozen=True)
+class Mount:
+    """Where a sensor sits: base_link to the sensor's own frame."""
+
+    xyz: Vector = (0.0, 0.0, 0.0)  # [m]
+    rpy: Vector = (0.0, 0.0, 0.0)  # [rad] fixed axes, URDF's order
+
+
+@dataclass(frozen=True)
+class RobotModel:
+    """What makes a kind of robot. A file in `sim/robots/` holds one constant `ROBOT` of this type.
+
+    `advance(state, command, parameters, keys, elevation, occupied, cell_m, dt, tick, ticks)` moves all robots of the
+    model, one per column, by `ticks` ticks in place: state (rows, n), command (inputs, n), parameters (p, n), keys (n,)
+    noise keys, elevation and occupied (ny, nx). It is compiled and serves one world and a million alike.
+    """
+
+    name: str
+    inputs: tuple[str, ...]  # names of the command's numbers, in the order of the command array
+    twist_fields: tuple[str, ...]  # where each input stands in a geometry_msgs/Twist
+    rows: int  # of the state
+    state: Mapping[str, int]  # name a user sees -> row
+    parameters: Callable[[Any, Wind, float], tuple[float, ...]]  # (the robot's settings, wind, dt) -> column
+    advance: Callable[..., None]
+    is_ground_bound: bool  # stands on the ground and may not be put into an occupied cell
+
+
+def ground_velocity_body(state: Array, column: int, sine: float, cosine: float) -> Vector:
+    """Velocity over ground in the body's own axes, given sin and cos of its yaw."""
+    vx, vy = float(state[VELOCITY_X, column]), float(state[VELOCITY_Y, column])
+    return cosine * vx + sine * vy, cosine * vy - sine * vx, float(state[VELOCITY_Z, column])

@@ -1,0 +1,107 @@
+"""The world: ground, occupied cells, surface classes, and the solids a camera sees. Immutable during a run."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from microsim.sim.geometry import Array, Grid, ground_height
+
+GROUND, OBSTACLE, HAZARD, TARGET, WATER = range(5)
+CLASS_NAMES = ("ground", "obstacle", "hazard", "target", "water")
+
+# PRD 4.2.2.1; the sky and everything a ray never meets has the background colour, class 0.
+PALETTE: Grid = np.array(
+    [(0xC8, 0xC8, 0xC8), (0x3C, 0xB3, 0x71), (0xE7, 0x4C, 0x3C), (0x34, 0x98, 0xDB), (0x1A, 0xBC, 0x9C)], np.uint8
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A footprint in the ground plane, painted on the ground (height 0) or standing on it.
+
+    An obstacle also occupies the cells under it; a feature is only seen.
+    """
+
+    kind: Literal["rectangle", "circle", "triangle", "billboard"]
+    class_id: int
+    center: tuple[float, float]  # [m] map frame; of a triangle: the centroid
+    size: tuple[float, float] = (0.0, 0.0)  # [m] rectangle: along its x and y; billboard: width, height
+    radius: float = 0.0  # [m] circle
+    vertices: tuple[tuple[float, float], ...] = ()  # [m] triangle, counter-clockwise, map frame
+    yaw: float | None = 0.0  # [rad] rectangle and billboard; None: the billboard turns to face the camera
+    base_m: float = 0.0  # [m] height of the base above the ground under the centre
+    height_m: float = 0.0  # [m] 0: painted on the ground
+
+
+@dataclass(frozen=True)
+class World:
+    cell_m: float
+    elevation: Array  # (ny, nx) [m] ground at cell centres, row 0 in the south
+    surface: Grid  # (ny, nx) class of the ground
+    obstacles: tuple[Shape, ...]
+    features: tuple[Shape, ...]
+    occupied: Grid = field(init=False)  # (ny, nx) 0 free, 1 occupied
+    is_flat: bool = field(init=False)  # one height everywhere: the camera has a shorter way
+
+    def __post_init__(self) -> None:
+        occupied = np.zeros(self.elevation.shape, np.uint8)
+        mark_occupied(occupied, self.cell_m, self.obstacles)
+        occupied.flags.writeable = False
+        object.__setattr__(self, "occupied", occupied)
+        object.__setattr__(self, "is_flat", bool((self.elevation == self.elevation[0, 0]).all()))
+
+    @property
+    def size_m(self) -> tuple[float, float]:
+        rows, columns = self.elevation.shape
+        return columns * self.cell_m, rows * self.cell_m
+
+    def ground(self, x: float, y: float) -> float:
+        return float(ground_height(self.elevation, self.cell_m, x, y))
+
+    def is_inside(self, x: float, y: float) -> bool:
+        width, height = self.size_m
+        return 0.0 <= x < width and 0.0 <= y < height
+
+    def is_occupied(self, x: float, y: float) -> bool:
+        row, column = math.floor(y / self.cell_m), math.floor(x / self.cell_m)
+        return self.is_inside(x, y) and bool(self.occupied[row, column])
+
+
+def mark_occupied(occupied: Grid, cell: float, obstacles: Iterable[Shape]) -> None:
+    """Set every cell that an upright box or cylinder overlaps (touching is not overlapping)."""
+    for shape in obstacles:
+        half_x, half_y = (shape.radius, shape.radius) if shape.kind == "circle" else _half(shape.size)
+        x, y = shape.center
+        columns = _overlapped(x - half_x, x + half_x, cell, occupied.shape[1])
+        rows = _overlapped(y - half_y, y + half_y, cell, occupied.shape[0])
+        if shape.kind == "circle":
+            _mark_disc(occupied, cell, rows, columns, x, y, shape.radius)
+        else:
+            occupied[rows.start : rows.stop, columns.start : columns.stop] = 1
+
+
+def _half(size: Sequence[float]) -> tuple[float, float]:
+    return 0.5 * size[0], 0.5 * size[1]
+
+
+def _overlapped(low: float, high: float, cell: float, count: int) -> range:
+    """Cells that the open interval (low, high) has a part of."""
+    first = max(math.floor(low / cell), 0)
+    last = min(math.ceil(high / cell), count)
+    return range(first, max(first, last))
+
+
+def _mark_disc(occupied: Grid, cell: float, rows: range, columns: range, x: float, y: float, radius: float) -> None:
+    """Cells whose nearest point to the axis is closer than the radius."""
+    near_x = _nearest(columns, cell, x) - x
+    near_y = _nearest(rows, cell, y) - y
+    inside = near_x[None, :] * near_x[None, :] + near_y[:, None] * near_y[:, None] < radius * radius
+    occupied[rows.start : rows.stop, columns.start : columns.stop] |= inside.astype(np.uint8)
+
+
+def _nearest(cells: range, cell: float, position: float) -> Array:
+    start = np.arange(cells.start, cells.stop, dtype=np.float64) * cell
+    return np.minimum(np.maximum(position, start), start + cell)
