@@ -71,7 +71,7 @@ docs: $(READY)-docs ## Build the documentation in docs/_build/html
 aarch64: $(READY) ## Compare the golden digest with one from an emulated arm64 processor
 	@tests/aarch64/check.sh
 
-packaging: ## Install with pip and with colcon into scratch folders and try both
+packaging: $(READY) ## Install with pip and with colcon into scratch folders and try both
 	@tests/packaging/check.sh
 
 hooks: $(READY)-dev ## Check every commit with pre-commit

@@ -14,7 +14,17 @@ NAME = "microsim"
 ROOT = Path(__file__).resolve().parent
 DATA_FOLDERS = ("launch", "rviz", "urdf", "scenarios", "worlds")
 
-TEST = ["pytest", "hypothesis", "pytest-cov", "pytest-xdist", "pymap3d", "mpmath", "jsonschema", "catkin_pkg"]
+TEST = [
+    "pytest>=8",
+    "pytest-cov",
+    "pytest-xdist",
+    "hypothesis",
+    "pymap3d",
+    "mpmath",
+    "jsonschema",
+    "catkin_pkg",
+    "setuptools",
+]
 
 
 def version() -> str:
@@ -77,6 +87,7 @@ setup(
         "rosbags>=0.11,<0.12",
         "pydantic>=2",
         "ruamel.yaml",
+        "typing_extensions",
         "typer",
         "rich<15",
     ],

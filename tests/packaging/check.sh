@@ -1,0 +1,73 @@
+#!/usr/bin/env bash
+# Installs the tree in the four ways a user may (pip, pip -e, colcon, colcon --symlink-install) into scratch folders, and tries each.
+set -euo pipefail
+
+repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+python=${PYTHON:-$repository/.venv/bin/python}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+workspace=$scratch/ws
+source_tree=$workspace/src/microsim
+venv=$scratch/venv
+# What a user has: no repository on the path, and bytecode and kernels cached in their own places.
+unset PYTHONPATH AMENT_PREFIX_PATH PYTHONDONTWRITEBYTECODE
+
+say() { printf '[packaging %3ds] %s\n' "$SECONDS" "$*"; }
+fail() { printf '[packaging] %s\n' "$*" >&2; exit 1; }
+pip() { "$venv/bin/python" -m pip --quiet --disable-pip-version-check "$@"; }
+
+copy_tree() { # as git sees it, changes of today included
+  rm -rf "$source_tree" && mkdir -p "$source_tree"
+  (cd "$repository" && git ls-files --cached --others --exclude-standard -z |
+    while IFS= read -r -d '' file; do [ -e "$file" ] && printf '%s\0' "$file"; done |
+    tar --null --files-from - --create) | tar --extract --directory "$source_tree"
+}
+
+has_all_data() { # FOLDER: every file of the data folders is there
+  local file missing=0
+  while IFS= read -r file; do
+    [ -e "$1/$file" ] || { echo "missing: $1/$file" >&2; missing=1; }
+  done < <(cd "$source_tree" && find launch rviz urdf scenarios worlds -type f ! -name '.*' ! -path '*/__pycache__/*' 2>/dev/null)
+  return $missing
+}
+
+works() { # COMMAND, away from every checkout
+  (cd / && "$1" --help >/dev/null && "$1" list | grep -q default && "$1" run default --duration 0 --headless --json >/dev/null) ||
+    fail "$1 does not work"
+}
+
+"$python" -m venv "$venv"
+copy_tree
+
+say "pip install ."
+pip install "$source_tree"
+works "$venv/bin/microsim"
+has_all_data "$venv/share/microsim"
+[ -e "$venv/share/ament_index/resource_index/packages/microsim" ] || fail "no ament marker"
+pip check
+pip uninstall --yes microsim
+
+say "pip install --editable ."
+pip install --editable "$source_tree"
+works "$venv/bin/microsim"
+pip uninstall --yes microsim
+
+pip install colcon-common-extensions
+copy_tree
+for option in "" --symlink-install; do
+  say "colcon build $option"
+  (cd "$workspace" && rm -rf build install log
+   PATH=$venv/bin:$PATH
+   [ "$(colcon list --names-only)" = microsim ] || fail "colcon finds other packages: $(colcon list --names-only)"
+   # shellcheck disable=SC2086
+   colcon --log-level error build --event-handlers console_direct- console_stderr- $option)
+  prefix=$workspace/install/microsim
+  [ -x "$prefix/lib/microsim/microsim" ] || fail "ros2 run would not find lib/microsim/microsim"
+  [ ! -e "$prefix/bin/microsim" ] || fail "a second script in bin/"
+  has_all_data "$prefix/share/microsim"
+  [ -e "$prefix/share/ament_index/resource_index/packages/microsim" ] || fail "no ament marker"
+  [ -e "$prefix/share/microsim/package.xml" ] || fail "no package.xml"
+  # shellcheck disable=SC1091
+  (set +u && source "$workspace/install/setup.bash" && works "$prefix/lib/microsim/microsim")
+done
+say "pip and colcon both install and run"

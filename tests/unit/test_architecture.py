@@ -1,0 +1,120 @@
+"""Rules about imports that the layer contracts in pyproject.toml cannot state."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "microsim"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# What the deterministic core may import: arrays, the compiler, and parts of the standard library that only compute.
+PURE = {
+    "__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "enum", "fractions", "functools",
+    "hashlib", "heapq", "itertools", "math", "numba", "numpy", "operator", "struct", "types", "typing",
+    "typing_extensions",
+}  # fmt: skip
+
+# These round differently from one processor, libm or NumPy to the next; microsim.sim.exact has ours.
+# sqrt, floor, ceil, fabs, copysign, isnan, isfinite and the constants are exact everywhere.
+INEXACT = {
+    "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+    "arcsin", "arccos", "arctan", "arctan2", "arcsinh", "arccosh", "arctanh",
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "power", "hypot", "cbrt", "dist", "fma", "fsum",
+    "sumprod", "gamma", "lgamma", "erf", "erfc", "float_power", "logaddexp", "sinc", "linalg", "random", "einsum",
+}  # fmt: skip
+
+# A heavy library is imported in one place, so that whoever does not need it never pays for it.
+HOMES = {
+    "numba": ("sim/",),
+    "rosbags": ("wire/", "recording/"),
+    "ruamel": ("scenario/",),
+    "typer": ("cli.py", "cli/"),
+    "rich": ("cli.py", "cli/", "dashboard.py"),
+    "rclpy": ("transport/rclpy.py",),
+    "cyclonedds": ("transport/dds.py", "transport/dds/"),
+    "viser": ("viewer/",),
+    "yourdfpy": ("viewer/",),
+    "ray": ("batch/",),
+    "gymnasium": ("batch/",),
+    "pettingzoo": ("batch/",),
+    "embreex": ("sim/sensors/lidar.py", "bundle/"),
+    "cupy": ("batch/",),
+}
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything imported, at any depth."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute here"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def name(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+SIM = [path for path in MODULES if name(path).startswith("sim/")]
+
+
+@pytest.mark.parametrize("path", SIM, ids=name)
+def test_the_core_imports_only_itself_numpy_numba_and_what_merely_computes(path: Path) -> None:
+    foreign = [
+        f"line {line}: {imported}"
+        for line, imported in imports(path)
+        if imported.split(".")[0] not in PURE and not imported.startswith("microsim.sim")
+    ]
+    assert not foreign
+
+
+@pytest.mark.parametrize("path", SIM, ids=name)
+def test_the_core_takes_no_transcendental_function_from_math_or_numpy(path: Path) -> None:
+    calls = [
+        f"line {node.lineno}: {node.value.id}.{node.attr}"
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in {"math", "np", "numpy"}
+        and node.attr in INEXACT
+    ]
+    taken = [
+        f"line {line}: {imported}"
+        for line, imported in imports(path)
+        if imported.split(".")[0] in {"math", "numpy"} and imported.split(".")[-1] in INEXACT
+    ]
+    assert not calls + taken
+
+
+@pytest.mark.parametrize("path", SIM, ids=name)
+def test_no_kernel_trades_exactness_or_order_for_speed(path: Path) -> None:
+    loose = [
+        f"line {node.value.lineno}: {node.arg}"
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.keyword)
+        and node.arg == "fastmath"
+        and not (isinstance(node.value, ast.Constant) and node.value.value is False)
+    ]
+    assert not loose
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_heavy_imports_have_one_home(path: Path) -> None:
+    strays = [
+        f"line {line}: {imported} belongs into {' or '.join(HOMES[imported.split('.')[0]])}"
+        for line, imported in imports(path)
+        if imported.split(".")[0] in HOMES and not name(path).startswith(HOMES[imported.split(".")[0]])
+    ]
+    assert not strays
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_a_module_stays_within_500_lines(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 500
