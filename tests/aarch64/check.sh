@@ -82,7 +82,7 @@ if ! made_from wheels "$version $requirements"; then
   rm -rf "$cache/wheels" "$cache/numba"
   platforms=(--platform manylinux_2_28_aarch64 --platform manylinux_2_27_aarch64 --platform manylinux_2_17_aarch64 --platform manylinux2014_aarch64)
   printf '%s\n' "$requirements" >"$cache/requirements.txt"
-  "$host_python" -m pip install --quiet --disable-pip-version-check --no-compile --target "$cache/wheels" --only-binary :all: \
+  "$host_python" -m pip install -qq --disable-pip-version-check --no-compile --target "$cache/wheels" --only-binary :all: \
     --implementation cp --python-version "$version" "${platforms[@]}" --requirement "$cache/requirements.txt"
   mark wheels "$version $requirements"
 fi

@@ -14,7 +14,7 @@ unset PYTHONPATH AMENT_PREFIX_PATH PYTHONDONTWRITEBYTECODE
 
 say() { printf '[packaging %3ds] %s\n' "$SECONDS" "$*"; }
 fail() { printf '[packaging] %s\n' "$*" >&2; exit 1; }
-pip() { "$venv/bin/python" -m pip --quiet --disable-pip-version-check "$@"; }
+pip() { "$venv/bin/python" -m pip -qq --disable-pip-version-check "$@"; }
 
 copy_tree() { # as git sees it, changes of today included
   rm -rf "$source_tree" && mkdir -p "$source_tree"
