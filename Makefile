@@ -98,7 +98,7 @@ endef
 define venv
 	if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 	  if [ -z "$(PYTHON)" ]; then \
-	    echo "MicroSim needs Python 3.10 to 3.13, but this machine has: $$(python3 --version 2>&1 || true)" >&2; \
+	    echo "MicroSim needs Python 3.10 to 3.13, but this machine has: $$(python3 --version 2>/dev/null || echo none)" >&2; \
 	    echo "Install one (Debian, Ubuntu: apt install python3 python3-venv) or name it: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; fi; \
 	  if ! $(PYTHON) -c 'import ensurepip, venv' >/dev/null 2>&1; then \
 	    echo "$(PYTHON) cannot make virtual environments. Debian, Ubuntu: apt install python3-venv" >&2; exit 1; fi; \

@@ -57,7 +57,7 @@ emulator() {
 }
 
 [ -x "$host_python" ] || fail "no $host_python: run 'make aarch64', which sets it up first"
-command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || fail "needs Debian's apt-get and dpkg-deb"
+{ command -v apt-get && command -v dpkg-deb; } >/dev/null || fail "needs Debian's apt-get and dpkg-deb"
 mkdir -p "$cache"
 qemu=$(emulator)
 
