@@ -1,0 +1,46 @@
+"""Where the shipped data is: scenarios, robot models, worlds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from microsim.errors import MicroSimError
+
+
+@cache
+def data_folder() -> Path:
+    """The folder that holds `scenarios/`, `urdf/` and the other data.
+
+    That is the root of a checkout, `share/microsim` beside an installed package (pip, colcon), or the
+    `share/microsim` of an ament prefix.
+    """
+    tried = list(dict.fromkeys(_candidates()))
+    for folder in tried:
+        if (folder / "scenarios").is_dir():
+            return folder
+    places = "\n".join(f"  {folder}" for folder in tried)
+    raise MicroSimError(f"MicroSim's data files are not installed; looked for a folder 'scenarios' in:\n{places}")
+
+
+def _candidates() -> Iterator[Path]:
+    package = Path(__file__).resolve().parent
+    yield package.parent
+    for above in package.parents:
+        yield above / "share" / "microsim"
+    yield Path(sys.prefix) / "share" / "microsim"
+    for prefix in filter(None, os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep)):
+        yield Path(prefix) / "share" / "microsim"
+
+
+def scenario_names() -> list[str]:
+    """Names of the shipped scenarios, in alphabetical order."""
+    return sorted(path.stem for path in (data_folder() / "scenarios").glob("*.yaml"))
+
+
+def scenario_file(name: str) -> Path:
+    """The file of a shipped scenario."""
+    return data_folder() / "scenarios" / f"{name}.yaml"

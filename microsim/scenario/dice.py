@@ -1,0 +1,30 @@
+"""Random numbers for generators: SplitMix64 in whole numbers, the same on every machine."""
+
+from __future__ import annotations
+
+import hashlib
+
+_MASK = 2**64 - 1
+
+
+class Dice:
+    """A source of random numbers that is a function of its key alone."""
+
+    def __init__(self, *key: str | int) -> None:
+        text = "\0".join(str(part) for part in key)
+        self._state = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+    def bits(self) -> int:
+        """A whole number from 0 to 2^64 - 1."""
+        self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
+        mixed = ((self._state ^ (self._state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
+        return mixed ^ (mixed >> 31)
+
+    def uniform(self, low: float = 0.0, high: float = 1.0) -> float:
+        """A number in [low, high]."""
+        return low + (high - low) * ((self.bits() >> 11) * 2.0**-53)
+
+    def below(self, count: int) -> int:
+        """A whole number from 0 to count - 1."""
+        return (self.bits() * count) >> 64

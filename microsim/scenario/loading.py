@@ -1,0 +1,150 @@
+"""`load_scenario`: from a name, a file or a dict to a Scenario that can be run, or to every reason why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from microsim.errors import Problem, ScenarioError
+from microsim.scenario.checks import check_starts
+from microsim.scenario.elevation_files import read_elevation
+from microsim.scenario.files import find_scenario, locate, located, portable, read_text, search_folders
+from microsim.scenario.generators import Generated, insert, prepare
+from microsim.scenario.messages import Places, in_order
+from microsim.scenario.models import Scenario
+from microsim.scenario.terrain import elevation
+from microsim.scenario.values import Model, show
+from microsim.scenario.world import ElevationFile, Map
+from microsim.scenario.yaml_text import Path as KeyPath
+from microsim.scenario.yaml_text import dotted, read_yaml
+
+
+def load_scenario(source: str | Path | Mapping[str, Any] | Scenario) -> Scenario:
+    """The scenario of that name, path or content, complete and checked; ScenarioError lists all that is wrong."""
+    if isinstance(source, Scenario):
+        return source
+    if isinstance(source, (str, Path)):
+        file = find_scenario(source)
+        document = read_yaml(read_text(file), str(file))
+        return _Loading(document.data, file, Places(str(file), document)).run()
+    if isinstance(source, Mapping):
+        return _Loading(_plain(source), None, Places()).run()
+    raise ScenarioError(Problem(f"expected the name of a scenario, a path or a dict, found {_kind(source)}"))
+
+
+def _kind(source: object) -> str:
+    return type(source).__name__
+
+
+def _plain(value: Any, path: KeyPath = ()) -> Any:
+    """Nested mappings and sequences as dicts and lists, NumPy's numbers and arrays as Python's."""
+    if len(path) > 50:
+        raise ScenarioError(Problem("nested too deeply; expected at most 50 levels", dotted(path[:5]) + "…"))
+    if isinstance(value, Model):
+        return value
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise ScenarioError(Problem(f"expected text as a key, found {show(key)}", dotted(path)))
+        return {str(key): _plain(item, (*path, key)) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, (*path, index)) for index, item in enumerate(value)]
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist") and type(value).__module__.startswith("numpy"):
+        return _plain(value.tolist(), path)
+    return value
+
+
+class _Loading:
+    """The steps from data to a scenario; each adds the problems it finds."""
+
+    def __init__(self, data: Any, file: Path | None, places: Places) -> None:
+        self.data = data
+        self.file = file
+        self.places = places
+        self.folders = search_folders(file)
+        self.problems: list[Problem] = []
+
+    def run(self) -> Scenario:
+        self.top_level()
+        plugin_folders = self.plugin_folders()
+        data, generated, found = prepare(self.data, plugin_folders)
+        self.problems += [self.places.problem(*each) for each in found]
+        scenario = self.validated(data, plugin_folders, generated)
+        self.stop_if_wrong()
+        assert scenario is not None
+        scenario = insert(scenario, generated)
+        self.starts(scenario)
+        self.stop_if_wrong()
+        return scenario
+
+    def stop_if_wrong(self) -> None:
+        if self.problems:
+            raise ScenarioError(in_order(self.problems))
+
+    def top_level(self) -> None:
+        if not isinstance(self.data, Mapping):
+            keys = ", ".join(Scenario.key_names())
+            message = f"expected a mapping with any of the keys {keys}, found {show(self.data)}"
+            raise ScenarioError(self.places.problem(message, ()))
+
+    def plugin_folders(self) -> tuple[str, ...]:
+        """The folders under `plugins:`, made absolute; what is not a list of text is left to the model."""
+        names = self.data.get("plugins", ())
+        if not isinstance(names, (list, tuple)):
+            return ()
+        found = []
+        for index, name in enumerate(names):
+            if not isinstance(name, str) or not name:
+                continue
+            folder = locate(name, self.folders)
+            if folder is None or not folder.is_dir():
+                self.problems.append(self.places.problem(f"no such folder: {show(name)}", ("plugins", index)))
+            else:
+                found.append(portable(folder))
+        return tuple(found)
+
+    def validated(
+        self, data: Mapping[str, Any], plugin_folders: tuple[str, ...], generated: Generated
+    ) -> Scenario | None:
+        absolute = tuple(str(located(folder)) for folder in plugin_folders)
+        try:
+            scenario = Scenario.model_validate(data, context={"plugins": absolute})
+        except ValidationError as error:
+            self.problems += self.places.problems(error, self.data, generated.original)
+            self.elevation_alone()
+            return None
+        grid = self.with_elevation(scenario.map)
+        return scenario.model_copy(update={"map": grid, "plugins": plugin_folders})
+
+    def elevation_alone(self) -> None:
+        """Something else is wrong; what is wrong with the elevation file shall be said in the same breath."""
+        with suppress(ValidationError):
+            self.with_elevation(Map.model_validate(self.data.get("map", {})))
+
+    def with_elevation(self, grid: Map) -> Map:
+        if not isinstance(grid.elevation, ElevationFile):
+            return grid
+        name = grid.elevation.file
+        path = locate(name, self.folders)
+        if path is None:
+            tried = ", ".join(str(folder) for folder in self.folders)
+            self.elevation_problem(f"no such file: {show(name)}; looked in {tried}")
+            return grid
+        nx, ny = grid.size_xy_cells
+        try:
+            read_elevation(path, (ny, nx))
+        except ScenarioError as error:
+            self.elevation_problem(str(error))
+        return grid.model_copy(update={"elevation": ElevationFile(file=portable(path))})
+
+    def elevation_problem(self, message: str) -> None:
+        self.problems.append(self.places.problem(message, ("map", "elevation", "file")))
+
+    def starts(self, scenario: Scenario) -> None:
+        self.problems += [self.places.problem(*found) for found in check_starts(scenario, elevation(scenario))]

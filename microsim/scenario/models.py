@@ -1,0 +1,189 @@
+"""The scenario: everything that decides a run, save the commands. Attribute names are the YAML keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator
+from pydantic_core import InitErrorDetails
+
+from microsim.scenario.robots import Drone, Robot, RosName, Rover, make_robot
+from microsim.scenario.values import (
+    Count,
+    Finite,
+    Hertz,
+    HertzOrOff,
+    Milliseconds,
+    Model,
+    Positive,
+    Probability,
+    Seed,
+    Sigma,
+    Switch,
+    detail,
+    exactly,
+    fail,
+    show,
+    under,
+)
+from microsim.scenario.world import Feature, Map, Obstacle
+
+Speed = Annotated[Finite, Field(ge=-1e4, le=1e4)]
+
+
+class Rssi(Model):
+    """Signal strength from a log-distance path-loss model."""
+
+    tx_power_dbm: Annotated[Finite, Field(ge=-200, le=200)] = Field(20.0, description="Transmitted power [dBm].")
+    path_loss_exponent: Annotated[Finite, Field(ge=0, le=20)] = Field(2.7, description="Exponent; 2: free space.")
+    reference_loss_db: Annotated[Finite, Field(ge=0, le=500)] = Field(
+        40.0, description="Loss over the first metre [dB]."
+    )
+
+
+class Radio(Model):
+    """The radio between robots."""
+
+    enabled: Switch = Field(True, description="false: there is no radio.")
+    latency_ms_mean: Milliseconds = Field(80.0, description="Mean latency [ms].")
+    latency_ms_jitter: Milliseconds = Field(30.0, description="Jitter of the latency, 1 sigma [ms].")
+    drop_probability: Probability = Field(0.03, description="Probability that a packet is lost.")
+    reordering: Switch = Field(False, description="true: a packet may overtake an earlier one.")
+    half_duplex: Switch = Field(False, description="true: both directions share the air.")
+    bitrate_bps: Annotated[Finite, Field(gt=0, le=1e12)] | None = Field(
+        None, description="Rate at which packets go on air [bit/s]; null: at once."
+    )
+    rssi: Rssi | None = Field(None, description="Signal strength in the metrics; null: not computed.")
+    max_payload_bytes: Annotated[Count, Field(le=65536)] = Field(65536, description="Longest payload [bytes].")
+    queue_limit: Annotated[Count, Field(le=1_000_000)] = Field(1000, description="Packets under way per direction.")
+    metrics_hz: HertzOrOff = Field(1, description="Rate of /radio/metrics; 0: off [Hz].")
+
+
+class Wind(Model):
+    """Wind, which carries drones along."""
+
+    world_xyz: Annotated[tuple[Speed, Speed, Speed], exactly(3, "[x, y, z]")] = Field(
+        (0.0, 0.0, 0.0), description="Constant wind in the map frame [m/s]."
+    )
+    gust_sigma: Annotated[Sigma, Field(le=1e3)] = Field(0.0, description="Gusts on each axis, 1 sigma [m/s].")
+    gust_tau_s: Positive = Field(2.0, description="Time over which gusts are correlated [s].")
+
+
+class Frames(Model):
+    """The tree of frames."""
+
+    per_robot_odom: Switch = Field(False, description="true: <robot>/odom for each; false: one shared odom.")
+    publish_static_tf: Switch = Field(True, description="false: leave /tf_static to robot_state_publisher.")
+    tf_hz: Hertz = Field(60, description="Rate of /tf; at most physics_hz [Hz].")
+
+
+class WorldTopics(Model):
+    """Topics that show the world."""
+
+    occupancy_hz: HertzOrOff = Field(1, description="Rate of /world/occupancy; 0: off [Hz].")
+    markers_hz: HertzOrOff = Field(1, description="Rate of /world/markers; 0: off [Hz].")
+
+
+class Scenario(Model):
+    """A scenario. Make one with `load_scenario`, which also checks what lies outside the models."""
+
+    name: Annotated[str, Field(strict=True, min_length=1, max_length=200)] = Field("default", description="Its name.")
+    seed: Seed = Field(12345, description="Seed of all noise, any 64-bit integer.")
+    physics_hz: Hertz = Field(60, description="Ticks per second of simulated time [Hz].")
+    map: Map = Field(Map(), description="The grid, its relief and its surface.")
+    obstacles: tuple[Obstacle, ...] = Field((), description="What stands in the way: boxes and cylinders.")
+    features: tuple[Feature, ...] = Field((), description="What only cameras see.")
+    frames: Frames = Field(Frames(), description="The tree of frames.")
+    robots: dict[RosName, SerializeAsAny[Robot]] = Field(
+        {"drone": Drone(), "rover": Rover()},
+        description="The robots by name; without this key, a drone and a rover. An empty block has every default.",
+    )
+    radio: Radio = Field(Radio(), description="The radio between robots.")
+    wind: Wind = Field(Wind(), description="The wind.")
+    world_topics: WorldTopics = Field(WorldTopics(), description="Topics that show the world.")
+    stamped_cmd_vel: Switch = Field(False, description="true: commands are TwistStamped in place of Twist.")
+    plugins: tuple[Annotated[str, Field(strict=True, min_length=1)], ...] = Field(
+        (), description="Folders, relative to the scenario's, in which plug-ins are looked for."
+    )
+
+    @field_validator("robots", mode="before")
+    @classmethod
+    def _robots_by_model(cls, value: Any, info: ValidationInfo) -> Any:
+        if not isinstance(value, Mapping):
+            hint = "; leave the key out for a drone and a rover, write {} for none" if value is None else ""
+            raise ValueError(f"expected a mapping from names to robots, found {show(value)}{hint}")
+        robots, problems = {}, []
+        for name, block in value.items():
+            try:
+                robots[name] = make_robot(name, block, info)
+            except ValidationError as error:
+                problems += under(error, name)
+            except ValueError as error:
+                problems.append(detail(str(error), name, found=block))
+        if problems:
+            fail(problems)
+        return robots
+
+    @field_validator("frames", "radio", "world_topics")
+    @classmethod
+    def _rates_fit(cls, block: Any, info: ValidationInfo) -> Any:
+        fitted, problems = _fit_rates(block, info.data.get("physics_hz"))
+        if problems:
+            fail(problems)
+        return fitted
+
+    @field_validator("robots")
+    @classmethod
+    def _robots_fit(cls, robots: dict[str, Robot], info: ValidationInfo) -> dict[str, Robot]:
+        fitted, problems = {}, []
+        for name, robot in robots.items():
+            fitted[name], found = _fit_sensors(robot, info.data.get("physics_hz"))
+            problems += [_moved(each, name) for each in found]
+            frames = info.data.get("frames")
+            if robot.odom is not None and robot.odom.drift is not None and frames and not frames.per_robot_odom:
+                message = "odometry can drift only in a frame of its own: write `frames: {per_robot_odom: true}`"
+                problems.append(detail(message, name, "odom", "drift"))
+        if problems:
+            fail(problems)
+        return fitted
+
+    def to_dict(self) -> dict[str, Any]:
+        """The complete scenario, every default written out, as plain data that `load_scenario` takes back."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def to_yaml(self) -> str:
+        """The complete scenario as YAML."""
+        from microsim.scenario.yaml_text import to_yaml
+
+        return to_yaml(self.to_dict())
+
+
+def _fit_sensors(robot: Robot, physics_hz: float | None) -> tuple[Robot, list[InitErrorDetails]]:
+    update: dict[str, Any] = {}
+    problems: list[InitErrorDetails] = []
+    further = dict(robot.sensors)
+    for name, block in robot.all_sensors().items():
+        fitted, found = _fit_rates(block, physics_hz)
+        problems += [_moved(each, *(["sensors"] if name in further else []), name) for each in found]
+        if name in further:
+            further[name] = fitted
+        else:
+            update[name] = fitted
+    return robot.model_copy(update={**update, "sensors": further}), problems
+
+
+def _moved(error: InitErrorDetails, *prefix: str | int) -> InitErrorDetails:
+    return InitErrorDetails(type=error["type"], loc=(*prefix, *error["loc"]), input=error["input"])
+
+
+def _fit_rates(block: Any, physics_hz: float | None) -> tuple[Any, list[InitErrorDetails]]:
+    """Default rates are lowered to physics_hz; a written one above it is a problem."""
+    if physics_hz is None:
+        return block, []
+    names = [name for name in type(block).model_fields if name == "hz" or name.endswith("_hz")]
+    fast = {name: getattr(block, name) for name in names if getattr(block, name) > physics_hz}
+    written = [name for name in fast if name in block.model_fields_set]
+    message = "expected at most physics_hz, which is {}, found {}"
+    problems = [detail(message.format(show(physics_hz), show(fast[name])), name, found=fast[name]) for name in written]
+    return block.model_copy(update=dict.fromkeys(fast, physics_hz)), problems

@@ -1,0 +1,299 @@
+"""The robots a scenario can hold. `ROBOTS` names the built-in models; packages add others by entry point."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    field_validator,
+)
+
+from microsim.errors import PluginError
+from microsim.scenario import plugins
+from microsim.scenario.sensors import (
+    PI,
+    SENSORS,
+    Camera,
+    Gps,
+    Imu,
+    Mount,
+    MountedSensor,
+    Odometry,
+    PluginSensor,
+    Range,
+    Scan,
+    SensorBlock,
+)
+from microsim.scenario.values import (
+    Angle,
+    Finite,
+    Height,
+    Metres,
+    Model,
+    detail,
+    fail,
+    show,
+    under,
+    unknown,
+)
+
+LOOKING_DOWN = (PI, 0.0, -PI / 2)  # optical frame: z to the ground, the top of the image is the robot's forward
+LOOKING_FORWARD = (-PI / 2, 0.0, -PI / 2)
+
+Limit = Annotated[Finite, Field(ge=0, le=1e4)]
+TimeConstant = Annotated[Finite, Field(ge=0, le=1e4)]
+
+
+def _literal(name: str) -> Any:
+    return Literal[name]
+
+
+FURTHER_SENSORS: dict[str, type[SensorBlock]] = {
+    name: create_model(
+        f"Further{kind.__name__}",
+        __base__=kind,
+        __doc__=kind.__doc__,
+        __module__=__name__,
+        type=(_literal(name), Field(name, description="Type of the sensor.")),
+    )
+    for name, kind in SENSORS.items()
+}
+
+
+def ros_name(value: str) -> str:
+    """Refuses a name that cannot be part of a topic and a frame."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", value):
+        rule = "a lower-case letter, then lower-case letters, digits and underscores, 64 at most"
+        raise ValueError(f"{show(value)} is not a valid ROS name; expected {rule}")
+    return value
+
+
+RosName = Annotated[str, AfterValidator(ros_name)]
+
+
+class Pose(Model):
+    """Where a robot starts, in the map frame."""
+
+    x: Metres = Field(0.0, description="East [m].")
+    y: Metres = Field(0.0, description="North [m].")
+    z: Metres | None = Field(None, description="Height in the map frame [m]; null: on the ground.")
+    yaw: Angle = Field(0.0, description="Heading, counter-clockwise from east [rad].")
+
+
+class Start(Model):
+    """How a robot starts."""
+
+    map_pose: Pose = Field(Pose(), description="Pose in the map frame.")
+
+
+class Robot(Model):
+    """What every robot has: a start and sensors. A model of robot adds its limits."""
+
+    mounts: ClassVar[Mapping[str, Mount]] = {
+        "range": Mount(xyz=(0.25, 0.0, 0.08)),
+        "scan": Mount(xyz=(0.25, 0.0, 0.08)),
+        "camera": Mount(rpy=LOOKING_FORWARD),
+    }  # by type of sensor, where a scenario does not say
+
+    model: str = Field(description="Model of the robot; default: the robot's name, where that is a model's name.")
+    start: Start = Field(Start(), description="How it starts.")
+    odom: Odometry | None = Field(Odometry(), description="Odometry; null: none.")
+    gps: Gps | None = Field(Gps(), description="GPS; null: none.")
+    imu: Imu | None = Field(Imu(), description="IMU; null: none.")
+    camera: Camera | None = Field(None, description="Camera; null: none.")
+    range: Range | None = Field(None, description="Range sensor; null: none.")
+    scan: Scan | None = Field(None, description="Laser scanner; null: none.")
+    sensors: dict[RosName, SerializeAsAny[SensorBlock]] = Field(
+        {}, description="Further sensors by name: a built-in `type` (odom, gps, ...) or that of a plug-in."
+    )
+
+    @field_validator(*SENSORS, mode="before")
+    @classmethod
+    def _switch(cls, value: Any) -> Any:
+        return {} if value is True else None if value is False else value
+
+    @field_validator(*SENSORS, mode="after")
+    @classmethod
+    def _present(cls, block: Any, info: ValidationInfo) -> Any:
+        return None if block is None or not block.enabled else cls._mounted(block, str(info.field_name))
+
+    @field_validator("sensors", mode="before")
+    @classmethod
+    def _further(cls, value: Any, info: ValidationInfo) -> Any:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"expected a mapping from names to sensors, found {show(value)}")
+        blocks, problems = {}, []
+        for name, block in value.items():
+            try:
+                if name in SENSORS:
+                    raise ValueError(
+                        f"{show(name)} is a built-in sensor: write it beside 'sensors', or name it otherwise"
+                    )
+                sensor = block if isinstance(block, SensorBlock) else _further_sensor(block, info)
+            except ValidationError as error:
+                problems += under(error, name)
+            except ValueError as error:
+                problems.append(detail(str(error), name, found=block))
+            else:
+                if sensor.enabled:
+                    blocks[name] = cls._mounted(sensor, getattr(sensor, "type", ""))
+        if problems:
+            fail(problems)
+        return blocks
+
+    @classmethod
+    def _mounted(cls, block: SensorBlock, kind: str) -> SensorBlock:
+        """The sensor where this model of robot carries it, as far as the scenario does not say."""
+        if not isinstance(block, MountedSensor) or kind not in cls.mounts:
+            return block
+        written = (
+            block.mount.model_dump(include=block.mount.model_fields_set) if "mount" in block.model_fields_set else {}
+        )
+        return block.model_copy(update={"mount": cls.mounts[kind].model_copy(update=written)})
+
+    def all_sensors(self) -> dict[str, SensorBlock]:
+        """Every sensor the robot carries, by name: the built-in ones in order, then the further ones."""
+        fixed = {name: getattr(self, name) for name in SENSORS}
+        return {name: block for name, block in {**fixed, **self.sensors}.items() if block is not None}
+
+
+def _further_sensor(block: Any, info: ValidationInfo) -> SensorBlock:
+    if not isinstance(block, Mapping):
+        raise ValueError(f"expected a mapping with a type ({', '.join(SENSORS)} or a plug-in's), found {show(block)}")
+    if "type" not in block:
+        raise ValueError(f"missing key 'type'; there are: {', '.join(SENSORS)}, and plug-in sensors")
+    kind = block["type"]
+    if isinstance(kind, str) and kind in FURTHER_SENSORS:
+        return FURTHER_SENSORS[kind].model_validate(block)
+    folders = (info.context or {}).get("plugins", ())
+    sensor = plugins.find_sensor(kind, folders) if isinstance(kind, str) else None
+    if sensor is None:
+        fail([detail(unknown("sensor type", kind, [*SENSORS, *plugins.sensor_names(folders)]), "type", found=kind)])
+    return _plugin_sensor(sensor, block)
+
+
+def _plugin_sensor(sensor: plugins.Sensor, block: Mapping[str, Any]) -> PluginSensor:
+    common = [key for key in PluginSensor.key_names() if key != "options"]
+    own = {key: value for key, value in block.items() if key not in common}
+    checked, problems = plugins.check_options(sensor, own, common)
+    options = checked.model_dump(mode="json", by_alias=True) if checked else {}
+    try:
+        made = PluginSensor.model_validate({key: block[key] for key in block if key in common} | {"options": options})
+    except ValidationError as error:
+        fail([*under(error), *problems])
+    if problems:
+        fail(problems)
+    return made
+
+
+class DronePose(Pose):
+    """Where a drone starts, in the map frame."""
+
+    x: Metres = Field(20.0, description="East [m].")
+    y: Metres = Field(20.0, description="North [m].")
+    z: Metres = Field(10.0, description="Height in the map frame [m].")
+
+
+class DroneStart(Start):
+    """How a drone starts."""
+
+    map_pose: DronePose = Field(DronePose(), description="Pose in the map frame.")
+
+
+class Drone(Robot):
+    """A kinematic drone: it flies where it is told, with a lag."""
+
+    mounts: ClassVar[Mapping[str, Mount]] = {
+        **Robot.mounts,
+        "gps": Mount(xyz=(0.0, 0.0, 0.08)),
+        "camera": Mount(xyz=(0.10, 0.0, -0.05), rpy=LOOKING_DOWN),
+    }
+
+    model: Literal["drone"] = Field("drone", description="A kinematic drone.")
+    start: DroneStart = Field(DroneStart(), description="How it starts.")
+    max_vx: Limit = Field(5.0, description="Greatest speed forward and backward [m/s].")
+    max_vy: Limit = Field(5.0, description="Greatest speed left and right [m/s].")
+    max_vz: Limit = Field(3.0, description="Greatest speed up and down [m/s].")
+    max_yaw_rate: Limit = Field(1.5, description="Greatest turning rate [rad/s].")
+    cmd_time_constant: TimeConstant = Field(0.15, description="Lag of commands, first order; 0: none [s].")
+    ground_clearance_m: Height = Field(0.1, description="Least height above the ground [m].")
+    camera: Camera | None = Field(Camera(), description="Camera looking down; null: none.")
+
+
+class RoverPose(Pose):
+    """Where a rover starts, in the map frame."""
+
+    x: Metres = Field(10.0, description="East [m].")
+    y: Metres = Field(10.0, description="North [m].")
+    yaw: Angle = Field(1.57, description="Heading, counter-clockwise from east [rad].")
+
+    @field_validator("z")
+    @classmethod
+    def _on_the_ground(cls, value: float | None) -> None:
+        if value:
+            raise ValueError(f"a rover stands on the ground: leave z out; found {show(value)}")
+
+
+class RoverStart(Start):
+    """How a rover starts."""
+
+    map_pose: RoverPose = Field(RoverPose(), description="Pose in the map frame.")
+
+
+class Rover(Robot):
+    """A kinematic rover: it drives and turns on the ground, and stops at occupied cells."""
+
+    mounts: ClassVar[Mapping[str, Mount]] = {
+        **Robot.mounts,
+        "gps": Mount(xyz=(0.0, 0.0, 0.15)),
+        "camera": Mount(xyz=(0.25, 0.0, 0.15), rpy=LOOKING_FORWARD),
+    }
+
+    model: Literal["rover"] = Field("rover", description="A kinematic rover with differential drive.")
+    start: RoverStart = Field(RoverStart(), description="How it starts.")
+    max_v: Limit = Field(2.0, description="Greatest speed forward and backward [m/s].")
+    max_omega: Limit = Field(1.2, description="Greatest turning rate [rad/s].")
+    cmd_time_constant: TimeConstant = Field(0.10, description="Lag of commands, first order; 0: none [s].")
+    range: Range | None = Field(Range(), description="Range sensor looking forward; null: none.")
+
+
+ROBOTS: dict[str, type[Robot]] = {"drone": Drone, "rover": Rover}
+
+
+def robot_model(name: object) -> type[Robot] | None:
+    """The class that describes robots of that model, or None when there is no such model."""
+    if not isinstance(name, str):
+        return None
+    if name in ROBOTS:
+        return ROBOTS[name]
+    registered = plugins.find_robot(name)
+    if registered is not None and not (isinstance(registered, type) and issubclass(registered, Robot)):
+        raise PluginError(f"entry point microsim.robots: {name}: expected a subclass of Robot, found {registered!r}")
+    return registered
+
+
+def make_robot(name: str, value: Any, info: ValidationInfo) -> Robot:
+    """Validates the block of the robot `name`; an empty one is a robot with every default."""
+    if isinstance(value, Robot):
+        return value
+    if value is not None and not isinstance(value, Mapping):
+        raise ValueError(f"expected a mapping with a robot's keys, found {show(value)}")
+    block = dict(value or {})
+    block.setdefault("model", name if robot_model(name) else None)
+    kind = robot_model(block["model"])
+    names = [*ROBOTS, *plugins.robot_names()]
+    if kind is None and block["model"] is None:
+        raise ValueError(
+            f"missing key 'model', which is needed as {show(name)} is no model's name; there are: {', '.join(names)}"
+        )
+    if kind is None:
+        fail([detail(unknown("model", block["model"], names), "model", found=block["model"])])
+    return kind.model_validate(block, context=info.context)

@@ -1,0 +1,202 @@
+"""What scenario models are made of: the frozen model, bounded numbers, short vectors, semantic classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, NoReturn
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.functional_validators import ModelWrapValidatorHandler
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from typing_extensions import Self
+
+from microsim.errors import did_you_mean, there_are
+
+MAX_LENGTH_M = 1e7  # a quarter of the equator; beyond it float64 metres lose their micrometres
+
+MAX_HZ = 10_000
+
+CLASS_NAMES = ("ground", "obstacle", "hazard", "target", "water")  # the index is the class id (PRD §4.2.2.1)
+
+
+def detail(message: str, *loc: str | int, found: object = None) -> InitErrorDetails:
+    """One problem, at `loc` below the value that is being validated."""
+    error = PydanticCustomError("scenario", "{message}", {"message": message})
+    return InitErrorDetails(type=error, loc=loc, input=found)
+
+
+def fail(details: Iterable[InitErrorDetails]) -> NoReturn:
+    raise ValidationError.from_exception_data("scenario", list(details))
+
+
+def show(value: object) -> str:
+    """A value as its author wrote it, shortened to fit on a line."""
+    if value is None:
+        return "nothing (null)"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        keys = [str(key)[:30] for key in value]
+        return "a mapping with the keys " + ", ".join(keys[:6]) + ("…" if len(keys) > 6 else "") if keys else "{}"
+    if isinstance(value, (list, tuple)) and len(value) > 6:
+        return f"a list of {len(value)} values"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(show(item) for item in value)[:60] + "]"
+    if isinstance(value, int) and value.bit_length() > 256:
+        return "a number of many digits"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…'"
+
+
+def describe(value: object) -> str:
+    """The value with its kind, for messages about a wrong kind."""
+    if isinstance(value, str):
+        kind = " (text; write numbers without quotes)" if _is_number(value) else " (text)"
+        return show(value) + kind
+    return show(value)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+class Model(BaseModel):
+    """A block of a scenario: immutable, and closed against keys it does not know."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True, validate_default=True
+    )
+
+    @classmethod
+    def key_names(cls) -> list[str]:
+        """The keys as they are written in YAML."""
+        return [field.alias or name for name, field in cls.model_fields.items()]
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explain(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(data, cls):
+            return handler(data)
+        if not isinstance(data, Mapping):
+            expected = f"expected a mapping with any of the keys {', '.join(cls.key_names())}"
+            hint = "; leave the key out to get the defaults" if data is None else ""
+            fail([detail(f"{expected}, found {show(data)}{hint}", found=data)])
+        try:
+            return handler(data)
+        except ValidationError as error:
+            fail([cls._with_choices(each) for each in error.errors(include_url=False)])
+
+    @classmethod
+    def _with_choices(cls, error: ErrorDetails) -> InitErrorDetails:
+        """The same error; about a key of this very block it also says which keys there are."""
+        loc = error["loc"]
+        if error["type"] == "extra_forbidden" and len(loc) == 1:
+            return detail(unknown("key", loc[0], cls.key_names()), *loc, found=error["input"])
+        if error["type"] == "missing" and len(loc) == 1:
+            return detail(f"missing key '{loc[0]}'; a {cls.__name__.lower()} has {', '.join(cls.key_names())}", *loc)
+        return _again(error)
+
+
+def _again(error: ErrorDetails, *prefix: str | int) -> InitErrorDetails:
+    loc = (*prefix, *error["loc"])
+    if error["type"] == "scenario":
+        return detail(error["ctx"]["message"], *loc, found=error["input"])
+    return InitErrorDetails(type=error["type"], loc=loc, input=error["input"], ctx=error.get("ctx", {}))
+
+
+def under(error: ValidationError, *prefix: str | int) -> list[InitErrorDetails]:
+    """The errors of a nested value, located below `prefix`."""
+    return [_again(each, *prefix) for each in error.errors(include_url=False)]
+
+
+def unknown(what: str, word: object, choices: Iterable[str]) -> str:
+    """`unknown key 'reolution'; did you mean 'resolution'? there are: hz, resolution`."""
+    names = list(choices)
+    guess = did_you_mean(word, names)
+    return f"unknown {what} {show(word)}{guess}{' ' if guess else '; '}{there_are(names)}"
+
+
+def exactly(count: int, shape: str) -> BeforeValidator:
+    """Refuses a list of another length with one message, in place of one for each missing element."""
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, (list, tuple)):
+            raise ValueError(f"expected {shape}, found {show(value)}")
+        if len(value) != count:
+            raise ValueError(f"expected {shape}, found {len(value)} values: {show(value)}")
+        return tuple(value)
+
+    return BeforeValidator(check)
+
+
+def _class_id(value: Any) -> Any:
+    if isinstance(value, str) and value.lower() in CLASS_NAMES:
+        return CLASS_NAMES.index(value.lower())
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(CLASS_NAMES):
+        return value
+    guess = did_you_mean(value, CLASS_NAMES) if isinstance(value, str) else ""
+    named = ", ".join(f"{index} {name}" for index, name in enumerate(CLASS_NAMES))
+    raise ValueError(f"unknown class {show(value)}{guess}{' ' if guess else '; '}the classes are {named}")
+
+
+def _rate_or_off(value: Any) -> Any:
+    """A rate; whole numbers stay whole, so that a rate prints as it was written."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"expected a rate in Hz, found {describe(value)}")
+    if not 0 <= value <= MAX_HZ:
+        raise ValueError(f"expected a rate from 0 to {MAX_HZ} Hz, found {show(value)}")
+    return value
+
+
+def _rate(value: Any) -> Any:
+    if _rate_or_off(value) == 0:
+        raise ValueError(f"expected a rate above 0 and up to {MAX_HZ} Hz, found {show(value)}")
+    return value
+
+
+Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Metres = Annotated[Finite, Field(ge=-MAX_LENGTH_M, le=MAX_LENGTH_M)]
+Length = Annotated[Finite, Field(gt=0, le=MAX_LENGTH_M)]  # of something that has extent
+Height = Annotated[Finite, Field(ge=0, le=MAX_LENGTH_M)]  # of something that may be flat
+Angle = Annotated[Finite, Field(ge=-1e4, le=1e4)]
+Sigma = Annotated[Finite, Field(ge=0, le=1e6)]
+Positive = Annotated[Finite, Field(gt=0, le=1e6)]
+Probability = Annotated[Finite, Field(ge=0, le=1)]
+Milliseconds = Annotated[Finite, Field(ge=0, le=1e6)]
+Switch = Annotated[bool, Field(strict=True)]
+Count = Annotated[int, Field(strict=True, ge=1)]
+Seed = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
+ClassId = Annotated[int, BeforeValidator(_class_id, json_schema_input_type=int | str), Field(ge=0, le=4)]
+
+Hertz = Annotated[int | float, BeforeValidator(_rate), Field(gt=0, le=MAX_HZ)]
+HertzOrOff = Annotated[int | float, BeforeValidator(_rate_or_off), Field(ge=0, le=MAX_HZ)]
+
+PointXY = Annotated[tuple[Metres, Metres], exactly(2, "[x, y]")]
+PointXYZ = Annotated[tuple[Metres, Metres, Metres], exactly(3, "[x, y, z]")]
+SizeXY = Annotated[tuple[Length, Length], exactly(2, "[x, y]")]
+SizeXYZ = Annotated[tuple[Length, Length, Length], exactly(3, "[x, y, z]")]
+RollPitchYaw = Annotated[tuple[Angle, Angle, Angle], exactly(3, "[roll, pitch, yaw]")]
+
+
+def by_type(kinds: Mapping[str, type[Model]], elsewhere: Mapping[str, str]) -> Callable[[Any], Any]:
+    """Validates a mapping as the model its `type` names. `elsewhere`: types that belong under another key."""
+
+    def choose(value: Any) -> Any:
+        if isinstance(value, Model):
+            return value
+        if not isinstance(value, Mapping):
+            raise ValueError(f"expected a mapping with a type ({', '.join(kinds)}), found {show(value)}")
+        if "type" not in value:
+            fail([detail(f"missing key 'type'; {there_are(kinds)}", found=value)])
+        kind = value["type"]
+        if isinstance(kind, str) and kind in kinds:
+            return kinds[kind].model_validate(value)
+        if isinstance(kind, str) and kind in elsewhere:
+            fail([detail(f"a {kind} belongs under `{elsewhere[kind]}:`; here {there_are(kinds)}", "type", found=kind)])
+        fail([detail(unknown("type", kind, kinds), "type", found=kind)])
+
+    return choose
