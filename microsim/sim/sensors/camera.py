@@ -1,0 +1,150 @@
+"""The camera: what a pinhole at a pose sees of the world, in the palette's colours.
+
+Optical frame: x right, y down, z along the view. Pixel centres are at integers: without distortion the ray of pixel
+(u, v) is ((u - cx) / fx, (v - cy) / fy, 1). The sky, and pixels to which the distortion maps no ray, are class 0.
+Robots are not seen.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from microsim.sim.geometry import Array, Grid, Vector
+from microsim.sim.render import Image, Rays, colour, draw
+from microsim.sim.render_ground import prepare_terrain
+from microsim.sim.render_shapes import COEFFICIENTS, tabulate
+from microsim.sim.world import PALETTE, World
+
+Rotation: TypeAlias = tuple[Vector, Vector, Vector]  # rows of the matrix from the optical to the map frame
+
+_NEWTON_STEPS = 30
+_TOLERANCE_PX = 1e-9
+
+
+@dataclass(frozen=True)
+class CameraModel:
+    """Intrinsics and plumb_bob distortion, as in sensor_msgs/CameraInfo."""
+
+    width: int  # [px]
+    height: int
+    fx: float  # [px]
+    fy: float
+    cx: float
+    cy: float
+    distortion: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)  # k1, k2, t1, t2, k3
+
+    def project(self, x: float, y: float, z: float) -> tuple[float, float]:
+        """Pixel (u, v) at which a point of the optical frame is seen; z > 0."""
+        a, b = _distort(np.float64(x / z), np.float64(y / z), self.distortion)[:2]
+        return float(self.fx * a + self.cx), float(self.fy * b + self.cy)
+
+    def rays(self) -> Rays:
+        """a and b of every pixel's ray (a, b, 1); NaN where the distortion has no inverse."""
+        a = (np.arange(self.width, dtype=np.float64) - self.cx) / self.fx
+        b = (np.arange(self.height, dtype=np.float64) - self.cy) / self.fy
+        rays = np.empty((2, self.height, self.width))
+        rays[0], rays[1] = a[None, :], b[:, None]
+        return _undistort(rays, self) if any(self.distortion) else rays
+
+
+def _distort(a: Array, b: Array, distortion: Sequence[float]) -> tuple[Array, Array, Array, Array, Array]:
+    """The distorted a and b, and their derivatives: of a by a, of a by b (as of b by a), of b by b."""
+    k1, k2, t1, t2, k3 = distortion
+    square = a * a + b * b
+    radial = 1.0 + square * (k1 + square * (k2 + square * k3))
+    slope = 2.0 * (k1 + square * (2.0 * k2 + square * (3.0 * k3)))
+    return (
+        a * radial + 2.0 * t1 * a * b + t2 * (square + 2.0 * a * a),
+        b * radial + t1 * (square + 2.0 * b * b) + 2.0 * t2 * a * b,
+        radial + slope * a * a + 2.0 * t1 * b + 6.0 * t2 * a,
+        slope * a * b + 2.0 * t1 * a + 2.0 * t2 * b,
+        radial + slope * b * b + 6.0 * t1 * b + 2.0 * t2 * a,
+    )
+
+
+def _undistort(seen: Rays, model: CameraModel) -> Rays:
+    """Newton's method from the distorted point, always as many steps; NaN where it found no ray of the inner branch.
+
+    From there it reaches the ray nearest the axis, also where a strong barrel distortion maps several to one pixel.
+    """
+    a, b = seen[0].copy(), seen[1].copy()
+    with np.errstate(all="ignore"):
+        for _ in range(_NEWTON_STEPS):
+            at, bt, aa, ab, bb = _distort(a, b, model.distortion)
+            off_a, off_b = at - seen[0], bt - seen[1]
+            determinant = aa * bb - ab * ab
+            a, b = a - (bb * off_a - ab * off_b) / determinant, b - (aa * off_b - ab * off_a) / determinant
+        at, bt, aa, ab, bb = _distort(a, b, model.distortion)
+        found = (abs(at - seen[0]) * abs(model.fx) < _TOLERANCE_PX) & (
+            abs(bt - seen[1]) * abs(model.fy) < _TOLERANCE_PX
+        )
+        found &= (aa * bb - ab * ab > 0.0) & (aa + bb > 0.0)  # beyond, the image folds back or is mirrored
+    return np.stack([np.where(found, a, np.nan), np.where(found, b, np.nan)])
+
+
+def _monotone_bounds(rays: Array, axis: int) -> Array:
+    """(2, n): largest of the rays up to each column (or row), smallest from it on; both never decrease."""
+    highest = np.fmax.accumulate(np.fmax.reduce(rays, axis=axis))
+    lowest = np.fmin.accumulate(np.fmin.reduce(rays, axis=axis)[::-1])[::-1]
+    return np.stack([np.where(np.isnan(highest), -np.inf, highest), np.where(np.isnan(lowest), np.inf, lowest)])
+
+
+class Renderer:
+    """Draws one world through one camera model; holds the buffers, so one caller at a time."""
+
+    def __init__(self, world: World, model: CameraModel) -> None:
+        self.model = model
+        terrain = prepare_terrain(world.elevation, world.surface, world.cell_m)
+        table, painted = tabulate(world, terrain)
+        rays = model.rays()
+        self._pose = np.zeros(12)
+        self._depths = np.empty((model.height, model.width))
+        self._classes = np.empty((model.height, model.width), np.uint8)
+        self._scene = (
+            rays,
+            _monotone_bounds(rays[0], 0),
+            _monotone_bounds(rays[1], 1),
+            table,
+            painted,
+            terrain.nodes,
+            terrain.block_tops,
+            terrain.edges_x,
+            terrain.edges_y,
+            terrain.surface,
+            terrain.cell_m,
+            terrain.highest,
+            world.is_flat,
+            np.empty((table.shape[0], COEFFICIENTS)),
+            np.empty((table.shape[0], 4), np.int64),
+            np.empty(model.width),
+            self._depths,
+            self._classes,
+        )
+        self._palette: Grid = PALETTE.copy()
+
+    def _draw(self, position: Vector, rotation: Rotation) -> None:
+        pose = (*position, *rotation[0], *rotation[1], *rotation[2])
+        if not math.isfinite(math.fsum(pose)):
+            raise ValueError(f"the camera's pose is not finite: {pose}")
+        self._pose[:] = pose
+        draw(self._pose, *self._scene)
+
+    def classes(self, position: Vector, rotation: Rotation) -> Grid:
+        """(h, w) class of what each pixel sees. The array is reused by the next call."""
+        self._draw(position, rotation)
+        return self._classes
+
+    def depths(self, position: Vector, rotation: Rotation) -> Array:
+        """(h, w) [m] depth along the optical axis of what each pixel sees, inf in the sky. Reused by the next call."""
+        self._draw(position, rotation)
+        return self._depths
+
+    def render(self, position: Vector, rotation: Rotation) -> Image:
+        """(h, w, 3) in the palette's colours: a new array."""
+        self._draw(position, rotation)
+        image = np.empty((*self._classes.shape, 3), np.uint8)
+        colour(self._classes, self._palette, image)
+        return image
