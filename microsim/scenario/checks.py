@@ -51,7 +51,7 @@ def occupancy(scenario: Scenario) -> npt.NDArray[np.uint8]:
 
 def _by_default(robot: Robot) -> str:
     pose = robot.start.map_pose
-    written = {"x", "y"} & pose.model_fields_set
+    written = {"x", "y", "z"} & pose.model_fields_set
     return (
         "" if written else f" (this start is the default of a {robot.model}; write start: {{map_pose: {{x: …, y: …}}}})"
     )
@@ -81,7 +81,7 @@ def _in_cell(scenario: Scenario, robot: Robot, occupied: npt.NDArray[np.uint8]) 
     )
     index = next(owners, None)
     which = f"obstacles[{index}], a {scenario.obstacles[index].type}" if index is not None else "an obstacle"
-    return f"the start {_at(robot)} is in a cell that {which}, occupies"
+    return f"the start {_at(robot)} is in a cell that is occupied by {which}"
 
 
 def _covers_cell(obstacle: Box | Cylinder, x: float, y: float, cell: float) -> bool:

@@ -17,7 +17,7 @@ def find_scenario(source: str | Path) -> Path:
     if isinstance(source, str) and source in scenario_names():
         return scenario_file(source)
     path = Path(source)
-    if _exists(path) or (not isinstance(source, str)) or path.suffix in SUFFIXES or len(path.parts) > 1:
+    if (source and _exists(path)) or (not isinstance(source, str)) or path.suffix in SUFFIXES or len(path.parts) > 1:
         return path
     names = scenario_names()
     guess = did_you_mean(source, names)

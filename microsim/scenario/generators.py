@@ -20,6 +20,8 @@ from microsim.scenario.yaml_text import Path, dotted
 
 MAX_GENERATED = 1_000_000
 
+Found = tuple[str, Path, bool]  # message, where, whether at the key
+
 _LISTS = ("obstacles", "features")
 
 
@@ -47,13 +49,11 @@ class Generated:
         return path
 
 
-def prepare(
-    data: Mapping[str, Any], folders: tuple[str, ...]
-) -> tuple[dict[str, Any], Generated, list[tuple[str, Path]]]:
+def prepare(data: Mapping[str, Any], folders: tuple[str, ...]) -> tuple[dict[str, Any], Generated, list[Found]]:
     """The data without its `plugin:` entries, the entries, and what is wrong with them."""
     rest = dict(data)
     generated = Generated()
-    problems: list[tuple[str, Path]] = []
+    problems: list[Found] = []
     for key in _LISTS:
         written = data.get(key)
         if not isinstance(written, list):
@@ -68,17 +68,20 @@ def prepare(
 
 def _prepare_entry(
     generated: Generated, key: str, index: int, block: Mapping[str, Any], folders: tuple[str, ...]
-) -> list[tuple[str, Path]]:
+) -> list[Found]:
     name = block["plugin"]
     absolute = [located(folder) for folder in folders]
     generator = find_generator(name, absolute) if isinstance(name, str) else None
     if generator is None:
-        return [(unknown("generator", name, generator_names(absolute)), (key, index, "plugin"))]
+        return [(unknown("generator", name, generator_names(absolute)), (key, index, "plugin"), False)]
     own = {option: value for option, value in block.items() if option != "plugin"}
     options, details = check_options(generator, own, ["plugin"])
     if details:
         error = ValidationError.from_exception_data("options", details)
-        return [(describe_error(each), (key, index, *each["loc"])) for each in error.errors(include_url=False)]
+        return [
+            (describe_error(each), (key, index, *each["loc"]), bool(each.get("ctx", {}).get("at_key")))
+            for each in error.errors(include_url=False)
+        ]
     generated.entries.append(Entry(key, index, generator, options))
     return []
 

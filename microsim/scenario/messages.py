@@ -55,7 +55,7 @@ class Places:
     def _translated(self, error: ErrorDetails, data: Any, original: Callable[[Path], Path]) -> Problem:
         path = original(tuple(part for part in error["loc"] if part != _KEY))
         message = describe_error(error)
-        at_key = _KEY in error["loc"] or message.startswith("unknown key")
+        at_key = _KEY in error["loc"] or bool(error.get("ctx", {}).get("at_key"))
         return self.problem(message, _as_written(path, data), at_key)
 
 

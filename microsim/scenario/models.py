@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator
 from pydantic_core import InitErrorDetails
 
+from microsim.errors import there_are
 from microsim.scenario.robots import Drone, Robot, RosName, Rover, make_robot
 from microsim.scenario.values import (
     Count,
@@ -116,7 +117,8 @@ class Scenario(Model):
         robots, problems = {}, []
         for name, block in value.items():
             try:
-                robots[name] = make_robot(name, block, info)
+                robots[name], found = _fit_robot(make_robot(name, block, info), info.data)
+                problems += [_moved(each, name) for each in found]
             except ValidationError as error:
                 problems += under(error, name)
             except ValueError as error:
@@ -133,20 +135,11 @@ class Scenario(Model):
             fail(problems)
         return fitted
 
-    @field_validator("robots")
     @classmethod
-    def _robots_fit(cls, robots: dict[str, Robot], info: ValidationInfo) -> dict[str, Robot]:
-        fitted, problems = {}, []
-        for name, robot in robots.items():
-            fitted[name], found = _fit_sensors(robot, info.data.get("physics_hz"))
-            problems += [_moved(each, name) for each in found]
-            frames = info.data.get("frames")
-            if robot.odom is not None and robot.odom.drift is not None and frames and not frames.per_robot_odom:
-                message = "odometry can drift only in a frame of its own: write `frames: {per_robot_odom: true}`"
-                problems.append(detail(message, name, "odom", "drift"))
-        if problems:
-            fail(problems)
-        return fitted
+    def belongs_elsewhere(cls, key: str) -> str:
+        blocks: dict[str, type[Model]] = {"map": Map, "frames": Frames, "wind": Wind, "world_topics": WorldTopics}
+        owners = [name for name, kind in blocks.items() if key in kind.key_names()]
+        return f"{key!r} belongs under `{owners[0]}:`; here {there_are(cls.key_names())}" if owners else ""
 
     def to_dict(self) -> dict[str, Any]:
         """The complete scenario, every default written out, as plain data that `load_scenario` takes back."""
@@ -157,6 +150,16 @@ class Scenario(Model):
         from microsim.scenario.yaml_text import to_yaml
 
         return to_yaml(self.to_dict())
+
+
+def _fit_robot(robot: Robot, others: Mapping[str, Any]) -> tuple[Robot, list[InitErrorDetails]]:
+    """The robot beside the other blocks of the scenario: its rates, and the frame its odometry may drift in."""
+    robot, problems = _fit_sensors(robot, others.get("physics_hz"))
+    frames = others.get("frames")
+    if robot.odom is not None and robot.odom.drift is not None and frames is not None and not frames.per_robot_odom:
+        message = "odometry can drift only in a frame of its own: write `frames: {per_robot_odom: true}`"
+        problems.append(detail(message, "odom", "drift"))
+    return robot, problems
 
 
 def _fit_sensors(robot: Robot, physics_hz: float | None) -> tuple[Robot, list[InitErrorDetails]]:

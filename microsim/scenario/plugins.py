@@ -88,10 +88,12 @@ def check_options(
 
     from microsim.scenario.values import detail, under, unknown
 
+    fields = plugin.options.model_fields if plugin.options is not None else {}
+    known = [*fields, *(field.alias for field in fields.values() if field.alias)]
+    shown = [*(field.alias or name for name, field in fields.items()), *common]
+    strange = [detail(unknown("key", key, shown), key, at_key=True) for key in own if key not in known]
     if plugin.options is None:
-        return {}, [detail(unknown("key", key, common), key, found=own[key]) for key in own]
-    known = [field.alias or name for name, field in plugin.options.model_fields.items()]
-    strange = [detail(unknown("key", key, [*known, *common]), key, found=own[key]) for key in own if key not in known]
+        return {}, strange
     try:
         checked = plugin.options.model_validate({key: own[key] for key in own if key in known})
     except ValidationError as error:

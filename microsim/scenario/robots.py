@@ -16,7 +16,7 @@ from pydantic import (
     field_validator,
 )
 
-from microsim.errors import PluginError
+from microsim.errors import PluginError, there_are
 from microsim.scenario import plugins
 from microsim.scenario.sensors import (
     PI,
@@ -72,7 +72,7 @@ def ros_name(value: str) -> str:
     """Refuses a name that cannot be part of a topic and a frame."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", value):
         rule = "a lower-case letter, then lower-case letters, digits and underscores, 64 at most"
-        raise ValueError(f"{show(value)} is not a valid ROS name; expected {rule}")
+        fail([detail(f"{show(value)} is not a valid ROS name; expected {rule}", at_key=True)])
     return value
 
 
@@ -115,6 +115,11 @@ class Robot(Model):
         {}, description="Further sensors by name: a built-in `type` (odom, gps, ...) or that of a plug-in."
     )
 
+    @classmethod
+    def belongs_elsewhere(cls, key: str) -> str:
+        owners = [name for name, kind in ROBOTS.items() if key in kind.key_names()]
+        return f"{key!r} is a key of the model {owners[0]}; {there_are(cls.key_names())}" if owners else ""
+
     @field_validator(*SENSORS, mode="before")
     @classmethod
     def _switch(cls, value: Any) -> Any:
@@ -133,10 +138,7 @@ class Robot(Model):
         blocks, problems = {}, []
         for name, block in value.items():
             try:
-                if name in SENSORS:
-                    raise ValueError(
-                        f"{show(name)} is a built-in sensor: write it beside 'sensors', or name it otherwise"
-                    )
+                _sensor_name(name)
                 sensor = block if isinstance(block, SensorBlock) else _further_sensor(block, info)
             except ValidationError as error:
                 problems += under(error, name)
@@ -163,6 +165,13 @@ class Robot(Model):
         """Every sensor the robot carries, by name: the built-in ones in order, then the further ones."""
         fixed = {name: getattr(self, name) for name in SENSORS}
         return {name: block for name, block in {**fixed, **self.sensors}.items() if block is not None}
+
+
+def _sensor_name(name: str) -> None:
+    if name in SENSORS:
+        message = f"{show(name)} is a built-in sensor: write it beside 'sensors', or name it otherwise"
+        fail([detail(message, at_key=True)])
+    ros_name(name)
 
 
 def _further_sensor(block: Any, info: ValidationInfo) -> SensorBlock:
@@ -282,6 +291,7 @@ def robot_model(name: object) -> type[Robot] | None:
 
 def make_robot(name: str, value: Any, info: ValidationInfo) -> Robot:
     """Validates the block of the robot `name`; an empty one is a robot with every default."""
+    ros_name(name)
     if isinstance(value, Robot):
         return value
     if value is not None and not isinstance(value, Mapping):

@@ -40,7 +40,7 @@ def elevation(scenario: Scenario) -> Array:
 
 
 def _hills(grid: Map, seed: int, amplitude: float, wavelength: float) -> Array:
-    """Octaves of smooth value noise, stretched to span exactly -amplitude to +amplitude; level where they span nothing."""
+    """Octaves of smooth value noise, stretched to span exactly -amplitude to +amplitude."""
     import numpy as np
 
     nx, ny = grid.size_xy_cells
@@ -96,7 +96,8 @@ def _lattice(columns: Words, rows: Words, stream: Words) -> Array:
     import numpy as np
 
     word: Words = _mix(_mix(stream ^ columns) ^ rows)
-    return (word >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    values: Array = (word >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return values
 
 
 def _mix(word: Any) -> Any:

@@ -19,9 +19,9 @@ MAX_HZ = 10_000
 CLASS_NAMES = ("ground", "obstacle", "hazard", "target", "water")  # the index is the class id (PRD §4.2.2.1)
 
 
-def detail(message: str, *loc: str | int, found: object = None) -> InitErrorDetails:
-    """One problem, at `loc` below the value that is being validated."""
-    error = PydanticCustomError("scenario", "{message}", {"message": message})
+def detail(message: str, *loc: str | int, found: object = None, at_key: bool = False) -> InitErrorDetails:
+    """One problem, at `loc` below the value that is being validated; `at_key`: with the key there, not its value."""
+    error = PydanticCustomError("scenario", "{message}", {"message": message, "at_key": at_key})
     return InitErrorDetails(type=error, loc=loc, input=found)
 
 
@@ -29,7 +29,7 @@ def fail(details: Iterable[InitErrorDetails]) -> NoReturn:
     raise ValidationError.from_exception_data("scenario", list(details))
 
 
-def show(value: object) -> str:
+def show(value: object, depth: int = 2) -> str:
     """A value as its author wrote it, shortened to fit on a line."""
     if value is None:
         return "nothing (null)"
@@ -38,10 +38,10 @@ def show(value: object) -> str:
     if isinstance(value, Mapping):
         keys = [str(key)[:30] for key in value]
         return "a mapping with the keys " + ", ".join(keys[:6]) + ("…" if len(keys) > 6 else "") if keys else "{}"
-    if isinstance(value, (list, tuple)) and len(value) > 6:
+    if isinstance(value, (list, tuple)) and (len(value) > 6 or depth == 0):
         return f"a list of {len(value)} values"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(show(item) for item in value)[:60] + "]"
+        return "[" + ", ".join(show(item, depth - 1) for item in value)[:60] + "]"
     if isinstance(value, int) and value.bit_length() > 256:
         return "a number of many digits"
     text = repr(value)
@@ -76,6 +76,11 @@ class Model(BaseModel):
         """The keys as they are written in YAML."""
         return [field.alias or name for name, field in cls.model_fields.items()]
 
+    @classmethod
+    def belongs_elsewhere(cls, key: str) -> str:
+        """The message about a key that is known, but in another block; empty when it is not."""
+        return ""
+
     @model_validator(mode="wrap")
     @classmethod
     def _explain(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
@@ -95,16 +100,17 @@ class Model(BaseModel):
         """The same error; about a key of this very block it also says which keys there are."""
         loc = error["loc"]
         if error["type"] == "extra_forbidden" and len(loc) == 1:
-            return detail(unknown("key", loc[0], cls.key_names()), *loc, found=error["input"])
+            message = cls.belongs_elsewhere(str(loc[0])) or unknown("key", loc[0], cls.key_names())
+            return detail(message, *loc, found=error["input"], at_key=True)
         if error["type"] == "missing" and len(loc) == 1:
-            return detail(f"missing key '{loc[0]}'; a {cls.__name__.lower()} has {', '.join(cls.key_names())}", *loc)
+            return detail(f"missing key '{loc[0]}'; the keys are {', '.join(cls.key_names())}", *loc)
         return _again(error)
 
 
 def _again(error: ErrorDetails, *prefix: str | int) -> InitErrorDetails:
     loc = (*prefix, *error["loc"])
     if error["type"] == "scenario":
-        return detail(error["ctx"]["message"], *loc, found=error["input"])
+        return detail(error["ctx"]["message"], *loc, found=error["input"], at_key=error["ctx"]["at_key"])
     return InitErrorDetails(type=error["type"], loc=loc, input=error["input"], ctx=error.get("ctx", {}))
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ruamel.yaml.nodes import Node
 
 MAX_BYTES = 4_000_000
-MAX_VALUES = 2_000_000  # after aliases are expanded
+MAX_VALUES = 500_000  # after aliases are expanded
 MAX_DEPTH = 50
 
 Path = tuple[str | int, ...]
@@ -65,6 +65,8 @@ def _syntax(error: Any) -> str:
     context = f" ({error.context})" if error.context else ""
     if "'\\t'" in problem:
         return "not valid YAML: found a tab; indent with spaces"
+    if str(error.context).startswith("expected"):
+        return f"not valid YAML: {error.context}, {problem}"
     return f"not valid YAML: {problem}{context}"
 
 
@@ -96,7 +98,8 @@ class _Builder:
             raise _TooMuchError(f"expected at most {MAX_VALUES:,} values with aliases expanded, found more")
         if len(path) > MAX_DEPTH:
             raise _TooMuchError(f"nested too deeply; expected at most {MAX_DEPTH} levels")
-        self.document.values.setdefault(path, _mark(node))
+        empty = node.value == "" and path in self.document.keys  # ruamel places it at whatever comes next
+        self.document.values.setdefault(path, self.document.keys[path] if empty else _mark(node))
         kind = type(node).__name__
         if kind == "MappingNode":
             return self.mapping(node, path)
