@@ -1,5 +1,7 @@
 """Scenarios: YAML in, frozen and validated models out."""
 
+from typing import Any
+
 from microsim.scenario.loading import load_scenario
 from microsim.scenario.models import Frames, Radio, Rssi, Scenario, Wind, WorldTopics
 from microsim.scenario.robots import ROBOTS, Drone, Pose, Robot, Rover, Start
@@ -39,6 +41,14 @@ from microsim.scenario.world import (
     SurfaceTypes,
     Triangle,
 )
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON schema (draft 2020-12) of what `load_scenario` takes, for editors."""
+    from microsim.scenario import schema
+
+    return schema.json_schema()
+
 
 __all__ = [
     "CLASS_NAMES",
@@ -85,5 +95,6 @@ __all__ = [
     "Triangle",
     "Wind",
     "WorldTopics",
+    "json_schema",
     "load_scenario",
 ]

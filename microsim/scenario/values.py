@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, NoReturn
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from typing_extensions import Self
@@ -176,10 +176,16 @@ Milliseconds = Annotated[Finite, Field(ge=0, le=1e6)]
 Switch = Annotated[bool, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 Seed = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
-ClassId = Annotated[int, BeforeValidator(_class_id, json_schema_input_type=int | str), Field(ge=0, le=4)]
+ClassId = Annotated[int, BeforeValidator(_class_id), WithJsonSchema({"enum": [*range(len(CLASS_NAMES)), *CLASS_NAMES]})]
 
-Hertz = Annotated[int | float, BeforeValidator(_rate), Field(gt=0, le=MAX_HZ)]
-HertzOrOff = Annotated[int | float, BeforeValidator(_rate_or_off), Field(ge=0, le=MAX_HZ)]
+Hertz = Annotated[
+    int | float,
+    BeforeValidator(_rate),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_HZ}),
+]
+HertzOrOff = Annotated[
+    int | float, BeforeValidator(_rate_or_off), WithJsonSchema({"type": "number", "minimum": 0, "maximum": MAX_HZ})
+]
 
 PointXY = Annotated[tuple[Metres, Metres], exactly(2, "[x, y]")]
 PointXYZ = Annotated[tuple[Metres, Metres, Metres], exactly(3, "[x, y, z]")]

@@ -11,6 +11,7 @@ from typing_extensions import Self
 from microsim.scenario.values import (
     Angle,
     ClassId,
+    Count,
     Finite,
     Height,
     Length,
@@ -139,7 +140,7 @@ class Map(Model):
     """The grid. It covers x from 0 to nx·cell_size_m (east), y from 0 to ny·cell_size_m (north)."""
 
     cell_size_m: Annotated[Finite, Field(ge=0.001, le=1000)] = Field(1.0, description="Edge of a square cell [m].")
-    size_xy_cells: Annotated[tuple[int, int], exactly(2, "[nx, ny]")] = Field(
+    size_xy_cells: Annotated[tuple[Count, Count], exactly(2, "[nx, ny]")] = Field(
         (200, 200), description=f"Cells along x and y; at most {MAX_CELLS:,} in all."
     )
     origin_wgs84: Annotated[tuple[Finite, Finite, Metres], exactly(3, "[latitude, longitude, altitude]")] = Field(
