@@ -35,17 +35,12 @@ def occupancy(scenario: Scenario) -> npt.NDArray[np.uint8]:
     """1 for every cell that an obstacle overlaps, shape (ny, nx)."""
     import numpy as np
 
-    from microsim.sim.world import Shape, mark_occupied
+    from microsim.scenario.scene import obstacle_shape
+    from microsim.sim.world import mark_occupied
 
     nx, ny = scenario.map.size_xy_cells
     occupied = np.zeros((ny, nx), np.uint8)
-    shapes = [
-        Shape("rectangle", each.class_id, each.center[:2], size=each.size[:2])
-        if isinstance(each, Box)
-        else Shape("circle", each.class_id, each.center[:2], radius=each.radius)
-        for each in scenario.obstacles
-    ]
-    mark_occupied(occupied, scenario.map.cell_size_m, shapes)
+    mark_occupied(occupied, scenario.map.cell_size_m, map(obstacle_shape, scenario.obstacles))
     return occupied
 
 

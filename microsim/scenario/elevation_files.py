@@ -25,6 +25,8 @@ def read_elevation(file: Path, shape: tuple[int, int]) -> npt.NDArray[np.float64
     if reader is None:
         raise ScenarioError(Problem(f"{file}: expected a file that ends in .npy or .csv, found {show(file.suffix)}"))
     try:
+        if not file.is_file():
+            raise _refuse(file, "expected a regular file")
         return reader(file, shape)
     except OSError as error:
         raise ScenarioError(Problem(f"{file}: cannot be read: {error.strerror or error}")) from None

@@ -73,7 +73,7 @@ def search_folders(file: Path | None) -> list[Path]:
 def locate(name: str, folders: Iterable[Path]) -> Path | None:
     """The first place where there is such a file or folder."""
     for folder in folders:
-        path = folder / Path(name).expanduser()
+        path = folder / name
         if _exists(path):
             return path.resolve()
     return None

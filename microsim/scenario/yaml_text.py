@@ -55,9 +55,10 @@ def read_yaml(text: str, file: str) -> Document:
         # ruamel.yaml lets some of these escape on text that no YAML parser accepts
         reason = " ".join(str(error).split())
         raise ScenarioError(Problem(f"not valid YAML: {reason or type(error).__name__}", file=file)) from None
-    if root is None:
+    document = Document(None) if root is None else _Builder(file).build(root)
+    if document.data is None:
         return Document({}, values={(): (1, 1)})
-    return _Builder(file).build(root)
+    return document
 
 
 def _syntax(error: Any) -> str:
@@ -164,11 +165,11 @@ class _Builder:
                 return _integer(text)
             if kind == "float":
                 return _float(text)
-        except ValueError:
-            self.problem(f"expected a number, found {show(text)}", node, path)
-            return 0
-        if kind == "bool":
-            return text.lower() in ("true", "yes", "on", "y")
+            if kind == "bool":
+                return _boolean(text)
+        except (ValueError, OverflowError):
+            self.problem(f"expected a {'truth value' if kind == 'bool' else 'number'}, found {show(text)}", node, path)
+            return None
         return None if kind == "null" else text
 
 
@@ -178,6 +179,15 @@ class _TooMuchError(Exception):
 
 def _mark(node: Node) -> Mark:
     return node.start_mark.line + 1, node.start_mark.column + 1
+
+
+def _boolean(text: str) -> bool:
+    word = text.lower()
+    if word in ("true", "yes", "on", "y"):  # YAML 1.1 knows more than true and false
+        return True
+    if word in ("false", "no", "off", "n"):
+        return False
+    raise ValueError(text)
 
 
 def _integer(text: str) -> int:
