@@ -1,0 +1,53 @@
+"""MicroSim: a deterministic, lightweight robot simulator that speaks ROS 2.
+
+>>> import microsim
+>>> sim = microsim.Simulation(microsim.load_scenario("default"), seed=7)
+>>> sim.command("drone", vx=1.0)
+True
+>>> messages = sim.step(60)
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from microsim.version import __version__
+
+if TYPE_CHECKING:
+    from microsim.errors import MicroSimError, PluginError, ScenarioError, UsageError
+    from microsim.scenario import Scenario, load_scenario
+    from microsim.simulation import Message, Simulation, Snapshot
+
+__all__ = [
+    "Message",
+    "MicroSimError",
+    "PluginError",
+    "Scenario",
+    "ScenarioError",
+    "Simulation",
+    "Snapshot",
+    "UsageError",
+    "__version__",
+    "load_scenario",
+]
+
+_HOMES = {
+    "Message": "microsim.simulation",
+    "MicroSimError": "microsim.errors",
+    "PluginError": "microsim.errors",
+    "Scenario": "microsim.scenario",
+    "ScenarioError": "microsim.errors",
+    "Simulation": "microsim.simulation",
+    "Snapshot": "microsim.simulation",
+    "UsageError": "microsim.errors",
+    "load_scenario": "microsim.scenario",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Public names are imported when first used: `microsim --help` must not pay for numba."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'microsim' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value

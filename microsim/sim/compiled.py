@@ -57,8 +57,3 @@ def kernel(function: _Function) -> _Function:
         numba.core.config.CACHE_DIR = before
     return compiled
 
-
-def inlined(function: _Function) -> _Function:
-    """For small functions called from a kernel's innermost loop: inlined there, so that the loop can be vectorised."""
-    compiled: _Function = numba.njit(error_model="numpy", inline="always")(function)
-    return compiled

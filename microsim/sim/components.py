@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from microsim.sim.geometry import Array, Vector
+from microsim.sim.geometry import Vector
 
 # Every robot's state is a column of numbers that begins with these rows, so that sensors need not know its model.
 # Position is that of base_link in the map frame; velocity and acceleration are what it really did in the last tick,
@@ -50,8 +50,3 @@ class RobotModel:
     advance: Callable[..., None]
     is_ground_bound: bool  # stands on the ground and may not be put into an occupied cell
 
-
-def ground_velocity_body(state: Array, column: int, sine: float, cosine: float) -> Vector:
-    """Velocity over ground in the body's own axes, given sin and cos of its yaw."""
-    vx, vy = float(state[VELOCITY_X, column]), float(state[VELOCITY_Y, column])
-    return cosine * vx + sine * vy, cosine * vy - sine * vx, float(state[VELOCITY_Z, column])

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.sim import exact
-from microsim.sim.compiled import inlined, kernel
+from microsim.sim.compiled import kernel
 
 _log = exact.log
 _MASK = 0xFFFFFFFF
 _TO_UNIT = 1.0 / 9007199254740992.0  # 2**-53
 
 
-@inlined
+@kernel
 def _philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, int, int, int]:
     for _ in range(10):
         p0 = 0xD2511F53 * c0

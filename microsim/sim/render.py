@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.sim.compiled import kernel
-from microsim.sim.geometry import Array, Grid
-from microsim.sim.render_ground import Pose, ground_classes, plane_depths, relief_depths
+from microsim.sim.geometry import Array, Grid, ground_height
+from microsim.sim.render_ground import ground_classes, plane_depths, relief_depths
+from microsim.sim.render_screen import Pose, Rays, Spans
 from microsim.sim.render_shapes import CIRCLE, CLASS, HIGH, KIND, LOW, TRIANGLE, aim
 
-Rays: TypeAlias = Array  # (2, h, w): a and b of each pixel's ray (a, b, 1) in the optical frame
 Image: TypeAlias = npt.NDArray[np.uint8]  # (h, w, 3)
 
 _TINY = 1e-300
@@ -25,37 +25,42 @@ _TINY = 1e-300
 def draw(
     pose: Pose,
     rays: Rays,
-    column_bounds: Array,
-    row_bounds: Array,
-    table: Array,
-    painted: int,
+    screen: Array,
+    columns: Spans,
+    rows: Spans,
+    elevation: Array,
     nodes: Array,
-    block_tops: Array,
     edges_x: Array,
     edges_y: Array,
+    blocks: Array,
     surface: Grid,
     cell: float,
-    highest: float,
     is_flat: bool,
+    has_holes: bool,
+    table: Array,
+    painted: int,
     coefficients: Array,
-    spans: npt.NDArray[np.int64],
+    spans: Spans,
     inverse_dz: Array,
     depths: Array,
     classes: Grid,
 ) -> None:
     """Fill `depths` and `classes` (h, w). `coefficients`, `spans` and `inverse_dz` are room to work in."""
-    aim(pose, table, column_bounds, row_bounds, coefficients, spans)
+    aim(pose, screen, columns, rows, table, coefficients, spans)
+    height_above_camera = ground_height(elevation, cell, pose[0], pose[1]) - pose[2]
+    is_plane = is_flat or height_above_camera >= 0.0
+    if not is_plane:
+        depths[:] = math.inf
+        relief_depths(pose, rays, screen, columns, rows, nodes, edges_x, edges_y, blocks, has_holes, depths)
     for v in range(classes.shape[0]):
         ray_x, ray_y, depth, seen = rays[0, v], rays[1, v], depths[v], classes[v]
         _inverse_dz(pose, ray_x, ray_y, inverse_dz)
-        if is_flat:
-            plane_depths(pose, inverse_dz, highest, depth)
-        else:
-            relief_depths(pose, ray_x, ray_y, nodes, block_tops, edges_x, edges_y, cell, highest, depth)
+        if is_plane:
+            plane_depths(inverse_dz, height_above_camera, depth)
         ground_classes(pose, ray_x, ray_y, depth, surface, cell, seen)
         for n in range(table.shape[0]):
-            if spans[n, 2] <= v < spans[n, 3] and spans[n, 0] < spans[n, 1]:
-                u0, u1 = spans[n, 0], spans[n, 1]
+            u0, u1 = spans[n, 0], spans[n, 1]
+            if spans[n, 2] <= v < spans[n, 3] and u0 < u1:
                 kind, class_id, c = table[n, KIND], np.uint8(table[n, CLASS]), coefficients[n]
                 if n < painted:
                     _paint(kind, c, ray_x[u0:u1], ray_y[u0:u1], depth[u0:u1], class_id, seen[u0:u1])

@@ -1,206 +1,240 @@
 """What the camera sees of the ground: per pixel, how far along the ray it lies, and the class of the cell it hits.
 
 The ground is `geometry.ground_height` as a surface: bilinear patches between cell centres, with outer patches that
-continue the edge to infinity. Coordinates on the lattice count cells, node (1, 1) being the centre of cell (0, 0), so
-patch i covers [i, i+1) and the first and the last patch of a row are open outwards.
+continue the edge to the horizon. On the lattice of its nodes, coordinates count cells: node (1, 1) is the centre of
+cell (0, 0), patch i covers [i, i+1], and the first and last patch of a row are open outwards.
 
-A ray's parameter t is the depth along the optical axis, since ray directions have 1 as their third component.
+Depth is measured along the optical axis and is the ray's parameter t, ray directions having 1 as third component.
 A camera below the ground sees the ground it is in, at depth 0, in every pixel. NaN in the heights is a hole.
+
+Relief is drawn patch by patch, over the pixels whose rays can meet the patch, which is far quicker than following each
+ray over the lattice: blocks of patches out of view are skipped, and the loop over pixels is SIMD.
 """
 
 import math
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
 from microsim.sim.compiled import kernel
 from microsim.sim.geometry import Array, Grid
+from microsim.sim.render_screen import Pose, Prism, Rays, Spans, bounds, span
 
-Pose: TypeAlias = Array  # (12,) camera position [m], then the rows of the rotation from the optical to the map frame
-
-_BLOCK_SHIFT = 3  # blocks of 8 x 8 patches share one maximum
-_BLOCK = 1 << _BLOCK_SHIFT
-_FAR = 1e30  # where an outer patch ends: finite, so that no inf - inf or 0 * inf arises
-_BEYOND = 1e24  # no ray is followed further
-_NO_SLOPE = 1e-100  # a ray this steep never leaves its column of patches
+_BLOCK = 16  # patches along a side of a block
+_FAR = 1e12  # [m] where an outer patch ends
+_TINY = 1e-300  # stands for a zero denominator, so that no NaN arises
 
 
 @dataclass(frozen=True)
 class Terrain:
-    """The ground prepared for rays. Arrays are private writable copies: numba compiles once per kind of array."""
+    """The ground prepared for drawing. Arrays are private writable copies: numba compiles once per kind of array."""
 
     cell_m: float
     nodes: Array  # (ny + 2, nx + 2) [m] heights of the lattice, the edge repeated once
-    block_tops: Array  # [m] highest node of each 8 x 8 patches, -inf when there is none
-    edges_x: Array  # (nx + 2,) where patches begin on the lattice, the last one: where they end
-    edges_y: Array  # (ny + 2,)
+    edges_x: Array  # (nx + 2,) [m] where patches begin, the last one: where they end
+    edges_y: Array  # (ny + 2,) [m]
+    blocks: Array  # (rows of blocks, columns of blocks, 10) the prism that holds each block of patches
     surface: Grid  # (ny, nx)
-    highest: float  # [m]
     lowest: float  # [m]
+    highest: float  # [m]
+    has_holes: bool
 
 
 def prepare_terrain(elevation: Array, surface: Grid, cell_m: float) -> Terrain:
     nodes = np.ascontiguousarray(np.pad(np.asarray(elevation, np.float64), 1, mode="edge"))
+    edges_x, edges_y = _edges(nodes.shape[1], cell_m), _edges(nodes.shape[0], cell_m)
     known = nodes[np.isfinite(nodes)]
+    has_holes = known.size < nodes.size
     return Terrain(
         cell_m=float(cell_m),
         nodes=nodes,
-        block_tops=_block_tops(nodes),
-        edges_x=_edges(nodes.shape[1]),
-        edges_y=_edges(nodes.shape[0]),
+        edges_x=edges_x,
+        edges_y=edges_y,
+        blocks=_blocks(nodes, edges_x, edges_y, has_holes),
         surface=np.array(surface, np.uint8, order="C", copy=True),
-        highest=float(known.max()) if known.size else -_FAR,
         lowest=float(known.min()) if known.size else 0.0,
+        highest=float(known.max()) if known.size else -_FAR,
+        has_holes=has_holes,
     )
 
 
-def _edges(nodes: int) -> Array:
-    edges = np.arange(nodes, dtype=np.float64)
+def _edges(nodes: int, cell: float) -> Array:
+    edges = (np.arange(nodes, dtype=np.float64) - 0.5) * cell
     edges[0], edges[-1] = -_FAR, _FAR
     return edges
 
 
-def _block_tops(nodes: Array) -> Array:
-    """A block of patches has one node more than patches on each side."""
-    heights = np.where(np.isfinite(nodes), nodes, -np.inf)
-    rows = range(0, nodes.shape[0] - 1, _BLOCK)
-    columns = range(0, nodes.shape[1] - 1, _BLOCK)
-    return np.array([[heights[j : j + _BLOCK + 1, i : i + _BLOCK + 1].max() for i in columns] for j in rows])
+def _blocks(nodes: Array, edges_x: Array, edges_y: Array, has_holes: bool) -> Array:
+    """A block has one node more than patches on each side. The walls of holes reach down all the way."""
+    tops = np.where(np.isfinite(nodes), nodes, -_FAR)
+    rows, columns = range(0, edges_y.size - 1, _BLOCK), range(0, edges_x.size - 1, _BLOCK)
+    blocks = np.empty((len(rows), len(columns), 10))
+    for j in rows:
+        for i in columns:
+            heights = tops[j : j + _BLOCK + 1, i : i + _BLOCK + 1]
+            x, y = edges_x[i : i + _BLOCK + 1], edges_y[j : j + _BLOCK + 1]
+            footprint = (x[0], y[0], x[-1], y[0], x[-1], y[-1], x[0], y[-1])
+            blocks[j // _BLOCK, i // _BLOCK] = (-_FAR if has_holes else heights.min(), heights.max(), *footprint)
+    return blocks
 
 
 @kernel
-def plane_depths(pose: Pose, inverse_dz: Array, height: float, depths: Array) -> None:
+def plane_depths(inverse_dz: Array, height_above_camera: float, depths: Array) -> None:
     """Depth of a horizontal plane in one row of pixels; inf where the ray does not go down to it."""
-    above = height - pose[2]
-    if above >= 0.0:
+    if height_above_camera >= 0.0:
         for u in range(depths.shape[0]):
             depths[u] = 0.0
     else:
         for u in range(depths.shape[0]):
-            t = above * inverse_dz[u]
+            t = height_above_camera * inverse_dz[u]
             depths[u] = t if t > 0.0 else math.inf
 
 
 @kernel
 def relief_depths(
     pose: Pose,
-    ray_x: Array,
-    ray_y: Array,
+    rays: Rays,
+    screen: Array,
+    columns: Spans,
+    rows: Spans,
     nodes: Array,
-    block_tops: Array,
     edges_x: Array,
     edges_y: Array,
-    cell: float,
-    highest: float,
+    blocks: Array,
+    has_holes: bool,
     depths: Array,
 ) -> None:
-    """Depth of the bilinear surface in one row of pixels; inf where the ray misses it."""
-    x = pose[0] / cell + 0.5
-    y = pose[1] / cell + 0.5
-    z = pose[2]
-    for u in range(depths.shape[0]):
-        a, b = ray_x[u], ray_y[u]
-        dx = (pose[3] * a + pose[4] * b + pose[5]) / cell
-        dy = (pose[6] * a + pose[7] * b + pose[8]) / cell
-        dz = pose[9] * a + pose[10] * b + pose[11]
-        start = 0.0 if z <= highest else (highest - z) / dz
-        if 0.0 <= start < _BEYOND:
-            depths[u] = _walk(nodes, block_tops, edges_x, edges_y, x, y, z, dx, dy, dz, start)
-        else:
-            depths[u] = math.inf
+    """Lower `depths` (h, w) to that of the bilinear surface wherever it is nearer; the camera is above the ground."""
+    seen = np.empty((3, _BLOCK + 1, _BLOCK + 1))
+    for block_j in range(blocks.shape[0]):
+        for block_i in range(blocks.shape[1]):
+            a_low, a_high, b_low, b_high = bounds(pose, blocks[block_j, block_i])
+            u0, u1 = span(columns, screen[0], screen[1], a_low, a_high)
+            v0, v1 = span(rows, screen[2], screen[3], b_low, b_high)
+            if u0 < u1 and v0 < v1:
+                j, i = block_j * _BLOCK, block_i * _BLOCK
+                block_nodes = nodes[j : j + _BLOCK + 1, i : i + _BLOCK + 1]
+                x, y = edges_x[i : i + _BLOCK + 1], edges_y[j : j + _BLOCK + 1]
+                _project(pose, x, y, block_nodes, seen)
+                _draw_block(pose, rays, screen, columns, rows, block_nodes, x, y, seen, has_holes, depths)
 
 
 @kernel
-def _patch_at(position: float, first: int, last: int) -> int:
-    """The patch a lattice coordinate lies in, kept within [first, last] against rounding."""
-    return int(min(max(position, float(first)), float(last)))
+def _project(pose: Pose, edges_x: Array, edges_y: Array, nodes: Array, seen: Array) -> None:
+    """a, b and the distance ahead of every node."""
+    for j in range(nodes.shape[0]):
+        y = edges_y[j] - pose[1]
+        right, down, ahead = pose[6] * y, pose[7] * y, pose[8] * y
+        for i in range(nodes.shape[1]):
+            x = edges_x[i] - pose[0]
+            z = nodes[j, i] - pose[2]
+            distance = pose[5] * x + ahead + pose[11] * z
+            inverse = 1.0 / (distance if distance != 0.0 else _TINY)
+            seen[0, j, i] = (pose[3] * x + right + pose[9] * z) * inverse
+            seen[1, j, i] = (pose[4] * x + down + pose[10] * z) * inverse
+            seen[2, j, i] = distance
 
 
 @kernel
-def _walk(
+def _draw_block(
+    pose: Pose,
+    rays: Rays,
+    screen: Array,
+    columns: Spans,
+    rows: Spans,
     nodes: Array,
-    block_tops: Array,
     edges_x: Array,
     edges_y: Array,
-    x: float,
-    y: float,
-    z: float,
-    dx: float,
-    dy: float,
-    dz: float,
-    t: float,
-) -> float:
-    """First t at or after `t` where the ray is on or below the surface, inf when there is none.
+    seen: Array,
+    has_holes: bool,
+    depths: Array,
+) -> None:
+    prism = np.empty(10)
+    patch = np.empty(10)
+    for j in range(nodes.shape[0] - 1):
+        for i in range(nodes.shape[1] - 1):
+            if has_holes and not math.isfinite(nodes[j, i] + nodes[j, i + 1] + nodes[j + 1, i] + nodes[j + 1, i + 1]):
+                continue
+            nearest = min(seen[2, j, i], seen[2, j, i + 1], seen[2, j + 1, i], seen[2, j + 1, i + 1])
+            if nearest > 0.0 and not has_holes:
+                a00, a01, a10, a11 = seen[0, j, i], seen[0, j, i + 1], seen[0, j + 1, i], seen[0, j + 1, i + 1]
+                b00, b01, b10, b11 = seen[1, j, i], seen[1, j, i + 1], seen[1, j + 1, i], seen[1, j + 1, i + 1]
+                a_low, a_high = min(a00, a01, a10, a11), max(a00, a01, a10, a11)
+                b_low, b_high = min(b00, b01, b10, b11), max(b00, b01, b10, b11)
+            else:
+                _fill_prism(nodes, edges_x, edges_y, j, i, has_holes, prism)
+                a_low, a_high, b_low, b_high = bounds(pose, prism)
+            v0, v1 = span(rows, screen[2], screen[3], b_low, b_high)
+            u0, u1 = span(columns, screen[0], screen[1], a_low, a_high)
+            if u0 < u1 and v0 < v1:
+                _fill_patch(pose, nodes, edges_x, edges_y, j, i, patch)
+                for v in range(v0, v1):
+                    _draw_patch(pose, patch, rays[0, v, u0:u1], rays[1, v, u0:u1], depths[v, u0:u1])
 
-    Every crossing is computed from the ray's start, so nothing accumulates, and a ray that rounding carries under the
-    surface at a patch's border is caught at the border: the surface has no cracks.
+
+@kernel
+def _fill_prism(nodes: Array, edges_x: Array, edges_y: Array, j: int, i: int, has_holes: bool, prism: Prism) -> None:
+    """What holds patch (j, i); beside a hole that includes the wall below it."""
+    h00, h01, h10, h11 = nodes[j, i], nodes[j, i + 1], nodes[j + 1, i], nodes[j + 1, i + 1]
+    prism[0] = -_FAR if has_holes else min(h00, h01, h10, h11)
+    prism[1] = max(h00, h01, h10, h11)
+    x0, x1, y0, y1 = edges_x[i], edges_x[i + 1], edges_y[j], edges_y[j + 1]
+    prism[2], prism[3], prism[4], prism[5] = x0, y0, x1, y0
+    prism[6], prism[7], prism[8], prism[9] = x1, y1, x0, y1
+
+
+@kernel
+def _fill_patch(pose: Pose, nodes: Array, edges_x: Array, edges_y: Array, j: int, i: int, patch: Array) -> None:
+    """The surface as height + slope_x p + slope_y q + twist p q above the camera, p and q [m] from the camera.
+
+    Outer patches have no slope outwards, and their far edge stands in no formula but the bounds.
     """
-    last_i = nodes.shape[1] - 2
-    last_j = nodes.shape[0] - 2
-    dx = dx if abs(dx) > _NO_SLOPE else _NO_SLOPE
-    dy = dy if abs(dy) > _NO_SLOPE else _NO_SLOPE
-    per_x = 1.0 / dx
-    per_y = 1.0 / dy
-    ahead_i = 1 if dx > 0.0 else 0
-    ahead_j = 1 if dy > 0.0 else 0
-    i = _patch_at(x + dx * t, 0, last_i)
-    j = _patch_at(y + dy * t, 0, last_j)
-    while True:
-        block_i = i >> _BLOCK_SHIFT
-        block_j = j >> _BLOCK_SHIFT
-        first_i = block_i << _BLOCK_SHIFT
-        first_j = block_j << _BLOCK_SHIFT
-        end_i = min(first_i + _BLOCK, last_i + 1)
-        end_j = min(first_j + _BLOCK, last_j + 1)
-        to_x = (edges_x[end_i if ahead_i else first_i] - x) * per_x
-        to_y = (edges_y[end_j if ahead_j else first_j] - y) * per_y
-        leave = min(to_x, to_y)
-        top = block_tops[block_j, block_i]
-        if min(z + dz * t, z + dz * leave) > top:
-            if leave > _BEYOND:
-                return math.inf
-            t = leave
-            if to_x <= to_y:
-                i = end_i if ahead_i else first_i - 1
-                j = _patch_at(y + dy * t, first_j, end_j - 1)
-            else:
-                j = end_j if ahead_j else first_j - 1
-                i = _patch_at(x + dx * t, first_i, end_i - 1)
-            continue
-        if z + dz * t > top:
-            t = max(t, (top - z) / dz)
-            i = _patch_at(x + dx * t, first_i, end_i - 1)
-            j = _patch_at(y + dy * t, first_j, end_j - 1)
-        while first_i <= i < end_i and first_j <= j < end_j:
-            to_x = (edges_x[i + ahead_i] - x) * per_x
-            to_y = (edges_y[j + ahead_j] - y) * per_y
-            leave = min(to_x, to_y)
-            # On the patch, height above ground is c0 + c1 s + c2 s^2 with s = t' - t.
-            p = x + dx * t - i
-            q = y + dy * t - j
-            corner = nodes[j, i]
-            slope_x = nodes[j, i + 1] - corner
-            slope_y = nodes[j + 1, i] - corner
-            twist = nodes[j + 1, i + 1] - nodes[j + 1, i] - slope_x
-            c0 = z + dz * t - (corner + slope_x * p + (slope_y + twist * p) * q)
-            if c0 <= 0.0:
-                return t
-            c1 = dz - (slope_x * dx + slope_y * dy + twist * (p * dy + q * dx))
-            c2 = -twist * dx * dy
-            length = leave - t
-            discriminant = c1 * c1 - 4.0 * c2 * c0
-            dips = c2 > 0.0 and c1 < 0.0 and c1 + 2.0 * c2 * length > 0.0 and discriminant >= 0.0
-            if dips or c0 + length * (c1 + c2 * length) <= 0.0:
-                first_root = 2.0 * c0 / (math.sqrt(max(discriminant, 0.0)) - c1)
-                return t + min(max(first_root, 0.0), length)
-            if leave > _BEYOND:
-                return math.inf
-            t = leave
-            if to_x <= to_y:
-                i += 2 * ahead_i - 1
-            else:
-                j += 2 * ahead_j - 1
+    h00, h01, h10, h11 = nodes[j, i], nodes[j, i + 1], nodes[j + 1, i], nodes[j + 1, i + 1]
+    x0, x1, y0, y1 = edges_x[i] - pose[0], edges_x[i + 1] - pose[0], edges_y[j] - pose[1], edges_y[j + 1] - pose[1]
+    patch[0], patch[1], patch[2], patch[3] = x0, x1, y0, y1
+    patch[4] = h00 - pose[2]
+    patch[5] = (h01 - h00) / (x1 - x0)
+    patch[6] = (h10 - h00) / (y1 - y0)
+    patch[7] = ((h11 - h10) - (h01 - h00)) / ((x1 - x0) * (y1 - y0))
+
+
+@kernel
+def _draw_patch(pose: Pose, patch: Array, ray_x: Array, ray_y: Array, depths: Array) -> None:
+    """One patch in one row of pixels.
+
+    Over the patch, between t = enter and t = leave, the ray is c0 + c1 s + c2 s^2 above it, s = t - enter. A ray that
+    rounding carries under the surface at the border of two patches is caught there: the surface has no cracks.
+    """
+    for u in range(depths.shape[0]):
+        a, b = ray_x[u], ray_y[u]
+        dx = pose[3] * a + pose[4] * b + pose[5]
+        dy = pose[6] * a + pose[7] * b + pose[8]
+        dz = pose[9] * a + pose[10] * b + pose[11]
+        inverse = 1.0 / (dx if dx != 0.0 else _TINY)
+        t0, t1 = patch[0] * inverse, patch[1] * inverse
+        enter = t0 if t0 < t1 else t1
+        leave = t1 if t0 < t1 else t0
+        inverse = 1.0 / (dy if dy != 0.0 else _TINY)
+        t0, t1 = patch[2] * inverse, patch[3] * inverse
+        near = t0 if t0 < t1 else t1
+        far = t1 if t0 < t1 else t0
+        enter = near if near > enter else enter
+        leave = far if far < leave else leave
+        enter = enter if enter > 0.0 else 0.0
+        p = dx * enter - patch[0]
+        q = dy * enter - patch[2]
+        slope = patch[6] + patch[7] * p
+        c0 = dz * enter - (patch[4] + patch[5] * p + slope * q)
+        c1 = dz - (patch[5] * dx + slope * dy + patch[7] * q * dx)
+        c2 = -patch[7] * dx * dy
+        discriminant = c1 * c1 - 4.0 * c2 * c0
+        meets = discriminant >= 0.0
+        root = math.sqrt(discriminant if meets else 0.0)
+        ahead = 2.0 * c0 / (root - c1 if root != c1 else _TINY)
+        below = c0 <= 0.0
+        t = enter if below else enter + ahead
+        hit = (enter <= leave) & (below | (meets & (ahead > 0.0) & (t <= leave))) & (t < depths[u])
+        depths[u] = t if hit else depths[u]
 
 
 @kernel

@@ -9,23 +9,22 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from microsim.sim import exact
 from microsim.sim.compiled import kernel
 from microsim.sim.geometry import Array
-from microsim.sim.render_ground import Pose, Terrain
+from microsim.sim.render_ground import Terrain
+from microsim.sim.render_screen import Pose, Spans, bounds, span
 from microsim.sim.world import Shape, World
 
 RECTANGLE, CIRCLE, TRIANGLE, FACING = range(4)
 
-# Columns of the table of shapes; corners are relative to the centre and hold the footprint (they bound a circle).
-KIND, CLASS, _BOTTOM, _TOP, _X, _Y, _CORNERS, _SHAPE = 0, 1, 2, 3, 4, 5, 6, 14
-_TABLE_WIDTH = 23  # rectangle: cos, sin, half x, half y; circle: 1, 0, radius; triangle: 3 edges' outward x, y, offset
+# Columns of the table of shapes. The prism holds the shape; what follows it depends on the kind:
+# rectangle: cos, sin, half x, half y; circle: 1, 0, radius; triangle: its 3 edges' outward x, y, offset.
+KIND, CLASS, _X, _Y, _PRISM, _SHAPE, _TABLE_WIDTH = 0, 1, 2, 3, 4, 14, 23
 
-# Columns of the coefficients: directions first (three per direction: factors of a, b, 1), then what is said at `aim`.
-LOW, HIGH = 12, 13
-COEFFICIENTS = 14
+# Columns of the coefficients: factors of a, b and 1 in a ray's components, what `_aim_…` adds, bottom and top.
+LOW, HIGH, COEFFICIENTS = 12, 13, 14
 
 
 def tabulate(world: World, terrain: Terrain) -> tuple[Array, int]:
@@ -51,8 +50,7 @@ def _solid_extent(shape: Shape, world: World, terrain: Terrain) -> tuple[float, 
 
 def _painted_extent(shape: Shape, world: World, terrain: Terrain) -> tuple[float, float]:
     """Lowest and highest ground [m] the footprint can lie on."""
-    x = [shape.center[0] + dx for dx, _ in _corners(shape)]
-    y = [shape.center[1] + dy for _, dy in _corners(shape)]
+    x, y = zip(*_corners(shape), strict=True)
     rows = _node_range(min(y), max(y), terrain.cell_m, terrain.nodes.shape[0])
     columns = _node_range(min(x), max(x), terrain.cell_m, terrain.nodes.shape[1])
     heights = terrain.nodes[rows, columns]
@@ -68,12 +66,13 @@ def _node_range(low: float, high: float, cell: float, count: int) -> slice:
 
 
 def _corners(shape: Shape) -> list[tuple[float, float]]:
+    """Four corners that hold the footprint [m], in order around it."""
     if shape.kind == "triangle":
-        around = [(x - shape.center[0], y - shape.center[1]) for x, y in shape.vertices]
-        return [*around, around[2]]
+        return [*shape.vertices, shape.vertices[2]]
+    x, y = shape.center
     cosine, sine, half_x, half_y = _frame(shape)
-    signs = ((-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0))
-    return [(cosine * i * half_x - sine * j * half_y, sine * i * half_x + cosine * j * half_y) for i, j in signs]
+    signs = ((-half_x, -half_y), (half_x, -half_y), (half_x, half_y), (-half_x, half_y))
+    return [(x + cosine * p - sine * q, y + sine * p + cosine * q) for p, q in signs]
 
 
 def _frame(shape: Shape) -> tuple[float, float, float, float]:
@@ -93,16 +92,15 @@ def _row(shape: Shape, bottom: float, top: float) -> list[float]:
     kind = {"rectangle": RECTANGLE, "circle": CIRCLE, "triangle": TRIANGLE, "billboard": RECTANGLE}[shape.kind]
     if shape.kind == "billboard" and shape.yaw is None:
         kind = FACING
-    corners = _corners(shape)
-    numbers = _edges(corners[:3]) if kind == TRIANGLE else list(_frame(shape))
-    row = [float(kind), float(shape.class_id), bottom, top, *shape.center]
-    row += [number for corner in corners for number in corner] + numbers
+    corners = [number for corner in _corners(shape) for number in corner]
+    row = [float(kind), float(shape.class_id), *shape.center, bottom, top, *corners]
+    row += _edges(shape) if kind == TRIANGLE else _frame(shape)
     return row + [0.0] * (_TABLE_WIDTH - len(row))
 
 
-def _edges(corners: Sequence[tuple[float, float]]) -> list[float]:
-    """Outward normals of a triangle's edges, whichever way its vertices run, each with its offset: n . p <= offset."""
-    (ax, ay), (bx, by), (cx, cy) = corners
+def _edges(shape: Shape) -> list[float]:
+    """A triangle's edges, whichever way they run: outward normal n and offset, n . (p - centre) <= offset inside."""
+    (ax, ay), (bx, by), (cx, cy) = [(x - shape.center[0], y - shape.center[1]) for x, y in shape.vertices]
     turn = 1.0 if (bx - ax) * (cy - ay) - (by - ay) * (cx - ax) >= 0.0 else -1.0
     numbers = []
     for (x0, y0), (x1, y1) in (((ax, ay), (bx, by)), ((bx, by), (cx, cy)), ((cx, cy), (ax, ay))):
@@ -113,39 +111,45 @@ def _edges(corners: Sequence[tuple[float, float]]) -> list[float]:
 
 @kernel
 def aim(
-    pose: Pose, table: Array, column_bounds: Array, row_bounds: Array, coefficients: Array, spans: npt.NDArray[np.int64]
+    pose: Pose, screen: Array, columns: Spans, rows: Spans, table: Array, coefficients: Array, spans: Spans
 ) -> None:
-    """For every shape: coefficients for this camera pose, and the half-open spans of columns and rows it may cover.
-
-    column_bounds (2, w): for each column the largest ray a of it and of those before, the smallest of it and of those
-    after; row_bounds (2, h) likewise for b. They serve any distortion.
-    """
+    """For every shape: coefficients for this pose, and half-open spans (n, 4) of the columns and rows it may cover."""
     for n in range(table.shape[0]):
         shape = table[n]
-        c = coefficients[n]
         if shape[KIND] == FACING:
             _turn_to(shape, pose[0], pose[1])
-        x = pose[0] - shape[_X]
-        y = pose[1] - shape[_Y]
-        c[LOW] = shape[_BOTTOM] - pose[2]
-        c[HIGH] = shape[_TOP] - pose[2]
         if shape[KIND] == TRIANGLE:
-            for k in range(3):
-                normal_x, normal_y = shape[_SHAPE + 3 * k], shape[_SHAPE + 3 * k + 1]
-                _direction(pose, normal_x, normal_y, c, 3 * k)
-                c[9 + k] = normal_x * x + normal_y * y - shape[_SHAPE + 3 * k + 2]  # how far the camera is outside
+            _aim_triangle(pose, shape, coefficients[n])
         else:
-            cosine, sine, half_x, half_y = shape[_SHAPE], shape[_SHAPE + 1], shape[_SHAPE + 2], shape[_SHAPE + 3]
-            _direction(pose, cosine, sine, c, 0)
-            _direction(pose, -sine, cosine, c, 3)
-            x, y = cosine * x + sine * y, cosine * y - sine * x
-            if shape[KIND] == CIRCLE:
-                c[6], c[7], c[8] = x, y, x * x + y * y - half_x * half_x
-            else:
-                c[6], c[7], c[8], c[9] = -half_x - x, half_x - x, -half_y - y, half_y - y
-        a_low, a_high, b_low, b_high = _screen_bounds(pose, shape)
-        spans[n, 0], spans[n, 1] = _span(column_bounds, a_low, a_high)
-        spans[n, 2], spans[n, 3] = _span(row_bounds, b_low, b_high)
+            _aim_rectangle_or_circle(pose, shape, coefficients[n])
+        coefficients[n, LOW] = shape[_PRISM] - pose[2]
+        coefficients[n, HIGH] = shape[_PRISM + 1] - pose[2]
+        a_low, a_high, b_low, b_high = bounds(pose, shape[_PRISM : _PRISM + 10])
+        spans[n, 0], spans[n, 1] = span(columns, screen[0], screen[1], a_low, a_high)
+        spans[n, 2], spans[n, 3] = span(rows, screen[2], screen[3], b_low, b_high)
+
+
+@kernel
+def _aim_triangle(pose: Pose, shape: Array, c: Array) -> None:
+    """Per edge: the ray's outward component, and how far outside the camera is."""
+    for k in range(3):
+        normal_x, normal_y, offset = shape[_SHAPE + 3 * k], shape[_SHAPE + 3 * k + 1], shape[_SHAPE + 3 * k + 2]
+        _component(pose, normal_x, normal_y, c, 3 * k)
+        c[9 + k] = normal_x * (pose[0] - shape[_X]) + normal_y * (pose[1] - shape[_Y]) - offset
+
+
+@kernel
+def _aim_rectangle_or_circle(pose: Pose, shape: Array, c: Array) -> None:
+    """The ray's components along the footprint's x and y, and the footprint as the camera sees it from its place."""
+    cosine, sine, half_x, half_y = shape[_SHAPE], shape[_SHAPE + 1], shape[_SHAPE + 2], shape[_SHAPE + 3]
+    _component(pose, cosine, sine, c, 0)
+    _component(pose, -sine, cosine, c, 3)
+    x = cosine * (pose[0] - shape[_X]) + sine * (pose[1] - shape[_Y])
+    y = cosine * (pose[1] - shape[_Y]) - sine * (pose[0] - shape[_X])
+    if shape[KIND] == CIRCLE:
+        c[6], c[7], c[8] = x, y, x * x + y * y - half_x * half_x
+    else:
+        c[6], c[7], c[8], c[9] = -half_x - x, half_x - x, -half_y - y, half_y - y
 
 
 @kernel
@@ -158,76 +162,12 @@ def _turn_to(shape: Array, x: float, y: float) -> None:
     half = shape[_SHAPE + 3]
     for k in range(4):
         side = half if k < 2 else -half
-        shape[_CORNERS + 2 * k], shape[_CORNERS + 2 * k + 1] = -normal_y * side, normal_x * side
+        shape[_PRISM + 2 + 2 * k] = shape[_X] - normal_y * side
+        shape[_PRISM + 3 + 2 * k] = shape[_Y] + normal_x * side
 
 
 @kernel
-def _direction(pose: Pose, x: float, y: float, coefficients: Array, at: int) -> None:
-    """Factors of a, b and 1 in the component of a ray along the horizontal (x, y)."""
+def _component(pose: Pose, x: float, y: float, coefficients: Array, at: int) -> None:
+    """Factors of a, b and 1 of a ray in its component along the horizontal (x, y)."""
     for k in range(3):
         coefficients[at + k] = x * pose[3 + k] + y * pose[6 + k]
-
-
-@kernel
-def _screen_bounds(pose: Pose, shape: Array) -> tuple[float, float, float, float]:
-    """Bounds of a and b over the rays that can hit the shape: its corners, and where its edges pass the eye's plane."""
-    a_low, a_high, b_low, b_high = math.inf, -math.inf, math.inf, -math.inf
-    for k in range(4):
-        from_x = shape[_CORNERS + 2 * k] + shape[_X] - pose[0]
-        from_y = shape[_CORNERS + 2 * k + 1] + shape[_Y] - pose[1]
-        k1 = (k + 1) % 4
-        to_x = shape[_CORNERS + 2 * k1] + shape[_X] - pose[0]
-        to_y = shape[_CORNERS + 2 * k1 + 1] + shape[_Y] - pose[1]
-        low = shape[_BOTTOM] - pose[2]
-        high = shape[_TOP] - pose[2]
-        for edge in range(3):  # bottom, top, upright
-            z0 = high if edge == 1 else low
-            z1 = low if edge == 0 else high
-            x1, y1 = (from_x, from_y) if edge == 2 else (to_x, to_y)
-            ahead0 = pose[5] * from_x + pose[8] * from_y + pose[11] * z0
-            ahead1 = pose[5] * x1 + pose[8] * y1 + pose[11] * z1
-            if ahead0 <= 0.0 and ahead1 <= 0.0:
-                continue
-            right0 = pose[3] * from_x + pose[6] * from_y + pose[9] * z0
-            down0 = pose[4] * from_x + pose[7] * from_y + pose[10] * z0
-            if ahead0 > 0.0:
-                a_low, a_high = min(a_low, right0 / ahead0), max(a_high, right0 / ahead0)
-                b_low, b_high = min(b_low, down0 / ahead0), max(b_high, down0 / ahead0)
-            if ahead0 > 0.0 and ahead1 > 0.0:
-                continue
-            right1 = pose[3] * x1 + pose[6] * y1 + pose[9] * z1
-            down1 = pose[4] * x1 + pose[7] * y1 + pose[10] * z1
-            # The edge passes beside the eye: on that side the shape goes on to infinity.
-            right = right0 * ahead1 - right1 * ahead0
-            down = down0 * ahead1 - down1 * ahead0
-            side = 1.0 if ahead1 > ahead0 else -1.0
-            a_low = -math.inf if right * side <= 0.0 else a_low
-            a_high = math.inf if right * side >= 0.0 else a_high
-            b_low = -math.inf if down * side <= 0.0 else b_low
-            b_high = math.inf if down * side >= 0.0 else b_high
-    return a_low, a_high, b_low, b_high
-
-
-@kernel
-def _span(bounds: Array, low: float, high: float) -> tuple[int, int]:
-    """Half-open range of the columns (or rows) whose rays can lie within [low, high], a little widened."""
-    if low > high:
-        return 0, 0
-    low -= 1e-9 + 1e-9 * abs(low)
-    high += 1e-9 + 1e-9 * abs(high)
-    first, end = 0, bounds.shape[1]
-    while first < end:
-        middle = (first + end) >> 1
-        if bounds[0, middle] < low:
-            first = middle + 1
-        else:
-            end = middle
-    begin = first
-    end = bounds.shape[1]
-    while first < end:
-        middle = (first + end) >> 1
-        if bounds[1, middle] <= high:
-            first = middle + 1
-        else:
-            end = middle
-    return begin, first

@@ -5,7 +5,8 @@ one. The layout is computed from the type's definition, not searched for, and a 
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rosbags.interfaces import Nodetype
@@ -29,64 +30,94 @@ _FORMATS = {
 }
 
 
-def layout(type_name: str, message: Any) -> dict[str, tuple[int, str]]:
-    """Path of each number -> (offset from the start of the encoded message, struct format)."""
-    return {path: (offset + len(ENCAPSULATION), code) for path, offset, code in _Walk().message(type_name, message, "")}
+@dataclass(frozen=True)
+class Place:
+    """Where numbers stand in an encoded message: offset [byte], struct code, how many side by side."""
+
+    offset: int
+    code: str
+    count: int
+
+
+def layout(type_name: str, message: Any) -> dict[str, Place]:
+    """Path of each number or array of numbers -> its place, in the order of the bytes."""
+    return dict(_Walk().message(type_name, message, ""))
 
 
 class _Walk:
     def __init__(self) -> None:
-        self.position = 0
+        self.position = 0  # alignment counts from after the encapsulation header
 
-    def message(self, type_name: str, message: Any, path: str) -> Iterator[tuple[str, int, str]]:
+    def message(self, type_name: str, message: Any, path: str) -> Iterator[tuple[str, Place]]:
         for name, kind in fields_of(type_name):
             yield from self._value(kind, getattr(message, name), f"{path}.{name}" if path else name)
 
-    def _value(self, kind: tuple[Nodetype, Any], value: Any, path: str) -> Iterator[tuple[str, int, str]]:
+    def _value(self, kind: tuple[Nodetype, Any], value: Any, path: str) -> Iterator[tuple[str, Place]]:
         node, detail = kind
-        if node == Nodetype.BASE:
-            yield from self._number_or_string(detail[0], value, path)
-        elif node == Nodetype.NAME:
+        if node == Nodetype.NAME:
             yield from self.message(detail, value, path)
+        elif node == Nodetype.BASE:
+            yield from self._numbers(detail[0], value, 1, path)
         else:
             if node == Nodetype.SEQUENCE:
-                self._align(4)
-                self.position += 4
-            for index, element in enumerate(value):
-                yield from self._value(detail[0], element, f"{path}[{index}]")
+                self._skip(4, 4)
+            yield from self._elements(detail[0], value, path)
 
-    def _number_or_string(self, base: str, value: Any, path: str) -> Iterator[tuple[str, int, str]]:
+    def _elements(self, kind: tuple[Nodetype, Any], values: Any, path: str) -> Iterator[tuple[str, Place]]:
+        if kind[0] == Nodetype.BASE and kind[1][0] != "string":
+            if len(values):
+                yield from self._numbers(kind[1][0], values, len(values), path)
+            return
+        for index, value in enumerate(values):
+            yield from self._value(kind, value, f"{path}[{index}]")
+
+    def _numbers(self, base: str, value: Any, count: int, path: str) -> Iterator[tuple[str, Place]]:
         if base == "string":
-            self._align(4)
-            self.position += 4 + len(value.encode()) + 1
+            self._skip(4, 4 + len(value.encode()) + 1)
             return
         size = struct.calcsize(_FORMATS[base])
-        self._align(size)
-        yield path, self.position, _FORMATS[base]
-        self.position += size
+        start = self._skip(size, size * count)
+        yield path, Place(len(ENCAPSULATION) + start, _FORMATS[base], count)
 
-    def _align(self, size: int) -> None:
-        self.position += -self.position % size
+    def _skip(self, alignment: int, size: int) -> int:
+        start = self.position + (-self.position % alignment)
+        self.position = start + size
+        return start
 
 
 class Template:
-    """A message encoded once; `write(group, …)` puts numbers into it, `bytes(template.blob)` is the message.
+    """A message encoded once; `encode` writes its changing numbers and gives the bytes.
 
-    A group is a run of numbers that lie side by side, named by its first and its count: `("pose.pose.position.x", 7)`.
+    Each slot is a run of numbers that lie side by side: (path of the first, how many). A count of 0 stands for a whole
+    array of numbers, given to `encode` as bytes.
     """
 
-    def __init__(self, type_name: str, message: Any, groups: Sequence[tuple[str, int]]) -> None:
-        self.blob = bytearray(encode(type_name, message))
+    def __init__(self, type_name: str, message: Any, *slots: tuple[str, int]) -> None:
+        self._blob = bytearray(encode(type_name, message))
         places = layout(type_name, message)
-        order = list(places)
-        self.writers = [self._writer(places, order, first, count) for first, count in groups]
+        self._writers = [_writer(places, path, count) for path, count in slots]
 
-    def _writer(
-        self, places: dict[str, tuple[int, str]], order: list[str], first: str, count: int
-    ) -> tuple[struct.Struct, int]:
-        begin = order.index(first)
-        members = [places[path] for path in order[begin : begin + count]]
-        packer = struct.Struct("<" + "".join(code for _, code in members))
-        if len(members) != count or members[-1][0] + struct.calcsize(members[-1][1]) - members[0][0] != packer.size:
-            raise ValueError(f"{count} numbers from {first} do not lie side by side")
-        return packer, members[0][0]
+    def encode(self, *values: Sequence[float] | bytes) -> bytes:
+        """One sequence of numbers (or bytes) for each slot."""
+        blob = self._blob
+        for (write, offset), numbers in zip(self._writers, values, strict=True):
+            write(blob, offset, *numbers) if write is not None else _overwrite(blob, offset, numbers)
+        return bytes(blob)
+
+
+def _overwrite(blob: bytearray, offset: int, data: Any) -> None:
+    blob[offset : offset + len(data)] = data
+
+
+def _writer(places: dict[str, Place], path: str, count: int) -> tuple[Callable[..., None] | None, int]:
+    start = places[path]
+    if count == 0:
+        return None, start.offset
+    codes, end = "", start.offset
+    for place in places.values():
+        if place.offset == end and len(codes) < count:
+            codes += place.code * place.count
+            end += struct.calcsize(place.code) * place.count
+    if len(codes) != count:
+        raise ValueError(f"{count} numbers from {path} do not lie side by side")
+    return struct.Struct("<" + codes).pack_into, start.offset

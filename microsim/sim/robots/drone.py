@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.sim import exact, geometry, noise
-from microsim.sim.compiled import inlined, kernel
+from microsim.sim.compiled import kernel
 from microsim.sim.components import (
     ACCELERATION_X,
     ACCELERATION_Y,
@@ -69,7 +69,7 @@ def parameters(settings: Settings, wind: Wind, dt: float) -> tuple[float, ...]:
     )
 
 
-@inlined
+@kernel
 def approach(value: float, command: float, limit: float, lag: float) -> float:
     """One tick of clamp and lag."""
     return value + (min(max(command, -limit), limit) - value) * lag

@@ -13,8 +13,9 @@ from typing import TypeAlias
 import numpy as np
 
 from microsim.sim.geometry import Array, Grid, Vector
-from microsim.sim.render import Image, Rays, colour, draw
+from microsim.sim.render import Image, colour, draw
 from microsim.sim.render_ground import prepare_terrain
+from microsim.sim.render_screen import Rays, screen_index
 from microsim.sim.render_shapes import COEFFICIENTS, tabulate
 from microsim.sim.world import PALETTE, World
 
@@ -85,13 +86,6 @@ def _undistort(seen: Rays, model: CameraModel) -> Rays:
     return np.stack([np.where(found, a, np.nan), np.where(found, b, np.nan)])
 
 
-def _monotone_bounds(rays: Array, axis: int) -> Array:
-    """(2, n): largest of the rays up to each column (or row), smallest from it on; both never decrease."""
-    highest = np.fmax.accumulate(np.fmax.reduce(rays, axis=axis))
-    lowest = np.fmin.accumulate(np.fmin.reduce(rays, axis=axis)[::-1])[::-1]
-    return np.stack([np.where(np.isnan(highest), -np.inf, highest), np.where(np.isnan(lowest), np.inf, lowest)])
-
-
 class Renderer:
     """Draws one world through one camera model; holds the buffers, so one caller at a time."""
 
@@ -105,20 +99,20 @@ class Renderer:
         self._classes = np.empty((model.height, model.width), np.uint8)
         self._scene = (
             rays,
-            _monotone_bounds(rays[0], 0),
-            _monotone_bounds(rays[1], 1),
-            table,
-            painted,
+            *screen_index(rays),
+            np.array(world.elevation, np.float64, order="C", copy=True),
             terrain.nodes,
-            terrain.block_tops,
             terrain.edges_x,
             terrain.edges_y,
+            terrain.blocks,
             terrain.surface,
             terrain.cell_m,
-            terrain.highest,
             world.is_flat,
+            terrain.has_holes,
+            table,
+            painted,
             np.empty((table.shape[0], COEFFICIENTS)),
-            np.empty((table.shape[0], 4), np.int64),
+            np.empty((table.shape[0], 4), np.int32),
             np.empty(model.width),
             self._depths,
             self._classes,

@@ -1,0 +1,229 @@
+"""Measurements to messages: one function for each kind, which makes an encoder `(stamp_ns, values…) -> bytes`.
+
+Everything that stays the same from message to message is encoded when the encoder is made.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from microsim.sim.components import Mount
+from microsim.sim.geometry import quaternion_from_rpy
+from microsim.sim.sensors.odometry import TWIST_VARIANCE
+from microsim.sim.timekeeper import NS_PER_S
+from microsim.wire import Template, encode, fields_of, new
+
+Encoder: TypeAlias = Callable[..., bytes]
+
+STAMP = ("header.stamp.sec", 2)
+
+
+def header(frame_id: str) -> Any:
+    return new("std_msgs/msg/Header", frame_id=frame_id)
+
+
+def clock() -> Encoder:
+    template = Template("rosgraph_msgs/msg/Clock", new("rosgraph_msgs/msg/Clock"), ("clock.sec", 2))
+    return lambda stamp_ns: template.encode(divmod(stamp_ns, NS_PER_S))
+
+
+def _transform(parent: str, child: str) -> Any:
+    return new("geometry_msgs/msg/TransformStamped", header=header(parent), child_frame_id=child)
+
+
+def transforms(pairs: Sequence[tuple[str, str]]) -> Encoder:
+    """values: for each (parent, child) frame x, y, z, quaternion x, y, z, w."""
+    message = new("tf2_msgs/msg/TFMessage", transforms=[_transform(*pair) for pair in pairs])
+    slots = []
+    for index in range(len(pairs)):
+        slots += [(f"transforms[{index}].header.stamp.sec", 2), (f"transforms[{index}].transform.translation.x", 7)]
+    template = Template("tf2_msgs/msg/TFMessage", message, *slots)
+
+    def build(stamp_ns: int, poses: Sequence[Sequence[float]]) -> bytes:
+        stamp = divmod(stamp_ns, NS_PER_S)
+        values: list[Sequence[float]] = []
+        for pose in poses:
+            values.append(stamp)
+            values.append(pose)
+        return template.encode(*values)
+
+    return build
+
+
+def static_transforms(mounts: Sequence[tuple[str, str, Mount]]) -> bytes:
+    """(parent, child, mount) of every sensor, stamped 0."""
+    message = new("tf2_msgs/msg/TFMessage", transforms=[_transform(parent, child) for parent, child, _ in mounts])
+    for item, (_, _, mount) in zip(message.transforms, mounts, strict=True):
+        translation, rotation = item.transform.translation, item.transform.rotation
+        translation.x, translation.y, translation.z = mount.xyz
+        rotation.x, rotation.y, rotation.z, rotation.w = quaternion_from_rpy(*mount.rpy)
+    return encode("tf2_msgs/msg/TFMessage", message)
+
+
+def odometry(frame: str, child: str) -> Encoder:
+    """values: pose (x, y, z, qz, qw), twist (forward, left, up, turn), variance (position, yaw)."""
+    message = new("nav_msgs/msg/Odometry", header=header(frame), child_frame_id=child)
+    message.twist.covariance[::7] = TWIST_VARIANCE
+    template = Template(
+        "nav_msgs/msg/Odometry",
+        message,
+        STAMP,
+        ("pose.pose.position.x", 7 + 36),
+        ("twist.twist.linear.x", 6),
+    )
+    zeros = (0.0,) * 6
+
+    def build(
+        stamp_ns: int, pose: Sequence[float], twist: Sequence[float], variance: tuple[float, float]
+    ) -> bytes:
+        x, y, z, qz, qw = pose
+        forward, left, up, turn = twist
+        place, heading = variance
+        return template.encode(
+            divmod(stamp_ns, NS_PER_S),
+            (
+                *(x, y, z, 0.0, 0.0, qz, qw),
+                *(place, *zeros, place, *zeros, place, *zeros),
+                *(heading, *zeros, heading, *zeros, heading),
+            ),
+            (forward, left, up, 0.0, 0.0, turn),
+        )
+
+    return build
+
+
+def gps_fix(frame: str) -> Encoder:
+    """values: latitude [deg], longitude [deg], altitude [m], variance of each axis [m^2]."""
+    message = new("sensor_msgs/msg/NavSatFix", header=header(frame), position_covariance_type=2)  # diagonal known
+    message.status.service = 1  # GPS
+    template = Template("sensor_msgs/msg/NavSatFix", message, STAMP, ("latitude", 3 + 9))
+
+    def build(stamp_ns: int, fix: tuple[float, float, float, float]) -> bytes:
+        latitude, longitude, altitude, v = fix
+        numbers = (latitude, longitude, altitude, v, 0.0, 0.0, 0.0, v, 0.0, 0.0, 0.0, v)
+        return template.encode(divmod(stamp_ns, NS_PER_S), numbers)
+
+    return build
+
+
+def imu(frame: str, gyro_sigma: float, accel_sigma: float) -> Encoder:
+    """values: turn rate x, y, z, acceleration x, y, z. REP-145: no orientation, marked by a covariance of -1."""
+    message = new("sensor_msgs/msg/Imu", header=header(frame))
+    message.orientation_covariance[0] = -1.0
+    message.angular_velocity_covariance[::4] = gyro_sigma * gyro_sigma
+    message.linear_acceleration_covariance[::4] = accel_sigma * accel_sigma
+    message.orientation.w = 1.0
+    template = Template(
+        "sensor_msgs/msg/Imu", message, STAMP, ("angular_velocity.x", 3), ("linear_acceleration.x", 3)
+    )
+    return lambda stamp_ns, sample: template.encode(divmod(stamp_ns, NS_PER_S), sample[:3], sample[3:])
+
+
+def distance(frame: str, field_of_view: float, min_m: float, max_m: float, sigma_m: float) -> Encoder:
+    """values: distance [m]."""
+    message = new(
+        "sensor_msgs/msg/Range",
+        header=header(frame),
+        radiation_type=1,  # infrared: one beam
+        field_of_view=field_of_view,
+        min_range=min_m,
+        max_range=max_m,
+        variance=sigma_m * sigma_m,
+    )
+    template = Template("sensor_msgs/msg/Range", message, STAMP, ("range", 1))
+    return lambda stamp_ns, value: template.encode(divmod(stamp_ns, NS_PER_S), (value,))
+
+
+def scan(
+    frame: str, angle_min: float, step: float, beams: int, period_s: float, min_m: float, max_m: float
+) -> Encoder:
+    """values: float32 array of distances [m]."""
+    message = new(
+        "sensor_msgs/msg/LaserScan",
+        header=header(frame),
+        angle_min=angle_min,
+        angle_max=angle_min + step * (beams - 1),
+        angle_increment=step,
+        scan_time=period_s,
+        range_min=min_m,
+        range_max=max_m,
+        ranges=np.zeros(beams, np.float32),
+    )
+    template = Template("sensor_msgs/msg/LaserScan", message, STAMP, ("ranges", 0))
+    return lambda stamp_ns, ranges: template.encode(divmod(stamp_ns, NS_PER_S), ranges.tobytes())
+
+
+def image(frame: str, width: int, height: int) -> Encoder:
+    """values: (height, width, 3) uint8 array."""
+    message = new(
+        "sensor_msgs/msg/Image",
+        header=header(frame),
+        width=width,
+        height=height,
+        encoding="rgb8",
+        step=3 * width,
+        data=np.zeros(3 * width * height, np.uint8),
+    )
+    template = Template("sensor_msgs/msg/Image", message, STAMP, ("data", 0))
+    return lambda stamp_ns, pixels: template.encode(divmod(stamp_ns, NS_PER_S), pixels.data.cast("B"))
+
+
+def camera_info(
+    frame: str, width: int, height: int, intrinsics: tuple[float, float, float, float], distortion: Sequence[float]
+) -> Encoder:
+    fx, fy, cx, cy = intrinsics
+    message = new(
+        "sensor_msgs/msg/CameraInfo",
+        header=header(frame),
+        width=width,
+        height=height,
+        distortion_model="plumb_bob",
+        d=np.array(distortion, np.float64),
+        k=np.array((fx, 0.0, cx, 0.0, fy, cy, 0.0, 0.0, 1.0)),
+        r=np.array((1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)),
+        p=np.array((fx, 0.0, cx, 0.0, 0.0, fy, cy, 0.0, 0.0, 0.0, 1.0, 0.0)),
+    )
+    template = Template("sensor_msgs/msg/CameraInfo", message, STAMP)
+    return lambda stamp_ns: template.encode(divmod(stamp_ns, NS_PER_S))
+
+
+def radio_payload(payload: bytes) -> bytes:
+    message = new("std_msgs/msg/ByteMultiArray", data=np.frombuffer(payload, np.uint8))
+    return encode("std_msgs/msg/ByteMultiArray", message)
+
+
+def text(value: str) -> bytes:
+    return encode("std_msgs/msg/String", new("std_msgs/msg/String", data=value))
+
+
+def diagnostics(stamp_ns: int, statuses: Sequence[tuple[str, str, dict[str, str]]]) -> bytes:
+    """statuses: (name, message, values)."""
+    message = new("diagnostic_msgs/msg/DiagnosticArray", header=header(""))
+    message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, NS_PER_S)
+    message.status = [
+        new(
+            "diagnostic_msgs/msg/DiagnosticStatus",
+            level=0,
+            name=name,
+            message=summary,
+            hardware_id="microsim",
+            values=[new("diagnostic_msgs/msg/KeyValue", key=key, value=value) for key, value in values.items()],
+        )
+        for name, summary, values in statuses
+    ]
+    return encode("diagnostic_msgs/msg/DiagnosticArray", message)
+
+
+def from_fields(type_name: str, frame: str) -> Encoder:
+    """values: the message's fields as a dict; a header is filled in unless given."""
+    has_header = any(name == "header" for name, _ in fields_of(type_name))
+
+    def build(stamp_ns: int, fields: dict[str, Any]) -> bytes:
+        message = new(type_name, **fields)
+        if has_header and "header" not in fields:
+            message.header = header(frame)
+            message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, NS_PER_S)
+        return encode(type_name, message)
+
+    return build

@@ -1,0 +1,405 @@
+"""From a scenario to what a run sends: one function for each kind of sensor makes its outputs.
+
+An output samples numbers in `sim/`, encodes them once and hands them to `emit(topic, type, stamp_ns, cdr)`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from microsim import encoders, markers
+from microsim.errors import PluginError
+from microsim.scenario import plugins
+from microsim.scenario import sensors as blocks
+from microsim.scenario.models import Scenario
+from microsim.sim import exact
+from microsim.sim.components import Mount
+from microsim.sim.geodesy import tangent_plane
+from microsim.sim.geometry import matrix_from_rpy
+from microsim.sim.motion import COS_YAW, SIN_YAW, Motion, mounted_at
+from microsim.sim.noise import stream_key
+from microsim.sim.sensors.camera import CameraModel, Renderer
+from microsim.sim.sensors.gps import Gps
+from microsim.sim.sensors.image_noise import ImageNoise
+from microsim.sim.sensors.imu import Imu
+from microsim.sim.sensors.odometry import Drift, Odometry
+from microsim.sim.sensors.range import Range
+from microsim.sim.sensors.scan import Scan, beam_table
+from microsim.sim.systems.physics import Physics
+from microsim.sim.systems.sensors import Delayed, Output, Periodic, latency
+from microsim.sim.systems.tf import Frames
+from microsim.sim.timekeeper import Clock, Trigger
+from microsim.sim.world import World
+from microsim.topics import ORDER, SENSOR_PATHS, TOPICS
+
+Emit: TypeAlias = Callable[[str, str, int, bytes], None]  # topic, type, stamp [ns], encoded message
+
+
+@dataclass
+class Run:
+    """What the outputs of one run share."""
+
+    scenario: Scenario
+    seed: int
+    world: World
+    clock: Clock
+    physics: Physics
+    emit: Emit
+    renderers: dict[str, Renderer]
+    odometry: dict[str, Odometry] = field(default_factory=dict)
+    mounts: list[tuple[str, str, Mount]] = field(default_factory=list)  # static frames
+    outputs: list[tuple[int, Output]] = field(default_factory=list)  # with their place in the table
+    rates: dict[str, float] = field(default_factory=dict)  # [Hz] by topic, for /sim/info
+
+    def key(self, stream: str) -> int:
+        return stream_key(self.seed, stream)
+
+    def trigger(self, hz: float) -> Trigger:
+        return Trigger(hz, self.scenario.physics_hz)
+
+    def add(self, kind: str, output: Output) -> None:
+        self.outputs.append((ORDER[kind], output))
+
+    def periodic(self, kind: str, topic: str, hz: float, encode: Callable[[int, int], bytes], part: Any = None) -> None:
+        """`encode(tick, stamp_ns)` at a rate."""
+        emit, type_name, time_ns = self.emit, TOPICS[kind].type, self.clock.time_ns
+
+        def send(tick: int) -> None:
+            stamp = time_ns(tick)
+            emit(topic, type_name, stamp, encode(tick, stamp))
+
+        self.rates[topic] = hz
+        self.add(kind, Periodic(self.trigger(hz), send, part))
+
+    def mounted(self, robot: str, sensor: str, mount: Any) -> tuple[str, Mount]:
+        """Register a sensor's link in the tree of frames; gives its name."""
+        frame = f"{robot}/{sensor}_link"
+        fixed = Mount(tuple(mount.xyz), tuple(mount.rpy))
+        self.mounts.append((f"{robot}/base_link", frame, fixed))
+        return frame, fixed
+
+    def sorted_outputs(self) -> list[Output]:
+        return [output for _, output in sorted(self.outputs, key=lambda item: item[0])]
+
+
+def topic_name(kind: str, robot: str, sensor: str) -> str:
+    return TOPICS[kind].of(robot, SENSOR_PATHS.get(sensor, sensor))
+
+
+def add_odometry(run: Run, robot: str, sensor: str, block: blocks.Odometry) -> None:
+    drift = block.drift and Drift(
+        block.drift.position_per_m, block.drift.yaw_per_rad, run.key(f"{robot}/{sensor}/drift")
+    )
+    if drift:
+        drift.start(run.physics.motions[robot])
+    odometry = run.odometry[robot] if sensor != "odom" else Odometry(drift)
+    run.odometry[robot] = odometry
+    frame = f"{robot}/odom" if run.scenario.frames.per_robot_odom else "odom"
+    encode = encoders.odometry(frame, f"{robot}/base_link")
+    motions = run.physics.motions
+
+    def message(tick: int, stamp: int) -> bytes:
+        motion = motions[robot]
+        return encode(stamp, odometry.pose(motion), odometry.twist(motion), odometry.pose_variance())
+
+    run.periodic("odom", topic_name("odom", robot, sensor), block.hz, message, odometry)
+
+
+def add_gps(run: Run, robot: str, sensor: str, block: blocks.Gps) -> None:
+    frame, mount = run.mounted(robot, sensor, block.mount)
+    plane = tangent_plane(*run.scenario.map.origin_wgs84)
+    gps = Gps(
+        plane, mount.xyz, block.sigma_m, block.bias_drift_m_per_s, run.clock.dt, run.key(f"{robot}/{sensor}")
+    )
+    encode, motions = encoders.gps_fix(frame), run.physics.motions
+    run.periodic(
+        "gps",
+        topic_name("gps", robot, sensor),
+        block.hz,
+        lambda tick, stamp: encode(stamp, gps.sample(motions[robot], tick)),
+        gps,
+    )
+
+
+def add_imu(run: Run, robot: str, sensor: str, block: blocks.Imu) -> None:
+    frame, _ = run.mounted(robot, sensor, block.mount)
+    imu = Imu(block.gyro_sigma_rad_per_s, block.accel_sigma_m_per_s2, run.key(f"{robot}/{sensor}"))
+    encode, motions = encoders.imu(frame, imu.gyro_sigma, imu.accel_sigma), run.physics.motions
+    run.periodic(
+        "imu",
+        topic_name("imu", robot, sensor),
+        block.hz,
+        lambda tick, stamp: encode(stamp, imu.sample(motions[robot], tick)),
+    )
+
+
+def add_range(run: Run, robot: str, sensor: str, block: blocks.Range) -> None:
+    frame, mount = run.mounted(robot, sensor, block.mount)
+    yaw = mount.rpy[2]
+    beam = Range(
+        run.world,
+        mount.xyz,
+        (exact.cos(yaw), exact.sin(yaw)),
+        block.min_m,
+        block.max_m,
+        block.sigma_m,
+        block.dropout_probability,
+        run.key(f"{robot}/{sensor}"),
+    )
+    encode = encoders.distance(frame, block.field_of_view_rad, block.min_m, block.max_m, block.sigma_m)
+    motions = run.physics.motions
+    run.periodic(
+        "range",
+        topic_name("range", robot, sensor),
+        block.hz,
+        lambda tick, stamp: encode(stamp, beam.sample(motions[robot], tick)),
+    )
+
+
+def add_scan(run: Run, robot: str, sensor: str, block: blocks.Scan) -> None:
+    frame, mount = run.mounted(robot, sensor, block.mount)
+    beams, step = beam_table(block.angle_min, block.angle_max, block.beams, mount.rpy[2])
+    scan = Scan(
+        run.world,
+        mount.xyz,
+        beams,
+        block.min_m,
+        block.max_m,
+        block.sigma_m,
+        block.dropout_probability,
+        run.key(f"{robot}/{sensor}"),
+    )
+    encode = encoders.scan(frame, block.angle_min, step, block.beams, 1.0 / block.hz, block.min_m, block.max_m)
+    motions = run.physics.motions
+    run.periodic(
+        "scan",
+        topic_name("scan", robot, sensor),
+        block.hz,
+        lambda tick, stamp: encode(stamp, scan.sample(motions[robot], tick)),
+    )
+
+
+def camera_model(block: blocks.Camera) -> CameraModel:
+    pinhole, size = block.intrinsics, block.resolution
+    if pinhole.fov_deg is not None:
+        focal = 0.5 * size.width / exact.tan(0.5 * pinhole.fov_deg * exact.PI / 180.0)
+        fx, fy = focal, focal
+    else:
+        fx, fy = float(pinhole.fx or 0.0), float(pinhole.fy or 0.0)
+    distortion = tuple(float(number) for number in block.distortion.D)
+    k1, k2, t1, t2, k3 = distortion
+    return CameraModel(
+        size.width, size.height, fx, fy, float(pinhole.cx or 0.0), float(pinhole.cy or 0.0), (k1, k2, t1, t2, k3)
+    )
+
+
+@dataclass(frozen=True)
+class MountedCamera:
+    """Renders what a camera fixed to a robot sees."""
+
+    renderer: Renderer
+    xyz: tuple[float, float, float]
+    rotation: tuple[tuple[float, float, float], ...]  # optical frame in base_link
+
+    def image(self, motion: Motion) -> Any:
+        sine, cosine = motion[SIN_YAW], motion[COS_YAW]
+        (a, b, c), (d, e, f), bottom = self.rotation
+        rows = (
+            (cosine * a - sine * d, cosine * b - sine * e, cosine * c - sine * f),
+            (sine * a + cosine * d, sine * b + cosine * e, sine * c + cosine * f),
+            bottom,
+        )
+        return self.renderer.render(mounted_at(motion, self.xyz), rows)
+
+
+def mounted_camera(
+    world: World, renderers: dict[str, Renderer], robot: str, sensor: str, block: blocks.Camera
+) -> MountedCamera:
+    name = f"{robot}/{sensor}"
+    if name not in renderers:
+        renderers[name] = Renderer(world, camera_model(block))
+    return MountedCamera(renderers[name], tuple(block.mount.xyz), matrix_from_rpy(*block.mount.rpy))
+
+
+def add_camera(run: Run, robot: str, sensor: str, block: blocks.Camera) -> None:
+    frame, _ = run.mounted(robot, sensor, block.mount)
+    camera = mounted_camera(run.world, run.renderers, robot, sensor, block)
+    model, motions = camera.renderer.model, run.physics.motions
+    noise = ImageNoise(model.width, model.height, block.noise.blur_sigma_px, block.noise.color_jitter)
+    noise_key = run.key(f"{robot}/{sensor}")
+    encode_image = encoders.image(frame, model.width, model.height)
+    encode_info = encoders.camera_info(
+        frame, model.width, model.height, (model.fx, model.fy, model.cx, model.cy), model.distortion
+    )
+    image_topic, info_topic = topic_name("image", robot, sensor), topic_name("camera_info", robot, sensor)
+    time_ns = run.clock.time_ns
+
+    def sample(tick: int) -> bytes:
+        image = noise.apply(camera.image(motions[robot]), noise_key, tick)
+        return encode_image(time_ns(tick), image)
+
+    def send(sampled_at: int, image: bytes) -> None:
+        stamp = time_ns(sampled_at)
+        run.emit(image_topic, TOPICS["image"].type, stamp, image)
+        run.emit(info_topic, TOPICS["camera_info"].type, stamp, encode_info(stamp))
+
+    delay = block.latency_ms
+    pipeline = latency(
+        delay.mean,
+        delay.jitter,
+        delay.drop_probability,
+        run.scenario.physics_hz,
+        run.seed,
+        f"{robot}/{sensor}/latency",
+    )
+    run.rates[image_topic] = run.rates[info_topic] = block.hz
+    run.add("image", Delayed(run.trigger(block.hz), pipeline, sample, send))
+
+
+@dataclass
+class SensorContext:
+    """What a plug-in sensor may know: its place, its options, the world, the robot's motion, and noise of its own."""
+
+    robot: str
+    sensor: str
+    options: dict[str, Any]
+    world: World
+    physics: Physics
+    key: int
+    tick: int = 0
+
+    @property
+    def motion(self) -> Motion:
+        """The robot's motion now; fields are named in `microsim.sim.motion`."""
+        return self.physics.motions[self.robot]
+
+    def normals(self, index: int = 0) -> tuple[float, float]:
+        """Two standard normal numbers of this sensor and tick; another index gives others."""
+        from microsim.sim.noise import normals
+
+        return normals(self.key, self.tick, index)
+
+
+@dataclass
+class PluginOutput:
+    """Calls a plug-in's `update(dt)` every tick and sends what `publish()` gives when it is due."""
+
+    context: SensorContext
+    sensor: Any
+    trigger: Trigger
+    dt: float
+    send: Callable[[int, Any], None]
+    due: int = 0
+    next_message: int = 0
+
+    def fire(self, tick: int) -> None:
+        self.context.tick = tick
+        try:
+            if tick > 0:
+                self.sensor.update(self.dt)
+            if tick >= self.next_message:
+                self.send(tick, self.sensor.publish())
+        except Exception as error:  # whatever a third party's code raises is reported as that sensor's fault
+            name = f"{self.context.robot}/{self.context.sensor}"
+            raise PluginError(f"sensor {name} failed at tick {tick}: {type(error).__name__}: {error}") from error
+        if tick >= self.next_message:
+            self.next_message = self.trigger.next_tick(tick + 1)
+        self.due = tick + 1
+
+    def memory(self) -> Any:
+        return copy.deepcopy(self.sensor, {id(self.context): self.context})
+
+    def recall(self, memory: Any, tick: int) -> None:
+        # a snapshot taken in another Simulation carries that one's context: put ours in its place
+        foreign = getattr(memory, "context", self.context)
+        self.sensor = copy.deepcopy(memory, {id(foreign): self.context})
+        self.next_message = self.trigger.next_tick(tick + 1)
+        self.due = tick + 1
+
+
+def add_plugin(run: Run, robot: str, sensor: str, block: blocks.PluginSensor) -> None:
+    plugin = plugins.find_sensor(block.type, run.scenario.plugins)
+    if plugin is None:
+        raise PluginError(f"robots.{robot}.sensors.{sensor}: the plug-in {block.type!r} is gone since the scenario was read")
+    frame, _ = run.mounted(robot, sensor, block.mount)
+    context = SensorContext(
+        robot, sensor, dict(block.options), run.world, run.physics, run.key(f"{robot}/{sensor}")
+    )
+    topic = f"/{robot}/{sensor}"
+    encode = encoders.from_fields(plugin.message_type, frame)
+
+    def send(tick: int, fields: Any) -> None:
+        if fields is not None:
+            stamp = run.clock.time_ns(tick)
+            run.emit(topic, plugin.message_type, stamp, encode(stamp, fields))
+
+    run.rates[topic] = block.hz
+    created = plugin.create(context)
+    run.outputs.append((len(ORDER), PluginOutput(context, created, run.trigger(block.hz), run.clock.dt, send)))
+
+
+ADD: dict[type, Callable[[Run, str, str, Any], None]] = {
+    blocks.Odometry: add_odometry,
+    blocks.Gps: add_gps,
+    blocks.Imu: add_imu,
+    blocks.Camera: add_camera,
+    blocks.Range: add_range,
+    blocks.Scan: add_scan,
+    blocks.PluginSensor: add_plugin,
+}
+
+
+def add_sensors(run: Run) -> None:
+    for robot, settings in run.scenario.robots.items():
+        run.odometry[robot] = Odometry()
+        for sensor, block in settings.all_sensors().items():
+            add = next(adder for kind, adder in ADD.items() if isinstance(block, kind))
+            add(run, robot, sensor, block)
+
+
+def add_frames(run: Run) -> None:
+    """`/tf` at its rate; `/tf_static` once."""
+    frames = Frames(tuple(run.scenario.robots), run.odometry, run.scenario.frames.per_robot_odom)
+    encode, motions = encoders.transforms(frames.pairs()), run.physics.motions
+    run.periodic(
+        "tf", "/tf", run.scenario.frames.tf_hz, lambda tick, stamp: encode(stamp, frames.poses(motions))
+    )
+    if run.scenario.frames.publish_static_tf:
+        static = encoders.static_transforms(run.mounts)
+        run.add("tf_static", Once(lambda: run.emit("/tf_static", TOPICS["tf_static"].type, 0, static)))
+
+
+@dataclass
+class Once:
+    """Sent at tick 0, after every reset."""
+
+    send: Callable[[], None]
+    due: float = 0
+
+    def fire(self, tick: int) -> None:
+        self.send()
+        self.due = float("inf")
+
+    def memory(self) -> None:
+        return None
+
+    def recall(self, memory: None, tick: int) -> None:
+        self.due = float("inf")
+
+
+def add_world(run: Run) -> None:
+    settings = run.scenario.world_topics
+    if settings.occupancy_hz:
+        encode = markers.occupancy(run.world)
+        run.periodic(
+            "occupancy", "/world/occupancy", settings.occupancy_hz, lambda tick, stamp: encode(stamp)
+        )
+    if settings.markers_hz:
+        kinds = {name: robot.model for name, robot in run.scenario.robots.items()}
+        encode_markers, motions = markers.markers(run.world, kinds), run.physics.motions
+        run.periodic(
+            "markers", "/world/markers", settings.markers_hz, lambda tick, stamp: encode_markers(stamp, motions)
+        )

@@ -1,0 +1,68 @@
+"""A scenario's map, obstacles and features as the engine's World."""
+
+from __future__ import annotations
+
+from microsim.scenario.models import Scenario
+from microsim.scenario.terrain import elevation, surface
+from microsim.scenario.world import Billboard, Box, Circle, Cylinder, Feature, Rectangle, Triangle
+from microsim.sim.exact import TWO_PI, cos, sin
+from microsim.sim.world import Shape, World
+
+_SQRT_3 = 1.7320508075688772
+
+
+def build_world(scenario: Scenario) -> World:
+    heights, classes = elevation(scenario), surface(scenario)
+    heights.flags.writeable = classes.flags.writeable = False
+    return World(
+        cell_m=float(scenario.map.cell_size_m),
+        elevation=heights,
+        surface=classes,
+        obstacles=tuple(obstacle_shape(obstacle) for obstacle in scenario.obstacles),
+        features=tuple(feature_shape(feature) for feature in scenario.features),
+    )
+
+
+def obstacle_shape(obstacle: Box | Cylinder) -> Shape:
+    x, y, base = obstacle.center
+    if isinstance(obstacle, Box):
+        width, depth, height = obstacle.size
+        return Shape("rectangle", obstacle.class_id, (x, y), size=(width, depth), base_m=base, height_m=height)
+    return Shape("circle", obstacle.class_id, (x, y), radius=obstacle.radius, base_m=base, height_m=obstacle.height)
+
+
+def feature_shape(feature: Feature) -> Shape:
+    if isinstance(feature, Circle):
+        return Shape("circle", feature.class_id, feature.center, radius=feature.radius, height_m=feature.height)
+    if isinstance(feature, Rectangle):
+        return Shape(
+            "rectangle", feature.class_id, feature.center, size=feature.size, yaw=feature.yaw, height_m=feature.height
+        )
+    if isinstance(feature, Billboard):
+        return Shape(
+            "billboard",
+            feature.class_id,
+            feature.center,
+            size=feature.size,
+            yaw=feature.yaw,
+            base_m=feature.base_z,
+            height_m=feature.size[1],
+        )
+    corners = _corners(feature)
+    center = (
+        (corners[0][0] + corners[1][0] + corners[2][0]) / 3.0,
+        (corners[0][1] + corners[1][1] + corners[2][1]) / 3.0,
+    )
+    return Shape("triangle", feature.class_id, center, vertices=corners, height_m=feature.height)
+
+
+def _corners(triangle: Triangle) -> tuple[tuple[float, float], ...]:
+    """Counter-clockwise."""
+    if triangle.vertices is not None:
+        a, b, c = triangle.vertices
+        turns_left = (b[0] - a[0]) * (c[1] - a[1]) > (c[0] - a[0]) * (b[1] - a[1])
+        return (a, b, c) if turns_left else (a, c, b)
+    assert triangle.center is not None and triangle.side is not None  # the model refuses anything else
+    (x, y), radius = triangle.center, triangle.side / _SQRT_3
+    angles = [triangle.yaw + corner * (TWO_PI / 3.0) for corner in range(3)]
+    return tuple((x + radius * cos(angle), y + radius * sin(angle)) for angle in angles)

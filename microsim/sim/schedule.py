@@ -1,0 +1,97 @@
+"""The tick, on one page.
+
+Everything a world does happens here, in this order, driven by nothing but the tick number and the inputs taken.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from microsim.sim.sensors.odometry import Drift
+from microsim.sim.systems.physics import Physics
+from microsim.sim.systems.radio import Radio
+from microsim.sim.systems.sensors import Output
+
+
+@dataclass(frozen=True)
+class Command:
+    robot: str
+    values: tuple[float, ...]  # in the order of the model's inputs
+
+
+@dataclass(frozen=True)
+class Teleport:
+    robot: str
+    x: float
+    y: float
+    z: float
+    yaw: float
+
+
+@dataclass(frozen=True)
+class Transmission:
+    sender: str
+    payload: bytes
+
+
+Input: TypeAlias = Command | Teleport | Transmission
+
+
+@dataclass
+class Schedule:
+    physics: Physics
+    radio: Radio | None
+    drifts: Sequence[tuple[str, Drift]]  # odometry frames that slide, by robot
+    outputs: Sequence[Output]  # in the order in which they are sent
+    receive: Callable[[str, bytes], None]  # (robot, payload): a radio packet has arrived
+    tick: int = 0
+    pending: list[Input] = field(default_factory=list)  # arrived, not yet taken
+
+    def step(self) -> None:
+        """From tick k to k + 1."""
+        self.take()
+        self.physics.move(self.tick)
+        self.tick += 1  # the one place where time moves
+        self.physics.look()
+        self.send()
+
+    def take(self) -> None:
+        """What arrived before this tick counts from this tick on, in the order of arrival."""
+        for item in self.pending:
+            if isinstance(item, Command):
+                self.physics.command(item.robot, item.values)
+            elif isinstance(item, Teleport):
+                self.physics.place(item.robot, item.x, item.y, item.z, item.yaw)
+            elif self.radio is not None:
+                self.radio.send(item.sender, item.payload, self.tick, self.physics.distance)
+        self.pending.clear()
+
+    def send(self) -> None:
+        """Sense and send what is due at this tick, in the order of the table of topics: /clock first, radio packets last."""
+        tick = self.tick
+        for robot, drift in self.drifts:
+            drift.update(self.physics.motions[robot], tick)
+        for output in self.outputs:
+            if output.due <= tick:
+                output.fire(tick)
+        if self.radio is not None:
+            for robot, payload in self.radio.deliver(tick):
+                self.receive(robot, payload)
+
+    def memory(self) -> Any:
+        return (
+            self.tick,
+            list(self.pending),
+            self.physics.memory(),
+            self.radio and self.radio.memory(),
+            [output.memory() for output in self.outputs],
+        )
+
+    def recall(self, memory: Any) -> None:
+        self.tick, pending, physics, radio, outputs = memory
+        self.pending = list(pending)
+        self.physics.recall(physics)
+        if self.radio is not None:
+            self.radio.recall(radio)
+        for output, part in zip(self.outputs, outputs, strict=True):
+            output.recall(part, self.tick)

@@ -1,0 +1,80 @@
+"""Odometry: pose in the odom frame and velocity over ground; exact, or drifting as wheels and flow sensors do."""
+
+import math
+from dataclasses import dataclass, field
+
+from microsim.sim.exact import cos, sin, wrap_angle
+from microsim.sim.motion import FORWARD, LEFT, QUATERNION_W, QUATERNION_Z, TURN, UP, YAW, Motion, X, Y, Z
+from microsim.sim.noise import six_normals
+
+POSE_VARIANCE = 1e-4  # [m^2], [rad^2] without drift: a centimetre, half a degree
+TWIST_VARIANCE = 1e-4  # [(m/s)^2], [(rad/s)^2]
+
+
+@dataclass
+class Drift:
+    """An odometry frame that slides: every step's length and turn is misjudged by a random share of it."""
+
+    position_per_m: float  # [m/sqrt(m)] standard deviation after one metre
+    yaw_per_rad: float  # [rad/sqrt(rad)] standard deviation after one radian turned
+    key: int
+    pose: list[float] = field(default_factory=list)  # x, y, z, yaw in the odom frame
+    seen: list[float] = field(default_factory=list)  # the same in the map frame, at the last tick
+    distance_m: float = 0.0
+    turned_rad: float = 0.0
+
+    def start(self, motion: Motion) -> None:
+        self.seen = [motion[X], motion[Y], motion[Z], motion[YAW]]
+        self.pose = list(self.seen)
+        self.distance_m = self.turned_rad = 0.0
+
+    def update(self, motion: Motion, tick: int) -> None:
+        """Turn the true step since the last tick into the odometry's, with its errors."""
+        x, y, z, yaw = self.seen
+        self.seen = [motion[X], motion[Y], motion[Z], motion[YAW]]
+        dx, dy, dz, turn = motion[X] - x, motion[Y] - y, motion[Z] - z, wrap_angle(motion[YAW] - yaw)
+        a, b, c, d, _, _ = six_normals(self.key, tick)
+        length = math.sqrt(dx * dx + dy * dy + dz * dz)
+        slip = self.position_per_m * math.sqrt(length)
+        error = self.pose[3] - yaw  # how far the odom frame has turned against the map by now
+        cosine, sine = cos(error), sin(error)
+        self.pose[0] += cosine * dx - sine * dy + slip * a
+        self.pose[1] += sine * dx + cosine * dy + slip * b
+        self.pose[2] += dz + slip * c
+        self.pose[3] = wrap_angle(self.pose[3] + turn + self.yaw_per_rad * math.sqrt(abs(turn)) * d)
+        self.distance_m += length
+        self.turned_rad += abs(turn)
+
+
+@dataclass
+class Odometry:
+    drift: Drift | None = None
+
+    def pose(self, motion: Motion) -> tuple[float, float, float, float, float]:
+        """x, y, z [m] and the quaternion's z, w, in the odom frame."""
+        if self.drift is None:
+            return motion[X], motion[Y], motion[Z], motion[QUATERNION_Z], motion[QUATERNION_W]
+        x, y, z, yaw = self.drift.pose
+        return x, y, z, sin(0.5 * yaw), cos(0.5 * yaw)
+
+    def twist(self, motion: Motion) -> tuple[float, float, float, float]:
+        return motion[FORWARD], motion[LEFT], motion[UP], motion[TURN]
+
+    def pose_variance(self) -> tuple[float, float]:
+        """(position [m^2], yaw [rad^2]): grows with the way when drifting."""
+        if self.drift is None:
+            return POSE_VARIANCE, POSE_VARIANCE
+        drift = self.drift
+        return (
+            POSE_VARIANCE + drift.position_per_m * drift.position_per_m * drift.distance_m,
+            POSE_VARIANCE + drift.yaw_per_rad * drift.yaw_per_rad * drift.turned_rad,
+        )
+
+    def memory(self) -> object:
+        drift = self.drift
+        return drift and (list(drift.pose), list(drift.seen), drift.distance_m, drift.turned_rad)
+
+    def recall(self, memory: object) -> None:
+        if self.drift is not None and isinstance(memory, tuple):
+            pose, seen, self.drift.distance_m, self.drift.turned_rad = memory
+            self.drift.pose, self.drift.seen = list(pose), list(seen)

@@ -1,0 +1,81 @@
+"""Planar laser scan: one beam per angle against the occupied cells."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from microsim.sim import exact, geometry, noise
+from microsim.sim.compiled import kernel
+from microsim.sim.geometry import Array, Grid, Vector
+from microsim.sim.motion import COS_YAW, SIN_YAW, Motion, mounted_at
+from microsim.sim.world import World
+
+_distance_to_occupied = geometry.distance_to_occupied
+_normals = noise.normals
+_uniforms = noise.uniforms
+
+
+@kernel
+def _cast(
+    occupied: Grid, cell: float, x: float, y: float, sine: float, cosine: float, beams: Array, reach: float, out: Array
+) -> None:
+    """Distances along every beam; beams (2, n) are cos and sin in the sensor's frame."""
+    for i in range(beams.shape[1]):
+        dx = cosine * beams[0, i] - sine * beams[1, i]
+        dy = sine * beams[0, i] + cosine * beams[1, i]
+        out[i] = _distance_to_occupied(occupied, cell, x, y, dx, dy, reach, False)
+
+
+@kernel
+def _measure(
+    out: Array, ranges: npt.NDArray[np.float32], key: int, tick: int, low: float, high: float, sigma: float, drop: float
+) -> None:
+    """Noise, dropouts and REP-117; beam i draws number i of the stream, whatever the other beams saw."""
+    for i in range(out.shape[0]):
+        value = out[i]
+        if sigma > 0.0:
+            pair = _normals(key, tick, i // 2)
+            value += sigma * (pair[0] if i % 2 == 0 else pair[1])
+        value = -math.inf if value < low else math.inf if value > high else value
+        if drop > 0.0 and _uniforms(key, tick, (1 << 20) + i)[0] < drop:
+            value = math.nan
+        ranges[i] = value
+
+
+@dataclass(frozen=True)
+class Scan:
+    world: World
+    mount: Vector  # [m] base_link -> sensor
+    beams: Array  # (2, n) cos and sin of each beam's angle in base_link
+    min_m: float
+    max_m: float
+    sigma_m: float
+    dropout_probability: float
+    key: int
+
+    def distances(self, motion: Motion) -> Array:
+        """What a perfect scanner would see [m], inf beyond reach."""
+        world, out = self.world, np.empty(self.beams.shape[1])
+        x, y, _ = mounted_at(motion, self.mount)
+        reach = self.max_m + 10.0 * self.sigma_m
+        _cast(world.occupied, world.cell_m, x, y, motion[SIN_YAW], motion[COS_YAW], self.beams, reach, out)
+        return out
+
+    def sample(self, motion: Motion, tick: int) -> npt.NDArray[np.float32]:
+        ranges = np.empty(self.beams.shape[1], np.float32)
+        distances = self.distances(motion)
+        _measure(
+            distances, ranges, self.key, tick, self.min_m, self.max_m, self.sigma_m, self.dropout_probability
+        )
+        return ranges
+
+
+def beam_table(angle_min: float, angle_max: float, beams: int, yaw: float) -> tuple[Array, float]:
+    """((2, n) cos and sin of each beam, angle between beams). A full turn does not repeat its first beam."""
+    span = angle_max - angle_min
+    full_turn = abs(span - exact.TWO_PI) < 1e-9
+    step = span / (beams if full_turn else max(beams - 1, 1))
+    angles = [exact.wrap_angle(angle_min + i * step + yaw) for i in range(beams)]
+    return np.array([[exact.cos(a) for a in angles], [exact.sin(a) for a in angles]]), step

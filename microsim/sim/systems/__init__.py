@@ -1,0 +1,1 @@
+"""What happens in a tick, in this order: physics, sensors, radio, tf."""

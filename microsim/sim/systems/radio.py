@@ -1,0 +1,156 @@
+"""The radio (PRD 4.3, 6.4; contract 5): per direction a queue with latency, jitter and loss.
+
+The n-th packet of a direction draws the n-th numbers of that direction's stream, so its fate does not depend on when
+others sent theirs.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+from microsim.sim.exact import log
+from microsim.sim.noise import normals, stream_key, uniforms
+
+_LOG_10 = 2.302585092994046
+
+
+class RssiSettings(Protocol):
+    tx_power_dbm: float
+    path_loss_exponent: float
+    reference_loss_db: float
+
+
+class RadioSettings(Protocol):
+    latency_ms_mean: float
+    latency_ms_jitter: float
+    drop_probability: float
+    reordering: bool
+    half_duplex: bool
+    bitrate_bps: float | None
+    queue_limit: int
+
+    @property
+    def rssi(self) -> RssiSettings | None: ...
+
+
+class Packet(NamedTuple):
+    arrival_tick: int
+    number: int
+    sent_tick: int
+    payload: bytes
+
+
+@dataclass
+class Link:
+    """One direction, with what `/radio/metrics` tells of it."""
+
+    sender: str
+    receiver: str
+    key: int
+    queue: list[Packet] = field(default_factory=list)  # sorted by (arrival tick, number)
+    sent: int = 0
+    delivered: int = 0
+    dropped: int = 0
+    overflowed: int = 0
+    latency_sum: int = 0  # [ticks]
+    latency_square_sum: int = 0
+    last_latency: int = 0
+    last_arrival: int = 0
+    rssi_dbm: float = math.nan
+
+    def metrics(self, tick_ms: float) -> dict[str, str]:
+        """Figures since the last reset, as text."""
+        mean = self.latency_sum / self.delivered if self.delivered else 0.0
+        variance = self.latency_square_sum / self.delivered - mean * mean if self.delivered else 0.0
+        values = {
+            "sent": str(self.sent),
+            "delivered": str(self.delivered),
+            "dropped": str(self.dropped),
+            "overflowed": str(self.overflowed),
+            "drop_percent": f"{100.0 * self.dropped / self.sent if self.sent else 0.0:.3f}",
+            "latency_ms_mean": f"{mean * tick_ms:.3f}",
+            "latency_ms_jitter": f"{math.sqrt(max(variance, 0.0)) * tick_ms:.3f}",
+            "latency_ms_last": f"{self.last_latency * tick_ms:.3f}",
+            "queue_depth": str(len(self.queue)),
+        }
+        if self.rssi_dbm == self.rssi_dbm:
+            values["rssi_dbm"] = f"{self.rssi_dbm:.2f}"
+        return values
+
+
+class Radio:
+    def __init__(self, settings: RadioSettings, robots: Sequence[str], physics_hz: float, seed: int) -> None:
+        self.settings = settings
+        self.hz = float(physics_hz)
+        self.links = [
+            Link(sender, receiver, stream_key(seed, f"radio/{sender}>{receiver}"))
+            for sender in robots
+            for receiver in robots
+            if sender != receiver
+        ]
+        self.air_free_at: dict[str, float] = {}  # channel -> [ticks] when the last transmission ends
+
+    def send(self, sender: str, payload: bytes, tick: int, distance: Callable[[str, str], float]) -> None:
+        """Hand in a packet: every other robot gets its own copy, loss and delay."""
+        for link in self.links:
+            if link.sender == sender:
+                self._transmit(link, payload, tick, distance)
+
+    def _transmit(self, link: Link, payload: bytes, tick: int, distance: Callable[[str, str], float]) -> None:
+        number = link.sent
+        link.sent += 1
+        if self.settings.rssi is not None:
+            link.rssi_dbm = received_power_dbm(self.settings.rssi, distance(link.sender, link.receiver))
+        on_air_until = self._air_time_end(link, len(payload), tick)
+        if uniforms(link.key, number, 1)[0] < self.settings.drop_probability:
+            link.dropped += 1
+            return
+        if len(link.queue) >= self.settings.queue_limit:
+            link.overflowed += 1
+            return
+        latency_ms = self.settings.latency_ms_mean + self.settings.latency_ms_jitter * normals(link.key, number, 0)[0]
+        arrival = math.floor(on_air_until + max(latency_ms, 0.0) * self.hz / 1000.0 + 0.5)
+        if not self.settings.reordering:
+            arrival = max(arrival, link.last_arrival)
+        link.last_arrival = arrival
+        link.queue.append(Packet(arrival, number, tick, payload))
+        link.queue.sort(key=lambda packet: packet[:2])
+
+    def _air_time_end(self, link: Link, size: int, tick: int) -> float:
+        """When the packet's last bit is sent [ticks]; half duplex means that all share one channel."""
+        if self.settings.bitrate_bps is None:
+            return float(tick)
+        channel = "" if self.settings.half_duplex else f"{link.sender}>{link.receiver}"
+        start = max(float(tick), self.air_free_at.get(channel, 0.0))
+        end = start + 8.0 * size / self.settings.bitrate_bps * self.hz
+        self.air_free_at[channel] = end
+        return end
+
+    def deliver(self, tick: int) -> list[tuple[str, bytes]]:
+        """(receiver, payload) of every packet that has arrived by this tick."""
+        arrived: list[tuple[str, bytes]] = []
+        for link in self.links:
+            while link.queue and link.queue[0].arrival_tick <= tick:
+                packet = link.queue.pop(0)
+                latency = tick - packet.sent_tick
+                link.delivered += 1
+                link.latency_sum += latency
+                link.latency_square_sum += latency * latency
+                link.last_latency = latency
+                arrived.append((link.receiver, packet.payload))
+        return arrived
+
+    def memory(self) -> tuple[Any, ...]:
+        return [replace(link, queue=list(link.queue)) for link in self.links], dict(self.air_free_at)
+
+    def recall(self, memory: tuple[Any, ...]) -> None:
+        links, air_free_at = memory
+        self.links = [replace(link, queue=list(link.queue)) for link in links]
+        self.air_free_at = dict(air_free_at)
+
+
+def received_power_dbm(settings: RssiSettings, distance_m: float) -> float:
+    """Log-distance path loss, with the reference at one metre."""
+    decades = log(max(distance_m, 1.0)) / _LOG_10
+    return settings.tx_power_dbm - settings.reference_loss_db - 10.0 * settings.path_loss_exponent * decades

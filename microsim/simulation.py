@@ -1,0 +1,374 @@
+"""`Simulation`: a scenario, a seed and commands in; stamped, encoded ROS 2 messages out.
+
+The composition root: the only module that knows every part.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from microsim import encoders, outputs
+from microsim.errors import UsageError, did_you_mean, there_are
+from microsim.scenario import Scenario, load_scenario
+from microsim.scenario import sensors as blocks
+from microsim.scenario.scene import build_world
+from microsim.sim.components import RobotModel, Wind
+from microsim.sim.noise import stream_key
+from microsim.sim.robots import ROBOT_MODELS
+from microsim.sim.schedule import Command, Input, Schedule, Teleport, Transmission
+from microsim.sim.sensors.camera import Renderer
+from microsim.sim.systems.physics import Fleet, Physics, make_fleet, put
+from microsim.sim.systems.radio import Radio
+from microsim.sim.timekeeper import Clock
+from microsim.sim.world import World
+from microsim.topics import TOPICS
+from microsim.version import __version__
+from microsim.wire import decode
+
+_HEAD = struct.Struct("<qI")  # stamp [ns], length of the encoded message
+INT64 = range(-(2**63), 2**63)
+
+
+class Message:
+    """One published message. `stamp_ns` is when it was measured, in simulated nanoseconds."""
+
+    __slots__ = ("cdr", "stamp_ns", "topic", "type")
+
+    def __init__(self, topic: str, type_name: str, stamp_ns: int, cdr: bytes) -> None:
+        self.topic = topic
+        self.type = type_name
+        self.stamp_ns = stamp_ns
+        self.cdr = cdr  # encapsulation header and little-endian CDR, as on the wire
+
+    @property
+    def message(self) -> Any:
+        """Decoded anew at every access."""
+        return decode(self.type, self.cdr)
+
+    def __repr__(self) -> str:
+        return f"Message({self.topic}, {self.type}, {self.stamp_ns / 1e9:.9f} s, {len(self.cdr)} bytes)"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything that decides how a run goes on. Made by `Simulation.snapshot`; belongs to that scenario."""
+
+    scenario: Scenario
+    seed: int
+    next_seed: int
+    memory: Any
+    digest: bytes
+    unsent: tuple[Message, ...]
+    counters: Mapping[str, int]
+
+
+class Simulation:
+    """A world that advances when `step` is called, as fast as the machine allows.
+
+    The same scenario, seed and calls give the same messages, byte for byte, on every machine.
+    """
+
+    def __init__(self, scenario: Scenario | str | Path | Mapping[str, Any], seed: int | None = None) -> None:
+        self.scenario = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
+        self.world: World = build_world(self.scenario)
+        self.clock = Clock(self.scenario.physics_hz)
+        self.counters: Counter[str] = Counter()  # what was ignored, and why
+        self.on_input: Callable[[int, Input], None] | None = None  # told of every input and the tick that takes it
+        self._renderers: dict[str, Renderer] = {}
+        self._prefixes: dict[str, bytes] = {}
+        self._next_seed = self._checked_seed(self.scenario.seed if seed is None else seed)
+        self.reset()
+
+    # ---- running ----------------------------------------------------------------------------------------------------
+
+    @property
+    def seed(self) -> int:
+        """The seed in force."""
+        return self._seed
+
+    @property
+    def tick(self) -> int:
+        return self._schedule.tick
+
+    @property
+    def time_ns(self) -> int:
+        """Simulated time."""
+        return self.clock.time_ns(self._schedule.tick)
+
+    @property
+    def robots(self) -> tuple[str, ...]:
+        return tuple(self.scenario.robots)
+
+    @property
+    def radio(self) -> Radio | None:
+        return self._schedule.radio
+
+    def reset(self, seed: int | None = None) -> None:
+        """Back to tick 0 with fresh noise, empty queues, zero commands and counters; with another seed if given."""
+        if seed is not None:
+            self._next_seed = self._checked_seed(seed)
+        self._seed = self._next_seed
+        self.counters.clear()
+        self._digest = bytes(32)
+        self._tick_messages: list[Message] = []
+        self._schedule = self._compose()
+        self._schedule.send()
+        self._close_tick()
+        self._unsent = self._tick_messages  # tick 0, handed out by the first step
+
+    def set_seed(self, seed: int) -> None:
+        """Takes effect at the next reset."""
+        self._next_seed = self._checked_seed(seed)
+
+    def step(self, ticks: int = 1) -> list[Message]:
+        """Advance; gives every message of these ticks in the order of sending. The first call also gives tick 0's."""
+        messages, self._unsent = self._unsent, []
+        for _ in range(self._checked_ticks(ticks)):
+            self._tick_messages = []
+            self._schedule.step()
+            self._close_tick()
+            messages += self._tick_messages
+        return messages
+
+    def advance(self, ticks: int = 1) -> None:
+        """Move the robots only: nothing is sensed, sent or added to the digest, and radio packets wait.
+
+        For searches and learning on states; thousands of times faster than `step`.
+        """
+        schedule = self._schedule
+        self._checked_ticks(ticks)
+        schedule.take()
+        schedule.physics.move(schedule.tick, ticks)
+        schedule.tick += ticks
+        schedule.physics.look()
+
+    def _close_tick(self) -> None:
+        """Chain the tick's messages into the digest: digest = sha256(digest before + this tick's messages)."""
+        parts = [self._digest]
+        for message in self._tick_messages:
+            cdr = message.cdr
+            parts.append(self._prefixes[message.topic])
+            parts.append(_HEAD.pack(message.stamp_ns, len(cdr)))
+            parts.append(cdr)
+        self._digest = sha256(b"".join(parts)).digest()
+
+    def digest(self) -> str:
+        """SHA-256 (hex) over topic, type, stamp and bytes of every message since the last reset, chained tick by tick."""
+        return self._digest.hex()
+
+    # ---- commands: taken at the next tick -----------------------------------------------------------------------------
+
+    def command(self, robot: str, **values: float) -> bool:
+        """Set a robot's velocity command, held until the next; inputs left out are 0.
+
+        Drone: vx, vy, vz [m/s] in its own axes, yaw_rate [rad/s]. Rover: v [m/s], omega [rad/s]. Values beyond the
+        limits are clamped. A NaN or infinity makes the command ignored and counted: then False.
+        """
+        inputs = self._model(robot).inputs
+        for name in values:
+            if name not in inputs:
+                raise UsageError(f"{robot} has no command {name!r}{did_you_mean(name, inputs)} {there_are(inputs)}")
+        numbers = tuple(float(values.get(name, 0.0)) for name in inputs)
+        if not all(map(math.isfinite, numbers)):
+            return self._ignore("commands with NaN or infinity")
+        return self._accept(Command(robot, numbers))
+
+    def set_pose(self, robot: str, x: float, y: float, z: float | None = None, yaw: float = 0.0) -> bool:
+        """Put a robot somewhere, at rest; a drone without z keeps its height. Ignored and counted where it cannot be."""
+        model, world = self._model(robot), self.world
+        height = self.state(robot).z if z is None else float(z)
+        x, y, yaw = float(x), float(y), float(yaw)
+        if not all(map(math.isfinite, (x, y, height, yaw))) or max(map(abs, (x, y, height, yaw))) > 1e6:
+            return self._ignore("poses with NaN, infinity or more than 1e6")
+        if model.is_ground_bound and (not world.is_inside(x, y) or world.is_occupied(x, y)):
+            return self._ignore("poses off the map or in an occupied cell")
+        if not model.is_ground_bound:
+            height = max(height, world.ground(x, y) + self.scenario.robots[robot].model_dump()["ground_clearance_m"])
+        return self._accept(Teleport(robot, x, y, height, yaw))
+
+    def radio_send(self, sender: str, payload: bytes) -> bool:
+        """Hand a packet to a robot's radio; it arrives at every other robot, unless lost on the way."""
+        self._model(sender)
+        radio, limit = self._schedule.radio, self.scenario.radio.max_payload_bytes
+        if radio is None:
+            raise UsageError("this scenario has no radio: set radio.enabled to true")
+        if not any(link.sender == sender for link in radio.links):
+            raise UsageError(f"{sender} is alone: nobody can receive its packets")
+        if len(payload) > limit:
+            raise UsageError(f"a radio payload may have {limit} bytes at most, this one has {len(payload)}")
+        return self._accept(Transmission(sender, bytes(payload)))
+
+    def _accept(self, item: Input) -> bool:
+        self._schedule.pending.append(item)
+        if self.on_input is not None:
+            self.on_input(self._schedule.tick, item)
+        return True
+
+    def _ignore(self, reason: str) -> bool:
+        self.counters[reason] += 1
+        return False
+
+    # ---- looking ------------------------------------------------------------------------------------------------------
+
+    def state(self, robot: str) -> Any:
+        """The true state as attributes: drone x y z yaw vx vy vz yaw_rate; rover x y z yaw v omega contacts."""
+        model = self._model(robot)
+        fleet, column = self._schedule.physics.home[robot]
+        values = fleet.state[:, column].tolist()
+        return SimpleNamespace(**{name: values[row] for name, row in model.state.items()})
+
+    def render(self, robot: str, sensor: str = "camera") -> npt.NDArray[np.uint8]:
+        """What a camera sees now, (height, width, 3) uint8, before blur and jitter."""
+        self._model(robot)
+        sensors = self.scenario.robots[robot].all_sensors()
+        cameras = {name: block for name, block in sensors.items() if isinstance(block, blocks.Camera)}
+        if sensor not in cameras:
+            raise UsageError(f"{robot} has no camera {sensor!r}{did_you_mean(sensor, cameras)} {there_are(cameras)}")
+        camera = outputs.mounted_camera(self.world, self._renderers, robot, sensor, cameras[sensor])
+        image: npt.NDArray[np.uint8] = camera.image(self._schedule.physics.motions[robot])
+        return image
+
+    # ---- time travel --------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            self.scenario,
+            self._seed,
+            self._next_seed,
+            self._schedule.memory(),
+            self._digest,
+            tuple(self._unsent),
+            dict(self.counters),
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on as from the moment of the snapshot, bit for bit."""
+        if snapshot.scenario != self.scenario:
+            raise UsageError(
+                f"the snapshot is of scenario {snapshot.scenario.name!r}, which differs from this simulation's "
+                f"{self.scenario.name!r}"
+            )
+        if snapshot.seed != self._seed:
+            self._next_seed = snapshot.seed
+            self.reset()
+        self._next_seed = snapshot.next_seed
+        self._schedule.recall(snapshot.memory)
+        self._digest = snapshot.digest
+        self._unsent = list(snapshot.unsent)
+        self.counters = Counter(snapshot.counters)
+
+    def fork(self) -> Simulation:
+        """An independent twin at the same tick."""
+        twin = Simulation(self.scenario, seed=self._seed)
+        twin.restore(self.snapshot())
+        return twin
+
+    # ---- composition --------------------------------------------------------------------------------------------------
+
+    def _compose(self) -> Schedule:
+        scenario, robots = self.scenario, tuple(self.scenario.robots)
+        physics = Physics(self.world, self.clock.dt, self._fleets())
+        run = outputs.Run(scenario, self._seed, self.world, self.clock, physics, self._emit, self._renderers)
+        clock = encoders.clock()
+        run.periodic("clock", "/clock", scenario.physics_hz, lambda tick, stamp: clock(stamp))
+        outputs.add_sensors(run)
+        outputs.add_frames(run)
+        outputs.add_world(run)
+        radio = None
+        if scenario.radio.enabled and len(robots) > 1:
+            radio = Radio(scenario.radio, robots, float(scenario.physics_hz), self._seed)
+            self._add_metrics(run, radio)
+        info = encoders.text(json.dumps(self._info(run.rates), sort_keys=True))
+        run.add("sim_info", outputs.Once(lambda: self._emit("/sim/info", TOPICS["sim_info"].type, 0, info)))
+        drifts = [(robot, odometry.drift) for robot, odometry in run.odometry.items() if odometry.drift]
+        return Schedule(physics, radio, drifts, run.sorted_outputs(), self._receive)
+
+    def _fleets(self) -> list[Fleet]:
+        """Robots of one model side by side, models in the order in which the scenario first names them."""
+        by_model: dict[str, list[str]] = {}
+        for name, robot in self.scenario.robots.items():
+            by_model.setdefault(robot.model, []).append(name)
+        return [self._fleet(ROBOT_MODELS[model], names) for model, names in by_model.items()]
+
+    def _fleet(self, model: RobotModel, names: list[str]) -> Fleet:
+        wind = self.scenario.wind
+        air = Wind(wind.world_xyz, wind.gust_sigma, wind.gust_tau_s)
+        states = np.zeros((model.rows, len(names)))
+        parameters = []
+        for column, name in enumerate(names):
+            robot = self.scenario.robots[name]
+            pose = robot.start.map_pose
+            put(model, states[:, column], self.world, pose.x, pose.y, pose.z or 0.0, pose.yaw)
+            parameters.append(model.parameters(robot, air, self.clock.dt))
+        keys = [stream_key(self._seed, f"{name}/wind") for name in names]
+        return make_fleet(model, names, states, np.array(parameters).T.copy(), keys)
+
+    def _add_metrics(self, run: outputs.Run, radio: Radio) -> None:
+        rate = self.scenario.radio.metrics_hz
+        if not rate:
+            return
+        tick_ms = 1000.0 * self.clock.dt
+
+        def message(tick: int, stamp: int) -> bytes:
+            statuses = [
+                (f"radio: {link.sender} to {link.receiver}", "ok", link.metrics(tick_ms)) for link in radio.links
+            ]
+            return encoders.diagnostics(stamp, statuses)
+
+        run.periodic("radio_metrics", "/radio/metrics", rate, message)
+
+    def _info(self, rates: Mapping[str, float]) -> dict[str, Any]:
+        """What `/sim/info` tells."""
+        scenario = self.scenario
+        robots = {name: robot.model_dump(mode="json", by_alias=True) for name, robot in scenario.robots.items()}
+        return {
+            "version": __version__,
+            "scenario": scenario.name,
+            "seed": self._seed,
+            "physics_hz": scenario.physics_hz,
+            "rates_hz": dict(rates),
+            "robots": robots,
+            "radio": scenario.radio.model_dump(mode="json"),
+            "wind": scenario.wind.model_dump(mode="json"),
+        }
+
+    def _emit(self, topic: str, type_name: str, stamp_ns: int, cdr: bytes) -> None:
+        if topic not in self._prefixes:
+            self._prefixes[topic] = f"{topic}\0{type_name}\0".encode()
+        self._tick_messages.append(Message(topic, type_name, stamp_ns, cdr))
+
+    def _receive(self, robot: str, payload: bytes) -> None:
+        topic = TOPICS["radio_rx"]
+        self._emit(topic.of(robot), topic.type, self.time_ns, encoders.radio_payload(payload))
+
+    # ---- what users get wrong -----------------------------------------------------------------------------------------
+
+    def _model(self, robot: str) -> RobotModel:
+        if robot not in self.scenario.robots:
+            robots = self.scenario.robots
+            raise UsageError(f"no robot {robot!r}{did_you_mean(robot, robots)} {there_are(robots)}")
+        return ROBOT_MODELS[self.scenario.robots[robot].model]
+
+    @staticmethod
+    def _checked_ticks(ticks: int) -> int:
+        if isinstance(ticks, bool) or not isinstance(ticks, (int, np.integer)) or ticks < 0:
+            raise UsageError(f"the number of ticks must be a whole number, 0 or more; found {ticks!r}")
+        return int(ticks)
+
+    @staticmethod
+    def _checked_seed(seed: int) -> int:
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or int(seed) not in INT64:
+            raise UsageError(f"a seed must be a whole number of 64 bits; found {seed!r}")
+        return int(seed)
