@@ -18,9 +18,10 @@ import numpy as np
 
 from microsim.sim.compiled import kernel
 from microsim.sim.geometry import Array, Grid
-from microsim.sim.render_screen import Pose, Prism, Rays, Spans, bounds, span
+from microsim.sim.render_screen import Pose, Prism, Rays, Spans, bounds, column_span, span
 
 _BLOCK = 16  # patches along a side of a block
+_OUTER_STEPS = (4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)  # [cells] from the edge: long patches would cover much screen
 _FAR = 1e12  # [m] where an outer patch ends
 _TINY = 1e-300  # stands for a zero denominator, so that no NaN arises
 
@@ -41,8 +42,9 @@ class Terrain:
 
 
 def prepare_terrain(elevation: Array, surface: Grid, cell_m: float) -> Terrain:
-    nodes = np.ascontiguousarray(np.pad(np.asarray(elevation, np.float64), 1, mode="edge"))
-    edges_x, edges_y = _edges(nodes.shape[1], cell_m), _edges(nodes.shape[0], cell_m)
+    rows, columns = elevation.shape
+    edges_x, edges_y = _edges(columns, cell_m), _edges(rows, cell_m)
+    nodes = np.ascontiguousarray(np.pad(np.asarray(elevation, np.float64), len(_OUTER_STEPS) + 1, mode="edge"))
     known = nodes[np.isfinite(nodes)]
     has_holes = known.size < nodes.size
     return Terrain(
@@ -58,10 +60,11 @@ def prepare_terrain(elevation: Array, surface: Grid, cell_m: float) -> Terrain:
     )
 
 
-def _edges(nodes: int, cell: float) -> Array:
-    edges = (np.arange(nodes, dtype=np.float64) - 0.5) * cell
-    edges[0], edges[-1] = -_FAR, _FAR
-    return edges
+def _edges(cells: int, cell: float) -> Array:
+    """Cell centres, and beyond them the steps out to the horizon."""
+    centres = (np.arange(cells, dtype=np.float64) + 0.5) * cell
+    outwards = np.array([*(cell * step for step in _OUTER_STEPS), _FAR])
+    return np.concatenate([centres[0] - outwards[::-1], centres, centres[-1] + outwards])
 
 
 def _blocks(nodes: Array, edges_x: Array, edges_y: Array, has_holes: bool) -> Array:
@@ -109,7 +112,7 @@ def relief_depths(
     for block_j in range(blocks.shape[0]):
         for block_i in range(blocks.shape[1]):
             a_low, a_high, b_low, b_high = bounds(pose, blocks[block_j, block_i])
-            u0, u1 = span(columns, screen[0], screen[1], a_low, a_high)
+            u0, u1 = column_span(columns, screen[0], screen[1], a_low, a_high)
             v0, v1 = span(rows, screen[2], screen[3], b_low, b_high)
             if u0 < u1 and v0 < v1:
                 j, i = block_j * _BLOCK, block_i * _BLOCK
@@ -165,7 +168,7 @@ def _draw_block(
                 _fill_prism(nodes, edges_x, edges_y, j, i, has_holes, prism)
                 a_low, a_high, b_low, b_high = bounds(pose, prism)
             v0, v1 = span(rows, screen[2], screen[3], b_low, b_high)
-            u0, u1 = span(columns, screen[0], screen[1], a_low, a_high)
+            u0, u1 = column_span(columns, screen[0], screen[1], a_low, a_high)
             if u0 < u1 and v0 < v1:
                 _fill_patch(pose, nodes, edges_x, edges_y, j, i, patch)
                 for v in range(v0, v1):

@@ -57,6 +57,15 @@ def span(spans: Spans, first: float, per_bin: float, low: float, high: float) ->
 
 
 @kernel
+def column_span(spans: Spans, first: float, per_bin: float, low: float, high: float) -> tuple[int, int]:
+    """`span`, widened to whole groups of 8 pixels: quicker than the odd ones out, which SIMD does one by one."""
+    begin, end = span(spans, first, per_bin, low, high)
+    if begin >= end:
+        return 0, 0
+    return begin & -8, min((end + 7) & -8, int(spans[1, -1]))
+
+
+@kernel
 def bounds(pose: Pose, prism: Prism) -> tuple[float, float, float, float]:
     """Lowest and highest a, then b, of the rays that can hit a prism: its corners, and where edges pass the eye.
 

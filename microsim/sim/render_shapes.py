@@ -14,7 +14,7 @@ from microsim.sim import exact
 from microsim.sim.compiled import kernel
 from microsim.sim.geometry import Array
 from microsim.sim.render_ground import Terrain
-from microsim.sim.render_screen import Pose, Spans, bounds, span
+from microsim.sim.render_screen import Pose, Spans, bounds, column_span, span
 from microsim.sim.world import Shape, World
 
 RECTANGLE, CIRCLE, TRIANGLE, FACING = range(4)
@@ -125,7 +125,7 @@ def aim(
         coefficients[n, LOW] = shape[_PRISM] - pose[2]
         coefficients[n, HIGH] = shape[_PRISM + 1] - pose[2]
         a_low, a_high, b_low, b_high = bounds(pose, shape[_PRISM : _PRISM + 10])
-        spans[n, 0], spans[n, 1] = span(columns, screen[0], screen[1], a_low, a_high)
+        spans[n, 0], spans[n, 1] = column_span(columns, screen[0], screen[1], a_low, a_high)
         spans[n, 2], spans[n, 3] = span(rows, screen[2], screen[3], b_low, b_high)
 
 
