@@ -10,9 +10,9 @@ import numpy as np
 
 from microsim.sim.components import Mount
 from microsim.sim.geometry import quaternion_from_rpy
-from microsim.sim.sensors.odometry import TWIST_VARIANCE
+from microsim.sim.sensors.odometry import POSE_VARIANCE, TWIST_VARIANCE
 from microsim.sim.timekeeper import NS_PER_S
-from microsim.wire import Template, encode, fields_of, new
+from microsim.wire import RawTemplate, Template, encode, fields_of, new
 
 Encoder: TypeAlias = Callable[..., bytes]
 
@@ -62,35 +62,33 @@ def static_transforms(mounts: Sequence[tuple[str, str, Mount]]) -> bytes:
 
 
 def odometry(frame: str, child: str) -> Encoder:
-    """values: pose (x, y, z, qz, qw), twist (forward, left, up, turn), variance (position, yaw)."""
+    """values: pose (x, y, z, qz, qw), twist (forward, left, up, turn), variance (position, yaw) or None: as before."""
     message = new("nav_msgs/msg/Odometry", header=header(frame), child_frame_id=child)
+    message.pose.covariance[::7] = POSE_VARIANCE
     message.twist.covariance[::7] = TWIST_VARIANCE
-    template = Template(
-        "nav_msgs/msg/Odometry",
-        message,
-        STAMP,
-        ("pose.pose.position.x", 7 + 36),
-        ("twist.twist.linear.x", 6),
-    )
-    zeros = (0.0,) * 6
+    slots = (STAMP, ("pose.pose.position.x", 7), ("twist.twist.linear.x", 6))
+    fixed = Template("nav_msgs/msg/Odometry", message, *slots)
+    growing = Template("nav_msgs/msg/Odometry", message, *slots, ("pose.covariance", 36))
 
     def build(
-        stamp_ns: int, pose: Sequence[float], twist: Sequence[float], variance: tuple[float, float]
+        stamp_ns: int, pose: Sequence[float], twist: Sequence[float], variance: tuple[float, float] | None
     ) -> bytes:
         x, y, z, qz, qw = pose
         forward, left, up, turn = twist
-        place, heading = variance
-        return template.encode(
-            divmod(stamp_ns, NS_PER_S),
-            (
-                *(x, y, z, 0.0, 0.0, qz, qw),
-                *(place, *zeros, place, *zeros, place, *zeros),
-                *(heading, *zeros, heading, *zeros, heading),
-            ),
-            (forward, left, up, 0.0, 0.0, turn),
-        )
+        numbers = divmod(stamp_ns, NS_PER_S), (x, y, z, 0.0, 0.0, qz, qw), (forward, left, up, 0.0, 0.0, turn)
+        if variance is None:
+            return fixed.encode(*numbers)
+        return growing.encode(*numbers, _diagonal(variance))
 
     return build
+
+
+def _diagonal(variance: tuple[float, float]) -> list[float]:
+    """6 × 6 with the position's variance three times, then the heading's."""
+    matrix = [0.0] * 36
+    matrix[0] = matrix[7] = matrix[14] = variance[0]
+    matrix[21] = matrix[28] = matrix[35] = variance[1]
+    return matrix
 
 
 def gps_fix(frame: str) -> Encoder:
@@ -114,9 +112,7 @@ def imu(frame: str, gyro_sigma: float, accel_sigma: float) -> Encoder:
     message.angular_velocity_covariance[::4] = gyro_sigma * gyro_sigma
     message.linear_acceleration_covariance[::4] = accel_sigma * accel_sigma
     message.orientation.w = 1.0
-    template = Template(
-        "sensor_msgs/msg/Imu", message, STAMP, ("angular_velocity.x", 3), ("linear_acceleration.x", 3)
-    )
+    template = Template("sensor_msgs/msg/Imu", message, STAMP, ("angular_velocity.x", 3), ("linear_acceleration.x", 3))
     return lambda stamp_ns, sample: template.encode(divmod(stamp_ns, NS_PER_S), sample[:3], sample[3:])
 
 
@@ -135,9 +131,7 @@ def distance(frame: str, field_of_view: float, min_m: float, max_m: float, sigma
     return lambda stamp_ns, value: template.encode(divmod(stamp_ns, NS_PER_S), (value,))
 
 
-def scan(
-    frame: str, angle_min: float, step: float, beams: int, period_s: float, min_m: float, max_m: float
-) -> Encoder:
+def scan(frame: str, angle_min: float, step: float, beams: int, period_s: float, min_m: float, max_m: float) -> Encoder:
     """values: float32 array of distances [m]."""
     message = new(
         "sensor_msgs/msg/LaserScan",
@@ -150,7 +144,7 @@ def scan(
         range_max=max_m,
         ranges=np.zeros(beams, np.float32),
     )
-    template = Template("sensor_msgs/msg/LaserScan", message, STAMP, ("ranges", 0))
+    template = RawTemplate("sensor_msgs/msg/LaserScan", message, "ranges")
     return lambda stamp_ns, ranges: template.encode(divmod(stamp_ns, NS_PER_S), ranges.tobytes())
 
 
@@ -165,7 +159,7 @@ def image(frame: str, width: int, height: int) -> Encoder:
         step=3 * width,
         data=np.zeros(3 * width * height, np.uint8),
     )
-    template = Template("sensor_msgs/msg/Image", message, STAMP, ("data", 0))
+    template = RawTemplate("sensor_msgs/msg/Image", message, "data")
     return lambda stamp_ns, pixels: template.encode(divmod(stamp_ns, NS_PER_S), pixels.data.cast("B"))
 
 

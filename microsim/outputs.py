@@ -65,10 +65,9 @@ class Run:
 
     def periodic(self, kind: str, topic: str, hz: float, encode: Callable[[int, int], bytes], part: Any = None) -> None:
         """`encode(tick, stamp_ns)` at a rate."""
-        emit, type_name, time_ns = self.emit, TOPICS[kind].type, self.clock.time_ns
+        emit, type_name = self.emit, TOPICS[kind].type
 
-        def send(tick: int) -> None:
-            stamp = time_ns(tick)
+        def send(tick: int, stamp: int) -> None:
             emit(topic, type_name, stamp, encode(tick, stamp))
 
         self.rates[topic] = hz
@@ -103,7 +102,8 @@ def add_odometry(run: Run, robot: str, sensor: str, block: blocks.Odometry) -> N
 
     def message(tick: int, stamp: int) -> bytes:
         motion = motions[robot]
-        return encode(stamp, odometry.pose(motion), odometry.twist(motion), odometry.pose_variance())
+        variance = None if odometry.drift is None else odometry.pose_variance()
+        return encode(stamp, odometry.pose(motion), odometry.twist(motion), variance)
 
     run.periodic("odom", topic_name("odom", robot, sensor), block.hz, message, odometry)
 
@@ -111,9 +111,7 @@ def add_odometry(run: Run, robot: str, sensor: str, block: blocks.Odometry) -> N
 def add_gps(run: Run, robot: str, sensor: str, block: blocks.Gps) -> None:
     frame, mount = run.mounted(robot, sensor, block.mount)
     plane = tangent_plane(*run.scenario.map.origin_wgs84)
-    gps = Gps(
-        plane, mount.xyz, block.sigma_m, block.bias_drift_m_per_s, run.clock.dt, run.key(f"{robot}/{sensor}")
-    )
+    gps = Gps(plane, mount.xyz, block.sigma_m, block.bias_drift_m_per_s, run.clock.dt, run.key(f"{robot}/{sensor}"))
     encode, motions = encoders.gps_fix(frame), run.physics.motions
     run.periodic(
         "gps",
@@ -292,16 +290,16 @@ class PluginOutput:
     trigger: Trigger
     dt: float
     send: Callable[[int, Any], None]
-    due: int = 0
+    due: float = 0
     next_message: int = 0
 
-    def fire(self, tick: int) -> None:
+    def fire(self, tick: int, stamp_ns: int) -> None:
         self.context.tick = tick
         try:
             if tick > 0:
                 self.sensor.update(self.dt)
             if tick >= self.next_message:
-                self.send(tick, self.sensor.publish())
+                self.send(stamp_ns, self.sensor.publish())
         except Exception as error:  # whatever a third party's code raises is reported as that sensor's fault
             name = f"{self.context.robot}/{self.context.sensor}"
             raise PluginError(f"sensor {name} failed at tick {tick}: {type(error).__name__}: {error}") from error
@@ -323,17 +321,16 @@ class PluginOutput:
 def add_plugin(run: Run, robot: str, sensor: str, block: blocks.PluginSensor) -> None:
     plugin = plugins.find_sensor(block.type, run.scenario.plugins)
     if plugin is None:
-        raise PluginError(f"robots.{robot}.sensors.{sensor}: the plug-in {block.type!r} is gone since the scenario was read")
+        raise PluginError(
+            f"robots.{robot}.sensors.{sensor}: the plug-in {block.type!r} is gone since the scenario was read"
+        )
     frame, _ = run.mounted(robot, sensor, block.mount)
-    context = SensorContext(
-        robot, sensor, dict(block.options), run.world, run.physics, run.key(f"{robot}/{sensor}")
-    )
+    context = SensorContext(robot, sensor, dict(block.options), run.world, run.physics, run.key(f"{robot}/{sensor}"))
     topic = f"/{robot}/{sensor}"
     encode = encoders.from_fields(plugin.message_type, frame)
 
-    def send(tick: int, fields: Any) -> None:
+    def send(stamp: int, fields: Any) -> None:
         if fields is not None:
-            stamp = run.clock.time_ns(tick)
             run.emit(topic, plugin.message_type, stamp, encode(stamp, fields))
 
     run.rates[topic] = block.hz
@@ -364,9 +361,7 @@ def add_frames(run: Run) -> None:
     """`/tf` at its rate; `/tf_static` once."""
     frames = Frames(tuple(run.scenario.robots), run.odometry, run.scenario.frames.per_robot_odom)
     encode, motions = encoders.transforms(frames.pairs()), run.physics.motions
-    run.periodic(
-        "tf", "/tf", run.scenario.frames.tf_hz, lambda tick, stamp: encode(stamp, frames.poses(motions))
-    )
+    run.periodic("tf", "/tf", run.scenario.frames.tf_hz, lambda tick, stamp: encode(stamp, frames.poses(motions)))
     if run.scenario.frames.publish_static_tf:
         static = encoders.static_transforms(run.mounts)
         run.add("tf_static", Once(lambda: run.emit("/tf_static", TOPICS["tf_static"].type, 0, static)))
@@ -379,7 +374,7 @@ class Once:
     send: Callable[[], None]
     due: float = 0
 
-    def fire(self, tick: int) -> None:
+    def fire(self, tick: int, stamp_ns: int) -> None:
         self.send()
         self.due = float("inf")
 
@@ -394,9 +389,7 @@ def add_world(run: Run) -> None:
     settings = run.scenario.world_topics
     if settings.occupancy_hz:
         encode = markers.occupancy(run.world)
-        run.periodic(
-            "occupancy", "/world/occupancy", settings.occupancy_hz, lambda tick, stamp: encode(stamp)
-        )
+        run.periodic("occupancy", "/world/occupancy", settings.occupancy_hz, lambda tick, stamp: encode(stamp))
     if settings.markers_hz:
         kinds = {name: robot.model for name, robot in run.scenario.robots.items()}
         encode_markers, motions = markers.markers(run.world, kinds), run.physics.motions

@@ -135,9 +135,10 @@ class Simulation:
     def step(self, ticks: int = 1) -> list[Message]:
         """Advance; gives every message of these ticks in the order of sending. The first call also gives tick 0's."""
         messages, self._unsent = self._unsent, []
+        schedule = self._schedule
         for _ in range(self._checked_ticks(ticks)):
             self._tick_messages = []
-            self._schedule.step()
+            schedule.step()
             self._close_tick()
             messages += self._tick_messages
         return messages
@@ -152,16 +153,13 @@ class Simulation:
         schedule.take()
         schedule.physics.move(schedule.tick, ticks)
         schedule.tick += ticks
-        schedule.physics.look()
 
     def _close_tick(self) -> None:
         """Chain the tick's messages into the digest: digest = sha256(digest before + this tick's messages)."""
-        parts = [self._digest]
+        parts, prefixes, pack = [self._digest], self._prefixes, _HEAD.pack
         for message in self._tick_messages:
             cdr = message.cdr
-            parts.append(self._prefixes[message.topic])
-            parts.append(_HEAD.pack(message.stamp_ns, len(cdr)))
-            parts.append(cdr)
+            parts += (prefixes[message.topic], pack(message.stamp_ns, len(cdr)), cdr)
         self._digest = sha256(b"".join(parts)).digest()
 
     def digest(self) -> str:
@@ -237,6 +235,7 @@ class Simulation:
         if sensor not in cameras:
             raise UsageError(f"{robot} has no camera {sensor!r}{did_you_mean(sensor, cameras)} {there_are(cameras)}")
         camera = outputs.mounted_camera(self.world, self._renderers, robot, sensor, cameras[sensor])
+        self._schedule.physics.look()  # `advance` does not
         image: npt.NDArray[np.uint8] = camera.image(self._schedule.physics.motions[robot])
         return image
 
@@ -293,7 +292,7 @@ class Simulation:
         info = encoders.text(json.dumps(self._info(run.rates), sort_keys=True))
         run.add("sim_info", outputs.Once(lambda: self._emit("/sim/info", TOPICS["sim_info"].type, 0, info)))
         drifts = [(robot, odometry.drift) for robot, odometry in run.odometry.items() if odometry.drift]
-        return Schedule(physics, radio, drifts, run.sorted_outputs(), self._receive)
+        return Schedule(self.clock, physics, radio, drifts, run.sorted_outputs(), self._receive)
 
     def _fleets(self) -> list[Fleet]:
         """Robots of one model side by side, models in the order in which the scenario first names them."""
@@ -363,7 +362,9 @@ class Simulation:
 
     @staticmethod
     def _checked_ticks(ticks: int) -> int:
-        if isinstance(ticks, bool) or not isinstance(ticks, (int, np.integer)) or ticks < 0:
+        if type(ticks) is int and ticks >= 0:
+            return ticks
+        if isinstance(ticks, bool) or not isinstance(ticks, np.integer) or ticks < 0:
             raise UsageError(f"the number of ticks must be a whole number, 0 or more; found {ticks!r}")
         return int(ticks)
 

@@ -130,9 +130,7 @@ TABLE = (
         "in",
         "body-frame velocity, held until the next",
     ),
-    Topic(
-        "set_pose", "/{robot}/set_pose", "geometry_msgs/msg/PoseStamped", Qos(10), "any", "in", "teleport, at rest"
-    ),
+    Topic("set_pose", "/{robot}/set_pose", "geometry_msgs/msg/PoseStamped", Qos(10), "any", "in", "teleport, at rest"),
     Topic(
         "radio_tx",
         "/radio/{robot}_tx",

@@ -132,7 +132,7 @@ def _name_robots(definitions: dict[str, Schema]) -> None:
         },
         "patternProperties": {_ros_name_but(ROBOTS): _ref("AnyRobot")},
     }
-    for unused in ("Robot", "SensorBlock", "Start"):
+    for unused in ("Robot", "SensorBlock", "Start", "Pose"):
         definitions.pop(unused, None)
 
 

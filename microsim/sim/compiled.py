@@ -56,4 +56,3 @@ def kernel(function: _Function) -> _Function:
     finally:
         numba.core.config.CACHE_DIR = before
     return compiled
-

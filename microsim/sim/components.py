@@ -49,4 +49,3 @@ class RobotModel:
     parameters: Callable[[Any, Wind, float], tuple[float, ...]]  # (the robot's settings, wind, dt) -> column
     advance: Callable[..., None]
     is_ground_bound: bool  # stands on the ground and may not be put into an occupied cell
-

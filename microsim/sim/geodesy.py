@@ -26,7 +26,11 @@ def _earth_centred(latitude_deg: float, longitude_deg: float, altitude: float) -
     normal = _A / math.sqrt(1.0 - _E2 * sine * sine)
     horizontal = (normal + altitude) * cosine
     longitude = longitude_deg * _DEGREE
-    return horizontal * exact.cos(longitude), horizontal * exact.sin(longitude), (normal * (1.0 - _E2) + altitude) * sine
+    return (
+        horizontal * exact.cos(longitude),
+        horizontal * exact.sin(longitude),
+        (normal * (1.0 - _E2) + altitude) * sine,
+    )
 
 
 def tangent_plane(latitude_deg: float, longitude_deg: float, altitude: float) -> Array:

@@ -171,8 +171,7 @@ def _draw_block(
             u0, u1 = column_span(columns, screen[0], screen[1], a_low, a_high)
             if u0 < u1 and v0 < v1:
                 _fill_patch(pose, nodes, edges_x, edges_y, j, i, patch)
-                for v in range(v0, v1):
-                    _draw_patch(pose, patch, rays[0, v, u0:u1], rays[1, v, u0:u1], depths[v, u0:u1])
+                _draw_patch(pose, patch, rays, u0, u1, v0, v1, depths)
 
 
 @kernel
@@ -202,42 +201,44 @@ def _fill_patch(pose: Pose, nodes: Array, edges_x: Array, edges_y: Array, j: int
 
 
 @kernel
-def _draw_patch(pose: Pose, patch: Array, ray_x: Array, ray_y: Array, depths: Array) -> None:
+def _draw_patch(pose: Pose, patch: Array, rays: Rays, u0: int, u1: int, v0: int, v1: int, depths: Array) -> None:
     """One patch in one row of pixels.
 
     Over the patch, between t = enter and t = leave, the ray is c0 + c1 s + c2 s^2 above it, s = t - enter. A ray that
     rounding carries under the surface at the border of two patches is caught there: the surface has no cracks.
     """
-    for u in range(depths.shape[0]):
-        a, b = ray_x[u], ray_y[u]
-        dx = pose[3] * a + pose[4] * b + pose[5]
-        dy = pose[6] * a + pose[7] * b + pose[8]
-        dz = pose[9] * a + pose[10] * b + pose[11]
-        inverse = 1.0 / (dx if dx != 0.0 else _TINY)
-        t0, t1 = patch[0] * inverse, patch[1] * inverse
-        enter = t0 if t0 < t1 else t1
-        leave = t1 if t0 < t1 else t0
-        inverse = 1.0 / (dy if dy != 0.0 else _TINY)
-        t0, t1 = patch[2] * inverse, patch[3] * inverse
-        near = t0 if t0 < t1 else t1
-        far = t1 if t0 < t1 else t0
-        enter = near if near > enter else enter
-        leave = far if far < leave else leave
-        enter = enter if enter > 0.0 else 0.0
-        p = dx * enter - patch[0]
-        q = dy * enter - patch[2]
-        slope = patch[6] + patch[7] * p
-        c0 = dz * enter - (patch[4] + patch[5] * p + slope * q)
-        c1 = dz - (patch[5] * dx + slope * dy + patch[7] * q * dx)
-        c2 = -patch[7] * dx * dy
-        discriminant = c1 * c1 - 4.0 * c2 * c0
-        meets = discriminant >= 0.0
-        root = math.sqrt(discriminant if meets else 0.0)
-        ahead = 2.0 * c0 / (root - c1 if root != c1 else _TINY)
-        below = c0 <= 0.0
-        t = enter if below else enter + ahead
-        hit = (enter <= leave) & (below | (meets & (ahead > 0.0) & (t <= leave))) & (t < depths[u])
-        depths[u] = t if hit else depths[u]
+    for v in range(v0, v1):
+        ray_x, ray_y, depth = rays[0, v, u0:u1], rays[1, v, u0:u1], depths[v, u0:u1]
+        for u in range(depth.shape[0]):
+            a, b = ray_x[u], ray_y[u]
+            dx = pose[3] * a + pose[4] * b + pose[5]
+            dy = pose[6] * a + pose[7] * b + pose[8]
+            dz = pose[9] * a + pose[10] * b + pose[11]
+            inverse = 1.0 / (dx if dx != 0.0 else _TINY)
+            t0, t1 = patch[0] * inverse, patch[1] * inverse
+            enter = t0 if t0 < t1 else t1
+            leave = t1 if t0 < t1 else t0
+            inverse = 1.0 / (dy if dy != 0.0 else _TINY)
+            t0, t1 = patch[2] * inverse, patch[3] * inverse
+            near = t0 if t0 < t1 else t1
+            far = t1 if t0 < t1 else t0
+            enter = near if near > enter else enter
+            leave = far if far < leave else leave
+            enter = enter if enter > 0.0 else 0.0
+            p = dx * enter - patch[0]
+            q = dy * enter - patch[2]
+            slope = patch[6] + patch[7] * p
+            c0 = dz * enter - (patch[4] + patch[5] * p + slope * q)
+            c1 = dz - (patch[5] * dx + slope * dy + patch[7] * q * dx)
+            c2 = -patch[7] * dx * dy
+            discriminant = c1 * c1 - 4.0 * c2 * c0
+            meets = discriminant >= 0.0
+            root = math.sqrt(discriminant if meets else 0.0)
+            ahead = 2.0 * c0 / (root - c1 if root != c1 else _TINY)
+            below = c0 <= 0.0
+            t = enter if below else enter + ahead
+            hit = (enter <= leave) & (below | (meets & (ahead > 0.0) & (t <= leave))) & (t < depth[u])
+            depth[u] = t if hit else depth[u]
 
 
 @kernel

@@ -11,6 +11,7 @@ from microsim.sim.sensors.odometry import Drift
 from microsim.sim.systems.physics import Physics
 from microsim.sim.systems.radio import Radio
 from microsim.sim.systems.sensors import Output
+from microsim.sim.timekeeper import Clock
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ Input: TypeAlias = Command | Teleport | Transmission
 
 @dataclass
 class Schedule:
+    clock: Clock
     physics: Physics
     radio: Radio | None
     drifts: Sequence[tuple[str, Drift]]  # odometry frames that slide, by robot
@@ -69,11 +71,12 @@ class Schedule:
     def send(self) -> None:
         """Sense and send what is due at this tick, in the order of the table of topics: /clock first, radio packets last."""
         tick = self.tick
+        stamp_ns = self.clock.time_ns(tick)
         for robot, drift in self.drifts:
             drift.update(self.physics.motions[robot], tick)
         for output in self.outputs:
             if output.due <= tick:
-                output.fire(tick)
+                output.fire(tick, stamp_ns)
         if self.radio is not None:
             for robot, payload in self.radio.deliver(tick):
                 self.receive(robot, payload)

@@ -18,10 +18,11 @@ class Clock:
         self.dt = float(1 / self.rate)  # [s] for integrators
         self._numerator = 2 * NS_PER_S * self.rate.denominator
         self._denominator = 2 * self.rate.numerator
+        self._half = self.rate.numerator
 
     def time_ns(self, tick: int) -> int:
         """Nearest nanosecond to the tick's time."""
-        return (tick * self._numerator + self.rate.numerator) // self._denominator
+        return (tick * self._numerator + self._half) // self._denominator
 
     def ticks_in(self, seconds: Fraction) -> int:
         """Nearest number of ticks, half up."""
@@ -40,6 +41,10 @@ class Trigger:
         if period < 1:
             raise ValueError(f"a rate of {rate_hz} Hz is above physics_hz = {physics_hz}")
         self._p, self._q = period.numerator, period.denominator
+
+    def after(self, tick: int) -> int:
+        """The tick at which it fires next, given one at which it does."""
+        return tick + self._p if self._q == 1 else self.next_tick(tick + 1)
 
     def next_tick(self, at_least: int) -> int:
         """The first tick not before `at_least` at which it fires; depends on nothing else, so any tick can be resumed."""

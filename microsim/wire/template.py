@@ -88,8 +88,7 @@ class _Walk:
 class Template:
     """A message encoded once; `encode` writes its changing numbers and gives the bytes.
 
-    Each slot is a run of numbers that lie side by side: (path of the first, how many). A count of 0 stands for a whole
-    array of numbers, given to `encode` as bytes.
+    Each slot is a run of numbers that lie side by side: (path of the first, how many).
     """
 
     def __init__(self, type_name: str, message: Any, *slots: tuple[str, int]) -> None:
@@ -97,22 +96,29 @@ class Template:
         places = layout(type_name, message)
         self._writers = [_writer(places, path, count) for path, count in slots]
 
-    def encode(self, *values: Sequence[float] | bytes) -> bytes:
+    def encode(self, *values: Sequence[float]) -> bytes:
         """One sequence of numbers (or bytes) for each slot."""
         blob = self._blob
         for (write, offset), numbers in zip(self._writers, values, strict=True):
-            write(blob, offset, *numbers) if write is not None else _overwrite(blob, offset, numbers)
+            write(blob, offset, *numbers)
         return bytes(blob)
 
 
-def _overwrite(blob: bytearray, offset: int, data: Any) -> None:
-    blob[offset : offset + len(data)] = data
+class RawTemplate:
+    """A message whose one large array comes as bytes: an image, a scan."""
+
+    def __init__(self, type_name: str, message: Any, array: str) -> None:
+        self._template = Template(type_name, message, ("header.stamp.sec", 2))
+        place = layout(type_name, message)[array]
+        self._span = slice(place.offset, place.offset + struct.calcsize(place.code) * place.count)
+
+    def encode(self, stamp: Sequence[int], data: bytes | memoryview) -> bytes:
+        self._template._blob[self._span] = data
+        return self._template.encode(stamp)
 
 
-def _writer(places: dict[str, Place], path: str, count: int) -> tuple[Callable[..., None] | None, int]:
+def _writer(places: dict[str, Place], path: str, count: int) -> tuple[Callable[..., None], int]:
     start = places[path]
-    if count == 0:
-        return None, start.offset
     codes, end = "", start.offset
     for place in places.values():
         if place.offset == end and len(codes) < count:

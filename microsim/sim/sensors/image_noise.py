@@ -26,17 +26,20 @@ _REACH_SIGMAS = 3.5  # the rest of the bell is below half a unit of 2**-11
 
 
 def blur_weights(sigma_px: float) -> Weights:
-    """The odd number of whole weights of a Gaussian, symmetric; [2**11] when there is nothing to blur."""
+    """Whole weights of a Gaussian, of the middle and outwards to one side; [2**11] when there is nothing to blur."""
     reach = math.ceil(_REACH_SIGMAS * sigma_px)
     bell = [exact.exp(-0.5 * (k / sigma_px) * (k / sigma_px)) if k else 1.0 for k in range(reach + 1)]
     total = bell[0]
     for value in bell[1:]:
         total += 2.0 * value
-    side = [math.floor(value / total * (1 << _WEIGHT_BITS) + 0.5) for value in bell[1:]]
-    while side and side[-1] == 0:
+    side, share, taken = [], 0.0, 0
+    for value in bell[1:]:
+        share += value / total
+        side.append(math.floor(share * (1 << _WEIGHT_BITS) + 0.5) - taken)
+        taken += side[-1]
+    while side and side[-1] == 0:  # a bell too narrow or too far out to matter
         side.pop()
-    middle = (1 << _WEIGHT_BITS) - 2 * sum(side)
-    return np.array([*reversed(side), middle, *side], np.int64)
+    return np.array([(1 << _WEIGHT_BITS) - 2 * sum(side), *side], np.int64)
 
 
 class ImageNoise:
@@ -46,7 +49,7 @@ class ImageNoise:
         self._weights = blur_weights(blur_sigma_px)
         self._jitter = color_jitter
         self._changes_nothing = self._weights.size == 1 and color_jitter == 0.0
-        reach = self._weights.size // 2
+        reach = self._weights.size - 1
         self._extended_row = np.empty(3 * (width + 2 * reach), np.int32)
         self._blurred_rows = np.empty((height, 3 * width), np.int32)
         self._gains = np.full((width, 3), 1 << _GAIN_BITS, np.int32)  # one for each number of a row of pixels
@@ -84,17 +87,19 @@ def _blur_and_scale(
     rows: Grid, weights: Weights, gains: Sums, extended_row: Sums, blurred_rows: SumRows, noisy: Grid
 ) -> None:
     height, width = rows.shape
-    reach = weights.shape[0] // 2
+    reach = weights.shape[0] - 1
+    for v in range(height):
+        blurred = blurred_rows[v]
+        _extend(rows[v], extended_row)
+        _scaled(extended_row[3 * reach : 3 * reach + width], weights[0], blurred)
+        for k in range(1, reach + 1):
+            left, right = 3 * (reach - k), 3 * (reach + k)
+            _add_scaled(extended_row[left : left + width], extended_row[right : right + width], weights[k], blurred)
     total = extended_row[:width]
     for v in range(height):
-        _extend(rows[v], extended_row)
-        blurred_rows[v, :] = 0
-        for k in range(weights.shape[0]):
-            _add_scaled(extended_row[3 * k : 3 * k + width], weights[k], blurred_rows[v])
-    for v in range(height):
-        total[:] = 0
-        for k in range(weights.shape[0]):
-            _add_scaled(blurred_rows[min(max(v + k - reach, 0), height - 1)], weights[k], total)
+        _scaled(blurred_rows[v], weights[0], total)
+        for k in range(1, reach + 1):
+            _add_scaled(blurred_rows[max(v - k, 0)], blurred_rows[min(v + k, height - 1)], weights[k], total)
         _round_and_scale(total, gains, noisy[v])
 
 
@@ -112,9 +117,15 @@ def _extend(row: Grid, extended: Sums) -> None:
 
 
 @kernel
-def _add_scaled(values: Sums, weight: int, total: Sums) -> None:
+def _scaled(values: Sums, weight: int, total: Sums) -> None:
     for i in range(total.shape[0]):
-        total[i] += np.int32(values[i] * weight)
+        total[i] = np.int32(values[i] * weight)
+
+
+@kernel
+def _add_scaled(before: Sums, after: Sums, weight: int, total: Sums) -> None:
+    for i in range(total.shape[0]):
+        total[i] += np.int32((before[i] + after[i]) * weight)
 
 
 @kernel

@@ -66,9 +66,7 @@ class Scan:
     def sample(self, motion: Motion, tick: int) -> npt.NDArray[np.float32]:
         ranges = np.empty(self.beams.shape[1], np.float32)
         distances = self.distances(motion)
-        _measure(
-            distances, ranges, self.key, tick, self.min_m, self.max_m, self.sigma_m, self.dropout_probability
-        )
+        _measure(distances, ranges, self.key, tick, self.min_m, self.max_m, self.sigma_m, self.dropout_probability)
         return ranges
 
 

@@ -92,9 +92,7 @@ def put(model: RobotModel, column: Array, world: World, x: float, y: float, z: f
     column[Z] = world.ground(x, y) if model.is_ground_bound else z
 
 
-def make_fleet(
-    model: RobotModel, names: Sequence[str], states: Array, parameters: Array, keys: Sequence[int]
-) -> Fleet:
+def make_fleet(model: RobotModel, names: Sequence[str], states: Array, parameters: Array, keys: Sequence[int]) -> Fleet:
     count = len(names)
     return Fleet(
         model=model,

@@ -16,11 +16,11 @@ class Remembers(Protocol):
 
 
 class Output(Protocol):
-    """Something that is sent. `fire(tick)` is called at the first tick not before `due`, and moves `due` on."""
+    """Something that is sent. `fire` is called at the first tick not before `due`, and moves `due` on."""
 
-    due: int
+    due: float
 
-    def fire(self, tick: int) -> None: ...
+    def fire(self, tick: int, stamp_ns: int) -> None: ...
 
     def memory(self) -> Any: ...
 
@@ -30,16 +30,16 @@ class Output(Protocol):
 
 @dataclass
 class Periodic:
-    """`send(tick)` samples and sends at the trigger's ticks; `part` is what must survive a snapshot, if anything."""
+    """`send(tick, stamp_ns)` samples and sends at the trigger's ticks; `part` is what must survive a snapshot."""
 
     trigger: Trigger
-    send: Callable[[int], None]
+    send: Callable[[int, int], None]
     part: Remembers | None = None
-    due: int = 0
+    due: float = 0
 
-    def fire(self, tick: int) -> None:
-        self.send(tick)
-        self.due = self.trigger.next_tick(tick + 1)
+    def fire(self, tick: int, stamp_ns: int) -> None:
+        self.send(tick, stamp_ns)
+        self.due = self.trigger.after(tick)
 
     def memory(self) -> Any:
         return None if self.part is None else self.part.memory()
@@ -78,11 +78,11 @@ class Delayed:
     latency: Latency
     sample: Callable[[int], Any]
     send: Callable[[int, Any], None]
-    due: int = 0
+    due: float = 0
     next_sample: int = 0
     waiting: list[tuple[int, int, Any]] = field(default_factory=list)  # (leaves at, sampled at, sample)
 
-    def fire(self, tick: int) -> None:
+    def fire(self, tick: int, stamp_ns: int) -> None:
         if tick >= self.next_sample:
             self._enqueue(tick)
             self.next_sample = self.trigger.next_tick(tick + 1)
