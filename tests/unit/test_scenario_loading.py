@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -325,6 +325,7 @@ scenarios = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(scenarios)
 def test_what_a_scenario_dumps_loads_back_to_an_equal_one(data: dict[str, Any]) -> None:
     from microsim.scenario.yaml_text import read_yaml
