@@ -18,7 +18,7 @@ from microsim.scenario.models import Scenario
 from microsim.sim import exact
 from microsim.sim.components import Mount
 from microsim.sim.geodesy import tangent_plane
-from microsim.sim.geometry import matrix_from_rpy
+from microsim.sim.geometry import Vector, matrix_from_rpy
 from microsim.sim.motion import COS_YAW, SIN_YAW, Motion, mounted_at
 from microsim.sim.noise import stream_key
 from microsim.sim.sensors.camera import CameraModel, Renderer
@@ -76,7 +76,7 @@ class Run:
     def mounted(self, robot: str, sensor: str, mount: Any) -> tuple[str, Mount]:
         """Register a sensor's link in the tree of frames; gives its name."""
         frame = f"{robot}/{sensor}_link"
-        fixed = Mount(tuple(mount.xyz), tuple(mount.rpy))
+        fixed = Mount(mount.xyz, mount.rpy)
         self.mounts.append((f"{robot}/base_link", frame, fixed))
         return frame, fixed
 
@@ -89,10 +89,9 @@ def topic_name(kind: str, robot: str, sensor: str) -> str:
 
 
 def add_odometry(run: Run, robot: str, sensor: str, block: blocks.Odometry) -> None:
-    drift = block.drift and Drift(
-        block.drift.position_per_m, block.drift.yaw_per_rad, run.key(f"{robot}/{sensor}/drift")
-    )
-    if drift:
+    drift = None
+    if block.drift is not None:
+        drift = Drift(block.drift.position_per_m, block.drift.yaw_per_rad, run.key(f"{robot}/{sensor}/drift"))
         drift.start(run.physics.motions[robot])
     odometry = run.odometry[robot] if sensor != "odom" else Odometry(drift)
     run.odometry[robot] = odometry
@@ -199,8 +198,8 @@ class MountedCamera:
     """Renders what a camera fixed to a robot sees."""
 
     renderer: Renderer
-    xyz: tuple[float, float, float]
-    rotation: tuple[tuple[float, float, float], ...]  # optical frame in base_link
+    xyz: Vector
+    rotation: tuple[Vector, Vector, Vector]  # optical frame in base_link
 
     def image(self, motion: Motion) -> Any:
         sine, cosine = motion[SIN_YAW], motion[COS_YAW]
@@ -219,7 +218,7 @@ def mounted_camera(
     name = f"{robot}/{sensor}"
     if name not in renderers:
         renderers[name] = Renderer(world, camera_model(block))
-    return MountedCamera(renderers[name], tuple(block.mount.xyz), matrix_from_rpy(*block.mount.rpy))
+    return MountedCamera(renderers[name], block.mount.xyz, matrix_from_rpy(*block.mount.rpy))
 
 
 def add_camera(run: Run, robot: str, sensor: str, block: blocks.Camera) -> None:

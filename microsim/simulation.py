@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections import Counter
+from collections import Counter, namedtuple
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from microsim.sim.robots import ROBOT_MODELS
 from microsim.sim.schedule import Command, Input, Schedule, Teleport, Transmission
 from microsim.sim.sensors.camera import Renderer
 from microsim.sim.systems.physics import Fleet, Physics, make_fleet, put
-from microsim.sim.systems.radio import Radio
+from microsim.sim.systems.radio import Radio, RadioSettings, Rssi
 from microsim.sim.timekeeper import Clock
 from microsim.sim.world import World
 from microsim.topics import TOPICS
@@ -39,6 +39,11 @@ from microsim.wire import decode
 
 _HEAD = struct.Struct("<qI")  # stamp [ns], length of the encoded message
 INT64 = range(-(2**63), 2**63)
+
+
+@cache
+def _state_type(model: str) -> Any:
+    return namedtuple(f"{model.title().replace('_', '')}State", ROBOT_MODELS[model].state)
 
 
 class Message:
@@ -59,6 +64,13 @@ class Message:
 
     def __repr__(self) -> str:
         return f"Message({self.topic}, {self.type}, {self.stamp_ns / 1e9:.9f} s, {len(self.cdr)} bytes)"
+
+
+def _radio_settings(scenario: Scenario) -> RadioSettings:
+    written = scenario.radio
+    values = {field.name: getattr(written, field.name) for field in fields(RadioSettings) if field.name != "rssi"}
+    rssi = None if written.rssi is None else Rssi(**written.rssi.model_dump())
+    return RadioSettings(**values, rssi=rssi)
 
 
 @dataclass(frozen=True)
@@ -91,7 +103,7 @@ class Simulation:
         self._next_seed = self._checked_seed(self.scenario.seed if seed is None else seed)
         self.reset()
 
-    # ---- running ----------------------------------------------------------------------------------------------------
+    # ---- running ---------------------------------------------------------------------------------------------
 
     @property
     def seed(self) -> int:
@@ -163,10 +175,10 @@ class Simulation:
         self._digest = sha256(b"".join(parts)).digest()
 
     def digest(self) -> str:
-        """SHA-256 (hex) over topic, type, stamp and bytes of every message since the last reset, chained tick by tick."""
+        """SHA-256 (hex) over topic, type, stamp and bytes of every message since the last reset, tick by tick."""
         return self._digest.hex()
 
-    # ---- commands: taken at the next tick -----------------------------------------------------------------------------
+    # ---- commands: taken at the next tick --------------------------------------------------------------------
 
     def command(self, robot: str, **values: float) -> bool:
         """Set a robot's velocity command, held until the next; inputs left out are 0.
@@ -184,7 +196,7 @@ class Simulation:
         return self._accept(Command(robot, numbers))
 
     def set_pose(self, robot: str, x: float, y: float, z: float | None = None, yaw: float = 0.0) -> bool:
-        """Put a robot somewhere, at rest; a drone without z keeps its height. Ignored and counted where it cannot be."""
+        """Put a robot somewhere, at rest; a drone without z keeps its height. Ignored and counted where it cannot."""
         model, world = self._model(robot), self.world
         height = self.state(robot).z if z is None else float(z)
         x, y, yaw = float(x), float(y), float(yaw)
@@ -192,8 +204,6 @@ class Simulation:
             return self._ignore("poses with NaN, infinity or more than 1e6")
         if model.is_ground_bound and (not world.is_inside(x, y) or world.is_occupied(x, y)):
             return self._ignore("poses off the map or in an occupied cell")
-        if not model.is_ground_bound:
-            height = max(height, world.ground(x, y) + self.scenario.robots[robot].model_dump()["ground_clearance_m"])
         return self._accept(Teleport(robot, x, y, height, yaw))
 
     def radio_send(self, sender: str, payload: bytes) -> bool:
@@ -218,14 +228,14 @@ class Simulation:
         self.counters[reason] += 1
         return False
 
-    # ---- looking ------------------------------------------------------------------------------------------------------
+    # ---- looking ---------------------------------------------------------------------------------------------
 
     def state(self, robot: str) -> Any:
         """The true state as attributes: drone x y z yaw vx vy vz yaw_rate; rover x y z yaw v omega contacts."""
         model = self._model(robot)
         fleet, column = self._schedule.physics.home[robot]
         values = fleet.state[:, column].tolist()
-        return SimpleNamespace(**{name: values[row] for name, row in model.state.items()})
+        return _state_type(model.name)(*(values[row] for row in model.state.values()))
 
     def render(self, robot: str, sensor: str = "camera") -> npt.NDArray[np.uint8]:
         """What a camera sees now, (height, width, 3) uint8, before blur and jitter."""
@@ -239,7 +249,7 @@ class Simulation:
         image: npt.NDArray[np.uint8] = camera.image(self._schedule.physics.motions[robot])
         return image
 
-    # ---- time travel --------------------------------------------------------------------------------------------------
+    # ---- time travel -----------------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
@@ -274,7 +284,7 @@ class Simulation:
         twin.restore(self.snapshot())
         return twin
 
-    # ---- composition --------------------------------------------------------------------------------------------------
+    # ---- composition -----------------------------------------------------------------------------------------
 
     def _compose(self) -> Schedule:
         scenario, robots = self.scenario, tuple(self.scenario.robots)
@@ -287,7 +297,7 @@ class Simulation:
         outputs.add_world(run)
         radio = None
         if scenario.radio.enabled and len(robots) > 1:
-            radio = Radio(scenario.radio, robots, float(scenario.physics_hz), self._seed)
+            radio = Radio(_radio_settings(scenario), robots, float(scenario.physics_hz), self._seed)
             self._add_metrics(run, radio)
         info = encoders.text(json.dumps(self._info(run.rates), sort_keys=True))
         run.add("sim_info", outputs.Once(lambda: self._emit("/sim/info", TOPICS["sim_info"].type, 0, info)))
@@ -352,7 +362,7 @@ class Simulation:
         topic = TOPICS["radio_rx"]
         self._emit(topic.of(robot), topic.type, self.time_ns, encoders.radio_payload(payload))
 
-    # ---- what users get wrong -----------------------------------------------------------------------------------------
+    # ---- what users get wrong --------------------------------------------------------------------------------
 
     def _model(self, robot: str) -> RobotModel:
         if robot not in self.scenario.robots:
@@ -361,15 +371,15 @@ class Simulation:
         return ROBOT_MODELS[self.scenario.robots[robot].model]
 
     @staticmethod
-    def _checked_ticks(ticks: int) -> int:
+    def _checked_ticks(ticks: Any) -> int:
         if type(ticks) is int and ticks >= 0:
             return ticks
-        if isinstance(ticks, bool) or not isinstance(ticks, np.integer) or ticks < 0:
-            raise UsageError(f"the number of ticks must be a whole number, 0 or more; found {ticks!r}")
-        return int(ticks)
+        if isinstance(ticks, np.integer) and ticks >= 0:
+            return int(ticks)
+        raise UsageError(f"the number of ticks must be a whole number, 0 or more; found {ticks!r}")
 
     @staticmethod
-    def _checked_seed(seed: int) -> int:
+    def _checked_seed(seed: Any) -> int:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or int(seed) not in INT64:
             raise UsageError(f"a seed must be a whole number of 64 bits; found {seed!r}")
         return int(seed)

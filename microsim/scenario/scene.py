@@ -62,7 +62,8 @@ def _corners(triangle: Triangle) -> tuple[tuple[float, float], ...]:
         a, b, c = triangle.vertices
         turns_left = (b[0] - a[0]) * (c[1] - a[1]) > (c[0] - a[0]) * (b[1] - a[1])
         return (a, b, c) if turns_left else (a, c, b)
-    assert triangle.center is not None and triangle.side is not None  # the model refuses anything else
+    assert triangle.center is not None  # the model refuses anything else
+    assert triangle.side is not None
     (x, y), radius = triangle.center, triangle.side / _SQRT_3
     angles = [triangle.yaw + corner * (TWO_PI / 3.0) for corner in range(3)]
     return tuple((x + radius * cos(angle), y + radius * sin(angle)) for angle in angles)

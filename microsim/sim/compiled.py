@@ -4,7 +4,7 @@ No fastmath and no fused multiply-add, so a kernel gives the bits of its plain-P
 (`NUMBA_DISABLE_JIT=1` runs that form). `error_model="numpy"` only removes the zero-division check, which blocks SIMD.
 
 numba notices a change in a kernel's own file, not in the kernels it calls. So the cache folder's name is a hash over
-all of `microsim/sim`: a stale kernel, which could give other bits, is never loaded.
+every file with kernels: a stale one, which could give other bits, is never loaded.
 """
 
 import hashlib
@@ -22,7 +22,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def _source_hash() -> str:
     digest = hashlib.sha256(numba.__version__.encode())
     for file in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(file.read_bytes())
+        text = file.read_bytes()
+        if b"kernel" in text:
+            digest.update(text)
     return digest.hexdigest()[:16]
 
 

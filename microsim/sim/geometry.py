@@ -1,6 +1,7 @@
 """Rays over the grid, rotations, and the earth: functions of numbers.
 
-Grids are indexed [row, column] = [y, x]; cell (i, j) covers [i*cell, (i+1)*cell) x [j*cell, (j+1)*cell) in the map frame.
+Grids are indexed [row, column] = [y, x]; the cell of column i and row j covers [i*cell, (i+1)*cell) in x and
+[j*cell, (j+1)*cell) in y of the map frame.
 """
 
 import math
@@ -108,8 +109,8 @@ def _from_outside(occupied: Grid, cell: float, x: float, y: float, dx: float, dy
     if enter > min(last_x, last_y) or enter > reach:
         return math.inf
     # The border cell is found by clamping: the entry point may round to either side of the border.
-    i = min(max(int(math.floor((x + dx * enter) / cell)), 0), columns - 1)
-    j = min(max(int(math.floor((y + dy * enter) / cell)), 0), rows - 1)
+    i = int(min(max((x + dx * enter) / cell, 0.0), columns - 1.0))
+    j = int(min(max((y + dy * enter) / cell, 0.0), rows - 1.0))
     if occupied[j, i]:
         return enter
     step_i, ahead_i = (1, 1) if dx > 0.0 else (-1, 0)

@@ -14,9 +14,9 @@ from microsim.sim.components import (
     VELOCITY_Z,
     YAW_RATE,
 )
+from microsim.sim.components import YAW as _YAW
 from microsim.sim.components import X as _X
 from microsim.sim.components import Y as _Y
-from microsim.sim.components import YAW as _YAW
 from microsim.sim.components import Z as _Z
 from microsim.sim.geometry import Array
 

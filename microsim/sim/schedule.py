@@ -69,7 +69,7 @@ class Schedule:
         self.pending.clear()
 
     def send(self) -> None:
-        """Sense and send what is due at this tick, in the order of the table of topics: /clock first, radio packets last."""
+        """Sense and send what is due at this tick, in the order of the topics: /clock first, radio packets last."""
         tick = self.tick
         stamp_ns = self.clock.time_ns(tick)
         for robot, drift in self.drifts:

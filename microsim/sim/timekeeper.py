@@ -47,7 +47,7 @@ class Trigger:
         return tick + self._p if self._q == 1 else self.next_tick(tick + 1)
 
     def next_tick(self, at_least: int) -> int:
-        """The first tick not before `at_least` at which it fires; depends on nothing else, so any tick can be resumed."""
+        """The first tick not before `at_least` at which it fires. Depends on nothing else: any tick can be resumed."""
         p, q = self._p, self._q
         i = max((2 * at_least * q - q) // (2 * p), 0)  # fires no later than at_least
         tick = (2 * i * p + q) // (2 * q)

@@ -1,7 +1,7 @@
 """Pre-encoded messages: when strings and lengths never change, only numbers have to be written anew.
 
-Encoding an Odometry with eight transforms from objects takes tens of microseconds; writing its numbers into a blob takes
-one. The layout is computed from the type's definition, not searched for, and a test compares it with real encoding.
+Encoding eight transforms from objects takes tens of microseconds; writing their numbers into a blob takes one. The
+layout is computed from the type's definition, not searched for, and a test compares it with real encoding.
 """
 
 import struct

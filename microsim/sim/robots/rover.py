@@ -54,7 +54,7 @@ def parameters(settings: Settings, wind: Wind, dt: float) -> tuple[float, ...]:
 
 @kernel
 def free_length(occupied: Grid, cell: float, x: float, y: float, dx: float, dy: float, length: float) -> float:
-    """How far, up to `length`, one can go from (x, y) along the unit vector (dx, dy) without entering an occupied cell."""
+    """How far, up to `length`, the way from (x, y) along the unit vector (dx, dy) is free of occupied cells."""
     wall = _distance_to_occupied(occupied, cell, x, y, dx, dy, length + CONTACT_GAP_M, True)
     if wall == math.inf:
         return length

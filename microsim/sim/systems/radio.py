@@ -7,7 +7,7 @@ others sent theirs.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from microsim.sim.exact import log
 from microsim.sim.noise import normals, stream_key, uniforms
@@ -15,23 +15,29 @@ from microsim.sim.noise import normals, stream_key, uniforms
 _LOG_10 = 2.302585092994046
 
 
-class RssiSettings(Protocol):
+@dataclass(frozen=True)
+class Rssi:
+    """Log-distance path loss, with the reference at one metre."""
+
     tx_power_dbm: float
     path_loss_exponent: float
     reference_loss_db: float
 
+    def received_dbm(self, distance_m: float) -> float:
+        decades = log(max(distance_m, 1.0)) / _LOG_10
+        return self.tx_power_dbm - self.reference_loss_db - 10.0 * self.path_loss_exponent * decades
 
-class RadioSettings(Protocol):
+
+@dataclass(frozen=True)
+class RadioSettings:
     latency_ms_mean: float
-    latency_ms_jitter: float
+    latency_ms_jitter: float  # 1 sigma
     drop_probability: float
-    reordering: bool
-    half_duplex: bool
-    bitrate_bps: float | None
-    queue_limit: int
-
-    @property
-    def rssi(self) -> RssiSettings | None: ...
+    reordering: bool  # a packet may overtake an earlier one
+    half_duplex: bool  # all directions share the air
+    bitrate_bps: float | None  # None: packets take no time on air
+    queue_limit: int  # packets under way per direction
+    rssi: Rssi | None
 
 
 class Packet(NamedTuple):
@@ -101,7 +107,7 @@ class Radio:
         number = link.sent
         link.sent += 1
         if self.settings.rssi is not None:
-            link.rssi_dbm = received_power_dbm(self.settings.rssi, distance(link.sender, link.receiver))
+            link.rssi_dbm = self.settings.rssi.received_dbm(distance(link.sender, link.receiver))
         on_air_until = self._air_time_end(link, len(payload), tick)
         if uniforms(link.key, number, 1)[0] < self.settings.drop_probability:
             link.dropped += 1
@@ -148,9 +154,3 @@ class Radio:
         links, air_free_at = memory
         self.links = [replace(link, queue=list(link.queue)) for link in links]
         self.air_free_at = dict(air_free_at)
-
-
-def received_power_dbm(settings: RssiSettings, distance_m: float) -> float:
-    """Log-distance path loss, with the reference at one metre."""
-    decades = log(max(distance_m, 1.0)) / _LOG_10
-    return settings.tx_power_dbm - settings.reference_loss_db - 10.0 * settings.path_loss_exponent * decades
