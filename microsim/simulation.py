@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 import math
-import struct
 from collections import Counter, namedtuple
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ import numpy.typing as npt
 
 from microsim import encoders, outputs
 from microsim.errors import UsageError, did_you_mean, there_are
+from microsim.outbox import Message, Outbox
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario import sensors as blocks
 from microsim.scenario.scene import build_world
@@ -35,35 +34,13 @@ from microsim.sim.timekeeper import Clock
 from microsim.sim.world import World
 from microsim.topics import TOPICS
 from microsim.version import __version__
-from microsim.wire import decode
 
-_HEAD = struct.Struct("<qI")  # stamp [ns], length of the encoded message
 INT64 = range(-(2**63), 2**63)
 
 
 @cache
 def _state_type(model: str) -> Any:
     return namedtuple(f"{model.title().replace('_', '')}State", ROBOT_MODELS[model].state)
-
-
-class Message:
-    """One published message. `stamp_ns` is when it was measured, in simulated nanoseconds."""
-
-    __slots__ = ("cdr", "stamp_ns", "topic", "type")
-
-    def __init__(self, topic: str, type_name: str, stamp_ns: int, cdr: bytes) -> None:
-        self.topic = topic
-        self.type = type_name
-        self.stamp_ns = stamp_ns
-        self.cdr = cdr  # encapsulation header and little-endian CDR, as on the wire
-
-    @property
-    def message(self) -> Any:
-        """Decoded anew at every access."""
-        return decode(self.type, self.cdr)
-
-    def __repr__(self) -> str:
-        return f"Message({self.topic}, {self.type}, {self.stamp_ns / 1e9:.9f} s, {len(self.cdr)} bytes)"
 
 
 def _radio_settings(scenario: Scenario) -> RadioSettings:
@@ -99,7 +76,6 @@ class Simulation:
         self.counters: Counter[str] = Counter()  # what was ignored, and why
         self.on_input: Callable[[int, Input], None] | None = None  # told of every input and the tick that takes it
         self._renderers: dict[str, Renderer] = {}
-        self._prefixes: dict[str, bytes] = {}
         self._next_seed = self._checked_seed(self.scenario.seed if seed is None else seed)
         self.reset()
 
@@ -133,12 +109,10 @@ class Simulation:
             self._next_seed = self._checked_seed(seed)
         self._seed = self._next_seed
         self.counters.clear()
-        self._digest = bytes(32)
-        self._tick_messages: list[Message] = []
+        self._outbox = Outbox()
         self._schedule = self._compose()
         self._schedule.send()
-        self._close_tick()
-        self._unsent = self._tick_messages  # tick 0, handed out by the first step
+        self._outbox.close_tick()
 
     def set_seed(self, seed: int) -> None:
         """Takes effect at the next reset."""
@@ -146,14 +120,11 @@ class Simulation:
 
     def step(self, ticks: int = 1) -> list[Message]:
         """Advance; gives every message of these ticks in the order of sending. The first call also gives tick 0's."""
-        messages, self._unsent = self._unsent, []
-        schedule = self._schedule
+        schedule, outbox = self._schedule, self._outbox
         for _ in range(self._checked_ticks(ticks)):
-            self._tick_messages = []
             schedule.step()
-            self._close_tick()
-            messages += self._tick_messages
-        return messages
+            outbox.close_tick()
+        return outbox.take()
 
     def advance(self, ticks: int = 1) -> None:
         """Move the robots only: nothing is sensed, sent or added to the digest, and radio packets wait.
@@ -166,17 +137,9 @@ class Simulation:
         schedule.physics.move(schedule.tick, ticks)
         schedule.tick += ticks
 
-    def _close_tick(self) -> None:
-        """Chain the tick's messages into the digest: digest = sha256(digest before + this tick's messages)."""
-        parts, prefixes, pack = [self._digest], self._prefixes, _HEAD.pack
-        for message in self._tick_messages:
-            cdr = message.cdr
-            parts += (prefixes[message.topic], pack(message.stamp_ns, len(cdr)), cdr)
-        self._digest = sha256(b"".join(parts)).digest()
-
     def digest(self) -> str:
         """SHA-256 (hex) over topic, type, stamp and bytes of every message since the last reset, tick by tick."""
-        return self._digest.hex()
+        return self._outbox.digest.hex()
 
     # ---- commands: taken at the next tick --------------------------------------------------------------------
 
@@ -257,8 +220,8 @@ class Simulation:
             self._seed,
             self._next_seed,
             self._schedule.memory(),
-            self._digest,
-            tuple(self._unsent),
+            self._outbox.digest,
+            tuple(self._outbox.messages),
             dict(self.counters),
         )
 
@@ -274,8 +237,8 @@ class Simulation:
             self.reset()
         self._next_seed = snapshot.next_seed
         self._schedule.recall(snapshot.memory)
-        self._digest = snapshot.digest
-        self._unsent = list(snapshot.unsent)
+        self._outbox.digest = snapshot.digest
+        self._outbox.messages = list(snapshot.unsent)
         self.counters = Counter(snapshot.counters)
 
     def fork(self) -> Simulation:
@@ -289,7 +252,7 @@ class Simulation:
     def _compose(self) -> Schedule:
         scenario, robots = self.scenario, tuple(self.scenario.robots)
         physics = Physics(self.world, self.clock.dt, self._fleets())
-        run = outputs.Run(scenario, self._seed, self.world, self.clock, physics, self._emit, self._renderers)
+        run = outputs.Run(scenario, self._seed, self.world, self.clock, physics, self._outbox, self._renderers)
         clock = encoders.clock()
         run.periodic("clock", "/clock", scenario.physics_hz, lambda tick, stamp: clock(stamp))
         outputs.add_sensors(run)
@@ -300,9 +263,15 @@ class Simulation:
             radio = Radio(_radio_settings(scenario), robots, float(scenario.physics_hz), self._seed)
             self._add_metrics(run, radio)
         info = encoders.text(json.dumps(self._info(run.rates), sort_keys=True))
-        run.add("sim_info", outputs.Once(lambda: self._emit("/sim/info", TOPICS["sim_info"].type, 0, info)))
+        run.once("sim_info", "/sim/info", info)
         drifts = [(robot, odometry.drift) for robot, odometry in run.odometry.items() if odometry.drift]
-        return Schedule(self.clock, physics, radio, drifts, run.sorted_outputs(), self._receive)
+        receivers = {robot: self._receiver(robot) for robot in robots}
+        return Schedule(self.clock, physics, radio, drifts, run.sorted_outputs(), receivers)
+
+    def _receiver(self, robot: str) -> Callable[[int, bytes], None]:
+        topic = TOPICS["radio_rx"]
+        send = self._outbox.sender(topic.of(robot), topic.type)
+        return lambda stamp_ns, payload: send(stamp_ns, encoders.radio_payload(payload))
 
     def _fleets(self) -> list[Fleet]:
         """Robots of one model side by side, models in the order in which the scenario first names them."""
@@ -321,7 +290,7 @@ class Simulation:
             pose = robot.start.map_pose
             put(model, states[:, column], self.world, pose.x, pose.y, pose.z or 0.0, pose.yaw)
             parameters.append(model.parameters(robot, air, self.clock.dt))
-        keys = [stream_key(self._seed, f"{name}/wind") for name in names]
+        keys = [stream_key(self._seed, f"{name}/air/gust") for name in names]
         return make_fleet(model, names, states, np.array(parameters).T.copy(), keys)
 
     def _add_metrics(self, run: outputs.Run, radio: Radio) -> None:
@@ -330,11 +299,12 @@ class Simulation:
             return
         tick_ms = 1000.0 * self.clock.dt
 
+        encode = encoders.diagnostics(
+            {f"radio: {link.sender} to {link.receiver}": list(link.metrics(tick_ms)) for link in radio.links}
+        )
+
         def message(tick: int, stamp: int) -> bytes:
-            statuses = [
-                (f"radio: {link.sender} to {link.receiver}", "ok", link.metrics(tick_ms)) for link in radio.links
-            ]
-            return encoders.diagnostics(stamp, statuses)
+            return encode(stamp, [list(link.metrics(tick_ms).values()) for link in radio.links])
 
         run.periodic("radio_metrics", "/radio/metrics", rate, message)
 
@@ -352,15 +322,6 @@ class Simulation:
             "radio": scenario.radio.model_dump(mode="json"),
             "wind": scenario.wind.model_dump(mode="json"),
         }
-
-    def _emit(self, topic: str, type_name: str, stamp_ns: int, cdr: bytes) -> None:
-        if topic not in self._prefixes:
-            self._prefixes[topic] = f"{topic}\0{type_name}\0".encode()
-        self._tick_messages.append(Message(topic, type_name, stamp_ns, cdr))
-
-    def _receive(self, robot: str, payload: bytes) -> None:
-        topic = TOPICS["radio_rx"]
-        self._emit(topic.of(robot), topic.type, self.time_ns, encoders.radio_payload(payload))
 
     # ---- what users get wrong --------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from microsim.sim.compiled import kernel
 
 _log = exact.log
 _MASK = 0xFFFFFFFF
-_TO_UNIT = 1.0 / 9007199254740992.0  # 2**-53
+_TO_UNIT = 1.0 / 4503599627370496.0  # 2**-52: 52 bits and a half are exact, 53 and a half would round up to 1
 
 
 @kernel
@@ -50,11 +50,11 @@ def stream_key(seed: int, name: str) -> int:
 
 @kernel
 def uniforms(key: int, tick: int, index: int) -> tuple[float, float]:
-    """Two numbers in the open interval (0, 1), multiples of 2**-54."""
+    """Two numbers in the open interval (0, 1), odd multiples of 2**-53."""
     key, tick, index = int(key), int(tick), int(index)
     a, b, c, d = _philox(index, 0, tick & _MASK, (tick >> 32) & _MASK, key & _MASK, (key >> 32) & _MASK)
-    first = (float((a << 21) | (b >> 11)) + 0.5) * _TO_UNIT
-    second = (float((c << 21) | (d >> 11)) + 0.5) * _TO_UNIT
+    first = (float((a << 20) | (b >> 12)) + 0.5) * _TO_UNIT
+    second = (float((c << 20) | (d >> 12)) + 0.5) * _TO_UNIT
     return first, second
 
 

@@ -40,6 +40,9 @@ class RadioSettings:
     rssi: Rssi | None
 
 
+_NEVER = 1e15  # [ticks] a bit rate close to 0 would give infinity
+
+
 class Packet(NamedTuple):
     arrival_tick: int
     number: int
@@ -63,7 +66,7 @@ class Link:
     latency_square_sum: int = 0
     last_latency: int = 0
     last_arrival: int = 0
-    rssi_dbm: float = math.nan
+    rssi_dbm: float | None = None  # of the last packet; NaN before the first, None when there is no model
 
     def metrics(self, tick_ms: float) -> dict[str, str]:
         """Figures since the last reset, as text."""
@@ -80,7 +83,7 @@ class Link:
             "latency_ms_last": f"{self.last_latency * tick_ms:.3f}",
             "queue_depth": str(len(self.queue)),
         }
-        if self.rssi_dbm == self.rssi_dbm:
+        if self.rssi_dbm is not None:
             values["rssi_dbm"] = f"{self.rssi_dbm:.2f}"
         return values
 
@@ -90,7 +93,12 @@ class Radio:
         self.settings = settings
         self.hz = float(physics_hz)
         self.links = [
-            Link(sender, receiver, stream_key(seed, f"radio/{sender}>{receiver}"))
+            Link(
+                sender,
+                receiver,
+                stream_key(seed, f"radio/{sender}>{receiver}"),
+                rssi_dbm=None if settings.rssi is None else math.nan,
+            )
             for sender in robots
             for receiver in robots
             if sender != receiver
@@ -98,38 +106,43 @@ class Radio:
         self.air_free_at: dict[str, float] = {}  # channel -> [ticks] when the last transmission ends
 
     def send(self, sender: str, payload: bytes, tick: int, distance: Callable[[str, str], float]) -> None:
-        """Hand in a packet: every other robot gets its own copy, loss and delay."""
-        for link in self.links:
-            if link.sender == sender:
-                self._transmit(link, payload, tick, distance)
+        """Hand in a packet: it goes on air once, and every other robot gets its own copy, loss and delay."""
+        links = [link for link in self.links if link.sender == sender]
+        on_air_until = float(tick)
+        if any(len(link.queue) < self.settings.queue_limit for link in links):
+            on_air_until = self._air_time_end(sender, len(payload), tick)
+        for link in links:
+            self._transmit(link, payload, tick, on_air_until, distance)
 
-    def _transmit(self, link: Link, payload: bytes, tick: int, distance: Callable[[str, str], float]) -> None:
+    def _transmit(
+        self, link: Link, payload: bytes, tick: int, on_air_until: float, distance: Callable[[str, str], float]
+    ) -> None:
         number = link.sent
         link.sent += 1
         if self.settings.rssi is not None:
             link.rssi_dbm = self.settings.rssi.received_dbm(distance(link.sender, link.receiver))
-        on_air_until = self._air_time_end(link, len(payload), tick)
-        if uniforms(link.key, number, 1)[0] < self.settings.drop_probability:
-            link.dropped += 1
-            return
         if len(link.queue) >= self.settings.queue_limit:
             link.overflowed += 1
             return
+        if uniforms(link.key, number, 1)[0] < self.settings.drop_probability:
+            link.dropped += 1
+            return
         latency_ms = self.settings.latency_ms_mean + self.settings.latency_ms_jitter * normals(link.key, number, 0)[0]
-        arrival = math.floor(on_air_until + max(latency_ms, 0.0) * self.hz / 1000.0 + 0.5)
+        due = on_air_until + max(latency_ms, 0.0) * self.hz / 1000.0
+        arrival = math.floor(min(due, _NEVER) + 0.5)
         if not self.settings.reordering:
             arrival = max(arrival, link.last_arrival)
         link.last_arrival = arrival
         link.queue.append(Packet(arrival, number, tick, payload))
         link.queue.sort(key=lambda packet: packet[:2])
 
-    def _air_time_end(self, link: Link, size: int, tick: int) -> float:
+    def _air_time_end(self, sender: str, size: int, tick: int) -> float:
         """When the packet's last bit is sent [ticks]; half duplex means that all share one channel."""
         if self.settings.bitrate_bps is None:
             return float(tick)
-        channel = "" if self.settings.half_duplex else f"{link.sender}>{link.receiver}"
+        channel = "" if self.settings.half_duplex else sender
         start = max(float(tick), self.air_free_at.get(channel, 0.0))
-        end = start + 8.0 * size / self.settings.bitrate_bps * self.hz
+        end = min(start + 8.0 * size / self.settings.bitrate_bps * self.hz, _NEVER)
         self.air_free_at[channel] = end
         return end
 
