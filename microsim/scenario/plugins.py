@@ -1,7 +1,7 @@
 """Plug-ins: sensors and obstacle generators that others write.
 
 A plug-in is a module with one constant, `SENSOR = Sensor(...)` or `GENERATOR = Generator(...)`. It is found
-- by entry point, in the group `microsim.sensors` or `microsim.generators` (a robot model: `microsim.robots`), or
+- by entry point, in the group `microsim.sensors` or `microsim.worlds` (a robot model: `microsim.robots`), or
 - as a `*.py` file in a folder that the scenario names under `plugins:`.
 Nothing is imported unless a scenario names a sensor type, generator or robot model that is not built in.
 """
@@ -72,12 +72,12 @@ def sensor_names(folders: Iterable[str | Path] = ()) -> list[str]:
 
 def find_generator(name: str, folders: Iterable[str | Path] = ()) -> Generator | None:
     """The generator of that name, shipped or plug-in, or None when there is none."""
-    return _shipped_generators().get(name) or _find(name, "GENERATOR", Generator, "microsim.generators", folders)
+    return _shipped_generators().get(name) or _find(name, "GENERATOR", Generator, "microsim.worlds", folders)
 
 
 def generator_names(folders: Iterable[str | Path] = ()) -> list[str]:
     """Names of every generator that can be found."""
-    return sorted({*_shipped_generators(), *_names("GENERATOR", Generator, "microsim.generators", folders)})
+    return sorted({*_shipped_generators(), *_names("GENERATOR", Generator, "microsim.worlds", folders)})
 
 
 def check_options(
