@@ -13,8 +13,9 @@ from microsim.version import __version__
 
 if TYPE_CHECKING:
     from microsim.errors import MicroSimError, PluginError, ScenarioError, UsageError
+    from microsim.outbox import Message
     from microsim.scenario import Scenario, load_scenario
-    from microsim.simulation import Message, Simulation, Snapshot
+    from microsim.simulation import Simulation, Snapshot
 
 __all__ = [
     "Message",
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Message": "microsim.simulation",
+    "Message": "microsim.outbox",
     "MicroSimError": "microsim.errors",
     "PluginError": "microsim.errors",
     "Scenario": "microsim.scenario",

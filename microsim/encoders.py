@@ -66,19 +66,23 @@ def odometry(frame: str, child: str) -> Encoder:
     message = new("nav_msgs/msg/Odometry", header=header(frame), child_frame_id=child)
     message.pose.covariance[::7] = POSE_VARIANCE
     message.twist.covariance[::7] = TWIST_VARIANCE
-    slots = (STAMP, ("pose.pose.position.x", 7), ("twist.twist.linear.x", 6))
-    fixed = Template("nav_msgs/msg/Odometry", message, *slots)
-    growing = Template("nav_msgs/msg/Odometry", message, *slots, ("pose.covariance", 36))
+    pose_slot, twist_slot = ("pose.pose.position.x", 7), ("twist.twist.linear.x", 6)
+    fixed = Template("nav_msgs/msg/Odometry", message, STAMP, pose_slot, twist_slot)
+    growing = Template("nav_msgs/msg/Odometry", message, STAMP, pose_slot, ("pose.covariance", 36), twist_slot)
 
     def build(
         stamp_ns: int, pose: Sequence[float], twist: Sequence[float], variance: tuple[float, float] | None
     ) -> bytes:
         x, y, z, qz, qw = pose
         forward, left, up, turn = twist
-        numbers = divmod(stamp_ns, NS_PER_S), (x, y, z, 0.0, 0.0, qz, qw), (forward, left, up, 0.0, 0.0, turn)
+        stamp, place, motion = (
+            divmod(stamp_ns, NS_PER_S),
+            (x, y, z, 0.0, 0.0, qz, qw),
+            (forward, left, up, 0.0, 0.0, turn),
+        )
         if variance is None:
-            return fixed.encode(*numbers)
-        return growing.encode(*numbers, _diagonal(variance))
+            return fixed.encode(stamp, place, motion)
+        return growing.encode(stamp, place, _diagonal(variance), motion)
 
     return build
 
@@ -191,22 +195,29 @@ def text(value: str) -> bytes:
     return encode("std_msgs/msg/String", new("std_msgs/msg/String", data=value))
 
 
-def diagnostics(stamp_ns: int, statuses: Sequence[tuple[str, str, dict[str, str]]]) -> bytes:
-    """statuses: (name, message, values)."""
-    message = new("diagnostic_msgs/msg/DiagnosticArray", header=header(""))
-    message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, NS_PER_S)
+def diagnostics(statuses: dict[str, list[str]]) -> Encoder:
+    """statuses: name -> keys, for good. values: for each status the texts of its keys."""
+    type_name = "diagnostic_msgs/msg/DiagnosticArray"
+    message = new(type_name, header=header(""))
     message.status = [
         new(
             "diagnostic_msgs/msg/DiagnosticStatus",
-            level=0,
             name=name,
-            message=summary,
+            message="ok",
             hardware_id="microsim",
-            values=[new("diagnostic_msgs/msg/KeyValue", key=key, value=value) for key, value in values.items()],
+            values=[new("diagnostic_msgs/msg/KeyValue", key=key) for key in keys],
         )
-        for name, summary, values in statuses
+        for name, keys in statuses.items()
     ]
-    return encode("diagnostic_msgs/msg/DiagnosticArray", message)
+
+    def build(stamp_ns: int, texts: Sequence[Sequence[str]]) -> bytes:
+        message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, NS_PER_S)
+        for status, values in zip(message.status, texts, strict=True):
+            for pair, value in zip(status.values, values, strict=True):
+                pair.value = value
+        return encode(type_name, message)
+
+    return build
 
 
 def from_fields(type_name: str, frame: str) -> Encoder:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,17 +44,19 @@ def markers(world: World, robots: Mapping[str, str]) -> Encoder:
     first_robot = len(things)
     things += [_robot_marker(index, model) for index, model in enumerate(robots.values())]
     message = new("visualization_msgs/msg/MarkerArray", markers=things)
-    slots = [(f"markers[{index}].header.stamp.sec", 2) for index in range(len(things))]
-    slots += [(f"markers[{first_robot + index}].pose.position.x", 7) for index in range(len(robots))]
+    slots = [(f"markers[{index}].header.stamp.sec", 2) for index in range(first_robot)]
+    for index in range(first_robot, len(things)):
+        slots += [(f"markers[{index}].header.stamp.sec", 2), (f"markers[{index}].pose.position.x", 7)]
     template = Template("visualization_msgs/msg/MarkerArray", message, *slots)
 
     def build(stamp_ns: int, motions: Mapping[str, Motion]) -> bytes:
-        stamps = [divmod(stamp_ns, NS_PER_S)] * len(things)
-        poses = [
-            (motion[X], motion[Y], motion[Z], 0.0, 0.0, motion[QUATERNION_Z], motion[QUATERNION_W])
-            for motion in (motions[robot] for robot in robots)
-        ]
-        return template.encode(*stamps, *poses)
+        stamp = divmod(stamp_ns, NS_PER_S)
+        values: list[Sequence[float]] = [stamp] * first_robot
+        for robot in robots:
+            motion = motions[robot]
+            pose = (motion[X], motion[Y], motion[Z], 0.0, 0.0, motion[QUATERNION_Z], motion[QUATERNION_W])
+            values += (stamp, pose)
+        return template.encode(*values)
 
     return build
 

@@ -1,6 +1,6 @@
 """From a scenario to what a run sends: one function for each kind of sensor makes its outputs.
 
-An output samples numbers in `sim/`, encodes them once and hands them to `emit(topic, type, stamp_ns, cdr)`.
+An output samples numbers in `sim/`, encodes them once and hands them to the outbox.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from microsim import encoders, markers
 from microsim.errors import PluginError
+from microsim.outbox import Outbox, Send
 from microsim.scenario import plugins
 from microsim.scenario import sensors as blocks
 from microsim.scenario.models import Scenario
@@ -35,8 +36,6 @@ from microsim.sim.timekeeper import Clock, Trigger
 from microsim.sim.world import World
 from microsim.topics import ORDER, SENSOR_PATHS, TOPICS
 
-Emit: TypeAlias = Callable[[str, str, int, bytes], None]  # topic, type, stamp [ns], encoded message
-
 
 @dataclass
 class Run:
@@ -47,7 +46,7 @@ class Run:
     world: World
     clock: Clock
     physics: Physics
-    emit: Emit
+    outbox: Outbox
     renderers: dict[str, Renderer]
     odometry: dict[str, Odometry] = field(default_factory=dict)
     mounts: list[tuple[str, str, Mount]] = field(default_factory=list)  # static frames
@@ -65,13 +64,15 @@ class Run:
 
     def periodic(self, kind: str, topic: str, hz: float, encode: Callable[[int, int], bytes], part: Any = None) -> None:
         """`encode(tick, stamp_ns)` at a rate."""
-        emit, type_name = self.emit, TOPICS[kind].type
-
-        def send(tick: int, stamp: int) -> None:
-            emit(topic, type_name, stamp, encode(tick, stamp))
-
         self.rates[topic] = hz
-        self.add(kind, Periodic(self.trigger(hz), send, part))
+        self.add(kind, Periodic(self.trigger(hz), encode, self.sender(kind, topic), part))
+
+    def once(self, kind: str, topic: str, cdr: bytes) -> None:
+        send = self.sender(kind, topic)
+        self.add(kind, Once(lambda: send(0, cdr)))
+
+    def sender(self, kind: str, topic: str) -> Send:
+        return self.outbox.sender(topic, TOPICS[kind].type)
 
     def mounted(self, robot: str, sensor: str, mount: Any) -> tuple[str, Mount]:
         """Register a sensor's link in the tree of frames; gives its name."""
@@ -232,6 +233,7 @@ def add_camera(run: Run, robot: str, sensor: str, block: blocks.Camera) -> None:
         frame, model.width, model.height, (model.fx, model.fy, model.cx, model.cy), model.distortion
     )
     image_topic, info_topic = topic_name("image", robot, sensor), topic_name("camera_info", robot, sensor)
+    send_image, send_info = run.sender("image", image_topic), run.sender("camera_info", info_topic)
     time_ns = run.clock.time_ns
 
     def sample(tick: int) -> bytes:
@@ -240,8 +242,8 @@ def add_camera(run: Run, robot: str, sensor: str, block: blocks.Camera) -> None:
 
     def send(sampled_at: int, image: bytes) -> None:
         stamp = time_ns(sampled_at)
-        run.emit(image_topic, TOPICS["image"].type, stamp, image)
-        run.emit(info_topic, TOPICS["camera_info"].type, stamp, encode_info(stamp))
+        send_image(stamp, image)
+        send_info(stamp, encode_info(stamp))
 
     delay = block.latency_ms
     pipeline = latency(
@@ -327,10 +329,11 @@ def add_plugin(run: Run, robot: str, sensor: str, block: blocks.PluginSensor) ->
     context = SensorContext(robot, sensor, dict(block.options), run.world, run.physics, run.key(f"{robot}/{sensor}"))
     topic = f"/{robot}/{sensor}"
     encode = encoders.from_fields(plugin.message_type, frame)
+    publish = run.outbox.sender(topic, plugin.message_type)
 
     def send(stamp: int, fields: Any) -> None:
         if fields is not None:
-            run.emit(topic, plugin.message_type, stamp, encode(stamp, fields))
+            publish(stamp, encode(stamp, fields))
 
     run.rates[topic] = block.hz
     created = plugin.create(context)
@@ -362,8 +365,7 @@ def add_frames(run: Run) -> None:
     encode, motions = encoders.transforms(frames.pairs()), run.physics.motions
     run.periodic("tf", "/tf", run.scenario.frames.tf_hz, lambda tick, stamp: encode(stamp, frames.poses(motions)))
     if run.scenario.frames.publish_static_tf:
-        static = encoders.static_transforms(run.mounts)
-        run.add("tf_static", Once(lambda: run.emit("/tf_static", TOPICS["tf_static"].type, 0, static)))
+        run.once("tf_static", "/tf_static", encoders.static_transforms(run.mounts))
 
 
 @dataclass

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from microsim.errors import PluginError
 from microsim.scenario.dice import Dice
-from microsim.scenario.files import located
 from microsim.scenario.messages import describe_error
 from microsim.scenario.models import Scenario
 from microsim.scenario.plugins import Generator, check_options, find_generator, generator_names
@@ -70,10 +69,9 @@ def _prepare_entry(
     generated: Generated, key: str, index: int, block: Mapping[str, Any], folders: tuple[str, ...]
 ) -> list[Found]:
     name = block["plugin"]
-    absolute = [located(folder) for folder in folders]
-    generator = find_generator(name, absolute) if isinstance(name, str) else None
+    generator = find_generator(name, folders) if isinstance(name, str) else None
     if generator is None:
-        return [(unknown("generator", name, generator_names(absolute)), (key, index, "plugin"), False)]
+        return [(unknown("generator", name, generator_names(folders)), (key, index, "plugin"), False)]
     own = {option: value for option, value in block.items() if option != "plugin"}
     options, details = check_options(generator, own, ["plugin"])
     if details:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from microsim.errors import Problem, ScenarioError
 from microsim.scenario.checks import check_starts
 from microsim.scenario.elevation_files import read_elevation
-from microsim.scenario.files import find_scenario, locate, located, portable, read_text, search_folders
+from microsim.scenario.files import find_scenario, locate, portable, read_text, search_folders
 from microsim.scenario.generators import Generated, insert, prepare
 from microsim.scenario.messages import Places, in_order
 from microsim.scenario.models import Scenario
@@ -112,9 +112,8 @@ class _Loading:
     def validated(
         self, data: Mapping[str, Any], plugin_folders: tuple[str, ...], generated: Generated
     ) -> Scenario | None:
-        absolute = tuple(str(located(folder)) for folder in plugin_folders)
         try:
-            scenario = Scenario.model_validate(data, context={"plugins": absolute})
+            scenario = Scenario.model_validate(data, context={"plugins": plugin_folders})
         except ValidationError as error:
             self.problems += self.places.problems(error, self.data, generated.original)
             self.elevation_alone()

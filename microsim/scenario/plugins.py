@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from microsim.errors import PluginError
+from microsim.paths import data_folder
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -154,7 +155,7 @@ def _load_entry(entry: EntryPoint) -> Any:
 
 def _in_folders(constant: str, kind: type[Plugin], folders: Iterable[str | Path]) -> Iterator[tuple[Plugin, Path]]:
     for folder in folders:
-        for file in sorted(Path(folder).glob("*.py")):
+        for file in sorted((data_folder() / folder).glob("*.py")):  # an absolute folder stays what it is
             module = _load_file(file)
             if hasattr(module, constant):  # a folder may also hold modules that plug-ins share
                 yield _constant(module, constant, kind, str(file)), file

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 from pydantic.functional_validators import ModelWrapValidatorHandler
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, core_schema
 from typing_extensions import Self
 
 from microsim.errors import did_you_mean, there_are
@@ -15,6 +15,8 @@ from microsim.errors import did_you_mean, there_are
 MAX_LENGTH_M = 1e7  # a quarter of the equator; beyond it float64 metres lose their micrometres
 
 MAX_HZ = 10_000
+
+_KNOWN_ERRORS = frozenset(get_args(core_schema.ErrorType))
 
 CLASS_NAMES = ("ground", "obstacle", "hazard", "target", "water")  # the index is the class id (PRD §4.2.2.1)
 
@@ -111,6 +113,8 @@ def _again(error: ErrorDetails, *prefix: str | int) -> InitErrorDetails:
     loc = (*prefix, *error["loc"])
     if error["type"] == "scenario":
         return detail(error["ctx"]["message"], *loc, found=error["input"], at_key=error["ctx"]["at_key"])
+    if error["type"] not in _KNOWN_ERRORS:  # a plug-in's model may have kinds of its own
+        return detail(error["msg"], *loc, found=error["input"])
     return InitErrorDetails(type=error["type"], loc=loc, input=error["input"], ctx=error.get("ctx", {}))
 
 

@@ -33,10 +33,10 @@ def draw(
     edges_x: Array,
     edges_y: Array,
     blocks: Array,
+    holes: Grid,
     surface: Grid,
     cell: float,
     is_flat: bool,
-    has_holes: bool,
     table: Array,
     painted: int,
     coefficients: Array,
@@ -51,7 +51,7 @@ def draw(
     is_plane = is_flat or height_above_camera >= 0.0
     if not is_plane:
         depths[:] = math.inf
-        relief_depths(pose, rays, screen, columns, rows, nodes, edges_x, edges_y, blocks, has_holes, depths)
+        relief_depths(pose, rays, screen, columns, rows, nodes, edges_x, edges_y, blocks, holes, depths)
     for v in range(classes.shape[0]):
         ray_x, ray_y, depth, seen = rays[0, v], rays[1, v], depths[v], classes[v]
         _inverse_dz(pose, ray_x, ray_y, inverse_dz)

@@ -23,6 +23,7 @@ from microsim.sim.render_screen import Pose, Prism, Rays, Spans, bounds, column_
 _BLOCK = 16  # patches along a side of a block
 _OUTER_STEPS = (4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)  # [cells] from the edge: long patches would cover much screen
 _FAR = 1e12  # [m] where an outer patch ends
+_WHOLE, _BESIDE_A_HOLE, _HOLE = range(3)
 _TINY = 1e-300  # stands for a zero denominator, so that no NaN arises
 
 
@@ -38,25 +39,26 @@ class Terrain:
     surface: Grid  # (ny, nx)
     lowest: float  # [m]
     highest: float  # [m]
-    has_holes: bool
+    holes: Grid  # per patch: _WHOLE, _BESIDE_A_HOLE, _HOLE
 
 
 def prepare_terrain(elevation: Array, surface: Grid, cell_m: float) -> Terrain:
     rows, columns = elevation.shape
     edges_x, edges_y = _edges(columns, cell_m), _edges(rows, cell_m)
-    nodes = np.ascontiguousarray(np.pad(np.asarray(elevation, np.float64), len(_OUTER_STEPS) + 1, mode="edge"))
-    known = nodes[np.isfinite(nodes)]
-    has_holes = known.size < nodes.size
+    heights = np.where(np.isfinite(elevation), elevation, np.nan).astype(np.float64)
+    nodes = np.ascontiguousarray(np.pad(heights, len(_OUTER_STEPS) + 1, mode="edge"))
+    known = heights[np.isfinite(heights)]
+    holes = _holes(nodes)
     return Terrain(
         cell_m=float(cell_m),
         nodes=nodes,
         edges_x=edges_x,
         edges_y=edges_y,
-        blocks=_blocks(nodes, edges_x, edges_y, has_holes),
+        blocks=_blocks(nodes, edges_x, edges_y, holes),
         surface=np.array(surface, np.uint8, order="C", copy=True),
         lowest=float(known.min()) if known.size else 0.0,
         highest=float(known.max()) if known.size else -_FAR,
-        has_holes=has_holes,
+        holes=holes,
     )
 
 
@@ -67,17 +69,31 @@ def _edges(cells: int, cell: float) -> Array:
     return np.concatenate([centres[0] - outwards[::-1], centres, centres[-1] + outwards])
 
 
-def _blocks(nodes: Array, edges_x: Array, edges_y: Array, has_holes: bool) -> Array:
+def _holes(nodes: Array) -> Grid:
+    """A patch with an unknown node is a hole; of its neighbours the walls can be seen."""
+    unknown = np.isnan(nodes)
+    hole = unknown[:-1, :-1] | unknown[:-1, 1:] | unknown[1:, :-1] | unknown[1:, 1:]
+    around = np.pad(hole, 1)
+    rows, columns = hole.shape
+    beside = np.zeros_like(hole)
+    for j in range(3):
+        for i in range(3):
+            beside |= around[j : j + rows, i : i + columns]
+    return np.where(hole, _HOLE, np.where(beside, _BESIDE_A_HOLE, _WHOLE)).astype(np.uint8)
+
+
+def _blocks(nodes: Array, edges_x: Array, edges_y: Array, holes: Grid) -> Array:
     """A block has one node more than patches on each side. The walls of holes reach down all the way."""
-    tops = np.where(np.isfinite(nodes), nodes, -_FAR)
+    tops = np.where(np.isnan(nodes), -_FAR, nodes)
     rows, columns = range(0, edges_y.size - 1, _BLOCK), range(0, edges_x.size - 1, _BLOCK)
     blocks = np.empty((len(rows), len(columns), 10))
     for j in rows:
         for i in columns:
             heights = tops[j : j + _BLOCK + 1, i : i + _BLOCK + 1]
+            bottom = -_FAR if holes[j : j + _BLOCK, i : i + _BLOCK].any() else heights.min()
             x, y = edges_x[i : i + _BLOCK + 1], edges_y[j : j + _BLOCK + 1]
             footprint = (x[0], y[0], x[-1], y[0], x[-1], y[-1], x[0], y[-1])
-            blocks[j // _BLOCK, i // _BLOCK] = (-_FAR if has_holes else heights.min(), heights.max(), *footprint)
+            blocks[j // _BLOCK, i // _BLOCK] = (bottom, heights.max(), *footprint)
     return blocks
 
 
@@ -104,7 +120,7 @@ def relief_depths(
     edges_x: Array,
     edges_y: Array,
     blocks: Array,
-    has_holes: bool,
+    holes: Grid,
     depths: Array,
 ) -> None:
     """Lower `depths` (h, w) to that of the bilinear surface wherever it is nearer; the camera is above the ground."""
@@ -119,7 +135,7 @@ def relief_depths(
                 block_nodes = nodes[j : j + _BLOCK + 1, i : i + _BLOCK + 1]
                 x, y = edges_x[i : i + _BLOCK + 1], edges_y[j : j + _BLOCK + 1]
                 _project(pose, x, y, block_nodes, seen)
-                _draw_block(pose, rays, screen, columns, rows, block_nodes, x, y, seen, has_holes, depths)
+                _draw_block(pose, rays, screen, columns, rows, block_nodes, x, y, seen, holes[j:, i:], depths)
 
 
 @kernel
@@ -149,23 +165,23 @@ def _draw_block(
     edges_x: Array,
     edges_y: Array,
     seen: Array,
-    has_holes: bool,
+    holes: Grid,
     depths: Array,
 ) -> None:
     prism = np.empty(10)
     patch = np.empty(10)
     for j in range(nodes.shape[0] - 1):
         for i in range(nodes.shape[1] - 1):
-            if has_holes and not math.isfinite(nodes[j, i] + nodes[j, i + 1] + nodes[j + 1, i] + nodes[j + 1, i + 1]):
+            if holes[j, i] == _HOLE:
                 continue
             nearest = min(seen[2, j, i], seen[2, j, i + 1], seen[2, j + 1, i], seen[2, j + 1, i + 1])
-            if nearest > 0.0 and not has_holes:
+            if nearest > 0.0 and holes[j, i] == _WHOLE:
                 a00, a01, a10, a11 = seen[0, j, i], seen[0, j, i + 1], seen[0, j + 1, i], seen[0, j + 1, i + 1]
                 b00, b01, b10, b11 = seen[1, j, i], seen[1, j, i + 1], seen[1, j + 1, i], seen[1, j + 1, i + 1]
                 a_low, a_high = min(a00, a01, a10, a11), max(a00, a01, a10, a11)
                 b_low, b_high = min(b00, b01, b10, b11), max(b00, b01, b10, b11)
             else:
-                _fill_prism(nodes, edges_x, edges_y, j, i, has_holes, prism)
+                _fill_prism(nodes, edges_x, edges_y, j, i, holes[j, i], prism)
                 a_low, a_high, b_low, b_high = bounds(pose, prism)
             v0, v1 = span(rows, screen[2], screen[3], b_low, b_high)
             u0, u1 = column_span(columns, screen[0], screen[1], a_low, a_high)
@@ -175,10 +191,10 @@ def _draw_block(
 
 
 @kernel
-def _fill_prism(nodes: Array, edges_x: Array, edges_y: Array, j: int, i: int, has_holes: bool, prism: Prism) -> None:
+def _fill_prism(nodes: Array, edges_x: Array, edges_y: Array, j: int, i: int, hole: int, prism: Prism) -> None:
     """What holds patch (j, i); beside a hole that includes the wall below it."""
     h00, h01, h10, h11 = nodes[j, i], nodes[j, i + 1], nodes[j + 1, i], nodes[j + 1, i + 1]
-    prism[0] = -_FAR if has_holes else min(h00, h01, h10, h11)
+    prism[0] = -_FAR if hole == _BESIDE_A_HOLE else min(h00, h01, h10, h11)
     prism[1] = max(h00, h01, h10, h11)
     x0, x1, y0, y1 = edges_x[i], edges_x[i + 1], edges_y[j], edges_y[j + 1]
     prism[2], prism[3], prism[4], prism[5] = x0, y0, x1, y0
@@ -237,7 +253,7 @@ def _draw_patch(pose: Pose, patch: Array, rays: Rays, u0: int, u1: int, v0: int,
             ahead = 2.0 * c0 / (root - c1 if root != c1 else _TINY)
             below = c0 <= 0.0
             t = enter if below else enter + ahead
-            hit = (enter <= leave) & (below | (meets & (ahead > 0.0) & (t <= leave))) & (t < depth[u])
+            hit = (enter <= leave) & (below | (meets & (ahead > 0.0) & (t <= leave))) & (t < depth[u]) & (t < _FAR)
             depth[u] = t if hit else depth[u]
 
 

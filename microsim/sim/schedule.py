@@ -3,7 +3,7 @@
 Everything a world does happens here, in this order, driven by nothing but the tick number and the inputs taken.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -45,7 +45,7 @@ class Schedule:
     radio: Radio | None
     drifts: Sequence[tuple[str, Drift]]  # odometry frames that slide, by robot
     outputs: Sequence[Output]  # in the order in which they are sent
-    receive: Callable[[str, bytes], None]  # (robot, payload): a radio packet has arrived
+    receive: Mapping[str, Callable[[int, bytes], None]]  # robot -> what gets (stamp [ns], payload) of its packets
     tick: int = 0
     pending: list[Input] = field(default_factory=list)  # arrived, not yet taken
 
@@ -79,7 +79,7 @@ class Schedule:
                 output.fire(tick, stamp_ns)
         if self.radio is not None:
             for robot, payload in self.radio.deliver(tick):
-                self.receive(robot, payload)
+                self.receive[robot](stamp_ns, payload)
 
     def memory(self) -> Any:
         return (

@@ -5,7 +5,7 @@ layout is computed from the type's definition, not searched for, and a test comp
 """
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,42 +88,56 @@ class _Walk:
 class Template:
     """A message encoded once; `encode` writes its changing numbers and gives the bytes.
 
-    Each slot is a run of numbers that lie side by side: (path of the first, how many).
+    Each slot is a run of numbers that lie side by side: (path of the first, how many). Slots are named in their order.
     """
 
     def __init__(self, type_name: str, message: Any, *slots: tuple[str, int]) -> None:
-        self._blob = bytearray(encode(type_name, message))
-        places = layout(type_name, message)
-        self._writers = [_writer(places, path, count) for path, count in slots]
+        blob, places = encode(type_name, message), layout(type_name, message)
+        codes, done = "<", 0
+        self._arguments: list[Any] = []  # for struct: the bytes that stay the same, and in between the numbers
+        self._spans: list[slice] = []
+        for path, count in slots:
+            start, run = _run(places, path, count)
+            self._arguments.append(blob[done:start])
+            self._spans.append(slice(len(self._arguments), len(self._arguments) + count))
+            self._arguments += struct.unpack_from("<" + run, blob, start)
+            codes += f"{start - done}s{run}"
+            done = start + struct.calcsize("<" + run)
+        self._arguments.append(blob[done:])
+        self._pack = struct.Struct(f"{codes}{len(blob) - done}s").pack
 
     def encode(self, *values: Sequence[float]) -> bytes:
-        """One sequence of numbers (or bytes) for each slot."""
-        blob = self._blob
-        for (write, offset), numbers in zip(self._writers, values, strict=True):
-            write(blob, offset, *numbers)
-        return bytes(blob)
+        """One sequence of numbers for each slot."""
+        arguments = self._arguments
+        for span, numbers in zip(self._spans, values, strict=True):
+            arguments[span] = numbers
+        return self._pack(*arguments)
 
 
 class RawTemplate:
-    """A message whose one large array comes as bytes: an image, a scan."""
+    """A message with a header whose one large array comes as bytes: an image, a scan."""
 
     def __init__(self, type_name: str, message: Any, array: str) -> None:
-        self._template = Template(type_name, message, ("header.stamp.sec", 2))
-        place = layout(type_name, message)[array]
+        self._blob = bytearray(encode(type_name, message))
+        places = layout(type_name, message)
+        place = places[array]
         self._span = slice(place.offset, place.offset + struct.calcsize(place.code) * place.count)
+        self._stamp_at = places["header.stamp.sec"].offset
 
-    def encode(self, stamp: Sequence[int], data: bytes | memoryview) -> bytes:
-        self._template._blob[self._span] = data
-        return self._template.encode(stamp)
+    def encode(self, stamp: tuple[int, int], data: bytes | memoryview) -> bytes:
+        self._blob[self._span] = data
+        struct.pack_into("<iI", self._blob, self._stamp_at, *stamp)
+        return bytes(self._blob)
 
 
-def _writer(places: dict[str, Place], path: str, count: int) -> tuple[Callable[..., None], int]:
-    start = places[path]
-    codes, end = "", start.offset
+def _run(places: dict[str, Place], path: str, count: int) -> tuple[int, str]:
+    """Offset and struct codes of `count` numbers side by side from `path` on."""
+    start = end = places[path].offset
+    codes = ""
     for place in places.values():
         if place.offset == end and len(codes) < count:
             codes += place.code * place.count
             end += struct.calcsize(place.code) * place.count
     if len(codes) != count:
         raise ValueError(f"{count} numbers from {path} do not lie side by side")
-    return struct.Struct("<" + codes).pack_into, start.offset
+    return start, codes

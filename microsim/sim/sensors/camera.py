@@ -105,10 +105,10 @@ class Renderer:
             terrain.edges_x,
             terrain.edges_y,
             terrain.blocks,
+            terrain.holes,
             terrain.surface,
             terrain.cell_m,
             world.is_flat,
-            terrain.has_holes,
             table,
             painted,
             np.empty((table.shape[0], COEFFICIENTS)),
@@ -124,7 +124,8 @@ class Renderer:
         if not math.isfinite(math.fsum(pose)):
             raise ValueError(f"the camera's pose is not finite: {pose}")
         self._pose[:] = pose
-        draw(self._pose, *self._scene)
+        with np.errstate(all="ignore"):  # uncompiled, NumPy would warn of every ray that goes to infinity
+            draw(self._pose, *self._scene)
 
     def classes(self, position: Vector, rotation: Rotation) -> Grid:
         """(h, w) class of what each pixel sees. The array is reused by the next call."""

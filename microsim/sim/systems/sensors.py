@@ -30,15 +30,16 @@ class Output(Protocol):
 
 @dataclass
 class Periodic:
-    """`send(tick, stamp_ns)` samples and sends at the trigger's ticks; `part` is what must survive a snapshot."""
+    """`encode(tick, stamp_ns)` is sent at the trigger's ticks; `part` is what must survive a snapshot."""
 
     trigger: Trigger
-    send: Callable[[int, int], None]
+    encode: Callable[[int, int], bytes]
+    send: Callable[[int, bytes], None]
     part: Remembers | None = None
     due: float = 0
 
     def fire(self, tick: int, stamp_ns: int) -> None:
-        self.send(tick, stamp_ns)
+        self.send(stamp_ns, self.encode(tick, stamp_ns))
         self.due = self.trigger.after(tick)
 
     def memory(self) -> Any:

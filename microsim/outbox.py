@@ -1,0 +1,66 @@
+"""Where messages go when they are sent: into the list a caller gets, and into the digest."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any, TypeAlias
+
+from microsim.wire import decode
+
+Send: TypeAlias = Callable[[int, bytes], None]  # stamp [ns], encoded message
+
+_STAMP_AND_LENGTH = struct.Struct("<qI")
+
+
+class Message:
+    """One published message. `stamp_ns` is when it was measured, in simulated nanoseconds."""
+
+    __slots__ = ("cdr", "stamp_ns", "topic", "type")
+
+    def __init__(self, topic: str, type_name: str, stamp_ns: int, cdr: bytes) -> None:
+        self.topic = topic
+        self.type = type_name
+        self.stamp_ns = stamp_ns
+        self.cdr = cdr  # encapsulation header and little-endian CDR, as on the wire
+
+    @property
+    def message(self) -> Any:
+        """Decoded anew at every access."""
+        return decode(self.type, self.cdr)
+
+    def __repr__(self) -> str:
+        return f"Message({self.topic}, {self.type}, {self.stamp_ns / 1e9:.9f} s, {len(self.cdr)} bytes)"
+
+
+class Outbox:
+    """Collects messages; their digest is chained: after each tick, sha256(digest before + the tick's messages).
+
+    A chain, unlike one long hash, is 32 bytes at any tick: a snapshot can carry it.
+    """
+
+    def __init__(self) -> None:
+        self.digest = bytes(32)
+        self.messages: list[Message] = []  # sent, not yet handed to the caller
+        self._parts: list[bytes] = []  # of this tick
+
+    def sender(self, topic: str, type_name: str) -> Send:
+        """A function that sends on a topic."""
+        prefix = f"{topic}\0{type_name}\0".encode()
+        parts, pack = self._parts, _STAMP_AND_LENGTH.pack
+
+        def send(stamp_ns: int, cdr: bytes) -> None:
+            self.messages.append(Message(topic, type_name, stamp_ns, cdr))
+            parts.extend((prefix, pack(stamp_ns, len(cdr)), cdr))
+
+        return send
+
+    def close_tick(self) -> None:
+        self.digest = sha256(self.digest + b"".join(self._parts)).digest()
+        self._parts.clear()
+
+    def take(self) -> list[Message]:
+        """Everything sent since the last call."""
+        messages, self.messages = self.messages, []
+        return messages

@@ -1,0 +1,275 @@
+"""`Runner`: drives a simulation in wall time. The only user of the wall clock, wrapped around the engine from outside.
+
+Nothing here reaches the digest: real time, twenty times that, or as fast as the machine allows give the same messages.
+"""
+
+from __future__ import annotations
+
+import csv
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TextIO, TypeAlias
+
+from microsim.errors import MicroSimError, UsageError
+from microsim.simulation import Message, Simulation
+
+Pilot: TypeAlias = Callable[[Sequence[Message]], None]  # given each tick's messages, commands robots before the next
+Tap: TypeAlias = Callable[[Sequence[Message]], None]  # given messages to look at
+
+STALL_S = 1.0  # later than this, lost time is forgiven: nobody wants an hour's ticks in a burst after a laptop's sleep
+NAP_S = 0.05  # longest sleep, so that a stop, a new real-time factor or a watcher is noticed
+SLOWEST, FASTEST = 0.001, 100_000.0  # real-time factors that make sense, beside 0
+_QUICK_S, _SLOW_S, _MOST_TICKS = 0.004, 0.016, 1024  # a chunk of ticks shall last about a frame of the dashboard
+
+
+class WallClock(Protocol):
+    def now(self) -> float: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    """Seconds that never go backwards."""
+
+    now = staticmethod(time.perf_counter)
+    sleep = staticmethod(time.sleep)
+
+
+class Pacer:
+    """When ticks are due: tick k at start + k · dt / rtf. Lateness is caught up without skipping a tick."""
+
+    def __init__(self, tick_s: float, rtf: float) -> None:
+        self.tick_s = tick_s
+        self.stalls = 0  # how often lost time was forgiven
+        self._rtf = checked_rtf(rtf)
+        self._anchor_tick, self._anchor_s = 0, 0.0
+
+    @property
+    def rtf(self) -> float:
+        """Simulated seconds per second; 0: as fast as possible."""
+        return self._rtf
+
+    def anchor(self, tick: int, now: float) -> None:
+        """This tick is due now, and later ticks from there on."""
+        self._anchor_tick, self._anchor_s = tick, now
+
+    def change(self, rtf: float, tick: int, now: float) -> None:
+        self._rtf = checked_rtf(rtf)
+        self.anchor(tick, now)
+
+    def due(self, tick: int) -> float:
+        """Wall time at which a tick is due."""
+        return self._anchor_s + (tick - self._anchor_tick) * self.tick_s / self._rtf
+
+    def lateness(self, tick: int, now: float) -> float:
+        """How late the tick is [s], negative when it is still to come. After a stall everything starts anew from now."""
+        if not self._rtf:
+            return 0.0
+        late = now - self.due(tick)
+        if late > STALL_S:
+            self.stalls += 1
+            self.anchor(tick, now)
+            return 0.0
+        return late
+
+    def ticks_due(self, tick: int, now: float) -> int:
+        """How many ticks after this one are due now."""
+        return self._anchor_tick + int((now - self._anchor_s) * self._rtf / self.tick_s) - tick
+
+
+def checked_rtf(rtf: float) -> float:
+    if rtf == 0.0 or SLOWEST <= rtf <= FASTEST:
+        return float(rtf)
+    raise UsageError(
+        f"the real-time factor must be 0 (as fast as possible) or from {SLOWEST:g} to {FASTEST:g}; found {rtf:g}"
+    )
+
+
+@dataclass
+class Watcher:
+    """Something that looks at the run from time to time."""
+
+    period_s: float
+    look: Callable[[], None]
+    due_s: float = 0.0
+
+
+@dataclass
+class Runner:
+    """Runs a simulation at a real-time factor until its time is over or `stop` is called."""
+
+    sim: Simulation
+    rtf: float = 1.0
+    pilot: Pilot | None = None
+    taps: list[Tap] = field(default_factory=list)
+    watchers: list[Watcher] = field(default_factory=list)
+    clock: WallClock = field(default_factory=SystemClock)
+    measure: Callable[[float, float], None] | None = None  # told each tick's duration and lateness [s]
+
+    def __post_init__(self) -> None:
+        self.pacer = Pacer(self.sim.clock.dt, self.rtf)
+        self.messages = 0
+        self.lateness_s = 0.0  # of the latest tick
+        self.worst_lateness_s = 0.0
+        self._stopping = False
+        self._started_s = self._ended_s = 0.0
+        self._next_watch_s = 0.0
+        self._chunk = 1
+
+    @property
+    def wall_s(self) -> float:
+        """Since the start; the whole of it after the end."""
+        return (self._ended_s or self.clock.now()) - self._started_s
+
+    @property
+    def sim_s(self) -> float:
+        return self.sim.time_ns / 1e9
+
+    @property
+    def achieved_rtf(self) -> float:
+        return self.sim_s / self.wall_s if self.wall_s > 0.0 else 0.0
+
+    def set_rtf(self, rtf: float) -> None:
+        """From now on; for as fast as possible: 0."""
+        self.pacer.change(rtf, self.sim.tick, self.clock.now())
+        self.rtf = rtf
+
+    def stop(self) -> None:
+        """End after the tick under way. May be called from a signal handler or another thread."""
+        self._stopping = True
+
+    def run(self, ticks: int | None = None) -> None:
+        """Advance that many ticks, or until `stop`. Tick 0 is handed out first."""
+        self._started_s, self._ended_s = self.clock.now(), 0.0
+        self.pacer.anchor(self.sim.tick, self._started_s)
+        for watcher in self.watchers:
+            watcher.due_s = self._started_s + watcher.period_s
+        self._next_watch_s = self._started_s
+        end = None if ticks is None else self.sim.tick + ticks
+        self._hand_out(self.sim.step(0))
+        try:
+            while not self._stopping and (end is None or self.sim.tick < end):
+                self._go_on(end)
+        finally:
+            self._ended_s = self.clock.now()
+
+    def _go_on(self, end: int | None) -> None:
+        """Run what is due, or sleep a little."""
+        tick, now = self.sim.tick, self.clock.now()
+        if now >= self._next_watch_s:
+            self._watch(now)
+        late = self.pacer.lateness(tick + 1, now)
+        if late < 0.0:
+            self.clock.sleep(min(-late, NAP_S))
+            return
+        count = max(1, min(self._chunk, self.pacer.ticks_due(tick, now))) if self.pacer.rtf else self._chunk
+        self._advance(count if end is None else min(count, end - tick), now)
+        self.lateness_s = late
+        self.worst_lateness_s = max(self.worst_lateness_s, late)
+
+    def _advance(self, count: int, before: float) -> None:
+        messages = self.sim.step(count)
+        took = self.clock.now() - before
+        if self.measure is not None:
+            self.measure(took, self.pacer.lateness(self.sim.tick, before))
+        elif self.pilot is None:
+            self._chunk = self._fitting_chunk(took)
+        self._hand_out(messages)
+
+    def _fitting_chunk(self, took: float) -> int:
+        if took < _QUICK_S:
+            return min(2 * self._chunk, _MOST_TICKS)
+        return max(1, self._chunk // 2) if took > _SLOW_S else self._chunk
+
+    def _hand_out(self, messages: Sequence[Message]) -> None:
+        self.messages += len(messages)
+        if self.pilot is not None:
+            self.pilot(messages)
+        for tap in self.taps:
+            tap(messages)
+
+    def _watch(self, now: float) -> None:
+        for watcher in self.watchers:
+            if now >= watcher.due_s:
+                watcher.look()
+                watcher.due_s = max(watcher.due_s + watcher.period_s, now)
+        self._next_watch_s = min((watcher.due_s for watcher in self.watchers), default=float("inf"))
+
+
+class TelemetryError(MicroSimError):
+    """The telemetry file cannot be written."""
+
+
+class Telemetry:
+    """CSV for the metrics of a run: a row for each second of wall time, and one for the rest."""
+
+    COLUMNS = (
+        *("wall_s", "sim_s", "rtf", "tick_us_p50", "tick_us_p99", "tick_us_max"),
+        *("lateness_ms_p50", "lateness_ms_p99", "lateness_ms_max", "radio_queue", "radio_dropped", "ignored"),
+    )
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file: TextIO = path.open("w", newline="", encoding="utf-8")
+            self._rows = csv.writer(self._file, lineterminator="\n")
+            self._write(self.COLUMNS)
+        except (OSError, ValueError) as error:
+            raise TelemetryError(_refusal(path, error)) from None
+
+    def attach(self, runner: Runner) -> None:
+        self._runner = runner
+        self._tick_s: list[float] = []
+        self._late_s: list[float] = []
+        self._before = (0.0, 0.0)  # wall and simulated time of the last row
+        runner.measure = self._measure
+        runner.watchers.append(Watcher(1.0, self._row))
+
+    def close(self) -> None:
+        """Write the rest."""
+        try:
+            if self._tick_s or self._before == (0.0, 0.0):
+                self._row()
+        finally:
+            self._file.close()
+
+    def _measure(self, tick_s: float, late_s: float) -> None:
+        self._tick_s.append(tick_s)
+        self._late_s.append(late_s)
+
+    def _row(self) -> None:
+        runner = self._runner
+        wall, sim = runner.wall_s, runner.sim_s
+        span = wall - self._before[0]
+        rtf = (sim - self._before[1]) / span if span > 0.0 else 0.0
+        links = runner.sim.radio.links if runner.sim.radio else []
+        numbers = [f"{wall:.3f}", f"{sim:.3f}", f"{rtf:.3f}"]
+        numbers += [f"{1e6 * value:.1f}" for value in _spread(self._tick_s)]
+        numbers += [f"{1e3 * value:.3f}" for value in _spread(self._late_s)]
+        queued, lost = sum(len(link.queue) for link in links), sum(link.dropped + link.overflowed for link in links)
+        counts = (queued, lost, sum(runner.sim.counters.values()))
+        try:
+            self._write([*numbers, *map(str, counts)])
+        except OSError as error:
+            raise TelemetryError(_refusal(self.path, error)) from None
+        self._tick_s, self._late_s, self._before = [], [], (wall, sim)
+
+    def _write(self, row: Sequence[str]) -> None:
+        self._rows.writerow(row)
+        self._file.flush()
+
+
+def _refusal(path: Path, error: Exception) -> str:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f"telemetry cannot be written to {path}: {reason}; give another file to --telemetry"
+
+
+def _spread(values: Sequence[float]) -> tuple[float, float, float]:
+    """Median, 99th percentile (nearest rank) and maximum."""
+    if not values:
+        return 0.0, 0.0, 0.0
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    return ordered[round(0.5 * last)], ordered[round(0.99 * last)], ordered[last]
