@@ -101,6 +101,21 @@ def test_the_keys_of_a_plug_in_are_checked_by_its_model(folder: Path) -> None:
     assert complaint(with_sensor(folder, hz=61)) == f"{prefix}.hz: expected at most physics_hz, which is 60, found 61"
 
 
+def test_a_plug_in_may_have_its_own_kinds_of_errors(folder: Path) -> None:
+    (folder / "thermometer.py").write_text(
+        THERMOMETER.replace("= Field(0.5, ge=0)", "= 0.5")
+        + "from pydantic import field_validator\n"
+        + "from pydantic_core import PydanticCustomError\n"
+        + "class Options(BaseModel):\n"
+        + "    offset_k: float = 0.5\n"
+        + "    @field_validator('offset_k')\n"
+        + "    def cold(cls, value):\n"
+        + "        raise PydanticCustomError('cold', 'too cold')\n"
+        + "SENSOR = Sensor('thermometer', 'sensor_msgs/msg/Temperature', create, Options)\n"
+    )
+    assert complaint(with_sensor(folder, offset_k=3)) == "robots.drone.sensors.nose.offset_k: too cold"
+
+
 def test_an_unknown_sensor_lists_the_plug_ins_too(folder: Path) -> None:
     said = complaint(with_sensor(folder, type="thermometre"))
     assert said.endswith(
