@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Protocol, TextIO, TypeAlias
 
 from microsim.errors import MicroSimError, UsageError
-from microsim.simulation import Message, Simulation
+from microsim.outbox import Message
+from microsim.simulation import Simulation
 
 Pilot: TypeAlias = Callable[[Sequence[Message]], None]  # given each tick's messages, commands robots before the next
 Tap: TypeAlias = Callable[[Sequence[Message]], None]  # given messages to look at
@@ -64,7 +65,7 @@ class Pacer:
         return self._anchor_s + (tick - self._anchor_tick) * self.tick_s / self._rtf
 
     def lateness(self, tick: int, now: float) -> float:
-        """How late the tick is [s], negative when it is still to come. After a stall everything starts anew from now."""
+        """How late the tick is [s], negative when it is to come. After a stall it all starts anew from now."""
         if not self._rtf:
             return 0.0
         late = now - self.due(tick)
@@ -165,15 +166,15 @@ class Runner:
             self.clock.sleep(min(-late, NAP_S))
             return
         count = max(1, min(self._chunk, self.pacer.ticks_due(tick, now))) if self.pacer.rtf else self._chunk
-        self._advance(count if end is None else min(count, end - tick), now)
         self.lateness_s = late
         self.worst_lateness_s = max(self.worst_lateness_s, late)
+        self._advance(count if end is None else min(count, end - tick), now)
 
     def _advance(self, count: int, before: float) -> None:
         messages = self.sim.step(count)
         took = self.clock.now() - before
         if self.measure is not None:
-            self.measure(took, self.pacer.lateness(self.sim.tick, before))
+            self.measure(took, self.lateness_s)
         elif self.pilot is None:
             self._chunk = self._fitting_chunk(took)
         self._hand_out(messages)
@@ -194,7 +195,9 @@ class Runner:
         for watcher in self.watchers:
             if now >= watcher.due_s:
                 watcher.look()
-                watcher.due_s = max(watcher.due_s + watcher.period_s, now)
+                watcher.due_s += watcher.period_s
+                if watcher.due_s <= now:
+                    watcher.due_s = now + watcher.period_s
         self._next_watch_s = min((watcher.due_s for watcher in self.watchers), default=float("inf"))
 
 

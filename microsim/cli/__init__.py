@@ -1,0 +1,196 @@
+"""The command line. Only options and help texts are here; what a command needs is imported when it runs."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from microsim.errors import MicroSimError
+from microsim.version import __version__
+
+GOOD, FAILED, WRONG_INPUT = 0, 1, 2
+LONGEST_S = 2**31 - 1  # what the seconds of a ROS 2 stamp can hold
+
+app = typer.Typer(
+    name="microsim",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="MicroSim: a deterministic robot simulator that speaks ROS 2. The same scenario, seed and commands give the "
+    "same messages, byte for byte, on every machine.",
+    epilog="First time here? Try: microsim run --demo",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"microsim {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def _number(text: str, least: float, most: float, what: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not least <= number <= most:
+        raise typer.BadParameter(f"expected {what}, found {text!r}.")
+    return number
+
+
+def _duration(text: str) -> float:
+    return _number(text, 0.0, LONGEST_S, f"simulated seconds from 0 to {LONGEST_S:,}")
+
+
+def _rtf(text: str) -> float:
+    expected = "0 (as fast as possible) or a factor from 0.001 to 100,000"
+    number = _number(text, 0.0, 100_000.0, expected)
+    return _number(text, 0.001, 100_000.0, expected) if number else 0.0
+
+
+def _seed(text: str) -> int:
+    try:
+        seed = int(text.strip(), 10)
+    except ValueError:
+        seed = 2**63
+    if not -(2**63) <= seed < 2**63:
+        raise typer.BadParameter(f"expected a whole number of 64 bits, found {text!r}.")
+    return seed
+
+
+@app.command()
+def run(
+    scenario: Annotated[
+        str, typer.Argument(help="A shipped scenario (see `microsim list`) or a file.", show_default=True)
+    ] = "default",
+    seed: Annotated[
+        int | None, typer.Option(parser=_seed, metavar="N", help="Seed of all noise; default: the scenario's.")
+    ] = None,
+    duration: Annotated[
+        float | None,
+        typer.Option(parser=_duration, metavar="S", help="Simulated seconds; default: until Ctrl-C. 0: only tick 0."),
+    ] = None,
+    rtf: Annotated[
+        float,
+        typer.Option(
+            parser=_rtf, metavar="X", help="Real-time factor: 1 real time, 5 five times as fast, 0 as fast as possible."
+        ),
+    ] = 1.0,
+    headless: Annotated[bool, typer.Option("--headless", help="No dashboard; progress on one line.")] = False,
+    digest: Annotated[
+        bool, typer.Option("--digest", help="Print the SHA-256 over every message, alone on the last line.")
+    ] = False,
+    telemetry: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a CSV row each second: real-time factor, tick time, lateness, radio."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as one line of JSON, and nothing else on stdout.")
+    ] = False,
+    demo: Annotated[bool, typer.Option("--demo", help="Let a small pilot fly the drone and drive the rover.")] = False,
+) -> None:
+    """Run a scenario, shown live in the terminal.
+
+    Ctrl-C ends the run with a summary. Exit codes: 0 good, 1 the run failed, 2 the input is wrong.
+
+    \b
+    Examples:
+      microsim run --demo                                  watch something happen
+      microsim run maze --seed 3 --rtf 5                   five times as fast as real time
+      microsim run my_world.yaml --duration 60 --rtf 0 --headless --digest
+      microsim run --duration 10 --rtf 0 --json            for scripts
+    """
+    from microsim.cli.run import Options
+    from microsim.cli.run import run as run_scenario
+
+    options = Options(scenario, seed, duration, rtf, headless, digest, telemetry, as_json, demo)
+    raise typer.Exit(run_scenario(options))
+
+
+@app.command()
+def validate(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Scenario files, or names of shipped ones.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+) -> None:
+    """Check scenarios and list everything that is wrong with them.
+
+    Exit code 2 when any of them is bad.
+
+    \b
+    Examples:
+      microsim validate my_world.yaml
+      microsim validate scenarios/*.yaml --json
+    """
+    from microsim.cli.scenarios import validate as validate_files
+
+    raise typer.Exit(validate_files(files, as_json))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of scenarios, for editors.
+
+    In VS Code, with the YAML extension: save it and name it in the first line of a scenario. Keys are then completed,
+    explained and checked while you type.
+
+    \b
+    Examples:
+      microsim schema > microsim.schema.json
+      # yaml-language-server: $schema=./microsim.schema.json      (first line of my_world.yaml)
+    """
+    from microsim.cli.scenarios import print_schema
+
+    print_schema()
+
+
+@app.command(name="list")
+def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False) -> None:
+    """List scenarios, robot models, sensors and generators.
+
+    \b
+    Examples:
+      microsim list
+      microsim list --json
+    """
+    from microsim.cli.scenarios import print_list
+
+    print_list(as_json)
+
+
+def main() -> NoReturn:
+    """The `microsim` command."""
+    try:
+        try:
+            app(prog_name="microsim")
+        finally:
+            sys.stdout.flush()  # here, where a closed pipe can still be met in silence
+    except BrokenPipeError:
+        _leave_stdout()
+    except KeyboardInterrupt:
+        typer.echo("\nmicrosim: stopped before the first tick", err=True)
+        sys.exit(GOOD)
+    except MicroSimError as error:
+        typer.echo(f"microsim: {error}", err=True)
+        sys.exit(WRONG_INPUT)
+    raise AssertionError("typer always exits")
+
+
+def _leave_stdout() -> NoReturn:
+    """Whoever read our output has gone; that is theirs to decide."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(GOOD)

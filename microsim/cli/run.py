@@ -1,0 +1,171 @@
+"""`microsim run`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from microsim.cli.progress import Progress, compiling
+from microsim.errors import MicroSimError, UsageError
+from microsim.version import __version__
+
+if TYPE_CHECKING:
+    from microsim.runner import Runner, Telemetry
+    from microsim.scenario import Scenario
+    from microsim.simulation import Simulation
+
+
+@dataclass(frozen=True)
+class Options:
+    scenario: str
+    seed: int | None
+    duration: float | None
+    rtf: float
+    headless: bool
+    digest: bool
+    telemetry: Path | None
+    json: bool
+    demo: bool
+
+
+def run(options: Options) -> int:
+    """The exit code."""
+    with Interrupts() as interrupts:
+        from microsim.scenario import load_scenario
+
+        scenario = load_scenario(options.scenario)
+        telemetry = _telemetry(options)
+        sim = _simulation(scenario, options.seed)
+        runner = _runner(sim, options)
+        if telemetry is not None:
+            telemetry.attach(runner)
+        interrupts.runner = runner
+        ticks = None if options.duration is None else sim.clock.ticks_in(Fraction(str(options.duration)))
+        try:
+            _drive(runner, ticks, options, telemetry)
+        except (MicroSimError, MemoryError) as error:
+            print(f"microsim: the run failed at tick {sim.tick}: {str(error) or 'out of memory'}", file=sys.stderr)
+            return 1
+    _say_result(runner, options)
+    return 0
+
+
+def _drive(runner: Runner, ticks: int | None, options: Options, telemetry: Telemetry | None) -> None:
+    with ExitStack() as stack:
+        if telemetry is not None:
+            stack.callback(telemetry.close)
+        stack.enter_context(_shown(runner, ticks, options))
+        runner.run(ticks)
+
+
+@contextmanager
+def _shown(runner: Runner, ticks: int | None, options: Options) -> Iterator[None]:
+    """With the dashboard where there is a terminal for it, else with lines of progress."""
+    progress = Progress(runner, ticks)
+    runner.watchers.append(progress.watcher())
+    try:
+        yield
+    finally:
+        progress.end()
+
+
+def _telemetry(options: Options) -> Telemetry | None:
+    from microsim.runner import Telemetry
+
+    path = options.telemetry
+    if path is None:
+        return None
+    if path.exists() and Path(options.scenario).exists() and path.samefile(options.scenario):
+        raise UsageError(f"telemetry would overwrite the scenario {path}; give another file to --telemetry")
+    return Telemetry(path)
+
+
+def _simulation(scenario: Scenario, seed: int | None) -> Simulation:
+    from microsim.sim.compiled import is_cold
+    from microsim.simulation import Simulation
+
+    if is_cold():
+        with compiling():
+            Simulation(scenario, seed).step(1)
+    return Simulation(scenario, seed)
+
+
+def _runner(sim: Simulation, options: Options) -> Runner:
+    from microsim.runner import Runner
+
+    return Runner(sim, options.rtf)
+
+
+class Interrupts:
+    """Ctrl-C and SIGTERM end the run after the tick under way; a second one, or one before the start, at once."""
+
+    def __init__(self) -> None:
+        self.runner: Runner | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._stop)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        if self.runner is None:
+            raise KeyboardInterrupt
+        self.runner.stop()
+        self.runner = None
+
+
+def result(runner: Runner) -> dict[str, Any]:
+    sim = runner.sim
+    tick_ms = 1000.0 * sim.clock.dt
+    links = sim.radio.links if sim.radio else []
+    return {
+        "scenario": sim.scenario.name,
+        "seed": sim.seed,
+        "version": __version__,
+        "ticks": sim.tick,
+        "sim_s": sim.time_ns / 1e9,
+        "wall_s": round(runner.wall_s, 6),
+        "rtf": round(runner.achieved_rtf, 4),
+        "messages": runner.messages,
+        "digest": sim.digest(),
+        "ignored": dict(sim.counters),
+        "radio": [
+            {
+                "from": link.sender,
+                "to": link.receiver,
+                "sent": link.sent,
+                "delivered": link.delivered,
+                "dropped": link.dropped,
+                "overflowed": link.overflowed,
+                "queued": len(link.queue),
+                "latency_ms_mean": round(tick_ms * link.latency_sum / link.delivered, 3) if link.delivered else 0.0,
+            }
+            for link in links
+        ],
+    }
+
+
+def _say_result(runner: Runner, options: Options) -> None:
+    facts = result(runner)
+    if options.json:
+        print(json.dumps(facts, ensure_ascii=False))
+        return
+    print(
+        f"{facts['scenario']}, seed {facts['seed']}: {facts['sim_s']:.3f} s simulated in {facts['wall_s']:.2f} s "
+        f"({facts['rtf']:.2f} × real time), {facts['ticks']:,} ticks, {facts['messages']:,} messages"
+    )
+    if options.digest:
+        print(facts["digest"])

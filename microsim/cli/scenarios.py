@@ -1,0 +1,120 @@
+"""`microsim validate`, `microsim schema` and `microsim list`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from microsim import paths
+from microsim.errors import MicroSimError, Problem, ScenarioError
+
+
+def validate(sources: Sequence[str], as_json: bool) -> int:
+    """0 when all are good, 2 otherwise."""
+    results = {source: _problems(source) for source in dict.fromkeys(sources)}
+    if as_json:
+        print(json.dumps([_report(source, problems) for source, problems in results.items()], ensure_ascii=False))
+    else:
+        for source, problems in results.items():
+            _say(source, problems)
+    return 2 if any(results.values()) else 0
+
+
+def _problems(source: str) -> Sequence[Problem]:
+    from microsim.scenario import load_scenario
+
+    try:
+        load_scenario(source)
+    except ScenarioError as error:
+        return error.problems
+    except MicroSimError as error:  # a plug-in that cannot be loaded
+        return (Problem(str(error), file=source),)
+    return ()
+
+
+def _report(source: str, problems: Iterable[Problem]) -> dict[str, Any]:
+    details = [
+        {"message": each.message, "path": each.path, "file": each.file, "line": each.line, "column": each.column}
+        for each in problems
+    ]
+    return {"scenario": source, "ok": not details, "problems": details}
+
+
+def _say(source: str, problems: Sequence[Problem]) -> None:
+    if not problems:
+        Console(highlight=False, soft_wrap=True).print(Text.assemble((" ok ", "bold green"), " ", source))
+        return
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    console.print(Text.assemble(("bad ", "bold red"), " ", source, (f"  {count}", "dim")))
+    for problem in problems:
+        words = ": ".join(part for part in (problem.path, problem.message) if part)
+        console.print(Text.assemble("     ", (problem.place, "cyan"), ": " if problem.place else "", words))
+
+
+def print_schema() -> None:
+    from microsim.scenario import json_schema
+
+    print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+
+
+def print_list(as_json: bool) -> None:
+    groups = _groups()
+    if as_json:
+        print(json.dumps(groups, ensure_ascii=False))
+        return
+    console = Console(highlight=False)
+    if not sys.stdout.isatty():  # one entry a line, however long: this is for grep
+        console = Console(highlight=False, width=1000)
+    for index, (title, entries) in enumerate(groups.items()):
+        table = Table.grid(padding=(0, 2))
+        for name, about in entries.items():
+            table.add_row(Text(f"  {name}", "bold cyan"), about)
+        console.print(Text(("\n" if index else "") + title, "bold"))
+        console.print(table)
+
+
+def _groups() -> dict[str, dict[str, str]]:
+    from microsim.scenario import ROBOTS, SENSORS, plugins
+
+    built_in_robots = {name: _first_line(model) for name, model in ROBOTS.items()}
+    sensors = {name: _first_line(model) for name, model in SENSORS.items()}
+    return {
+        "scenarios": {name: first_comment(paths.scenario_file(name)) for name in paths.scenario_names()},
+        "robots": {**built_in_robots, **dict.fromkeys(plugins.robot_names(), "plug-in")},
+        "sensors": {**sensors, **dict.fromkeys(plugins.sensor_names(), "plug-in")},
+        "generators": {name: _generator_about(name) for name in plugins.generator_names()},
+    }
+
+
+def _first_line(documented: Any) -> str:
+    return (documented.__doc__ or "").strip().split("\n")[0]
+
+
+def _generator_about(name: str) -> str:
+    from microsim.scenario import plugins
+
+    try:
+        generator = plugins.find_generator(name)
+    except MicroSimError as error:
+        return f"cannot be loaded: {error}"
+    return _first_line(generator.generate) if generator is not None else ""
+
+
+def first_comment(file: Path) -> str:
+    """The sentence with which a scenario's opening comment begins."""
+    words = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        words.append(line.lstrip("# ").strip())
+    text = " ".join(words)
+    end = text.find(". ")
+    return text if end < 0 else text[: end + 1]
