@@ -36,9 +36,9 @@ class Mount:
 class RobotModel:
     """What makes a kind of robot. A file in `sim/robots/` holds one constant `ROBOT` of this type.
 
-    `advance(state, command, parameters, keys, elevation, occupied, cell_m, dt, tick, ticks)` moves all robots of the
+    `advance(state, command, parameters, keys, elevation, clearance, cell_m, dt, tick, ticks)` moves all robots of the
     model, one per column, by `ticks` ticks in place: state (rows, n), command (inputs, n), parameters (p, n), keys (n,)
-    noise keys, elevation and occupied (ny, nx). It is compiled and serves one world and a million alike.
+    noise keys, elevation and clearance (ny, nx). It is compiled and serves one world and a million alike.
     """
 
     name: str

@@ -40,93 +40,103 @@ def ground_height(elevation: Array, cell: float, x: float, y: float) -> float:
 
 
 @kernel
-def is_free(occupied: Grid, cell: float, x: float, y: float) -> bool:
-    """True when (x, y) lies on the map in a cell that is not occupied."""
+def clearance_of(occupied: Grid) -> Grid:
+    """For each cell, how many cells away the nearest occupied one or the map's edge is, at most 255.
+
+    Counted along x or y, whichever is longer; 0 for an occupied cell. So all cells of the square around a cell that are
+    nearer than this are free, and a ray can cross them in one step.
+    """
     rows, columns = occupied.shape
+    out = np.empty((rows, columns), np.uint8)
+    for j in range(rows):
+        for i in range(columns):
+            near = 255
+            if occupied[j, i]:
+                near = 0
+            elif i == 0 or j == 0 or i == columns - 1 or j == rows - 1:
+                near = 1
+            else:
+                near = min(near, 1 + min(out[j, i - 1], out[j - 1, i - 1], out[j - 1, i], out[j - 1, i + 1]))
+            out[j, i] = near
+    for j in range(rows - 2, 0, -1):
+        for i in range(columns - 2, 0, -1):
+            around = min(out[j, i + 1], out[j + 1, i + 1], out[j + 1, i], out[j + 1, i - 1])
+            out[j, i] = min(int(out[j, i]), 1 + int(around))
+    return out
+
+
+@kernel
+def is_free(clearance: Grid, cell: float, x: float, y: float) -> bool:
+    """True when (x, y) lies on the map in a cell that is not occupied."""
+    rows, columns = clearance.shape
     i = math.floor(x / cell)
     j = math.floor(y / cell)
-    return 0 <= i < columns and 0 <= j < rows and occupied[int(j), int(i)] == 0
+    return 0 <= i < columns and 0 <= j < rows and clearance[int(j), int(i)] != 0
 
 
 @kernel
 def distance_to_occupied(
-    occupied: Grid, cell: float, x: float, y: float, dx: float, dy: float, reach: float, edge_is_wall: bool
+    clearance: Grid, cell: float, x: float, y: float, dx: float, dy: float, reach: float, edge_is_wall: bool
 ) -> float:
     """Distance along the unit vector (dx, dy) to the first occupied cell, 0 when starting in one, inf beyond `reach`.
 
-    Walks every cell the ray crosses; each crossing is computed from the start, so nothing accumulates. Through a corner
-    both neighbours are visited. With `edge_is_wall` the map's border counts as occupied.
+    Visits the cells the ray crosses, those with free surroundings many at once; each crossing is computed from the
+    start, so nothing accumulates. Through a corner a neighbour is visited too. With `edge_is_wall` the map's border
+    counts as occupied, and so does everything beyond it.
     """
-    rows, columns = occupied.shape
-    outside = 0.0 if edge_is_wall else math.inf
-    start_i = math.floor(x / cell)
-    start_j = math.floor(y / cell)
-    if start_i < 0 or start_j < 0 or start_i >= columns or start_j >= rows:
-        if edge_is_wall:
-            return 0.0
-        return _from_outside(occupied, cell, x, y, dx, dy, reach)
-    i, j = int(start_i), int(start_j)
-    if occupied[j, i]:
-        return 0.0
-    step_i, ahead_i = (1, 1) if dx > 0.0 else (-1, 0)
-    step_j, ahead_j = (1, 1) if dy > 0.0 else (-1, 0)
+    rows, columns = clearance.shape
+    u, v = math.floor(x / cell), math.floor(y / cell)
+    enter = 0.0
+    if u < 0 or v < 0 or u >= columns or v >= rows:
+        enter = 0.0 if edge_is_wall else _entry(x, y, dx, dy, columns * cell, rows * cell)
+        if edge_is_wall or enter > reach:
+            return enter
+        u, v = (x + dx * enter) / cell, (y + dy * enter) / cell
+    i = int(min(max(u, 0.0), columns - 1.0))
+    j = int(min(max(v, 0.0), rows - 1.0))
+    per_x = 1.0 / dx if dx != 0.0 else math.inf
+    per_y = 1.0 / dy if dy != 0.0 else math.inf
+    per_cell = 1.0 / cell
+    distance = enter
     while True:
-        to_i = ((i + ahead_i) * cell - x) / dx if dx != 0.0 else math.inf
-        to_j = ((j + ahead_j) * cell - y) / dy if dy != 0.0 else math.inf
+        free = int(clearance[j, i])
+        if free == 0:
+            return max(distance, enter)
+        edge_i = i + free if dx > 0.0 else i - free + 1
+        edge_j = j + free if dy > 0.0 else j - free + 1
+        to_i = (edge_i * cell - x) * per_x if dx != 0.0 else math.inf
+        to_j = (edge_j * cell - y) * per_y if dy != 0.0 else math.inf
         if to_i <= to_j:
             distance = to_i
-            i += step_i
-            left = i < 0 or i >= columns
+            j = min(max(int((y + dy * to_i) * per_cell), j - free + 1), j + free - 1)
+            i = edge_i if dx > 0.0 else edge_i - 1
         else:
             distance = to_j
-            j += step_j
-            left = j < 0 or j >= rows
+            i = min(max(int((x + dx * to_j) * per_cell), i - free + 1), i + free - 1)
+            j = edge_j if dy > 0.0 else edge_j - 1
         if distance > reach:
             return math.inf
-        if left:
-            return max(distance, outside)
-        if occupied[j, i]:
-            return max(distance, 0.0)
+        if i < 0 or j < 0 or i >= columns or j >= rows:
+            return max(distance, 0.0) if edge_is_wall else math.inf
 
 
 @kernel
-def _entry(position: float, direction: float, size: float) -> tuple[float, float]:
-    """The stretch of a ray, as distances, on which 0 <= coordinate <= size."""
+def _entry(x: float, y: float, dx: float, dy: float, width: float, height: float) -> float:
+    """Distance at which a ray from outside reaches the map, inf when it does not."""
+    first_x, last_x = _stretch(x, dx, width)
+    first_y, last_y = _stretch(y, dy, height)
+    enter = max(first_x, first_y, 0.0)
+    return enter if enter <= min(last_x, last_y) else math.inf
+
+
+@kernel
+def _stretch(position: float, direction: float, size: float) -> tuple[float, float]:
+    """The distances between which 0 <= coordinate <= size."""
     if direction == 0.0:
         return (-math.inf, math.inf) if 0.0 <= position <= size else (math.inf, -math.inf)
     first = -position / direction
     last = (size - position) / direction
     return (first, last) if first < last else (last, first)
-
-
-@kernel
-def _from_outside(occupied: Grid, cell: float, x: float, y: float, dx: float, dy: float, reach: float) -> float:
-    """`distance_to_occupied` from beyond the map: go to where the ray enters it, then walk."""
-    rows, columns = occupied.shape
-    first_x, last_x = _entry(x, dx, columns * cell)
-    first_y, last_y = _entry(y, dy, rows * cell)
-    enter = max(first_x, first_y, 0.0)
-    if enter > min(last_x, last_y) or enter > reach:
-        return math.inf
-    # The border cell is found by clamping: the entry point may round to either side of the border.
-    i = int(min(max((x + dx * enter) / cell, 0.0), columns - 1.0))
-    j = int(min(max((y + dy * enter) / cell, 0.0), rows - 1.0))
-    if occupied[j, i]:
-        return enter
-    step_i, ahead_i = (1, 1) if dx > 0.0 else (-1, 0)
-    step_j, ahead_j = (1, 1) if dy > 0.0 else (-1, 0)
-    while True:
-        to_i = ((i + ahead_i) * cell - x) / dx if dx != 0.0 else math.inf
-        to_j = ((j + ahead_j) * cell - y) / dy if dy != 0.0 else math.inf
-        distance = min(to_i, to_j)
-        if to_i <= to_j:
-            i += step_i
-        else:
-            j += step_j
-        if distance > reach or i < 0 or j < 0 or i >= columns or j >= rows:
-            return math.inf
-        if occupied[j, i]:
-            return max(distance, enter)
 
 
 def yaw_quaternion(yaw: float) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from microsim.sim.geometry import Array, Grid, ground_height
+from microsim.sim.geometry import Array, Grid, clearance_of, ground_height
 
 GROUND, OBSTACLE, HAZARD, TARGET, WATER = range(5)
 CLASS_NAMES = ("ground", "obstacle", "hazard", "target", "water")
@@ -44,13 +44,15 @@ class World:
     obstacles: tuple[Shape, ...]
     features: tuple[Shape, ...]
     occupied: Grid = field(init=False)  # (ny, nx) 0 free, 1 occupied
+    clearance: Grid = field(init=False)  # (ny, nx) [cells] to the nearest occupied one or the edge: what rays walk on
     is_flat: bool = field(init=False)  # one height everywhere: the camera has a shorter way
 
     def __post_init__(self) -> None:
         occupied = np.zeros(self.elevation.shape, np.uint8)
         mark_occupied(occupied, self.cell_m, self.obstacles)
-        occupied.flags.writeable = False
         object.__setattr__(self, "occupied", occupied)
+        object.__setattr__(self, "clearance", clearance_of(occupied))
+        occupied.flags.writeable = self.clearance.flags.writeable = False
         object.__setattr__(self, "is_flat", bool((self.elevation == self.elevation[0, 0]).all()))
 
     @property

@@ -122,7 +122,7 @@ def advance(
     parameters: Array,
     keys: npt.NDArray[np.int64],
     elevation: Array,
-    occupied: Grid,
+    clearance: Grid,
     cell: float,
     dt: float,
     tick: int,

@@ -36,7 +36,7 @@ class Range:
         ahead, aside = self.heading
         dx, dy = cosine * ahead - sine * aside, sine * ahead + cosine * aside
         reach = self.max_m + _NOISE_REACH * self.sigma_m
-        distance = distance_to_occupied(world.occupied, world.cell_m, x, y, dx, dy, reach, False)
+        distance = distance_to_occupied(world.clearance, world.cell_m, x, y, dx, dy, reach, False)
         if self.dropout_probability > 0.0 and uniforms(self.key, tick, 1)[0] < self.dropout_probability:
             return math.nan
         return measured(distance, self.sigma_m * normals(self.key, tick, 0)[0], self.min_m, self.max_m)

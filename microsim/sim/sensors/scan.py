@@ -19,13 +19,13 @@ _uniforms = noise.uniforms
 
 @kernel
 def _cast(
-    occupied: Grid, cell: float, x: float, y: float, sine: float, cosine: float, beams: Array, reach: float, out: Array
+    clearance: Grid, cell: float, x: float, y: float, sine: float, cosine: float, beams: Array, reach: float, out: Array
 ) -> None:
     """Distances along every beam; beams (2, n) are cos and sin in the sensor's frame."""
     for i in range(beams.shape[1]):
         dx = cosine * beams[0, i] - sine * beams[1, i]
         dy = sine * beams[0, i] + cosine * beams[1, i]
-        out[i] = _distance_to_occupied(occupied, cell, x, y, dx, dy, reach, False)
+        out[i] = _distance_to_occupied(clearance, cell, x, y, dx, dy, reach, False)
 
 
 @kernel
@@ -60,7 +60,7 @@ class Scan:
         world, out = self.world, np.empty(self.beams.shape[1])
         x, y, _ = mounted_at(motion, self.mount)
         reach = self.max_m + 10.0 * self.sigma_m
-        _cast(world.occupied, world.cell_m, x, y, motion[SIN_YAW], motion[COS_YAW], self.beams, reach, out)
+        _cast(world.clearance, world.cell_m, x, y, motion[SIN_YAW], motion[COS_YAW], self.beams, reach, out)
         return out
 
     def sample(self, motion: Motion, tick: int) -> npt.NDArray[np.float32]:

@@ -48,7 +48,7 @@ class Physics:
                 fleet.parameters,
                 fleet.keys,
                 world.elevation,
-                world.occupied,
+                world.clearance,
                 world.cell_m,
                 self.dt,
                 tick,

@@ -1,0 +1,64 @@
+"""What all measurements share. Machines are noisy: the best of several rounds counts, in seconds of CPU time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PEERS = Path(__file__).parent / "peers"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One figure. `floor` is what it must reach, `goal` what we would like; `peer` says what it is compared with."""
+
+    name: str
+    value: float
+    unit: str
+    floor: float | None = None
+    goal: float | None = None
+    at_most: bool = False  # the floor is a ceiling: smaller is better
+    peer: str = ""
+
+    @property
+    def good(self) -> bool:
+        if self.floor is None:
+            return True
+        return self.value <= self.floor if self.at_most else self.value >= self.floor
+
+
+def use_one_core() -> None:
+    """This process and its children run on one core, as the figures are stated for one."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[-1]})
+
+
+def cpu_seconds(work: Callable[[], Any], rounds: int = 7) -> float:
+    """CPU time of one call, the least of several rounds."""
+    best = float("inf")
+    for _ in range(rounds):
+        start = time.process_time()
+        work()
+        best = min(best, time.process_time() - start)
+    return best
+
+
+def run_peer(script: str, *arguments: str, environment: dict[str, str] | None = None) -> dict[str, Any] | None:
+    """Run a script of `peers/` in its own process; its last line is JSON. None, with the reason printed, if it cannot."""
+    command = [sys.executable, str(PEERS / script), *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **(environment or {})}, timeout=600
+    )
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        print(f"peer {script} could not run here: {reason}", file=sys.stderr)
+        return None
+    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return result
