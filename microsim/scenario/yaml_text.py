@@ -42,7 +42,8 @@ def read_yaml(text: str, file: str) -> Document:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-    parser = YAML(typ="safe", pure=True)
+    parser: Any = YAML(typ="safe", pure=True)
+    parser.composer.warn_double_anchors = False  # YAML allows them
     try:
         root = parser.compose(text)
     except MarkedYAMLError as error:

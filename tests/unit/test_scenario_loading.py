@@ -242,6 +242,12 @@ def test_aliases_and_merges_of_yaml_are_resolved(tmp_path: Path) -> None:
     assert limits == {"a": (3, 1), "b": (4, 1), "c": (3, 1)}
 
 
+@pytest.mark.filterwarnings("error")
+def test_an_anchor_may_be_used_again(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text("seed: &n 1\nphysics_hz: &n 60\n")
+    assert load_scenario(tmp_path / "s.yaml").seed == 1
+
+
 def test_a_shipped_name_comes_before_a_file_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("flat").write_text("name: mine")
