@@ -51,18 +51,15 @@ def _solid_extent(shape: Shape, world: World, terrain: Terrain) -> tuple[float, 
 def _painted_extent(shape: Shape, world: World, terrain: Terrain) -> tuple[float, float]:
     """Lowest and highest ground [m] the footprint can lie on."""
     x, y = zip(*_corners(shape), strict=True)
-    rows = _node_range(min(y), max(y), terrain.cell_m, terrain.nodes.shape[0])
-    columns = _node_range(min(x), max(x), terrain.cell_m, terrain.nodes.shape[1])
+    rows, columns = _around(terrain.edges_y, min(y), max(y)), _around(terrain.edges_x, min(x), max(x))
     heights = terrain.nodes[rows, columns]
     heights = heights[np.isfinite(heights)]
     return (float(heights.min()), float(heights.max())) if heights.size else (terrain.lowest, terrain.lowest)
 
 
-def _node_range(low: float, high: float, cell: float, count: int) -> slice:
-    """Lattice nodes around [low, high], at least one on each side."""
-    first = min(max(math.floor(low / cell + 0.5), 0), count - 1)
-    last = min(max(math.ceil(high / cell + 0.5), 0), count - 1)
-    return slice(first, last + 1)
+def _around(edges: Array, low: float, high: float) -> slice:
+    """The nodes between low and high, and the next one on each side."""
+    return slice(int(np.searchsorted(edges, low, side="right")) - 1, int(np.searchsorted(edges, high)) + 1)
 
 
 def _corners(shape: Shape) -> list[tuple[float, float]]:
