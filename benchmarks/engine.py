@@ -48,12 +48,18 @@ def _state_only() -> list[Result]:
 
 
 def _sixteen_drones() -> list[Result]:
-    robots = {f"drone_{i}": {"model": "drone", "start": {"map_pose": {"x": 10 + 10 * i, "y": 20, "z": 10}}} for i in range(16)}
+    robots = {
+        f"drone_{i}": {"model": "drone", "start": {"map_pose": {"x": 10 + 10 * i, "y": 20, "z": 10}}} for i in range(16)
+    }
     sim = _moving({"robots": robots})
     seconds = cpu_seconds(lambda: sim.step(120), 5)
     return [
         Result(
-            "16 drones, default sensors", 2 / seconds, "× real time", 50, peer="crazyswarm2's Python simulator reports 0.05 ×"
+            "16 drones, default sensors",
+            2 / seconds,
+            "× real time",
+            50,
+            peer="crazyswarm2's Python simulator reports 0.05 ×",
         )
     ]
 

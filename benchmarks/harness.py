@@ -51,7 +51,7 @@ def cpu_seconds(work: Callable[[], Any], rounds: int = 7) -> float:
 
 
 def run_peer(script: str, *arguments: str, environment: dict[str, str] | None = None) -> dict[str, Any] | None:
-    """Run a script of `peers/` in its own process; its last line is JSON. None, with the reason printed, if it cannot."""
+    """Run a script of `peers/` in its own process; its last line is JSON. None, and why on stderr, if it cannot."""
     command = [sys.executable, str(PEERS / script), *arguments]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, **(environment or {})}, timeout=600

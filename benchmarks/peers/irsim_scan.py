@@ -16,7 +16,7 @@ BEAMS, OBSTACLES = int(sys.argv[1]), int(sys.argv[2])
 def world() -> str:
     dice = random.Random(1)
     lines = [
-        "world: {height: 50, width: 50, step_time: 0.1, sample_time: 0.1, control_mode: keyboard, collision_mode: unobstructed}",
+        "world: {height: 50, width: 50, step_time: 0.1, sample_time: 0.1, collision_mode: unobstructed}",
         "robot:",
         "  - kinematics: {name: diff}",
         "    shape: {name: circle, radius: 0.2}",
