@@ -85,7 +85,7 @@ setup(
         "numpy",
         "numba",
         "rosbags>=0.11,<0.12",
-        "pydantic>=2",
+        "pydantic>=2.11",
         "ruamel.yaml",
         "typing_extensions",
         "typer",

@@ -85,9 +85,9 @@ def distance_to_occupied(
     counts as occupied, and so does everything beyond it.
     """
     rows, columns = clearance.shape
-    u, v = math.floor(x / cell), math.floor(y / cell)
+    u, v = x / cell, y / cell
     enter = 0.0
-    if u < 0 or v < 0 or u >= columns or v >= rows:
+    if u < 0.0 or v < 0.0 or u >= columns or v >= rows:
         enter = 0.0 if edge_is_wall else _entry(x, y, dx, dy, columns * cell, rows * cell)
         if edge_is_wall or enter > reach:
             return enter
