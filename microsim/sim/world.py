@@ -64,8 +64,8 @@ class World:
         return float(ground_height(self.elevation, self.cell_m, x, y))
 
     def is_inside(self, x: float, y: float) -> bool:
-        width, height = self.size_m
-        return 0.0 <= x < width and 0.0 <= y < height
+        rows, columns = self.elevation.shape  # by cells, as everyone who looks a cell up: columns * cell_m may round up
+        return 0.0 <= x and 0.0 <= y and x / self.cell_m < columns and y / self.cell_m < rows
 
     def is_occupied(self, x: float, y: float) -> bool:
         row, column = math.floor(y / self.cell_m), math.floor(x / self.cell_m)
