@@ -1,8 +1,8 @@
-"""The scripted missions whose digests are golden: commands, teleports, radio and bad input, through the public API alone."""
+"""The scripted missions whose digests are golden: commands, teleports, radio, bad input, by the public API alone."""
 
 import microsim
 
-# Every type of sensor, hills, gusts, drift, distortion, jitter and a third robot; small enough to run without a compiler.
+# Every type of sensor, hills, gusts, drift, distortion, jitter and a third robot; quick to run without a compiler.
 SHORT = {
     "name": "short",
     "seed": -7,

@@ -1,4 +1,4 @@
-"""Write the digests of today's missions: `python tests/golden/update.py`. Say why they moved in CHANGELOG.md, under Digests."""
+"""Write the digests of today's missions: `python tests/golden/update.py`. Say why they moved in CHANGELOG.md."""
 
 import json
 import sys

@@ -1,0 +1,141 @@
+"""The world: which cells an obstacle occupies, where the map ends."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from microsim.sim.geometry import is_free
+from microsim.sim.world import CLASS_NAMES, PALETTE, Shape, World
+from tests.support import many
+
+lengths = st.floats(0.05, 6.0)
+
+
+def world(*obstacles, columns=12, rows=10, cell=1.0, elevation=None):
+    heights = np.zeros((rows, columns)) if elevation is None else elevation
+    return World(cell, heights, np.zeros(heights.shape, np.uint8), obstacles, ())
+
+
+def box(x, y, width, depth):
+    return Shape("rectangle", 1, (x, y), size=(width, depth), height_m=1.0)
+
+
+def cylinder(x, y, radius):
+    return Shape("circle", 1, (x, y), radius=radius, height_m=1.0)
+
+
+def occupied_cells(*obstacles, **size):
+    return {(int(c), int(r)) for r, c in zip(*np.nonzero(world(*obstacles, **size).occupied), strict=True)}
+
+
+def test_a_box_on_cell_borders_occupies_exactly_the_cells_under_it():
+    assert occupied_cells(box(3.0, 4.0, 2.0, 4.0)) == {(c, r) for c in (2, 3) for r in (2, 3, 4, 5)}
+
+
+def test_a_box_a_little_over_a_border_occupies_the_next_cell_too():
+    assert occupied_cells(box(2.5, 2.5, 1.0 + 1e-9, 1.0)) == {(1, 2), (2, 2), (3, 2)}
+
+
+def test_a_box_inside_a_cell_occupies_that_cell():
+    assert occupied_cells(box(2.3, 2.7, 0.1, 0.1)) == {(2, 2)}
+
+
+def test_what_lies_beyond_the_map_occupies_nothing():
+    assert occupied_cells(box(-5.0, -5.0, 2.0, 2.0), box(100.0, 3.0, 2.0, 2.0), cylinder(3.0, -9.0, 2.0)) == set()
+
+
+def test_an_obstacle_over_the_edge_occupies_what_is_on_the_map():
+    assert occupied_cells(box(0.0, 0.0, 2.0, 2.0)) == {(0, 0)}
+    assert occupied_cells(box(6.0, 5.0, 100.0, 100.0)) == {(c, r) for c in range(12) for r in range(10)}
+
+
+def test_a_cylinder_that_only_touches_a_cell_does_not_occupy_it():
+    assert occupied_cells(cylinder(2.5, 2.5, 0.5)) == {(2, 2)}
+    assert occupied_cells(cylinder(3.0, 3.0, 1.0)) == {(2, 2), (3, 2), (2, 3), (3, 3)}
+
+
+@settings(max_examples=many(200))
+@given(st.floats(-2, 14), st.floats(-2, 12), lengths, lengths)
+def test_a_box_occupies_the_cells_of_which_it_covers_an_area(x, y, width, depth):
+    def overlap(low, centre, size):
+        return min(low + 1, centre + size / 2) - max(low, centre - size / 2)
+
+    expected = {
+        (c, r) for c in range(12) for r in range(10) if overlap(c, x, width) > 0.0 and overlap(r, y, depth) > 0.0
+    }
+    assert occupied_cells(box(x, y, width, depth)) == expected
+
+
+@settings(max_examples=many(200))
+@given(st.floats(-2, 14), st.floats(-2, 12), lengths)
+def test_a_cylinder_occupies_the_cells_that_come_nearer_than_its_radius(x, y, radius):
+    def nearest(c, r):
+        return math.hypot(max(c - x, 0, x - c - 1), max(r - y, 0, y - r - 1))
+
+    found = occupied_cells(cylinder(x, y, radius))
+    for c in range(12):
+        for r in range(10):
+            if abs(nearest(c, r) - radius) > 1e-9:
+                assert ((c, r) in found) == (nearest(c, r) < radius)
+
+
+@settings(max_examples=many(200))
+@given(lengths, st.integers(1, 300), st.integers(-3, 3))
+def test_a_point_inside_the_map_has_a_cell_however_its_border_rounds(cell, count, ulps):
+    """The border is count × cell rounded; the cell's number is x / cell rounded: the two may disagree by one."""
+    x = count * cell
+    for _ in range(abs(ulps)):
+        x = math.nextafter(x, 0.0 if ulps < 0 else math.inf)
+    place = world(columns=count, rows=1, cell=cell)
+    assert place.is_inside(x, 0.0) == is_free(place.occupied, cell, x, 0.0)
+    assert not place.is_occupied(x, 0.0)
+
+
+def test_the_border_of_a_map_of_tenths_has_cells():
+    """26.7 is below 267 × 0.1, which rounds up, yet 26.7 / 0.1 is 267."""
+    place = world(columns=267, rows=3, cell=0.1)
+    assert not place.is_occupied(26.7, 0.1)
+
+
+def test_inside_means_from_zero_up_to_the_size():
+    place = world(cell=0.5)
+    assert place.size_m == (6.0, 5.0)
+    assert place.is_inside(0.0, 0.0)
+    assert place.is_inside(5.999, 4.999)
+    for x, y in ((6.0, 1.0), (1.0, 5.0), (-1e-9, 1.0), (1.0, -1e-9)):
+        assert not place.is_inside(x, y)
+        assert not place.is_occupied(x, y)
+
+
+def test_a_world_cannot_be_changed():
+    place = world(box(3, 3, 1, 1))
+    with pytest.raises(ValueError, match="read-only"):
+        place.occupied[0, 0] = 1
+    with pytest.raises(AttributeError):
+        place.cell_m = 2.0
+
+
+def test_one_height_everywhere_is_flat_and_any_other_is_not():
+    assert world().is_flat
+    bumpy = np.zeros((4, 4))
+    bumpy[3, 3] = 1e-300
+    assert not world(elevation=bumpy).is_flat
+
+
+def test_the_ground_is_asked_in_map_coordinates():
+    slope = np.tile(np.arange(10.0), (4, 1))
+    assert world(elevation=slope, cell=2.0).ground(5.0, 1.0) == 2.0
+
+
+def test_the_palette_is_that_of_the_requirements():
+    colours = ["#" + bytes(colour).hex().upper() for colour in PALETTE]
+    assert dict(zip(CLASS_NAMES, colours, strict=True)) == {
+        "ground": "#C8C8C8",
+        "obstacle": "#3CB371",
+        "hazard": "#E74C3C",
+        "target": "#3498DB",
+        "water": "#1ABC9C",
+    }
