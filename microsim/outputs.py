@@ -6,9 +6,10 @@ An output samples numbers in `sim/`, encodes them once and hands them to the out
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from microsim import encoders, markers
 from microsim.errors import PluginError
@@ -36,6 +37,9 @@ from microsim.sim.timekeeper import Clock, Trigger
 from microsim.sim.world import World
 from microsim.topics import ORDER, SENSOR_PATHS, TOPICS
 
+# costly to make and independent of the seed, so kept from reset to reset; each has buffers of its own
+Renderers: TypeAlias = dict[tuple[str, CameraModel], Renderer]
+
 
 @dataclass
 class Run:
@@ -47,10 +51,10 @@ class Run:
     clock: Clock
     physics: Physics
     outbox: Outbox
-    renderers: dict[str, Renderer]
+    renderers: Renderers
     odometry: dict[str, Odometry] = field(default_factory=dict)
     mounts: list[tuple[str, str, Mount]] = field(default_factory=list)  # static frames
-    outputs: list[tuple[int, Output]] = field(default_factory=list)  # with their place in the table
+    outputs: dict[str, tuple[int, Output]] = field(default_factory=dict)  # by name, with their place in the table
     rates: dict[str, float] = field(default_factory=dict)  # [Hz] by topic, for /sim/info
 
     def key(self, stream: str) -> int:
@@ -59,17 +63,16 @@ class Run:
     def trigger(self, hz: float) -> Trigger:
         return Trigger(hz, self.scenario.physics_hz)
 
-    def add(self, kind: str, output: Output) -> None:
-        self.outputs.append((ORDER[kind], output))
+    def add(self, kind: str, name: str, output: Output) -> None:
+        self.outputs[name] = (ORDER[kind], output)
 
     def periodic(self, kind: str, topic: str, hz: float, encode: Callable[[int, int], bytes], part: Any = None) -> None:
         """`encode(tick, stamp_ns)` at a rate."""
         self.rates[topic] = hz
-        self.add(kind, Periodic(self.trigger(hz), encode, self.sender(kind, topic), part))
+        self.add(kind, topic, Periodic(self.trigger(hz), encode, self.sender(kind, topic), part))
 
     def once(self, kind: str, topic: str, cdr: bytes) -> None:
-        send = self.sender(kind, topic)
-        self.add(kind, Once(lambda: send(0, cdr)))
+        self.add(kind, topic, Once(cdr, self.sender(kind, topic)))
 
     def sender(self, kind: str, topic: str) -> Send:
         return self.outbox.sender(topic, TOPICS[kind].type)
@@ -81,8 +84,8 @@ class Run:
         self.mounts.append((f"{robot}/base_link", frame, fixed))
         return frame, fixed
 
-    def sorted_outputs(self) -> list[Output]:
-        return [output for _, output in sorted(self.outputs, key=lambda item: item[0])]
+    def sorted_outputs(self) -> dict[str, Output]:
+        return {name: output for name, (_, output) in sorted(self.outputs.items(), key=lambda item: item[1][0])}
 
 
 def topic_name(kind: str, robot: str, sensor: str) -> str:
@@ -213,13 +216,11 @@ class MountedCamera:
         return self.renderer.render(mounted_at(motion, self.xyz), rows)
 
 
-def mounted_camera(
-    world: World, renderers: dict[str, Renderer], robot: str, sensor: str, block: blocks.Camera
-) -> MountedCamera:
-    name = f"{robot}/{sensor}"
-    if name not in renderers:
-        renderers[name] = Renderer(world, camera_model(block))
-    return MountedCamera(renderers[name], block.mount.xyz, matrix_from_rpy(*block.mount.rpy))
+def mounted_camera(world: World, renderers: Renderers, robot: str, sensor: str, block: blocks.Camera) -> MountedCamera:
+    key = f"{robot}/{sensor}", camera_model(block)
+    if key not in renderers:
+        renderers[key] = Renderer(world, key[1])
+    return MountedCamera(renderers[key], block.mount.xyz, matrix_from_rpy(*block.mount.rpy))
 
 
 def add_camera(run: Run, robot: str, sensor: str, block: blocks.Camera) -> None:
@@ -255,7 +256,7 @@ def add_camera(run: Run, robot: str, sensor: str, block: blocks.Camera) -> None:
         f"{robot}/{sensor}/latency",
     )
     run.rates[image_topic] = run.rates[info_topic] = block.hz
-    run.add("image", Delayed(run.trigger(block.hz), pipeline, sample, send))
+    run.add("image", image_topic, Delayed(run.trigger(block.hz), pipeline, sample, send))
 
 
 @dataclass
@@ -312,6 +313,7 @@ class PluginOutput:
         return copy.deepcopy(self.sensor, {id(self.context): self.context})
 
     def recall(self, memory: Any, tick: int) -> None:
+        memory = self.sensor if memory is None else memory
         # a snapshot taken in another Simulation carries that one's context: put ours in its place
         foreign = getattr(memory, "context", self.context)
         self.sensor = copy.deepcopy(memory, {id(foreign): self.context})
@@ -337,7 +339,8 @@ def add_plugin(run: Run, robot: str, sensor: str, block: blocks.PluginSensor) ->
 
     run.rates[topic] = block.hz
     created = plugin.create(context)
-    run.outputs.append((len(ORDER), PluginOutput(context, created, run.trigger(block.hz), run.clock.dt, send)))
+    output = PluginOutput(context, created, run.trigger(block.hz), run.clock.dt, send)
+    run.outputs[topic] = (len(ORDER), output)
 
 
 ADD: dict[type, Callable[[Run, str, str, Any], None]] = {
@@ -370,20 +373,21 @@ def add_frames(run: Run) -> None:
 
 @dataclass
 class Once:
-    """Sent at tick 0, after every reset."""
+    """Sent at tick 0, after every reset, and again when it has changed."""
 
-    send: Callable[[], None]
+    cdr: bytes
+    send: Send
     due: float = 0
 
     def fire(self, tick: int, stamp_ns: int) -> None:
-        self.send()
-        self.due = float("inf")
+        self.send(stamp_ns, self.cdr)
+        self.due = math.inf
 
-    def memory(self) -> None:
-        return None
+    def memory(self) -> bytes:
+        return self.cdr
 
-    def recall(self, memory: None, tick: int) -> None:
-        self.due = float("inf")
+    def recall(self, memory: bytes | None, tick: int) -> None:
+        self.due = math.inf if memory == self.cdr else tick + 1
 
 
 def add_world(run: Run) -> None:

@@ -27,7 +27,6 @@ from microsim.sim.components import RobotModel, Wind
 from microsim.sim.noise import stream_key
 from microsim.sim.robots import ROBOT_MODELS
 from microsim.sim.schedule import Command, Input, Schedule, Teleport, Transmission
-from microsim.sim.sensors.camera import Renderer
 from microsim.sim.systems.physics import Fleet, Physics, make_fleet, put
 from microsim.sim.systems.radio import Radio, RadioSettings, Rssi
 from microsim.sim.timekeeper import Clock
@@ -48,6 +47,24 @@ def _radio_settings(scenario: Scenario) -> RadioSettings:
     values = {field.name: getattr(written, field.name) for field in fields(RadioSettings) if field.name != "rssi"}
     rssi = None if written.rssi is None else Rssi(**written.rssi.model_dump())
     return RadioSettings(**values, rssi=rssi)
+
+
+@dataclass(frozen=True)
+class Reconfiguration:
+    """From this tick on the run follows another scenario."""
+
+    scenario: Scenario
+
+
+# what `reconfigure` may not change
+_FIXED: dict[str, Callable[[Scenario], Any]] = {
+    "physics_hz": lambda scenario: scenario.physics_hz,
+    "the map": lambda scenario: scenario.map,
+    "obstacles and features": lambda scenario: (scenario.obstacles, scenario.features),
+    "the set of robots": lambda scenario: {name: robot.model for name, robot in scenario.robots.items()},
+    "frames.per_robot_odom": lambda scenario: scenario.frames.per_robot_odom,
+    "odometry drift": lambda scenario: [robot.odom and robot.odom.drift for robot in scenario.robots.values()],
+}
 
 
 @dataclass(frozen=True)
@@ -74,8 +91,10 @@ class Simulation:
         self.world: World = build_world(self.scenario)
         self.clock = Clock(self.scenario.physics_hz)
         self.counters: Counter[str] = Counter()  # what was ignored, and why
-        self.on_input: Callable[[int, Input], None] | None = None  # told of every input and the tick that takes it
-        self._renderers: dict[str, Renderer] = {}
+        self.on_input: Callable[[int, Input | Reconfiguration], None] | None = (
+            None  # told of every input and the tick that takes it
+        )
+        self._renderers: outputs.Renderers = {}
         self._next_seed = self._checked_seed(self.scenario.seed if seed is None else seed)
         self.reset()
 
@@ -113,6 +132,21 @@ class Simulation:
         self._schedule = self._compose()
         self._schedule.send()
         self._outbox.close_tick()
+
+    def reconfigure(self, scenario: Scenario) -> None:
+        """Go on from here with other limits, noise, rates, wind or radio, as if they were written in the scenario.
+
+        What makes the world and the robots (map, obstacles, features, robots, physics_hz, odometry drift) stays.
+        """
+        for what, of in _FIXED.items():
+            if of(scenario) != of(self.scenario):
+                raise UsageError(f"{what} cannot change during a run; make a new Simulation")
+        memory = self._schedule.memory()
+        self.scenario = scenario
+        self._schedule = self._compose()
+        self._schedule.recall(memory)
+        if self.on_input is not None:
+            self.on_input(self.tick, Reconfiguration(scenario))
 
     def set_seed(self, seed: int) -> None:
         """Takes effect at the next reset."""

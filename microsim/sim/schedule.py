@@ -44,10 +44,13 @@ class Schedule:
     physics: Physics
     radio: Radio | None
     drifts: Sequence[tuple[str, Drift]]  # odometry frames that slide, by robot
-    outputs: Sequence[Output]  # in the order in which they are sent
+    outputs: Mapping[str, Output]  # by name, in the order in which they are sent
     receive: Mapping[str, Callable[[int, bytes], None]]  # robot -> what gets (stamp [ns], payload) of its packets
     tick: int = 0
     pending: list[Input] = field(default_factory=list)  # arrived, not yet taken
+
+    def __post_init__(self) -> None:
+        self._outputs = tuple(self.outputs.values())
 
     def step(self) -> None:
         """From tick k to k + 1."""
@@ -74,7 +77,7 @@ class Schedule:
         stamp_ns = self.clock.time_ns(tick)
         for robot, drift in self.drifts:
             drift.update(self.physics.motions[robot], tick)
-        for output in self.outputs:
+        for output in self._outputs:
             if output.due <= tick:
                 output.fire(tick, stamp_ns)
         if self.radio is not None:
@@ -87,7 +90,7 @@ class Schedule:
             list(self.pending),
             self.physics.memory(),
             self.radio and self.radio.memory(),
-            [output.memory() for output in self.outputs],
+            {name: output.memory() for name, output in self.outputs.items()},
         )
 
     def recall(self, memory: Any) -> None:
@@ -96,5 +99,5 @@ class Schedule:
         self.physics.recall(physics)
         if self.radio is not None:
             self.radio.recall(radio)
-        for output, part in zip(self.outputs, outputs, strict=True):
-            output.recall(part, self.tick)
+        for name, output in self.outputs.items():
+            output.recall(outputs.get(name), self.tick)

@@ -4,9 +4,9 @@
 - `rclpy`: an installed ROS 2.
 - `memory`: inside one process; what tests and Python users take.
 
-Names are given as in the table of topics, with a leading slash, and are relative to the node's namespace; remappings are
-the transport's business. Callbacks run inside `poll`, on the thread that calls it, and nowhere else: so the tick decides
-when it listens.
+Names are given as in the table of topics, with a leading slash, and are relative to the node's namespace; remappings
+are the transport's business. Callbacks run inside `poll`, on the thread that calls it, and nowhere else: so the tick
+decides when it listens.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Value: TypeAlias = bool | int | float | str | list[bool] | list[int] | list[floa
 LogLevel: TypeAlias = Literal["debug", "info", "warn", "error"]
 
 OnMessage: TypeAlias = Callable[[bytes], None]  # encoded message, as it came
-OnRequest: TypeAlias = Callable[[Any, Any], None]  # (request, response to fill in), messages with the fields of the type
+OnRequest: TypeAlias = Callable[[Any, Any], None]  # (request, response to fill in)
 OnSet: TypeAlias = Callable[[Mapping[str, Value]], str]  # changes -> "" when taken, or why not; all or none
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A declared parameter; its value's type is its type for good."""
+    """A declared parameter; its value's type is its type for good, save that a number may take the other kind."""
 
     name: str  # dotted
     value: Value
@@ -35,6 +35,7 @@ class Parameter:
     read_only: bool = False
     minimum: float | None = None
     maximum: float | None = None
+    any_number: bool = False  # integers and doubles are both taken (dynamic typing)
 
 
 class Publisher(Protocol):

@@ -160,10 +160,16 @@ class Radio:
                 arrived.append((link.receiver, packet.payload))
         return arrived
 
+    def _rssi(self, link: Link) -> float | None:
+        """Of a link from a snapshot: the model may have been switched on or off since."""
+        if self.settings.rssi is None:
+            return None
+        return math.nan if link.rssi_dbm is None else link.rssi_dbm
+
     def memory(self) -> tuple[Any, ...]:
         return [replace(link, queue=list(link.queue)) for link in self.links], dict(self.air_free_at)
 
     def recall(self, memory: tuple[Any, ...]) -> None:
         links, air_free_at = memory
-        self.links = [replace(link, queue=list(link.queue)) for link in links]
+        self.links = [replace(link, queue=list(link.queue), rssi_dbm=self._rssi(link)) for link in links]
         self.air_free_at = dict(air_free_at)

@@ -25,7 +25,7 @@ class Output(Protocol):
     def memory(self) -> Any: ...
 
     def recall(self, memory: Any, tick: int) -> None:
-        """Go on after `tick` as when `memory()` was taken there."""
+        """Go on after `tick` as when `memory()` was taken there; None: there was no such output then."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Periodic:
         return None if self.part is None else self.part.memory()
 
     def recall(self, memory: Any, tick: int) -> None:
-        if self.part is not None:
+        if self.part is not None and memory is not None:
             self.part.recall(memory)
         self.due = self.trigger.next_tick(tick + 1)
 
@@ -106,7 +106,7 @@ class Delayed:
         return list(self.waiting)
 
     def recall(self, memory: Any, tick: int) -> None:
-        self.waiting = list(memory)
+        self.waiting = list(memory or ())
         self.next_sample = self.trigger.next_tick(tick + 1)
         self._set_due()
 
