@@ -9,11 +9,14 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "digests.json"
 
 def differences(native: dict[str, str], emulated: dict[str, str], golden: dict[str, str]) -> list[str]:
     """One line for each digest that is not the same everywhere. What has no golden one is compared all the same."""
-    return [
-        f"{name}: native {native.get(name)}, emulated {emulated.get(name)}, golden {golden.get(name)}"
-        for name in sorted(native | emulated)
-        if not native.get(name) == emulated.get(name) == golden.get(name, native.get(name))
-    ]
+    found = []
+    for name in sorted(native | emulated):
+        here, there = native.get(name), emulated.get(name)
+        if here != there:
+            found.append(f"{name} depends on the processor: native {here}, emulated {there}")
+        elif here != golden.get(name, here):
+            found.append(f"{name} is the same on both processors, {here}, but the golden one is {golden[name]}")
+    return found
 
 
 def main(native_line: str, emulated_line: str) -> int:
