@@ -22,7 +22,7 @@ Tap: TypeAlias = Callable[[Sequence[Message]], None]  # given messages to look a
 STALL_S = 1.0  # later than this, lost time is forgiven: nobody wants an hour's ticks in a burst after a laptop's sleep
 NAP_S = 0.05  # longest sleep, so that a stop, a new real-time factor or a watcher is noticed
 SLOWEST, FASTEST = 0.001, 100_000.0  # real-time factors that make sense, beside 0
-_QUICK_S, _SLOW_S, _MOST_TICKS = 0.004, 0.016, 1024  # a chunk of ticks shall last about a frame of the dashboard
+_QUICK_S, _SLOW_S = 0.004, 0.016  # a chunk of ticks shall last about a frame of the dashboard
 
 
 class WallClock(Protocol):
@@ -108,6 +108,7 @@ class Runner:
     watchers: list[Watcher] = field(default_factory=list)
     clock: WallClock = field(default_factory=SystemClock)
     measure: Callable[[float, float], None] | None = None  # told each tick's duration and lateness [s]
+    longest_chunk: int = 1024  # ticks that may be run at once, where neither a pilot nor `measure` wants each
 
     def __post_init__(self) -> None:
         self.pacer = Pacer(self.sim.clock.dt, self.rtf)
@@ -181,7 +182,7 @@ class Runner:
 
     def _fitting_chunk(self, took: float) -> int:
         if took < _QUICK_S:
-            return min(2 * self._chunk, _MOST_TICKS)
+            return min(2 * self._chunk, self.longest_chunk)
         return max(1, self._chunk // 2) if took > _SLOW_S else self._chunk
 
     def _hand_out(self, messages: Sequence[Message]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -69,12 +70,26 @@ def _drive(runner: Runner, ticks: int | None, options: Options, telemetry: Telem
 @contextmanager
 def _shown(runner: Runner, ticks: int | None, options: Options) -> Iterator[None]:
     """With the dashboard where there is a terminal for it, else with lines of progress."""
-    progress = Progress(runner, ticks)
-    runner.watchers.append(progress.watcher())
-    try:
+    if ticks == 0:
         yield
-    finally:
-        progress.end()
+    elif options.headless or options.json or not _is_terminal():
+        progress = Progress(runner, ticks)
+        runner.watchers.append(progress.watcher())
+        try:
+            yield
+        finally:
+            progress.end()
+    else:
+        from microsim.dashboard import Dashboard
+
+        with Dashboard(runner, ticks) as dashboard:
+            yield
+        if dashboard.error is not None:
+            print(f"microsim: the dashboard stopped: {dashboard.error!r}; --headless does without", file=sys.stderr)
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
 def _telemetry(options: Options) -> Telemetry | None:
@@ -101,7 +116,11 @@ def _simulation(scenario: Scenario, seed: int | None) -> Simulation:
 def _runner(sim: Simulation, options: Options) -> Runner:
     from microsim.runner import Runner
 
-    return Runner(sim, options.rtf)
+    if not options.demo:
+        return Runner(sim, options.rtf)
+    from microsim.demo import Demo
+
+    return Runner(sim, options.rtf, Demo(sim))
 
 
 class Interrupts:
@@ -163,9 +182,33 @@ def _say_result(runner: Runner, options: Options) -> None:
     if options.json:
         print(json.dumps(facts, ensure_ascii=False))
         return
-    print(
-        f"{facts['scenario']}, seed {facts['seed']}: {facts['sim_s']:.3f} s simulated in {facts['wall_s']:.2f} s "
-        f"({facts['rtf']:.2f} × real time), {facts['ticks']:,} ticks, {facts['messages']:,} messages"
-    )
+    print(summary(facts))
+    if options.demo:
+        print(HINTS)
     if options.digest:
         print(facts["digest"])
+
+
+HINTS = """
+What next?
+  another world    microsim run showcase --demo        (all of them: microsim list)
+  in Python        import microsim; sim = microsim.Simulation("default", seed=7); messages = sim.step(60)
+  documentation    make docs, then open docs/_build/html/index.html"""
+
+
+def summary(facts: dict[str, Any]) -> str:
+    """The run in a few lines."""
+    pace = f"{facts['rtf']:.2f} × real time" if facts["ticks"] else "tick 0 only"
+    lines = [
+        f"{facts['scenario']}, seed {facts['seed']}",
+        f"  simulated   {facts['sim_s']:.3f} s, {facts['ticks']:,} ticks, {facts['messages']:,} messages",
+        f"  wall time   {facts['wall_s']:.3f} s, {pace}",
+    ]
+    lines += [
+        f"  radio       {link['from']} → {link['to']}: {link['sent']} sent, {link['delivered']} delivered, "
+        f"{link['dropped'] + link['overflowed']} lost, {link['latency_ms_mean']:.0f} ms on average"
+        for link in facts["radio"]
+        if link["sent"]
+    ][:10]
+    lines += [f"  ignored     {count} {reason}" for reason, count in facts["ignored"].items()]
+    return "\n".join(lines)
