@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, TypeAlias
 
+from microsim.topics import Qos
 from microsim.wire import decode
 
 Send: TypeAlias = Callable[[int, bytes], None]  # stamp [ns], encoded message
@@ -43,10 +44,12 @@ class Outbox:
     def __init__(self) -> None:
         self.digest = bytes(32)
         self.messages: list[Message] = []  # sent, not yet handed to the caller
+        self.topics: dict[str, tuple[str, Qos]] = {}  # every topic that may be sent on: its type and quality of service
         self._parts: list[bytes] = []  # of this tick
 
-    def sender(self, topic: str, type_name: str) -> Send:
+    def sender(self, topic: str, type_name: str, qos: Qos = Qos(10)) -> Send:
         """A function that sends on a topic."""
+        self.topics[topic] = (type_name, qos)
         prefix = f"{topic}\0{type_name}\0".encode()
         parts, pack = self._parts, _STAMP_AND_LENGTH.pack
 

@@ -75,7 +75,7 @@ class Run:
         self.add(kind, topic, Once(cdr, self.sender(kind, topic)))
 
     def sender(self, kind: str, topic: str) -> Send:
-        return self.outbox.sender(topic, TOPICS[kind].type)
+        return self.outbox.sender(topic, TOPICS[kind].type, TOPICS[kind].qos)
 
     def mounted(self, robot: str, sensor: str, mount: Any) -> tuple[str, Mount]:
         """Register a sensor's link in the tree of frames; gives its name."""

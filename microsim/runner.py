@@ -108,6 +108,9 @@ class Runner:
     watchers: list[Watcher] = field(default_factory=list)
     clock: WallClock = field(default_factory=SystemClock)
     measure: Callable[[float, float], None] | None = None  # told each tick's duration and lateness [s]
+    listen: Callable[[float], None] | None = (
+        None  # takes what has arrived, waiting at most so long [s]; before each tick
+    )
     longest_chunk: int = 1024  # ticks that may be run at once, where neither a pilot nor `measure` wants each
 
     def __post_init__(self) -> None:
@@ -115,6 +118,7 @@ class Runner:
         self.messages = 0
         self.lateness_s = 0.0  # of the latest tick
         self.worst_lateness_s = 0.0
+        self.paused = False
         self._stopping = False
         self._started_s = self._ended_s = 0.0
         self._next_watch_s = 0.0
@@ -137,6 +141,24 @@ class Runner:
         """From now on; for as fast as possible: 0."""
         self.pacer.change(rtf, self.sim.tick, self.clock.now())
         self.rtf = rtf
+
+    def pause(self, paused: bool) -> None:
+        """Time stands still while paused; then it goes on from there, without a burst."""
+        self.paused = paused
+        self.pacer.anchor(self.sim.tick, self.clock.now())
+
+    def step(self, ticks: int) -> None:
+        """Advance at once, outside the pace: what a paused run does when it is told to."""
+        for _ in range(ticks):
+            self._hand_out(self.sim.step())
+        self.pacer.anchor(self.sim.tick, self.clock.now())
+
+    def restart(self, sim: Simulation) -> None:
+        """Go on with a simulation at its start: another one, or the same after a reset."""
+        self.sim = sim
+        self.pacer = Pacer(sim.clock.dt, self.rtf)
+        self.pacer.anchor(sim.tick, self.clock.now())
+        self._hand_out(sim.step(0))
 
     def stop(self) -> None:
         """End after the tick under way. May be called from a signal handler or another thread."""
@@ -162,16 +184,25 @@ class Runner:
         tick, now = self.sim.tick, self.clock.now()
         if now >= self._next_watch_s:
             self._watch(now)
+        if self.paused:
+            self._wait(NAP_S)
+            return
         late = self.pacer.lateness(tick + 1, now)
         if late < 0.0:
-            self.clock.sleep(min(-late, NAP_S))
+            self._wait(min(-late, NAP_S))
             return
         count = max(1, min(self._chunk, self.pacer.ticks_due(tick, now))) if self.pacer.rtf else self._chunk
         self.lateness_s = late
         self.worst_lateness_s = max(self.worst_lateness_s, late)
         self._advance(count if end is None else min(count, end - tick), now)
 
+    def _wait(self, seconds: float) -> None:
+        (self.listen or self.clock.sleep)(seconds)
+
     def _advance(self, count: int, before: float) -> None:
+        if self.listen is not None:
+            self.listen(0.0)
+            count = 0 if self.paused or self._stopping else 1
         messages = self.sim.step(count)
         took = self.clock.now() - before
         if self.measure is not None:

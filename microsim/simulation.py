@@ -31,7 +31,7 @@ from microsim.sim.systems.physics import Fleet, Physics, make_fleet, put
 from microsim.sim.systems.radio import Radio, RadioSettings, Rssi
 from microsim.sim.timekeeper import Clock
 from microsim.sim.world import World
-from microsim.topics import TOPICS
+from microsim.topics import TOPICS, Qos
 from microsim.version import __version__
 
 INT64 = range(-(2**63), 2**63)
@@ -106,6 +106,16 @@ class Simulation:
         return self._seed
 
     @property
+    def next_seed(self) -> int:
+        """The seed of the next reset."""
+        return self._next_seed
+
+    @property
+    def topics(self) -> Mapping[str, tuple[str, Qos]]:
+        """Type and quality of service of every topic it sends on."""
+        return self._outbox.topics
+
+    @property
     def tick(self) -> int:
         return self._schedule.tick
 
@@ -142,6 +152,7 @@ class Simulation:
             if of(scenario) != of(self.scenario):
                 raise UsageError(f"{what} cannot change during a run; make a new Simulation")
         memory = self._schedule.memory()
+        self._outbox.topics.clear()
         self.scenario = scenario
         self._schedule = self._compose()
         self._schedule.recall(memory)
@@ -183,7 +194,7 @@ class Simulation:
         Drone: vx, vy, vz [m/s] in its own axes, yaw_rate [rad/s]. Rover: v [m/s], omega [rad/s]. Values beyond the
         limits are clamped. A NaN or infinity makes the command ignored and counted: then False.
         """
-        inputs = self._model(robot).inputs
+        inputs = self.model(robot).inputs
         for name in values:
             if name not in inputs:
                 raise UsageError(f"{robot} has no command {name!r}{did_you_mean(name, inputs)} {there_are(inputs)}")
@@ -194,7 +205,7 @@ class Simulation:
 
     def set_pose(self, robot: str, x: float, y: float, z: float | None = None, yaw: float = 0.0) -> bool:
         """Put a robot somewhere, at rest; a drone without z keeps its height. Ignored and counted where it cannot."""
-        model, world = self._model(robot), self.world
+        model, world = self.model(robot), self.world
         height = self.state(robot).z if z is None else float(z)
         x, y, yaw = float(x), float(y), float(yaw)
         if not all(map(math.isfinite, (x, y, height, yaw))) or max(map(abs, (x, y, height, yaw))) > 1e6:
@@ -205,7 +216,7 @@ class Simulation:
 
     def radio_send(self, sender: str, payload: bytes) -> bool:
         """Hand a packet to a robot's radio; it arrives at every other robot, unless lost on the way."""
-        self._model(sender)
+        self.model(sender)
         radio, limit = self._schedule.radio, self.scenario.radio.max_payload_bytes
         if radio is None:
             raise UsageError("this scenario has no radio: set radio.enabled to true")
@@ -229,14 +240,14 @@ class Simulation:
 
     def state(self, robot: str) -> Any:
         """The true state as attributes: drone x y z yaw vx vy vz yaw_rate; rover x y z yaw v omega contacts."""
-        model = self._model(robot)
+        model = self.model(robot)
         fleet, column = self._schedule.physics.home[robot]
         values = fleet.state[:, column].tolist()
         return _state_type(model.name)(*(values[row] for row in model.state.values()))
 
     def render(self, robot: str, sensor: str = "camera") -> npt.NDArray[np.uint8]:
         """What a camera sees now, (height, width, 3) uint8, before blur and jitter."""
-        self._model(robot)
+        self.model(robot)
         sensors = self.scenario.robots[robot].all_sensors()
         cameras = {name: block for name, block in sensors.items() if isinstance(block, blocks.Camera)}
         if sensor not in cameras:
@@ -304,7 +315,7 @@ class Simulation:
 
     def _receiver(self, robot: str) -> Callable[[int, bytes], None]:
         topic = TOPICS["radio_rx"]
-        send = self._outbox.sender(topic.of(robot), topic.type)
+        send = self._outbox.sender(topic.of(robot), topic.type, topic.qos)
         return lambda stamp_ns, payload: send(stamp_ns, encoders.radio_payload(payload))
 
     def _fleets(self) -> list[Fleet]:
@@ -359,7 +370,8 @@ class Simulation:
 
     # ---- what users get wrong --------------------------------------------------------------------------------
 
-    def _model(self, robot: str) -> RobotModel:
+    def model(self, robot: str) -> RobotModel:
+        """The robot's model: its inputs, state names and kernel."""
         if robot not in self.scenario.robots:
             robots = self.scenario.robots
             raise UsageError(f"no robot {robot!r}{did_you_mean(robot, robots)} {there_are(robots)}")

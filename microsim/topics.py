@@ -122,6 +122,14 @@ TABLE = (
         about="what the robot receives",
     ),
     Topic(
+        "diagnostics",
+        "/diagnostics",
+        "diagnostic_msgs/msg/DiagnosticArray",
+        Qos(10),
+        "1 Hz of wall time",
+        about="real-time factor, lateness, queues, what was ignored; not part of the digest",
+    ),
+    Topic(
         "cmd_vel",
         "/{robot}/cmd_vel",
         "geometry_msgs/msg/Twist",
@@ -140,6 +148,21 @@ TABLE = (
         "in",
         "what the robot sends to the others",
     ),
+)
+
+
+@dataclass(frozen=True)
+class Service:
+    name: str
+    type: str
+    about: str
+
+
+SERVICES = (
+    Service("/sim/reset", "std_srvs/srv/Empty", "back to the start, with the seed and parameters set meanwhile"),
+    Service("/sim/set_seed", "example_interfaces/srv/SetInt32", "seed of the next reset"),
+    Service("/sim/pause", "example_interfaces/srv/SetBool", "true: pause, false: go on"),
+    Service("/sim/step", "example_interfaces/srv/SetInt32", "advance a paused simulation by that many ticks"),
 )
 
 TOPICS = {topic.kind: topic for topic in TABLE}

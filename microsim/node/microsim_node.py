@@ -1,0 +1,251 @@
+"""The node `microsim`: a running simulation on a transport."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from microsim import encoders
+from microsim.errors import MicroSimError
+from microsim.node.lateness import Lateness
+from microsim.node.parameters import Settings
+from microsim.outbox import Message
+from microsim.runner import Runner, Watcher
+from microsim.sim.geometry import yaw_of_quaternion
+from microsim.simulation import Simulation
+from microsim.topics import TOPICS, Qos
+from microsim.transport import MissingTypeError, Parameter, Publisher, Transport, Value
+from microsim.wire.checked import WireError, decode_checked
+
+MAX_STEPS = 1_000_000  # ticks that one call of /sim/step may ask for
+_QUIET_S = 1.0  # at most one warning of a kind in this time
+
+
+class MicroSimNode:
+    """Publishes what the simulation sends, takes commands, serves the services, shows the parameters."""
+
+    def __init__(self, transport: Transport, runner: Runner, settings: Settings) -> None:
+        self.transport = transport
+        self.runner = runner
+        self.settings = settings
+        self.malformed = 0  # messages that could not be read
+        self._publishers: dict[str, Publisher] = {}
+        self._missing: set[str] = set()
+        self._last_warning_s: dict[str, float] = {}
+        self._lateness = Lateness()
+        self._subscribe()
+        self._serve()
+        self._declare()
+        self._connect()
+
+    @property
+    def sim(self) -> Simulation:
+        return self.runner.sim
+
+    def _connect(self) -> None:
+        runner = self.runner
+        runner.listen = self.transport.poll
+        runner.taps.append(self.publish)
+        runner.measure = self._lateness.beside(runner.measure)
+        runner.watchers.append(Watcher(1.0, self._publish_diagnostics))
+        self._advertise()
+
+    # ---- topics -----------------------------------------------------------------------------------------------------
+
+    def publish(self, messages: Sequence[Message]) -> None:
+        publishers = self._publishers
+        for message in messages:
+            publisher = publishers.get(message.topic)
+            if publisher is not None:
+                publisher.publish(message.cdr)
+
+    def _advertise(self) -> None:
+        """A publisher for every topic the simulation sends on."""
+        for topic, (type_name, qos) in self.sim.topics.items():
+            self._advertise_one(topic, type_name, qos)
+        self._advertise_one("/diagnostics", TOPICS["diagnostics"].type, TOPICS["diagnostics"].qos)
+
+    def _advertise_one(self, topic: str, type_name: str, qos: Qos) -> None:
+        if topic in self._publishers or topic in self._missing:
+            return
+        try:
+            self._publishers[topic] = self.transport.publisher(topic, type_name, qos)
+        except MissingTypeError as error:
+            self._missing.add(topic)
+            self.transport.log("warn", f"{topic} is not published: {error}")
+
+    def _subscribe(self) -> None:
+        for robot in self.sim.robots:
+            twist = "TwistStamped" if self.settings.scenario.stamped_cmd_vel else "Twist"
+            self._listen("cmd_vel", robot, self._command, f"geometry_msgs/msg/{twist}")
+            self._listen("set_pose", robot, self._set_pose)
+            if self.sim.radio is not None:
+                self._listen("radio_tx", robot, self._transmit)
+
+    def _listen(self, kind: str, robot: str, take: Callable[[str, Any], bool], type_name: str | None = None) -> None:
+        topic, expected = TOPICS[kind].of(robot), type_name or TOPICS[kind].type
+
+        def on_message(cdr: bytes) -> None:
+            try:
+                message = decode_checked(expected, cdr)
+            except WireError as error:
+                self.malformed += 1
+                self._warn(topic, f"{topic}: a message that is no {expected} was ignored: {error}")
+                return
+            try:
+                if not take(robot, message):
+                    self._warn(topic, f"{topic}: ignored; so far {dict(self.sim.counters)}")
+            except MicroSimError as error:
+                self.malformed += 1
+                self._warn(topic, f"{topic}: ignored: {error}")
+
+        try:
+            self.transport.subscribe(topic, expected, TOPICS[kind].qos, on_message)
+        except MissingTypeError as error:
+            self.transport.log("warn", f"{topic} is not listened to: {error}")
+
+    def _command(self, robot: str, message: Any) -> bool:
+        twist = message.twist if self.settings.scenario.stamped_cmd_vel else message
+        fields = {"linear.x": twist.linear.x, "linear.y": twist.linear.y, "linear.z": twist.linear.z}
+        fields["angular.z"] = twist.angular.z
+        model = self.sim.model(robot)
+        pairs = zip(model.inputs, model.twist_fields, strict=True)
+        return self.sim.command(robot, **{name: float(fields[field]) for name, field in pairs})
+
+    def _set_pose(self, robot: str, message: Any) -> bool:
+        place, turn = message.pose.position, message.pose.orientation
+        length = math.sqrt(turn.x * turn.x + turn.y * turn.y + turn.z * turn.z + turn.w * turn.w)
+        if length < 1e-3:  # not filled in, or NaN below
+            yaw = 0.0
+        else:
+            yaw = yaw_of_quaternion(turn.x, turn.y, turn.z, turn.w)
+        return self.sim.set_pose(robot, x=place.x, y=place.y, z=place.z, yaw=yaw)
+
+    def _transmit(self, robot: str, message: Any) -> bool:
+        return self.sim.radio_send(robot, bytes(message.data))
+
+    def _warn(self, kind: str, text: str) -> None:
+        """At most once a second of each kind."""
+        now = self.runner.clock.now()
+        if now - self._last_warning_s.get(kind, -math.inf) >= _QUIET_S:
+            self._last_warning_s[kind] = now
+            self.transport.log("warn", text)
+
+    def _publish_diagnostics(self) -> None:
+        """Facts about wall time, outside the digest."""
+        publisher = self._publishers.get("/diagnostics")
+        if publisher is None:
+            return
+        runner, sim = self.runner, self.sim
+        links = sim.radio.links if sim.radio else []
+        facts = {
+            "real_time_factor": f"{self._lateness.rtf(runner):.4f}",
+            **self._lateness.figures(),
+            "paused": str(runner.paused).lower(),
+            "radio_queue": str(sum(len(link.queue) for link in links)),
+            "ignored_inputs": str(sum(sim.counters.values())),
+            "malformed_messages": str(self.malformed),
+        }
+        encode = encoders.diagnostics({"microsim": list(facts)})
+        publisher.publish(encode(sim.time_ns, [list(facts.values())]))
+
+    # ---- services ---------------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        self._offer("/sim/reset", ("std_srvs/srv/Empty",), lambda request, response: self.reset())
+        self._offer("/sim/pause", ("example_interfaces/srv/SetBool", "std_srvs/srv/SetBool"), self._on_pause)
+        set_int = ("example_interfaces/srv/SetInt32", "microsim_interfaces/srv/SetInt32")
+        self._offer("/sim/set_seed", set_int, self._on_set_seed)
+        self._offer("/sim/step", set_int, self._on_step)
+
+    def _offer(self, service: str, types: tuple[str, ...], handler: Callable[[Any, Any], None]) -> None:
+        """Serve under the first of the types that the transport knows."""
+        problems = []
+        for type_name in types:
+            try:
+                self.transport.serve(service, type_name, handler)
+            except MissingTypeError as error:
+                problems.append(str(error))
+            else:
+                return
+        self.transport.log("warn", f"{service} is not served: {problems[0]}")
+
+    def reset(self) -> None:
+        """Back to the start with the seed and the parameters set meanwhile."""
+        settings, sim = self.settings, self.sim
+        changed = settings.next_scenario != sim.scenario
+        settings.use_next()
+        if changed:
+            sim = Simulation(settings.scenario, sim.next_seed)
+        else:
+            sim.reset()
+        self.runner.restart(sim)
+        self._advertise()
+        self.transport.set_parameters({"seed": sim.seed})
+
+    def _on_pause(self, request: Any, response: Any) -> None:
+        self.runner.pause(bool(request.data))
+        response.success, response.message = True, "paused" if request.data else "running"
+
+    def _on_set_seed(self, request: Any, response: Any) -> None:
+        self.sim.set_seed(int(request.data))
+        response.success, response.message = True, f"seed {int(request.data)} takes effect at the next reset"
+
+    def _on_step(self, request: Any, response: Any) -> None:
+        response.message = self.step(int(request.data))
+        response.success = not response.message
+        if response.success:
+            response.message = f"now at tick {self.sim.tick}"
+
+    def step(self, ticks: int) -> str:
+        """Advance a paused simulation; gives the reason when it cannot."""
+        if not self.runner.paused:
+            return "the simulation is running; pause it first (/sim/pause with data: true)"
+        if not 1 <= ticks <= MAX_STEPS:
+            return f"the number of ticks must be from 1 to {MAX_STEPS}, found {ticks}"
+        self.runner.step(ticks)
+        return ""
+
+    # ---- parameters -------------------------------------------------------------------------------------------------
+
+    def _declare(self) -> None:
+        own = [
+            Parameter("scenario", self.sim.scenario.name, "Name of the scenario that runs.", read_only=True),
+            Parameter("seed", self.sim.seed, "Seed of all noise. Takes effect at the next reset."),
+            Parameter(
+                "real_time_factor",
+                float(self.runner.rtf),
+                "Simulated seconds per second; 0: as fast as possible.",
+                minimum=0.0,
+                maximum=100_000.0,
+                any_number=True,
+            ),
+            Parameter("use_sim_time", True, "The simulator is the clock.", read_only=True),
+            Parameter(
+                "stamped_cmd_vel", self.sim.scenario.stamped_cmd_vel, "Commands are TwistStamped.", read_only=True
+            ),
+        ]
+        self.transport.declare([*own, *self.settings.declarations()], self._on_set)
+
+    def _on_set(self, changes: Mapping[str, Value]) -> str:
+        """All or none."""
+        of_scenario = {name: value for name, value in changes.items() if self.settings.knows(name)}
+        before = self.settings.memory()
+        try:
+            refusal = self.settings.change(of_scenario) if of_scenario else ""
+            if refusal:
+                return refusal
+            self._set_own({name: value for name, value in changes.items() if name not in of_scenario})
+        except MicroSimError as error:
+            self.settings.recall(before)
+            return str(error)
+        if self.settings.scenario != self.sim.scenario:
+            self.sim.reconfigure(self.settings.scenario)
+        return ""
+
+    def _set_own(self, changes: Mapping[str, Any]) -> None:
+        if "real_time_factor" in changes:
+            self.runner.set_rtf(float(changes["real_time_factor"]))
+        if "seed" in changes:
+            self.sim.set_seed(int(changes["seed"]))
