@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -36,6 +37,7 @@ from microsim.sim.systems.tf import Frames
 from microsim.sim.timekeeper import Clock, Trigger
 from microsim.sim.world import World
 from microsim.topics import ORDER, SENSOR_PATHS, TOPICS
+from microsim.wire import is_known
 
 # costly to make and independent of the seed, so kept from reset to reset; each has buffers of its own
 Renderers: TypeAlias = dict[tuple[str, CameraModel], Renderer]
@@ -77,9 +79,9 @@ class Run:
     def sender(self, kind: str, topic: str) -> Send:
         return self.outbox.sender(topic, TOPICS[kind].type, TOPICS[kind].qos)
 
-    def mounted(self, robot: str, sensor: str, mount: Any) -> tuple[str, Mount]:
+    def mounted(self, robot: str, sensor: str, mount: Any, suffix: str = "_link") -> tuple[str, Mount]:
         """Register a sensor's link in the tree of frames; gives its name."""
-        frame = f"{robot}/{sensor}_link"
+        frame = f"{robot}/{sensor}{suffix}"
         fixed = Mount(mount.xyz, mount.rpy)
         self.mounts.append((f"{robot}/base_link", frame, fixed))
         return frame, fixed
@@ -126,8 +128,9 @@ def add_gps(run: Run, robot: str, sensor: str, block: blocks.Gps) -> None:
 
 
 def add_imu(run: Run, robot: str, sensor: str, block: blocks.Imu) -> None:
-    frame, _ = run.mounted(robot, sensor, block.mount)
-    imu = Imu(block.gyro_sigma_rad_per_s, block.accel_sigma_m_per_s2, run.key(f"{robot}/{sensor}"))
+    frame, mount = run.mounted(robot, sensor, block.mount)
+    axes = matrix_from_rpy(*mount.rpy) if any(mount.rpy) else None
+    imu = Imu(block.gyro_sigma_rad_per_s, block.accel_sigma_m_per_s2, run.key(f"{robot}/{sensor}"), axes)
     encode, motions = encoders.imu(frame, imu.gyro_sigma, imu.accel_sigma), run.physics.motions
     run.periodic(
         "imu",
@@ -297,28 +300,47 @@ class PluginOutput:
 
     def fire(self, tick: int, stamp_ns: int) -> None:
         self.context.tick = tick
-        try:
+        with _blaming(self.context):
             if tick > 0:
                 self.sensor.update(self.dt)
             if tick >= self.next_message:
                 self.send(stamp_ns, self.sensor.publish())
-        except Exception as error:  # whatever a third party's code raises is reported as that sensor's fault
-            name = f"{self.context.robot}/{self.context.sensor}"
-            raise PluginError(f"sensor {name} failed at tick {tick}: {type(error).__name__}: {error}") from error
         if tick >= self.next_message:
             self.next_message = self.trigger.next_tick(tick + 1)
         self.due = tick + 1
 
     def memory(self) -> Any:
-        return copy.deepcopy(self.sensor, {id(self.context): self.context})
+        return self.context, self._copy(self.sensor, self.context)
 
     def recall(self, memory: Any, tick: int) -> None:
-        memory = self.sensor if memory is None else memory
-        # a snapshot taken in another Simulation carries that one's context: put ours in its place
-        foreign = getattr(memory, "context", self.context)
-        self.sensor = copy.deepcopy(memory, {id(foreign): self.context})
+        if memory is not None:
+            theirs, sensor = memory
+            self.sensor = self._copy(sensor, theirs)
+        self.context.tick = tick
         self.next_message = self.trigger.next_tick(tick + 1)
         self.due = tick + 1
+
+    def _copy(self, sensor: Any, theirs: SensorContext) -> Any:
+        """A copy of the sensor that sees our world and robots, though it may have been made in another Simulation."""
+        ours = self.context
+        shared = {
+            id(theirs): ours,
+            id(theirs.world): ours.world,
+            id(theirs.physics): ours.physics,
+            id(theirs.physics.motions): ours.physics.motions,
+        }
+        with _blaming(ours):
+            return copy.deepcopy(sensor, shared)
+
+
+@contextmanager
+def _blaming(context: SensorContext) -> Iterator[None]:
+    """Whatever a third party's code raises is reported as that sensor's fault."""
+    try:
+        yield
+    except Exception as error:
+        place = f"sensor {context.robot}/{context.sensor} failed at tick {context.tick}"
+        raise PluginError(f"{place}: {type(error).__name__}: {error}") from error
 
 
 def add_plugin(run: Run, robot: str, sensor: str, block: blocks.PluginSensor) -> None:
@@ -327,9 +349,11 @@ def add_plugin(run: Run, robot: str, sensor: str, block: blocks.PluginSensor) ->
         raise PluginError(
             f"robots.{robot}.sensors.{sensor}: the plug-in {block.type!r} is gone since the scenario was read"
         )
-    frame, _ = run.mounted(robot, sensor, block.mount)
+    frame, _ = run.mounted(robot, sensor, block.mount, plugin.frame_suffix)
     context = SensorContext(robot, sensor, dict(block.options), run.world, run.physics, run.key(f"{robot}/{sensor}"))
     topic = f"/{robot}/{sensor}"
+    if not is_known(plugin.message_type):
+        raise PluginError(f"sensor {robot}/{sensor}: there is no message type {plugin.message_type!r}")
     encode = encoders.from_fields(plugin.message_type, frame)
     publish = run.outbox.sender(topic, plugin.message_type)
 
@@ -338,7 +362,8 @@ def add_plugin(run: Run, robot: str, sensor: str, block: blocks.PluginSensor) ->
             publish(stamp, encode(stamp, fields))
 
     run.rates[topic] = block.hz
-    created = plugin.create(context)
+    with _blaming(context):
+        created = plugin.create(context)
     output = PluginOutput(context, created, run.trigger(block.hz), run.clock.dt, send)
     run.outputs[topic] = (len(ORDER), output)
 

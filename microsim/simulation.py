@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, namedtuple
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -29,12 +29,13 @@ from microsim.sim.robots import ROBOT_MODELS
 from microsim.sim.schedule import Command, Input, Schedule, Teleport, Transmission
 from microsim.sim.systems.physics import Fleet, Physics, make_fleet, put
 from microsim.sim.systems.radio import Radio, RadioSettings, Rssi
-from microsim.sim.timekeeper import Clock
+from microsim.sim.timekeeper import NS_PER_S, Clock
 from microsim.sim.world import World
 from microsim.topics import TOPICS, Qos
 from microsim.version import __version__
 
 INT64 = range(-(2**63), 2**63)
+END_OF_TIME_NS = 2**31 * NS_PER_S  # seconds in stamps are int32
 
 
 @cache
@@ -176,11 +177,7 @@ class Simulation:
 
         For searches and learning on states; thousands of times faster than `step`.
         """
-        schedule = self._schedule
-        self._checked_ticks(ticks)
-        schedule.take()
-        schedule.physics.move(schedule.tick, ticks)
-        schedule.tick += ticks
+        self._schedule.skip(self._checked_ticks(ticks))
 
     def digest(self) -> str:
         """SHA-256 (hex) over topic, type, stamp and bytes of every message since the last reset, tick by tick."""
@@ -197,8 +194,8 @@ class Simulation:
         inputs = self.model(robot).inputs
         for name in values:
             if name not in inputs:
-                raise UsageError(f"{robot} has no command {name!r}{did_you_mean(name, inputs)} {there_are(inputs)}")
-        numbers = tuple(float(values.get(name, 0.0)) for name in inputs)
+                raise UsageError(_unknown(f"{robot} has no command", name, inputs))
+        numbers = tuple(_number(name, values.get(name, 0.0)) for name in inputs)
         if not all(map(math.isfinite, numbers)):
             return self._ignore("commands with NaN or infinity")
         return self._accept(Command(robot, numbers))
@@ -206,13 +203,19 @@ class Simulation:
     def set_pose(self, robot: str, x: float, y: float, z: float | None = None, yaw: float = 0.0) -> bool:
         """Put a robot somewhere, at rest; a drone without z keeps its height. Ignored and counted where it cannot."""
         model, world = self.model(robot), self.world
-        height = self.state(robot).z if z is None else float(z)
-        x, y, yaw = float(x), float(y), float(yaw)
+        height = self._height_to_come(robot) if z is None else _number("z", z)
+        x, y, yaw = _number("x", x), _number("y", y), _number("yaw", yaw)
         if not all(map(math.isfinite, (x, y, height, yaw))) or max(map(abs, (x, y, height, yaw))) > 1e6:
             return self._ignore("poses with NaN, infinity or more than 1e6")
         if model.is_ground_bound and (not world.is_inside(x, y) or world.is_occupied(x, y)):
             return self._ignore("poses off the map or in an occupied cell")
-        return self._accept(Teleport(robot, x, y, height, yaw))
+        clearance: float = getattr(self.scenario.robots[robot], "ground_clearance_m", 0.0)
+        return self._accept(Teleport(robot, x, y, max(height, world.ground(x, y) + clearance), yaw))
+
+    def _height_to_come(self, robot: str) -> float:
+        """Where the robot is, or will be by the teleports that wait for the next tick."""
+        waiting = [item.z for item in self._schedule.pending if isinstance(item, Teleport) and item.robot == robot]
+        return waiting[-1] if waiting else float(self.state(robot).z)
 
     def radio_send(self, sender: str, payload: bytes) -> bool:
         """Hand a packet to a robot's radio; it arrives at every other robot, unless lost on the way."""
@@ -222,9 +225,12 @@ class Simulation:
             raise UsageError("this scenario has no radio: set radio.enabled to true")
         if not any(link.sender == sender for link in radio.links):
             raise UsageError(f"{sender} is alone: nobody can receive its packets")
-        if len(payload) > limit:
-            raise UsageError(f"a radio payload may have {limit} bytes at most, this one has {len(payload)}")
-        return self._accept(Transmission(sender, bytes(payload)))
+        if not isinstance(payload, (bytes, bytearray, memoryview)):
+            raise UsageError(f"a radio payload must be bytes; found {type(payload).__name__}")
+        packet = bytes(payload)
+        if len(packet) > limit:
+            raise UsageError(f"a radio payload may have {limit} bytes at most, this one has {len(packet)}")
+        return self._accept(Transmission(sender, packet))
 
     def _accept(self, item: Input) -> bool:
         self._schedule.pending.append(item)
@@ -251,7 +257,7 @@ class Simulation:
         sensors = self.scenario.robots[robot].all_sensors()
         cameras = {name: block for name, block in sensors.items() if isinstance(block, blocks.Camera)}
         if sensor not in cameras:
-            raise UsageError(f"{robot} has no camera {sensor!r}{did_you_mean(sensor, cameras)} {there_are(cameras)}")
+            raise UsageError(_unknown(f"{robot} has no camera", sensor, cameras))
         camera = outputs.mounted_camera(self.world, self._renderers, robot, sensor, cameras[sensor])
         self._schedule.physics.look()  # `advance` does not
         image: npt.NDArray[np.uint8] = camera.image(self._schedule.physics.motions[robot])
@@ -272,6 +278,8 @@ class Simulation:
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go on as from the moment of the snapshot, bit for bit."""
+        if not isinstance(snapshot, Snapshot):
+            raise UsageError(f"expected what `snapshot` gave, found {type(snapshot).__name__}")
         if snapshot.scenario != self.scenario:
             raise UsageError(
                 f"the snapshot is of scenario {snapshot.scenario.name!r}, which differs from this simulation's "
@@ -372,21 +380,36 @@ class Simulation:
 
     def model(self, robot: str) -> RobotModel:
         """The robot's model: its inputs, state names and kernel."""
-        if robot not in self.scenario.robots:
-            robots = self.scenario.robots
-            raise UsageError(f"no robot {robot!r}{did_you_mean(robot, robots)} {there_are(robots)}")
-        return ROBOT_MODELS[self.scenario.robots[robot].model]
+        robots = self.scenario.robots
+        if type(robot) is not str or robot not in robots:
+            raise UsageError(_unknown("no robot", robot, robots))
+        return ROBOT_MODELS[robots[robot].model]
 
-    @staticmethod
-    def _checked_ticks(ticks: Any) -> int:
-        if type(ticks) is int and ticks >= 0:
-            return ticks
-        if isinstance(ticks, np.integer) and ticks >= 0:
-            return int(ticks)
-        raise UsageError(f"the number of ticks must be a whole number, 0 or more; found {ticks!r}")
+    def _checked_ticks(self, ticks: Any) -> int:
+        if isinstance(ticks, bool) or not isinstance(ticks, (int, np.integer)) or ticks < 0:
+            raise UsageError(f"the number of ticks must be a whole number, 0 or more; found {ticks!r}")
+        if self.clock.time_ns(self.tick + int(ticks)) >= END_OF_TIME_NS:
+            raise UsageError(f"{ticks} more ticks would pass 2**31 seconds, where the stamps of ROS 2 end")
+        return int(ticks)
 
     @staticmethod
     def _checked_seed(seed: Any) -> int:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or int(seed) not in INT64:
             raise UsageError(f"a seed must be a whole number of 64 bits; found {seed!r}")
         return int(seed)
+
+
+def _unknown(what: str, name: object, choices: Iterable[str]) -> str:
+    names = list(choices)
+    guess = did_you_mean(name, names)
+    return f"{what} {name!r}{guess}{' ' if guess else '; '}{there_are(names)}"
+
+
+def _number(name: str, value: Any) -> float:
+    """As a float; what is too large for one is infinite, which is then ignored and counted."""
+    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
+        raise UsageError(f"{name} must be a number; found {value!r}")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

@@ -61,7 +61,7 @@ def _at(robot: Robot) -> str:
 def _outside(scenario: Scenario, robot: Robot) -> str:
     (width, height), (nx, ny), cell = scenario.map.size_xy_m, scenario.map.size_xy_cells, scenario.map.cell_size_m
     pose = robot.start.map_pose
-    if 0 <= pose.x and 0 <= pose.y and pose.x / cell < nx and pose.y / cell < ny:  # nx * cell may round up
+    if pose.x >= 0 and pose.y >= 0 and pose.x / cell < nx and pose.y / cell < ny:  # nx * cell may round up
         return ""
     return f"the start {_at(robot)} is outside the map, which is x from 0 to {width:g} and y from 0 to {height:g}"
 

@@ -49,16 +49,34 @@ class Schedule:
     tick: int = 0
     pending: list[Input] = field(default_factory=list)  # arrived, not yet taken
 
+    has_skipped: bool = False  # outputs are still due at ticks that were skipped
+
     def __post_init__(self) -> None:
         self._outputs = tuple(self.outputs.values())
 
     def step(self) -> None:
         """From tick k to k + 1."""
-        self.take()
-        self.physics.move(self.tick)
-        self.tick += 1  # the one place where time moves
+        if self.has_skipped:
+            self._forget_skipped()
+        self._move(1)
         self.physics.look()
         self.send()
+
+    def skip(self, ticks: int) -> None:
+        """Move on without sensing or sending anything."""
+        self._move(ticks)
+        self.has_skipped = True
+
+    def _move(self, ticks: int) -> None:
+        self.take()
+        self.physics.move(self.tick, ticks)
+        self.tick += ticks  # the one place where time moves
+
+    def _forget_skipped(self) -> None:
+        """What was due on the way is left out; sensors go on at their own ticks."""
+        for output in self._outputs:
+            output.recall(output.memory(), self.tick)
+        self.has_skipped = False
 
     def take(self) -> None:
         """What arrived before this tick counts from this tick on, in the order of arrival."""
@@ -101,3 +119,4 @@ class Schedule:
             self.radio.recall(radio)
         for name, output in self.outputs.items():
             output.recall(outputs.get(name), self.tick)
+        self.has_skipped = False

@@ -35,6 +35,10 @@ def store() -> Typestore:
     return get_typestore(Stores.ROS2_JAZZY)
 
 
+def is_known(type_name: str) -> bool:
+    return type_name in store().fielddefs
+
+
 def fields_of(type_name: str) -> list[tuple[str, Any]]:
     return list(store().fielddefs[type_name][1])
 

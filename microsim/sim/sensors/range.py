@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from microsim.sim.geometry import Vector, distance_to_occupied
-from microsim.sim.motion import COS_YAW, SIN_YAW, Motion, mounted_at
+from microsim.sim.motion import COS_YAW, SIN_YAW, Motion, X, Y, mounted_at
 from microsim.sim.noise import normals, uniforms
 from microsim.sim.world import World
 
@@ -15,6 +15,21 @@ def measured(distance: float, noise: float, min_m: float, max_m: float) -> float
     """REP-117: -inf is too near to measure, +inf is nothing within reach."""
     value = distance + noise
     return -math.inf if value < min_m else math.inf if value > max_m else value
+
+
+def is_behind_wall(world: World, motion: Motion, x: float, y: float) -> bool:
+    """True when something occupied lies between the robot's centre and its sensor at (x, y).
+
+    A robot stops when its centre reaches an occupied cell: the sensor ahead of it may be in the wall, or through it.
+    """
+    dx, dy = x - motion[X], y - motion[Y]
+    length = math.sqrt(dx * dx + dy * dy)
+    if length == 0.0:
+        return False
+    free = distance_to_occupied(
+        world.clearance, world.cell_m, motion[X], motion[Y], dx / length, dy / length, length, False
+    )
+    return bool(free < math.inf)
 
 
 @dataclass(frozen=True)
@@ -36,7 +51,9 @@ class Range:
         ahead, aside = self.heading
         dx, dy = cosine * ahead - sine * aside, sine * ahead + cosine * aside
         reach = self.max_m + _NOISE_REACH * self.sigma_m
-        distance = distance_to_occupied(world.clearance, world.cell_m, x, y, dx, dy, reach, False)
+        distance = 0.0
+        if not is_behind_wall(world, motion, x, y):
+            distance = distance_to_occupied(world.clearance, world.cell_m, x, y, dx, dy, reach, False)
         if self.dropout_probability > 0.0 and uniforms(self.key, tick, 1)[0] < self.dropout_probability:
             return math.nan
         return measured(distance, self.sigma_m * normals(self.key, tick, 0)[0], self.min_m, self.max_m)

@@ -10,6 +10,7 @@ from microsim.sim import exact, geometry, noise
 from microsim.sim.compiled import kernel
 from microsim.sim.geometry import Array, Grid, Vector
 from microsim.sim.motion import COS_YAW, SIN_YAW, Motion, mounted_at
+from microsim.sim.sensors.range import is_behind_wall
 from microsim.sim.world import World
 
 _distance_to_occupied = geometry.distance_to_occupied
@@ -59,6 +60,9 @@ class Scan:
         """What a perfect scanner would see [m], inf beyond reach."""
         world, out = self.world, np.empty(self.beams.shape[1])
         x, y, _ = mounted_at(motion, self.mount)
+        if is_behind_wall(world, motion, x, y):
+            out[:] = 0.0
+            return out
         reach = self.max_m + 10.0 * self.sigma_m
         _cast(world.clearance, world.cell_m, x, y, motion[SIN_YAW], motion[COS_YAW], self.beams, reach, out)
         return out
