@@ -26,9 +26,11 @@ SIZES = ((128, 128), (640, 480))
 FLOORS = {(128, 128): (3000.0, 500.0), (640, 480): (250.0, 30.0)}  # over flat ground, over relief [frames/s]
 COMPILE = """
 import time
-from benchmarks.camera import flat_world, first_frame
+from benchmarks.camera import first_frame, flat_world, relief_world
+worlds = flat_world(), relief_world()
 start = time.process_time()
-first_frame(flat_world())
+for world in worlds:
+    first_frame(world)
 print(time.process_time() - start)
 """
 
@@ -137,7 +139,7 @@ def _noise(world: World) -> list[Result]:
     blur = _seconds(lambda: noise.apply(image, 1, 1), 200)
     whole = _seconds(lambda: noise.apply(frame(), 1, 1), 200)
     return [
-        Result("blur of 0.5 px, 128×128", 1e3 * blur, "ms", 0.05, at_most=True),
+        Result("blur of 0.5 px, 128×128", 1e3 * blur, "ms", goal=0.05, at_most=True),
         Result("default camera frame with its blur", 1e3 * whole, "ms", 0.2, at_most=True),
     ]
 
@@ -168,4 +170,4 @@ def _compile_time() -> Result:
         done = subprocess.run(
             [sys.executable, "-c", COMPILE], env=environment, capture_output=True, text=True, check=True
         )
-    return Result("compiling the camera's kernels, once", float(done.stdout), "s", 8.0, at_most=True)
+    return Result("compiling the camera's kernels, once", float(done.stdout), "s", 12.0, 8.0, at_most=True)

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.sim.compiled import kernel
-from microsim.sim.geometry import Array, Grid, ground_height
-from microsim.sim.render_ground import ground_classes, plane_depths, relief_depths
+from microsim.sim.geometry import Array, Grid
+from microsim.sim.render_ground import ground_classes, plane_depths
 from microsim.sim.render_screen import Pose, Rays, Spans
-from microsim.sim.render_shapes import CIRCLE, CLASS, HIGH, KIND, LOW, TRIANGLE, aim
+from microsim.sim.render_shapes import CIRCLE, CLASS, HIGH, KIND, LOW, TRIANGLE
 
 Image: TypeAlias = npt.NDArray[np.uint8]  # (h, w, 3)
 
@@ -24,19 +24,11 @@ _TINY = 1e-300
 @kernel
 def draw(
     pose: Pose,
+    ground_above_camera: float,
+    is_plane: bool,
     rays: Rays,
-    screen: Array,
-    columns: Spans,
-    rows: Spans,
-    elevation: Array,
-    nodes: Array,
-    edges_x: Array,
-    edges_y: Array,
-    blocks: Array,
-    holes: Grid,
     surface: Grid,
     cell: float,
-    is_flat: bool,
     table: Array,
     painted: int,
     coefficients: Array,
@@ -45,18 +37,15 @@ def draw(
     depths: Array,
     classes: Grid,
 ) -> None:
-    """Fill `depths` and `classes` (h, w). `coefficients`, `spans` and `inverse_dz` are room to work in."""
-    aim(pose, screen, columns, rows, table, coefficients, spans)
-    height_above_camera = ground_height(elevation, cell, pose[0], pose[1]) - pose[2]
-    is_plane = is_flat or height_above_camera >= 0.0
-    if not is_plane:
-        depths[:] = math.inf
-        relief_depths(pose, rays, screen, columns, rows, nodes, edges_x, edges_y, blocks, holes, depths)
+    """Fill `depths` and `classes` (h, w). `depths` holds the ground's, unless that is a plane.
+
+    `coefficients` and `spans` are those of `aim`; `inverse_dz` is room to work in.
+    """
     for v in range(classes.shape[0]):
         ray_x, ray_y, depth, seen = rays[0, v], rays[1, v], depths[v], classes[v]
         _inverse_dz(pose, ray_x, ray_y, inverse_dz)
         if is_plane:
-            plane_depths(inverse_dz, height_above_camera, depth)
+            plane_depths(inverse_dz, ground_above_camera, depth)
         ground_classes(pose, ray_x, ray_y, depth, surface, cell, seen)
         for n in range(table.shape[0]):
             u0, u1 = spans[n, 0], spans[n, 1]
@@ -64,8 +53,14 @@ def draw(
                 kind, class_id, c = table[n, KIND], np.uint8(table[n, CLASS]), coefficients[n]
                 if n < painted:
                     _paint(kind, c, ray_x[u0:u1], ray_y[u0:u1], depth[u0:u1], class_id, seen[u0:u1])
+                    continue
+                x, y, z, d, s = ray_x[u0:u1], ray_y[u0:u1], inverse_dz[u0:u1], depth[u0:u1], seen[u0:u1]
+                if kind == CIRCLE:
+                    _cover_with_cylinder(c, x, y, z, d, class_id, s)
+                elif kind == TRIANGLE:
+                    _cover_with_prism(c, x, y, z, d, class_id, s)
                 else:
-                    _cover(kind, c, ray_x[u0:u1], ray_y[u0:u1], inverse_dz[u0:u1], depth[u0:u1], class_id, seen[u0:u1])
+                    _cover_with_box(c, x, y, z, d, class_id, s)
 
 
 @kernel
@@ -102,20 +97,8 @@ def _paint(kind: float, c: Array, ray_x: Array, ray_y: Array, depth: Array, clas
             seen[u] = class_id if inside else seen[u]
 
 
-@kernel
-def _cover(
-    kind: float, c: Array, ray_x: Array, ray_y: Array, inverse_dz: Array, depth: Array, class_id: int, seen: Grid
-) -> None:
-    """Give class and depth to the pixels of a row where the solid is nearer than what was seen so far.
-
-    A solid is where all its slabs or half-planes overlap. One that holds the camera is not seen from within.
-    """
-    if kind == CIRCLE:
-        _cover_with_cylinder(c, ray_x, ray_y, inverse_dz, depth, class_id, seen)
-    elif kind == TRIANGLE:
-        _cover_with_prism(c, ray_x, ray_y, inverse_dz, depth, class_id, seen)
-    else:
-        _cover_with_box(c, ray_x, ray_y, inverse_dz, depth, class_id, seen)
+# A solid gives its class and depth to the pixels where it is nearer than what was seen so far. It is where all its
+# slabs or half-planes overlap; one that holds the camera is not seen from within.
 
 
 @kernel

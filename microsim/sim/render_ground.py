@@ -98,14 +98,14 @@ def _blocks(nodes: Array, edges_x: Array, edges_y: Array, holes: Grid) -> Array:
 
 
 @kernel
-def plane_depths(inverse_dz: Array, height_above_camera: float, depths: Array) -> None:
+def plane_depths(inverse_dz: Array, ground_above_camera: float, depths: Array) -> None:
     """Depth of a horizontal plane in one row of pixels; inf where the ray does not go down to it."""
-    if height_above_camera >= 0.0:
+    if ground_above_camera >= 0.0:
         for u in range(depths.shape[0]):
             depths[u] = 0.0
     else:
         for u in range(depths.shape[0]):
-            t = height_above_camera * inverse_dz[u]
+            t = ground_above_camera * inverse_dz[u]
             depths[u] = t if t > 0.0 else math.inf
 
 
@@ -123,7 +123,8 @@ def relief_depths(
     holes: Grid,
     depths: Array,
 ) -> None:
-    """Lower `depths` (h, w) to that of the bilinear surface wherever it is nearer; the camera is above the ground."""
+    """Fill `depths` (h, w) with that of the bilinear surface, inf in the sky; the camera is above the ground."""
+    depths[:] = math.inf
     seen = np.empty((3, _BLOCK + 1, _BLOCK + 1))
     for block_j in range(blocks.shape[0]):
         for block_i in range(blocks.shape[1]):

@@ -131,7 +131,7 @@ def _aim_triangle(pose: Pose, shape: Array, c: Array) -> None:
     """Per edge: the ray's outward component, and how far outside the camera is."""
     for k in range(3):
         normal_x, normal_y, offset = shape[_SHAPE + 3 * k], shape[_SHAPE + 3 * k + 1], shape[_SHAPE + 3 * k + 2]
-        _component(pose, normal_x, normal_y, c, 3 * k)
+        _component(pose, normal_x, normal_y, c[3 * k : 3 * k + 3])
         c[9 + k] = normal_x * (pose[0] - shape[_X]) + normal_y * (pose[1] - shape[_Y]) - offset
 
 
@@ -139,8 +139,8 @@ def _aim_triangle(pose: Pose, shape: Array, c: Array) -> None:
 def _aim_rectangle_or_circle(pose: Pose, shape: Array, c: Array) -> None:
     """The ray's components along the footprint's x and y, and the footprint as the camera sees it from its place."""
     cosine, sine, half_x, half_y = shape[_SHAPE], shape[_SHAPE + 1], shape[_SHAPE + 2], shape[_SHAPE + 3]
-    _component(pose, cosine, sine, c, 0)
-    _component(pose, -sine, cosine, c, 3)
+    _component(pose, cosine, sine, c[0:3])
+    _component(pose, -sine, cosine, c[3:6])
     x = cosine * (pose[0] - shape[_X]) + sine * (pose[1] - shape[_Y])
     y = cosine * (pose[1] - shape[_Y]) - sine * (pose[0] - shape[_X])
     if shape[KIND] == CIRCLE:
@@ -164,7 +164,7 @@ def _turn_to(shape: Array, x: float, y: float) -> None:
 
 
 @kernel
-def _component(pose: Pose, x: float, y: float, coefficients: Array, at: int) -> None:
+def _component(pose: Pose, x: float, y: float, factors: Array) -> None:
     """Factors of a, b and 1 of a ray in its component along the horizontal (x, y)."""
     for k in range(3):
-        coefficients[at + k] = x * pose[3 + k] + y * pose[6 + k]
+        factors[k] = x * pose[3 + k] + y * pose[6 + k]

@@ -14,9 +14,9 @@ import numpy as np
 
 from microsim.sim.geometry import Array, Grid, Vector
 from microsim.sim.render import Image, colour, draw
-from microsim.sim.render_ground import prepare_terrain
+from microsim.sim.render_ground import prepare_terrain, relief_depths
 from microsim.sim.render_screen import Rays, screen_index
-from microsim.sim.render_shapes import COEFFICIENTS, tabulate
+from microsim.sim.render_shapes import COEFFICIENTS, aim, tabulate
 from microsim.sim.world import PALETTE, World
 
 Rotation: TypeAlias = tuple[Vector, Vector, Vector]  # rows of the matrix from the optical to the map frame
@@ -79,9 +79,8 @@ def _undistort(seen: Rays, model: CameraModel) -> Rays:
             determinant = aa * bb - ab * ab
             a, b = a - (bb * off_a - ab * off_b) / determinant, b - (aa * off_b - ab * off_a) / determinant
         at, bt, aa, ab, bb = _distort(a, b, model.distortion)
-        found = (abs(at - seen[0]) * abs(model.fx) < _TOLERANCE_PX) & (
-            abs(bt - seen[1]) * abs(model.fy) < _TOLERANCE_PX
-        )
+        found = abs((at - seen[0]) * model.fx) < _TOLERANCE_PX
+        found &= abs((bt - seen[1]) * model.fy) < _TOLERANCE_PX
         found &= (aa * bb - ab * ab > 0.0) & (aa + bb > 0.0)  # beyond, the image folds back or is mirrored
     return np.stack([np.where(found, a, np.nan), np.where(found, b, np.nan)])
 
@@ -94,38 +93,33 @@ class Renderer:
         terrain = prepare_terrain(world.elevation, world.surface, world.cell_m)
         table, painted = tabulate(world, terrain)
         rays = model.rays()
+        screen, columns, rows = screen_index(rays)
+        self._world = world
         self._pose = np.zeros(12)
         self._depths = np.empty((model.height, model.width))
         self._classes = np.empty((model.height, model.width), np.uint8)
-        self._scene = (
-            rays,
-            *screen_index(rays),
-            np.array(world.elevation, np.float64, order="C", copy=True),
-            terrain.nodes,
-            terrain.edges_x,
-            terrain.edges_y,
-            terrain.blocks,
-            terrain.holes,
-            terrain.surface,
-            terrain.cell_m,
-            world.is_flat,
-            table,
-            painted,
-            np.empty((table.shape[0], COEFFICIENTS)),
-            np.empty((table.shape[0], 4), np.int32),
-            np.empty(model.width),
-            self._depths,
-            self._classes,
-        )
         self._palette: Grid = PALETTE.copy()
+        # Arguments of the kernels, unpacked at each call: gathering them anew would take longer than a small image.
+        lattice = (terrain.nodes, terrain.edges_x, terrain.edges_y, terrain.blocks, terrain.holes)
+        self._relief = (rays, screen, columns, rows, *lattice, self._depths)
+        aimed = (np.empty((table.shape[0], COEFFICIENTS)), np.empty((table.shape[0], 4), np.int32))
+        self._shapes = (screen, columns, rows, table, *aimed)
+        ground = (terrain.surface, terrain.cell_m)
+        room = np.empty(model.width)
+        self._scene = (rays, *ground, table, painted, *aimed, room, self._depths, self._classes)
 
     def _draw(self, position: Vector, rotation: Rotation) -> None:
         pose = (*position, *rotation[0], *rotation[1], *rotation[2])
         if not math.isfinite(math.fsum(pose)):
             raise ValueError(f"the camera's pose is not finite: {pose}")
         self._pose[:] = pose
+        ground_above_camera = self._world.ground(position[0], position[1]) - float(position[2])
+        is_plane = self._world.is_flat or ground_above_camera >= 0.0
         with np.errstate(all="ignore"):  # uncompiled, NumPy would warn of every ray that goes to infinity
-            draw(self._pose, *self._scene)
+            if not is_plane:
+                relief_depths(self._pose, *self._relief)
+            aim(self._pose, *self._shapes)
+            draw(self._pose, ground_above_camera, is_plane, *self._scene)
 
     def classes(self, position: Vector, rotation: Rotation) -> Grid:
         """(h, w) class of what each pixel sees. The array is reused by the next call."""
