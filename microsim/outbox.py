@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, TypeAlias
 
-from microsim.topics import Qos
+from microsim.topics import DEFAULT_QOS, Qos
 from microsim.wire import decode
 
 Send: TypeAlias = Callable[[int, bytes], None]  # stamp [ns], encoded message
@@ -47,7 +47,7 @@ class Outbox:
         self.topics: dict[str, tuple[str, Qos]] = {}  # every topic that may be sent on: its type and quality of service
         self._parts: list[bytes] = []  # of this tick
 
-    def sender(self, topic: str, type_name: str, qos: Qos = Qos(10)) -> Send:
+    def sender(self, topic: str, type_name: str, qos: Qos = DEFAULT_QOS) -> Send:
         """A function that sends on a topic."""
         self.topics[topic] = (type_name, qos)
         prefix = f"{topic}\0{type_name}\0".encode()

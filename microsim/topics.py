@@ -14,6 +14,9 @@ class Qos:
     latched: bool = False  # transient local: late subscribers get the last one
 
 
+DEFAULT_QOS = Qos(10)  # ROS 2's own default
+
+
 @dataclass(frozen=True)
 class Topic:
     kind: str  # by which the code finds the row

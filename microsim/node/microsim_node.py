@@ -116,10 +116,8 @@ class MicroSimNode:
     def _set_pose(self, robot: str, message: Any) -> bool:
         place, turn = message.pose.position, message.pose.orientation
         length = math.sqrt(turn.x * turn.x + turn.y * turn.y + turn.z * turn.z + turn.w * turn.w)
-        if length < 1e-3:  # not filled in, or NaN below
-            yaw = 0.0
-        else:
-            yaw = yaw_of_quaternion(turn.x, turn.y, turn.z, turn.w)
+        # not filled in: looks east; a NaN goes on and is refused below
+        yaw = 0.0 if length < 1e-3 else yaw_of_quaternion(turn.x, turn.y, turn.z, turn.w)
         return self.sim.set_pose(robot, x=place.x, y=place.y, z=place.z, yaw=yaw)
 
     def _transmit(self, robot: str, message: Any) -> bool:
@@ -222,9 +220,7 @@ class MicroSimNode:
                 any_number=True,
             ),
             Parameter("use_sim_time", True, "The simulator is the clock.", read_only=True),
-            Parameter(
-                "stamped_cmd_vel", self.sim.scenario.stamped_cmd_vel, "Commands are TwistStamped.", read_only=True
-            ),
+            Parameter("stamped_cmd_vel", self.sim.scenario.stamped_cmd_vel, "Take TwistStamped.", read_only=True),
         ]
         self.transport.declare([*own, *self.settings.declarations()], self._on_set)
 
