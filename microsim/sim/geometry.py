@@ -56,7 +56,7 @@ def clearance_of(occupied: Grid) -> Grid:
             elif i == 0 or j == 0 or i == columns - 1 or j == rows - 1:
                 near = 1
             else:
-                near = min(near, 1 + min(out[j, i - 1], out[j - 1, i - 1], out[j - 1, i], out[j - 1, i + 1]))
+                near = min(near, 1 + int(min(out[j, i - 1], out[j - 1, i - 1], out[j - 1, i], out[j - 1, i + 1])))
             out[j, i] = near
     for j in range(rows - 2, 0, -1):
         for i in range(columns - 2, 0, -1):
@@ -88,9 +88,11 @@ def distance_to_occupied(
     u, v = x / cell, y / cell
     enter = 0.0
     if u < 0.0 or v < 0.0 or u >= columns or v >= rows:
-        enter = 0.0 if edge_is_wall else _entry(x, y, dx, dy, columns * cell, rows * cell)
-        if edge_is_wall or enter > reach:
-            return enter
+        if edge_is_wall:
+            return 0.0
+        enter = _entry(x, y, dx, dy, columns * cell, rows * cell)
+        if enter > reach:
+            return math.inf
         u, v = (x + dx * enter) / cell, (y + dy * enter) / cell
     i = int(min(max(u, 0.0), columns - 1.0))
     j = int(min(max(v, 0.0), rows - 1.0))
