@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from microsim.sim.geometry import (
+    clearance_of,
     distance_to_occupied,
     ground_height,
     is_free,
@@ -16,7 +17,7 @@ from microsim.sim.geometry import (
     yaw_of_quaternion,
     yaw_quaternion,
 )
-from tests.support import many
+from tests.support import COMPILED, many
 
 angles = st.floats(-20.0, 20.0)
 grids = st.integers(1, 12).flatmap(
@@ -29,7 +30,11 @@ grids = st.integers(1, 12).flatmap(
 
 
 def cast(occupied, x, y, angle, reach=1e9, cell=1.0, edge_is_wall=False):
-    return distance_to_occupied(occupied, cell, x, y, math.cos(angle), math.sin(angle), reach, edge_is_wall)
+    return along(occupied, cell, x, y, math.cos(angle), math.sin(angle), reach, edge_is_wall)
+
+
+def along(occupied, cell, x, y, dx, dy, reach=1e9, edge_is_wall=False):
+    return distance_to_occupied(clearance_of(occupied), cell, x, y, dx, dy, reach, edge_is_wall)
 
 
 def brute_force(occupied, cell, x, y, dx, dy):
@@ -61,7 +66,7 @@ def test_a_ray_ends_where_brute_force_over_all_cells_says(occupied, x, y, angle,
         )
         moved = brute_force(occupied, cell, x - shift * dy, y + shift * dx, dx, dy)
         assume((moved == math.inf) == (expected == math.inf))
-    found = distance_to_occupied(occupied, cell, x, y, dx, dy, 1e9, False)
+    found = along(occupied, cell, x, y, dx, dy)
     assert found == expected or abs(found - expected) < 1e-9
 
 
@@ -97,10 +102,10 @@ def test_from_the_middle_of_a_room_the_walls_are_where_they_are(angle, distance)
 
 
 def test_axis_aligned_rays_are_exact():
-    assert distance_to_occupied(ROOM, 1.0, 1.25, 3.5, 1.0, 0.0, 100.0, False) == 4.75
-    assert distance_to_occupied(ROOM, 1.0, 1.25, 3.5, -1.0, 0.0, 100.0, False) == 0.25
-    assert distance_to_occupied(ROOM, 1.0, 3.5, 1.25, 0.0, 1.0, 100.0, False) == 4.75
-    assert distance_to_occupied(ROOM, 1.0, 3.5, 1.25, 0.0, -1.0, 100.0, False) == 0.25
+    assert along(ROOM, 1.0, 1.25, 3.5, 1.0, 0.0) == 4.75
+    assert along(ROOM, 1.0, 1.25, 3.5, -1.0, 0.0) == 0.25
+    assert along(ROOM, 1.0, 3.5, 1.25, 0.0, 1.0) == 4.75
+    assert along(ROOM, 1.0, 3.5, 1.25, 0.0, -1.0) == 0.25
 
 
 def test_a_ray_that_starts_in_an_occupied_cell_has_no_length():
@@ -108,8 +113,8 @@ def test_a_ray_that_starts_in_an_occupied_cell_has_no_length():
 
 
 def test_a_start_on_the_border_of_an_occupied_cell_touches_it_only_when_heading_into_it():
-    assert distance_to_occupied(ROOM, 1.0, 1.0, 3.5, -1.0, 0.0, 10.0, False) == 0.0
-    assert distance_to_occupied(ROOM, 1.0, 1.0, 3.5, 1.0, 0.0, 10.0, False) == 5.0
+    assert along(ROOM, 1.0, 1.0, 3.5, -1.0, 0.0) == 0.0
+    assert along(ROOM, 1.0, 1.0, 3.5, 1.0, 0.0) == 5.0
 
 
 def test_a_ray_does_not_slip_between_two_cells_that_share_a_corner():
@@ -154,15 +159,48 @@ def test_every_ray_ends(occupied, x, y, angle):
 @pytest.mark.parametrize(("dx", "dy"), [(1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0)])
 @given(grids, st.integers(-2, 14), st.integers(-2, 14))
 def test_rays_along_cell_borders_end(dx, dy, occupied, x, y):
-    assert distance_to_occupied(occupied, 1.0, float(x), float(y), dx, dy, 1e9, False) >= 0.0
+    assert along(occupied, 1.0, float(x), float(y), dx, dy) >= 0.0
 
 
 def test_a_cell_is_free_when_it_is_on_the_map_and_not_occupied():
-    assert is_free(ROOM, 1.0, 3.0, 3.0)
-    assert not is_free(ROOM, 1.0, 0.5, 3.0)
+    assert is_free(clearance_of(ROOM), 1.0, 3.0, 3.0)
+    assert not is_free(clearance_of(ROOM), 1.0, 0.5, 3.0)
     for x, y in ((-0.001, 3.0), (7.0, 3.0), (3.0, -0.001), (3.0, 7.0), (math.inf, 3.0)):
-        assert not is_free(np.zeros((7, 7), np.uint8), 1.0, x, y)
+        assert not is_free(clearance_of(np.zeros((7, 7), np.uint8)), 1.0, x, y)
 
+
+@settings(max_examples=many(200))
+@given(grids)
+def test_clearance_is_the_way_in_cells_to_what_is_occupied_or_to_the_edge(occupied):
+    rows, columns = occupied.shape
+    walled = np.pad(occupied, 1, constant_values=1)
+    taken = np.argwhere(walled) - 1
+    clearance = clearance_of(occupied)
+    for row in range(rows):
+        for column in range(columns):
+            assert clearance[row, column] == np.abs(taken - (row, column)).max(axis=1).min()
+
+
+def test_clearance_saturates_on_a_large_map_compiled_or_not():
+    """A byte holds 255: one more would be 0, an occupied cell, where there is nothing."""
+    plain = clearance_of.py_func if COMPILED else clearance_of
+    clearance = plain(np.zeros((520, 520), np.uint8))
+    assert clearance.min() == 1
+    assert clearance[260, 260] == 255
+    assert (clearance == clearance_of(np.zeros((520, 520), np.uint8))).all()
+
+
+@settings(max_examples=many(100, least=2))
+@given(st.floats(0, 600), st.floats(0, 600))
+def test_a_ray_crosses_a_large_empty_map_to_the_one_cell_that_is_taken(x, y):
+    target = math.atan2(300.5 - y, 300.5 - x)
+    distance = math.dist((x, y), (300.5, 300.5))
+    found = cast(LARGE, x, y, target)
+    assert max(distance - 0.71, 0.0) <= found <= max(distance - 0.49, 0.0)
+
+
+LARGE = np.zeros((600, 600), np.uint8)
+LARGE[300, 300] = 1
 
 # ---- ground
 

@@ -90,7 +90,7 @@ def test_a_point_inside_the_map_has_a_cell_however_its_border_rounds(cell, count
     for _ in range(abs(ulps)):
         x = math.nextafter(x, 0.0 if ulps < 0 else math.inf)
     place = world(columns=count, rows=1, cell=cell)
-    assert place.is_inside(x, 0.0) == is_free(place.occupied, cell, x, 0.0)
+    assert place.is_inside(x, 0.0) == is_free(place.clearance, cell, x, 0.0)
     assert not place.is_occupied(x, 0.0)
 
 
