@@ -1,0 +1,196 @@
+"""Starts and asks the processes of the interop tests, from pytest's own environment.
+
+    with free_domain() as domain, Peer(domain) as peer:
+        peer.subscribe(topic="/clock", type="rosgraph_msgs/msg/Clock")
+        peer.wait(topic="/clock", count=60)
+
+Each operation of peer.py (or host.py) is a method with its keyword arguments; its reply is a dictionary.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import json
+import os
+import queue
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parent.parent
+INTERFACES = REPOSITORY / ".cache" / "rclpy-interfaces"  # what interfaces.py builds
+START_S = 60.0
+GRACE_S = 20.0  # beyond an operation's own timeout: these machines may be busy
+CYCLONE_LOOPBACK = "<General><Interfaces><NetworkInterface name='lo'/></Interfaces></General>"
+DOMAINS = range(1, 101)  # what Linux' ephemeral ports leave free
+
+
+class RemoteError(Exception):
+    """The other process could not do it; its words."""
+
+
+@cache
+def rclpy_python() -> str:
+    """The Python that has rclpy; skips the test where it cannot be had, unless MICROSIM_NEED_RCLPY is set."""
+    setup = subprocess.run([HERE / "setup.sh"], capture_output=True, text=True, check=False)
+    if setup.returncode == 0:
+        return setup.stdout.splitlines()[-1]
+    if setup.returncode == 3 and not os.environ.get("MICROSIM_NEED_RCLPY"):
+        pytest.skip(setup.stderr.strip().splitlines()[-1])
+    raise RuntimeError(setup.stderr)
+
+
+def has_built_interfaces() -> bool:
+    rclpy_python()
+    return (INTERFACES / "complete").exists()
+
+
+@contextlib.contextmanager
+def free_domain() -> Iterator[int]:
+    """A ROS domain that no other test on this machine uses."""
+    for domain in random.sample(DOMAINS, len(DOMAINS)):
+        with (Path(tempfile.gettempdir()) / f"microsim-domain-{domain}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                continue
+            yield domain
+            return
+    raise RuntimeError("all ROS domains are in use by other tests")
+
+
+def environment(domain: int, built_interfaces: bool = True) -> dict[str, str]:
+    """For a ROS 2 process that speaks on the loopback interface only, by whichever middleware."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("ROS_", "RMW_", "FASTDDS_", "FASTRTPS_", "CYCLONEDDS_", "AMENT_", "_ROS_"))
+        and name not in ("PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
+    }
+    own = {
+        "ROS_DOMAIN_ID": str(domain),
+        "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+        "RMW_IMPLEMENTATION": "rmw_fastrtps_cpp",
+        "FASTDDS_DEFAULT_PROFILES_FILE": str(HERE / "fastdds_loopback.xml"),
+        "CYCLONEDDS_URI": f"<CycloneDDS><Domain>{CYCLONE_LOOPBACK}</Domain></CycloneDDS>",
+        "ROS_LOG_DIR": str(Path(tempfile.gettempdir()) / "microsim-ros-logs"),
+        "RCUTILS_COLORIZED_OUTPUT": "0",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if built_interfaces and (INTERFACES / "complete").exists():
+        own["PYTHONPATH"] = str(INTERFACES / "python")
+        own["LD_LIBRARY_PATH"] = str(INTERFACES / "lib")
+    return inherited | own
+
+
+class Remote:
+    """A process that answers one JSON line with one JSON line."""
+
+    def __init__(self, command: Sequence[str | Path], env: dict[str, str]) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed in close)
+        self._process = subprocess.Popen(
+            command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
+        self._replies: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._listen, daemon=True).start()
+        try:
+            self.greeting = self.request("hello", reply_within=START_S)
+        except BaseException:
+            self.close()
+            raise
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._replies.put(line)
+        self._replies.put("")  # it has ended
+
+    def request(self, operation: str, reply_within: float | None = None, **arguments: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps({"op": operation, **arguments}) + "\n")
+            self._process.stdin.flush()
+            line = self._replies.get(timeout=reply_within or arguments.get("timeout", 10.0) + GRACE_S)
+        except (OSError, queue.Empty):
+            line = ""
+        if not line:
+            raise RemoteError(f"{operation}: no reply (status {self._process.poll()})\n{self.printed()}")
+        reply: dict[str, Any] = json.loads(line)
+        if not reply.pop("ok"):
+            raise RemoteError(reply["error"])
+        return reply
+
+    def __getattr__(self, operation: str) -> Callable[..., dict[str, Any]]:
+        if operation.startswith("_"):
+            raise AttributeError(operation)
+        return lambda **arguments: self.request(operation, **arguments)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def printed(self) -> str:
+        """What it has written to the terminal so far."""
+        self._errors.seek(0)
+        return self._errors.read().decode(errors="replace")
+
+    def kill(self) -> None:
+        """End it without a farewell."""
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> int:
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+        try:
+            status = self._process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            status = self._process.returncode
+        return status
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Peer(Remote):
+    """A stranger on real rclpy: peer.py."""
+
+    def __init__(self, domain: int, *ros_args: str, built_interfaces: bool = True) -> None:
+        arguments = ["--ros-args", *ros_args] if ros_args else []
+        super().__init__([rclpy_python(), HERE / "peer.py", *arguments], environment(domain, built_interfaces))
+
+    def bytes_on(self, topic: str, count: int = 1, timeout: float = 10.0) -> list[bytes]:
+        """The first messages on a topic it has subscribed to, as they came."""
+        self.wait(topic=topic, count=count, timeout=timeout)
+        return [base64.b64decode(raw) for raw in self.collect(topic=topic, raw=True)["raw"]]
+
+
+class Host(Remote):
+    """One of our transports under test: host.py, in pytest's environment or, for rclpy, in that which has it."""
+
+    def __init__(
+        self, domain: int, transport: str, *ros_args: str, node: str = "microsim", built_interfaces: bool = True
+    ) -> None:
+        python = rclpy_python() if transport == "rclpy" else sys.executable
+        env = environment(domain, built_interfaces and transport == "rclpy")
+        super().__init__([python, HERE / "host.py", transport, node, *ros_args], env)
+
+
+def encoded(cdr: bytes) -> str:
+    return base64.b64encode(cdr).decode()

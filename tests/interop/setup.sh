@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Makes .cache/rclpy-venv: real rclpy from PyPI, and this checkout of MicroSim, for the tests in this folder.
+# Quick when it is there already. Status 3 and a sentence when it cannot be had here. The last line is the Python to use.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+repository=$(cd "$here/../.." && pwd)
+venv=$repository/.cache/rclpy-venv
+made_from=$(cd "$repository" && cat tests/interop/{requirements.txt,setup.sh} setup.py setup.cfg microsim/version.py | sha256sum)
+
+ready() { [ "$(cat "$venv/.made-from" 2>/dev/null)" = "$made_from" ]; }
+cannot() { echo "no rclpy for the interop tests: $*" >&2; exit 3; }
+python311() { # the wheels are for CPython 3.11 only
+  local candidate
+  for candidate in ${PYTHON:-} python3.11 "$repository/.venv/bin/python" python3; do
+    "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && echo "$candidate" && return
+  done
+  return 1
+}
+
+if ! ready; then
+  mkdir -p "$repository/.cache"
+  exec 9>"$repository/.cache/rclpy-venv.lock"
+  flock 9 # tests run in several processes
+fi
+if ! ready; then
+  [ "$(uname -sm)" = "Linux x86_64" ] || cannot "its wheels are for Linux x86_64, and this is $(uname -sm)"
+  python=$(python311) || cannot "its wheels are for CPython 3.11 (Debian: apt install python3.11 python3.11-venv)"
+  echo "Installing rclpy into $venv (a minute, only once) ..." >&2
+  "$venv/bin/python" -c '' 2>/dev/null || "$python" -m venv --clear "$venv"
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$here/requirements.txt" --editable "$repository" >&2 ||
+    cannot "pip could not install tests/interop/requirements.txt (its words are above)"
+  "$venv/bin/python" -c 'import rclpy, microsim' || cannot "it does not import"
+  echo "$made_from" >"$venv/.made-from"
+fi
+echo "$venv/bin/python"
