@@ -1,0 +1,40 @@
+"""Sphinx: `make docs`. Reference tables are made from the code first, so that they cannot fall behind it."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE / "ext")]
+
+import reference  # noqa: E402
+
+from microsim.version import __version__  # noqa: E402
+
+reference.write_all(HERE / "_generated")
+
+project = "MicroSim"
+author = "The MicroSim developers"
+copyright = "The MicroSim developers"
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+exclude_patterns = ["_build", "_generated", "ext"]
+myst_enable_extensions = ["deflist", "attrs_inline", "colon_fence"]
+myst_heading_anchors = 3
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+add_module_names = False
+
+html_theme = "furo"
+html_title = f"MicroSim {version}"
+html_static_path = ["_static"]
+html_css_files = ["microsim.css"]
+html_copy_source = html_show_sourcelink = False
+html_show_sphinx = False
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#5b21b6", "color-brand-content": "#6d28d9"},
+    "dark_css_variables": {"color-brand-primary": "#c4b5fd", "color-brand-content": "#c4b5fd"},
+}
+pygments_style, pygments_dark_style = "tango", "monokai"

@@ -1,0 +1,263 @@
+"""The reference tables of the documentation, made from the code: scenario blocks, classes, topics, commands.
+
+Each becomes a file in docs/_generated, which a page includes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+Schema = dict[str, Any]
+
+UNIT = re.compile(r"\s*\[(m|m/s|m/s²|rad|rad/s|s|ms|Hz|px|deg|dBm|dB|bit/s|bytes|m/m|rad/rad)\](?!, longitude)(?=\W|$)")
+PLAIN = {"number": "number", "integer": "whole number", "boolean": "true or false", "string": "text", "null": "null"}
+LABELS = {"MazeOptions": "random maze", "PluginEntry": "generator", "AnyRobot": "robot", "PluginSensor": "plug-in"}
+TARGETS = {"PluginEntry": "generators", "AnyRobot": "robots"}
+
+
+def write_all(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        file = folder / f"{name}.md"
+        if not file.exists() or file.read_text(encoding="utf-8") != text:  # an untouched file keeps the build quick
+            file.write_text(text, encoding="utf-8")
+
+
+def pages() -> dict[str, str]:
+    """File name without suffix -> Markdown."""
+    blocks = {f"block_{name}": block_table(name, schema) for name, schema in scenario_blocks().items()}
+    return {**blocks, "classes": classes(), "mounts": mounts(), "topics": topics(), **commands()}
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+
+
+# ---- scenarios -----------------------------------------------------------------------------------------------
+
+
+def scenario_blocks() -> dict[str, Schema]:
+    """Every block of a scenario by its name in the schema; the Further… ones repeat a sensor with a `type`."""
+    from microsim.scenario import json_schema
+
+    whole = json_schema()
+    blocks = {"Scenario": whole, **whole["$defs"]}
+    skipped = ("AnyRobot", "PluginEntry")
+    return {name: block for name, block in blocks.items() if name not in skipped and not name.startswith("Further")}
+
+
+def block_table(name: str, schema: Schema) -> str:
+    required = schema.get("required", [])
+    if "anyOf" in schema:  # `class` may also be written `class_id`
+        required = [*required, "class"]
+    rows = [_row(key, value, key in required) for key, value in schema["properties"].items() if key != "class_id"]
+    return f"{schema['description']}\n\n" + table(("Key", "Type", "Default", "Limits", "Meaning"), rows)
+
+
+def _row(key: str, schema: Schema, is_required: bool) -> tuple[str, ...]:
+    text = schema.get("description", "")
+    units = UNIT.findall(text)
+    unit = units[0] if len(units) == 1 else ""
+    if unit:
+        text = UNIT.sub("", text)
+    kind = _type(schema) + (f", {unit}" if unit else "")
+    default = "**required**" if is_required and "const" not in schema else _default(schema)
+    return f"`{key}`", kind, default, _limits(schema), text
+
+
+def _type(schema: Schema) -> str:
+    if "$ref" in schema:
+        return _link(schema["$ref"].rsplit("/", 1)[1])
+    if "anyOf" in schema:
+        kinds = [each for each in schema["anyOf"] if each.get("type") != "boolean" or len(schema["anyOf"]) == 1]
+        return " or ".join(dict.fromkeys(_type(each) for each in kinds))
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if "enum" in schema:
+        return "[class](#classes)" if "water" in schema["enum"] else " or ".join(f"`{each}`" for each in schema["enum"])
+    if schema.get("type") == "array":
+        return _list_type(schema)
+    if "patternProperties" in schema:
+        names = [_type(each) for each in schema["patternProperties"].values()]
+        return "name → " + " or ".join(names)
+    if schema.get("type") == "object":
+        return "mapping"
+    return PLAIN[schema["type"]]
+
+
+def _list_type(schema: Schema) -> str:
+    if "prefixItems" not in schema:
+        return f"list of {_type(schema['items'])}"
+    kinds = [_type(each) for each in schema["prefixItems"]]
+    if "prefixItems" in schema["prefixItems"][0]:
+        return f"{len(kinds)} times {kinds[0]}"
+    return f"{len(kinds)} {kinds[0]}s" if len(set(kinds)) == 1 else ", ".join(kinds)
+
+
+def _link(name: str) -> str:
+    name = name.removeprefix("Further")
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
+    return f"[{LABELS.get(name, words)}](#{TARGETS.get(name, f'block-{name.lower()}')})"
+
+
+def _default(schema: Schema) -> str:
+    if "const" in schema or "default" not in schema:
+        return ""
+    value = schema["default"]
+    if isinstance(value, dict) and "patternProperties" in schema:
+        return ", ".join(f"`{name}`" for name in value) or "none"
+    if isinstance(value, dict):
+        return "its defaults"
+    if isinstance(value, list) and not value:
+        return "none"
+    return f"`{_yaml(value)}`"
+
+
+def _yaml(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(_yaml(each) for each in value) + "]"
+    if isinstance(value, float):
+        return _named().get(value) or f"{value:.10g}"
+    return str(value)
+
+
+def _named() -> dict[float, str]:
+    from microsim.sim.exact import PI
+
+    return {PI: "π", -PI: "-π", 2 * PI: "2π", -2 * PI: "-2π", PI / 2: "π/2", -PI / 2: "-π/2"}
+
+
+def _number(value: float) -> str:
+    named = {
+        2**63 - 1: "2⁶³ − 1",
+        -(2**63): "−2⁶³",
+        10**4: "10⁴",
+        10**6: "10⁶",
+        10**7: "10⁷",
+        10**12: "10¹²",
+        **_named(),
+    }
+    return (named.get(value) or f"{value:g}").replace("-", "−")
+
+
+def _limits(schema: Schema) -> str:
+    if "prefixItems" in schema:
+        inner = {_limits(each) for each in schema["prefixItems"]}
+        return inner.pop() if len(inner) == 1 else ""
+    if "anyOf" in schema:
+        return next(filter(None, map(_limits, schema["anyOf"])), "")
+    low, high, above = schema.get("minimum"), schema.get("maximum"), schema.get("exclusiveMinimum")
+    if above is not None and (low is None or low <= above):
+        return f"above {_number(above)}" + (f", to {_number(high)}" if high is not None else "")
+    if low is not None and high is not None:
+        return f"±{_number(high)}" if low == -high else f"{_number(low)} to {_number(high)}"
+    if low is not None:
+        return f"from {_number(low)}"
+    if "maxLength" in schema:
+        return f"{schema.get('minLength', 0)} to {schema['maxLength']} characters"
+    return ""
+
+
+def classes() -> str:
+    """PRD 4.2.2.1 with a swatch of each colour."""
+    from microsim.sim.world import CLASS_NAMES, PALETTE
+
+    usual = ("fill, background", "circle", "triangle", "rectangle", "fill, patch")
+    rows = []
+    for index, (name, shape) in enumerate(zip(CLASS_NAMES, usual, strict=True)):
+        colour = "#" + "".join(f"{int(part):02X}" for part in PALETTE[index])
+        swatch = f'<span class="swatch" style="background:{colour}"></span>'
+        rows.append((str(index), f"`{name}`", f"{swatch} `{colour}`", shape))
+    return table(("Class", "Name", "Colour", "Usual shape"), rows)
+
+
+def mounts() -> str:
+    """Where each model carries its sensors unless a scenario says otherwise."""
+    from microsim.scenario import ROBOTS
+
+    rows = [
+        (f"`{model}`", f"`{sensor}`", f"`{_yaml(list(mount.xyz))}`", f"`{_yaml(list(mount.rpy))}`")
+        for model, kind in ROBOTS.items()
+        for sensor, mount in kind.mounts.items()
+    ]
+    return table(("Robot", "Sensor", "`xyz`, m", "`rpy`, rad"), rows)
+
+
+# ---- topics ---------------------------------------------------------------------------------------------------
+
+
+def topics() -> str:
+    from microsim.topics import TABLE
+
+    parts = []
+    for direction, title in (("out", "Published"), ("in", "Taken")):
+        rows = [
+            (f"`{_topic_name(each)}`", f"`{each.type.replace('/msg/', '/')}`", _qos(each.qos), each.rate, each.about)
+            for each in TABLE
+            if each.direction == direction
+        ]
+        parts.append(f"## {title}\n\n" + table(("Topic", "Type", "QoS", "Rate", "Meaning"), rows))
+    return "\n".join(parts)
+
+
+def _topic_name(topic: Any) -> str:
+    from microsim.topics import SENSOR_PATHS
+
+    fixed = {"image": "camera", "camera_info": "camera", "cmd_vel": "", "set_pose": ""}
+    sensor = fixed.get(topic.kind, SENSOR_PATHS.get(topic.kind, topic.kind))
+    return topic.of("<robot>", sensor)
+
+
+def _qos(qos: Any) -> str:
+    return ", ".join(
+        [
+            "reliable" if qos.reliable else "best effort",
+            f"keep last {qos.depth}",
+            *(["transient local"] if qos.latched else []),
+        ]
+    )
+
+
+# ---- the command line -----------------------------------------------------------------------------------------
+
+
+def commands() -> dict[str, str]:
+    """What `--help` says, as Markdown: one file per command."""
+    import typer
+
+    from microsim.cli import app
+
+    root: Any = typer.main.get_command(app)
+    return {f"command_{name}": _command(name, command) for name, command in root.commands.items()}
+
+
+def _command(name: str, command: Any) -> str:
+    about, _, examples = command.help.partition("\b")
+    rows = [_parameter(each) for each in command.params if each.name != "help"]
+    arguments = [each[1] for each in rows if not each[0].startswith("`-")]
+    usage = " ".join(["microsim", name, "[OPTIONS]", *arguments])
+    options = table(("Option", "Value", "Meaning"), [(each[0], each[2], each[3]) for each in rows]) if rows else ""
+    lines = [line[2:] if line.startswith("  ") else line for line in examples.splitlines()[2:]]
+    shown = "\n".join(lines).strip()
+    return f"```text\n{usage}\n```\n\n{about.strip()}\n\n{options}\n```text\n{shown}\n```\n"
+
+
+def _parameter(parameter: Any) -> tuple[str, str, str, str]:
+    """Name, how it is shown in the usage line, its value, its help."""
+    is_option = parameter.param_type_name == "option"
+    metavar = parameter.metavar or ("" if getattr(parameter, "is_flag", False) else parameter.name.upper())
+    name = ", ".join(f"`{each}`" for each in parameter.opts) if is_option else f"`{metavar}`"
+    default = (
+        parameter.default if parameter.default not in (None, False, ()) and not callable(parameter.default) else ""
+    )
+    value = metavar if is_option else ""
+    text = (parameter.help or "") + (f" Default: `{default}`." if default != "" else "")
+    return name, f"[{metavar}]" if not parameter.required else metavar, f"`{value}`" if value else "", text
