@@ -32,8 +32,15 @@ has_all_data() { # FOLDER: every file of the data folders is there
 }
 
 works() { # COMMAND, away from every checkout
-  (cd / && "$1" --help >/dev/null && "$1" list | grep -q default && "$1" run default --duration 0 --headless --json >/dev/null) ||
-    fail "$1 does not work"
+  local digest
+  cd /
+  "$1" --help >/dev/null || fail "$1 --help does not work"
+  "$1" list >"$scratch/list" || fail "$1 list does not work"
+  grep -q default "$scratch/list" || fail "$1 does not find the shipped scenarios: $(cat "$scratch/list")"
+  digest=$("$1" run default --duration 0 --headless --json | grep -o '"digest": "[0-9a-f]*"') || fail "$1 run does not work"
+  [ "$digest" = "${first_digest:=$digest}" ] || fail "$1 gives $digest, another installation gave $first_digest"
+  export NUMBA_DISABLE_JIT=1 # compile once; plain Python gives the same bytes in the installations that follow
+  cd "$workspace"
 }
 
 "$python" -m venv "$venv"
@@ -68,6 +75,6 @@ for option in "" --symlink-install; do
   [ -e "$prefix/share/ament_index/resource_index/packages/microsim" ] || fail "no ament marker"
   [ -e "$prefix/share/microsim/package.xml" ] || fail "no package.xml"
   # shellcheck disable=SC1091
-  (set +u && source "$workspace/install/setup.bash" && works "$prefix/lib/microsim/microsim")
+  (set +u; source "$workspace/install/setup.bash"; set -u; works "$prefix/lib/microsim/microsim")
 done
 say "pip and colcon both install and run"
