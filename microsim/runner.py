@@ -150,7 +150,7 @@ class Runner:
     def step(self, ticks: int) -> None:
         """Advance at once, outside the pace: what a paused run does when it is told to."""
         for _ in range(ticks):
-            self._hand_out(self.sim.step())
+            self.hand_out(self.sim.step())
         self.pacer.anchor(self.sim.tick, self.clock.now())
 
     def restart(self, sim: Simulation) -> None:
@@ -158,7 +158,6 @@ class Runner:
         self.sim = sim
         self.pacer = Pacer(sim.clock.dt, self.rtf)
         self.pacer.anchor(sim.tick, self.clock.now())
-        self._hand_out(sim.step(0))
 
     def stop(self) -> None:
         """End after the tick under way. May be called from a signal handler or another thread."""
@@ -172,7 +171,7 @@ class Runner:
             watcher.due_s = self._started_s + watcher.period_s
         self._next_watch_s = self._started_s
         end = None if ticks is None else self.sim.tick + ticks
-        self._hand_out(self.sim.step(0))
+        self.hand_out(self.sim.step(0))
         try:
             while not self._stopping and (end is None or self.sim.tick < end):
                 self._go_on(end)
@@ -209,14 +208,15 @@ class Runner:
             self.measure(took, self.lateness_s)
         elif self.pilot is None:
             self._chunk = self._fitting_chunk(took)
-        self._hand_out(messages)
+        self.hand_out(messages)
 
     def _fitting_chunk(self, took: float) -> int:
         if took < _QUICK_S:
             return min(2 * self._chunk, self.longest_chunk)
         return max(1, self._chunk // 2) if took > _SLOW_S else self._chunk
 
-    def _hand_out(self, messages: Sequence[Message]) -> None:
+    def hand_out(self, messages: Sequence[Message]) -> None:
+        """Give messages to the pilot and the taps."""
         self.messages += len(messages)
         if self.pilot is not None:
             self.pilot(messages)

@@ -251,6 +251,13 @@ class Simulation:
         values = fleet.state[:, column].tolist()
         return _state_type(model.name)(*(values[row] for row in model.state.values()))
 
+    def rows(self, robot: str) -> list[float]:
+        """The state's rows as `microsim.sim.components` names them: the same for every model, in map axes."""
+        self.model(robot)
+        fleet, column = self._schedule.physics.home[robot]
+        numbers: list[float] = fleet.state[:, column].tolist()
+        return numbers
+
     def render(self, robot: str, sensor: str = "camera") -> npt.NDArray[np.uint8]:
         """What a camera sees now, (height, width, 3) uint8, before blur and jitter."""
         self.model(robot)

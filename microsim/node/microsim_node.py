@@ -10,8 +10,10 @@ from microsim import encoders
 from microsim.errors import MicroSimError
 from microsim.node.lateness import Lateness
 from microsim.node.parameters import Settings
+from microsim.node.simulation_interfaces import SimulationInterfaces
 from microsim.outbox import Message
 from microsim.runner import Runner, Watcher
+from microsim.scenario import Scenario
 from microsim.sim.geometry import yaw_of_quaternion
 from microsim.simulation import Simulation
 from microsim.topics import TOPICS, Qos
@@ -20,6 +22,7 @@ from microsim.wire.checked import WireError, decode_checked
 
 MAX_STEPS = 1_000_000  # ticks that one call of /sim/step may ask for
 _QUIET_S = 1.0  # at most one warning of a kind in this time
+_OWN = ("scenario", "seed", "real_time_factor", "use_sim_time", "stamped_cmd_vel")  # parameters of no scenario's
 
 
 class MicroSimNode:
@@ -32,6 +35,7 @@ class MicroSimNode:
         self.malformed = 0  # messages that could not be read
         self._publishers: dict[str, Publisher] = {}
         self._missing: set[str] = set()
+        self._heard: set[str] = set()
         self._last_warning_s: dict[str, float] = {}
         self._lateness = Lateness()
         self._subscribe()
@@ -85,6 +89,9 @@ class MicroSimNode:
 
     def _listen(self, kind: str, robot: str, take: Callable[[str, Any], bool], type_name: str | None = None) -> None:
         topic, expected = TOPICS[kind].of(robot), type_name or TOPICS[kind].type
+        if topic in self._heard:
+            return  # since a world before this one
+        self._heard.add(topic)
 
         def on_message(cdr: bytes) -> None:
             try:
@@ -94,7 +101,7 @@ class MicroSimNode:
                 self._warn(topic, f"{topic}: a message that is no {expected} was ignored: {error}")
                 return
             try:
-                if not take(robot, message):
+                if robot in self.sim.robots and not take(robot, message):
                     self._warn(topic, f"{topic}: ignored; so far {dict(self.sim.counters)}")
             except MicroSimError as error:
                 self.malformed += 1
@@ -151,13 +158,14 @@ class MicroSimNode:
     # ---- services ---------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        self._offer("/sim/reset", ("std_srvs/srv/Empty",), lambda request, response: self.reset())
-        self._offer("/sim/pause", ("example_interfaces/srv/SetBool", "std_srvs/srv/SetBool"), self._on_pause)
+        self.offer("/sim/reset", ("std_srvs/srv/Empty",), lambda request, response: self.reset())
+        self.offer("/sim/pause", ("example_interfaces/srv/SetBool", "std_srvs/srv/SetBool"), self._on_pause)
         set_int = ("example_interfaces/srv/SetInt32", "microsim_interfaces/srv/SetInt32")
-        self._offer("/sim/set_seed", set_int, self._on_set_seed)
-        self._offer("/sim/step", set_int, self._on_step)
+        self.offer("/sim/set_seed", set_int, self._on_set_seed)
+        self.offer("/sim/step", set_int, self._on_step)
+        SimulationInterfaces(self)
 
-    def _offer(self, service: str, types: tuple[str, ...], handler: Callable[[Any, Any], None]) -> None:
+    def offer(self, service: str, types: tuple[str, ...], handler: Callable[[Any, Any], None]) -> None:
         """Serve under the first of the types that the transport knows."""
         problems = []
         for type_name in types:
@@ -178,9 +186,23 @@ class MicroSimNode:
             sim = Simulation(settings.scenario, sim.next_seed)
         else:
             sim.reset()
+        self._run(sim)
+
+    def load(self, scenario: Scenario) -> None:
+        """Go on with another scenario, from its start and with its seed."""
+        self.settings = Settings(scenario)
+        sim = Simulation(scenario)
+        self.runner.restart(sim)
+        self._subscribe()
+        self._run(sim)
+
+    def _run(self, sim: Simulation) -> None:
+        """Advertise before the first messages go out."""
         self.runner.restart(sim)
         self._advertise()
-        self.transport.set_parameters({"seed": sim.seed})
+        self.runner.hand_out(sim.step(0))
+        declared = {name: value for name, value in self.settings.values().items() if name in self._declared}
+        self.transport.set_parameters({**declared, "scenario": sim.scenario.name, "seed": sim.seed})
 
     def _on_pause(self, request: Any, response: Any) -> None:
         self.runner.pause(bool(request.data))
@@ -222,11 +244,16 @@ class MicroSimNode:
             Parameter("use_sim_time", True, "The simulator is the clock.", read_only=True),
             Parameter("stamped_cmd_vel", self.sim.scenario.stamped_cmd_vel, "Take TwistStamped.", read_only=True),
         ]
-        self.transport.declare([*own, *self.settings.declarations()], self._on_set)
+        parameters = [*own, *self.settings.declarations()]
+        self._declared = {parameter.name for parameter in parameters}
+        self.transport.declare(parameters, self._on_set)
 
     def _on_set(self, changes: Mapping[str, Value]) -> str:
         """All or none."""
-        of_scenario = {name: value for name, value in changes.items() if self.settings.knows(name)}
+        of_scenario = {name: value for name, value in changes.items() if name not in _OWN}
+        strange = [name for name in of_scenario if not self.settings.knows(name)]
+        if strange:
+            return f"the scenario {self.sim.scenario.name!r} has no {strange[0]}"
         before = self.settings.memory()
         try:
             refusal = self.settings.change(of_scenario) if of_scenario else ""
