@@ -1,0 +1,238 @@
+"""The transport over an installed ROS 2: a real rclpy node, so that every `--ros-args` is read by ROS 2 itself."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import rclpy
+from rcl_interfaces.msg import SetParametersResult
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.context import Context
+from rclpy.executors import (
+    ExternalShutdownException,
+    ShutdownException,
+    SingleThreadedExecutor,
+    TimeoutException,
+)
+from rclpy.node import Node
+from rclpy.parameter import Parameter as RosParameter
+from rclpy.signals import SignalHandlerOptions
+
+from microsim.errors import UsageError
+from microsim.topics import Qos
+from microsim.transport import LogLevel, OnMessage, OnRequest, OnSet, Parameter, Value
+from microsim.transport.rclpy_types import descriptor, fill, find_type, plain_value, quality
+
+CALLBACKS_PER_POLL = 200  # a flood of messages must not hold up the tick
+GRAPH_POLL_S = 0.01  # rclpy has no event for "a service has appeared"
+REPEAT_S = 1.0  # the same complaint at most so often
+SIM_TIME = "use_sim_time"
+
+T = TypeVar("T")
+
+
+class RclpyTransport:
+    name = "rclpy"
+
+    def __init__(self, node_name: str = "microsim", ros_args: Sequence[str] = ()) -> None:
+        self._context = Context()
+        self._node = _node(node_name, list(ros_args), self._context)
+        self._executor = _Executor(context=self._context)
+        self._executor.add_node(self._node)
+        self._answers = ReentrantCallbackGroup()  # so that a callback may call a service
+        self._own_change = False
+        self._failure: BaseException | None = None  # raised by a callback of ours
+        self._complained_at = float("-inf")
+        self._open = True
+        self.node_name: str = self._node.get_fully_qualified_name()
+        self.overrides: Mapping[str, Value] = _overrides(self._node)
+
+    # ---- topics
+
+    def publisher(self, topic: str, type_name: str, qos: Qos) -> RclpyPublisher:
+        made = self._node.create_publisher(find_type(type_name), _relative(topic), quality(qos))
+        return RclpyPublisher(made, keeps_last=qos.latched)
+
+    def subscribe(self, topic: str, type_name: str, qos: Qos, on_message: OnMessage) -> None:
+        callback = self._guarded(lambda cdr: on_message(bytes(cdr)))
+        self._node.create_subscription(find_type(type_name), _relative(topic), callback, quality(qos), raw=True)
+
+    # ---- services
+
+    def serve(self, service: str, type_name: str, on_request: OnRequest) -> None:
+        guarded = self._guarded(on_request)
+
+        def answer(request: Any, response: Any) -> Any:
+            guarded(request, response)
+            return response
+
+        self._node.create_service(find_type(type_name), _relative(service), answer)
+
+    def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
+        kind, end = find_type(type_name), time.monotonic() + timeout_s
+        message = fill(kind.Request(), request)
+        client = self._node.create_client(kind, _relative(service), callback_group=self._answers)
+        try:
+            while not client.service_is_ready():
+                self._poll_before(end, GRAPH_POLL_S, f"no service {client.srv_name} within {timeout_s} s")
+            future = client.call_async(message)
+            while not future.done():
+                self._poll_before(end, timeout_s, f"no answer from {client.srv_name} within {timeout_s} s")
+            return future.result()
+        finally:
+            self._node.destroy_client(client)
+
+    def _poll_before(self, end: float, at_most_s: float, complaint: str) -> None:
+        left = end - time.monotonic()
+        if left <= 0.0:
+            raise TimeoutError(complaint)
+        self.poll(min(left, at_most_s))
+
+    # ---- parameters
+
+    def declare(self, parameters: Sequence[Parameter], on_set: OnSet) -> None:
+        for parameter in parameters:
+            if self._node.has_parameter(parameter.name):  # rclpy declares use_sim_time itself
+                self._node.set_descriptor(parameter.name, descriptor(parameter))
+                self.set_parameters({parameter.name: parameter.value})
+            else:
+                # the node has read `overrides` already: the value it gives is the one in force
+                self._node.declare_parameter(
+                    parameter.name, parameter.value, descriptor(parameter), ignore_override=True
+                )
+        names, guarded = {parameter.name for parameter in parameters}, self._guarded(on_set)
+
+        def asked(changes: list[Any]) -> SetParametersResult:
+            ours = {change.name: plain_value(change.value) for change in changes if change.name in names}
+            reason = guarded(ours) if ours and not self._own_change else ""
+            return SetParametersResult(successful=not reason, reason=reason)
+
+        self._node.add_on_set_parameters_callback(asked)
+
+    def set_parameters(self, values: Mapping[str, Value]) -> None:
+        described = [self._node.describe_parameter(name) for name in values]
+        locked = [each for each in described if each.read_only]  # read-only for others
+        self._own_change = True
+        try:
+            for each in locked:
+                each.read_only = False
+            result = self._node.set_parameters_atomically(
+                [RosParameter(each.name, RosParameter.Type(each.type), values[each.name]) for each in described]
+            )
+        finally:
+            self._own_change = False
+            for each in locked:
+                each.read_only = True
+        if not result.successful:
+            raise UsageError(result.reason)
+
+    # ---- the rest
+
+    def log(self, level: LogLevel, text: str) -> None:
+        _LOG[level](self._node.get_logger(), text)
+
+    def poll(self, timeout_s: float = 0.0) -> None:
+        if not self._open:
+            return
+        try:
+            self._executor.run_ready(timeout_s, CALLBACKS_PER_POLL)
+        except Exception as error:  # a request that rclpy cannot read, an answer to a client that has gone
+            if self._failure is None:
+                self._complain(str(error))
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        self._executor.shutdown()
+        self._node.destroy_node()
+        self._context.try_shutdown()
+
+    def _guarded(self, callback: Callable[..., T]) -> Callable[..., T]:
+        """Keep apart what our callbacks raise, which `poll` passes on, from what goes wrong inside rclpy."""
+
+        def guarded(*arguments: Any) -> T:
+            try:
+                return callback(*arguments)
+            except BaseException as error:
+                self._failure = error
+                raise
+
+        return guarded
+
+    def _complain(self, text: str) -> None:
+        if time.monotonic() - self._complained_at >= REPEAT_S:
+            self._complained_at = time.monotonic()
+            self.log("warn", text)
+
+
+class RclpyPublisher:
+    def __init__(self, publisher: Any, keeps_last: bool) -> None:
+        self._publisher = publisher
+        self._keeps_last = keeps_last
+
+    def publish(self, cdr: bytes) -> None:
+        if self._keeps_last or self._publisher.get_subscription_count():
+            self._publisher.publish(cdr)
+
+    @property
+    def subscribers(self) -> int:
+        return int(self._publisher.get_subscription_count())
+
+
+class _Executor(SingleThreadedExecutor):  # type: ignore[misc]
+    def run_ready(self, timeout_s: float, at_most: int) -> None:
+        """Every callback that is ready, waiting for the first one. A pass takes one message of each subscription."""
+        ran = ran_before_pass = 0
+        while ran < at_most:
+            try:
+                task, _, _ = self.wait_for_ready_callbacks(timeout_sec=0.0 if ran else max(timeout_s, 0.0))
+            except TimeoutException:
+                if ran == ran_before_pass:
+                    return
+                ran_before_pass = ran
+                continue
+            except (ShutdownException, ExternalShutdownException):
+                return
+            ran += 1
+            task()
+            if task.exception() is not None:
+                raise task.exception()
+
+
+def _node(name: str, ros_args: list[str], context: Context) -> Node:
+    try:
+        # SIGINT and SIGTERM are the caller's, who ends the run before the node
+        rclpy.init(args=ros_args, context=context, signal_handler_options=SignalHandlerOptions.NO)
+    except RuntimeError as error:
+        raise UsageError(f"--ros-args: {re.sub(r', at [^ ,]+:[0-9]+', '', str(error))}") from error
+    # This node makes the time: with use_sim_time, which launch files set for every node, its own clock would wait
+    # for itself. So it keeps the wall clock, whatever the parameter says.
+    node = Node(name, context=context, parameter_overrides=[RosParameter(SIM_TIME, value=False)])
+    node.remove_on_set_parameters_callback(node._time_source._on_parameter_event)
+    return node
+
+
+def _overrides(node: Node) -> dict[str, Value]:
+    with node.handle:  # where rclpy itself reads them; it has no public name for them
+        given = node.handle.get_parameters(RosParameter)
+    return {name: plain_value(parameter.value) for name, parameter in given.items()}
+
+
+def _relative(name: str) -> str:
+    return name.lstrip("/")
+
+
+# rclpy wants one place in the source for each level
+_LOG: dict[LogLevel, Callable[[Any, str], Any]] = {
+    "debug": lambda logger, text: logger.debug(text),
+    "info": lambda logger, text: logger.info(text),
+    "warn": lambda logger, text: logger.warning(text),
+    "error": lambda logger, text: logger.error(text),
+}

@@ -1,0 +1,114 @@
+"""Types and values of an installed ROS 2: found by name, filled from plain values, described for parameters."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.type_support import check_for_type_support
+
+from microsim.topics import Qos
+from microsim.transport import MissingTypeError, Parameter, Value
+
+# no distribution of ROS 2 has this service, so MicroSim brings it under a name of its own
+OUR_OWN = {"example_interfaces/srv/SetInt32": "microsim_interfaces/srv/SetInt32"}
+
+_INT64 = (-(2**63), 2**63 - 1)
+
+
+def find_type(type_name: str) -> Any:
+    """The class of a message or service; raises MissingTypeError."""
+    try:
+        return _import(type_name)
+    except MissingTypeError:
+        if type_name not in OUR_OWN:
+            raise
+        return _import(OUR_OWN[type_name])
+
+
+def _import(type_name: str) -> Any:
+    package, kind, short = type_name.split("/")
+    try:
+        importlib.import_module(package)
+    except ImportError as error:
+        raise MissingTypeError(f"{type_name}: {package} is not installed; {_how_to_get(package)}") from error
+    try:
+        found = getattr(importlib.import_module(f"{package}.{kind}"), short)
+        check_for_type_support(found)
+    except (ImportError, AttributeError) as error:
+        raise MissingTypeError(
+            f"{type_name}: the installed {package} does not have it; {_how_to_get(package)}, in a newer version"
+        ) from error
+    return found
+
+
+def _how_to_get(package: str) -> str:
+    if package == "microsim_interfaces":
+        return "build it with `colcon build --packages-select microsim_interfaces` in MicroSim's source, and source it"
+    distribution = os.environ.get("ROS_DISTRO", "$ROS_DISTRO")
+    return f"try `apt install ros-{distribution}-{package.replace('_', '-')}`"
+
+
+def quality(qos: Qos) -> QoSProfile:
+    return QoSProfile(
+        history=HistoryPolicy.KEEP_LAST,
+        depth=qos.depth,
+        reliability=ReliabilityPolicy.RELIABLE if qos.reliable else ReliabilityPolicy.BEST_EFFORT,
+        durability=DurabilityPolicy.TRANSIENT_LOCAL if qos.latched else DurabilityPolicy.VOLATILE,
+    )
+
+
+def descriptor(parameter: Parameter) -> ParameterDescriptor:
+    described = ParameterDescriptor(
+        name=parameter.name, description=parameter.description, read_only=parameter.read_only
+    )
+    low, high = parameter.minimum, parameter.maximum
+    if low is None and high is None:
+        return described
+    if isinstance(parameter.value, float):
+        limits = FloatingPointRange(
+            from_value=float("-inf") if low is None else float(low),
+            to_value=float("inf") if high is None else float(high),
+        )
+        described.floating_point_range.append(limits)
+    elif isinstance(parameter.value, int) and not isinstance(parameter.value, bool):
+        described.integer_range.append(
+            IntegerRange(
+                from_value=_INT64[0] if low is None else int(low), to_value=_INT64[1] if high is None else int(high)
+            )
+        )
+    return described
+
+
+def plain_value(value: Any) -> Value:
+    """A parameter's value, whichever array rclpy keeps it in."""
+    if isinstance(value, bool | int | float | str):
+        return value
+    return [element[0] if isinstance(element, bytes) else element for element in value]
+
+
+def fill(message: Any, values: Mapping[str, Any]) -> Any:
+    """Set the fields of a message, nested ones from mappings."""
+    kinds = message.get_fields_and_field_types()
+    for name, value in values.items():
+        if name not in kinds:
+            raise TypeError(f"{type(message).__name__} has no field {name}; there are: {', '.join(kinds)}")
+        setattr(message, name, _field(kinds[name], value))
+    return message
+
+
+def _field(kind: str, value: Any) -> Any:
+    """`kind` as rclpy writes it: double, geometry_msgs/Point, sequence<octet, 10>, double[36]."""
+    element = kind.removeprefix("sequence<").removesuffix(">").split(",")[0].split("[")[0]
+    if element != kind:
+        return [_field(element, each) for each in value]
+    if isinstance(value, Mapping):
+        package, short = kind.split("/")
+        return fill(find_type(f"{package}/msg/{short}")(), value)
+    if kind == "octet":
+        return bytes([value])
+    return float(value) if kind in ("float", "double") else value
