@@ -1,6 +1,21 @@
 """ROS 2 messages as bytes, without ROS 2: types, CDR and type hashes over the `rosbags` library."""
 
+from microsim.wire.checked import WireError, decode_checked
+from microsim.wire.mappings import from_mapping
 from microsim.wire.template import RawTemplate, Template
-from microsim.wire.types import decode, encode, fields_of, is_known, new, type_hash
+from microsim.wire.types import constants_of, decode, encode, fields_of, is_known, new, type_hash
 
-__all__ = ["RawTemplate", "Template", "decode", "encode", "fields_of", "is_known", "new", "type_hash"]
+__all__ = [
+    "RawTemplate",
+    "Template",
+    "WireError",
+    "constants_of",
+    "decode",
+    "decode_checked",
+    "encode",
+    "fields_of",
+    "from_mapping",
+    "is_known",
+    "new",
+    "type_hash",
+]

@@ -9,9 +9,11 @@ from rosbags.typesys import Stores, get_typestore
 from rosbags.typesys import store as _rosbags_store
 from rosbags.typesys.store import Typestore
 
+from microsim.wire.services import definitions
+
 ENCAPSULATION = b"\x00\x01\x00\x00"  # XCDR1, little endian
 
-_NUMPY_TYPES = {
+NUMPY_TYPES = {
     "bool": np.bool_,
     "byte": np.uint8,
     "char": np.uint8,
@@ -35,12 +37,29 @@ def store() -> Typestore:
     return get_typestore(Stores.ROS2_JAZZY)
 
 
+@cache
+def _add_services() -> None:
+    store().register(definitions())  # type: ignore[arg-type] # its type of a dictionary lists every literal
+
+
+def store_with(type_name: str) -> Typestore:
+    """The store, with services once somebody asks for one: they take a moment to make."""
+    types = store()
+    if type_name not in types.fielddefs:
+        _add_services()
+    return types
+
+
 def is_known(type_name: str) -> bool:
-    return type_name in store().fielddefs
+    return type_name in store_with(type_name).fielddefs
 
 
 def fields_of(type_name: str) -> list[tuple[str, Any]]:
-    return list(store().fielddefs[type_name][1])
+    return list(store_with(type_name).fielddefs[type_name][1])
+
+
+def constants_of(type_name: str) -> dict[str, Any]:
+    return {name: value for name, _, value in store_with(type_name).fielddefs[type_name][0]}
 
 
 def new(type_name: str, /, **values: Any) -> Any:
@@ -62,13 +81,13 @@ def _zero(kind: tuple[Nodetype, Any]) -> Any:
     if node == Nodetype.SEQUENCE:
         length = 0
     if element[0] == Nodetype.BASE and element[1][0] != "string":
-        return np.zeros(length, _NUMPY_TYPES[element[1][0]])
+        return np.zeros(length, NUMPY_TYPES[element[1][0]])
     return [_zero(element) for _ in range(length)]
 
 
 def encode(type_name: str, message: Any) -> bytes:
     """Encapsulation header and little-endian CDR, padded to four bytes as rmw implementations do."""
-    definition = store().get_msgdef(type_name)
+    definition = store_with(type_name).get_msgdef(type_name)
     size = definition.getsize_cdr(0, message, store())
     blob = bytearray(4 + size + (-size % 4))
     blob[:4] = ENCAPSULATION
@@ -77,9 +96,9 @@ def encode(type_name: str, message: Any) -> bytes:
 
 
 def decode(type_name: str, cdr: bytes) -> Any:
-    return store().deserialize_cdr(cdr, type_name)
+    return store_with(type_name).deserialize_cdr(cdr, type_name)
 
 
 @cache
 def type_hash(type_name: str) -> str:
-    return str(store().hash_rihs01(type_name))
+    return str(store_with(type_name).hash_rihs01(type_name))

@@ -1,0 +1,49 @@
+"""Which transport a node gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Literal, TypeAlias
+
+from microsim.errors import UsageError, did_you_mean, there_are
+from microsim.transport import Transport
+
+Kind: TypeAlias = Literal["auto", "dds", "rclpy", "memory"]
+KINDS: tuple[Kind, ...] = ("auto", "dds", "rclpy", "memory")
+
+
+def open_transport(kind: Kind = "auto", node_name: str = "microsim", ros_args: Sequence[str] = ()) -> Transport:
+    """`auto`: rclpy where ROS 2 is sourced, else dds. `ros_args` as on the command line, `--ros-args` in front."""
+    if kind not in KINDS:
+        raise UsageError(f"no transport {kind!r}{did_you_mean(kind, KINDS)}; {there_are(KINDS)}")
+    arguments = list(ros_args)
+    if arguments and "--ros-args" not in arguments:
+        arguments.insert(0, "--ros-args")
+    if kind == "rclpy" or (kind == "auto" and _has_rclpy()):
+        from microsim.transport.rclpy_transport import RclpyTransport
+
+        return RclpyTransport(node_name, arguments)
+    if kind == "memory":
+        from microsim.transport.memory import MemoryTransport
+
+        return MemoryTransport(node_name, arguments)
+    if find_spec("cyclonedds") is None:
+        raise UsageError(
+            "the dds transport needs Cyclone DDS: pip install 'cyclonedds>=11.0,<12' (CPython 3.10 to 3.13; Linux "
+            "x86_64, macOS arm64, Windows); elsewhere source a ROS 2 installation, and rclpy is used"
+        )
+    from microsim.transport.dds import DdsTransport
+
+    return DdsTransport(node_name, arguments)
+
+
+def _has_rclpy() -> bool:
+    """Whether rclpy imports, not only exists: half a ROS 2 environment is none."""
+    if find_spec("rclpy") is None:
+        return False
+    try:
+        import rclpy  # noqa: F401
+    except ImportError:
+        return False
+    return True
