@@ -3,7 +3,7 @@
 Everything that stays the same from message to message is encoded when the encoder is made.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -195,26 +195,25 @@ def text(value: str) -> bytes:
     return encode("std_msgs/msg/String", new("std_msgs/msg/String", data=value))
 
 
-def diagnostics(statuses: dict[str, list[str]]) -> Encoder:
-    """statuses: name -> keys, for good. values: for each status the texts of its keys."""
+def diagnostics() -> Encoder:
+    """values: name of each status -> its keys and values, as text."""
     type_name = "diagnostic_msgs/msg/DiagnosticArray"
     message = new(type_name, header=header(""))
-    message.status = [
-        new(
-            "diagnostic_msgs/msg/DiagnosticStatus",
-            name=name,
-            message="ok",
-            hardware_id="microsim",
-            values=[new("diagnostic_msgs/msg/KeyValue", key=key) for key in keys],
-        )
-        for name, keys in statuses.items()
-    ]
+    known: dict[str, Any] = {}  # making a status is costlier than filling one in
 
-    def build(stamp_ns: int, texts: Sequence[Sequence[str]]) -> bytes:
+    def status(name: str, values: Mapping[str, str]) -> Any:
+        if name not in known or len(known[name].values) != len(values):
+            pairs = [new("diagnostic_msgs/msg/KeyValue", key=key) for key in values]
+            known[name] = new(
+                "diagnostic_msgs/msg/DiagnosticStatus", name=name, message="ok", hardware_id="microsim", values=pairs
+            )
+        for pair, value in zip(known[name].values, values.values(), strict=True):
+            pair.value = value
+        return known[name]
+
+    def build(stamp_ns: int, statuses: Mapping[str, Mapping[str, str]]) -> bytes:
         message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, NS_PER_S)
-        for status, values in zip(message.status, texts, strict=True):
-            for pair, value in zip(status.values, values, strict=True):
-                pair.value = value
+        message.status = [status(name, values) for name, values in statuses.items()]
         return encode(type_name, message)
 
     return build

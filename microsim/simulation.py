@@ -359,12 +359,11 @@ class Simulation:
             return
         tick_ms = 1000.0 * self.clock.dt
 
-        encode = encoders.diagnostics(
-            {f"radio: {link.sender} to {link.receiver}": list(link.metrics(tick_ms)) for link in radio.links}
-        )
+        encode = encoders.diagnostics()
 
         def message(tick: int, stamp: int) -> bytes:
-            return encode(stamp, [list(link.metrics(tick_ms).values()) for link in radio.links])
+            names = {f"radio: {link.sender} to {link.receiver}": link for link in radio.links_to_tell_of()}
+            return encode(stamp, {name: link.metrics(tick_ms) for name, link in names.items()})
 
         run.periodic("radio_metrics", "/radio/metrics", rate, message)
 

@@ -38,6 +38,7 @@ class MicroSimNode:
         self._heard: set[str] = set()
         self._last_warning_s: dict[str, float] = {}
         self._lateness = Lateness()
+        self._encode_diagnostics = encoders.diagnostics()
         self._subscribe()
         self._serve()
         self._declare()
@@ -152,8 +153,7 @@ class MicroSimNode:
             "ignored_inputs": str(sum(sim.counters.values())),
             "malformed_messages": str(self.malformed),
         }
-        encode = encoders.diagnostics({"microsim": list(facts)})
-        publisher.publish(encode(sim.time_ns, [list(facts.values())]))
+        publisher.publish(self._encode_diagnostics(sim.time_ns, {"microsim": facts}))
 
     # ---- services ---------------------------------------------------------------------------------------------------
 

@@ -103,6 +103,7 @@ class Radio:
             for receiver in robots
             if sender != receiver
         ]
+        self.under_way = 0  # packets in all queues
         self.air_free_at: dict[str, float] = {}  # channel -> [ticks] when the last transmission ends
 
     def send(self, sender: str, payload: bytes, tick: int, distance: Callable[[str, str], float]) -> None:
@@ -134,6 +135,7 @@ class Radio:
             arrival = max(arrival, link.last_arrival)
         link.last_arrival = arrival
         link.queue.append(Packet(arrival, number, tick, payload))
+        self.under_way += 1
         link.queue.sort(key=lambda packet: packet[:2])
 
     def _air_time_end(self, sender: str, size: int, tick: int) -> float:
@@ -149,9 +151,12 @@ class Radio:
     def deliver(self, tick: int) -> list[tuple[str, bytes]]:
         """(receiver, payload) of every packet that has arrived by this tick."""
         arrived: list[tuple[str, bytes]] = []
+        if not self.under_way:
+            return arrived
         for link in self.links:
             while link.queue and link.queue[0].arrival_tick <= tick:
                 packet = link.queue.pop(0)
+                self.under_way -= 1
                 latency = tick - packet.sent_tick
                 link.delivered += 1
                 link.latency_sum += latency
@@ -159,6 +164,10 @@ class Radio:
                 link.last_latency = latency
                 arrived.append((link.receiver, packet.payload))
         return arrived
+
+    def links_to_tell_of(self) -> list[Link]:
+        """Both directions of a pair; of more robots those that have been used: sixteen would have 240."""
+        return [link for link in self.links if link.sent or len(self.links) <= 2]
 
     def _rssi(self, link: Link) -> float | None:
         """Of a link from a snapshot: the model may have been switched on or off since."""
@@ -173,3 +182,4 @@ class Radio:
         links, air_free_at = memory
         self.links = [replace(link, queue=list(link.queue), rssi_dbm=self._rssi(link)) for link in links]
         self.air_free_at = dict(air_free_at)
+        self.under_way = sum(len(link.queue) for link in self.links)
