@@ -26,6 +26,8 @@ autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 add_module_names = False
+toc_object_entries_show_parents = "hide"
+default_role = "code"  # docstrings quote names with one backtick
 
 html_theme = "furo"
 html_title = f"MicroSim {version}"

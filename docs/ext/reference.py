@@ -55,7 +55,8 @@ def block_table(name: str, schema: Schema) -> str:
     if "anyOf" in schema:  # `class` may also be written `class_id`
         required = [*required, "class"]
     rows = [_row(key, value, key in required) for key, value in schema["properties"].items() if key != "class_id"]
-    return f"{schema['description']}\n\n" + table(("Key", "Type", "Default", "Limits", "Meaning"), rows)
+    about = "" if name == "Scenario" else f"{schema['description']}\n\n"
+    return about + table(("Key", "Type", "Default", "Limits", "Meaning"), rows)
 
 
 def _row(key: str, schema: Schema, is_required: bool) -> tuple[str, ...]:
@@ -111,7 +112,7 @@ def _default(schema: Schema) -> str:
     if isinstance(value, dict) and "patternProperties" in schema:
         return ", ".join(f"`{name}`" for name in value) or "none"
     if isinstance(value, dict):
-        return "its defaults"
+        return "defaults"
     if isinstance(value, list) and not value:
         return "none"
     return f"`{_yaml(value)}`"
@@ -200,12 +201,23 @@ def topics() -> str:
     parts = []
     for direction, title in (("out", "Published"), ("in", "Taken")):
         rows = [
-            (f"`{_topic_name(each)}`", f"`{each.type.replace('/msg/', '/')}`", _qos(each.qos), each.rate, each.about)
+            (
+                f"`{_topic_name(each)}`",
+                f"`{each.type.replace('/msg/', '/')}`",
+                _qos(each.qos),
+                _code(each.rate),
+                each.about,
+            )
             for each in TABLE
             if each.direction == direction
         ]
         parts.append(f"## {title}\n\n" + table(("Topic", "Type", "QoS", "Rate", "Meaning"), rows))
     return "\n".join(parts)
+
+
+def _code(rate: str) -> str:
+    """A key of the scenario as code, other words as they are."""
+    return f"`{rate}`" if re.fullmatch(r"[\w.*]+", rate) and "." in rate else rate
 
 
 def _topic_name(topic: Any) -> str:
@@ -217,13 +229,8 @@ def _topic_name(topic: Any) -> str:
 
 
 def _qos(qos: Any) -> str:
-    return ", ".join(
-        [
-            "reliable" if qos.reliable else "best effort",
-            f"keep last {qos.depth}",
-            *(["transient local"] if qos.latched else []),
-        ]
-    )
+    parts = ["reliable" if qos.reliable else "best effort", str(qos.depth), "latched" if qos.latched else ""]
+    return ", ".join(filter(None, parts))
 
 
 # ---- the command line -----------------------------------------------------------------------------------------
