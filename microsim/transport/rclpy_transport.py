@@ -24,7 +24,7 @@ from rclpy.signals import SignalHandlerOptions
 from microsim.errors import UsageError
 from microsim.topics import Qos
 from microsim.transport import LogLevel, OnMessage, OnRequest, OnSet, Parameter, Value
-from microsim.transport.rclpy_types import descriptor, fill, find_type, plain_value, quality
+from microsim.transport.rclpy_types import descriptor, fill, find_type, plain_value, quality, refusal, ros_parameter
 
 CALLBACKS_PER_POLL = 200  # a flood of messages must not hold up the tick
 GRAPH_POLL_S = 0.01  # rclpy has no event for "a service has appeared"
@@ -63,13 +63,19 @@ class RclpyTransport:
     # ---- services
 
     def serve(self, service: str, type_name: str, on_request: OnRequest) -> None:
-        guarded = self._guarded(on_request)
+        kind = find_type(type_name)
 
         def answer(request: Any, response: Any) -> Any:
-            guarded(request, response)
+            try:
+                on_request(request, response)
+            except Exception as error:  # answers even so: nobody waits for ever
+                self.log("error", f"service {service}: {type(error).__name__}: {error}")
+                response = kind.Response()
+                if hasattr(response, "message"):
+                    response.message = f"{type(error).__name__}: {error}"
             return response
 
-        self._node.create_service(find_type(type_name), _relative(service), answer)
+        self._node.create_service(kind, _relative(service), answer)
 
     def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
         kind, end = find_type(type_name), time.monotonic() + timeout_s
@@ -103,24 +109,29 @@ class RclpyTransport:
                 self._node.declare_parameter(
                     parameter.name, parameter.value, descriptor(parameter), ignore_override=True
                 )
-        names, guarded = {parameter.name for parameter in parameters}, self._guarded(on_set)
+        declared = {parameter.name: parameter for parameter in parameters}
+        guarded = self._guarded(on_set)
 
         def asked(changes: list[Any]) -> SetParametersResult:
-            ours = {change.name: plain_value(change.value) for change in changes if change.name in names}
-            reason = guarded(ours) if ours and not self._own_change else ""
+            ours = {} if self._own_change else {each.name: each.value for each in changes if each.name in declared}
+            reason = next(filter(None, (refusal(declared[name], value) for name, value in ours.items())), "")
+            if ours and not reason:
+                reason = guarded({name: plain_value(value) for name, value in ours.items()})
             return SetParametersResult(successful=not reason, reason=reason)
 
         self._node.add_on_set_parameters_callback(asked)
 
     def set_parameters(self, values: Mapping[str, Value]) -> None:
-        described = [self._node.describe_parameter(name) for name in values]
+        current = {name: self._node.get_parameter(name).value for name in values}
+        changed = [name for name, value in values.items() if plain_value(current[name]) != value]
+        described = [self._node.describe_parameter(name) for name in changed]
         locked = [each for each in described if each.read_only]  # read-only for others
         self._own_change = True
         try:
             for each in locked:
                 each.read_only = False
             result = self._node.set_parameters_atomically(
-                [RosParameter(each.name, RosParameter.Type(each.type), values[each.name]) for each in described]
+                [ros_parameter(each, values[each.name]) for each in described]
             )
         finally:
             self._own_change = False

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
+from rclpy.parameter import Parameter as RosParameter
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.type_support import check_for_type_support
 
@@ -64,24 +66,45 @@ def quality(qos: Qos) -> QoSProfile:
 
 def descriptor(parameter: Parameter) -> ParameterDescriptor:
     described = ParameterDescriptor(
-        name=parameter.name, description=parameter.description, read_only=parameter.read_only
+        name=parameter.name,
+        type=RosParameter.Type.from_parameter_value(parameter.value).value,
+        description=parameter.description,
+        read_only=parameter.read_only,
+        dynamic_typing=parameter.any_number,
     )
     low, high = parameter.minimum, parameter.maximum
     if low is None and high is None:
         return described
-    if isinstance(parameter.value, float):
-        limits = FloatingPointRange(
-            from_value=float("-inf") if low is None else float(low),
-            to_value=float("inf") if high is None else float(high),
-        )
-        described.floating_point_range.append(limits)
-    elif isinstance(parameter.value, int) and not isinstance(parameter.value, bool):
-        described.integer_range.append(
-            IntegerRange(
-                from_value=_INT64[0] if low is None else int(low), to_value=_INT64[1] if high is None else int(high)
-            )
-        )
+    if any(isinstance(number, float) for number in _numbers(parameter.value)):
+        bounds = (-math.inf if low is None else float(low), math.inf if high is None else float(high))
+        described.floating_point_range = [FloatingPointRange(from_value=bounds[0], to_value=bounds[1])]
+    else:
+        whole = (_INT64[0] if low is None else math.ceil(low), _INT64[1] if high is None else math.floor(high))
+        described.integer_range = [IntegerRange(from_value=whole[0], to_value=whole[1])]
     return described
+
+
+def refusal(parameter: Parameter, value: Any) -> str:
+    """What rclpy does not see: another type where a number may take either kind, bounds of arrays, NaN."""
+    if parameter.any_number and (isinstance(value, bool) or not isinstance(value, int | float)):
+        return f"parameter '{parameter.name}' is a number, found {value!r}"
+    low = -math.inf if parameter.minimum is None else parameter.minimum
+    high = math.inf if parameter.maximum is None else parameter.maximum
+    bounded = parameter.minimum is not None or parameter.maximum is not None
+    if bounded and not all(low <= number <= high for number in _numbers(value)):
+        return f"parameter '{parameter.name}' must be from {low} to {high}, found {plain_value(value)}"
+    return ""
+
+
+def _numbers(value: Any) -> list[float]:
+    elements = [value] if isinstance(value, int | float | str) else value
+    return [element for element in elements if isinstance(element, int | float)]
+
+
+def ros_parameter(described: ParameterDescriptor, value: Value) -> RosParameter:
+    if described.dynamic_typing:
+        return RosParameter(described.name, value=value)
+    return RosParameter(described.name, RosParameter.Type(described.type), value)
 
 
 def plain_value(value: Any) -> Value:
