@@ -22,7 +22,13 @@ from microsim.wire.checked import WireError, decode_checked
 
 MAX_STEPS = 1_000_000  # ticks that one call of /sim/step may ask for
 _QUIET_S = 1.0  # at most one warning of a kind in this time
-_OWN = ("scenario", "seed", "real_time_factor", "use_sim_time", "stamped_cmd_vel")  # parameters of no scenario's
+OWN_PARAMETERS = (
+    "scenario",
+    "seed",
+    "real_time_factor",
+    "use_sim_time",
+    "stamped_cmd_vel",
+)  # parameters of no scenario's
 
 
 class MicroSimNode:
@@ -250,7 +256,7 @@ class MicroSimNode:
 
     def _on_set(self, changes: Mapping[str, Value]) -> str:
         """All or none."""
-        of_scenario = {name: value for name, value in changes.items() if name not in _OWN}
+        of_scenario = {name: value for name, value in changes.items() if name not in OWN_PARAMETERS}
         strange = [name for name in of_scenario if not self.settings.knows(name)]
         if strange:
             return f"the scenario {self.sim.scenario.name!r} has no {strange[0]}"

@@ -137,6 +137,11 @@ class Settings:
             self.scenario = load_scenario(present)
         return ""
 
+    def set_stamped(self, stamped: bool) -> None:
+        """Whether commands are TwistStamped: only before the node listens."""
+        self._document["stamped_cmd_vel"] = stamped
+        self.scenario = self.next_scenario = load_scenario(self._document)
+
     def memory(self) -> Any:
         return self.scenario, self.next_scenario, self._document
 

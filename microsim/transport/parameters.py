@@ -70,9 +70,15 @@ class ParameterStore:
             if self._wrong_type(name, self._type_given(name, value)):
                 raise UsageError(self._wrong_type(name, self._type_given(name, value)))
         changed = [name for name, value in values.items() if value != self._values[name]]
-        self._values.update(values)
+        self._store(values)
         if changed:
             self._event(changed=changed)
+
+    def _store(self, values: Mapping[str, Value]) -> None:
+        self._values.update(values)
+        for name, value in values.items():
+            if self._declared[name].any_number:
+                self._types[name] = type_of(value)
 
     def services(self) -> dict[str, tuple[str, OnRequest]]:
         """Name below the node's -> type and handler."""
@@ -99,7 +105,7 @@ class ParameterStore:
             why = on_set({name: value for name, value in changes.items() if self._on_set[name] is on_set})
             if why:
                 return why
-        self._values.update(changes)
+        self._store(changes)
         if changes:
             self._event(changed=list(changes))
         return ""
@@ -117,7 +123,7 @@ class ParameterStore:
 
     def _wrong_type(self, name: str, kind: int) -> str:
         expected = self._types[name]
-        if kind == expected:
+        if kind == expected or (self._declared[name].any_number and kind in (INTEGER, DOUBLE)):
             return ""
         hint = "; write it with a decimal point" if (expected, kind) in ((DOUBLE, INTEGER), (DOUBLES, INTEGERS)) else ""
         return f"parameter '{name}' is of type {_TYPE_NAMES[expected]}, not {_TYPE_NAMES[kind]}{hint}"
@@ -164,6 +170,7 @@ class ParameterStore:
             type=kind,
             description=parameter.description,
             read_only=parameter.read_only,
+            dynamic_typing=parameter.any_number,
             **_ranges(parameter, kind),
         )
 

@@ -1,0 +1,65 @@
+"""From a transport and the user's wishes to a node that is ready to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from microsim.errors import UsageError, did_you_mean
+from microsim.node.microsim_node import OWN_PARAMETERS, MicroSimNode
+from microsim.node.parameters import Settings
+from microsim.runner import Runner
+from microsim.scenario import Scenario, load_scenario
+from microsim.simulation import Simulation
+from microsim.transport import Transport, Value
+
+_RENAMED = {"camera_hz": "drone.camera.hz"}  # PRD 5.4 calls the first deprecated
+
+
+def start_node(
+    transport: Transport, scenario: Scenario | str | None, seed: int | None = None, rtf: float | None = None
+) -> MicroSimNode:
+    """Scenario < parameters from --ros-args < what is given here."""
+    overrides = _renamed(transport, transport.overrides)
+    own = {name: overrides.pop(name) for name in OWN_PARAMETERS if name in overrides}
+    settings = Settings(load_scenario(scenario if scenario is not None else str(own.get("scenario", "default"))))
+    _apply(transport, settings, overrides)
+    chosen_seed = own.get("seed") if seed is None else seed
+    chosen_rtf = own.get("real_time_factor", 1.0) if rtf is None else rtf
+    if "stamped_cmd_vel" in own:
+        settings.set_stamped(bool(own["stamped_cmd_vel"]))
+    runner = Runner(Simulation(settings.scenario, _whole(chosen_seed)), _number("real_time_factor", chosen_rtf))
+    return MicroSimNode(transport, runner, settings)
+
+
+def _renamed(transport: Transport, overrides: Mapping[str, Value]) -> dict[str, Any]:
+    found = dict(overrides)
+    for old, new in _RENAMED.items():
+        if old in found:
+            transport.log("warn", f"the parameter {old} is deprecated: use {new}")
+            found.setdefault(new, found.pop(old))
+    return found
+
+
+def _apply(transport: Transport, settings: Settings, overrides: Mapping[str, Value]) -> None:
+    known = {name: value for name, value in overrides.items() if settings.knows(name)}
+    for name in overrides:
+        if name not in known:
+            near = did_you_mean(name, [*settings.values(), *OWN_PARAMETERS])
+            transport.log("warn", f"there is no parameter {name}{near}")
+    refusal = settings.change(known) if known else ""
+    if refusal:
+        raise UsageError(f"a parameter from --ros-args cannot be taken: {refusal}")
+    settings.use_next()
+
+
+def _whole(seed: Any) -> int | None:
+    if seed is None or (isinstance(seed, int) and not isinstance(seed, bool)):
+        return seed
+    raise UsageError(f"the parameter seed must be a whole number, found {seed!r}")
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    raise UsageError(f"the parameter {name} must be a number, found {value!r}")

@@ -1,0 +1,379 @@
+"""The node on the memory transport: what a ROS 2 user meets, without ROS 2."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import microsim
+from microsim import wire
+from microsim.node.microsim_node import MicroSimNode
+from microsim.node.start import start_node
+from microsim.topics import TOPICS, Qos
+from microsim.transport.memory import Bus, MemoryTransport
+
+BARE = {  # few messages, no camera: quick
+    "world_topics": {"occupancy_hz": 0, "markers_hz": 0},
+    "robots": {"drone": {"camera": None, "start": {"map_pose": {"x": 20, "y": 20, "z": 10}}}, "rover": {}},
+}
+
+
+class Controller:
+    """The other side: a node that listens, commands and calls."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.transport = MemoryTransport("controller", bus=bus)
+        self.received: dict[str, list[bytes]] = {}
+        self._publishers: dict[str, Any] = {}
+
+    def listen(self, topic: str, type_name: str, qos: Qos | None = None) -> None:
+        box = self.received.setdefault(topic, [])
+        self.transport.subscribe(topic, type_name, qos or Qos(1000), box.append)
+
+    def send(self, topic: str, type_name: str, qos: Qos, cdr: bytes) -> None:
+        if topic not in self._publishers:
+            self._publishers[topic] = self.transport.publisher(topic, type_name, qos)
+        self._publishers[topic].publish(cdr)
+
+    def twist(self, robot: str, x: float = 0.0, y: float = 0.0, z: float = 0.0, turn: float = 0.0) -> None:
+        message = wire.new("geometry_msgs/msg/Twist")
+        message.linear.x, message.linear.y, message.linear.z, message.angular.z = x, y, z, turn
+        cdr = wire.encode("geometry_msgs/msg/Twist", message)
+        self.send(f"/{robot}/cmd_vel", "geometry_msgs/msg/Twist", Qos(10), cdr)
+
+
+class Stage:
+    """A node and a controller on one bus, driven tick by tick without a wall clock."""
+
+    def __init__(self, scenario: Any = None, ros_args: tuple[str, ...] = (), **wishes: Any) -> None:
+        self.bus = Bus()
+        self.transport = MemoryTransport("microsim", ros_args, self.bus)
+        self.node: MicroSimNode = start_node(self.transport, microsim.load_scenario(scenario or BARE), **wishes)
+        self.controller = Controller(self.bus)
+        self.node.runner.pause(True)
+
+    def tick(self, ticks: int = 1) -> None:
+        for _ in range(ticks):
+            self.transport.poll()
+            self.node.runner.step(1)
+        self.controller.transport.poll()
+
+    def call(self, service: str, type_name: str, **request: Any) -> Any:
+        return self._together(lambda: self.controller.transport.call(service, type_name, request))
+
+    def _together(self, work: Any) -> Any:
+        """Both sides poll: the caller waits on its own thread."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(1) as pool:
+            future = pool.submit(work)
+            while not future.done():
+                self.transport.poll(0.001)
+            return future.result()
+
+
+def test_a_command_reaches_the_state_on_the_next_tick() -> None:
+    stage = Stage()
+    stage.controller.twist("rover", x=1.0)
+    stage.tick()
+    assert stage.node.sim.state("rover").v == pytest.approx(1.0 - math.exp(-1 / 60 / 0.1))
+
+
+def test_every_topic_of_the_table_is_offered_with_its_type_and_quality() -> None:
+    stage = Stage("default")
+    offered = {publisher.topic: publisher for publisher in stage.bus.publishers}
+    for kind, name in {
+        "clock": "/clock",
+        "tf": "/tf",
+        "tf_static": "/tf_static",
+        "odom": "/drone/odom",
+        "gps": "/rover/gps/fix",
+        "imu": "/drone/imu/data_raw",
+        "image": "/drone/camera/image_raw",
+        "camera_info": "/drone/camera/camera_info",
+        "range": "/rover/range/front",
+        "radio_metrics": "/radio/metrics",
+        "radio_rx": "/radio/rover_rx",
+        "occupancy": "/world/occupancy",
+        "markers": "/world/markers",
+        "sim_info": "/sim/info",
+        "diagnostics": "/diagnostics",
+    }.items():
+        assert (offered[name].type_name, offered[name].qos) == (TOPICS[kind].type, TOPICS[kind].qos), name
+    heard = {subscription.topic: subscription.qos for subscription in stage.bus.subscriptions}
+    for kind, robot in itertools.product(("cmd_vel", "set_pose", "radio_tx"), ("drone", "rover")):
+        assert heard[TOPICS[kind].of(robot)] == TOPICS[kind].qos
+
+
+def test_the_bytes_on_the_bus_are_those_of_the_simulation() -> None:
+    stage = Stage()
+    for topic, (type_name, _) in stage.node.sim.topics.items():
+        stage.controller.listen(topic, type_name)
+    stage.tick(60)
+    alone = microsim.Simulation(BARE)
+    expected: dict[str, list[bytes]] = {}
+    for message in alone.step(60):
+        expected.setdefault(message.topic, []).append(message.cdr)
+    assert {topic: box for topic, box in stage.controller.received.items() if box} == expected
+    assert stage.node.sim.digest() == alone.digest()
+
+
+@pytest.mark.parametrize(
+    "cdr",
+    [
+        b"",
+        b"\x00\x01\x00\x00",
+        b"\x00\x00\x00\x00" + bytes(48),
+        b"\x00\x01\x00\x00" + bytes(47),
+        b"\xff" * 500,
+        b"\x00\x01\x00\x00" + bytes(100_000),
+    ],
+    ids=["empty", "only a header", "big endian", "truncated", "garbage", "oversized"],
+)
+def test_a_malformed_command_is_counted_and_changes_nothing(cdr: bytes) -> None:
+    stage, quiet = Stage(), Stage()
+    stage.controller.send("/rover/cmd_vel", "geometry_msgs/msg/Twist", Qos(10), cdr)
+    stage.tick(5)
+    quiet.tick(5)
+    assert stage.node.malformed == 1
+    assert stage.node.sim.digest() == quiet.node.sim.digest()
+
+
+def test_a_command_with_nan_is_ignored_and_counted() -> None:
+    stage = Stage()
+    stage.controller.twist("rover", x=1.0)
+    stage.tick()
+    stage.controller.twist("rover", x=math.nan)
+    stage.controller.twist("drone", turn=math.inf)
+    stage.tick(30)
+    assert sum(stage.node.sim.counters.values()) == 2
+    assert stage.node.sim.state("rover").v == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_twist_field_that_is_not_used_may_be_nan() -> None:
+    stage = Stage()
+    message = wire.new("geometry_msgs/msg/Twist")
+    message.linear.x, message.linear.y, message.angular.x = 1.0, math.nan, math.nan
+    cdr = wire.encode("geometry_msgs/msg/Twist", message)
+    stage.controller.send("/rover/cmd_vel", "geometry_msgs/msg/Twist", Qos(10), cdr)
+    stage.tick()
+    assert stage.node.sim.state("rover").v > 0.0
+
+
+def test_stamped_commands_are_taken_on_request() -> None:
+    stage = Stage({**BARE, "stamped_cmd_vel": True})
+    message = wire.new("geometry_msgs/msg/TwistStamped")
+    message.twist.linear.x = 2.0
+    cdr = wire.encode("geometry_msgs/msg/TwistStamped", message)
+    stage.controller.send("/rover/cmd_vel", "geometry_msgs/msg/TwistStamped", Qos(10), cdr)
+    stage.tick()
+    assert stage.node.sim.state("rover").v > 0.0
+
+
+def test_a_pose_teleports() -> None:
+    stage = Stage()
+    message = wire.new("geometry_msgs/msg/PoseStamped")
+    message.pose.position.x, message.pose.position.y = 30.0, 40.0
+    message.pose.orientation.z = message.pose.orientation.w = math.sqrt(0.5)
+    cdr = wire.encode("geometry_msgs/msg/PoseStamped", message)
+    stage.controller.send("/rover/set_pose", "geometry_msgs/msg/PoseStamped", Qos(10), cdr)
+    stage.tick()
+    state = stage.node.sim.state("rover")
+    assert (state.x, state.y, state.yaw) == pytest.approx((30.0, 40.0, math.pi / 2))
+
+
+def test_radio_goes_from_tx_to_rx() -> None:
+    stage = Stage({**BARE, "radio": {"drop_probability": 0.0}})
+    stage.controller.listen("/radio/rover_rx", "std_msgs/msg/ByteMultiArray", Qos(5, reliable=False))
+    message = wire.new("std_msgs/msg/ByteMultiArray", data=np.frombuffer(b"hello", np.uint8))
+    cdr = wire.encode("std_msgs/msg/ByteMultiArray", message)
+    stage.controller.send("/radio/drone_tx", "std_msgs/msg/ByteMultiArray", Qos(1, reliable=False), cdr)
+    stage.tick(30)
+    (received,) = stage.controller.received["/radio/rover_rx"]
+    assert bytes(wire.decode("std_msgs/msg/ByteMultiArray", received).data) == b"hello"
+
+
+def test_services_pause_step_and_reset() -> None:
+    stage = Stage()
+    assert stage.call("/sim/pause", "example_interfaces/srv/SetBool", data=True).success
+    tick = stage.node.sim.tick
+    answer = stage.call("/sim/step", "example_interfaces/srv/SetInt32", data=7)
+    assert answer.success
+    assert stage.node.sim.tick == tick + 7
+    for refused in (0, -3, 2_000_000_000):
+        assert not stage.call("/sim/step", "example_interfaces/srv/SetInt32", data=refused).success
+    assert stage.call("/sim/pause", "example_interfaces/srv/SetBool", data=False).success
+    running = stage.call("/sim/step", "example_interfaces/srv/SetInt32", data=1)
+    assert not running.success
+    assert "pause" in running.message
+    stage.call("/sim/reset", "std_srvs/srv/Empty")
+    assert stage.node.sim.tick == 0
+
+
+def test_a_seed_set_by_service_counts_from_the_next_reset() -> None:
+    stage = Stage()
+    before = stage.node.sim.seed
+    assert stage.call("/sim/set_seed", "example_interfaces/srv/SetInt32", data=-77).success
+    assert stage.node.sim.seed == before
+    stage.call("/sim/reset", "std_srvs/srv/Empty")
+    assert stage.node.sim.seed == -77
+    stage.tick(30)
+    assert stage.node.sim.digest() == _digest_of(BARE, -77, 30)
+
+
+def _digest_of(scenario: Any, seed: int, ticks: int) -> str:
+    sim = microsim.Simulation(scenario, seed=seed)
+    sim.step(ticks)
+    return sim.digest()
+
+
+def test_time_goes_back_only_at_a_reset() -> None:
+    stage = Stage()
+    stage.controller.listen("/clock", "rosgraph_msgs/msg/Clock")
+    for _ in range(5):
+        stage.tick(10)
+        stage.call("/sim/reset", "std_srvs/srv/Empty")
+    stage.controller.transport.poll()
+    clocks = [wire.decode("rosgraph_msgs/msg/Clock", cdr).clock for cdr in stage.controller.received["/clock"]]
+    times = [clock.sec * 10**9 + clock.nanosec for clock in clocks]
+    back = [later for earlier, later in itertools.pairwise(times) if later < earlier]
+    assert back == [0] * 5
+
+
+def test_a_limit_set_as_parameter_counts_from_the_next_tick() -> None:
+    stage = Stage()
+    stage.controller.twist("rover", x=2.0)
+    stage.tick(120)
+    assert stage.node.sim.state("rover").v == pytest.approx(2.0, abs=1e-3)
+    assert _set(stage, "rover.max_v", 0.5) == ""
+    stage.tick(120)
+    assert stage.node.sim.state("rover").v == pytest.approx(0.5, abs=1e-3)
+
+
+def _set(stage: Stage, name: str, value: Any) -> str:
+    kinds = {bool: (1, "bool_value"), int: (2, "integer_value"), float: (3, "double_value"), str: (4, "string_value")}
+    kind, field = kinds[type(value)]
+    request = {"parameters": [{"name": name, "value": {"type": kind, field: value}}]}
+    answer = stage.call("/microsim/set_parameters", "rcl_interfaces/srv/SetParameters", **request)
+    (result,) = answer.results
+    assert result.successful == (not result.reason)
+    return str(result.reason)
+
+
+def test_a_bad_parameter_is_refused_with_a_sentence() -> None:
+    stage = Stage()
+    assert "from 0 to" in _set(stage, "rover.max_v", -1.0)
+    assert _set(stage, "gps_hz", 1000.0) != ""
+    assert _set(stage, "use_sim_time", False) != ""
+    assert _set(stage, "no.such", 1) != ""
+    assert stage.node.sim.scenario == microsim.load_scenario(BARE)
+
+
+def test_an_integer_is_taken_for_a_number() -> None:
+    stage = Stage()
+    assert _set(stage, "rover.max_v", 1) == ""
+    assert stage.node.sim.scenario.robots["rover"].max_v == 1  # type: ignore[attr-defined]
+
+
+def test_what_needs_a_reset_waits_for_it() -> None:
+    stage = Stage()
+    assert _set(stage, "physics_hz", 100) == ""
+    assert stage.node.sim.scenario.physics_hz == 60
+    stage.call("/sim/reset", "std_srvs/srv/Empty")
+    assert stage.node.sim.scenario.physics_hz == 100
+
+
+def test_the_real_time_factor_changes_while_running() -> None:
+    stage = Stage()
+    assert _set(stage, "real_time_factor", 2.5) == ""
+    assert stage.node.runner.rtf == 2.5
+    assert _set(stage, "real_time_factor", -1.0) != ""
+
+
+def test_ros_arguments_override_the_scenario_and_options_override_them() -> None:
+    stage = Stage(ros_args=("--ros-args", "-p", "rover.max_v:=0.25", "-p", "seed:=5", "-p", "gps_hz:=10"))
+    assert stage.node.sim.scenario.robots["rover"].max_v == 0.25  # type: ignore[attr-defined]
+    assert stage.node.sim.seed == 5
+    assert Stage(ros_args=("--ros-args", "-p", "seed:=5"), seed=9).node.sim.seed == 9
+
+
+def test_a_namespace_moves_every_topic() -> None:
+    stage = Stage(ros_args=("--ros-args", "-r", "__ns:=/left"))
+    ours = {publisher.topic for publisher in stage.bus.publishers} - {"/rosout", "/parameter_events"}
+    assert {"/left/clock", "/left/tf", "/left/drone/odom"} <= ours
+    assert all(topic.startswith("/left/") for topic in ours if "rosout" not in topic and "parameter" not in topic)
+
+
+def test_sim_info_tells_what_is_in_force() -> None:
+    stage = Stage(ros_args=("--ros-args", "-p", "rover.max_v:=0.25"))
+    stage.controller.listen("/sim/info", "std_msgs/msg/String", Qos(1, latched=True))
+    stage.node.runner.hand_out(stage.node.sim.step(0))
+    stage.controller.transport.poll()
+    info = json.loads(wire.decode("std_msgs/msg/String", stage.controller.received["/sim/info"][-1]).data)
+    assert info["robots"]["rover"]["max_v"] == 0.25
+    assert info["seed"] == 12345
+    _set(stage, "rover.max_v", 1.5)
+    stage.tick()
+    info = json.loads(wire.decode("std_msgs/msg/String", stage.controller.received["/sim/info"][-1]).data)
+    assert info["robots"]["rover"]["max_v"] == 1.5
+
+
+STANDARD = "simulation_interfaces/srv/"
+
+
+def test_the_standard_interface_controls_the_simulation() -> None:
+    stage = Stage()
+    features = stage.call("/get_simulator_features", STANDARD + "GetSimulatorFeatures").features.features
+    assert {10, 11, 20, 24, 25, 31, 32} <= {int(feature) for feature in features}
+    assert stage.call("/get_simulation_state", STANDARD + "GetSimulationState").state.state == 2
+    assert stage.call("/step_simulation", STANDARD + "StepSimulation", steps=5).result.result == 1
+    assert stage.node.sim.tick == 5
+    assert stage.call("/set_simulation_state", STANDARD + "SetSimulationState", state={"state": 1}).result.result == 1
+    assert stage.call("/step_simulation", STANDARD + "StepSimulation", steps=5).result.result == 3
+    assert stage.call("/set_simulation_state", STANDARD + "SetSimulationState", state={"state": 1}).result.result == 101
+    assert stage.call("/set_simulation_state", STANDARD + "SetSimulationState", state={"state": 0}).result.result == 1
+    assert stage.node.sim.tick == 0
+    assert stage.call("/get_simulation_state", STANDARD + "GetSimulationState").state.state == 0
+
+
+def test_the_standard_interface_knows_the_robots() -> None:
+    stage = Stage()
+    assert stage.call("/get_entities", STANDARD + "GetEntities").entities == ["drone", "rover"]
+    assert stage.call("/get_entities", STANDARD + "GetEntities", filters={"filter": "r.*"}).entities == ["rover"]
+    state = stage.call("/get_entity_state", STANDARD + "GetEntityState", entity="drone").state
+    assert (state.pose.position.x, state.pose.position.z) == (20.0, 10.0)
+    assert stage.call("/get_entity_state", STANDARD + "GetEntityState", entity="dorne").result.result == 2
+    both = stage.call("/get_entities_states", STANDARD + "GetEntitiesStates")
+    assert len(both.states) == len(both.entities) == 2
+    pose = {"pose": {"position": {"x": 33.0, "y": 44.0}, "orientation": {"w": 1.0}}}
+    answer = stage.call("/set_entity_state", STANDARD + "SetEntityState", entity="rover", state=pose, set_pose=True)
+    assert answer.result.result == 1
+    stage.tick()
+    assert stage.node.sim.state("rover").x == pytest.approx(33.0)
+    bad = {"pose": {"position": {"x": math.nan}, "orientation": {"w": 1.0}}}
+    answer = stage.call("/set_entity_state", STANDARD + "SetEntityState", entity="rover", state=bad, set_pose=True)
+    assert answer.result.result == 101
+
+
+def test_the_standard_interface_loads_worlds() -> None:
+    stage = Stage()
+    worlds = stage.call("/get_available_worlds", STANDARD + "GetAvailableWorlds").worlds
+    assert {"default", "flat", "obstacles_arena"} <= {world.name for world in worlds}
+    assert stage.call("/load_world", STANDARD + "LoadWorld", world_resource={"uri": "flat"}).result.result == 1
+    assert stage.call("/get_current_world", STANDARD + "GetCurrentWorld").world.name == "flat"
+    assert stage.call("/load_world", STANDARD + "LoadWorld", world_resource={"uri": "/etc/passwd"}).result.result == 102
+    text = {"resource_string": "name: mine\nrobots: {solo: {model: rover}}\n"}
+    assert stage.call("/load_world", STANDARD + "LoadWorld", world_resource=text).result.result == 1
+    assert stage.node.sim.robots == ("solo",)
+    stage.controller.twist("solo", x=1.0)
+    stage.tick(2)
+    assert stage.node.sim.state("solo").v > 0.0
+    evil = {"resource_string": "plugins: [/tmp]\n"}
+    assert stage.call("/load_world", STANDARD + "LoadWorld", world_resource=evil).result.result == 0
+    broken = {"resource_string": "name: [\n"}
+    assert stage.call("/load_world", STANDARD + "LoadWorld", world_resource=broken).result.result == 103
