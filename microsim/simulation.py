@@ -221,9 +221,9 @@ class Simulation:
         """Hand a packet to a robot's radio; it arrives at every other robot, unless lost on the way."""
         self.model(sender)
         radio, limit = self._schedule.radio, self.scenario.radio.max_payload_bytes
-        if radio is None:
+        if not self.scenario.radio.enabled:
             raise UsageError("this scenario has no radio: set radio.enabled to true")
-        if not any(link.sender == sender for link in radio.links):
+        if radio is None:
             raise UsageError(f"{sender} is alone: nobody can receive its packets")
         if not isinstance(payload, (bytes, bytearray, memoryview)):
             raise UsageError(f"a radio payload must be bytes; found {type(payload).__name__}")

@@ -5,6 +5,7 @@ others sent theirs.
 """
 
 import math
+from bisect import insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -96,7 +97,7 @@ class Radio:
             Link(
                 sender,
                 receiver,
-                stream_key(seed, f"radio/{sender}>{receiver}"),
+                stream_key(seed, f"radio/{sender}->{receiver}"),
                 rssi_dbm=None if settings.rssi is None else math.nan,
             )
             for sender in robots
@@ -134,9 +135,8 @@ class Radio:
         if not self.settings.reordering:
             arrival = max(arrival, link.last_arrival)
         link.last_arrival = arrival
-        link.queue.append(Packet(arrival, number, tick, payload))
+        insort(link.queue, Packet(arrival, number, tick, payload))  # numbers differ: payloads are never compared
         self.under_way += 1
-        link.queue.sort(key=lambda packet: packet[:2])
 
     def _air_time_end(self, sender: str, size: int, tick: int) -> float:
         """When the packet's last bit is sent [ticks]; half duplex means that all share one channel."""
