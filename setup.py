@@ -26,6 +26,12 @@ TEST = [
     "setuptools",
 ]
 
+# where there are wheels; elsewhere ROS 2 must be installed, and rclpy is used
+CYCLONE_DDS = "cyclonedds>=11.0,<12; " + " or ".join(
+    f"(platform_system == '{system}' and platform_machine == '{machine}' and implementation_name == 'cpython')"
+    for system, machine in (("Linux", "x86_64"), ("Darwin", "arm64"), ("Windows", "AMD64"))
+)
+
 
 def version() -> str:
     """Read without importing the package, whose dependencies may not be installed yet."""
@@ -85,6 +91,7 @@ setup(
         "numpy",
         "numba",
         "rosbags>=0.11,<0.12",
+        CYCLONE_DDS,
         "pydantic>=2.11",
         "ruamel.yaml",
         "typing_extensions",

@@ -57,6 +57,9 @@ class _Request:
     cdr: bytes
     response: bytes = b""
 
+    def is_answered(self) -> bool:
+        return self.response != b""
+
 
 @dataclass(eq=False)
 class _Server:
@@ -130,20 +133,21 @@ class MemoryTransport:
 
     def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
         name = self.arguments.service(service)
-        pending = _Request(
-            wire.encode(f"{type_name}_Request", wire.from_mapping(f"{known_service(type_name)}_Request", request))
-        )
-        end, asked = time.monotonic() + timeout_s, False
-        while not pending.response:
+        message = wire.from_mapping(f"{known_service(type_name)}_Request", request)
+        pending, asked = _Request(wire.encode(f"{type_name}_Request", message)), False
+        end = time.monotonic() + timeout_s
+        while not pending.is_answered():
             server = self.bus.servers.get(name)
             if server is not None and server.type_name == type_name and not asked:
                 asked = True
                 self._hand_over(server, pending)
             if server is not None and server.owner is not self and server.owner._thread == threading.get_ident():
                 server.owner.poll()  # nobody else would
-            if not pending.response and time.monotonic() > end:
+            if pending.is_answered():
+                break
+            if time.monotonic() > end:
                 raise TimeoutError(f"service {name}: " + ("no answer" if asked else "nobody serves it"))
-            self.poll(0.0 if pending.response else min(0.01, timeout_s))
+            self.poll(0.01)
         return wire.decode_checked(f"{type_name}_Response", pending.response)
 
     def _hand_over(self, server: _Server, pending: _Request) -> None:

@@ -1,0 +1,82 @@
+"""The DDS domain of this process: ROS_DOMAIN_ID, the discovery variables of ROS 2, CYCLONEDDS_URI, and our tuning."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from xml.sax.saxutils import quoteattr
+
+from cyclonedds.core import DDSException
+from cyclonedds.domain import Domain
+
+from microsim.errors import UsageError, did_you_mean, there_are
+
+LARGEST_ID = 232
+RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")
+
+_PRECONDITION_NOT_MET = -4
+
+# Whole images in few datagrams: a 640×480 image goes four times as fast. Watermarks far away: a writer that keeps the
+# last few messages needs no throttle, and a reader that hangs must not slow the tick.
+_TUNING = (
+    "<General><MaxMessageSize>65500B</MaxMessageSize><FragmentSize>60000B</FragmentSize></General>"
+    "<Internal><Watermarks><WhcAdaptive>false</WhcAdaptive><WhcHigh>1GB</WhcHigh><WhcHighInit>1GB</WhcHighInit>"
+    "</Watermarks></Internal>"
+)
+
+_domains: dict[int, Domain] = {}  # for the life of the process: without the object its configuration is gone
+
+
+def domain_id(environment: Mapping[str, str] = os.environ) -> int:
+    text = environment.get("ROS_DOMAIN_ID", "").strip() or "0"
+    if not text.isascii() or not text.isdigit() or int(text) > LARGEST_ID:
+        raise UsageError(f"ROS_DOMAIN_ID is {text!r}, not a number from 0 to {LARGEST_ID}")
+    return int(text)
+
+
+def configuration(environment: Mapping[str, str] = os.environ) -> str:
+    """As rmw_cyclonedds_cpp makes it; what CYCLONEDDS_URI says comes last and wins."""
+    text = f"<CycloneDDS><Domain>{_TUNING}{_discovery(environment)}</Domain></CycloneDDS>"
+    uri = environment.get("CYCLONEDDS_URI", "")
+    return f"{text},{uri}" if uri else text
+
+
+def _discovery(environment: Mapping[str, str]) -> str:
+    reach, peers = _reach(environment)
+    if reach == "SYSTEM_DEFAULT":
+        return ""
+    multicast = "" if reach == "SUBNET" else "<General><AllowMulticast>false</AllowMulticast></General>"
+    if reach == "OFF":
+        tag = f"<ParticipantIndex>none</ParticipantIndex><Tag>ros_discovery_off_{os.getpid()}</Tag>"
+        return f"{multicast}<Discovery>{tag}</Discovery>"
+    if reach == "LOCALHOST":
+        peers = ["localhost", *peers]
+    addresses = "".join(f"<Peer address={quoteattr(peer)}/>" for peer in peers)
+    index = "<ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>32</MaxAutoParticipantIndex>"
+    return f"{multicast}<Discovery>{index}{f'<Peers>{addresses}</Peers>' if peers else ''}</Discovery>"
+
+
+def _reach(environment: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Range of discovery and further peers; ROS_LOCALHOST_ONLY=1, though deprecated, overrules both."""
+    if environment.get("ROS_LOCALHOST_ONLY") == "1":
+        return "LOCALHOST", []
+    reach = environment.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "").upper() or "SUBNET"
+    if reach not in RANGES:
+        hint = did_you_mean(reach, RANGES)
+        raise UsageError(f"ROS_AUTOMATIC_DISCOVERY_RANGE is {reach!r}{hint}; {there_are(RANGES)}")
+    return reach, [peer for peer in environment.get("ROS_STATIC_PEERS", "").split(";") if peer]
+
+
+def open_domain(number: int) -> None:
+    """Once per process and domain; whoever comes first decides its configuration."""
+    if number in _domains:
+        return
+    text = configuration()
+    try:
+        _domains[number] = Domain(number, text)
+    except (DDSException, UnicodeEncodeError) as error:
+        if getattr(error, "code", None) == _PRECONDITION_NOT_MET:  # opened by somebody else in this process
+            return
+        uri = os.environ.get("CYCLONEDDS_URI")
+        blame = f"; CYCLONEDDS_URI is {uri}" if uri else ""
+        raise UsageError(f"Cyclone DDS does not take its configuration: {error}{blame}") from error

@@ -1,0 +1,153 @@
+"""The transport over Cyclone DDS: a node like any other on the ROS 2 network, made without ROS 2."""
+
+from __future__ import annotations
+
+import atexit
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from microsim.errors import UsageError
+from microsim.topics import Qos
+from microsim.transport import LogLevel, OnMessage, OnRequest, OnSet, Parameter, Value
+from microsim.transport.dds.graph import Graph
+from microsim.transport.dds.services import Client, Server
+from microsim.transport.node_log import (
+    ROSOUT,
+    ROSOUT_LIFESPAN_S,
+    ROSOUT_QOS,
+    ROSOUT_TYPE,
+    log_message,
+    now_ns,
+    say,
+)
+from microsim.transport.parameters import EVENTS, EVENTS_TYPE, PARAMETERS_QOS, ParameterStore
+from microsim.transport.requests import known_service, known_type
+from microsim.transport.ros_arguments import parse_ros_arguments
+
+LONGEST_WAIT_S = 0.2  # in the library at a stretch: Ctrl-C is noticed in between
+RETRY_S = 0.002  # how soon a reply is tried again whose client was not ready
+
+
+class DdsPublisher:
+    def __init__(self, graph: Graph, topic: str, type_name: str, qos: Qos, lifespan_s: float | None = None) -> None:
+        self._graph = graph
+        self._writer = graph.writer(f"rt{topic}", known_type(type_name), qos, lifespan_s=lifespan_s)
+        self._is_kept = qos.latched
+
+    def publish(self, cdr: bytes) -> None:
+        # nobody listens and nothing is to be kept: nothing to do
+        if self._is_kept or self._writer.matched():
+            self._writer.write(cdr)
+
+    @property
+    def subscribers(self) -> int:
+        return self._writer.matched()
+
+
+class DdsTransport:
+    name = "dds"
+
+    def __init__(self, node_name: str = "microsim", ros_args: Sequence[str] = ()) -> None:
+        self.arguments = parse_ros_arguments(ros_args, node_name)
+        self.node_name = self.arguments.node_name
+        self.overrides: Mapping[str, Value] = self.arguments.overrides
+        self._graph = Graph(self.arguments.node, self.arguments.namespace, self.arguments.enclave)
+        self._servers: list[Server] = []
+        self._clients: dict[tuple[str, str], Client] = {}
+        self._parameters: ParameterStore | None = None
+        self._rosout: DdsPublisher | None = None
+        if self.arguments.rosout:
+            self._rosout = DdsPublisher(self._graph, ROSOUT, ROSOUT_TYPE, ROSOUT_QOS, ROSOUT_LIFESPAN_S)
+        self._is_open = True
+        atexit.register(self.close)  # so that peers see the node go, not time out
+
+    # ---- topics
+
+    def publisher(self, topic: str, type_name: str, qos: Qos) -> DdsPublisher:
+        return DdsPublisher(self._graph, self.arguments.topic(topic), type_name, qos)
+
+    def subscribe(self, topic: str, type_name: str, qos: Qos, on_message: OnMessage) -> None:
+        def deliver() -> None:
+            for cdr, _ in reader.take():
+                on_message(cdr)
+
+        reader = self._graph.reader(f"rt{self.arguments.topic(topic)}", known_type(type_name), qos, deliver)
+
+    # ---- services
+
+    def serve(self, service: str, type_name: str, on_request: OnRequest) -> None:
+        name = self.arguments.service(service)
+        self._servers.append(Server(self._graph, name, known_service(type_name), on_request, self.log))
+
+    def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
+        name, end = self.arguments.service(service), time.monotonic() + timeout_s
+        client = self._client(name, known_service(type_name))
+        while not client.is_ready():
+            if time.monotonic() > end:
+                raise TimeoutError(f"service {name}: {client.problem()}")
+            self.poll(RETRY_S)
+        number = client.send(request)
+        try:
+            while (response := client.answer(number)) is None:
+                left = end - time.monotonic()
+                if left < 0:
+                    raise TimeoutError(f"service {name}: no answer within {timeout_s} s")
+                self.poll(left)
+            return response
+        finally:
+            client.forget(number)
+
+    def _client(self, name: str, type_name: str) -> Client:
+        key = name, type_name
+        if key not in self._clients:
+            self._clients[key] = Client(self._graph, name, type_name)
+        return self._clients[key]
+
+    # ---- parameters and log
+
+    def declare(self, parameters: Sequence[Parameter], on_set: OnSet) -> None:
+        if self._parameters is None:
+            events = DdsPublisher(self._graph, EVENTS, EVENTS_TYPE, PARAMETERS_QOS)
+            self._parameters = ParameterStore(self.node_name, events.publish)
+            for name, (type_name, handler) in self._parameters.services().items():
+                self.serve(f"~/{name}", type_name, handler)
+        self._parameters.declare(parameters, on_set)
+
+    def set_parameters(self, values: Mapping[str, Value]) -> None:
+        if self._parameters is None:
+            raise UsageError("no parameters were declared")
+        self._parameters.show(values)
+
+    def log(self, level: LogLevel, text: str) -> None:
+        if not self.arguments.shows(level):
+            return
+        stamp_ns, logger = now_ns(), self.arguments.logger
+        if self.arguments.terminal:
+            say(level, logger, text, stamp_ns)
+        if self._rosout is not None and self._is_open:
+            self._rosout.publish(log_message(level, logger, text, stamp_ns))
+
+    # ---- life
+
+    def poll(self, timeout_s: float = 0.0) -> None:
+        if not self._graph.is_announced:
+            self._graph.announce()
+        end = time.monotonic() + timeout_s if timeout_s > 0 else 0.0
+        while True:
+            waiting = [server for server in self._servers if server.is_waiting]
+            for server in waiting:
+                server.again()
+            left = end - time.monotonic() if end else 0.0
+            longest = RETRY_S if waiting else LONGEST_WAIT_S
+            fired = self._graph.waiter.wait(int(min(left, longest) * 1e9) if left > 0 else 0)
+            for action in fired:
+                action()
+            if fired or left <= 0:
+                return
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            atexit.unregister(self.close)
+            self._graph.close()
