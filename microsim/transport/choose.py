@@ -20,10 +20,14 @@ def open_transport(kind: Kind = "auto", node_name: str = "microsim", ros_args: S
     arguments = list(ros_args)
     if arguments and "--ros-args" not in arguments:
         arguments.insert(0, "--ros-args")
-    if kind == "rclpy" or (kind == "auto" and _has_rclpy()):
-        from microsim.transport.rclpy_transport import RclpyTransport
+    if kind == "rclpy" or (kind == "auto" and find_spec("rclpy") is not None):
+        try:
+            from microsim.transport.rclpy_transport import RclpyTransport
 
-        return RclpyTransport(node_name, arguments)
+            return RclpyTransport(node_name, arguments)
+        except ImportError as error:  # half a ROS 2 environment is none
+            if kind == "rclpy":
+                raise UsageError(f"rclpy does not import ({error}); source a ROS 2 installation first") from error
     if kind == "memory":
         from microsim.transport.memory import MemoryTransport
 
@@ -36,14 +40,3 @@ def open_transport(kind: Kind = "auto", node_name: str = "microsim", ros_args: S
     from microsim.transport.dds import DdsTransport
 
     return DdsTransport(node_name, arguments)
-
-
-def _has_rclpy() -> bool:
-    """Whether rclpy imports, not only exists: half a ROS 2 environment is none."""
-    if find_spec("rclpy") is None:
-        return False
-    try:
-        import rclpy  # noqa: F401
-    except ImportError:
-        return False
-    return True

@@ -6,16 +6,11 @@ string, and all elements of a list have one type.
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from microsim.errors import UsageError
 from microsim.transport import Value
@@ -57,17 +52,24 @@ def read_params_file(path: Path) -> list[Override]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--params-file {path}: {getattr(error, 'strerror', None) or 'not a text file'}") from error
     root = _compose(text, str(path), in_file=True)
-    return [] if root is None else list(_nodes(root, "", str(path)))
+    try:
+        return [] if root is None else list(_nodes(root, "", str(path)))
+    except RecursionError:
+        raise UsageError(f"--params-file {path}: nested too deeply") from None
 
 
 def _compose(text: str, where: str, in_file: bool = False) -> Any:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
     try:
-        return YAML(typ="safe", pure=True).compose(io.StringIO(text))
+        return YAML(typ="safe", pure=True).compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{where}:{mark.line + 1}" if mark is not None and in_file else where
         raise UsageError(f"{place}: not YAML: {error.problem or error.context}") from error
-    except (YAMLError, ValueError) as error:
+    except (YAMLError, ValueError, RecursionError, AttributeError, TypeError, LookupError, AssertionError) as error:
+        # ruamel.yaml lets some of these escape on text that is no YAML
         raise UsageError(f"{where}: not YAML: {error}") from error
 
 
@@ -85,7 +87,7 @@ def _nodes(mapping: Any, node_name: str, file: str) -> Iterator[Override]:
 def _parameters(mapping: Any, node_name: str, prefix: str, file: str) -> Iterator[Override]:
     for key, value in _entries(mapping, file, "parameters"):
         name = f"{prefix}.{key.value}" if prefix else str(key.value)
-        if isinstance(value, MappingNode):
+        if value.id == "mapping":
             yield from _parameters(value, node_name, name, file)
         else:
             place = _place(file, value)
@@ -93,22 +95,22 @@ def _parameters(mapping: Any, node_name: str, prefix: str, file: str) -> Iterato
 
 
 def _entries(mapping: Any, file: str, expected: str) -> Iterator[tuple[Any, Any]]:
-    if not isinstance(mapping, MappingNode):
+    if mapping.id != "mapping":
         raise UsageError(f"{_place(file, mapping)}: expected {expected}, found {_kind(mapping)}")
     for key, value in mapping.value:
-        if not isinstance(key, ScalarNode) or not key.value:
+        if key.id != "scalar" or not key.value:
             raise UsageError(f"{_place(file, key)}: expected a name, found {_kind(key)}")
         yield key, value
 
 
 def _value(node: Any, where: str) -> Value:
-    if isinstance(node, ScalarNode):
+    if node.id == "scalar":
         return _scalar(node, where)
-    if not isinstance(node, SequenceNode):
+    if node.id != "sequence":
         raise UsageError(f"{where}: expected a value or a list, found {_kind(node)}")
     elements: list[Any] = []
     for element in node.value:
-        if not isinstance(element, ScalarNode):
+        if element.id != "scalar":
             raise UsageError(f"{where}: a list holds booleans, numbers or strings, not {_kind(element)}")
         elements.append(_scalar(element, where))
     if len({type(element) for element in elements}) > 1:
@@ -149,13 +151,13 @@ def _plain(text: str) -> bool | int | float | str:
 
 
 def _is_nothing(node: Any) -> bool:
-    return isinstance(node, ScalarNode) and not node.value and not node.style
+    return node.id == "scalar" and not node.value and not node.style
 
 
 def _kind(node: Any) -> str:
-    if isinstance(node, MappingNode):
+    if node.id == "mapping":
         return "a mapping"
-    return "a list" if isinstance(node, SequenceNode) else repr(node.value) if node.value else "nothing"
+    return "a list" if node.id == "sequence" else repr(node.value) if node.value else "nothing"
 
 
 def _place(file: str, node: Any) -> str:
