@@ -22,6 +22,7 @@ TEST = [
     "pymap3d",
     "mpmath",
     "jsonschema",
+    "xacrodoc",
     "catkin_pkg",
     "setuptools",
 ]
