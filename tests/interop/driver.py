@@ -29,7 +29,7 @@ import pytest
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parent.parent
-INTERFACES = REPOSITORY / ".cache" / "rclpy-interfaces"  # what interfaces.py builds
+INTERFACES = REPOSITORY / ".cache" / "rclpy-interfaces" / "python"  # what interfaces.py builds
 START_S = 60.0
 GRACE_S = 20.0  # beyond an operation's own timeout: these machines may be busy
 CYCLONE_LOOPBACK = "<General><Interfaces><NetworkInterface name='lo'/></Interfaces></General>"
@@ -53,7 +53,7 @@ def rclpy_python() -> str:
 
 def has_built_interfaces() -> bool:
     rclpy_python()
-    return (INTERFACES / "complete").exists()
+    return INTERFACES.exists()
 
 
 @contextlib.contextmanager
@@ -88,9 +88,8 @@ def environment(domain: int, built_interfaces: bool = True) -> dict[str, str]:
         "RCUTILS_COLORIZED_OUTPUT": "0",
         "PYTHONUNBUFFERED": "1",
     }
-    if built_interfaces and (INTERFACES / "complete").exists():
-        own["PYTHONPATH"] = str(INTERFACES / "python")
-        own["LD_LIBRARY_PATH"] = str(INTERFACES / "lib")
+    if built_interfaces and INTERFACES.exists():
+        own["PYTHONPATH"] = str(INTERFACES)
     return inherited | own
 
 
