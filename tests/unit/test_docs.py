@@ -116,6 +116,8 @@ def test_every_yaml_block_of_the_scenario_page_is_a_scenario():
 
 def test_every_generated_table_is_on_a_page():
     included = re.findall(r"\{include\} _generated/(\w+)\.md", "".join(page.read_text("utf-8") for page in PAGES))
+    missing = sorted(set(reference.pages()) - set(included))
+    assert not missing, f"add {{include}} _generated/NAME.md to a page of docs/ for: {missing}"
     assert sorted(included) == sorted(reference.pages())
 
 
