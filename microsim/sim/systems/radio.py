@@ -97,7 +97,7 @@ class Radio:
             Link(
                 sender,
                 receiver,
-                stream_key(seed, f"radio/{sender}->{receiver}"),
+                stream_key(seed, f"radio/{sender}_tx/{receiver}_rx"),
                 rssi_dbm=None if settings.rssi is None else math.nan,
             )
             for sender in robots
