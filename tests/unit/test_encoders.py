@@ -1,0 +1,185 @@
+"""Every message a run sends: decodable, re-encodable to the same bytes, and saying what the simulation knows."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import microsim
+from microsim import encoders
+from microsim.sim.world import PALETTE
+from microsim.topics import TABLE
+from microsim.wire import decode, encode
+from tests.golden.mission import SHORT
+from tests.support import decoded, on_topic, stamp_ns
+
+
+@pytest.fixture(scope="module")
+def busy():
+    """A run in which every topic is sent, and its messages."""
+    sim = microsim.Simulation(SHORT)
+    sim.command("drone", vx=1.0, yaw_rate=0.5)
+    sim.command("rover", v=1.0, omega=0.2)
+    messages = []
+    for _ in range(15):
+        sim.radio_send("drone", b"ping")
+        sim.radio_send("rover", b"")
+        messages += sim.step(10)
+    return sim, messages
+
+
+def test_every_message_decodes_and_encodes_to_the_same_bytes(busy):
+    for message in busy[1]:
+        assert encode(message.type, message.message) == message.cdr, message
+
+
+def test_every_header_carries_the_stamp_of_its_message(busy):
+    for message in busy[1]:
+        content = message.message
+        if hasattr(content, "header"):
+            assert stamp_ns(content.header) == message.stamp_ns, message
+
+
+def test_every_kind_of_topic_is_sent_with_the_type_of_the_table(busy):
+    sim, messages = busy
+    types = {message.topic: message.type for message in messages}
+    for topic in TABLE:
+        if topic.direction == "out" and topic.kind != "diagnostics":
+            names = [name for name in types if matches(topic, name, sim)]
+            assert names, topic
+            assert {types[name] for name in names} == {topic.type}, topic
+
+
+def matches(topic, name, sim):
+    sensors = {sensor for robot in sim.scenario.robots.values() for sensor in robot.all_sensors()} | {"range/front"}
+    kinds = {"odom": {"odom"}, "range": {"range/front"}, "scan": {"scan"}}.get(topic.kind, sensors)
+    return name in {topic.of(robot, sensor) for robot in sim.robots for sensor in kinds}
+
+
+def test_the_clock_is_sent_first_in_every_tick_and_tells_the_tick(busy):
+    sim, messages = busy
+    clocks = [index for index, message in enumerate(messages) if message.topic == "/clock"]
+    assert len(clocks) == sim.tick + 1
+    assert clocks[0] == 0
+    for tick, index in enumerate(clocks):
+        clock = messages[index].message.clock
+        assert clock.sec * 1_000_000_000 + clock.nanosec == sim.clock.time_ns(tick) == messages[index].stamp_ns
+
+
+def test_within_a_tick_messages_keep_the_order_of_the_table():
+    sim = microsim.Simulation("default")
+    order = [topic.of("x", topic.kind) for topic in TABLE]
+    kinds = [
+        "/" + "/".join(part if part not in sim.robots else "x" for part in m.topic[1:].split("/")) for m in sim.step(0)
+    ]
+    assert kinds[0] == "/clock"
+    assert kinds[1:3] == ["/tf", "/tf_static"]
+    ranks = [order.index(kind) for kind in kinds if kind in order]
+    assert ranks == sorted(ranks)
+
+
+def test_the_image_is_the_camera_with_noise_off(busy):
+    quiet = {
+        **SHORT,
+        "robots": {
+            "drone": {
+                "start": SHORT["robots"]["drone"]["start"],
+                "camera": {
+                    "resolution": {"width": 20, "height": 16},
+                    "noise": {"blur_sigma_px": 0, "color_jitter": 0},
+                    "latency_ms": {"mean": 0, "jitter": 0, "drop_probability": 0},
+                },
+            }
+        },
+    }
+    sim = microsim.Simulation(quiet)
+    image = decoded(sim.step(0), "/drone/camera/image_raw")[0]
+    assert (image.width, image.height, image.step, image.encoding, image.is_bigendian) == (20, 16, 60, "rgb8", 0)
+    pixels = image.data.reshape(16, 20, 3)
+    assert (pixels == sim.render("drone")).all()
+    assert {tuple(colour) for colour in pixels.reshape(-1, 3)} <= {tuple(colour) for colour in PALETTE}
+    assert image.header.frame_id == "drone/camera_link"
+
+
+def test_camera_info_tells_the_intrinsics(busy):
+    sim, messages = busy
+    info = decoded(messages, "/drone/camera/camera_info")[0]
+    pinhole = sim.scenario.robots["drone"].camera.intrinsics
+    assert (info.width, info.height, info.distortion_model) == (24, 24, "plumb_bob")
+    assert info.k.tolist() == [pinhole.fx, 0, pinhole.cx, 0, pinhole.fy, pinhole.cy, 0, 0, 1]
+    assert info.p.tolist() == [pinhole.fx, 0, pinhole.cx, 0, 0, pinhole.fy, pinhole.cy, 0, 0, 0, 1, 0]
+    assert info.d.tolist() == [0.05, -0.01, 0.001, 0.002, 0.0]
+    assert info.r.reshape(3, 3).tolist() == np.eye(3).tolist()
+    assert info.header.frame_id == "drone/camera_link"
+
+
+def test_a_field_of_view_gives_the_focal_length():
+    camera = {"resolution": {"width": 200, "height": 100}, "intrinsics": {"fov_deg": 90}}
+    sim = microsim.Simulation(
+        {"robots": {"drone": {"camera": {**camera, "latency_ms": {"mean": 0, "jitter": 0}}}}}, seed=1
+    )
+    info = decoded(sim.step(60), "/drone/camera/camera_info")[0]
+    assert info.k.tolist() == pytest.approx([100, 0, 100, 0, 100, 50, 0, 0, 1])
+
+
+def test_sim_info_is_json_with_version_scenario_seed_and_rates(busy):
+    sim, messages = busy
+    info = json.loads(decoded(messages, "/sim/info")[0].data)
+    assert info["version"] == microsim.__version__
+    assert (info["scenario"], info["seed"], info["physics_hz"]) == ("short", -7, 50)
+    assert info["rates_hz"]["/rover/range/front"] == 12
+    assert info["rates_hz"]["/clock"] == 50
+    assert set(info["robots"]) == set(sim.robots)
+    assert info["radio"]["drop_probability"] == 0.03
+
+
+def test_the_occupancy_grid_is_the_occupied_cells(busy):
+    sim, messages = busy
+    grid = decoded(messages, "/world/occupancy")[0]
+    assert (grid.info.width, grid.info.height) == (40, 30)
+    assert grid.info.resolution == 0.5
+    assert (grid.data.reshape(30, 40) == 100 * sim.world.occupied).all()
+    assert grid.header.frame_id == "map"
+
+
+def test_markers_show_obstacles_features_and_robots_where_they_are():
+    sim = microsim.Simulation(SHORT)
+    sim.command("drone", vx=2.0)
+    message = decoded(sim.step(50), "/world/markers")[-1]
+    spaces = [marker.ns for marker in message.markers]
+    assert [spaces.count(space) for space in ("obstacles", "features", "robots")] == [2, 3, 3]
+    assert len({(marker.ns, marker.id) for marker in message.markers}) == len(message.markers)
+    box = message.markers[0]
+    ground = sim.world.ground(12, 7.5)
+    assert (box.pose.position.x, box.pose.position.y, box.pose.position.z) == (12, 7.5, ground + 0.5)
+    assert (box.scale.x, box.scale.y, box.scale.z) == (1.5, 3, 1)
+    robots = [marker for marker in message.markers if marker.ns == "robots"]
+    for robot, marker in zip(sim.robots, robots, strict=True):
+        state, p, q = sim.state(robot), marker.pose.position, marker.pose.orientation
+        assert (p.x, p.y, p.z) == pytest.approx((state.x, state.y, state.z))
+        assert math.remainder(2 * math.atan2(q.z, q.w) - state.yaw, 2 * math.pi) == pytest.approx(0.0, abs=1e-12)
+    assert all(marker.color.a == 1.0 for marker in message.markers)
+    assert all(stamp_ns(marker.header) == 1_000_000_000 for marker in message.markers)
+
+
+def test_a_triangle_is_a_prism_of_triangles():
+    sim = microsim.Simulation(SHORT)
+    prism = next(m for m in decoded(sim.step(0), "/world/markers")[0].markers if m.type == 11)
+    assert len(prism.points) == 3 + 3 * 6
+    heights = {round(point.z - sim.world.ground(8, 5), 9) for point in prism.points}
+    assert heights == {0.0, 0.7}
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x00", b"\xff" * 7, bytes(range(256))])
+def test_a_radio_payload_survives(payload):
+    assert bytes(decode("std_msgs/msg/ByteMultiArray", encoders.radio_payload(payload)).data) == payload
+
+
+def test_text_survives_with_any_letters():
+    assert decode("std_msgs/msg/String", encoders.text("σ ≥ 0 ✓")).data == "σ ≥ 0 ✓"
+
+
+def test_a_message_prints_itself_shortly(busy):
+    message = on_topic(busy[1], "/clock")[1]
+    assert repr(message) == "Message(/clock, rosgraph_msgs/msg/Clock, 0.020000000 s, 12 bytes)"
