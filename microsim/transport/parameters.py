@@ -117,6 +117,8 @@ class ParameterStore:
         parameter = self._declared[name]
         if parameter.read_only:
             return f"parameter '{name}' cannot be set because it is read-only"
+        if kind == NOT_SET:
+            return f"parameter '{name}' cannot be undeclared"
         if kind >= len(_FIELDS):
             return f"parameter '{name}': there is no type {kind}"
         return self._wrong_type(name, kind) or _out_of_range(parameter, self._plain(message.value))

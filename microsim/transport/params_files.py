@@ -90,7 +90,7 @@ def _parameters(mapping: Any, node_name: str, prefix: str, file: str) -> Iterato
         if value.id == "mapping":
             yield from _parameters(value, node_name, name, file)
         else:
-            place = _place(file, value)
+            place = _place(file, key)
             yield Override(node_name, name, _value(value, f"{place}: {name}"), place)
 
 
