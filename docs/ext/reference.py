@@ -29,7 +29,7 @@ def write_all(folder: Path) -> None:
 def pages() -> dict[str, str]:
     """File name without suffix -> Markdown."""
     blocks = {f"block_{name}": block_table(name, schema) for name, schema in scenario_blocks().items()}
-    return {**blocks, "classes": classes(), "mounts": mounts(), "topics": topics(), **commands()}
+    return {**blocks, "classes": classes(), "mounts": mounts(), "topics": topics(), "telemetry": telemetry(), **commands()}
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -244,6 +244,13 @@ def commands() -> dict[str, str]:
 
     root: Any = typer.main.get_command(app)
     return {f"command_{name}": _command(name, command) for name, command in root.commands.items()}
+
+
+def telemetry() -> str:
+    """The columns of the CSV that `microsim run --telemetry` writes."""
+    from microsim.runner import Telemetry
+
+    return ", ".join(f"`{column}`" for column in Telemetry.COLUMNS) + "\n"
 
 
 def _command(name: str, command: Any) -> str:
