@@ -29,7 +29,14 @@ def write_all(folder: Path) -> None:
 def pages() -> dict[str, str]:
     """File name without suffix -> Markdown."""
     blocks = {f"block_{name}": block_table(name, schema) for name, schema in scenario_blocks().items()}
-    return {**blocks, "classes": classes(), "mounts": mounts(), "topics": topics(), "telemetry": telemetry(), **commands()}
+    return {
+        **blocks,
+        "classes": classes(),
+        "mounts": mounts(),
+        "topics": topics(),
+        "telemetry": telemetry(),
+        **commands(),
+    }
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
