@@ -1,0 +1,184 @@
+"""What the launch file declares and starts. `launch` is not on PyPI, so small stand-ins record what it is told."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+import microsim
+from microsim.topics import TABLE
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = ROOT / "launch" / "microsim.launch.py"
+ARGUMENTS = {
+    "scenario",
+    "seed",
+    "use_rviz",
+    "rviz_config",
+    "headless",
+    "record",
+    "params_file",
+    "namespace",
+    "use_robot_state_publisher",
+}
+
+
+class Said(SimpleNamespace):
+    """Whatever a launch class is made with."""
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        super().__init__(values=values, **named)
+
+
+class LaunchConfiguration(Said):
+    def perform(self, context: dict[str, str]) -> str:
+        return context[self.values[0]]
+
+
+@pytest.fixture
+def launch_file(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    names = {
+        "launch": ("LaunchDescription", "LaunchContext"),
+        "launch.actions": ("DeclareLaunchArgument", "ExecuteProcess", "OpaqueFunction", "Shutdown"),
+        "launch.substitutions": (),
+        "launch_ros": (),
+        "launch_ros.actions": ("Node",),
+        "launch_ros.parameter_descriptions": ("ParameterValue",),
+    }
+    for name, classes in names.items():
+        module = ModuleType(name)
+        for kind in classes:
+            setattr(module, kind, type(kind, (Said,), {}))
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(sys.modules["launch.substitutions"], "LaunchConfiguration", LaunchConfiguration, raising=False)
+    return runpy.run_path(str(FILE))
+
+
+class Started:
+    """Everything the launch file starts when it is given these arguments."""
+
+    def __init__(self, launch_file: dict[str, Any], **given: str) -> None:
+        *arguments, start = launch_file["generate_launch_description"]().values[0]
+        assert type(start).__name__ == "OpaqueFunction"
+        self.arguments = {argument.values[0]: argument for argument in arguments}
+        context = {name: argument.default_value for name, argument in self.arguments.items()}
+        assert set(given) <= set(context)
+        for name, value in given.items():
+            assert self.arguments[name].choices is None or value in self.arguments[name].choices
+        actions = start.function(context | given)
+        self.nodes = {node.namespace + ":" + node.package: node for node in actions if type(node).__name__ == "Node"}
+        self.processes = [action.cmd for action in actions if type(action).__name__ == "ExecuteProcess"]
+
+    def parameters(self, node: str) -> dict[str, Any]:
+        return {name: getattr(value, "values", [value])[0] for name, value in self.nodes[node].parameters[-1].items()}
+
+
+def test_every_argument_has_a_default_and_an_explanation(launch_file: dict[str, Any]) -> None:
+    arguments = Started(launch_file).arguments
+    assert set(arguments) == ARGUMENTS
+    assert all(argument.description for argument in arguments.values())
+
+
+def test_the_simulator_is_the_executable_of_the_package_and_ends_the_launch(launch_file: dict[str, Any]) -> None:
+    node = Started(launch_file).nodes[":microsim"]
+    assert (node.package, node.executable, node.name) == ("microsim", "microsim", "microsim")
+    assert type(node.on_exit).__name__ == "Shutdown"
+
+
+def test_what_is_not_given_is_not_passed_on(launch_file: dict[str, Any]) -> None:
+    started = Started(launch_file, headless="true")
+    assert list(started.nodes) == [":microsim"]
+    assert started.nodes[":microsim"].parameters == [{"use_sim_time": True}]
+    assert started.processes == []
+
+
+def test_scenario_and_seed_come_after_the_params_file(launch_file: dict[str, Any]) -> None:
+    started = Started(launch_file, scenario="flat", seed="-7", params_file="/tmp/p.yaml", headless="true")
+    assert started.nodes[":microsim"].parameters[0] == "/tmp/p.yaml"
+    assert started.parameters(":microsim") == {"use_sim_time": True, "scenario": "flat", "seed": -7}
+
+
+def test_with_rviz_the_models_and_static_frames_come_from_robot_state_publisher(launch_file: dict[str, Any]) -> None:
+    started = Started(launch_file)
+    assert set(started.nodes) == {
+        ":microsim",
+        ":rviz2",
+        "/drone:robot_state_publisher",
+        "/rover:robot_state_publisher",
+    }
+    assert started.parameters(":microsim")["frames.publish_static_tf"] is False
+    for robot in ("drone", "rover"):
+        parameters = started.parameters(f"/{robot}:robot_state_publisher")
+        assert parameters["frame_prefix"] == f"{robot}/"
+        assert parameters["use_sim_time"] is True
+        model = ET.fromstring(parameters["robot_description"])
+        assert model.get("name") == robot
+        assert {joint.get("type") for joint in model.findall("joint")} == {"fixed"}  # nobody publishes joint states
+    assert started.nodes[":rviz2"].arguments == ["--display-config", str(ROOT / "rviz" / "microsim_view.rviz")]
+    assert started.parameters(":rviz2") == {"use_sim_time": True}
+
+
+@pytest.mark.parametrize(
+    ("given", "rviz", "models"),
+    [
+        ({"use_rviz": "false"}, False, False),
+        ({"headless": "true", "use_rviz": "true"}, False, False),
+        ({"headless": "true", "use_robot_state_publisher": "true"}, False, True),
+        ({"use_robot_state_publisher": "false"}, True, False),
+    ],
+)
+def test_rviz_and_models_can_be_had_apart(
+    launch_file: dict[str, Any], given: dict[str, str], rviz: bool, models: bool
+) -> None:
+    started = Started(launch_file, **given)
+    assert (":rviz2" in started.nodes) == rviz
+    assert ("/drone:robot_state_publisher" in started.nodes) == models
+    assert ("frames.publish_static_tf" in started.parameters(":microsim")) == models
+
+
+def test_a_namespace_holds_every_node_and_every_absolute_name(launch_file: dict[str, Any]) -> None:
+    started = Started(launch_file, namespace="one/two/", record="bag")
+    assert set(started.nodes) == {
+        "/one/two:microsim",
+        "/one/two:rviz2",
+        "/one/two/drone:robot_state_publisher",
+        "/one/two/rover:robot_state_publisher",
+    }
+    for node in started.nodes.values():
+        moved = dict(getattr(node, "remappings", []))
+        assert all(after == f"/one/two{before}" for before, after in moved.items())
+        if node.package != "microsim":  # whose topics follow its namespace
+            assert {"/clock", "/tf", "/tf_static"} <= set(moved)
+    shown = {row.of("drone", "camera") for row in TABLE if row.kind in ("image", "camera_info", "markers", "occupancy")}
+    assert shown <= set(dict(started.nodes["/one/two:rviz2"].remappings))
+    assert started.processes == [["ros2", "bag", "record", "--output", "bag", "--regex", "^/one/two/.*"]]
+
+
+def test_without_a_namespace_nothing_is_remapped_and_all_is_recorded(launch_file: dict[str, Any]) -> None:
+    started = Started(launch_file, record="bag")
+    assert not any(getattr(node, "remappings", []) for node in started.nodes.values())
+    assert started.processes == [["ros2", "bag", "record", "--output", "bag", "--all", "--use-sim-time"]]
+
+
+def test_the_parameter_that_leaves_static_frames_to_others_is_one_of_the_scenario() -> None:
+    scenario = microsim.load_scenario({"frames": {"publish_static_tf": False}})
+    sent = {message.topic for message in microsim.Simulation(scenario).step(0)}
+    assert "/tf_static" not in sent
+
+
+def test_the_real_launch_takes_the_file_where_it_is_installed() -> None:
+    pytest.importorskip("launch_ros")
+    from launch import LaunchContext
+    from launch.launch_description_sources import get_launch_description_from_python_launch_file
+
+    description = get_launch_description_from_python_launch_file(str(FILE))
+    assert {argument.name for argument in description.get_launch_arguments()} == ARGUMENTS
+    context = LaunchContext()
+    started = [entity.visit(context) for entity in description.entities][-1]
+    assert len(started) == 4
