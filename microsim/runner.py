@@ -119,7 +119,7 @@ class Runner:
         self.lateness_s = 0.0  # of the latest tick
         self.worst_lateness_s = 0.0
         self.paused = False
-        self._stopping = False
+        self.is_stopping = False
         self._started_s = self._ended_s = 0.0
         self._next_watch_s = 0.0
         self._chunk = 1
@@ -161,7 +161,7 @@ class Runner:
 
     def stop(self) -> None:
         """End after the tick under way. May be called from a signal handler or another thread."""
-        self._stopping = True
+        self.is_stopping = True
 
     def run(self, ticks: int | None = None) -> None:
         """Advance that many ticks, or until `stop`. Tick 0 is handed out first."""
@@ -173,7 +173,7 @@ class Runner:
         end = None if ticks is None else self.sim.tick + ticks
         self.hand_out(self.sim.step(0))
         try:
-            while not self._stopping and (end is None or self.sim.tick < end):
+            while not self.is_stopping and (end is None or self.sim.tick < end):
                 self._go_on(end)
         finally:
             self._ended_s = self.clock.now()
@@ -201,7 +201,7 @@ class Runner:
     def _advance(self, count: int, before: float) -> None:
         if self.listen is not None:
             self.listen(0.0)
-            count = 0 if self.paused or self._stopping else 1
+            count = 0 if self.paused or self.is_stopping else 1
         messages = self.sim.step(count)
         took = self.clock.now() - before
         if self.measure is not None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
-from microsim.errors import MicroSimError
+from microsim.errors import MicroSimError, ScenarioError
 from microsim.version import __version__
 
 GOOD, FAILED, WRONG_INPUT = 0, 1, 2
@@ -119,7 +121,9 @@ def run(
     from microsim.cli.run import run as run_scenario
 
     options = Options(scenario, seed, duration, rtf, headless, digest, telemetry, as_json, demo)
-    raise typer.Exit(run_scenario(options))
+    with _output():
+        code = run_scenario(options)
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -138,7 +142,9 @@ def validate(
     """
     from microsim.cli.scenarios import validate as validate_files
 
-    raise typer.Exit(validate_files(files, as_json))
+    with _output():
+        code = validate_files(files, as_json)
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -155,7 +161,8 @@ def schema() -> None:
     """
     from microsim.cli.scenarios import print_schema
 
-    print_schema()
+    with _output():
+        print_schema()
 
 
 @app.command(name="list")
@@ -169,28 +176,53 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one line o
     """
     from microsim.cli.scenarios import print_list
 
-    print_list(as_json)
+    with _output():
+        print_list(as_json)
 
 
 def main() -> NoReturn:
     """The `microsim` command."""
+    _open_closed_streams()
     try:
-        try:
+        with _output():
             app(prog_name="microsim")
-        finally:
-            sys.stdout.flush()  # here, where a closed pipe can still be met in silence
-    except BrokenPipeError:
-        _leave_stdout()
-    except KeyboardInterrupt:
-        typer.echo("\nmicrosim: stopped before the first tick", err=True)
-        sys.exit(GOOD)
     except MicroSimError as error:
-        typer.echo(f"microsim: {error}", err=True)
+        typer.echo(_explained(error), err=True)
         sys.exit(WRONG_INPUT)
     raise AssertionError("typer always exits")
 
 
-def _leave_stdout() -> NoReturn:
-    """Whoever read our output has gone; that is theirs to decide."""
+@contextmanager
+def _output() -> Iterator[None]:
+    """Writes out what was printed, here, where a closed pipe or a full disk can still be met."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has gone; that is theirs to decide
+        _forget_stdout()
+        sys.exit(GOOD)
+    except OSError as error:
+        _forget_stdout()
+        typer.echo(f"microsim: the output cannot be written: {error.strerror or error}", err=True)
+        sys.exit(FAILED)
+
+
+def _forget_stdout() -> None:
+    """What is still in its buffer would be tried again, and complained about, at the very end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(GOOD)
+
+
+def _open_closed_streams() -> None:
+    """`2>&-` leaves no stream at all; then words for people go nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115, PTH123 - stays open until the end
+
+
+def _explained(error: MicroSimError) -> str:
+    problems = error.problems if isinstance(error, ScenarioError) else ()
+    if len(problems) < 2:
+        return f"microsim: {error}"
+    return "\n".join([f"microsim: the scenario has {len(problems)} problems:", *(f"  {each}" for each in problems)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class Progress:
             return
         self._told_s, self._has_told = wall, True
         start, end = ("\r\x1b[K", "") if self.is_terminal else ("", "\n")
-        print(f"{start}{self.line()}", end=end, file=sys.stderr, flush=True)
+        with suppress(OSError):  # nobody listens any more; the run goes on
+            print(f"{start}{self.line()}", end=end, file=sys.stderr, flush=True)
 
     def line(self) -> str:
         runner = self.runner

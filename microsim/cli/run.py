@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -40,23 +40,37 @@ class Options:
 def run(options: Options) -> int:
     """The exit code."""
     with Interrupts() as interrupts:
-        from microsim.scenario import load_scenario
-
-        scenario = load_scenario(options.scenario)
-        telemetry = _telemetry(options)
-        sim = _simulation(scenario, options.seed)
-        runner = _runner(sim, options)
-        if telemetry is not None:
-            telemetry.attach(runner)
-        interrupts.runner = runner
-        ticks = None if options.duration is None else sim.clock.ticks_in(Fraction(str(options.duration)))
         try:
-            _drive(runner, ticks, options, telemetry)
-        except (MicroSimError, MemoryError) as error:
-            print(f"microsim: the run failed at tick {sim.tick}: {str(error) or 'out of memory'}", file=sys.stderr)
-            return 1
+            return _run(options, interrupts)
+        except KeyboardInterrupt:
+            return _stopped_at_once(interrupts)
+
+
+def _run(options: Options, interrupts: Interrupts) -> int:
+    from microsim.scenario import load_scenario
+
+    scenario = load_scenario(options.scenario)
+    telemetry = _telemetry(options)
+    sim = _simulation(scenario, options)
+    runner = interrupts.runner = _runner(sim, options)
+    if telemetry is not None:
+        telemetry.attach(runner)
+    ticks = None if options.duration is None else sim.clock.ticks_in(Fraction(str(options.duration)))
+    try:
+        _drive(runner, ticks, options, telemetry)
+    except (MicroSimError, MemoryError) as error:
+        print(f"microsim: the run failed at tick {sim.tick}: {str(error) or 'out of memory'}", file=sys.stderr)
+        return 1
     _say_result(runner, options)
     return 0
+
+
+def _stopped_at_once(interrupts: Interrupts) -> int:
+    if interrupts.runner is None:
+        print("\nmicrosim: stopped before the first tick", file=sys.stderr)
+        return 0
+    print("\nmicrosim: stopped at once, in the middle of a tick", file=sys.stderr)
+    return 1
 
 
 def _drive(runner: Runner, ticks: int | None, options: Options, telemetry: Telemetry | None) -> None:
@@ -103,14 +117,16 @@ def _telemetry(options: Options) -> Telemetry | None:
     return Telemetry(path)
 
 
-def _simulation(scenario: Scenario, seed: int | None) -> Simulation:
+def _simulation(scenario: Scenario, options: Options) -> Simulation:
     from microsim.sim.compiled import is_cold
     from microsim.simulation import Simulation
 
     if is_cold():
-        with compiling():
-            Simulation(scenario, seed).step(1)
-    return Simulation(scenario, seed)
+        with compiling(), suppress(MicroSimError):  # an error will come again, in the run itself
+            rehearsal = _runner(Simulation(scenario, options.seed), options)
+            rehearsal.set_rtf(0.0)
+            rehearsal.run(min(rehearsal.sim.clock.ticks_in(Fraction(1)), 600))  # what the first second needs
+    return Simulation(scenario, options.seed)
 
 
 def _runner(sim: Simulation, options: Options) -> Runner:
@@ -140,10 +156,9 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        if self.runner is None:
+        if self.runner is None or self.runner.is_stopping:
             raise KeyboardInterrupt
         self.runner.stop()
-        self.runner = None
 
 
 def result(runner: Runner) -> dict[str, Any]:

@@ -70,15 +70,23 @@ def print_list(as_json: bool) -> None:
     if as_json:
         print(json.dumps(groups, ensure_ascii=False))
         return
-    console = Console(highlight=False)
-    if not sys.stdout.isatty():  # one entry a line, however long: this is for grep
-        console = Console(highlight=False, width=1000)
     for index, (title, entries) in enumerate(groups.items()):
-        table = Table.grid(padding=(0, 2))
-        for name, about in entries.items():
-            table.add_row(Text(f"  {name}", "bold cyan"), about)
-        console.print(Text(("\n" if index else "") + title, "bold"))
-        console.print(table)
+        if index:
+            print()
+        _print_group(title, entries)
+
+
+def _print_group(title: str, entries: dict[str, str]) -> None:
+    if not sys.stdout.isatty():  # one entry a line, however long: this is for grep
+        width = max(map(len, entries), default=0)
+        print("\n".join([title, *(f"  {name:{width}}  {about}".rstrip() for name, about in entries.items())]))
+        return
+    table = Table.grid(padding=(0, 2))
+    for name, about in entries.items():
+        table.add_row(Text(f"  {name}", "bold cyan"), Text(about))
+    console = Console(highlight=False)
+    console.print(Text(title, "bold"))
+    console.print(table)
 
 
 def _groups() -> dict[str, dict[str, str]]:

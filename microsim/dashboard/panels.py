@@ -114,7 +114,7 @@ def _panel(content: RenderableType, title: RenderableType | str, note: str = "",
     return Panel(
         content,
         box=box.ROUNDED,
-        title=title if isinstance(title, Text) else Text(str(title), "bold"),
+        title=title if isinstance(title, Text) else Text(str(title), "bold not dim"),
         title_align="left",
         subtitle=Text(note, "dim") if note else None,
         subtitle_align="right",
@@ -168,7 +168,7 @@ def _kind(robot: Robot) -> str:
 
 
 def _colour(index: int) -> Style:
-    return Style.parse("bold rgb({},{},{})".format(*robot_colour(index)))
+    return Style.parse("bold not dim rgb({},{},{})".format(*robot_colour(index)))
 
 
 def _robot_title(index: int, robot: Robot) -> Text:

@@ -24,10 +24,10 @@ SPARKS = "▁▂▃▄▅▆▇█"
 
 
 class Mark(NamedTuple):
-    """A character drawn over a picture."""
+    """A character drawn over a picture, on a tile of its own."""
 
     character: str
-    colour: Colour
+    colour: Colour  # of the tile
 
 
 class Pixels:
@@ -62,7 +62,7 @@ def _plain_segments(upper: bytes, lower: bytes) -> list[Segment]:
 def _segments(upper: bytes, lower: bytes, marks: Mapping[int, Mark]) -> list[Segment]:
     """One row of characters; neighbours of one look share a segment."""
     cells = zip(_colours(upper), _colours(lower), strict=True)
-    looks = [_marked(marks[column], cell) if column in marks else _block(*cell) for column, cell in enumerate(cells)]
+    looks = [_marked(marks[column]) if column in marks else _block(*cell) for column, cell in enumerate(cells)]
     return [Segment(character * len(list(run)), style) for (character, style), run in groupby(looks)]
 
 
@@ -77,9 +77,8 @@ def _block(upper: Colour, lower: Colour) -> tuple[str, Style]:
     return "▀", Style(color=Color.from_rgb(*upper), bgcolor=Color.from_rgb(*lower))
 
 
-def _marked(mark: Mark, cell: tuple[Colour, Colour]) -> tuple[str, Style]:
-    under = [(a + b) // 2 for a, b in zip(*cell, strict=True)]
-    return mark.character, Style(color=Color.from_rgb(*mark.colour), bgcolor=Color.from_rgb(*under), bold=True)
+def _marked(mark: Mark) -> tuple[str, Style]:
+    return mark.character, Style(color=Color.from_rgb(0, 0, 0), bgcolor=Color.from_rgb(*mark.colour), bold=True)
 
 
 def shrunk(image: Image, width: int, height: int) -> Image:

@@ -73,7 +73,7 @@ class WorldMap:
             colour = robot_colour(index)
             _draw_trail(image, view, [*trails.get(name, ()), (place.x, place.y)], colour)
             row, column = view.pixel(place.x, place.y)
-            marks[row // 2, column] = Mark(arrow(place.yaw), _bright(colour))
+            marks[row // 2, column] = Mark(arrow(place.yaw), colour)
         return Pixels(image, marks)
 
     @property
@@ -90,11 +90,6 @@ class WorldMap:
 
 def robot_colour(index: int) -> Colour:
     return ROBOT_COLOURS[index % len(ROBOT_COLOURS)]
-
-
-def _bright(colour: Colour) -> Colour:
-    r, g, b = (min(255, part + 40) for part in colour)
-    return r, g, b
 
 
 def _interesting(world: World, starts: Sequence[tuple[float, float]]) -> Box:
