@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from cyclonedds.core import DDSException, Entity
+from cyclonedds.core import DDSException, DDSStatus, Entity
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.pub import DataWriter
 from cyclonedds.pub import Publisher as DdsPublisher
@@ -28,11 +28,14 @@ DISCOVERY_TYPE = "rmw_dds_common/msg/ParticipantEntitiesInfo"
 DISCOVERY_QOS = Qos(1, latched=True)
 
 
+_POLICIES = {2: "durability", 4: "deadline", 8: "liveliness", 11: "reliability"}  # that keep endpoints apart
+
+
 class Graph:
     """Endpoints are announced together, at `announce`, not one by one: each announcement repeats them all."""
 
-    def __init__(self, node: str, namespace: str, enclave: str) -> None:
-        self._node, self._namespace = node, namespace
+    def __init__(self, node: str, namespace: str, enclave: str, warn: Callable[[str], None]) -> None:
+        self._node, self._namespace, self._warn = node, namespace, warn
         self.domain_id = domain_id()
         open_domain(self.domain_id)
         self._entities: list[Entity] = []  # in the order they were made
@@ -62,6 +65,8 @@ class Graph:
         made = self._keep(DataWriter(self._publisher, self._topic(topic, type_name), settings))
         self._writers.append(made.guid.bytes)
         self.is_announced = False
+        made.set_status_mask(DDSStatus.OfferedIncompatibleQos)
+        self.waiter.attach(made, lambda: self._mismatch(made.get_offered_incompatible_qos_status(), topic))
         return CdrWriter(made)
 
     def reader(
@@ -73,7 +78,13 @@ class Graph:
         self.is_announced = False
         reader = CdrReader(made, qos.depth)
         self.waiter.attach(self._keep(reader.has_data), on_data)
+        made.set_status_mask(DDSStatus.RequestedIncompatibleQos)
+        self.waiter.attach(made, lambda: self._mismatch(made.get_requested_incompatible_qos_status(), topic))
         return reader
+
+    def _mismatch(self, status: Any, topic: str) -> None:
+        policy = _POLICIES.get(status.last_policy_id, f"policy {status.last_policy_id}")
+        self._warn(f"{topic[2:]}: a peer and this node disagree about {policy}, and nothing passes between them")
 
     def unique_id(self) -> str:
         """For the two halves of a service or client: 16 bytes as rmw_cyclonedds_cpp prints them."""

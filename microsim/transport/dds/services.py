@@ -52,8 +52,13 @@ class _Held:
 
 
 class Server:
-    def __init__(self, graph: Graph, name: str, type_name: str, on_request: OnRequest, log: Log) -> None:
+    """Puts itself into `waiting` while it has answers it could not give yet."""
+
+    def __init__(
+        self, graph: Graph, name: str, type_name: str, on_request: OnRequest, log: Log, waiting: list[Server]
+    ) -> None:
         self._name, self._type_name, self._on_request, self._log = name, type_name, on_request, log
+        self._waiting = waiting
         identity = f"serviceid={graph.unique_id()};"
         self._replies = graph.writer(f"rr{name}Reply", f"{type_name}_Response", SERVICE_QOS, identity)
         self._requests = graph.reader(f"rq{name}Request", f"{type_name}_Request", SERVICE_QOS, self._receive, identity)
@@ -63,10 +68,6 @@ class Server:
         self._held: list[_Held] = []
         self._hinted = False
         self._complained_at = float("-inf")
-
-    @property
-    def is_waiting(self) -> bool:
-        return bool(self._open or self._held)
 
     def again(self) -> None:
         """Ask handlers again that were not done, and send replies whose clients have become ready."""
@@ -79,6 +80,8 @@ class Server:
                 self._replies.write(reply.cdr)
             else:
                 self._held.append(reply)
+        if not self._open and not self._held and self in self._waiting:
+            self._waiting.remove(self)
 
     def _receive(self) -> None:
         for cdr, source in self._requests.take(REQUESTS_PER_POLL):
@@ -101,6 +104,7 @@ class Server:
             response, problem = answer(self._type_name, self._on_request, pending.request)
         except NotYet:
             self._open.append(pending)
+            self._wait()
             return
         if problem:
             self._log("error", f"service {self._name}: {problem}")
@@ -109,6 +113,11 @@ class Server:
             self._replies.write(cdr)
         else:
             self._held.append(_Held(pending.client, cdr, time.monotonic() + REPLY_READER_S))
+            self._wait()
+
+    def _wait(self) -> None:
+        if self not in self._waiting:
+            self._waiting.append(self)
 
     def _client(self, source: int) -> str | None:
         if source not in self._clients:
@@ -154,10 +163,14 @@ class Client:
         self._id = self._requests.writer.get_instance_handle() & 0xFFFF_FFFF_FFFF_FFFF
         self._numbers = itertools.count(1)
         self._answers: dict[int, bytes] = {}  # by sequence number; empty while waiting
+        self._ready_with: tuple[list[int], list[int]] | None = None  # peers when a server was last found
 
     def is_ready(self) -> bool:
         """Whether one server is matched with both halves."""
-        return bool(self._servers() - {""})
+        peers = self._replies.reader.get_matched_publications(), self._requests.writer.get_matched_subscriptions()
+        if peers != self._ready_with:
+            self._ready_with = peers if self._servers() - {""} else None
+        return self._ready_with is not None
 
     def problem(self) -> str:
         return f"its server uses another RMW; {RMW_HINT}" if self._servers() else "nobody serves it"

@@ -36,6 +36,8 @@ class DdsPublisher:
         self._is_kept = qos.latched
 
     def publish(self, cdr: bytes) -> None:
+        if not self._graph.is_announced:
+            self._graph.announce()
         # nobody listens and nothing is to be kept: nothing to do
         if self._is_kept or self._writer.matched():
             self._writer.write(cdr)
@@ -52,8 +54,9 @@ class DdsTransport:
         self.arguments = parse_ros_arguments(ros_args, node_name)
         self.node_name = self.arguments.node_name
         self.overrides: Mapping[str, Value] = self.arguments.overrides
-        self._graph = Graph(self.arguments.node, self.arguments.namespace, self.arguments.enclave)
-        self._servers: list[Server] = []
+        arguments, warn = self.arguments, lambda text: self.log("warn", text)
+        self._graph = Graph(arguments.node, arguments.namespace, arguments.enclave, warn)
+        self._waiting: list[Server] = []  # with answers they could not give yet
         self._clients: dict[tuple[str, str], Client] = {}
         self._parameters: ParameterStore | None = None
         self._rosout: DdsPublisher | None = None
@@ -78,7 +81,7 @@ class DdsTransport:
 
     def serve(self, service: str, type_name: str, on_request: OnRequest) -> None:
         name = self.arguments.service(service)
-        self._servers.append(Server(self._graph, name, known_service(type_name), on_request, self.log))
+        Server(self._graph, name, known_service(type_name), on_request, self.log, self._waiting)
 
     def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
         name, end = self.arguments.service(service), time.monotonic() + timeout_s
@@ -135,11 +138,10 @@ class DdsTransport:
             self._graph.announce()
         end = time.monotonic() + timeout_s if timeout_s > 0 else 0.0
         while True:
-            waiting = [server for server in self._servers if server.is_waiting]
-            for server in waiting:
+            for server in list(self._waiting):
                 server.again()
             left = end - time.monotonic() if end else 0.0
-            longest = RETRY_S if waiting else LONGEST_WAIT_S
+            longest = RETRY_S if self._waiting else LONGEST_WAIT_S
             fired = self._graph.waiter.wait(int(min(left, longest) * 1e9) if left > 0 else 0)
             for action in fired:
                 action()
