@@ -237,20 +237,21 @@ class TelemetryError(MicroSimError):
     """The telemetry file cannot be written."""
 
 
+COLUMNS = (
+    *("wall_s", "sim_s", "rtf", "tick_us_p50", "tick_us_p99", "tick_us_max"),
+    *("lateness_ms_p50", "lateness_ms_p99", "lateness_ms_max", "radio_queue", "radio_dropped", "ignored"),
+)
+
+
 class Telemetry:
     """CSV for the metrics of a run: a row for each second of wall time, and one for the rest."""
-
-    COLUMNS = (
-        *("wall_s", "sim_s", "rtf", "tick_us_p50", "tick_us_p99", "tick_us_max"),
-        *("lateness_ms_p50", "lateness_ms_p99", "lateness_ms_max", "radio_queue", "radio_dropped", "ignored"),
-    )
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             self._file: TextIO = path.open("w", newline="", encoding="utf-8")
             self._rows = csv.writer(self._file, lineterminator="\n")
-            self._write(self.COLUMNS)
+            self._write(COLUMNS)
         except (OSError, ValueError) as error:
             raise TelemetryError(_refusal(path, error)) from None
 
