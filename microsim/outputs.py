@@ -272,12 +272,18 @@ class SensorContext:
     world: World
     physics: Physics
     key: int
+    mount: Mount = field(default_factory=Mount)
     tick: int = 0
 
     @property
     def motion(self) -> Motion:
         """The robot's motion now; fields are named in `microsim.sim.motion`."""
         return self.physics.motions[self.robot]
+
+    @property
+    def place(self) -> tuple[float, float, float]:
+        """Where the sensor is now: x, y, z in the map frame [m]."""
+        return mounted_at(self.motion, self.mount.xyz)
 
     def normals(self, index: int = 0) -> tuple[float, float]:
         """Two standard normal numbers of this sensor and tick; another index gives others."""
@@ -349,8 +355,9 @@ def add_plugin(run: Run, robot: str, sensor: str, block: blocks.PluginSensor) ->
         raise PluginError(
             f"robots.{robot}.sensors.{sensor}: the plug-in {block.type!r} is gone since the scenario was read"
         )
-    frame, _ = run.mounted(robot, sensor, block.mount, plugin.frame_suffix)
-    context = SensorContext(robot, sensor, dict(block.options), run.world, run.physics, run.key(f"{robot}/{sensor}"))
+    frame, mount = run.mounted(robot, sensor, block.mount, plugin.frame_suffix)
+    key = run.key(f"{robot}/{sensor}")
+    context = SensorContext(robot, sensor, dict(block.options), run.world, run.physics, key, mount)
     topic = f"/{robot}/{sensor}"
     if not is_known(plugin.message_type):
         raise PluginError(f"sensor {robot}/{sensor}: there is no message type {plugin.message_type!r}")
