@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TextIO, TypeAlias
@@ -248,6 +249,7 @@ class Telemetry:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._is_broken = False
         try:
             self._file: TextIO = path.open("w", newline="", encoding="utf-8")
             self._rows = csv.writer(self._file, lineterminator="\n")
@@ -266,10 +268,11 @@ class Telemetry:
     def close(self) -> None:
         """Write the rest."""
         try:
-            if self._tick_s or self._before == (0.0, 0.0):
+            if not self._is_broken and (self._tick_s or self._before == (0.0, 0.0)):
                 self._row()
         finally:
-            self._file.close()
+            with suppress(OSError):  # every row was flushed; what is left could not be written
+                self._file.close()
 
     def _measure(self, tick_s: float, late_s: float) -> None:
         self._tick_s.append(tick_s)
@@ -289,6 +292,7 @@ class Telemetry:
         try:
             self._write([*numbers, *map(str, counts)])
         except OSError as error:
+            self._is_broken = True
             raise TelemetryError(_refusal(self.path, error)) from None
         self._tick_s, self._late_s, self._before = [], [], (wall, sim)
 

@@ -1,0 +1,393 @@
+"""The command line as a shell sees it: exit codes, what goes to stdout and what to stderr, signals, pipes."""
+
+import csv
+import json
+import os
+import pty
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import microsim
+
+ROOT = Path(__file__).resolve().parents[2]
+FAST = ("--rtf", "0", "--headless")
+
+
+def environment(**changes: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "FORCE_COLOR", "TERM")}
+    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "120", **changes}
+
+
+def cli(*arguments: str, cwd: Path = ROOT, **changes: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "microsim", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment(**changes),
+        timeout=120,
+        check=False,
+    )
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "microsim", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=environment(PYTHONUNBUFFERED="1"),
+    )
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    """The words on stderr of a command that found its input wrong, and did nothing else."""
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", done.stderr).split())
+
+
+# ---- run ----------------------------------------------------------------------------------------------------------
+
+
+def test_json_is_one_line_with_the_facts_of_the_run() -> None:
+    done = cli("run", "flat", "--seed", "-7", "--duration", "2", "--rtf", "0", "--json", "--demo")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert done.stdout.count("\n") == 1
+    facts = json.loads(done.stdout)
+    assert (facts["scenario"], facts["seed"], facts["version"]) == ("flat", -7, microsim.__version__)
+    assert (facts["ticks"], facts["sim_s"], facts["ignored"]) == (120, 2.0, {})
+    assert facts["wall_s"] > 0.0
+    assert facts["rtf"] > 1.0
+    assert re.fullmatch("[0-9a-f]{64}", facts["digest"])
+    (out, back) = facts["radio"]
+    assert (out["from"], out["to"], out["sent"]) == ("drone", "rover", 2)
+    assert set(back) == {"from", "to", "sent", "delivered", "dropped", "overflowed", "queued", "latency_ms_mean"}
+
+
+def test_the_digest_is_that_of_the_python_api_and_stands_alone_on_the_last_line() -> None:
+    done = cli("run", "--duration", "1", "--digest", *FAST)
+    sim = microsim.Simulation("default")
+    sim.step(60)
+    assert done.stdout.splitlines()[-1] == sim.digest()
+    assert "60 ticks" in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_duration_of_zero_starts_sends_tick_0_and_ends() -> None:
+    facts = json.loads(cli("run", "--duration", "0", "--json").stdout)
+    sim = microsim.Simulation("default")
+    assert (facts["ticks"], facts["messages"]) == (0, len(sim.step(0)))
+    assert facts["digest"] == sim.digest()
+
+
+def test_a_file_and_its_copy_by_name_give_the_same_run(tmp_path: Path) -> None:
+    copy = tmp_path / "mine.yaml"
+    copy.write_text((ROOT / "scenarios" / "flat.yaml").read_text())
+    runs = [cli("run", name, "--duration", "0.5", "--json", *FAST, cwd=tmp_path) for name in ("flat", "mine.yaml")]
+    assert len({json.loads(done.stdout)["digest"] for done in runs}) == 1
+
+
+def test_the_demo_ends_with_hints() -> None:
+    done = cli("run", "--demo", "--duration", "1", *FAST)
+    assert done.returncode == 0
+    for words in ("microsim list", "import microsim", "docs"):
+        assert words in done.stdout
+
+
+def test_a_run_of_some_seconds_shows_progress_on_stderr_only() -> None:
+    done = cli("run", "flat", "--duration", "3.2", "--headless")
+    lines = done.stderr.splitlines()
+    assert len(lines) in (2, 3, 4)
+    assert all(re.search(r"\d+ % .* s simulated, [\d.]+ × real time, \d+ s left", line) for line in lines)
+    assert "left" not in done.stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_run_with_a_summary(number: signal.Signals) -> None:
+    process = start("run", "flat", "--headless", "--digest")
+    assert process.stderr is not None
+    assert "s simulated" in process.stderr.readline()  # it is running now
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 0, err
+    assert "flat, seed" in out
+    assert re.fullmatch("[0-9a-f]{64}", out.splitlines()[-1])
+    assert "Traceback" not in err
+
+
+def test_an_interrupt_before_the_first_tick_is_quiet_too() -> None:
+    script = (
+        "import os, signal, sys; from microsim.cli import main; import microsim.scenario\n"
+        "def interrupted(source): os.kill(os.getpid(), signal.SIGTERM); __import__('time').sleep(5)\n"
+        "microsim.scenario.load_scenario = interrupted\n"
+        "sys.argv = ['microsim', 'run']; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment(), timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.strip() == "microsim: stopped before the first tick"
+
+
+def test_a_terminal_gets_the_dashboard_and_then_the_summary() -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "microsim", "run", "--demo", "--duration", "2"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=ROOT,
+        env=environment(TERM="xterm-256color", COLUMNS="100", LINES="30"),
+    ) as process:
+        os.close(theirs)
+        shown = read_all(ours)
+    assert process.returncode == 0
+    dashboard, _, after = shown.partition("\x1b[?1049l")
+    assert "map" in dashboard
+    assert "radio" in dashboard
+    assert "120 ticks" in after
+    assert "What next?" in after
+
+
+def read_all(terminal: int) -> str:
+    parts = []
+    while True:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # Linux: the other side has closed
+            break
+        if not part:
+            break
+        parts.append(part)
+    os.close(terminal)
+    return b"".join(parts).decode()
+
+
+# ---- telemetry ------------------------------------------------------------------------------------------------------
+
+
+def test_telemetry_has_a_row_a_second(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    done = cli("run", "flat", "--duration", "2.4", "--telemetry", str(file), "--json")
+    assert done.returncode == 0
+    rows = list(csv.DictReader(file.open()))
+    assert len(rows) == 3
+    assert float(rows[-1]["sim_s"]) == pytest.approx(2.4)
+    assert float(rows[0]["wall_s"]) == pytest.approx(1.0, abs=0.3)
+
+
+def test_telemetry_that_cannot_be_written_is_refused_before_the_start(tmp_path: Path) -> None:
+    words = refused(cli("run", "--duration", "1", "--telemetry", str(tmp_path / "no" / "t.csv"), *FAST))
+    assert "telemetry cannot be written" in words
+    assert "No such file or directory" in words
+
+
+def test_telemetry_never_overwrites_the_scenario(tmp_path: Path) -> None:
+    file = tmp_path / "world.yaml"
+    file.write_text("name: mine\n")
+    assert "would overwrite" in refused(cli("run", str(file), "--telemetry", str(file)))
+    assert file.read_text() == "name: mine\n"
+
+
+def test_a_disk_that_fills_up_in_the_middle_fails_the_run(tmp_path: Path) -> None:
+    def small_files_only() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    done = subprocess.run(
+        [sys.executable, "-m", "microsim", "run", "flat", "--telemetry", str(tmp_path / "t.csv"), "--headless"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment(),
+        timeout=60,
+        preexec_fn=small_files_only,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "the run failed at tick" in done.stderr
+    assert "telemetry cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# ---- what users get wrong -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "defualt"], "no scenario 'defualt'; did you mean 'default'? there are: default, flat"),
+        (["run", "missing.yaml"], "missing.yaml: no such file"),
+        (["rnu"], "Did you mean 'run'?"),
+        (["run", "--sed", "3"], "--seed"),
+        (["run", "--seed", "1.5"], "expected a whole number of 64 bits, found '1.5'"),
+        (["run", "--seed", str(2**63)], "64 bits"),
+        (["run", "--duration", "nan"], "expected simulated seconds from 0 to 2,147,483,647, found 'nan'"),
+        (["run", "--duration", "-1"], "found '-1'"),
+        (["run", "--duration", "inf"], "found 'inf'"),
+        (["run", "--duration", "1e300"], "found '1e300'"),
+        (["run", "--duration", "ten"], "found 'ten'"),
+        (["run", "--rtf", "nan"], "expected 0 (as fast as possible) or a factor from 0.001 to 100,000, found 'nan'"),
+        (["run", "--rtf", "-1"], "found '-1'"),
+        (["run", "--rtf", "1e-9"], "found '1e-9'"),
+        (["run", "--rtf", "1e9"], "found '1e9'"),
+        (["run", "default", "flat"], "unexpected extra argument"),
+        (["validate"], "Missing argument"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_a_mistake_is_answered_with_what_to_do(arguments: list[str], words: str) -> None:
+    assert words in refused(cli(*arguments))
+
+
+def test_every_problem_of_a_scenario_is_told_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("seeed: 3\nphysics_hz: -1\n")
+    words = refused(cli("run", str(file)))
+    assert "2 problems" in words
+    assert f"{file}:1:1" in words
+    assert f"{file}:2:13" in words
+    assert "did you mean 'seed'" in words
+
+
+# ---- validate, schema, list, help -----------------------------------------------------------------------------------
+
+
+def test_validate_names_the_good_and_every_problem_of_the_bad(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("seeed: 3\nphysics_hz: -1\n")
+    done = cli("validate", "default", str(bad), "nowhere.yaml", "flat")
+    assert done.returncode == 2
+    assert [line.split() for line in done.stdout.splitlines()] == [["ok", "default"], ["ok", "flat"]]
+    assert done.stderr.count("bad.yaml:") == 2
+    assert "nowhere.yaml: no such file" in done.stderr
+
+
+def test_validate_is_good_when_all_are() -> None:
+    done = cli("validate", *microsim_scenarios())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == len(microsim_scenarios())
+
+
+def microsim_scenarios() -> list[str]:
+    return sorted(file.stem for file in (ROOT / "scenarios").glob("*.yaml"))
+
+
+def test_validate_in_json_gives_places(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("physics_hz: -1\n")
+    done = cli("validate", "flat", str(bad), "--json")
+    assert (done.returncode, done.stderr) == (2, "")
+    good, wrong = json.loads(done.stdout)
+    assert (good["scenario"], good["ok"], good["problems"]) == ("flat", True, [])
+    assert (wrong["ok"], wrong["problems"][0]["line"], wrong["problems"][0]["path"]) == (False, 1, "physics_hz")
+
+
+def test_schema_is_the_schema() -> None:
+    from microsim.scenario import json_schema
+
+    assert json.loads(cli("schema").stdout) == json_schema()
+
+
+def test_list_tells_what_there_is() -> None:
+    done = cli("list")
+    assert "  flat             Nothing in the way and no wind" in done.stdout
+    for name in ("scenarios", "robots", "sensors", "generators", "drone", "rover", "camera", "random_maze"):
+        assert name in done.stdout
+    groups = json.loads(cli("list", "--json").stdout)
+    assert list(groups["scenarios"]) == microsim_scenarios()
+    assert all(groups["scenarios"].values())
+
+
+@pytest.mark.parametrize("arguments", ["list", "schema", "--help", "run --duration 0 --digest"])
+def test_a_reader_that_leaves_early_is_met_in_silence(arguments: str) -> None:
+    command = f"'{sys.executable}' -m microsim {arguments} | head -c 1"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, env=environment(), timeout=60, check=False
+    )
+    assert done.stderr == ""
+
+
+def test_output_that_cannot_be_written_is_a_failure() -> None:
+    command = f"'{sys.executable}' -m microsim list > /dev/full"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, env=environment(), timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == "microsim: the output cannot be written: No space left on device\n"
+
+
+def test_without_stderr_stdout_stays_clean() -> None:
+    command = f"'{sys.executable}' -m microsim run flat --duration 1.2 --json 2>&-"
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, env=environment(), timeout=60, check=False
+    )
+    assert json.loads(done.stdout)["ticks"] == 72
+
+
+def test_version_and_help() -> None:
+    assert cli("--version").stdout == f"microsim {microsim.__version__}\n"
+    top = cli("--help").stdout
+    assert all(command in top for command in ("run", "validate", "schema", "list"))
+    for command in ("run", "validate", "schema", "list"):
+        assert "Examples" in cli(command, "--help").stdout
+
+
+# ---- how quick ------------------------------------------------------------------------------------------------------
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = (
+        "import sys; from microsim.cli import main; sys.argv = ['microsim', '--help']\n"
+        "try: main()\nexcept SystemExit: print([m for m in ('numba', 'numpy', 'pydantic') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment(), check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def cpu_seconds(*arguments: str) -> float:
+    """Of the quickest of five; processor time, so that a busy machine does not count."""
+    seconds = []
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cli(*arguments)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(seconds)
+
+
+def test_help_takes_less_than_300_ms() -> None:
+    assert cpu_seconds("--help") <= 0.3
+
+
+def test_a_run_starts_within_a_second_and_a_half() -> None:
+    cli("run", "--duration", "0")  # fills the cache of kernels
+    assert cpu_seconds("run", "--duration", "0") <= 1.5
+
+
+@pytest.mark.slow
+def test_real_time_is_kept_within_a_hundredth() -> None:
+    facts = json.loads(cli("run", "--duration", "10", "--json").stdout)
+    assert facts["rtf"] >= 0.99
+
+
+@pytest.mark.slow
+def test_a_first_run_says_that_kernels_are_compiled(tmp_path: Path) -> None:
+    before = time.monotonic()
+    done = cli("run", "flat", "--duration", "0.1", *FAST, XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 0
+    assert done.stderr.startswith("compiling kernels, about ")
+    assert time.monotonic() - before < 120.0
+    assert cli("run", "flat", "--duration", "0.1", *FAST, XDG_CACHE_HOME=str(tmp_path)).stderr == ""
