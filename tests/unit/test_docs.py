@@ -145,6 +145,15 @@ def test_every_public_name_is_in_the_python_reference():
     assert not [name for name in attributes if f"| `{name}` |" not in page]
 
 
+def test_everything_a_plug_in_sensor_gets_is_explained():
+    from microsim.outputs import SensorContext
+
+    page = (DOCS / "plugins.md").read_text(encoding="utf-8")
+    inside = {"physics", "key"}  # what the others are made from
+    names = {*SensorContext.__dataclass_fields__, *vars(SensorContext)} - inside
+    assert not [name for name in names if not name.startswith("_") and f"`{name}" not in page]
+
+
 def test_every_page_is_in_the_table_of_contents():
     index = (DOCS / "index.md").read_text(encoding="utf-8")
     assert not [page.stem for page in PAGES if page.stem != "index" and f"\n{page.stem}\n" not in index]
