@@ -255,9 +255,15 @@ def commands() -> dict[str, str]:
 
 def telemetry() -> str:
     """The columns of the CSV that `microsim run --telemetry` writes."""
+    from tempfile import TemporaryDirectory
+
     from microsim.runner import Telemetry
 
-    return ", ".join(f"`{column}`" for column in Telemetry.COLUMNS) + "\n"
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "telemetry.csv"
+        Telemetry(file)  # opens it and writes the head
+        head = file.read_text(encoding="utf-8").splitlines()[0]
+    return ", ".join(f"`{column}`" for column in head.split(",")) + "\n"
 
 
 def _command(name: str, command: Any) -> str:
