@@ -115,7 +115,7 @@ class Schedule:
         self.tick, pending, physics, radio, outputs = memory
         self.pending = list(pending)
         self.physics.recall(physics)
-        if self.radio is not None:
+        if self.radio is not None and radio is not None:  # it may have been off when remembered
             self.radio.recall(radio)
         for name, output in self.outputs.items():
             output.recall(outputs.get(name), self.tick)
