@@ -23,7 +23,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(READY) ## Watch a live simulation in the terminal (DURATION=60 SCENARIO=default ARGS=)
-	@$(BIN)/microsim run $(SCENARIO) --demo --duration $(DURATION) $(ARGS)
+	@ROS_AUTOMATIC_DISCOVERY_RANGE=$${ROS_AUTOMATIC_DISCOVERY_RANGE:-LOCALHOST} $(BIN)/microsim run $(SCENARIO) --demo --duration $(DURATION) $(ARGS)
 
 test: $(READY)-dev ## Run the fast tests (ARGS= goes to pytest)
 	@$(BIN)/python -m pytest -n $(WORKERS) $(FAST) $(ARGS)

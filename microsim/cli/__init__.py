@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -17,6 +18,36 @@ from microsim.version import __version__
 
 GOOD, FAILED, WRONG_INPUT = 0, 1, 2
 LONGEST_S = 2**31 - 1  # what the seconds of a ROS 2 stamp can hold
+
+ROS_ARGS: list[str] = []  # of this call: `--ros-args …` is not ours to parse
+
+
+class TransportChoice(str, Enum):
+    auto = "auto"
+    dds = "dds"
+    rclpy = "rclpy"
+    none = "none"
+
+
+def split_ros_args(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """(the rest, everything from `--ros-args` up to `--` or the end), as every ROS 2 node takes them."""
+    rest: list[str] = []
+    ros: list[str] = []
+    inside = False
+    for argument in arguments:
+        if argument == "--ros-args":
+            inside = True
+        elif argument == "--" and inside:
+            inside = False
+        else:
+            (ros if inside else rest).append(argument)
+    return rest, ["--ros-args", *ros] if ros else []
+
+
+def _is_ros2_run() -> bool:
+    """Started from where `ros2 run` finds executables."""
+    return Path(sys.argv[0]).parent.parts[-2:] == ("lib", "microsim")
+
 
 app = typer.Typer(
     name="microsim",
@@ -78,8 +109,8 @@ def _seed(text: str) -> int:
 @app.command()
 def run(
     scenario: Annotated[
-        str, typer.Argument(help="A shipped scenario (see `microsim list`) or a file.", show_default=True)
-    ] = "default",
+        str | None, typer.Argument(help="A shipped scenario (see `microsim list`) or a file.", show_default="default")
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(parser=_seed, metavar="N", help="Seed of all noise; default: the scenario's.")
     ] = None,
@@ -88,11 +119,22 @@ def run(
         typer.Option(parser=_duration, metavar="S", help="Simulated seconds; default: until Ctrl-C. 0: only tick 0."),
     ] = None,
     rtf: Annotated[
-        float,
+        float | None,
         typer.Option(
-            parser=_rtf, metavar="X", help="Real-time factor: 1 real time, 5 five times as fast, 0 as fast as possible."
+            parser=_rtf,
+            metavar="X",
+            help="Real-time factor: 1 real time, 5 five times as fast, 0 as fast as possible.",
+            show_default="1",
         ),
-    ] = 1.0,
+    ] = None,
+    transport: Annotated[
+        TransportChoice | None,
+        typer.Option(
+            help="ROS 2 through rclpy, through our own dds, or none. auto: rclpy where it imports, else dds. "
+            "As fast as possible (--rtf 0) there is none unless asked for.",
+            show_default="auto",
+        ),
+    ] = None,
     headless: Annotated[bool, typer.Option("--headless", help="No dashboard; progress on one line.")] = False,
     digest: Annotated[
         bool, typer.Option("--digest", help="Print the SHA-256 over every message, alone on the last line.")
@@ -116,11 +158,14 @@ def run(
       microsim run maze --seed 3 --rtf 5                   five times as fast as real time
       microsim run my_world.yaml --duration 60 --rtf 0 --headless --digest
       microsim run --duration 10 --rtf 0 --json            for scripts
+      microsim run flat --headless --ros-args -p rover.max_v:=1.0 -r __ns:=/left
     """
     from microsim.cli.run import Options
     from microsim.cli.run import run as run_scenario
 
-    options = Options(scenario, seed, duration, rtf, headless, digest, telemetry, as_json, demo)
+    chosen = None if transport is None else transport.value
+    ros_args = tuple(ROS_ARGS)
+    options = Options(scenario, seed, duration, rtf, headless, digest, telemetry, as_json, demo, chosen, ros_args)
     with _output():
         code = run_scenario(options)
     raise typer.Exit(code)
@@ -184,8 +229,11 @@ def main() -> NoReturn:
     """The `microsim` command."""
     _open_closed_streams()
     try:
+        arguments, ROS_ARGS[:] = split_ros_args(sys.argv[1:])
+        if not arguments and (ROS_ARGS or _is_ros2_run()):
+            arguments = ["run", "--headless"]  # what `ros2 run microsim microsim` and launch files start
         with _output():
-            app(prog_name="microsim")
+            app(arguments, prog_name="microsim")
     except MicroSimError as error:
         typer.echo(_explained(error), err=True)
         sys.exit(WRONG_INPUT)

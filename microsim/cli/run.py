@@ -19,22 +19,25 @@ from microsim.errors import MicroSimError, UsageError
 from microsim.version import __version__
 
 if TYPE_CHECKING:
-    from microsim.runner import Runner, Telemetry
+    from microsim.runner import Pilot, Runner, Telemetry
     from microsim.scenario import Scenario
     from microsim.simulation import Simulation
+    from microsim.transport import Transport
 
 
 @dataclass(frozen=True)
 class Options:
-    scenario: str
+    scenario: str | None
     seed: int | None
     duration: float | None
-    rtf: float
+    rtf: float | None
     headless: bool
     digest: bool
     telemetry: Path | None
     json: bool
     demo: bool
+    transport: str | None = None
+    ros_args: tuple[str, ...] = ()
 
 
 def run(options: Options) -> int:
@@ -47,22 +50,57 @@ def run(options: Options) -> int:
 
 
 def _run(options: Options, interrupts: Interrupts) -> int:
-    from microsim.scenario import load_scenario
-
-    scenario = load_scenario(options.scenario)
     telemetry = _telemetry(options)
-    sim = _simulation(scenario, options)
-    runner = interrupts.runner = _runner(sim, options)
-    if telemetry is not None:
-        telemetry.attach(runner)
-    ticks = None if options.duration is None else sim.clock.ticks_in(Fraction(str(options.duration)))
-    try:
-        _drive(runner, ticks, options, telemetry)
-    except (MicroSimError, MemoryError) as error:
-        print(f"microsim: the run failed at tick {sim.tick}: {str(error) or 'out of memory'}", file=sys.stderr)
-        return 1
+    with ExitStack() as stack:
+        runner = interrupts.runner = _prepared(options, stack)
+        if telemetry is not None:
+            telemetry.attach(runner)
+        ticks = None if options.duration is None else runner.sim.clock.ticks_in(Fraction(str(options.duration)))
+        try:
+            _drive(runner, ticks, options, telemetry)
+        except (MicroSimError, MemoryError) as error:
+            tick = runner.sim.tick
+            print(f"microsim: the run failed at tick {tick}: {str(error) or 'out of memory'}", file=sys.stderr)
+            return 1
     _say_result(runner, options)
     return 0
+
+
+def _prepared(options: Options, stack: ExitStack) -> Runner:
+    """A runner, on ROS 2 if that is wanted; `stack` closes what it opened."""
+    transport = _transport(options)
+    if transport is None:
+        from microsim.scenario import load_scenario
+        from microsim.simulation import Simulation
+
+        scenario = load_scenario(options.scenario or "default")
+        _rehearse(scenario, options)
+        return _runner(Simulation(scenario, options.seed), options)
+    stack.callback(transport.close)
+    from microsim.node.start import start_node
+
+    node = start_node(transport, options.scenario, options.seed, options.rtf, lambda sim: _pilot(sim, options))
+    _rehearse(node.sim.scenario, options)
+    return node.runner
+
+
+def _transport(options: Options) -> Transport | None:
+    """As asked for. Unasked, as fast as possible has none: a stray command would spoil a digest."""
+    unasked = options.transport is None and options.rtf == 0.0 and not options.ros_args
+    if options.transport == "none" or unasked:
+        if options.ros_args:
+            raise UsageError("--ros-args make no sense with --transport none")
+        return None
+    from microsim.transport.choose import Kind, open_transport
+
+    kind: Kind = "dds" if options.transport == "dds" else "rclpy" if options.transport == "rclpy" else "auto"
+    try:
+        return open_transport(kind, "microsim", options.ros_args)
+    except MicroSimError as error:
+        if options.transport is not None or options.ros_args:
+            raise
+        print(f"microsim: running without ROS 2: {error}", file=sys.stderr)
+        return None
 
 
 def _stopped_at_once(interrupts: Interrupts) -> int:
@@ -112,12 +150,14 @@ def _telemetry(options: Options) -> Telemetry | None:
     path = options.telemetry
     if path is None:
         return None
-    if path.exists() and Path(options.scenario).exists() and path.samefile(options.scenario):
+    written = Path(options.scenario or "")
+    if options.scenario and path.exists() and written.exists() and path.samefile(written):
         raise UsageError(f"telemetry would overwrite the scenario {path}; give another file to --telemetry")
     return Telemetry(path)
 
 
-def _simulation(scenario: Scenario, options: Options) -> Simulation:
+def _rehearse(scenario: Scenario, options: Options) -> None:
+    """Compile what the first second needs, with a word about it, when there is nothing in the cache."""
     from microsim.sim.compiled import is_cold
     from microsim.simulation import Simulation
 
@@ -125,18 +165,21 @@ def _simulation(scenario: Scenario, options: Options) -> Simulation:
         with compiling(), suppress(MicroSimError):  # an error will come again, in the run itself
             rehearsal = _runner(Simulation(scenario, options.seed), options)
             rehearsal.set_rtf(0.0)
-            rehearsal.run(min(rehearsal.sim.clock.ticks_in(Fraction(1)), 600))  # what the first second needs
-    return Simulation(scenario, options.seed)
+            rehearsal.run(min(rehearsal.sim.clock.ticks_in(Fraction(1)), 600))
 
 
 def _runner(sim: Simulation, options: Options) -> Runner:
     from microsim.runner import Runner
 
+    return Runner(sim, 1.0 if options.rtf is None else options.rtf, _pilot(sim, options))
+
+
+def _pilot(sim: Simulation, options: Options) -> Pilot | None:
     if not options.demo:
-        return Runner(sim, options.rtf)
+        return None
     from microsim.demo import Demo
 
-    return Runner(sim, options.rtf, Demo(sim))
+    return Demo(sim)
 
 
 class Interrupts:

@@ -12,7 +12,7 @@ from microsim.node.lateness import Lateness
 from microsim.node.parameters import Settings
 from microsim.node.simulation_interfaces import SimulationInterfaces
 from microsim.outbox import Message
-from microsim.runner import Runner, Watcher
+from microsim.runner import Pilot, Runner, Watcher
 from microsim.scenario import Scenario
 from microsim.sim.geometry import yaw_of_quaternion
 from microsim.simulation import Simulation
@@ -34,8 +34,15 @@ OWN_PARAMETERS = (
 class MicroSimNode:
     """Publishes what the simulation sends, takes commands, serves the services, shows the parameters."""
 
-    def __init__(self, transport: Transport, runner: Runner, settings: Settings) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        runner: Runner,
+        settings: Settings,
+        pilot_for: Callable[[Simulation], Pilot | None] = lambda sim: None,
+    ) -> None:
         self.transport = transport
+        self._pilot_for = pilot_for
         self.runner = runner
         self.settings = settings
         self.malformed = 0  # messages that could not be read
@@ -205,6 +212,7 @@ class MicroSimNode:
     def _run(self, sim: Simulation) -> None:
         """Advertise before the first messages go out."""
         self.runner.restart(sim)
+        self.runner.pilot = self._pilot_for(sim)
         self._advertise()
         self.runner.hand_out(sim.step(0))
         declared = {name: value for name, value in self.settings.values().items() if name in self._declared}

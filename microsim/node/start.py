@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from microsim.errors import UsageError, did_you_mean
 from microsim.node.microsim_node import OWN_PARAMETERS, MicroSimNode
 from microsim.node.parameters import Settings
-from microsim.runner import Runner
+from microsim.runner import Pilot, Runner
 from microsim.scenario import Scenario, load_scenario
 from microsim.simulation import Simulation
 from microsim.transport import Transport, Value
@@ -17,9 +17,13 @@ _RENAMED = {"camera_hz": "drone.camera.hz"}  # PRD 5.4 calls the first deprecate
 
 
 def start_node(
-    transport: Transport, scenario: Scenario | str | None, seed: int | None = None, rtf: float | None = None
+    transport: Transport,
+    scenario: Scenario | str | None,
+    seed: int | None = None,
+    rtf: float | None = None,
+    pilot_for: Callable[[Simulation], Pilot | None] = lambda sim: None,
 ) -> MicroSimNode:
-    """Scenario < parameters from --ros-args < what is given here."""
+    """Scenario < parameters from --ros-args < what is given here. `pilot_for`: who drives, if nobody on ROS 2 does."""
     overrides = _renamed(transport, transport.overrides)
     own = {name: overrides.pop(name) for name in OWN_PARAMETERS if name in overrides}
     settings = Settings(load_scenario(scenario if scenario is not None else str(own.get("scenario", "default"))))
@@ -28,8 +32,9 @@ def start_node(
     chosen_rtf = own.get("real_time_factor", 1.0) if rtf is None else rtf
     if "stamped_cmd_vel" in own:
         settings.set_stamped(bool(own["stamped_cmd_vel"]))
-    runner = Runner(Simulation(settings.scenario, _whole(chosen_seed)), _number("real_time_factor", chosen_rtf))
-    return MicroSimNode(transport, runner, settings)
+    sim = Simulation(settings.scenario, _whole(chosen_seed))
+    runner = Runner(sim, _number("real_time_factor", chosen_rtf), pilot_for(sim))
+    return MicroSimNode(transport, runner, settings, pilot_for)
 
 
 def _renamed(transport: Transport, overrides: Mapping[str, Value]) -> dict[str, Any]:

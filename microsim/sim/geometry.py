@@ -69,9 +69,9 @@ def clearance_of(occupied: Grid) -> Grid:
 def is_free(clearance: Grid, cell: float, x: float, y: float) -> bool:
     """True when (x, y) lies on the map in a cell that is not occupied."""
     rows, columns = clearance.shape
-    i = math.floor(x / cell)
-    j = math.floor(y / cell)
-    return 0 <= i < columns and 0 <= j < rows and clearance[int(j), int(i)] != 0
+    u, v = x / cell, y / cell
+    # compared before they become integers: what an out-of-range number becomes depends on the processor
+    return 0.0 <= u < columns and 0.0 <= v < rows and clearance[int(v), int(u)] != 0
 
 
 @kernel

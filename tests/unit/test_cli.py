@@ -368,10 +368,12 @@ def cpu_seconds(*arguments: str) -> float:
     return min(seconds)
 
 
+@pytest.mark.bench
 def test_help_takes_less_than_300_ms() -> None:
     assert cpu_seconds("--help") <= 0.3
 
 
+@pytest.mark.bench
 def test_a_run_starts_within_a_second_and_a_half() -> None:
     cli("run", "--duration", "0")  # fills the cache of kernels
     assert cpu_seconds("run", "--duration", "0") <= 1.5

@@ -64,7 +64,7 @@ class Stage:
         self.controller.transport.poll()
 
     def call(self, service: str, type_name: str, **request: Any) -> Any:
-        return self._together(lambda: self.controller.transport.call(service, type_name, request))
+        return self._together(lambda: self.controller.transport.call(service, type_name, request, timeout_s=60.0))
 
     def _together(self, work: Any) -> Any:
         """Both sides poll: the caller waits on its own thread."""
