@@ -34,7 +34,7 @@ def generate_launch_description() -> LaunchDescription:
             _argument(
                 "use_robot_state_publisher",
                 "auto",
-                "the robots' models and static frames come from urdf/, not from the simulator; auto: when RViz is shown",
+                "robots' models and static frames come from urdf/, not from the simulator; auto: when RViz is shown",
                 ("auto", *SWITCH),
             ),
             _argument("record", "", "record all topics with `ros2 bag record` into this new folder; empty: do not"),
