@@ -80,13 +80,14 @@ class RclpyTransport:
     def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
         kind, end = find_type(type_name), time.monotonic() + timeout_s
         message = fill(kind.Request(), request)
+        name = self._node.resolve_service_name(_relative(service))
         client = self._node.create_client(kind, _relative(service), callback_group=self._answers)
         try:
             while not client.service_is_ready():
-                self._poll_before(end, GRAPH_POLL_S, f"no service {client.srv_name} within {timeout_s} s")
+                self._poll_before(end, GRAPH_POLL_S, f"no service {name} within {timeout_s} s")
             future = client.call_async(message)
             while not future.done():
-                self._poll_before(end, timeout_s, f"no answer from {client.srv_name} within {timeout_s} s")
+                self._poll_before(end, timeout_s, f"no answer from {name} within {timeout_s} s")
             return future.result()
         finally:
             self._node.destroy_client(client)

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -144,6 +145,13 @@ class Remote:
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
 
+    def wait_printed(self, text: str, timeout: float = 10.0) -> None:
+        end = time.monotonic() + timeout
+        while text not in self.printed():
+            if time.monotonic() > end:
+                raise RemoteError(f"{text!r} was not printed within {timeout} s, but\n{self.printed()}")
+            time.sleep(0.02)
+
     def kill(self) -> None:
         """End it without a farewell."""
         self._process.kill()
@@ -178,6 +186,19 @@ class Peer(Remote):
         """The first messages on a topic it has subscribed to, as they came."""
         self.wait(topic=topic, count=count, timeout=timeout)
         return [base64.b64decode(raw) for raw in self.collect(topic=topic, raw=True)["raw"]]
+
+
+def connect(peer: Peer, host: Host, topic: str, type_name: str, cdr: bytes, **qos: Any) -> None:
+    """Publish from the peer until it arrives at the host; from then on nothing reliable is lost.
+
+    Fast DDS believes itself connected before a subscriber knows it, and then says so only every 3 s.
+    """
+    for _ in range(40):
+        peer.publish(topic=topic, type=type_name, raw=encoded(cdr), qos=qos)
+        with contextlib.suppress(RemoteError):
+            host.wait(topic=topic, timeout=0.25)
+            return
+    raise RemoteError(f"nothing arrives on {topic}")
 
 
 class Host(Remote):

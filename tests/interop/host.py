@@ -62,6 +62,12 @@ class Host:
         self.until(lambda: len(received) >= count, timeout, f"{count} messages on {topic}")
         return {"raw": [base64.b64encode(cdr).decode() for cdr in received]}
 
+    def until_last(self, topic: str, raw: str, timeout: float = 10.0) -> dict[str, Any]:
+        """Until this message is the newest on a topic."""
+        wanted, received = base64.b64decode(raw), self.received[topic]
+        self.until(lambda: received[-1:] == [wanted], timeout, f"that message on {topic}")
+        return {"count": len(received)}
+
     # ---- services
 
     def serve(self, service: str, type: str, response: Mapping[str, Any]) -> dict[str, Any]:

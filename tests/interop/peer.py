@@ -189,9 +189,13 @@ def publish(
     count: int = 1,
     rate_hz: float = 0.0,
     subscribers: int = 1,
+    acknowledged: bool = False,
     timeout: float = 10.0,
 ) -> dict[str, Any]:
-    """Send a message, or bytes as they are, once the subscribers are there; then wait until they have acknowledged."""
+    """Send a message, or bytes as they are, once the subscribers are there; if asked, wait for acknowledgement.
+
+    Fast DDS asks for acknowledgements every 3 s.
+    """
     advertise(state, topic, type, qos)
     publisher = state.publishers[topic]
     if not until_graph(lambda: publisher.get_subscription_count() >= subscribers, timeout):
@@ -202,9 +206,9 @@ def publish(
         if rate_hz:
             time.sleep(max(0.0, began + number / rate_hz - time.monotonic()))
         publisher.publish(what)
-    reliable = publisher.qos_profile.reliability == ReliabilityPolicy.RELIABLE
-    acknowledged = reliable and publisher.wait_for_all_acked(rclpy.duration.Duration(seconds=timeout))
-    return {"acknowledged": acknowledged, "seconds": time.monotonic() - began}
+    if acknowledged and not publisher.wait_for_all_acked(rclpy.duration.Duration(seconds=timeout)):
+        raise TimeoutError(f"not acknowledged by all subscribers of {topic} within {timeout} s")
+    return {"seconds": time.monotonic() - began}
 
 
 def unadvertise(state: State, topic: str) -> dict[str, Any]:
@@ -216,6 +220,12 @@ def unadvertise(state: State, topic: str) -> dict[str, Any]:
 def encode(state: State, type: str, message: Mapping[str, Any]) -> dict[str, Any]:
     """The bytes that rclpy makes of a message."""
     return {"raw": base64.b64encode(serialize_message(fill(type_of(type)(), message))).decode()}
+
+
+def recode(state: State, type: str, raw: str) -> dict[str, Any]:
+    """Bytes, made a message by rclpy and bytes again."""
+    message = deserialize_message(base64.b64decode(raw), type_of(type))
+    return {"raw": base64.b64encode(serialize_message(message)).decode()}
 
 
 def types(state: State, names: list[str]) -> dict[str, Any]:
@@ -410,7 +420,21 @@ def hello(state: State) -> dict[str, Any]:
 OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
     operation.__name__: operation
     for operation in (
-        *(hello, subscribe, unsubscribe, wait, collect, advertise, publish, unadvertise, encode, types, call, serve),
+        *(
+            hello,
+            subscribe,
+            unsubscribe,
+            wait,
+            collect,
+            advertise,
+            publish,
+            unadvertise,
+            encode,
+            recode,
+            types,
+            call,
+            serve,
+        ),
         *(served, get_parameters, set_parameters, list_parameters, describe_parameters),
         *(graph, node_graph, publishers, subscriptions, wait_graph),
     )
