@@ -22,7 +22,8 @@ FAST = ("--rtf", "0", "--headless")
 
 def environment(**changes: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "FORCE_COLOR", "TERM")}
-    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "120", **changes}
+    alone = {"ROS_LOCALHOST_ONLY": "1", "ROS_DOMAIN_ID": str(1 + os.getpid() % 100)}  # nobody else's commands
+    return {**kept, **alone, "PYTHONPATH": str(ROOT), "COLUMNS": "120", **changes}
 
 
 def cli(*arguments: str, cwd: Path = ROOT, **changes: str) -> subprocess.CompletedProcess[str]:
@@ -357,26 +358,25 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def cpu_seconds(*arguments: str) -> float:
-    """Of the quickest of five; processor time, so that a busy machine does not count."""
+def quickest(*arguments: str) -> float:
+    """Of five; the lesser of wall and processor time, so that a busy machine does not count."""
     seconds = []
     for _ in range(5):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
         cli(*arguments)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        seconds += [time.monotonic() - started, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime]
     return min(seconds)
 
 
-@pytest.mark.bench
 def test_help_takes_less_than_300_ms() -> None:
-    assert cpu_seconds("--help") <= 0.3
+    assert quickest("--help") <= 0.3
 
 
-@pytest.mark.bench
+@pytest.mark.slow
 def test_a_run_starts_within_a_second_and_a_half() -> None:
     cli("run", "--duration", "0")  # fills the cache of kernels
-    assert cpu_seconds("run", "--duration", "0") <= 1.5
+    assert quickest("run", "--duration", "0") <= 1.5
 
 
 @pytest.mark.slow
