@@ -85,8 +85,8 @@ def _prepared(options: Options, stack: ExitStack) -> Runner:
 
 
 def _transport(options: Options) -> Transport | None:
-    """As asked for. Unasked, as fast as possible has none: a stray command would spoil a digest."""
-    unasked = options.transport is None and options.rtf == 0.0 and not options.ros_args
+    """As asked for. Unasked, none as fast as possible, where a stray command would spoil a digest, nor for tick 0 only."""
+    unasked = options.transport is None and 0.0 in (options.rtf, options.duration) and not options.ros_args
     if options.transport == "none" or unasked:
         if options.ros_args:
             raise UsageError("--ros-args make no sense with --transport none")
