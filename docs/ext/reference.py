@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -280,11 +281,24 @@ def _command(name: str, command: Any) -> str:
 def _parameter(parameter: Any) -> tuple[str, str, str, str]:
     """Name, how it is shown in the usage line, its value, its help."""
     is_option = parameter.param_type_name == "option"
-    metavar = parameter.metavar or ("" if getattr(parameter, "is_flag", False) else parameter.name.upper())
+    is_flag = getattr(parameter, "is_flag", False)
+    metavar = parameter.metavar or ("" if is_flag else parameter.name.upper())
     name = ", ".join(f"`{each}`" for each in parameter.opts) if is_option else f"`{metavar}`"
-    default = (
-        parameter.default if parameter.default not in (None, False, ()) and not callable(parameter.default) else ""
-    )
-    value = metavar if is_option else ""
-    text = (parameter.help or "") + (f" Default: `{default}`." if default != "" else "")
-    return name, f"[{metavar}]" if not parameter.required else metavar, f"`{value}`" if value else "", text
+    values = _choices(parameter) or ([metavar] if metavar and is_option else [])
+    default = _shown_default(parameter)
+    text = (parameter.help or "") + (f" Default: `{default}`." if default else "")
+    return name, metavar if parameter.required else f"[{metavar}]", " ".join(f"`{each}`" for each in values), text
+
+
+def _choices(parameter: Any) -> list[str]:
+    annotation = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return [str(each.value) for each in annotation]
+    return list(getattr(getattr(parameter, "type", None), "choices", ()))  # typer over click
+
+
+def _shown_default(parameter: Any) -> str:
+    shown, default = getattr(parameter, "show_default", None), parameter.default
+    if isinstance(shown, str):
+        return shown
+    return "" if default in (None, False, ()) or callable(default) else str(default)
