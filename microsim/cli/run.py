@@ -85,7 +85,7 @@ def _prepared(options: Options, stack: ExitStack) -> Runner:
 
 
 def _transport(options: Options) -> Transport | None:
-    """As asked for. Unasked, none as fast as possible, where a stray command would spoil a digest, nor for tick 0 only."""
+    """As asked for. Unasked, none as fast as possible (a stray command would spoil a digest), nor for tick 0 only."""
     unasked = options.transport is None and 0.0 in (options.rtf, options.duration) and not options.ros_args
     if options.transport == "none" or unasked:
         if options.ros_args:
