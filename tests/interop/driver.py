@@ -191,7 +191,8 @@ class Peer(Remote):
 def connect(peer: Peer, host: Host, topic: str, type_name: str, cdr: bytes, **qos: Any) -> None:
     """Publish from the peer until it arrives at the host; from then on nothing reliable is lost.
 
-    Fast DDS believes itself connected before a subscriber knows it, and then says so only every 3 s.
+    Fast DDS believes itself connected before a subscriber knows it. To Cyclone DDS what was sent meanwhile is history,
+    which it acknowledges and does not deliver.
     """
     for _ in range(40):
         peer.publish(topic=topic, type=type_name, raw=encoded(cdr), qos=qos)
