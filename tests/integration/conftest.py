@@ -76,6 +76,9 @@ class Remote:
         self.process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
         self.process.stdin.flush()
 
+    def has_answered(self) -> bool:
+        return self._lines.qsize() > (0 if self._is_up else 1)
+
     def receive(self) -> Any:
         if not self._is_up:
             self._is_up = True
