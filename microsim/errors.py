@@ -62,6 +62,13 @@ def did_you_mean(word: object, choices: Iterable[str]) -> str:
     return f"; did you mean {names[near[0]]!r}?" if near else ""
 
 
+def unknown(what: str, shown: str, word: object, choices: Iterable[str]) -> str:
+    """`no robot 'dorne'; did you mean 'drone'? there are: drone, rover`: what is wrong, and what there is."""
+    names = list(choices)
+    guess = did_you_mean(word, names)
+    return f"{what} {shown}{guess}{' ' if guess else '; '}{there_are(names)}"
+
+
 def there_are(choices: Iterable[str]) -> str:
     """`"there are: default, flat"`, to end a message with what could have been written."""
     return "there are: " + (", ".join(choices) or "none")

@@ -415,11 +415,12 @@ class Once:
         self.send(stamp_ns, self.cdr)
         self.due = math.inf
 
-    def memory(self) -> bytes:
-        return self.cdr
+    def memory(self) -> tuple[bytes, float]:
+        return self.cdr, self.due
 
-    def recall(self, memory: bytes | None, tick: int) -> None:
-        self.due = math.inf if memory == self.cdr else tick + 1
+    def recall(self, memory: tuple[bytes, float] | None, tick: int) -> None:
+        cdr, due = memory or (b"", math.inf)
+        self.due = due if cdr == self.cdr else tick + 1
 
 
 def add_world(run: Run) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, namedtuple
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim import encoders, outputs
-from microsim.errors import UsageError, did_you_mean, there_are
+from microsim.errors import PluginError, UsageError, unknown
 from microsim.outbox import Message, Outbox
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario import sensors as blocks
+from microsim.scenario.robots import Robot
 from microsim.scenario.scene import build_world
 from microsim.sim.components import RobotModel, Wind
 from microsim.sim.noise import stream_key
@@ -39,8 +40,16 @@ END_OF_TIME_NS = 2**31 * NS_PER_S  # seconds in stamps are int32
 
 
 @cache
-def _state_type(model: str) -> Any:
-    return namedtuple(f"{model.title().replace('_', '')}State", ROBOT_MODELS[model].state)
+def _state_type(model: str, fields: tuple[str, ...]) -> Any:
+    return namedtuple(f"{model.title().replace('_', '')}State", fields)
+
+
+def robot_model(robot: Robot) -> RobotModel:
+    """The engine's part of a robot: built in, or brought by the plug-in that brought its settings."""
+    found = ROBOT_MODELS.get(robot.model, robot.engine)
+    if not isinstance(found, RobotModel):
+        raise PluginError(f"the robot model {robot.model!r} brings no engine: set `engine` to a RobotModel")
+    return found
 
 
 def _radio_settings(scenario: Scenario) -> RadioSettings:
@@ -175,7 +184,7 @@ class Simulation:
     def advance(self, ticks: int = 1) -> None:
         """Move the robots only: nothing is sensed, sent or added to the digest, and radio packets wait.
 
-        For searches and learning on states; thousands of times faster than `step`.
+        For searches and learning on states, where it is many times faster than `step`.
         """
         self._schedule.skip(self._checked_ticks(ticks))
 
@@ -194,7 +203,7 @@ class Simulation:
         inputs = self.model(robot).inputs
         for name in values:
             if name not in inputs:
-                raise UsageError(_unknown(f"{robot} has no command", name, inputs))
+                raise UsageError(unknown(f"{robot} has no command", repr(name), name, inputs))
         numbers = tuple(_number(name, values.get(name, 0.0)) for name in inputs)
         if not all(map(math.isfinite, numbers)):
             return self._ignore("commands with NaN or infinity")
@@ -249,7 +258,7 @@ class Simulation:
         model = self.model(robot)
         fleet, column = self._schedule.physics.home[robot]
         values = fleet.state[:, column].tolist()
-        return _state_type(model.name)(*(values[row] for row in model.state.values()))
+        return _state_type(model.name, tuple(model.state))(*(values[row] for row in model.state.values()))
 
     def rows(self, robot: str) -> list[float]:
         """The state's rows as `microsim.sim.components` names them: the same for every model, in map axes."""
@@ -264,7 +273,7 @@ class Simulation:
         sensors = self.scenario.robots[robot].all_sensors()
         cameras = {name: block for name, block in sensors.items() if isinstance(block, blocks.Camera)}
         if sensor not in cameras:
-            raise UsageError(_unknown(f"{robot} has no camera", sensor, cameras))
+            raise UsageError(unknown(f"{robot} has no camera", repr(sensor), sensor, cameras))
         camera = outputs.mounted_camera(self.world, self._renderers, robot, sensor, cameras[sensor])
         self._schedule.physics.look()  # `advance` does not
         image: npt.NDArray[np.uint8] = camera.image(self._schedule.physics.motions[robot])
@@ -338,7 +347,7 @@ class Simulation:
         by_model: dict[str, list[str]] = {}
         for name, robot in self.scenario.robots.items():
             by_model.setdefault(robot.model, []).append(name)
-        return [self._fleet(ROBOT_MODELS[model], names) for model, names in by_model.items()]
+        return [self._fleet(self.model(names[0]), names) for names in by_model.values()]
 
     def _fleet(self, model: RobotModel, names: list[str]) -> Fleet:
         wind = self.scenario.wind
@@ -388,7 +397,7 @@ class Simulation:
         """The robot's model: its inputs, state names and kernel."""
         robots = self.scenario.robots
         if type(robot) is not str or robot not in robots:
-            raise UsageError(_unknown("no robot", robot, robots))
+            raise UsageError(unknown("no robot", repr(robot), robot, robots))
         return ROBOT_MODELS[robots[robot].model]
 
     def _checked_ticks(self, ticks: Any) -> int:
@@ -403,12 +412,6 @@ class Simulation:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or int(seed) not in INT64:
             raise UsageError(f"a seed must be a whole number of 64 bits; found {seed!r}")
         return int(seed)
-
-
-def _unknown(what: str, name: object, choices: Iterable[str]) -> str:
-    names = list(choices)
-    guess = did_you_mean(name, names)
-    return f"{what} {name!r}{guess}{' ' if guess else '; '}{there_are(names)}"
 
 
 def _number(name: str, value: Any) -> float:

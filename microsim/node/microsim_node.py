@@ -68,6 +68,7 @@ class MicroSimNode:
         runner.measure = self._lateness.beside(runner.measure)
         runner.watchers.append(Watcher(1.0, self._publish_diagnostics))
         self._advertise()
+        self.transport.poll()  # peers are told of all endpoints at once
 
     # ---- topics -----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from microsim.errors import Problem, ScenarioError, did_you_mean, there_are
+from microsim.errors import Problem, ScenarioError, did_you_mean, unknown
 from microsim.paths import data_folder, scenario_file, scenario_names
 from microsim.scenario.yaml_text import MAX_BYTES
 
@@ -19,9 +19,7 @@ def find_scenario(source: str | Path) -> Path:
     path = Path(source)
     if (source and _exists(path)) or (not isinstance(source, str)) or path.suffix in SUFFIXES or len(path.parts) > 1:
         return path
-    names = scenario_names()
-    guess = did_you_mean(source, names)
-    raise ScenarioError(Problem(f"no scenario {source!r}{guess}{' ' if guess else '; '}{there_are(names)}"))
+    raise ScenarioError(Problem(unknown("no scenario", repr(source), source, scenario_names())))
 
 
 def _exists(path: Path) -> bool:

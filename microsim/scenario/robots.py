@@ -103,6 +103,8 @@ class Robot(Model):
         "camera": Mount(rpy=LOOKING_FORWARD),
     }  # by type of sensor, where a scenario does not say
 
+    engine: ClassVar[Any] = None  # of a plug-in's robot: its microsim.sim.components.RobotModel
+
     model: str = Field(description="Model of the robot; default: the robot's name, where that is a model's name.")
     start: Start = Field(Start(), description="How it starts.")
     odom: Odometry | None = Field(Odometry(), description="Odometry; null: none.")

@@ -58,8 +58,12 @@ class MountedSensor(SensorBlock):
 class OdometryDrift(Model):
     """How dead reckoning goes astray."""
 
-    position_per_m: Sigma = Field(0.01, description="Error of position per distance travelled, 1 sigma [m/m].")
-    yaw_per_rad: Sigma = Field(0.01, description="Error of heading per angle turned, 1 sigma [rad/rad].")
+    position_per_m: Sigma = Field(
+        0.01, description="Error of position after one metre, 1 sigma; it grows with the square root of the way [m/√m]."
+    )
+    yaw_per_rad: Sigma = Field(
+        0.01, description="Error of heading after one radian turned, 1 sigma; grows likewise [rad/√rad]."
+    )
 
 
 class Odometry(SensorBlock):
@@ -74,11 +78,14 @@ class Gps(MountedSensor):
 
     hz: Hertz = Field(5, description="Rate; at most physics_hz [Hz].")
     sigma_m: Sigma = Field(2.0, description="White noise of each axis, 1 sigma [m].")
-    bias_drift_m_per_s: Sigma = Field(0.005, description="Slow random walk of the bias: 1 sigma after a second [m/s].")
+    bias_drift_m_per_s: Sigma = Field(
+        0.005,
+        description="Slow random walk of the bias: 1 sigma after one second, growing with its square root [m/√s].",
+    )
 
 
 class Imu(MountedSensor):
-    """`sensor_msgs/Imu` on `imu`."""
+    """`sensor_msgs/Imu` on `imu/data_raw`."""
 
     hz: Hertz = Field(60, description="Rate; at most physics_hz [Hz].")
     gyro_sigma_rad_per_s: Sigma = Field(0.002, description="White noise of each rate, 1 sigma [rad/s].")

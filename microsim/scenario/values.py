@@ -10,6 +10,7 @@ from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, core_schema
 from typing_extensions import Self
 
+from microsim import errors
 from microsim.errors import did_you_mean, there_are
 
 MAX_LENGTH_M = 1e7  # a quarter of the equator; beyond it float64 metres lose their micrometres
@@ -125,9 +126,7 @@ def under(error: ValidationError, *prefix: str | int) -> list[InitErrorDetails]:
 
 def unknown(what: str, word: object, choices: Iterable[str]) -> str:
     """`unknown key 'reolution'; did you mean 'resolution'? there are: hz, resolution`."""
-    names = list(choices)
-    guess = did_you_mean(word, names)
-    return f"unknown {what} {show(word)}{guess}{' ' if guess else '; '}{there_are(names)}"
+    return errors.unknown(f"unknown {what}", show(word), word, choices)
 
 
 def exactly(count: int, shape: str) -> BeforeValidator:

@@ -65,7 +65,7 @@ class World:
 
     def is_inside(self, x: float, y: float) -> bool:
         rows, columns = self.elevation.shape  # by cells, as everyone who looks a cell up: columns * cell_m may round up
-        return 0.0 <= x and 0.0 <= y and x / self.cell_m < columns and y / self.cell_m < rows
+        return x >= 0.0 and y >= 0.0 and x / self.cell_m < columns and y / self.cell_m < rows
 
     def is_occupied(self, x: float, y: float) -> bool:
         row, column = math.floor(y / self.cell_m), math.floor(x / self.cell_m)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Literal, TypeAlias
 
-from microsim.errors import UsageError, did_you_mean, there_are
+from microsim.errors import UsageError, unknown
 from microsim.transport import Transport
 
 Kind: TypeAlias = Literal["auto", "dds", "rclpy", "memory"]
@@ -16,7 +16,7 @@ KINDS: tuple[Kind, ...] = ("auto", "dds", "rclpy", "memory")
 def open_transport(kind: Kind = "auto", node_name: str = "microsim", ros_args: Sequence[str] = ()) -> Transport:
     """`auto`: rclpy where ROS 2 is sourced, else dds. `ros_args` as on the command line, `--ros-args` in front."""
     if kind not in KINDS:
-        raise UsageError(f"no transport {kind!r}{did_you_mean(kind, KINDS)}; {there_are(KINDS)}")
+        raise UsageError(unknown("no transport", repr(kind), kind, KINDS))
     arguments = list(ros_args)
     if arguments and "--ros-args" not in arguments:
         arguments.insert(0, "--ros-args")

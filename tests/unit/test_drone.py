@@ -175,20 +175,29 @@ def gusts(count, physics_hz=20, sigma=0.8, tau=1.5, seed=1):
 def test_gusts_have_their_standard_deviation_and_correlation_time():
     sigma, tau, hz, count = 0.8, 0.5, 20, many(60_000)
     speed = gusts(count, hz, sigma, tau)
-    independent = count / hz / tau / 2  # roughly how many independent samples there are
+    independent = count / hz / tau / 4  # roughly how many independent samples there are
     assert np.abs(speed.mean(axis=0)).max() < 5 * sigma / math.sqrt(independent)
     assert speed.std(axis=0) == pytest.approx([sigma] * 3, rel=4 / math.sqrt(independent))
     for lag_s in (0.25, 0.5, 1.0):
         lag = int(lag_s * hz)
         for axis in range(3):
             correlation = np.corrcoef(speed[:-lag, axis], speed[lag:, axis])[0, 1]
-            assert correlation == pytest.approx(math.exp(-lag_s / tau), abs=5 / math.sqrt(independent))
+            smoothed = (1.0 + lag_s / tau) * math.exp(-lag_s / tau)  # of two equal lags, one after the other
+            assert correlation == pytest.approx(smoothed, abs=5 / math.sqrt(independent) + 1.0 / (hz * tau))
+
+
+def test_gusts_do_not_shake_the_imu_more_at_a_higher_tick_rate():
+    """What a gust does to the accelerometer depends on sigma and tau: about sigma / tau."""
+    sigma, tau = 1.0, 2.0
+    for hz in (20, 200):
+        acceleration = np.diff(gusts(many(20_000), hz, sigma, tau), axis=0) * hz
+        assert acceleration.std() == pytest.approx(sigma / tau, rel=0.3)
 
 
 def test_gusts_of_different_axes_seeds_and_drones_are_independent():
     count = many(20_000)
     one, other = gusts(count, tau=0.2, seed=1), gusts(count, tau=0.2, seed=2)
-    bound = 5 / math.sqrt(count / 20 / 0.2 / 2)
+    bound = 5 / math.sqrt(count / 20 / 0.2 / 4)
     assert abs(np.corrcoef(one[:, 0], one[:, 1])[0, 1]) < bound
     assert abs(np.corrcoef(one[:, 0], one[:, 2])[0, 1]) < bound
     assert abs(np.corrcoef(one[:, 0], other[:, 0])[0, 1]) < bound

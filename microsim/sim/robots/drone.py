@@ -34,6 +34,7 @@ _wrap_angle = exact.wrap_angle
 # rows of the state after the common ones
 VX, VY, VZ = COMMON_ROWS, COMMON_ROWS + 1, COMMON_ROWS + 2  # [m/s] body frame, through the air
 GUST_X, GUST_Y, GUST_Z = COMMON_ROWS + 3, COMMON_ROWS + 4, COMMON_ROWS + 5  # [m/s] map frame
+_DRIVE_X, _DRIVE_Y, _DRIVE_Z = COMMON_ROWS + 6, COMMON_ROWS + 7, COMMON_ROWS + 8  # [m/s] what the gust follows
 
 # rows of the parameters
 _MAX_VX, _MAX_VY, _MAX_VZ, _MAX_YAW_RATE, _LAG, _CLEARANCE = range(6)
@@ -65,7 +66,8 @@ def parameters(settings: Settings, wind: Wind, dt: float) -> tuple[float, ...]:
         settings.ground_clearance_m,
         *wind.world_xyz,
         keep,
-        wind.gust_sigma * math.sqrt(1.0 - keep * keep),  # keeps the gust's variance at sigma^2
+        # the drive's variance is such that the gust, which follows it with the same time constant, has sigma^2
+        wind.gust_sigma * (1.0 + keep) / math.sqrt(1.0 + keep * keep) * math.sqrt(1.0 - keep * keep),
     )
 
 
@@ -77,13 +79,19 @@ def approach(value: float, command: float, limit: float, lag: float) -> float:
 
 @kernel
 def _blow(state: Array, parameters: Array, i: int, key: int, tick: int) -> None:
-    """Gusts: a stationary Gauss-Markov process in each axis."""
+    """Gusts: in each axis a Gauss-Markov process, smoothed by its own time constant.
+
+    Without the smoothing the drone's acceleration, and so its IMU, would be noise that grows with the tick rate.
+    """
     first, second = _normals(key, tick, 0)
     third, _ = _normals(key, tick, 1)
     keep, new = parameters[_GUST_KEEP, i], parameters[_GUST_NEW, i]
-    state[GUST_X, i] = keep * state[GUST_X, i] + new * first
-    state[GUST_Y, i] = keep * state[GUST_Y, i] + new * second
-    state[GUST_Z, i] = keep * state[GUST_Z, i] + new * third
+    state[_DRIVE_X, i] = keep * state[_DRIVE_X, i] + new * first
+    state[_DRIVE_Y, i] = keep * state[_DRIVE_Y, i] + new * second
+    state[_DRIVE_Z, i] = keep * state[_DRIVE_Z, i] + new * third
+    state[GUST_X, i] = keep * state[GUST_X, i] + (1.0 - keep) * state[_DRIVE_X, i]
+    state[GUST_Y, i] = keep * state[GUST_Y, i] + (1.0 - keep) * state[_DRIVE_Y, i]
+    state[GUST_Z, i] = keep * state[GUST_Z, i] + (1.0 - keep) * state[_DRIVE_Z, i]
 
 
 @kernel
@@ -139,7 +147,7 @@ ROBOT = RobotModel(
     name="drone",
     inputs=("vx", "vy", "vz", "yaw_rate"),
     twist_fields=("linear.x", "linear.y", "linear.z", "angular.z"),
-    rows=COMMON_ROWS + 6,
+    rows=COMMON_ROWS + 9,
     state={"x": X, "y": Y, "z": Z, "yaw": YAW, "vx": VX, "vy": VY, "vz": VZ, "yaw_rate": YAW_RATE},
     parameters=parameters,
     advance=advance,
