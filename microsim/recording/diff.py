@@ -1,0 +1,79 @@
+"""Two bags side by side: `microsim diff A B`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from microsim.recording.bag import ForeignBag, OwnBag
+from microsim.recording.differences import Difference, Entry, Place
+from microsim.recording.entries import Channel
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `diff` found; `notes` are differences beside the messages, and what was left out."""
+
+    messages: int
+    difference: Difference | None
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        head = str(self.difference) if self.difference else f"identical: {self.messages:,} messages"
+        return "\n".join([head, *(f"  {note}" for note in self.notes)])
+
+
+def diff(one: OwnBag | ForeignBag, other: OwnBag | ForeignBag) -> Comparison:
+    """The first difference in the topics that both hold."""
+    topics = _topics(one), _topics(other)
+    shared = topics[0] & topics[1]
+    notes = [
+        f"only in {bag.path}: {', '.join(sorted(own - shared))}"
+        for bag, own in zip((one, other), topics, strict=True)
+        if own - shared
+    ]
+    notes += _facts(one, other)
+    return _first(one, other, shared, notes)
+
+
+def _first(one: OwnBag | ForeignBag, other: OwnBag | ForeignBag, shared: set[str], notes: list[str]) -> Comparison:
+    pairs = zip_longest(_entries(one, shared), _entries(other, shared))
+    before: tuple[Entry | None, Entry | None] = (None, None)
+    count = 0
+    for left, right in pairs:
+        if left != right:
+            following = next(pairs, (None, None))
+            places = [Place(*triple) for triple in zip(before, (left, right), following, strict=True)]
+            names = (str(one.path), str(other.path))
+            return Comparison(count, Difference(count, places[0], places[1], names), tuple(notes))
+        before, count = (left, right), count + 1
+    return Comparison(count, None, tuple(notes))
+
+
+def _topics(bag: OwnBag | ForeignBag) -> set[str]:
+    return {channel.topic for block in bag.blocks() for channel in block.channels}
+
+
+def _entries(bag: OwnBag | ForeignBag, topics: set[str]) -> Iterator[Entry]:
+    channels: dict[int, Channel] = {}
+    for block in bag.blocks():
+        channels.update((channel.number, channel) for channel in block.channels)
+        for number, time, data in zip(block.numbers, block.times, block.data, strict=True):
+            channel = channels[number]
+            if channel.topic in topics:
+                yield Entry(channel.topic, channel.type, time, data)
+
+
+def _facts(one: OwnBag | ForeignBag, other: OwnBag | ForeignBag) -> list[str]:
+    """What was told about the runs, where both were told of."""
+    if not (one.is_ours and other.is_ours):
+        return []
+    left, right = ({**bag.facts.start, **bag.facts.end} for bag in (one, other))
+    notes = []
+    for key in ("version", "seed", "ticks", "digest", "complete"):
+        if left.get(key) != right.get(key):
+            notes.append(f"{key}: {left.get(key, 'unknown')} and {right.get(key, 'unknown')}")
+    if left["scenario"] != right["scenario"]:
+        notes.append("the scenarios differ")
+    return notes

@@ -1,0 +1,185 @@
+"""What a run takes, as ROS 2 messages and back: the same number of bits both ways."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from microsim import encoders
+from microsim.errors import MicroSimError
+from microsim.recording.entries import BagError
+from microsim.recording.scenarios import packed, unpacked
+from microsim.sim.exact import cos, sin, wrap_angle
+from microsim.sim.geometry import yaw_of_quaternion
+from microsim.sim.schedule import Command, Input, Teleport, Transmission
+from microsim.sim.timekeeper import NS_PER_S
+from microsim.simulation import Reconfiguration, Simulation
+from microsim.topics import TOPICS
+from microsim.wire import Template, WireError, decode_checked, encode, new
+
+RECONFIGURE = "/sim/reconfigure"
+EXACT_POSE = "/sim/set_pose"  # for a yaw that no quaternion gives back
+STRING, TWIST, STAMPED = "std_msgs/msg/String", "geometry_msgs/msg/Twist", "geometry_msgs/msg/TwistStamped"
+POSE = TOPICS["set_pose"].type
+_UNIT, _BITS = 2.0**-60, 2**63 - 1
+_AXES = ("linear.x", "linear.y", "linear.z", "angular.x", "angular.y", "angular.z")
+
+Encoded: TypeAlias = tuple[str, str, bytes]  # topic, type, message
+Take: TypeAlias = Callable[[Simulation, str, bytes], bool]
+
+
+def input_topics(sim: Simulation) -> Iterator[tuple[str, str]]:
+    """Topic and type of everything that the simulation may take, as `encoded` writes it."""
+    for robot in sim.robots:
+        yield TOPICS["cmd_vel"].of(robot), STAMPED if sim.scenario.stamped_cmd_vel else TWIST
+        yield TOPICS["set_pose"].of(robot), POSE
+        yield TOPICS["radio_tx"].of(robot), TOPICS["radio_tx"].type
+    yield RECONFIGURE, STRING
+    yield EXACT_POSE, STRING
+
+
+def encoded(sim: Simulation, stamp_ns: int, item: Input | Reconfiguration) -> Encoded:
+    """An input as the message that would have caused it."""
+    if isinstance(item, Command):
+        return _command(sim, stamp_ns, item)
+    if isinstance(item, Teleport):
+        return _teleport(stamp_ns, item)
+    if isinstance(item, Transmission):
+        topic = TOPICS["radio_tx"]
+        return topic.of(item.sender), topic.type, encoders.radio_payload(item.payload)
+    data, _ = packed(item.scenario)
+    return RECONFIGURE, STRING, encoders.text(json.dumps({"scenario": data}, ensure_ascii=False))
+
+
+@cache
+def _twist_template(type_name: str) -> Template:
+    first = "linear.x" if type_name == TWIST else "twist.linear.x"
+    slots = [(first, 6)] if type_name == TWIST else [("header.stamp.sec", 2), (first, 6)]
+    return Template(type_name, new(type_name), *slots)
+
+
+def _command(sim: Simulation, stamp_ns: int, command: Command) -> Encoded:
+    numbers = dict(zip(sim.model(command.robot).twist_fields, command.values, strict=True))
+    axes = [numbers.get(axis, 0.0) for axis in _AXES]
+    topic = TOPICS["cmd_vel"].of(command.robot)
+    if sim.scenario.stamped_cmd_vel:
+        return topic, STAMPED, _twist_template(STAMPED).encode(divmod(stamp_ns, NS_PER_S), axes)
+    return topic, TWIST, _twist_template(TWIST).encode(axes)
+
+
+def _teleport(stamp_ns: int, item: Teleport) -> Encoded:
+    yaw = wrap_angle(item.yaw)
+    turn = quaternion_of(yaw)
+    if turn is None:
+        values = {"robot": item.robot, "x": item.x, "y": item.y, "z": item.z, "yaw": yaw}
+        return EXACT_POSE, STRING, encoders.text(json.dumps(values))
+    x, z, w = turn
+    sec, nanosec = divmod(stamp_ns, NS_PER_S)
+    message = new(POSE)
+    message.header.stamp.sec, message.header.stamp.nanosec, message.header.frame_id = sec, nanosec, "map"
+    place, orientation = message.pose.position, message.pose.orientation
+    place.x, place.y, place.z = item.x, item.y, item.z
+    orientation.x, orientation.z, orientation.w = x, z, w
+    return TOPICS["set_pose"].of(item.robot), POSE, encode(POSE, message)
+
+
+def quaternion_of(yaw: float) -> tuple[float, float, float] | None:
+    """(x, z, w) from which `yaw_of` reads exactly this yaw.
+
+    Not every float64 is the yaw of some z and w. How many floats the nearest one is off is written into x, in units of
+    2**-60: nothing to anybody else, and exact to us.
+    """
+    z, w = sin(0.5 * yaw), cos(0.5 * yaw)
+    steps = _place(yaw) - _place(yaw_of_quaternion(0.0, 0.0, z, w))
+    turn = steps * _UNIT, z, w
+    return turn if struct.pack("<d", yaw_of(*turn)) == struct.pack("<d", yaw) else None
+
+
+def yaw_of(x: float, z: float, w: float) -> float:
+    return _at_place(_place(yaw_of_quaternion(0.0, 0.0, z, w)) + round(x / _UNIT))
+
+
+def _place(number: float) -> int:
+    """Its place among all float64 in order: neighbours differ by 1."""
+    (bits,) = struct.unpack("<q", struct.pack("<d", number))
+    return int(bits if bits >= 0 else -(bits & _BITS) - 1)
+
+
+def _at_place(place: int) -> float:
+    bits = place if place >= 0 else (-place - 1) - 2**63
+    (number,) = struct.unpack("<d", struct.pack("<q", max(min(bits, _BITS), -(2**63))))
+    return float(number)
+
+
+# ---- and back -------------------------------------------------------------------------------------------------------
+
+
+class InputTopics:
+    """Which topics of a bag are inputs of a simulation, and how each is taken."""
+
+    def __init__(self, sim: Simulation, folder: Path, files: Mapping[str, bytes], is_ours: bool) -> None:
+        self.sim = sim
+        self._is_ours = is_ours
+        self._folder = folder
+        self._files = files
+        self._take: dict[str, Callable[[str, bytes], bool]] = dict(self._all())
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self._take
+
+    def take(self, topic: str, type_name: str, cdr: bytes) -> bool:
+        """Hand it to the simulation; False when that ignores it."""
+        try:
+            return self._take[topic](type_name, cdr)
+        except WireError as error:
+            raise BagError(f"{topic}: not a {type_name}: {error}") from None
+        except (MicroSimError, KeyError, TypeError, ValueError) as error:
+            raise BagError(f"{topic}: cannot be taken: {error}") from None
+
+    def _all(self) -> Iterator[tuple[str, Callable[[str, bytes], bool]]]:
+        for robot in self.sim.robots:
+            yield TOPICS["cmd_vel"].of(robot), self._of(robot, self._take_command)
+            yield TOPICS["set_pose"].of(robot), self._of(robot, self._take_pose)
+            yield TOPICS["radio_tx"].of(robot), self._of(robot, self._take_packet)
+        yield RECONFIGURE, self._take_scenario
+        yield EXACT_POSE, self._take_exact_pose
+
+    @staticmethod
+    def _of(robot: str, take: Callable[[str, Any], bool]) -> Callable[[str, bytes], bool]:
+        return lambda type_name, cdr: take(robot, decode_checked(type_name, cdr))
+
+    def _take_command(self, robot: str, message: Any) -> bool:
+        twist = getattr(message, "twist", message)
+        model = self.sim.model(robot)
+        values = {}
+        for name, axis in zip(model.inputs, model.twist_fields, strict=True):
+            part, letter = axis.split(".")
+            values[name] = float(getattr(getattr(twist, part), letter))
+        return self.sim.command(robot, **values)
+
+    def _take_pose(self, robot: str, message: Any) -> bool:
+        place, turn = message.pose.position, message.pose.orientation
+        if self._is_ours:
+            return self.sim.set_pose(robot, place.x, place.y, place.z, yaw_of(turn.x, turn.z, turn.w))
+        is_empty = math.hypot(turn.x, turn.y, turn.z, turn.w) < 1e-3
+        yaw = 0.0 if is_empty else yaw_of_quaternion(turn.x, turn.y, turn.z, turn.w)
+        return self.sim.set_pose(robot, place.x, place.y, place.z, yaw)
+
+    def _take_packet(self, robot: str, message: Any) -> bool:
+        return self.sim.radio_send(robot, bytes(message.data))
+
+    def _take_scenario(self, type_name: str, cdr: bytes) -> bool:
+        values = json.loads(decode_checked(type_name, cdr).data)
+        text = json.dumps(values["scenario"])
+        folders = [Path(folder) for folder in self.sim.scenario.plugins]
+        self.sim.reconfigure(unpacked(text, self._folder, self._files, folders[0] if folders else None))
+        return True
+
+    def _take_exact_pose(self, type_name: str, cdr: bytes) -> bool:
+        values = json.loads(decode_checked(type_name, cdr).data)
+        return self.sim.set_pose(values["robot"], values["x"], values["y"], values["z"], values["yaw"])

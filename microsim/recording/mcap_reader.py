@@ -1,0 +1,313 @@
+"""Reads MCAP files that MicroSim wrote, and believes nothing: every byte is covered by a checksum that is checked."""
+
+from __future__ import annotations
+
+import struct
+from binascii import crc32
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from microsim.recording import mcap_writer as mcap
+from microsim.recording.compression import decompress
+from microsim.recording.entries import BagError, Block, Channel, Facts
+
+_HEAD = struct.Struct("<BQ")
+_CHUNK_HEAD = struct.Struct("<QQQI")
+
+
+class Cursor:
+    """Takes values off the front of a record's bytes."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.position = 0
+
+    def take(self, size: int) -> bytes:
+        end = self.position + size
+        if size < 0 or end > len(self.body):
+            raise BagError("a record that ends too soon")
+        part = self.body[self.position : end]
+        self.position = end
+        return part
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "little")
+
+    def text(self) -> str:
+        try:
+            return self.take(self.number(4)).decode()
+        except UnicodeDecodeError:
+            raise BagError("text that is not UTF-8") from None
+
+    def mapping(self) -> dict[str, str]:
+        inner = Cursor(self.take(self.number(4)))
+        found = {}
+        while inner.position < len(inner.body):
+            key = inner.text()
+            found[key] = inner.text()
+        return found
+
+
+@dataclass
+class _Head:
+    start: dict[str, str]
+    files: dict[str, bytes]
+    problem: str = ""
+
+
+class McapReader:
+    """One file. `tolerant`: reads as far as it can, then says in `problem` why it stopped."""
+
+    def __init__(self, path: Path, tolerant: bool = False) -> None:
+        self.path = path
+        self.tolerant = tolerant
+        self.problem = ""
+        self.compression = ""  # of the first chunk
+        self._end: dict[str, str] = {}
+        self._summary = b""
+        head = self._read_head()
+        if not tolerant:
+            self._end = self._read_summary()
+        self._start, self._files = head.start, head.files
+
+    @property
+    def is_ours(self) -> bool:
+        return bool(self._start)
+
+    @property
+    def facts(self) -> Facts:
+        """Of a tolerant reader complete only after `blocks`."""
+        return Facts(self._start, self._end, self._files)
+
+    def blocks(self) -> Iterator[Block]:
+        """Every chunk, checked."""
+        channels: dict[int, Channel] = {}
+        types: dict[int, str] = {}
+        try:
+            for opcode, body in self._records(check=True):
+                if opcode == mcap.CHUNK:
+                    yield _block(_chunk_records(body), channels, types)
+                elif opcode == mcap.METADATA and self.tolerant:
+                    name, values = _metadata(body)
+                    self._end = values if name == mcap.END else self._end
+        except BagError as error:
+            if not self.tolerant:
+                raise BagError(f"{self.path}: {error}; `microsim bag repair` may save the rest") from None
+            self.problem = str(error)
+
+    def entries_of(self, topics: Container[str]) -> Iterator[tuple[Channel, int, bytes]]:
+        """Channel, time and data of the messages of some topics; only chunks that hold any are read."""
+        try:
+            channels, chunks = _index(self._summary, topics)
+            with _opened(self.path) as file:
+                for chunk in chunks:
+                    yield from _indexed(file, chunk, channels)
+        except BagError as error:
+            raise BagError(f"{self.path}: {error}; `microsim bag repair` may save the rest") from None
+
+    # ---- parts of the file -------------------------------------------------------------------------------------------
+
+    def _records(self, check: bool = False) -> Iterator[tuple[int, bytes]]:
+        """The records of the data section."""
+        with _opened(self.path) as file:
+            size = self.path.stat().st_size
+            if file.read(len(mcap.MAGIC)) != mcap.MAGIC:
+                raise BagError("not an MCAP file")
+            crc, position = crc32(mcap.MAGIC), len(mcap.MAGIC)
+            while True:
+                head = file.read(_HEAD.size)
+                opcode, length = _HEAD.unpack(head) if len(head) == _HEAD.size else (0, 0)
+                if len(head) < _HEAD.size or length > size - position - _HEAD.size:
+                    raise BagError(f"cut off or damaged at byte {position:,}")
+                if not mcap.HEADER <= opcode <= mcap.DATA_END:
+                    raise BagError(f"damaged at byte {position:,}: there is no record {opcode}")
+                body = file.read(length)
+                if len(body) < length:
+                    raise BagError(f"cut off at byte {position:,}")
+                if opcode == mcap.DATA_END:
+                    if check and crc != Cursor(body).number(4):
+                        raise BagError("damaged: its checksum is wrong")
+                    return
+                if check:
+                    crc = crc32(body, crc32(head, crc))
+                position += _HEAD.size + length
+                yield opcode, body
+
+    def _read_head(self) -> _Head:
+        """What stands before the first chunk."""
+        head = _Head({}, {})
+        try:
+            for opcode, body in self._records():
+                if opcode == mcap.CHUNK:
+                    self.compression = _compression(body)
+                if opcode in (mcap.CHUNK, mcap.MESSAGE):
+                    break
+                if opcode == mcap.METADATA:
+                    name, values = _metadata(body)
+                    head.start = values if name == mcap.START else head.start
+                elif opcode == mcap.ATTACHMENT:
+                    name, content = _attachment(body)
+                    head.files[name] = content
+        except BagError as error:
+            if not self.tolerant:
+                raise BagError(f"{self.path}: {error}; `microsim bag repair` may save the rest") from None
+            self.problem = str(error)
+        return head
+
+    def _read_summary(self) -> dict[str, str]:
+        """Check the end of the file; gives the facts that were told there."""
+        try:
+            with _opened(self.path) as file:
+                return self._end_facts(file)
+        except BagError as error:
+            raise BagError(f"{self.path}: {error}; `microsim bag repair` finishes it") from None
+
+    def _end_facts(self, file: BinaryIO) -> dict[str, str]:
+        size = self.path.stat().st_size
+        tail = len(mcap.MAGIC) + 29
+        if size < 2 * len(mcap.MAGIC) + 29:
+            raise BagError("not finished")
+        file.seek(size - tail)
+        footer = file.read(tail)
+        opcode, length, start, _, crc = struct.unpack_from("<BQQQI", footer)
+        if footer[-len(mcap.MAGIC) :] != mcap.MAGIC or (opcode, length) != (mcap.FOOTER, 20):
+            raise BagError("not finished: the run was cut off while it was recorded")
+        if start > size - tail:
+            raise BagError("its end is damaged")
+        file.seek(start)
+        summary = file.read(size - tail - start)
+        if crc and crc32(footer[:25], crc32(summary)) != crc:
+            raise BagError("its end is damaged: the checksum is wrong")
+        self._summary = summary
+        return _find_end(file, summary)
+
+
+def _find_end(file: BinaryIO, summary: bytes) -> dict[str, str]:
+    cursor = Cursor(summary)
+    while cursor.position < len(summary):
+        opcode, body = cursor.number(1), Cursor(cursor.take(cursor.number(8)))
+        if opcode == mcap.METADATA_INDEX:
+            offset, length, name = body.number(8), body.number(8), body.text()
+            if name == mcap.END:
+                file.seek(offset)
+                return _metadata(file.read(length)[_HEAD.size :])[1]
+    return {}
+
+
+@dataclass(frozen=True)
+class _ChunkPlace:
+    start: int
+    length: int
+    index_places: dict[int, int]  # by channel: where its message index begins
+
+
+def _index(summary: bytes, topics: Container[str]) -> tuple[dict[int, Channel], list[_ChunkPlace]]:
+    """The channels of these topics, and the chunks in which they have messages."""
+    types: dict[int, str] = {}
+    block, channels, chunks = Block(), dict[int, Channel](), list[_ChunkPlace]()
+    cursor = Cursor(summary)
+    while cursor.position < len(summary):
+        opcode, body = cursor.number(1), Cursor(cursor.take(cursor.number(8)))
+        if opcode in (mcap.SCHEMA, mcap.CHANNEL):
+            _declare(opcode, body, block, channels, types)
+        elif opcode == mcap.CHUNK_INDEX:
+            body.take(16)
+            start, length = body.number(8), body.number(8)
+            table = body.take(body.number(4))
+            chunks.append(_ChunkPlace(start, length, dict(struct.iter_unpack("<HQ", table))))
+    wanted = {number: channel for number, channel in channels.items() if channel.topic in topics}
+    return wanted, [chunk for chunk in chunks if not wanted.keys().isdisjoint(chunk.index_places)]
+
+
+def _indexed(file: BinaryIO, chunk: _ChunkPlace, channels: dict[int, Channel]) -> Iterator[tuple[Channel, int, bytes]]:
+    file.seek(chunk.start)
+    records = _chunk_records(file.read(chunk.length)[_HEAD.size :])
+    places: list[int] = []
+    for number in channels.keys() & chunk.index_places.keys():
+        file.seek(chunk.index_places[number])
+        head = file.read(_HEAD.size)
+        body = Cursor(file.read(int.from_bytes(head[1:], "little")) if len(head) == _HEAD.size else b"")
+        body.take(2)
+        places += [offset for _, offset in struct.iter_unpack("<QQ", body.take(body.number(4)))]
+    for place in sorted(places):
+        if place + mcap.MESSAGE_HEAD.size > len(records):
+            raise BagError("an index that points nowhere")
+        opcode, length, number, _, time, _ = mcap.MESSAGE_HEAD.unpack_from(records, place)
+        if opcode != mcap.MESSAGE or number not in channels:
+            raise BagError("an index that points to something else")
+        yield channels[number], time, records[place + mcap.MESSAGE_HEAD.size : place + 9 + length]
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise BagError(f"cannot be read: {error.strerror or error}") from None
+
+
+def _metadata(body: bytes) -> tuple[str, dict[str, str]]:
+    cursor = Cursor(body)
+    return cursor.text(), cursor.mapping()
+
+
+def _attachment(body: bytes) -> tuple[str, bytes]:
+    cursor = Cursor(body)
+    cursor.take(16)
+    name, _, content = cursor.text(), cursor.text(), cursor.take(cursor.number(8))
+    if cursor.number(4) != crc32(body[:-4]):
+        raise BagError(f"the file {name} in it is damaged")
+    return name, content
+
+
+def _compression(body: bytes) -> str:
+    cursor = Cursor(body)
+    cursor.take(_CHUNK_HEAD.size)
+    return cursor.text()
+
+
+def _chunk_records(body: bytes) -> bytes:
+    cursor = Cursor(body)
+    _, _, size, crc = _CHUNK_HEAD.unpack(cursor.take(_CHUNK_HEAD.size))
+    compression = cursor.text()
+    records = decompress(cursor.take(cursor.number(8)), compression, size)
+    if crc and crc32(records) != crc:
+        raise BagError("a chunk is damaged: its checksum is wrong")
+    return records
+
+
+def _block(records: bytes, channels: dict[int, Channel], types: dict[int, str]) -> Block:
+    block = Block(size=len(records))
+    unpack, head, end, position = mcap.MESSAGE_HEAD.unpack_from, mcap.MESSAGE_HEAD.size, len(records), 0
+    numbers, times, data = block.numbers, block.times, block.data
+    while position < end:
+        if records[position] == mcap.MESSAGE and position + head <= end:
+            _, length, number, _, time, _ = unpack(records, position)
+            stop = position + 9 + length
+            if stop > end or number not in channels:
+                raise BagError("a message that cannot be")
+            numbers.append(number)
+            times.append(time)
+            data.append(records[position + head : stop])
+            position = stop
+        else:
+            cursor = Cursor(records[position : position + 9])
+            opcode, length = cursor.number(1), cursor.number(8)
+            _declare(opcode, Cursor(records[position + 9 : position + 9 + length]), block, channels, types)
+            position += 9 + length
+    return block
+
+
+def _declare(opcode: int, body: Cursor, block: Block, channels: dict[int, Channel], types: dict[int, str]) -> None:
+    number = body.number(2)
+    if opcode == mcap.SCHEMA:
+        types[number] = body.text()
+    elif opcode == mcap.CHANNEL:
+        schema, topic, _ = body.number(2), body.text(), body.text()
+        if schema not in types:
+            raise BagError(f"{topic} has no type")
+        channel = Channel(number, topic, types[schema], body.mapping().get("offered_qos_profiles", ""))
+        if number not in channels:
+            block.channels.append(channel)
+        channels[number] = channel

@@ -1,0 +1,249 @@
+"""MCAP files (https://mcap.dev/spec): written so that what is on the disk can always be read.
+
+Each block becomes one chunk, which reaches the file by a single write together with its index: a killed run loses what
+was not written yet, and no more. Nothing but the run decides the bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from binascii import crc32
+from collections.abc import Callable, Mapping, Sequence
+from io import FileIO
+from itertools import accumulate, chain
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from microsim.recording.checksums import combined
+from microsim.recording.entries import Block, Channel, Facts, definition
+from microsim.version import __version__
+
+MAGIC = b"\x89MCAP0\r\n"
+(HEADER, FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK, MESSAGE_INDEX, CHUNK_INDEX, ATTACHMENT, ATTACHMENT_INDEX) = range(
+    1, 11
+)
+(STATISTICS, METADATA, METADATA_INDEX, SUMMARY_OFFSET, DATA_END) = range(11, 16)
+
+START, END = "microsim", "microsim.end"  # names of our metadata records
+
+MESSAGE_HEAD = struct.Struct("<BQHIQQ")  # opcode, length, channel, sequence, log time, publish time
+MESSAGE_BODY = MESSAGE_HEAD.size - 9  # of the length, beside the data
+_Numbers: TypeAlias = npt.NDArray[np.uint64]
+
+
+def record(opcode: int, *parts: bytes) -> bytes:
+    body = b"".join(parts)
+    return struct.pack("<BQ", opcode, len(body)) + body
+
+
+def text(value: str) -> bytes:
+    raw = value.encode()
+    return struct.pack("<I", len(raw)) + raw
+
+
+def mapping(values: Mapping[str, str]) -> bytes:
+    body = b"".join(text(part) for pair in values.items() for part in pair)
+    return struct.pack("<I", len(body)) + body
+
+
+def compressor(name: str) -> Callable[[bytes], bytes]:
+    if not name:
+        return lambda data: data
+    from microsim.recording.compression import zstd
+
+    compress: Callable[[bytes], bytes] = zstd().compress
+    return compress
+
+
+class McapWriter:
+    """One file. `create` opens it: tests hand in disks that are slow, full or broken."""
+
+    suffix = ".mcap"
+
+    def __init__(
+        self, path: Path, facts: Facts, compression: str = "", create: Callable[[Path], BinaryIO] | None = None
+    ) -> None:
+        self._file = create(path) if create else path.open("xb", buffering=0)
+        self.size = 0
+        self._compression = compression
+        self._compress = compressor(compression)
+        self._crc = 0  # of everything so far
+        self._types: dict[str, int] = {}
+        self._channels: list[Channel] = []
+        self._counts: dict[int, int] = {}
+        self._chunks: list[bytes] = []
+        self._metadata: list[bytes] = []
+        self._attachments: list[bytes] = []
+        self._times: list[int] = []  # first and last of each chunk
+        self._put(MAGIC + record(HEADER, text("ros2"), text(f"microsim {__version__}")))
+        self._put_metadata(START, facts.start)
+        for name, content in facts.files.items():
+            self._put_attachment(name, content)
+
+    def write(self, block: Block) -> None:
+        """Append a chunk with its index."""
+        for channel in block.channels:
+            self._channels.append(channel)
+            self._counts[channel.number] = 0
+        head = b"".join(self._declaration(channel) for channel in block.channels)
+        self._put_chunk(head, block)
+
+    def close(self, end: Mapping[str, str], rosbag2: Callable[[], str]) -> None:
+        """Finish the file; `rosbag2` gives the metadata that rosbag2 keeps inside each file."""
+        if end:
+            self._put_metadata(END, end)
+        self._put_metadata("rosbag2", {"serialized_metadata": rosbag2()})
+        self._put(record(DATA_END, struct.pack("<I", self._crc)))
+        self._put_summary()
+        self._file.close()
+
+    def abandon(self) -> None:
+        """Leave the file as it is."""
+        self._file.close()
+
+    @property
+    def counts(self) -> dict[Channel, int]:
+        return {channel: self._counts[channel.number] for channel in self._channels}
+
+    @property
+    def times(self) -> tuple[int, int]:
+        """[ns] of the first and of the last message."""
+        return min(self._times, default=0), max(self._times, default=0)
+
+    # ---- records -----------------------------------------------------------------------------------------------------
+
+    def _put(self, data: bytes) -> int:
+        """Append; gives where it begins."""
+        self._crc = crc32(data, self._crc)
+        return self._write(data)
+
+    def _write(self, *parts: bytes) -> int:
+        start = self.size
+        write_all(self._file, parts)
+        self.size += sum(map(len, parts))
+        return start
+
+    def _put_metadata(self, name: str, values: Mapping[str, str]) -> None:
+        data = record(METADATA, text(name), mapping(dict(sorted(values.items()))))
+        start = self._put(data)
+        self._metadata.append(record(METADATA_INDEX, struct.pack("<QQ", start, len(data)), text(name)))
+
+    def _put_attachment(self, name: str, content: bytes) -> None:
+        kind = "application/octet-stream"
+        head = bytes(16) + text(name) + text(kind)  # both times 0: it was there when the run began
+        body = head + struct.pack("<Q", len(content)) + content
+        data = record(ATTACHMENT, body, struct.pack("<I", crc32(body)))
+        start = self._put(data)
+        place = struct.pack("<QQQQQ", start, len(data), 0, 0, len(content))
+        self._attachments.append(record(ATTACHMENT_INDEX, place, text(name), text(kind)))
+
+    def _declaration(self, channel: Channel) -> bytes:
+        """The channel, and before it its type where that is new."""
+        known = channel.type in self._types
+        number = self._types.setdefault(channel.type, len(self._types) + 1)
+        return (b"" if known else _schema(number, channel.type)) + _channel(channel, number)
+
+    def _put_chunk(self, declarations: bytes, block: Block) -> None:
+        messages, offsets = message_records(block, len(declarations))
+        records = declarations + messages if declarations else messages
+        crc, payload, name = crc32(records), self._compress(records), text(self._compression)
+        first, last = (block.times[0], block.times[-1]) if block.times else (0, 0)
+        head = struct.pack("<BQQQQI", CHUNK, 36 + len(name) + len(payload), first, last, len(records), crc)
+        head += name + struct.pack("<Q", len(payload))
+        length = len(head) + len(payload)
+        index, table = self._index(block, offsets, self.size + length)
+        start = self._write(head, payload, index)
+        payload_crc = crc32(payload) if self._compression else crc
+        self._crc = crc32(index, combined(crc32(head, self._crc), payload_crc, len(payload)))
+        place = struct.pack("<QQQQI", first, last, start, length, len(table))
+        sizes = struct.pack("<QQ", len(payload), len(records))
+        self._chunks.append(record(CHUNK_INDEX, place, table, struct.pack("<Q", len(index)), name, sizes))
+        if block.times:
+            self._times += (first, last)
+
+    def _index(self, block: Block, offsets: list[int], start: int) -> tuple[bytes, bytes]:
+        """Message indexes, and the table that tells where each begins."""
+        index, table = b"", b""
+        for number, entries in _by_channel(block, offsets).items():
+            table += struct.pack("<HQ", number, start + len(index))
+            index += record(MESSAGE_INDEX, struct.pack("<HI", number, 16 * len(entries)), entries.tobytes())
+            self._counts[number] += len(entries)
+        return index, table
+
+    def _put_summary(self) -> None:
+        groups = {
+            SCHEMA: [_schema(number, name) for name, number in self._types.items()],
+            CHANNEL: [_channel(channel, self._types[channel.type]) for channel in self._channels],
+            CHUNK_INDEX: self._chunks,
+            ATTACHMENT_INDEX: self._attachments,
+            METADATA_INDEX: self._metadata,
+            STATISTICS: [self._statistics()],
+        }
+        summary, offsets = b"", b""
+        for opcode, records in groups.items():
+            body = b"".join(records)
+            if body:
+                place = struct.pack("<BQQ", opcode, self.size + len(summary), len(body))
+                offsets += record(SUMMARY_OFFSET, place)
+                summary += body
+        before_crc = struct.pack("<BQQQ", FOOTER, 20, self.size, self.size + len(summary))
+        checked = summary + offsets + before_crc
+        write_all(self._file, (checked + struct.pack("<I", crc32(checked)) + MAGIC,))
+
+    def _statistics(self) -> bytes:
+        counts = b"".join(struct.pack("<HQ", *pair) for pair in sorted(self._counts.items()))
+        totals = (sum(self._counts.values()), len(self._types), len(self._channels), len(self._attachments))
+        head = struct.pack("<QHIIII", *totals, len(self._metadata), len(self._chunks))
+        return record(STATISTICS, head, struct.pack("<QQI", *self.times, len(counts)), counts)
+
+
+def write_all(file: Any, parts: Sequence[bytes]) -> None:
+    """All parts, in one call of the system where it can be; a file may take less than it is given."""
+    if hasattr(file, "write_parts"):
+        file.write_parts(parts)
+        return
+    if isinstance(file, FileIO) and hasattr(os, "writev") and len(parts) > 1:
+        taken = os.writev(file.fileno(), parts)
+        if taken == sum(map(len, parts)):
+            return
+        parts = (b"".join(parts)[taken:],)
+    rest = memoryview(b"".join(parts))
+    while rest:
+        taken = file.write(rest)
+        rest = rest[len(rest) if taken is None else taken :]
+
+
+def _schema(number: int, type_name: str) -> bytes:
+    definition_text, _ = definition(type_name)
+    return record(SCHEMA, struct.pack("<H", number), text(type_name), text("ros2msg"), text(definition_text))
+
+
+def _channel(channel: Channel, schema: int) -> bytes:
+    notes = {"offered_qos_profiles": channel.qos, "topic_type_hash": definition(channel.type)[1]}
+    ids = struct.pack("<HH", channel.number, schema)
+    return record(CHANNEL, ids, text(channel.topic), text("cdr"), mapping(notes))
+
+
+def message_records(block: Block, start: int) -> tuple[bytes, list[int]]:
+    """All messages, and where each begins when the first begins at `start`."""
+    pack, size, body = MESSAGE_HEAD.pack, MESSAGE_HEAD.size, MESSAGE_BODY
+    lengths = list(map(len, block.data))
+    heads = [
+        pack(MESSAGE, body + length, number, 0, time, time)
+        for length, number, time in zip(lengths, block.numbers, block.times, strict=True)
+    ]
+    offsets = list(accumulate(map(size.__add__, lengths), initial=start))
+    return b"".join(chain.from_iterable(zip(heads, block.data, strict=True))), offsets[:-1]
+
+
+def _by_channel(block: Block, offsets: list[int]) -> dict[int, _Numbers]:
+    """Entries of the message index: rows of time and offset, by channel."""
+    numbers = np.array(block.numbers, np.uint16)
+    order = np.argsort(numbers, kind="stable")
+    entries = np.array((block.times, offsets), np.uint64).T[order]
+    present, starts = np.unique(numbers[order], return_index=True)
+    return dict(zip(present.tolist(), np.split(entries, starts[1:]), strict=True))

@@ -1,0 +1,116 @@
+"""`metadata.yaml`: what rosbag2 wants to know of a bag before it opens the files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from microsim.errors import ScenarioError
+from microsim.recording.entries import BagError, Channel, definition
+from microsim.scenario.yaml_text import read_yaml
+
+NAME = "metadata.yaml"
+VERSION = 8  # the newest that also ROS 2 Humble reads
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What one file of a bag holds."""
+
+    name: str
+    times: tuple[int, int]  # [ns] first and last
+    counts: Mapping[Channel, int]
+
+    @property
+    def messages(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def duration(self) -> int:
+        return self.times[1] - self.times[0]
+
+
+def metadata_text(storage: str, files: Sequence[FileFacts], custom: Mapping[str, str]) -> str:
+    """The whole file."""
+    lines = "\n".join(f"  {line}" for line in information(storage, files, custom).splitlines())
+    return f"rosbag2_bagfile_information:\n{lines}\n"
+
+
+def information(storage: str, files: Sequence[FileFacts], custom: Mapping[str, str]) -> str:
+    """Strings are quoted as in JSON, which is YAML: no library's taste in line breaks can change a byte."""
+    return "\n".join(_lines(storage, files, custom)) + "\n"
+
+
+def _lines(storage: str, files: Sequence[FileFacts], custom: Mapping[str, str]) -> Iterator[str]:
+    used = [file for file in files if file.messages] or list(files)
+    start = min((file.times[0] for file in used), default=0)
+    end = max((file.times[1] for file in used), default=0)
+    counts: dict[Channel, int] = {}
+    for file in files:
+        for channel, count in file.counts.items():
+            counts[channel] = counts.get(channel, 0) + count
+    yield f"version: {VERSION}"
+    yield f"storage_identifier: {storage}"
+    yield f"duration:\n  nanoseconds: {end - start}"
+    yield f"starting_time:\n  nanoseconds_since_epoch: {start}"
+    yield f"message_count: {sum(counts.values())}"
+    yield "topics_with_message_count:" if counts else "topics_with_message_count: []"
+    for channel, count in sorted(counts.items(), key=lambda pair: pair[0].number):
+        yield from _topic(channel, count)
+    yield 'compression_format: ""'
+    yield 'compression_mode: ""'  # chunks are compressed inside the file, which is the storage's own affair
+    yield "relative_file_paths:"
+    yield from (f"  - {_quoted(file.name)}" for file in files)
+    yield "files:"
+    for file in files:
+        yield f"  - path: {_quoted(file.name)}"
+        yield f"    starting_time:\n      nanoseconds_since_epoch: {file.times[0]}"
+        yield f"    duration:\n      nanoseconds: {file.duration}"
+        yield f"    message_count: {file.messages}"
+    yield "custom_data:" if custom else "custom_data: ~"
+    yield from (f"  {_quoted(key)}: {_quoted(value)}" for key, value in custom.items())
+    yield "ros_distro: jazzy"
+
+
+def _topic(channel: Channel, count: int) -> Iterable[str]:
+    return (
+        "  - topic_metadata:",
+        f"      name: {_quoted(channel.topic)}",
+        f"      type: {_quoted(channel.type)}",
+        "      serialization_format: cdr",
+        f"      offered_qos_profiles: {_quoted(channel.qos)}",
+        f"      type_description_hash: {_quoted(definition(channel.type)[1])}",
+        f"    message_count: {count}",
+    )
+
+
+def _quoted(value: str) -> str:
+    return json.dumps(value)
+
+
+def read_metadata(folder: Path) -> dict[str, Any]:
+    """What a bag's `metadata.yaml` tells; BagError where it is not one."""
+    path = folder / NAME
+    hint = "`microsim bag repair` makes it anew from the files"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise BagError(f"{folder}: there is no {NAME}; {hint}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BagError(f"{path}: cannot be read: {error}") from None
+    try:
+        told = read_yaml(text, str(path)).data["rosbag2_bagfile_information"]
+        names = told["relative_file_paths"]
+        if not names or not all(isinstance(name, str) and Path(name).name == name for name in names):
+            raise ValueError("it names no files in this folder")
+        if told["storage_identifier"] not in ("mcap", "sqlite3"):
+            raise ValueError(f"unknown storage {told['storage_identifier']!r}")
+        if not isinstance(told["version"], int) or not 1 <= told["version"] <= 9:
+            raise ValueError(f"version {told['version']!r} of the format is unknown; from 1 to 9 can be read")
+        return dict(told)
+    except (ScenarioError, KeyError, TypeError, ValueError) as error:
+        reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else error
+        raise BagError(f"{path}: not rosbag2's metadata: {reason}; {hint}") from None

@@ -1,0 +1,239 @@
+"""Runs a recorded mission again from its inputs, and compares every message with the recording."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import TypeAlias
+
+from typing_extensions import Self
+
+from microsim.errors import UsageError
+from microsim.outbox import Message
+from microsim.recording.bag import ForeignBag, OwnBag
+from microsim.recording.comparison import DifferentError, MessageComparison, recorded_choice, without
+from microsim.recording.differences import Difference
+from microsim.recording.entries import BagError, Channel
+from microsim.recording.inputs import InputTopics
+from microsim.recording.rerecording import OtherBytesError, Rerecorder, can_compare
+from microsim.recording.scenarios import plugin_hashes, unpacked
+from microsim.scenario import Scenario
+from microsim.sim.timekeeper import NS_PER_S
+from microsim.simulation import Simulation
+from microsim.version import __version__
+
+HandOut: TypeAlias = Callable[[Sequence[Message]], None]
+
+_AT_ONCE = 1024  # ticks
+_LONGEST_S = 10**8  # three years: what claims to last longer was recorded in wall time
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What `verify` found."""
+
+    messages: int  # compared and the same
+    ticks: int
+    digest: str
+    difference: Difference | None = None
+    problem: str = ""  # all that was recorded is the same, and yet something else is not
+    is_partial: bool = False  # only some topics were recorded
+    is_cut: bool = False  # the recording ended before the run did
+
+    @property
+    def is_identical(self) -> bool:
+        return self.difference is None and not self.problem
+
+    def __str__(self) -> str:
+        if self.difference is not None:
+            return str(self.difference)
+        if self.problem:
+            return f"different: {self.problem}"
+        notes = ["the recording holds only some topics: these were compared"] if self.is_partial else []
+        if self.is_partial and not self.is_cut:
+            notes.append("the digest, which covers all topics, is the recorded one")
+        notes += [f"the recording was cut off: compared up to tick {self.ticks:,}"] if self.is_cut else []
+        return "\n".join([f"identical: {self.messages:,} messages, digest {self.digest}", *notes])
+
+
+class Replay:
+    """A simulation that takes what the bag says it took. `told` are the assumptions made on the way."""
+
+    def __init__(
+        self,
+        bag: OwnBag | ForeignBag,
+        scenario: Scenario | None = None,
+        seed: int | None = None,
+        plugins: Path | None = None,
+    ) -> None:
+        self.bag = bag
+        self.told: list[str] = []
+        self.ignored = 0  # inputs that the simulation did not take
+        self._folder = tempfile.TemporaryDirectory(prefix="microsim-")
+        self.sim = self._simulation(scenario, seed, plugins)
+        self._scenario = self.sim.scenario
+        self._topics = InputTopics(self.sim, Path(self._folder.name), bag.facts.files, bag.is_ours)
+        self._last_time = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._folder.cleanup()
+
+    @property
+    def end_tick(self) -> int | None:
+        """Where the recorded run ended, if that was written down."""
+        ticks = self.bag.facts.end.get("ticks", "")
+        return int(ticks) if ticks.isdecimal() else None
+
+    # ---- going through the bag ---------------------------------------------------------------------------------------
+
+    def run(self, hand_out: HandOut, until: int | None = None) -> None:
+        """Run the mission again, or up to tick `until`, with its inputs; every message is handed out."""
+        hand_out(self.sim.step(0))
+        last = 0
+        for channel, time, data in self.bag.entries_of(self._topics):
+            last = self._tick(time)
+            if until is not None and last > until:
+                break
+            self._step_to(last, hand_out)
+            self._take(channel, data)
+        self._step_to(self._end(last) if until is None else until, hand_out)
+
+    def _end(self, last_input: int) -> int:
+        if self.end_tick is not None:
+            return self.end_tick
+        if self.bag.end_ns is not None:
+            return self._tick(self.bag.end_ns)
+        times = [block.times[-1] for block in self.bag.blocks() if block.times]  # a recording that was cut off
+        return self._tick(max(times, default=0))
+
+    def _take(self, channel: Channel, cdr: bytes) -> None:
+        try:
+            self.ignored += not self._topics.take(channel.topic, channel.type, cdr)
+        except BagError:
+            if self.bag.is_ours:
+                raise
+            self.ignored += 1  # as the running node does
+
+    def _step_to(self, tick: int, hand_out: HandOut) -> None:
+        sim = self.sim
+        while sim.tick < tick:
+            hand_out(sim.step(min(tick - sim.tick, _AT_ONCE)))
+
+    # ---- comparing ---------------------------------------------------------------------------------------------------
+
+    def verify(self) -> Verdict:
+        """Compare every message with the recording, up to the first that differs."""
+        bag = self.bag
+        if not isinstance(bag, OwnBag):
+            raise BagError(f"{bag.path}: only what microsim recorded can be verified, and others recorded this")
+        if can_compare(bag) and self._is_recorded_alike(bag):
+            return self._verdict(int(bag.facts.end["messages"]), None, bool(recorded_choice(bag)))
+        self._restart()
+        stream = MessageComparison(bag)
+        try:
+            self._compare(bag, stream)
+        except DifferentError as different:
+            return self._verdict(stream.same, different.difference, stream.is_partial)
+        return self._verdict(stream.same, stream.rest(), stream.is_partial)
+
+    def _is_recorded_alike(self, bag: OwnBag) -> bool:
+        """Whether a recording of this replay has the very bytes of the bag."""
+        try:
+            recorder = Rerecorder(bag, self.sim)
+        except BagError as error:
+            if isinstance(error.__cause__, OtherBytesError):
+                return False
+            raise
+        try:
+            self.run(recorder.tap)
+        except BagError:
+            if not recorder.error:
+                raise
+        recorder.close()
+        return not recorder.error and not self.ignored
+
+    def _restart(self) -> None:
+        self.sim.reset()
+        if self.sim.scenario != self._scenario:
+            self.sim = Simulation(self._scenario, self.sim.seed)
+        self._topics = InputTopics(self.sim, Path(self._folder.name), self.bag.facts.files, self.bag.is_ours)
+        self.ignored = self._last_time = 0
+
+    def _compare(self, bag: OwnBag, stream: MessageComparison) -> None:
+        stream.collect(self.sim.step(0))
+        channels: dict[int, Channel] = {}
+        for block in bag.blocks():
+            channels.update((channel.number, channel) for channel in block.channels)
+            inputs = {number for number, channel in channels.items() if channel.topic in self._topics}
+            places = [place for place, number in enumerate(block.numbers) if number in inputs]
+            for place in places:
+                self._step_to(self._tick(block.times[place]), stream.collect)
+                self._take(channels[block.numbers[place]], block.data[place])
+            self._step_to(self._tick(block.times[-1]), stream.collect)
+            stream.compare(without(block, places))
+        self._step_to(self.end_tick or 0, stream.collect)
+
+    def _verdict(self, same: int, difference: Difference | None, is_partial: bool) -> Verdict:
+        assert isinstance(self.bag, OwnBag)
+        digest, recorded = self.sim.digest(), self.bag.facts.end.get("digest", "")
+        problem = ""
+        if difference is None and self.ignored:
+            problem = f"{self.ignored} recorded inputs were ignored this time"
+        elif difference is None and self.bag.is_complete and digest != recorded:
+            problem = f"the recorded topics are the same, but the digest of all is {digest}, recorded was {recorded}"
+        is_cut = not self.bag.is_complete
+        return Verdict(same, self.sim.tick, digest, difference, problem, is_partial, is_cut)
+
+    def _tick(self, time_ns: int) -> int:
+        """The tick in which something of this time was taken: the latest that is not after it."""
+        clock = self.sim.clock
+        tick = clock.ticks_in(Fraction(time_ns, NS_PER_S))
+        if self.bag.is_ours:
+            if clock.time_ns(tick) != time_ns or time_ns < self._last_time:
+                raise BagError(f"{self.bag.path}: damaged: {time_ns} ns is not the time of a tick, or not in order")
+            self._last_time = time_ns
+            return tick
+        if time_ns > _LONGEST_S * NS_PER_S:
+            raise BagError(f"{self.bag.path}: recorded in wall time; record with --use-sim-time")
+        return tick - 1 if clock.time_ns(tick) > time_ns else tick
+
+    # ---- the start ---------------------------------------------------------------------------------------------------
+
+    def _simulation(self, scenario: Scenario | None, seed: int | None, plugins: Path | None) -> Simulation:
+        facts = self.bag.facts
+        if not self.bag.is_ours:
+            return self._foreign(scenario, seed)
+        if scenario is not None or seed is not None:
+            raise UsageError("this bag holds its own scenario and seed: leave out --scenario and --seed")
+        if facts.start["version"] != __version__:
+            self.told.append(f"recorded by microsim {facts.start['version']}, replayed by {__version__}")
+        try:
+            number = int(facts.start["seed"])
+            hashes = json.loads(facts.start.get("plugins", "{}"))
+        except ValueError:
+            raise BagError(f"{self.bag.path}: damaged: the seed or the plug-ins cannot be read") from None
+        loaded = unpacked(facts.start["scenario"], Path(self._folder.name), facts.files, plugins)
+        if plugin_hashes(loaded) != hashes:
+            self.told.append("the code of its plug-ins is another than when it was recorded")
+        return Simulation(loaded, number)
+
+    def _foreign(self, scenario: Scenario | None, seed: int | None) -> Simulation:
+        if scenario is None:
+            raise UsageError(f"{self.bag.path} was not made by microsim and holds no scenario: give --scenario")
+        sim = Simulation(scenario, seed)
+        self.told += [
+            f"assumed: scenario {scenario.name!r}, seed {sim.seed}, no parameter changed, the run began at time 0",
+            "assumed: times in the bag are simulated time of arrival; a message counts from the tick it arrived in, "
+            "and within a tick in the order of the bag",
+        ]
+        return sim

@@ -1,0 +1,84 @@
+"""A scenario inside a bag: complete, and independent of the machine it came from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from microsim.errors import ScenarioError
+from microsim.recording.entries import BagError
+from microsim.scenario import ElevationFile, Scenario, load_scenario
+from microsim.scenario.files import located
+from microsim.scenario.plugins import find_sensor
+from microsim.scenario.sensors import PluginSensor
+from microsim.scenario.yaml_text import read_yaml
+
+_READABLE = 200_000  # characters; larger scenarios are written as JSON, which is YAML too and a hundred times quicker
+
+
+def packed(scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Plain data in which files are named by their content, and these files."""
+    data, elevation = scenario.to_dict(), scenario.map.elevation
+    if not isinstance(elevation, ElevationFile):
+        return data, {}
+    path = located(elevation.file)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BagError(f"{path} cannot be read: {error.strerror or error}") from None
+    name = f"elevation-{hashlib.sha256(content).hexdigest()[:16]}{path.suffix}"
+    data["map"]["elevation"] = {"file": name}
+    return data, {name: content}
+
+
+def as_text(data: Mapping[str, Any]) -> str:
+    from microsim.scenario.yaml_text import to_yaml
+
+    compact = json.dumps(data, ensure_ascii=False)
+    return compact if len(compact) > _READABLE else to_yaml(data)
+
+
+def unpacked(text: str, folder: Path, files: Mapping[str, bytes], plugins: Path | None = None) -> Scenario:
+    """The scenario again; its files are put into `folder`."""
+    try:
+        data = json.loads(text) if text.startswith("{") else read_yaml(text, "the bag's scenario").data
+        elevation = data.get("map", {}).get("elevation", {})
+        if "file" in elevation:
+            elevation["file"] = str(_placed(str(elevation["file"]), folder, files))
+        if plugins is not None:
+            data["plugins"] = [str(plugins)]
+        return load_scenario(data)
+    except ScenarioError as error:
+        raise BagError(f"the scenario in the bag cannot be run: {error}") from None
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
+        raise BagError(f"the scenario in the bag is damaged: {error}") from None
+
+
+def _placed(name: str, folder: Path, files: Mapping[str, bytes]) -> Path:
+    if name not in files or Path(name).name != name:
+        raise BagError(f"the bag does not hold the file {name!r} that its scenario needs")
+    path = folder / name
+    if not path.exists():
+        path.write_bytes(files[name])
+    return path
+
+
+def plugin_hashes(scenario: Scenario) -> dict[str, str]:
+    """SHA-256 of the code of each sensor type that is not built in: the bag holds data, never code."""
+    import inspect
+
+    found = {}
+    for robot in scenario.robots.values():
+        for block in robot.all_sensors().values():
+            plugin = find_sensor(block.type, scenario.plugins) if isinstance(block, PluginSensor) else None
+            if plugin is None:
+                continue
+            try:
+                code = Path(inspect.getfile(plugin.create)).read_bytes()
+            except (OSError, TypeError):
+                code = b""
+            found[plugin.name] = hashlib.sha256(code).hexdigest()
+    return dict(sorted(found.items()))

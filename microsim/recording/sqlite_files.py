@@ -1,0 +1,225 @@
+"""rosbag2's sqlite3 files, written a block at a time in transactions; our facts are in a table of their own."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Container, Iterator, Mapping
+from pathlib import Path
+
+from microsim.recording.entries import BagError, Block, Channel, Facts, definition
+
+_SCHEMA = """
+CREATE TABLE schema(schema_version INTEGER PRIMARY KEY, ros_distro TEXT NOT NULL);
+CREATE TABLE metadata(id INTEGER PRIMARY KEY, metadata_version INTEGER NOT NULL, metadata TEXT NOT NULL);
+CREATE TABLE topics(id INTEGER PRIMARY KEY, name TEXT NOT NULL, type TEXT NOT NULL, serialization_format TEXT NOT NULL,
+    offered_qos_profiles TEXT NOT NULL, type_description_hash TEXT NOT NULL);
+CREATE TABLE message_definitions(id INTEGER PRIMARY KEY, topic_type TEXT NOT NULL, encoding TEXT NOT NULL,
+    encoded_message_definition TEXT NOT NULL, type_description_hash TEXT NOT NULL);
+CREATE TABLE messages(id INTEGER PRIMARY KEY, topic_id INTEGER NOT NULL, timestamp INTEGER NOT NULL,
+    data BLOB NOT NULL);
+CREATE INDEX timestamp_idx ON messages (timestamp ASC);
+CREATE TABLE microsim(place TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (place, key));
+INSERT INTO schema(schema_version, ros_distro) VALUES (4, 'microsim');
+"""
+_BATCH = 4096  # messages of a block that is read
+
+
+class SqliteWriter:
+    suffix = ".db3"
+
+    def __init__(
+        self, path: Path, facts: Facts, compression: str = "", create: Callable[[Path], object] | None = None
+    ) -> None:
+        if path.exists():
+            raise FileExistsError(17, "File exists", str(path))
+        self.size = 0
+        self._types: set[str] = set()
+        self._channels: list[Channel] = []
+        self._counts: dict[int, int] = {}
+        self._times: list[int] = []
+        try:
+            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._database.executescript("PRAGMA synchronous=OFF;" + _SCHEMA)
+        except sqlite3.Error as error:
+            raise OSError(str(error)) from None
+        with self._transaction():
+            self._tell("start", facts.start)
+            self._tell("file", facts.files)
+
+    def write(self, block: Block) -> None:
+        with self._transaction():
+            for channel in block.channels:
+                self._declare(channel)
+            rows = zip(block.numbers, block.times, block.data, strict=True)
+            self._database.executemany("INSERT INTO messages(topic_id, timestamp, data) VALUES(?, ?, ?)", rows)
+        for number in block.numbers:
+            self._counts[number] += 1
+        if block.times:
+            self._times += (block.times[0], block.times[-1])
+        self.size += block.size
+
+    def close(self, end: Mapping[str, str], rosbag2: Callable[[], str]) -> None:
+        with self._transaction():
+            self._tell("end", end)
+            self._execute("INSERT INTO metadata(metadata_version, metadata) VALUES(8, ?)", rosbag2())
+        self._database.close()
+
+    def abandon(self) -> None:
+        self._database.close()
+
+    @property
+    def counts(self) -> dict[Channel, int]:
+        return {channel: self._counts[channel.number] for channel in self._channels}
+
+    @property
+    def times(self) -> tuple[int, int]:
+        return min(self._times, default=0), max(self._times, default=0)
+
+    def _tell(self, place: str, values: Mapping[str, str | bytes]) -> None:
+        for key, value in sorted(values.items()):
+            self._execute("INSERT INTO microsim VALUES(?, ?, ?)", place, key, value)
+
+    def _declare(self, channel: Channel) -> None:
+        text, type_hash = definition(channel.type)
+        if channel.type not in self._types:
+            self._types.add(channel.type)
+            self._execute(
+                "INSERT INTO message_definitions VALUES(NULL, ?, 'ros2msg', ?, ?)", channel.type, text, type_hash
+            )
+        row = (channel.number, channel.topic, channel.type, "cdr", channel.qos, type_hash)
+        self._execute("INSERT INTO topics VALUES(?, ?, ?, ?, ?, ?)", *row)
+        self._channels.append(channel)
+        self._counts[channel.number] = 0
+
+    def _execute(self, statement: str, *values: object) -> None:
+        self._database.execute(statement, values)
+
+    def _transaction(self) -> _Transaction:
+        return _Transaction(self._database)
+
+
+class _Transaction:
+    """All or nothing; what SQLite complains about becomes an OSError, as from any file."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self.database = database
+
+    def __enter__(self) -> None:
+        self.database.execute("BEGIN")
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            self.database.execute("COMMIT" if kind is None else "ROLLBACK")
+        except sqlite3.Error as problem:
+            raise OSError(str(problem)) from None
+        if isinstance(error, sqlite3.Error):
+            raise OSError(str(error)) from None
+
+
+class SqliteReader:
+    """One file, with the interface of `McapReader`."""
+
+    def __init__(self, path: Path, tolerant: bool = False) -> None:
+        self.path = path
+        self.tolerant = tolerant
+        self.problem = ""
+        self._facts = Facts({}, {})
+        try:
+            self._facts = self._read_facts()
+        except BagError as error:
+            if not tolerant:
+                raise
+            self.problem = str(error)
+        if self.is_ours and not self._facts.end and not tolerant:
+            raise BagError(f"{path}: not finished: the run was cut off; `microsim bag repair` finishes it")
+
+    @property
+    def is_ours(self) -> bool:
+        return bool(self._facts.start)
+
+    @property
+    def facts(self) -> Facts:
+        return self._facts
+
+    def blocks(self) -> Iterator[Block]:
+        try:
+            yield from self._blocks()
+        except BagError as error:
+            if not self.tolerant:
+                raise
+            self.problem = str(error)
+
+    def entries_of(self, topics: Container[str]) -> Iterator[tuple[Channel, int, bytes]]:
+        """Channel, time and data of the messages of some topics."""
+        with _Database(self.path) as database:
+            channels = {channel.number: channel for channel in _channels(database) if channel.topic in topics}
+            numbers = ", ".join(map(str, channels))
+            query = f"SELECT topic_id, timestamp, data FROM messages WHERE topic_id IN ({numbers}) ORDER BY id"
+            for number, time, data in database.execute(query):
+                if type(time) is not int or type(data) is not bytes:
+                    raise BagError(f"{self.path}: a message that cannot be")
+                yield channels[number], time, data
+
+    def _read_facts(self) -> Facts:
+        with _Database(self.path) as database:
+            names = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if "microsim" not in names:
+                return self._facts
+            told: dict[str, dict[str, str]] = {"start": {}, "end": {}}
+            files = {}
+            for place, key, value in database.execute("SELECT place, key, value FROM microsim ORDER BY key"):
+                if place == "file":
+                    files[str(key)] = bytes(value)
+                else:
+                    told.setdefault(place, {})[str(key)] = str(value)
+            return Facts(told["start"], told["end"], files)
+
+    def _blocks(self) -> Iterator[Block]:
+        with _Database(self.path) as database:
+            channels = _channels(database)
+            known = {channel.number for channel in channels}
+            rows = database.execute("SELECT topic_id, timestamp, data FROM messages ORDER BY id")
+            for found in _whole_ticks(rows):
+                if any(not (type(n) is type(t) is int and type(d) is bytes and n in known) for n, t, d in found):
+                    raise BagError(f"{self.path}: a message that cannot be")
+                numbers, times, data = (list(column) for column in zip(*found, strict=True))
+                yield Block(channels, numbers, times, data, sum(map(len, data)))
+                channels = []
+
+
+def _channels(database: sqlite3.Connection) -> list[Channel]:
+    rows = database.execute("SELECT id, name, type, offered_qos_profiles FROM topics ORDER BY id")
+    return [Channel(int(row[0]), str(row[1]), str(row[2]), str(row[3])) for row in rows]
+
+
+def _whole_ticks(rows: sqlite3.Cursor) -> Iterator[list[tuple[int, int, bytes]]]:
+    """Some thousand rows at a time, cut where the time changes."""
+    held: list[tuple[int, int, bytes]] = []
+    while found := rows.fetchmany(_BATCH):
+        held += found
+        last = held[-1][1]
+        end = next((index for index in range(len(held), 0, -1) if held[index - 1][1] != last), 0)
+        if end:
+            yield held[:end]
+            held = held[end:]
+    if held:
+        yield held
+
+
+class _Database:
+    """Opened for reading; what SQLite complains about becomes a BagError."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> sqlite3.Connection:
+        try:
+            self.database = sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True)
+        except sqlite3.Error as error:
+            raise BagError(f"{self.path}: cannot be read: {error}") from None
+        return self.database
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self.database.close()
+        if isinstance(error, (sqlite3.Error, ValueError, TypeError, OverflowError)):
+            raise BagError(f"{self.path}: damaged: {error}; `microsim bag repair` may save the rest") from None
