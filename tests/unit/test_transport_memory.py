@@ -150,6 +150,19 @@ def test_lines_look_as_rcl_writes_them(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().err.endswith("] [microsim]: broken\n")
 
 
+def test_lines_take_the_form_and_colour_that_users_of_ros_2_set(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RCUTILS_CONSOLE_OUTPUT_FORMAT", "{name}/{severity}: {message}{function_name}")
+    monkeypatch.setenv("RCUTILS_LOGGING_USE_STDOUT", "1")
+    node = open_transport("memory")
+    node.log("warn", "{name} as it is")
+    assert capsys.readouterr().out == "microsim/WARN: {name} as it is\n"
+    monkeypatch.setenv("RCUTILS_COLORIZED_OUTPUT", "1")
+    node.log("warn", "careful")
+    assert capsys.readouterr().out == "\033[33mmicrosim/WARN: careful\033[0m\n"
+
+
 # ---- services
 
 

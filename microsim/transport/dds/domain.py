@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from xml.sax.saxutils import quoteattr
+from html import escape
 
 from cyclonedds.core import DDSException
 from cyclonedds.domain import Domain
@@ -51,7 +51,7 @@ def _discovery(environment: Mapping[str, str]) -> str:
         return f"{multicast}<Discovery>{tag}</Discovery>"
     if reach == "LOCALHOST":
         peers = ["localhost", *peers]
-    addresses = "".join(f"<Peer address={quoteattr(peer)}/>" for peer in peers)
+    addresses = "".join(f'<Peer address="{escape(peer)}"/>' for peer in peers)
     index = "<ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>32</MaxAutoParticipantIndex>"
     return f"{multicast}<Discovery>{index}{f'<Peers>{addresses}</Peers>' if peers else ''}</Discovery>"
 
