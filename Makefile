@@ -11,13 +11,13 @@ PYTHON    ?= $(shell for p in $(SUPPORTED); do $$p -c 'import sys; sys.exit(not 
 VENV  := .venv
 BIN   := $(VENV)/bin
 READY := $(VENV)/.ready
-FAST  := -m "not slow and not bench and not aarch64"
+FAST  := -m "not slow and not bench and not aarch64 and not interop"
 CODE  := microsim tests benchmarks examples docs setup.py
 METADATA := setup.py setup.cfg pyproject.toml microsim/version.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-all check format format-check lint types layers static coverage bench docs aarch64 packaging hooks clean distclean
+.PHONY: help setup run test test-all check format format-check lint types layers static coverage bench docs aarch64 interop packaging hooks clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,10 @@ docs: $(READY)-docs ## Build the documentation in docs/_build/html
 
 aarch64: $(READY) ## Compare the golden digest with one from an emulated arm64 processor
 	@tests/aarch64/check.sh
+
+interop: $(READY)-dev ## Test against real rclpy from PyPI, in .cache/rclpy-venv (two minutes the first time)
+	@tests/interop/setup.sh >/dev/null
+	@MICROSIM_NEED_RCLPY=1 $(BIN)/python -m pytest -n $(WORKERS) -m interop tests/interop $(ARGS)
 
 packaging: $(READY) ## Install with pip and with colcon into scratch folders and try both
 	@tests/packaging/check.sh

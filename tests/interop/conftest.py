@@ -1,8 +1,16 @@
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.interop.driver import Host, Peer, free_domain
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test of this folder, and no other, needs rclpy."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.interop)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import rclpy
@@ -350,15 +350,33 @@ def graph(state: State) -> dict[str, Any]:
     }
 
 
-def node_graph(state: State, node: str) -> dict[str, Any]:
-    """What one node publishes, subscribes to and serves: name -> types."""
-    namespace, _, name = node.rpartition("/")
+def node_graph(state: State, node: str, having: Sequence[str] = (), timeout: float = 10.0) -> dict[str, Any]:
+    """What one node publishes, subscribes to and serves: name -> types. Waits for the node and for what it should have.
+
+    Which node an endpoint belongs to is told after the endpoint itself.
+    """
+    found: dict[str, Any] = {}
+
+    def is_there() -> bool:
+        found.update(_of_node(state.node, node))
+        return bool(found) and all(any(name in kind for kind in found.values()) for name in having)
+
+    if not until_graph(is_there, timeout):
+        raise TimeoutError(f"no node {node} with {list(having)} within {timeout} s, but {found}")
+    return found
+
+
+def _of_node(node: Any, whole_name: str) -> dict[str, Any]:
+    namespace, _, name = whole_name.rpartition("/")
     where = (name, namespace or "/")
-    return {
-        "publishers": dict(state.node.get_publisher_names_and_types_by_node(*where)),
-        "subscriptions": dict(state.node.get_subscriber_names_and_types_by_node(*where)),
-        "services": dict(state.node.get_service_names_and_types_by_node(*where)),
-    }
+    try:
+        return {
+            "publishers": dict(node.get_publisher_names_and_types_by_node(*where)),
+            "subscriptions": dict(node.get_subscriber_names_and_types_by_node(*where)),
+            "services": dict(node.get_service_names_and_types_by_node(*where)),
+        }
+    except rclpy.node.NodeNameNonExistentError:
+        return {}
 
 
 def endpoint(info: Any) -> dict[str, Any]:
@@ -387,11 +405,11 @@ def subscriptions(state: State, topic: str) -> dict[str, Any]:
 
 def wait_graph(
     state: State,
-    nodes: list[str] = [],  # noqa: B006 (never changed)
-    publishers: list[str] = [],  # noqa: B006
-    subscriptions: list[str] = [],  # noqa: B006
-    services: list[str] = [],  # noqa: B006
-    gone: list[str] = [],  # noqa: B006
+    nodes: Sequence[str] = (),
+    publishers: Sequence[str] = (),
+    subscriptions: Sequence[str] = (),
+    services: Sequence[str] = (),
+    gone: Sequence[str] = (),
     timeout: float = 10.0,
 ) -> dict[str, Any]:
     """Until these nodes, publishers and subscriptions (by topic) and services are there, and `gone` nodes are not."""

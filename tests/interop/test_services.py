@@ -8,7 +8,6 @@ import pytest
 
 from tests.interop.driver import Host, Peer, RemoteError, free_domain, has_built_interfaces
 
-pytestmark = pytest.mark.interop
 SET_BOOL = "std_srvs/srv/SetBool"
 
 
@@ -27,7 +26,7 @@ def test_a_stranger_calls_us(pair: Pair) -> None:
     answer = peer.call(service="/sim/pause", type=SET_BOOL, request={"data": True})
     assert answer["response"] == {"success": True, "message": "paused"}
     assert host.served(service="/sim/pause")["requests"] == [{"data": True}]
-    assert peer.node_graph(node="/microsim")["services"]["/sim/pause"] == [SET_BOOL]
+    assert peer.node_graph(node="/microsim", having=["/sim/pause"])["services"]["/sim/pause"] == [SET_BOOL]
 
 
 def test_a_service_without_fields_answers(pair: Pair) -> None:

@@ -12,8 +12,6 @@ from microsim.topics import TABLE, Topic
 from tests.interop.driver import Host, Peer, connect, encoded, has_built_interfaces
 from tests.interop.samples import sample_bytes
 
-pytestmark = pytest.mark.interop
-
 TYPES = sorted({row.type for row in TABLE} | {"geometry_msgs/msg/TwistStamped", "sensor_msgs/msg/PointCloud2"})
 ROWS = [pytest.param(row, id=row.kind) for row in TABLE]
 STRING = "std_msgs/msg/String"
@@ -110,8 +108,7 @@ def test_endpoints_belong_to_the_node(pair: Pair) -> None:
     host, peer = pair
     host.advertise(topic="/owned", type=STRING, qos={"depth": 1})
     host.subscribe(topic="/heard", type=STRING, qos={"depth": 1})
-    peer.wait_graph(nodes=["/microsim"], publishers=["/owned"], subscriptions=["/heard"])
-    of_node = peer.node_graph(node="/microsim")
+    of_node = peer.node_graph(node="/microsim", having=["/owned", "/heard"])
     assert of_node["publishers"]["/owned"] == [STRING]
     assert of_node["subscriptions"]["/heard"] == [STRING]
     seen = peer.publishers(topic="/owned")["endpoints"][0]["node"]
