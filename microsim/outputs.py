@@ -292,6 +292,13 @@ class SensorContext:
         return normals(self.key, self.tick, index)
 
 
+@dataclass(frozen=True)
+class PluginMemory:
+    """What a plug-in sensor's own `memory()` gave, from a snapshot's file."""
+
+    values: Any
+
+
 @dataclass
 class PluginOutput:
     """Calls a plug-in's `update(dt)` every tick and sends what `publish()` gives when it is due."""
@@ -319,7 +326,10 @@ class PluginOutput:
         return self.context, self._copy(self.sensor, self.context)
 
     def recall(self, memory: Any, tick: int) -> None:
-        if memory is not None:
+        if isinstance(memory, PluginMemory):
+            with _blaming(self.context):
+                self.sensor.recall(memory.values)
+        elif memory is not None:
             theirs, sensor = memory
             self.sensor = self._copy(sensor, theirs)
         self.context.tick = tick
