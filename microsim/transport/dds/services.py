@@ -95,7 +95,7 @@ class Server:
                 body = ENCAPSULATION + cdr[_BODY:] if cdr[:2] == ENCAPSULATION[:2] and len(cdr) >= _BODY else b""
                 request = wire.decode_checked(f"{self._type_name}_Request", body)
             except wire.WireError as error:
-                self._complain(f"service {self._name}: refused a request: {error}")
+                self._complain(f"service {self._name}: refused a request: {error}; if its RMW is another, {RMW_HINT}")
                 continue
             self._handle(_Open(client, cdr[len(ENCAPSULATION) : _BODY], request))
 
