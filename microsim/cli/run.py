@@ -50,9 +50,9 @@ def run(options: Options) -> int:
 
 
 def _run(options: Options, interrupts: Interrupts) -> int:
-    telemetry = _telemetry(options)
     with ExitStack() as stack:
         runner = interrupts.runner = _prepared(options, stack)
+        telemetry = _telemetry(options)  # a bad scenario must not cost an old file
         if telemetry is not None:
             telemetry.attach(runner)
         ticks = None if options.duration is None else runner.sim.clock.ticks_in(Fraction(str(options.duration)))

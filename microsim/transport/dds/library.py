@@ -211,8 +211,11 @@ class Waiter:
         self._fired = (ct.c_ssize_t * len(self._actions))()
 
     def wait(self, timeout_ns: int) -> list[Callable[[], None]]:
-        """The actions of the conditions that are true."""
+        """The actions of the conditions that are true, in the order in which they were attached.
+
+        So a node that subscribes before it serves takes a command before the request that was sent after it.
+        """
         fired = self._fired
         wait = _wait if timeout_ns > 0 else _look
         count = _checked(wait(self._ref, fired, len(fired), timeout_ns), "dds_waitset_wait")
-        return [self._actions[index] for index in fired[:count]] if count else []
+        return [self._actions[index] for index in sorted(fired[:count])] if count else []

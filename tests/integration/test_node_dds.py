@@ -1,0 +1,209 @@
+"""The node `microsim` over DDS, in a process of its own, against another of our nodes."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import microsim
+from microsim import wire
+from microsim.topics import Qos
+from microsim.transport.dds import DdsTransport
+from tests.integration.conftest import PATIENCE_S, ROOT, wait_for
+
+STATE = "simulation_interfaces/srv/GetEntityState"
+SET_INT, SET_BOOL = "example_interfaces/srv/SetInt32", "example_interfaces/srv/SetBool"
+MISSION = ((0, "rover", 1.0), (60, "rover", 0.5), (120, "drone", 2.0), (300, "rover", 0.0))  # tick, robot, speed
+TICKS = 600
+
+
+class Stage:
+    """`microsim run` in one process, a controller here, both in one namespace."""
+
+    def __init__(self, namespace: str, *arguments: str, **environment: str) -> None:
+        command = [sys.executable, "-m", "microsim", "run", "--headless", "--transport", "dds"]
+        self.process = subprocess.Popen(
+            [*command, *arguments, "--ros-args", "-r", f"__ns:={namespace}"],
+            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.namespace = namespace
+        self.controller = DdsTransport("controller", ["--ros-args", "-r", f"__ns:={namespace}"])
+        self.received: dict[str, list[bytes]] = {}
+        self._publishers: dict[str, Any] = {}
+
+    def listen(self, topic: str, type_name: str, qos: Qos) -> None:
+        box = self.received.setdefault(topic, [])
+        self.controller.subscribe(topic, type_name, qos, box.append)
+
+    def call(self, service: str, type_name: str, **request: Any) -> Any:
+        return self.controller.call(service, type_name, request, timeout_s=PATIENCE_S)
+
+    def send(self, topic: str, type_name: str, cdr: bytes, qos: Qos | None = None) -> None:
+        if topic not in self._publishers:
+            self._publishers[topic] = self.controller.publisher(topic, type_name, qos or Qos(10))
+        publisher = self._publishers[topic]
+        wait_for(lambda: publisher.subscribers == 1, self.controller.poll)
+        publisher.publish(cdr)
+
+    def connect(self, robot: str) -> None:
+        """Until a command arrives: the two sides of a match learn of it at different times."""
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            self.twist(robot, 0.5)
+            assert self.call("/sim/step", SET_INT, data=1).success
+            state = self.call("/get_entity_state", STATE, entity=robot).state
+            if abs(state.twist.linear.x) + abs(state.twist.linear.y) > 0.01:
+                return
+        raise AssertionError(f"{robot} never got a command")
+
+    def twist(self, robot: str, x: float) -> None:
+        message = wire.new("geometry_msgs/msg/Twist")
+        message.linear.x = x
+        cdr = wire.encode("geometry_msgs/msg/Twist", message)
+        self.send(f"/{robot}/cmd_vel", "geometry_msgs/msg/Twist", cdr)
+
+    def wait(self, topic: str, count: int) -> None:
+        wait_for(lambda: len(self.received[topic]) >= count, self.controller.poll)
+
+    def pause(self) -> None:
+        assert self.call("/sim/pause", SET_BOOL, data=True).success
+
+    def end(self) -> str:
+        """What it printed at its end."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        out, _ = self.process.communicate(timeout=PATIENCE_S)
+        self.controller.close()
+        return str(out)
+
+
+@pytest.fixture
+def stage(namespace: str) -> Iterator[Stage]:
+    made = Stage(namespace)
+    yield made
+    if made.process.poll() is None:
+        made.end()
+
+
+def _mission_in_memory() -> tuple[str, dict[str, Counter[bytes]]]:
+    sim = microsim.Simulation("default")
+    messages = sim.step(0)
+    for tick in range(TICKS):
+        for when, robot, speed in MISSION:
+            if when == tick:
+                sim.command(robot, **({"v": speed} if robot == "rover" else {"vx": speed}))
+        messages += sim.step()
+    found: dict[str, Counter[bytes]] = {}
+    for message in messages:
+        found.setdefault(message.topic, Counter())[message.cdr] += 1
+    return sim.digest(), found
+
+
+def test_the_bytes_of_a_stepped_mission_are_those_in_memory(stage: Stage) -> None:
+    _, expected = _mission_in_memory()
+    stage.pause()
+    topics = microsim.Simulation("default").topics
+    for topic, (type_name, qos) in topics.items():
+        stage.listen(topic, type_name, Qos(1000, qos.reliable, qos.latched))
+    for topic, (_, qos) in topics.items():
+        if qos.latched:
+            stage.wait(topic, 1)  # of the run so far
+    stage.call("/sim/step", SET_INT, data=60)
+    stage.wait("/radio/metrics", 1)  # once a second: by now every reader is matched
+    stage.connect("rover")
+    stage.connect("drone")
+    stage.call("/sim/step", SET_INT, data=120)  # what is under way arrives
+    for box in stage.received.values():
+        box.clear()
+    stage.call("/sim/reset", "std_srvs/srv/Empty")
+    done = 0
+    for when, robot, speed in (*MISSION, (TICKS, "", 0.0)):
+        for _ in range((when - done) // 5):
+            assert stage.call("/sim/step", SET_INT, data=5).success
+        done = when
+        if robot:
+            stage.twist(robot, speed)
+    for topic, messages in expected.items():
+        stage.wait(topic, messages.total())
+        assert Counter(stage.received[topic]) == messages, topic
+
+
+def test_a_thousand_resets_leave_no_leak_and_turn_time_back_only_then(stage: Stage) -> None:
+    stage.listen("/tf", "tf2_msgs/msg/TFMessage", Qos(100))
+    stage.pause()
+    memory = []
+    for number in range(1000):
+        stage.call("/sim/reset", "std_srvs/srv/Empty")
+        stage.call("/sim/step", SET_INT, data=2)
+        if number in (300, 999):
+            memory.append(_memory_mb(stage.process.pid))
+    stage.wait("/tf", 2900)
+    transforms = [wire.decode("tf2_msgs/msg/TFMessage", cdr).transforms[0] for cdr in stage.received["/tf"]]
+    times = [each.header.stamp.sec * 10**9 + each.header.stamp.nanosec for each in transforms]
+    assert all(later == 0 for earlier, later in itertools.pairwise(times) if later < earlier)
+    assert memory[1] - memory[0] < 10.0, memory
+
+
+def _memory_mb(process: int) -> float:
+    with open(f"/proc/{process}/status") as status:  # noqa: PTH123
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) / 1024
+
+
+def test_hostile_input_leaves_the_published_bytes_alone(namespace: str) -> None:
+    """Garbage, NaN and a flood: counted, told of at most once a second, and the digest is that of a quiet run."""
+    stage = Stage(namespace, "--digest")
+    stage.pause()
+    stage.call("/sim/reset", "std_srvs/srv/Empty")
+    for raw in (b"\x00\x01\x00\x00" + bytes(20), b"\x00\x01\x00\x00" + bytes(4000), b"\x00\x01\x00\x00" + b"\xff" * 60):
+        stage.send("/rover/cmd_vel", "geometry_msgs/msg/Twist", raw)
+        stage.send("/rover/set_pose", "geometry_msgs/msg/PoseStamped", raw)
+        stage.send("/radio/drone_tx", "std_msgs/msg/ByteMultiArray", raw, Qos(1, reliable=False))
+    nan = wire.new("geometry_msgs/msg/Twist")
+    nan.linear.x = float("nan")
+    cdr = wire.encode("geometry_msgs/msg/Twist", nan)
+    for _ in range(5000):
+        stage.send("/drone/cmd_vel", "geometry_msgs/msg/Twist", cdr)
+    for _ in range(10):
+        assert stage.call("/sim/step", SET_INT, data=6).success
+    printed = stage.end()
+    sim = microsim.Simulation("default")
+    sim.step(60)
+    assert printed.split()[-1] == sim.digest()
+    assert "commands with NaN or infinity" in printed
+
+
+def test_two_domains_and_two_namespaces_do_not_disturb_each_other(namespace: str) -> None:
+    left, right = Stage(f"{namespace}/left"), Stage(f"{namespace}/right")
+    other_domain = str(101 - int(os.environ["ROS_DOMAIN_ID"]))
+    far = Stage(f"{namespace}/left", ROS_DOMAIN_ID=other_domain)  # same names, another domain
+    try:
+        left.pause()
+        right.pause()
+        left.connect("rover")
+        left.call("/sim/reset", "std_srvs/srv/Empty")
+        right.call("/sim/reset", "std_srvs/srv/Empty")
+        left.twist("rover", 2.0)
+        for stage in (left, right):
+            stage.call("/sim/step", SET_INT, data=60)
+        speeds = {}
+        for name, stage in (("left", left), ("right", right)):
+            answer = stage.call("/get_entity_state", STATE, entity="rover")
+            speeds[name] = answer.state.twist.linear.y
+        assert speeds["left"] == pytest.approx(2.0, abs=0.01)
+        assert speeds["right"] == 0.0
+        assert far.process.poll() is None
+    finally:
+        for stage in (left, right, far):
+            stage.end()
