@@ -33,7 +33,8 @@ REPOSITORY = HERE.parent.parent
 INTERFACES = REPOSITORY / ".cache" / "rclpy-interfaces" / "python"  # what interfaces.py builds
 START_S = 60.0
 GRACE_S = 20.0  # beyond an operation's own timeout: these machines may be busy
-CYCLONE_LOOPBACK = "<General><Interfaces><NetworkInterface name='lo'/></Interfaces></General>"
+CYCLONE_LOOPBACK = """<General><Interfaces><NetworkInterface name='lo'/></Interfaces></General>
+<Discovery><Peers><Peer address='127.0.0.1'/></Peers></Discovery>"""
 DOMAINS = range(1, 101)  # what Linux' ephemeral ports leave free
 
 
@@ -81,7 +82,7 @@ def environment(domain: int, built_interfaces: bool = True) -> dict[str, str]:
     }
     own = {
         "ROS_DOMAIN_ID": str(domain),
-        "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+        "ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET",  # of which the files below leave the loopback interface
         "RMW_IMPLEMENTATION": "rmw_fastrtps_cpp",
         "FASTDDS_DEFAULT_PROFILES_FILE": str(HERE / "fastdds_loopback.xml"),
         "CYCLONEDDS_URI": f"<CycloneDDS><Domain>{CYCLONE_LOOPBACK}</Domain></CycloneDDS>",
