@@ -42,6 +42,15 @@ MAX_FILTER = 128
 
 Answer = Mapping[str, Any]
 
+SERVICE_NAMES = {
+    name: "simulation_interfaces/srv/" + "".join(part.title() for part in name.split("_"))
+    for name in (
+        *("get_simulator_features", "get_simulation_state", "set_simulation_state", "step_simulation"),
+        *("reset_simulation", "get_entities", "get_entity_state", "set_entity_state", "get_entities_states"),
+        *("get_entity_info", "get_current_world", "get_available_worlds", "load_world"),
+    )
+}
+
 
 def result(code: int = OK, why: str = "") -> Answer:
     return {"result": {"result": code, "error_message": why}}
@@ -54,8 +63,7 @@ class SimulationInterfaces:
         self.node = node
         self.stopped = False  # a stopped simulation is a paused one at its start
         for name, handler in self._handlers().items():
-            type_name = "".join(part.title() for part in name.split("_"))
-            node.offer(f"/{name}", (f"simulation_interfaces/srv/{type_name}",), _answering(handler))
+            node.offer(f"/{name}", (SERVICE_NAMES[name],), _answering(handler))
 
     def _handlers(self) -> dict[str, Callable[[Any], Answer]]:
         return {

@@ -1,0 +1,96 @@
+"""Writes docs/interface.md from the table of topics, the services and the parameters."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from microsim.node.parameters import Settings
+from microsim.node.simulation_interfaces import SERVICE_NAMES
+from microsim.scenario import load_scenario
+from microsim.topics import SENSOR_PATHS, SERVICES, TABLE, Qos, Topic
+
+FILE = Path(__file__).parent / "interface.md"
+HEAD = """# ROS 2 interface
+
+Everything the node `microsim` offers. This page is made from the code (`python docs/make_interface.py`), and a test
+keeps it current. `<robot>` stands for a robot's name, such as `drone` or `rover`. All names are relative to the node's
+namespace.
+"""
+SERVICE_NOTE = """
+On an installed ROS 2, `SetInt32` is `microsim_interfaces/srv/SetInt32` (in `interfaces/`): no distribution has
+`example_interfaces/srv/SetInt32`. Without that package, `ros2 param set /microsim seed N` and the standard services
+below do the same.
+"""
+STANDARD_NOTE = """
+The standard `simulation_interfaces` (2.x), as other simulators offer it. `get_simulator_features` tells what is
+supported.
+"""
+PARAMETER_NOTE = """
+Of the scenario `default`; other scenarios have the same for their own robots. A whole number is taken wherever a number
+is. What waits for a reset says so. A value that a scenario could not have is refused with the reason.
+"""
+
+
+def page() -> str:
+    parts = [HEAD]
+    for direction, title in (("out", "Published"), ("in", "Taken")):
+        rows = [_topic_row(topic) for topic in TABLE if topic.direction == direction]
+        parts.append(f"## {title}\n\n" + _table(("Topic", "Type", "QoS", "Rate", "Meaning"), rows))
+    services = [(f"`{each.name}`", f"`{each.type}`", each.about) for each in SERVICES]
+    parts.append("## Services\n\n" + _table(("Service", "Type", "Meaning"), services) + SERVICE_NOTE)
+    standard = [(f"`/{name}`", f"`{type_name}`") for name, type_name in SERVICE_NAMES.items()]
+    parts.append("## Standard services\n" + STANDARD_NOTE + "\n" + _table(("Service", "Type"), standard))
+    parts.append(
+        "## Parameters\n" + PARAMETER_NOTE + "\n" + _table(("Name", "Default", "Limits", "Meaning"), _parameters())
+    )
+    return "\n".join(parts)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def _topic_row(topic: Topic) -> tuple[str, ...]:
+    camera = {"image": "camera", "camera_info": "camera"}
+    sensor = camera.get(topic.kind, SENSOR_PATHS.get(topic.kind, topic.kind))
+    name = topic.of("<robot>", sensor)
+    return f"`{name}`", f"`{topic.type}`", _qos(topic.qos), topic.rate.replace("*", "\\*"), topic.about
+
+
+def _qos(qos: Qos) -> str:
+    words = ["reliable" if qos.reliable else "best effort", f"keep last {qos.depth}"]
+    return ", ".join([*words, "transient local"] if qos.latched else words)
+
+
+def _parameters() -> list[tuple[str, ...]]:
+    rows = [
+        ("`scenario`", "`default`", "", "Name of the scenario that runs; read-only, given at the start."),
+        ("`seed`", "`12345`", "64 bits", "Seed of all noise. Takes effect at the next reset."),
+        ("`real_time_factor`", "`1.0`", "0 … 100000", "Simulated seconds per second; 0: as fast as possible."),
+        ("`use_sim_time`", "`true`", "", "Read-only: the simulator is the clock."),
+        ("`stamped_cmd_vel`", "`false`", "", "Read-only, given at the start: commands are `TwistStamped`."),
+    ]
+    for each in Settings(load_scenario("default")).declarations():
+        rows.append((f"`{each.name}`", f"`{_shown(each.value)}`", _limits(each), each.description))
+    return rows
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _limits(parameter: Any) -> str:
+    if parameter.minimum is None and parameter.maximum is None:
+        return ""
+    low = "" if parameter.minimum is None else f"{parameter.minimum:g}"
+    high = "" if parameter.maximum is None else f"{parameter.maximum:g}"
+    return f"{low} … {high}"
+
+
+if __name__ == "__main__":
+    FILE.write_text(page(), encoding="utf-8")
+    print(f"wrote {FILE}", file=sys.stderr)
