@@ -10,6 +10,7 @@ from microsim import encoders
 from microsim.errors import MicroSimError
 from microsim.node.lateness import Lateness
 from microsim.node.parameters import Settings
+from microsim.node.simulate_steps import SimulateSteps
 from microsim.node.simulation_interfaces import SimulationInterfaces
 from microsim.outbox import Message
 from microsim.runner import Pilot, Runner, Watcher
@@ -61,14 +62,26 @@ class MicroSimNode:
     def sim(self) -> Simulation:
         return self.runner.sim
 
+    @property
+    def has_step_action(self) -> bool:
+        return self._action is not None
+
     def _connect(self) -> None:
         runner = self.runner
-        runner.listen = self.transport.poll
+        runner.listen = self._poll
         runner.taps.append(self.publish)
         runner.measure = self._lateness.beside(runner.measure)
         runner.watchers.append(Watcher(1.0, self._publish_diagnostics))
         self._advertise()
         self.transport.poll()  # peers are told of all endpoints at once
+
+    def _poll(self, timeout_s: float) -> None:
+        action = self._action
+        if action is None or action.under_way is None:
+            self.transport.poll(timeout_s)
+            return
+        self.transport.poll(0.0)
+        action.go_on()
 
     # ---- topics -----------------------------------------------------------------------------------------------------
 
@@ -177,6 +190,8 @@ class MicroSimNode:
         set_int = ("example_interfaces/srv/SetInt32", "microsim_interfaces/srv/SetInt32")
         self.offer("/sim/set_seed", set_int, self._on_set_seed)
         self.offer("/sim/step", set_int, self._on_step)
+        # rclpy's own services answer at once or never: an action's result must wait
+        self._action = None if self.transport.name == "rclpy" else SimulateSteps(self)
         SimulationInterfaces(self)
 
     def offer(self, service: str, types: tuple[str, ...], handler: Callable[[Any, Any], None]) -> None:

@@ -38,6 +38,7 @@ STOPPED, PLAYING, PAUSED, QUITTING = range(4)
 ROBOT = 1  # EntityCategory
 SCOPE_DEFAULT, SCOPE_TIME, SCOPE_STATE, SCOPE_ALL = 0, 1, 2, 255
 FEATURES = (8, 10, 11, 12, 20, 22, 24, 25, 26, 31, 32, 40, 41, 44, 45)  # SimulatorFeatures; only what is offered
+STEP_ACTION = 33
 MAX_FILTER = 128
 
 Answer = Mapping[str, Any]
@@ -85,7 +86,8 @@ class SimulationInterfaces:
     # ---- the simulation ---------------------------------------------------------------------------------------------
 
     def _features(self, request: Any) -> Answer:
-        return {"features": {"features": list(FEATURES), "custom_info": "MicroSim"}}
+        features = [*FEATURES, STEP_ACTION] if self.node.has_step_action else [*FEATURES]
+        return {"features": {"features": features, "custom_info": "MicroSim"}}
 
     @property
     def state(self) -> int:

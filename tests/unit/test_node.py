@@ -73,7 +73,7 @@ class Stage:
         with ThreadPoolExecutor(1) as pool:
             future = pool.submit(work)
             while not future.done():
-                self.transport.poll(0.001)
+                self.node.runner.listen(0.001)  # as the running node does
             return future.result()
 
 
@@ -377,3 +377,36 @@ def test_the_standard_interface_loads_worlds() -> None:
     assert stage.call("/load_world", STANDARD + "LoadWorld", world_resource=evil).result.result == 0
     broken = {"resource_string": "name: [\n"}
     assert stage.call("/load_world", STANDARD + "LoadWorld", world_resource=broken).result.result == 103
+
+
+ACTION = "simulation_interfaces/action/SimulateSteps"
+
+
+def test_the_action_steps_a_paused_simulation_and_gives_its_result() -> None:
+    stage = Stage()
+    features = stage.call("/get_simulator_features", STANDARD + "GetSimulatorFeatures").features.features
+    assert 33 in [int(feature) for feature in features]
+    stage.controller.listen("/simulate_steps/_action/feedback", f"{ACTION}_FeedbackMessage", Qos(10))
+    goal = {"goal_id": {"uuid": list(range(16))}, "goal": {"steps": 50}}
+    assert stage.call("/simulate_steps/_action/send_goal", f"{ACTION}_SendGoal", **goal).accepted
+    result = stage.call("/simulate_steps/_action/get_result", f"{ACTION}_GetResult", goal_id=goal["goal_id"])
+    assert (result.status, result.result.result.result) == (4, 1)
+    assert stage.node.sim.tick == 50
+    stage.controller.transport.poll()
+    feedback = stage.controller.received["/simulate_steps/_action/feedback"]
+    completed = [wire.decode(f"{ACTION}_FeedbackMessage", cdr).feedback.completed_steps for cdr in feedback]
+    assert completed == [20, 40, 50]
+
+
+def test_the_action_can_be_canceled_and_is_refused_while_running() -> None:
+    stage = Stage()
+    goal = {"goal_id": {"uuid": [7] * 16}, "goal": {"steps": 100_000}}
+    assert stage.call("/simulate_steps/_action/send_goal", f"{ACTION}_SendGoal", **goal).accepted
+    canceled = stage.call("/simulate_steps/_action/cancel_goal", "action_msgs/srv/CancelGoal")
+    assert canceled.return_code == 0
+    result = stage.call("/simulate_steps/_action/get_result", f"{ACTION}_GetResult", goal_id=goal["goal_id"])
+    assert result.status == 5
+    assert stage.node.sim.tick < 100_000
+    stage.node.runner.pause(False)
+    other = {"goal_id": {"uuid": [8] * 16}, "goal": {"steps": 5}}
+    assert not stage.call("/simulate_steps/_action/send_goal", f"{ACTION}_SendGoal", **other).accepted

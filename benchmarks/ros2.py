@@ -1,0 +1,118 @@
+"""The ROS 2 node over DDS on loopback: its cost at real time, its answers, its start."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+from benchmarks.harness import Result, cpu_seconds
+
+SECONDS = 10.0
+SET_INT, SET_BOOL = "example_interfaces/srv/SetInt32", "example_interfaces/srv/SetBool"
+
+
+def measure() -> list[Result]:
+    os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+    os.environ["ROS_DOMAIN_ID"] = str(1 + os.getpid() % 100)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))  # two processes talk to each other here
+    return [*_with_subscribers(), *_nobody_listening(), *_first_clock()]
+
+
+def _start(*arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "microsim", "run", "--headless", "--transport", "dds", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _cpu_of(process: int) -> float:
+    """Seconds of CPU time it has used so far."""
+    with open(f"/proc/{process}/stat") as stat:  # noqa: PTH123
+        fields = stat.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _with_subscribers() -> list[Result]:
+    from microsim.simulation import Simulation
+    from microsim.topics import Qos
+    from microsim.transport.dds import DdsTransport
+
+    node, listener = _start(), DdsTransport("listener")
+    try:
+        counts: dict[str, int] = {}
+        for topic, (type_name, qos) in Simulation("default").topics.items():
+
+            def count(cdr: bytes, topic: str = topic) -> None:
+                counts[topic] = counts.get(topic, 0) + 1
+
+            listener.subscribe(topic, type_name, Qos(100, qos.reliable, qos.latched), count)
+        while counts.get("/clock", 0) < 120:
+            listener.poll(0.1)
+        before, start = _cpu_of(node.pid), time.monotonic()
+        while time.monotonic() - start < SECONDS:
+            listener.poll(0.1)
+        share = (_cpu_of(node.pid) - before) / (time.monotonic() - start)
+        round_trip = _round_trips(listener)
+    finally:
+        node.send_signal(signal.SIGINT)
+        node.wait()
+        listener.close()
+    return [
+        Result("node at real time, a subscriber on every topic", 100.0 * share, "% of a core", 25, at_most=True),
+        Result("/sim/step of one tick and back, median", 1000.0 * round_trip, "ms", 2, at_most=True),
+    ]
+
+
+def _round_trips(listener: Any, rounds: int = 500) -> float:
+    listener.call("/sim/pause", SET_BOOL, {"data": True})
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        listener.call("/sim/step", SET_INT, {"data": 1})
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def _nobody_listening() -> list[Result]:
+    """What publishing adds to a tick when no one has subscribed."""
+    from microsim.node.start import start_node
+    from microsim.simulation import Simulation
+    from microsim.transport.dds import DdsTransport
+
+    bare = Simulation("default")
+    bare.step(60)
+    alone = cpu_seconds(lambda: bare.step(600))
+    transport = DdsTransport("microsim")
+    node = start_node(transport, "default", rtf=0.0)
+    node.runner.pause(True)
+    messages = bare.step(600)
+    publishing = cpu_seconds(lambda: node.publish(messages))
+    transport.close()
+    return [Result("publishing to nobody, beside the tick itself", 100.0 * publishing / alone, "%", 5, at_most=True)]
+
+
+def _first_clock() -> list[Result]:
+    from microsim.topics import Qos
+    from microsim.transport.dds import DdsTransport
+
+    best = float("inf")
+    for _ in range(5):
+        listener, got = DdsTransport("listener"), []
+        listener.subscribe("/clock", "rosgraph_msgs/msg/Clock", Qos(10), got.append)
+        start = time.perf_counter()
+        node = _start()
+        while not got:
+            listener.poll(0.05)
+        best = min(best, time.perf_counter() - start)
+        node.send_signal(signal.SIGINT)
+        node.wait()
+        listener.close()
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    return [
+        Result("start of the process to the first /clock received", best, "s", 2, at_most=True),
+        Result("memory of the node", peak, "MB", 300, at_most=True),
+    ]
