@@ -7,7 +7,7 @@ import pytest
 
 import microsim
 from microsim.sim.world import PALETTE
-from tests.support import decoded, many, on_topic, stamp_ns
+from tests.support import COMPILED, decoded, many, on_topic, stamp_ns
 
 GROUND, OBSTACLE, HAZARD, TARGET, WATER = (tuple(int(part) for part in colour) for colour in PALETTE)
 
@@ -18,7 +18,9 @@ GROUND, OBSTACLE, HAZARD, TARGET, WATER = (tuple(int(part) for part in colour) f
 @pytest.fixture(scope="module")
 def hover():
     """The default scenario without its wind: nobody commands the drone, for 60 s."""
-    sim = microsim.Simulation({"seed": 12345})
+    camera = {} if COMPILED else {"resolution": {"width": 8, "height": 8}}
+    robots = {"drone": {"camera": camera}, "rover": {}}
+    sim = microsim.Simulation({"seed": 12345, "robots": robots})
     messages = []
     heights = []
     for _ in range(60):
@@ -251,7 +253,7 @@ def test_camera_occlusion_ground_behind_the_obstacle_is_hidden_by_its_side():
 
 
 def test_camera_info_pixels_back_project_to_the_map_within_one_pixel():
-    """A grid of small targets: the middle of each blob of pixels, sent back through K and TF, is where the target is."""
+    """A grid of small targets: the middle of each blob of pixels, sent back through K and TF, is where it should be."""
     grid = [(x, y) for x in (46.0, 48.0, 50.0, 52.0, 54.0) for y in (46.0, 48.0, 50.0, 52.0, 54.0)]
     sim, pixels, info, messages = camera_over(
         50,

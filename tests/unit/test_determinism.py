@@ -55,9 +55,9 @@ def test_two_simulations_side_by_side_do_not_disturb_each_other():
 
 
 def test_one_step_at_a_time_equals_six_hundred_at_once():
-    at_once, one_by_one = commanded(SHORT), commanded(SHORT)
-    messages = at_once.step(600)
-    singly = [message for _ in range(600) for message in one_by_one.step(1)]
+    at_once, one_by_one, ticks = commanded(SHORT), commanded(SHORT), many(600, 60)
+    messages = at_once.step(ticks)
+    singly = [message for _ in range(ticks) for message in one_by_one.step(1)]
     assert [(m.topic, m.cdr) for m in singly] == [(m.topic, m.cdr) for m in messages]
     assert one_by_one.digest() == at_once.digest()
 

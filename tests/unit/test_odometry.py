@@ -169,3 +169,4 @@ def test_without_odometry_there_is_nothing_to_remember():
     assert odometry.memory() is None
     odometry.recall(None)
     assert odometry.drift is None
+    assert odometry.pose_variance() == (1e-4, 1e-4)

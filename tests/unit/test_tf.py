@@ -9,6 +9,9 @@ import microsim
 from tests.support import decoded, on_topic, stamp_ns
 
 
+TINY = {"resolution": {"width": 4, "height": 4}}
+
+
 def crowd(**frames):
     """Three robots with every kind of sensor."""
     return microsim.Simulation(
@@ -16,13 +19,20 @@ def crowd(**frames):
             "frames": frames,
             "robots": {
                 "drone": {
-                    "sensors": {"nose": {"type": "camera", "mount": {"xyz": [0.2, 0, 0], "rpy": [0.1, 0.2, 0.3]}}}
+                    "camera": TINY,
+                    "sensors": {
+                        "nose": {**TINY, "type": "camera", "mount": {"xyz": [0.2, 0, 0], "rpy": [0.1, 0.2, 0.3]}}
+                    },
                 },
                 "rover": {
                     "scan": {},
                     "sensors": {"left": {"type": "range", "mount": {"xyz": [0, 0.2, 0.1], "rpy": [0, 0, 1.57]}}},
                 },
-                "second": {"model": "drone", "start": {"map_pose": {"x": 30, "y": 30, "z": 5, "yaw": -2}}},
+                "second": {
+                    "model": "drone",
+                    "camera": TINY,
+                    "start": {"map_pose": {"x": 30, "y": 30, "z": 5, "yaw": -2}},
+                },
             },
         }
     )
