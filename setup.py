@@ -12,7 +12,7 @@ from setuptools import find_packages, setup
 
 NAME = "microsim"
 ROOT = Path(__file__).resolve().parent
-DATA_FOLDERS = ("launch", "rviz", "urdf", "scenarios", "worlds")
+DATA_FOLDERS = ("launch", "rviz", "urdf", "scenarios", "missions", "worlds")
 
 TEST = [
     "pytest>=8",

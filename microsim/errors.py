@@ -2,6 +2,7 @@
 
 MicroSimError
  ├ ScenarioError             the scenario a user wrote cannot be run; lists every problem found
+ │  └ MissionError           the mission a user wrote cannot be flown; lists every problem found
  ├ UsageError (ValueError)   a call that makes no sense: unknown robot, negative steps, payload too large
  └ PluginError               a plug-in could not be loaded, or gave something unusable
 """
@@ -27,7 +28,7 @@ class PluginError(MicroSimError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with a scenario, and where."""
+    """One thing wrong with a scenario or a mission, and where."""
 
     message: str  # what was found, what is expected
     path: str = ""  # key path, such as robots.drone.camera.hz; empty: the whole scenario
@@ -53,6 +54,10 @@ class ScenarioError(MicroSimError):
 
     def __reduce__(self) -> tuple[type[ScenarioError], tuple[tuple[Problem, ...]]]:
         return type(self), (self.problems,)
+
+
+class MissionError(ScenarioError):
+    """The mission cannot be flown. `problems` lists every reason."""
 
 
 def did_you_mean(word: object, choices: Iterable[str]) -> str:

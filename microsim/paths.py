@@ -44,3 +44,13 @@ def scenario_names() -> list[str]:
 def scenario_file(name: str) -> Path:
     """The file of a shipped scenario."""
     return data_folder() / "scenarios" / f"{name}.yaml"
+
+
+def mission_names() -> list[str]:
+    """Names of the shipped missions, in alphabetical order."""
+    return sorted(path.stem for path in (data_folder() / "missions").glob("*.yaml"))
+
+
+def mission_file(name: str) -> Path:
+    """The file of a shipped mission."""
+    return data_folder() / "missions" / f"{name}.yaml"

@@ -27,7 +27,7 @@ has_all_data() { # FOLDER: every file of the data folders is there
   local file missing=0
   while IFS= read -r file; do
     [ -e "$1/$file" ] || { echo "missing: $1/$file" >&2; missing=1; }
-  done < <(cd "$source_tree" && find launch rviz urdf scenarios worlds -type f ! -name '.*' ! -path '*/__pycache__/*' 2>/dev/null)
+  done < <(cd "$source_tree" && find launch rviz urdf scenarios missions worlds -type f ! -name '.*' ! -path '*/__pycache__/*' 2>/dev/null)
   return $missing
 }
 

@@ -1,0 +1,49 @@
+"""Missions: YAML that says what is done at which time, and what must come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from microsim.missions.loading import load_mission
+from microsim.missions.models import Mission
+from microsim.missions.pilot import MissionPilot
+from microsim.outbox import Message
+from microsim.scenario import Scenario
+from microsim.simulation import Simulation
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A mission that was flown."""
+
+    sim: Simulation
+    mission: Mission
+    violations: tuple[str, ...]  # a sentence for each thing that was not as expected
+
+
+def fly_mission(
+    mission: str | Path | Mapping[str, Any] | Mission,
+    scenario: Scenario | str | Path | Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    tap: Callable[[Sequence[Message]], None] | None = None,
+) -> Outcome:
+    """Fly a mission to its end, as fast as possible. `tap` gets the messages of each tick.
+
+    Scenario and seed are those given, else those the mission names, else the default and the scenario's.
+    """
+    plan = load_mission(mission)
+    chosen = scenario if scenario is not None else plan.scenario or "default"
+    sim = Simulation(chosen, plan.seed if seed is None else seed)
+    pilot = MissionPilot(sim, plan)
+    for ticks in (0, *[1] * pilot.end):
+        messages = sim.step(ticks)
+        pilot(messages)
+        if tap is not None:
+            tap(messages)
+    return Outcome(sim, plan, tuple(pilot.violations()))
+
+
+__all__ = ["Mission", "MissionPilot", "Outcome", "fly_mission", "load_mission"]

@@ -1,0 +1,103 @@
+"""From waypoint to waypoint: a function of where the robot is and of nothing else.
+
+Proportional control of velocity: fast on the way, slower towards the last waypoint, held there. It sees no obstacles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from microsim.sim import exact  # the same bits on every machine, which math does not promise
+
+FOLLOW_HZ = 20  # how often it looks and commands
+APPROACH_PER_S = 1.5  # velocity for each metre that is left
+TURN_PER_S = 2.0  # turn rate for each radian that is left
+TURN_FIRST_RAD = 0.8  # a rover turns on the spot while its heading is further off than this
+YAW_TOLERANCE_RAD = 0.1
+
+
+class Pose(NamedTuple):
+    x: float  # [m] map frame
+    y: float
+    z: float
+    yaw: float  # [rad]
+
+
+class Goal(NamedTuple):
+    x: float  # [m] map frame
+    y: float
+    z: float | None  # None: not for robots that stand on the ground
+    yaw: float | None  # [rad]; None: any
+
+
+Steer: TypeAlias = Callable[[Pose, Goal, float, bool], dict[str, float]]  # pose, goal, speed, is the last -> command
+
+
+def fly(pose: Pose, goal: Goal, speed: float, is_last: bool) -> dict[str, float]:
+    """Straight to the goal in three dimensions, turning to its yaw on the way."""
+    east, north, up = goal.x - pose.x, goal.y - pose.y, (pose.z if goal.z is None else goal.z) - pose.z
+    distance = math.sqrt(east * east + north * north + up * up)
+    wanted = _speed(distance, speed, is_last)
+    share = wanted / distance if distance > 0.0 else 0.0
+    sin, cos = exact.sin(pose.yaw), exact.cos(pose.yaw)
+    turn = 0.0 if goal.yaw is None else exact.wrap_angle(goal.yaw - pose.yaw)
+    return {
+        "vx": share * (cos * east + sin * north),
+        "vy": share * (cos * north - sin * east),
+        "vz": share * up,
+        "yaw_rate": TURN_PER_S * turn,
+    }
+
+
+def drive(pose: Pose, goal: Goal, speed: float, is_last: bool) -> dict[str, float]:
+    """Towards the goal in the plane; on the spot while it is far to the side."""
+    east, north = goal.x - pose.x, goal.y - pose.y
+    distance = math.sqrt(east * east + north * north)
+    turn = exact.wrap_angle(exact.atan2(north, east) - pose.yaw)
+    ahead = max(exact.cos(turn), 0.0) if abs(turn) < TURN_FIRST_RAD else 0.0
+    return {"v": ahead * _speed(distance, speed, is_last), "omega": TURN_PER_S * turn}
+
+
+def _speed(distance: float, speed: float, is_last: bool) -> float:
+    return min(speed, APPROACH_PER_S * distance) if is_last else speed
+
+
+STEERS: Mapping[frozenset[str], Steer] = {  # by the names of a robot's inputs
+    frozenset(("vx", "vy", "vz", "yaw_rate")): fly,
+    frozenset(("v", "omega")): drive,
+}
+
+
+def steer_for(inputs: Sequence[str]) -> Steer | None:
+    return STEERS.get(frozenset(inputs))
+
+
+class Follower:
+    """One robot on its way."""
+
+    def __init__(self, steer: Steer, goals: Sequence[Goal], speed: float, tolerance: float) -> None:
+        self.steer, self.goals = steer, list(goals)
+        self.speed, self.tolerance = speed, tolerance
+        self.reached = 0  # waypoints, in order
+        self.moves_on_ground = steer is drive
+
+    @property
+    def is_done(self) -> bool:
+        return self.reached == len(self.goals)
+
+    def command(self, pose: Pose) -> dict[str, float]:
+        """For the next twentieth of a second."""
+        while not self.is_done and self._is_at(self.goals[self.reached], pose):
+            self.reached += 1
+        if self.is_done and self.moves_on_ground:
+            return {"v": 0.0, "omega": 0.0}
+        index = min(self.reached, len(self.goals) - 1)
+        return self.steer(pose, self.goals[index], self.speed, index == len(self.goals) - 1)
+
+    def _is_at(self, goal: Goal, pose: Pose) -> bool:
+        east, north, up = goal.x - pose.x, goal.y - pose.y, 0.0 if goal.z is None else goal.z - pose.z
+        square = east * east + north * north + up * up
+        is_turned = goal.yaw is None or abs(exact.wrap_angle(goal.yaw - pose.yaw)) <= YAW_TOLERANCE_RAD
+        return square <= self.tolerance * self.tolerance and is_turned

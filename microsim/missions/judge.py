@@ -1,0 +1,183 @@
+"""What a mission expects, watched tick by tick; it looks and never touches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Protocol
+
+from microsim.missions.expectations import (
+    AnyExpectation,
+    Expectation,
+    RadioExpectation,
+    RobotExpectation,
+    TopicExpectation,
+)
+from microsim.missions.models import Mission
+from microsim.missions.values import DERIVED, FieldPath, Rows, radio_value
+from microsim.outbox import Message
+from microsim.sim.components import X, Y, Z
+from microsim.simulation import Simulation
+
+ROUNDING = 1e-9  # 0.03 within 0.01 shall allow 0.04, whatever binary fractions make of it
+
+
+def is_met(expectation: Expectation, value: float) -> bool:
+    """A NaN meets nothing."""
+    slack = ROUNDING * max(1.0, abs(value)) if math.isfinite(value) else 0.0
+    if isinstance(expectation.equals, float) and not (
+        value == expectation.equals or abs(value - expectation.equals) <= expectation.within + slack
+    ):
+        return False
+    if expectation.at_least is not None and not value >= expectation.at_least - slack:
+        return False
+    return not (expectation.at_most is not None and not value <= expectation.at_most + slack) and not math.isnan(value)
+
+
+class Watch(Protocol):
+    """One expectation in the making."""
+
+    until: int  # the tick at which it is decided
+    complaint: str  # how it is violated; empty: not so far
+
+    def look(self, tick: int, messages: Sequence[Message]) -> None: ...
+
+
+class RobotWatch:
+    def __init__(self, sim: Simulation, entry: RobotExpectation, first: int, until: int) -> None:
+        self.sim, self.entry, self.first, self.until = sim, entry, first, until
+        self.start = sim.rows(entry.robot)
+        self.complaint = ""
+
+    def look(self, tick: int, messages: Sequence[Message]) -> None:
+        if self.complaint or not self.first <= tick <= self.until:
+            return
+        rows = self.sim.rows(self.entry.robot)
+        when = f"at {self.sim.time_ns / 1e9:.3f} s"
+        if self.entry.value == "position":
+            self._judge_position(rows, when)
+            return
+        value = self._value(rows)
+        if not is_met(self.entry, value):
+            self.complaint = f"{self.entry.value} of {self.entry.robot} was {value:.6g} {when}"
+
+    def _value(self, rows: Rows) -> float:
+        if self.entry.value in DERIVED:
+            return DERIVED[self.entry.value](self.sim, rows, self.start)
+        return float(getattr(self.sim.state(self.entry.robot), self.entry.value))
+
+    def _judge_position(self, rows: Rows, when: str) -> None:
+        wanted = self.entry.equals
+        assert isinstance(wanted, tuple)
+        here = [rows[i] for i in (X, Y, Z)[: len(wanted)]]
+        away = math.sqrt(sum((one - other) * (one - other) for one, other in zip(here, wanted, strict=True)))
+        if away > self.entry.within + ROUNDING:
+            place = ", ".join(f"{part:.3f}" for part in here)
+            self.complaint = f"{self.entry.robot} was at ({place}) {when}, {away:.3f} m away"
+
+
+class TopicWatch:
+    def __init__(self, sim: Simulation, entry: TopicExpectation, first: int, until: int) -> None:
+        self.sim, self.entry, self.first, self.until = sim, entry, first, until
+        self.path = None if entry.value in ("count", "rate_hz") else FieldPath(entry.value)
+        self.count = 0
+        self.complaint = ""
+
+    def look(self, tick: int, messages: Sequence[Message]) -> None:
+        if self.first <= tick < self.until:
+            for message in messages:
+                if message.topic == self.entry.topic:
+                    self.count += 1
+                    self._read(message)
+        elif tick == self.until:
+            self._conclude()
+
+    def _read(self, message: Message) -> None:
+        if self.path is None or self.complaint:
+            return
+        when = f"at {self.sim.time_ns / 1e9:.3f} s"
+        value = self.path.read(message.message)
+        if value is None:
+            self.complaint = f"{self.entry.topic} had no {self.entry.value} {when}"
+        elif not is_met(self.entry, value):
+            self.complaint = f"{self.entry.value} of {self.entry.topic} was {value:.6g} {when}"
+
+    def _conclude(self) -> None:
+        if self.path is not None:
+            if not self.count:
+                self.complaint = f"there was no message on {self.entry.topic}"
+            return
+        value = float(self.count)
+        if self.entry.value == "rate_hz":
+            value /= (self.until - self.first) * self.sim.clock.dt
+        if not is_met(self.entry, value):
+            self.complaint = f"{self.entry.value} of {self.entry.topic} was {value:.6g}"
+
+
+class RadioWatch:
+    def __init__(self, sim: Simulation, entry: RadioExpectation, until: int) -> None:
+        self.sim, self.entry, self.until = sim, entry, until
+        self.complaint = ""
+
+    def look(self, tick: int, messages: Sequence[Message]) -> None:
+        if tick != self.until:
+            return
+        sender, receiver = self.entry.radio
+        way = f"from {sender} to {receiver}"
+        links = self.sim.radio.links if self.sim.radio else []
+        link = next((each for each in links if (each.sender, each.receiver) == self.entry.radio), None)
+        value = None if link is None else radio_value(link, self.entry.value, 1000.0 * self.sim.clock.dt)
+        if value is None:
+            self.complaint = f"there is no {self.entry.value} {way}: no packet was {self._lacking(link is None)}"
+        elif not is_met(self.entry, value):
+            self.complaint = f"{self.entry.value} {way} was {value:.6g}"
+
+    def _lacking(self, is_silent: bool) -> str:
+        return "delivered" if self.entry.value == "latency_ms" and not is_silent else "sent"
+
+
+class Judge:
+    """Every expectation of a mission."""
+
+    def __init__(self, sim: Simulation, mission: Mission) -> None:
+        self.mission = mission
+        self._sim = sim
+        self.end = self._tick(mission.duration)
+        self.watches: list[Watch] = [self._watch(entry) for entry in mission.expect]
+        self.tick = -1
+
+    def look(self, messages: Sequence[Message]) -> None:
+        self.tick = self._sim.tick
+        if self.tick <= self.end:
+            for watch in self.watches:
+                watch.look(self.tick, messages)
+
+    def undecided(self) -> int:
+        """How many could not be judged, because the run ended too soon."""
+        return sum(1 for watch in self.watches if not watch.complaint and watch.until > self.tick)
+
+    def complaints(self) -> list[str]:
+        """A sentence for each expectation that is violated, in their order."""
+        found = []
+        for index, (entry, watch) in enumerate(zip(self.mission.expect, self.watches, strict=True)):
+            if watch.complaint:
+                place = self.mission._places.problem("", ("expect", index)).place or f"expect[{index}]"
+                found.append(f"{place}: {watch.complaint}; {entry.bounds()}")
+        return found
+
+    def _tick(self, seconds: float) -> int:
+        return self._sim.clock.ticks_in(Fraction(str(seconds)))
+
+    def _watch(self, entry: AnyExpectation) -> Watch:
+        if isinstance(entry, RadioExpectation):
+            return RadioWatch(self._sim, entry, self.end if entry.at is None else self._tick(entry.at))
+        until = self.end if entry.to is None else self._tick(entry.to)
+        first = 0 if entry.since is None else self._tick(entry.since)
+        if isinstance(entry, TopicExpectation):
+            return TopicWatch(self._sim, entry, first, until)
+        if entry.at is not None:
+            first = until = self._tick(entry.at)
+        elif entry.since is None and entry.to is None:
+            first = until
+        return RobotWatch(self._sim, entry, first, until)
