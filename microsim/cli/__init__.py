@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from microsim.cli import recording
 from microsim.errors import MicroSimError, ScenarioError
 from microsim.version import __version__
 
@@ -147,6 +148,14 @@ def run(
         bool, typer.Option("--json", help="Print the result as one line of JSON, and nothing else on stdout.")
     ] = False,
     demo: Annotated[bool, typer.Option("--demo", help="Let a small pilot fly the drone and drive the rover.")] = False,
+    record: recording.RecordOption = None,
+    storage: recording.StorageOption = recording.Storage.mcap,
+    compress: recording.CompressOption = recording.Compression.none,
+    topics: recording.TopicsOption = None,
+    exclude: recording.ExcludeOption = None,
+    split_size: recording.SplitSizeOption = None,
+    split_time: recording.SplitTimeOption = None,
+    history: recording.HistoryOption = None,
 ) -> None:
     """Run a scenario, shown live in the terminal.
 
@@ -158,6 +167,7 @@ def run(
       microsim run maze --seed 3 --rtf 5                   five times as fast as real time
       microsim run my_world.yaml --duration 60 --rtf 0 --headless --digest
       microsim run --duration 10 --rtf 0 --json            for scripts
+      microsim run --demo --duration 60 --rtf 0 --record flight
       microsim run flat --headless --ros-args -p rover.max_v:=1.0 -r __ns:=/left
     """
     from microsim.cli.run import Options
@@ -165,7 +175,11 @@ def run(
 
     chosen = None if transport is None else transport.value
     ros_args = tuple(ROS_ARGS)
-    options = Options(scenario, seed, duration, rtf, headless, digest, telemetry, as_json, demo, chosen, ros_args)
+    choice = (storage.value, compress.value, tuple(topics or ()), tuple(exclude or ()), split_size, split_time, history)
+    wishes = recording.Wishes(record, *choice)
+    options = Options(
+        scenario, seed, duration, rtf, headless, digest, telemetry, as_json, demo, chosen, ros_args, wishes
+    )
     with _output():
         code = run_scenario(options)
     raise typer.Exit(code)
@@ -223,6 +237,9 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one line o
 
     with _output():
         print_list(as_json)
+
+
+recording.register(app)
 
 
 def main() -> NoReturn:

@@ -15,6 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from microsim.cli.progress import Progress, compiling
+from microsim.cli.recording import NOTHING, Wishes
 from microsim.errors import MicroSimError, UsageError
 from microsim.version import __version__
 
@@ -38,6 +39,7 @@ class Options:
     demo: bool
     transport: str | None = None
     ros_args: tuple[str, ...] = ()
+    recording: Wishes = NOTHING
 
 
 def run(options: Options) -> int:
@@ -55,15 +57,18 @@ def _run(options: Options, interrupts: Interrupts) -> int:
         telemetry = _telemetry(options)  # a bad scenario must not cost an old file
         if telemetry is not None:
             telemetry.attach(runner)
+        recordings = options.recording.attach(runner)
         ticks = None if options.duration is None else runner.sim.clock.ticks_in(Fraction(str(options.duration)))
         try:
             _drive(runner, ticks, options, telemetry)
         except (MicroSimError, MemoryError) as error:
             tick = runner.sim.tick
             print(f"microsim: the run failed at tick {tick}: {str(error) or 'out of memory'}", file=sys.stderr)
+            recordings.finish()
             return 1
+    code = recordings.finish()
     _say_result(runner, options)
-    return 0
+    return code
 
 
 def _prepared(options: Options, stack: ExitStack) -> Runner:

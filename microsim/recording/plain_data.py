@@ -1,4 +1,4 @@
-"""The memory of a simulation as bytes and back: a closed list of types, each written out; nothing that could run code."""
+"""The memory of a simulation as bytes and back: a closed list of types, and nothing that could run code."""
 
 from __future__ import annotations
 

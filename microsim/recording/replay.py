@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -73,12 +73,11 @@ class Replay:
     ) -> None:
         self.bag = bag
         self.told: list[str] = []
-        self.ignored = 0  # inputs that the simulation did not take
+        self.ignored: int  # inputs that the simulation did not take
         self._folder = tempfile.TemporaryDirectory(prefix="microsim-")
         self.sim = self._simulation(scenario, seed, plugins)
         self._scenario = self.sim.scenario
-        self._topics = InputTopics(self.sim, Path(self._folder.name), bag.facts.files, bag.is_ours)
-        self._last_time = 0
+        self.use(self.sim)
 
     def __enter__(self) -> Self:
         return self
@@ -99,24 +98,36 @@ class Replay:
     def run(self, hand_out: HandOut, until: int | None = None) -> None:
         """Run the mission again, or up to tick `until`, with its inputs; every message is handed out."""
         hand_out(self.sim.step(0))
-        last = 0
-        for channel, time, data in self.bag.entries_of(self._topics):
-            last = self._tick(time)
-            if until is not None and last > until:
+        for tick, channel, data in self.inputs():
+            if until is not None and tick > until:
                 break
-            self._step_to(last, hand_out)
-            self._take(channel, data)
-        self._step_to(self._end(last) if until is None else until, hand_out)
+            self._step_to(tick, hand_out)
+            self.take(channel, data)
+        self._step_to(self.last_tick() if until is None else until, hand_out)
 
-    def _end(self, last_input: int) -> int:
+    def inputs(self) -> Iterator[tuple[int, Channel, bytes]]:
+        """What was taken, with the tick that took it."""
+        for channel, time, data in self.bag.entries_of(self._topics):
+            yield self._tick(time), channel, data
+
+    def use(self, sim: Simulation) -> None:
+        """Go on with another simulation of the same scenario and seed."""
+        self.sim = sim
+        self._topics = InputTopics(sim, Path(self._folder.name), self.bag.facts.files, self.bag.is_ours)
+        self.ignored = self._last_time = 0
+
+    def last_tick(self) -> int:
+        """Where the recording ends."""
         if self.end_tick is not None:
             return self.end_tick
         if self.bag.end_ns is not None:
             return self._tick(self.bag.end_ns)
-        times = [block.times[-1] for block in self.bag.blocks() if block.times]  # a recording that was cut off
+        times = [block.times[-1] for block in self.bag.blocks() if block.times]
+        self._last_time = 0
         return self._tick(max(times, default=0))
 
-    def _take(self, channel: Channel, cdr: bytes) -> None:
+    def take(self, channel: Channel, cdr: bytes) -> None:
+        """Hand a recorded input to the simulation."""
         try:
             self.ignored += not self._topics.take(channel.topic, channel.type, cdr)
         except BagError:
@@ -166,8 +177,7 @@ class Replay:
         self.sim.reset()
         if self.sim.scenario != self._scenario:
             self.sim = Simulation(self._scenario, self.sim.seed)
-        self._topics = InputTopics(self.sim, Path(self._folder.name), self.bag.facts.files, self.bag.is_ours)
-        self.ignored = self._last_time = 0
+        self.use(self.sim)
 
     def _compare(self, bag: OwnBag, stream: MessageComparison) -> None:
         stream.collect(self.sim.step(0))
@@ -178,7 +188,7 @@ class Replay:
             places = [place for place, number in enumerate(block.numbers) if number in inputs]
             for place in places:
                 self._step_to(self._tick(block.times[place]), stream.collect)
-                self._take(channels[block.numbers[place]], block.data[place])
+                self.take(channels[block.numbers[place]], block.data[place])
             self._step_to(self._tick(block.times[-1]), stream.collect)
             stream.compare(without(block, places))
         self._step_to(self.end_tick or 0, stream.collect)

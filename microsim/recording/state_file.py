@@ -1,6 +1,6 @@
 """Snapshots as files: complete, checked, and only for the scenario and version they come from.
 
-    MICROSIM STATE\\n | one line of JSON | plain data | SHA-256 of everything before it (32 bytes)
+MICROSIM STATE\\n | one line of JSON | plain data | SHA-256 of everything before it (32 bytes)
 """
 
 from __future__ import annotations

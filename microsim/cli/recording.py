@@ -1,0 +1,274 @@
+"""Options and commands about recordings. Only options and help texts are here, as in the rest of the command line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from microsim.recording.history import History
+    from microsim.recording.recorder import Recorder
+    from microsim.runner import Runner
+
+_TIMES = {"": "1", "s": "1", "ms": "1/1000", "m": "60", "min": "60", "h": "3600"}
+_SIZES = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_SIZES |= {"kib": 2**10, "mib": 2**20, "gib": 2**30}
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
+
+
+class Storage(str, Enum):
+    mcap = "mcap"
+    sqlite3 = "sqlite3"
+
+
+class Compression(str, Enum):
+    none = "none"
+    zstd = "zstd"
+
+
+def seconds(text: str) -> Fraction:
+    """`12.5s`, `500ms`, `2min`; without a unit, seconds."""
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is None or found[2].lower() not in _TIMES or len(text) > 30:
+        raise typer.BadParameter(f"expected a simulated time such as 12.5s, 500ms or 2min, found {text!r}.")
+    return Fraction(found[1]) * Fraction(_TIMES[found[2].lower()])
+
+
+def size(text: str) -> int:
+    """`500kB`, `100MB`, `2GiB`; without a unit, bytes."""
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is None or found[2].lower() not in _SIZES or len(text) > 30:
+        raise typer.BadParameter(f"expected a size such as 500kB, 100MB or 2GiB, found {text!r}.")
+    return int(Fraction(found[1]) * _SIZES[found[2].lower()])
+
+
+_PANEL = "Recording"
+RecordOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--record", metavar="FOLDER", help="Record everything into a new rosbag2 folder.", rich_help_panel=_PANEL
+    ),
+]
+StorageOption = Annotated[Storage, typer.Option("--storage", help="Kind of files.", rich_help_panel=_PANEL)]
+CompressOption = Annotated[
+    Compression, typer.Option("--compress", help="Compress the chunks of mcap files.", rich_help_panel=_PANEL)
+]
+TopicsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topics", metavar="GLOB", help="Record only these, such as '/drone/*'; repeatable.", rich_help_panel=_PANEL
+    ),
+]
+ExcludeOption = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", metavar="GLOB", help="Leave these out; repeatable.", rich_help_panel=_PANEL),
+]
+SplitSizeOption = Annotated[
+    int | None,
+    typer.Option("--split-size", parser=size, metavar="SIZE", help="A new file at this size.", rich_help_panel=_PANEL),
+]
+SplitTimeOption = Annotated[
+    Fraction | None,
+    typer.Option(
+        "--split-time", parser=seconds, metavar="TIME", help="A new file at each such time.", rich_help_panel=_PANEL
+    ),
+]
+HistoryOption = Annotated[
+    Fraction | None,
+    typer.Option(
+        "--history",
+        parser=seconds,
+        metavar="TIME",
+        help="Keep a snapshot of each of the last seconds; written to FOLDER_states at the end.",
+        rich_help_panel=_PANEL,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What `microsim run` was asked to record."""
+
+    folder: Path | None = None
+    storage: str = "mcap"
+    compression: str = "none"
+    topics: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    split_size: int | None = None
+    split_time: Fraction | None = None
+    history: Fraction | None = None
+
+    def attach(self, runner: Runner) -> Recordings:
+        """Begin, before the first tick is handed out."""
+        if self.folder is None and self.history is None:
+            return Recordings(None, None, None)
+        from microsim.recording.bag_writer import RecordOptions
+        from microsim.recording.history import History
+        from microsim.recording.recorder import Recorder
+
+        recorder, history = None, None
+        if self.folder is not None:
+            choice = (self.storage, self.compression, self.topics, self.exclude, self.split_size, self.split_time)
+            recorder = Recorder(self.folder, runner.sim, RecordOptions(*choice))
+            recorder.attach(runner)
+        if self.history is not None:
+            history = History(float(self.history))
+            history.attach(runner)
+        return Recordings(self.folder, recorder, history)
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """What is being recorded of a run, if anything."""
+
+    folder: Path | None
+    recorder: Recorder | None
+    history: History | None
+
+    def finish(self) -> int:
+        """Write the rest and say so; gives the exit code."""
+        code = 0
+        if self.recorder is not None:
+            self.recorder.close()
+            if self.recorder.error:
+                typer.echo(f"microsim: {self.recorder.error}", err=True)
+                code = 1
+            else:
+                counts = f"{self.recorder.messages:,} messages, {self.recorder.inputs:,} inputs"
+                typer.echo(f"recorded {counts} into {self.recorder.folder}", err=True)
+        if self.history is not None:
+            name = self.folder.name if self.folder is not None else "microsim"
+            folder = (self.folder.parent if self.folder is not None else Path()) / f"{name}_states"
+            states = self.history.save(folder)
+            typer.echo(f"{len(states)} states of the last {self.history.span_s:g} s in {folder}", err=True)
+        return code
+
+
+NOTHING = Wishes()
+
+# ---- commands -------------------------------------------------------------------------------------------------------
+
+BagArgument = Annotated[Path, typer.Argument(metavar="BAG", help="A recording: its folder, or one of its files.")]
+bag = typer.Typer(no_args_is_help=True, help="Look into recordings, and mend them.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(replay)
+    app.command()(diff)
+    app.command()(plot)
+    app.add_typer(bag, name="bag")
+
+
+def replay(
+    path: BagArgument,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare every message with the recording.")] = False,
+    rtf: Annotated[
+        float, typer.Option(min=0.0, max=100_000.0, metavar="X", help="Real-time factor; 0: as fast as possible.")
+    ] = 0.0,
+    start: Annotated[
+        Fraction | None, typer.Option("--from", parser=seconds, metavar="TIME", help="Hand out messages from here on.")
+    ] = None,
+    at: Annotated[
+        Fraction | None, typer.Option("--at", parser=seconds, metavar="TIME", help="Stop here.", show_default="the end")
+    ] = None,
+    save_state: Annotated[
+        Path | None, typer.Option("--save-state", metavar="FILE", help="Save the state reached as a file.")
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option("--record", metavar="FOLDER", help="Record the replay, with the same options.")
+    ] = None,
+    scenario: Annotated[
+        str | None, typer.Option("--scenario", metavar="S", help="For bags of others: the scenario to run.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="For bags of others: the seed.")] = None,
+    plugins: Annotated[
+        Path | None, typer.Option("--plugins", metavar="FOLDER", help="Where the scenario's plug-ins are now.")
+    ] = None,
+    transport: Annotated[
+        str, typer.Option("--transport", metavar="KIND", help="auto, dds or rclpy: hand out messages on ROS 2 too.")
+    ] = "none",
+) -> None:
+    """Run a recorded mission again, from its inputs.
+
+    Exit codes: 0 good, 1 the replay differs, 2 the bag cannot be used.
+
+    \b
+    Examples:
+      microsim replay flight --verify                         identical, or the first difference
+      microsim replay flight --rtf 1 --transport auto         on ROS 2, in real time
+      microsim replay flight --at 12.5s --save-state s.state
+      microsim replay commands --scenario flat --seed 3       a bag of `ros2 bag record --use-sim-time`
+    """
+    from microsim.cli import replay as work
+
+    wishes = work.Wishes(path, verify, rtf, start, at, save_state, record, scenario, seed, plugins, transport)
+    raise typer.Exit(work.replay(wishes))
+
+
+def diff(
+    one: Annotated[Path, typer.Argument(metavar="A", help="A recording.")],
+    other: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
+) -> None:
+    """Compare two recordings, message by message.
+
+    Exit codes: 0 identical, 1 different, 2 a bag cannot be read.
+    """
+    from microsim.recording.bag import open_bag
+    from microsim.recording.diff import diff as compare
+
+    found = compare(open_bag(one), open_bag(other))
+    typer.echo(str(found))
+    raise typer.Exit(0 if found.difference is None else 1)
+
+
+def plot(
+    path: BagArgument,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="PNG, SVG or PDF; default: BAG.png.")
+    ] = None,
+) -> None:
+    """Draw a recording: trajectory on the map, altitude, speeds, ranges, radio.
+
+    \b
+    Examples:
+      microsim plot flight                       writes flight.png
+      microsim plot flight -o flight.svg
+    """
+    from microsim.recording.bag import open_bag
+    from microsim.recording.plot import plot as draw
+
+    target = output or path.with_name(f"{path.name}.png")
+    draw(open_bag(path), target)
+    typer.echo(f"{target}")
+
+
+@bag.command()
+def info(
+    path: BagArgument, as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False
+) -> None:
+    """What a recording holds, and whether it is whole. Exit code 1 when it is damaged."""
+    from microsim.cli import replay as work
+
+    raise typer.Exit(work.info(path, as_json))
+
+
+@bag.command()
+def repair(path: Annotated[Path, typer.Argument(metavar="BAG", help="The folder of a recording.")]) -> None:
+    """Finish a recording that was cut off: what can be read is kept.
+
+    A file that has to change stays beside its new form as `….damaged`.
+    """
+    from microsim.recording.repair import repair as mend
+
+    done = mend(path)
+    for damage in done.damaged:
+        typer.echo(f"written anew: {damage}")
+    state = "finished" if done.damaged else "was whole"
+    typer.echo(f"{path} {state}: {done.messages:,} messages, up to {done.last_ns / 1e9:.3f} s")

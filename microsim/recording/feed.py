@@ -1,0 +1,34 @@
+"""A recorded run's inputs as a pilot: for a replay in wall time, alone or on ROS 2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from microsim.outbox import Message
+from microsim.recording.replay import Replay
+from microsim.simulation import Simulation
+
+
+class Feed:
+    """Takes each input at its tick. `sim` may be another simulation of the same scenario and seed."""
+
+    def __init__(self, replay: Replay, sim: Simulation) -> None:
+        self._replay = replay
+        self._sim = sim
+        replay.use(sim)
+        self._inputs = replay.inputs()
+        self._next = next(self._inputs, None)
+
+    def __call__(self, messages: Sequence[Message] = ()) -> None:
+        while self._next is not None and self._next[0] <= self._sim.tick:
+            self._replay.take(*self._next[1:])
+            self._next = next(self._inputs, None)
+
+    def skip_to(self, tick: int) -> None:
+        """As fast as possible, with nobody listening; what the last tick sends is left for the runner."""
+        sim = self._sim
+        self()
+        while sim.tick < tick - 1:
+            stop = tick - 1 if self._next is None else min(tick - 1, max(self._next[0], sim.tick + 1))
+            sim.step(stop - sim.tick)
+            self()

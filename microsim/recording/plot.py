@@ -1,0 +1,256 @@
+"""`microsim plot`: a run on one page. Matplotlib is an extra, imported when a picture is wanted."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from microsim.errors import MicroSimError
+from microsim.recording.bag import ForeignBag, OwnBag
+from microsim.recording.scenarios import unpacked
+from microsim.recording.series import Series, read_series
+from microsim.scenario import Scenario, terrain
+from microsim.scenario.scene import build_world
+
+_INK, _PALE, _GRID = "#1f2937", "#6b7280", "#e5e7eb"
+_COLOURS = ("#2563eb", "#ea580c", "#059669", "#9333ea", "#dc2626", "#0891b2", "#ca8a04", "#be185d")
+_STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "text.color": _INK,
+    "axes.edgecolor": "#d1d5db",
+    "axes.labelcolor": _PALE,
+    "axes.titlecolor": _INK,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": _GRID,
+    "grid.linewidth": 0.8,
+    "xtick.color": _PALE,
+    "ytick.color": _PALE,
+    "lines.linewidth": 1.5,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "svg.hashsalt": "microsim",
+}
+KINDS = (".png", ".svg", ".pdf")
+
+
+class PlotError(MicroSimError):
+    """A picture cannot be made."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """What the panels share."""
+
+    series: Series
+    scenario: Scenario | None
+
+    def robot(self, topic: str) -> str:
+        return topic.strip("/").split("/")[0]
+
+    def colour(self, robot: str) -> str:
+        names = list(self.scenario.robots) if self.scenario else sorted({self.robot(t) for t in self.series.odometry})
+        return _COLOURS[names.index(robot) % len(_COLOURS)] if robot in names else _PALE
+
+
+def plot(bag: OwnBag | ForeignBag, path: Path) -> None:
+    """Draw the run: path on the map, heights, speeds, ranges, radio."""
+    if path.suffix.lower() not in KINDS:
+        raise PlotError(f"{path}: expected a name that ends with {', '.join(KINDS)}")
+    mpl, figures = _matplotlib("matplotlib"), _matplotlib("matplotlib.figure")
+    series = read_series(bag)
+    if not series.odometry:
+        raise PlotError(f"{bag.path}: there is no odometry in it to draw")
+    with mpl.rc_context(_STYLE), tempfile.TemporaryDirectory() as folder:
+        page = Page(series, _scenario(bag, Path(folder)))
+        figure = figures.Figure(figsize=(13.0, 8.2), dpi=150, facecolor="white")
+        _draw(figure, page, bag)
+        kind = path.suffix.lower()[1:]
+        notes = {"Software": None} if kind == "png" else {"Date": None} if kind == "svg" else {"CreationDate": None}
+        try:
+            figure.savefig(path, metadata=notes)
+        except OSError as error:
+            raise PlotError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def _matplotlib(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise PlotError("pictures need Matplotlib: pip install 'microsim[plot]'") from None
+
+
+def _scenario(bag: OwnBag | ForeignBag, folder: Path) -> Scenario | None:
+    return unpacked(bag.facts.start["scenario"], folder, bag.facts.files) if bag.is_ours else None
+
+
+def _draw(figure: Any, page: Page, bag: OwnBag | ForeignBag) -> None:
+    panels = [_heights, _speeds]
+    panels += [_ranges] if page.series.ranges else []
+    panels += [_latencies, _losses] if any(link["sent"].max() > 0 for link in page.series.links.values()) else []
+    grid = figure.add_gridspec(
+        len(panels), 2, width_ratios=(1.25, 1), left=0.05, right=0.975, top=0.875, bottom=0.07, wspace=0.14, hspace=0.42
+    )
+    _map(figure.add_subplot(grid[:, 0]), page)
+    shared = None
+    for row, draw in enumerate(panels):
+        axes = figure.add_subplot(grid[row, 1], sharex=shared)
+        shared = shared or axes
+        draw(axes, page)
+        axes.set_xlim(0.0, max(page.series.end_s, 1e-3))
+        axes.tick_params(labelbottom=row == len(panels) - 1, length=0)
+    axes.set_xlabel("simulated time [s]")
+    _titles(figure, page, bag)
+
+
+def _titles(figure: Any, page: Page, bag: OwnBag | ForeignBag) -> None:
+    facts = {**bag.facts.start, **bag.facts.end}
+    name = page.scenario.name if page.scenario else bag.path.name
+    figure.text(0.05, 0.945, name, fontsize=17, fontweight="bold", color=_INK)
+    parts = [f"{page.series.end_s:.6g} s"]
+    parts += [f"seed {facts['seed']}"] if "seed" in facts else []
+    parts += [f"microsim {facts['version']}"] if "version" in facts else []
+    parts += [f"digest {facts['digest'][:16]}…"] if facts.get("digest") else []
+    figure.text(0.05, 0.915, "   ·   ".join(parts), fontsize=9, color=_PALE)
+
+
+def _map(axes: Any, page: Page) -> None:
+    axes.set_title("Trajectory on the map", pad=8)
+    if page.scenario is not None:
+        _ground(axes, page.scenario)
+    for topic, odometry in page.series.odometry.items():
+        robot = page.robot(topic)
+        colour, x, y = page.colour(robot), odometry["x"], odometry["y"]
+        axes.plot(x, y, color="white", linewidth=4.0, alpha=0.9, zorder=4)
+        axes.plot(x, y, color=colour, linewidth=2.0, zorder=5, label=robot)
+        axes.plot(x[0], y[0], "o", color="white", markeredgecolor=colour, markeredgewidth=2, markersize=7, zorder=6)
+        axes.plot(x[-1], y[-1], "o", color=colour, markeredgecolor="white", markeredgewidth=1.2, markersize=9, zorder=7)
+    _frame_map(axes, page)
+    axes.set_aspect("equal", adjustable="box")
+    axes.set_xlabel("x, east [m]")
+    axes.set_ylabel("y, north [m]")
+    axes.tick_params(length=0)
+    axes.legend(loc="upper left", ncols=4, facecolor="white", framealpha=0.85, frameon=True, edgecolor="none")
+
+
+def _ground(axes: Any, scenario: Scenario) -> None:
+    """Relief as shading, occupied cells dark."""
+    world, colors = build_world(scenario), _matplotlib("matplotlib.colors")
+    heights = terrain.elevation(scenario)
+    ny, nx = heights.shape
+    cell = scenario.map.cell_size_m
+    extent = (0.0, nx * cell, 0.0, ny * cell)
+    spread = float(np.ptp(heights))
+    if spread > 1e-9:
+        soil = colors.LinearSegmentedColormap.from_list("soil", ["#dbe7d3", "#eef0dc", "#efe3c8", "#e3cfae"])
+        light = colors.LightSource(315, 45)
+        shaded = light.shade(heights, soil, blend_mode="soft", vert_exag=2.0, dx=cell, dy=cell)
+        axes.imshow(shaded, origin="lower", extent=extent, interpolation="bilinear", zorder=0)
+    else:
+        axes.add_patch(
+            _matplotlib("matplotlib.patches").Rectangle(
+                (0.0, 0.0), extent[1], extent[3], facecolor="#f4f6ee", edgecolor="none", zorder=0
+            )
+        )
+    axes.set_facecolor("#e5e7eb")  # beyond the map
+    occupied = np.ma.masked_equal(np.asarray(world.occupied, bool).astype(np.uint8), 0)
+    dark = colors.ListedColormap(["#475569"])
+    axes.imshow(occupied, origin="lower", extent=extent, cmap=dark, interpolation="nearest", zorder=2)
+
+
+def _frame_map(axes: Any, page: Page) -> None:
+    """What was visited, with room around it, and never beyond reason."""
+    paths = page.series.odometry.values()
+    low = np.array([min(float(each[axis].min()) for each in paths) for axis in "xy"])
+    high = np.array([max(float(each[axis].max()) for each in paths) for axis in "xy"])
+    half = 0.5 * max(float((high - low).max()) * 1.2, 24.0)
+    middle = 0.5 * (low + high)
+    axes.set_xlim(middle[0] - half, middle[0] + half)
+    axes.set_ylim(middle[1] - half, middle[1] + half)
+
+
+def _heights(axes: Any, page: Page) -> None:
+    axes.set_title("Altitude [m]")
+    for topic, odometry in page.series.odometry.items():
+        robot = page.robot(topic)
+        axes.plot(odometry["t"], odometry["z"], color=page.colour(robot), label=robot)
+    axes.margins(y=0.15)
+
+
+def _speeds(axes: Any, page: Page) -> None:
+    axes.set_title("Speed [m/s]")
+    for topic, odometry in page.series.odometry.items():
+        robot = page.robot(topic)
+        speed = np.sqrt(odometry["vx"] ** 2 + odometry["vy"] ** 2 + odometry["vz"] ** 2)
+        axes.plot(odometry["t"], speed, color=page.colour(robot), label=robot)
+    axes.set_ylim(bottom=0.0)
+    axes.margins(y=0.15)
+
+
+def _ranges(axes: Any, page: Page) -> None:
+    axes.set_title("Range [m]")
+    for topic, measured in page.series.ranges.items():
+        colour = page.colour(page.robot(topic))
+        values = measured["range"]
+        seen = np.where(np.isfinite(values), values, np.nan)
+        axes.plot(measured["t"], seen, color=colour, linewidth=1.2)
+        nothing = np.isposinf(values)
+        limit = float(measured["max"][0])
+        axes.axhline(limit, color=colour, linewidth=0.8, linestyle=(0, (4, 4)), alpha=0.6)
+        clear = np.where(nothing, limit, np.nan)
+        axes.plot(measured["t"], clear, color=colour, linewidth=3.0, alpha=0.25)
+        axes.annotate(
+            "nothing in reach",
+            (1.0, limit),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 3),
+            textcoords="offset points",
+            fontsize=7,
+            color=_PALE,
+            ha="right",
+        )
+        axes.set_ylim(0.0, limit * 1.22)
+
+
+def _latencies(axes: Any, page: Page) -> None:
+    axes.set_title("Radio latency [ms]")
+    for name, link in _used(page).items():
+        colour = page.colour(name.split(" → ")[0])
+        told = link["mean"] > 0
+        axes.plot(link["t"][told], link["last"][told], ".", color=colour, markersize=4, alpha=0.55)
+        axes.plot(link["t"][told], link["mean"][told], color=colour, label=f"{name}, mean")
+    axes.set_ylim(bottom=0.0)
+    axes.margins(y=0.15)
+    _legend_above(axes)
+
+
+def _losses(axes: Any, page: Page) -> None:
+    axes.set_title("Radio packets lost")
+    for name, link in _used(page).items():
+        colour = page.colour(name.split(" → ")[0])
+        label = f"{name}: {link['dropped'][-1]:.0f} of {link['sent'][-1]:.0f}"
+        axes.fill_between(link["t"], link["dropped"], step="post", color=colour, alpha=0.12, linewidth=0)
+        axes.step(link["t"], link["dropped"], where="post", color=colour, label=label)
+    axes.set_ylim(0.0, 1.25 * max(1.0, *(float(link["dropped"].max()) for link in _used(page).values())))
+    _legend_above(axes)
+
+
+def _legend_above(axes: Any) -> None:
+    """On the line of the title, where nothing is drawn."""
+    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.97), ncols=2, borderaxespad=0.0, handlelength=1.4)
+
+
+def _used(page: Page) -> dict[str, Any]:
+    return {name: link for name, link in page.series.links.items() if link["sent"].max() > 0}

@@ -1,0 +1,119 @@
+"""Numbers out of a bag, as columns over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from microsim.recording.bag import ForeignBag, OwnBag
+from microsim.recording.entries import BagError
+from microsim.wire import WireError, decode_checked
+from microsim.wire.template import layout
+
+Column = npt.NDArray[np.float64]
+
+ODOMETRY, RANGE, DIAGNOSTICS = "nav_msgs/msg/Odometry", "sensor_msgs/msg/Range", "diagnostic_msgs/msg/DiagnosticArray"
+_FIELDS: Mapping[str, Mapping[str, str]] = {
+    ODOMETRY: {
+        "x": "pose.pose.position.x",
+        "y": "pose.pose.position.y",
+        "z": "pose.pose.position.z",
+        "vx": "twist.twist.linear.x",
+        "vy": "twist.twist.linear.y",
+        "vz": "twist.twist.linear.z",
+        "turn": "twist.twist.angular.z",
+    },
+    RANGE: {"range": "range", "min": "min_range", "max": "max_range"},
+}
+
+
+@dataclass
+class Series:
+    """Of each topic that can be drawn: its columns, `t` [s] among them."""
+
+    odometry: dict[str, dict[str, Column]] = field(default_factory=dict)
+    ranges: dict[str, dict[str, Column]] = field(default_factory=dict)
+    links: dict[str, dict[str, Column]] = field(default_factory=dict)  # radio, by direction
+    frames: dict[str, str] = field(default_factory=dict)  # of the odometry, by topic
+    end_s: float = 0.0
+
+
+def read_series(bag: OwnBag | ForeignBag) -> Series:
+    """Odometry, ranges and what the radio tells of itself."""
+    series = Series()
+    collected: dict[tuple[str, str], tuple[list[int], list[bytes]]] = {}
+    channels: dict[int, tuple[str, str]] = {}
+    for block in bag.blocks():
+        channels.update((channel.number, (channel.topic, channel.type)) for channel in block.channels)
+        wanted = {number for number, (_, kind) in channels.items() if kind in (ODOMETRY, RANGE, DIAGNOSTICS)}
+        for number, time, data in zip(block.numbers, block.times, block.data, strict=True):
+            if number in wanted:
+                times, messages = collected.setdefault(channels[number], ([], []))
+                times.append(time)
+                messages.append(data)
+        series.end_s = block.times[-1] / 1e9 if block.times else series.end_s
+    for (topic, kind), (times, messages) in collected.items():
+        try:
+            _add(series, topic, kind, np.array(times) / 1e9, messages)
+        except WireError as error:
+            raise BagError(f"{bag.path}: {topic}: {error}") from None
+    return series
+
+
+def _add(series: Series, topic: str, kind: str, times: Column, messages: list[bytes]) -> None:
+    if kind == DIAGNOSTICS:
+        if topic.endswith("/radio/metrics"):
+            _add_links(series, times, messages)
+        return
+    columns = _columns(kind, messages)
+    columns["t"] = times
+    (series.odometry if kind == ODOMETRY else series.ranges)[topic] = columns
+
+
+def _columns(kind: str, messages: list[bytes]) -> dict[str, Column]:
+    """All at once where every message has the same layout, as ours have."""
+    names = _FIELDS[kind]
+    first = decode_checked(kind, messages[0])
+    if len({len(message) for message in messages}) > 1:
+        decoded = [decode_checked(kind, message) for message in messages]
+        return {name: np.array([_value(message, path) for message in decoded]) for name, path in names.items()}
+    table = np.frombuffer(b"".join(messages), np.uint8).reshape(len(messages), -1)
+    places = layout(kind, first)
+    found = {}
+    for name, path in names.items():
+        place = places[path]
+        size = 8 if place.code == "d" else 4
+        raw = np.ascontiguousarray(table[:, place.offset : place.offset + size])
+        found[name] = raw.view(f"<f{size}")[:, 0].astype(np.float64)
+    return found
+
+
+def _value(message: Any, path: str) -> float:
+    for part in path.split("."):
+        message = getattr(message, part)
+    return float(message)
+
+
+def _add_links(series: Series, times: Column, messages: Sequence[bytes]) -> None:
+    rows: dict[str, list[tuple[float, ...]]] = {}
+    for time, message in zip(times.tolist(), messages, strict=True):
+        for status in decode_checked(DIAGNOSTICS, message).status:
+            values = {pair.key: pair.value for pair in status.values}
+            if "latency_ms_mean" in values:
+                numbers = (values.get(key, "nan") for key in ("latency_ms_last", "latency_ms_mean", "sent", "dropped"))
+                name = status.name.removeprefix("radio: ").replace(" to ", " → ")
+                rows.setdefault(name, []).append((time, *map(_number, numbers)))
+    for name, found in rows.items():
+        columns = np.array(found).T
+        series.links[name] = dict(zip(("t", "last", "mean", "sent", "dropped"), columns, strict=True))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
