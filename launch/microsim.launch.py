@@ -7,9 +7,12 @@
 What is not given is not passed on, so that it comes from the params file, else from the scenario.
 """
 
+import os
 import re
+import sys
 from pathlib import Path
 
+from ament_index_python.packages import PackageNotFoundError, get_package_prefix
 from launch import LaunchContext, LaunchDescription
 from launch.actions import DeclareLaunchArgument, ExecuteProcess, OpaqueFunction, Shutdown
 from launch.substitutions import LaunchConfiguration
@@ -18,7 +21,8 @@ from launch_ros.parameter_descriptions import ParameterValue
 
 SHARE = Path(__file__).resolve().parent.parent  # share/microsim, or a checkout
 ROBOTS = ("drone", "rover")
-SWITCH = ("true", "false")
+SWITCH = ("true", "false", "True", "False")
+AUTO = ("auto", *SWITCH)
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -29,13 +33,13 @@ def generate_launch_description() -> LaunchDescription:
             _argument("params_file", "", "YAML file with ROS parameters of the node microsim; empty: none"),
             _argument("namespace", "", "put every node, topic and service under this name, for several simulators"),
             _argument("headless", "false", "true: no window, whatever use_rviz says", SWITCH),
-            _argument("use_rviz", "true", "show RViz", SWITCH),
+            _argument("use_rviz", "auto", "show RViz; auto: when it is installed and there is a display", AUTO),
             _argument("rviz_config", str(SHARE / "rviz" / "microsim_view.rviz"), "what RViz shows"),
             _argument(
                 "use_robot_state_publisher",
                 "auto",
-                "robots' models and static frames come from urdf/, not from the simulator; auto: when RViz is shown",
-                ("auto", *SWITCH),
+                "true: static frames come from urdf/, not from the simulator; auto: only models, when RViz is shown",
+                AUTO,
             ),
             _argument("record", "", "record all topics with `ros2 bag record` into this new folder; empty: do not"),
             OpaqueFunction(function=_start),
@@ -51,14 +55,15 @@ def _start(context: LaunchContext) -> list:
     def given(name: str) -> str:
         return LaunchConfiguration(name).perform(context).strip()
 
-    namespace = "/".join(["", *filter(None, given("namespace").split("/"))])  # "" or "/one/two"
-    shows_rviz = given("use_rviz") == "true" and given("headless") == "false"
-    asked = given("use_robot_state_publisher")
-    has_models = shows_rviz if asked == "auto" else asked == "true"
+    def switch(name: str, automatic: bool = False) -> bool:
+        return automatic if given(name) == "auto" else given(name).lower() == "true"
 
-    actions = [_simulator(namespace, given("scenario"), given("seed"), given("params_file"), has_models)]
-    if has_models:
-        actions += [_robot_model(namespace, robot) for robot in ROBOTS]
+    namespace = "/".join(["", *filter(None, given("namespace").split("/"))])  # "" or "/one/two"
+    shows_rviz = switch("use_rviz", _can_show_rviz()) and not switch("headless")
+    gives_frames = switch("use_robot_state_publisher")
+    actions = [_simulator(namespace, given("scenario"), given("seed"), given("params_file"), gives_frames)]
+    if switch("use_robot_state_publisher", shows_rviz):
+        actions += [_robot_model(namespace, robot, gives_frames) for robot in ROBOTS]
     if shows_rviz:
         actions.append(_rviz(namespace, given("rviz_config")))
     if given("record"):
@@ -66,13 +71,21 @@ def _start(context: LaunchContext) -> list:
     return actions
 
 
-def _simulator(namespace: str, scenario: str, seed: str, params_file: str, has_models: bool) -> Node:
+def _can_show_rviz() -> bool:
+    has_display = sys.platform != "linux" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    try:
+        return has_display and bool(get_package_prefix("rviz2"))
+    except PackageNotFoundError:
+        return False
+
+
+def _simulator(namespace: str, scenario: str, seed: str, params_file: str, others_give_frames: bool) -> Node:
     parameters: dict = {"use_sim_time": True}
     if scenario:
         parameters["scenario"] = ParameterValue(scenario, value_type=str)  # even if the name looks like a number
     if seed:
         parameters["seed"] = int(seed)
-    if has_models:
+    if others_give_frames:
         parameters["frames.publish_static_tf"] = False
     return Node(
         package="microsim",
@@ -86,12 +99,13 @@ def _simulator(namespace: str, scenario: str, seed: str, params_file: str, has_m
     )
 
 
-def _robot_model(namespace: str, robot: str) -> Node:
-    """Publishes robot_description and the frames of the sensors, under the names the simulator gives them.
+def _robot_model(namespace: str, robot: str, gives_frames: bool) -> Node:
+    """Publishes robot_description and, on request, the frames of the sensors under the names the simulator gives them.
 
-    `static` fixes propellers and wheels: nobody publishes joint states here, and without them robot_state_publisher
-    sends no frames for joints that turn, which RViz then reports as errors. To see them turn, leave `static` out in a
-    launch file of your own and run joint_state_publisher (or your controller) beside it.
+    Unless it is to give frames, its own go to a topic nobody reads: the simulator's are those of the scenario, with
+    every sensor and its mount. `static` makes propellers and wheels part of the body: nobody publishes joint states
+    here, and without them there are no frames for joints that turn, which RViz reports as errors. To see them turn,
+    leave `static` out in a launch file of your own and run joint_state_publisher (or your controller) beside it.
     """
     import xacro
 
@@ -107,7 +121,10 @@ def _robot_model(namespace: str, robot: str) -> Node:
                 "use_sim_time": True,
             }
         ],
-        remappings=_under(namespace, "/clock", "/tf", "/tf_static"),
+        remappings=[
+            *_under(namespace, "/clock"),
+            *_under(namespace if gives_frames else f"{namespace}/{robot}", "/tf", "/tf_static"),
+        ],
     )
 
 

@@ -50,6 +50,8 @@ def launch_file(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "launch_ros": (),
         "launch_ros.actions": ("Node",),
         "launch_ros.parameter_descriptions": ("ParameterValue",),
+        "ament_index_python": (),
+        "ament_index_python.packages": (),
     }
     for name, classes in names.items():
         module = ModuleType(name)
@@ -57,6 +59,10 @@ def launch_file(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             setattr(module, kind, type(kind, (Said,), {}))
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(sys.modules["launch.substitutions"], "LaunchConfiguration", LaunchConfiguration, raising=False)
+    index = sys.modules["ament_index_python.packages"]
+    monkeypatch.setattr(index, "PackageNotFoundError", KeyError, raising=False)
+    monkeypatch.setattr(index, "get_package_prefix", {"rviz2": "/opt/ros/some"}.__getitem__, raising=False)
+    monkeypatch.setenv("DISPLAY", ":0")
     return runpy.run_path(str(FILE))
 
 
@@ -104,7 +110,9 @@ def test_scenario_and_seed_come_after_the_params_file(launch_file: dict[str, Any
     assert started.parameters(":microsim") == {"use_sim_time": True, "scenario": "flat", "seed": -7}
 
 
-def test_with_rviz_the_models_and_static_frames_come_from_robot_state_publisher(launch_file: dict[str, Any]) -> None:
+def test_with_rviz_the_models_are_published_and_the_frames_stay_those_of_the_scenario(
+    launch_file: dict[str, Any],
+) -> None:
     started = Started(launch_file)
     assert set(started.nodes) == {
         ":microsim",
@@ -112,23 +120,34 @@ def test_with_rviz_the_models_and_static_frames_come_from_robot_state_publisher(
         "/drone:robot_state_publisher",
         "/rover:robot_state_publisher",
     }
-    assert started.parameters(":microsim")["frames.publish_static_tf"] is False
+    assert started.parameters(":microsim") == {"use_sim_time": True}
     for robot in ("drone", "rover"):
-        parameters = started.parameters(f"/{robot}:robot_state_publisher")
+        node = f"/{robot}:robot_state_publisher"
+        parameters = started.parameters(node)
         assert parameters["frame_prefix"] == f"{robot}/"
         assert parameters["use_sim_time"] is True
         model = ET.fromstring(parameters["robot_description"])
         assert model.get("name") == robot
         assert {joint.get("type") for joint in model.findall("joint")} == {"fixed"}  # nobody publishes joint states
+        assert dict(started.nodes[node].remappings) == {
+            "/tf": f"/{robot}/tf",
+            "/tf_static": f"/{robot}/tf_static",
+        }
     assert started.nodes[":rviz2"].arguments == ["--display-config", str(ROOT / "rviz" / "microsim_view.rviz")]
     assert started.parameters(":rviz2") == {"use_sim_time": True}
+
+
+def test_on_request_robot_state_publisher_gives_the_static_frames(launch_file: dict[str, Any]) -> None:
+    started = Started(launch_file, use_robot_state_publisher="true")
+    assert started.parameters(":microsim")["frames.publish_static_tf"] is False
+    assert started.nodes["/drone:robot_state_publisher"].remappings == []
 
 
 @pytest.mark.parametrize(
     ("given", "rviz", "models"),
     [
         ({"use_rviz": "false"}, False, False),
-        ({"headless": "true", "use_rviz": "true"}, False, False),
+        ({"headless": "True", "use_rviz": "True"}, False, False),
         ({"headless": "true", "use_robot_state_publisher": "true"}, False, True),
         ({"use_robot_state_publisher": "false"}, True, False),
     ],
@@ -139,7 +158,19 @@ def test_rviz_and_models_can_be_had_apart(
     started = Started(launch_file, **given)
     assert (":rviz2" in started.nodes) == rviz
     assert ("/drone:robot_state_publisher" in started.nodes) == models
-    assert ("frames.publish_static_tf" in started.parameters(":microsim")) == models
+
+
+def test_without_a_display_or_without_rviz_the_simulator_starts_alone_unless_rviz_is_asked_for(
+    launch_file: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(launch_file["_can_show_rviz"].__globals__, "get_package_prefix", {}.__getitem__)
+    assert list(Started(launch_file).nodes) == [":microsim"]
+    assert ":rviz2" in Started(launch_file, use_rviz="true").nodes
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert list(Started(launch_file).nodes) == [":microsim"]
 
 
 def test_a_namespace_holds_every_node_and_every_absolute_name(launch_file: dict[str, Any]) -> None:
@@ -152,9 +183,11 @@ def test_a_namespace_holds_every_node_and_every_absolute_name(launch_file: dict[
     }
     for node in started.nodes.values():
         moved = dict(getattr(node, "remappings", []))
-        assert all(after == f"/one/two{before}" for before, after in moved.items())
+        assert all(after.startswith("/one/two/") and after.endswith(before) for before, after in moved.items())
         if node.package != "microsim":  # whose topics follow its namespace
             assert {"/clock", "/tf", "/tf_static"} <= set(moved)
+    given = Started(launch_file, namespace="one/two", use_robot_state_publisher="true")
+    assert dict(given.nodes["/one/two/drone:robot_state_publisher"].remappings)["/tf_static"] == "/one/two/tf_static"
     shown = {row.of("drone", "camera") for row in TABLE if row.kind in ("image", "camera_info", "markers", "occupancy")}
     assert shown <= set(dict(started.nodes["/one/two:rviz2"].remappings))
     assert started.processes == [["ros2", "bag", "record", "--output", "bag", "--regex", "^/one/two/.*"]]
@@ -162,7 +195,7 @@ def test_a_namespace_holds_every_node_and_every_absolute_name(launch_file: dict[
 
 def test_without_a_namespace_nothing_is_remapped_and_all_is_recorded(launch_file: dict[str, Any]) -> None:
     started = Started(launch_file, record="bag")
-    assert not any(getattr(node, "remappings", []) for node in started.nodes.values())
+    assert started.nodes[":rviz2"].remappings == []
     assert started.processes == [["ros2", "bag", "record", "--output", "bag", "--all", "--use-sim-time"]]
 
 
@@ -180,5 +213,6 @@ def test_the_real_launch_takes_the_file_where_it_is_installed() -> None:
     description = get_launch_description_from_python_launch_file(str(FILE))
     assert {argument.name for argument in description.get_launch_arguments()} == ARGUMENTS
     context = LaunchContext()
+    context.launch_configurations["use_rviz"] = "true"
     started = [entity.visit(context) for entity in description.entities][-1]
     assert len(started) == 4
