@@ -8,7 +8,6 @@ import pytest
 import microsim
 from tests.support import decoded, on_topic, stamp_ns
 
-
 TINY = {"resolution": {"width": 4, "height": 4}}
 
 
