@@ -91,6 +91,11 @@ def test_every_argument_has_a_default_and_an_explanation(launch_file: dict[str, 
     assert all(argument.description for argument in arguments.values())
 
 
+def test_every_argument_is_in_the_documentation() -> None:
+    page = (ROOT / "docs" / "ros2.md").read_text(encoding="utf-8")
+    assert all(f"| `{name}` |" in page for name in ARGUMENTS)
+
+
 def test_the_simulator_is_the_executable_of_the_package_and_ends_the_launch(launch_file: dict[str, Any]) -> None:
     node = Started(launch_file).nodes[":microsim"]
     assert (node.package, node.executable, node.name) == ("microsim", "microsim", "microsim")
