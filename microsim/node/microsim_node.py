@@ -48,6 +48,7 @@ class MicroSimNode:
         self.settings = settings
         self.malformed = 0  # messages that could not be read
         self._publishers: dict[str, Publisher] = {}
+        self._publish: dict[str, Callable[[bytes], None]] = {}
         self._missing: set[str] = set()
         self._heard: set[str] = set()
         self._last_warning_s: dict[str, float] = {}
@@ -86,11 +87,10 @@ class MicroSimNode:
     # ---- topics -----------------------------------------------------------------------------------------------------
 
     def publish(self, messages: Sequence[Message]) -> None:
-        publishers = self._publishers
+        publish = self._publish
         for message in messages:
-            publisher = publishers.get(message.topic)
-            if publisher is not None:
-                publisher.publish(message.cdr)
+            if message.topic in publish:
+                publish[message.topic](message.cdr)
 
     def _advertise(self) -> None:
         """A publisher for every topic the simulation sends on."""
@@ -102,7 +102,8 @@ class MicroSimNode:
         if topic in self._publishers or topic in self._missing:
             return
         try:
-            self._publishers[topic] = self.transport.publisher(topic, type_name, qos)
+            publisher = self._publishers[topic] = self.transport.publisher(topic, type_name, qos)
+            self._publish[topic] = publisher.publish
         except MissingTypeError as error:
             self._missing.add(topic)
             self.transport.log("warn", f"{topic} is not published: {error}")

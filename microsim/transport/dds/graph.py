@@ -65,9 +65,10 @@ class Graph:
         made = self._keep(DataWriter(self._publisher, self._topic(topic, type_name), settings))
         self._writers.append(made.guid.bytes)
         self.is_announced = False
-        made.set_status_mask(DDSStatus.OfferedIncompatibleQos)
-        self.waiter.attach(made, lambda: self._mismatch(made.get_offered_incompatible_qos_status(), topic))
-        return CdrWriter(made)
+        writer = CdrWriter(made)
+        made.set_status_mask(DDSStatus.OfferedIncompatibleQos | DDSStatus.PublicationMatched)
+        self.waiter.attach(made, lambda: self._writer_changed(writer, topic))
+        return writer
 
     def reader(
         self, topic: str, type_name: str, qos: Qos, on_data: Callable[[], None], user_data: str = ""
@@ -81,6 +82,12 @@ class Graph:
         made.set_status_mask(DDSStatus.RequestedIncompatibleQos)
         self.waiter.attach(made, lambda: self._mismatch(made.get_requested_incompatible_qos_status(), topic))
         return reader
+
+    def _writer_changed(self, writer: CdrWriter, topic: str) -> None:
+        writer.matched()
+        status: Any = writer.writer.get_offered_incompatible_qos_status()  # type: ignore[no-untyped-call]
+        if status.total_count_change:
+            self._mismatch(status, topic)
 
     def _mismatch(self, status: Any, topic: str) -> None:
         policy = _POLICIES.get(status.last_policy_id, f"policy {status.last_policy_id}")

@@ -119,6 +119,7 @@ class CdrWriter:
     def __init__(self, writer: DataWriter[bytes]) -> None:
         self.writer = writer
         self.timeouts = 0  # messages given up because a reliable reader did not keep up
+        self.is_heard = False  # whether there were readers when last asked
         self._ref = writer._ref
         sertype = ct.c_void_p()
         _checked(_sertype_of(self._ref, ct.byref(sertype)), "dds_get_entity_sertype")
@@ -143,7 +144,9 @@ class CdrWriter:
     def matched(self) -> int:
         """How many readers there are."""
         _matched_status(self._ref, self._status_at)
-        return int(self._status.current_count)
+        count = int(self._status.current_count)
+        self.is_heard = count > 0
+        return count
 
     def keeps_bytes(self, cdr: bytes) -> bool:
         """Whether the library gives back what it was given: a check of its binary interface."""

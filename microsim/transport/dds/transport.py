@@ -26,6 +26,7 @@ from microsim.transport.requests import known_service, known_type
 from microsim.transport.ros_arguments import parse_ros_arguments
 
 LONGEST_WAIT_S = 0.2  # in the library at a stretch: Ctrl-C is noticed in between
+ASK_EVERY = 32  # messages that nobody listens to
 RETRY_S = 0.002  # how soon a reply is tried again whose client was not ready
 
 
@@ -34,12 +35,17 @@ class DdsPublisher:
         self._graph = graph
         self._writer = graph.writer(f"rt{topic}", known_type(type_name), qos, lifespan_s=lifespan_s)
         self._is_kept = qos.latched
+        self._unheard = 0  # messages nobody listened to
 
     def publish(self, cdr: bytes) -> None:
+        """Nobody listens and nothing is to be kept: nothing to do. `poll` learns of listeners; who never polls asks."""
         if not self._graph.is_announced:
             self._graph.announce()
-        # nobody listens and nothing is to be kept: nothing to do
-        if self._is_kept or self._writer.matched():
+        if self._is_kept or self._writer.is_heard:
+            self._writer.write(cdr)
+            return
+        self._unheard += 1
+        if self._unheard % ASK_EVERY == 1 and self._writer.matched():
             self._writer.write(cdr)
 
     @property
