@@ -61,13 +61,15 @@ def _start(context: LaunchContext) -> list:
     namespace = "/".join(["", *filter(None, given("namespace").split("/"))])  # "" or "/one/two"
     shows_rviz = switch("use_rviz", _can_show_rviz()) and not switch("headless")
     gives_frames = switch("use_robot_state_publisher")
-    actions = [_simulator(namespace, given("scenario"), given("seed"), given("params_file"), gives_frames)]
-    if switch("use_robot_state_publisher", shows_rviz):
-        actions += [_robot_model(namespace, robot, gives_frames) for robot in ROBOTS]
+    # The simulator comes last: where a package is missing the launch fails, and should fail before anything runs.
+    actions: list = []
     if shows_rviz:
         actions.append(_rviz(namespace, given("rviz_config")))
+    if switch("use_robot_state_publisher", shows_rviz):
+        actions += [_robot_model(namespace, robot, gives_frames) for robot in ROBOTS]
     if given("record"):
         actions.append(_recorder(namespace, given("record")))
+    actions.append(_simulator(namespace, given("scenario"), given("seed"), given("params_file"), gives_frames))
     return actions
 
 

@@ -102,6 +102,12 @@ def test_the_simulator_is_the_executable_of_the_package_and_ends_the_launch(laun
     assert type(node.on_exit).__name__ == "Shutdown"
 
 
+def test_the_simulator_starts_last_so_that_a_missing_package_leaves_nothing_running(
+    launch_file: dict[str, Any],
+) -> None:
+    assert list(Started(launch_file, record="bag").nodes)[-1] == ":microsim"
+
+
 def test_what_is_not_given_is_not_passed_on(launch_file: dict[str, Any]) -> None:
     started = Started(launch_file, headless="true")
     assert list(started.nodes) == [":microsim"]
