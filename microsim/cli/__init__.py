@@ -13,8 +13,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from microsim.cli import recording
-from microsim.errors import MicroSimError, ScenarioError
+from microsim.cli import missions, recording
+from microsim.errors import MicroSimError, MissionError, ScenarioError
 from microsim.version import __version__
 
 GOOD, FAILED, WRONG_INPUT = 0, 1, 2
@@ -148,6 +148,7 @@ def run(
         bool, typer.Option("--json", help="Print the result as one line of JSON, and nothing else on stdout.")
     ] = False,
     demo: Annotated[bool, typer.Option("--demo", help="Let a small pilot fly the drone and drive the rover.")] = False,
+    mission: missions.MissionOption = None,
     record: recording.RecordOption = None,
     storage: recording.StorageOption = recording.Storage.mcap,
     compress: recording.CompressOption = recording.Compression.none,
@@ -168,6 +169,7 @@ def run(
       microsim run my_world.yaml --duration 60 --rtf 0 --headless --digest
       microsim run --duration 10 --rtf 0 --json            for scripts
       microsim run --demo --duration 60 --rtf 0 --record flight
+      microsim run flat --mission patrol --rtf 0           a test: fails when the patrol does
       microsim run flat --headless --ros-args -p rover.max_v:=1.0 -r __ns:=/left
     """
     from microsim.cli.run import Options
@@ -178,7 +180,7 @@ def run(
     choice = (storage.value, compress.value, tuple(topics or ()), tuple(exclude or ()), split_size, split_time, history)
     wishes = recording.Wishes(record, *choice)
     options = Options(
-        scenario, seed, duration, rtf, headless, digest, telemetry, as_json, demo, chosen, ros_args, wishes
+        scenario, seed, duration, rtf, headless, digest, telemetry, as_json, demo, chosen, ros_args, wishes, mission
     )
     with _output():
         code = run_scenario(options)
@@ -187,17 +189,19 @@ def run(
 
 @app.command()
 def validate(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Scenario files, or names of shipped ones.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Scenarios and missions: files, or names of shipped ones.")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
-    """Check scenarios and list everything that is wrong with them.
+    """Check scenarios and missions and list everything that is wrong with them.
 
     Exit code 2 when any of them is bad.
 
     \b
     Examples:
       microsim validate my_world.yaml
-      microsim validate scenarios/*.yaml --json
+      microsim validate scenarios/*.yaml missions/*.yaml --json
     """
     from microsim.cli.scenarios import validate as validate_files
 
@@ -226,7 +230,7 @@ def schema() -> None:
 
 @app.command(name="list")
 def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False) -> None:
-    """List scenarios, robot models, sensors and generators.
+    """List scenarios, missions, robot models, sensors and generators.
 
     \b
     Examples:
@@ -240,6 +244,7 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one line o
 
 
 recording.register(app)
+missions.register(app)
 
 
 def main() -> NoReturn:
@@ -290,4 +295,5 @@ def _explained(error: MicroSimError) -> str:
     problems = error.problems if isinstance(error, ScenarioError) else ()
     if len(problems) < 2:
         return f"microsim: {error}"
-    return "\n".join([f"microsim: the scenario has {len(problems)} problems:", *(f"  {each}" for each in problems)])
+    what = "mission" if isinstance(error, MissionError) else "scenario"
+    return "\n".join([f"microsim: the {what} has {len(problems)} problems:", *(f"  {each}" for each in problems)])

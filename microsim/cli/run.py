@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from microsim.cli.missions import Flight, boarded, say_violations, verdict_line
 from microsim.cli.progress import Progress, compiling
 from microsim.cli.recording import NOTHING, Wishes
 from microsim.errors import MicroSimError, UsageError
@@ -40,13 +41,15 @@ class Options:
     transport: str | None = None
     ros_args: tuple[str, ...] = ()
     recording: Wishes = NOTHING
+    mission: str | None = None
+    flight: Flight | None = None  # the mission, loaded
 
 
 def run(options: Options) -> int:
     """The exit code."""
     with Interrupts() as interrupts:
         try:
-            return _run(options, interrupts)
+            return _run(boarded(options), interrupts)
         except KeyboardInterrupt:
             return _stopped_at_once(interrupts)
 
@@ -58,6 +61,8 @@ def _run(options: Options, interrupts: Interrupts) -> int:
         if telemetry is not None:
             telemetry.attach(runner)
         recordings = options.recording.attach(runner)
+        if options.flight is not None:
+            options.flight.attach(runner)
         ticks = None if options.duration is None else runner.sim.clock.ticks_in(Fraction(str(options.duration)))
         try:
             _drive(runner, ticks, options, telemetry)
@@ -67,8 +72,7 @@ def _run(options: Options, interrupts: Interrupts) -> int:
             recordings.finish()
             return 1
     code = recordings.finish()
-    _say_result(runner, options)
-    return code
+    return _say_result(runner, options) or code
 
 
 def _prepared(options: Options, stack: ExitStack) -> Runner:
@@ -180,6 +184,8 @@ def _runner(sim: Simulation, options: Options) -> Runner:
 
 
 def _pilot(sim: Simulation, options: Options) -> Pilot | None:
+    if options.flight is not None:
+        return options.flight.pilot(sim)
     if not options.demo:
         return None
     from microsim.demo import Demo
@@ -240,16 +246,20 @@ def result(runner: Runner) -> dict[str, Any]:
     }
 
 
-def _say_result(runner: Runner, options: Options) -> None:
+def _say_result(runner: Runner, options: Options) -> int:
+    """1 when the mission failed."""
     facts = result(runner)
+    if options.flight is not None:
+        facts["mission"] = options.flight.facts()
     if options.json:
         print(json.dumps(facts, ensure_ascii=False))
-        return
-    print(summary(facts))
-    if options.demo:
-        print(HINTS)
-    if options.digest:
-        print(facts["digest"])
+    else:
+        print(summary(facts))
+        if options.demo:
+            print(HINTS)
+        if options.digest:
+            print(facts["digest"])
+    return say_violations(facts["mission"]) if options.flight is not None else 0
 
 
 HINTS = """
@@ -274,4 +284,5 @@ def summary(facts: dict[str, Any]) -> str:
         if link["sent"]
     ][:10]
     lines += [f"  ignored     {count} {reason}" for reason, count in facts["ignored"].items()]
+    lines += [verdict_line(facts["mission"])] if "mission" in facts else []
     return "\n".join(lines)

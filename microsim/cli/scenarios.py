@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from microsim import paths
+from microsim.cli.progress import compiling
 from microsim.errors import MicroSimError, Problem, ScenarioError
 
 
@@ -31,7 +33,10 @@ def _problems(source: str) -> Sequence[Problem]:
     from microsim.scenario import load_scenario
 
     try:
-        load_scenario(source)
+        if _is_mission(source):
+            _check_mission(source)
+        else:
+            load_scenario(source)
     except ScenarioError as error:
         return error.problems
     except MicroSimError as error:  # a plug-in that cannot be loaded
@@ -39,12 +44,33 @@ def _problems(source: str) -> Sequence[Problem]:
     return ()
 
 
+def _is_mission(source: str) -> bool:
+    from microsim.missions.loading import is_mission
+
+    if source in paths.scenario_names():
+        return False
+    return source in paths.mission_names() or is_mission(Path(source))
+
+
+def _check_mission(source: str) -> None:
+    """Beside the scenario it is meant for, where it names one; it may be flown in others."""
+    from microsim.missions.binding import check
+    from microsim.missions.loading import load_mission
+    from microsim.sim.compiled import is_cold
+    from microsim.simulation import Simulation
+
+    mission = load_mission(source)
+    if mission.scenario is not None:
+        with compiling() if is_cold() else nullcontext():
+            check(mission, Simulation(mission.scenario, mission.seed))
+
+
 def _report(source: str, problems: Iterable[Problem]) -> dict[str, Any]:
     details = [
         {"message": each.message, "path": each.path, "file": each.file, "line": each.line, "column": each.column}
         for each in problems
     ]
-    return {"scenario": source, "ok": not details, "problems": details}
+    return {"mission" if _is_mission(source) else "scenario": source, "ok": not details, "problems": details}
 
 
 def _say(source: str, problems: Sequence[Problem]) -> None:
@@ -96,6 +122,7 @@ def _groups() -> dict[str, dict[str, str]]:
     sensors = {name: _first_line(model) for name, model in SENSORS.items()}
     return {
         "scenarios": {name: first_comment(paths.scenario_file(name)) for name in paths.scenario_names()},
+        "missions": {name: first_comment(paths.mission_file(name)) for name in paths.mission_names()},
         "robots": {**built_in_robots, **dict.fromkeys(plugins.robot_names(), "plug-in")},
         "sensors": {**sensors, **dict.fromkeys(plugins.sensor_names(), "plug-in")},
         "generators": {name: _generator_about(name) for name in plugins.generator_names()},
@@ -117,7 +144,7 @@ def _generator_about(name: str) -> str:
 
 
 def first_comment(file: Path) -> str:
-    """The sentence with which a scenario's opening comment begins."""
+    """The sentence with which the opening comment of a scenario or mission begins."""
     words = []
     for line in file.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):

@@ -1,0 +1,119 @@
+"""What the results of the same case say when they are laid side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from microsim.check.child import DIGEST_BYTES
+from microsim.check.environments import Environment
+from microsim.check.processes import Case, Children, Result, Run
+from microsim.recording.differences import Difference, Entry, Place
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One case in all environments."""
+
+    case: Case
+    reference: Result
+    same: tuple[str, ...]  # names of environments with the reference's messages
+    different: tuple[Result, ...]
+    broken: tuple[Result, ...]  # no digest at all
+
+    @property
+    def is_good(self) -> bool:
+        return not self.different and not self.broken
+
+
+def judged(case: Case, environments: Sequence[Environment], results: Mapping[Run, Result]) -> Verdict:
+    """The first environment is the reference."""
+    mine = [results[Run(case, environment)] for environment in environments]
+    reference = mine[0]
+    broken = tuple(result for result in mine if result.error)
+    if reference.error:
+        return Verdict(case, reference, (), (), broken)
+    whole = [result for result in mine[1:] if not result.error]
+    different = tuple(result for result in whole if not _agree(reference, result))
+    same = tuple(result.run.environment.name for result in whole if result not in different)
+    return Verdict(case, reference, same, different, broken)
+
+
+def _agree(reference: Result, result: Result) -> bool:
+    """A shorter run must have had the reference's digest at the same tick."""
+    is_short = result.run.environment.short_s is not None
+    if not is_short and result.ticks != reference.ticks:
+        return False
+    return bytes.fromhex(result.digest) == reference.digest_at(result.ticks)
+
+
+def first_tick(one: Path, other: Path) -> int:
+    """The first tick after which two chains of digests differ."""
+    left, right = one.read_bytes(), other.read_bytes()
+    ticks = min(len(left), len(right)) // DIGEST_BYTES
+    for tick in range(ticks):
+        part = slice(DIGEST_BYTES * tick, DIGEST_BYTES * (tick + 1))
+        if left[part] != right[part]:
+            return tick
+    return ticks
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Where two environments part."""
+
+    result: Result
+    tick: int
+    difference: Difference | None  # None: not seen again, so the run is not even the same as itself
+    error: str = ""
+
+    @property
+    def topic(self) -> str:
+        here = self.difference and (self.difference.first.here or self.difference.second.here)
+        return here.topic if here else ""
+
+    def __str__(self) -> str:
+        case, name = self.result.run.case, self.result.run.environment.name
+        head = f"{case}: {name} differs from the reference, first at tick {self.tick}"
+        if self.error:
+            return f"{head}; flying both again failed: {self.error}"
+        if self.difference is None:
+            return f"{head}; flown again, both agree there: the run differs from itself, from time to time"
+        return f"{head}, on {self.topic}\n" + "\n".join(f"  {line}" for line in str(self.difference).splitlines())
+
+
+def find(reference: Result, result: Result, children: Children) -> Finding:
+    """Fly both again up to the first tick that differs and compare its messages."""
+    tick = first_tick(reference.chain, result.chain)
+    dumps = [children.folder / f"{name}.json" for name in ("reference", "other")]
+    for run, dump in zip((reference.run, result.run), dumps, strict=True):
+        again = children.run(run, tick, dump)
+        if again.error or not dump.exists():
+            return Finding(result, tick, None, again.error or "the run ends before that tick")
+    entries = [_entries(dump) for dump in dumps]
+    for dump in dumps:
+        dump.unlink()
+    names = (reference.run.environment.name, result.run.environment.name)
+    return Finding(result, tick, _difference(entries[0], entries[1], names))
+
+
+def _entries(file: Path) -> list[Entry]:
+    return [
+        Entry(topic, type_name, stamp_ns, bytes.fromhex(cdr))
+        for topic, type_name, stamp_ns, cdr in json.loads(file.read_text(encoding="utf-8"))
+    ]
+
+
+def _difference(one: Sequence[Entry], other: Sequence[Entry], names: tuple[str, str]) -> Difference | None:
+    longest = max(len(one), len(other))
+    for index in range(longest):
+        if index >= min(len(one), len(other)) or one[index] != other[index]:
+            return Difference(index, _around(one, index), _around(other, index), names)
+    return None
+
+
+def _around(entries: Sequence[Entry], index: int) -> Place:
+    before, here, after = (entries[i] if 0 <= i < len(entries) else None for i in (index - 1, index, index + 1))
+    return Place(before, here, after)

@@ -1,0 +1,248 @@
+"""`microsim check`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from microsim import paths
+from microsim.check.comparison import Finding, Verdict, find, judged
+from microsim.check.environments import Environment, environments
+from microsim.check.processes import Case, Children, Result, Run, run_all
+from microsim.errors import UsageError
+
+SCENARIOS = ("default", "flat", "obstacles_arena")  # when none is named
+_EXPLAINED = 3  # differences that are looked into; the others have the same cause more often than not
+_PATIENCE_S = 5.0  # between two lines of progress in a log
+
+
+@dataclass(frozen=True)
+class Options:
+    scenarios: tuple[str, ...]
+    missions: tuple[str, ...]
+    seeds: int
+    jobs: int
+    timeout_s: float
+    slow: bool
+    json: bool
+
+
+def check(options: Options) -> int:
+    """0: the same everywhere; 1: not; 2: the input is wrong."""
+    cases = _cases(options)
+    tried = environments(options.slow)
+    with _interruptible(), tempfile.TemporaryDirectory(prefix="microsim-check-") as folder:
+        children = Children(Path(folder), options.timeout_s)
+        runs = [Run(case, environment) for case in cases for environment in tried]
+        told = _Progress(len(runs))
+        try:
+            with told:
+                results = run_all(runs, children, options.jobs, told.count)
+                verdicts = [judged(case, tried, results) for case in cases]
+                findings = _findings(verdicts, children, told)
+        except KeyboardInterrupt:
+            children.end()
+            print(f"microsim: stopped after {told.done} of {len(runs)} runs; nothing is proved", file=sys.stderr)
+            return 1
+    _say(verdicts, findings, tried, options.json)
+    if any(result.is_refused for verdict in verdicts for result in verdict.broken):
+        return 2
+    return 0 if all(verdict.is_good for verdict in verdicts) else 1
+
+
+def _cases(options: Options) -> list[Case]:
+    """Every combination; a name or file that is wrong is refused before anything runs."""
+    from microsim.missions import load_mission
+    from microsim.scenario import load_scenario
+
+    scenarios = list(dict.fromkeys(options.scenarios or SCENARIOS))
+    missions = list(dict.fromkeys(options.missions or paths.mission_names()))
+    for scenario in scenarios:
+        load_scenario(scenario)
+    for mission in missions:
+        load_mission(mission)
+    if not scenarios or not missions:
+        raise UsageError("there is nothing to check")
+    seeds = [None, *range(1, options.seeds)]
+    return [Case(scenario, mission, seed) for scenario in scenarios for mission in missions for seed in seeds]
+
+
+def _findings(verdicts: Sequence[Verdict], children: Children, told: _Progress) -> list[Finding]:
+    pairs = [(verdict.reference, result) for verdict in verdicts for result in verdict.different]
+    found = []
+    for reference, result in pairs[:_EXPLAINED]:
+        told.say("flying again to find the first difference")
+        found.append(find(reference, result, children))
+    return found
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM ends it as Ctrl-C does: with the children."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Progress:
+    """A bar on a terminal; in a log a line now and then."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done = total, 0
+        self._console = Console(stderr=True, highlight=False)
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        self._bar = Progress(*columns, TimeRemainingColumn(), console=self._console, transient=True)
+        self._task = self._bar.add_task("flying", total=total)
+        self._told_s = time.monotonic()
+
+    def __enter__(self) -> _Progress:
+        if self._console.is_terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._console.is_terminal:
+            self._bar.stop()
+
+    def count(self, result: Result) -> None:
+        self.done += 1
+        self._bar.update(self._task, completed=self.done, description=str(result.run.case))
+        if not self._console.is_terminal and time.monotonic() - self._told_s > _PATIENCE_S:
+            self._line(
+                f"{self.done} of {self.total} runs, the last: {result.run.case} in {result.run.environment.name}"
+            )
+
+    def say(self, text: str) -> None:
+        self._bar.update(self._task, description=text)
+        if not self._console.is_terminal:
+            self._line(text)
+
+    def _line(self, text: str) -> None:
+        self._told_s = time.monotonic()
+        with suppress(OSError):  # nobody listens any more; the check goes on
+            print(text, file=sys.stderr, flush=True)
+
+
+# ---- telling ---------------------------------------------------------------------------------------------------------
+
+
+def _say(verdicts: Sequence[Verdict], findings: Sequence[Finding], tried: Sequence[Environment], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(report(verdicts, findings, tried), ensure_ascii=False))
+        return
+    _print_table(verdicts, tried)
+    _print_environments(tried)
+    for verdict in verdicts:
+        for result in verdict.broken:
+            print(f"microsim: {verdict.case} in {result.run.environment.name}: {result.error}", file=sys.stderr)
+    for finding in findings:
+        print(f"microsim: {finding}", file=sys.stderr)
+    print(_conclusion(verdicts, len(tried)))
+
+
+def _conclusion(verdicts: Sequence[Verdict], tried: int) -> str:
+    good = sum(verdict.is_good for verdict in verdicts)
+    count = f"{good} of {len(verdicts)} missions"
+    if good == len(verdicts):
+        return f"identical: {count} in {tried} environments"
+    return f"NOT identical: only {count} in {tried} environments"
+
+
+def _print_table(verdicts: Sequence[Verdict], tried: Sequence[Environment]) -> None:
+    rows = [_row(verdict, tried) for verdict in verdicts]
+    titles = ("scenario", "mission", "seed", "ticks", "digest", *(environment.name for environment in tried[1:]))
+    if not sys.stdout.isatty():  # one case a line, however long: this is for grep
+        widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+        for row in (titles, *rows):
+            print("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in row))
+    Console(highlight=False).print(table)
+
+
+_STYLES = {"same": "green", "DIFFERENT": "bold red", "FAILED": "bold red"}
+
+
+def _row(verdict: Verdict, tried: Sequence[Environment]) -> tuple[str, ...]:
+    reference, case = verdict.reference, verdict.case
+    facts = (
+        ("", "", "FAILED") if reference.error else (str(reference.seed), str(reference.ticks), reference.digest[:16])
+    )
+    states = _states(verdict)
+    mission = Path(case.mission).stem if case.mission.endswith((".yaml", ".yml", ".json")) else case.mission
+    return (case.scenario, mission, *facts, *(states.get(environment.name, "") for environment in tried[1:]))
+
+
+def _states(verdict: Verdict) -> dict[str, str]:
+    return {
+        **dict.fromkeys(verdict.same, "same"),
+        **{result.run.environment.name: "DIFFERENT" for result in verdict.different},
+        **{result.run.environment.name: "FAILED" for result in verdict.broken},
+    }
+
+
+def _print_environments(tried: Sequence[Environment]) -> None:
+    width = max(len(environment.name) for environment in tried)
+    print()
+    for environment in tried:
+        print(f"  {environment.name:{width}}  {environment.about}")
+
+
+def report(verdicts: Sequence[Verdict], findings: Sequence[Finding], tried: Sequence[Environment]) -> dict[str, Any]:
+    found = {(each.result.run.case, each.result.run.environment.name): each for each in findings}
+    return {
+        "identical": all(verdict.is_good for verdict in verdicts),
+        "environments": {environment.name: environment.about for environment in tried},
+        "missions": [_case_report(verdict, found) for verdict in verdicts],
+    }
+
+
+def _case_report(verdict: Verdict, found: dict[tuple[Case, str], Finding]) -> dict[str, Any]:
+    reference, case = verdict.reference, verdict.case
+    differences = []
+    for result in verdict.different:
+        finding = found.get((case, result.run.environment.name))
+        facts: dict[str, Any] = {"environment": result.run.environment.name, "digest": result.digest}
+        if finding is not None:
+            facts |= {"tick": finding.tick, "topic": finding.topic, "about": str(finding)}
+        differences.append(facts)
+    return {
+        "scenario": case.scenario,
+        "mission": case.mission,
+        "seed": None if reference.error else reference.seed,
+        "ticks": reference.ticks,
+        "digest": reference.digest,
+        "same": list(verdict.same),
+        "different": differences,
+        "failed": [{"environment": each.run.environment.name, "error": each.error} for each in verdict.broken],
+    }
+
+
+def default_jobs() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
