@@ -13,6 +13,7 @@ from microsim.sim import noise
 from tests.support import COMPILED, ks_distance, many
 
 int64s = st.integers(-(2**63), 2**63 - 1)
+MASK = 2**32 - 1
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,14 @@ int64s = st.integers(-(2**63), 2**63 - 1)
 def test_philox_gives_the_published_answers(counter, key, answer):
     """The known-answer vectors of Random123, philox4x32 with 10 rounds."""
     assert noise._philox(*counter, *key) == answer
+
+
+@given(int64s, st.integers(0, 2**62), st.integers(0, 2**31))
+def test_uniforms_are_the_first_52_bits_of_each_half_of_a_block(seed, tick, index):
+    key = noise.stream_key(seed, "any")
+    a, b, c, d = noise._philox(index, 0, tick & MASK, tick >> 32, key & MASK, key >> 32)
+    expected = tuple((((high << 32 | low) >> 12) + 0.5) / 2**52 for high, low in ((a, b), (c, d)))
+    assert noise.uniforms(key, tick, index) == expected
 
 
 def draws(count, key=1234, index=0):

@@ -105,6 +105,7 @@ def test_position_errs_by_its_drift_per_root_metre():
     distance = 5.0 * (4.0 - 0.15)
     bound = 4.5 / math.sqrt(2 * 3 * len(errors))
     assert errors[:, :3].std() == pytest.approx(0.1 * math.sqrt(distance), rel=bound)
+    assert np.abs(np.corrcoef(errors[:, :3].T) - np.eye(3)).max() < 4.5 / math.sqrt(len(errors))
     assert message.pose.covariance[0] == pytest.approx(0.01 * distance, rel=0.02)
     assert np.abs(errors[:, 3]).max() < 1e-12
 
@@ -153,6 +154,21 @@ def test_map_to_odom_to_base_link_is_the_true_pose():
         odom = decoded(messages, "/drone/odom")[0].pose.pose
         assert (odom.position.x, odom.position.y, odom.position.z) == (x, y, inner.translation.z)
         assert frames["drone/odom"].header.frame_id == "map"
+
+
+def test_a_step_is_as_long_and_as_far_ahead_as_it_was_whatever_the_heading_has_drifted_to():
+    """Dead reckoning errs in where it is and whither it looks, not in what the robot did in its own axes."""
+    sim = moving(drift={"position_per_m": 0.0, "yaw_per_rad": 1.0}, hz=60)
+    sim.command("drone", vx=3.0, vy=-1.0, vz=0.3, yaw_rate=1.0)
+    sim.step(60)
+    before, true_before = pose_of(decoded(sim.step(), "/drone/odom")[0]), truth(sim)
+    assert abs(math.remainder(before[3] - true_before[3], 2 * math.pi)) > 0.05
+    for _ in range(60):
+        after, true_after = pose_of(decoded(sim.step(), "/drone/odom")[0]), truth(sim)
+        step = complex(*(after - before)[:2]) * np.exp(-1j * before[3])
+        true_step = complex(*(true_after - true_before)[:2]) * np.exp(-1j * true_before[3])
+        assert step == pytest.approx(true_step, abs=1e-9)
+        before, true_before = after, true_after
 
 
 def test_drift_does_not_depend_on_how_often_odometry_is_sent():

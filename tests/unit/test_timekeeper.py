@@ -59,6 +59,21 @@ def test_any_window_holds_its_share_of_firings_to_within_one(rate, physics_hz, s
     assert abs(len(firings(Trigger(rate, physics_hz), start, start + length - 1)) - share) <= 1
 
 
+def test_triggers_half_way_between_two_ticks_fire_at_the_later():
+    """40 Hz at 60: every 1.5 ticks."""
+    assert firings(Trigger(40, 60), 0, 9) == [0, 2, 3, 5, 6, 8, 9]
+    assert Trigger(40, 60).next_tick(2) == 2
+    assert firings(Trigger(8, 100), 0, 50) == [0, 13, 25, 38, 50]
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 200))
+def test_the_next_firing_from_any_tick_is_the_first_that_is_not_earlier(p, q, at_least):
+    """Small whole rates, so that many firings are half-way."""
+    rate, physics_hz = sorted((p, q))
+    ticks = [ideal(i, rate, physics_hz) for i in range(300)]
+    assert Trigger(rate, physics_hz).next_tick(at_least) == next(tick for tick in ticks if tick >= at_least)
+
+
 def test_a_rate_above_the_ticks_is_refused():
     with pytest.raises(ValueError, match="61 Hz is above physics_hz = 60"):
         Trigger(61, 60)
