@@ -124,6 +124,8 @@ def open_bag(path: Path | str) -> OwnBag | ForeignBag:
         return ForeignBag(place)  # compressed as a whole
     readers = [READERS[file.suffix](file) for file in files] if _is_ours(files[0]) else []
     if not readers:
+        if "microsim.version" in (told.get("custom_data") or {}):
+            raise BagError(f"{place}: {files[0].name} is damaged: nothing of the run is left in it")
         return ForeignBag(place)
     facts = Facts(readers[0].facts.start, readers[-1].facts.end, readers[0].facts.files)
     _check(place, readers, facts, told)

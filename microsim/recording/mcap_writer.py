@@ -10,6 +10,7 @@ import os
 import struct
 from binascii import crc32
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from io import FileIO
 from itertools import accumulate, chain
 from pathlib import Path
@@ -103,7 +104,8 @@ class McapWriter:
 
     def abandon(self) -> None:
         """Leave the file as it is."""
-        self._file.close()
+        with suppress(OSError):
+            self._file.close()
 
     @property
     def counts(self) -> dict[Channel, int]:

@@ -155,7 +155,8 @@ class Replay:
             self._compare(bag, stream)
         except DifferentError as different:
             return self._verdict(stream.same, different.difference, stream.is_partial)
-        return self._verdict(stream.same, stream.rest(), stream.is_partial)
+        rest = stream.rest() if bag.is_complete else None
+        return self._verdict(stream.same, rest, stream.is_partial)
 
     def _is_recorded_alike(self, bag: OwnBag) -> bool:
         """Whether a recording of this replay has the very bytes of the bag."""

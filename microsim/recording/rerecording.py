@@ -34,9 +34,10 @@ class ComparingFile:
                 raise OtherBytesError
 
     def close(self) -> None:
-        with self._file:
-            if self._file.read(1):
-                raise OtherBytesError
+        if not self._file.closed:
+            with self._file:
+                if self._file.read(1):
+                    raise OtherBytesError
 
 
 class ComparingBag(BagWriter):

@@ -1,0 +1,208 @@
+"""Damaged bags: a clear error or a repair, never a traceback and never a wrong "identical"."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from microsim.errors import MicroSimError
+from microsim.recording.bag import open_bag
+from microsim.recording.diff import diff
+from microsim.recording.entries import BagError
+from microsim.recording.info import look
+from microsim.recording.repair import repair
+from microsim.recording.replay import Replay, Verdict
+from tests.recording_support import record
+
+STORAGES = ("mcap", "zstd", "sqlite3")
+FILES = {"mcap": "microsim_0.mcap", "zstd": "microsim_0.mcap", "sqlite3": "microsim_0.db3"}
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("originals")
+    kinds = {"mcap": {}, "zstd": {"compression": "zstd"}, "sqlite3": {"storage": "sqlite3"}}
+    for name, options in kinds.items():
+        record(folder / name, ticks=60, chunk_bytes=5_000, **options)
+    return {name: folder / name for name in kinds}
+
+
+@pytest.fixture
+def copy(originals: dict[str, Path], tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    count = 0
+
+    def make(name: str) -> Path:
+        nonlocal count
+        count += 1
+        return Path(shutil.copytree(originals[name], tmp_path / f"{name}_{count}"))
+
+    yield make
+
+
+def verify(folder: Path) -> Verdict:
+    with Replay(open_bag(folder)) as again:
+        return again.verify()
+
+
+def clear(error: MicroSimError, folder: Path) -> bool:
+    """Names the bag, in words."""
+    return str(folder) in str(error) and "Traceback" not in str(error) and len(str(error)) < 1000
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_whole_bags_are_identical(originals: dict[str, Path], storage: str) -> None:
+    verdict = verify(originals[storage])
+    assert verdict.is_identical
+    assert str(verdict).startswith(f"identical: {verdict.messages:,} messages, digest {verdict.digest}")
+    assert verdict.messages > 300
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_bags_cut_anywhere_are_refused_and_can_be_repaired(copy: Callable[[str], Path], storage: str) -> None:
+    """At every fiftieth of their length."""
+    saved = []
+    for part in range(0, 50, 5 if storage == "zstd" else 1):
+        folder = copy(storage)
+        file = folder / FILES[storage]
+        whole = file.read_bytes()
+        file.write_bytes(whole[: len(whole) * part // 50])
+        with pytest.raises(BagError) as refusal:
+            verify(folder)
+        assert clear(refusal.value, folder), refusal.value
+        try:
+            saved.append(repair(folder).messages)
+        except BagError as error:  # nothing is left to repair
+            assert clear(error, folder)
+            assert part < 25 or storage == "sqlite3"  # whose pages are all over the file
+            continue
+        verdict = verify(folder)
+        assert verdict.is_identical
+        assert verdict.is_cut or verdict.messages == 344  # only the index was lost
+        shutil.rmtree(folder)
+    assert saved == sorted(saved)
+    if storage != "sqlite3":
+        assert saved[-1] > 250
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_a_flipped_byte_is_never_called_identical(copy: Callable[[str], Path], storage: str) -> None:
+    dice = random.Random(5)
+    folder = copy(storage)
+    file = folder / FILES[storage]
+    whole = file.read_bytes()
+    places = dice.sample(range(len(whole)), 60) + list(range(12)) + list(range(len(whole) - 40, len(whole)))
+    outcomes = set()
+    for place in places:
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << dice.randrange(8)
+        file.write_bytes(damaged)
+        try:
+            verdict = verify(folder)
+        except BagError as error:
+            assert clear(error, folder), error
+            outcomes.add("refused")
+            continue
+        outcomes.add("identical" if verdict.is_identical else "different")
+        if storage != "sqlite3":
+            assert not verdict.is_identical, place
+        else:  # unused space, and tables that only others read
+            assert not verdict.is_identical or diff(open_bag(folder), open_bag(copy(storage))).difference is None
+        look(folder)
+    assert "refused" in outcomes
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_flipped_bytes_do_not_stop_the_repair(copy: Callable[[str], Path], storage: str) -> None:
+    dice = random.Random(6)
+    for _ in range(15):
+        folder = copy(storage)
+        file = folder / FILES[storage]
+        damaged = bytearray(file.read_bytes())
+        damaged[dice.randrange(len(damaged))] ^= 0xFF
+        file.write_bytes(damaged)
+        try:
+            repair(folder)
+            verify(folder)  # the same, or not, but an answer
+        except MicroSimError as error:
+            assert str(folder) in str(error) or "scenario" in str(error)
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_missing_metadata_is_made_anew(copy: Callable[[str], Path], storage: str) -> None:
+    folder = copy(storage)
+    before = (folder / "metadata.yaml").read_bytes()
+    (folder / "metadata.yaml").unlink()
+    with pytest.raises(BagError, match=r"there is no metadata\.yaml; `microsim bag repair`"):
+        verify(folder)
+    assert repair(folder).damaged == ()
+    assert (folder / "metadata.yaml").read_bytes() == before
+    assert verify(folder).is_identical
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("version: 8", "version: 99", "version 99 of the format is unknown"),
+        ("storage_identifier: mcap", "storage_identifier: tape", "unknown storage 'tape'"),
+        ('"microsim_0.mcap"', '"../elsewhere.mcap"', "names no files in this folder"),
+        ('"microsim_0.mcap"', '"microsim_7.mcap"', "is missing"),
+        ("message_count: ", "message_count: 1", "tells of"),
+        ("microsim.seed", "microsim.sead", "another run"),
+        ("rosbag2_bagfile_information", "something", "is missing"),
+        (":", "\t{", "not rosbag2's metadata"),
+    ],
+)
+def test_wrong_metadata_is_refused_with_the_reason(copy: Callable[[str], Path], old: str, new: str, words: str) -> None:
+    folder = copy("mcap")
+    path = folder / "metadata.yaml"
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(BagError, match=words) as refusal:
+        verify(folder)
+    assert clear(refusal.value, folder)
+    assert repair(folder).damaged == ()
+    assert verify(folder).is_identical
+
+
+def test_a_format_of_the_future_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("microsim.recording.recorder.FORMAT", "2")
+    record(tmp_path / "bag", ticks=5)
+    with pytest.raises(BagError, match="in format 2; this version reads format 1"):
+        open_bag(tmp_path / "bag")
+
+
+def test_a_part_of_a_bag_is_not_taken_for_the_whole(tmp_path: Path) -> None:
+    from fractions import Fraction
+
+    record(tmp_path / "bag", split_s=Fraction(1))
+    with pytest.raises(BagError, match="a part of a bag"):
+        open_bag(tmp_path / "bag" / "microsim_0.mcap")
+    (tmp_path / "bag" / "microsim_1.mcap").unlink()
+    with pytest.raises(BagError, match=r"microsim_1\.mcap of this bag is missing"):
+        open_bag(tmp_path / "bag")
+
+
+def test_other_files_are_not_bags(tmp_path: Path) -> None:
+    (tmp_path / "text.mcap").write_text("hello, this is no bag at all")
+    (tmp_path / "text.db3").write_text("hello, this is no bag at all")
+    (tmp_path / "empty.mcap").write_bytes(b"")
+    (tmp_path / "folder").mkdir()
+    for name in ("text.mcap", "text.db3", "empty.mcap", "folder", "nothing"):
+        with pytest.raises(BagError):
+            open_bag(tmp_path / name)
+        with pytest.raises(BagError):
+            repair(tmp_path / name)
+
+
+def test_info_shows_what_a_damaged_bag_still_holds(copy: Callable[[str], Path]) -> None:
+    folder = copy("mcap")
+    file = folder / FILES["mcap"]
+    file.write_bytes(file.read_bytes()[:-100])
+    found = look(folder)
+    assert "repair" in found.problem
+    assert found.messages > 300
+    assert found.facts["seed"] == "3"

@@ -1,0 +1,202 @@
+"""Snapshots as files: whole, of this version, of this scenario, or refused in words."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from microsim.errors import UsageError
+from microsim.recording.history import History
+from microsim.recording.plain_data import SnapshotError, from_bytes, to_bytes
+from microsim.recording.state_file import MAGIC, load_state, read_state, resume, save_state
+from microsim.runner import Runner
+from microsim.simulation import Simulation
+from tests.recording_support import WORLD, fly
+
+PLUGIN = """
+from microsim.scenario.plugins import Sensor
+class Counter:
+    def __init__(self, context):
+        self.context, self.count = context, 0
+    def update(self, dt):
+        self.count += 1
+    def publish(self):
+        return {{"temperature": float(self.count) + self.context.normals()[0]}}
+{memory}
+SENSOR = Sensor(name="counter", message_type="sensor_msgs/msg/Temperature", create=Counter)
+"""
+MEMORY = """
+    def memory(self):
+        return {"count": self.count}
+    def recall(self, data):
+        self.count = data["count"]
+"""
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> tuple[Simulation, Path]:
+    sim = Simulation(WORLD, 3)
+    fly(sim, lambda messages: None, 90)
+    path = tmp_path / "here.state"
+    save_state(path, sim.snapshot())
+    return sim, path
+
+
+def with_plugin(folder: Path, memory: str) -> dict[str, Any]:
+    folder.mkdir()
+    (folder / "counter.py").write_text(PLUGIN.format(memory=memory))
+    drone = {**WORLD["robots"]["drone"], "sensors": {"counts": {"type": "counter", "hz": 10}}}
+    return {**WORLD, "plugins": [str(folder)], "robots": {**WORLD["robots"], "drone": drone}}
+
+
+def test_the_file_tells_what_it_is(state: tuple[Simulation, Path]) -> None:
+    facts = read_state(state[1]).facts
+    assert (facts["scenario"], facts["seed"], facts["tick"], facts["time_s"]) == ("small", 3, 90, 1.5)
+    assert state[1].read_bytes().startswith(MAGIC)
+
+
+def test_the_same_state_gives_the_same_file(state: tuple[Simulation, Path], tmp_path: Path) -> None:
+    save_state(tmp_path / "again.state", state[0].fork().snapshot())
+    assert (tmp_path / "again.state").read_bytes() == state[1].read_bytes()
+
+
+def test_another_scenario_is_refused(state: tuple[Simulation, Path]) -> None:
+    other = Simulation({**WORLD, "wind": {"world_xyz": [1, 0, 0]}})
+    with pytest.raises(SnapshotError, match="of scenario 'small', which is not what 'small' is now"):
+        load_state(state[1], other)
+
+
+def sealed(blob: bytes) -> bytes:
+    return blob + hashlib.sha256(blob).digest()
+
+
+@pytest.mark.parametrize("change", [{"version": "99.0"}, {"format": 2}])
+def test_another_version_is_refused(state: tuple[Simulation, Path], change: dict[str, Any]) -> None:
+    sim, path = state
+    head, _, body = path.read_bytes()[len(MAGIC) : -32].partition(b"\n")
+    facts = {**json.loads(head), **change}
+    path.write_bytes(sealed(MAGIC + json.dumps(facts).encode() + b"\n" + body))
+    with pytest.raises(SnapshotError, match="states do not pass versions"):
+        load_state(path, sim)
+
+
+def test_damage_is_refused_wherever_it_is(state: tuple[Simulation, Path]) -> None:
+    sim, path = state
+    whole = path.read_bytes()
+    digest = sim.digest()
+    for place in range(0, len(whole), max(1, len(whole) // 300)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x10
+        path.write_bytes(damaged)
+        with pytest.raises(SnapshotError, match="here.state"):
+            load_state(path, sim)
+        path.write_bytes(whole[:place])
+        with pytest.raises(SnapshotError, match="here.state"):
+            load_state(path, sim)
+    assert sim.digest() == digest
+
+
+def test_other_files_are_not_snapshots(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("hello")
+    for name in ("x", "missing"):
+        with pytest.raises(SnapshotError):
+            read_state(tmp_path / name)
+    for body in (b"", b"?", b"l\xff\xff\xff\xff", b"k\x01\x00\x00\x00s\x04\x00\x00\x00eval", b"a\x00\x00\x00\x00"):
+        with pytest.raises(SnapshotError):
+            from_bytes(body)
+    with pytest.raises(SnapshotError):
+        from_bytes(b"l\x01\x00\x00\x00" * 100 + b"N")
+
+
+def test_a_file_that_cannot_be_written_is_told_of(state: tuple[Simulation, Path], tmp_path: Path) -> None:
+    (tmp_path / "folder.state").mkdir()
+    with pytest.raises(SnapshotError, match="cannot be written"):
+        save_state(tmp_path / "folder.state", state[0].snapshot())
+    assert [path.name for path in tmp_path.iterdir()] == ["here.state", "folder.state"] or len(
+        list(tmp_path.iterdir())
+    ) == 2
+
+
+def test_a_plug_in_with_memory_goes_on_from_a_file(tmp_path: Path) -> None:
+    sim = Simulation(with_plugin(tmp_path / "plugins", MEMORY), 3)
+    sim.step(100)
+    save_state(tmp_path / "a.state", sim.snapshot())
+    again = resume(tmp_path / "a.state", tmp_path)
+    assert [each.cdr for each in again.step(60)] == [each.cdr for each in sim.step(60)]
+
+
+def test_a_plug_in_without_memory_is_refused_in_words(tmp_path: Path) -> None:
+    sim = Simulation(with_plugin(tmp_path / "plugins", ""), 3)
+    with pytest.raises(SnapshotError, match=r"drone/counts is a plug-in .* needs `memory\(\)`"):
+        save_state(tmp_path / "a.state", sim.snapshot())
+
+
+def test_a_history_is_bounded_and_leads_back(tmp_path: Path) -> None:
+    runner = Runner(Simulation(WORLD, 3), 0.0)
+    history = History(5.0)
+    history.attach(runner)
+    runner.run(1200)
+    assert 5 <= len(history.ticks) <= 7
+    assert history.ticks[-1] > 1200 - 120
+    assert history.ticks[0] <= 1200 - 300
+    twin = Simulation(WORLD, 3)
+    twin.restore(history.at(1000))
+    assert twin.tick <= 1000
+    twin.step(1200 - twin.tick)
+    assert twin.digest() == runner.sim.digest()
+    with pytest.raises(UsageError, match="goes back to tick"):
+        history.at(3)
+    paths = history.save(tmp_path / "states")
+    assert [resume(path, tmp_path).tick for path in paths] == history.ticks
+
+
+def test_a_history_starts_anew_after_a_reset() -> None:
+    sim = Simulation(WORLD, 3)
+    history = History(5.0)
+    for _ in range(10):
+        sim.step(60)
+        history.look(sim)
+    sim.reset()
+    history.look(sim)
+    assert history.ticks == [0]
+
+
+numbers = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()
+trees = st.recursive(
+    numbers,
+    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text() | st.integers(), inner),
+    max_leaves=20,
+)
+
+
+@given(trees)
+def test_plain_data_comes_back_as_it_was(value: Any) -> None:
+    assert repr(from_bytes(to_bytes(value))) == repr(value)
+
+
+@given(arrays(st.sampled_from([np.float64, np.uint8, np.int64, np.bool_]), st.sampled_from([(), (0,), (3,), (2, 3)])))
+def test_arrays_come_back_as_they_were(value: Any) -> None:
+    back = from_bytes(to_bytes(value))
+    assert (back.dtype, back.shape, back.tobytes()) == (value.dtype, value.shape, value.tobytes())
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_data_or_an_error(data: bytes) -> None:
+    try:
+        from_bytes(data)
+    except SnapshotError:
+        pass
+
+
+def test_what_is_not_plain_is_refused() -> None:
+    for thing in (object(), {1, 2}, np.array(["a"]), lambda: None):
+        with pytest.raises(SnapshotError, match="cannot be written"):
+            to_bytes(thing)
