@@ -77,9 +77,10 @@ def _run(options: Options, interrupts: Interrupts) -> int:
 
 def _prepared(options: Options, stack: ExitStack) -> Runner:
     """A runner, on ROS 2 if that is wanted; `stack` closes what it opened."""
+    from microsim.scenario import load_scenario
+
     transport = _transport(options)
     if transport is None:
-        from microsim.scenario import load_scenario
         from microsim.simulation import Simulation
 
         scenario = load_scenario(options.scenario or "default")
@@ -88,8 +89,8 @@ def _prepared(options: Options, stack: ExitStack) -> Runner:
     stack.callback(transport.close)
     from microsim.node.start import start_node
 
+    _rehearse(load_scenario(options.scenario or str(transport.overrides.get("scenario", "default"))), options)
     node = start_node(transport, options.scenario, options.seed, options.rtf, lambda sim: _pilot(sim, options))
-    _rehearse(node.sim.scenario, options)
     return node.runner
 
 

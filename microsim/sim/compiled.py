@@ -20,7 +20,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _source_hash() -> str:
-    digest = hashlib.sha256(numba.__version__.encode())
+    here = str(Path(__file__).parent)  # numba keeps kernels apart by place, and so must `is_cold`
+    digest = hashlib.sha256(f"{numba.__version__} {here}".encode())
     for file in sorted(Path(__file__).parent.rglob("*.py")):
         text = file.read_bytes()
         if b"kernel" in text:

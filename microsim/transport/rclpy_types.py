@@ -50,7 +50,7 @@ def _import(type_name: str) -> Any:
 
 def _how_to_get(package: str) -> str:
     if package == "microsim_interfaces":
-        return "build it with `colcon build --packages-select microsim_interfaces` in MicroSim's source, and source it"
+        return "build it with `colcon build --base-paths . interfaces` in MicroSim's source, and source it"
     distribution = os.environ.get("ROS_DISTRO", "$ROS_DISTRO")
     return f"try `apt install ros-{distribution}-{package.replace('_', '-')}`"
 
