@@ -92,7 +92,7 @@ class WaypointsAction(RobotAction):
     """From place to place by the built-in follower. Done at the last; there a drone holds its place, a rover stands."""
 
     waypoints: tuple[Waypoint, ...] = Field(
-        min_length=1, max_length=10_000, description="[x, y], [x, y, z] or [x, y, z, yaw] each, in the map frame."
+        max_length=10_000, description="[x, y], [x, y, z] or [x, y, z, yaw] each, in the map frame."
     )
     relative: Switch = Field(False, description="true: waypoints are offsets from where the robot is when it sets off.")
     speed: Annotated[Length, Field(le=1e3)] = Field(1.0, description="Speed on the way [m/s].")
@@ -103,6 +103,8 @@ class WaypointsAction(RobotAction):
 
     @model_validator(mode="after")
     def _once(self) -> Self:
+        if not self.waypoints:
+            fail([detail("expected one waypoint or more, found none", "waypoints")])
         if self.every is not None:
             fail([detail("waypoints cannot be repeated; write the places again", "every", at_key=True)])
         return self

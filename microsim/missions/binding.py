@@ -104,8 +104,19 @@ def changed(scenario: Scenario, changes: dict[str, Any]) -> Scenario:
     """The scenario with other values; UsageError names a key path that does not exist, ScenarioError what is wrong."""
     document = scenario.to_dict()
     for path, value in changes.items():
+        if path.split(".")[0] in _FIXED:
+            raise SettingError(f"{path.split('.')[0]} cannot change during a run", path)
         _write(document, path, copy.deepcopy(value))
     return load_scenario(document)
+
+
+_FIXED = ("name", "seed", "physics_hz", "map", "obstacles", "features", "plugins")
+
+
+class SettingError(UsageError):
+    def __init__(self, message: str, path: str) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 def _write(document: dict[str, Any], path: str, value: Any) -> None:
@@ -114,10 +125,10 @@ def _write(document: dict[str, Any], path: str, value: Any) -> None:
         if key in document and document[key] is None:  # a sensor that is absent can be described
             document[key] = {}
         if not isinstance(document.get(key), dict):
-            raise UsageError(unknown("the scenario has no", repr(path), key, document))
+            raise SettingError(unknown("the scenario has no", repr(path), key, document), path)
         document = document[key]
     if last not in document and document:
-        raise UsageError(unknown("the scenario has no", repr(path), last, document))
+        raise SettingError(unknown("the scenario has no", repr(path), last, document), path)
     document[last] = value
 
 
@@ -132,7 +143,11 @@ def _settings(mission: Mission, sim: Simulation) -> Found:
             twin.reconfigure(scenario)
         except ScenarioError as error:
             for problem in error.problems:
-                yield f"{problem.path}: {problem.message}", ("do", index, "set")
+                key = next((path for path in entry.set if problem.path.startswith(path)), None)
+                message = problem.message if key == problem.path else f"{problem.path}: {problem.message}"
+                yield message, ("do", index, "set", *([key] if key else []))
+        except SettingError as error:
+            yield str(error), ("do", index, "set", error.path)
         except UsageError as error:
             yield str(error), ("do", index, "set")
 

@@ -77,7 +77,7 @@ class RobotExpectation(Windowed):
         if isinstance(self.equals, tuple) != (self.value == "position") and self.equals is not None:
             expected = "[x, y] or [x, y, z]" if self.value == "position" else "a number"
             fail([detail(f"expected {expected} for the value {self.value!r}, found {show(self.equals)}", "equals")])
-        if self.value == "position" and self.equals is None:
+        if self.value == "position" and (self.equals is None or not self.within):
             fail([detail("a position needs `equals: [x, y, z]` and `within`", "value")])
         return self
 

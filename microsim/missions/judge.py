@@ -110,7 +110,7 @@ class TopicWatch:
             return
         value = float(self.count)
         if self.entry.value == "rate_hz":
-            value /= (self.until - self.first) * self.sim.clock.dt
+            value /= max(self.until - self.first, 1) * self.sim.clock.dt
         if not is_met(self.entry, value):
             self.complaint = f"{self.entry.value} of {self.entry.topic} was {value:.6g}"
 

@@ -58,14 +58,17 @@ class Mission(Model):
         return problems
 
     def _times(self) -> list[InitErrorDetails]:
-        written = [(("do", i, "at"), entry.at) for i, entry in enumerate(self.do)]
-        for i, entry in enumerate(self.expect):
-            written += [(("expect", i, key), getattr(entry, key, None) or 0.0) for key in ("at", "to")]
-            written.append((("expect", i, "from"), getattr(entry, "since", None) or 0.0))
+        written: list[tuple[tuple[str | int, ...], float]] = []
+        for i, entry in enumerate(self.do):
+            written.append((("do", i, "at"), entry.at))
+            written.append((("do", i, "times"), entry.at + (entry.every or 0.0) * (entry.times - 1)))
+        for i, expected in enumerate(self.expect):
+            written += [(("expect", i, key), getattr(expected, key, None) or 0.0) for key in ("at", "to")]
+            written.append((("expect", i, "from"), getattr(expected, "since", None) or 0.0))
         message = "{:g} s is after the mission's end, its duration is {:g} s"
         problems = [detail(message.format(time, self.duration), *loc) for loc, time in written if time > self.duration]
-        for i, entry in enumerate(self.expect):
-            since, to = getattr(entry, "since", None) or 0.0, getattr(entry, "to", None)
+        for i, expected in enumerate(self.expect):
+            since, to = getattr(expected, "since", None) or 0.0, getattr(expected, "to", None)
             if since >= (self.duration if to is None else to):
                 problems.append(detail("`from` must be before `to` and the mission's end", "expect", i, "from"))
         return problems

@@ -37,8 +37,7 @@ class Voyage:
 
     index: int  # of the entry
     follower: Follower
-    deadline: int  # tick
-    deadline_s: float
+    deadline: int | None  # tick
     is_counted: bool = False  # done and told, or given up
 
 
@@ -190,8 +189,10 @@ class MissionPilot:
         assert steer is not None  # `check` has seen to it
         goals = _goals(entry, self._pose(entry.robot), model.is_ground_bound)
         follower = Follower(steer, goals, entry.speed, entry.tolerance)
-        ticks = self.end if entry.timeout is None else self.sim.clock.ticks_in(Fraction(str(entry.timeout)))
-        self._voyages[entry.robot] = Voyage(index, follower, self.sim.tick + ticks, entry.timeout or 0.0)
+        deadline = None
+        if entry.timeout is not None:
+            deadline = self.sim.tick + self.sim.clock.ticks_in(Fraction(str(entry.timeout)))
+        self._voyages[entry.robot] = Voyage(index, follower, deadline)
         self._next_look = self.sim.tick
 
     def _take_over(self, robot: str) -> None:
@@ -209,8 +210,9 @@ class MissionPilot:
         if voyage.follower.is_done:
             voyage.is_counted = True
             self._done(voyage.index)
-        elif self.sim.tick >= voyage.deadline and voyage.deadline_s:
-            self._trouble.append((voyage.index, self._not_reached(voyage, f"in {voyage.deadline_s:g} s")))
+        elif voyage.deadline is not None and self.sim.tick >= voyage.deadline:
+            when = f"in time, which was over at {self.sim.time_ns / 1e9:.3f} s"
+            self._trouble.append((voyage.index, self._not_reached(voyage, when)))
             del self._voyages[robot]
             self.sim.command(robot)
 

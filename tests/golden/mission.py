@@ -52,6 +52,10 @@ SHORT = {
 
 SCENARIOS = ("default", "flat", "obstacles_arena", "showcase", "maze")
 
+# Every mission that is shipped is flown in each of these.
+FLOWN_IN = ("default", "flat", "obstacles_arena")
+MISSIONS = ("hover", "patrol", "obstacle_stop", "radio_ping", "team_task")
+
 
 def fly(sim: microsim.Simulation, seconds: int) -> None:
     """`seconds` of commands held, changed and repeated, teleports, packets both ways, and input that is ignored."""
@@ -91,7 +95,16 @@ def run_short_mission() -> str:
     return sim.digest()
 
 
+def fly_shipped(mission: str, scenario: str) -> tuple[str, tuple[str, ...]]:
+    """The digest of a shipped mission, and what was not as it expects."""
+    from microsim.missions import fly_mission
+
+    outcome = fly_mission(mission, scenario)
+    return outcome.sim.digest(), outcome.violations
+
+
 def all_digests() -> dict[str, str]:
     """Name in digests.json -> digest."""
     others = {f"mission_{name}": run_mission(name) for name in SCENARIOS[1:]}
-    return {"mission": run_mission(), "short_mission": run_short_mission(), **others}
+    flown = {f"{mission}_in_{name}": fly_shipped(mission, name)[0] for mission in MISSIONS for name in FLOWN_IN}
+    return {"mission": run_mission(), "short_mission": run_short_mission(), **others, **flown}

@@ -27,3 +27,18 @@ def test_every_shipped_scenario_has_a_mission():
     from microsim.paths import scenario_names
 
     assert set(mission.SCENARIOS) == set(scenario_names())
+
+
+@pytest.mark.skipif(not COMPILED, reason="minutes without the compiler; the short mission covers it")
+@pytest.mark.parametrize("scenario", mission.FLOWN_IN)
+@pytest.mark.parametrize("name", mission.MISSIONS)
+def test_a_shipped_mission_meets_its_expectations_and_has_its_golden_digest(name, scenario):
+    digest, violations = mission.fly_shipped(name, scenario)
+    assert not violations
+    assert digest == DIGESTS[f"{name}_in_{scenario}"], UPDATE
+
+
+def test_every_shipped_mission_has_golden_digests():
+    from microsim.paths import mission_names
+
+    assert set(mission.MISSIONS) == set(mission_names())
