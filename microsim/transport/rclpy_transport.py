@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import rclpy
@@ -25,6 +26,7 @@ from microsim.errors import UsageError
 from microsim.topics import Qos
 from microsim.transport import LogLevel, OnMessage, OnRequest, OnSet, Parameter, Value
 from microsim.transport.rclpy_types import descriptor, fill, find_type, plain_value, quality, refusal, ros_parameter
+from microsim.transport.requests import NotYet
 
 CALLBACKS_PER_POLL = 200  # a flood of messages must not hold up the tick
 IDLE_S = 0.001  # asking rclpy takes 0.3 ms, a tick less: when nothing has come, do not ask again before this
@@ -45,6 +47,7 @@ class RclpyTransport:
         self._executor.add_node(self._node)
         self._answers = ReentrantCallbackGroup()  # so that a callback may call a service
         self._own_change = False
+        self._later: list[Callable[[], None]] = []  # requests whose handlers were not done
         self._failure: BaseException | None = None  # raised by a callback of ours
         self._complained_at = float("-inf")
         self._idle_until = 0.0
@@ -70,6 +73,8 @@ class RclpyTransport:
         def answer(request: Any, response: Any) -> Any:
             try:
                 on_request(request, response)
+            except NotYet:
+                return _Later(request)
             except Exception as error:  # answers even so: nobody waits for ever
                 self.log("error", f"service {service}: {type(error).__name__}: {error}")
                 response = kind.Response()
@@ -77,7 +82,16 @@ class RclpyTransport:
                     response.message = f"{type(error).__name__}: {error}"
             return response
 
-        self._node.create_service(kind, _relative(service), answer)
+        def reply(response: Any, header: Any) -> None:
+            if isinstance(response, _Later):
+                request = response.request
+                self._later.append(lambda: reply(answer(request, kind.Response()), header))
+            else:
+                send(response, header)
+
+        made = self._node.create_service(kind, _relative(service), answer)
+        # rclpy answers as soon as the callback returns; this is where it would
+        send, made.send_response = made.send_response, reply
 
     def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
         kind, end = find_type(type_name), time.monotonic() + timeout_s
@@ -93,6 +107,12 @@ class RclpyTransport:
             return future.result()
         finally:
             self._node.destroy_client(client)
+
+    def _ask_again(self) -> None:
+        """Handlers that could not answer at the last poll."""
+        later, self._later = self._later, []
+        for ask in later:
+            ask()
 
     def _poll_before(self, end: float, at_most_s: float, complaint: str) -> None:
         left = end - time.monotonic()
@@ -149,9 +169,10 @@ class RclpyTransport:
         _LOG[level](self._node.get_logger(), text)
 
     def poll(self, timeout_s: float = 0.0) -> None:
-        if not self._open or (timeout_s <= 0.0 and time.monotonic() < self._idle_until):
+        if not self._open or (timeout_s <= 0.0 and not self._later and time.monotonic() < self._idle_until):
             return
         try:
+            self._ask_again()
             if not self._executor.run_ready(timeout_s, CALLBACKS_PER_POLL):
                 self._idle_until = time.monotonic() + IDLE_S
         except Exception as error:  # a request that rclpy cannot read, an answer to a client that has gone
@@ -185,6 +206,13 @@ class RclpyTransport:
         if time.monotonic() - self._complained_at >= REPEAT_S:
             self._complained_at = time.monotonic()
             self.log("warn", text)
+
+
+@dataclass(frozen=True)
+class _Later:
+    """In place of a response: the handler is to be asked again."""
+
+    request: Any
 
 
 class RclpyPublisher:

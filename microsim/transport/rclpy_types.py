@@ -39,13 +39,22 @@ def _import(type_name: str) -> Any:
     except ImportError as error:
         raise MissingTypeError(f"{type_name}: {package} is not installed; {_how_to_get(package)}") from error
     try:
-        found = getattr(importlib.import_module(f"{package}.{kind}"), short)
+        module = importlib.import_module(f"{package}.{kind}")
+        found = _part_of_action(module, short) if kind == "action" else getattr(module, short)
         check_for_type_support(found)
     except (ImportError, AttributeError) as error:
         raise MissingTypeError(
             f"{type_name}: the installed {package} does not have it; {_how_to_get(package)}, in a newer version"
         ) from error
     return found
+
+
+def _part_of_action(module: Any, name: str) -> Any:
+    """Of Name_SendGoal, Name_GetResult, Name_FeedbackMessage."""
+    action, _, part = name.rpartition("_")
+    whole = getattr(module, action)
+    check_for_type_support(whole)  # and with it, that of its parts
+    return getattr(whole.Impl, part if part == "FeedbackMessage" else f"{part}Service")
 
 
 def _how_to_get(package: str) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 from microsim.topics import Qos
 from microsim.transport import Parameter, Transport, Value
 from microsim.transport.choose import open_transport
+from microsim.transport.requests import NotYet
 
 POLL_S = 0.005
 
@@ -28,8 +29,8 @@ class Host:
         self.publishers: dict[str, Any] = {}
         self.received: dict[str, list[bytes]] = {}
         self.requests: dict[str, list[Any]] = {}
+        self.held: set[str] = set()
         self.asked: list[dict[str, Value]] = []
-        self.refused: dict[str, str] = {}
 
     def hello(self) -> dict[str, Any]:
         return {
@@ -70,16 +71,24 @@ class Host:
 
     # ---- services
 
-    def serve(self, service: str, type: str, response: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer every request with this response; `raise` in it makes the handler fail."""
+    def serve(self, service: str, type: str, response: Mapping[str, Any], not_yet: bool = False) -> dict[str, Any]:
+        """Answer every request with this response; with `not_yet` only from `release` on."""
         requests = self.requests[service] = []
+        if not_yet:
+            self.held.add(service)
 
         def answer(request: Any, reply: Any) -> None:
+            if service in self.held:
+                raise NotYet
             requests.append({name: plain(value) for name, value in fields(request).items()})
             for name, value in response.items():
                 setattr(reply, name, value)
 
         self.transport.serve(service, type, answer)
+        return {}
+
+    def release(self, service: str) -> dict[str, Any]:
+        self.held.discard(service)
         return {}
 
     def served(self, service: str, count: int = 0, timeout: float = 10.0) -> dict[str, Any]:

@@ -18,13 +18,20 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from microsim.wire.services import MESSAGES, SERVICES
+from microsim.wire.services import ACTIONS, MESSAGES, SERVICES
 
 PREFIX = Path(sys.prefix)
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILT = REPOSITORY / ".cache" / "rclpy-interfaces"
 TYPE_SUPPORT = "rosidl_typesupport_c"
-DEPENDENCIES = ("builtin_interfaces", "geometry_msgs", "service_msgs", "std_msgs", "unique_identifier_msgs")
+DEPENDENCIES = (
+    "action_msgs",
+    "builtin_interfaces",
+    "geometry_msgs",
+    "service_msgs",
+    "std_msgs",
+    "unique_identifier_msgs",
+)
 LIBRARIES = ("rosidl_generator_c", "rosidl_generator_py", "rosidl_typesupport_c", "rosidl_typesupport_fastrtps_c")
 RUNTIME = (
     *("rosidl_runtime_c", "rosidl_typesupport_c", "rosidl_typesupport_fastrtps_c", "rosidl_typesupport_fastrtps_cpp"),
@@ -40,7 +47,7 @@ def sources() -> dict[str, dict[str, str]]:
         "example_interfaces": {"srv/SetBool.srv": SERVICES["example_interfaces/srv/SetBool"]},
         "simulation_interfaces": {},
     }
-    for name, text in {**MESSAGES, **SERVICES}.items():
+    for name, text in {**MESSAGES, **SERVICES, **ACTIONS}.items():
         package, kind, short = name.split("/")
         if package == "simulation_interfaces":
             texts[package][f"{kind}/{short}.{kind}"] = "\n".join(line.strip() for line in text.splitlines())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import importlib
 import json
 import os
 import sys
@@ -20,6 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import rclpy
+from message_values import fill, plain, type_of  # beside this file
+from rclpy.action import ActionClient
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message, serialize_message
@@ -53,44 +54,6 @@ class State:
         self.publishers: dict[str, Any] = {}
         self.clients: dict[str, Any] = {}
         self.requests: dict[str, list[Any]] = {}
-
-
-# ---- types and values -----------------------------------------------------------------------------------------------
-
-
-def type_of(name: str) -> Any:
-    package, kind, short = name.split("/")
-    return getattr(importlib.import_module(f"{package}.{kind}"), short)
-
-
-def plain(value: Any) -> Any:
-    """A message as dictionaries, lists and numbers."""
-    if hasattr(value, "get_fields_and_field_types"):
-        return {name: plain(getattr(value, name)) for name in value.get_fields_and_field_types()}
-    if isinstance(value, bytes | bytearray):
-        return value[0] if len(value) == 1 else list(value)
-    if isinstance(value, str | bool | int | float):
-        return value
-    return [plain(element) for element in (value.tolist() if hasattr(value, "tolist") else value)]
-
-
-def fill(message: Any, values: Mapping[str, Any]) -> Any:
-    kinds = message.get_fields_and_field_types()
-    for name, value in values.items():
-        if name not in kinds:
-            raise ValueError(f"{type(message).__name__} has no field {name}; there are: {', '.join(kinds)}")
-        setattr(message, name, field(kinds[name], value))
-    return message
-
-
-def field(kind: str, value: Any) -> Any:
-    element = kind.removeprefix("sequence<").removesuffix(">").split(",")[0].split("[")[0]
-    if isinstance(value, list):
-        return [field(element, each) for each in value]
-    if "/" in element:
-        package, short = element.split("/")
-        return fill(type_of(f"{package}/msg/{short}")(), value)
-    return bytes([value]) if element == "octet" else float(value) if element in ("float", "double") else value
 
 
 def quality(depth: int = 10, reliable: bool = True, latched: bool = False) -> QoSProfile:
@@ -252,11 +215,12 @@ def call(
         raise TimeoutError(f"no service {service} within {timeout} s")
     began = time.monotonic_ns()
     future = client.call_async(fill(kind.Request(), request or {}))
-    future.add_done_callback(lambda _: announce())
-    if not until(future.done, timeout):
+    try:
+        response = plain(completed(future, timeout, f"no answer from {service}"))
+    except TimeoutError:
         client.remove_pending_request(future)
-        raise TimeoutError(f"no answer from {service} within {timeout} s")
-    return {"response": plain(future.result()), "took_ns": time.monotonic_ns() - began}
+        raise
+    return {"response": response, "took_ns": time.monotonic_ns() - began}
 
 
 def announce() -> None:
@@ -280,6 +244,33 @@ def serve(state: State, service: str, type: str, response: Mapping[str, Any]) ->
 def served(state: State, service: str, count: int = 0, timeout: float = 10.0) -> dict[str, Any]:
     until(lambda: len(state.requests[service]) >= count, timeout)
     return {"requests": state.requests[service]}
+
+
+def act(
+    state: State, action: str, type: str, goal: Mapping[str, Any] | None = None, timeout: float = 10.0
+) -> dict[str, Any]:
+    """Send a goal and wait for its result."""
+    kind = type_of(type)
+    client, feedback = ActionClient(state.node, kind, action), []
+    try:
+        if not until_graph(client.server_is_ready, timeout):
+            raise TimeoutError(f"no action {action} within {timeout} s")
+        wish = fill(kind.Goal(), goal or {})
+        sent = client.send_goal_async(wish, feedback_callback=lambda each: feedback.append(plain(each.feedback)))
+        handle = completed(sent, timeout, f"no answer to the goal of {action}")
+        if not handle.accepted:
+            return {"accepted": False}
+        done = completed(handle.get_result_async(), timeout, f"no result of {action}")
+        return {"accepted": True, "status": done.status, "result": plain(done.result), "feedback": feedback}
+    finally:
+        client.destroy()
+
+
+def completed(future: Any, timeout: float, complaint: str) -> Any:
+    future.add_done_callback(lambda _: announce())
+    if not until(future.done, timeout):
+        raise TimeoutError(f"{complaint} within {timeout} s")
+    return future.result()
 
 
 # field of rcl_interfaces/msg/ParameterValue for each of its types
@@ -449,6 +440,7 @@ OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
             recode,
             types,
             call,
+            act,
             serve,
         ),
         *(served, get_parameters, set_parameters, list_parameters, describe_parameters),

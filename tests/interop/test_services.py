@@ -45,6 +45,32 @@ def test_a_handler_that_fails_still_answers(pair: Pair) -> None:
     assert "service /fails" in host.printed()
 
 
+def test_a_handler_that_is_not_done_is_asked_again(pair: Pair) -> None:
+    host, peer = pair
+    host.serve(service="/slow", type=SET_BOOL, response={"success": True}, not_yet=True)
+    host.serve(service="/quick", type=SET_BOOL, response={"success": True})
+    with pytest.raises(RemoteError, match="TimeoutError: no answer"):
+        peer.call(service="/slow", type=SET_BOOL, timeout=0.2)
+    assert peer.call(service="/quick", type=SET_BOOL)["response"]["success"]  # others do not wait for it
+    host.release(service="/slow")
+    assert peer.call(service="/slow", type=SET_BOOL)["response"]["success"]
+    assert len(host.served(service="/slow", count=2)["requests"]) == 2  # the first one was answered too
+
+
+def test_the_parts_of_an_action_are_served(pair: Pair) -> None:
+    """An action is three services and two topics; a real client of actions finds them and is refused."""
+    if not has_built_interfaces():
+        pytest.skip("no compiler to build simulation_interfaces")
+    host, peer = pair
+    action, kind = "/simulate_steps/_action", "simulation_interfaces/action/SimulateSteps"
+    host.serve(service=f"{action}/send_goal", type=f"{kind}_SendGoal", response={"accepted": False})
+    host.serve(service=f"{action}/get_result", type=f"{kind}_GetResult", response={})
+    host.serve(service=f"{action}/cancel_goal", type="action_msgs/srv/CancelGoal", response={})
+    host.advertise(topic=f"{action}/feedback", type=f"{kind}_FeedbackMessage", qos={"depth": 10})
+    host.advertise(topic=f"{action}/status", type="action_msgs/msg/GoalStatusArray", qos={"depth": 1, "latched": True})
+    assert peer.act(action="/simulate_steps", type=kind, goal={"steps": 5}) == {"accepted": False}
+
+
 def test_we_call_a_stranger(pair: Pair) -> None:
     host, peer = pair
     peer.serve(service="/theirs", type=SET_BOOL, response={"success": True, "message": "gladly"})
@@ -99,7 +125,9 @@ def test_a_package_that_is_missing_is_named_with_how_to_get_it() -> None:
             RemoteError, match=r"MissingTypeError.*tf2_msgs is not installed.*ros-\$ROS_DISTRO-tf2-msgs"
         ):
             host.advertise(topic="/tf", type="tf2_msgs/msg/TFMessage", qos={"depth": 100})
-        with pytest.raises(RemoteError, match=r"MissingTypeError.*colcon build --packages-select microsim_interfaces"):
+        with pytest.raises(
+            RemoteError, match=r"MissingTypeError.*microsim_interfaces is not installed; build it with `colcon build"
+        ):
             host.serve(service="/sim/step", type="example_interfaces/srv/SetInt32", response={})
         with pytest.raises(RemoteError, match=r"MissingTypeError.*installed std_srvs does not have it"):
             host.serve(service="/new", type="std_srvs/srv/OfTomorrow", response={})
