@@ -159,6 +159,10 @@ def _fit_robot(robot: Robot, others: Mapping[str, Any]) -> tuple[Robot, list[Ini
     if robot.odom is not None and robot.odom.drift is not None and frames is not None and not frames.per_robot_odom:
         message = "odometry can drift only in a frame of its own: write `frames: {per_robot_odom: true}`"
         problems.append(detail(message, "odom", "drift"))
+    for name, block in robot.sensors.items():
+        if isinstance(block, Odometry) and block.drift is not None:
+            message = "only the sensor `odom` can drift: there is one odometry frame"
+            problems.append(detail(message, "sensors", name, "drift"))
     return robot, problems
 
 

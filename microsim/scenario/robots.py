@@ -68,6 +68,9 @@ FURTHER_SENSORS: dict[str, type[SensorBlock]] = {
 }
 
 
+INPUT_TOPICS = ("cmd_vel", "set_pose")  # of every robot; a sensor may not publish there
+
+
 def ros_name(value: str) -> str:
     """Refuses a name that cannot be part of a topic and a frame."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", value):
@@ -173,6 +176,8 @@ def _sensor_name(name: str) -> None:
     if name in SENSORS:
         message = f"{show(name)} is a built-in sensor: write it beside 'sensors', or name it otherwise"
         fail([detail(message, at_key=True)])
+    if name in INPUT_TOPICS:
+        fail([detail(f"{show(name)} is the name of a topic the robot listens to: name it otherwise", at_key=True)])
     ros_name(name)
 
 

@@ -344,3 +344,16 @@ def test_guesses_are_near_or_absent() -> None:
     assert did_you_mean("Defualt", ["default", "flat"]) == "; did you mean 'default'?"
     assert did_you_mean("zzz", ["default", "flat"]) == ""
     assert did_you_mean(3, []) == ""
+
+
+@pytest.mark.parametrize(
+    ("sensors", "message"),
+    [
+        ({"cmd_vel": {"type": "gps"}}, "is the name of a topic the robot listens to"),
+        ({"second": {"type": "odom", "drift": {}}}, "only the sensor `odom` can drift"),
+    ],
+)
+def test_further_sensors_may_not_disturb_what_is_there(sensors, message):
+    scenario = {"frames": {"per_robot_odom": True}, "robots": {"drone": {"sensors": sensors}}}
+    with pytest.raises(ScenarioError, match=message):
+        load_scenario(scenario)
