@@ -10,6 +10,7 @@ from pydantic_core import InitErrorDetails
 
 from microsim.errors import there_are
 from microsim.scenario.robots import Drone, Robot, RosName, Rover, make_robot
+from microsim.scenario.sensors import Odometry
 from microsim.scenario.values import (
     Count,
     Finite,
