@@ -191,9 +191,15 @@ class MicroSimNode:
         set_int = ("example_interfaces/srv/SetInt32", "microsim_interfaces/srv/SetInt32")
         self.offer("/sim/set_seed", set_int, self._on_set_seed)
         self.offer("/sim/step", set_int, self._on_step)
-        # rclpy's own services answer at once or never: an action's result must wait
-        self._action = None if self.transport.name == "rclpy" else SimulateSteps(self)
+        self._action = self._step_action()
         SimulationInterfaces(self)
+
+    def _step_action(self) -> SimulateSteps | None:
+        try:
+            return SimulateSteps(self)
+        except MissingTypeError as error:
+            self.transport.log("warn", f"the action simulate_steps is not offered: {error}")
+            return None
 
     def offer(self, service: str, types: tuple[str, ...], handler: Callable[[Any, Any], None]) -> None:
         """Serve under the first of the types that the transport knows."""

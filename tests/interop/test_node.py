@@ -186,6 +186,14 @@ def test_services_and_parameters_answer_every_client(transport: str) -> None:
         both = peer.call(service="/get_entities_states", type="simulation_interfaces/srv/GetEntitiesStates")["response"]
         assert both["entities"] == ["drone", "rover"]
         assert both["states"][0]["pose"]["position"]["z"] > 1.0
+        steps = {
+            "action": "/simulate_steps",
+            "type": "simulation_interfaces/action/SimulateSteps",
+            "goal": {"steps": 50},
+        }
+        outcome = peer.act(**steps)
+        assert (outcome["accepted"], outcome["status"]) == (True, 4)
+        assert outcome["feedback"][-1] == {"completed_steps": 50, "remaining_steps": 0}
         peer.call(service="/sim/reset", type="std_srvs/srv/Empty")
 
 
