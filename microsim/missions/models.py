@@ -61,7 +61,8 @@ class Mission(Model):
         written: list[tuple[tuple[str | int, ...], float]] = []
         for i, entry in enumerate(self.do):
             written.append((("do", i, "at"), entry.at))
-            written.append((("do", i, "times"), entry.at + (entry.every or 0.0) * (entry.times - 1)))
+            if entry.every is not None:
+                written.append((("do", i, "times"), entry.at + entry.every * (entry.times - 1)))
         for i, expected in enumerate(self.expect):
             written += [(("expect", i, key), getattr(expected, key, None) or 0.0) for key in ("at", "to")]
             written.append((("expect", i, "from"), getattr(expected, "since", None) or 0.0))
