@@ -644,3 +644,25 @@ def test_validate_and_list_know_missions(tmp_path: Path) -> None:
     assert [each["ok"] for each in (good, also_good, bad)] == [True, True, False]
     assert (bad["problems"][0]["line"], bad["problems"][0]["column"]) == (3, 14)
     assert list(json.loads(cli("list", "--json").stdout)["missions"]) == mission_names()
+
+
+# ---- the documentation ----------------------------------------------------------------------------------------------
+
+
+def test_every_key_and_value_is_explained_on_the_page() -> None:
+    from microsim.missions.actions import ACTIONS
+    from microsim.missions.expectations import EXPECTATIONS
+    from microsim.missions.values import DERIVED, TOPIC_VALUES
+
+    page = (ROOT / "docs" / "missions.md").read_text(encoding="utf-8")
+    models = (Mission, *ACTIONS.values(), *EXPECTATIONS.values())
+    words = {key for model in models for key in model.key_names()} | {*DERIVED, *TOPIC_VALUES, *mission_names()}
+    assert not [word for word in sorted(words) if f"`{word}`" not in page and f"`{word}:" not in page]
+
+
+def test_the_mission_on_the_page_flies() -> None:
+    page = (ROOT / "docs" / "missions.md").read_text(encoding="utf-8")
+    text = page.split(":caption: first.yaml\n")[1].split("```")[0]
+    from microsim.scenario.yaml_text import read_yaml
+
+    assert not fly_mission(load_mission(read_yaml(text, "first.yaml").data)).violations
