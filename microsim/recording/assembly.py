@@ -24,7 +24,6 @@ class Batch:
     data: list[bytes]
     inputs: Sequence[Taken] = ()
     channels: Sequence[Channel] = ()  # new ones
-    size: int = 0
 
 
 class _Ticks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -84,10 +84,9 @@ class BagWriter:
             self._file = self._open()
         for channel in block.channels:
             self._channels[channel.number] = channel
-        new = [number for number in dict.fromkeys(block.numbers) if number not in self._declared]
+        new = sorted(set(block.numbers) - self._declared)
         self._declared.update(new)
-        named = Block([self._channels[number] for number in new], block.numbers, block.times, block.data, block.size)
-        self._file.write(named)
+        self._file.write(replace(block, channels=[self._channels[number] for number in new]))
 
     def close(self, end: Mapping[str, str]) -> None:
         self._finish(end)

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+import numpy as np
+import numpy.typing as npt
+
 from microsim.errors import MicroSimError
 from microsim.topics import Qos
 
@@ -35,6 +38,16 @@ class Block:
     times: list[int] = field(default_factory=list)  # [ns] for each entry
     data: list[bytes] = field(default_factory=list)  # encoded messages
     size: int = 0  # [byte]
+    packed: Packed | None = None  # in place of the data
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A block's messages as an MCAP chunk holds them."""
+
+    records: bytes
+    numbers: npt.NDArray[np.uint16]  # channel of each
+    places: npt.NDArray[np.uint64]  # (n, 2) time [ns] and offset of each
 
 
 @dataclass(frozen=True)

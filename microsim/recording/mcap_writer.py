@@ -12,15 +12,15 @@ from binascii import crc32
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
-from itertools import accumulate, chain
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from microsim.recording.checksums import combined
-from microsim.recording.entries import Block, Channel, Facts, definition
+from microsim.recording.entries import Block, Channel, Facts, Packed, definition
 from microsim.version import __version__
 
 MAGIC = b"\x89MCAP0\r\n"
@@ -33,7 +33,9 @@ START, END = "microsim", "microsim.end"  # names of our metadata records
 
 MESSAGE_HEAD = struct.Struct("<BQHIQQ")  # opcode, length, channel, sequence, log time, publish time
 MESSAGE_BODY = MESSAGE_HEAD.size - 9  # of the length, beside the data
-_Numbers: TypeAlias = npt.NDArray[np.uint64]
+_HEADS = np.dtype(
+    [("opcode", "u1"), ("length", "<u8"), ("channel", "<u2"), ("sequence", "<u4"), ("log", "<u8"), ("publish", "<u8")]
+)
 
 
 def record(opcode: int, *parts: bytes) -> bytes:
@@ -150,27 +152,31 @@ class McapWriter:
         return (b"" if known else _schema(number, channel.type)) + _channel(channel, number)
 
     def _put_chunk(self, declarations: bytes, block: Block) -> None:
-        messages, offsets = message_records(block, len(declarations))
-        records = declarations + messages if declarations else messages
-        crc, payload, name = crc32(records), self._compress(records), text(self._compression)
+        packed = block.packed or message_records(block)
+        messages = packed.records
+        crc, name = crc32(messages, crc32(declarations)), text(self._compression)
+        size = len(declarations) + len(messages)
+        payload = (declarations, messages)
+        if self._compression:
+            payload = (self._compress(b"".join(payload)), b"")
+        length = sum(map(len, payload))
         first, last = (block.times[0], block.times[-1]) if block.times else (0, 0)
-        head = struct.pack("<BQQQQI", CHUNK, 36 + len(name) + len(payload), first, last, len(records), crc)
-        head += name + struct.pack("<Q", len(payload))
-        length = len(head) + len(payload)
-        index, table = self._index(block, offsets, self.size + length)
-        start = self._write(head, payload, index)
-        payload_crc = crc32(payload) if self._compression else crc
-        self._crc = crc32(index, combined(crc32(head, self._crc), payload_crc, len(payload)))
-        place = struct.pack("<QQQQI", first, last, start, length, len(table))
-        sizes = struct.pack("<QQ", len(payload), len(records))
+        head = struct.pack("<BQQQQI", CHUNK, 36 + len(name) + length, first, last, size, crc)
+        head += name + struct.pack("<Q", length)
+        index, table = self._index(packed, len(declarations), self.size + len(head) + length)
+        start = self._write(head, *payload, index)
+        payload_crc = crc32(payload[0]) if self._compression else crc
+        self._crc = crc32(index, combined(crc32(head, self._crc), payload_crc, length))
+        place = struct.pack("<QQQQI", first, last, start, len(head) + length, len(table))
+        sizes = struct.pack("<QQ", length, size)
         self._chunks.append(record(CHUNK_INDEX, place, table, struct.pack("<Q", len(index)), name, sizes))
         if block.times:
             self._times += (first, last)
 
-    def _index(self, block: Block, offsets: list[int], start: int) -> tuple[bytes, bytes]:
+    def _index(self, packed: Packed, shift: int, start: int) -> tuple[bytes, bytes]:
         """Message indexes, and the table that tells where each begins."""
         index, table = b"", b""
-        for number, entries in _by_channel(block, offsets).items():
+        for number, entries in _by_channel(packed, shift).items():
             table += struct.pack("<HQ", number, start + len(index))
             index += record(MESSAGE_INDEX, struct.pack("<HI", number, 16 * len(entries)), entries.tobytes())
             self._counts[number] += len(entries)
@@ -230,22 +236,25 @@ def _channel(channel: Channel, schema: int) -> bytes:
     return record(CHANNEL, ids, text(channel.topic), text("cdr"), mapping(notes))
 
 
-def message_records(block: Block, start: int) -> tuple[bytes, list[int]]:
-    """All messages, and where each begins when the first begins at `start`."""
-    pack, size, body = MESSAGE_HEAD.pack, MESSAGE_HEAD.size, MESSAGE_BODY
-    lengths = list(map(len, block.data))
-    heads = [
-        pack(MESSAGE, body + length, number, 0, time, time)
-        for length, number, time in zip(lengths, block.numbers, block.times, strict=True)
-    ]
-    offsets = list(accumulate(map(size.__add__, lengths), initial=start))
-    return b"".join(chain.from_iterable(zip(heads, block.data, strict=True))), offsets[:-1]
-
-
-def _by_channel(block: Block, offsets: list[int]) -> dict[int, _Numbers]:
-    """Entries of the message index: rows of time and offset, by channel."""
+def message_records(block: Block) -> Packed:
+    count, size = len(block.data), MESSAGE_HEAD.size
+    lengths = np.fromiter(map(len, block.data), np.uint64, count)
     numbers = np.array(block.numbers, np.uint16)
-    order = np.argsort(numbers, kind="stable")
-    entries = np.array((block.times, offsets), np.uint64).T[order]
-    present, starts = np.unique(numbers[order], return_index=True)
+    places = np.empty((count, 2), np.uint64)
+    places[:, 0] = block.times
+    places[:, 1] = np.cumsum(lengths + np.uint64(size)) - lengths - np.uint64(size)
+    heads = np.zeros(count, _HEADS)
+    heads["opcode"], heads["length"], heads["channel"] = MESSAGE, lengths + np.uint64(MESSAGE_BODY), numbers
+    heads["log"] = heads["publish"] = places[:, 0]
+    raw = heads.tobytes()
+    slices = [raw[start : start + size] for start in range(0, len(raw), size)]
+    return Packed(b"".join(chain.from_iterable(zip(slices, block.data, strict=True))), numbers, places)
+
+
+def _by_channel(packed: Packed, shift: int) -> dict[int, npt.NDArray[np.uint64]]:
+    """Entries of the message index: rows of time and offset, by channel."""
+    order = np.argsort(packed.numbers, kind="stable")
+    entries = packed.places[order]
+    entries[:, 1] += np.uint64(shift)
+    present, starts = np.unique(packed.numbers[order], return_index=True)
     return dict(zip(present.tolist(), np.split(entries, starts[1:]), strict=True))

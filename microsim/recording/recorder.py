@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import TracebackType
@@ -16,8 +17,9 @@ from microsim.outbox import Message
 from microsim.recording.assembly import Assembly, Batch, Taken
 from microsim.recording.bag_writer import BagWriter, RecordOptions
 from microsim.recording.disk import Disk
-from microsim.recording.entries import FORMAT, BagError, Channel, Facts, qos_text
+from microsim.recording.entries import FORMAT, BagError, Block, Channel, Facts, qos_text
 from microsim.recording.inputs import encoded, input_topics
+from microsim.recording.mcap_writer import message_records
 from microsim.recording.scenarios import as_text, packed, plugin_hashes
 from microsim.recording.side_file import SideFile
 from microsim.runner import Runner
@@ -118,9 +120,9 @@ class Recorder:
             return
         numbers = self._numbers
         batch = Batch([numbers[message.topic] for message in messages], [message.cdr for message in messages])
-        self._tick += batch.numbers.count(numbers[CLOCK])
-        self._send(batch)
         self.messages += len(batch.numbers) - batch.numbers.count(0) - batch.numbers.count(-1)
+        self._add(batch)
+        self._tick = self._assembly.tick
         if self._tick == self._sim.tick:
             self._digest = self._sim.digest()
 
@@ -147,12 +149,19 @@ class Recorder:
             )
         return not self.error
 
-    def _send(self, batch: Batch) -> None:
+    def _add(self, batch: Batch) -> None:
         batch.inputs, self._waiting = self._waiting, []
         batch.channels, self._numbers.new = self._numbers.new, []
-        batch.size = sum(map(len, batch.data))
+        self._assembly.add(batch)
+
+    def _send(self, block: Block) -> None:
+        """To the disk. What can be done here is done while the messages are still in the processor's cache."""
+        if self.error:
+            return
+        if self.options.storage == "mcap":
+            block.packed, block.data = message_records(block), []
         wait = self._runner is None or not self._runner.pacer.rtf
-        if self._disk.put(batch, wait):
+        if self._disk.put(block, wait):
             return
         if self._disk.error is None:
             waiting = f"{self._disk.waiting_bytes / 2**20:.0f} MiB wait for it"
@@ -177,13 +186,19 @@ class Recorder:
         self._runs += 1
         self._writer = self._opened(folder, sim)
         self._side = self._side_file(folder)
-        self._assembly = assembly(sim, self._numbers[CLOCK], self.options, self._writer.write)
-        self._disk = Disk(self._assembly.add, self.options.queue_bytes)
+        self._disk = Disk(self._writer.write, self.options.queue_bytes)
+        self._assembly = self._assembly_for(sim)
         self._is_open = True
         self._other_hook = sim.on_input if sim.on_input != self._take else None
         for item in sim.snapshot().memory[1]:  # arrived before the recorder
             self._take(0, item)
         sim.on_input = self._take
+
+    def _assembly_for(self, sim: Simulation) -> Assembly:
+        options = self.options
+        split_ns = None if options.split_s is None else options.split_s * 10**9
+        limits = (options.chunk_bytes, options.chunk_s * 10**9, split_ns)
+        return Assembly(sim.clock, self._numbers[CLOCK], self._send, *limits)
 
     def _opened(self, folder: Path, sim: Simulation) -> BagWriter:
         data, files = packed(sim.scenario)
@@ -216,23 +231,23 @@ class Recorder:
         """Write what is left and finish the bag. Look at `error` afterwards."""
         if self._sim.on_input == self._take:
             self._sim.on_input = self._other_hook
-        if not self.error:
-            self._finish_run()
+        self._finish_run()
 
     def _stop(self, reason: str) -> None:
+        """Take no more. What waits for the disk is left to it: here the run would have to wait."""
         self.error = f"the recording stopped at {self._sim.clock.time_ns(max(self._tick, 0)) / 1e9:.3f} s: {reason}"
-        self._finish_run()
 
     def _finish_run(self) -> None:
         if not self._is_open:
             return
         self._is_open = False
-        if not self.error and (self._waiting or self._numbers.new):
-            self._disk.put(Batch([], [], self._waiting, self._numbers.new), wait=True)
+        if not self.error:
+            self._add(Batch([], []))
+            with suppress(BagError):  # is in self.error
+                self._assembly.finish()
         self._disk.close()
         try:
             if self._disk.error is None:
-                self._assembly.finish()
                 self._writer.close(self._end())
         except OSError as error:
             self._disk.error = error
@@ -252,8 +267,3 @@ class Recorder:
         error = self._disk.error
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else repr(error)
         return f"{self._writer.folder} cannot be written: {reason}; `microsim bag repair` finishes what is there"
-
-
-def assembly(sim: Simulation, clock_number: int, options: RecordOptions, pass_on: Callable[[Any], None]) -> Assembly:
-    split_ns = None if options.split_s is None else options.split_s * 10**9
-    return Assembly(sim.clock, clock_number, pass_on, options.chunk_bytes, options.chunk_s * 10**9, split_ns)

@@ -220,6 +220,7 @@ def test_advance_and_restore_end_a_recording_with_a_reason(tmp_path: Path) -> No
     recorder.tap(sim.step(10))
     sim.advance(5)
     recorder.tap(sim.step(1))
+    recorder.close()
     assert "cannot be recorded" in recorder.error
     bag = open_bag(tmp_path / "bag")
     assert isinstance(bag, OwnBag)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def copy(originals: dict[str, Path], tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+def copy(originals: dict[str, Path], tmp_path: Path) -> Callable[[str], Path]:
     count = 0
 
     def make(name: str) -> Path:
@@ -40,12 +41,20 @@ def copy(originals: dict[str, Path], tmp_path: Path) -> Iterator[Callable[[str],
         count += 1
         return Path(shutil.copytree(originals[name], tmp_path / f"{name}_{count}"))
 
-    yield make
+    return make
 
 
 def verify(folder: Path) -> Verdict:
     with Replay(open_bag(folder)) as again:
         return again.verify()
+
+
+def answer(work: Callable[[Path], Any], folder: Path) -> Any:
+    """What it gives, or the words of its error, which must be one of ours."""
+    try:
+        return work(folder)
+    except MicroSimError as error:
+        return str(error)
 
 
 def clear(error: MicroSimError, folder: Path) -> bool:
@@ -73,12 +82,12 @@ def test_bags_cut_anywhere_are_refused_and_can_be_repaired(copy: Callable[[str],
         with pytest.raises(BagError) as refusal:
             verify(folder)
         assert clear(refusal.value, folder), refusal.value
-        try:
-            saved.append(repair(folder).messages)
-        except BagError as error:  # nothing is left to repair
-            assert clear(error, folder)
+        repaired = answer(repair, folder)
+        if isinstance(repaired, str):  # nothing is left to repair
+            assert str(folder) in repaired
             assert part < 25 or storage == "sqlite3"  # whose pages are all over the file
             continue
+        saved.append(repaired.messages)
         verdict = verify(folder)
         assert verdict.is_identical
         assert verdict.is_cut or verdict.messages == 344  # only the index was lost
@@ -100,10 +109,9 @@ def test_a_flipped_byte_is_never_called_identical(copy: Callable[[str], Path], s
         damaged = bytearray(whole)
         damaged[place] ^= 1 << dice.randrange(8)
         file.write_bytes(damaged)
-        try:
-            verdict = verify(folder)
-        except BagError as error:
-            assert clear(error, folder), error
+        verdict = answer(verify, folder)
+        if isinstance(verdict, str):
+            assert str(folder) in verdict
             outcomes.add("refused")
             continue
         outcomes.add("identical" if verdict.is_identical else "different")
@@ -124,11 +132,9 @@ def test_flipped_bytes_do_not_stop_the_repair(copy: Callable[[str], Path], stora
         damaged = bytearray(file.read_bytes())
         damaged[dice.randrange(len(damaged))] ^= 0xFF
         file.write_bytes(damaged)
-        try:
-            repair(folder)
-            verify(folder)  # the same, or not, but an answer
-        except MicroSimError as error:
-            assert str(folder) in str(error) or "scenario" in str(error)
+        mended = answer(repair, folder)
+        found = mended if isinstance(mended, str) else answer(verify, folder)
+        assert not isinstance(found, str) or str(folder) in found or "scenario" in found
         shutil.rmtree(folder)
 
 

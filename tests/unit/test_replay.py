@@ -25,6 +25,7 @@ from microsim.recording.mcap_reader import McapReader
 from microsim.recording.mcap_writer import McapWriter
 from microsim.recording.metadata import information
 from microsim.recording.recorder import Recorder
+from microsim.recording.repair import repair
 from microsim.recording.replay import Replay, Verdict
 from microsim.runner import Runner
 from microsim.scenario import load_scenario
@@ -167,10 +168,10 @@ def test_messages_that_are_missing_added_or_swapped_are_found(tmp_path: Path, ki
 
     tamper(tmp_path / "bag", change)
     assert done
-    try:
-        assert not verify(tmp_path / "bag").is_identical
-    except BagError as error:
-        assert "tells of" in str(error)  # metadata.yaml counts another number
+    if kind in ("missing", "added"):
+        (tmp_path / "bag" / "metadata.yaml").unlink()  # counts another number
+        repair(tmp_path / "bag")
+    assert not verify(tmp_path / "bag").is_identical
 
 
 def test_other_commands_give_another_run(tmp_path: Path) -> None:
