@@ -72,9 +72,15 @@ guest_python=$(find "$sysroot/usr/bin" -regex '.*/python3\.[0-9]+' | sort -V | t
 [ -x "$guest_python" ] || fail "no Python among the arm64 packages"
 version=${guest_python##*python}
 
+# Markers are looked at for the emulated machine: pip would look at this one.
 requirements=$("$host_python" - <<'PYTHON'
 from importlib.metadata import requires
-print("\n".join(sorted(line for line in requires("microsim") or () if "extra ==" not in line)))
+
+from pip._vendor.packaging.requirements import Requirement
+
+there = {"platform_system": "Linux", "platform_machine": "aarch64", "sys_platform": "linux", "extra": ""}
+wanted = [Requirement(line) for line in requires("microsim") or ()]
+print("\n".join(sorted(f"{each.name}{each.specifier}" for each in wanted if not each.marker or each.marker.evaluate(there))))
 PYTHON
 )
 if ! made_from wheels "$version $requirements"; then
