@@ -90,7 +90,10 @@ class Children:
 
     def _answer(self, run: Run, order: str) -> tuple[int | None, str, str]:
         """(exit code, stdout, stderr); None: it was ended."""
-        process = self._started(run, order)
+        try:
+            process = self._started(run, order)
+        except OSError as error:  # no more processes, or no memory for one
+            return None, "", f"the process could not be started: {error.strerror or error}"
         if process is None:
             return None, "", "stopped"
         try:
@@ -152,7 +155,10 @@ def _signal_name(number: int) -> str:
 def _kill(process: subprocess.Popen[str]) -> None:
     """With whatever it started."""
     with suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
 
 
 def run_all(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -59,7 +60,8 @@ class Flight:
 
     def _pause(self, seconds: float) -> None:
         runner = self.runner
-        if runner is not None and runner.rtf:  # as fast as possible there is nobody to wait for
+        # as fast as possible there is nobody to wait for; who has paused it already will go on by hand
+        if runner is not None and runner.rtf and not runner.paused:
             self._going_on_at = runner.clock.now() + seconds
             runner.pause(True)
 
@@ -126,8 +128,9 @@ def register(app: typer.Typer) -> None:
 
 
 def _words(values: list[str] | None) -> tuple[str, ...]:
-    """`a,b` and `a` `b` alike."""
-    return tuple(word for value in values or () for word in value.split(",") if word)
+    """`a,b` and `a` `b` alike; a file may have a comma in its name."""
+    split = [[value] if Path(value).exists() else value.split(",") for value in values or ()]
+    return tuple(word for words in split for word in words if word)
 
 
 def check(
@@ -176,7 +179,7 @@ def check(
     from microsim.cli import _output
     from microsim.cli import check as command
 
-    names = (_words(list(scenarios or ())), _words(missions))
+    names = (tuple(scenarios or ()), _words(missions))
     wishes = command.Options(*names, seeds, jobs or command.default_jobs(), timeout, slow, as_json)
     with _output():
         code = command.check(wishes)

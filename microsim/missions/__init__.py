@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def fly_mission(
     chosen = scenario if scenario is not None else plan.scenario or "default"
     sim = Simulation(chosen, plan.seed if seed is None else seed)
     pilot = MissionPilot(sim, plan)
-    for ticks in (0, *[1] * pilot.end):
+    for ticks in chain((0,), repeat(1, pilot.end)):
         messages = sim.step(ticks)
         pilot(messages)
         if tap is not None:

@@ -23,10 +23,12 @@ from microsim.missions.judge import is_met
 from microsim.missions.loading import is_mission
 from microsim.missions.models import Mission
 from microsim.missions.values import FieldPath, clearance_cells
+from microsim.node.start import start_node
 from microsim.paths import mission_file, mission_names, scenario_file, scenario_names
 from microsim.runner import Runner
 from microsim.sim.schedule import Command, Teleport, Transmission
 from microsim.simulation import Reconfiguration
+from microsim.transport.memory import Bus, MemoryTransport
 from tests.support import bare, many, on_topic, scenario
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -168,6 +170,35 @@ def test_as_fast_as_possible_nobody_waits_for_a_pause() -> None:
     runner.run(120)
     assert runner.wall_s < 60.0
     assert not runner.paused
+
+
+def test_who_steps_through_a_paused_run_is_not_overtaken_by_the_missions_pause() -> None:
+    sim = microsim.Simulation(QUIET)
+    flight = Flight(plan({"at": 0.5, "pause": 0.01}))
+    runner = Runner(sim, 1.0, flight.pilot(sim), clock=FakeClock())
+    flight.attach(runner)
+    runner.pause(True)
+    runner.step(60)
+    runner.clock.sleep(10)
+    runner.watchers[-1].look()
+    assert runner.paused
+
+
+def test_on_ros_2_a_reset_begins_the_mission_anew_and_a_world_that_cannot_fly_it_goes_without() -> None:
+    flight = Flight(load_mission("patrol"))
+    node = start_node(MemoryTransport("microsim", (), Bus()), microsim.load_scenario("flat"), pilot_for=flight.pilot)
+    flight.attach(node.runner)
+    node.runner.pause(True)
+    node.runner.hand_out(node.sim.step(0))
+    node.runner.step(200)
+    first = node.sim.digest()
+    node.reset()
+    node.runner.step(200)
+    assert node.sim.digest() == first
+    node.load(microsim.load_scenario(scenario(robots={"drone": bare(start={"map_pose": {"x": 9, "y": 9, "z": 5}})})))
+    node.runner.step(20)
+    assert node.runner.pilot is None
+    assert flight.facts()["undecided"] == 4
 
 
 # ---- waypoints ------------------------------------------------------------------------------------------------------
