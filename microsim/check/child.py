@@ -38,15 +38,17 @@ def fly(order: dict[str, Any]) -> dict[str, Any]:
         def keep(messages: Sequence[Message]) -> None:
             chain.write(bytes.fromhex(sim.digest()))
             if order.get("dump") is not None and sim.tick == order["tick"]:
-                dump(messages, Path(order["dump"]))
+                dump(messages, runner.messages - len(messages), Path(order["dump"]))
 
-        Runner(sim, order["rtf"], pilot, taps=[keep]).run(ticks)
+        runner = Runner(sim, order["rtf"], pilot, taps=[keep])
+        runner.run(ticks)
     return {"digest": sim.digest(), "ticks": sim.tick, "seed": sim.seed, "violations": pilot.violations()}
 
 
-def dump(messages: Sequence[Message], file: Path) -> None:
+def dump(messages: Sequence[Message], before: int, file: Path) -> None:
+    """The messages of one tick, and how many there were before it."""
     rows = [[each.topic, each.type, each.stamp_ns, each.cdr.hex()] for each in messages]
-    file.write_text(json.dumps(rows), encoding="utf-8")
+    file.write_text(json.dumps({"before": before, "messages": rows}), encoding="utf-8")
 
 
 def main() -> None:

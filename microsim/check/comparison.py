@@ -92,25 +92,25 @@ def find(reference: Result, result: Result, children: Children) -> Finding:
         again = children.run(run, tick, dump)
         if again.error or not dump.exists():
             return Finding(result, tick, None, again.error or "the run ends before that tick")
-    entries = [_entries(dump) for dump in dumps]
-    for dump in dumps:
-        dump.unlink()
     names = (reference.run.environment.name, result.run.environment.name)
-    return Finding(result, tick, _difference(entries[0], entries[1], names))
+    before, one = _taken(dumps[0])
+    _, other = _taken(dumps[1])
+    return Finding(result, tick, _difference(before, one, other, names))
 
 
-def _entries(file: Path) -> list[Entry]:
-    return [
-        Entry(topic, type_name, stamp_ns, bytes.fromhex(cdr))
-        for topic, type_name, stamp_ns, cdr in json.loads(file.read_text(encoding="utf-8"))
-    ]
+def _taken(file: Path) -> tuple[int, list[Entry]]:
+    """(messages before the tick, those of the tick); the file goes."""
+    dumped = json.loads(file.read_text(encoding="utf-8"))
+    file.unlink()
+    rows = dumped["messages"]
+    return dumped["before"], [Entry(topic, kind, stamp_ns, bytes.fromhex(cdr)) for topic, kind, stamp_ns, cdr in rows]
 
 
-def _difference(one: Sequence[Entry], other: Sequence[Entry], names: tuple[str, str]) -> Difference | None:
+def _difference(before: int, one: Sequence[Entry], other: Sequence[Entry], names: tuple[str, str]) -> Difference | None:
     longest = max(len(one), len(other))
     for index in range(longest):
         if index >= min(len(one), len(other)) or one[index] != other[index]:
-            return Difference(index, _around(one, index), _around(other, index), names)
+            return Difference(before + index, _around(one, index), _around(other, index), names)
     return None
 
 

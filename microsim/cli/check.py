@@ -171,8 +171,8 @@ def _conclusion(verdicts: Sequence[Verdict], tried: int) -> str:
 
 
 def _print_table(verdicts: Sequence[Verdict], tried: Sequence[Environment]) -> None:
-    rows = [_row(verdict, tried) for verdict in verdicts]
-    titles = ("scenario", "mission", "seed", "ticks", "digest", *(environment.name for environment in tried[1:]))
+    rows = [_row(verdict) for verdict in verdicts]
+    titles = ("scenario", "mission", "seed", "ticks", "digest", f"in {len(tried)} environments")
     if not sys.stdout.isatty():  # one case a line, however long: this is for grep
         widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
         for row in (titles, *rows):
@@ -182,29 +182,25 @@ def _print_table(verdicts: Sequence[Verdict], tried: Sequence[Environment]) -> N
     for title in titles:
         table.add_column(title, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in row))
+        table.add_row(*row[:-1], Text(row[-1], "green" if row[-1] == "same" else "bold red"))
     Console(highlight=False).print(table)
 
 
-_STYLES = {"same": "green", "DIFFERENT": "bold red", "FAILED": "bold red"}
-
-
-def _row(verdict: Verdict, tried: Sequence[Environment]) -> tuple[str, ...]:
+def _row(verdict: Verdict) -> tuple[str, ...]:
     reference, case = verdict.reference, verdict.case
-    facts = (
-        ("", "", "FAILED") if reference.error else (str(reference.seed), str(reference.ticks), reference.digest[:16])
-    )
-    states = _states(verdict)
+    facts = ("", "", "") if reference.error else (str(reference.seed), str(reference.ticks), reference.digest[:16])
     mission = Path(case.mission).stem if case.mission.endswith((".yaml", ".yml", ".json")) else case.mission
-    return (case.scenario, mission, *facts, *(states.get(environment.name, "") for environment in tried[1:]))
+    return (case.scenario, mission, *facts, _outcome(verdict))
 
 
-def _states(verdict: Verdict) -> dict[str, str]:
-    return {
-        **dict.fromkeys(verdict.same, "same"),
-        **{result.run.environment.name: "DIFFERENT" for result in verdict.different},
-        **{result.run.environment.name: "FAILED" for result in verdict.broken},
-    }
+def _outcome(verdict: Verdict) -> str:
+    groups = {"DIFFERENT": verdict.different, "FAILED": verdict.broken}
+    parts = [
+        f"{word} in {', '.join(result.run.environment.name for result in results)}"
+        for word, results in groups.items()
+        if results
+    ]
+    return "; ".join(parts) or "same"
 
 
 def _print_environments(tried: Sequence[Environment]) -> None:
