@@ -6,11 +6,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import accumulate, chain, repeat
-from operator import sub
 from typing import TypeAlias
 
-from microsim.recording.entries import Block, Channel
+import numpy as np
+
+from microsim.recording.entries import Channel, Columns, Integers
 from microsim.sim.timekeeper import Clock
 
 Taken: TypeAlias = tuple[int, int, bytes]  # time [ns], channel, message
@@ -29,12 +29,13 @@ class Batch:
 class _Ticks:
     """A batch with what is needed to cut it anywhere between two ticks."""
 
-    def __init__(self, numbers: list[int], data: list[bytes], starts: list[int], times: list[int]) -> None:
-        self.numbers, self.data, self.starts, self.times = numbers, data, starts, times
-        self.sizes = list(accumulate(map(len, data), initial=0))  # [byte] before each message
-        self.sizes_at_starts = [self.sizes[start] for start in starts]
-        counts = map(sub, [*starts[1:], len(numbers)], starts)
-        self.stamps = list(chain.from_iterable(map(repeat, times, counts)))
+    def __init__(self, numbers: Integers, data: list[bytes], starts: Integers, times: list[int]) -> None:
+        self.numbers, self.data, self.times = numbers, data, times
+        self.lengths = np.fromiter(map(len, data), np.int64, len(data))
+        self.starts: list[int] = [*starts.tolist(), len(data)]  # and the end
+        sizes = np.concatenate(([0], np.cumsum(self.lengths)))  # [byte] before each message
+        self.sizes: list[int] = sizes[self.starts].tolist()  # before each tick, and in all
+        self.stamps = np.repeat(np.array(times, np.int64), np.diff(self.starts))
 
 
 @dataclass
@@ -46,12 +47,15 @@ class Assembly:
 
     clock: Clock
     clock_number: int  # of /clock, which opens every tick
-    pass_on: Callable[[Block], None]
+    pass_on: Callable[[list[Channel], Columns, int], None]  # new channels, entries, bytes
     chunk_bytes: int
     chunk_ns: int
     split_ns: Fraction | None = None
     tick: int = -1
-    _block: Block = field(default_factory=Block)
+    _channels: list[Channel] = field(default_factory=list)
+    _parts: list[tuple[Integers, Integers, Integers]] = field(default_factory=list)  # numbers, times, lengths
+    _data: list[bytes] = field(default_factory=list)
+    _size: int = 0
     _inputs: list[Taken] = field(default_factory=list)
     _end_ns: int = 0
 
@@ -60,71 +64,64 @@ class Assembly:
 
     def add(self, batch: Batch) -> None:
         self._inputs += batch.inputs
-        self._block.channels += batch.channels
-        numbers, opening = batch.numbers, self.clock_number
-        starts = [place for place, number in enumerate(numbers) if number == opening]
-        if not starts:
-            return
+        self._channels += batch.channels
+        numbers, data = np.array(batch.numbers, np.int64), batch.data
+        starts = np.flatnonzero(numbers == self.clock_number)
         times = [self.clock.time_ns(self.tick + 1 + index) for index in range(len(starts))]
-        if min(numbers) <= 0:
-            starts = self._without_unchosen(batch, starts)
-        self.tick += len(starts)
-        self._add_ticks(_Ticks(batch.numbers, batch.data, starts, times))
-
-    @staticmethod
-    def _without_unchosen(batch: Batch, starts: list[int]) -> list[int]:
-        """Take out what shall not be recorded; gives the new starts."""
-        kept = [place for place, number in enumerate(batch.numbers) if number > 0]
-        batch.numbers = [batch.numbers[place] for place in kept]
-        batch.data = [batch.data[place] for place in kept]
-        return [bisect_left(kept, start) for start in starts]
-
-    def _add_ticks(self, ticks: _Ticks) -> None:
-        """As many ticks at once as go into the block without an input between them."""
-        done, count = 0, len(ticks.starts)
-        while done < count:
-            self._open_tick(ticks.times[done])
-            room = ticks.sizes[ticks.starts[done]] + self.chunk_bytes - self._block.size
-            stop = min(
-                bisect_left(ticks.sizes_at_starts, room, lo=done + 1),
-                bisect_left(ticks.times, self._end_ns, lo=done + 1),
-                bisect_right(ticks.times, self._inputs[0][0], lo=done + 1) if self._inputs else count,
-            )
-            self._add_range(ticks, done, stop)
-            done = stop
-
-    def _add_range(self, ticks: _Ticks, first: int, stop: int) -> None:
-        start, end = ticks.starts[first], ticks.starts[stop] if stop < len(ticks.starts) else len(ticks.numbers)
-        block = self._block
-        block.numbers += ticks.numbers[start:end]
-        block.data += ticks.data[start:end]
-        block.times += ticks.stamps[start:end]
-        block.size += ticks.sizes[end] - ticks.sizes[start]
+        if not times:
+            return
+        if numbers.min() <= 0:  # not to be recorded
+            kept = np.flatnonzero(numbers > 0)
+            numbers, data = numbers[kept], [data[place] for place in kept.tolist()]
+            starts = np.searchsorted(kept, starts)
+        self.tick += len(times)
+        self._add_ticks(_Ticks(numbers, data, starts, times))
 
     def finish(self) -> None:
         self._add_inputs(None)
-        if self._block.numbers:
-            self.pass_on(self._block)
+        self._cut()
+
+    def _add_ticks(self, ticks: _Ticks) -> None:
+        """As many ticks at once as go into the block without an input between them."""
+        done, count = 0, len(ticks.times)
+        while done < count:
+            self._open_tick(ticks.times[done])
+            room = ticks.sizes[done] + self.chunk_bytes - self._size
+            stop = min(
+                bisect_left(ticks.sizes, room, lo=done + 1, hi=count),
+                bisect_left(ticks.times, self._end_ns, lo=done + 1),
+                bisect_right(ticks.times, self._inputs[0][0], lo=done + 1) if self._inputs else count,
+            )
+            part = slice(ticks.starts[done], ticks.starts[stop])
+            self._parts.append((ticks.numbers[part], ticks.stamps[part], ticks.lengths[part]))
+            self._data += ticks.data[part]
+            self._size += ticks.sizes[stop] - ticks.sizes[done]
+            done = stop
 
     def _open_tick(self, time: int) -> None:
         if self._inputs:
             self._add_inputs(time)
-        block = self._block
-        if block.numbers and (block.size >= self.chunk_bytes or time >= self._end_ns):
-            self._block = Block()
-            self.pass_on(block)
-        if time >= self._end_ns or not self._block.numbers:
+        if self._size >= self.chunk_bytes or time >= self._end_ns:
+            self._cut()
+        if time >= self._end_ns or not self._data:
             self._end_ns = self._next_end(time)
+
+    def _cut(self) -> None:
+        """Pass on what there is."""
+        data, parts, channels, size = self._data, self._parts, self._channels, self._size
+        if not data:
+            return
+        self._data, self._parts, self._channels, self._size = [], [], [], 0
+        numbers, times, lengths = (np.concatenate(column) for column in zip(*parts, strict=True))
+        self.pass_on(channels, Columns(numbers, times, lengths, data), size)
 
     def _add_inputs(self, before: int | None) -> None:
         """Those of earlier ticks: the messages of these are all there."""
         while self._inputs and (before is None or self._inputs[0][0] < before):
             time, number, cdr = self._inputs.pop(0)
-            block = self._block
-            block.numbers.append(number)
-            block.data.append(cdr)
-            block.times.append(time)
-            block.size += len(cdr)
+            self._parts.append((np.array([number]), np.array([time]), np.array([len(cdr)])))
+            self._data.append(cdr)
+            self._size += len(cdr)
 
     def _next_end(self, time: int) -> int:
         """Chunks end with the files they are in."""

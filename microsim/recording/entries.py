@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from microsim.errors import MicroSimError
 from microsim.topics import Qos
+
+Integers: TypeAlias = npt.NDArray[np.int64]
 
 FORMAT = "1"  # of what MicroSim puts into a bag beside ROS 2's own
 
@@ -38,15 +41,25 @@ class Block:
     times: list[int] = field(default_factory=list)  # [ns] for each entry
     data: list[bytes] = field(default_factory=list)  # encoded messages
     size: int = 0  # [byte]
-    packed: Packed | None = None  # in place of the data
+    packed: Packed | None = None  # in place of the data; then numbers name each channel once, times the first and last
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Entries side by side."""
+
+    numbers: Integers
+    times: Integers
+    lengths: Integers  # of the data
+    data: list[bytes]
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A block's messages as an MCAP chunk holds them."""
+    """Messages as an MCAP chunk holds them."""
 
     records: bytes
-    numbers: npt.NDArray[np.uint16]  # channel of each
+    numbers: Integers  # channel of each
     places: npt.NDArray[np.uint64]  # (n, 2) time [ns] and offset of each
 
 

@@ -12,7 +12,6 @@ from binascii import crc32
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
-from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.recording.checksums import combined
-from microsim.recording.entries import Block, Channel, Facts, Packed, definition
+from microsim.recording.entries import Block, Channel, Columns, Facts, Packed, definition
 from microsim.version import __version__
 
 MAGIC = b"\x89MCAP0\r\n"
@@ -152,7 +151,7 @@ class McapWriter:
         return (b"" if known else _schema(number, channel.type)) + _channel(channel, number)
 
     def _put_chunk(self, declarations: bytes, block: Block) -> None:
-        packed = block.packed or message_records(block)
+        packed = block.packed or message_records(_columns(block))
         messages = packed.records
         crc, name = crc32(messages, crc32(declarations)), text(self._compression)
         size = len(declarations) + len(messages)
@@ -236,25 +235,32 @@ def _channel(channel: Channel, schema: int) -> bytes:
     return record(CHANNEL, ids, text(channel.topic), text("cdr"), mapping(notes))
 
 
-def message_records(block: Block) -> Packed:
-    count, size = len(block.data), MESSAGE_HEAD.size
-    lengths = np.fromiter(map(len, block.data), np.uint64, count)
-    numbers = np.array(block.numbers, np.uint16)
+def message_records(columns: Columns) -> Packed:
+    count, size, lengths = len(columns.data), MESSAGE_HEAD.size, columns.lengths
     places = np.empty((count, 2), np.uint64)
-    places[:, 0] = block.times
-    places[:, 1] = np.cumsum(lengths + np.uint64(size)) - lengths - np.uint64(size)
+    places[:, 0] = columns.times
+    places[:, 1] = np.cumsum(lengths + size) - (lengths + size)
     heads = np.zeros(count, _HEADS)
-    heads["opcode"], heads["length"], heads["channel"] = MESSAGE, lengths + np.uint64(MESSAGE_BODY), numbers
-    heads["log"] = heads["publish"] = places[:, 0]
+    heads["opcode"], heads["length"], heads["channel"] = MESSAGE, lengths + MESSAGE_BODY, columns.numbers
+    heads["log"] = heads["publish"] = columns.times
     raw = heads.tobytes()
-    slices = [raw[start : start + size] for start in range(0, len(raw), size)]
-    return Packed(b"".join(chain.from_iterable(zip(slices, block.data, strict=True))), numbers, places)
+    parts = [b""] * (2 * count)
+    parts[::2] = [raw[start : start + size] for start in range(0, len(raw), size)]
+    parts[1::2] = columns.data
+    return Packed(b"".join(parts), columns.numbers, places)
+
+
+def _columns(block: Block) -> Columns:
+    lengths = np.fromiter(map(len, block.data), np.int64, len(block.data))
+    return Columns(np.array(block.numbers, np.int64), np.array(block.times, np.int64), lengths, block.data)
 
 
 def _by_channel(packed: Packed, shift: int) -> dict[int, npt.NDArray[np.uint64]]:
     """Entries of the message index: rows of time and offset, by channel."""
-    order = np.argsort(packed.numbers, kind="stable")
-    entries = packed.places[order]
+    numbers = packed.numbers.astype(np.uint16)
+    order = np.argsort(numbers, kind="stable")
+    entries, numbers = packed.places[order], numbers[order]
     entries[:, 1] += np.uint64(shift)
-    present, starts = np.unique(packed.numbers[order], return_index=True)
-    return dict(zip(present.tolist(), np.split(entries, starts[1:]), strict=True))
+    cuts = np.flatnonzero(np.diff(numbers)) + 1
+    firsts = numbers[np.concatenate(([0], cuts))] if len(numbers) else numbers
+    return dict(zip(firsts.tolist(), np.split(entries, cuts), strict=bool(len(numbers))))

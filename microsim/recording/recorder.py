@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 from typing_extensions import Self
 
 from microsim.errors import UsageError, there_are
@@ -17,7 +18,7 @@ from microsim.outbox import Message
 from microsim.recording.assembly import Assembly, Batch, Taken
 from microsim.recording.bag_writer import BagWriter, RecordOptions
 from microsim.recording.disk import Disk
-from microsim.recording.entries import FORMAT, BagError, Block, Channel, Facts, qos_text
+from microsim.recording.entries import FORMAT, BagError, Block, Channel, Columns, Facts, qos_text
 from microsim.recording.inputs import encoded, input_topics
 from microsim.recording.mcap_writer import message_records
 from microsim.recording.scenarios import as_text, packed, plugin_hashes
@@ -154,12 +155,15 @@ class Recorder:
         batch.channels, self._numbers.new = self._numbers.new, []
         self._assembly.add(batch)
 
-    def _send(self, block: Block) -> None:
+    def _send(self, channels: list[Channel], columns: Columns, size: int) -> None:
         """To the disk. What can be done here is done while the messages are still in the processor's cache."""
         if self.error:
             return
         if self.options.storage == "mcap":
-            block.packed, block.data = message_records(block), []
+            used, span = np.flatnonzero(np.bincount(columns.numbers)).tolist(), columns.times[[0, -1]].tolist()
+            block = Block(channels, used, span, [], size, message_records(columns))
+        else:
+            block = Block(channels, columns.numbers.tolist(), columns.times.tolist(), columns.data, size)
         wait = self._runner is None or not self._runner.pacer.rtf
         if self._disk.put(block, wait):
             return
