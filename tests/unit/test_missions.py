@@ -29,7 +29,7 @@ from microsim.runner import Runner
 from microsim.sim.schedule import Command, Teleport, Transmission
 from microsim.simulation import Reconfiguration
 from microsim.transport.memory import Bus, MemoryTransport
-from tests.support import bare, many, on_topic, scenario
+from tests.support import COMPILED, bare, many, on_topic, scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,9 +101,10 @@ def test_every_kind_of_entry_goes_through_the_public_interface() -> None:
 
 def test_a_mission_is_the_run_of_its_commands_sent_by_hand() -> None:
     mission = load_mission("team_task")
-    flown = fly_mission(mission, "flat").sim
-    by_hand = microsim.Simulation("flat")
-    for tick, item in inputs_of(mission, "flat"):
+    world = {"robots": {"drone": bare(odom={}), "rover": bare(odom={}, gps={})}, "wind": {"gust_sigma": 0.3}}
+    flown = fly_mission(mission, world).sim
+    by_hand = microsim.Simulation(world)
+    for tick, item in inputs_of(mission, world):
         by_hand.step(tick - by_hand.tick)
         if isinstance(item, Command):
             by_hand.command(item.robot, **dict(zip(by_hand.model(item.robot).inputs, item.values, strict=True)))
@@ -691,6 +692,7 @@ def test_every_key_and_value_is_explained_on_the_page() -> None:
     assert not [word for word in sorted(words) if f"`{word}`" not in page and f"`{word}:" not in page]
 
 
+@pytest.mark.skipif(not COMPILED, reason="slow without the compiler")
 def test_the_mission_on_the_page_flies() -> None:
     page = (ROOT / "docs" / "missions.md").read_text(encoding="utf-8")
     text = page.split(":caption: first.yaml\n")[1].split("```")[0]
