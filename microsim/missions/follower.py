@@ -23,6 +23,9 @@ class Pose(NamedTuple):
     y: float
     z: float
     yaw: float  # [rad]
+    drift_x: float = 0.0  # [m/s] map axes: what the wind adds to the robot's own velocity
+    drift_y: float = 0.0
+    drift_z: float = 0.0
 
 
 class Goal(NamedTuple):
@@ -36,17 +39,18 @@ Steer: TypeAlias = Callable[[Pose, Goal, float, bool], dict[str, float]]  # pose
 
 
 def fly(pose: Pose, goal: Goal, speed: float, is_last: bool) -> dict[str, float]:
-    """Straight to the goal in three dimensions, turning to its yaw on the way."""
+    """Straight to the goal in three dimensions, against the wind, turning to its yaw on the way."""
     east, north, up = goal.x - pose.x, goal.y - pose.y, (pose.z if goal.z is None else goal.z) - pose.z
     distance = math.sqrt(east * east + north * north + up * up)
     wanted = _speed(distance, speed, is_last)
     share = wanted / distance if distance > 0.0 else 0.0
     sin, cos = exact.sin(pose.yaw), exact.cos(pose.yaw)
+    east, north = share * east - pose.drift_x, share * north - pose.drift_y
     turn = 0.0 if goal.yaw is None else exact.wrap_angle(goal.yaw - pose.yaw)
     return {
-        "vx": share * (cos * east + sin * north),
-        "vy": share * (cos * north - sin * east),
-        "vz": share * up,
+        "vx": cos * east + sin * north,
+        "vy": cos * north - sin * east,
+        "vz": share * up - pose.drift_z,
         "yaw_rate": TURN_PER_S * turn,
     }
 

@@ -25,7 +25,8 @@ from microsim.missions.follower import FOLLOW_HZ, Follower, Goal, Pose, steer_fo
 from microsim.missions.judge import Judge
 from microsim.missions.models import Mission
 from microsim.outbox import Message
-from microsim.sim.components import YAW, X, Y, Z
+from microsim.sim import exact
+from microsim.sim.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, X, Y, Z
 from microsim.sim.timekeeper import Trigger
 from microsim.simulation import Simulation
 from microsim.topics import TOPICS
@@ -218,7 +219,16 @@ class MissionPilot:
 
     def _pose(self, robot: str) -> Pose:
         rows = self.sim.rows(robot)
-        return Pose(rows[X], rows[Y], rows[Z], rows[YAW])
+        pose = Pose(rows[X], rows[Y], rows[Z], rows[YAW])
+        if not {"vx", "vy", "vz"} <= set(self.sim.model(robot).state):
+            return pose
+        own = self.sim.state(robot)  # through the air, in its own axes
+        sin, cos = exact.sin(pose.yaw), exact.cos(pose.yaw)
+        return pose._replace(
+            drift_x=rows[VELOCITY_X] - (cos * own.vx - sin * own.vy),
+            drift_y=rows[VELOCITY_Y] - (sin * own.vx + cos * own.vy),
+            drift_z=rows[VELOCITY_Z] - own.vz,
+        )
 
 
 def _goals(entry: WaypointsAction, start: Pose, is_ground_bound: bool) -> list[Goal]:

@@ -228,6 +228,24 @@ def test_a_drone_visits_every_waypoint_in_order_and_holds_the_last() -> None:
     assert not pilot.violations()
 
 
+def test_a_drone_holds_its_place_in_a_steady_wind_to_the_centimetre() -> None:
+    windy = {**QUIET, "wind": {"world_xyz": [2.0, -1.0, 0.5]}}
+    mission = plan({"robot": "drone", "waypoints": [[10, 10, 5, 2.0]], "tolerance": 0.3}, duration=20)
+    outcome = fly_mission(mission, windy)
+    assert not outcome.violations
+    assert outcome.sim.state("drone")[:3] == pytest.approx((10, 10, 5), abs=0.01)
+
+
+def test_a_drone_that_is_sent_below_the_ground_comes_up_again_at_once() -> None:
+    """The ground is no wind that could be flown against."""
+    mission = plan(
+        {"robot": "drone", "waypoints": [[10, 10, 0.0]], "speed": 3},
+        {"at": 10, "robot": "drone", "waypoints": [[10, 10, 3.0]], "speed": 3},
+        duration=13,
+    )
+    assert fly_mission(mission, QUIET).sim.state("drone").z == pytest.approx(3.0, abs=0.1)
+
+
 def test_a_drone_turns_to_the_yaw_of_its_waypoint() -> None:
     state = fly_to([10.0, 10.0, 5.0, -2.5]).sim.state("drone")
     assert state.yaw == pytest.approx(-2.5, abs=0.01)
