@@ -291,6 +291,7 @@ class MicroSimNode:
         strange = [name for name in of_scenario if not self.settings.knows(name)]
         if strange:
             return f"the scenario {self.sim.scenario.name!r} has no {strange[0]}"
+        self.settings.follow(self.sim.scenario)
         before = self.settings.memory()
         try:
             refusal = self.settings.change(of_scenario) if of_scenario else ""

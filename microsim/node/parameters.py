@@ -142,6 +142,12 @@ class Settings:
         self._document["stamped_cmd_vel"] = stamped
         self.scenario = self.next_scenario = load_scenario(self._document)
 
+    def follow(self, scenario: Scenario) -> None:
+        """Somebody else, such as a mission, has changed what is in force."""
+        if scenario != self.scenario:
+            self.scenario = self.next_scenario = scenario
+            self._document = _with_absent_cameras(scenario)
+
     def memory(self) -> Any:
         return self.scenario, self.next_scenario, self._document
 

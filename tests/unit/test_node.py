@@ -280,6 +280,16 @@ def test_an_integer_is_taken_for_a_number() -> None:
     assert stage.node.sim.scenario.robots["rover"].max_v == 1  # type: ignore[attr-defined]
 
 
+def test_a_parameter_does_not_undo_what_a_mission_changed() -> None:
+    stage = Stage()
+    document = stage.node.sim.scenario.to_dict()
+    document["robots"]["drone"]["max_vx"] = 1.25
+    stage.node.sim.reconfigure(microsim.load_scenario(document))
+    assert _set(stage, "rover.max_v", 0.5) == ""
+    robots = stage.node.sim.scenario.to_dict()["robots"]
+    assert (robots["drone"]["max_vx"], robots["rover"]["max_v"]) == (1.25, 0.5)
+
+
 def test_what_needs_a_reset_waits_for_it() -> None:
     stage = Stage()
     assert _set(stage, "physics_hz", 100) == ""
