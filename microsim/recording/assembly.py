@@ -6,6 +6,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import accumulate
+from operator import add
 from typing import TypeAlias
 
 import numpy as np
@@ -50,6 +52,7 @@ class Assembly:
     pass_on: Callable[[list[Channel], Columns, int], None]  # new channels, entries, bytes
     chunk_bytes: int
     chunk_ns: int
+    pack: Callable[[Columns], bytes] | None = None  # makes one piece of some messages
     split_ns: Fraction | None = None
     tick: int = -1
     _channels: list[Channel] = field(default_factory=list)
@@ -65,24 +68,45 @@ class Assembly:
     def add(self, batch: Batch) -> None:
         self._inputs += batch.inputs
         self._channels += batch.channels
-        numbers, data = np.array(batch.numbers, np.int64), batch.data
-        starts = np.flatnonzero(numbers == self.clock_number)
+        opening = self.clock_number
+        starts = [place for place, number in enumerate(batch.numbers) if number == opening]
         times = [self.clock.time_ns(self.tick + 1 + index) for index in range(len(starts))]
         if not times:
             return
+        if self._inputs:
+            self._add_inputs(times[0])
+            starts = self._insert_inputs(batch, starts, times)
+        numbers, data, places = np.array(batch.numbers, np.int64), batch.data, np.array(starts)
         if numbers.min() <= 0:  # not to be recorded
             kept = np.flatnonzero(numbers > 0)
             numbers, data = numbers[kept], [data[place] for place in kept.tolist()]
-            starts = np.searchsorted(kept, starts)
+            places = np.searchsorted(kept, places)
         self.tick += len(times)
-        self._add_ticks(_Ticks(numbers, data, starts, times))
+        self._add_ticks(_Ticks(numbers, data, places, times))
+
+    def _insert_inputs(self, batch: Batch, starts: list[int], times: list[int]) -> list[int]:
+        """Put inputs of the batch's ticks behind the messages of these; gives the ticks' new starts."""
+        numbers, data, done = list[int](), list[bytes](), 0
+        moved = [0] * len(starts)
+        while self._inputs and self._inputs[0][0] < times[-1]:
+            time, number, cdr = self._inputs.pop(0)
+            later = bisect_right(times, time)
+            place = starts[later]
+            numbers += batch.numbers[done:place]
+            data += batch.data[done:place]
+            numbers.append(number)
+            data.append(cdr)
+            moved[later] += 1
+            done = place
+        batch.numbers, batch.data = numbers + batch.numbers[done:], data + batch.data[done:]
+        return list(map(add, starts, accumulate(moved)))
 
     def finish(self) -> None:
         self._add_inputs(None)
         self._cut()
 
     def _add_ticks(self, ticks: _Ticks) -> None:
-        """As many ticks at once as go into the block without an input between them."""
+        """As many ticks at once as go into the block."""
         done, count = 0, len(ticks.times)
         while done < count:
             self._open_tick(ticks.times[done])
@@ -90,21 +114,22 @@ class Assembly:
             stop = min(
                 bisect_left(ticks.sizes, room, lo=done + 1, hi=count),
                 bisect_left(ticks.times, self._end_ns, lo=done + 1),
-                bisect_right(ticks.times, self._inputs[0][0], lo=done + 1) if self._inputs else count,
             )
             part = slice(ticks.starts[done], ticks.starts[stop])
-            self._parts.append((ticks.numbers[part], ticks.stamps[part], ticks.lengths[part]))
-            self._data += ticks.data[part]
+            self._append(Columns(ticks.numbers[part], ticks.stamps[part], ticks.lengths[part], ticks.data[part]))
             self._size += ticks.sizes[stop] - ticks.sizes[done]
             done = stop
 
     def _open_tick(self, time: int) -> None:
-        if self._inputs:
-            self._add_inputs(time)
         if self._size >= self.chunk_bytes or time >= self._end_ns:
             self._cut()
         if time >= self._end_ns or not self._data:
             self._end_ns = self._next_end(time)
+
+    def _append(self, columns: Columns) -> None:
+        if columns.data:
+            self._parts.append((columns.numbers, columns.times, columns.lengths))
+            self._data += columns.data if self.pack is None else [self.pack(columns)]
 
     def _cut(self) -> None:
         """Pass on what there is."""
@@ -117,11 +142,13 @@ class Assembly:
 
     def _add_inputs(self, before: int | None) -> None:
         """Those of earlier ticks: the messages of these are all there."""
-        while self._inputs and (before is None or self._inputs[0][0] < before):
-            time, number, cdr = self._inputs.pop(0)
-            self._parts.append((np.array([number]), np.array([time]), np.array([len(cdr)])))
-            self._data.append(cdr)
-            self._size += len(cdr)
+        due = [item for item in self._inputs if before is None or item[0] < before]
+        if due:
+            del self._inputs[: len(due)]
+            times, numbers, data = (list(column) for column in zip(*due, strict=True))
+            lengths = list(map(len, data))
+            self._append(Columns(np.array(numbers), np.array(times), np.array(lengths), data))
+            self._size += sum(lengths)
 
     def _next_end(self, time: int) -> int:
         """Chunks end with the files they are in."""

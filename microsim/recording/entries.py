@@ -51,16 +51,15 @@ class Columns:
     numbers: Integers
     times: Integers
     lengths: Integers  # of the data
-    data: list[bytes]
+    data: list[bytes]  # one by one, or packed in some pieces
 
 
 @dataclass(frozen=True)
 class Packed:
     """Messages as an MCAP chunk holds them."""
 
-    records: bytes
-    numbers: Integers  # channel of each
-    places: npt.NDArray[np.uint64]  # (n, 2) time [ns] and offset of each
+    records: list[bytes]  # pieces of it
+    entries: dict[int, npt.NDArray[np.uint64]]  # of the index: (n, 2) time [ns] and offset, by channel
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,14 @@ from microsim.sim.timekeeper import NS_PER_S
 from microsim.simulation import Reconfiguration, Simulation
 from microsim.topics import TOPICS
 from microsim.wire import Template, WireError, decode_checked, encode, new
+from microsim.wire.types import ENCAPSULATION
 
 RECONFIGURE = "/sim/reconfigure"
 EXACT_POSE = "/sim/set_pose"  # for a yaw that no quaternion gives back
 STRING, TWIST, STAMPED = "std_msgs/msg/String", "geometry_msgs/msg/Twist", "geometry_msgs/msg/TwistStamped"
 POSE = TOPICS["set_pose"].type
 _UNIT, _BITS = 2.0**-60, 2**63 - 1
+_TWIST = struct.Struct("<4s6d")
 _AXES = ("linear.x", "linear.y", "linear.z", "angular.x", "angular.y", "angular.z")
 
 Encoded: TypeAlias = tuple[str, str, bytes]  # topic, type, message
@@ -57,19 +59,23 @@ def encoded(sim: Simulation, stamp_ns: int, item: Input | Reconfiguration) -> En
 
 
 @cache
-def _twist_template(type_name: str) -> Template:
-    first = "linear.x" if type_name == TWIST else "twist.linear.x"
-    slots = [(first, 6)] if type_name == TWIST else [("header.stamp.sec", 2), (first, 6)]
-    return Template(type_name, new(type_name), *slots)
+def _stamped() -> Template:
+    return Template(STAMPED, new(STAMPED), ("header.stamp.sec", 2), ("twist.linear.x", 6))
+
+
+@cache
+def _places(fields: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(_AXES.index(field) for field in fields)
 
 
 def _command(sim: Simulation, stamp_ns: int, command: Command) -> Encoded:
-    numbers = dict(zip(sim.model(command.robot).twist_fields, command.values, strict=True))
-    axes = [numbers.get(axis, 0.0) for axis in _AXES]
+    axes = [0.0] * 6
+    for place, value in zip(_places(sim.model(command.robot).twist_fields), command.values, strict=True):
+        axes[place] = value
     topic = TOPICS["cmd_vel"].of(command.robot)
     if sim.scenario.stamped_cmd_vel:
-        return topic, STAMPED, _twist_template(STAMPED).encode(divmod(stamp_ns, NS_PER_S), axes)
-    return topic, TWIST, _twist_template(TWIST).encode(axes)
+        return topic, STAMPED, _stamped().encode(divmod(stamp_ns, NS_PER_S), axes)
+    return topic, TWIST, _TWIST.pack(ENCAPSULATION, *axes)
 
 
 def _teleport(stamp_ns: int, item: Teleport) -> Encoded:

@@ -11,7 +11,10 @@ import struct
 from binascii import crc32
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import reduce
 from io import FileIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.recording.checksums import combined
-from microsim.recording.entries import Block, Channel, Columns, Facts, Packed, definition
+from microsim.recording.entries import Block, Channel, Columns, Facts, Integers, Packed, definition
 from microsim.version import __version__
 
 MAGIC = b"\x89MCAP0\r\n"
@@ -32,6 +35,7 @@ START, END = "microsim", "microsim.end"  # names of our metadata records
 
 MESSAGE_HEAD = struct.Struct("<BQHIQQ")  # opcode, length, channel, sequence, log time, publish time
 MESSAGE_BODY = MESSAGE_HEAD.size - 9  # of the length, beside the data
+_MOST_PARTS = 500  # that the system takes at once, and some to spare
 _HEADS = np.dtype(
     [("opcode", "u1"), ("length", "<u8"), ("channel", "<u2"), ("sequence", "<u4"), ("log", "<u8"), ("publish", "<u8")]
 )
@@ -73,7 +77,7 @@ class McapWriter:
         self.size = 0
         self._compression = compression
         self._compress = compressor(compression)
-        self._crc = 0  # of everything so far
+        self._checked: list[tuple[int, int]] = []  # checksum and length of each part so far
         self._types: dict[str, int] = {}
         self._channels: list[Channel] = []
         self._counts: dict[int, int] = {}
@@ -99,7 +103,8 @@ class McapWriter:
         if end:
             self._put_metadata(END, end)
         self._put_metadata("rosbag2", {"serialized_metadata": rosbag2()})
-        self._put(record(DATA_END, struct.pack("<I", self._crc)))
+        crc = reduce(lambda before, part: combined(before, *part), self._checked, 0)
+        self._put(record(DATA_END, struct.pack("<I", crc)))
         self._put_summary()
         self._file.close()
 
@@ -121,7 +126,7 @@ class McapWriter:
 
     def _put(self, data: bytes) -> int:
         """Append; gives where it begins."""
-        self._crc = crc32(data, self._crc)
+        self._checked.append((crc32(data), len(data)))
         return self._write(data)
 
     def _write(self, *parts: bytes) -> int:
@@ -151,35 +156,40 @@ class McapWriter:
         return (b"" if known else _schema(number, channel.type)) + _channel(channel, number)
 
     def _put_chunk(self, declarations: bytes, block: Block) -> None:
-        packed = block.packed or message_records(_columns(block))
-        messages = packed.records
-        crc, name = crc32(messages, crc32(declarations)), text(self._compression)
-        size = len(declarations) + len(messages)
-        payload = (declarations, messages)
+        chunk = block.packed or _packed_block(block)
+        payload = [declarations, *chunk.records]
+        size, name = sum(map(len, payload)), text(self._compression)
+        crc = reduce(lambda before, part: crc32(part, before), payload, 0)
         if self._compression:
-            payload = (self._compress(b"".join(payload)), b"")
+            payload = [self._compress(b"".join(payload))]
         length = sum(map(len, payload))
         first, last = (block.times[0], block.times[-1]) if block.times else (0, 0)
         head = struct.pack("<BQQQQI", CHUNK, 36 + len(name) + length, first, last, size, crc)
         head += name + struct.pack("<Q", length)
-        index, table = self._index(packed, len(declarations), self.size + len(head) + length)
+        index, table = self._index(chunk, len(declarations), self.size + len(head) + length)
         start = self._write(head, *payload, index)
         payload_crc = crc32(payload[0]) if self._compression else crc
-        self._crc = crc32(index, combined(crc32(head, self._crc), payload_crc, length))
+        self._checked += ((crc32(head), len(head)), (payload_crc, length), (crc32(index), len(index)))
         place = struct.pack("<QQQQI", first, last, start, len(head) + length, len(table))
         sizes = struct.pack("<QQ", length, size)
         self._chunks.append(record(CHUNK_INDEX, place, table, struct.pack("<Q", len(index)), name, sizes))
         if block.times:
             self._times += (first, last)
 
-    def _index(self, packed: Packed, shift: int, start: int) -> tuple[bytes, bytes]:
+    def _index(self, chunk: Packed, shift: int, start: int) -> tuple[bytes, bytes]:
         """Message indexes, and the table that tells where each begins."""
-        index, table = b"", b""
-        for number, entries in _by_channel(packed, shift).items():
-            table += struct.pack("<HQ", number, start + len(index))
-            index += record(MESSAGE_INDEX, struct.pack("<HI", number, 16 * len(entries)), entries.tobytes())
-            self._counts[number] += len(entries)
-        return index, table
+        index: list[bytes] = []
+        table: list[bytes] = []
+        for number, entries in chunk.entries.items():
+            if shift:
+                entries[:, 1] += np.uint64(shift)
+            count = len(entries)
+            head = struct.pack("<BQHI", MESSAGE_INDEX, 6 + 16 * count, number, 16 * count)
+            index += (head, entries.tobytes())
+            table.append(struct.pack("<HQ", number, start))
+            start += len(head) + 16 * count
+            self._counts[number] += count
+        return b"".join(index), b"".join(table)
 
     def _put_summary(self) -> None:
         groups = {
@@ -213,7 +223,7 @@ def write_all(file: Any, parts: Sequence[bytes]) -> None:
     if hasattr(file, "write_parts"):
         file.write_parts(parts)
         return
-    if isinstance(file, FileIO) and hasattr(os, "writev") and len(parts) > 1:
+    if isinstance(file, FileIO) and hasattr(os, "writev") and 1 < len(parts) <= _MOST_PARTS:
         taken = os.writev(file.fileno(), parts)
         if taken == sum(map(len, parts)):
             return
@@ -235,32 +245,39 @@ def _channel(channel: Channel, schema: int) -> bytes:
     return record(CHANNEL, ids, text(channel.topic), text("cdr"), mapping(notes))
 
 
-def message_records(columns: Columns) -> Packed:
-    count, size, lengths = len(columns.data), MESSAGE_HEAD.size, columns.lengths
-    places = np.empty((count, 2), np.uint64)
-    places[:, 0] = columns.times
-    places[:, 1] = np.cumsum(lengths + size) - (lengths + size)
+def pack(columns: Columns) -> bytes:
+    """Messages as records, one after another."""
+    count, size = len(columns.data), MESSAGE_HEAD.size
     heads = np.zeros(count, _HEADS)
-    heads["opcode"], heads["length"], heads["channel"] = MESSAGE, lengths + MESSAGE_BODY, columns.numbers
+    heads["opcode"], heads["length"], heads["channel"] = MESSAGE, columns.lengths + MESSAGE_BODY, columns.numbers
     heads["log"] = heads["publish"] = columns.times
     raw = heads.tobytes()
     parts = [b""] * (2 * count)
     parts[::2] = [raw[start : start + size] for start in range(0, len(raw), size)]
     parts[1::2] = columns.data
-    return Packed(b"".join(parts), columns.numbers, places)
+    return b"".join(parts)
 
 
-def _columns(block: Block) -> Columns:
+def packed(columns: Columns) -> Packed:
+    """What a chunk is made of, from columns whose data are packed."""
+    sizes = columns.lengths + MESSAGE_HEAD.size
+    places = np.empty((len(sizes), 2), np.uint64)
+    places[:, 0], places[:, 1] = columns.times, np.cumsum(sizes) - sizes
+    return Packed(columns.data, _by_channel(columns.numbers, places))
+
+
+def _packed_block(block: Block) -> Packed:
     lengths = np.fromiter(map(len, block.data), np.int64, len(block.data))
-    return Columns(np.array(block.numbers, np.int64), np.array(block.times, np.int64), lengths, block.data)
+    columns = Columns(np.array(block.numbers, np.int64), np.array(block.times, np.int64), lengths, block.data)
+    return packed(replace(columns, data=[pack(columns)]))
 
 
-def _by_channel(packed: Packed, shift: int) -> dict[int, npt.NDArray[np.uint64]]:
+def _by_channel(numbers: Integers, places: npt.NDArray[np.uint64]) -> dict[int, npt.NDArray[np.uint64]]:
     """Entries of the message index: rows of time and offset, by channel."""
-    numbers = packed.numbers.astype(np.uint16)
-    order = np.argsort(numbers, kind="stable")
-    entries, numbers = packed.places[order], numbers[order]
-    entries[:, 1] += np.uint64(shift)
-    cuts = np.flatnonzero(np.diff(numbers)) + 1
-    firsts = numbers[np.concatenate(([0], cuts))] if len(numbers) else numbers
-    return dict(zip(firsts.tolist(), np.split(entries, cuts), strict=bool(len(numbers))))
+    if not len(numbers):
+        return {}
+    narrow = numbers.astype(np.uint16)  # sorted by radix
+    order = np.argsort(narrow, kind="stable")
+    entries, narrow = places[order], narrow[order]
+    cuts = [0, *(np.flatnonzero(np.diff(narrow)) + 1).tolist(), len(narrow)]
+    return {int(narrow[start]): entries[start:end] for start, end in pairwise(cuts)}

@@ -20,8 +20,9 @@ from microsim.recording.bag_writer import BagWriter, RecordOptions
 from microsim.recording.disk import Disk
 from microsim.recording.entries import FORMAT, BagError, Block, Channel, Columns, Facts, qos_text
 from microsim.recording.inputs import encoded, input_topics
-from microsim.recording.mcap_writer import message_records
-from microsim.recording.scenarios import as_text, packed, plugin_hashes
+from microsim.recording.mcap_writer import pack, packed
+from microsim.recording.scenarios import as_text, plugin_hashes
+from microsim.recording.scenarios import packed as packed_scenario
 from microsim.recording.side_file import SideFile
 from microsim.runner import Runner
 from microsim.sim.schedule import Input
@@ -30,6 +31,7 @@ from microsim.topics import DEFAULT_QOS
 from microsim.version import __version__
 
 CLOCK = "/clock"  # the first message of every tick
+_ENOUGH = 400  # messages that are worth the while; more would leave the processor's cache
 
 
 class Numbering(dict[str, int]):
@@ -80,7 +82,8 @@ class Recorder:
     _sim: Simulation
     _tick: int
     _digest: str  # of the last tick that was handed out whole
-    _waiting: list[Taken]  # inputs that go to the disk with the next messages
+    _waiting: list[Taken]  # inputs, and
+    _held: Batch  # messages that go to the disk together with the next
     _numbers: Numbering
     _disk: Disk
 
@@ -119,13 +122,16 @@ class Recorder:
     def tap(self, messages: Sequence[Message]) -> None:
         if self.error or not messages or not self._follow(messages[0]):
             return
-        numbers = self._numbers
-        batch = Batch([numbers[message.topic] for message in messages], [message.cdr for message in messages])
-        self.messages += len(batch.numbers) - batch.numbers.count(0) - batch.numbers.count(-1)
-        self._add(batch)
-        self._tick = self._assembly.tick
+        topics, held = self._numbers, self._held
+        numbers = [topics[message.topic] for message in messages]
+        held.numbers += numbers
+        held.data += [message.cdr for message in messages]
+        self.messages += len(numbers) - numbers.count(0) - numbers.count(-1)
+        self._tick += numbers.count(topics[CLOCK])
         if self._tick == self._sim.tick:
             self._digest = self._sim.digest()
+        if len(held.data) >= _ENOUGH:
+            self._add()
 
     def _take(self, tick: int, item: Input | Reconfiguration) -> None:
         """An input; it goes to the disk with the next messages."""
@@ -150,18 +156,20 @@ class Recorder:
             )
         return not self.error
 
-    def _add(self, batch: Batch) -> None:
+    def _add(self) -> None:
+        """What is held, to where blocks are made of it."""
+        batch, self._held = self._held, Batch([], [])
         batch.inputs, self._waiting = self._waiting, []
         batch.channels, self._numbers.new = self._numbers.new, []
         self._assembly.add(batch)
 
     def _send(self, channels: list[Channel], columns: Columns, size: int) -> None:
-        """To the disk. What can be done here is done while the messages are still in the processor's cache."""
+        """To the disk."""
         if self.error:
             return
         if self.options.storage == "mcap":
             used, span = np.flatnonzero(np.bincount(columns.numbers)).tolist(), columns.times[[0, -1]].tolist()
-            block = Block(channels, used, span, [], size, message_records(columns))
+            block = Block(channels, used, span, [], size, packed(columns))
         else:
             block = Block(channels, columns.numbers.tolist(), columns.times.tolist(), columns.data, size)
         wait = self._runner is None or not self._runner.pacer.rtf
@@ -184,7 +192,7 @@ class Recorder:
         self._sim = sim
         self._tick, self._digest = -1, ""
         self.messages = self.inputs = 0
-        self._waiting = []
+        self._waiting, self._held = [], Batch([], [])
         self._numbers = Numbering(sim, self.options)
         folder = self.folder if not self._runs else self.folder.with_name(f"{self.folder.name}_run{self._runs + 1}")
         self._runs += 1
@@ -201,11 +209,12 @@ class Recorder:
     def _assembly_for(self, sim: Simulation) -> Assembly:
         options = self.options
         split_ns = None if options.split_s is None else options.split_s * 10**9
-        limits = (options.chunk_bytes, options.chunk_s * 10**9, split_ns)
-        return Assembly(sim.clock, self._numbers[CLOCK], self._send, *limits)
+        limits = (options.chunk_bytes, options.chunk_s * 10**9)
+        packing = pack if options.storage == "mcap" else None
+        return Assembly(sim.clock, self._numbers[CLOCK], self._send, *limits, packing, split_ns)
 
     def _opened(self, folder: Path, sim: Simulation) -> BagWriter:
-        data, files = packed(sim.scenario)
+        data, files = packed_scenario(sim.scenario)
         start = {
             "format": FORMAT,
             "version": __version__,
@@ -246,8 +255,8 @@ class Recorder:
             return
         self._is_open = False
         if not self.error:
-            self._add(Batch([], []))
             with suppress(BagError):  # is in self.error
+                self._add()
                 self._assembly.finish()
         self._disk.close()
         try:
