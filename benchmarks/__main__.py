@@ -16,7 +16,7 @@ from rich.table import Table
 import microsim
 from benchmarks.harness import Result, use_one_core
 
-NAMES = ("engine", "camera", "startup", "ros2")
+NAMES = ("engine", "camera", "startup", "ros2", "recording")
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -43,7 +43,7 @@ def _write(name: str, results: list[Result]) -> None:
 
 
 def _table(results: list[Result]) -> Table:
-    table = Table(title="one core, CPU time, best of several rounds", title_justify="left")
+    table = Table(title="best of several rounds; CPU time on one core where nothing else is said", title_justify="left")
     for heading in ("what", "measured", "must be", "goal", "beside"):
         table.add_column(heading, justify="right" if heading in ("measured", "must be", "goal") else "left")
     for result in results:
