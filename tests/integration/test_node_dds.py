@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cyclonedds.util import duration
 
 import microsim
 from microsim import wire
@@ -72,7 +73,10 @@ class Stage:
         message = wire.new("geometry_msgs/msg/Twist")
         message.linear.x = x
         cdr = wire.encode("geometry_msgs/msg/Twist", message)
-        self.send(f"/{robot}/cmd_vel", "geometry_msgs/msg/Twist", cdr)
+        topic = f"/{robot}/cmd_vel"
+        self.send(topic, "geometry_msgs/msg/Twist", cdr)
+        # DDS keeps no order between topics: without this a request could overtake the command
+        self._publishers[topic]._writer.writer.wait_for_acks(duration(seconds=1))
 
     def wait(self, topic: str, count: int) -> None:
         wait_for(lambda: len(self.received[topic]) >= count, self.controller.poll)
