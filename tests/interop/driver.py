@@ -55,7 +55,10 @@ def rclpy_python() -> str:
 
 
 def has_built_interfaces() -> bool:
+    """Where MICROSIM_NEED_RCLPY is set, as in CI, their absence is an error: no test may be skipped unnoticed."""
     rclpy_python()
+    if os.environ.get("MICROSIM_NEED_RCLPY") and not INTERFACES.exists():
+        raise RuntimeError(f"the interfaces that PyPI lacks were not built; see {INTERFACES.parent / 'log'}")
     return INTERFACES.exists()
 
 
