@@ -32,6 +32,7 @@ def occupancy(world: World) -> Encoder:
         data=(world.occupied.astype(np.int8) * np.int8(100)).reshape(-1),
     )
     message.info.resolution, message.info.width, message.info.height = world.cell_m, columns, rows
+    message.info.origin.position.x, message.info.origin.position.y = world.west, world.south
     message.info.origin.orientation.w = 1.0
     template = Template("nav_msgs/msg/OccupancyGrid", message, STAMP)
     return lambda stamp_ns: template.encode(divmod(stamp_ns, NS_PER_S))

@@ -56,7 +56,7 @@ class WorldMap:
 
     def __init__(self, world: World, starts: Sequence[tuple[float, float]]) -> None:
         self.world = world
-        self._box = _padded(_interesting(world, starts), world.size_m)
+        self._box = _padded(_interesting(world, starts), world.extent_m)
         self._view: View | None = None
         self._background: Image | None = None
 
@@ -64,7 +64,7 @@ class WorldMap:
         self, columns: int, rows: int, robots: Mapping[str, Place], trails: Mapping[str, Sequence[tuple[float, float]]]
     ) -> Pixels:
         self._keep_in_view(robots)
-        view = _fitting(self._box, self.world.size_m, columns, 2 * rows)
+        view = _fitting(self._box, self.world.extent_m, columns, 2 * rows)
         if view != self._view or self._background is None:
             self._view, self._background = view, _background(self.world, view)
         image = self._background.copy()
@@ -85,7 +85,7 @@ class WorldMap:
         for x, y, _ in robots.values():
             if not (west <= x <= east and south <= y <= north) and math.isfinite(x + y):
                 grown = (min(west, x), min(south, y), max(east, x), max(north, y))
-                self._box = west, south, east, north = _padded(grown, self.world.size_m)
+                self._box = west, south, east, north = _padded(grown, self.world.extent_m)
 
 
 def robot_colour(index: int) -> Colour:
@@ -97,10 +97,11 @@ def _interesting(world: World, starts: Sequence[tuple[float, float]]) -> Box:
     points = [*starts, *(corner for shape in (*world.obstacles, *world.features) for corner in _corners(shape))]
     rows, columns = np.nonzero(world.surface != GROUND)
     if len(rows):
-        points += [(columns.min() * world.cell_m, rows.min() * world.cell_m)]
-        points += [((columns.max() + 1) * world.cell_m, (rows.max() + 1) * world.cell_m)]
+        x, y, cell = world.west, world.south, world.cell_m
+        points += [(x + columns.min() * cell, y + rows.min() * cell)]
+        points += [(x + (columns.max() + 1) * cell, y + (rows.max() + 1) * cell)]
     if not points:
-        return 0.0, 0.0, *world.size_m
+        return world.extent_m
     xs, ys = zip(*points, strict=True)
     return float(min(xs)), float(min(ys)), float(max(xs)), float(max(ys))
 
@@ -111,38 +112,39 @@ def _corners(shape: Shape) -> tuple[tuple[float, float], tuple[float, float]]:
     return (x - half_x, y - half_y), (x + half_x, y + half_y)
 
 
-def _padded(box: Box, size_m: tuple[float, float]) -> Box:
+def _padded(box: Box, extent: Box) -> Box:
     """With a margin, as far as the map reaches."""
     west, south, east, north = box
     margin = 0.08 * max(east - west, north - south, _SMALLEST_VIEW_M)
     return (
-        max(west - margin, min(west, 0.0)),
-        max(south - margin, min(south, 0.0)),
-        min(east + margin, max(east, size_m[0])),
-        min(north + margin, max(north, size_m[1])),
+        max(west - margin, min(west, extent[0])),
+        max(south - margin, min(south, extent[1])),
+        min(east + margin, max(east, extent[2])),
+        min(north + margin, max(north, extent[3])),
     )
 
 
-def _fitting(box: Box, size_m: tuple[float, float], columns: int, rows: int) -> View:
+def _fitting(box: Box, extent: Box, columns: int, rows: int) -> View:
     """The box in the middle, moved where that shows more of the map and less of what is beyond."""
     west, south, east, north = box
     pixel = max((east - west) / columns, (north - south) / rows, _SMALLEST_VIEW_M / max(columns, rows))
-    x = _moved(west, east, columns * pixel, size_m[0])
-    y = _moved(south, north, rows * pixel, size_m[1])
+    x = _moved(west, east, columns * pixel, extent[0], extent[2])
+    y = _moved(south, north, rows * pixel, extent[1], extent[3])
     return View(x, y + rows * pixel, pixel, columns, rows)
 
 
-def _moved(low: float, high: float, length: float, size: float) -> float:
-    """Where a window of that length begins: low … high in its middle, but not beyond 0 … size without need."""
+def _moved(low: float, high: float, length: float, first: float, last: float) -> float:
+    """Where a window of that length begins: low … high in its middle, but not beyond first … last without need."""
     start = 0.5 * (low + high - length)
-    if length > size:
-        return min(max(0.5 * (size - length), high - length), low)
-    return min(max(start, min(0.0, low)), max(size, high) - length)
+    if length > last - first:
+        return min(max(0.5 * (first + last - length), high - length), low)
+    return min(max(start, min(first, low)), max(last, high) - length)
 
 
 def _background(world: World, view: View) -> Image:
     x, y = view.centres()
-    column, row = np.floor(x / world.cell_m).astype(np.intp), np.floor(y / world.cell_m).astype(np.intp)
+    column = np.floor((x - world.west) / world.cell_m).astype(np.intp)
+    row = np.floor((y - world.south) / world.cell_m).astype(np.intp)
     inside = ((row >= 0) & (row < world.surface.shape[0]))[:, None] & (
         (column >= 0) & (column < world.surface.shape[1])
     )

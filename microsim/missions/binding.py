@@ -69,8 +69,8 @@ def _teleport(entry: TeleportAction, sim: Simulation) -> Found:
     if not sim.model(entry.robot).is_ground_bound:
         return
     if not world.is_inside(place.x, place.y):
-        east, north = world.size_m
-        yield f"({place.x:g}, {place.y:g}) is off the map, which is {east:g} m × {north:g} m", ("teleport",)
+        width, height = world.size_m
+        yield f"({place.x:g}, {place.y:g}) is off the map, which is {width:g} m × {height:g} m", ("teleport",)
     elif world.is_occupied(place.x, place.y):
         yield f"({place.x:g}, {place.y:g}) is in an occupied cell", ("teleport",)
 

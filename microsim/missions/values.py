@@ -52,7 +52,7 @@ def clearance_cells(world: World, x: float, y: float) -> float:
     """Distance to the nearest occupied cell or the edge of the map, in cells; 0 inside of one or outside."""
     if not world.is_inside(x, y):
         return 0.0
-    column, row = x / world.cell_m, y / world.cell_m
+    column, row = world.in_cells(x, y)
     rows, columns = np.nonzero(world.occupied)
     beside = np.maximum(np.maximum(columns - column, column - columns - 1), 0.0)
     above = np.maximum(np.maximum(rows - row, row - rows - 1), 0.0)

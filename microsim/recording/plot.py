@@ -14,7 +14,7 @@ from microsim.errors import MicroSimError
 from microsim.recording.bag import ForeignBag, OwnBag
 from microsim.recording.scenarios import unpacked
 from microsim.recording.series import Series, read_series
-from microsim.scenario import Scenario, terrain
+from microsim.scenario import Scenario
 from microsim.scenario.scene import build_world
 
 _INK, _PALE, _GRID = "#1f2937", "#6b7280", "#e5e7eb"
@@ -148,10 +148,9 @@ def _map(axes: Any, page: Page) -> None:
 def _ground(axes: Any, scenario: Scenario) -> None:
     """Relief as shading, occupied cells dark."""
     world, colors = build_world(scenario), _matplotlib("matplotlib.colors")
-    heights = terrain.elevation(scenario)
-    ny, nx = heights.shape
-    cell = scenario.map.cell_size_m
-    extent = (0.0, nx * cell, 0.0, ny * cell)
+    heights, cell = world.elevation, world.cell_m
+    west, south, east, north = world.extent_m
+    extent = (west, east, south, north)
     spread = float(np.ptp(heights))
     if spread > 1e-9:
         soil = colors.LinearSegmentedColormap.from_list("soil", ["#dbe7d3", "#eef0dc", "#efe3c8", "#e3cfae"])
@@ -161,7 +160,7 @@ def _ground(axes: Any, scenario: Scenario) -> None:
     else:
         axes.add_patch(
             _matplotlib("matplotlib.patches").Rectangle(
-                (0.0, 0.0), extent[1], extent[3], facecolor="#f4f6ee", edgecolor="none", zorder=0
+                (west, south), east - west, north - south, facecolor="#f4f6ee", edgecolor="none", zorder=0
             )
         )
     axes.set_facecolor("#e5e7eb")  # beyond the map

@@ -36,9 +36,10 @@ class Mount:
 class RobotModel:
     """What makes a kind of robot. A file in `sim/robots/` holds one constant `ROBOT` of this type.
 
-    `advance(state, command, parameters, keys, elevation, clearance, cell_m, dt, tick, ticks)` moves all robots of the
-    model, one per column, by `ticks` ticks in place: state (rows, n), command (inputs, n), parameters (p, n), keys (n,)
-    noise keys, elevation and clearance (ny, nx). It is compiled and serves one world and a million alike.
+    `advance(state, command, parameters, keys, elevation, clearance, cell, west, south, dt, tick, ticks)` moves all
+    robots of the model, one per column, by `ticks` ticks in place: state (rows, n), command (inputs, n), parameters
+    (p, n), keys (n,) noise keys, elevation and clearance (ny, nx), west and south [m] where the grid begins in the map
+    frame. It is compiled and serves one world and a million alike.
     """
 
     name: str

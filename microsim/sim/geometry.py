@@ -1,7 +1,8 @@
 """Rays over the grid, rotations, and the earth: functions of numbers.
 
 Grids are indexed [row, column] = [y, x]; the cell of column i and row j covers [i*cell, (i+1)*cell) in x and
-[j*cell, (j+1)*cell) in y of the map frame.
+[j*cell, (j+1)*cell) in y, both counted from the grid's south-west corner, which lies at `World.west`, `World.south` of
+the map frame: callers subtract these.
 """
 
 import math

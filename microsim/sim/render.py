@@ -29,6 +29,8 @@ def draw(
     rays: Rays,
     surface: Grid,
     cell: float,
+    west: float,
+    south: float,
     table: Array,
     painted: int,
     coefficients: Array,
@@ -46,7 +48,7 @@ def draw(
         _inverse_dz(pose, ray_x, ray_y, inverse_dz)
         if is_plane:
             plane_depths(inverse_dz, ground_above_camera, depth)
-        ground_classes(pose, ray_x, ray_y, depth, surface, cell, seen)
+        ground_classes(pose, ray_x, ray_y, depth, surface, cell, west, south, seen)
         for n in range(table.shape[0]):
             u0, u1 = spans[n, 0], spans[n, 1]
             if spans[n, 2] <= v < spans[n, 3] and u0 < u1:

@@ -32,6 +32,8 @@ class Terrain:
     """The ground prepared for drawing. Arrays are private writable copies: numba compiles once per kind of array."""
 
     cell_m: float
+    west: float  # [m] where the surface's first column begins
+    south: float  # [m] where its first row begins
     nodes: Array  # (ny + 2, nx + 2) [m] heights of the lattice, the edge repeated once
     edges_x: Array  # (nx + 2,) [m] where patches begin, the last one: where they end
     edges_y: Array  # (ny + 2,) [m]
@@ -42,15 +44,17 @@ class Terrain:
     holes: Grid  # per patch: _WHOLE, _BESIDE_A_HOLE, _HOLE
 
 
-def prepare_terrain(elevation: Array, surface: Grid, cell_m: float) -> Terrain:
+def prepare_terrain(elevation: Array, surface: Grid, cell_m: float, west: float = 0.0, south: float = 0.0) -> Terrain:
     rows, columns = elevation.shape
-    edges_x, edges_y = _edges(columns, cell_m), _edges(rows, cell_m)
+    edges_x, edges_y = _edges(columns, cell_m, west), _edges(rows, cell_m, south)
     heights = np.where(np.isfinite(elevation), elevation, np.nan).astype(np.float64)
     nodes = np.ascontiguousarray(np.pad(heights, len(_OUTER_STEPS) + 1, mode="edge"))
     known = heights[np.isfinite(heights)]
     holes = _holes(nodes)
     return Terrain(
         cell_m=float(cell_m),
+        west=float(west),
+        south=float(south),
         nodes=nodes,
         edges_x=edges_x,
         edges_y=edges_y,
@@ -62,9 +66,9 @@ def prepare_terrain(elevation: Array, surface: Grid, cell_m: float) -> Terrain:
     )
 
 
-def _edges(cells: int, cell: float) -> Array:
+def _edges(cells: int, cell: float, start: float) -> Array:
     """Cell centres, and beyond them the steps out to the horizon."""
-    centres = (np.arange(cells, dtype=np.float64) + 0.5) * cell
+    centres = (np.arange(cells, dtype=np.float64) + 0.5) * cell + start
     outwards = np.array([*(cell * step for step in _OUTER_STEPS), _FAR])
     return np.concatenate([centres[0] - outwards[::-1], centres, centres[-1] + outwards])
 
@@ -260,16 +264,25 @@ def _draw_patch(pose: Pose, patch: Array, rays: Rays, u0: int, u1: int, v0: int,
 
 @kernel
 def ground_classes(
-    pose: Pose, ray_x: Array, ray_y: Array, depths: Array, surface: Grid, cell: float, classes: Grid
+    pose: Pose,
+    ray_x: Array,
+    ray_y: Array,
+    depths: Array,
+    surface: Grid,
+    cell: float,
+    west: float,
+    south: float,
+    classes: Grid,
 ) -> None:
     """Class of the cell under each pixel of a row, the nearest border cell beyond the map, 0 in the sky."""
     last_i = surface.shape[1] - 1.0
     last_j = surface.shape[0] - 1.0
     per_cell = 1.0 / cell
+    camera_x, camera_y = pose[0] - west, pose[1] - south
     for u in range(depths.shape[0]):
         a, b, t = ray_x[u], ray_y[u], depths[u]
-        i = (pose[0] + t * (pose[3] * a + pose[4] * b + pose[5])) * per_cell
-        j = (pose[1] + t * (pose[6] * a + pose[7] * b + pose[8])) * per_cell
+        i = (camera_x + t * (pose[3] * a + pose[4] * b + pose[5])) * per_cell
+        j = (camera_y + t * (pose[6] * a + pose[7] * b + pose[8])) * per_cell
         i = i if i > 0.0 else 0.0
         j = j if j > 0.0 else 0.0
         i = i if i < last_i else last_i

@@ -43,13 +43,15 @@ class World:
     surface: Grid  # (ny, nx) class of the ground
     obstacles: tuple[Shape, ...]
     features: tuple[Shape, ...]
+    west: float = 0.0  # [m] map frame: where the grid's first column begins
+    south: float = 0.0  # [m] map frame: where the grid's first row begins
     occupied: Grid = field(init=False)  # (ny, nx) 0 free, 1 occupied
     clearance: Grid = field(init=False)  # (ny, nx) [cells] to the nearest occupied one or the edge: what rays walk on
     is_flat: bool = field(init=False)  # one height everywhere: the camera has a shorter way
 
     def __post_init__(self) -> None:
         occupied = np.zeros(self.elevation.shape, np.uint8)
-        mark_occupied(occupied, self.cell_m, self.obstacles)
+        mark_occupied(occupied, self.cell_m, self.obstacles, self.west, self.south)
         object.__setattr__(self, "occupied", occupied)
         object.__setattr__(self, "clearance", clearance_of(occupied))
         occupied.flags.writeable = self.clearance.flags.writeable = False
@@ -61,22 +63,35 @@ class World:
         return columns * self.cell_m, rows * self.cell_m
 
     def ground(self, x: float, y: float) -> float:
-        return float(ground_height(self.elevation, self.cell_m, x, y))
+        return float(ground_height(self.elevation, self.cell_m, x - self.west, y - self.south))
 
     def is_inside(self, x: float, y: float) -> bool:
         rows, columns = self.elevation.shape  # by cells, as everyone who looks a cell up: columns * cell_m may round up
-        return x >= 0.0 and y >= 0.0 and x / self.cell_m < columns and y / self.cell_m < rows
+        u, v = self.in_cells(x, y)
+        return u >= 0.0 and v >= 0.0 and u < columns and v < rows
 
     def is_occupied(self, x: float, y: float) -> bool:
-        row, column = math.floor(y / self.cell_m), math.floor(x / self.cell_m)
-        return self.is_inside(x, y) and bool(self.occupied[row, column])
+        u, v = self.in_cells(x, y)
+        return self.is_inside(x, y) and bool(self.occupied[math.floor(v), math.floor(u)])
+
+    def in_cells(self, x: float, y: float) -> tuple[float, float]:
+        """Column and row of a point of the map frame, with their fractions."""
+        return (x - self.west) / self.cell_m, (y - self.south) / self.cell_m
+
+    @property
+    def extent_m(self) -> tuple[float, float, float, float]:
+        """West, south, east and north end of the grid in the map frame."""
+        width, height = self.size_m
+        return self.west, self.south, self.west + width, self.south + height
 
 
-def mark_occupied(occupied: Grid, cell: float, obstacles: Iterable[Shape]) -> None:
+def mark_occupied(
+    occupied: Grid, cell: float, obstacles: Iterable[Shape], west: float = 0.0, south: float = 0.0
+) -> None:
     """Set every cell that an upright box or cylinder overlaps (touching is not overlapping)."""
     for shape in obstacles:
         half_x, half_y = (shape.radius, shape.radius) if shape.kind == "circle" else _half(shape.size)
-        x, y = shape.center
+        x, y = shape.center[0] - west, shape.center[1] - south
         columns = _overlapped(x - half_x, x + half_x, cell, occupied.shape[1])
         rows = _overlapped(y - half_y, y + half_y, cell, occupied.shape[0])
         if shape.kind == "circle":

@@ -285,7 +285,7 @@ def test_the_free_length_ends_in_a_free_cell(x, y, angle, length):
     if occupied[int(y), int(x)]:
         return
     dx, dy = math.cos(angle), math.sin(angle)
-    free = free_length(clearance_of(occupied), 1.0, x, y, dx, dy, length)
+    free = free_length(clearance_of(occupied), 1.0, 0.0, 0.0, x, y, dx, dy, length)
     assert 0.0 <= free <= length
     end_x, end_y = x + dx * free, y + dy * free
     assert 0.0 <= end_x < 4.0

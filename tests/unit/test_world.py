@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsim.sim.geometry import is_free
+from microsim.sim.sensors.camera import CameraModel, Renderer
 from microsim.sim.world import CLASS_NAMES, PALETTE, Shape, World
 from tests.support import many
 
@@ -139,3 +140,31 @@ def test_the_palette_is_that_of_the_requirements():
         "target": "#3498DB",
         "water": "#1ABC9C",
     }
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.sampled_from([-64.0, -8.0, 16.0, 1024.0]), st.sampled_from([-128.0, 4.0]), st.integers(0, 1000))
+def test_a_world_that_begins_elsewhere_is_the_same_world_moved(west, south, seed):
+    """Offsets that are exact in binary: heights, occupied cells, rays and pictures agree to the last bit or nearly."""
+    rng = np.random.default_rng(seed)
+    heights = rng.integers(0, 8, (10, 12)) / 4.0
+    here = world(box(3.0, 4.0, 2.0, 2.0), cylinder(8.0, 6.0, 1.5), elevation=heights)
+    there = World(
+        1.0,
+        heights,
+        np.zeros(heights.shape, np.uint8),
+        (box(3.0 + west, 4.0 + south, 2.0, 2.0), cylinder(8.0 + west, 6.0 + south, 1.5)),
+        (),
+        west=west,
+        south=south,
+    )
+    assert (there.occupied == here.occupied).all()
+    assert there.extent_m == (west, south, west + 12.0, south + 10.0)
+    for x, y in rng.integers(-16, 16 * 13, (20, 2)) / 16.0:
+        assert there.ground(x + west, y + south) == here.ground(x, y)
+        assert there.is_inside(x + west, y + south) == here.is_inside(x, y)
+        assert there.is_occupied(x + west, y + south) == here.is_occupied(x, y)
+    model = CameraModel(24, 16, 12.0, 12.0, 11.5, 7.5)
+    down = ((0.0, -1.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 0.0, -1.0))
+    seen = Renderer(there, model).classes((4.0 + west, 4.0 + south, 9.0), down)
+    assert (seen == Renderer(here, model).classes((4.0, 4.0, 9.0), down)).all()

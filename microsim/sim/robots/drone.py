@@ -95,7 +95,17 @@ def _blow(state: Array, parameters: Array, i: int, key: int, tick: int) -> None:
 
 
 @kernel
-def _fly(state: Array, command: Array, parameters: Array, i: int, elevation: Array, cell: float, dt: float) -> None:
+def _fly(
+    state: Array,
+    command: Array,
+    parameters: Array,
+    i: int,
+    elevation: Array,
+    cell: float,
+    west: float,
+    south: float,
+    dt: float,
+) -> None:
     lag = parameters[_LAG, i]
     vx = approach(state[VX, i], command[0, i], parameters[_MAX_VX, i], lag)
     vy = approach(state[VY, i], command[1, i], parameters[_MAX_VY, i], lag)
@@ -108,7 +118,7 @@ def _fly(state: Array, command: Array, parameters: Array, i: int, elevation: Arr
     x = state[X, i] + world_x * dt
     y = state[Y, i] + world_y * dt
     z = state[Z, i] + world_z * dt
-    lowest = _ground_height(elevation, cell, x, y) + parameters[_CLEARANCE, i]
+    lowest = _ground_height(elevation, cell, x - west, y - south) + parameters[_CLEARANCE, i]
     if z < lowest:
         world_z = (lowest - state[Z, i]) / dt
         z = lowest
@@ -132,6 +142,8 @@ def advance(
     elevation: Array,
     clearance: Grid,
     cell: float,
+    west: float,
+    south: float,
     dt: float,
     tick: int,
     ticks: int,
@@ -140,7 +152,7 @@ def advance(
         for k in range(tick, tick + ticks):
             if parameters[_GUST_NEW, i] > 0.0:
                 _blow(state, parameters, i, keys[i], k)
-            _fly(state, command, parameters, i, elevation, cell, dt)
+            _fly(state, command, parameters, i, elevation, cell, west, south, dt)
 
 
 ROBOT = RobotModel(

@@ -53,19 +53,38 @@ def parameters(settings: Settings, wind: Wind, dt: float) -> tuple[float, ...]:
 
 
 @kernel
-def free_length(clearance: Grid, cell: float, x: float, y: float, dx: float, dy: float, length: float) -> float:
+def free_length(
+    clearance: Grid,
+    cell: float,
+    west: float,
+    south: float,
+    x: float,
+    y: float,
+    dx: float,
+    dy: float,
+    length: float,
+) -> float:
     """How far, up to `length`, the way from (x, y) along the unit vector (dx, dy) is free of occupied cells."""
-    wall = _distance_to_occupied(clearance, cell, x, y, dx, dy, length + CONTACT_GAP_M, True)
+    wall = _distance_to_occupied(clearance, cell, x - west, y - south, dx, dy, length + CONTACT_GAP_M, True)
     if wall == math.inf:
         return length
     length = min(length, max(wall - CONTACT_GAP_M, 0.0))
     # The end point is rounded on its own: it must lie in a free cell too, whatever the crossing's rounding said.
-    return length if _is_free(clearance, cell, x + dx * length, y + dy * length) else 0.0
+    return length if _is_free(clearance, cell, x + dx * length - west, y + dy * length - south) else 0.0
 
 
 @kernel
 def _drive(
-    state: Array, command: Array, parameters: Array, i: int, elevation: Array, clearance: Grid, cell: float, dt: float
+    state: Array,
+    command: Array,
+    parameters: Array,
+    i: int,
+    elevation: Array,
+    clearance: Grid,
+    cell: float,
+    west: float,
+    south: float,
+    dt: float,
 ) -> None:
     lag = parameters[_LAG, i]
     v = approach(state[V, i], command[0, i], parameters[_MAX_V, i], lag)
@@ -75,11 +94,11 @@ def _drive(
     wanted_x, wanted_y = x + cosine * v * dt, y + sine * v * dt
     length = abs(v * dt)
     sign = 1.0 if v >= 0.0 else -1.0
-    free = free_length(clearance, cell, x, y, sign * cosine, sign * sine, length)
-    blocked = free < length or not _is_free(clearance, cell, wanted_x, wanted_y)
+    free = free_length(clearance, cell, west, south, x, y, sign * cosine, sign * sine, length)
+    blocked = free < length or not _is_free(clearance, cell, wanted_x - west, wanted_y - south)
     new_x = x + sign * cosine * free if blocked else wanted_x
     new_y = y + sign * sine * free if blocked else wanted_y
-    z = _ground_height(elevation, cell, new_x, new_y)
+    z = _ground_height(elevation, cell, new_x - west, new_y - south)
     velocity_x, velocity_y, velocity_z = (new_x - x) / dt, (new_y - y) / dt, (z - state[Z, i]) / dt
     if blocked:
         v = 0.0
@@ -105,13 +124,15 @@ def advance(
     elevation: Array,
     clearance: Grid,
     cell: float,
+    west: float,
+    south: float,
     dt: float,
     tick: int,
     ticks: int,
 ) -> None:
     for i in range(state.shape[1]):
         for _ in range(ticks):
-            _drive(state, command, parameters, i, elevation, clearance, cell, dt)
+            _drive(state, command, parameters, i, elevation, clearance, cell, west, south, dt)
 
 
 ROBOT = RobotModel(

@@ -90,7 +90,7 @@ class Renderer:
 
     def __init__(self, world: World, model: CameraModel) -> None:
         self.model = model
-        terrain = prepare_terrain(world.elevation, world.surface, world.cell_m)
+        terrain = prepare_terrain(world.elevation, world.surface, world.cell_m, world.west, world.south)
         table, painted = tabulate(world, terrain)
         rays = model.rays()
         screen, columns, rows = screen_index(rays)
@@ -104,7 +104,7 @@ class Renderer:
         self._relief = (rays, screen, columns, rows, *lattice, self._depths)
         aimed = (np.empty((table.shape[0], COEFFICIENTS)), np.empty((table.shape[0], 4), np.int32))
         self._shapes = (screen, columns, rows, table, *aimed)
-        ground = (terrain.surface, terrain.cell_m)
+        ground = (terrain.surface, terrain.cell_m, terrain.west, terrain.south)
         room = np.empty(model.width)
         self._scene = (rays, *ground, table, painted, *aimed, room, self._depths, self._classes)
 

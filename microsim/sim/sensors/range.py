@@ -26,8 +26,9 @@ def is_behind_wall(world: World, motion: Motion, x: float, y: float) -> bool:
     length = math.sqrt(dx * dx + dy * dy)
     if length == 0.0:
         return False
+    start_x, start_y = motion[X] - world.west, motion[Y] - world.south
     free = distance_to_occupied(
-        world.clearance, world.cell_m, motion[X], motion[Y], dx / length, dy / length, length, False
+        world.clearance, world.cell_m, start_x, start_y, dx / length, dy / length, length, False
     )
     return bool(free < math.inf)
 
@@ -53,7 +54,9 @@ class Range:
         reach = self.max_m + _NOISE_REACH * self.sigma_m
         distance = 0.0
         if not is_behind_wall(world, motion, x, y):
-            distance = distance_to_occupied(world.clearance, world.cell_m, x, y, dx, dy, reach, False)
+            distance = distance_to_occupied(
+                world.clearance, world.cell_m, x - world.west, y - world.south, dx, dy, reach, False
+            )
         if self.dropout_probability > 0.0 and uniforms(self.key, tick, 1)[0] < self.dropout_probability:
             return math.nan
         return measured(distance, self.sigma_m * normals(self.key, tick, 0)[0], self.min_m, self.max_m)

@@ -64,6 +64,7 @@ class Scan:
             out[:] = 0.0
             return out
         reach = self.max_m + 10.0 * self.sigma_m
+        x, y = x - world.west, y - world.south
         _cast(world.clearance, world.cell_m, x, y, motion[SIN_YAW], motion[COS_YAW], self.beams, reach, out)
         return out
 

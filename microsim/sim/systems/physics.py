@@ -50,6 +50,8 @@ class Physics:
                 world.elevation,
                 world.clearance,
                 world.cell_m,
+                world.west,
+                world.south,
                 self.dt,
                 tick,
                 ticks,
