@@ -62,7 +62,7 @@ def static_transforms(mounts: Sequence[tuple[str, str, Mount]]) -> bytes:
 
 
 def odometry(frame: str, child: str) -> Encoder:
-    """values: pose (x, y, z, qz, qw), twist (forward, left, up, turn), variance (position, yaw) or None: as before."""
+    """values: pose (x, y, z, quaternion), twist (6 numbers), variance (position, yaw) or None: as before."""
     message = new("nav_msgs/msg/Odometry", header=header(frame), child_frame_id=child)
     message.pose.covariance[::7] = POSE_VARIANCE
     message.twist.covariance[::7] = TWIST_VARIANCE
@@ -73,16 +73,10 @@ def odometry(frame: str, child: str) -> Encoder:
     def build(
         stamp_ns: int, pose: Sequence[float], twist: Sequence[float], variance: tuple[float, float] | None
     ) -> bytes:
-        x, y, z, qz, qw = pose
-        forward, left, up, turn = twist
-        stamp, place, motion = (
-            divmod(stamp_ns, NS_PER_S),
-            (x, y, z, 0.0, 0.0, qz, qw),
-            (forward, left, up, 0.0, 0.0, turn),
-        )
+        stamp = divmod(stamp_ns, NS_PER_S)
         if variance is None:
-            return fixed.encode(stamp, place, motion)
-        return growing.encode(stamp, place, _diagonal(variance), motion)
+            return fixed.encode(stamp, pose, twist)
+        return growing.encode(stamp, pose, _diagonal(variance), twist)
 
     return build
 

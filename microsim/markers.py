@@ -9,7 +9,7 @@ import numpy as np
 
 from microsim.encoders import STAMP, Encoder, header
 from microsim.sim.geometry import yaw_quaternion
-from microsim.sim.motion import QUATERNION_W, QUATERNION_Z, Motion, X, Y, Z
+from microsim.sim.motion import QUATERNION_W, QUATERNION_X, QUATERNION_Y, QUATERNION_Z, Motion, X, Y, Z
 from microsim.sim.timekeeper import NS_PER_S
 from microsim.sim.world import PALETTE, Shape, World
 from microsim.wire import Template, new
@@ -55,8 +55,8 @@ def markers(world: World, robots: Mapping[str, str]) -> Encoder:
         values: list[Sequence[float]] = [stamp] * first_robot
         for robot in robots:
             motion = motions[robot]
-            pose = (motion[X], motion[Y], motion[Z], 0.0, 0.0, motion[QUATERNION_Z], motion[QUATERNION_W])
-            values += (stamp, pose)
+            turn = motion[QUATERNION_X], motion[QUATERNION_Y], motion[QUATERNION_Z], motion[QUATERNION_W]
+            values += (stamp, (motion[X], motion[Y], motion[Z], *turn))
         return template.encode(*values)
 
     return build

@@ -22,7 +22,7 @@ from microsim.sim import exact
 from microsim.sim.components import Mount
 from microsim.sim.geodesy import tangent_plane
 from microsim.sim.geometry import Vector, matrix_from_rpy
-from microsim.sim.motion import COS_YAW, SIN_YAW, Motion, mounted_at
+from microsim.sim.motion import Motion, mounted_at, turned
 from microsim.sim.noise import stream_key
 from microsim.sim.sensors.camera import CameraModel, Renderer
 from microsim.sim.sensors.gps import Gps
@@ -209,14 +209,7 @@ class MountedCamera:
     rotation: tuple[Vector, Vector, Vector]  # optical frame in base_link
 
     def image(self, motion: Motion) -> Any:
-        sine, cosine = motion[SIN_YAW], motion[COS_YAW]
-        (a, b, c), (d, e, f), bottom = self.rotation
-        rows = (
-            (cosine * a - sine * d, cosine * b - sine * e, cosine * c - sine * f),
-            (sine * a + cosine * d, sine * b + cosine * e, sine * c + cosine * f),
-            bottom,
-        )
-        return self.renderer.render(mounted_at(motion, self.xyz), rows)
+        return self.renderer.render(mounted_at(motion, self.xyz), turned(motion, self.rotation))
 
 
 def mounted_camera(world: World, renderers: Renderers, robot: str, sensor: str, block: blocks.Camera) -> MountedCamera:

@@ -12,7 +12,9 @@ from microsim.sim.geometry import Vector
 X, Y, Z, YAW = 0, 1, 2, 3  # [m] [m] [m] [rad]
 VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW_RATE = 4, 5, 6, 7  # [m/s] [m/s] [m/s] [rad/s]
 ACCELERATION_X, ACCELERATION_Y, ACCELERATION_Z = 8, 9, 10  # [m/s^2]
-COMMON_ROWS = 11
+ROLL, PITCH = 11, 12  # [rad] of Rz(yaw) Ry(pitch) Rx(roll); 0 for drones and rovers
+ROLL_RATE, PITCH_RATE = 13, 14  # [rad/s]
+COMMON_ROWS = 15
 
 GRAVITY = 9.80665  # [m/s^2]
 

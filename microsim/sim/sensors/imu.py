@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from microsim.sim.components import GRAVITY
 from microsim.sim.geometry import Vector
-from microsim.sim.motion import ACCEL_FORWARD, ACCEL_LEFT, ACCEL_UP, TURN, Motion
+from microsim.sim.motion import ACCEL_FORWARD, ACCEL_LEFT, ACCEL_UP, AXES, PITCHING, ROLLING, TURN, Motion, is_level
 from microsim.sim.noise import six_normals
 
 
@@ -22,8 +22,15 @@ class Imu:
         """(turn rate x, y, z [rad/s], acceleration x, y, z [m/s^2])."""
         a, b, c, d, e, f = six_normals(self.key, tick)
         gyro, accel = self.gyro_sigma, self.accel_sigma
-        turn = (0.0, 0.0, motion[TURN])
+        turn = (motion[ROLLING], motion[PITCHING], motion[TURN])
         force = (motion[ACCEL_FORWARD], motion[ACCEL_LEFT], motion[ACCEL_UP] + GRAVITY)
+        if not is_level(motion):
+            down = motion[AXES + 6 : AXES + 9]
+            force = (
+                motion[ACCEL_FORWARD] + GRAVITY * down[0],
+                motion[ACCEL_LEFT] + GRAVITY * down[1],
+                motion[ACCEL_UP] + GRAVITY * down[2],
+            )
         if self.axes is not None:
             turn, force = _into(self.axes, turn), _into(self.axes, force)
         return (

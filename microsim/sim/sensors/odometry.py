@@ -4,7 +4,27 @@ import math
 from dataclasses import dataclass, field
 
 from microsim.sim.exact import cos, sin, wrap_angle
-from microsim.sim.motion import FORWARD, LEFT, QUATERNION_W, QUATERNION_Z, TURN, UP, YAW, Motion, X, Y, Z
+from microsim.sim.geometry import quaternion_from_rpy
+from microsim.sim.motion import (
+    FORWARD,
+    LEFT,
+    PITCH,
+    PITCHING,
+    QUATERNION_W,
+    QUATERNION_X,
+    QUATERNION_Y,
+    QUATERNION_Z,
+    ROLL,
+    ROLLING,
+    TURN,
+    UP,
+    YAW,
+    Motion,
+    X,
+    Y,
+    Z,
+    is_level,
+)
 from microsim.sim.noise import six_normals
 
 POSE_VARIANCE = 1e-4  # [m^2], [rad^2] without drift: a centimetre, half a degree
@@ -50,15 +70,26 @@ class Drift:
 class Odometry:
     drift: Drift | None = None
 
-    def pose(self, motion: Motion) -> tuple[float, float, float, float, float]:
-        """x, y, z [m] and the quaternion's z, w, in the odom frame."""
-        if self.drift is None:
-            return motion[X], motion[Y], motion[Z], motion[QUATERNION_Z], motion[QUATERNION_W]
-        x, y, z, yaw = self.drift.pose
-        return x, y, z, sin(0.5 * yaw), cos(0.5 * yaw)
+    def pose(self, motion: Motion) -> tuple[float, float, float, float, float, float, float]:
+        """x, y, z [m] and the quaternion x, y, z, w, in the odom frame."""
+        if self.drift is not None:
+            x, y, z, yaw = self.drift.pose
+            if is_level(motion):
+                return x, y, z, 0.0, 0.0, sin(0.5 * yaw), cos(0.5 * yaw)
+            return x, y, z, *quaternion_from_rpy(motion[ROLL], motion[PITCH], yaw)
+        return (
+            motion[X],
+            motion[Y],
+            motion[Z],
+            motion[QUATERNION_X],
+            motion[QUATERNION_Y],
+            motion[QUATERNION_Z],
+            motion[QUATERNION_W],
+        )
 
-    def twist(self, motion: Motion) -> tuple[float, float, float, float]:
-        return motion[FORWARD], motion[LEFT], motion[UP], motion[TURN]
+    def twist(self, motion: Motion) -> tuple[float, float, float, float, float, float]:
+        """Velocity [m/s] and turn rate [rad/s] in the body's axes."""
+        return motion[FORWARD], motion[LEFT], motion[UP], motion[ROLLING], motion[PITCHING], motion[TURN]
 
     def pose_variance(self) -> tuple[float, float]:
         """(position [m^2], yaw [rad^2]): grows with the way when drifting."""

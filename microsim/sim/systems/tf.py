@@ -32,8 +32,7 @@ class Frames:
         if self.per_robot_odom:
             roots = [self._odom_in_map(robot, motions[robot]) for robot in self.robots]
         for robot in self.robots:
-            x, y, z, qz, qw = self.odometry[robot].pose(motions[robot])
-            roots.append((x, y, z, 0.0, 0.0, qz, qw))
+            roots.append(self.odometry[robot].pose(motions[robot]))
         return roots
 
     def _odom_in_map(self, robot: str, motion: Motion) -> Sequence[float]:
