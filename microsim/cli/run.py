@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from microsim.cli.missions import Flight, boarded, say_violations, verdict_line
 from microsim.cli.progress import Progress, compiling
@@ -56,7 +56,7 @@ def run(options: Options) -> int:
 
 def _run(options: Options, interrupts: Interrupts) -> int:
     with ExitStack() as stack:
-        runner = interrupts.runner = _prepared(options, stack)
+        interrupts.runner = runner = _prepared(options, stack)
         telemetry = _telemetry(options)  # a bad scenario must not cost an old file
         if telemetry is not None:
             telemetry.attach(runner)
@@ -194,11 +194,17 @@ def _pilot(sim: Simulation, options: Options) -> Pilot | None:
     return Demo(sim)
 
 
+class Stoppable(Protocol):
+    is_stopping: bool
+
+    def stop(self) -> None: ...
+
+
 class Interrupts:
     """Ctrl-C and SIGTERM end the run after the tick under way; a second one, or one before the start, at once."""
 
     def __init__(self) -> None:
-        self.runner: Runner | None = None
+        self.runner: Stoppable | None = None
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:

@@ -196,7 +196,7 @@ def _field(scenario: Scenario, path: Path) -> FieldInfo:
 
 
 def _declaration(row: Row, value: Any, info: FieldInfo) -> Parameter:
-    low, high = _limits(info)
+    low, high = field_limits(info)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     when = "" if row.when == "tick" else " Takes effect at the next reset."
     plain = list(value) if isinstance(value, (list, tuple)) else value
@@ -210,7 +210,8 @@ def _declaration(row: Row, value: Any, info: FieldInfo) -> Parameter:
     )
 
 
-def _limits(info: FieldInfo) -> tuple[float | None, float | None]:
+def field_limits(info: FieldInfo) -> tuple[float | None, float | None]:
+    """Least and greatest value that a field takes."""
     low: float | None = None
     high: float | None = None
     for item in info.metadata:

@@ -1,0 +1,230 @@
+"""What the small nodes share: the pace, whose time it is, settings as parameters, inputs that cannot be read."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import pytest
+from pydantic import Field
+
+from microsim import encoders
+from microsim.errors import UsageError
+from microsim.node.node_settings import read_settings
+from microsim.node.node_time import READ_ONLY, TimeSettings
+from microsim.node.small_node import SmallNode
+from microsim.outbox import Outbox
+from microsim.scenario.values import Finite
+from microsim.topics import DEFAULT_QOS
+from microsim.transport.memory import Bus, MemoryTransport
+from microsim.wire import decode, encode, new
+
+FLOAT = "std_msgs/msg/Float64"
+CLOCK = "rosgraph_msgs/msg/Clock"
+
+
+class Settings(TimeSettings):
+    """Of a node that counts."""
+
+    gain: Annotated[Finite, Field(ge=0, le=10)] = Field(1.0, description="What is added at every tick.")
+    label: str = Field("a", description="A word.", json_schema_extra=READ_ONLY)
+
+
+class Counting:
+    """Adds `gain` at every tick and tells the sum."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.outbox = Outbox()
+        self.gain, self.sum, self.stamps = settings.gain, 0.0, list[int]()
+        self._send = self.outbox.sender("/sum", FLOAT)
+
+    def move(self, tick: int) -> None:
+        self.sum += self.gain
+
+    def send(self, tick: int, stamp_ns: int) -> None:
+        self.stamps.append(stamp_ns)
+        self._send(stamp_ns, encode(FLOAT, new(FLOAT, data=self.sum)))
+
+
+class Hands:
+    """A wall clock turned by hand: sleeping is what moves it."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float = 0.0) -> None:
+        self.seconds += seconds
+
+
+@pytest.fixture
+def bus() -> Bus:
+    return Bus()
+
+
+def made(bus: Bus, *arguments: str, clock: Any = None) -> tuple[SmallNode, Counting, Settings]:
+    transport = MemoryTransport("counter", ["--ros-args", *arguments], bus)
+    settings = read_settings(transport, Settings)
+    core = Counting(settings)
+    return SmallNode(transport, core, 10.0, settings, clock), core, settings
+
+
+def heard(bus: Bus, topic: str, type_name: str) -> tuple[MemoryTransport, list[Any]]:
+    peer, got = MemoryTransport("peer", bus=bus), list[Any]()
+    peer.subscribe(topic, type_name, DEFAULT_QOS, lambda cdr: got.append(decode(type_name, cdr)))
+    return peer, got
+
+
+def said(bus: Bus) -> tuple[MemoryTransport, list[str]]:
+    peer, lines = MemoryTransport("ear", bus=bus), list[str]()
+    log = "rcl_interfaces/msg/Log"
+    from microsim.transport.node_log import ROSOUT, ROSOUT_QOS
+
+    peer.subscribe(ROSOUT, log, ROSOUT_QOS, lambda cdr: lines.append(decode(log, cdr).msg))
+    return peer, lines
+
+
+def test_tick_zero_is_sent_and_then_every_tick(bus: Bus) -> None:
+    peer, got = heard(bus, "/sum", FLOAT)
+    node, _, _ = made(bus, "-p", "publish_clock:=true", "-p", "speed_factor:=1000.0")
+    node.run(3)
+    peer.poll()
+    assert [message.data for message in got] == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_the_node_keeps_the_pace_of_the_wall_clock(bus: Bus) -> None:
+    hands = Hands()
+    node, _, _ = made(bus, clock=hands)
+    due: list[float] = []
+    node.transport.poll = hands.sleep  # type: ignore[method-assign]
+    step = node.step
+    node.step = lambda: (due.append(hands.now()), step())  # type: ignore[method-assign,assign,func-returns-value]
+    node.run(5)
+    assert due == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
+
+
+def test_own_time_starts_at_zero_goes_by_ticks_and_is_published_first(bus: Bus) -> None:
+    peer, got = heard(bus, "/clock", CLOCK)
+    node, core, _ = made(bus, "-p", "publish_clock:=true", "-p", "speed_factor:=1000.0")
+    node.run(2)
+    peer.poll()
+    assert core.stamps == [0, 100_000_000, 200_000_000]
+    assert [(message.clock.sec, message.clock.nanosec) for message in got] == [(0, 0), (0, 10**8), (0, 2 * 10**8)]
+    assert next(iter(core.outbox.topics)) == "/sum"
+
+
+def test_system_time_stamps_with_the_time_of_day(bus: Bus) -> None:
+    import time
+
+    node, core, _ = made(bus)
+    before = time.time_ns()
+    node.start()
+    assert before <= core.stamps[0] <= time.time_ns()
+
+
+def tell_clock(bus: Bus) -> Callable[[float], None]:
+    clock = encoders.clock()
+    publisher = MemoryTransport("time", bus=bus).publisher("/clock", CLOCK, DEFAULT_QOS)
+    return lambda seconds: publisher.publish(clock(round(1e9 * seconds)))
+
+
+def test_with_use_sim_time_the_node_moves_as_far_as_the_clock_has(bus: Bus) -> None:
+    tell = tell_clock(bus)
+    node, core, _ = made(bus, "-p", "use_sim_time:=true")
+    tell(7.0)
+    tell(7.35)
+    node.run(3)
+    assert core.stamps[1:] == [7_100_000_000, 7_200_000_000, 7_300_000_000]
+
+
+def test_a_clock_that_jumps_back_is_followed_from_there(bus: Bus) -> None:
+    tell = tell_clock(bus)
+    node, core, _ = made(bus, "-p", "use_sim_time:=true")
+    tell(7.0)
+    tell(7.2)
+    node.run(2)
+    tell(1.0)
+    tell(1.1)
+    node.transport.poll()
+    node.run(1)
+    assert core.stamps[-1] == 1_100_000_000
+
+
+def test_a_speed_factor_without_own_time_is_refused(bus: Bus) -> None:
+    with pytest.raises(UsageError, match="speed_factor needs publish_clock"):
+        made(bus, "-p", "speed_factor:=2.0")
+
+
+def test_a_wrong_parameter_at_the_start_is_refused_with_its_name_and_bound(bus: Bus) -> None:
+    with pytest.raises(UsageError, match=r"gain: expected a value of at most 10, found 11\.0"):
+        made(bus, "-p", "gain:=11.0")
+
+
+def test_an_unknown_parameter_is_warned_about_with_the_nearest_one(bus: Bus) -> None:
+    ear, lines = said(bus)
+    made(bus, "-p", "gian:=1.0")
+    ear.poll()
+    assert lines == ["there is no parameter gian; did you mean 'gain'?"]
+
+
+def set_parameter(bus: Bus, node: SmallNode, name: str, kind: int, **value: Any) -> Any:
+    peer = MemoryTransport("setter", bus=bus)
+    wanted = new(
+        "rcl_interfaces/msg/Parameter", name=name, value=new("rcl_interfaces/msg/ParameterValue", type=kind, **value)
+    )
+    answer = peer.call("/counter/set_parameters", "rcl_interfaces/srv/SetParameters", {"parameters": [wanted]})
+    node.transport.poll()
+    return answer.results[0]
+
+
+def test_a_parameter_set_at_run_time_reaches_the_core_and_a_wrong_one_does_not(bus: Bus) -> None:
+    node, core, settings = made(bus)
+
+    def change(wanted: Settings) -> None:
+        if wanted.gain == 3.0:
+            raise UsageError("three is taken")
+        core.gain = wanted.gain
+
+    node.declare(settings, change)
+    node.start()
+    assert set_parameter(bus, node, "gain", 3, double_value=2.5).successful
+    node.step()
+    assert core.sum == 2.5
+    assert set_parameter(bus, node, "gain", 3, double_value=3.0).reason == "three is taken"
+    assert "from 0" in set_parameter(bus, node, "gain", 3, double_value=-1.0).reason
+    assert "read-only" in set_parameter(bus, node, "label", 4, string_value="b").reason
+    assert core.gain == 2.5
+
+
+def test_what_cannot_be_read_is_counted_and_said_once_a_second_of_node_time(bus: Bus) -> None:
+    ear, lines = said(bus)
+    node, _, _ = made(bus)
+    taken: list[Any] = []
+    node.subscribe("/in", FLOAT, taken.append)
+    sender = MemoryTransport("sender", bus=bus).publisher("/in", FLOAT, DEFAULT_QOS)
+    for _ in range(25):
+        sender.publish(b"\0\1\0\0")
+        node.transport.poll()
+        node.step()
+    sender.publish(encode(FLOAT, new(FLOAT, data=4.0)))
+    node.transport.poll()
+    ear.poll()
+    assert node.ignored == {"malformed messages on /in": 25}
+    assert len(lines) == 3
+    assert "(1 so far)" in lines[0]
+    assert "(11 so far)" in lines[1]
+    assert [message.data for message in taken] == [4.0]
+
+
+def test_stop_ends_the_run_after_the_tick_under_way(bus: Bus) -> None:
+    node, core, _ = made(bus, "-p", "publish_clock:=true", "-p", "speed_factor:=1000.0")
+    move = core.move
+
+    def stopping(tick: int) -> None:
+        move(tick)
+        if tick == 4:
+            node.stop()
+
+    core.move = stopping  # type: ignore[method-assign]
+    node.run()
+    assert core.sum == 5.0
