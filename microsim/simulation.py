@@ -24,7 +24,7 @@ from microsim.scenario import Scenario, load_scenario
 from microsim.scenario import sensors as blocks
 from microsim.scenario.robots import Robot
 from microsim.scenario.scene import build_world
-from microsim.sim.components import RobotModel, Wind
+from microsim.sim.components import RobotModel, Wind, Z
 from microsim.sim.noise import stream_key
 from microsim.sim.robots import ROBOT_MODELS
 from microsim.sim.schedule import Command, Input, Schedule, Teleport, Transmission
@@ -224,7 +224,7 @@ class Simulation:
     def _height_to_come(self, robot: str) -> float:
         """Where the robot is, or will be by the teleports that wait for the next tick."""
         waiting = [item.z for item in self._schedule.pending if isinstance(item, Teleport) and item.robot == robot]
-        return waiting[-1] if waiting else float(self.state(robot).z)
+        return waiting[-1] if waiting else self.rows(robot)[Z]
 
     def radio_send(self, sender: str, payload: bytes) -> bool:
         """Hand a packet to a robot's radio; it arrives at every other robot, unless lost on the way."""
@@ -398,7 +398,7 @@ class Simulation:
         robots = self.scenario.robots
         if type(robot) is not str or robot not in robots:
             raise UsageError(unknown("no robot", repr(robot), robot, robots))
-        return ROBOT_MODELS[robots[robot].model]
+        return robot_model(robots[robot])
 
     def _checked_ticks(self, ticks: Any) -> int:
         if isinstance(ticks, bool) or not isinstance(ticks, (int, np.integer)) or ticks < 0:

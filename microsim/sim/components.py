@@ -52,3 +52,4 @@ class RobotModel:
     parameters: Callable[[Any, Wind, float], tuple[float, ...]]  # (the robot's settings, wind, dt) -> column
     advance: Callable[..., None]
     is_ground_bound: bool  # stands on the ground and may not be put into an occupied cell
+    command_age: int | None = None  # row that counts ticks since the last command, see `command_timeout`; None: no row

@@ -26,6 +26,12 @@ class Fleet:
     keys: npt.NDArray[np.int64]  # (n,) noise
     seen: Array  # (n, FIELDS) what `observe` last wrote
 
+    def take(self, columns: Any, values: Any) -> None:
+        """Put commands into force: `values` for one column, or (inputs, k) for a slice or list of k columns."""
+        self.command[:, columns] = values
+        if self.model.command_age is not None:
+            self.state[self.model.command_age, columns] = 0.0
+
 
 class Physics:
     def __init__(self, world: World, dt: float, fleets: Sequence[Fleet]) -> None:
@@ -65,7 +71,7 @@ class Physics:
 
     def command(self, robot: str, values: Sequence[float]) -> None:
         fleet, column = self.home[robot]
-        fleet.command[:, column] = values
+        fleet.take(column, values)
 
     def place(self, robot: str, x: float, y: float, z: float, yaw: float) -> None:
         """Put a robot somewhere, at rest; a ground-bound one onto the ground."""
@@ -88,8 +94,14 @@ class Physics:
 
 
 def put(model: RobotModel, column: Array, world: World, x: float, y: float, z: float, yaw: float) -> None:
-    """A state at rest at the pose. Counters of the model (rows beyond pose and motion) start anew too."""
+    """A state at rest at the pose. Counters of the model (rows beyond pose and motion) start anew too.
+
+    Not so the age of its command: else an old one would come to life again.
+    """
+    age = 0.0 if model.command_age is None else column[model.command_age]
     column[:] = 0.0
+    if model.command_age is not None:
+        column[model.command_age] = age
     column[X], column[Y], column[YAW] = x, y, wrap_angle(yaw)
     column[Z] = world.ground(x, y) if model.is_ground_bound else z
 
