@@ -98,6 +98,7 @@ setup(
         CYCLONE_DDS,
         "pydantic>=2.11",
         "ruamel.yaml",
+        "shapely>=2",
         "typing_extensions",
         "typer",
         "rich<15",

@@ -2,7 +2,8 @@
 
 MicroSimError
  ├ ScenarioError             the scenario a user wrote cannot be run; lists every problem found
- │  └ MissionError           the mission a user wrote cannot be flown; lists every problem found
+ │  ├ MissionError           the mission a user wrote cannot be flown; lists every problem found
+ │  └ BundleError            the world bundle cannot be loaded; lists every problem found
  ├ UsageError (ValueError)   a call that makes no sense: unknown robot, negative steps, payload too large
  └ PluginError               a plug-in could not be loaded, or gave something unusable
 """
@@ -10,7 +11,7 @@ MicroSimError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -28,13 +29,16 @@ class PluginError(MicroSimError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with a scenario or a mission, and where."""
+    """One thing wrong with a scenario, a mission or a world bundle, and where."""
 
     message: str  # what was found, what is expected
     path: str = ""  # key path, such as robots.drone.camera.hz; empty: the whole scenario
     file: str | None = None  # as the user named it; None: the scenario did not come from a file
     line: int | None = None  # from 1
     column: int | None = None  # from 1
+    rule: str = ""  # which rule of world bundles it breaks, such as unit-quaternion
+    remedy: str = ""  # what to do about it
+    is_warning: bool = False  # said, but nothing stops
 
     @property
     def place(self) -> str:
@@ -42,7 +46,14 @@ class Problem:
         return ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
 
     def __str__(self) -> str:
-        return ": ".join(part for part in (self.place, self.path, self.message) if part)
+        where = ": ".join(part for part in (self.place, self.path) if part)
+        return f"{where}: {self.explanation}" if where else self.explanation
+
+    @property
+    def explanation(self) -> str:
+        """What is wrong, by which rule, and what to do."""
+        rule = f" [{self.rule}]" if self.rule else ""
+        return f"{self.message}{rule}{'; ' if self.remedy else ''}{self.remedy}"
 
 
 class ScenarioError(MicroSimError):
@@ -58,6 +69,29 @@ class ScenarioError(MicroSimError):
 
 class MissionError(ScenarioError):
     """The mission cannot be flown. `problems` lists every reason."""
+
+
+class BundleError(ScenarioError):
+    """The world bundle cannot be loaded. `problems` lists every reason."""
+
+
+def show(value: object, depth: int = 2) -> str:
+    """A value as its author wrote it, shortened to fit on a line."""
+    if value is None:
+        return "nothing (null)"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        keys = [str(key)[:30] for key in value]
+        return "a mapping with the keys " + ", ".join(keys[:6]) + ("…" if len(keys) > 6 else "") if keys else "{}"
+    if isinstance(value, (list, tuple)) and (len(value) > 6 or depth == 0):
+        return f"a list of {len(value)} values"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(show(item, depth - 1) for item in value)[:60] + "]"
+    if isinstance(value, int) and value.bit_length() > 256:
+        return "a number of many digits"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…'"
 
 
 def did_you_mean(word: object, choices: Iterable[str]) -> str:

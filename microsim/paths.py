@@ -54,3 +54,13 @@ def mission_names() -> list[str]:
 def mission_file(name: str) -> Path:
     """The file of a shipped mission."""
     return data_folder() / "missions" / f"{name}.yaml"
+
+
+def world_names() -> list[str]:
+    """Names of the shipped world bundles, in alphabetical order."""
+    return sorted(path.parent.name for path in (data_folder() / "worlds").glob("*/world.yaml"))
+
+
+def world_folder(name: str) -> Path:
+    """The folder of a shipped world bundle."""
+    return data_folder() / "worlds" / name

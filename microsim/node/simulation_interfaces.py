@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from microsim.documents.yaml_text import read_yaml
 from microsim.errors import MicroSimError
 from microsim.node.messages import fill
 from microsim.paths import scenario_names
 from microsim.scenario import load_scenario
-from microsim.scenario.yaml_text import read_yaml
 from microsim.sim.components import (
     ACCELERATION_X,
     ACCELERATION_Y,

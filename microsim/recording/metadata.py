@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from microsim.documents.yaml_text import read_yaml
 from microsim.errors import ScenarioError
 from microsim.recording.entries import BagError, Channel, definition
-from microsim.scenario.yaml_text import read_yaml
 
 NAME = "metadata.yaml"
 VERSION = 8  # the newest that also ROS 2 Humble reads

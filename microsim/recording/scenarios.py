@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from microsim.documents.yaml_text import read_yaml
 from microsim.errors import ScenarioError
 from microsim.recording.entries import BagError
 from microsim.scenario import ElevationFile, Scenario, load_scenario
 from microsim.scenario.files import located
 from microsim.scenario.plugins import find_sensor
 from microsim.scenario.sensors import PluginSensor
-from microsim.scenario.yaml_text import read_yaml
 
 _READABLE = 200_000  # characters; larger scenarios are written as JSON, which is YAML too and a hundred times quicker
 
@@ -35,7 +35,7 @@ def packed(scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def as_text(data: Mapping[str, Any]) -> str:
-    from microsim.scenario.yaml_text import to_yaml
+    from microsim.documents.yaml_text import to_yaml
 
     compact = json.dumps(data, ensure_ascii=False)
     return compact if len(compact) > _READABLE else to_yaml(data)

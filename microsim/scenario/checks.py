@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from microsim.documents.yaml_text import Path
 from microsim.scenario.models import Scenario
 from microsim.scenario.robots import Drone, Robot
 from microsim.scenario.world import Box, Cylinder
-from microsim.scenario.yaml_text import Path
 
 if TYPE_CHECKING:
     import numpy as np

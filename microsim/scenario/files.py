@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from microsim.documents.yaml_text import MAX_BYTES
 from microsim.errors import Problem, ScenarioError, did_you_mean, unknown
 from microsim.paths import data_folder, scenario_file, scenario_names
-from microsim.scenario.yaml_text import MAX_BYTES
 
 SUFFIXES = (".yaml", ".yml", ".json")
 

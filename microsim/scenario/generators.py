@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from microsim.documents.yaml_text import Path, dotted
 from microsim.errors import PluginError
 from microsim.scenario.dice import Dice
 from microsim.scenario.messages import describe_error
@@ -15,7 +16,6 @@ from microsim.scenario.models import Scenario
 from microsim.scenario.plugins import Generator, check_options, find_generator, generator_names
 from microsim.scenario.values import show, unknown
 from microsim.scenario.world import FEATURES, OBSTACLES
-from microsim.scenario.yaml_text import Path, dotted
 
 MAX_GENERATED = 1_000_000
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from microsim.documents.yaml_text import Path as KeyPath
+from microsim.documents.yaml_text import dotted, read_yaml
 from microsim.errors import Problem, ScenarioError
 from microsim.scenario.checks import check_starts
 from microsim.scenario.elevation_files import read_elevation
@@ -19,8 +21,6 @@ from microsim.scenario.models import Scenario
 from microsim.scenario.terrain import elevation
 from microsim.scenario.values import Model, show
 from microsim.scenario.world import ElevationFile, Map
-from microsim.scenario.yaml_text import Path as KeyPath
-from microsim.scenario.yaml_text import dotted, read_yaml
 
 
 def load_scenario(source: str | Path | Mapping[str, Any] | Scenario) -> Scenario:

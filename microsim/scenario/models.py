@@ -148,7 +148,7 @@ class Scenario(Model):
 
     def to_yaml(self) -> str:
         """The complete scenario as YAML."""
-        from microsim.scenario.yaml_text import to_yaml
+        from microsim.documents.yaml_text import to_yaml
 
         return to_yaml(self.to_dict())
 

@@ -12,6 +12,7 @@ from typing_extensions import Self
 
 from microsim import errors
 from microsim.errors import did_you_mean, there_are
+from microsim.errors import show as show  # noqa: PLC0414 - scenario models take it from here
 
 MAX_LENGTH_M = 1e7  # a quarter of the equator; beyond it float64 metres lose their micrometres
 
@@ -30,25 +31,6 @@ def detail(message: str, *loc: str | int, found: object = None, at_key: bool = F
 
 def fail(details: Iterable[InitErrorDetails]) -> NoReturn:
     raise ValidationError.from_exception_data("scenario", list(details))
-
-
-def show(value: object, depth: int = 2) -> str:
-    """A value as its author wrote it, shortened to fit on a line."""
-    if value is None:
-        return "nothing (null)"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, Mapping):
-        keys = [str(key)[:30] for key in value]
-        return "a mapping with the keys " + ", ".join(keys[:6]) + ("…" if len(keys) > 6 else "") if keys else "{}"
-    if isinstance(value, (list, tuple)) and (len(value) > 6 or depth == 0):
-        return f"a list of {len(value)} values"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(show(item, depth - 1) for item in value)[:60] + "]"
-    if isinstance(value, int) and value.bit_length() > 256:
-        return "a number of many digits"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "…'"
 
 
 def describe(value: object) -> str:

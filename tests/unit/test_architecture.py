@@ -32,7 +32,8 @@ INEXACT = {
 HOMES = {
     "numba": ("sim/",),
     "rosbags": ("wire/", "recording/"),
-    "ruamel": ("scenario/", "transport/params_files.py"),
+    "ruamel": ("documents/", "transport/params_files.py"),
+    "shapely": ("bundle/",),
     "typer": ("cli/",),
     "rich": ("cli/", "dashboard/"),
     "rclpy": ("transport/rclpy_transport.py", "transport/rclpy_types.py"),

@@ -107,7 +107,7 @@ def test_python_on_the_other_pages_runs_too(page, tmp_path, monkeypatch):
 
 
 def test_every_yaml_block_of_the_scenario_page_is_a_scenario():
-    from microsim.scenario.yaml_text import read_yaml
+    from microsim.documents.yaml_text import read_yaml
 
     for block in blocks(DOCS / "scenario.md"):
         if block.language == "yaml":

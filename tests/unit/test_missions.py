@@ -714,6 +714,6 @@ def test_every_key_and_value_is_explained_on_the_page() -> None:
 def test_the_mission_on_the_page_flies() -> None:
     page = (ROOT / "docs" / "missions.md").read_text(encoding="utf-8")
     text = page.split(":caption: first.yaml\n")[1].split("```")[0]
-    from microsim.scenario.yaml_text import read_yaml
+    from microsim.documents.yaml_text import read_yaml
 
     assert not fly_mission(load_mission(read_yaml(text, "first.yaml").data)).violations

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from microsim.documents.yaml_text import read_yaml
 from microsim.errors import ScenarioError
 from microsim.paths import scenario_file, scenario_names
 from microsim.scenario import Scenario, load_scenario
-from microsim.scenario.yaml_text import read_yaml
 
 ALL = {name: scenario_file(name).read_text(encoding="utf-8") for name in scenario_names()}
 TREES = {name: read_yaml(text, name).data for name, text in ALL.items()}

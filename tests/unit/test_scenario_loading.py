@@ -334,7 +334,7 @@ scenarios = st.fixed_dictionaries(
 @settings(deadline=None)
 @given(scenarios)
 def test_what_a_scenario_dumps_loads_back_to_an_equal_one(data: dict[str, Any]) -> None:
-    from microsim.scenario.yaml_text import read_yaml
+    from microsim.documents.yaml_text import read_yaml
 
     scenario = load_scenario(data)
     assert load_scenario(scenario.to_dict()) == scenario

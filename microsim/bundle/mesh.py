@@ -1,0 +1,54 @@
+"""The static mesh, from a binary PLY, an OBJ or a GLB: vertices in the map frame, and triangles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from microsim.bundle.mesh_arrays import MAX_VERTICES, MeshError
+from microsim.bundle.mesh_ply import read_ply_mesh
+from microsim.bundle.models import Mesh
+from microsim.bundle.report import Source
+
+if TYPE_CHECKING:
+    from microsim.bundle.mesh_arrays import Floats, Ints
+
+RECOMMENDED_TRIANGLES = 10_000_000
+MAX_COORDINATE_M = 1e7
+READERS = {".ply": read_ply_mesh}
+
+
+def read_mesh(source: Source) -> Mesh | None:
+    """The mesh; None and a problem when it cannot be used."""
+    try:
+        arrays = READERS[source.file.suffix](source)
+        mesh = None if arrays is None else _checked(*arrays)
+    except MeshError as error:
+        source.problem(error.rule, str(error), line=error.line)
+        return None
+    except OSError as error:
+        source.problem("regular-file", f"cannot be read: {error.strerror or error}")
+        return None
+    if mesh is not None and len(mesh.triangles) > RECOMMENDED_TRIANGLES:
+        message = f"{len(mesh.triangles):,} triangles are more than the recommended {RECOMMENDED_TRIANGLES:,}"
+        source.problem("limit-triangles", message, (), "simplify the mesh")
+    return mesh
+
+
+def _checked(vertices: Floats, triangles: Ints) -> Mesh:
+    import numpy as np
+
+    if len(vertices) > MAX_VERTICES:
+        raise MeshError(f"expected at most {MAX_VERTICES:,} vertices, found {len(vertices):,}")
+    with np.errstate(invalid="ignore"):
+        bad = np.flatnonzero(~(np.abs(vertices) <= MAX_COORDINATE_M).all(axis=1))
+    if bad.size:
+        row = int(bad[0])
+        raise MeshError(f"vertex {row} is at {vertices[row].tolist()}, expected finite metres", rule="mesh-value")
+    outside = np.flatnonzero(((triangles < 0) | (triangles >= len(vertices))).any(axis=1))
+    if outside.size:
+        row = int(outside[0])
+        message = f"triangle {row} names the vertices {triangles[row].tolist()}, there are {len(vertices):,}"
+        raise MeshError(message, rule="mesh-value")
+    corners = triangles.astype(np.int32)
+    vertices.flags.writeable = corners.flags.writeable = False
+    return Mesh(vertices, corners)
