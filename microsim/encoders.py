@@ -81,6 +81,15 @@ def odometry(frame: str, child: str) -> Encoder:
     return build
 
 
+def joint_states(frame: str, names: Sequence[str]) -> Encoder:
+    """values: positions [rad], velocities [rad/s]."""
+    count = len(names)
+    type_name = "sensor_msgs/msg/JointState"
+    message = new(type_name, header=header(frame), name=list(names), position=np.zeros(count), velocity=np.zeros(count))
+    template = Template(type_name, message, STAMP, ("position", count), ("velocity", count))
+    return lambda stamp_ns, positions, velocities: template.encode(divmod(stamp_ns, NS_PER_S), positions, velocities)
+
+
 def _diagonal(variance: tuple[float, float]) -> list[float]:
     """6 × 6 with the position's variance three times, then the heading's."""
     matrix = [0.0] * 36

@@ -81,9 +81,9 @@ class Run:
 
     def mounted(self, robot: str, sensor: str, mount: Any, suffix: str = "_link") -> tuple[str, Mount]:
         """Register a sensor's link in the tree of frames; gives its name."""
-        frame = f"{robot}/{sensor}{suffix}"
-        fixed = Mount(mount.xyz, mount.rpy)
-        self.mounts.append((f"{robot}/base_link", frame, fixed))
+        settings, fixed = self.scenario.robots[robot], Mount(mount.xyz, mount.rpy)
+        frame = settings.sensor_frame(robot, sensor, suffix)
+        self.mounts.append((settings.frame(robot, "base_link"), frame, fixed))
         return frame, fixed
 
     def sorted_outputs(self) -> dict[str, Output]:
@@ -102,7 +102,7 @@ def add_odometry(run: Run, robot: str, sensor: str, block: blocks.Odometry) -> N
     odometry = run.odometry[robot] if sensor != "odom" else Odometry(drift)
     run.odometry[robot] = odometry
     frame = f"{robot}/odom" if run.scenario.frames.per_robot_odom else "odom"
-    encode = encoders.odometry(frame, f"{robot}/base_link")
+    encode = encoders.odometry(frame, run.scenario.robots[robot].frame(robot, "base_link"))
     motions = run.physics.motions
 
     def message(tick: int, stamp: int) -> bytes:
@@ -111,6 +111,20 @@ def add_odometry(run: Run, robot: str, sensor: str, block: blocks.Odometry) -> N
         return encode(stamp, odometry.pose(motion), odometry.twist(motion), variance)
 
     run.periodic("odom", topic_name("odom", robot, sensor), block.hz, message, odometry)
+
+
+def add_joint_states(run: Run, robot: str, sensor: str, block: blocks.JointStates) -> None:
+    settings = run.scenario.robots[robot]
+    fleet, column = run.physics.home[robot]
+    values = fleet.model.joint_values
+    if values is None:
+        raise PluginError(f"robots.{robot}.{sensor}: the model {fleet.model.name} has no joints")
+    encode, state = encoders.joint_states(settings.frame(robot, "base_link"), fleet.model.joints), fleet.state
+
+    def message(tick: int, stamp: int) -> bytes:
+        return encode(stamp, *values(state[:, column].tolist(), settings))
+
+    run.periodic("joint_states", topic_name("joint_states", robot, sensor), block.hz, message)
 
 
 def add_gps(run: Run, robot: str, sensor: str, block: blocks.Gps) -> None:
@@ -380,6 +394,7 @@ def add_plugin(run: Run, robot: str, sensor: str, block: blocks.PluginSensor) ->
 
 ADD: dict[type, Callable[[Run, str, str, Any], None]] = {
     blocks.Odometry: add_odometry,
+    blocks.JointStates: add_joint_states,
     blocks.Gps: add_gps,
     blocks.Imu: add_imu,
     blocks.Camera: add_camera,
@@ -399,7 +414,8 @@ def add_sensors(run: Run) -> None:
 
 def add_frames(run: Run) -> None:
     """`/tf` at its rate; `/tf_static` once."""
-    frames = Frames(tuple(run.scenario.robots), run.odometry, run.scenario.frames.per_robot_odom)
+    base_frames = {name: robot.frame(name, "base_link") for name, robot in run.scenario.robots.items()}
+    frames = Frames(base_frames, run.odometry, run.scenario.frames.per_robot_odom)
     encode, motions = encoders.transforms(frames.pairs()), run.physics.motions
     run.periodic("tf", "/tf", run.scenario.frames.tf_hz, lambda tick, stamp: encode(stamp, frames.poses(motions)))
     if run.scenario.frames.publish_static_tf:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, namedtuple
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -28,7 +28,7 @@ from microsim.sim.components import RobotModel, Wind, Z
 from microsim.sim.noise import stream_key
 from microsim.sim.robots import ROBOT_MODELS
 from microsim.sim.schedule import Command, Input, Schedule, Teleport, Transmission
-from microsim.sim.systems.physics import Fleet, Physics, make_fleet, put
+from microsim.sim.systems.physics import Fleet, Physics, lean, make_fleet, put
 from microsim.sim.systems.radio import Radio, RadioSettings, Rssi
 from microsim.sim.timekeeper import NS_PER_S, Clock
 from microsim.sim.world import World
@@ -57,6 +57,20 @@ def _radio_settings(scenario: Scenario) -> RadioSettings:
     values = {field.name: getattr(written, field.name) for field in fields(RadioSettings) if field.name != "rssi"}
     rssi = None if written.rssi is None else Rssi(**written.rssi.model_dump())
     return RadioSettings(**values, rssi=rssi)
+
+
+# a car's inputs -> their fields in ackermann_msgs/AckermannDrive
+ACKERMANN_FIELDS = {
+    "steering": "steering_angle",
+    "steering_rate": "steering_angle_velocity",
+    "speed": "speed",
+    "acceleration": "acceleration",
+}
+
+
+def ackermann_inputs(drive: Any) -> dict[str, float]:
+    """A car's command from an AckermannDrive; jerk is not used."""
+    return {name: float(getattr(drive, field)) for name, field in ACKERMANN_FIELDS.items()}
 
 
 @dataclass(frozen=True)
@@ -197,8 +211,9 @@ class Simulation:
     def command(self, robot: str, **values: float) -> bool:
         """Set a robot's velocity command, held until the next; inputs left out are 0.
 
-        Drone: vx, vy, vz [m/s] in its own axes, yaw_rate [rad/s]. Rover: v [m/s], omega [rad/s]. Values beyond the
-        limits are clamped. A NaN or infinity makes the command ignored and counted: then False.
+        Drone: vx, vy, vz [m/s] in its own axes, yaw_rate [rad/s]. Rover: v [m/s], omega [rad/s]. Car: steering [rad]
+        and speed [m/s], or throttle (-1..1) and brake (0..1); its commands time out. Values beyond the limits are
+        clamped. A NaN or infinity makes the command ignored and counted: then False.
         """
         inputs = self.model(robot).inputs
         for name in values:
@@ -209,6 +224,15 @@ class Simulation:
             return self._ignore("commands with NaN or infinity")
         return self._accept(Command(robot, numbers))
 
+    def command_twist(self, robot: str, linear: Sequence[float], turn: float) -> bool:
+        """The command that a geometry_msgs/Twist stands for: linear x, y, z [m/s] and turn rate about z [rad/s]."""
+        model = self.model(robot)
+        if model.from_twist is not None:
+            forward = _number("linear.x", linear[0])
+            return self.command(robot, **model.from_twist(self.scenario.robots[robot], forward, _number("turn", turn)))
+        fields = {"linear.x": linear[0], "linear.y": linear[1], "linear.z": linear[2], "angular.z": turn}
+        return self.command(robot, **{n: fields[f] for n, f in zip(model.inputs, model.twist_fields, strict=True)})
+
     def set_pose(self, robot: str, x: float, y: float, z: float | None = None, yaw: float = 0.0) -> bool:
         """Put a robot somewhere, at rest; a drone without z keeps its height. Ignored and counted where it cannot."""
         model, world = self.model(robot), self.world
@@ -216,10 +240,11 @@ class Simulation:
         x, y, yaw = _number("x", x), _number("y", y), _number("yaw", yaw)
         if not all(map(math.isfinite, (x, y, height, yaw))) or max(map(abs, (x, y, height, yaw))) > 1e6:
             return self._ignore("poses with NaN, infinity or more than 1e6")
-        if model.is_ground_bound and (not world.is_inside(x, y) or world.is_occupied(x, y)):
+        if model.is_ground_bound and not world.has_footing(x, y):
             return self._ignore("poses off the map or in an occupied cell")
         clearance: float = getattr(self.scenario.robots[robot], "ground_clearance_m", 0.0)
-        return self._accept(Teleport(robot, x, y, max(height, world.ground(x, y) + clearance), yaw))
+        lowest = world.ground(x, y) + clearance  # NaN where there is no ground: then any height will do
+        return self._accept(Teleport(robot, x, y, lowest if height < lowest else height, yaw))
 
     def _height_to_come(self, robot: str) -> float:
         """Where the robot is, or will be by the teleports that wait for the next tick."""
@@ -360,7 +385,9 @@ class Simulation:
             put(model, states[:, column], self.world, pose.x, pose.y, pose.z or 0.0, pose.yaw)
             parameters.append(model.parameters(robot, air, self.clock.dt))
         keys = [stream_key(self._seed, f"{name}/air/gust") for name in names]
-        return make_fleet(model, names, states, np.array(parameters).T.copy(), keys)
+        fleet = make_fleet(model, names, states, np.array(parameters).T.copy(), keys)
+        lean(fleet, self.world)
+        return fleet
 
     def _add_metrics(self, run: outputs.Run, radio: Radio) -> None:
         rate = self.scenario.radio.metrics_hz

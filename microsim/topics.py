@@ -52,6 +52,14 @@ TABLE = (
     ),
     Topic("odom", "/{robot}/{sensor}", "nav_msgs/msg/Odometry", Qos(10), "robots.*.odom.hz", about="pose and velocity"),
     Topic(
+        "joint_states",
+        "/{robot}/{sensor}",
+        "sensor_msgs/msg/JointState",
+        Qos(10),
+        "robots.*.joint_states.hz",
+        about="angles of wheels and steering",
+    ),
+    Topic(
         "gps",
         "/{robot}/{sensor}/fix",
         "sensor_msgs/msg/NavSatFix",
@@ -140,6 +148,15 @@ TABLE = (
         "≤ 60 Hz",
         "in",
         "body-frame velocity, held until the next",
+    ),
+    Topic(
+        "ackermann_cmd",
+        "/{robot}/ackermann_cmd",
+        "ackermann_msgs/msg/AckermannDriveStamped",
+        Qos(10),
+        "any",
+        "in",
+        "of cars: steering angle and speed, held until the next or the timeout",
     ),
     Topic("set_pose", "/{robot}/set_pose", "geometry_msgs/msg/PoseStamped", Qos(10), "any", "in", "teleport, at rest"),
     Topic(

@@ -16,7 +16,7 @@ from microsim.outbox import Message
 from microsim.runner import Pilot, Runner, Watcher
 from microsim.scenario import Scenario
 from microsim.sim.geometry import yaw_of_quaternion
-from microsim.simulation import Simulation
+from microsim.simulation import Simulation, ackermann_inputs
 from microsim.topics import TOPICS, Qos
 from microsim.transport import MissingTypeError, Parameter, Publisher, Transport, Value
 from microsim.wire.checked import WireError, decode_checked
@@ -112,6 +112,8 @@ class MicroSimNode:
         for robot in self.sim.robots:
             twist = "TwistStamped" if self.settings.scenario.stamped_cmd_vel else "Twist"
             self._listen("cmd_vel", robot, self._command, f"geometry_msgs/msg/{twist}")
+            if "steering" in self.sim.model(robot).inputs:
+                self._listen("ackermann_cmd", robot, self._drive)
             self._listen("set_pose", robot, self._set_pose)
             if self.sim.radio is not None:
                 self._listen("radio_tx", robot, self._transmit)
@@ -143,11 +145,11 @@ class MicroSimNode:
 
     def _command(self, robot: str, message: Any) -> bool:
         twist = message.twist if self.settings.scenario.stamped_cmd_vel else message
-        fields = {"linear.x": twist.linear.x, "linear.y": twist.linear.y, "linear.z": twist.linear.z}
-        fields["angular.z"] = twist.angular.z
-        model = self.sim.model(robot)
-        pairs = zip(model.inputs, model.twist_fields, strict=True)
-        return self.sim.command(robot, **{name: float(fields[field]) for name, field in pairs})
+        linear = (float(twist.linear.x), float(twist.linear.y), float(twist.linear.z))
+        return self.sim.command_twist(robot, linear, float(twist.angular.z))
+
+    def _drive(self, robot: str, message: Any) -> bool:
+        return self.sim.command(robot, **ackermann_inputs(message.drive))
 
     def _set_pose(self, robot: str, message: Any) -> bool:
         place, turn = message.pose.position, message.pose.orientation

@@ -49,7 +49,7 @@ _EVERY_ROBOTS: dict[str, tuple[str, str]] = {  # one parameter for a sensor of a
     "sensors.gps_bias_drift_m_per_s": ("gps", "bias_drift_m_per_s"),
     "sensors.range_sigma_m": ("range", "sigma_m"),
 }
-_BLOCKS = {"model", "start", "odom", "gps", "imu", "camera", "range", "scan", "sensors"}  # of a robot: not its limits
+_BLOCKS = {"model", "start", "odom", "gps", "imu", "camera", "range", "scan", "sensors", "joint_states", "frame_prefix"}
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,16 @@ from microsim.sim.exact import cos, sin, wrap_angle
 from microsim.sim.geometry import yaw_of_quaternion
 from microsim.sim.schedule import Command, Input, Teleport, Transmission
 from microsim.sim.timekeeper import NS_PER_S
-from microsim.simulation import Reconfiguration, Simulation
+from microsim.simulation import ACKERMANN_FIELDS, Reconfiguration, Simulation, ackermann_inputs
 from microsim.topics import TOPICS
 from microsim.wire import Template, WireError, decode_checked, encode, new
 from microsim.wire.types import ENCAPSULATION
 
 RECONFIGURE = "/sim/reconfigure"
 EXACT_POSE = "/sim/set_pose"  # for a yaw that no quaternion gives back
+EXACT_COMMAND = "/sim/command"  # for what neither a Twist nor an AckermannDrive can hold
 STRING, TWIST, STAMPED = "std_msgs/msg/String", "geometry_msgs/msg/Twist", "geometry_msgs/msg/TwistStamped"
-POSE = TOPICS["set_pose"].type
+POSE, ACKERMANN = TOPICS["set_pose"].type, TOPICS["ackermann_cmd"].type
 _UNIT, _BITS = 2.0**-60, 2**63 - 1
 _TWIST = struct.Struct("<4s6d")
 _AXES = ("linear.x", "linear.y", "linear.z", "angular.x", "angular.y", "angular.z")
@@ -39,10 +40,14 @@ def input_topics(sim: Simulation) -> Iterator[tuple[str, str]]:
     """Topic and type of everything that the simulation may take, as `encoded` writes it."""
     for robot in sim.robots:
         yield TOPICS["cmd_vel"].of(robot), STAMPED if sim.scenario.stamped_cmd_vel else TWIST
+        if "steering" in sim.model(robot).inputs:
+            yield TOPICS["ackermann_cmd"].of(robot), ACKERMANN
         yield TOPICS["set_pose"].of(robot), POSE
         yield TOPICS["radio_tx"].of(robot), TOPICS["radio_tx"].type
     yield RECONFIGURE, STRING
     yield EXACT_POSE, STRING
+    if any(sim.model(robot).from_twist for robot in sim.robots):
+        yield EXACT_COMMAND, STRING
 
 
 def encoded(sim: Simulation, stamp_ns: int, item: Input | Reconfiguration) -> Encoded:
@@ -69,6 +74,8 @@ def _places(fields: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def _command(sim: Simulation, stamp_ns: int, command: Command) -> Encoded:
+    if sim.model(command.robot).from_twist is not None:
+        return _car_command(sim, stamp_ns, command)
     axes = [0.0] * 6
     for place, value in zip(_places(sim.model(command.robot).twist_fields), command.values, strict=True):
         axes[place] = value
@@ -76,6 +83,29 @@ def _command(sim: Simulation, stamp_ns: int, command: Command) -> Encoded:
     if sim.scenario.stamped_cmd_vel:
         return topic, STAMPED, _stamped().encode(divmod(stamp_ns, NS_PER_S), axes)
     return topic, TWIST, _TWIST.pack(ENCAPSULATION, *axes)
+
+
+@cache
+def _ackermann() -> Template:
+    return Template(ACKERMANN, new(ACKERMANN), ("header.stamp.sec", 2), ("drive.steering_angle", 4))
+
+
+def _car_command(sim: Simulation, stamp_ns: int, command: Command) -> Encoded:
+    """As AckermannDriveStamped, where its float32 fields hold the same numbers, else as JSON."""
+    values = dict(zip(sim.model(command.robot).inputs, command.values, strict=True))
+    drive = tuple(values.pop(name, 0.0) for name in ACKERMANN_FIELDS)
+    if not any(values.values()) and all(_fits_float32(value) for value in drive):
+        message = _ackermann().encode(divmod(stamp_ns, NS_PER_S), drive)
+        return TOPICS["ackermann_cmd"].of(command.robot), ACKERMANN, message
+    text = json.dumps({"robot": command.robot, "values": command.values})
+    return EXACT_COMMAND, STRING, encoders.text(text)
+
+
+def _fits_float32(value: float) -> bool:
+    try:
+        return bool(struct.unpack("<f", struct.pack("<f", value))[0] == value)
+    except OverflowError:
+        return False
 
 
 def _teleport(stamp_ns: int, item: Teleport) -> Encoded:
@@ -150,10 +180,12 @@ class InputTopics:
     def _all(self) -> Iterator[tuple[str, Callable[[str, bytes], bool]]]:
         for robot in self.sim.robots:
             yield TOPICS["cmd_vel"].of(robot), self._of(robot, self._take_command)
+            yield TOPICS["ackermann_cmd"].of(robot), self._of(robot, self._take_drive)
             yield TOPICS["set_pose"].of(robot), self._of(robot, self._take_pose)
             yield TOPICS["radio_tx"].of(robot), self._of(robot, self._take_packet)
         yield RECONFIGURE, self._take_scenario
         yield EXACT_POSE, self._take_exact_pose
+        yield EXACT_COMMAND, self._take_exact_command
 
     @staticmethod
     def _of(robot: str, take: Callable[[str, Any], bool]) -> Callable[[str, bytes], bool]:
@@ -161,12 +193,16 @@ class InputTopics:
 
     def _take_command(self, robot: str, message: Any) -> bool:
         twist = getattr(message, "twist", message)
-        model = self.sim.model(robot)
-        values = {}
-        for name, axis in zip(model.inputs, model.twist_fields, strict=True):
-            part, letter = axis.split(".")
-            values[name] = float(getattr(getattr(twist, part), letter))
-        return self.sim.command(robot, **values)
+        linear = (float(twist.linear.x), float(twist.linear.y), float(twist.linear.z))
+        return self.sim.command_twist(robot, linear, float(twist.angular.z))
+
+    def _take_drive(self, robot: str, message: Any) -> bool:
+        return self.sim.command(robot, **ackermann_inputs(message.drive))
+
+    def _take_exact_command(self, type_name: str, cdr: bytes) -> bool:
+        values = json.loads(decode_checked(type_name, cdr).data)
+        inputs = self.sim.model(values["robot"]).inputs
+        return self.sim.command(values["robot"], **dict(zip(inputs, values["values"], strict=True)))
 
     def _take_pose(self, robot: str, message: Any) -> bool:
         place, turn = message.pose.position, message.pose.orientation

@@ -14,7 +14,9 @@ from pydantic import (
     ValidationInfo,
     create_model,
     field_validator,
+    model_validator,
 )
+from typing_extensions import Self
 
 from microsim.errors import PluginError, there_are
 from microsim.scenario import plugins
@@ -24,6 +26,7 @@ from microsim.scenario.sensors import (
     Camera,
     Gps,
     Imu,
+    JointStates,
     Mount,
     MountedSensor,
     Odometry,
@@ -36,6 +39,7 @@ from microsim.scenario.values import (
     Angle,
     Finite,
     Height,
+    Length,
     Metres,
     Model,
     detail,
@@ -68,7 +72,7 @@ FURTHER_SENSORS: dict[str, type[SensorBlock]] = {
 }
 
 
-INPUT_TOPICS = ("cmd_vel", "set_pose")  # of every robot; a sensor may not publish there
+INPUT_TOPICS = ("cmd_vel", "ackermann_cmd", "set_pose")  # of robots; a sensor may not publish there
 
 
 def ros_name(value: str) -> str:
@@ -165,6 +169,13 @@ class Robot(Model):
             block.mount.model_dump(include=block.mount.model_fields_set) if "mount" in block.model_fields_set else {}
         )
         return block.model_copy(update={"mount": cls.mounts[kind].model_copy(update=written)})
+
+    def frame(self, robot: str, link: str) -> str:
+        """The frame of one of its links."""
+        return f"{robot}/{link}"
+
+    def sensor_frame(self, robot: str, sensor: str, suffix: str = "_link") -> str:
+        return self.frame(robot, f"{sensor}{suffix}")
 
     def all_sensors(self) -> dict[str, SensorBlock]:
         """Every sensor the robot carries, by name: the built-in ones in order, then the further ones."""
@@ -281,7 +292,78 @@ class Rover(Robot):
     range: Range | None = Field(Range(), description="Range sensor looking forward; null: none.")
 
 
-ROBOTS: dict[str, type[Robot]] = {"drone": Drone, "rover": Rover}
+class CarPose(RoverPose):
+    """Where a car starts, in the map frame."""
+
+    yaw: Angle = Field(0.0, description="Heading, counter-clockwise from east [rad].")
+
+
+class CarStart(Start):
+    """How a car starts."""
+
+    map_pose: CarPose = Field(CarPose(), description="Pose of the rear axle's middle in the map frame.")
+
+
+class Bicycle(Robot):
+    """A car: the kinematic bicycle at its rear axle, on the relief of the ground."""
+
+    mounts: ClassVar[Mapping[str, Mount]] = {
+        **Robot.mounts,
+        "gps": Mount(xyz=(0.0, 0.0, 1.5)),
+        "imu": Mount(xyz=(0.0, 0.0, 0.4)),
+        "range": Mount(xyz=(3.6, 0.0, 0.5)),
+        "scan": Mount(xyz=(3.6, 0.0, 0.5)),
+        "camera": Mount(xyz=(1.7, 0.0, 1.3), rpy=LOOKING_FORWARD),
+        "lidar": Mount(xyz=(1.2, 0.0, 1.9)),
+    }
+
+    model: Literal["bicycle"] = Field("bicycle", description="A car as a kinematic bicycle.")
+    start: CarStart = Field(CarStart(), description="How it starts.")
+    frame_prefix: Annotated[str, Field(strict=True, pattern=r"^([a-z][a-z0-9_]*/)*$", max_length=100)] | None = Field(
+        None, description="Before the names of its frames; default: none for the robot `ego`, `<name>/` for any other."
+    )
+    wheelbase_m: Length = Field(2.7, description="Distance of the axles [m].")
+    track_m: Length = Field(1.6, description="Distance of the wheels of an axle [m].")
+    length_m: Length = Field(4.5, description="Length of the body [m].")
+    width_m: Length = Field(1.8, description="Width of the body [m].")
+    height_m: Length = Field(1.5, description="Height of the body above the ground [m].")
+    rear_overhang_m: Height = Field(0.9, description="How far the body reaches behind the rear axle [m].")
+    wheel_radius_m: Length = Field(0.33, description="Radius of the wheels [m].")
+    max_steering: Annotated[Finite, Field(ge=0, le=1.5)] = Field(0.6, description="Greatest steering angle [rad].")
+    max_steering_rate: Limit = Field(0.8, description="Greatest rate of the steering angle [rad/s].")
+    max_acceleration: Limit = Field(3.0, description="Acceleration at full throttle [m/s²].")
+    max_deceleration: Limit = Field(3.0, description="Deceleration at full brake, as in an emergency stop [m/s²].")
+    max_speed: Limit = Field(15.0, description="Greatest speed forward [m/s].")
+    max_reverse_speed: Limit = Field(3.0, description="Greatest speed backward [m/s].")
+    cmd_timeout_s: Annotated[Finite, Field(gt=0, le=1e6)] | None = Field(
+        1.0, description="A command older than this is followed by an emergency stop; null: commands hold [s]."
+    )
+    joint_states: JointStates | None = Field(JointStates(), description="Angles of wheels and steering; null: none.")
+
+    @model_validator(mode="after")
+    def _axles_under_the_body(self) -> Self:
+        if self.rear_overhang_m + self.wheelbase_m > self.length_m:
+            raise ValueError(
+                f"expected length_m to be at least rear_overhang_m + wheelbase_m, which is "
+                f"{show(self.rear_overhang_m + self.wheelbase_m)}, found {show(self.length_m)}"
+            )
+        return self
+
+    def frame(self, robot: str, link: str) -> str:
+        prefix = self.frame_prefix if self.frame_prefix is not None else "" if robot == "ego" else f"{robot}/"
+        return f"{prefix}{link}"
+
+    def sensor_frame(self, robot: str, sensor: str, suffix: str = "_link") -> str:
+        """Cameras and LiDARs of a world bundle have frames of their own names: `camera_front`, `lidar_top`."""
+        return self.frame(robot, sensor if sensor.startswith(("camera_", "lidar_")) else f"{sensor}{suffix}")
+
+    def all_sensors(self) -> dict[str, SensorBlock]:
+        found = super().all_sensors()
+        return {**found, "joint_states": self.joint_states} if self.joint_states is not None else found
+
+
+ROBOTS: dict[str, type[Robot]] = {"drone": Drone, "rover": Rover, "bicycle": Bicycle}
+MODELS_BY_NAME = {"ego": "bicycle"}  # robots whose name stands for a model beside the models' own names
 
 
 def robot_model(name: object) -> type[Robot] | None:
@@ -304,7 +386,7 @@ def make_robot(name: str, value: Any, info: ValidationInfo) -> Robot:
     if value is not None and not isinstance(value, Mapping):
         raise ValueError(f"expected a mapping with a robot's keys, found {show(value)}")
     block = dict(value or {})
-    block.setdefault("model", name if robot_model(name) else None)
+    block.setdefault("model", name if robot_model(name) else MODELS_BY_NAME.get(name))
     kind = robot_model(block["model"])
     names = [*ROBOTS, *plugins.robot_names()]
     if kind is None and block["model"] is None:

@@ -73,6 +73,12 @@ class Odometry(SensorBlock):
     drift: OdometryDrift | None = Field(None, description="null: exact; otherwise needs frames.per_robot_odom: true.")
 
 
+class JointStates(SensorBlock):
+    """`sensor_msgs/JointState` on `joint_states`."""
+
+    hz: Hertz = Field(30, description="Rate; at most physics_hz [Hz].")
+
+
 class Gps(MountedSensor):
     """`sensor_msgs/NavSatFix` on `gps/fix`."""
 

@@ -1,6 +1,6 @@
 """The data that robots and sensors share, with unit and frame beside each field."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,18 +38,24 @@ class Mount:
 class RobotModel:
     """What makes a kind of robot. A file in `sim/robots/` holds one constant `ROBOT` of this type.
 
-    `advance(state, command, parameters, keys, elevation, clearance, cell, west, south, dt, tick, ticks)` moves all
+    `advance(state, command, parameters, keys, elevation, footing, cell, west, south, dt, tick, ticks)` moves all
     robots of the model, one per column, by `ticks` ticks in place: state (rows, n), command (inputs, n), parameters
-    (p, n), keys (n,) noise keys, elevation and clearance (ny, nx), west and south [m] where the grid begins in the map
+    (p, n), keys (n,) noise keys, elevation and footing (ny, nx), west and south [m] where the grid begins in the map
     frame. It is compiled and serves one world and a million alike.
     """
 
     name: str
     inputs: tuple[str, ...]  # names of the command's numbers, in the order of the command array
-    twist_fields: tuple[str, ...]  # where each input stands in a geometry_msgs/Twist
+    twist_fields: tuple[str, ...]  # where each input stands in a geometry_msgs/Twist; () with `from_twist`
     rows: int  # of the state
     state: Mapping[str, int]  # name a user sees -> row
     parameters: Callable[[Any, Wind, float], tuple[float, ...]]  # (the robot's settings, wind, dt) -> column
     advance: Callable[..., None]
     is_ground_bound: bool  # stands on the ground and may not be put into an occupied cell
     command_age: int | None = None  # row that counts ticks since the last command, see `command_timeout`; None: no row
+    from_twist: Callable[[Any, float, float], Mapping[str, float]] | None = None  # (settings, m/s, rad/s) -> inputs
+    settle: Callable[..., None] | None = None  # (state, parameters, elevation, cell, west, south): lean on the ground
+    joints: tuple[str, ...] = ()  # names, for joint_states
+    joint_values: Callable[[Sequence[float], Any], tuple[Sequence[float], Sequence[float]]] | None = (
+        None  # (state, settings) -> positions [rad], velocities [rad/s]
+    )

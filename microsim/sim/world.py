@@ -47,6 +47,9 @@ class World:
     south: float = 0.0  # [m] map frame: where the grid's first row begins
     occupied: Grid = field(init=False)  # (ny, nx) 0 free, 1 occupied
     clearance: Grid = field(init=False)  # (ny, nx) [cells] to the nearest occupied one or the edge: what rays walk on
+    footing: Grid = field(
+        init=False
+    )  # as clearance, but cells without ground count as occupied: where robots can stand
     is_flat: bool = field(init=False)  # one height everywhere: the camera has a shorter way
 
     def __post_init__(self) -> None:
@@ -54,7 +57,11 @@ class World:
         mark_occupied(occupied, self.cell_m, self.obstacles, self.west, self.south)
         object.__setattr__(self, "occupied", occupied)
         object.__setattr__(self, "clearance", clearance_of(occupied))
-        occupied.flags.writeable = self.clearance.flags.writeable = False
+        footing = self.clearance
+        if np.isnan(self.elevation).any():
+            footing = clearance_of(np.maximum(occupied, lacks_ground(self.elevation)))
+        object.__setattr__(self, "footing", footing)
+        occupied.flags.writeable = self.clearance.flags.writeable = footing.flags.writeable = False
         object.__setattr__(self, "is_flat", bool((self.elevation == self.elevation[0, 0]).all()))
 
     @property
@@ -74,6 +81,11 @@ class World:
         u, v = self.in_cells(x, y)
         return self.is_inside(x, y) and bool(self.occupied[math.floor(v), math.floor(u)])
 
+    def has_footing(self, x: float, y: float) -> bool:
+        """True when a robot can stand there: on the map, in a free cell, on ground."""
+        u, v = self.in_cells(x, y)
+        return self.is_inside(x, y) and bool(self.footing[math.floor(v), math.floor(u)])
+
     def in_cells(self, x: float, y: float) -> tuple[float, float]:
         """Column and row of a point of the map frame, with their fractions."""
         return (x - self.west) / self.cell_m, (y - self.south) / self.cell_m
@@ -83,6 +95,17 @@ class World:
         """West, south, east and north end of the grid in the map frame."""
         width, height = self.size_m
         return self.west, self.south, self.west + width, self.south + height
+
+
+def lacks_ground(elevation: Array) -> Grid:
+    """1 for every cell in which some point has no height: its own or a neighbour's is unknown."""
+    unknown = np.pad(np.isnan(elevation), 1, mode="edge")
+    rows, columns = elevation.shape
+    near = np.zeros((rows, columns), np.bool_)
+    for j in range(3):
+        for i in range(3):
+            near |= unknown[j : j + rows, i : i + columns]
+    return near.astype(np.uint8)
 
 
 def mark_occupied(

@@ -1,6 +1,7 @@
-"""Services and actions, and the messages only they use: `rosbags` knows messages alone, so they are added as text.
+"""Services, actions, the messages only they use, and ackermann_msgs, as text: what `rosbags` does not bring.
 
-Fields and constants as in the .msg, .srv and .action files of ROS 2 Jazzy and of simulation_interfaces 2.1.
+Fields and constants as in the .msg, .srv and .action files of ROS 2 Jazzy, of simulation_interfaces 2.1 and of
+ackermann_msgs 2.0.
 A service `pkg/srv/Name` gives the types `pkg/srv/Name_Request` and `pkg/srv/Name_Response`.
 """
 
@@ -13,6 +14,13 @@ from rosbags.interfaces import Nodetype
 Definition: TypeAlias = tuple[list[tuple[str, str, Any]], list[tuple[str, Any]]]  # constants, fields
 
 MESSAGES = {
+    "ackermann_msgs/msg/AckermannDrive": """
+        float32 steering_angle
+        float32 steering_angle_velocity
+        float32 speed
+        float32 acceleration
+        float32 jerk""",
+    "ackermann_msgs/msg/AckermannDriveStamped": "std_msgs/Header header\nAckermannDrive drive",
     "simulation_interfaces/msg/Bounds": """
         uint8 TYPE_EMPTY=0
         uint8 TYPE_BOX=1

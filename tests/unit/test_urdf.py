@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -153,3 +154,26 @@ def test_a_mount_of_another_scenario_can_be_given() -> None:
     assert parent == "base_link"
     assert pose[:3] == [0.2, 0.0, 0.1]
     assert pose[3:] == list(quaternion_from_rpy(-math.pi / 2, 0.0, -math.pi / 2))
+
+
+def test_the_car_s_joints_and_frames_are_those_the_simulator_publishes() -> None:
+    urdf = expand("ego")
+    sent = microsim.Simulation({"robots": {"ego": {}}}).step(0)
+    (joints,) = [each.message for each in sent if each.topic == "/ego/joint_states"]
+    moving = {
+        joint.get("name") for kind in ("continuous", "revolute") for joint in urdf.findall(f"joint[@type='{kind}']")
+    }
+    assert set(joints.name) == moving
+    (static,) = [each.message for each in sent if each.topic == "/tf_static"]
+    published = {}
+    for item in static.transforms:
+        move, turn = item.transform.translation, item.transform.rotation
+        pose = [move.x, move.y, move.z, turn.x, turn.y, turn.z, turn.w]
+        published[item.child_frame_id] = (item.header.frame_id, pose)
+    modelled = frames(urdf)
+    assert set(modelled) == set(published) == {"gps_link", "imu_link"}
+    for child, frame_sent in published.items():
+        assert_same_frame(modelled[child], frame_sent)
+    car: Any = microsim.load_scenario({"robots": {"ego": {}}}).robots["ego"]
+    steering = frames(urdf, "revolute")["front_left_steering_link"][1]
+    assert steering[:3] == [car.wheelbase_m, car.track_m / 2, car.wheel_radius_m]

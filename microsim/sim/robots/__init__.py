@@ -1,6 +1,6 @@
 """Robot models, one file each; `ROBOT_MODELS` is where they are listed."""
 
 from microsim.sim.components import RobotModel
-from microsim.sim.robots import drone, rover
+from microsim.sim.robots import bicycle, drone, rover
 
-ROBOT_MODELS: dict[str, RobotModel] = {model.name: model for model in (drone.ROBOT, rover.ROBOT)}
+ROBOT_MODELS: dict[str, RobotModel] = {model.name: model for model in (drone.ROBOT, rover.ROBOT, bicycle.ROBOT)}

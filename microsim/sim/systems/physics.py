@@ -54,7 +54,7 @@ class Physics:
                 fleet.parameters,
                 fleet.keys,
                 world.elevation,
-                world.clearance,
+                world.footing,
                 world.cell_m,
                 world.west,
                 world.south,
@@ -77,6 +77,7 @@ class Physics:
         """Put a robot somewhere, at rest; a ground-bound one onto the ground."""
         fleet, column = self.home[robot]
         put(fleet.model, fleet.state[:, column], self.world, x, y, z, yaw)
+        lean(fleet, self.world)
 
     def distance(self, first: str, second: str) -> float:
         (a, i), (b, j) = self.home[first], self.home[second]
@@ -104,6 +105,12 @@ def put(model: RobotModel, column: Array, world: World, x: float, y: float, z: f
         column[model.command_age] = age
     column[X], column[Y], column[YAW] = x, y, wrap_angle(yaw)
     column[Z] = world.ground(x, y) if model.is_ground_bound else z
+
+
+def lean(fleet: Fleet, world: World) -> None:
+    """Lay robots onto the slope they were put on, if their model leans. Where one stands decides how it leans."""
+    if fleet.model.settle is not None:
+        fleet.model.settle(fleet.state, fleet.parameters, world.elevation, world.cell_m, world.west, world.south)
 
 
 def make_fleet(model: RobotModel, names: Sequence[str], states: Array, parameters: Array, keys: Sequence[int]) -> Fleet:

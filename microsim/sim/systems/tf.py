@@ -12,8 +12,10 @@ IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 class Frames:
     """Which transforms `/tf` carries and what is in them. One shared odom frame, or one for each robot."""
 
-    def __init__(self, robots: Sequence[str], odometry: Mapping[str, Odometry], per_robot_odom: bool) -> None:
-        self.robots = tuple(robots)
+    def __init__(self, base_frames: Mapping[str, str], odometry: Mapping[str, Odometry], per_robot_odom: bool) -> None:
+        """base_frames: robot -> its base_link."""
+        self.robots = tuple(base_frames)
+        self.base_frames = base_frames
         self.odometry = odometry
         self.per_robot_odom = per_robot_odom
 
@@ -24,7 +26,7 @@ class Frames:
         """(parent, child) in the order of `poses`."""
         odom_frames = [self.odom_frame(robot) for robot in self.robots] if self.per_robot_odom else ["odom"]
         roots = [("map", frame) for frame in odom_frames]
-        return roots + [(self.odom_frame(robot), f"{robot}/base_link") for robot in self.robots]
+        return roots + [(self.odom_frame(robot), self.base_frames[robot]) for robot in self.robots]
 
     def poses(self, motions: Mapping[str, Motion]) -> list[Sequence[float]]:
         """x, y, z and quaternion x, y, z, w of every pair."""
