@@ -46,7 +46,7 @@ def _state_type(model: str, fields: tuple[str, ...]) -> Any:
 
 def robot_model(robot: Robot) -> RobotModel:
     """The engine's part of a robot: built in, or brought by the plug-in that brought its settings."""
-    found = ROBOT_MODELS.get(robot.model, robot.engine)
+    found = ROBOT_MODELS.get(robot.engine_name, robot.engine)
     if not isinstance(found, RobotModel):
         raise PluginError(f"the robot model {robot.model!r} brings no engine: set `engine` to a RobotModel")
     return found
@@ -85,7 +85,7 @@ _FIXED: dict[str, Callable[[Scenario], Any]] = {
     "physics_hz": lambda scenario: scenario.physics_hz,
     "the map": lambda scenario: scenario.map,
     "obstacles and features": lambda scenario: (scenario.obstacles, scenario.features),
-    "the set of robots": lambda scenario: {name: robot.model for name, robot in scenario.robots.items()},
+    "the set of robots": lambda scenario: {name: robot.engine_name for name, robot in scenario.robots.items()},
     "frames.per_robot_odom": lambda scenario: scenario.frames.per_robot_odom,
     "odometry drift": lambda scenario: [robot.odom and robot.odom.drift for robot in scenario.robots.values()],
 }
@@ -371,7 +371,7 @@ class Simulation:
         """Robots of one model side by side, models in the order in which the scenario first names them."""
         by_model: dict[str, list[str]] = {}
         for name, robot in self.scenario.robots.items():
-            by_model.setdefault(robot.model, []).append(name)
+            by_model.setdefault(robot.engine_name, []).append(name)
         return [self._fleet(self.model(names[0]), names) for names in by_model.values()]
 
     def _fleet(self, model: RobotModel, names: list[str]) -> Fleet:

@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 from microsim.errors import ScenarioError
 from microsim.scenario import Scenario, load_scenario
+from microsim.scenario.robots import Rover
 from microsim.scenario.sensors import Camera
 from microsim.transport import Parameter, Value
 
@@ -49,7 +50,21 @@ _EVERY_ROBOTS: dict[str, tuple[str, str]] = {  # one parameter for a sensor of a
     "sensors.gps_bias_drift_m_per_s": ("gps", "bias_drift_m_per_s"),
     "sensors.range_sigma_m": ("range", "sigma_m"),
 }
-_BLOCKS = {"model", "start", "odom", "gps", "imu", "camera", "range", "scan", "sensors", "joint_states", "frame_prefix"}
+# of a robot: not its limits
+_BLOCKS = {
+    "model",
+    "start",
+    "dynamics",
+    "odom",
+    "gps",
+    "imu",
+    "camera",
+    "range",
+    "scan",
+    "sensors",
+    "joint_states",
+    "frame_prefix",
+}
 
 
 @dataclass(frozen=True)
@@ -70,6 +85,9 @@ def rows(scenario: Scenario) -> Iterator[Row]:
         for key in type(settings).model_fields:
             if key not in _BLOCKS:
                 yield Row(f"{robot}.{key}", (("robots", robot, key),))
+        if isinstance(settings, Rover) and settings.dynamics is not None:
+            for key in type(settings.dynamics).model_fields:
+                yield Row(f"{robot}.dynamics.{key}", (("robots", robot, "dynamics", key),))
         if settings.model == "drone":
             yield Row(f"{robot}.wind_world_xyz", (("wind", "world_xyz"),))
         if settings.camera is not None or settings.model == "drone":

@@ -160,6 +160,9 @@ def _fit_robot(robot: Robot, others: Mapping[str, Any]) -> tuple[Robot, list[Ini
     if robot.odom is not None and robot.odom.drift is not None and frames is not None and not frames.per_robot_odom:
         message = "odometry can drift only in a frame of its own: write `frames: {per_robot_odom: true}`"
         problems.append(detail(message, "odom", "drift"))
+    if isinstance(robot, Rover) and robot.dynamics is not None and others.get("physics_hz"):
+        problem = robot.dynamics.too_quick(others["physics_hz"])
+        problems += [detail(problem, "dynamics")] if problem else []
     for name, block in robot.sensors.items():
         if isinstance(block, Odometry) and block.drift is not None:
             message = "only the sensor `odom` can drift: there is one odometry frame"

@@ -10,16 +10,19 @@ from pydantic import (
     AfterValidator,
     Field,
     SerializeAsAny,
+    SerializerFunctionWrapHandler,
     ValidationError,
     ValidationInfo,
     create_model,
     field_validator,
+    model_serializer,
     model_validator,
 )
 from typing_extensions import Self
 
 from microsim.errors import PluginError, there_are
 from microsim.scenario import plugins
+from microsim.scenario.dynamics import Dynamics
 from microsim.scenario.sensors import (
     PI,
     SENSORS,
@@ -111,6 +114,7 @@ class Robot(Model):
     }  # by type of sensor, where a scenario does not say
 
     engine: ClassVar[Any] = None  # of a plug-in's robot: its microsim.sim.components.RobotModel
+    absent_when_null: ClassVar[tuple[str, ...]] = ()  # younger keys, which scenarios written out before did not have
 
     model: str = Field(description="Model of the robot; default: the robot's name, where that is a model's name.")
     start: Start = Field(Start(), description="How it starts.")
@@ -123,6 +127,16 @@ class Robot(Model):
     sensors: dict[RosName, SerializeAsAny[SensorBlock]] = Field(
         {}, description="Further sensors by name: a built-in `type` (odom, gps, ...) or that of a plug-in."
     )
+
+    @property
+    def engine_name(self) -> str:
+        """Name of the built-in RobotModel that moves it, where there is one."""
+        return self.model
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = handler(self)
+        return {key: value for key, value in data.items() if value is not None or key not in self.absent_when_null}
 
     @classmethod
     def belongs_elsewhere(cls, key: str) -> str:
@@ -276,20 +290,33 @@ class RoverStart(Start):
 
 
 class Rover(Robot):
-    """A kinematic rover: it drives and turns on the ground, and stops at occupied cells."""
+    """A rover: it drives and turns on the ground, and stops at occupied cells. Kinematic, or with mass and drag."""
 
+    absent_when_null: ClassVar[tuple[str, ...]] = ("dynamics",)
     mounts: ClassVar[Mapping[str, Mount]] = {
         **Robot.mounts,
         "gps": Mount(xyz=(0.0, 0.0, 0.15)),
         "camera": Mount(xyz=(0.25, 0.0, 0.15), rpy=LOOKING_FORWARD),
     }
 
-    model: Literal["rover"] = Field("rover", description="A kinematic rover with differential drive.")
+    model: Literal["rover"] = Field("rover", description="A rover with differential drive.")
     start: RoverStart = Field(RoverStart(), description="How it starts.")
     max_v: Limit = Field(2.0, description="Greatest speed forward and backward [m/s].")
     max_omega: Limit = Field(1.2, description="Greatest turning rate [rad/s].")
     cmd_time_constant: TimeConstant = Field(0.10, description="Lag of commands, first order; 0: none [s].")
+    dynamics: Dynamics | None = Field(
+        None, description="Mass, drag and command timeout in place of the lag; null: kinematic, and commands are held."
+    )
     range: Range | None = Field(Range(), description="Range sensor looking forward; null: none.")
+
+    @field_validator("dynamics", mode="before")
+    @classmethod
+    def _switch_dynamics(cls, value: Any) -> Any:
+        return {} if value is True else None if value is False else value
+
+    @property
+    def engine_name(self) -> str:
+        return "rover" if self.dynamics is None else "dynamic_rover"
 
 
 class CarPose(RoverPose):

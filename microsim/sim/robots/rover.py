@@ -74,11 +74,13 @@ def free_length(
 
 
 @kernel
-def _drive(
+def travel(
     state: Array,
-    command: Array,
-    parameters: Array,
     i: int,
+    v: float,
+    omega: float,
+    sine: float,
+    cosine: float,
     elevation: Array,
     clearance: Grid,
     cell: float,
@@ -86,10 +88,7 @@ def _drive(
     south: float,
     dt: float,
 ) -> None:
-    lag = parameters[_LAG, i]
-    v = approach(state[V, i], command[0, i], parameters[_MAX_V, i], lag)
-    omega = approach(state[YAW_RATE, i], command[1, i], parameters[_MAX_OMEGA, i], lag)
-    sine, cosine = _sincos(state[YAW, i])
+    """Column i drives at v along (cosine, sine) for dt, over the ground and no farther than to an occupied cell."""
     x, y = state[X, i], state[Y, i]
     wanted_x, wanted_y = x + cosine * v * dt, y + sine * v * dt
     length = abs(v * dt)
@@ -113,6 +112,26 @@ def _drive(
     state[YAW_RATE, i] = omega
     state[VELOCITY_X, i], state[VELOCITY_Y, i], state[VELOCITY_Z, i] = velocity_x, velocity_y, velocity_z
     state[V, i] = v
+
+
+@kernel
+def _drive(
+    state: Array,
+    command: Array,
+    parameters: Array,
+    i: int,
+    elevation: Array,
+    clearance: Grid,
+    cell: float,
+    west: float,
+    south: float,
+    dt: float,
+) -> None:
+    lag = parameters[_LAG, i]
+    v = approach(state[V, i], command[0, i], parameters[_MAX_V, i], lag)
+    omega = approach(state[YAW_RATE, i], command[1, i], parameters[_MAX_OMEGA, i], lag)
+    sine, cosine = _sincos(state[YAW, i])
+    travel(state, i, v, omega, sine, cosine, elevation, clearance, cell, west, south, dt)
 
 
 @kernel
