@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from microsim.bundle.fields import MAX_LENGTH_M
 from microsim.bundle.report import Source
 from microsim.errors import show
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from microsim.documents.yaml_text import Path
     from microsim.sim.drivable import DrivableArea
 
-    Ring = npt.NDArray[np.float64]  # (n, 2) [m], first and last point the same
+Ring = npt.NDArray[np.float64]  # (n, 2) [m], first and last point the same
 
 MAX_POLYGONS = 100_000
 MAX_POINTS = 2_000_000
@@ -122,8 +122,6 @@ def _polygon(source: Source, path: Path, coordinates: Any) -> list[Ring]:
 
 
 def _ring(source: Source, path: Path, points: Any, is_hole: bool) -> Ring | None:
-    import numpy as np
-
     if not isinstance(points, list) or not 4 <= len(points) <= MAX_POINTS:
         message = f"expected a ring of 4 to {MAX_POINTS:,} points, found {show(points)}"
         source.problem("drivable-structure", message, path)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+import numpy.typing as npt
 
 from microsim.bundle import ply
 from microsim.bundle.fields import Fields
 from microsim.bundle.models import Gaussians, RenderConfig
 from microsim.bundle.report import Source
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
 RECOMMENDED_GAUSSIANS = 5_000_000
+
 QUATERNION_TOLERANCE = 1e-3  # float32 numbers that someone normalised
 _VALUES_AT_ONCE = 1 << 21
 
@@ -103,8 +101,6 @@ def _has_size(source: Source, header: ply.Header, count: int, columns: int) -> b
 
 
 def _mapped(source: Source, offset: int, count: int, columns: int) -> npt.NDArray[np.float32] | None:
-    import numpy as np
-
     if count == 0:  # nothing can be mapped to nothing
         return np.zeros((0, columns), np.float32)
     try:
@@ -116,8 +112,6 @@ def _mapped(source: Source, offset: int, count: int, columns: int) -> npt.NDArra
 
 def _check_values(source: Source, values: npt.NDArray[np.float32]) -> None:
     """Everything finite, rotations of length 1; the first Gaussian that is not is named."""
-    import numpy as np
-
     rows = max(1, _VALUES_AT_ONCE // values.shape[1])
     start_of_rotation = FIXED_COLUMNS.index("rot_0")
     for start in range(0, values.shape[0], rows):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+import numpy.typing as npt
 
 from microsim.bundle.fields import Fields
 from microsim.bundle.models import Heightmap
 from microsim.bundle.report import Source
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
 MAX_SIDE = 1_000_000
+
 RECOMMENDED_CELLS = 4096 * 4096
 _ROWS_AT_ONCE = 1 << 22  # heights looked at in one go
 
@@ -38,8 +36,6 @@ def read_heightmap(config: Source, binary: Source) -> Heightmap | None:
 
 
 def _mapped(config: Source, binary: Source, shape: tuple[int, int]) -> npt.NDArray[np.float32] | None:
-    import numpy as np
-
     rows, columns = shape
     expected, found = rows * columns * 4, binary.file.stat().st_size
     if found != expected:
@@ -59,8 +55,6 @@ def _mapped(config: Source, binary: Source, shape: tuple[int, int]) -> npt.NDArr
 
 
 def _check_values(binary: Source, values: npt.NDArray[np.float32]) -> None:
-    import numpy as np
-
     flat = values.reshape(-1)
     for start in range(0, flat.size, _ROWS_AT_ONCE):
         part = flat[start : start + _ROWS_AT_ONCE]

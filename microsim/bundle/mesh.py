@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from microsim.bundle.mesh_arrays import MAX_VERTICES, MeshError
 from microsim.bundle.mesh_ply import read_ply_mesh
 from microsim.bundle.models import Mesh
@@ -35,8 +37,6 @@ def read_mesh(source: Source) -> Mesh | None:
 
 
 def _checked(vertices: Floats, triangles: Ints) -> Mesh:
-    import numpy as np
-
     if len(vertices) > MAX_VERTICES:
         raise MeshError(f"expected at most {MAX_VERTICES:,} vertices, found {len(vertices):,}")
     with np.errstate(invalid="ignore"):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+import numpy as np
+import numpy.typing as npt
 
-    Floats: TypeAlias = npt.NDArray[np.float64]
-    Ints: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float64]
+Ints: TypeAlias = npt.NDArray[np.int64]
 
 MAX_VERTICES = 2**31 - 1  # what an int32 can name
 
@@ -25,8 +24,6 @@ class MeshError(Exception):
 
 def fans(corners: Ints) -> Ints:
     """Triangles (m·(k-2), 3) of m polygons with k corners each."""
-    import numpy as np
-
     count = corners.shape[1]
     parts = [corners[:, [0, index, index + 1]] for index in range(1, count - 1)]
     return np.stack(parts, axis=1).reshape(-1, 3) if parts else np.zeros((0, 3), np.int64)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from microsim.bundle import ply
 from microsim.bundle.mesh_arrays import MAX_VERTICES, MeshError, fans
 from microsim.bundle.report import Source
@@ -16,8 +18,6 @@ FACE_LISTS = ("vertex_indices", "vertex_index")
 
 def read_ply_mesh(source: Source) -> tuple[Floats, Ints] | None:
     """Vertices and triangles; None when the header's problem has been told already."""
-    import numpy as np
-
     header = ply.read_header(source, "mesh-format")
     if header is None:
         return None
@@ -40,8 +40,6 @@ def read_ply_mesh(source: Source) -> tuple[Floats, Ints] | None:
 
 def _rows(source: Source, element: ply.Element, offset: int, size: int) -> Any:
     """An element without lists, mapped."""
-    import numpy as np
-
     if any(each.count_kind for each in element.properties):
         raise MeshError(f"the element {element.name!r} has a list, which only faces may have")
     try:
@@ -56,8 +54,6 @@ def _rows(source: Source, element: ply.Element, offset: int, size: int) -> Any:
 
 
 def _positions(rows: Any) -> Floats:
-    import numpy as np
-
     missing = [axis for axis in "xyz" if axis not in (rows.dtype.names or ())]
     if missing:
         raise MeshError(f"vertices have no property {', '.join(missing)}")
@@ -66,8 +62,6 @@ def _positions(rows: Any) -> Floats:
 
 def _faces(source: Source, element: ply.Element, offset: int, size: int) -> tuple[Ints, int]:
     """Triangles, and where the data goes on. Quick when all faces have as many corners as the first one."""
-    import numpy as np
-
     lists = [each for each in element.properties if each.count_kind]
     if len(lists) != 1 or lists[0].name not in FACE_LISTS:
         raise MeshError("expected faces with the one list 'vertex_indices'")
@@ -85,8 +79,6 @@ def _faces(source: Source, element: ply.Element, offset: int, size: int) -> tupl
 
 
 def _face_kind(element: ply.Element, corners: int) -> Any:
-    import numpy as np
-
     parts: list[Any] = []
     for index, each in enumerate(element.properties):
         if each.count_kind:
@@ -97,8 +89,6 @@ def _face_kind(element: ply.Element, corners: int) -> Any:
 
 
 def _first_count(source: Source, element: ply.Element, offset: int, size: int) -> int:
-    import numpy as np
-
     for each in element.properties:
         if each.count_kind:
             break
@@ -116,8 +106,6 @@ def _first_count(source: Source, element: ply.Element, offset: int, size: int) -
 
 def _mixed_faces(source: Source, element: ply.Element, offset: int, size: int) -> tuple[Ints, int]:
     """Faces of different numbers of corners, one after the other."""
-    import numpy as np
-
     data = source.file.read_bytes()
     kinds = {count: _face_kind(element, count) for count in range(256)}
     list_at = _face_kind(element, 0).fields["count"][1]

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+import numpy as np
+import numpy.typing as npt
 
+if TYPE_CHECKING:
     from microsim.errors import Problem
     from microsim.sim.drivable import DrivableArea
 
-    Float32: TypeAlias = npt.NDArray[np.float32]
-    Float64: TypeAlias = npt.NDArray[np.float64]
-    Int32: TypeAlias = npt.NDArray[np.int32]
+Float32: TypeAlias = npt.NDArray[np.float32]
+Float64: TypeAlias = npt.NDArray[np.float64]
+Int32: TypeAlias = npt.NDArray[np.int32]
 
 Vector: TypeAlias = tuple[float, float, float]
 Quaternion: TypeAlias = tuple[float, float, float, float]  # x, y, z, w

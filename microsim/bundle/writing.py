@@ -7,7 +7,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from microsim.bundle.calibration import Sensors, tf_static
 from microsim.bundle.files import ENTRY
@@ -15,11 +18,7 @@ from microsim.bundle.gaussians import columns_of
 from microsim.documents.yaml_text import to_yaml
 from microsim.errors import UsageError
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
 
 VERSION = "1.0.0"
 
@@ -87,7 +86,7 @@ def bundle_files(content: Content) -> dict[str, bytes]:
         "row_order": "south_to_north",
     }  # fmt: skip
     return {
-        ENTRY: _yaml(world),
+        ENTRY: to_yaml(world, one_line=False).encode(),
         "metadata.json": json_bytes(_metadata(content)),
         "gaussians/background.splat.ply": splat_ply(content.gaussians, content.sh_degree),
         "gaussians/render_config.json": json_bytes(
@@ -149,8 +148,6 @@ def splat_ply(gaussians: npt.NDArray[np.float32], sh_degree: int) -> bytes:
 
 
 def mesh_ply(vertices: npt.NDArray[np.float32], triangles: npt.NDArray[np.int32]) -> bytes:
-    import numpy as np
-
     lines = [f"element vertex {len(vertices)}", *(f"property float {axis}" for axis in "xyz")]
     lines += [f"element face {len(triangles)}", "property list uchar int vertex_indices"]
     faces = np.zeros(len(triangles), [("count", "u1"), ("corners", "<i4", 3)])

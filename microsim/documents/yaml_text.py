@@ -215,14 +215,14 @@ def dotted(path: Path) -> str:
     return text
 
 
-def to_yaml(data: Any) -> str:
-    """Plain data as YAML, in order, short lists on one line."""
+def to_yaml(data: Any, one_line: bool = True) -> str:
+    """Plain data as YAML, in order; lists and mappings without others in them on one line, unless told otherwise."""
     from io import StringIO
 
     from ruamel.yaml import YAML
 
     writer: Any = YAML(typ="safe", pure=True)
-    writer.default_flow_style = None
+    writer.default_flow_style = None if one_line else False
     writer.sort_base_mapping_type_on_output = False
     writer.width = 120
     stream = StringIO()

@@ -6,7 +6,7 @@ Row j is y = (j + 0.5)·cell, column i is x = (i + 0.5)·cell; row 0 is the sout
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from microsim.scenario.elevation_files import read_elevation
 from microsim.scenario.files import located
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
     Array: TypeAlias = npt.NDArray[np.float64]
     Grid: TypeAlias = npt.NDArray[np.uint8]
-    Words: TypeAlias = npt.NDArray[np.uint64]
 
-OCTAVES = 4  # each of half the wavelength and half the height of the one before
 _ROWS_AT_ONCE = 256  # bounds the memory for large maps
 
 
@@ -43,12 +41,14 @@ def _hills(grid: Map, seed: int, amplitude: float, wavelength: float) -> Array:
     """Octaves of smooth value noise, stretched to span exactly -amplitude to +amplitude."""
     import numpy as np
 
+    from microsim.sim.value_noise import octaves
+
     nx, ny = grid.size_xy_cells
     x = (np.arange(nx, dtype=np.float64) + 0.5) * grid.cell_size_m
     y = (np.arange(ny, dtype=np.float64) + 0.5) * grid.cell_size_m
     heights = np.empty((ny, nx), np.float64)
     for start in range(0, ny, _ROWS_AT_ONCE):
-        heights[start : start + _ROWS_AT_ONCE] = _octaves(x, y[start : start + _ROWS_AT_ONCE], seed, wavelength)
+        heights[start : start + _ROWS_AT_ONCE] = octaves(x, y[start : start + _ROWS_AT_ONCE], seed, wavelength)
     low, high = heights.min(), heights.max()  # exact, whatever the order
     if low == high:
         return np.zeros((ny, nx), np.float64)
@@ -57,58 +57,6 @@ def _hills(grid: Map, seed: int, amplitude: float, wavelength: float) -> Array:
     heights *= 2.0 * amplitude
     heights -= amplitude
     return heights
-
-
-def _octaves(x: Array, y: Array, seed: int, wavelength: float) -> Array:
-    import numpy as np
-
-    total = np.zeros((len(y), len(x)), np.float64)
-    weight = 1.0
-    for octave in range(OCTAVES):
-        total += weight * _value_noise(x / wavelength, y / wavelength, seed, octave)
-        weight *= 0.5
-        wavelength *= 0.5
-    return total
-
-
-def _value_noise(u: Array, v: Array, seed: int, octave: int) -> Array:
-    """Random values in [0, 1) at whole coordinates, joined smoothly (first and second derivative)."""
-    import numpy as np
-
-    i, j = np.floor(u), np.floor(v)
-    s, t = _smooth(u - i)[None, :], _smooth(v - j)[:, None]
-    columns, rows = i.astype(np.int64).astype(np.uint64)[None, :], j.astype(np.int64).astype(np.uint64)[:, None]
-    one = np.uint64(1)
-    stream = _mix(np.array((seed & (2**64 - 1)) ^ (octave * 0x9E3779B97F4A7C15 & (2**64 - 1)), np.uint64))
-    south_west, south_east = _lattice(columns, rows, stream), _lattice(columns + one, rows, stream)
-    north_west, north_east = _lattice(columns, rows + one, stream), _lattice(columns + one, rows + one, stream)
-    south = south_west + (south_east - south_west) * s
-    north = north_west + (north_east - north_west) * s
-    return south + (north - south) * t
-
-
-def _smooth(t: Array) -> Array:
-    return t * t * t * (t * (t * 6.0 - 15.0) + 10.0)
-
-
-def _lattice(columns: Words, rows: Words, stream: Words) -> Array:
-    """The random value of each lattice point, in [0, 1)."""
-    import numpy as np
-
-    word: Words = _mix(_mix(stream ^ columns) ^ rows)
-    values: Array = (word >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return values
-
-
-def _mix(word: Any) -> Any:
-    """SplitMix64 of every element."""
-    import numpy as np
-
-    with np.errstate(over="ignore"):
-        word = word + np.uint64(0x9E3779B97F4A7C15)
-        word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return word ^ (word >> np.uint64(31))
 
 
 def surface(scenario: Scenario) -> Grid:

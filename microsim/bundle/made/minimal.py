@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+import numpy.typing as npt
 
 from microsim.bundle.made.sensors import camera, lidar, sensors_of
 from microsim.bundle.writing import Content
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
 GAUSSIANS = 100
+
 _SIZE = 128
 _RESOLUTION = 0.5  # [m]
 _COLOUR_0 = 0.28209479177387814  # the value of the first spherical harmonic
@@ -19,8 +17,6 @@ _COLOUR_0 = 0.28209479177387814  # the value of the first spherical harmonic
 
 def minimal_world(name: str = "minimal_test") -> Content:
     """A gentle bowl of 64 m x 64 m about the origin, with a square to drive on and a grid of grey and green splats."""
-    import numpy as np
-
     half = 0.5 * _SIZE * _RESOLUTION
     axis = (np.arange(_SIZE, dtype=np.float64) + 0.5) * _RESOLUTION - half
     heights = (axis[None, :] * axis[None, :] + axis[:, None] * axis[:, None]) * 0.0005
@@ -52,8 +48,6 @@ def _intrinsics() -> dict[str, float]:
 
 def _gaussians() -> npt.NDArray[np.float32]:
     """Flat discs on the ground, ten by ten: grey on the square, green around it."""
-    import numpy as np
-
     values = np.zeros((GAUSSIANS, 14), np.float32)
     for index in range(GAUSSIANS):
         x, y = -28.8 + 6.4 * (index % 10), -28.8 + 6.4 * (index // 10)
