@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -31,13 +31,16 @@ class Batch:
 class _Ticks:
     """A batch with what is needed to cut it anywhere between two ticks."""
 
-    def __init__(self, numbers: Integers, data: list[bytes], starts: Integers, times: list[int]) -> None:
+    def __init__(self, numbers: Integers, data: list[bytes], starts: Integers, times: Integers) -> None:
+        count = len(data)
         self.numbers, self.data, self.times = numbers, data, times
-        self.lengths = np.fromiter(map(len, data), np.int64, len(data))
-        self.starts: list[int] = [*starts.tolist(), len(data)]  # and the end
-        sizes = np.concatenate(([0], np.cumsum(self.lengths)))  # [byte] before each message
-        self.sizes: list[int] = sizes[self.starts].tolist()  # before each tick, and in all
-        self.stamps = np.repeat(np.array(times, np.int64), np.diff(self.starts))
+        self.lengths = np.fromiter(map(len, data), np.int64, count)
+        self.starts = np.empty(len(starts) + 1, np.int64)  # of each tick, and the end
+        self.starts[:-1], self.starts[-1] = starts, count
+        before = np.zeros(count + 1, np.int64)  # [byte] before each message, and in all
+        np.cumsum(self.lengths, out=before[1:])
+        self.sizes = before[self.starts]  # before each tick, and in all
+        self.stamps = np.repeat(times, self.starts[1:] - self.starts[:-1])
 
 
 @dataclass
@@ -69,22 +72,23 @@ class Assembly:
         self._inputs += batch.inputs
         self._channels += batch.channels
         opening = self.clock_number
-        starts = [place for place, number in enumerate(batch.numbers) if number == opening]
-        times = [self.clock.time_ns(self.tick + 1 + index) for index in range(len(starts))]
-        if not times:
+        numbers, data = np.array(batch.numbers, np.int64), batch.data
+        starts = np.flatnonzero(numbers == opening)
+        times = self.clock.times_ns(self.tick + 1, len(starts))
+        if not len(times):
             return
         if self._inputs:
-            self._add_inputs(times[0])
-            starts = self._insert_inputs(batch, starts, times)
-        numbers, data, places = np.array(batch.numbers, np.int64), batch.data, np.array(starts)
+            self._add_inputs(int(times[0]))
+            starts = self._insert_inputs(batch, starts.tolist(), times.tolist())
+            numbers, data = np.array(batch.numbers, np.int64), batch.data
         if numbers.min() <= 0:  # not to be recorded
             kept = np.flatnonzero(numbers > 0)
             numbers, data = numbers[kept], [data[place] for place in kept.tolist()]
-            places = np.searchsorted(kept, places)
+            starts = np.searchsorted(kept, starts)
         self.tick += len(times)
-        self._add_ticks(_Ticks(numbers, data, places, times))
+        self._add_ticks(_Ticks(numbers, data, starts, times))
 
-    def _insert_inputs(self, batch: Batch, starts: list[int], times: list[int]) -> list[int]:
+    def _insert_inputs(self, batch: Batch, starts: list[int], times: list[int]) -> Integers:
         """Put inputs of the batch's ticks behind the messages of these; gives the ticks' new starts."""
         numbers, data, done = list[int](), list[bytes](), 0
         moved = [0] * len(starts)
@@ -99,7 +103,7 @@ class Assembly:
             moved[later] += 1
             done = place
         batch.numbers, batch.data = numbers + batch.numbers[done:], data + batch.data[done:]
-        return list(map(add, starts, accumulate(moved)))
+        return np.array(list(map(add, starts, accumulate(moved))), np.int64)
 
     def finish(self) -> None:
         self._add_inputs(None)
@@ -109,15 +113,15 @@ class Assembly:
         """As many ticks at once as go into the block."""
         done, count = 0, len(ticks.times)
         while done < count:
-            self._open_tick(ticks.times[done])
-            room = ticks.sizes[done] + self.chunk_bytes - self._size
+            self._open_tick(int(ticks.times[done]))
+            room = int(ticks.sizes[done]) + self.chunk_bytes - self._size
             stop = min(
-                bisect_left(ticks.sizes, room, lo=done + 1, hi=count),
-                bisect_left(ticks.times, self._end_ns, lo=done + 1),
+                max(int(np.searchsorted(ticks.sizes[:count], room)), done + 1),
+                max(int(np.searchsorted(ticks.times, self._end_ns)), done + 1),
             )
-            part = slice(ticks.starts[done], ticks.starts[stop])
+            part = slice(int(ticks.starts[done]), int(ticks.starts[stop]))
             self._append(Columns(ticks.numbers[part], ticks.stamps[part], ticks.lengths[part], ticks.data[part]))
-            self._size += ticks.sizes[stop] - ticks.sizes[done]
+            self._size += int(ticks.sizes[stop] - ticks.sizes[done])
             done = stop
 
     def _open_tick(self, time: int) -> None:

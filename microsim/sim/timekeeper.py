@@ -2,6 +2,9 @@
 
 from fractions import Fraction
 
+import numpy as np
+import numpy.typing as npt
+
 NS_PER_S = 1_000_000_000
 
 
@@ -23,6 +26,13 @@ class Clock:
     def time_ns(self, tick: int) -> int:
         """Nearest nanosecond to the tick's time."""
         return (tick * self._numerator + self._half) // self._denominator
+
+    def times_ns(self, first: int, count: int) -> npt.NDArray[np.int64]:
+        """`time_ns` of `count` ticks from `first` on."""
+        if (first + count) * self._numerator + self._half >= 2**63:  # beyond what a column of integers holds
+            return np.array([self.time_ns(first + index) for index in range(count)], np.int64)
+        ticks = np.arange(first, first + count, dtype=np.int64)
+        return (ticks * self._numerator + self._half) // self._denominator
 
     def ticks_in(self, seconds: Fraction) -> int:
         """Nearest number of ticks, half up."""

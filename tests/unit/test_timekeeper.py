@@ -110,3 +110,9 @@ def test_halves_round_up(value, nearest):
 
 def test_seconds_become_the_nearest_number_of_ticks():
     assert Clock(60).ticks_in(Fraction("0.08")) == 5  # 4.8
+
+
+@given(rates, st.integers(0, 2**40), st.integers(0, 50))
+def test_a_column_of_times_is_that_of_each_tick(physics_hz, first, count):
+    clock = Clock(physics_hz)
+    assert clock.times_ns(first, count).tolist() == [clock.time_ns(tick) for tick in range(first, first + count)]
