@@ -206,9 +206,11 @@ def replay(
       microsim replay flight --at 12.5s --save-state s.state
       microsim replay commands --scenario flat --seed 3       a bag of `ros2 bag record --use-sim-time`
     """
+    from microsim.cli import ROS_ARGS
     from microsim.cli import replay as work
 
-    wishes = work.Wishes(path, verify, rtf, start, at, save_state, record, scenario, seed, plugins, transport)
+    choice = (path, verify, rtf, start, at, save_state, record, scenario, seed, plugins, transport)
+    wishes = work.Wishes(*choice, tuple(ROS_ARGS))
     raise typer.Exit(work.replay(wishes))
 
 

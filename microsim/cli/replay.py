@@ -35,6 +35,7 @@ class Wishes:
     seed: int | None
     plugins: Path | None
     transport: str
+    ros_args: tuple[str, ...] = ()
 
 
 def replay(wishes: Wishes) -> int:
@@ -59,6 +60,8 @@ def replay(wishes: Wishes) -> int:
 def _check(wishes: Wishes) -> None:
     if wishes.transport not in ("none", "auto", "dds", "rclpy"):
         raise UsageError(f"no transport {wishes.transport!r}; there are: none, auto, dds, rclpy")
+    if wishes.ros_args and wishes.transport == "none":
+        raise UsageError("--ros-args need a transport: add --transport auto")
     others = (wishes.rtf, wishes.start, wishes.at, wishes.save_state, wishes.record)
     if wishes.verify and (any(others) or wishes.transport != "none"):
         raise UsageError("--verify looks at the whole recording, as fast as possible: leave out the other options")
@@ -71,8 +74,8 @@ def _run(again: Replay, wishes: Wishes, stack: ExitStack) -> int:
     end = again.last_tick() if wishes.at is None else clock.ticks_in(wishes.at)
     with Interrupts() as interrupts:
         runner = interrupts.runner = _runner(again, wishes, stack)
-        feed = Feed(again, runner.sim)
-        runner.pilot = feed
+        feed = runner.pilot = runner.pilot or Feed(again, runner.sim)
+        assert isinstance(feed, Feed)
         recorder = _recorder(again, wishes, runner)
         if wishes.start is not None:
             feed.skip_to(min(clock.ticks_in(wishes.start), end))
@@ -99,12 +102,14 @@ def _runner(again: Replay, wishes: Wishes, stack: ExitStack) -> Runner:
     if wishes.transport == "none":
         return Runner(again.sim, wishes.rtf)
     from microsim.node.start import start_node
+    from microsim.recording.feed import Feed
     from microsim.transport.choose import Kind, open_transport
 
     kind: Kind = "dds" if wishes.transport == "dds" else "rclpy" if wishes.transport == "rclpy" else "auto"
-    transport = open_transport(kind, "microsim", [])
+    transport = open_transport(kind, "microsim", wishes.ros_args)
     stack.callback(transport.close)
-    return start_node(transport, again.sim.scenario, again.sim.seed, wishes.rtf).runner
+    sim = again.sim
+    return start_node(transport, sim.scenario, sim.seed, wishes.rtf, lambda sim: Feed(again, sim), False).runner
 
 
 def _recorder(again: Replay, wishes: Wishes, runner: Runner) -> Recorder | None:

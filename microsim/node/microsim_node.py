@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from microsim import encoders
 from microsim.errors import MicroSimError
@@ -13,10 +13,10 @@ from microsim.node.parameters import Settings
 from microsim.node.simulate_steps import SimulateSteps
 from microsim.node.simulation_interfaces import SimulationInterfaces
 from microsim.outbox import Message
+from microsim.ros_inputs import take_drive, take_packet, take_pose, take_twist
 from microsim.runner import Pilot, Runner, Watcher
 from microsim.scenario import Scenario
-from microsim.sim.geometry import yaw_of_quaternion
-from microsim.simulation import Simulation, ackermann_inputs
+from microsim.simulation import Simulation
 from microsim.topics import TOPICS, Qos
 from microsim.transport import MissingTypeError, Parameter, Publisher, Transport, Value
 from microsim.wire.checked import WireError, decode_checked
@@ -32,6 +32,9 @@ OWN_PARAMETERS = (
 )  # parameters of no scenario's
 
 
+Take: TypeAlias = Callable[[Simulation, str, Any], bool]  # robot, message; False when the simulation ignores it
+
+
 class MicroSimNode:
     """Publishes what the simulation sends, takes commands, serves the services, shows the parameters."""
 
@@ -41,8 +44,11 @@ class MicroSimNode:
         runner: Runner,
         settings: Settings,
         pilot_for: Callable[[Simulation], Pilot | None] = lambda sim: None,
+        takes_inputs: bool = True,
     ) -> None:
+        """`takes_inputs` false: topics drive nothing, as in a replay, where only the pilot does."""
         self.transport = transport
+        self._takes_inputs = takes_inputs
         self._pilot_for = pilot_for
         self.runner = runner
         self.settings = settings
@@ -109,16 +115,16 @@ class MicroSimNode:
             self.transport.log("warn", f"{topic} is not published: {error}")
 
     def _subscribe(self) -> None:
-        for robot in self.sim.robots:
+        for robot in self.sim.robots if self._takes_inputs else ():
             twist = "TwistStamped" if self.settings.scenario.stamped_cmd_vel else "Twist"
-            self._listen("cmd_vel", robot, self._command, f"geometry_msgs/msg/{twist}")
+            self._listen("cmd_vel", robot, take_twist, f"geometry_msgs/msg/{twist}")
             if "steering" in self.sim.model(robot).inputs:
-                self._listen("ackermann_cmd", robot, self._drive)
-            self._listen("set_pose", robot, self._set_pose)
+                self._listen("ackermann_cmd", robot, take_drive)
+            self._listen("set_pose", robot, take_pose)
             if self.sim.radio is not None:
-                self._listen("radio_tx", robot, self._transmit)
+                self._listen("radio_tx", robot, take_packet)
 
-    def _listen(self, kind: str, robot: str, take: Callable[[str, Any], bool], type_name: str | None = None) -> None:
+    def _listen(self, kind: str, robot: str, take: Take, type_name: str | None = None) -> None:
         topic, expected = TOPICS[kind].of(robot), type_name or TOPICS[kind].type
         if topic in self._heard:
             return  # since a world before this one
@@ -132,7 +138,7 @@ class MicroSimNode:
                 self._warn(topic, f"{topic}: a message that is no {expected} was ignored: {error}")
                 return
             try:
-                if robot in self.sim.robots and not take(robot, message):
+                if robot in self.sim.robots and not take(self.sim, robot, message):
                     self._warn(topic, f"{topic}: ignored; so far {dict(self.sim.counters)}")
             except MicroSimError as error:
                 self.malformed += 1
@@ -142,24 +148,6 @@ class MicroSimNode:
             self.transport.subscribe(topic, expected, TOPICS[kind].qos, on_message)
         except MissingTypeError as error:
             self.transport.log("warn", f"{topic} is not listened to: {error}")
-
-    def _command(self, robot: str, message: Any) -> bool:
-        twist = message.twist if self.settings.scenario.stamped_cmd_vel else message
-        linear = (float(twist.linear.x), float(twist.linear.y), float(twist.linear.z))
-        return self.sim.command_twist(robot, linear, float(twist.angular.z))
-
-    def _drive(self, robot: str, message: Any) -> bool:
-        return self.sim.command(robot, **ackermann_inputs(message.drive))
-
-    def _set_pose(self, robot: str, message: Any) -> bool:
-        place, turn = message.pose.position, message.pose.orientation
-        length = math.sqrt(turn.x * turn.x + turn.y * turn.y + turn.z * turn.z + turn.w * turn.w)
-        # not filled in: looks east; a NaN goes on and is refused below
-        yaw = 0.0 if length < 1e-3 else yaw_of_quaternion(turn.x, turn.y, turn.z, turn.w)
-        return self.sim.set_pose(robot, x=place.x, y=place.y, z=place.z, yaw=yaw)
-
-    def _transmit(self, robot: str, message: Any) -> bool:
-        return self.sim.radio_send(robot, bytes(message.data))
 
     def _warn(self, kind: str, text: str) -> None:
         """At most once a second of each kind."""

@@ -22,6 +22,7 @@ def start_node(
     seed: int | None = None,
     rtf: float | None = None,
     pilot_for: Callable[[Simulation], Pilot | None] = lambda sim: None,
+    takes_inputs: bool = True,
 ) -> MicroSimNode:
     """Scenario < parameters from --ros-args < what is given here. `pilot_for`: who drives, if nobody on ROS 2 does."""
     overrides = _renamed(transport, transport.overrides)
@@ -34,7 +35,7 @@ def start_node(
         settings.set_stamped(bool(own["stamped_cmd_vel"]))
     sim = Simulation(settings.scenario, _whole(chosen_seed))
     runner = Runner(sim, _number("real_time_factor", chosen_rtf), pilot_for(sim))
-    return MicroSimNode(transport, runner, settings, pilot_for)
+    return MicroSimNode(transport, runner, settings, pilot_for, takes_inputs)
 
 
 def _renamed(transport: Transport, overrides: Mapping[str, Value]) -> dict[str, Any]:

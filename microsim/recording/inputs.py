@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -14,11 +13,12 @@ from microsim import encoders
 from microsim.errors import MicroSimError
 from microsim.recording.entries import BagError
 from microsim.recording.scenarios import packed, unpacked
+from microsim.ros_inputs import take_drive, take_packet, take_pose, take_twist
 from microsim.sim.exact import cos, sin, wrap_angle
 from microsim.sim.geometry import yaw_of_quaternion
 from microsim.sim.schedule import Command, Input, Teleport, Transmission
 from microsim.sim.timekeeper import NS_PER_S
-from microsim.simulation import ACKERMANN_FIELDS, Reconfiguration, Simulation, ackermann_inputs
+from microsim.simulation import ACKERMANN_FIELDS, Reconfiguration, Simulation
 from microsim.topics import TOPICS
 from microsim.wire import Template, WireError, decode_checked, encode, new
 from microsim.wire.types import ENCAPSULATION
@@ -179,41 +179,27 @@ class InputTopics:
 
     def _all(self) -> Iterator[tuple[str, Callable[[str, bytes], bool]]]:
         for robot in self.sim.robots:
-            yield TOPICS["cmd_vel"].of(robot), self._of(robot, self._take_command)
-            yield TOPICS["ackermann_cmd"].of(robot), self._of(robot, self._take_drive)
+            yield TOPICS["cmd_vel"].of(robot), self._of(robot, take_twist)
+            yield TOPICS["ackermann_cmd"].of(robot), self._of(robot, take_drive)
             yield TOPICS["set_pose"].of(robot), self._of(robot, self._take_pose)
-            yield TOPICS["radio_tx"].of(robot), self._of(robot, self._take_packet)
+            yield TOPICS["radio_tx"].of(robot), self._of(robot, take_packet)
         yield RECONFIGURE, self._take_scenario
         yield EXACT_POSE, self._take_exact_pose
         yield EXACT_COMMAND, self._take_exact_command
 
-    @staticmethod
-    def _of(robot: str, take: Callable[[str, Any], bool]) -> Callable[[str, bytes], bool]:
-        return lambda type_name, cdr: take(robot, decode_checked(type_name, cdr))
-
-    def _take_command(self, robot: str, message: Any) -> bool:
-        twist = getattr(message, "twist", message)
-        linear = (float(twist.linear.x), float(twist.linear.y), float(twist.linear.z))
-        return self.sim.command_twist(robot, linear, float(twist.angular.z))
-
-    def _take_drive(self, robot: str, message: Any) -> bool:
-        return self.sim.command(robot, **ackermann_inputs(message.drive))
+    def _of(self, robot: str, take: Callable[[Simulation, str, Any], bool]) -> Callable[[str, bytes], bool]:
+        return lambda type_name, cdr: take(self.sim, robot, decode_checked(type_name, cdr))
 
     def _take_exact_command(self, type_name: str, cdr: bytes) -> bool:
         values = json.loads(decode_checked(type_name, cdr).data)
         inputs = self.sim.model(values["robot"]).inputs
         return self.sim.command(values["robot"], **dict(zip(inputs, values["values"], strict=True)))
 
-    def _take_pose(self, robot: str, message: Any) -> bool:
+    def _take_pose(self, sim: Simulation, robot: str, message: Any) -> bool:
+        if not self._is_ours:
+            return take_pose(sim, robot, message)
         place, turn = message.pose.position, message.pose.orientation
-        if self._is_ours:
-            return self.sim.set_pose(robot, place.x, place.y, place.z, yaw_of(turn.x, turn.z, turn.w))
-        is_empty = math.hypot(turn.x, turn.y, turn.z, turn.w) < 1e-3
-        yaw = 0.0 if is_empty else yaw_of_quaternion(turn.x, turn.y, turn.z, turn.w)
-        return self.sim.set_pose(robot, place.x, place.y, place.z, yaw)
-
-    def _take_packet(self, robot: str, message: Any) -> bool:
-        return self.sim.radio_send(robot, bytes(message.data))
+        return sim.set_pose(robot, place.x, place.y, place.z, yaw_of(turn.x, turn.z, turn.w))
 
     def _take_scenario(self, type_name: str, cdr: bytes) -> bool:
         values = json.loads(decode_checked(type_name, cdr).data)
