@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from microsim.bundle.mesh_arrays import MAX_VERTICES, MeshError
+from microsim.bundle.mesh_glb import read_glb_mesh
+from microsim.bundle.mesh_obj import read_obj_mesh
 from microsim.bundle.mesh_ply import read_ply_mesh
 from microsim.bundle.models import Mesh
 from microsim.bundle.report import Source
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 RECOMMENDED_TRIANGLES = 10_000_000
 MAX_COORDINATE_M = 1e7
-READERS = {".ply": read_ply_mesh}
+READERS = {".ply": read_ply_mesh, ".obj": read_obj_mesh, ".glb": read_glb_mesh}
 
 
 def read_mesh(source: Source) -> Mesh | None:
