@@ -112,7 +112,7 @@ class Runner:
     listen: Callable[[float], None] | None = (
         None  # takes what has arrived, waiting at most so long [s]; before each tick
     )
-    longest_chunk: int = 1024  # ticks that may be run at once, where neither a pilot nor `measure` wants each
+    longest_chunk: int = 64  # ticks that may be run at once, where neither a pilot nor `measure` wants each
 
     def __post_init__(self) -> None:
         self.pacer = Pacer(self.sim.clock.dt, self.rtf)

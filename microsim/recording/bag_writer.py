@@ -93,6 +93,9 @@ class BagWriter:
         custom = Facts(self.facts.start, end).custom_data()
         self._describe(metadata_text(self.options.storage, self._done, custom))
 
+    def _kind(self) -> type[McapWriter] | type[SqliteWriter]:
+        return WRITERS[self.options.storage]
+
     def _prepare(self) -> None:
         make_folder(self.folder)
 
@@ -110,7 +113,7 @@ class BagWriter:
         return self._part != part or (limit is not None and self._file.size >= limit)
 
     def _open(self) -> McapWriter | SqliteWriter:
-        kind = WRITERS[self.options.storage]
+        kind = self._kind()
         name = f"microsim_{len(self._done)}{kind.suffix}"
         facts = self.facts if not self._done else Facts(self.facts.start, {})
         self._declared.clear()

@@ -68,3 +68,22 @@ class Disk:
             while not self._queue and not self._is_closing:
                 self._changed.wait()
             return self._queue[0] if self._queue else None
+
+
+class NoQueue(Disk):
+    """Writes at once, for what is no disk."""
+
+    def __init__(self, write: Callable[[Block], None]) -> None:
+        self.error = None
+        self.waiting_bytes = 0
+        self._write = write
+
+    def put(self, block: Block, wait: bool) -> bool:
+        try:
+            self._write(block)
+        except Exception as error:  # as above
+            self.error = error
+        return self.error is None
+
+    def close(self) -> None:
+        pass

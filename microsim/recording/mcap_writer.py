@@ -73,7 +73,7 @@ class McapWriter:
     def __init__(
         self, path: Path, facts: Facts, compression: str = "", create: Callable[[Path], BinaryIO] | None = None
     ) -> None:
-        self._file = create(path) if create else path.open("xb", buffering=0)
+        self._file: Any = create(path) if create else path.open("xb", buffering=0)
         self.size = 0
         self._compression = compression
         self._compress = compressor(compression)
@@ -103,8 +103,7 @@ class McapWriter:
         if end:
             self._put_metadata(END, end)
         self._put_metadata("rosbag2", {"serialized_metadata": rosbag2()})
-        crc = reduce(lambda before, part: combined(before, *part), self._checked, 0)
-        self._put(record(DATA_END, struct.pack("<I", crc)))
+        self._put(record(DATA_END, struct.pack("<I", self._data_crc())))
         self._put_summary()
         self._file.close()
 
@@ -121,6 +120,16 @@ class McapWriter:
     def times(self) -> tuple[int, int]:
         """[ns] of the first and of the last message."""
         return min(self._times, default=0), max(self._times, default=0)
+
+    # ---- checksums: a writer that only compares has them from elsewhere ----------------------------------------------
+
+    def _chunk_crc(self, payload: Sequence[bytes]) -> int:
+        """Of the chunk that is put next."""
+        return reduce(lambda before, part: crc32(part, before), payload, 0)
+
+    def _data_crc(self) -> int:
+        """Of everything so far."""
+        return reduce(lambda before, part: combined(before, *part), self._checked, 0)
 
     # ---- records -----------------------------------------------------------------------------------------------------
 
@@ -159,7 +168,7 @@ class McapWriter:
         chunk = block.packed or _packed_block(block)
         payload = [declarations, *chunk.records]
         size, name = sum(map(len, payload)), text(self._compression)
-        crc = reduce(lambda before, part: crc32(part, before), payload, 0)
+        crc = self._chunk_crc(payload)
         if self._compression:
             payload = [self._compress(b"".join(payload))]
         length = sum(map(len, payload))

@@ -198,7 +198,7 @@ class Recorder:
         self._runs += 1
         self._writer = self._opened(folder, sim)
         self._side = self._side_file(folder)
-        self._disk = Disk(self._writer.write, self.options.queue_bytes)
+        self._disk = self._disk_for(self._writer)
         self._assembly = self._assembly_for(sim)
         self._is_open = True
         self._other_hook = sim.on_input if sim.on_input != self._take else None
@@ -231,6 +231,9 @@ class Recorder:
 
     def _writer_to(self, folder: Path, facts: Facts) -> BagWriter:
         return BagWriter(folder, facts, self.options, self._create)
+
+    def _disk_for(self, writer: BagWriter) -> Disk:
+        return Disk(writer.write, self.options.queue_bytes)
 
     def _side_file(self, folder: Path) -> SideFile | None:
         return SideFile(folder)

@@ -29,7 +29,7 @@ from microsim.version import __version__
 
 HandOut: TypeAlias = Callable[[Sequence[Message]], None]
 
-_AT_ONCE = 1024  # ticks
+_AT_ONCE = 64  # ticks; more would leave the processor's cache
 _LONGEST_S = 10**8  # three years: what claims to last longer was recorded in wall time
 
 
