@@ -52,10 +52,21 @@ def is_cold() -> bool:
 
 def kernel(function: _Function) -> _Function:
     """Compile on first call and keep the result on disk."""
+    return _compiled(function, releases_gil=False)
+
+
+def threaded_kernel(function: _Function) -> _Function:
+    """A kernel during which other threads may run: long ones, called on parts of a frame by several threads at once."""
+    return _compiled(function, releases_gil=True)
+
+
+def _compiled(function: _Function, releases_gil: bool) -> _Function:
     before = numba.core.config.CACHE_DIR
     numba.core.config.CACHE_DIR = str(CACHE_FOLDER or "")
     try:
-        compiled: _Function = numba.njit(error_model="numpy", cache=CACHE_FOLDER is not None)(function)
+        compiled: _Function = numba.njit(error_model="numpy", nogil=releases_gil, cache=CACHE_FOLDER is not None)(
+            function
+        )
     finally:
         numba.core.config.CACHE_DIR = before
     return compiled

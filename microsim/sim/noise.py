@@ -49,10 +49,16 @@ def stream_key(seed: int, name: str) -> int:
 
 
 @kernel
+def words(key: int, tick: int, index: int) -> tuple[int, int, int, int]:
+    """Four random numbers of 32 bits."""
+    key, tick, index = int(key), int(tick), int(index)
+    return _philox(index, 0, tick & _MASK, (tick >> 32) & _MASK, key & _MASK, (key >> 32) & _MASK)
+
+
+@kernel
 def uniforms(key: int, tick: int, index: int) -> tuple[float, float]:
     """Two numbers in the open interval (0, 1), odd multiples of 2**-53."""
-    key, tick, index = int(key), int(tick), int(index)
-    a, b, c, d = _philox(index, 0, tick & _MASK, (tick >> 32) & _MASK, key & _MASK, (key >> 32) & _MASK)
+    a, b, c, d = words(key, tick, index)
     first = (float((a << 20) | (b >> 12)) + 0.5) * _TO_UNIT
     second = (float((c << 20) | (d >> 12)) + 0.5) * _TO_UNIT
     return first, second

@@ -44,7 +44,7 @@ HOMES = {
     "gymnasium": ("batch/",),
     "pettingzoo": ("batch/",),
     "embreex": ("sim/sensors/lidar.py", "bundle/"),
-    "cupy": ("batch/",),
+    "cupy": ("batch/", "rendering/gpu.py"),
 }
 
 

@@ -1,0 +1,24 @@
+"""3D Gaussian splats on the CPU: a tile rasteriser whose bits depend neither on the processor nor on the threads.
+
+What a pixel is, in one place (the GPU back end computes the same, operation by operation):
+
+- A splat whose mean is nearer than the near plane is not drawn. The others are drawn in the order of their float32
+  depth, equal ones in the order of the scene (by cell, then as in the file).
+- Its footprint is the projection of its covariance, linearised at its mean (at most 15% of the image beyond the edge),
+  plus `DILATION_PX2`. At pixel (u, v), centres at integers, its alpha is `opacity * exp(-s)`, s half the squared
+  Mahalanobis distance, at most `ALPHA_MAX`; below `ALPHA_MIN` it is not there.
+- Colours are blended front to back. The splat that would leave less than `TRANSMITTANCE_MIN` is left out, and the
+  pixel is done. What remains shows the background, or the simulated thing at that pixel, which splats behind it do
+  not cover.
+
+Geometry is float64 (a frame needs it once per splat), pixels are float32; square roots and quotients are exact by
+IEEE 754, nothing is fused, and exp is the polynomial of `blending.exp_of_minus`.
+"""
+
+NEAR_M = 0.2
+DILATION_PX2 = 0.3
+ALPHA_MAX = 0.99
+ALPHA_MIN = 1.0 / 255.0
+TRANSMITTANCE_MIN = 1e-4
+TILE = 16  # [px]
+CHUNK = 256  # splats that are culled together

@@ -1,0 +1,85 @@
+"""A plain float64 renderer of 3D Gaussian splats: one splat after another over the whole image.
+
+Written from the published equations alone, to be read and believed, not to be quick. It shares no code with
+`microsim.sim.splat`, and takes the rows of a file as they stand.
+"""
+
+import numpy as np
+
+NEAR, DILATION, ALPHA_MAX, ALPHA_MIN, TRANSMITTANCE_MIN = 0.2, 0.3, 0.99, 1.0 / 255.0, 1e-4
+
+
+def render(rows, degree, size, focal, principal, position, rotation, behind, limits=np.inf, rank=None):
+    """(colours, alphas, depths) of the file's rows (n, 14 or more), seen by a pinhole camera.
+
+    `rotation` turns the optical frame (x right, y down, z ahead) into the map frame; `rank` orders splats of the same
+    depth, otherwise they are taken as in the file.
+    """
+    (width, height), (fx, fy), (cx, cy) = size, focal, principal
+    rows = rows.astype(np.float64)
+    to_camera = np.asarray(rotation, np.float64).T
+    offset = rows[:, 0:3] - np.asarray(position, np.float64)
+    places = offset @ to_camera.T
+    u, v = np.arange(width)[None, :], np.arange(height)[:, None]
+    colours, transmittance = np.zeros((height, width, 3)), np.ones((height, width))
+    depths, is_open = np.zeros((height, width)), np.ones((height, width), bool)
+    nearest_first = np.lexsort((np.arange(len(rows)) if rank is None else rank, places[:, 2].astype(np.float32)))
+    for i in nearest_first:
+        x, y, z = places[i]
+        opacity = 1.0 / (1.0 + np.exp(-rows[i, 10]))
+        if z < NEAR or opacity < ALPHA_MIN:
+            continue
+        axes = rotation_matrix(rows[i, 6:10]) * np.exp(rows[i, 3:6])
+        slope_x = np.clip(x / z, (-0.15 * width - cx) / fx, (1.15 * width - cx) / fx)
+        slope_y = np.clip(y / z, (-0.15 * height - cy) / fy, (1.15 * height - cy) / fy)
+        jacobian = np.array([[fx / z, 0.0, -fx * slope_x / z], [0.0, fy / z, -fy * slope_y / z]])
+        footprint = jacobian @ to_camera @ axes
+        covariance = footprint @ footprint.T + DILATION * np.eye(2)
+        conic = np.linalg.inv(covariance)
+        du, dv = u - (fx * x / z + cx), v - (fy * y / z + cy)
+        power = 0.5 * (conic[0, 0] * du * du + conic[1, 1] * dv * dv) + conic[0, 1] * du * dv
+        alpha = np.minimum(opacity * np.exp(-power), ALPHA_MAX)
+        takes = is_open & (opacity * np.exp(-power) >= ALPHA_MIN) & (z < limits)
+        is_last = takes & (transmittance * (1.0 - alpha) <= TRANSMITTANCE_MIN)
+        is_open &= ~is_last
+        weight = np.where(takes & ~is_last, alpha * transmittance, 0.0)
+        colours += weight[..., None] * colour(rows[i], degree, offset[i])
+        depths += weight * z
+        transmittance -= weight
+    alphas = 1.0 - transmittance
+    return colours + transmittance[..., None] * behind, alphas, depths / np.maximum(alphas, 1e-10)
+
+
+def rotation_matrix(quaternion):
+    x, y, z, w = quaternion / np.linalg.norm(quaternion)
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+
+
+def colour(row, degree, direction):
+    """Real spherical harmonics with the signs of 3DGS, of the direction from camera to splat."""
+    x, y, z = direction / np.linalg.norm(direction)
+    basis = [0.28209479177387814, -0.4886025119029199 * y, 0.4886025119029199 * z, -0.4886025119029199 * x]
+    basis += [
+        1.0925484305920792 * x * y,
+        -1.0925484305920792 * y * z,
+        0.31539156525252005 * (2 * z * z - x * x - y * y),
+        -1.0925484305920792 * x * z,
+        0.5462742152960396 * (x * x - y * y),
+        -0.5900435899266435 * y * (3 * x * x - y * y),
+        2.890611442640554 * x * y * z,
+        -0.4570457994644658 * y * (4 * z * z - x * x - y * y),
+        0.3731763325901154 * z * (2 * z * z - 3 * x * x - 3 * y * y),
+        -0.4570457994644658 * x * (4 * z * z - x * x - y * y),
+        1.445305721320277 * z * (x * x - y * y),
+        -0.5900435899266435 * x * (x * x - 3 * y * y),
+    ]
+    rest = (row.size - 14) // 3
+    coefficients = np.stack([np.append(row[11 + c], row[14 + c * rest : 14 + (c + 1) * rest]) for c in range(3)], 1)
+    used = (degree + 1) ** 2
+    return np.maximum(np.array(basis[:used]) @ coefficients[:used] + 0.5, 0.0)
