@@ -110,5 +110,5 @@ setup(
         "docs": ["sphinx", "furo", "myst-parser"],
         "bench": ["ir-sim==2.12.*", "mujoco"],
     },
-    entry_points={"console_scripts": [f"microsim = {NAME}.cli:main"]},
+    entry_points={"console_scripts": [f"microsim = {NAME}.cli:main", f"sim_rover = {NAME}.cli:sim_rover"]},
 )

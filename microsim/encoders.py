@@ -90,6 +90,12 @@ def joint_states(frame: str, names: Sequence[str]) -> Encoder:
     return lambda stamp_ns, positions, velocities: template.encode(divmod(stamp_ns, NS_PER_S), positions, velocities)
 
 
+def pose2d() -> Encoder:
+    """values: x [m], y [m], theta [rad]; there is no stamp in it."""
+    template = Template("geometry_msgs/msg/Pose2D", new("geometry_msgs/msg/Pose2D"), ("x", 3))
+    return template.encode
+
+
 def _diagonal(variance: tuple[float, float]) -> list[float]:
     """6 × 6 with the position's variance three times, then the heading's."""
     matrix = [0.0] * 36

@@ -36,6 +36,7 @@ def pages() -> dict[str, str]:
         "mounts": mounts(),
         "topics": topics(),
         "telemetry": telemetry(),
+        **node_parameters(),
         **commands(),
     }
 
@@ -241,6 +242,29 @@ def _qos(qos: Any) -> str:
     return ", ".join(filter(None, parts))
 
 
+# ---- the small nodes ------------------------------------------------------------------------------------------
+
+
+def node_parameters() -> dict[str, str]:
+    """The parameters of each small node, from its settings."""
+    from microsim.node.sim_rover import RoverSettings
+
+    return {"parameters_sim_rover": parameter_table(RoverSettings())}
+
+
+def parameter_table(settings: Any) -> str:
+    from microsim.node.node_settings import declarations
+
+    rows = []
+    for each in declarations(settings):
+        bounds = {}
+        if each.minimum is not None and each.maximum is not None:
+            bounds = {"minimum": each.minimum, "maximum": each.maximum}
+        when = "at the start" if each.read_only else "any time"
+        rows.append((f"`{each.name}`", f"`{_yaml(each.value)}`", _limits(bounds), when, each.description))
+    return table(("Parameter", "Default", "Limits", "May be set", "Meaning"), rows)
+
+
 # ---- the command line -----------------------------------------------------------------------------------------
 
 
@@ -251,7 +275,7 @@ def commands() -> dict[str, str]:
     from microsim.cli import app
 
     root: Any = typer.main.get_command(app)
-    return {f"command_{name}": _command(name, command) for name, command in root.commands.items()}
+    return {f"command_{name.replace('-', '_')}": _command(name, command) for name, command in root.commands.items()}
 
 
 def telemetry() -> str:

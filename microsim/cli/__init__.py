@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,12 +12,12 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from microsim.cli import missions, recording
+from microsim.cli import missions, nodes, recording
+from microsim.cli.values import real_time_factor, seconds, seed_value
 from microsim.errors import MicroSimError, MissionError, ScenarioError
 from microsim.version import __version__
 
 GOOD, FAILED, WRONG_INPUT = 0, 1, 2
-LONGEST_S = 2**31 - 1  # what the seconds of a ROS 2 stamp can hold
 
 ROS_ARGS: list[str] = []  # of this call: `--ros-args …` is not ours to parse
 
@@ -77,52 +76,22 @@ def _root(
     pass
 
 
-def _number(text: str, least: float, most: float, what: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not least <= number <= most:
-        raise typer.BadParameter(f"expected {what}, found {text!r}.")
-    return number
-
-
-def _duration(text: str) -> float:
-    return _number(text, 0.0, LONGEST_S, f"simulated seconds from 0 to {LONGEST_S:,}")
-
-
-def _rtf(text: str) -> float:
-    expected = "0 (as fast as possible) or a factor from 0.001 to 100,000"
-    number = _number(text, 0.0, 100_000.0, expected)
-    return _number(text, 0.001, 100_000.0, expected) if number else 0.0
-
-
-def _seed(text: str) -> int:
-    try:
-        seed = int(text.strip(), 10)
-    except ValueError:
-        seed = 2**63
-    if not -(2**63) <= seed < 2**63:
-        raise typer.BadParameter(f"expected a whole number of 64 bits, found {text!r}.")
-    return seed
-
-
 @app.command()
 def run(
     scenario: Annotated[
         str | None, typer.Argument(help="A shipped scenario (see `microsim list`) or a file.", show_default="default")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(parser=_seed, metavar="N", help="Seed of all noise; default: the scenario's.")
+        int | None, typer.Option(parser=seed_value, metavar="N", help="Seed of all noise; default: the scenario's.")
     ] = None,
     duration: Annotated[
         float | None,
-        typer.Option(parser=_duration, metavar="S", help="Simulated seconds; default: until Ctrl-C. 0: only tick 0."),
+        typer.Option(parser=seconds, metavar="S", help="Simulated seconds; default: until Ctrl-C. 0: only tick 0."),
     ] = None,
     rtf: Annotated[
         float | None,
         typer.Option(
-            parser=_rtf,
+            parser=real_time_factor,
             metavar="X",
             help="Real-time factor: 1 real time, 5 five times as fast, 0 as fast as possible.",
             show_default="1",
@@ -245,13 +214,19 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one line o
 
 recording.register(app)
 missions.register(app)
+nodes.register(app, ROS_ARGS)
 
 
-def main() -> NoReturn:
-    """The `microsim` command."""
+def sim_rover() -> NoReturn:
+    """The `sim_rover` command, as `ros2 run microsim sim_rover` starts it."""
+    main("sim-rover")
+
+
+def main(*command: str) -> NoReturn:
+    """The `microsim` command; with a command of its own, what is in front of what the user wrote."""
     _open_closed_streams()
     try:
-        arguments, ROS_ARGS[:] = split_ros_args(sys.argv[1:])
+        arguments, ROS_ARGS[:] = split_ros_args([*command, *sys.argv[1:]])
         if not arguments and (ROS_ARGS or _is_ros2_run()):
             arguments = ["run", "--headless"]  # what `ros2 run microsim microsim` and launch files start
         with _output():

@@ -1,22 +1,50 @@
-"""The commands of the small nodes: what each of them is run with."""
+"""The commands of the small nodes: `microsim sim-rover` and its siblings."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from enum import Enum
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from microsim.cli.values import seconds
+from microsim.errors import UsageError
 
 if TYPE_CHECKING:
     from microsim.node.small_node import SmallNode
     from microsim.transport import Transport
-    from microsim.transport.choose import Kind
+
+
+class NodeTransport(str, Enum):
+    auto = "auto"
+    dds = "dds"
+    rclpy = "rclpy"
+    memory = "memory"
+
+
+TransportOption = Annotated[
+    NodeTransport,
+    typer.Option(
+        help="ROS 2 through rclpy, through our own dds, or none (memory). auto: rclpy where it imports, else dds."
+    ),
+]
+DurationOption = Annotated[
+    float | None,
+    typer.Option(parser=seconds, metavar="S", help="Seconds of the node's time; default: until Ctrl-C."),
+]
+DigestOption = Annotated[
+    bool,
+    typer.Option("--digest", help="Print the SHA-256 over every message, alone on the last line; wants publish_clock."),
+]
 
 
 def run_node(
     name: str,
     make: Callable[[Transport], SmallNode],
-    kind: Kind = "auto",
+    kind: NodeTransport = NodeTransport.auto,
     ros_args: tuple[str, ...] = (),
     duration: float | None = None,
     digest: bool = False,
@@ -27,9 +55,12 @@ def run_node(
 
     with Interrupts() as interrupts:
         try:
-            transport = open_transport(kind, name, ros_args)
+            _rehearse(name, make, ros_args)
+            transport = open_transport(kind.value, name, ros_args)
             try:
                 node = interrupts.runner = make(transport)
+                if digest and not node.is_deterministic:
+                    raise UsageError("--digest wants --ros-args -p publish_clock:=true: other stamps differ every time")
                 node.run(None if duration is None else node.ticks.ticks_in(Fraction(str(duration))))
             finally:
                 transport.close()
@@ -40,3 +71,43 @@ def run_node(
     if digest:
         print(node.core.outbox.digest.hex())
     return 0
+
+
+def _rehearse(name: str, make: Callable[[Transport], SmallNode], ros_args: tuple[str, ...]) -> None:
+    """Compile, with a word about it, when there is nothing in the cache."""
+    from microsim.cli.progress import compiling
+    from microsim.sim.compiled import is_cold
+    from microsim.transport.choose import open_transport
+
+    if is_cold():
+        with compiling():
+            rehearsal = make(open_transport("memory", name, ros_args))
+            rehearsal.start()
+            rehearsal.step()
+
+
+def register(app: typer.Typer, ros_args: list[str]) -> None:
+    """Add the commands; `ros_args` will hold what stands after `--ros-args`."""
+
+    @app.command(name="sim-rover")
+    def sim_rover(
+        transport: TransportOption = NodeTransport.auto,
+        duration: DurationOption = None,
+        digest: DigestOption = False,
+    ) -> None:
+        """A rover with mass and drag: the ROS 2 node fake_rover_state_controller.
+
+        It takes /<robot_id>/cmd_vel and publishes /<robot_id>/joint_states and /<robot_id>/pose2D. All else are
+        parameters: robot_id, x, y, t, use_dynamics, mass, response_time, direct_joy_control and more.
+
+        \b
+        Examples:
+          microsim sim-rover
+          microsim sim-rover --ros-args -p robot_id:=rover -p use_dynamics:=false -p x:=1.0 -p y:=2.0
+          microsim sim-rover --ros-args -p count:=100 -p update_rate:=1000.0
+          microsim sim-rover --transport memory --duration 2 --digest --ros-args -p publish_clock:=true
+        """
+        from microsim.node.sim_rover import NODE_NAME
+        from microsim.node.sim_rover import sim_rover as make
+
+        raise typer.Exit(run_node(NODE_NAME, make, transport, tuple(ros_args), duration, digest))

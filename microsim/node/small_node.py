@@ -63,6 +63,7 @@ class SmallNode:
         self.ignored: Counter[str] = Counter()  # inputs that were not taken, by reason
         self.ticks = Clock(rate_hz)
         self._time = node_time(transport, settings, self.ticks, clock or SystemClock())
+        self.is_deterministic = settings.publish_clock  # stamps too are a function of ticks
         self._send_clock = _clock_sender(core.outbox) if settings.publish_clock else None
         self._said_at: dict[str, float] = {}
         self._publish: dict[str, Callable[[bytes], None]] = {}

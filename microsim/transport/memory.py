@@ -30,6 +30,7 @@ class Bus:
         self.changed = threading.Condition()
         self.publishers: list[MemoryPublisher] = []
         self.subscriptions: list[_Subscription] = []
+        self.changes = 0  # of the subscriptions: publishers then look anew who listens to them
         self.servers: dict[str, _Server] = {}
 
 
@@ -77,21 +78,28 @@ class MemoryPublisher:
     type_name: str
     qos: Qos
     kept: deque[bytes]  # for late subscribers of a latched topic
+    _listening: list[_Subscription] = field(default_factory=list)
+    _listening_since: int = -1  # the bus's `changes` then
 
     def publish(self, cdr: bytes) -> None:
         with self.bus.changed:
             if self.qos.latched:
                 self.kept.append(cdr)
-            for subscription in self._matched():
+            matched = self._matched()
+            for subscription in matched:
                 subscription.queue.append(cdr)
-            self.bus.changed.notify_all()
+            if matched:
+                self.bus.changed.notify_all()
 
     @property
     def subscribers(self) -> int:
         return len(self._matched())
 
     def _matched(self) -> list[_Subscription]:
-        return [subscription for subscription in self.bus.subscriptions if subscription.matches(self)]
+        if self._listening_since != self.bus.changes:
+            self._listening_since = self.bus.changes
+            self._listening = [each for each in self.bus.subscriptions if each.matches(self)]
+        return self._listening
 
 
 class MemoryTransport:
@@ -120,6 +128,7 @@ class MemoryTransport:
         made = _Subscription(self, name, known_type(type_name), qos, on_message, queue)
         with self.bus.changed:
             self.bus.subscriptions.append(made)
+            self.bus.changes += 1
             if qos.latched:
                 for publisher in self.bus.publishers:
                     queue.extend(publisher.kept if made.matches(publisher) else ())
@@ -214,4 +223,5 @@ class MemoryTransport:
         with self.bus.changed:
             self.bus.publishers = [p for p in self.bus.publishers if p.owner is not self]
             self.bus.subscriptions = [s for s in self.bus.subscriptions if s.owner is not self]
+            self.bus.changes += 1
             self.bus.servers = {name: s for name, s in self.bus.servers.items() if s.owner is not self}

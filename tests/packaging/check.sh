@@ -39,6 +39,7 @@ works() { # COMMAND, away from every checkout
   grep -q default "$scratch/list" || fail "$1 does not find the shipped scenarios: $(cat "$scratch/list")"
   digest=$("$1" run default --duration 0 --headless --json | grep -o '"digest": "[0-9a-f]*"') || fail "$1 run does not work"
   [ "$digest" = "${first_digest:=$digest}" ] || fail "$1 gives $digest, another installation gave $first_digest"
+  "$(dirname "$1")/sim_rover" --transport memory --duration 0.1 --digest --ros-args -p publish_clock:=true >/dev/null || fail "sim_rover does not work beside $1"
   export NUMBA_DISABLE_JIT=1 # compile once; plain Python gives the same bytes in the installations that follow
   cd "$workspace"
 }
@@ -69,7 +70,9 @@ for option in "" --symlink-install; do
    # shellcheck disable=SC2086
    colcon --log-level error build --event-handlers console_direct- console_stderr- $option)
   prefix=$workspace/install/microsim
-  [ -x "$prefix/lib/microsim/microsim" ] || fail "ros2 run would not find lib/microsim/microsim"
+  for executable in microsim sim_rover; do
+    [ -x "$prefix/lib/microsim/$executable" ] || fail "ros2 run would not find lib/microsim/$executable"
+  done
   [ ! -e "$prefix/bin/microsim" ] || fail "a second script in bin/"
   has_all_data "$prefix/share/microsim"
   [ -e "$prefix/share/ament_index/resource_index/packages/microsim" ] || fail "no ament marker"

@@ -42,7 +42,12 @@ class LaunchConfiguration(Said):
 
 
 @pytest.fixture
-def launch_file(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def launch_file(stand_ins: None) -> dict[str, Any]:
+    return runpy.run_path(str(FILE))
+
+
+@pytest.fixture
+def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {
         "launch": ("LaunchDescription", "LaunchContext"),
         "launch.actions": ("DeclareLaunchArgument", "ExecuteProcess", "OpaqueFunction", "Shutdown"),
@@ -63,7 +68,6 @@ def launch_file(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(index, "PackageNotFoundError", KeyError, raising=False)
     monkeypatch.setattr(index, "get_package_prefix", {"rviz2": "/opt/ros/some"}.__getitem__, raising=False)
     monkeypatch.setenv("DISPLAY", ":0")
-    return runpy.run_path(str(FILE))
 
 
 class Started:
@@ -227,3 +231,25 @@ def test_the_real_launch_takes_the_file_where_it_is_installed() -> None:
     context.launch_configurations["use_rviz"] = "true"
     started = [entity.visit(context) for entity in description.entities][-1]
     assert len(started) == 4
+
+
+# ---- sim_rover.launch.py
+
+
+def test_the_rover_starts_with_a_state_publisher_whose_joints_and_frames_are_its_own(stand_ins: None) -> None:
+    from microsim.node.sim_rover import NODE_NAME, WHEEL_JOINTS, RoverSettings
+
+    launch_file = runpy.run_path(str(ROOT / "launch" / "sim_rover.launch.py"))
+    *arguments, start = launch_file["generate_launch_description"]().values[0]
+    assert {each.values[0]: each.default_value for each in arguments} == {"robot_id": "p0", "params_file": ""}
+    publisher, rover = start.function({"robot_id": "rover", "params_file": "/tmp/p.yaml"})
+    assert (rover.package, rover.executable, rover.name) == ("microsim", "sim_rover", NODE_NAME)
+    file, own = rover.parameters
+    assert file == "/tmp/p.yaml"
+    assert (own["robot_id"].values[0], own["publish_tf"]) == ("rover", True)
+    assert set(own) <= set(RoverSettings.model_fields)
+    assert type(rover.on_exit).__name__ == "Shutdown"
+    (parameters,) = publisher.parameters
+    assert (publisher.namespace, parameters["frame_prefix"]) == ("rover", "rover/")
+    joints = ET.fromstring(parameters["robot_description"].values[0]).findall("joint[@type='continuous']")
+    assert {joint.get("name") for joint in joints} == set(WHEEL_JOINTS)

@@ -1,0 +1,70 @@
+"""The small nodes: a hundred robots in one process at 1,000 updates a second, messages built, encoded and hashed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.harness import Result, cpu_seconds
+
+ROBOTS, RATE_HZ = 100, 1000.0
+TICKS = 250
+COMMAND_EVERY = 50  # ticks: each robot is commanded 20 times a second
+
+
+def measure() -> list[Result]:
+    os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
+    os.environ["ROS_DOMAIN_ID"] = str(1 + os.getpid() % 100)
+    return rovers()
+
+
+def rovers() -> list[Result]:
+    from microsim.node.sim_rover import NODE_NAME, RoverCore, RoverSettings, sim_rover
+    from microsim.transport.dds import DdsTransport
+
+    alone = RoverCore(RoverSettings(count=1, update_rate=RATE_HZ, publish_clock=True))
+    many = RoverCore(RoverSettings(count=ROBOTS, update_rate=RATE_HZ, publish_clock=True))
+    settings = (f"count:={ROBOTS}", f"update_rate:={RATE_HZ}", "publish_clock:=true")
+    transport = DdsTransport(NODE_NAME, ["--ros-args", *(word for each in settings for word in ("-p", each))])
+    node = sim_rover(transport)
+    node.start()
+    try:
+        return [
+            _result("sim_rover, 1 rover at 1,000 Hz", _core_steps(alone, 1)),
+            _result(f"sim_rover, {ROBOTS} rovers at 1,000 Hz", _core_steps(many, ROBOTS)),
+            _result(f"sim_rover, {ROBOTS} rovers at 1,000 Hz, with its publishers on DDS", _node_steps(node)),
+        ]
+    finally:
+        transport.close()
+
+
+def _result(name: str, steps: Callable[[], None]) -> Result:
+    steps()
+    return Result(name, TICKS / RATE_HZ / cpu_seconds(steps), "× real time", 1.0)
+
+
+def _core_steps(core: Any, robots: int) -> Callable[[], None]:
+    tick = 0
+
+    def steps() -> None:
+        nonlocal tick
+        for _ in range(TICKS):
+            for robot in range(tick % COMMAND_EVERY, robots, COMMAND_EVERY):
+                core.command(robot, 1.0, 0.3)
+            core.move(tick)
+            tick += 1
+            core.send(tick, tick * 1_000_000)
+            core.outbox.close_tick()
+            core.outbox.take()
+
+    return steps
+
+
+def _node_steps(node: Any) -> Callable[[], None]:
+    def steps() -> None:
+        for _ in range(TICKS):
+            node.transport.poll()
+            node.step()
+
+    return steps
