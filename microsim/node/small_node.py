@@ -76,8 +76,13 @@ class SmallNode:
 
     # ---- what arrives -----------------------------------------------------------------------------------------------
 
-    def subscribe(self, topic: str, type_name: str, take: Take, qos: Qos = DEFAULT_QOS) -> None:
-        """Messages reach `take` between two ticks. One that cannot be read is ignored, counted and warned about."""
+    def subscribe(
+        self, topic: str, type_name: str, take: Take, qos: Qos = DEFAULT_QOS, from_others: bool = False
+    ) -> None:
+        """Messages reach `take` between two ticks. One that cannot be read is ignored, counted and warned about.
+
+        `from_others`: those that this node sends itself are left out, where the transport can tell.
+        """
 
         def on_message(cdr: bytes) -> None:
             try:
@@ -88,7 +93,7 @@ class SmallNode:
                 take(message)
 
         try:
-            self.transport.subscribe(topic, type_name, qos, on_message)
+            self.transport.subscribe(topic, type_name, qos, on_message, from_others)
         except MissingTypeError as error:
             self.transport.log("warn", f"{topic} is not listened to: {error}")
 

@@ -50,10 +50,12 @@ class Transport(Protocol):
     name: str  # dds, rclpy or memory
     node_name: str  # fully qualified, such as /microsim
     overrides: Mapping[str, Value]  # parameters from --ros-args -p and --params-file that are meant for this node
+    tells_senders: bool  # whether `from_others` leaves out everything this node sends, not only what it can recognise
 
     def publisher(self, topic: str, type_name: str, qos: Qos) -> Publisher: ...
 
-    def subscribe(self, topic: str, type_name: str, qos: Qos, on_message: OnMessage) -> None: ...
+    def subscribe(self, topic: str, type_name: str, qos: Qos, on_message: OnMessage, from_others: bool = False) -> None:
+        """`from_others`: leave out what this node itself publishes on the topic, known by its publisher."""
 
     def serve(self, service: str, type_name: str, on_request: OnRequest) -> None:
         """type_name such as std_srvs/srv/SetBool. A request that cannot be decoded never reaches the handler."""

@@ -42,6 +42,7 @@ class _Subscription:
     qos: Qos
     on_message: OnMessage
     queue: deque[bytes]
+    from_others: bool
 
     def matches(self, publisher: MemoryPublisher) -> bool:
         """As DDS: a reader asks for no more than its writer offers."""
@@ -50,6 +51,7 @@ class _Subscription:
             (self.topic, self.type_name) == (publisher.topic, publisher.type_name)
             and self.qos.reliable <= offered.reliable
             and self.qos.latched <= offered.latched
+            and not (self.from_others and publisher.owner is self.owner)
         )
 
 
@@ -104,6 +106,7 @@ class MemoryPublisher:
 
 class MemoryTransport:
     name = "memory"
+    tells_senders = True
 
     def __init__(self, node_name: str = "microsim", ros_args: Sequence[str] = (), bus: Bus | None = None) -> None:
         self.arguments = parse_ros_arguments(ros_args, node_name)
@@ -123,9 +126,9 @@ class MemoryTransport:
             self.bus.publishers.append(made)
         return made
 
-    def subscribe(self, topic: str, type_name: str, qos: Qos, on_message: OnMessage) -> None:
+    def subscribe(self, topic: str, type_name: str, qos: Qos, on_message: OnMessage, from_others: bool = False) -> None:
         name, queue = self.arguments.topic(topic), deque[bytes](maxlen=qos.depth)
-        made = _Subscription(self, name, known_type(type_name), qos, on_message, queue)
+        made = _Subscription(self, name, known_type(type_name), qos, on_message, queue, from_others)
         with self.bus.changed:
             self.bus.subscriptions.append(made)
             self.bus.changes += 1

@@ -39,6 +39,7 @@ T = TypeVar("T")
 
 class RclpyTransport:
     name = "rclpy"
+    tells_senders = False  # not every distribution and middleware says who sent a message
 
     def __init__(self, node_name: str = "microsim", ros_args: Sequence[str] = ()) -> None:
         self._context = Context()
@@ -52,6 +53,7 @@ class RclpyTransport:
         self._complained_at = float("-inf")
         self._idle_until = 0.0
         self._open = True
+        self._own_publishers: dict[bytes, bool] = {}  # by their gid; False: somebody else's
         self.node_name: str = self._node.get_fully_qualified_name()
         self.overrides: Mapping[str, Value] = _overrides(self._node)
 
@@ -61,9 +63,25 @@ class RclpyTransport:
         made = self._node.create_publisher(find_type(type_name), _relative(topic), quality(qos))
         return RclpyPublisher(made, keeps_last=qos.latched)
 
-    def subscribe(self, topic: str, type_name: str, qos: Qos, on_message: OnMessage) -> None:
+    def subscribe(self, topic: str, type_name: str, qos: Qos, on_message: OnMessage, from_others: bool = False) -> None:
         callback = self._guarded(lambda cdr: on_message(bytes(cdr)))
-        self._node.create_subscription(find_type(type_name), _relative(topic), callback, quality(qos), raw=True)
+
+        def filtered(cdr: bytes, information: Any) -> None:  # rclpy looks at the number of arguments
+            if not self._is_own(topic, information):
+                callback(cdr)
+
+        self._node.create_subscription(
+            find_type(type_name), _relative(topic), filtered if from_others else callback, quality(qos), raw=True
+        )
+
+    def _is_own(self, topic: str, information: Any) -> bool:
+        """Whether a message is known to come from a publisher of this node. Older distributions do not say."""
+        gid = (information.get("publisher_gid") or {}).get("data", b"")
+        if gid and gid not in self._own_publishers:
+            node = self._node.get_name(), self._node.get_namespace()
+            for each in self._node.get_publishers_info_by_topic(self._node.resolve_topic_name(_relative(topic))):
+                self._own_publishers[bytes(each.endpoint_gid)] = (each.node_name, each.node_namespace) == node
+        return self._own_publishers.get(gid, False)
 
     # ---- services
 

@@ -71,9 +71,16 @@ class Graph:
         return writer
 
     def reader(
-        self, topic: str, type_name: str, qos: Qos, on_data: Callable[[], None], user_data: str = ""
+        self,
+        topic: str,
+        type_name: str,
+        qos: Qos,
+        on_data: Callable[[], None],
+        user_data: str = "",
+        from_others: bool = False,
     ) -> CdrReader:
-        settings = quality(qos, user_data + type_hash_data(type_name))
+        """`from_others`: never matched with a writer of this participant, that is, of this node."""
+        settings = quality(qos, user_data + type_hash_data(type_name), ignore_local=from_others)
         made = self._keep(DataReader(self._subscriber, self._topic(topic, type_name), settings))
         self._readers.append(made.guid.bytes)
         self.is_announced = False

@@ -14,7 +14,7 @@ from microsim.topics import Qos
 BLOCKING_S = 0.1  # longest time a reliable writer waits for a slow reader; rmw waits for ever
 
 
-def quality(qos: Qos, user_data: str, lifespan_s: float | None = None) -> DdsQos:
+def quality(qos: Qos, user_data: str, lifespan_s: float | None = None, ignore_local: bool = False) -> DdsQos:
     history = Policy.History.KeepLast(qos.depth)
     reliable = Policy.Reliability.Reliable(duration(seconds=BLOCKING_S))
     policies: list[Any] = [
@@ -29,6 +29,8 @@ def quality(qos: Qos, user_data: str, lifespan_s: float | None = None) -> DdsQos
         policies.append(Policy.DurabilityService(0, history, -1, -1, -1))
     if lifespan_s is not None:
         policies.append(Policy.Lifespan(duration(seconds=lifespan_s)))
+    if ignore_local:
+        policies.append(Policy.IgnoreLocal.Participant)
     return DdsQos(*policies)
 
 

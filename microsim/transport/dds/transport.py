@@ -55,6 +55,7 @@ class DdsPublisher:
 
 class DdsTransport:
     name = "dds"
+    tells_senders = True
 
     def __init__(self, node_name: str = "microsim", ros_args: Sequence[str] = ()) -> None:
         self.arguments = parse_ros_arguments(ros_args, node_name)
@@ -76,12 +77,13 @@ class DdsTransport:
     def publisher(self, topic: str, type_name: str, qos: Qos) -> DdsPublisher:
         return DdsPublisher(self._graph, self.arguments.topic(topic), type_name, qos)
 
-    def subscribe(self, topic: str, type_name: str, qos: Qos, on_message: OnMessage) -> None:
+    def subscribe(self, topic: str, type_name: str, qos: Qos, on_message: OnMessage, from_others: bool = False) -> None:
         def deliver() -> None:
             for cdr, _ in reader.take():
                 on_message(cdr)
 
-        reader = self._graph.reader(f"rt{self.arguments.topic(topic)}", known_type(type_name), qos, deliver)
+        name = f"rt{self.arguments.topic(topic)}"
+        reader = self._graph.reader(name, known_type(type_name), qos, deliver, from_others=from_others)
 
     # ---- services
 
