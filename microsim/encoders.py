@@ -104,6 +104,20 @@ def _diagonal(variance: tuple[float, float]) -> list[float]:
     return matrix
 
 
+def pose_with_covariance(frame: str, position_variance: float, yaw_variance: float) -> Encoder:
+    """values: x, y [m], quaternion z, w. A planar pose, as AMCL sends it."""
+    type_name = "geometry_msgs/msg/PoseWithCovarianceStamped"
+    message = new(type_name, header=header(frame))
+    message.pose.covariance[[0, 7]] = position_variance
+    message.pose.covariance[35] = yaw_variance
+    template = Template(type_name, message, STAMP, ("pose.pose.position.x", 7))
+
+    def build(stamp_ns: int, x: float, y: float, qz: float, qw: float) -> bytes:
+        return template.encode(divmod(stamp_ns, NS_PER_S), (x, y, 0.0, 0.0, 0.0, qz, qw))
+
+    return build
+
+
 def gps_fix(frame: str) -> Encoder:
     """values: latitude [deg], longitude [deg], altitude [m], variance of each axis [m^2]."""
     message = new("sensor_msgs/msg/NavSatFix", header=header(frame), position_covariance_type=2)  # diagonal known
@@ -205,7 +219,7 @@ def text(value: str) -> bytes:
 
 
 def diagnostics() -> Encoder:
-    """values: name of each status -> its keys and values, as text."""
+    """values: name of each status -> its keys and values, as text; its level and message, where it is not ok."""
     type_name = "diagnostic_msgs/msg/DiagnosticArray"
     message = new(type_name, header=header(""))
     known: dict[str, Any] = {}  # making a status is costlier than filling one in
@@ -220,9 +234,13 @@ def diagnostics() -> Encoder:
             pair.value = value
         return known[name]
 
-    def build(stamp_ns: int, statuses: Mapping[str, Mapping[str, str]]) -> bytes:
+    def build(
+        stamp_ns: int, statuses: Mapping[str, Mapping[str, str]], verdicts: Mapping[str, tuple[int, str]] | None = None
+    ) -> bytes:
         message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, NS_PER_S)
         message.status = [status(name, values) for name, values in statuses.items()]
+        for each in message.status:
+            each.level, each.message = (verdicts or {}).get(each.name, (0, "ok"))
         return encode(type_name, message)
 
     return build

@@ -8,7 +8,7 @@ import numpy.typing as npt
 NS_PER_S = 1_000_000_000
 
 
-def exact_rate(hz: float) -> Fraction:
+def exact_rate(hz: float | Fraction) -> Fraction:
     """The rate as a person wrote it: 0.1 is one tenth, not its binary neighbour."""
     return Fraction(str(hz))
 
@@ -46,7 +46,7 @@ def round_half_up(value: Fraction) -> int:
 class Trigger:
     """Fires at ticks round(i * physics_hz / rate), i = 0, 1, 2 …: each the nearest tick to its ideal time."""
 
-    def __init__(self, rate_hz: float, physics_hz: float) -> None:
+    def __init__(self, rate_hz: float | Fraction, physics_hz: float) -> None:
         period = exact_rate(physics_hz) / exact_rate(rate_hz)  # in ticks
         if period < 1:
             raise ValueError(f"a rate of {rate_hz} Hz is above physics_hz = {physics_hz}")

@@ -19,7 +19,7 @@ _uniforms = noise.uniforms
 
 
 @kernel
-def _cast(
+def cast(
     clearance: Grid, cell: float, x: float, y: float, sine: float, cosine: float, beams: Array, reach: float, out: Array
 ) -> None:
     """Distances along every beam; beams (2, n) are cos and sin in the sensor's frame."""
@@ -30,7 +30,7 @@ def _cast(
 
 
 @kernel
-def _measure(
+def measure(
     out: Array, ranges: npt.NDArray[np.float32], key: int, tick: int, low: float, high: float, sigma: float, drop: float
 ) -> None:
     """Noise, dropouts and REP-117; beam i draws number i of the stream, whatever the other beams saw."""
@@ -65,13 +65,13 @@ class Scan:
             return out
         reach = self.max_m + 10.0 * self.sigma_m
         x, y = x - world.west, y - world.south
-        _cast(world.clearance, world.cell_m, x, y, motion[SIN_YAW], motion[COS_YAW], self.beams, reach, out)
+        cast(world.clearance, world.cell_m, x, y, motion[SIN_YAW], motion[COS_YAW], self.beams, reach, out)
         return out
 
     def sample(self, motion: Motion, tick: int) -> npt.NDArray[np.float32]:
         ranges = np.empty(self.beams.shape[1], np.float32)
         distances = self.distances(motion)
-        _measure(distances, ranges, self.key, tick, self.min_m, self.max_m, self.sigma_m, self.dropout_probability)
+        measure(distances, ranges, self.key, tick, self.min_m, self.max_m, self.sigma_m, self.dropout_probability)
         return ranges
 
 
