@@ -110,5 +110,11 @@ setup(
         "docs": ["sphinx", "furo", "myst-parser"],
         "bench": ["ir-sim==2.12.*", "mujoco"],
     },
-    entry_points={"console_scripts": [f"microsim = {NAME}.cli:main", f"sim_rover = {NAME}.cli:sim_rover"]},
+    entry_points={
+        "console_scripts": [
+            f"microsim = {NAME}.cli:main",
+            f"robot_simulator = {NAME}.cli:robot_simulator",
+            f"sim_rover = {NAME}.cli:sim_rover",
+        ]
+    },
 )

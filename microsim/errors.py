@@ -3,7 +3,8 @@
 MicroSimError
  ├ ScenarioError             the scenario a user wrote cannot be run; lists every problem found
  │  ├ MissionError           the mission a user wrote cannot be flown; lists every problem found
- │  └ BundleError            the world bundle cannot be loaded; lists every problem found
+ │  ├ BundleError            the world bundle cannot be loaded; lists every problem found
+ │  └ MapError               a map, or a file of moving obstacles, cannot be used; lists every problem found
  ├ UsageError (ValueError)   a call that makes no sense: unknown robot, negative steps, payload too large
  └ PluginError               a plug-in could not be loaded, or gave something unusable
 """
@@ -69,6 +70,10 @@ class ScenarioError(MicroSimError):
 
 class MissionError(ScenarioError):
     """The mission cannot be flown. `problems` lists every reason."""
+
+
+class MapError(ScenarioError):
+    """The map, or the file of moving obstacles, cannot be used. `problems` lists every reason."""
 
 
 class BundleError(ScenarioError):

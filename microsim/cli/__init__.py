@@ -14,7 +14,7 @@ import typer
 
 from microsim.cli import missions, nodes, recording
 from microsim.cli.values import real_time_factor, seconds, seed_value
-from microsim.errors import MicroSimError, MissionError, ScenarioError
+from microsim.errors import MapError, MicroSimError, MissionError, ScenarioError
 from microsim.version import __version__
 
 GOOD, FAILED, WRONG_INPUT = 0, 1, 2
@@ -222,6 +222,11 @@ def sim_rover() -> NoReturn:
     main("sim-rover")
 
 
+def robot_simulator() -> NoReturn:
+    """The `robot_simulator` command, as `ros2 run microsim robot_simulator` starts it."""
+    main("robot-simulator")
+
+
 def main(*command: str) -> NoReturn:
     """The `microsim` command; with a command of its own, what is in front of what the user wrote."""
     _open_closed_streams()
@@ -270,5 +275,5 @@ def _explained(error: MicroSimError) -> str:
     problems = error.problems if isinstance(error, ScenarioError) else ()
     if len(problems) < 2:
         return f"microsim: {error}"
-    what = "mission" if isinstance(error, MissionError) else "scenario"
+    what = "mission" if isinstance(error, MissionError) else "file" if isinstance(error, MapError) else "scenario"
     return "\n".join([f"microsim: the {what} has {len(problems)} problems:", *(f"  {each}" for each in problems)])

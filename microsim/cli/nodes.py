@@ -111,3 +111,26 @@ def register(app: typer.Typer, ros_args: list[str]) -> None:
         from microsim.node.sim_rover import sim_rover as make
 
         raise typer.Exit(run_node(NODE_NAME, make, transport, tuple(ros_args), duration, digest))
+
+    @app.command(name="robot-simulator")
+    def robot_simulator(
+        transport: TransportOption = NodeTransport.auto,
+        duration: DurationOption = None,
+        digest: DigestOption = False,
+    ) -> None:
+        """A robot for navigation tests: the ROS 2 node robot_simulator.
+
+        It takes /cmd_vel and publishes /odom, /amcl_pose and /tf. A first /active_target, or an /initialpose, says
+        where the robot is; until then it is IDLE. All else are parameters: `ros2 param list /robot_simulator`.
+
+        \b
+        Examples:
+          microsim robot-simulator
+          microsim robot-simulator --ros-args -p cycle_hz:=50.0 -p pose_noise_std_m:=0.02
+          microsim robot-simulator --ros-args -p map:=office.yaml -p scan_hz:=10.0 -p tf_tree:=map_odom_base
+          microsim robot-simulator --ros-args -p "robots:=[alpha, beta]" -r __ns:=/fleet
+          microsim robot-simulator --transport memory --duration 10 --digest --ros-args -p publish_clock:=true
+        """
+        from microsim.node.robot_simulator.node import NAME, RobotSimulatorNode
+
+        raise typer.Exit(run_node(NAME, RobotSimulatorNode, transport, tuple(ros_args), duration, digest))
