@@ -14,7 +14,12 @@ NAME = "microsim"
 ROOT = Path(__file__).resolve().parent
 DATA_FOLDERS = ("launch", "rviz", "urdf", "scenarios", "missions", "worlds")
 
+# viser checks no Origin and draws another page in the next minor version: viewer/page/gate.py and page.css know this one
+VIEW = ["viser>=1.1,<1.2", "yourdfpy", "xacrodoc", "pillow"]
+
 TEST = [
+    *VIEW,
+    "playwright",
     "pytest>=8",
     "pytest-cov",
     "pytest-xdist",
@@ -24,7 +29,6 @@ TEST = [
     "pymap3d",
     "mpmath",
     "jsonschema",
-    "xacrodoc",
     "catkin_pkg",
     "setuptools",
 ]
@@ -87,7 +91,7 @@ setup(
     ],
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
-    package_data={NAME: ["py.typed"]},
+    package_data={NAME: ["py.typed"], f"{NAME}.viewer.page": ["page.css", "page.js"]},
     data_files=list(data_files()),
     zip_safe=False,  # numba caches compiled kernels beside the sources
     install_requires=[
@@ -107,6 +111,7 @@ setup(
         "test": TEST,
         "dev": [*TEST, "mypy", "ruff", "import-linter", "pre-commit"],
         "plot": ["matplotlib"],
+        "view": VIEW,
         "docs": ["sphinx", "furo", "myst-parser"],
         "bench": ["ir-sim==2.12.*", "mujoco"],
     },

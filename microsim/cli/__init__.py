@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from microsim.cli import missions, nodes, recording
+from microsim.cli import missions, nodes, recording, view
 from microsim.cli.values import real_time_factor, seconds, seed_value
 from microsim.errors import MapError, MicroSimError, MissionError, ScenarioError
 from microsim.version import __version__
@@ -117,6 +117,10 @@ def run(
         bool, typer.Option("--json", help="Print the result as one line of JSON, and nothing else on stdout.")
     ] = False,
     demo: Annotated[bool, typer.Option("--demo", help="Let a small pilot fly the drone and drive the rover.")] = False,
+    view_: view.ViewOption = False,
+    open_: view.OpenOption = False,
+    view_host: view.HostOption = None,
+    view_port: view.PortOption = None,
     mission: missions.MissionOption = None,
     record: recording.RecordOption = None,
     storage: recording.StorageOption = recording.Storage.mcap,
@@ -134,6 +138,7 @@ def run(
     \b
     Examples:
       microsim run --demo                                  watch something happen
+      microsim run --demo --open                           watch it in the browser, and drive
       microsim run maze --seed 3 --rtf 5                   five times as fast as real time
       microsim run my_world.yaml --duration 60 --rtf 0 --headless --digest
       microsim run --duration 10 --rtf 0 --json            for scripts
@@ -149,7 +154,20 @@ def run(
     choice = (storage.value, compress.value, tuple(topics or ()), tuple(exclude or ()), split_size, split_time, history)
     wishes = recording.Wishes(record, *choice)
     options = Options(
-        scenario, seed, duration, rtf, headless, digest, telemetry, as_json, demo, chosen, ros_args, wishes, mission
+        scenario,
+        seed,
+        duration,
+        rtf,
+        headless,
+        digest,
+        telemetry,
+        as_json,
+        demo,
+        chosen,
+        ros_args,
+        wishes,
+        mission,
+        view.ViewWishes(view_, open_, view_host, view_port),
     )
     with _output():
         code = run_scenario(options)

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from microsim.cli.missions import Flight, boarded, say_violations, verdict_line
 from microsim.cli.progress import Progress, compiling
 from microsim.cli.recording import NOTHING, Wishes
+from microsim.cli.view import NO_VIEW, ViewWishes, stage_of
 from microsim.errors import MicroSimError, UsageError
 from microsim.version import __version__
 
 if TYPE_CHECKING:
+    from microsim.node.microsim_node import MicroSimNode
     from microsim.runner import Pilot, Runner, Telemetry
     from microsim.scenario import Scenario
     from microsim.simulation import Simulation
@@ -42,6 +44,7 @@ class Options:
     ros_args: tuple[str, ...] = ()
     recording: Wishes = NOTHING
     mission: str | None = None
+    view: ViewWishes = NO_VIEW
     flight: Flight | None = None  # the mission, loaded
 
 
@@ -56,13 +59,16 @@ def run(options: Options) -> int:
 
 def _run(options: Options, interrupts: Interrupts) -> int:
     with ExitStack() as stack:
-        interrupts.runner = runner = _prepared(options, stack)
+        runner, node = _prepared(options, stack)
+        interrupts.runner = runner
         telemetry = _telemetry(options)  # a bad scenario must not cost an old file
         if telemetry is not None:
             telemetry.attach(runner)
         recordings = options.recording.attach(runner)
         if options.flight is not None:
             options.flight.attach(runner)
+        if options.view.is_wanted:
+            _show_page(runner, node, options, stack)
         ticks = None if options.duration is None else runner.sim.clock.ticks_in(Fraction(str(options.duration)))
         try:
             _drive(runner, ticks, options, telemetry)
@@ -75,7 +81,15 @@ def _run(options: Options, interrupts: Interrupts) -> int:
     return _say_result(runner, options) or code
 
 
-def _prepared(options: Options, stack: ExitStack) -> Runner:
+def _show_page(runner: Runner, node: MicroSimNode | None, options: Options, stack: ExitStack) -> None:
+    stage, scenarios = stage_of(runner, node, lambda sim: _pilot(sim, options))
+    title = options.flight.mission.name if options.flight is not None else ""
+    viewer = options.view.show(runner, stack, stage, scenarios=scenarios, title=title)
+    if options.recording.folder is not None:
+        viewer.forbid_branches()
+
+
+def _prepared(options: Options, stack: ExitStack) -> tuple[Runner, MicroSimNode | None]:
     """A runner, on ROS 2 if that is wanted; `stack` closes what it opened."""
     from microsim.scenario import load_scenario
 
@@ -85,13 +99,13 @@ def _prepared(options: Options, stack: ExitStack) -> Runner:
 
         scenario = load_scenario(options.scenario or "default")
         _rehearse(scenario, options)
-        return _runner(Simulation(scenario, options.seed), options)
+        return _runner(Simulation(scenario, options.seed), options), None
     stack.callback(transport.close)
     from microsim.node.start import start_node
 
     _rehearse(load_scenario(options.scenario or str(transport.overrides.get("scenario", "default"))), options)
     node = start_node(transport, options.scenario, options.seed, options.rtf, lambda sim: _pilot(sim, options))
-    return node.runner
+    return node.runner, node
 
 
 def _transport(options: Options) -> Transport | None:
@@ -134,7 +148,7 @@ def _shown(runner: Runner, ticks: int | None, options: Options) -> Iterator[None
     """With the dashboard where there is a terminal for it, else with lines of progress."""
     if ticks == 0:
         yield
-    elif options.headless or options.json or not _is_terminal():
+    elif options.headless or options.json or options.view.is_wanted or not _is_terminal():
         progress = Progress(runner, ticks)
         runner.watchers.append(progress.watcher())
         try:

@@ -1,0 +1,1 @@
+"""The process of the page: viser draws the scene, `page.js` the panels around it."""

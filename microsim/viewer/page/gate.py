@@ -1,0 +1,146 @@
+"""Who may come in. viser answers everybody; in front of it stand these checks.
+
+A page lives under an address of its own, `/p/<secret>/`, given out at the front door `/` to whoever may have one: on
+this machine anybody whose browser calls us by a loopback name, from elsewhere only who brings the token. Both its
+websockets (viser's, and ours for panels and keys) run under that address, and only with this site as their origin, so
+that a page of another site can neither guess nor use it. No page may fetch anything from anywhere else.
+"""
+
+from __future__ import annotations
+
+import hmac
+import http
+import ipaddress
+import secrets
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+from urllib.parse import parse_qs, urlsplit
+
+import websockets.asyncio.server
+from websockets.asyncio.server import ServerConnection
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+
+PANELS = "panels"  # last part of the address of our own websocket
+_POLICY = (
+    "default-src 'self' data: blob:; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data:; "
+    "style-src 'self' 'unsafe-inline'; connect-src 'self' data: blob: ws://{host}; worker-src 'self' blob: data:; "
+    "frame-ancestors 'none'; form-action 'none'; base-uri 'none'"
+)
+_MOST_PAGES = 1000  # addresses given out; the oldest are forgotten
+
+Handler: TypeAlias = Callable[[ServerConnection], Awaitable[None]]
+
+
+class Gate:
+    """`token`: what must be in the address of the front door; None: nothing, on this machine only."""
+
+    def __init__(self, html: bytes, token: str | None, panels: Callable[[str, ServerConnection], Awaitable[None]]):
+        self.token = token
+        self._html = html
+        self._panels = panels
+        self._pages: dict[str, None] = {}
+
+    @contextmanager
+    def in_front(self) -> Iterator[None]:
+        """viser's server, started meanwhile, is behind this gate."""
+        serve = websockets.asyncio.server.serve
+
+        def guarded(handler: Handler, *arguments: Any, **options: Any) -> Any:
+            options["process_request"] = self._answer
+            return serve(self._sorted(handler), *arguments, **options)
+
+        websockets.asyncio.server.serve = guarded
+        try:
+            yield
+        finally:
+            websockets.asyncio.server.serve = serve
+
+    def _sorted(self, viser: Handler) -> Handler:
+        async def handle(connection: ServerConnection) -> None:
+            page, rest = split(connection.request.path if connection.request is not None else "")
+            await (self._panels(page, connection) if rest == PANELS else viser(connection))
+
+        return handle
+
+    def _answer(self, connection: ServerConnection, request: Request) -> Response | None:
+        """None: go on as a websocket."""
+        host = request.headers.get("Host", "")
+        if not self._is_our_name(host):
+            return _refusal("this is not the name the page is served under")
+        if request.headers.get("Upgrade", "").lower() == "websocket":
+            return self._refused_socket(request, host)
+        address = urlsplit(request.path)
+        if address.path == "/":
+            return self._front_door(address.query)
+        page, rest = split(address.path)
+        if page in self._pages and rest == "":
+            return self._page(host)
+        if page and rest == "":
+            return _moved("/")  # an address from before we were started
+        return Response(http.HTTPStatus.NOT_FOUND, "Not Found", Headers(), b"there is nothing here\n")
+
+    def _refused_socket(self, request: Request, host: str) -> Response | None:
+        if request.headers.get("Origin") != f"http://{host}":
+            return _refusal("a page of another site may not connect")
+        if split(request.path)[0] not in self._pages:
+            return _refusal("open the page by its front door")
+        return None
+
+    def _is_our_name(self, host: str) -> bool:
+        """A foreign name that leads here (DNS rebinding) is refused where no token protects us."""
+        if self.token is not None:
+            return True
+        name = urlsplit(f"//{host}").hostname or ""
+        return is_loopback(name)
+
+    def _front_door(self, query: str) -> Response:
+        given = parse_qs(query).get("token", [""])[0]
+        if self.token is not None and not hmac.compare_digest(given.encode(), self.token.encode()):
+            return _refusal("the address lacks the token that was printed when the run began")
+        page = secrets.token_urlsafe(16)
+        self._pages[page] = None
+        while len(self._pages) > _MOST_PAGES:
+            del self._pages[next(iter(self._pages))]
+        rest = [part for part in query.split("&") if part and not part.startswith("token=")]
+        return _moved(f"/p/{page}/" + (f"?{'&'.join(rest)}" if rest else ""))
+
+    def _page(self, host: str) -> Response:
+        headers = Headers(
+            {
+                "Content-Type": "text/html; charset=utf-8",
+                "Content-Length": str(len(self._html)),
+                "Content-Security-Policy": _POLICY.format(host=host),
+                "Cache-Control": "no-store",
+                "Referrer-Policy": "no-referrer",
+                "X-Content-Type-Options": "nosniff",
+            }
+        )
+        return Response(http.HTTPStatus.OK, "OK", headers, self._html)
+
+
+def split(path: str) -> tuple[str, str]:
+    """(page, rest) of `/p/<page>/<rest>`."""
+    parts = urlsplit(path).path.strip("/").split("/")
+    return (parts[1], "/".join(parts[2:])) if len(parts) >= 2 and parts[0] == "p" else ("", "")
+
+
+def is_loopback(name: str) -> bool:
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _moved(to: str) -> Response:
+    headers = Headers({"Location": to, "Content-Length": "0", "Cache-Control": "no-store"})
+    return Response(http.HTTPStatus.SEE_OTHER, "See Other", headers, b"")
+
+
+def _refusal(reason: str) -> Response:
+    body = f"refused: {reason}\n".encode()
+    headers = Headers({"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body))})
+    return Response(http.HTTPStatus.FORBIDDEN, "Forbidden", headers, body)

@@ -1,0 +1,300 @@
+"""The page in a real browser: what it shows, what its buttons and keys do, and what it must never do."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+import microsim
+from microsim.demo import Demo
+from microsim.runner import Runner
+from microsim.viewer import PageOptions
+from microsim.viewer.page.server import Page
+from tests.browser_support import SMALL, WORLD, Run, Tab
+
+
+@pytest.fixture(scope="module")
+def run(world: Path, started: Callable[..., Run]) -> Run:
+    return started("run", str(world), "--view", "--transport", "none")
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Any, run: Run) -> Iterator[Tab]:
+    opened = Tab(browser, run.address)
+    yield opened
+    opened.close()  # here too: nothing was fetched from elsewhere, and nothing complained about
+
+
+def paused(tab: Tab) -> int:
+    if tab.text("pill") != "Paused":
+        tab.click("play")
+        tab.until_status("Paused")
+    return tab.tick
+
+
+def test_pause_stops_time_and_play_lets_it_go_on(tab: Tab) -> None:
+    at = paused(tab)
+    tab.page.wait_for_timeout(300)
+    assert tab.tick == at
+    tab.click("play")
+    tab.until(f"Number(document.getElementById('ms-tick').textContent.replace(/,/g, '')) > {at + 5}")
+
+
+@pytest.mark.parametrize("ticks", [1, 10, 60])
+def test_a_step_advances_by_exactly_its_ticks(tab: Tab, ticks: int) -> None:
+    at = paused(tab)
+    tab.click(f"step-{ticks}")
+    tab.until_tick(at + ticks)
+    tab.page.wait_for_timeout(150)
+    assert tab.tick == at + ticks
+
+
+def test_a_reset_with_a_seed_gives_the_run_of_that_seed(tab: Tab) -> None:
+    paused(tab)
+    tab.page.evaluate("document.getElementById('ms-seed').value = '77'")
+    tab.click("reset")
+    tab.until_tick(0)
+    assert tab.text("seed-now") == "77"
+    tab.click("step-60")
+    tab.until_tick(60)
+    sim = microsim.Simulation(WORLD, seed=77)
+    sim.step(60)
+    assert tab.text("digest") == sim.digest()
+
+
+def test_the_keyboard_drives_the_rover_and_letting_go_stops_it(tab: Tab) -> None:
+    paused(tab)
+    tab.click("reset")
+    tab.until_tick(0)
+    tab.click("play")
+    start = tab.robot("rover")
+    tab.page.keyboard.down("i")
+    tab.until_robot("rover", f"speed > 0.5 && x > {start[0]} + 0.3")
+    tab.page.keyboard.up("i")
+    tab.until_robot("rover", "speed === 0")
+    tab.page.keyboard.down("j")  # turns on the spot
+    tab.page.wait_for_timeout(400)
+    tab.page.keyboard.press("Space")
+    tab.page.keyboard.up("j")
+    assert tab.robot("rover")[3] == 0.0
+
+
+def test_a_button_held_flies_the_drone_and_a_frozen_page_lets_it_hover(tab: Tab) -> None:
+    tab.page.evaluate("document.querySelector('[data-robot=drone]').click()")
+    paused(tab)
+    tab.click("play")
+    before = tab.robot("drone")[2]
+    tab.page.evaluate("""const up = document.querySelector('[data-key=KeyY]');
+        up.setPointerCapture = () => {};
+        up.dispatchEvent(new PointerEvent('pointerdown', {pointerId: 1, bubbles: true}))""")
+    tab.until_robot("drone", f"up > {before} + 0.3")
+    tab.page.evaluate(
+        "{ const end = Date.now() + 900; while (Date.now() < end); }"
+    )  # as a suspended page: no heartbeat
+    tab.page.evaluate("document.querySelector('[data-key=KeyY]').dispatchEvent(new PointerEvent('pointerup'))")
+    tab.until_robot("drone", "speed < 0.05")
+
+
+def scrub(tab: Tab, tick: int) -> None:
+    tab.page.evaluate(
+        """(tick) => { const slider = document.getElementById('ms-scrub'); slider.value = tick;
+        for (const kind of ['input', 'change']) slider.dispatchEvent(new Event(kind)); }""",
+        tick,
+    )
+
+
+def test_looking_back_changes_nothing_and_a_branch_goes_on_from_there(tab: Tab) -> None:
+    paused(tab)
+    tab.click("reset")
+    tab.until_tick(0)
+    for count in range(1, 4):
+        tab.click("step-60")
+        tab.until_tick(60 * count)
+    newest = tab.text("digest")
+    scrub(tab, 70)
+    tab.until_status("Looking back")
+    shown, seed = tab.tick, int(tab.text("seed-now"))
+    assert shown <= 70
+    scrub(tab, 180)  # the newest: nothing has happened
+    tab.until_status("Paused")
+    assert (tab.tick, tab.text("digest")) == (180, newest)
+    scrub(tab, 70)
+    tab.until_status("Looking back")
+    tab.click("branch")
+    tab.until_status("Paused")
+    sim = microsim.Simulation(WORLD, seed=seed)
+    sim.step(shown)
+    assert (tab.tick, tab.text("digest")) == (shown, sim.digest())
+    tab.click("step-10")
+    tab.until_tick(shown + 10)
+    sim.step(10)
+    assert tab.text("digest") == sim.digest()
+    assert "branched at" in tab.text("lines")
+
+
+def test_everything_that_can_be_clicked_has_a_tooltip(tab: Tab) -> None:
+    bare = tab.page.evaluate("""[...document.querySelectorAll('button, select, input, a, [role=button], [role=tab]')]
+        .filter((node) => node.getClientRects().length && !node.title && !node.closest('label[title]'))
+        .map((node) => node.outerHTML)""")
+    assert bare == []
+
+
+def test_the_scene_is_drawn(tab: Tab) -> None:
+    """The canvas holds more than sky: ground, things, robots."""
+    paused(tab)
+    tab.page.wait_for_timeout(500)
+    from io import BytesIO
+
+    import numpy as np
+    from PIL import Image
+
+    box = tab.page.evaluate(
+        "(({x, y, width, height}) => ({x, y, width, height}))(document.getElementById('root').getBoundingClientRect())"
+    )
+    image = np.asarray(Image.open(BytesIO(tab.page.screenshot(clip=box))).convert("RGB")).astype(int)
+    colours = {tuple(colour) for colour in (image.reshape(-1, 3) // 24)}
+    assert len(colours) > 12
+
+
+def test_another_scenario_can_be_chosen(browser: Any, started: Callable[..., Run]) -> None:
+    run = started("run", "flat", "--view", "--transport", "none", "--demo")
+    tab = Tab(browser, run.address)
+    try:
+        before = [tab.robot("drone"), tab.robot("rover")]
+        tab.until_robot("drone", f"Math.hypot(x - {before[0][0]}, y - {before[0][1]}) > 1")  # both robots move
+        tab.until_robot("rover", f"Math.hypot(x - {before[1][0]}, y - {before[1][1]}) > 0.5")
+        tab.until("document.getElementById('ms-image').src.startsWith('data:image/png')")
+        tab.until("document.getElementById('ms-links').innerText.includes('drone → rover')")
+        tab.page.select_option("#ms-scenario", "obstacles_arena")
+        tab.until("document.title.startsWith('obstacles_arena')")
+        tab.until("Number(document.getElementById('ms-tick').textContent.replace(/,/g, '')) < 600")
+        tab.until("document.getElementById('ms-lines').innerText.includes('scenario obstacles_arena')")
+    finally:
+        tab.close()
+
+
+# ---- what a page cannot do -------------------------------------------------------------------------------------------
+
+
+def test_pages_leave_no_trace_in_the_messages(browser: Any, world: Path, started: Callable[..., Run]) -> None:
+    """The digest is that of a run without any: one page looks on, one closes, one is never read, one pauses."""
+    arguments = ("run", str(world), "--demo", "--duration", "20", "--transport", "none", "--json")
+    run = started(*arguments)
+    deaf, hand = open_panels(run.address), open_panels(run.address)
+    hand.send('{"kind": "pause", "value": true}')
+    looking, leaving = Tab(browser, run.address), Tab(browser, run.address)
+    hand.send('{"kind": "pause", "value": false}')
+    looking.until_status("Running")
+    leaving.close()
+    hand.send('{"kind": "speed", "value": 0}')
+    seen = json.loads(run.output())
+    looking.context.close()
+    deaf.close()
+    sim = microsim.Simulation(WORLD)
+    runner = Runner(sim, 0.0, Demo(sim))
+    runner.run(20 * 60)
+    assert seen["digest"] == sim.digest()
+
+
+class Unmoved(HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def front_door(address: str, **headers: str) -> tuple[int, str]:
+    """Status and where it leads."""
+    try:
+        with build_opener(Unmoved).open(Request(address, headers=headers), timeout=20) as answer:
+            return answer.status, ""
+    except HTTPError as answer:
+        return answer.code, answer.headers.get("Location", "")
+
+
+def open_panels(address: str, origin: str | None = None) -> Any:
+    parts = urlsplit(address)
+    status, page = front_door(address)
+    assert status == 303
+    site = f"{parts.hostname}:{parts.port}"
+    return connect(f"ws://{site}{page}panels", origin=origin or f"http://{site}", open_timeout=20)
+
+
+def test_a_page_of_another_site_cannot_connect(run: Run) -> None:
+    for origin in ("http://evil.example", "http://localhost:1", "null"):
+        with pytest.raises(InvalidStatus) as refused:
+            open_panels(run.address, origin)
+        assert refused.value.response.status_code == 403
+    open_panels(run.address).close()
+
+
+def test_without_the_address_of_a_page_nobody_connects(run: Run) -> None:
+    parts = urlsplit(run.address)
+    site = f"{parts.hostname}:{parts.port}"
+    for path in ("", "p/guess/panels", "p/guess"):
+        with pytest.raises(InvalidStatus):
+            connect(f"ws://{site}/{path}", origin=f"http://{site}", open_timeout=20)
+
+
+def test_a_foreign_name_that_leads_here_is_refused(run: Run) -> None:
+    assert front_door(run.address, Host="evil.example")[0] == 403
+    assert front_door(run.address, Host=f"localhost:{urlsplit(run.address).port}")[0] == 303
+
+
+def test_garbage_from_a_page_is_ignored(run: Run) -> None:
+    with open_panels(run.address) as socket:
+        for text in (
+            "{",
+            "[]",
+            '{"kind": 3}',
+            '{"kind": "drive", "value": ["rover", {"v": "x"}]}',
+            "null",
+            '"x"',
+            '{"kind": "drive", "value": ["nobody", {}]}',
+            '{"kind": "step", "value": 1e30}',
+            '{"kind": "view"}',
+            '{"kind": "layer", "value": 3}',
+            '{"kind": "speed", "value": -1}',
+            '{"kind": "load", "value": "/etc/passwd"}',
+        ):
+            socket.send(text)
+        socket.send('{"kind": "pause", "value": false}')
+        before = None
+        end = time.monotonic() + 30
+        while time.monotonic() < end:  # it runs on, and tells so
+            message = json.loads(socket.recv(timeout=20))
+            if message["type"] == "state":
+                before = message["tick"] if before is None else before
+                if message["tick"] > before + 30:
+                    return
+    raise AssertionError("the run no longer advances")
+
+
+def test_another_address_needs_the_token() -> None:
+    ours, theirs = Pipe()
+    page = Page(theirs, PageOptions(host="0.0.0.0", port=0))
+    try:
+        address = page.address.replace("0.0.0.0", "127.0.0.1")
+        bare = address.split("?")[0]
+        assert "?token=" in address
+        assert front_door(bare)[0] == front_door(f"{bare}?token=wrong")[0] == 403
+        status, place = front_door(address)
+        assert status == 303
+        assert "token" not in place
+        with pytest.raises(InvalidStatus):
+            open_panels(address, "http://evil.example")
+    finally:
+        page.server.stop()
+        ours.close()
+
+
+def test_small_windows_keep_the_buttons(tab: Tab) -> None:
+    assert SMALL["width"] < 500
+    assert tab.page.evaluate("document.getElementById('ms-play').getClientRects().length") == 1

@@ -1,0 +1,132 @@
+"""A page of a run as tests see it, and runs with a page."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+ROOT = Path(__file__).resolve().parents[1]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+ARGUMENTS = ("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist")
+SMALL = {"width": 480, "height": 360}  # software draws it in a tenth of a second
+PATIENCE_MS = 60_000  # on a busy machine
+
+WORLD = {
+    "name": "playground",
+    "seed": 5,
+    "map": {"size_xy_cells": [30, 30]},
+    "obstacles": [{"type": "box", "center": [22, 10, 0], "size": [2, 4, 2]}],
+    "robots": {
+        "drone": {"start": {"map_pose": {"x": 10, "y": 10, "z": 5}}, "camera": {"hz": 5}},
+        "rover": {"start": {"map_pose": {"x": 8, "y": 10, "yaw": 0}}},
+    },
+}
+
+
+class Tab:
+    """A page of a run. Remembers every request and every complaint."""
+
+    def __init__(self, browser: Any, address: str, size: dict[str, int] = SMALL, query: str = "") -> None:
+        self.context = browser.new_context(viewport=size)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(PATIENCE_MS)
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("websocket", lambda socket: self.requests.append(socket.url))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", self._on_console)
+        self.page.goto(address + query)
+        self.until("Number(document.getElementById('ms-tick').textContent.replace(',', '')) >= 0")
+
+    def _on_console(self, message: Any) -> None:
+        if message.type == "error":
+            self.complaints.append(message.text)
+
+    def until(self, condition: str) -> None:
+        self.page.wait_for_function(condition, polling=50)
+
+    def text(self, name: str) -> str:
+        return str(self.page.evaluate(f"document.getElementById('ms-{name}').textContent"))
+
+    def click(self, name: str) -> None:
+        """At once: waiting for a still picture, as playwright does, takes long in software."""
+        self.page.evaluate(f"document.getElementById('ms-{name}').click()")
+
+    @property
+    def tick(self) -> int:
+        return int(self.text("tick").replace(",", ""))
+
+    def until_tick(self, tick: int) -> None:
+        self.until(f"Number(document.getElementById('ms-tick').textContent.replace(/,/g, '')) === {tick}")
+
+    def until_status(self, word: str) -> None:
+        self.until(f"document.getElementById('ms-pill').textContent === {word!r}")
+
+    def robot(self, name: str) -> list[float]:
+        """x, y, height, speed."""
+        words = self.page.evaluate(f"document.querySelector('[data-row={name}]').innerText")
+        return [float(number) for number in re.findall(r"-?\d+\.\d+", words)][:4]
+
+    def until_robot(self, name: str, condition: str) -> None:
+        """`condition` is JavaScript over x, y, up, speed."""
+        numbers = f"document.querySelector('[data-row={name}]').innerText.match(/-?\\d+\\.\\d+/g).map(Number)"
+        self.until(f"(([x, y, up, speed]) => {condition})({numbers})")
+
+    def strangers(self) -> list[str]:
+        """Requests that went anywhere but to this machine."""
+        inside = ("127.0.0.1", "localhost")
+        return [
+            url
+            for url in self.requests
+            if urlsplit(url).scheme not in ("data", "blob", "file") and urlsplit(url).hostname not in inside
+        ]
+
+    def close(self) -> None:
+        self.context.close()
+        assert self.strangers() == []
+        assert self.complaints == []
+
+
+class Run:
+    """`microsim …` with a page, in a process of its own."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.errors = folder / "stderr.txt"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "microsim", *arguments, "--view-port", "0"],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=environment,
+                cwd=folder,
+            )
+        self.address = self._address()
+
+    def _address(self) -> str:
+        for _ in range(1200):
+            found = re.search(r"the page is at (\S+)", self.errors.read_text())
+            if found:
+                return found[1]
+            assert self.process.poll() is None, self.errors.read_text()
+            time.sleep(0.05)  # there is no event for a line in a file
+        raise AssertionError(self.errors.read_text())
+
+    def output(self, timeout_s: float = 120.0) -> str:
+        """Of a run that ends by itself."""
+        text, _ = self.process.communicate(timeout=timeout_s)
+        assert self.process.returncode == 0, self.errors.read_text()
+        return text
+
+    def stop(self) -> str:
+        if self.process.poll() is None:
+            self.process.terminate()
+        text, _ = self.process.communicate(timeout=30)
+        return text
