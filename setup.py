@@ -31,6 +31,7 @@ TEST = [
     "jsonschema",
     "catkin_pkg",
     "setuptools",
+    "embreex>=4.4; platform_machine == 'x86_64'",  # a second opinion on rays
 ]
 
 # where there are wheels; elsewhere ROS 2 must be installed, and rclpy is used

@@ -3,6 +3,7 @@
 Everything that stays the same from message to message is encoded when the encoder is made.
 """
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -10,9 +11,10 @@ import numpy as np
 
 from microsim.sim.components import Mount
 from microsim.sim.geometry import quaternion_from_rpy
+from microsim.sim.sensors.lidar import POINT
 from microsim.sim.sensors.odometry import POSE_VARIANCE, TWIST_VARIANCE
 from microsim.sim.timekeeper import NS_PER_S
-from microsim.wire import RawTemplate, Template, encode, fields_of, new
+from microsim.wire import RawTemplate, Template, encode, fields_of, layout, new
 
 Encoder: TypeAlias = Callable[..., bytes]
 
@@ -173,6 +175,30 @@ def scan(frame: str, angle_min: float, step: float, beams: int, period_s: float,
     )
     template = RawTemplate("sensor_msgs/msg/LaserScan", message, "ranges")
     return lambda stamp_ns, ranges: template.encode(divmod(stamp_ns, NS_PER_S), ranges.tobytes())
+
+
+def point_cloud(frame: str) -> Encoder:
+    """values: array of `microsim.sim.sensors.lidar.POINT`; a cloud of one row, only of beams that came back."""
+    type_name, numbers = "sensor_msgs/msg/PointCloud2", {"<f4": 7, "<u2": 4}  # PointField.FLOAT32, UINT16
+    assert POINT.fields is not None
+    fields = [
+        new("sensor_msgs/msg/PointField", name=name, offset=offset, datatype=numbers[kind.str], count=1)
+        for name, (kind, offset, *_) in POINT.fields.items()
+    ]
+    message = new(type_name, header=header(frame), height=1, fields=fields, point_step=POINT.itemsize, is_dense=True)
+    blob, places = bytearray(encode(type_name, message)), layout(type_name, message)
+    stamp_at, width_at, step_at = (places[name].offset for name in ("header.stamp.sec", "width", "row_step"))
+    length_at = step_at + 4  # the data's length follows
+    del blob[length_at + 4 :]
+
+    def build(stamp_ns: int, points: np.ndarray[Any, Any]) -> bytes:
+        data = points.tobytes()
+        struct.pack_into("<iI", blob, stamp_at, *divmod(stamp_ns, NS_PER_S))
+        struct.pack_into("<I", blob, width_at, len(points))
+        struct.pack_into("<II", blob, step_at, len(data), len(data))
+        return b"".join((blob, data, b"\1", bytes(-(len(data) + 1) % 4)))
+
+    return build
 
 
 def image(frame: str, width: int, height: int) -> Encoder:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from microsim import encoders, markers
 from microsim.errors import PluginError
 from microsim.outbox import Outbox, Send
@@ -28,6 +30,8 @@ from microsim.sim.sensors.camera import CameraModel, Renderer
 from microsim.sim.sensors.gps import Gps
 from microsim.sim.sensors.image_noise import ImageNoise
 from microsim.sim.sensors.imu import Imu
+from microsim.sim.sensors.lidar import Body, Lidar, body_row
+from microsim.sim.sensors.lidar import beam_table as lidar_beams
 from microsim.sim.sensors.odometry import Drift, Odometry
 from microsim.sim.sensors.range import Range
 from microsim.sim.sensors.scan import Scan, beam_table
@@ -198,6 +202,29 @@ def add_scan(run: Run, robot: str, sensor: str, block: blocks.Scan) -> None:
         block.hz,
         lambda tick, stamp: encode(stamp, scan.sample(motions[robot], tick)),
     )
+
+
+def add_lidar(run: Run, robot: str, sensor: str, block: blocks.Lidar) -> None:
+    frame, mount = run.mounted(robot, sensor, block.mount)
+    others = {name: Body(*settings.body()) for name, settings in run.scenario.robots.items() if name != robot}
+    lidar = Lidar(
+        run.world,
+        mount.xyz,
+        matrix_from_rpy(*mount.rpy),
+        lidar_beams(block.ring_elevations(), block.columns),
+        block.min_m,
+        block.max_m,
+        block.sigma_m,
+        block.dropout_probability,
+        run.key(f"{robot}/{sensor}"),
+    )
+    encode, motions = encoders.point_cloud(frame), run.physics.motions
+
+    def message(tick: int, stamp: int) -> bytes:
+        bodies = np.array([body_row(motions[name], body) for name, body in others.items()]).reshape(-1, 15)
+        return encode(stamp, lidar.sample(motions[robot], bodies, tick))
+
+    run.periodic("points", topic_name("points", robot, sensor), block.hz, message)
 
 
 def camera_model(block: blocks.Camera) -> CameraModel:
@@ -400,6 +427,7 @@ ADD: dict[type, Callable[[Run, str, str, Any], None]] = {
     blocks.Camera: add_camera,
     blocks.Range: add_range,
     blocks.Scan: add_scan,
+    blocks.Lidar: add_lidar,
     blocks.PluginSensor: add_plugin,
 }
 

@@ -407,6 +407,9 @@ class Simulation:
         """What `/sim/info` tells."""
         scenario = self.scenario
         robots = {name: robot.model_dump(mode="json", by_alias=True) for name, robot in scenario.robots.items()}
+        for block in robots.values():
+            if block["lidar"] is None:
+                del block["lidar"]  # digests of robots without one are older than LiDARs
         return {
             "version": __version__,
             "scenario": scenario.name,

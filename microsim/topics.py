@@ -101,6 +101,14 @@ TABLE = (
     ),
     Topic("scan", "/{robot}/{sensor}", "sensor_msgs/msg/LaserScan", Qos(5), "robots.*.scan.hz", about="planar scan"),
     Topic(
+        "points",
+        "/{robot}/{sensor}/points",
+        "sensor_msgs/msg/PointCloud2",
+        Qos(5),
+        "robots.*.lidar.hz",
+        about="x, y, z, intensity, ring, time of each beam that came back",
+    ),
+    Topic(
         "radio_metrics",
         "/radio/metrics",
         "diagnostic_msgs/msg/DiagnosticArray",

@@ -61,6 +61,7 @@ _BLOCKS = {
     "camera",
     "range",
     "scan",
+    "lidar",
     "sensors",
     "joint_states",
     "frame_prefix",

@@ -30,6 +30,7 @@ from microsim.scenario.sensors import (
     Gps,
     Imu,
     JointStates,
+    Lidar,
     Mount,
     MountedSensor,
     Odometry,
@@ -111,6 +112,7 @@ class Robot(Model):
         "range": Mount(xyz=(0.25, 0.0, 0.08)),
         "scan": Mount(xyz=(0.25, 0.0, 0.08)),
         "camera": Mount(rpy=LOOKING_FORWARD),
+        "lidar": Mount(xyz=(0.0, 0.0, 0.3)),
     }  # by type of sensor, where a scenario does not say
 
     engine: ClassVar[Any] = None  # of a plug-in's robot: its microsim.sim.components.RobotModel
@@ -124,6 +126,7 @@ class Robot(Model):
     camera: Camera | None = Field(None, description="Camera; null: none.")
     range: Range | None = Field(None, description="Range sensor; null: none.")
     scan: Scan | None = Field(None, description="Laser scanner; null: none.")
+    lidar: Lidar | None = Field(None, description="LiDAR; null: none.")
     sensors: dict[RosName, SerializeAsAny[SensorBlock]] = Field(
         {}, description="Further sensors by name: a built-in `type` (odom, gps, ...) or that of a plug-in."
     )
@@ -183,6 +186,10 @@ class Robot(Model):
             block.mount.model_dump(include=block.mount.model_fields_set) if "mount" in block.model_fields_set else {}
         )
         return block.model_copy(update={"mount": cls.mounts[kind].model_copy(update=written)})
+
+    def body(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+        """What other robots' LiDARs see of it: middle and size of a box in base_link [m]."""
+        return (0.0, 0.0, 0.15), (0.5, 0.5, 0.3)
 
     def frame(self, robot: str, link: str) -> str:
         """The frame of one of its links."""
@@ -268,6 +275,9 @@ class Drone(Robot):
     ground_clearance_m: Height = Field(0.1, description="Least height above the ground [m].")
     camera: Camera | None = Field(Camera(), description="Camera looking down; null: none.")
 
+    def body(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+        return (0.0, 0.0, 0.0), (0.5, 0.5, 0.15)
+
 
 class RoverPose(Pose):
     """Where a rover starts, in the map frame."""
@@ -317,6 +327,9 @@ class Rover(Robot):
     @property
     def engine_name(self) -> str:
         return "rover" if self.dynamics is None else "dynamic_rover"
+
+    def body(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+        return (0.0, 0.0, 0.075), (0.5, 0.35, 0.15)
 
 
 class CarPose(RoverPose):
@@ -375,6 +388,10 @@ class Bicycle(Robot):
                 f"{show(self.rear_overhang_m + self.wheelbase_m)}, found {show(self.length_m)}"
             )
         return self
+
+    def body(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+        middle = 0.5 * self.length_m - self.rear_overhang_m
+        return (middle, 0.0, 0.5 * self.height_m), (self.length_m, self.width_m, self.height_m)
 
     def frame(self, robot: str, link: str) -> str:
         prefix = self.frame_prefix if self.frame_prefix is not None else "" if robot == "ego" else f"{robot}/"

@@ -29,6 +29,8 @@ from microsim.scenario.values import (
 
 PI = 3.141592653589793
 MAX_PIXELS = 16_000_000
+MAX_BEAMS = 4_000_000  # of a turn
+Elevation = Annotated[Finite, Field(ge=-1.57, le=1.57)]
 DEFAULT_FOCAL_PER_WIDTH = 120.0 / 128.0  # the PRD's camera: fx = 120 at 128 pixels
 
 
@@ -240,6 +242,44 @@ class Scan(MountedSensor):
         return self
 
 
+class Lidar(MountedSensor):
+    """`sensor_msgs/PointCloud2` on `lidar/points`: x, y, z, intensity, ring, time of every beam that comes back."""
+
+    hz: Hertz = Field(10, description="Turns per second; at most physics_hz [Hz].")
+    rings: Annotated[Count, Field(le=256)] = Field(16, description="Beams above each other.")
+    lowest: Elevation = Field(-0.2617993877991494, description="Elevation of the first ring [rad].")
+    highest: Elevation = Field(0.2617993877991494, description="Elevation of the last ring [rad].")
+    elevations: tuple[Elevation, ...] | None = Field(
+        None,
+        min_length=1,
+        max_length=256,
+        description="Elevation of each ring [rad], in place of rings, lowest and highest.",
+    )
+    columns: Annotated[Count, Field(le=65536)] = Field(
+        360, description="Azimuths of a turn, evenly spaced, the first one forward, counter-clockwise."
+    )
+    min_m: Height = Field(0.5, description="Nothing nearer comes back [m].")
+    max_m: Length = Field(100.0, description="Nothing farther comes back [m].")
+    sigma_m: Sigma = Field(0.02, description="White noise of the distance, 1 sigma [m].")
+    dropout_probability: Probability = Field(0.0, description="Probability that a beam does not come back.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        _nearest_first(self.min_m, self.max_m)
+        if self.elevations is None and self.rings > 1 and self.lowest >= self.highest:
+            raise ValueError(f"expected lowest below highest, found {show(self.lowest)} and {show(self.highest)}")
+        if len(self.ring_elevations()) * self.columns > MAX_BEAMS:
+            raise ValueError(f"expected at most {MAX_BEAMS:,} beams a turn, found {self.columns * self.rings:,}")
+        return self
+
+    def ring_elevations(self) -> tuple[float, ...]:
+        """[rad] of each ring."""
+        if self.elevations is not None:
+            return self.elevations
+        step = (self.highest - self.lowest) / max(self.rings - 1, 1)
+        return tuple(self.lowest + step * ring for ring in range(self.rings))
+
+
 class PluginSensor(MountedSensor):
     """A sensor from a plug-in: `{type: NAME, hz, mount, ...options of the plug-in}`."""
 
@@ -265,4 +305,5 @@ SENSORS: dict[str, type[SensorBlock]] = {
     "camera": Camera,
     "range": Range,
     "scan": Scan,
+    "lidar": Lidar,
 }

@@ -3,11 +3,16 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
+from microsim.sim.bvh import BOX, CYLINDER, SOLID_COLUMNS, Tree, make_tree
+from microsim.sim.exact import cos, sin
 from microsim.sim.geometry import Array, Grid, clearance_of, ground_height
+from microsim.sim.ground_rays import Lattice, lattice
 
 GROUND, OBSTACLE, HAZARD, TARGET, WATER = range(5)
 CLASS_NAMES = ("ground", "obstacle", "hazard", "target", "water")
@@ -37,6 +42,14 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Mesh:
+    """Triangles that stand in the world, of class obstacle."""
+
+    vertices: Array  # (n, 3) [m] map frame
+    triangles: npt.NDArray[np.int32]  # (m, 3) rows of vertices
+
+
+@dataclass(frozen=True)
 class World:
     cell_m: float
     elevation: Array  # (ny, nx) [m] ground at cell centres, row 0 in the south
@@ -45,6 +58,7 @@ class World:
     features: tuple[Shape, ...]
     west: float = 0.0  # [m] map frame: where the grid's first column begins
     south: float = 0.0  # [m] map frame: where the grid's first row begins
+    mesh: Mesh | None = None
     occupied: Grid = field(init=False)  # (ny, nx) 0 free, 1 occupied
     clearance: Grid = field(init=False)  # (ny, nx) [cells] to the nearest occupied one or the edge: what rays walk on
     footing: Grid = field(
@@ -63,6 +77,40 @@ class World:
         object.__setattr__(self, "footing", footing)
         occupied.flags.writeable = self.clearance.flags.writeable = footing.flags.writeable = False
         object.__setattr__(self, "is_flat", bool((self.elevation == self.elevation[0, 0]).all()))
+
+    @cached_property
+    def lattice(self) -> Lattice:
+        """The ground, for rays."""
+        return lattice(self.elevation, self.cell_m, self.west, self.south)
+
+    @cached_property
+    def mesh_tree(self) -> Tree:
+        """The mesh alone, for cameras, which draw obstacles in their own way."""
+        return self._tree(())
+
+    @cached_property
+    def tree(self) -> Tree:
+        """Mesh and obstacles, for rays."""
+        return self._tree(self.obstacles) if self.obstacles else self.mesh_tree
+
+    def _tree(self, obstacles: Sequence[Shape]) -> Tree:
+        known = self.elevation[np.isfinite(self.elevation)] if obstacles else np.zeros(0)
+        lowest = float(known.min()) if known.size else 0.0
+        rows = np.array([self._solid(shape, lowest) for shape in obstacles]).reshape(-1, SOLID_COLUMNS)
+        if self.mesh is None:
+            return make_tree(np.zeros((0, 3)), np.zeros((0, 3), np.int32), rows)
+        return make_tree(self.mesh.vertices, self.mesh.triangles, rows)
+
+    def _solid(self, shape: Shape, lowest: float) -> list[float]:
+        """What stands on the ground reaches under it, so that nothing floats over a slope."""
+        ground = self.ground(*shape.center)
+        base = (ground if math.isfinite(ground) else lowest) + shape.base_m
+        bottom = min(base, lowest) if shape.base_m <= 0.0 else base
+        if shape.kind == "circle":
+            return [CYLINDER, *shape.center, bottom, base + shape.height_m, 1.0, 0.0, shape.radius, shape.radius]
+        yaw = shape.yaw or 0.0
+        turn = [cos(yaw), sin(yaw)]
+        return [BOX, *shape.center, bottom, base + shape.height_m, *turn, *_half(shape.size)]
 
     @property
     def size_m(self) -> tuple[float, float]:

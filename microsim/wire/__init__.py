@@ -2,7 +2,7 @@
 
 from microsim.wire.checked import WireError, decode_checked
 from microsim.wire.mappings import from_mapping
-from microsim.wire.template import RawTemplate, Template
+from microsim.wire.template import RawTemplate, Template, layout
 from microsim.wire.types import constants_of, decode, encode, fields_of, is_known, new, type_hash
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "fields_of",
     "from_mapping",
     "is_known",
+    "layout",
     "new",
     "type_hash",
 ]

@@ -18,7 +18,8 @@ from tests.support import decoded, on_topic, stamp_ns
 @pytest.fixture(scope="module")
 def busy():
     """A run in which every topic is sent, and its messages."""
-    sim = microsim.Simulation(SHORT)
+    car = {"start": {"map_pose": {"x": 5.0, "y": 7.0}}, "lidar": {"columns": 24}}
+    sim = microsim.Simulation({**SHORT, "robots": {**SHORT["robots"], "ego": car}})
     sim.command("drone", vx=1.0, yaw_rate=0.5)
     sim.command("rover", v=1.0, omega=0.2)
     messages = []
@@ -53,7 +54,9 @@ def test_every_kind_of_topic_is_sent_with_the_type_of_the_table(busy):
 
 def matches(topic, name, sim):
     sensors = {sensor for robot in sim.scenario.robots.values() for sensor in robot.all_sensors()} | {"range/front"}
-    kinds = {"odom": {"odom"}, "range": {"range/front"}, "scan": {"scan"}}.get(topic.kind, sensors)
+    kinds = {"odom": {"odom"}, "range": {"range/front"}, "scan": {"scan"}, "joint_states": {"joint_states"}}.get(
+        topic.kind, sensors
+    )
     return name in {topic.of(robot, sensor) for robot in sim.robots for sensor in kinds}
 
 

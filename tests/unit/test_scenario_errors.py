@@ -158,7 +158,7 @@ def test_brackets_cannot_blow_up(said: Said) -> None:
         ("robots: {drone: {camera: {distortion: {model: none, D: [1, 0, 0, 0, 0]}}}}", "1:39: robots.drone.camera.distortion: model 'none' takes no coefficients, found D: [1.0, 0.0, 0.0, 0.0, 0.0]; write model: plumb_bob"),
         ("robots: {drone: {camera: {latency_ms: {drop_probability: 1.5}}}}", "1:58: robots.drone.camera.latency_ms.drop_probability: expected a value of at most 1, found 1.5"),
         ("robots: {drone: {camera: {intrinsics: {fx: 1, fov_deg: 60}}}}", "1:39: robots.drone.camera.intrinsics: expected either 'fov_deg', or 'fx' and 'fy', found both"),
-        ("robots: {drone: {sensors: {eye: {type: camra}}}}", "1:40: robots.drone.sensors.eye.type: unknown sensor type 'camra'; did you mean 'camera'? there are: odom, gps, imu, camera, range, scan"),
+        ("robots: {drone: {sensors: {eye: {type: camra}}}}", "1:40: robots.drone.sensors.eye.type: unknown sensor type 'camra'; did you mean 'camera'? there are: odom, gps, imu, camera, range, scan, lidar"),
         ("robots: {drone: {sensors: {gps: {type: gps}}}}", "1:28: robots.drone.sensors.gps: 'gps' is a built-in sensor: write it beside 'sensors', or name it otherwise"),
         ("robots: {drone: {odom: {drift: {}}}}", "1:32: robots.drone.odom.drift: odometry can drift only in a frame of its own: write `frames: {per_robot_odom: true}`"),
         ("physics_hz: 20\nrobots: {drone: {camera: {hz: 30}}}", "2:31: robots.drone.camera.hz: expected at most physics_hz, which is 20, found 30"),
