@@ -52,21 +52,33 @@ def is_cold() -> bool:
 
 def kernel(function: _Function) -> _Function:
     """Compile on first call and keep the result on disk."""
-    return _compiled(function, releases_gil=False)
+    return _compiled(function)
+
+
+def inlined(function: _Function) -> _Function:
+    """A kernel whose body always becomes part of its callers', so that their loops over it can turn into SIMD."""
+    return _compiled(function, forceinline=True)
 
 
 def threaded_kernel(function: _Function) -> _Function:
-    """A kernel during which other threads may run: long ones, called on parts of a frame by several threads at once."""
-    return _compiled(function, releases_gil=True)
+    """A kernel during which other threads may run: long ones, called on parts of the work by several threads at once."""
+    return _compiled(function, nogil=True)
 
 
-def _compiled(function: _Function, releases_gil: bool) -> _Function:
+def threaded_kernel_of_kernel(function: _Function) -> _Function:
+    """A `threaded_kernel` that is given a kernel as an argument: numba cannot keep those on disk."""
+    return _njit(function, nogil=True)
+
+
+def _njit(function: _Function, **options: bool) -> _Function:
+    compiled: _Function = numba.njit(error_model="numpy", **options)(function)
+    return compiled
+
+
+def _compiled(function: _Function, **options: bool) -> _Function:
     before = numba.core.config.CACHE_DIR
     numba.core.config.CACHE_DIR = str(CACHE_FOLDER or "")
     try:
-        compiled: _Function = numba.njit(error_model="numpy", nogil=releases_gil, cache=CACHE_FOLDER is not None)(
-            function
-        )
+        return _njit(function, cache=CACHE_FOLDER is not None, **options)
     finally:
         numba.core.config.CACHE_DIR = before
-    return compiled

@@ -7,7 +7,7 @@ against 50 digits. Arguments of `sincos` must be below 1e5 in magnitude.
 
 import math
 
-from microsim.sim.compiled import kernel
+from microsim.sim.compiled import inlined, kernel
 
 PI = 3.141592653589793
 TWO_PI = 6.283185307179586
@@ -69,7 +69,7 @@ _ATAN_INF_HI, _ATAN_INF_LO = 1.57079632679489655800e00, 6.12323399573676603587e-
 _PI_LO = 1.2246467991473531772e-16
 
 
-@kernel
+@inlined
 def sincos(x: float) -> tuple[float, float]:
     """(sin x, cos x) for |x| < 1e5; without branches, so that loops over it become SIMD."""
     k = (x * _TWO_OVER_PI + _ROUND) - _ROUND
@@ -106,7 +106,7 @@ def cos(x: float) -> float:
     return sincos(x)[1]
 
 
-@kernel
+@inlined
 def wrap_angle(angle: float) -> float:
     """The same direction within [-pi, pi]."""
     return angle - ((angle * _INVERSE_TWO_PI + _ROUND) - _ROUND) * TWO_PI

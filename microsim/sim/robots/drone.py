@@ -6,8 +6,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from microsim.sim import exact, geometry, noise
-from microsim.sim.compiled import kernel
+from microsim.sim import columns, exact, geometry, noise
+from microsim.sim.columns import BLOCK, FEW
+from microsim.sim.compiled import inlined, kernel
 from microsim.sim.components import (
     ACCELERATION_X,
     ACCELERATION_Y,
@@ -30,11 +31,15 @@ _ground_height = geometry.ground_height
 _normals = noise.normals
 _sincos = exact.sincos
 _wrap_angle = exact.wrap_angle
+_take = columns.take
+_put_back = columns.put_back
 
 # rows of the state after the common ones
 VX, VY, VZ = COMMON_ROWS, COMMON_ROWS + 1, COMMON_ROWS + 2  # [m/s] body frame, through the air
 GUST_X, GUST_Y, GUST_Z = COMMON_ROWS + 3, COMMON_ROWS + 4, COMMON_ROWS + 5  # [m/s] map frame
 _DRIVE_X, _DRIVE_Y, _DRIVE_Z = COMMON_ROWS + 6, COMMON_ROWS + 7, COMMON_ROWS + 8  # [m/s] what the gust follows
+
+_ROWS = COMMON_ROWS + 9
 
 # rows of the parameters
 _MAX_VX, _MAX_VY, _MAX_VZ, _MAX_YAW_RATE, _LAG, _CLEARANCE = range(6)
@@ -71,7 +76,7 @@ def parameters(settings: Settings, wind: Wind, dt: float) -> tuple[float, ...]:
     )
 
 
-@kernel
+@inlined
 def approach(value: float, command: float, limit: float, lag: float) -> float:
     """One tick of clamp and lag."""
     return value + (min(max(command, -limit), limit) - value) * lag
@@ -94,43 +99,38 @@ def _blow(state: Array, parameters: Array, i: int, key: int, tick: int) -> None:
     state[GUST_Z, i] = keep * state[GUST_Z, i] + (1.0 - keep) * state[_DRIVE_Z, i]
 
 
-@kernel
-def _fly(
-    state: Array,
-    command: Array,
-    parameters: Array,
-    i: int,
-    elevation: Array,
-    cell: float,
-    west: float,
-    south: float,
-    dt: float,
-) -> None:
+@inlined
+def _fly(state: Array, command: Array, parameters: Array, i: int, dt: float) -> None:
+    """One tick over ground."""
     lag = parameters[_LAG, i]
     vx = approach(state[VX, i], command[0, i], parameters[_MAX_VX, i], lag)
     vy = approach(state[VY, i], command[1, i], parameters[_MAX_VY, i], lag)
-    vz = approach(state[VZ, i], command[2, i], parameters[_MAX_VZ, i], lag)
     yaw_rate = approach(state[YAW_RATE, i], command[3, i], parameters[_MAX_YAW_RATE, i], lag)
     sine, cosine = _sincos(state[YAW, i])
     world_x = cosine * vx - sine * vy + parameters[_WIND_X, i] + state[GUST_X, i]
     world_y = sine * vx + cosine * vy + parameters[_WIND_Y, i] + state[GUST_Y, i]
-    world_z = vz + parameters[_WIND_Z, i] + state[GUST_Z, i]
-    x = state[X, i] + world_x * dt
-    y = state[Y, i] + world_y * dt
-    z = state[Z, i] + world_z * dt
-    lowest = _ground_height(elevation, cell, x - west, y - south) + parameters[_CLEARANCE, i]
-    if z < lowest:
-        world_z = (lowest - state[Z, i]) / dt
-        z = lowest
-        vz = max(vz, 0.0)
+    state[X, i] += world_x * dt
+    state[Y, i] += world_y * dt
+    state[YAW, i] = _wrap_angle(state[YAW, i] + yaw_rate * dt)
     state[ACCELERATION_X, i] = (world_x - state[VELOCITY_X, i]) / dt
     state[ACCELERATION_Y, i] = (world_y - state[VELOCITY_Y, i]) / dt
+    state[VELOCITY_X, i], state[VELOCITY_Y, i], state[YAW_RATE, i] = world_x, world_y, yaw_rate
+    state[VX, i], state[VY, i] = vx, vy
+
+
+@inlined
+def _climb(state: Array, command: Array, parameters: Array, i: int, ground: float, dt: float) -> None:
+    """The same tick in height, no lower than the clearance over the ground at the new place."""
+    vz = approach(state[VZ, i], command[2, i], parameters[_MAX_VZ, i], parameters[_LAG, i])
+    world_z = vz + parameters[_WIND_Z, i] + state[GUST_Z, i]
+    z = state[Z, i] + world_z * dt
+    lowest = ground + parameters[_CLEARANCE, i]
+    is_below = z < lowest
+    world_z = (lowest - state[Z, i]) / dt if is_below else world_z
+    state[Z, i] = lowest if is_below else z
+    state[VZ, i] = max(vz, 0.0) if is_below else vz
     state[ACCELERATION_Z, i] = (world_z - state[VELOCITY_Z, i]) / dt
-    state[X, i], state[Y, i], state[Z, i] = x, y, z
-    state[YAW, i] = _wrap_angle(state[YAW, i] + yaw_rate * dt)
-    state[YAW_RATE, i] = yaw_rate
-    state[VELOCITY_X, i], state[VELOCITY_Y, i], state[VELOCITY_Z, i] = world_x, world_y, world_z
-    state[VX, i], state[VY, i], state[VZ, i] = vx, vy, vz
+    state[VELOCITY_Z, i] = world_z
 
 
 @kernel
@@ -148,18 +148,62 @@ def advance(
     tick: int,
     ticks: int,
 ) -> None:
+    if state.shape[1] >= FEW:
+        _advance_many(state, command, parameters, keys, elevation, cell, west, south, dt, tick, ticks)
+        return
     for i in range(state.shape[1]):
         for k in range(tick, tick + ticks):
             if parameters[_GUST_NEW, i] > 0.0:
                 _blow(state, parameters, i, keys[i], k)
-            _fly(state, command, parameters, i, elevation, cell, west, south, dt)
+            _fly(state, command, parameters, i, dt)
+            ground = _ground_height(elevation, cell, state[X, i] - west, state[Y, i] - south)
+            _climb(state, command, parameters, i, ground, dt)
+
+
+@kernel
+def _advance_many(
+    state: Array,
+    command: Array,
+    parameters: Array,
+    keys: npt.NDArray[np.int64],
+    elevation: Array,
+    cell: float,
+    west: float,
+    south: float,
+    dt: float,
+    tick: int,
+    ticks: int,
+) -> None:
+    s, c, p, ground = np.empty((_ROWS, BLOCK)), np.empty((4, BLOCK)), np.empty((11, BLOCK)), np.empty(BLOCK)
+    ground[:] = elevation[0, 0]  # all there is of a level map
+    for begin in range(0, state.shape[1], BLOCK):
+        count = min(BLOCK, state.shape[1] - begin)
+        _take(s, state, begin, count)
+        _take(c, command, begin, count)
+        _take(p, parameters, begin, count)
+        gusts = False
+        for i in range(count):
+            gusts |= p[_GUST_NEW, i] > 0.0
+        for k in range(tick, tick + ticks):
+            if gusts:
+                for i in range(count):
+                    if p[_GUST_NEW, i] > 0.0:
+                        _blow(s, p, i, keys[begin + i], k)
+            for i in range(count):
+                _fly(s, c, p, i, dt)
+            if elevation.size > 1:
+                for i in range(count):
+                    ground[i] = _ground_height(elevation, cell, s[X, i] - west, s[Y, i] - south)
+            for i in range(count):
+                _climb(s, c, p, i, ground[i], dt)
+        _put_back(s, state, begin, count)
 
 
 ROBOT = RobotModel(
     name="drone",
     inputs=("vx", "vy", "vz", "yaw_rate"),
     twist_fields=("linear.x", "linear.y", "linear.z", "angular.z"),
-    rows=COMMON_ROWS + 9,
+    rows=_ROWS,
     state={"x": X, "y": Y, "z": Z, "yaw": YAW, "vx": VX, "vy": VY, "vz": VZ, "yaw_rate": YAW_RATE},
     parameters=parameters,
     advance=advance,
