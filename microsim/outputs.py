@@ -29,9 +29,9 @@ from microsim.sim.noise import stream_key
 from microsim.sim.sensors.camera import CameraModel, Renderer
 from microsim.sim.sensors.gps import Gps
 from microsim.sim.sensors.image_noise import ImageNoise
-from microsim.sim.sensors.imu import Imu
 from microsim.sim.sensors.lidar import Body, Lidar, body_row
 from microsim.sim.sensors.lidar import beam_table as lidar_beams
+from microsim.sim.sensors.imu import Imu, axes_of
 from microsim.sim.sensors.odometry import Drift, Odometry
 from microsim.sim.sensors.range import Range
 from microsim.sim.sensors.scan import Scan, beam_table
@@ -147,8 +147,8 @@ def add_gps(run: Run, robot: str, sensor: str, block: blocks.Gps) -> None:
 
 def add_imu(run: Run, robot: str, sensor: str, block: blocks.Imu) -> None:
     frame, mount = run.mounted(robot, sensor, block.mount)
-    axes = matrix_from_rpy(*mount.rpy) if any(mount.rpy) else None
-    imu = Imu(block.gyro_sigma_rad_per_s, block.accel_sigma_m_per_s2, run.key(f"{robot}/{sensor}"), axes)
+    key, axes = run.key(f"{robot}/{sensor}"), axes_of(mount.rpy)
+    imu = Imu(block.gyro_sigma_rad_per_s, block.accel_sigma_m_per_s2, key, axes)
     encode, motions = encoders.imu(frame, imu.gyro_sigma, imu.accel_sigma), run.physics.motions
     run.periodic(
         "imu",

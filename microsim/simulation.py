@@ -22,6 +22,7 @@ from microsim.errors import PluginError, UsageError, unknown
 from microsim.outbox import Message, Outbox
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario import sensors as blocks
+from microsim.scenario.drawing import draw
 from microsim.scenario.robots import Robot
 from microsim.scenario.scene import build_world
 from microsim.sim.components import RobotModel, Wind, Z
@@ -87,6 +88,7 @@ _FIXED: dict[str, Callable[[Scenario], Any]] = {
     "obstacles and features": lambda scenario: (scenario.obstacles, scenario.features),
     "the set of robots": lambda scenario: {name: robot.engine_name for name, robot in scenario.robots.items()},
     "frames.per_robot_odom": lambda scenario: scenario.frames.per_robot_odom,
+    "randomize": lambda scenario: scenario.randomize,
     "odometry drift": lambda scenario: [robot.odom and robot.odom.drift for robot in scenario.robots.values()],
 }
 
@@ -113,6 +115,7 @@ class Simulation:
     def __init__(self, scenario: Scenario | str | Path | Mapping[str, Any], seed: int | None = None) -> None:
         self.scenario = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
         self.world: World = build_world(self.scenario)
+        self._written_world = self.world
         self.clock = Clock(self.scenario.physics_hz)
         self.counters: Counter[str] = Counter()  # what was ignored, and why
         self.on_input: Callable[[int, Input | Reconfiguration], None] | None = (
@@ -149,6 +152,11 @@ class Simulation:
         return self.clock.time_ns(self._schedule.tick)
 
     @property
+    def drawn(self) -> Scenario:
+        """The scenario in force, with what `randomize` leaves to the seed decided; without that block, `scenario`."""
+        return self._drawn
+
+    @property
     def robots(self) -> tuple[str, ...]:
         return tuple(self.scenario.robots)
 
@@ -161,11 +169,19 @@ class Simulation:
         if seed is not None:
             self._next_seed = self._checked_seed(seed)
         self._seed = self._next_seed
+        self._draw()
         self.counters.clear()
         self._outbox = Outbox()
         self._schedule = self._compose()
         self._schedule.send()
         self._outbox.close_tick()
+
+    def _draw(self) -> None:
+        """Decide what the scenario leaves to the seed."""
+        before = self.world
+        self._drawn, self.world = draw(self.scenario, self._written_world, self._seed)
+        if self.world is not before:
+            self._renderers.clear()
 
     def reconfigure(self, scenario: Scenario) -> None:
         """Go on from here with other limits, noise, rates, wind or radio, as if they were written in the scenario.
@@ -178,6 +194,7 @@ class Simulation:
         memory = self._schedule.memory()
         self._outbox.topics.clear()
         self.scenario = scenario
+        self._draw()
         self._schedule = self._compose()
         self._schedule.recall(memory)
         if self.on_input is not None:
@@ -229,7 +246,7 @@ class Simulation:
         model = self.model(robot)
         if model.from_twist is not None:
             forward = _number("linear.x", linear[0])
-            return self.command(robot, **model.from_twist(self.scenario.robots[robot], forward, _number("turn", turn)))
+            return self.command(robot, **model.from_twist(self._drawn.robots[robot], forward, _number("turn", turn)))
         fields = {"linear.x": linear[0], "linear.y": linear[1], "linear.z": linear[2], "angular.z": turn}
         return self.command(robot, **{n: fields[f] for n, f in zip(model.inputs, model.twist_fields, strict=True)})
 
@@ -242,7 +259,7 @@ class Simulation:
             return self._ignore("poses with NaN, infinity or more than 1e6")
         if model.is_ground_bound and not world.has_footing(x, y):
             return self._ignore("poses off the map or in an occupied cell")
-        clearance: float = getattr(self.scenario.robots[robot], "ground_clearance_m", 0.0)
+        clearance: float = getattr(self._drawn.robots[robot], "ground_clearance_m", 0.0)
         lowest = world.ground(x, y) + clearance  # NaN where there is no ground: then any height will do
         return self._accept(Teleport(robot, x, y, lowest if height < lowest else height, yaw))
 
@@ -344,7 +361,7 @@ class Simulation:
     # ---- composition -----------------------------------------------------------------------------------------
 
     def _compose(self) -> Schedule:
-        scenario, robots = self.scenario, tuple(self.scenario.robots)
+        scenario, robots = self._drawn, tuple(self._drawn.robots)
         physics = Physics(self.world, self.clock.dt, self._fleets())
         run = outputs.Run(scenario, self._seed, self.world, self.clock, physics, self._outbox, self._renderers)
         clock = encoders.clock()
@@ -370,17 +387,17 @@ class Simulation:
     def _fleets(self) -> list[Fleet]:
         """Robots of one model side by side, models in the order in which the scenario first names them."""
         by_model: dict[str, list[str]] = {}
-        for name, robot in self.scenario.robots.items():
+        for name, robot in self._drawn.robots.items():
             by_model.setdefault(robot.engine_name, []).append(name)
         return [self._fleet(self.model(names[0]), names) for names in by_model.values()]
 
     def _fleet(self, model: RobotModel, names: list[str]) -> Fleet:
-        wind = self.scenario.wind
+        wind = self._drawn.wind
         air = Wind(wind.world_xyz, wind.gust_sigma, wind.gust_tau_s)
         states = np.zeros((model.rows, len(names)))
         parameters = []
         for column, name in enumerate(names):
-            robot = self.scenario.robots[name]
+            robot = self._drawn.robots[name]
             pose = robot.start.map_pose
             put(model, states[:, column], self.world, pose.x, pose.y, pose.z or 0.0, pose.yaw)
             parameters.append(model.parameters(robot, air, self.clock.dt))
@@ -390,7 +407,7 @@ class Simulation:
         return fleet
 
     def _add_metrics(self, run: outputs.Run, radio: Radio) -> None:
-        rate = self.scenario.radio.metrics_hz
+        rate = self._drawn.radio.metrics_hz
         if not rate:
             return
         tick_ms = 1000.0 * self.clock.dt
@@ -405,7 +422,7 @@ class Simulation:
 
     def _info(self, rates: Mapping[str, float]) -> dict[str, Any]:
         """What `/sim/info` tells."""
-        scenario = self.scenario
+        scenario = self._drawn
         robots = {name: robot.model_dump(mode="json", by_alias=True) for name, robot in scenario.robots.items()}
         for block in robots.values():
             if block["lidar"] is None:

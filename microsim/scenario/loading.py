@@ -18,6 +18,7 @@ from microsim.scenario.files import find_scenario, locate, portable, read_text, 
 from microsim.scenario.generators import Generated, insert, prepare
 from microsim.scenario.messages import Places, in_order
 from microsim.scenario.models import Scenario
+from microsim.scenario.randomize import check_randomize
 from microsim.scenario.terrain import elevation
 from microsim.scenario.values import Model, show
 from microsim.scenario.world import ElevationFile, Map
@@ -80,6 +81,7 @@ class _Loading:
         assert scenario is not None
         scenario = insert(scenario, generated)
         self.starts(scenario)
+        self.problems += [self.places.problem(*found) for found in check_randomize(scenario)]
         self.stop_if_wrong()
         return scenario
 

@@ -9,6 +9,7 @@ from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, fie
 from pydantic_core import InitErrorDetails
 
 from microsim.errors import there_are
+from microsim.scenario.randomize import Randomize
 from microsim.scenario.robots import Drone, Robot, RosName, Rover, make_robot
 from microsim.scenario.sensors import Odometry
 from microsim.scenario.values import (
@@ -104,6 +105,7 @@ class Scenario(Model):
     radio: Radio = Field(Radio(), description="The radio between robots.")
     wind: Wind = Field(Wind(), description="The wind.")
     world_topics: WorldTopics = Field(WorldTopics(), description="Topics that show the world.")
+    randomize: Randomize | None = Field(None, description="What the seed decides anew in each run; null: nothing.")
     stamped_cmd_vel: Switch = Field(False, description="true: commands are TwistStamped in place of Twist.")
     plugins: tuple[Annotated[str, Field(strict=True, min_length=1)], ...] = Field(
         (), description="Folders, relative to the scenario's, in which plug-ins are looked for."

@@ -1,10 +1,10 @@
 """What sensors and frames need of a robot's state, computed once a tick for all robots of a model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from microsim.sim import exact
-from microsim.sim.compiled import kernel
+from microsim.sim.compiled import kernel, plain
 from microsim.sim.components import (
     ACCELERATION_X,
     ACCELERATION_Y,
@@ -97,22 +97,31 @@ def _observe_tilted(state: Array, out: Array, i: int) -> None:
     out[i, TURN] = yaw_rate * cr * cp - pitch_rate * sr
 
 
-def is_level(motion: Motion) -> bool:
+@kernel
+def is_level_row(motion: Array) -> bool:
     return motion[QUATERNION_X] == 0.0 and motion[QUATERNION_Y] == 0.0
+
+
+@kernel
+def place_of(motion: Array, x: float, y: float, z: float) -> tuple[float, float, float]:
+    """Map position of a point fixed to the robot at (x, y, z) in its base_link."""
+    if motion[QUATERNION_X] == 0.0 and motion[QUATERNION_Y] == 0.0:  # the sums in the order of the golden digests
+        sine, cosine = motion[SIN_YAW], motion[COS_YAW]
+        return motion[X] + cosine * x - sine * y, motion[Y] + sine * x + cosine * y, motion[Z] + z
+    return (
+        motion[X] + (motion[AXES] * x + motion[AXES + 1] * y + motion[AXES + 2] * z),
+        motion[Y] + (motion[AXES + 3] * x + motion[AXES + 4] * y + motion[AXES + 5] * z),
+        motion[Z] + (motion[AXES + 6] * x + motion[AXES + 7] * y + motion[AXES + 8] * z),
+    )
+
+
+_plain_place_of: Callable[[Motion, float, float, float], Vector] = plain(place_of)
+is_level: Callable[[Motion], bool] = plain(is_level_row)
 
 
 def mounted_at(motion: Motion, xyz: Vector) -> Vector:
     """Map position of a point fixed to the robot at xyz in its base_link."""
-    x, y, z = xyz
-    if is_level(motion):  # the sums in the order of the golden digests
-        sine, cosine = motion[SIN_YAW], motion[COS_YAW]
-        return motion[X] + cosine * x - sine * y, motion[Y] + sine * x + cosine * y, motion[Z] + z
-    a, b, c, d, e, f, g, h, i = motion[AXES : AXES + 9]
-    return (
-        motion[X] + (a * x + b * y + c * z),
-        motion[Y] + (d * x + e * y + f * z),
-        motion[Z] + (g * x + h * y + i * z),
-    )
+    return _plain_place_of(motion, *xyz)
 
 
 def turned(motion: Motion, rotation: Rotation) -> Rotation:

@@ -1,7 +1,7 @@
 """The world: ground, occupied cells, surface classes, and the solids a camera sees. Immutable during a run."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from microsim.sim.bvh import BOX, CYLINDER, SOLID_COLUMNS, Tree, make_tree
 from microsim.sim.exact import cos, sin
+from microsim.sim.compiled import kernel
 from microsim.sim.geometry import Array, Grid, clearance_of, ground_height
 from microsim.sim.ground_rays import Lattice, lattice
 
@@ -161,35 +162,26 @@ def mark_occupied(
 ) -> None:
     """Set every cell that an upright box or cylinder overlaps (touching is not overlapping)."""
     for shape in obstacles:
-        half_x, half_y = (shape.radius, shape.radius) if shape.kind == "circle" else _half(shape.size)
-        x, y = shape.center[0] - west, shape.center[1] - south
-        columns = _overlapped(x - half_x, x + half_x, cell, occupied.shape[1])
-        rows = _overlapped(y - half_y, y + half_y, cell, occupied.shape[0])
-        if shape.kind == "circle":
-            _mark_disc(occupied, cell, rows, columns, x, y, shape.radius)
-        else:
-            occupied[rows.start : rows.stop, columns.start : columns.stop] = 1
+        is_disc, half_x, half_y = footprint(shape)
+        mark_footprint(occupied, cell, shape.center[0] - west, shape.center[1] - south, half_x, half_y, is_disc)
 
 
-def _half(size: Sequence[float]) -> tuple[float, float]:
-    return 0.5 * size[0], 0.5 * size[1]
+def footprint(shape: Shape) -> tuple[bool, float, float]:
+    """Whether an obstacle is round, and half its extent along x and y."""
+    if shape.kind == "circle":
+        return True, shape.radius, shape.radius
+    return False, 0.5 * shape.size[0], 0.5 * shape.size[1]
 
 
-def _overlapped(low: float, high: float, cell: float, count: int) -> range:
-    """Cells that the open interval (low, high) has a part of."""
-    first = max(math.floor(low / cell), 0)
-    last = min(math.ceil(high / cell), count)
-    return range(first, max(first, last))
-
-
-def _mark_disc(occupied: Grid, cell: float, rows: range, columns: range, x: float, y: float, radius: float) -> None:
-    """Cells whose nearest point to the axis is closer than the radius."""
-    near_x = _nearest(columns, cell, x) - x
-    near_y = _nearest(rows, cell, y) - y
-    inside = near_x[None, :] * near_x[None, :] + near_y[:, None] * near_y[:, None] < radius * radius
-    occupied[rows.start : rows.stop, columns.start : columns.stop] |= inside.astype(np.uint8)
-
-
-def _nearest(cells: range, cell: float, position: float) -> Array:
-    start = np.arange(cells.start, cells.stop, dtype=np.float64) * cell
-    return np.minimum(np.maximum(position, start), start + cell)
+@kernel
+def mark_footprint(
+    occupied: Grid, cell: float, x: float, y: float, half_x: float, half_y: float, is_disc: bool
+) -> None:
+    """Set the cells that a box or a disc about (x, y) from the grid's corner overlaps."""
+    rows, columns = occupied.shape
+    for j in range(max(math.floor((y - half_y) / cell), 0), min(math.ceil((y + half_y) / cell), rows)):
+        near_y = min(max(y, j * cell), j * cell + cell) - y
+        for i in range(max(math.floor((x - half_x) / cell), 0), min(math.ceil((x + half_x) / cell), columns)):
+            near_x = min(max(x, i * cell), i * cell + cell) - x
+            if not is_disc or near_x * near_x + near_y * near_y < half_x * half_x:
+                occupied[j, i] = 1

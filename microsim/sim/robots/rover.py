@@ -88,7 +88,9 @@ def _pull(state: Array, command: Array, parameters: Array, i: int) -> tuple[floa
 
 
 @inlined
-def _go(state: Array, i: int, x: float, y: float, velocity_x: float, velocity_y: float, omega: float, dt: float) -> None:
+def _go(
+    state: Array, i: int, x: float, y: float, velocity_x: float, velocity_y: float, omega: float, dt: float
+) -> None:
     state[ACCELERATION_X, i] = (velocity_x - state[VELOCITY_X, i]) / dt
     state[ACCELERATION_Y, i] = (velocity_y - state[VELOCITY_Y, i]) / dt
     state[X, i], state[Y, i] = x, y

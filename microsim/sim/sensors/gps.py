@@ -3,10 +3,42 @@
 import math
 from dataclasses import dataclass
 
-from microsim.sim.geodesy import wgs84_from_enu
+from microsim.sim import geodesy, noise
+from microsim.sim.compiled import kernel, plain
 from microsim.sim.geometry import Array, Vector
 from microsim.sim.motion import Motion, mounted_at
-from microsim.sim.noise import six_normals
+
+_six_normals = noise.six_normals
+_wgs84_from_enu = geodesy.wgs84_from_enu
+
+
+@kernel
+def fix(
+    plane: Array,
+    x: float,
+    y: float,
+    z: float,
+    east: float,
+    north: float,
+    up: float,
+    sigma_m: float,
+    bias_drift: float,
+    dt: float,
+    key: int,
+    last_tick: int,
+    tick: int,
+) -> tuple[float, float, float, float, float, float, float]:
+    """Latitude, longitude [deg], altitude [m], variance [m^2]; and the bias, which was (east, north, up) before."""
+    e, n, u, walk_e, walk_n, walk_u = _six_normals(key, tick)
+    step = bias_drift * math.sqrt((tick - last_tick) * dt)
+    east, north, up = east + step * walk_e, north + step * walk_n, up + step * walk_u
+    latitude, longitude, altitude = _wgs84_from_enu(
+        plane, x + sigma_m * e + east, y + sigma_m * n + north, z + sigma_m * u + up
+    )
+    return latitude, longitude, altitude, sigma_m * sigma_m + bias_drift * bias_drift * tick * dt, east, north, up
+
+
+_fix = plain(fix)
 
 
 @dataclass
@@ -22,17 +54,12 @@ class Gps:
 
     def sample(self, motion: Motion, tick: int) -> tuple[float, float, float, float]:
         """(latitude [deg], longitude [deg], altitude [m], variance per axis [m^2])."""
-        x, y, z = mounted_at(motion, self.mount)
-        e, n, u, walk_e, walk_n, walk_u = six_normals(self.key, tick)
-        step = self.bias_drift * math.sqrt((tick - self.last_tick) * self.dt)
-        self.last_tick = tick
-        bias = self.bias
-        self.bias = bias = (bias[0] + step * walk_e, bias[1] + step * walk_n, bias[2] + step * walk_u)
-        sigma = self.sigma_m
-        latitude, longitude, altitude = wgs84_from_enu(
-            self.plane, x + sigma * e + bias[0], y + sigma * n + bias[1], z + sigma * u + bias[2]
+        place = mounted_at(motion, self.mount)
+        latitude, longitude, altitude, variance, *bias = _fix(
+            self.plane, *place, *self.bias, self.sigma_m, self.bias_drift, self.dt, self.key, self.last_tick, tick
         )
-        return latitude, longitude, altitude, sigma * sigma + self.bias_drift * self.bias_drift * tick * self.dt
+        self.bias, self.last_tick = (bias[0], bias[1], bias[2]), tick
+        return latitude, longitude, altitude, variance
 
     def memory(self) -> tuple[Vector, int]:
         return self.bias, self.last_tick

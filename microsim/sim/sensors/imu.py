@@ -3,12 +3,64 @@
 It is turned as it is mounted, but measures as if it sat at base_link: the lever arm is left out.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from microsim.sim import noise
+from microsim.sim.compiled import kernel, plain
 from microsim.sim.components import GRAVITY
-from microsim.sim.geometry import Vector
-from microsim.sim.motion import ACCEL_FORWARD, ACCEL_LEFT, ACCEL_UP, AXES, PITCHING, ROLLING, TURN, Motion, is_level
-from microsim.sim.noise import six_normals
+from microsim.sim.geometry import Array, Vector, matrix_from_rpy
+from microsim.sim.motion import (
+    ACCEL_FORWARD,
+    ACCEL_LEFT,
+    ACCEL_UP,
+    AXES,
+    PITCHING,
+    QUATERNION_X,
+    QUATERNION_Y,
+    ROLLING,
+    TURN,
+    Motion,
+)
+
+_six_normals = noise.six_normals
+
+Axes: TypeAlias = tuple[float, float, float, float, float, float, float, float, float]
+ALIGNED: Axes = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
+
+
+@kernel
+def feel(
+    motion: Array, axes: Axes, gyro_sigma: float, accel_sigma: float, key: int, tick: int
+) -> tuple[float, float, float, float, float, float]:
+    """Turn rate [rad/s] and specific force [m/s^2] in its axes: the rows of its rotation in base_link."""
+    a, b, c, d, e, f = _six_normals(key, tick)
+    turn_x, turn_y, turn_z = motion[ROLLING], motion[PITCHING], motion[TURN]
+    x, y, z = motion[ACCEL_FORWARD], motion[ACCEL_LEFT], motion[ACCEL_UP] + GRAVITY
+    if not (motion[QUATERNION_X] == 0.0 and motion[QUATERNION_Y] == 0.0):
+        x = motion[ACCEL_FORWARD] + GRAVITY * motion[AXES + 6]
+        y = motion[ACCEL_LEFT] + GRAVITY * motion[AXES + 7]
+        z = motion[ACCEL_UP] + GRAVITY * motion[AXES + 8]
+    if axes != ALIGNED:  # times the transposed matrix
+        p, q, r, s, t, u, v, w, o = axes
+        turn_x, turn_y, turn_z = (
+            p * turn_x + s * turn_y + v * turn_z,
+            q * turn_x + t * turn_y + w * turn_z,
+            r * turn_x + u * turn_y + o * turn_z,
+        )
+        x, y, z = p * x + s * y + v * z, q * x + t * y + w * z, r * x + u * y + o * z
+    return (
+        turn_x + gyro_sigma * a,
+        turn_y + gyro_sigma * b,
+        turn_z + gyro_sigma * c,
+        x + accel_sigma * d,
+        y + accel_sigma * e,
+        z + accel_sigma * f,
+    )
+
+
+_feel: Callable[..., tuple[float, float, float, float, float, float]] = plain(feel)
 
 
 @dataclass(frozen=True)
@@ -16,35 +68,16 @@ class Imu:
     gyro_sigma: float  # [rad/s]
     accel_sigma: float  # [m/s^2]
     key: int
-    axes: tuple[Vector, Vector, Vector] | None = None  # rotation of the IMU in base_link; None: the same axes
+    axes: Axes = ALIGNED
 
     def sample(self, motion: Motion, tick: int) -> tuple[float, float, float, float, float, float]:
         """(turn rate x, y, z [rad/s], acceleration x, y, z [m/s^2])."""
-        a, b, c, d, e, f = six_normals(self.key, tick)
-        gyro, accel = self.gyro_sigma, self.accel_sigma
-        turn = (motion[ROLLING], motion[PITCHING], motion[TURN])
-        force = (motion[ACCEL_FORWARD], motion[ACCEL_LEFT], motion[ACCEL_UP] + GRAVITY)
-        if not is_level(motion):
-            down = motion[AXES + 6 : AXES + 9]
-            force = (
-                motion[ACCEL_FORWARD] + GRAVITY * down[0],
-                motion[ACCEL_LEFT] + GRAVITY * down[1],
-                motion[ACCEL_UP] + GRAVITY * down[2],
-            )
-        if self.axes is not None:
-            turn, force = _into(self.axes, turn), _into(self.axes, force)
-        return (
-            turn[0] + gyro * a,
-            turn[1] + gyro * b,
-            turn[2] + gyro * c,
-            force[0] + accel * d,
-            force[1] + accel * e,
-            force[2] + accel * f,
-        )
+        return _feel(motion, self.axes, self.gyro_sigma, self.accel_sigma, self.key, tick)
 
 
-def _into(axes: tuple[Vector, Vector, Vector], vector: Vector) -> Vector:
-    """A vector of base_link in the rotated frame: times the transposed matrix."""
-    (a, b, c), (d, e, f), (g, h, i) = axes
-    x, y, z = vector
-    return a * x + d * y + g * z, b * x + e * y + h * z, c * x + f * y + i * z
+def axes_of(rpy: Vector) -> Axes:
+    """The axes of an IMU that is mounted turned."""
+    if not any(rpy):
+        return ALIGNED
+    (a, b, c), (d, e, f), (g, h, i) = matrix_from_rpy(*rpy)
+    return a, b, c, d, e, f, g, h, i

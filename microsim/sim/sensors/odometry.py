@@ -1,10 +1,13 @@
 """Odometry: pose in the odom frame and velocity over ground; exact, or drifting as wheels and flow sensors do."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from microsim.sim.exact import cos, sin, wrap_angle
-from microsim.sim.geometry import quaternion_from_rpy
+from microsim.sim import exact, noise
+from microsim.sim.compiled import kernel, plain
+from microsim.sim.exact import cos, sin
+from microsim.sim.geometry import Array, quaternion_from_rpy
 from microsim.sim.motion import (
     FORWARD,
     LEFT,
@@ -25,10 +28,36 @@ from microsim.sim.motion import (
     Z,
     is_level,
 )
-from microsim.sim.noise import six_normals
+
+_sincos = exact.sincos
+_six_normals = noise.six_normals
+_wrap_angle = exact.wrap_angle
 
 POSE_VARIANCE = 1e-4  # [m^2], [rad^2] without drift: a centimetre, half a degree
 TWIST_VARIANCE = 1e-4  # [(m/s)^2], [(rad/s)^2]
+
+
+@kernel
+def misjudge(
+    pose: Array, seen: Array, now: Array, position_per_m: float, yaw_per_rad: float, key: int, tick: int
+) -> tuple[float, float, float, float, float, float]:
+    """The drifting pose x, y, z, yaw after the true step from `seen` to `now`, and that step's length and turn."""
+    dx, dy, dz, turn = now[0] - seen[0], now[1] - seen[1], now[2] - seen[2], _wrap_angle(now[3] - seen[3])
+    a, b, c, d, _, _ = _six_normals(key, tick)
+    length = math.sqrt(dx * dx + dy * dy + dz * dz)
+    slip = position_per_m * math.sqrt(length)
+    sine, cosine = _sincos(pose[3] - seen[3])  # how far the odom frame has turned against the map by now
+    return (
+        pose[0] + (cosine * dx - sine * dy + slip * a),
+        pose[1] + (sine * dx + cosine * dy + slip * b),
+        pose[2] + (dz + slip * c),
+        _wrap_angle(pose[3] + turn + yaw_per_rad * math.sqrt(abs(turn)) * d),
+        length,
+        abs(turn),
+    )
+
+
+_misjudge: Callable[..., tuple[float, float, float, float, float, float]] = plain(misjudge)
 
 
 @dataclass
@@ -50,20 +79,13 @@ class Drift:
 
     def update(self, motion: Motion, tick: int) -> None:
         """Turn the true step since the last tick into the odometry's, with its errors."""
-        x, y, z, yaw = self.seen
-        self.seen = [motion[X], motion[Y], motion[Z], motion[YAW]]
-        dx, dy, dz, turn = motion[X] - x, motion[Y] - y, motion[Z] - z, wrap_angle(motion[YAW] - yaw)
-        a, b, c, d, _, _ = six_normals(self.key, tick)
-        length = math.sqrt(dx * dx + dy * dy + dz * dz)
-        slip = self.position_per_m * math.sqrt(length)
-        error = self.pose[3] - yaw  # how far the odom frame has turned against the map by now
-        cosine, sine = cos(error), sin(error)
-        self.pose[0] += cosine * dx - sine * dy + slip * a
-        self.pose[1] += sine * dx + cosine * dy + slip * b
-        self.pose[2] += dz + slip * c
-        self.pose[3] = wrap_angle(self.pose[3] + turn + self.yaw_per_rad * math.sqrt(abs(turn)) * d)
+        now = [motion[X], motion[Y], motion[Z], motion[YAW]]
+        *pose, length, turn = _misjudge(
+            self.pose, self.seen, now, self.position_per_m, self.yaw_per_rad, self.key, tick
+        )
+        self.pose, self.seen = pose, now
         self.distance_m += length
-        self.turned_rad += abs(turn)
+        self.turned_rad += turn
 
 
 @dataclass

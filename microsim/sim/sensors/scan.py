@@ -9,13 +9,14 @@ import numpy.typing as npt
 from microsim.sim import exact, geometry, noise
 from microsim.sim.compiled import kernel
 from microsim.sim.geometry import Array, Grid, Vector
-from microsim.sim.motion import COS_YAW, SIN_YAW, Motion, mounted_at
-from microsim.sim.sensors.range import is_behind_wall
+from microsim.sim.motion import COS_YAW, SIN_YAW, Motion, X, Y, mounted_at
+from microsim.sim.sensors.range import NOISE_REACH, is_behind_wall
 from microsim.sim.world import World
 
 _distance_to_occupied = geometry.distance_to_occupied
 _normals = noise.normals
 _uniforms = noise.uniforms
+_is_behind_wall = is_behind_wall
 
 
 @kernel
@@ -45,6 +46,37 @@ def measure(
         ranges[i] = value
 
 
+@kernel
+def sweep(
+    clearance: Grid,
+    cell: float,
+    west: float,
+    south: float,
+    robot_x: float,
+    robot_y: float,
+    x: float,
+    y: float,
+    sine: float,
+    cosine: float,
+    beams: Array,
+    min_m: float,
+    max_m: float,
+    sigma_m: float,
+    dropout_probability: float,
+    key: int,
+    tick: int,
+    distances: Array,
+    ranges: npt.NDArray[np.float32],
+) -> None:
+    """Fill `distances`, as a perfect scanner would see them, inf beyond reach, and `ranges`, as this one does."""
+    if _is_behind_wall(clearance, cell, west, south, robot_x, robot_y, x, y):
+        distances[:] = 0.0
+    else:
+        reach = max_m + NOISE_REACH * sigma_m
+        cast(clearance, cell, x - west, y - south, sine, cosine, beams, reach, distances)
+    measure(distances, ranges, key, tick, min_m, max_m, sigma_m, dropout_probability)
+
+
 @dataclass(frozen=True)
 class Scan:
     world: World
@@ -56,22 +88,31 @@ class Scan:
     dropout_probability: float
     key: int
 
-    def distances(self, motion: Motion) -> Array:
-        """What a perfect scanner would see [m], inf beyond reach."""
-        world, out = self.world, np.empty(self.beams.shape[1])
-        x, y, _ = mounted_at(motion, self.mount)
-        if is_behind_wall(world, motion, x, y):
-            out[:] = 0.0
-            return out
-        reach = self.max_m + 10.0 * self.sigma_m
-        x, y = x - world.west, y - world.south
-        cast(world.clearance, world.cell_m, x, y, motion[SIN_YAW], motion[COS_YAW], self.beams, reach, out)
-        return out
-
     def sample(self, motion: Motion, tick: int) -> npt.NDArray[np.float32]:
-        ranges = np.empty(self.beams.shape[1], np.float32)
-        distances = self.distances(motion)
-        measure(distances, ranges, self.key, tick, self.min_m, self.max_m, self.sigma_m, self.dropout_probability)
+        world, beams = self.world, self.beams.shape[1]
+        distances, ranges = np.empty(beams), np.empty(beams, np.float32)
+        x, y, _ = mounted_at(motion, self.mount)
+        sweep(
+            world.clearance,
+            world.cell_m,
+            world.west,
+            world.south,
+            motion[X],
+            motion[Y],
+            x,
+            y,
+            motion[SIN_YAW],
+            motion[COS_YAW],
+            self.beams,
+            self.min_m,
+            self.max_m,
+            self.sigma_m,
+            self.dropout_probability,
+            self.key,
+            tick,
+            distances,
+            ranges,
+        )
         return ranges
 
 

@@ -1,0 +1,159 @@
+"""`randomize:` what the seed decides anew in each run: starts, obstacles, limits and noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import AfterValidator, Field, ValidationError
+
+from microsim.errors import unknown
+from microsim.scenario.sensors import SensorBlock
+from microsim.scenario.values import Finite, Height, Model, Probability, exactly, show
+from microsim.scenario.yaml_text import Path
+
+if TYPE_CHECKING:
+    from microsim.scenario.models import Scenario
+    from microsim.scenario.robots import Robot
+
+Found = tuple[str, Path]  # message, where
+
+NOISE_KEYS = (
+    "sigma_m",
+    "bias_drift_m_per_s",
+    "dropout_probability",
+    "gyro_sigma_rad_per_s",
+    "accel_sigma_m_per_s2",
+    "position_per_m",
+    "yaw_per_rad",
+)
+NOISY_SENSORS = ("odom", "gps", "imu", "range", "scan")
+
+
+def _rising(span: tuple[float, float]) -> tuple[float, float]:
+    if span[0] > span[1]:
+        raise ValueError(f"expected [low, high], found {show(span)}")
+    return span
+
+
+Span = Annotated[tuple[Finite, Finite], exactly(2, "[low, high]"), AfterValidator(_rising)]
+
+
+class RandomStart(Model):
+    """Where a robot may start: anywhere free in a rectangle. What is left out stays as `start` says."""
+
+    x: Span | None = Field(None, description="East, [low, high] [m].")
+    y: Span | None = Field(None, description="North, [low, high] [m].")
+    z: Span | None = Field(None, description="Height in the map frame of a robot that flies, [low, high] [m].")
+    yaw: Span | None = Field(None, description="Heading, [low, high] [rad].")
+    gap_m: Height = Field(1.0, description="No occupied cell and no edge of the map is nearer than this [m].")
+
+
+class RandomObstacles(Model):
+    """How obstacles change places. None comes near a robot's `start`."""
+
+    shift_m: Height = Field(0.0, description="Each is moved by up to this along x and along y [m].")
+    keep_probability: Probability = Field(1.0, description="Probability that an obstacle is there at all.")
+    gap_m: Height = Field(1.0, description="One that would come nearer to a robot's `start` is left out [m].")
+
+
+class Randomize(Model):
+    """What differs from seed to seed. Each number is drawn from a stream of its own, evenly between low and high."""
+
+    starts: dict[str, RandomStart] = Field({}, description="By robot: where it may start.")
+    obstacles: RandomObstacles | None = Field(None, description="How obstacles change places; null: they stay.")
+    values: dict[str, Span] = Field(
+        {},
+        description="Limits, noise and wind by their place in the scenario: `robots.rover.max_v: [1.5, 2.5]`, "
+        "`robots.drone.gps.sigma_m: [1, 4]`, `wind.gust_sigma: [0, 2]`.",
+    )
+
+
+def check_randomize(scenario: Scenario) -> Iterator[Found]:
+    """A problem for everything that cannot be drawn."""
+    block = scenario.randomize
+    if block is None:
+        return
+    for robot in block.starts:
+        if robot not in scenario.robots:
+            yield unknown("no robot", repr(robot), robot, scenario.robots), ("randomize", "starts", robot)
+    for name, span in block.values.items():
+        message = _why_not(scenario, name) or _refused(scenario, name, span)
+        if message:
+            yield message, ("randomize", "values", name)
+
+
+def _why_not(scenario: Scenario, name: str) -> str:
+    keys = name.split(".")
+    if keys[0] not in ("robots", "wind"):
+        return f"expected a place that begins with robots or wind, found {name!r}"
+    try:
+        value = _at(scenario, keys)
+    except LookupError as error:
+        return str(error.args[0])
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return f"{name} is {show(value)}; only a number can be drawn"
+    if keys[0] == "robots" and not is_drawable(keys, scenario.robots[keys[1]]):
+        noise = ", ".join(NOISE_KEYS)
+        return (
+            f"{name} cannot be drawn: of a robot only its own numbers, and {noise} of {', '.join(NOISY_SENSORS)}; "
+            "starts have a block of their own"
+        )
+    return ""
+
+
+def is_drawable(keys: Sequence[str], robot: Robot) -> bool:
+    if len(keys) == 3:
+        return True  # a limit of the robot itself
+    return isinstance(sensor_at(robot, keys), SensorBlock) and keys[-1] in NOISE_KEYS
+
+
+def sensor_at(robot: Robot, keys: Sequence[str]) -> SensorBlock | None:
+    """The sensor block in which robots.NAME.keys… lies, if it is one of those whose noise can be drawn."""
+    name = keys[3] if keys[2] == "sensors" else keys[2]
+    block = robot.all_sensors().get(name)
+    kind = getattr(block, "type", name)
+    return block if kind in NOISY_SENSORS else None
+
+
+def _at(value: Any, keys: Sequence[str], done: str = "") -> Any:
+    if not keys:
+        return value
+    choices: Mapping[str, Any]
+    if isinstance(value, Model):
+        choices = {name: getattr(value, name) for name in type(value).model_fields}
+    elif isinstance(value, Mapping):
+        choices = value
+    elif isinstance(value, tuple):
+        choices = {str(index): each for index, each in enumerate(value)}
+    else:
+        choices = {}
+    if keys[0] not in choices:
+        raise LookupError(unknown(f"{done or 'the scenario'} has no", repr(keys[0]), keys[0], choices))
+    return _at(choices[keys[0]], keys[1:], f"{done}.{keys[0]}".strip("."))
+
+
+def _refused(scenario: Scenario, name: str, span: tuple[float, float]) -> str:
+    """Both ends must be values the scenario could be written with."""
+    from microsim.scenario.models import Scenario as Complete
+
+    for end in span:
+        data = with_value(scenario, name.split("."), end).to_dict()
+        try:
+            Complete.model_validate({**data, "randomize": None}, context={"plugins": scenario.plugins})
+        except ValidationError as error:
+            return f"{show(end)} would be refused: {error.errors(include_url=False)[0]['msg']}"
+    return ""
+
+
+def with_value(model: Any, keys: Sequence[str], value: Any) -> Any:
+    """A copy of a model in which the number at that place is another."""
+    if not keys:
+        return value
+    key, rest = keys[0], keys[1:]
+    if isinstance(model, Model):
+        return model.model_copy(update={key: with_value(getattr(model, key), rest, value)})
+    if isinstance(model, Mapping):
+        return {**model, key: with_value(model[key], rest, value)}
+    index = int(key)
+    return (*model[:index], with_value(model[index], rest, value), *model[index + 1 :])
