@@ -82,7 +82,7 @@ def place_spans(pose: Any, start: RandomStart) -> tuple[tuple[float, float], tup
 def _with_start(scenario: Scenario, world: World, robot: str, start: RandomStart, seed: int) -> Scenario:
     pose, key = scenario.robots[robot].start.map_pose, stream_key(seed, start_stream(robot))
     spans_x, spans_y = place_spans(pose, start)
-    grid = (world.clearance, world.cell_m, world.west, world.south)
+    grid = (world.footing, world.cell_m, world.west, world.south)
     x, y, found = start_place(*grid, *spans_x, *spans_y, start.gap_m, key)
     turn, height = uniforms(key, 0, 1)
     update: dict[str, Any] = {"x": float(x), "y": float(y)} if found else {}

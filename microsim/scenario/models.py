@@ -146,7 +146,8 @@ class Scenario(Model):
 
     def to_dict(self) -> dict[str, Any]:
         """The complete scenario, every default written out, as plain data that `load_scenario` takes back."""
-        return self.model_dump(mode="json", by_alias=True)
+        data = self.model_dump(mode="json", by_alias=True)
+        return {key: value for key, value in data.items() if value is not None or key != "randomize"}  # a younger key
 
     def to_yaml(self) -> str:
         """The complete scenario as YAML."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationError
 
+from microsim.documents.yaml_text import Path
 from microsim.errors import unknown
 from microsim.scenario.sensors import SensorBlock
 from microsim.scenario.values import Finite, Height, Model, Probability, exactly, show
-from microsim.scenario.yaml_text import Path
 
 if TYPE_CHECKING:
     from microsim.scenario.models import Scenario
@@ -102,9 +102,16 @@ def _why_not(scenario: Scenario, name: str) -> str:
     return ""
 
 
+def is_limit(keys: Sequence[str], name: str, robot: Robot) -> bool:
+    """True when the keys lead to a number of that robot itself, not of one of its sensors or of its start."""
+    if keys[:2] != ["robots", name]:
+        return False
+    return keys[2] not in ("start", "sensors", *robot.all_sensors())
+
+
 def is_drawable(keys: Sequence[str], robot: Robot) -> bool:
-    if len(keys) == 3:
-        return True  # a limit of the robot itself
+    if is_limit(keys, keys[1], robot):
+        return True
     return isinstance(sensor_at(robot, keys), SensorBlock) and keys[-1] in NOISE_KEYS
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.sim import geometry, noise, world
-from microsim.sim.compiled import kernel, long_kernel
+from microsim.sim.compiled import kernel, threaded_kernel
 from microsim.sim.geometry import Array, Grid
 
 _uniforms = noise.uniforms
@@ -24,6 +24,14 @@ _X, _Y, _HALF_X, _HALF_Y, _IS_DISC = range(5)
 @kernel
 def number_between(key: int, low: float, high: float) -> float:
     return low + (high - low) * _uniforms(key, 0, 0)[0]
+
+
+@kernel
+def numbers_between(keys: npt.NDArray[np.int64], low: float, high: float) -> Array:
+    out = np.empty(keys.shape[0])
+    for i in range(keys.shape[0]):
+        out[i] = number_between(keys[i], low, high)
+    return out
 
 
 @kernel
@@ -80,7 +88,7 @@ def start_place(
     return best_x, best_y, best > 0
 
 
-@long_kernel
+@threaded_kernel
 def lay_out(
     table: Array,
     starts: Array,
@@ -92,10 +100,15 @@ def lay_out(
     south: float,
     worlds: npt.NDArray[np.int64],
     keys: npt.NDArray[np.int64],
+    lacking: Grid,
     moved: Array,
     clearances: Grid,
+    footings: Grid,
 ) -> None:
-    """The obstacles `moved` (n, m, 3) and the grids `clearances` (n, ny, nx) of these worlds."""
+    """The obstacles `moved` (n, m, 3) and the grids `clearances` (n, ny, nx) of these worlds.
+
+    `footings` are those too, unless cells lack ground: `lacking` (ny, nx), or (0, 0).
+    """
     occupied = np.empty(clearances.shape[1:], np.uint8)
     for index in range(worlds.shape[0]):
         w = worlds[index]
@@ -107,3 +120,5 @@ def lay_out(
                 is_disc = table[i, _IS_DISC] > 0.0
                 _mark_footprint(occupied, cell, x, y, table[i, _HALF_X], table[i, _HALF_Y], is_disc)
         clearances[w] = _clearance_of(occupied)
+        if lacking.size > 0:
+            footings[w] = _clearance_of(np.maximum(occupied, lacking))

@@ -61,7 +61,7 @@ def inlined(function: _Function) -> _Function:
 
 
 def threaded_kernel(function: _Function) -> _Function:
-    """A kernel during which other threads may run: long ones, called on parts of the work by several threads at once."""
+    """A kernel during which other threads may run: long ones, called on parts of the work at once."""
     return _compiled(function, nogil=True)
 
 

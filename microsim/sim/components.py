@@ -52,6 +52,7 @@ class RobotModel:
     parameters: Callable[[Any, Wind, float], tuple[float, ...]]  # (the robot's settings, wind, dt) -> column
     advance: Callable[..., None]
     is_ground_bound: bool  # stands on the ground and may not be put into an occupied cell
+    needs_tick: Callable[[Any], bool] = lambda parameters: True  # (p, n) -> False where the tick number does not matter
     command_age: int | None = None  # row that counts ticks since the last command, see `command_timeout`; None: no row
     from_twist: Callable[[Any, float, float], Mapping[str, float]] | None = None  # (settings, m/s, rad/s) -> inputs
     settle: Callable[..., None] | None = None  # (state, parameters, elevation, cell, west, south): lean on the ground

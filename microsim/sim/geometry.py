@@ -153,6 +153,7 @@ def _half_sincos(yaw: float) -> tuple[float, float]:
     return sine, cosine
 
 
+@kernel
 def quaternion_from_rpy(roll: float, pitch: float, yaw: float) -> Quaternion:
     """Fixed-axis roll, pitch, yaw (URDF's order: Rz(yaw) Ry(pitch) Rx(roll))."""
     sr, cr = _half_sincos(roll)

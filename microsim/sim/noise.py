@@ -44,8 +44,24 @@ def _mix(seed: int, stream: int) -> int:
 
 def stream_key(seed: int, name: str) -> int:
     """The key of one noise source of one run, to be given to the functions below."""
-    stream = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little") >> 1
-    return int(_mix(seed, stream))
+    return int(_mix(seed, _stream(name)))
+
+
+def _stream(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little") >> 1
+
+
+def stream_keys(seeds: npt.NDArray[np.int64], name: str) -> npt.NDArray[np.int64]:
+    """`stream_key` of many runs."""
+    return _mix_each(seeds, _stream(name))
+
+
+@kernel
+def _mix_each(seeds: npt.NDArray[np.int64], stream: int) -> npt.NDArray[np.int64]:
+    keys = np.empty(seeds.shape[0], np.int64)
+    for i in range(seeds.shape[0]):
+        keys[i] = _mix(seeds[i], stream)
+    return keys
 
 
 @kernel

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.sim.compiled import kernel
+from microsim.sim.compiled import kernel, threaded_kernel
 from microsim.sim.geometry import Array, Grid
 from microsim.sim.render_ground import ground_classes, plane_depths
 from microsim.sim.render_screen import Pose, Rays, Spans
@@ -21,7 +21,7 @@ Image: TypeAlias = npt.NDArray[np.uint8]  # (h, w, 3)
 _TINY = 1e-300
 
 
-@kernel
+@threaded_kernel
 def draw(
     pose: Pose,
     ground_above_camera: float,
@@ -178,7 +178,7 @@ def _cover_with_prism(
         seen[u] = class_id if hit else seen[u]
 
 
-@kernel
+@threaded_kernel
 def colour(classes: Grid, palette: Grid, image: Image) -> None:
     for v in range(classes.shape[0]):
         for u in range(classes.shape[1]):

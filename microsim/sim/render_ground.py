@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from microsim.sim.compiled import kernel
+from microsim.sim.compiled import kernel, threaded_kernel
 from microsim.sim.geometry import Array, Grid
 from microsim.sim.render_screen import Pose, Prism, Rays, Spans, bounds, column_span, span
 
@@ -113,7 +113,7 @@ def plane_depths(inverse_dz: Array, ground_above_camera: float, depths: Array) -
             depths[u] = t if t > 0.0 else math.inf
 
 
-@kernel
+@threaded_kernel
 def relief_depths(
     pose: Pose,
     rays: Rays,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from microsim.sim import exact
-from microsim.sim.compiled import kernel
+from microsim.sim.compiled import kernel, threaded_kernel
 from microsim.sim.geometry import Array
 from microsim.sim.render_ground import Terrain
 from microsim.sim.render_screen import Pose, Spans, bounds, column_span, span
@@ -27,10 +27,16 @@ KIND, CLASS, _X, _Y, _PRISM, _SHAPE, _TABLE_WIDTH = 0, 1, 2, 3, 4, 14, 23
 LOW, HIGH, COEFFICIENTS = 12, 13, 14
 
 
-def tabulate(world: World, terrain: Terrain) -> tuple[Array, int]:
-    """(rows of shapes, number of painted ones): painted features in order, then obstacles, then standing features."""
+def tabulate(world: World, terrain: Terrain, obstacles: Sequence[Shape] | None = None) -> tuple[Array, int]:
+    """(rows of shapes, number of painted ones): painted features in order, then obstacles, then standing features.
+
+    Other obstacles may stand in the place of the world's.
+    """
     painted = [shape for shape in world.features if _is_painted(shape)]
-    solid = [*world.obstacles, *(shape for shape in world.features if not _is_painted(shape))]
+    solid = [
+        *(world.obstacles if obstacles is None else obstacles),
+        *(shape for shape in world.features if not _is_painted(shape)),
+    ]
     rows = [_row(shape, *_painted_extent(shape, world, terrain)) for shape in painted]
     rows += [_row(shape, *_solid_extent(shape, world, terrain)) for shape in solid]
     return np.array(rows, np.float64).reshape(len(rows), _TABLE_WIDTH), len(painted)
@@ -106,7 +112,7 @@ def _edges(shape: Shape) -> list[float]:
     return numbers
 
 
-@kernel
+@threaded_kernel
 def aim(
     pose: Pose, screen: Array, columns: Spans, rows: Spans, table: Array, coefficients: Array, spans: Spans
 ) -> None:

@@ -52,6 +52,11 @@ class Trigger:
             raise ValueError(f"a rate of {rate_hz} Hz is above physics_hz = {physics_hz}")
         self._p, self._q = period.numerator, period.denominator
 
+    @property
+    def period(self) -> tuple[int, int]:
+        """Ticks between two firings, as a fraction."""
+        return self._p, self._q
+
     def after(self, tick: int) -> int:
         """The tick at which it fires next, given one at which it does."""
         return tick + self._p if self._q == 1 else self.next_tick(tick + 1)

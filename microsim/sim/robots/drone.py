@@ -180,7 +180,8 @@ def _advance_many(
         count = min(BLOCK, state.shape[1] - begin)
         _take(s, state, begin, count)
         _take(c, command, begin, count)
-        _take(p, parameters, begin, count)
+        if begin == 0 or parameters.strides[1] != 0:  # else all robots have the same
+            _take(p, parameters, begin, count)
         gusts = False
         for i in range(count):
             gusts |= p[_GUST_NEW, i] > 0.0
@@ -208,4 +209,5 @@ ROBOT = RobotModel(
     parameters=parameters,
     advance=advance,
     is_ground_bound=False,
+    needs_tick=lambda parameters: bool((parameters[_GUST_NEW] > 0.0).any()),
 )

@@ -17,7 +17,7 @@ from microsim.sim.render import Image, colour, draw
 from microsim.sim.render_ground import prepare_terrain, relief_depths
 from microsim.sim.render_screen import Rays, screen_index
 from microsim.sim.render_shapes import COEFFICIENTS, aim, tabulate
-from microsim.sim.world import PALETTE, World
+from microsim.sim.world import PALETTE, Shape, World
 
 Rotation: TypeAlias = tuple[Vector, Vector, Vector]  # rows of the matrix from the optical to the map frame
 
@@ -91,7 +91,6 @@ class Renderer:
     def __init__(self, world: World, model: CameraModel) -> None:
         self.model = model
         terrain = prepare_terrain(world.elevation, world.surface, world.cell_m, world.west, world.south)
-        table, painted = tabulate(world, terrain)
         rays = model.rays()
         screen, columns, rows = screen_index(rays)
         self._world = world
@@ -102,11 +101,19 @@ class Renderer:
         # Arguments of the kernels, unpacked at each call: gathering them anew would take longer than a small image.
         lattice = (terrain.nodes, terrain.edges_x, terrain.edges_y, terrain.blocks, terrain.holes)
         self._relief = (rays, screen, columns, rows, *lattice, self._depths)
+        self._terrain, self._screen = terrain, (screen, columns, rows)
+        self._ground = (rays, terrain.surface, terrain.cell_m, terrain.west, terrain.south)
+        self._canvas = (np.empty(model.width), self._depths, self._classes)
+        self.show(*self.table_of(world.obstacles))
+
+    def table_of(self, obstacles: Sequence[Shape]) -> tuple[Array, int]:
+        """What to `show` of a world that differs from this one in its obstacles."""
+        return tabulate(self._world, self._terrain, obstacles)
+
+    def show(self, table: Array, painted: int) -> None:
         aimed = (np.empty((table.shape[0], COEFFICIENTS)), np.empty((table.shape[0], 4), np.int32))
-        self._shapes = (screen, columns, rows, table, *aimed)
-        ground = (terrain.surface, terrain.cell_m, terrain.west, terrain.south)
-        room = np.empty(model.width)
-        self._scene = (rays, *ground, table, painted, *aimed, room, self._depths, self._classes)
+        self._shapes = (*self._screen, table, *aimed)
+        self._scene = (*self._ground, table, painted, *aimed, *self._canvas)
 
     def _draw(self, position: Vector, rotation: Rotation) -> None:
         pose = (*position, *rotation[0], *rotation[1], *rotation[2])

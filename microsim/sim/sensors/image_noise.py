@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.sim import exact
-from microsim.sim.compiled import kernel
+from microsim.sim.compiled import kernel, threaded_kernel
 from microsim.sim.geometry import Grid
 from microsim.sim.noise import uniforms
 from microsim.sim.render import Image
@@ -82,7 +82,7 @@ class ImageNoise:
 # Below, a row of pixels is a row of numbers: red, green, blue, red, …
 
 
-@kernel
+@threaded_kernel
 def _blur_and_scale(
     rows: Grid, weights: Weights, gains: Sums, extended_row: Sums, blurred_rows: SumRows, noisy: Grid
 ) -> None:

@@ -1,0 +1,80 @@
+"""The ground of all worlds: one map that they share, and the obstacles of each where the seed decides them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from microsim.batch.columns import Array, Integers
+from microsim.scenario.drawing import OBSTACLES, obstacle_table, start_table
+from microsim.scenario.models import Scenario
+from microsim.sim.chance import lay_out
+from microsim.sim.geometry import Grid
+from microsim.sim.noise import stream_keys
+from microsim.sim.world import Shape, World, lacks_ground
+
+
+class Ground:
+    """`clearances` is (1, ny, nx) where worlds share one grid, else (n, ny, nx): one byte per cell and world.
+
+    So are `footings`, where robots can stand: the same array, unless some cells have no ground.
+    """
+
+    def __init__(self, scenario: Scenario, world: World, n: int) -> None:
+        self.world = world
+        self.cell, self.west, self.south = world.cell_m, world.west, world.south
+        # of level ground one number is enough, and quicker
+        self.elevation: Array = world.elevation[:1, :1].copy() if world.is_flat else world.elevation.copy()
+        self.chance = scenario.randomize.obstacles if scenario.randomize else None
+        has_holes = bool(np.isnan(world.elevation).any())
+        self.clearances: Grid = world.clearance[None].copy()
+        self.footings: Grid = world.footing[None].copy() if has_holes else self.clearances
+        self.moved: Array = np.empty((0, 0, 3))
+        if self.chance is not None:
+            self._table, self._starts = obstacle_table(scenario), start_table(scenario)
+            self._lacking: Grid = lacks_ground(world.elevation) if has_holes else np.empty((0, 0), np.uint8)
+            self.clearances = np.zeros((n, *world.clearance.shape), np.uint8)
+            self.footings = np.zeros_like(self.clearances) if has_holes else self.clearances
+            self.moved = np.zeros((n, self._table.shape[0], 3))  # x, y, whether it is there
+
+    @property
+    def is_shared(self) -> bool:
+        return self.chance is None
+
+    def draw(self, worlds: Integers, seeds: Integers) -> None:
+        """Lay the obstacles of these worlds out."""
+        if self.chance is None:
+            return
+        lay_out(
+            self._table,
+            self._starts,
+            self.chance.shift_m,
+            self.chance.keep_probability,
+            self.chance.gap_m,
+            self.cell,
+            self.west,
+            self.south,
+            worlds,
+            stream_keys(seeds, OBSTACLES),
+            self._lacking,
+            self.moved,
+            self.clearances,
+            self.footings,
+        )
+
+    def obstacles(self, world: int) -> tuple[Shape, ...]:
+        """Those of one world."""
+        if self.is_shared:
+            return self.world.obstacles
+        return tuple(
+            replace(shape, center=(x, y))
+            for shape, (x, y, is_there) in zip(self.world.obstacles, self.moved[world].tolist(), strict=True)
+            if is_there
+        )
+
+    def arrays(self) -> dict[str, tuple[Array | Grid, int]]:
+        if self.is_shared:
+            return {}
+        found: dict[str, tuple[Array | Grid, int]] = {"moved": (self.moved, 0), "clearances": (self.clearances, 0)}
+        return found if self.footings is self.clearances else {**found, "footings": (self.footings, 0)}

@@ -1,0 +1,350 @@
+"""`BatchSimulation`: n worlds of one scenario in arrays, each with a seed of its own.
+
+World i is bit for bit the `Simulation` with its seed, for any n and any number of threads: both run the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from microsim.batch.cameras import CameraColumns
+from microsim.batch.columns import Array, Integers, give, take
+from microsim.batch.ground import Ground
+from microsim.batch.robots import RobotColumns
+from microsim.batch.sensors import MAKE, SensorColumns
+from microsim.errors import UsageError, unknown
+from microsim.scenario import Scenario, load_scenario
+from microsim.scenario.scene import build_world
+from microsim.scenario.sensors import Camera
+from microsim.sim.many_worlds import last_firing
+from microsim.sim.timekeeper import Clock, Trigger
+
+_CHUNK = 64  # worlds of a thread come in multiples of these
+
+
+@dataclass(frozen=True)
+class BatchSnapshot:
+    """Some worlds as they were. Made by `BatchSimulation.snapshot`; belongs to that scenario and its sensors."""
+
+    scenario: Scenario
+    sensors: tuple[str, ...]
+    seeds: Integers
+    arrays: Mapping[str, Any]
+    memories: Mapping[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+
+class BatchSimulation:
+    """n worlds that advance together when `step` is called.
+
+    `seeds` has one for each world; by default they count up from the scenario's. `sensors` are those to run, as
+    `robot/sensor`; by default all built-in ones. Cameras cost most: leave them out where nobody looks. `threads` share
+    the worlds among them.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario | str | Path | Mapping[str, Any],
+        n: int | None = None,
+        seeds: Sequence[int] | Integers | None = None,
+        *,
+        sensors: Iterable[str] | None = None,
+        threads: int = 1,
+    ) -> None:
+        self.scenario = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
+        self.seeds = _checked_seeds(self.scenario, n, seeds)
+        self.n = len(self.seeds)
+        self.clock = Clock(self.scenario.physics_hz)
+        self.tick: Integers = np.zeros(self.n, np.int64)
+        self.ground = Ground(self.scenario, build_world(self.scenario), self.n)
+        make = (self.scenario, self.ground, self.clock.dt, self.n)
+        self._robots = {name: RobotColumns(make[0], name, *make[1:]) for name in self.scenario.robots}
+        self._sensors = self._make_sensors(sensors)
+        self._all: Integers = np.arange(self.n)
+        self._threads = _checked_threads(threads)
+        self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
+        self.reset()
+
+    # ---- running ---------------------------------------------------------------------------------------------
+
+    def step(self, ticks: int = 1) -> None:
+        """Put the commands into force, move all worlds on by `ticks`, and sample the sensors that are due on the way.
+
+        Then `readings` hold each sensor's latest reading.
+        """
+        self._run(ticks, is_sensing=True)
+
+    def advance(self, ticks: int = 1) -> None:
+        """Move the robots only, as `Simulation.advance` does: what was due on the way is left out."""
+        self._run(ticks, is_sensing=False)
+
+    def reset(self, worlds: Any = None, seeds: Sequence[int] | Integers | None = None) -> None:
+        """These worlds back to tick 0, with other seeds if given; the others go on untouched.
+
+        `worlds` is a mask (n,) of bool, a list of numbers, or None for all.
+        """
+        chosen = self._chosen(worlds)
+        if seeds is not None:
+            given = np.asarray(seeds, np.int64)
+            if given.shape != chosen.shape:
+                raise UsageError(f"{chosen.size} worlds need as many seeds; found {given.size}")
+            self.seeds[chosen] = given
+        if not chosen.size:
+            return
+        drawn = self.seeds[chosen]
+        self.tick[chosen] = 0
+        self.ground.draw(chosen, drawn)
+        for robot in self._robots.values():
+            robot.reset(chosen, drawn)
+            if robot.drift is not None:
+                robot.drift.reset(chosen, drawn)
+        self._slide(chosen)
+        for sensor in self._sensors.values():
+            sensor.reset(chosen, drawn)
+            sensor.sample(chosen, self.tick)
+            sensor.finish(chosen, self.tick)
+
+    def _run(self, ticks: int, is_sensing: bool) -> None:
+        if type(ticks) is bool or int(ticks) != ticks or ticks < 0:
+            raise UsageError(f"the number of ticks must be a whole number, 0 or more; found {ticks!r}")
+        chunks = self._chunks()
+        if self._pool is None or len(chunks) == 1:
+            for chunk in chunks:
+                self._run_chunk(*chunk, int(ticks), is_sensing)
+        else:
+            for done in [self._pool.submit(self._run_chunk, *chunk, int(ticks), is_sensing) for chunk in chunks]:
+                done.result()
+
+    def _chunks(self) -> list[tuple[int, int]]:
+        size = -(-self.n // self._threads)
+        size = -(-size // _CHUNK) * _CHUNK
+        return [(begin, min(begin + size, self.n)) for begin in range(0, self.n, size)]
+
+    def _run_chunk(self, begin: int, end: int, ticks: int, is_sensing: bool) -> None:
+        for robot in self._robots.values() if ticks else ():
+            robot.take(begin, end)
+        done = 0
+        events = self._events(begin, end, ticks) if is_sensing else {}
+        for offset in sorted(events):
+            self._move(begin, end, offset - done)
+            done = offset
+            self._slide(self._all[begin:end])
+            for sensor, worlds in events[offset]:
+                sensor.sample(worlds, self.tick)
+        self._move(begin, end, ticks - done)
+        for sensor in self._sensors.values() if is_sensing else ():
+            sensor.finish(self._all[begin:end], self.tick)
+
+    def _move(self, begin: int, end: int, ticks: int) -> None:
+        if ticks:
+            for robot in self._robots.values():
+                robot.move(self.tick, ticks, begin, end)
+            self.tick[begin:end] += ticks
+
+    def _events(self, begin: int, end: int, ticks: int) -> dict[int, list[tuple[SensorColumns, Integers]]]:
+        """By the number of ticks from now: which sensors of which worlds are read, as far as anyone will see it."""
+        events: dict[int, list[tuple[SensorColumns, Integers]]] = {}
+        if any(robot.drift is not None for robot in self._robots.values()):
+            events = {offset: [] for offset in range(1, ticks + 1)}
+        for sensor in self._sensors.values():
+            for offset, worlds in self._firings(sensor, begin, end, ticks):
+                events.setdefault(offset, []).append((sensor, worlds))
+        return events
+
+    def _firings(self, sensor: SensorColumns, begin: int, end: int, ticks: int) -> Iterable[tuple[int, Integers]]:
+        start, everyone = self.tick[begin:end], self._all[begin:end]
+        is_together = bool((start == start[0]).all())
+        if is_together:
+            offsets = firings(sensor.trigger, int(start[0]), ticks)
+            return [(offset, everyone) for offset in (offsets if sensor.has_history else offsets[-1:])]
+        found: list[tuple[int, Integers]] = []
+        reach, offsets_of = ticks, np.empty(end - begin, np.int64)
+        while reach > 0:
+            last_firing(*sensor.trigger.period, start, reach, offsets_of)
+            latest = int(offsets_of.max())
+            if latest == 0:
+                break
+            if sensor.has_history:  # from the latest to the first
+                found.append((latest, everyone[offsets_of == latest]))
+                reach = latest - 1
+                continue
+            for offset in np.unique(offsets_of[offsets_of > 0]).tolist():
+                found.append((offset, everyone[offsets_of == offset]))
+            break
+        return found
+
+    def _slide(self, worlds: Integers) -> None:
+        for robot in self._robots.values():
+            if robot.drift is not None:
+                robot.drift.slide(worlds, self.tick)
+
+    # ---- arrays, without a copy ------------------------------------------------------------------------------
+
+    @property
+    def robots(self) -> tuple[str, ...]:
+        return tuple(self._robots)
+
+    @property
+    def sensors(self) -> tuple[str, ...]:
+        return tuple(self._sensors)
+
+    @property
+    def readings(self) -> dict[str, Any]:
+        """By `robot/sensor`: the latest reading of each world, a row each."""
+        return {name: sensor.readings for name, sensor in self._sensors.items()}
+
+    @property
+    def sampled_at(self) -> dict[str, Integers]:
+        """By `robot/sensor`: the tick of each world's latest reading; -1 where there is none yet."""
+        return {name: sensor.sampled_at[: self.n] for name, sensor in self._sensors.items()}
+
+    def commands(self, robot: str) -> Array:
+        """(inputs, n) to write into. What stands there is handed in with every `step`, in the order of `inputs`.
+
+        A column with NaN or infinity is ignored and counted; values beyond the limits are clamped.
+        """
+        return self._robot(robot).handed_in[:, : self.n]
+
+    def inputs(self, robot: str) -> tuple[str, ...]:
+        return self._robot(robot).model.inputs
+
+    def state(self, robot: str) -> dict[str, Array]:
+        """The true state as `Simulation.state` names it: each (n,)."""
+        columns = self._robot(robot)
+        return {name: columns.state[row, : self.n] for name, row in columns.model.state.items()}
+
+    def rows(self, robot: str) -> Array:
+        """(rows, n) as `microsim.sim.components` names them."""
+        return self._robot(robot).state[:, : self.n]
+
+    def ignored(self, robot: str) -> Integers:
+        """(n,) commands that were ignored since the last reset."""
+        return self._robot(robot).ignored[: self.n]
+
+    def memory_bytes(self) -> int:
+        """Of all arrays that have an entry for each world, readings included."""
+        return sum(int(array.nbytes) for array, _ in self._arrays().values()) + self.tick.nbytes + self.seeds.nbytes
+
+    # ---- time travel -----------------------------------------------------------------------------------------
+
+    def snapshot(self, worlds: Any = None) -> BatchSnapshot:
+        chosen = self._chosen(worlds)
+        arrays = {name: take(array, chosen, axis) for name, (array, axis) in self._arrays().items()}
+        memories = {name: sensor.memory(chosen, self.seeds, self.tick) for name, sensor in self._sensors.items()}
+        return BatchSnapshot(self.scenario, self.sensors, self.seeds[chosen], arrays, memories)
+
+    def restore(self, snapshot: BatchSnapshot, worlds: Any = None) -> None:
+        """Make these worlds (by default as many as the snapshot has, from the first on) those of the snapshot."""
+        if snapshot.scenario != self.scenario or snapshot.sensors != self.sensors:
+            raise UsageError("the snapshot is of another scenario or of other sensors")
+        chosen = self._chosen(range(len(snapshot)) if worlds is None else worlds)
+        if chosen.size != len(snapshot):
+            raise UsageError(f"the snapshot has {len(snapshot)} worlds; {chosen.size} are to be restored")
+        self.seeds[chosen] = snapshot.seeds
+        for name, (array, axis) in self._arrays().items():
+            give(array, chosen, axis, snapshot.arrays[name])
+        for name, sensor in self._sensors.items():
+            sensor.recall(chosen, snapshot.memories[name])
+        for robot in self._robots.values():
+            robot.look_at_parameters()
+
+    def fork(self, worlds: Any = None) -> BatchSimulation:
+        """An independent twin of these worlds."""
+        snapshot = self.snapshot(worlds)
+        twin = BatchSimulation(self.scenario, seeds=snapshot.seeds, sensors=self.sensors, threads=self._threads)
+        twin.restore(snapshot)
+        return twin
+
+    def _arrays(self) -> dict[str, tuple[Any, int]]:
+        found: dict[str, tuple[Any, int]] = {"tick": (self.tick, 0), **self.ground.arrays()}
+        for part in (self._robots, self._sensors):
+            for name, each in part.items():
+                found |= {f"{name}:{key}": value for key, value in each.arrays().items()}
+        return found
+
+    # ---- composition -----------------------------------------------------------------------------------------
+
+    def _make_sensors(self, wanted: Iterable[str] | None) -> dict[str, SensorColumns]:
+        there = {
+            f"{robot}/{name}": (robot, name, block)
+            for robot, settings in self.scenario.robots.items()
+            for name, block in settings.all_sensors().items()
+        }
+        possible = [full for full, (_, _, block) in there.items() if _maker(block) is not None]
+        names = list(possible if wanted is None else wanted)
+        for name in names:
+            if name not in there:
+                raise UsageError(unknown("no sensor", repr(name), name, possible))
+            if name not in possible:
+                raise UsageError(f"{name} runs in a Simulation only, not in a batch; there are: {', '.join(possible)}")
+        made: dict[str, SensorColumns] = {}
+        for full in [name for name in there if name in set(names)]:
+            robot, name, block = there[full]
+            make = _maker(block)
+            assert make is not None
+            made[full] = make(self._robots[robot], name, block, self.n)
+        return made
+
+    # ---- what users get wrong --------------------------------------------------------------------------------
+
+    def _robot(self, robot: str) -> RobotColumns:
+        if robot not in self._robots:
+            raise UsageError(unknown("no robot", repr(robot), robot, self._robots))
+        return self._robots[robot]
+
+    def _chosen(self, worlds: Any) -> Integers:
+        if worlds is None:
+            return self._all
+        chosen = np.asarray(worlds if not isinstance(worlds, range) else list(worlds))
+        if chosen.dtype == bool:
+            if chosen.shape != (self.n,):
+                raise UsageError(f"a mask has one value for each of the {self.n} worlds; found {chosen.shape}")
+            return np.flatnonzero(chosen)
+        numbers: Integers = np.atleast_1d(chosen).astype(np.int64)
+        if numbers.size and (numbers.min() < 0 or numbers.max() >= self.n or len(set(numbers.tolist())) < numbers.size):
+            raise UsageError(f"worlds are numbers from 0 to {self.n - 1}, each once; found {worlds!r}")
+        return numbers
+
+
+def firings(trigger: Trigger, tick: int, ticks: int) -> list[int]:
+    """How many ticks after `tick` the trigger fires, up to `ticks`."""
+    found, due = [], trigger.next_tick(tick + 1)
+    while due <= tick + ticks:
+        found.append(due - tick)
+        due = trigger.next_tick(due + 1)
+    return found
+
+
+def _maker(block: Any) -> Any:
+    makers = {**MAKE, Camera: CameraColumns}
+    return next((make for kind, make in makers.items() if isinstance(block, kind)), None)
+
+
+def _checked_seeds(scenario: Scenario, n: int | None, seeds: Sequence[int] | Integers | None) -> Integers:
+    if seeds is None:
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+            raise UsageError(f"expected the number of worlds n, at least 1; found {n!r}")
+        first = np.array([scenario.seed], np.int64)
+        counted: Integers = np.arange(n, dtype=np.int64) + first  # wraps around at the end of int64
+        return counted
+    try:
+        given: Integers = np.array(seeds, dtype=np.int64).reshape(-1)
+    except (OverflowError, ValueError, TypeError):
+        raise UsageError("seeds are whole numbers of 64 bits") from None
+    if (n is not None and n != given.size) or not given.size:
+        raise UsageError(f"expected as many seeds as worlds; found {given.size} seeds for {n} worlds")
+    return given
+
+
+def _checked_threads(threads: Any) -> int:
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise UsageError(f"the number of threads must be a whole number, 1 or more; found {threads!r}")
+    return threads

@@ -1,0 +1,77 @@
+"""The single `Simulation`s that a batch must equal, and how to compare them."""
+
+from typing import Any
+
+import numpy as np
+
+import microsim
+from microsim.batch import BatchSimulation
+from microsim.outputs import topic_name
+
+KINDS = {"odom": "odom", "gps": "gps", "imu": "imu", "range": "range", "scan": "scan", "camera": "image"}
+
+
+class Singles:
+    """One `Simulation` for each seed, driven like a batch."""
+
+    def __init__(self, scenario: Any, seeds: Any) -> None:
+        self.sims = [microsim.Simulation(scenario, int(seed)) for seed in seeds]
+        self.last: list[dict[str, Any]] = [{} for _ in self.sims]
+        self.step(0)
+
+    def step(self, ticks: int) -> None:
+        for sim, last in zip(self.sims, self.last, strict=True):
+            last.update({message.topic: message for message in sim.step(ticks)})
+
+    def command(self, robot: str, commands: Any) -> None:
+        for column, sim in enumerate(self.sims):
+            sim.command(robot, **dict(zip(sim.model(robot).inputs, commands[:, column].tolist(), strict=True)))
+
+    def reset(self, worlds: Any, seeds: Any = None) -> None:
+        for index, world in enumerate(worlds):
+            self.sims[world].reset(None if seeds is None else int(seeds[index]))
+            self.last[world] = {message.topic: message for message in self.sims[world].step(0)}
+
+
+def reading(message: Any, kind: str) -> Any:
+    """The numbers of a message, in the order of a batch's reading."""
+    if kind == "gps":
+        return [message.latitude, message.longitude, message.altitude, message.position_covariance[0]]
+    if kind == "imu":
+        turn, force = message.angular_velocity, message.linear_acceleration
+        return [turn.x, turn.y, turn.z, force.x, force.y, force.z]
+    if kind == "range":
+        return np.float32(message.range)
+    if kind == "scan":
+        return message.ranges
+    if kind == "camera":
+        return message.data.reshape(message.height, message.width, 3)
+    pose, twist = message.pose.pose, message.twist.twist
+    return [
+        *(pose.position.x, pose.position.y, pose.position.z),
+        *(pose.orientation.x, pose.orientation.y, pose.orientation.z, pose.orientation.w),
+        *(twist.linear.x, twist.linear.y, twist.linear.z, twist.angular.x, twist.angular.y, twist.angular.z),
+        *(message.pose.covariance[0], message.pose.covariance[35]),
+    ]
+
+
+def assert_equal(batch: BatchSimulation, singles: Singles) -> None:
+    for world, sim in enumerate(singles.sims):
+        assert sim.tick == batch.tick[world]
+        for robot in batch.robots:
+            np.testing.assert_array_equal(batch.rows(robot)[:, world], sim.rows(robot), f"{robot} of world {world}")
+        for name in batch.sensors:
+            _assert_reading(batch, singles, world, name)
+
+
+def _assert_reading(batch: BatchSimulation, singles: Singles, world: int, name: str) -> None:
+    robot, sensor = name.split("/")
+    block = batch.scenario.robots[robot].all_sensors()[sensor]
+    kind = getattr(block, "type", sensor)
+    message = singles.last[world].get(topic_name(KINDS[kind], robot, sensor))
+    if message is None:
+        assert batch.sampled_at[name][world] == -1
+        return
+    assert singles.sims[world].clock.time_ns(int(batch.sampled_at[name][world])) == message.stamp_ns
+    ours, theirs = batch.readings[name][world], np.asarray(reading(message.message, kind))
+    np.testing.assert_array_equal(np.asarray(ours, theirs.dtype), theirs, f"{name} of world {world}")
