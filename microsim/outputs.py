@@ -29,9 +29,9 @@ from microsim.sim.noise import stream_key
 from microsim.sim.sensors.camera import CameraModel, Renderer
 from microsim.sim.sensors.gps import Gps
 from microsim.sim.sensors.image_noise import ImageNoise
+from microsim.sim.sensors.imu import Imu, axes_of
 from microsim.sim.sensors.lidar import Body, Lidar, body_row
 from microsim.sim.sensors.lidar import beam_table as lidar_beams
-from microsim.sim.sensors.imu import Imu, axes_of
 from microsim.sim.sensors.odometry import Drift, Odometry
 from microsim.sim.sensors.range import Range
 from microsim.sim.sensors.scan import Scan, beam_table

@@ -1,7 +1,7 @@
 """The world: ground, occupied cells, surface classes, and the solids a camera sees. Immutable during a run."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.sim.bvh import BOX, CYLINDER, SOLID_COLUMNS, Tree, make_tree
-from microsim.sim.exact import cos, sin
 from microsim.sim.compiled import kernel
+from microsim.sim.exact import cos, sin
 from microsim.sim.geometry import Array, Grid, clearance_of, ground_height
 from microsim.sim.ground_rays import Lattice, lattice
 
@@ -111,7 +111,7 @@ class World:
             return [CYLINDER, *shape.center, bottom, base + shape.height_m, 1.0, 0.0, shape.radius, shape.radius]
         yaw = shape.yaw or 0.0
         turn = [cos(yaw), sin(yaw)]
-        return [BOX, *shape.center, bottom, base + shape.height_m, *turn, *_half(shape.size)]
+        return [BOX, *shape.center, bottom, base + shape.height_m, *turn, 0.5 * shape.size[0], 0.5 * shape.size[1]]
 
     @property
     def size_m(self) -> tuple[float, float]:
