@@ -67,6 +67,7 @@ def assert_breaks(folder: Path, rule: str, *words: str, count: int | None = 1) -
     for problem in found:
         assert problem.file is not None
         assert problem.message
+        assert problem.remedy
     text = "\n".join(map(str, found))
     for word in words:
         assert word in text, f"{word!r} not in {text}"

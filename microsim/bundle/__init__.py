@@ -7,7 +7,7 @@ What a Bundle holds is in `microsim.bundle.models`; who may drive where is asked
 (`microsim.sim.drivable`); every rule is in `microsim.bundle.rules`.
 """
 
-from microsim.bundle.loading import check_bundle, find_bundle, load_bundle
+from microsim.bundle.loading import check_bundle, find_bundle, is_bundle, load_bundle
 from microsim.bundle.models import (
     Bundle,
     CameraCalibration,
@@ -38,5 +38,6 @@ __all__ = [
     "Vehicle",
     "check_bundle",
     "find_bundle",
+    "is_bundle",
     "load_bundle",
 ]

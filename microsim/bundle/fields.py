@@ -157,9 +157,9 @@ class Fields:
         return float(value) * factor if factor != 1.0 else float(value)
 
     def block(self, name: str, required: bool = True) -> Fields | None:
-        """The mapping under `name`; None when it is not there."""
+        """The mapping under `name`; None when it is not there, or, unless required, when it is null."""
         value = self.take(name, _MISSING if required else None)
-        if value is _MISSING or value is None:
+        if value is _MISSING or (value is None and not required):
             return None
         return Fields(self.source, value, (*self.path, name))
 

@@ -37,14 +37,14 @@ class Folder:
         if not isinstance(name, str) or not name or len(name) > 1000 or "\0" in name:
             world.problem("field-value", f"expected the path of a file, found {show(name)}", key)
             return None
-        problem = _name_problem(name)
+        problem = name_problem(name)
         if problem is not None:
             world.problem(problem[0], problem[1], key, problem[2])
             return None
         if not name.endswith(extensions):
             message = f"expected a file {' or '.join(extensions)}, found {show(name)}"
             rule = "splat-format" if name.endswith((".npz", ".npy")) and ".splat.ply" in extensions else None
-            remedy = "convert it with `microsim bundle import-splat`" if rule else ""
+            remedy = "write it as a PLY; `microsim bundle import-splat` takes the usual ones" if rule else ""
             world.problem(rule or "file-extension", message, key, remedy)
             return None
         return self._existing(world, key, name)
@@ -80,7 +80,7 @@ class Folder:
         world.problem("required-file", f"no such file: {file}{guess}", key, remedy)
 
 
-def _name_problem(name: str) -> tuple[str, str, str] | None:
+def name_problem(name: str) -> tuple[str, str, str] | None:
     """The first rule that a path breaks, with message and remedy."""
     if re.match(r"[A-Za-z]:", name) or name.startswith(("/", "~")) or "://" in name:
         return "relative-path", f"expected a path relative to {ENTRY}, found {show(name)}", "write it relative"

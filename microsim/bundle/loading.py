@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from microsim.bundle.calibration import Sensors, check_rates, frames, read_calibration
 from microsim.bundle.drivable import read_drivable
 from microsim.bundle.fields import Fields
-from microsim.bundle.files import ENTRY, Folder, read_document
+from microsim.bundle.files import ENTRY, Folder, name_problem, read_document
 from microsim.bundle.gaussians import read_gaussians, read_render_config
 from microsim.bundle.heightmap import read_heightmap
 from microsim.bundle.models import Bundle, Gaussians, Heightmap, Mesh, Timebase
@@ -58,6 +58,15 @@ def check_bundle(source: str | Path) -> list[Problem]:
     return loading.report.problems
 
 
+def read_sensors(source: str | Path) -> tuple[Sensors, Path | None]:
+    """The sensors of a bundle whose other files may have problems, and where its `tf_static.json` belongs."""
+    loading = _Loading(find_bundle(source))
+    sensors, target = loading.sensors_alone()
+    if sensors is None:
+        raise BundleError(loading.report.errors)
+    return sensors, target
+
+
 def find_bundle(source: str | Path) -> Path:
     """The folder that a shipped world's name (`oval`, `worlds/oval`), a folder or its `world.yaml` stands for."""
     text = str(source)
@@ -73,6 +82,19 @@ def find_bundle(source: str | Path) -> Path:
     if name in world_names():
         return world_folder(name)
     raise BundleError(Problem(unknown("no world bundle", repr(text[:100]), name, world_names()), rule="entry-point"))
+
+
+def is_bundle(source: str) -> bool:
+    """Whether this is meant to be a bundle: a shipped name, a folder, or a `world.yaml` with what bundles have."""
+    path = Path(source)
+    try:
+        if source and path.is_dir():
+            return True
+        if path.name == ENTRY:
+            return not path.exists() or (path.parent / "metadata.json").exists() or (path.parent / "geometry").exists()
+    except (OSError, ValueError):
+        return False
+    return source.removeprefix("worlds/") in world_names()
 
 
 class _Loading:
@@ -110,6 +132,19 @@ class _Loading:
             name, self.root, description, origin, heightmap, drivable, mesh, gaussians, cameras, lidars, timebase,
             vehicle, start, files, tuple(self.report.warnings),
         )  # fmt: skip
+
+    def sensors_alone(self) -> tuple[Sensors | None, Path | None]:
+        """None when the entry point or the calibration cannot be read."""
+        world = self._world()
+        if world is None or world.document is None:
+            return None, None
+        block = world.document.data.get("sensors")
+        names = block if isinstance(block, dict) else {}
+        found = self.folder.find(world, ("sensors", "calibration"), names.get("calibration"), (".yaml",))
+        sensors = read_calibration(found) if found is not None and read_document(found) else None
+        target = names.get("tf_static")
+        wrong = not isinstance(target, str) or not target.endswith(".json") or name_problem(target) is not None
+        return (None if self.report.errors else sensors), None if wrong else self.root / str(target)
 
     def _world(self) -> Source | None:
         source = Source(self.report, ENTRY, self.root / ENTRY)

@@ -8,6 +8,8 @@ from microsim.bundle.report import Source
 
 MAX_HEADER_BYTES = 64_000
 MAX_COUNT = 2**40
+LITTLE_ENDIAN = "binary_little_endian"
+FORMATS = (LITTLE_ENDIAN, "binary_big_endian", "ascii")
 SIZES = {
     "char": 1, "int8": 1, "uchar": 1, "uint8": 1, "short": 2, "int16": 2, "ushort": 2, "uint16": 2,
     "int": 4, "int32": 4, "uint": 4, "uint32": 4, "float": 4, "float32": 4, "double": 8, "float64": 8,
@@ -40,6 +42,7 @@ class Element:
 class Header:
     elements: tuple[Element, ...]
     length: int  # bytes before the data
+    format: str = LITTLE_ENDIAN
 
     def element(self, name: str) -> Element | None:
         return next((element for element in self.elements if element.name == name), None)
@@ -52,8 +55,8 @@ class _HeaderError(Exception):
         self.remedy = remedy
 
 
-def read_header(source: Source, rule: str) -> Header | None:
-    """The header, or None and a problem of that rule."""
+def read_header(source: Source, rule: str, formats: tuple[str, ...] = (LITTLE_ENDIAN,)) -> Header | None:
+    """The header, or None and a problem of that rule; what bundles take is little endian alone."""
     try:
         with source.file.open("rb") as stream:
             raw = stream.read(MAX_HEADER_BYTES)
@@ -61,17 +64,15 @@ def read_header(source: Source, rule: str) -> Header | None:
         source.problem("regular-file", f"cannot be read: {error.strerror or error}")
         return None
     try:
-        return _parse(raw)
+        return _parse(raw, formats)
     except _HeaderError as error:
         source.problem(rule, str(error), (), error.remedy, line=error.line or None)
         return None
 
 
-def _parse(raw: bytes) -> Header:
+def _parse(raw: bytes, formats: tuple[str, ...]) -> Header:
     if raw[:2] == b"PK":
-        raise _HeaderError(
-            "this is an NPZ (or ZIP) file, not a PLY", 0, "convert it with `microsim bundle import-splat`"
-        )
+        raise _HeaderError("this is an NPZ (or ZIP) file, not a PLY", 0, "write it as a PLY")
     if not raw.startswith(b"ply\n"):
         found = "nothing" if not raw else repr(raw[:12])[1:]
         raise _HeaderError(f"expected a PLY file, beginning with the line 'ply', found {found}", 1)
@@ -82,11 +83,10 @@ def _parse(raw: bytes) -> Header:
         lines = raw[:end].decode("ascii").split("\n")
     except UnicodeDecodeError:
         raise _HeaderError("the header holds bytes that are not ASCII", 1) from None
-    return Header(_elements(lines), end + len(b"\nend_header\n"))
+    return Header(_elements(lines), end + len(b"\nend_header\n"), _format(lines, formats))
 
 
 def _elements(lines: list[str]) -> tuple[Element, ...]:
-    _check_format(lines)
     elements: list[Element] = []
     for number, line in enumerate(lines[2:], 3):
         words = line.split()
@@ -102,14 +102,15 @@ def _elements(lines: list[str]) -> tuple[Element, ...]:
     return tuple(elements)
 
 
-def _check_format(lines: list[str]) -> None:
+def _format(lines: list[str], formats: tuple[str, ...]) -> str:
     found = lines[1].strip() if len(lines) > 1 else "nothing"
-    if found == "format binary_little_endian 1.0":
-        return
-    kind = {"format ascii 1.0": "ASCII PLY is", "format binary_big_endian 1.0": "big endian PLY is"}.get(found)
+    name = found.removeprefix("format ").removesuffix(" 1.0")
+    if found == f"format {name} 1.0" and name in formats:
+        return name
     remedy = "write it as binary_little_endian; `microsim bundle import-splat` converts splats"
-    if kind:
-        raise _HeaderError(f"{kind} not supported", 2, remedy)
+    if found in ("format ascii 1.0", "format binary_big_endian 1.0"):
+        kind = "ASCII" if "ascii" in found else "big endian"
+        raise _HeaderError(f"{kind} PLY is not supported", 2, remedy)
     raise _HeaderError(f"expected the line 'format binary_little_endian 1.0', found {found[:60]!r}", 2, remedy)
 
 

@@ -65,4 +65,5 @@ class Source:
         mark = self.document.place(path, at_key) if self.document is not None else None
         row, column = mark if mark is not None else (line, None)
         is_warning = warning or rule in WARNINGS
-        self.report.add(Problem(message, dotted(path), str(self.file), row, column, rule, remedy, is_warning))
+        advice = remedy or RULES[rule]
+        self.report.add(Problem(message, dotted(path), str(self.file), row, column, rule, advice, is_warning))

@@ -143,8 +143,11 @@ def splat_ply(gaussians: npt.NDArray[np.float32], sh_degree: int) -> bytes:
     columns = columns_of(sh_degree)
     if gaussians.ndim != 2 or gaussians.shape[1] != len(columns):
         raise UsageError(f"sh_degree {sh_degree} needs {len(columns)} columns, found the shape {gaussians.shape}")
-    lines = [f"element vertex {len(gaussians)}", *(f"property float {name}" for name in columns)]
-    return _header(lines) + gaussians.astype("<f4").tobytes()
+    return splat_header(len(gaussians), sh_degree) + gaussians.astype("<f4").tobytes()
+
+
+def splat_header(count: int, sh_degree: int) -> bytes:
+    return _header([f"element vertex {count}", *(f"property float {name}" for name in columns_of(sh_degree))])
 
 
 def mesh_ply(vertices: npt.NDArray[np.float32], triangles: npt.NDArray[np.int32]) -> bytes:

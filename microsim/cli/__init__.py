@@ -12,9 +12,9 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from microsim.cli import missions, nodes, recording, view
+from microsim.cli import bundles, missions, nodes, recording, view
 from microsim.cli.values import real_time_factor, seconds, seed_value
-from microsim.errors import MapError, MicroSimError, MissionError, ScenarioError
+from microsim.errors import BundleError, MapError, MicroSimError, MissionError, ScenarioError
 from microsim.version import __version__
 
 GOOD, FAILED, WRONG_INPUT = 0, 1, 2
@@ -177,18 +177,20 @@ def run(
 @app.command()
 def validate(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Scenarios and missions: files, or names of shipped ones.")
+        list[str],
+        typer.Argument(metavar="FILE...", help="Scenarios, missions, world bundles: files, folders, or shipped names."),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
-    """Check scenarios and missions and list everything that is wrong with them.
+    """Check scenarios, missions and world bundles and list everything that is wrong with them.
 
-    Exit code 2 when any of them is bad.
+    Exit code 2 when any of them is bad. What is merely worth a warning changes nothing about that.
 
     \b
     Examples:
       microsim validate my_world.yaml
       microsim validate scenarios/*.yaml missions/*.yaml --json
+      microsim validate worlds/oval my_bundle/
     """
     from microsim.cli.scenarios import validate as validate_files
 
@@ -233,6 +235,7 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one line o
 recording.register(app)
 missions.register(app)
 nodes.register(app, ROS_ARGS)
+bundles.register(app)
 
 
 def sim_rover() -> NoReturn:
@@ -293,5 +296,6 @@ def _explained(error: MicroSimError) -> str:
     problems = error.problems if isinstance(error, ScenarioError) else ()
     if len(problems) < 2:
         return f"microsim: {error}"
-    what = "mission" if isinstance(error, MissionError) else "file" if isinstance(error, MapError) else "scenario"
+    kinds = {MissionError: "mission", MapError: "file", BundleError: "bundle"}
+    what = next((name for kind, name in kinds.items() if isinstance(error, kind)), "scenario")
     return "\n".join([f"microsim: the {what} has {len(problems)} problems:", *(f"  {each}" for each in problems)])

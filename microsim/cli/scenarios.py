@@ -26,13 +26,19 @@ def validate(sources: Sequence[str], as_json: bool) -> int:
     else:
         for source, problems in results.items():
             _say(source, problems)
-    return 2 if any(results.values()) else 0
+    return 2 if any(map(_is_bad, results.values())) else 0
+
+
+def _is_bad(problems: Iterable[Problem]) -> bool:
+    return any(not problem.is_warning for problem in problems)
 
 
 def _problems(source: str) -> Sequence[Problem]:
     from microsim.scenario import load_scenario
 
     try:
+        if _is_bundle(source):
+            return _check_bundle(source)
         if _is_mission(source):
             _check_mission(source)
         else:
@@ -42,6 +48,18 @@ def _problems(source: str) -> Sequence[Problem]:
     except MicroSimError as error:  # a plug-in that cannot be loaded
         return (Problem(str(error), file=source),)
     return ()
+
+
+def _is_bundle(source: str) -> bool:
+    from microsim.bundle import is_bundle
+
+    return source not in paths.scenario_names() and source not in paths.mission_names() and is_bundle(source)
+
+
+def _check_bundle(source: str) -> Sequence[Problem]:
+    from microsim.bundle import check_bundle
+
+    return check_bundle(source)
 
 
 def _is_mission(source: str) -> bool:
@@ -66,23 +84,35 @@ def _check_mission(source: str) -> None:
 
 
 def _report(source: str, problems: Iterable[Problem]) -> dict[str, Any]:
+    found = list(problems)
+    is_bundle = _is_bundle(source)
     details = [
         {"message": each.message, "path": each.path, "file": each.file, "line": each.line, "column": each.column}
-        for each in problems
+        | ({"rule": each.rule, "remedy": each.remedy, "is_warning": each.is_warning} if is_bundle else {})
+        for each in found
     ]
-    return {"mission" if _is_mission(source) else "scenario": source, "ok": not details, "problems": details}
+    kind = "bundle" if is_bundle else "mission" if _is_mission(source) else "scenario"
+    return {kind: source, "ok": not _is_bad(found), "problems": details}
 
 
 def _say(source: str, problems: Sequence[Problem]) -> None:
-    if not problems:
-        Console(highlight=False, soft_wrap=True).print(Text.assemble((" ok ", "bold green"), " ", source))
-        return
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-    console.print(Text.assemble(("bad ", "bold red"), " ", source, (f"  {count}", "dim")))
+    if _is_bad(problems):
+        warnings = sum(problem.is_warning for problem in problems)
+        count = _counted(len(problems) - warnings, "problem") + (
+            f", {_counted(warnings, 'warning')}" if warnings else ""
+        )
+        console.print(Text.assemble(("bad ", "bold red"), " ", source, (f"  {count}", "dim")))
+    else:
+        Console(highlight=False, soft_wrap=True).print(Text.assemble((" ok ", "bold green"), " ", source))
     for problem in problems:
-        words = ": ".join(part for part in (problem.path, problem.message) if part)
-        console.print(Text.assemble("     ", (problem.place, "cyan"), ": " if problem.place else "", words))
+        words = ": ".join(part for part in (problem.path, problem.explanation) if part)
+        mark = ("warning: ", "yellow") if problem.is_warning else ""
+        console.print(Text.assemble("     ", (problem.place, "cyan"), ": " if problem.place else "", mark, words))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def print_schema() -> None:
@@ -123,10 +153,19 @@ def _groups() -> dict[str, dict[str, str]]:
     return {
         "scenarios": {name: first_comment(paths.scenario_file(name)) for name in paths.scenario_names()},
         "missions": {name: first_comment(paths.mission_file(name)) for name in paths.mission_names()},
+        "worlds": {name: _world_about(name) for name in paths.world_names()},
         "robots": {**built_in_robots, **dict.fromkeys(plugins.robot_names(), "plug-in")},
         "sensors": {**sensors, **dict.fromkeys(plugins.sensor_names(), "plug-in")},
         "generators": {name: _generator_about(name) for name in plugins.generator_names()},
     }
+
+
+def _world_about(name: str) -> str:
+    try:
+        metadata = json.loads((paths.world_folder(name) / "metadata.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return str(metadata.get("description", "")) if isinstance(metadata, dict) else ""
 
 
 def _first_line(documented: Any) -> str:

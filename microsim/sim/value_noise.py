@@ -27,7 +27,7 @@ def _value_noise(u: Array, v: Array, seed: int, octave: int) -> Array:
     s, t = _smooth(u - i)[None, :], _smooth(v - j)[:, None]
     columns, rows = i.astype(np.int64).astype(np.uint64)[None, :], j.astype(np.int64).astype(np.uint64)[:, None]
     one = np.uint64(1)
-    stream = _mix(np.array((seed & (2**64 - 1)) ^ (octave * 0x9E3779B97F4A7C15 & (2**64 - 1)), np.uint64))
+    stream = mix(np.array((seed & (2**64 - 1)) ^ (octave * 0x9E3779B97F4A7C15 & (2**64 - 1)), np.uint64))
     south_west, south_east = _lattice(columns, rows, stream), _lattice(columns + one, rows, stream)
     north_west, north_east = _lattice(columns, rows + one, stream), _lattice(columns + one, rows + one, stream)
     south = south_west + (south_east - south_west) * s
@@ -41,12 +41,12 @@ def _smooth(t: Array) -> Array:
 
 def _lattice(columns: Words, rows: Words, stream: Words) -> Array:
     """The random value of each lattice point, in [0, 1)."""
-    word: Words = _mix(_mix(stream ^ columns) ^ rows)
+    word: Words = mix(mix(stream ^ columns) ^ rows)
     values: Array = (word >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return values
 
 
-def _mix(word: Any) -> Any:
+def mix(word: Any) -> Any:
     """SplitMix64 of every element."""
     with np.errstate(over="ignore"):
         word = word + np.uint64(0x9E3779B97F4A7C15)
