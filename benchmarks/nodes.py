@@ -16,7 +16,7 @@ COMMAND_EVERY = 50  # ticks: each robot is commanded 20 times a second
 def measure() -> list[Result]:
     os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
     os.environ["ROS_DOMAIN_ID"] = str(1 + os.getpid() % 100)
-    return rovers()
+    return [*rovers(), *navigators()]
 
 
 def rovers() -> list[Result]:
@@ -37,6 +37,51 @@ def rovers() -> list[Result]:
         ]
     finally:
         transport.close()
+
+
+def navigators() -> list[Result]:
+    from microsim.node.robot_simulator.grids import grid_of_scenario
+    from microsim.node.robot_simulator.node import NAME, RobotSimulatorNode
+    from microsim.transport.dds import DdsTransport
+
+    grid = grid_of_scenario("obstacles_arena")
+    names = [f"r{robot}" for robot in range(ROBOTS)]
+    settings = (f"robots:=[{', '.join(names)}]", f"cycle_hz:={RATE_HZ}", "publish_clock:=true")
+    arguments = ["--ros-args", "--log-level", "warn", *(word for each in settings for word in ("-p", each))]
+    transport = DdsTransport(NAME, arguments)
+    node = RobotSimulatorNode(transport)
+    node.start()
+    _place(node.core)
+    scanning = {"scan_hz": 10.0, "pose_noise_std_m": 0.01}
+    try:
+        return [
+            _result("robot_simulator, 1 robot at 1,000 Hz", _core_steps(_navigators(1), 1)),
+            _result(f"robot_simulator, {ROBOTS} robots at 1,000 Hz", _core_steps(_navigators(ROBOTS), ROBOTS)),
+            _result(
+                f"robot_simulator, {ROBOTS} robots at 1,000 Hz in a map, with scans at 10 Hz and noise",
+                _core_steps(_navigators(ROBOTS, grid, **scanning), ROBOTS),
+            ),
+            _result(f"robot_simulator, {ROBOTS} robots at 1,000 Hz, with its publishers on DDS", _node_steps(node)),
+        ]
+    finally:
+        transport.close()
+
+
+def _navigators(robots: int, grid: Any = None, **settings: Any) -> Any:
+    from microsim.node.robot_simulator.core import RobotSimulator
+    from microsim.node.robot_simulator.settings import RobotSimulatorSettings
+
+    names = tuple(f"r{robot}" for robot in range(robots))
+    chosen = RobotSimulatorSettings(cycle_hz=RATE_HZ, robots=names, publish_clock=True, **settings)
+    return _place(RobotSimulator(chosen, lambda level, text, kind: None, grid))
+
+
+def _place(core: Any) -> Any:
+    from microsim.node.robot_simulator.core import Pose
+
+    for robot in range(len(core.robots)):
+        core.initial_pose(robot, Pose(10.0 + 0.5 * robot, 12.0, 0.06 * robot))
+    return core
 
 
 def _result(name: str, steps: Callable[[], None]) -> Result:
