@@ -11,7 +11,7 @@ from microsim.errors import UsageError
 from microsim.runner import NAP_S, Pacer, WallClock
 from microsim.scenario.values import Model, Positive, Switch
 from microsim.sim.timekeeper import Clock
-from microsim.topics import TOPICS
+from microsim.topics import TOPICS, Qos
 from microsim.transport import Transport
 from microsim.wire.checked import WireError, decode_checked
 
@@ -91,7 +91,7 @@ class ClockTime:
         self._anchor_tick, self._anchor_ns = 0, 0
         self._tick = 0  # that we are at
         topic = TOPICS["clock"]
-        transport.subscribe(topic.name, topic.type, topic.qos, self._hear)
+        transport.subscribe(topic.name, topic.type, Qos(10, reliable=False), self._hear)  # takes every publisher's
 
     def _hear(self, cdr: bytes) -> None:
         try:

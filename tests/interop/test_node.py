@@ -24,13 +24,15 @@ TRANSPORTS = ("dds", "rclpy")
 
 
 class Node:
-    """`microsim run` in a process of its own."""
+    """`microsim run`, or another command, in a process of its own."""
 
-    def __init__(self, domain: int, transport: str, *arguments: str) -> None:
+    def __init__(
+        self, domain: int, transport: str, *arguments: str, command: tuple[str, ...] = ("run", "--headless")
+    ) -> None:
         python = rclpy_python() if transport == "rclpy" else sys.executable
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self.process = subprocess.Popen(
-            [python, "-m", "microsim", "run", "--headless", "--transport", transport, *arguments],
+            [python, "-m", "microsim", *command, "--transport", transport, *arguments],
             env=environment(domain, built_interfaces=transport == "rclpy"),
             stdout=subprocess.PIPE,
             stderr=self._errors,

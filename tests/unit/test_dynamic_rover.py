@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import microsim
+from microsim.missions import fly_mission
 from microsim.node.parameters import Settings
 from microsim.scenario.dynamics import Dynamics
 from microsim.sim.components import YAW, YAW_RATE, X, Y
@@ -388,3 +389,10 @@ def test_dynamics_are_parameters_of_the_node_where_a_rover_has_them():
     assert "at least 0.001" in settings.change({"rover.dynamics.mass": 0.0})
     plain = Settings(microsim.load_scenario(world()))
     assert not [parameter.name for parameter in plain.declarations() if "dynamics" in parameter.name]
+
+
+@pytest.mark.parametrize("name", ["patrol", "team_task"])
+def test_a_rover_with_dynamics_flies_the_shipped_missions_that_command_it_often_enough(name: str):
+    document = microsim.load_scenario("flat").to_dict()
+    document["robots"]["rover"]["dynamics"] = {}
+    assert fly_mission(name, microsim.load_scenario(document)).violations == ()
