@@ -226,7 +226,7 @@ class Simulation:
     # ---- commands: taken at the next tick --------------------------------------------------------------------
 
     def command(self, robot: str, **values: float) -> bool:
-        """Set a robot's velocity command, held until the next; inputs left out are 0.
+        """Set a robot's velocity command, held until the next or its timeout; inputs left out are 0.
 
         Drone: vx, vy, vz [m/s] in its own axes, yaw_rate [rad/s]. Rover: v [m/s], omega [rad/s]. Car: steering [rad]
         and speed [m/s], or throttle (-1..1) and brake (0..1); its commands time out. Values beyond the limits are

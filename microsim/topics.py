@@ -155,7 +155,7 @@ TABLE = (
         Qos(10),
         "≤ 60 Hz",
         "in",
-        "body-frame velocity, held until the next",
+        "body-frame velocity, held until the next or, where a robot has one, its timeout",
     ),
     Topic(
         "ackermann_cmd",

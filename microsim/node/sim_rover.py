@@ -21,7 +21,7 @@ from microsim.node.small_node import SmallNode
 from microsim.outbox import Outbox
 from microsim.runner import WallClock
 from microsim.scenario.dynamics import Dynamics
-from microsim.scenario.values import Angle, Count, Finite, Hertz, Length, Metres, Seed, Sigma, Switch, show
+from microsim.scenario.values import Angle, Count, Finite, Hertz, Length, Metres, Model, Seed, Sigma, Switch, show
 from microsim.sim.command_timeout import timeout_ticks
 from microsim.sim.components import YAW, X, Y
 from microsim.sim.exact import wrap_angle
@@ -53,10 +53,11 @@ def _robot_id(value: str) -> str:
 
 RobotId = Annotated[str, Field(strict=True, max_length=200), AfterValidator(_robot_id)]
 Limit = Annotated[Finite, Field(ge=0, le=1e4)]
+WheelLength = Annotated[Finite, Field(ge=1e-3, le=1e3)]
 
 
-class RoverSettings(TimeSettings, Dynamics):
-    """Every parameter of `sim_rover`."""
+class RoverIdentity(Model):
+    """Who the rover is, where it starts, and who drives it."""
 
     robot_id: RobotId = Field(
         "p0", description="Namespace of the robot's topics and frames.", json_schema_extra=READ_ONLY
@@ -65,11 +66,16 @@ class RoverSettings(TimeSettings, Dynamics):
     y: Metres = Field(0.0, description="Initial y [m].", json_schema_extra=READ_ONLY)
     t: Angle = Field(0.0, description="Initial heading, counter-clockwise from x [rad].", json_schema_extra=READ_ONLY)
     direct_joy_control: Switch = Field(False, description="Listen to /joy/cmd_vel, which then wins over cmd_vel.")
+
+
+class RoverSettings(TimeSettings, Dynamics, RoverIdentity):
+    """Every parameter of `sim_rover`; fields of later bases come first."""
+
     update_rate: Hertz = Field(50.0, description="Updates and messages per second [Hz].", json_schema_extra=READ_ONLY)
     max_v: Limit = Field(1e4, description="Commands beyond are clamped to it [m/s].")
     max_omega: Limit = Field(1e4, description="Commands beyond are clamped to it [rad/s].")
-    wheel_radius: Length = Field(0.068, description="For the wheel angles; that of the URDF [m].")
-    track_width: Length = Field(0.33, description="Between left and right wheels; that of the URDF [m].")
+    wheel_radius: WheelLength = Field(0.068, description="For the wheel angles; that of the URDF [m].")
+    track_width: WheelLength = Field(0.33, description="Between left and right wheels; that of the URDF [m].")
     publish_tf: Switch = Field(
         False, description="Publish odom → <robot_id>/base_link on /tf.", json_schema_extra=READ_ONLY
     )
