@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import microsim
+from microsim.batch import BatchSimulation
 from microsim.missions import fly_mission
 from microsim.node.parameters import Settings
 from microsim.scenario.dynamics import Dynamics
@@ -389,6 +390,23 @@ def test_dynamics_are_parameters_of_the_node_where_a_rover_has_them():
     assert "at least 0.001" in settings.change({"rover.dynamics.mass": 0.0})
     plain = Settings(microsim.load_scenario(world()))
     assert not [parameter.name for parameter in plain.declarations() if "dynamics" in parameter.name]
+
+
+def test_many_worlds_at_once_are_the_single_ones_bit_for_bit():
+    """Commands are handed in with every step, and run out within the longer ones."""
+    wall = {"type": "box", "center": [31.5, 30.5, 0], "size": [0.5, 3.5, 1]}
+    single_world = world(dynamics={"mass": 7.0}, obstacles=[wall])
+    batch, singles = BatchSimulation(single_world, n=20), [microsim.Simulation(single_world, seed=s) for s in range(20)]
+    speeds = np.linspace(-2.0, 4.0, 20)
+    for ticks in (20, 50, 7, 90, 33):
+        batch.commands("rover")[:] = speeds, 0.1 * speeds
+        batch.step(ticks)
+        for sim, v in zip(singles, speeds.tolist(), strict=True):
+            sim.command("rover", v=v, omega=0.1 * v)
+            sim.advance(ticks)
+        speeds = np.roll(speeds, 3)
+    assert batch.rows("rover").T.tolist() == [sim.rows("rover") for sim in singles]
+    assert sum(sim.state("rover").contacts for sim in singles) > 0
 
 
 @pytest.mark.parametrize("name", ["patrol", "team_task"])

@@ -139,4 +139,5 @@ ROBOT = RobotModel(
     advance=advance,
     is_ground_bound=True,
     command_age=COMMAND_AGE,
+    needs_tick=lambda parameters: False,
 )
