@@ -36,6 +36,7 @@ def pages() -> dict[str, str]:
         "mounts": mounts(),
         "topics": topics(),
         "telemetry": telemetry(),
+        "bundle_rules": bundle_rules(),
         **node_parameters(),
         **commands(),
     }
@@ -276,6 +277,14 @@ def commands() -> dict[str, str]:
 
     root: Any = typer.main.get_command(app)
     return {f"command_{name.replace('-', '_')}": _command(name, command) for name, command in root.commands.items()}
+
+
+def bundle_rules() -> str:
+    """Every rule that world bundles are held to."""
+    from microsim.bundle.rules import RULES, WARNINGS
+
+    rows = [(f"`{name}`", "warning" if name in WARNINGS else "error", words) for name, words in RULES.items()]
+    return table(("Rule", "Broken, it is", "Meaning"), rows)
 
 
 def telemetry() -> str:
