@@ -148,6 +148,10 @@ class RoverCore:
         self.fleet.take(slice(None), [[v], [omega]])
         self._joy_until = self._tick + timeout_ticks(self.settings.command_timeout, self.dt)
 
+    def let_go(self) -> None:
+        """Of the joystick: cmd_vel counts again from now on."""
+        self._joy_until = 0.0
+
     # ---- the tick -------------------------------------------------------------------------------------------------
 
     def move(self, tick: int) -> None:
@@ -227,7 +231,9 @@ class _Joystick:
 
     def listen(self, settings: RoverSettings) -> None:
         self._is_wanted = settings.direct_joy_control
-        if self._is_wanted and not self._is_subscribed:
+        if not self._is_wanted:
+            self._core.let_go()
+        elif not self._is_subscribed:
             self._is_subscribed = True
             self._node.subscribe(JOY, TWIST, self._take)
 

@@ -15,7 +15,7 @@ from microsim.node.parameters import Settings
 from microsim.scenario.dynamics import Dynamics
 from microsim.sim.components import YAW, YAW_RATE, X, Y
 from microsim.sim.robots import dynamic_rover, rover
-from tests.support import bare, many, scenario
+from tests.support import COMPILED, bare, many, scenario
 
 M, INERTIA, C, C_TURN, T, A_MAX, ALPHA_MAX = 5.0, 0.5, 2.0, 1.0, 0.3, 4.0, 10.0
 NEVER = {"command_timeout": 0}
@@ -409,8 +409,9 @@ def test_many_worlds_at_once_are_the_single_ones_bit_for_bit():
     assert sum(sim.state("rover").contacts for sim in singles) > 0
 
 
+@pytest.mark.skipif(not COMPILED, reason="minutes without the compiler")
 @pytest.mark.parametrize("name", ["patrol", "team_task"])
 def test_a_rover_with_dynamics_flies_the_shipped_missions_that_command_it_often_enough(name: str):
     document = microsim.load_scenario("flat").to_dict()
-    document["robots"]["rover"]["dynamics"] = {}
+    document["robots"]["rover"]["dynamics"], document["robots"]["drone"]["camera"] = {}, None
     assert fly_mission(name, microsim.load_scenario(document)).violations == ()

@@ -282,6 +282,9 @@ def test_without_direct_joy_control_nobody_listens_and_it_can_be_turned_on_and_o
     stage.go()
     assert stage.v == 0.5
     assert stage.set("direct_joy_control", False).successful
+    stage.say(0.7)
+    stage.go()
+    assert stage.v == 0.7  # at once, though the joystick's command had not run out
     stage.go(50)
     stage.say(0.5, topic="/joy/cmd_vel")
     stage.go()
