@@ -11,13 +11,13 @@ PYTHON    ?= $(shell for p in $(SUPPORTED); do $$p -c 'import sys; sys.exit(not 
 VENV  := .venv
 BIN   := $(VENV)/bin
 READY := $(VENV)/.ready
-FAST  := -m "not slow and not bench and not aarch64 and not interop"
+FAST  := -m "not slow and not bench and not aarch64 and not interop and not gpu"
 CODE  := microsim tests benchmarks examples docs launch setup.py
 METADATA := setup.py setup.cfg pyproject.toml microsim/version.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-all check format format-check lint types layers static coverage bench docs aarch64 interop packaging hooks clean distclean
+.PHONY: help setup run test test-all check format format-check lint types layers static coverage bench gpu docs aarch64 interop packaging hooks clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ test: $(READY)-dev ## Run the fast tests (ARGS= goes to pytest)
 	@$(BIN)/python -m pytest -n $(WORKERS) $(FAST) $(ARGS)
 
 test-all: $(READY)-dev ## Run the slow tests too
-	@$(BIN)/python -m pytest -n $(WORKERS) -m "not bench and not aarch64" $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "not bench and not aarch64 and not gpu" $(ARGS)
 
 check: static test ## Everything before a commit: format, lint, types, layers, tests
 
@@ -64,6 +64,9 @@ coverage: $(READY)-dev ## Measure test coverage; microsim/sim must reach 95 %
 
 bench: $(READY)-bench ## Measure speed beside peers: prints a table, writes JSON
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+gpu: $(READY)-dev ## Test the GPU back end, on a machine that has one and CuPy (`pip install '.[gpu]'`)
+	@$(BIN)/python -m pytest -m gpu tests/gpu $(ARGS)
 
 docs: $(READY)-docs ## Build the documentation in docs/_build/html
 	@$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build/html

@@ -92,7 +92,7 @@ setup(
     ],
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
-    package_data={NAME: ["py.typed"], f"{NAME}.viewer.page": ["page.css", "page.js"]},
+    package_data={NAME: ["py.typed"], f"{NAME}.viewer.page": ["page.css", "page.js"], f"{NAME}.rendering": ["*.cu"]},
     data_files=list(data_files()),
     zip_safe=False,  # numba caches compiled kernels beside the sources
     install_requires=[
@@ -113,6 +113,7 @@ setup(
         "dev": [*TEST, "mypy", "ruff", "import-linter", "pre-commit"],
         "plot": ["matplotlib"],
         "view": VIEW,
+        "gpu": ["cupy-cuda12x>=13; platform_system != 'Darwin'"],
         "docs": ["sphinx", "furo", "myst-parser"],
         "bench": ["ir-sim==2.12.*", "mujoco"],
     },

@@ -32,10 +32,11 @@ class Shot:
 def file_rows(means, scales, quaternions, opacities, harmonics):
     """As a file has them: quaternions x, y, z, w; harmonics (n, k, 3)."""
     opacities = np.clip(np.asarray(opacities, np.float64), 1e-6, 1 - 1e-6)
-    rest = harmonics[:, 1:].transpose(0, 2, 1).reshape(len(means), -1)
-    logits = np.log(opacities / (1 - opacities))[:, None]
-    parts = (means, np.log(scales), quaternions, logits, harmonics[:, 0], rest)
-    return np.concatenate(parts, 1).astype(np.float32)
+    rows = np.empty((len(means), 11 + 3 * harmonics.shape[1]), np.float32)
+    rows[:, 0:3], rows[:, 3:6], rows[:, 6:10] = means, np.log(scales), quaternions
+    rows[:, 10], rows[:, 11:14] = np.log(opacities / (1 - opacities)), harmonics[:, 0]
+    rows[:, 14:] = harmonics[:, 1:].transpose(0, 2, 1).reshape(len(means), -1)
+    return rows
 
 
 def yard(count, seed=0, opacity=None, degree=3):
@@ -60,7 +61,7 @@ def yard(count, seed=0, opacity=None, degree=3):
     scales[np.arange(count), rng.integers(0, 3, count)] *= 0.15
     logits = np.where(rng.random(count) < 0.6, rng.normal(2.5, 1.5, count), rng.normal(-2.5, 1.0, count))
     opacities = 1 / (1 + np.exp(-logits)) if opacity is None else np.full(count, opacity)
-    harmonics = rng.normal(0, 0.06, (count, (degree + 1) ** 2, 3))
+    harmonics = rng.standard_normal((count, (degree + 1) ** 2, 3), np.float32) * np.float32(0.06)
     harmonics[:, 0] *= 15.0
     return file_rows(means, scales, rng.normal(size=(count, 4)), opacities, harmonics)
 

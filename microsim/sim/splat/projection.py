@@ -30,15 +30,25 @@ ROOT_XX, ROOT_XY, ROOT_YY, OPACITY, RED, GREEN, BLUE, DEPTH = range(8)
 EXTENT, CENTRE_X, CENTRE_Y, REST_X, REST_Y, REACH_X, REACH_Y, FOOTPRINT = 8, 9, 10, 11, 12, 13, 14, 16
 
 _EDGE = 0.15  # of the image, on each side
-_MARGIN_PX = 2.0  # more than the dilation adds to a splat's reach
-_REACH_FACTOR, _REACH_MARGIN_PX = 1.001, 0.05  # no rounding may take a pixel from a footprint
+MARGIN_PX = 2.0  # more than the dilation adds to a splat's reach
+REACH_FACTOR, REACH_MARGIN_PX = 1.001, 0.05  # no rounding may take a pixel from a footprint
 
 _f32, _f64 = np.float32, np.float64  # in compiled code, `float` leaves a float32 as it is
 _HALF, _TWO, _THREE, _FOUR = _f32(0.5), _f32(2.0), _f32(3.0), _f32(4.0)
-_C0, _C1 = _f32(0.28209479177387814), _f32(0.4886025119029199)
-_C2A, _C2B, _C2C = _f32(1.0925484305920792), _f32(0.31539156525252005), _f32(0.5462742152960396)
-_C3A, _C3B, _C3C = _f32(0.5900435899266435), _f32(2.890611442640554), _f32(0.4570457994644658)
-_C3D, _C3E = _f32(0.3731763325901154), _f32(1.445305721320277)
+# The constants of the real spherical harmonics of degree 0, 1, 2 and 3.
+HARMONICS = (
+    0.28209479177387814,
+    0.4886025119029199,
+    1.0925484305920792,
+    0.31539156525252005,
+    0.5462742152960396,
+    0.5900435899266435,
+    2.890611442640554,
+    0.4570457994644658,
+    0.3731763325901154,
+    1.445305721320277,
+)
+_C0, _C1, _C2A, _C2B, _C2C, _C3A, _C3B, _C3C, _C3D, _C3E = (_f32(number) for number in HARMONICS)
 
 
 def view_of(
@@ -71,8 +81,8 @@ def _slopes(size: int, focal: float, principal: float) -> tuple[float, float, fl
 def visible_chunks(view: View, spheres: Array, chunks: Integers) -> int:
     """Fill `chunks` with those that may hold visible splats; gives their number."""
     p, a = view[POSITION : POSITION + 3], view[AXES : AXES + 9]
-    left, right = view[SLOPE_LEFT] - _MARGIN_PX / view[FX], view[SLOPE_RIGHT] + _MARGIN_PX / view[FX]
-    up, down = view[SLOPE_UP] - _MARGIN_PX / view[FY], view[SLOPE_DOWN] + _MARGIN_PX / view[FY]
+    left, right = view[SLOPE_LEFT] - MARGIN_PX / view[FX], view[SLOPE_RIGHT] + MARGIN_PX / view[FX]
+    up, down = view[SLOPE_UP] - MARGIN_PX / view[FY], view[SLOPE_DOWN] + MARGIN_PX / view[FY]
     to_left, to_right = math.sqrt(1.0 + left * left), math.sqrt(1.0 + right * right)
     to_up, to_down = math.sqrt(1.0 + up * up), math.sqrt(1.0 + down * down)
     count = 0
@@ -134,7 +144,7 @@ def _footprint(view: View, splat: Floats, out: Floats, tiles: Tiles) -> bool:
     v = view[FY] * slope_y + view[CY]
     extent = math.sqrt(2.0 * _f64(splat[SPLAT_EXTENT]))
     reach = extent * _f64(max(splat[SCALE], splat[SCALE + 1], splat[SCALE + 2])) * per_z
-    wide, high = reach * view[SPREAD_X] + _MARGIN_PX, reach * view[SPREAD_Y] + _MARGIN_PX
+    wide, high = reach * view[SPREAD_X] + MARGIN_PX, reach * view[SPREAD_Y] + MARGIN_PX
     if u + wide < 0.0 or u - wide > view[WIDTH] or v + high < 0.0 or v - high > view[HEIGHT]:
         return False
     slope_x = min(max(slope_x, view[SLOPE_LEFT]), view[SLOPE_RIGHT])
@@ -173,8 +183,8 @@ def _footprint(view: View, splat: Floats, out: Floats, tiles: Tiles) -> bool:
     determinant = c_xx * c_yy - c_xy * c_xy
     if not determinant > 0.0:
         return False
-    reach_x = extent * math.sqrt(c_xx) * _REACH_FACTOR + _REACH_MARGIN_PX
-    reach_y = extent * math.sqrt(c_yy) * _REACH_FACTOR + _REACH_MARGIN_PX
+    reach_x = extent * math.sqrt(c_xx) * REACH_FACTOR + REACH_MARGIN_PX
+    reach_y = extent * math.sqrt(c_yy) * REACH_FACTOR + REACH_MARGIN_PX
     if u + reach_x < 0.0 or u - reach_x > view[WIDTH] - 1.0 or v + reach_y < 0.0 or v - reach_y > view[HEIGHT] - 1.0:
         return False
     tiles[0], tiles[1] = _tile(max(u - reach_x, 0.0)), _tile(min(u + reach_x, view[WIDTH] - 1.0)) + 1

@@ -37,7 +37,7 @@ _MASK = np.uint32(DIGITS - 1)
 _f64 = np.float64  # in compiled code, `float` leaves a float32 as it is
 
 # No rounding may take a tile from a footprint.
-_EXTENT_FACTOR, _EXTENT_MARGIN, _MARGIN_PX = 1.002, 1e-3, 0.05
+EXTENT_FACTOR, EXTENT_MARGIN, MARGIN_PX = 1.002, 1e-3, 0.05
 
 
 @threaded_kernel
@@ -145,7 +145,7 @@ def _find_tiles_of_large(
     """
     xx, xy, yy = _f64(f[ROOT_XX]), _f64(f[ROOT_XY]), _f64(f[ROOT_YY])
     per_xx = 1.0 / xx
-    extent = _f64(f[EXTENT]) * _EXTENT_FACTOR + _EXTENT_MARGIN
+    extent = _f64(f[EXTENT]) * EXTENT_FACTOR + EXTENT_MARGIN
     u = _f64(f[CENTRE_X]) + _f64(f[REST_X])
     v = _f64(f[CENTRE_Y]) + _f64(f[REST_Y])
     bulge = -xy * math.sqrt(extent / (xy * xy + yy * yy)) / yy
@@ -156,8 +156,8 @@ def _find_tiles_of_large(
         x_high = (math.sqrt(max(extent - (yy * y) * (yy * y), 0.0)) - xy * y) * per_xx
         y = min(max(-bulge, above), below)
         x_low = (-math.sqrt(max(extent - (yy * y) * (yy * y), 0.0)) - xy * y) * per_xx
-        first = int(max((u + x_low - _MARGIN_PX) * (1.0 / TILE), float(left)))
-        end = int(min(max((u + x_high + _MARGIN_PX) * (1.0 / TILE) + 1.0, 0.0), float(right)))
+        first = int(max((u + x_low - MARGIN_PX) * (1.0 / TILE), float(left)))
+        end = int(min(max((u + x_high + MARGIN_PX) * (1.0 / TILE) + 1.0, 0.0), float(right)))
         for tile in range(row * columns + first, row * columns + end):
             counters[tile] += 1
             pairs[at, 0], pairs[at, 1] = tile, k

@@ -1,0 +1,283 @@
+"""Splat cameras: frames on one and two threads beside a plain numba loop and torch; loading; `--gpu`: on a GPU.
+
+`python -m benchmarks.splat [--gpu]` runs it alone, without what `python -m benchmarks` needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import math
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+
+from benchmarks.harness import Result, cpu_seconds, run_peer
+from microsim.rendering.threads import Threads
+from microsim.sim.sensors.camera import CameraModel
+from microsim.sim.splat.activation import activate
+from microsim.sim.splat.picture import Shot, lens_of
+from microsim.sim.splat.projection import (
+    BLUE,
+    CENTRE_X,
+    CENTRE_Y,
+    DEPTH,
+    GREEN,
+    OPACITY,
+    RED,
+    REST_X,
+    REST_Y,
+    ROOT_XX,
+    ROOT_XY,
+    ROOT_YY,
+)
+from microsim.sim.splat.rasteriser import Rasteriser
+from microsim.sim.splat.renderer import CpuRenderer
+from tests.unit import splat_scenes
+
+SIZE = (640, 480)
+GPU_SIZE = (1280, 720)
+CEILINGS_MS = {100_000: 35.0, 1_000_000: 115.0}
+FIELD_OF_VIEW = math.radians(80)
+
+
+def shot(rows: Any, size: tuple[int, int], yaw: float = 0.3) -> Shot:
+    width, height = size
+    focal = width / 2 / math.tan(FIELD_OF_VIEW / 2)
+    camera = CameraModel(width, height, focal, focal, width / 2 - 0.5, height / 2 - 0.5)
+    scene = splat_scenes.Shot(rows, yaw=yaw)
+    return Shot(lens_of(camera), scene.position, scene.rotation)
+
+
+def measure() -> list[Result]:
+    results = []
+    for count, ceiling in CEILINGS_MS.items():
+        rows = splat_scenes.yard(count)
+        results += _frames(count, rows, ceiling)
+    return [*results, *_torch(), _loading()]
+
+
+def _frames(count: int, rows: Any, ceiling: float) -> list[Result]:
+    splats, view = activate(rows), shot(rows, SIZE)
+    one = CpuRenderer(splats)
+    one.pictures([view])
+    name = f"splats: {count:,} at {SIZE[0]}×{SIZE[1]}"
+    frame = cpu_seconds(lambda: one.pictures([view]))
+    results = [Result(f"{name}, one thread", 1e3 * frame, "ms", ceiling, at_most=True)]
+    rasteriser = Rasteriser(splats)
+    plain = _plain_loop(rasteriser, view)
+    results.append(Result(f"{name}, against a loop over pixels", plain / frame, "×", 5.0, peer=f"{1e3 * plain:.0f} ms"))
+    if len(os.sched_getaffinity(0)) > 1:
+        two = CpuRenderer(splats, Threads(2))
+        alone, both = (_wall_seconds(lambda r=renderer: r.pictures([view])) for renderer in (one, two))
+        results.append(Result(f"{name}, two threads against one", alone / both, "×", 1.6))
+    return results
+
+
+def _wall_seconds(work: Callable[[], Any], rounds: int = 9) -> float:
+    work()
+    best = math.inf
+    for _ in range(rounds):
+        start = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def _plain_loop(rasteriser: Rasteriser, view: Shot) -> float:
+    """What it costs to blend pixel by pixel, given the same sorted lists of every tile."""
+    limits = np.full((SIZE[1], SIZE[0]), np.inf, np.float32)
+    behind = np.zeros((SIZE[1], SIZE[0], 3), np.float32)
+    chunks = rasteriser._project(view.view)
+    columns, rows = SIZE[0] // 16, SIZE[1] // 16
+    lists, offsets = rasteriser._by_tile(rasteriser._in_order(chunks), columns, rows)
+    before = cpu_seconds(
+        lambda: rasteriser._by_tile(rasteriser._in_order(rasteriser._project(view.view)), columns, rows)
+    )
+    out = np.empty_like(behind)
+    work = lambda: pixel_by_pixel(rasteriser._sorted_footprints, lists, offsets, columns, out)  # noqa: E731
+    work()
+    expected = rasteriser.render(view.view, behind, limits).colours
+    assert np.abs(out - expected).max() < 5e-3, "the loop draws something else"
+    return before + cpu_seconds(work, 3)
+
+
+@numba.njit(cache=True)
+def pixel_by_pixel(footprints: Any, lists: Any, offsets: Any, columns: int, out: Any) -> None:
+    """As one would write it first: for every pixel, its tile's splats until it is full."""
+    for v in range(out.shape[0]):
+        for u in range(out.shape[1]):
+            tile = (v // 16) * columns + u // 16
+            rest, red, green, blue = 1.0, 0.0, 0.0, 0.0
+            for k in range(offsets[tile], offsets[tile + 1]):
+                f = footprints[lists[k]]
+                dx, dy = f[CENTRE_X] + f[REST_X] - u, f[CENTRE_Y] + f[REST_Y] - v
+                p, q = f[ROOT_XX] * dx + f[ROOT_XY] * dy, f[ROOT_YY] * dy
+                alpha = min(0.99, f[OPACITY] * math.exp(-(p * p + q * q)))
+                if alpha < 1.0 / 255.0:
+                    continue
+                if rest * (1.0 - alpha) <= 1e-4:
+                    break
+                weight = rest * alpha
+                red, green, blue = red + weight * f[RED], green + weight * f[GREEN], blue + weight * f[BLUE]
+                rest *= 1.0 - alpha
+            out[v, u, 0], out[v, u, 1], out[v, u, 2] = red, green, blue
+    assert DEPTH == 7
+
+
+def _torch() -> list[Result]:
+    """The published pipeline in torch operations, on one thread, in a process of its own."""
+    rows = splat_scenes.yard(100_000)
+    splats, view = activate(rows), shot(rows, SIZE)
+    with tempfile.TemporaryDirectory() as folder:
+        scene = Path(folder) / "scene.npz"
+        np.savez(scene, geometry=splats.geometry, harmonics=splats.harmonics, view=view.view)
+        found = run_peer("splat_torch.py", str(scene))
+    if found is None:
+        return []
+    renderer = CpuRenderer(splats)
+    ours = cpu_seconds(lambda: renderer.pictures([view]))
+    mean = float(renderer.pictures([view])[0].colours.mean())
+    assert abs(mean - found["mean"]) < 1.0, f"torch draws something else: mean {found['mean']}, ours {mean}"
+    ratio = found["seconds"] / ours
+    peer = f"torch {found['version']}: {found['seconds']:.2f} s"
+    return [Result("splats: 100,000 at 640×480, one thread, against torch", ratio, "×", 50.0, peer=peer)]
+
+
+def _loading(count: int = 5_000_000) -> Result:
+    """Five million splats from a mapped file to a scene that can be drawn."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "rows"
+        part = splat_scenes.yard(count // 20)
+        with file.open("wb") as out:
+            for k in range(20):
+                part[:, 0] += np.float32(1e-3 * k)
+                out.write(part.tobytes())
+        rows = np.memmap(file, np.float32, "r", shape=(count, part.shape[1]))
+        seconds = cpu_seconds(lambda: activate(rows), 2)
+    return Result(f"loading {count:,} splats", seconds, "s", 5.0, at_most=True)
+
+
+def measure_gpu(counts: tuple[int, ...] = (100_000, 1_000_000, 5_000_000)) -> list[Result]:
+    import cupy
+
+    from microsim.rendering import gpu
+
+    start = time.perf_counter()
+    gpu.GpuRenderer(activate(splat_scenes.yard(10)))
+    cold = time.perf_counter() - start
+    print(f"{gpu.device_name()}, CuPy {cupy.__version__}; compiled and ready in {cold:.1f} s", flush=True)
+    results = [Result("GPU: compiling, once", cold, "s", 30.0, at_most=True)]
+    pool = cupy.get_default_memory_pool()
+    for count in counts:
+        rows = splat_scenes.yard(count)
+        start = time.perf_counter()
+        splats = activate(rows)
+        print(f"{count:,}: activated in {time.perf_counter() - start:.1f} s", flush=True)
+        pool.free_all_blocks()
+        renderer = gpu.GpuRenderer(splats)
+        results += _gpu_frames(count, rows, renderer, pool)
+        if count <= 1_000_000:
+            view = shot(rows, GPU_SIZE)
+            same = (
+                renderer.pictures([view])[0].colours.tobytes()
+                == CpuRenderer(splats).pictures([view])[0].colours.tobytes()
+            )
+            print(f"{count:,}: the bytes of the CPU: {same}", flush=True)
+            assert same
+        del renderer
+    return results
+
+
+def _gpu_frames(count: int, rows: Any, renderer: Any, pool: Any) -> list[Result]:
+    import cupy
+
+    view = shot(rows, GPU_SIZE)
+    around = [shot(rows, GPU_SIZE, yaw) for yaw in (0.3, 1.9, 3.4, 5.0)]
+    for _ in range(5):
+        renderer.pictures(around)
+    device_view = cupy.asarray(view.view)
+    stages = _stages(renderer, lambda: renderer._enqueue(device_view, view))
+    times = []
+    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+    for _ in range(50):
+        begin.record()
+        renderer._enqueue(device_view, view)
+        end.record()
+        end.synchronize()
+        times.append(cupy.cuda.get_elapsed_time(begin, end))
+    frame = sorted(times)[len(times) // 2]
+    wall, batch = (
+        _wall_seconds(lambda: renderer.pictures([view]), 30),
+        _wall_seconds(lambda: renderer.pictures(around), 15),
+    )
+    digests = {hashlib.sha256(renderer.pictures([view])[0].colours.tobytes()).hexdigest() for _ in range(20)}
+    seen, pairs = (int(n) for n in renderer._counters)
+    split = ", ".join(f"{name} {value:.3f}" for name, value in stages.items())
+    print(
+        f"{count:,} at {GPU_SIZE[0]}×{GPU_SIZE[1]}: {seen:,} seen, {pairs:,} pairs, {frame:.3f} ms on the GPU; "
+        f"kernel by kernel {split}; "
+        f"picture in host memory {1e3 * wall:.2f} ms, 4 cameras {1e3 * batch:.2f} ms; "
+        f"{pool.total_bytes() / 2**30:.2f} GiB; distinct pictures in 20 runs: {len(digests)}",
+        flush=True,
+    )
+    name = f"GPU: {count:,} at {GPU_SIZE[0]}×{GPU_SIZE[1]}"
+    is_large = count == 5_000_000
+    return [
+        Result(name, frame, "ms", 2.2 if is_large else None, 1.2 if is_large else None, at_most=True),
+        Result(f"{name}, in host memory", 1e3 * wall, "ms"),
+        Result(f"{name}, memory", pool.total_bytes() / 2**30, "GiB", 8.0 if is_large else None, at_most=True),
+    ]
+
+
+def _stages(renderer: Any, work: Callable[[], Any], rounds: int = 15) -> dict[str, float]:
+    """Milliseconds of every kernel: the least of several rounds, each kernel waited for."""
+    import cupy
+
+    kernels, best = dict(renderer._kernels), {}
+
+    def timed(name: str, kernel: Any) -> Callable[..., None]:
+        def call(*arguments: Any, **more: Any) -> None:
+            begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+            begin.record()
+            kernel(*arguments, **more)
+            end.record()
+            end.synchronize()
+            spent[name] = spent.get(name, 0.0) + cupy.cuda.get_elapsed_time(begin, end)
+
+        return call
+
+    for _ in range(rounds):
+        spent: dict[str, float] = {}
+        renderer._kernels.update({name: timed(name, kernel) for name, kernel in kernels.items()})
+        work()
+        best = {name: min(value, best.get(name, math.inf)) for name, value in spent.items()}
+    renderer._kernels.update(kernels)
+    return best
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.splat", description=__doc__)
+    parser.add_argument("--gpu", action="store_true", help="measure the GPU back end instead of the CPU's")
+    parser.add_argument("--counts", default="100000,1000000,5000000", help="splats of the GPU's scenes")
+    chosen = parser.parse_args()
+    counts = tuple(int(number) for number in chosen.counts.split(","))
+    results = measure_gpu(counts) if chosen.gpu else measure()
+    for result in results:
+        sign = "≤" if result.at_most else "≥"
+        demand = f"  (must be {sign} {result.floor:g})" if result.floor is not None else ""
+        print(
+            f"{'' if result.good else 'MISSED  '}{result.name}: {result.value:.3g} {result.unit}{demand}  {result.peer}"
+        )
+    return 0 if all(result.good for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""The GPU's pictures against the CPU's, bit by bit, and against the float64 reference. `make gpu` runs them."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from microsim.rendering import choice, gpu
+from microsim.sim.noise import stream_key
+from microsim.sim.sensors.camera import CameraModel
+from microsim.sim.splat.activation import activate
+from microsim.sim.splat.picture import Exposure, Shot, Sky, Things, lens_of
+from microsim.sim.splat.rasteriser import Rasteriser
+from microsim.sim.splat.renderer import CpuRenderer
+from tests.unit import splat_scenes
+from tests.unit.test_splat_reference import HORIZON, assert_close, expected
+
+pytestmark = pytest.mark.gpu
+
+SHOTS = splat_scenes.shots()
+SKY = Sky((0.7, 0.8, 0.9), (0.2, 0.4, 0.8))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def device():
+    """These tests are asked for by name: without a GPU they fail, they do not hide."""
+    name = gpu.device_name()
+    assert name is not None, "no GPU can be used here: CuPy, a driver and a device are needed"
+    return name
+
+
+def shot_of(scene, distortion=(0.0,) * 5, **changes):
+    camera = CameraModel(*scene.size, *scene.focal, *scene.principal, distortion)
+    return Shot(lens_of(camera), scene.position, scene.rotation, **changes)
+
+
+def same(found, wanted):
+    return found.colours.tobytes() == wanted.colours.tobytes() and found.depths.tobytes() == wanted.depths.tobytes()
+
+
+def digest(found):
+    return hashlib.sha256(found.colours.tobytes() + found.depths.tobytes()).hexdigest()
+
+
+def test_the_self_test_passes():
+    assert choice.self_test() is None
+
+
+@pytest.mark.parametrize("name", SHOTS)
+def test_every_scene_agrees_with_float64(name):
+    scene = SHOTS[name]
+    width, height = scene.size
+    splats = activate(scene.rows, scene.degree)
+    sky = Sky(tuple(HORIZON), tuple(HORIZON))
+    frame = gpu.GpuRenderer(splats).frame(shot_of(scene, sky=sky))
+    behind = np.broadcast_to(HORIZON, (height, width, 3))
+    colours, alphas, depths = expected(scene, behind, np.inf, splats)
+    assert_close(frame.colours, colours)
+    assert_close(frame.alphas, alphas)
+    covered = alphas > 0.05
+    assert np.abs(frame.depths / np.maximum(depths, 1e-3) - 1.0)[covered].max(initial=0.0) < 1e-3
+
+
+@pytest.mark.parametrize("name", SHOTS)
+def test_every_scene_has_the_bits_of_the_cpu(name):
+    scene = SHOTS[name]
+    splats = activate(scene.rows, scene.degree)
+    shot = shot_of(scene, sky=SKY)
+    frame = gpu.GpuRenderer(splats).frame(shot)
+    cpu = CpuRenderer(splats)
+    wanted = Rasteriser(splats).render(shot.view, *cpu._background(shot))
+    for part in ("colours", "alphas", "depths"):
+        a, b = getattr(frame, part), getattr(wanted, part)
+        assert a.tobytes() == b.tobytes(), f"{part}: {np.count_nonzero(a != b)} differ, most {np.abs(a - b).max()}"
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("count", [2_000, 50_000, 400_000])
+def test_pictures_with_lens_noise_and_things_have_the_bits_of_the_cpu(count, seed):
+    scene = splat_scenes.Shot(
+        splat_scenes.yard(count, seed), (320, 240), (190.0, 190.0), (159.5, 119.5), yaw=1.1 * seed
+    )
+    splats = activate(scene.rows)
+    exposure = Exposure(1.2, 5.0, stream_key(seed, "camera"), 2**33 + seed)
+    distortion = (-0.2, 0.05, 0.001, -0.001, 0.0) if seed % 2 else (0.0,) * 5
+    shot = shot_of(scene, distortion, sky=SKY, exposure=exposure)
+    canvas = shot.lens.canvas
+    depths = np.full((canvas.height, canvas.width), np.inf, np.float32)
+    depths[: canvas.height // 2, 20:90] = np.linspace(2.0, 20.0, 70, dtype=np.float32)
+    colours = np.random.default_rng(seed).integers(0, 256, (canvas.height, canvas.width, 3), np.uint8)
+    shot = shot_of(scene, distortion, sky=SKY, exposure=exposure, things=Things(depths, colours))
+    assert same(gpu.GpuRenderer(splats).pictures([shot])[0], CpuRenderer(splats).pictures([shot])[0])
+
+
+def test_twenty_runs_give_one_picture():
+    scene = splat_scenes.Shot(splat_scenes.yard(300_000), (640, 480), (380.0, 380.0), (319.5, 239.5))
+    splats = activate(scene.rows)
+    shot = shot_of(scene, sky=SKY)
+    fresh = {digest(gpu.GpuRenderer(splats).pictures([shot])[0]) for _ in range(4)}
+    renderer = gpu.GpuRenderer(splats)
+    assert len(fresh | {digest(renderer.pictures([shot])[0]) for _ in range(20)}) == 1
+
+
+def test_a_batch_of_cameras_gives_the_pictures_of_each():
+    rows = splat_scenes.yard(60_000)
+    splats = activate(rows)
+    shots = [
+        shot_of(splat_scenes.Shot(rows, size, (100.0, 100.0), (size[0] / 2, size[1] / 2), yaw=yaw), lens, sky=SKY)
+        for size, yaw, lens in (
+            ((160, 120), 0.0, (0.0,) * 5),
+            ((333, 77), 1.5, (-0.1, 0.01, 0.0, 0.0, 0.0)),
+            ((64, 64), 3.0, (0.0,) * 5),
+            ((160, 120), 4.5, (0.0,) * 5),
+        )
+    ]
+    together = gpu.GpuRenderer(splats).pictures(shots)
+    alone = CpuRenderer(splats).pictures(shots)
+    assert all(same(found, wanted) for found, wanted in zip(together, alone, strict=True))
+
+
+@pytest.mark.parametrize("count", [900, 3_000, 12_000, 60_000])
+def test_crowded_tiles_are_sorted_too(count):
+    """All splats in a few pixels: lists of every length that has a way of its own."""
+    rng = np.random.default_rng(count)
+    means = np.stack([rng.uniform(10, 40, count), rng.normal(0, 0.2, count), rng.normal(0, 0.2, count)], 1)
+    quaternions, opacities = rng.normal(size=(count, 4)), rng.uniform(0.004, 0.01, count)
+    harmonics = rng.normal(0, 0.5, (count, 16, 3))
+    rows = splat_scenes.file_rows(means, np.full((count, 3), 0.3), quaternions, opacities, harmonics)
+    scene = splat_scenes.Shot(rows, (48, 48), (40.0, 40.0), (24.0, 24.0), (0.0, 0.0, 0.0), 0.0, 0.0)
+    splats = activate(rows)
+    assert same(
+        gpu.GpuRenderer(splats).pictures([shot_of(scene)])[0], CpuRenderer(splats).pictures([shot_of(scene)])[0]
+    )
+
+
+def test_more_pairs_than_there_was_room_for_are_drawn_all_the_same():
+    scene = splat_scenes.Shot(splat_scenes.yard(3000), (640, 480), (380.0, 380.0), (319.5, 239.5))
+    splats = activate(scene.rows)
+    renderer = gpu.GpuRenderer(splats)
+    renderer._reserve(64)
+    assert same(renderer.pictures([shot_of(scene)])[0], CpuRenderer(splats).pictures([shot_of(scene)])[0])
+
+
+def test_the_choice_falls_on_the_gpu():
+    said = []
+    renderer = choice.open_renderer(activate(splat_scenes.yard(100)), "auto", say=said.append)
+    assert isinstance(renderer, gpu.GpuRenderer)
+    assert "preparing" in said[0]
