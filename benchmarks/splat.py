@@ -219,10 +219,10 @@ def _gpu_frames(count: int, rows: Any, renderer: Any, pool: Any) -> list[Result]
         _wall_seconds(lambda: renderer.pictures(around), 15),
     )
     digests = {hashlib.sha256(renderer.pictures([view])[0].colours.tobytes()).hexdigest() for _ in range(20)}
-    seen, pairs = (int(n) for n in renderer._counters)
+    boxes, pairs = (int(n) for n in renderer._counters)
     split = ", ".join(f"{name} {value:.3f}" for name, value in stages.items())
     print(
-        f"{count:,} at {GPU_SIZE[0]}×{GPU_SIZE[1]}: {seen:,} seen, {pairs:,} pairs, {frame:.3f} ms on the GPU; "
+        f"{count:,} at {GPU_SIZE[0]}×{GPU_SIZE[1]}: {pairs:,} pairs (boxes {boxes:,}), {frame:.3f} ms on the GPU; "
         f"kernel by kernel {split}; "
         f"picture in host memory {1e3 * wall:.2f} ms, 4 cameras {1e3 * batch:.2f} ms; "
         f"{pool.total_bytes() / 2**30:.2f} GiB; distinct pictures in 20 runs: {len(digests)}",

@@ -13,7 +13,7 @@ import numpy as np
 
 from microsim.rendering.gpu_source import source
 from microsim.sim.splat import CHUNK, TILE
-from microsim.sim.splat.activation import Splats
+from microsim.sim.splat.activation import Floats, Splats
 from microsim.sim.splat.picture import NOISE_UNIT, Lens, Picture, Shot
 from microsim.sim.splat.projection import FOOTPRINT
 from microsim.sim.splat.rasteriser import Frame
@@ -37,6 +37,15 @@ def device_name() -> str | None:
         return None
 
 
+def _in_quads(cupy: Any, rows: Floats) -> Any:
+    """(n, k) as (quads, n, 4): what a thread needs next, its neighbours read beside it."""
+    count, columns = rows.shape
+    quads = -(-columns // 4)
+    padded = cupy.zeros((count, 4 * quads), np.float32)
+    padded[:, :columns] = cupy.asarray(rows)
+    return cupy.ascontiguousarray(padded.reshape(count, quads, 4).transpose(1, 0, 2))
+
+
 class GpuRenderer:
     """Holds a scene and room for a frame in the GPU's memory; one caller at a time."""
 
@@ -47,12 +56,10 @@ class GpuRenderer:
         module = cupy.RawModule(code=source(), options=OPTIONS)
         self._kernels = {name: module.get_function(name) for name in _KERNELS}
         self._count, self._degree = len(splats), splats.degree
-        self._geometry, self._harmonics = cupy.asarray(splats.geometry), cupy.asarray(splats.harmonics)
+        self._geometry = _in_quads(cupy, splats.geometry)
+        self._harmonics = _in_quads(cupy, splats.harmonics.reshape(self._count, 3 * (self._degree + 1) ** 2))
         self._spheres = cupy.asarray(splats.spheres)
-        count = max(self._count, 1)
-        self._footprints = cupy.empty((count, FOOTPRINT), np.float32)
-        self._tiles = cupy.empty((count, 4), np.int16)
-        self._visible = cupy.empty(count, np.uint32)
+        self._footprints = cupy.empty((max(self._count, 1), FOOTPRINT), np.float32)
         self._reserve(1 << 20)
         self._lookups: dict[int, tuple[Lens, Any]] = {}
         self._long_list = self._longest_shared_list()
@@ -60,6 +67,7 @@ class GpuRenderer:
     def _reserve(self, pairs: int) -> None:
         """Room for so many pairs of a tile and a splat."""
         self._capacity = pairs
+        self._pairs = self._cupy.empty((pairs, 2), np.uint64)
         self._keys, self._ids = self._cupy.empty(pairs, np.uint64), self._cupy.empty(pairs, np.uint32)
 
     def _longest_shared_list(self) -> int:
@@ -76,16 +84,24 @@ class GpuRenderer:
         while True:
             views = cupy.asarray(np.array([shot.view for shot in shots]))
             pending = [self._enqueue(views[k], shot) for k, shot in enumerate(shots)]
-            needed = max((int(counters[1]) for *_, counters in pending), default=0)  # waits for the GPU
+            needed = max((int(counters[0]) for *_, counters in pending), default=0)  # waits for the GPU
             if needed <= self._capacity:
                 return [Picture(cupy.asnumpy(image), cupy.asnumpy(depths)) for image, depths, *_ in pending]
             self._reserve(needed + needed // 4)
+
+    def _fetched(self, array: Any) -> Any:
+        """In the host's memory that the GPU reaches directly, which CuPy keeps and uses again."""
+        import cupyx
+
+        host = cupyx.empty_pinned(array.shape, array.dtype)
+        array.get(out=host)
+        return host
 
     def frame(self, shot: Shot) -> Frame:
         """A shot before lens and exposure: what the rasteriser of the CPU gives."""
         while True:
             blended = self._enqueue(self._cupy.asarray(shot.view), shot)[2]
-            needed = int(self._counters[1])
+            needed = int(self._counters[0])
             if needed <= self._capacity:
                 return Frame(*(self._cupy.asnumpy(part) for part in blended))
             self._reserve(needed + needed // 4)
@@ -104,24 +120,22 @@ class GpuRenderer:
         """Splats of every tile, nearest first, in `self._ids`; where each tile's begin."""
         cupy, kernels, capacity = self._cupy, self._kernels, np.uint32(self._capacity)
         counters, counts = cupy.zeros(2, np.uint32), cupy.zeros(tiles, np.uint32)
-        offsets, cursors = cupy.empty(tiles + 1, np.uint32), cupy.empty(tiles, np.uint32)
+        offsets = cupy.empty(tiles + 1, np.uint32)
         chunks = self._spheres.shape[0]
         scene = self._spheres, self._geometry, self._harmonics, np.int32(self._degree), np.int32(self._count)
-        seen = self._footprints, self._tiles, self._visible
         if chunks:
-            kernels["project"]((chunks,), (CHUNK,), (view, *scene, np.int32(columns), *seen, counters, counts))
-        kernels["scan"]((1,), (1024,), (np.int32(tiles), counts, offsets, cursors, counters))
-        found = counters, self._visible, self._footprints, self._tiles
-        blocks = min(_EMIT_BLOCKS, max(chunks, 1))
-        kernels["emit"]((blocks,), (256,), (*found, np.int32(columns), capacity, cursors, self._keys))
+            room = capacity, self._footprints, self._pairs
+            kernels["project"]((chunks,), (CHUNK,), (view, *scene, np.int32(columns), *room, counters, counts))
+        kernels["scan"]((1,), (1024,), (np.int32(tiles), capacity, counts, offsets, counters))
+        kernels["emit"]((_EMIT_BLOCKS,), (256,), (counters, self._pairs, offsets, capacity, self._keys))
         least = 0
         for most, threads in ((_SHORT_LIST, 256), (_MEDIUM_LIST, 512), (self._long_list, 1024)):
             if most > least:
                 bounds = np.int32(least), np.int32(most)
-                arguments = offsets, capacity, *bounds, self._keys, self._ids
+                arguments = offsets, *bounds, self._keys, self._ids
                 kernels["sort_tiles"]((tiles,), (threads,), arguments, shared_mem=8 * most)
             least = most
-        long_lists = offsets, capacity, np.int32(least), self._keys, self._ids
+        long_lists = offsets, np.int32(least), self._keys, self._ids
         kernels["sort_long_tiles"]((tiles,), (1024,), long_lists)
         return counters, offsets
 
@@ -133,10 +147,10 @@ class GpuRenderer:
         things: tuple[Any, Any] = (np.uintp(0), np.uintp(0))
         if shot.things is not None:
             things = cupy.asarray(shot.things.depths), cupy.asarray(shot.things.colours)
-        lists = self._footprints, self._ids, offsets, np.uint32(self._capacity), np.int32(columns)
+        lists = self._footprints, self._ids, offsets, np.int32(columns)
         image = np.int32(canvas.width), np.int32(canvas.height), *shot.sky.colours, *things
         out = colours, alphas, depths, seen_depths
-        self._kernels["blend"]((columns * rows,), (TILE, TILE), (view, *lists, *image, *out))
+        self._kernels["blend"]((columns * rows,), (TILE * TILE,), (view, *lists, *image, *out))
         return (colours, alphas, depths), seen_depths
 
     def _develop(self, shot: Shot, colours: Any, seen_depths: Any) -> tuple[Any, Any]:

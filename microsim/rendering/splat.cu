@@ -73,8 +73,17 @@ __device__ __forceinline__ bool footprint_of(const double* view, float4 g0, floa
   return true;
 }
 
-__device__ __forceinline__ void colour_of(const double* view, float4 g0, const float* h, int degree, float4* out)
+// Harmonics and geometry are stored as float4 of all splats, one after the other: neighbours read side by side.
+__device__ __forceinline__ void colour_of(const double* view, float4 g0, const float4* harmonics, int n, int i, int degree,
+    float4* out)
 {
+  float h[48];
+#pragma unroll
+  for (int quad = 0; quad < 12; quad++)
+    if (4 * quad < 3 * (degree + 1) * (degree + 1)) {
+      float4 four = harmonics[(size_t)quad * n + i];
+      h[4 * quad] = four.x; h[4 * quad + 1] = four.y; h[4 * quad + 2] = four.z; h[4 * quad + 3] = four.w;
+    }
   double dx = (double)g0.x - view[0], dy = (double)g0.y - view[1], dz = (double)g0.z - view[2];
   double per_length = 1.0 / sqrt(dx * dx + dy * dy + dz * dz);
   float x = (float)(dx * per_length), y = (float)(dy * per_length), z = (float)(dz * per_length);
@@ -119,81 +128,85 @@ __device__ __forceinline__ int2 columns_in(const Ellipse& e, short4 tiles, int r
   return make_int2(first, end);
 }
 
-// Calls use(tile, its data) for every tile of a splat; those of large splats are shared by the threads of a warp.
-#define LARGE 32
-template <class Use>
-__device__ __forceinline__ void for_each_tile(bool is_mine, const float4* f, short4 tiles, unsigned index, float depth, int columns, Use use)
+// A pair of a splat and one of the tiles in its rectangle: the splat's key, the tile, its rank among that tile's pairs.
+struct __align__(16) Pair { Key key; unsigned tile, rank; };
+#define NO_TILE 0xffffffffu
+
+// What the threads of a warp must know of each other's splats.
+struct Splat { Ellipse ellipse; Key key; short4 tiles; unsigned end; };
+
+// Pairs of a warp's splats, as many as their rectangles have tiles; those that the ellipse does not reach have no tile.
+// The threads share them evenly: a splat may have one tile or thousands.
+__device__ __forceinline__ void add_pairs(const float4* f, short4 tiles, Key key, int columns, unsigned capacity, Splat* splats,
+    Pair* pairs, unsigned* counters, unsigned* counts)
 {
-  int area = is_mine ? (tiles.y - tiles.x) * (tiles.w - tiles.z) : 0;
-  if (area > 0 && area <= LARGE) {
-    Ellipse e = {};
-    if (tiles.y - tiles.x > 1 && tiles.w - tiles.z > 1) e = ellipse_of(f);
-    for (int row = tiles.z; row < tiles.w; row++) {
-      int2 c = columns_in(e, tiles, row);
-      for (int column = c.x; column < c.y; column++) use(row * columns + column, index, depth);
-    }
+  int lane = threadIdx.x & 31, wide = tiles.y - tiles.x, high = tiles.w - tiles.z;
+  unsigned end = wide * high;
+  for (int step = 1; step < 32; step <<= 1) {
+    unsigned before = __shfl_up_sync(~0u, end, step);
+    if (lane >= step) end += before;
   }
-  unsigned large = __ballot_sync(~0u, area > LARGE);
-  int lane = threadIdx.x & 31;
-  Ellipse mine = {};
-  if (area > LARGE) mine = ellipse_of(f);
-  while (large) {
-    int from = __ffs(large) - 1; large &= large - 1;
-    Ellipse e; short4 t;
-    e.xy = __shfl_sync(~0u, mine.xy, from); e.yy = __shfl_sync(~0u, mine.yy, from); e.per_xx = __shfl_sync(~0u, mine.per_xx, from);
-    e.extent = __shfl_sync(~0u, mine.extent, from); e.u = __shfl_sync(~0u, mine.u, from); e.v = __shfl_sync(~0u, mine.v, from);
-    e.bulge = __shfl_sync(~0u, mine.bulge, from);
-    t.x = (short)__shfl_sync(~0u, (int)tiles.x, from); t.y = (short)__shfl_sync(~0u, (int)tiles.y, from);
-    t.z = (short)__shfl_sync(~0u, (int)tiles.z, from); t.w = (short)__shfl_sync(~0u, (int)tiles.w, from);
-    unsigned i = __shfl_sync(~0u, index, from); float d = __shfl_sync(~0u, depth, from);
-    for (int row = t.z; row < t.w; row++) {
-      int2 c = columns_in(e, t, row);
-      for (int column = c.x + lane; column < c.y; column += 32) use(row * columns + column, i, d);
-    }
+  Splat own = {};
+  if (wide > 1 && high > 1) own.ellipse = ellipse_of(f);
+  own.key = key; own.tiles = tiles; own.end = end;
+  splats[lane] = own;
+  __syncwarp();
+  unsigned total = __shfl_sync(~0u, end, 31), start = 0;
+  if (lane == 0) start = atomicAdd(counters, total);
+  start = __shfl_sync(~0u, start, 0);
+  for (unsigned k = lane; k < total; k += 32) {
+    int at = 0;
+    for (int step = 16; step > 0; step >>= 1)
+      if (splats[at + step - 1].end <= k) at += step;
+    const Splat& splat = splats[at];
+    short4 t = splat.tiles;
+    int across = t.y - t.x, within = k - (splat.end - across * (t.w - t.z)), row = t.z + within / across;
+    int column = t.x + within % across, tile = row * columns + column;
+    int2 reached = columns_in(splat.ellipse, t, row);
+    Pair pair;
+    pair.key = splat.key; pair.tile = NO_TILE; pair.rank = 0;
+    if (column >= reached.x && column < reached.y) { pair.tile = tile; pair.rank = atomicAdd(counts + tile, 1u); }
+    if (start + k < capacity) pairs[start + k] = pair;
   }
 }
 
 extern "C" {
 
-// One block a chunk. Footprints stand at their splat's index; `visible` lists them; counters: how many, pairs.
+// One block a chunk. Footprints stand at their splat's index. Counters: pairs written here, pairs of all lists.
 __global__ void __launch_bounds__(CHUNK) project(const double* __restrict__ view, const double* __restrict__ spheres,
-    const float4* __restrict__ geometry, const float* __restrict__ harmonics, int degree, int n, int columns,
-    float4* __restrict__ footprints, short4* __restrict__ tiles, unsigned* __restrict__ visible,
-    unsigned* __restrict__ counters, unsigned* __restrict__ counts)
+    const float4* __restrict__ geometry, const float4* __restrict__ harmonics, int degree, int n, int columns, unsigned capacity,
+    float4* __restrict__ footprints, Pair* __restrict__ pairs, unsigned* __restrict__ counters, unsigned* __restrict__ counts)
 {
   __shared__ double shared_view[25];
+  __shared__ Splat splats[CHUNK];
   if (threadIdx.x < 25) shared_view[threadIdx.x] = view[threadIdx.x];
   __syncthreads();
   if (!sees_chunk(shared_view, spheres + 4 * (size_t)blockIdx.x)) return;
   int i = blockIdx.x * CHUNK + threadIdx.x;
-  float4 f[4] = {}; short4 t = make_short4(0, 0, 0, 0);
+  float4 f[4] = {}; short4 tiles = make_short4(0, 0, 0, 0);
   bool is_seen = false;
   if (i < n) {
-    float4 g0 = geometry[3 * (size_t)i], g1 = geometry[3 * (size_t)i + 1], g2 = geometry[3 * (size_t)i + 2];
-    is_seen = footprint_of(shared_view, g0, g1, g2, f, &t);
+    float4 g0 = geometry[i], g1 = geometry[(size_t)n + i], g2 = geometry[2 * (size_t)n + i];
+    is_seen = footprint_of(shared_view, g0, g1, g2, f, &tiles);
     if (is_seen) {
-      colour_of(shared_view, g0, harmonics + 3 * (size_t)((degree + 1) * (degree + 1)) * i, degree, f);
+      colour_of(shared_view, g0, harmonics, n, i, degree, f);
       for (int k = 0; k < 4; k++) footprints[4 * (size_t)i + k] = f[k];
-      tiles[i] = t;
-    }
+    } else tiles = make_short4(0, 0, 0, 0);
   }
-  unsigned seen = __ballot_sync(~0u, is_seen), base = 0;
-  int lane = threadIdx.x & 31;
-  if (seen == 0) return;
-  if (lane == 0) base = atomicAdd(counters, __popc(seen));
-  base = __shfl_sync(~0u, base, 0);
-  if (is_seen) visible[base + __popc(seen & ((1u << lane) - 1))] = i;
-  for_each_tile(is_seen, f, t, i, 0.f, columns, [&](int tile, unsigned, float) { atomicAdd(counts + tile, 1u); });
+  if (!__any_sync(~0u, is_seen)) return;
+  add_pairs(f, tiles, ((Key)__float_as_uint(f[1].w) << 32) | (unsigned)i, columns, capacity,
+      splats + (threadIdx.x & ~31), pairs, counters, counts);
 }
 
-// One block: where each tile's list begins; `cursors` the same, to be moved on.
-__global__ void __launch_bounds__(1024) scan(int tiles, const unsigned* __restrict__ counts, unsigned* __restrict__ offsets,
-    unsigned* __restrict__ cursors, unsigned* __restrict__ counters)
+// One block: where each tile's list begins. With more pairs than room for them all lists are empty: the host looks.
+__global__ void __launch_bounds__(1024) scan(int tiles, unsigned capacity, const unsigned* __restrict__ counts,
+    unsigned* __restrict__ offsets, unsigned* __restrict__ counters)
 {
   __shared__ unsigned sums[1024];
   int per = (tiles + 1023) / 1024, begin = min(tiles, (int)threadIdx.x * per), end = min(tiles, begin + per);
   unsigned own = 0;
-  for (int k = begin; k < end; k++) own += counts[k];
+  bool has_room = counters[0] <= capacity;
+  for (int k = begin; k < end && has_room; k++) own += counts[k];
   sums[threadIdx.x] = own;
   __syncthreads();
   for (int step = 1; step < 1024; step <<= 1) {
@@ -203,27 +216,18 @@ __global__ void __launch_bounds__(1024) scan(int tiles, const unsigned* __restri
     __syncthreads();
   }
   unsigned at = sums[threadIdx.x] - own;
-  for (int k = begin; k < end; k++) { offsets[k] = at; cursors[k] = at; at += counts[k]; }
+  for (int k = begin; k < end; k++) { offsets[k] = at; if (has_room) at += counts[k]; }
   if (threadIdx.x == 1023) { offsets[tiles] = sums[1023]; counters[1] = sums[1023]; }
 }
 
-// Every visible splat into the lists of its tiles. Beyond the capacity nothing is written: the host looks and repeats.
-__global__ void __launch_bounds__(256) emit(const unsigned* __restrict__ counters, const unsigned* __restrict__ visible,
-    const float4* __restrict__ footprints, const short4* __restrict__ tiles, int columns, unsigned capacity,
-    unsigned* __restrict__ cursors, Key* __restrict__ keys)
+// Every pair into the list of its tile.
+__global__ void __launch_bounds__(256) emit(const unsigned* __restrict__ counters, const Pair* __restrict__ pairs,
+    const unsigned* __restrict__ offsets, unsigned capacity, Key* __restrict__ keys)
 {
-  unsigned count = counters[0];
-  for (unsigned start = blockIdx.x * blockDim.x; start < count; start += gridDim.x * blockDim.x) {
-    unsigned k = start + threadIdx.x, i = 0;
-    float4 f[4] = {}; short4 t = make_short4(0, 0, 0, 0);
-    if (k < count) {
-      i = visible[k]; t = tiles[i];
-      for (int part = 0; part < 4; part++) f[part] = footprints[4 * (size_t)i + part];
-    }
-    for_each_tile(k < count, f, t, i, f[1].w, columns, [&](int tile, unsigned index, float depth) {
-      unsigned place = atomicAdd(cursors + tile, 1u);
-      if (place < capacity) keys[place] = ((Key)__float_as_uint(depth) << 32) | index;
-    });
+  unsigned count = counters[0] <= capacity ? counters[0] : 0;
+  for (unsigned k = blockIdx.x * blockDim.x + threadIdx.x; k < count; k += gridDim.x * blockDim.x) {
+    Pair pair = pairs[k];
+    if (pair.tile != NO_TILE) keys[offsets[pair.tile] + pair.rank] = pair.key;
   }
 }
 
@@ -233,31 +237,35 @@ __device__ __forceinline__ void order(Key* keys, int i, int j, int n)
   if (j < n) { Key a = keys[i], b = keys[j]; if (a > b) { keys[i] = b; keys[j] = a; } }
 }
 
+// Up to 32 apart, keys are compared by threads of the warp that compared their neighbours: no need to wait for others.
+__device__ __forceinline__ void wait_for(int reach) { if (reach > 32) __syncthreads(); else __syncwarp(); }
+
 __device__ __forceinline__ void sort_list(Key* keys, int n)
 {
   for (int size = 2; size / 2 < n; size <<= 1) {
     int half = size / 2;
+    wait_for(half);
     for (int k = threadIdx.x; k * 2 < n + size; k += blockDim.x) {
       int first = (k & ~(half - 1)) << 1, rest = k & (half - 1);
       order(keys, first + rest, first + size - 1 - rest, n);
     }
-    __syncthreads();
     for (int step = half / 2; step > 0; step >>= 1) {
+      wait_for(2 * step);
       for (int k = threadIdx.x; k * 2 < n + 2 * step; k += blockDim.x) {
         int at = ((k & ~(step - 1)) << 1) + (k & (step - 1));
         order(keys, at, at + step, n);
       }
-      __syncthreads();
     }
   }
+  __syncthreads();
 }
 
 // Tiles with more than `least` and at most `most` splats; one block a tile, `most` keys of shared memory.
-__global__ void sort_tiles(const unsigned* __restrict__ offsets, unsigned capacity, int least, int most, const Key* __restrict__ keys,
+__global__ void sort_tiles(const unsigned* __restrict__ offsets, int least, int most, const Key* __restrict__ keys,
     unsigned* __restrict__ ids)
 {
   extern __shared__ Key own[];
-  unsigned begin = min(offsets[blockIdx.x], capacity), end = min(offsets[blockIdx.x + 1], capacity);
+  unsigned begin = offsets[blockIdx.x], end = offsets[blockIdx.x + 1];
   int n = end - begin;
   if (n <= least || n > most) return;
   for (int k = threadIdx.x; k < n; k += blockDim.x) own[k] = keys[begin + k];
@@ -267,58 +275,72 @@ __global__ void sort_tiles(const unsigned* __restrict__ offsets, unsigned capaci
 }
 
 // The same for lists too long for shared memory: slow, and rare.
-__global__ void sort_long_tiles(const unsigned* __restrict__ offsets, unsigned capacity, int least, Key* __restrict__ keys,
+__global__ void sort_long_tiles(const unsigned* __restrict__ offsets, int least, Key* __restrict__ keys,
     unsigned* __restrict__ ids)
 {
-  unsigned begin = min(offsets[blockIdx.x], capacity), end = min(offsets[blockIdx.x + 1], capacity);
+  unsigned begin = offsets[blockIdx.x], end = offsets[blockIdx.x + 1];
   int n = end - begin;
   if (n <= least) return;
   sort_list(keys + begin, n);
   for (int k = threadIdx.x; k < n; k += blockDim.x) ids[begin + k] = (unsigned)keys[begin + k];
 }
 
-// One block a tile, one thread a pixel. `limits` and `things` are null where there is nothing but splats.
+// One block a tile, one thread a pixel, a warp for 8 × 4 of them. `limits` and `things` are null where there is nothing
+// but splats.
 __global__ void __launch_bounds__(256) blend(const double* __restrict__ view, const float4* __restrict__ footprints,
-    const unsigned* __restrict__ ids, const unsigned* __restrict__ offsets, unsigned capacity, int columns, int width, int height,
+    const unsigned* __restrict__ ids, const unsigned* __restrict__ offsets, int columns, int width, int height,
     float h_red, float h_green, float h_blue, float z_red, float z_green, float z_blue, const float* __restrict__ limits,
     const unsigned char* __restrict__ things, float* __restrict__ colours, float* __restrict__ alphas, float* __restrict__ depths,
     float* __restrict__ seen_depths)
 {
   __shared__ float4 first[256], second[256], third[256];
+  __shared__ unsigned char reached[256];  // a bit for each warp
+  int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;
+  float half = (float)((warp & 1) * (TILE / 2)), column = (float)(lane & 7), row = (float)((warp >> 1) * 4 + (lane >> 3));
   int left = (blockIdx.x % columns) * TILE, top = (blockIdx.x / columns) * TILE;
-  int thread = threadIdx.y * TILE + threadIdx.x, u = left + threadIdx.x, v = top + threadIdx.y;
+  int u = left + (int)half + (int)column, v = top + (int)row;
   bool is_inside = u < width && v < height, is_done = !is_inside;
   size_t pixel = (size_t)v * width + u;
   float limit = is_inside && limits ? limits[pixel] : __int_as_float(0x7f800000);
-  float half = threadIdx.x < TILE / 2 ? 0.f : (float)(TILE / 2), column = (float)(threadIdx.x & (TILE / 2 - 1)), row = (float)threadIdx.y;
   float rest = 1.f, red = 0.f, green = 0.f, blue = 0.f, far = 0.f;
-  unsigned begin = min(offsets[blockIdx.x], capacity), end = min(offsets[blockIdx.x + 1], capacity);
+  unsigned begin = offsets[blockIdx.x], end = offsets[blockIdx.x + 1];
   for (unsigned start = begin; start < end; start += 256) {
     if (__syncthreads_count(is_done) == 256) break;
+    unsigned mask = 0;
     if (start + thread < end) {
       const float4* f = footprints + 4 * (size_t)ids[start + thread];
       float4 a = f[0], b = f[1], c = f[2], d = f[3];
-      first[thread] = make_float4((c.y - (float)left) + c.w, (c.z - (float)top) + d.x, a.x, a.y);
+      float x = (c.y - (float)left) + c.w, y = (c.z - (float)top) + d.x;
+      first[thread] = make_float4(x, y, a.x, a.y);
       second[thread] = make_float4(a.z, a.w, c.x, b.w);
       third[thread] = b;
+      unsigned sides = (x - d.y > (float)(TILE / 2 - 1) ? 0u : 1u) | (x + d.y < (float)(TILE / 2) ? 0u : 2u);
+      for (int part = 0; part < 4; part++)
+        if (y - d.z <= (float)(4 * part + 3) && y + d.z >= (float)(4 * part)) mask |= sides << (2 * part);
     }
+    reached[thread] = (unsigned char)mask;
     __syncthreads();
-    int count = min(256u, end - start);
-    for (int k = 0; k < count && !is_done; k++) {
-      float4 a = first[k], b = second[k];
-      float dy = a.y - row, shear = a.w * dy, rise = b.x * dy;
-      rise = rise * rise;
-      float p = a.z * ((a.x - half) - column) + shear, s = p * p + rise;
-      if (!(s <= b.z)) continue;
-      float e = ((((E5 * s + E4) * s + E3) * s + E2) * s + E1) * s + E0;
-      e = e * e; e = e * e; e = e * e;
-      float alpha = b.y * e;
-      alpha = alpha < ALPHA_MAX ? alpha : ALPHA_MAX;
-      if (!(b.w < limit)) { is_done = true; break; }
-      float weight = alpha * rest, after = rest - weight;
-      if (!(after > TRANSMITTANCE_MIN)) { is_done = true; break; }
-      float4 c = third[k];
-      red += weight * c.x; green += weight * c.y; blue += weight * c.z; far += weight * b.w; rest = after;
+    for (int base = 0; base < 256; base += 32) {
+      unsigned next = __ballot_sync(~0u, (reached[base + lane] >> warp) & 1);
+      if (__all_sync(~0u, is_done)) break;
+      while (next) {
+        int k = base + __ffs(next) - 1;
+        next &= next - 1;
+        if (is_done) continue;
+        float4 a = first[k], b = second[k];
+        float dy = a.y - row, shear = a.w * dy, rise = b.x * dy;
+        rise = rise * rise;
+        float p = a.z * ((a.x - half) - column) + shear, s = p * p + rise;
+        if (!(s <= b.z)) continue;
+        float e = ((((E5 * s + E4) * s + E3) * s + E2) * s + E1) * s + E0;
+        e = e * e; e = e * e; e = e * e;
+        float alpha = b.y * e;
+        alpha = alpha < ALPHA_MAX ? alpha : ALPHA_MAX;
+        float weight = alpha * rest, after = rest - weight;
+        if (!(b.w < limit) || !(after > TRANSMITTANCE_MIN)) { is_done = true; continue; }
+        float4 c = third[k];
+        red += weight * c.x; green += weight * c.y; blue += weight * c.z; far += weight * b.w; rest = after;
+      }
     }
   }
   if (!is_inside) return;

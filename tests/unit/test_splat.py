@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from microsim.rendering import choice, gpu, gpu_source
 from microsim.rendering.threads import Threads
 from microsim.sim.noise import stream_key
 from microsim.sim.sensors.camera import CameraModel
 from microsim.sim.splat import CHUNK
 from microsim.sim.splat.activation import Splats, activate, columns_of_degree
-from microsim.sim.splat.blending import exp_of_minus
+from microsim.sim.splat.blending import EXPONENTIAL, exp_of_minus
 from microsim.sim.splat.picture import Exposure, Shot, Sky, Things, lens_of
 from microsim.sim.splat.projection import view_of
 from microsim.sim.splat.rasteriser import Rasteriser
@@ -284,3 +285,49 @@ def test_any_scene_gives_a_picture_of_finite_numbers(numbers, seed):
     assert (frame.colours >= 0.0).all()
     assert ((frame.alphas >= 0.0) & (frame.alphas < 1.0)).all()
     assert (frame.depths[frame.alphas > 0.01] >= 0.2 * 0.999).all()
+
+
+# Which back end
+
+
+def test_without_a_gpu_the_cpu_draws_and_says_so_only_when_a_gpu_was_asked_for(monkeypatch):
+    monkeypatch.setattr(gpu, "device_name", lambda: None)
+    scene, said = activate(splat()), []
+    for asked, lines in (("auto", 0), ("cpu", 0), ("gpu", 1)):
+        said.clear()
+        assert isinstance(choice.open_renderer(scene, asked, say=said.append), CpuRenderer)
+        assert len(said) == lines
+    assert "microsim[gpu]" in said[0]
+
+
+def test_a_gpu_that_draws_something_else_is_not_used(monkeypatch):
+    class Wrong(CpuRenderer):
+        def pictures(self, shots):
+            found = super().pictures(shots)
+            found[0].colours[3, 4, 1] ^= 1
+            return found
+
+    monkeypatch.setattr(gpu, "device_name", lambda: "a GPU")
+    monkeypatch.setattr(gpu, "GpuRenderer", Wrong)
+    said = []
+    renderer = choice.open_renderer(activate(splat()), say=said.append)
+    assert type(renderer) is CpuRenderer
+    assert "a GPU failed its test (1 values differ" in said[-1]
+
+
+def test_a_gpu_that_breaks_is_not_used(monkeypatch):
+    class Broken:
+        def __init__(self, splats):
+            raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(gpu, "device_name", lambda: "a GPU")
+    monkeypatch.setattr(gpu, "GpuRenderer", Broken)
+    said = []
+    assert isinstance(choice.open_renderer(activate(splat()), "gpu", say=said.append), CpuRenderer)
+    assert "out of memory" in said[-1]
+
+
+def test_the_gpu_has_the_constants_of_the_cpu():
+    text = gpu_source.source()
+    assert f"#define E5 ({float(np.float32(EXPONENTIAL[5])).hex()}f)" in text
+    assert "#define DILATION (0x1.3333333333333p-2)" in text

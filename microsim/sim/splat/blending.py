@@ -122,8 +122,16 @@ def _cover_with(f: Floats, top: int, left: int, room: Room) -> None:
         shear = f[ROOT_XY] * dy
         rise = f[ROOT_YY] * dy
         rise = rise * rise
-        for half in range(first_half, end_half):
-            _cover_half_row(f, x - _f32(half * _HALF_TILE), shear, rise, row * TILE + half * _HALF_TILE, room)
+        if end_half - first_half == 2:
+            _cover_row(f, x, shear, rise, row * TILE, room)
+        else:
+            _cover_half_row(
+                f, x - _f32(first_half * _HALF_TILE), shear, rise, row * TILE + first_half * _HALF_TILE, room
+            )
+
+
+# The next two are one loop, of 8 and of 16 pixels: with its length fixed, each becomes a few dozen SIMD instructions.
+# In both, a pixel's distance is (x - first pixel of its half) - place in that half, to the last bit.
 
 
 @threaded_kernel
@@ -135,6 +143,34 @@ def _cover_half_row(f: Floats, x: float, shear: float, rise: float, at: int, roo
     for i in range(_HALF_TILE):
         k = _u64(i)
         p = root * (x - _f32(i)) + shear
+        s = p * p + rise
+        alpha = opacity * exp_of_minus(s)
+        alpha = alpha if alpha < _ALPHA_MAX else _ALPHA_MAX
+        limit = room[m + k]
+        alpha = alpha if s <= extent else _ZERO
+        alpha = alpha if depth < limit else _ZERO
+        before = room[t + k]
+        weight = alpha * before
+        after = before - weight
+        goes_on = after > _TRANSMITTANCE_MIN
+        weight = weight if goes_on else _ZERO
+        room[t + k] = after if goes_on else before
+        room[m + k] = limit if goes_on else _ZERO
+        room[r + k] += weight * red
+        room[g + k] += weight * green
+        room[b + k] += weight * blue
+        room[d + k] += weight * depth
+
+
+@threaded_kernel
+def _cover_row(f: Floats, x: float, shear: float, rise: float, at: int, room: Room) -> None:
+    root, opacity, extent, depth = f[ROOT_XX], f[OPACITY], f[EXTENT], f[DEPTH]
+    red, green, blue = f[RED], f[GREEN], f[BLUE]
+    t, r, g = _u64(at), _u64(at + _AREA), _u64(at + 2 * _AREA)
+    b, d, m = _u64(at + 3 * _AREA), _u64(at + 4 * _AREA), _u64(at + 5 * _AREA)
+    for i in range(TILE):
+        k = _u64(i)
+        p = root * ((x - _f32(i & _HALF_TILE)) - _f32(i & (_HALF_TILE - 1))) + shear
         s = p * p + rise
         alpha = opacity * exp_of_minus(s)
         alpha = alpha if alpha < _ALPHA_MAX else _ALPHA_MAX
