@@ -304,8 +304,11 @@ class Simulation:
 
     def rows(self, robot: str) -> list[float]:
         """The state's rows as `microsim.sim.components` names them: the same for every model, in map axes."""
-        self.model(robot)
-        fleet, column = self._schedule.physics.home[robot]
+        try:  # first, since pilots and metrics ask at every tick
+            fleet, column = self._schedule.physics.home[robot]
+        except (KeyError, TypeError):
+            self.model(robot)  # says which robots there are
+            raise
         numbers: list[float] = fleet.state[:, column].tolist()
         return numbers
 

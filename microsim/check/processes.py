@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -17,8 +15,7 @@ from typing import Any
 
 from microsim.check.child import DIGEST_BYTES
 from microsim.check.environments import Environment
-
-_SHOWN_LINES = 5  # of what a broken child wrote
+from microsim.processes import kill, obituary
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ class Children:
         with self._lock:
             self._is_ending = True
             for process in self._alive:
-                _kill(process)
+                kill(process)
 
     def _answer(self, run: Run, order: str) -> tuple[int | None, str, str]:
         """(exit code, stdout, stderr); None: it was ended."""
@@ -99,7 +96,7 @@ class Children:
         try:
             stdout, stderr = process.communicate(timeout=self.timeout_s)
         except subprocess.TimeoutExpired:
-            _kill(process)
+            kill(process)
             process.communicate()
             return None, "", f"no answer in {self.timeout_s:g} s; give it more with --timeout"
         finally:
@@ -133,32 +130,10 @@ class Children:
         with suppress(ValueError, IndexError):
             answer = json.loads(lines[-1])
         if code != 0 or not isinstance(answer, dict):
-            return Result(run, chain, error=_obituary(code, stderr))
+            return Result(run, chain, error=obituary(code, stderr))
         if "error" in answer:
             return Result(run, chain, error=str(answer["error"]), is_refused=True)
         return Result(run, chain, answer["digest"], answer["ticks"], answer["seed"])
-
-
-def _obituary(code: int, stderr: str) -> str:
-    how = f"ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-    last = " | ".join(line.strip() for line in stderr.strip().splitlines()[-_SHOWN_LINES:])
-    return f"the process {how}{f': {last}' if last else ''}"
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    """With whatever it started."""
-    with suppress(OSError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
 
 
 def run_all(

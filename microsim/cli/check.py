@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -24,11 +19,11 @@ from microsim import paths
 from microsim.check.comparison import Finding, Verdict, find, judged
 from microsim.check.environments import Environment, environments
 from microsim.check.processes import Case, Children, Result, Run, run_all
+from microsim.cli.progress import Bar, interruptible
 from microsim.errors import UsageError
 
 SCENARIOS = ("default", "flat", "obstacles_arena")  # when none is named
 _EXPLAINED = 3  # differences that are looked into; the others have the same cause more often than not
-_PATIENCE_S = 5.0  # between two lines of progress in a log
 
 
 @dataclass(frozen=True)
@@ -46,13 +41,13 @@ def check(options: Options) -> int:
     """0: the same everywhere; 1: not; 2: the input is wrong."""
     cases = _cases(options)
     tried = environments(options.slow)
-    with _interruptible(), tempfile.TemporaryDirectory(prefix="microsim-check-") as folder:
+    with interruptible(), tempfile.TemporaryDirectory(prefix="microsim-check-") as folder:
         children = Children(Path(folder), options.timeout_s)
         runs = [Run(case, environment) for case in cases for environment in tried]
-        told = _Progress(len(runs))
+        told = Bar("flying", len(runs), "runs")
         try:
             with told:
-                results = run_all(runs, children, options.jobs, told.count)
+                results = run_all(runs, children, options.jobs, lambda result: told.count(_said(result)))
                 verdicts = [judged(case, tried, results) for case in cases]
                 findings = _findings(verdicts, children, told)
         except KeyboardInterrupt:
@@ -82,7 +77,7 @@ def _cases(options: Options) -> list[Case]:
     return [Case(scenario, mission, seed) for scenario in scenarios for mission in missions for seed in seeds]
 
 
-def _findings(verdicts: Sequence[Verdict], children: Children, told: _Progress) -> list[Finding]:
+def _findings(verdicts: Sequence[Verdict], children: Children, told: Bar) -> list[Finding]:
     pairs = [(verdict.reference, result) for verdict in verdicts for result in verdict.different]
     found = []
     for reference, result in pairs[:_EXPLAINED]:
@@ -91,58 +86,8 @@ def _findings(verdicts: Sequence[Verdict], children: Children, told: _Progress) 
     return found
 
 
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """SIGTERM ends it as Ctrl-C does: with the children."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-class _Progress:
-    """A bar on a terminal; in a log a line now and then."""
-
-    def __init__(self, total: int) -> None:
-        self.total, self.done = total, 0
-        self._console = Console(stderr=True, highlight=False)
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        self._bar = Progress(*columns, TimeRemainingColumn(), console=self._console, transient=True)
-        self._task = self._bar.add_task("flying", total=total)
-        self._told_s = time.monotonic()
-
-    def __enter__(self) -> _Progress:
-        if self._console.is_terminal:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._console.is_terminal:
-            self._bar.stop()
-
-    def count(self, result: Result) -> None:
-        self.done += 1
-        self._bar.update(self._task, completed=self.done, description=str(result.run.case))
-        if not self._console.is_terminal and time.monotonic() - self._told_s > _PATIENCE_S:
-            self._line(
-                f"{self.done} of {self.total} runs, the last: {result.run.case} in {result.run.environment.name}"
-            )
-
-    def say(self, text: str) -> None:
-        self._bar.update(self._task, description=text)
-        if not self._console.is_terminal:
-            self._line(text)
-
-    def _line(self, text: str) -> None:
-        self._told_s = time.monotonic()
-        with suppress(OSError):  # nobody listens any more; the check goes on
-            print(text, file=sys.stderr, flush=True)
+def _said(result: Result) -> str:
+    return f"{result.run.case} in {result.run.environment.name}"
 
 
 # ---- telling ---------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -19,8 +18,9 @@ from microsim.missions.expectations import RadioExpectation, RobotExpectation, T
 from microsim.missions.follower import steer_for
 from microsim.missions.models import Mission
 from microsim.missions.values import DERIVED, TOPIC_VALUES, FieldPath
-from microsim.scenario import Scenario, load_scenario
+from microsim.scenario import Scenario
 from microsim.scenario.messages import in_order
+from microsim.scenario.overrides import SettingError, with_values
 from microsim.scenario.values import show
 from microsim.simulation import Simulation
 
@@ -101,35 +101,14 @@ def payload(entry: RadioAction, repetition: int) -> bytes:
 
 
 def changed(scenario: Scenario, changes: dict[str, Any]) -> Scenario:
-    """The scenario with other values; UsageError names a key path that does not exist, ScenarioError what is wrong."""
-    document = scenario.to_dict()
-    for path, value in changes.items():
+    """The scenario with other values; SettingError names a key path that cannot change, ScenarioError what is wrong."""
+    for path in changes:
         if path.split(".")[0] in _FIXED:
             raise SettingError(f"{path.split('.')[0]} cannot change during a run", path)
-        _write(document, path, copy.deepcopy(value))
-    return load_scenario(document)
+    return with_values(scenario, changes)
 
 
 _FIXED = ("name", "seed", "physics_hz", "map", "obstacles", "features", "plugins")
-
-
-class SettingError(UsageError):
-    def __init__(self, message: str, path: str) -> None:
-        super().__init__(message)
-        self.path = path
-
-
-def _write(document: dict[str, Any], path: str, value: Any) -> None:
-    *above, last = path.split(".")
-    for key in above:
-        if key in document and document[key] is None:  # a sensor that is absent can be described
-            document[key] = {}
-        if not isinstance(document.get(key), dict):
-            raise SettingError(unknown("the scenario has no", repr(path), key, document), path)
-        document = document[key]
-    if last not in document and document:
-        raise SettingError(unknown("the scenario has no", repr(path), last, document), path)
-    document[last] = value
 
 
 def _settings(mission: Mission, sim: Simulation) -> Found:

@@ -1,53 +1,20 @@
-"""`microsim plot`: a run on one page. Matplotlib is an extra, imported when a picture is wanted."""
+"""`microsim plot`: a run on one page."""
 
 from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from microsim.errors import MicroSimError
 from microsim.recording.bag import ForeignBag, OwnBag
+from microsim.recording.pictures import COLOURS, INK, PALE, STYLE, PlotError, check_name, matplotlib, save
 from microsim.recording.scenarios import unpacked
 from microsim.recording.series import Series, read_series
 from microsim.scenario import Scenario
 from microsim.scenario.scene import build_world
-
-_INK, _PALE, _GRID = "#1f2937", "#6b7280", "#e5e7eb"
-_COLOURS = ("#2563eb", "#ea580c", "#059669", "#9333ea", "#dc2626", "#0891b2", "#ca8a04", "#be185d")
-_STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "text.color": _INK,
-    "axes.edgecolor": "#d1d5db",
-    "axes.labelcolor": _PALE,
-    "axes.titlecolor": _INK,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": _GRID,
-    "grid.linewidth": 0.8,
-    "xtick.color": _PALE,
-    "ytick.color": _PALE,
-    "lines.linewidth": 1.5,
-    "lines.solid_capstyle": "round",
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "svg.hashsalt": "microsim",
-}
-KINDS = (".png", ".svg", ".pdf")
-
-
-class PlotError(MicroSimError):
-    """A picture cannot be made."""
 
 
 @dataclass(frozen=True)
@@ -62,34 +29,21 @@ class Page:
 
     def colour(self, robot: str) -> str:
         names = list(self.scenario.robots) if self.scenario else sorted({self.robot(t) for t in self.series.odometry})
-        return _COLOURS[names.index(robot) % len(_COLOURS)] if robot in names else _PALE
+        return COLOURS[names.index(robot) % len(COLOURS)] if robot in names else PALE
 
 
 def plot(bag: OwnBag | ForeignBag, path: Path) -> None:
     """Draw the run: path on the map, heights, speeds, ranges, radio."""
-    if path.suffix.lower() not in KINDS:
-        raise PlotError(f"{path}: expected a name that ends with {', '.join(KINDS)}")
-    mpl, figures = _matplotlib("matplotlib"), _matplotlib("matplotlib.figure")
+    check_name(path)
+    mpl, figures = matplotlib("matplotlib"), matplotlib("matplotlib.figure")
     series = read_series(bag)
     if not series.odometry:
         raise PlotError(f"{bag.path}: there is no odometry in it to draw")
-    with mpl.rc_context(_STYLE), tempfile.TemporaryDirectory() as folder:
+    with mpl.rc_context(STYLE), tempfile.TemporaryDirectory() as folder:
         page = Page(series, _scenario(bag, Path(folder)))
         figure = figures.Figure(figsize=(13.0, 8.2), dpi=150, facecolor="white")
         _draw(figure, page, bag)
-        kind = path.suffix.lower()[1:]
-        notes = {"Software": None} if kind == "png" else {"Date": None} if kind == "svg" else {"CreationDate": None}
-        try:
-            figure.savefig(path, metadata=notes)
-        except OSError as error:
-            raise PlotError(f"{path}: cannot be written: {error.strerror or error}") from None
-
-
-def _matplotlib(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise PlotError("pictures need Matplotlib: pip install 'microsim[plot]'") from None
+        save(figure, path)
 
 
 def _scenario(bag: OwnBag | ForeignBag, folder: Path) -> Scenario | None:
@@ -118,12 +72,12 @@ def _draw(figure: Any, page: Page, bag: OwnBag | ForeignBag) -> None:
 def _titles(figure: Any, page: Page, bag: OwnBag | ForeignBag) -> None:
     facts = {**bag.facts.start, **bag.facts.end}
     name = page.scenario.name if page.scenario else bag.path.name
-    figure.text(0.05, 0.945, name, fontsize=17, fontweight="bold", color=_INK)
+    figure.text(0.05, 0.945, name, fontsize=17, fontweight="bold", color=INK)
     parts = [f"{page.series.end_s:.6g} s"]
     parts += [f"seed {facts['seed']}"] if "seed" in facts else []
     parts += [f"microsim {facts['version']}"] if "version" in facts else []
     parts += [f"digest {facts['digest'][:16]}…"] if facts.get("digest") else []
-    figure.text(0.05, 0.915, "   ·   ".join(parts), fontsize=9, color=_PALE)
+    figure.text(0.05, 0.915, "   ·   ".join(parts), fontsize=9, color=PALE)
 
 
 def _map(axes: Any, page: Page) -> None:
@@ -147,7 +101,7 @@ def _map(axes: Any, page: Page) -> None:
 
 def _ground(axes: Any, scenario: Scenario) -> None:
     """Relief as shading, occupied cells dark."""
-    world, colors = build_world(scenario), _matplotlib("matplotlib.colors")
+    world, colors = build_world(scenario), matplotlib("matplotlib.colors")
     heights, cell = world.elevation, world.cell_m
     west, south, east, north = world.extent_m
     extent = (west, east, south, north)
@@ -159,7 +113,7 @@ def _ground(axes: Any, scenario: Scenario) -> None:
         axes.imshow(shaded, origin="lower", extent=extent, interpolation="bilinear", zorder=0)
     else:
         axes.add_patch(
-            _matplotlib("matplotlib.patches").Rectangle(
+            matplotlib("matplotlib.patches").Rectangle(
                 (west, south), east - west, north - south, facecolor="#f4f6ee", edgecolor="none", zorder=0
             )
         )
@@ -217,7 +171,7 @@ def _ranges(axes: Any, page: Page) -> None:
             xytext=(0, 3),
             textcoords="offset points",
             fontsize=7,
-            color=_PALE,
+            color=PALE,
             ha="right",
         )
         axes.set_ylim(0.0, limit * 1.22)
