@@ -14,7 +14,7 @@ NAME = "microsim"
 ROOT = Path(__file__).resolve().parent
 DATA_FOLDERS = ("launch", "rviz", "urdf", "scenarios", "missions", "worlds")
 
-# viser checks no Origin and draws another page in the next minor version: viewer/page/gate.py and page.css know this one
+# viser checks no Origin and draws another page in its next minor version: viewer/page/gate.py, page.css know this one
 VIEW = ["viser>=1.1,<1.2", "yourdfpy", "xacrodoc", "pillow"]
 
 TEST = [
@@ -32,6 +32,8 @@ TEST = [
     "catkin_pkg",
     "setuptools",
     "embreex>=4.4; platform_machine == 'x86_64'",  # a second opinion on rays
+    "pyarrow",
+    "ray",
 ]
 
 # where there are wheels; elsewhere ROS 2 must be installed, and rclpy is used
@@ -114,6 +116,8 @@ setup(
         "plot": ["matplotlib"],
         "view": VIEW,
         "gpu": ["cupy-cuda12x>=13; platform_system != 'Darwin'"],
+        "sweep": ["pyarrow"],  # parquet; .csv needs nothing
+        "ray": ["ray"],
         "docs": ["sphinx", "furo", "myst-parser"],
         "bench": ["ir-sim==2.12.*", "mujoco"],
     },

@@ -4,7 +4,8 @@ MicroSimError
  ├ ScenarioError             the scenario a user wrote cannot be run; lists every problem found
  │  ├ MissionError           the mission a user wrote cannot be flown; lists every problem found
  │  ├ BundleError            the world bundle cannot be loaded; lists every problem found
- │  └ MapError               a map, or a file of moving obstacles, cannot be used; lists every problem found
+ │  ├ MapError               a map, or a file of moving obstacles, cannot be used; lists every problem found
+ │  └ SweepError             the sweep a user wrote cannot be run; lists every problem found
  ├ UsageError (ValueError)   a call that makes no sense: unknown robot, negative steps, payload too large
  └ PluginError               a plug-in could not be loaded, or gave something unusable
 """
@@ -78,6 +79,10 @@ class MapError(ScenarioError):
 
 class BundleError(ScenarioError):
     """The world bundle cannot be loaded. `problems` lists every reason."""
+
+
+class SweepError(ScenarioError):
+    """The sweep cannot be run. `problems` lists every reason."""
 
 
 def show(value: object, depth: int = 2) -> str:

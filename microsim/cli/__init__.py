@@ -12,9 +12,9 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from microsim.cli import bundles, missions, nodes, recording, view
+from microsim.cli import bundles, missions, nodes, recording, sweeps, view
 from microsim.cli.values import real_time_factor, seconds, seed_value
-from microsim.errors import BundleError, MapError, MicroSimError, MissionError, ScenarioError
+from microsim.errors import BundleError, MapError, MicroSimError, MissionError, ScenarioError, SweepError
 from microsim.version import __version__
 
 GOOD, FAILED, WRONG_INPUT = 0, 1, 2
@@ -236,6 +236,7 @@ recording.register(app)
 missions.register(app)
 nodes.register(app, ROS_ARGS)
 bundles.register(app)
+sweeps.register(app)
 
 
 def sim_rover() -> NoReturn:
@@ -296,6 +297,6 @@ def _explained(error: MicroSimError) -> str:
     problems = error.problems if isinstance(error, ScenarioError) else ()
     if len(problems) < 2:
         return f"microsim: {error}"
-    kinds = {MissionError: "mission", MapError: "file", BundleError: "bundle"}
+    kinds = {MissionError: "mission", MapError: "file", BundleError: "bundle", SweepError: "sweep"}
     what = next((name for kind, name in kinds.items() if isinstance(error, kind)), "scenario")
     return "\n".join([f"microsim: the {what} has {len(problems)} problems:", *(f"  {each}" for each in problems)])

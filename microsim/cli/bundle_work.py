@@ -63,8 +63,9 @@ def _finish(folder: Path) -> None:
 
 def _short(bundle: Bundle) -> str:
     width, height = bundle.heightmap.size_m
-    counts = f"{bundle.gaussians.count:,} Gaussians, drivable polygons: {bundle.drivable.count}"
-    return f"{width:g} m x {height:g} m, {counts}"
+    return (
+        f"{width:g} m x {height:g} m, {bundle.gaussians.count:,} Gaussians, {bundle.drivable.count} drivable polygons"
+    )
 
 
 def _from_image(name: str, file: Path, resolution: float, low: float, high: float) -> Content:

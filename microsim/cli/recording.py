@@ -167,7 +167,13 @@ def register(app: typer.Typer) -> None:
 
 
 def replay(
-    path: BagArgument,
+    path: Annotated[
+        Path | None, typer.Argument(metavar="[BAG]", help="A recording: its folder, or one of its files.")
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option("--token", metavar="TOKEN", help="In place of a bag: the token of a run, from a sweep's result."),
+    ] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Compare every message with the recording.")] = False,
     rtf: Annotated[
         float, typer.Option(min=0.0, max=100_000.0, metavar="X", help="Real-time factor; 0: as fast as possible.")
@@ -185,7 +191,13 @@ def replay(
         Path | None, typer.Option("--record", metavar="FOLDER", help="Record the replay, with the same options.")
     ] = None,
     scenario: Annotated[
-        str | None, typer.Option("--scenario", metavar="S", help="For bags of others: the scenario to run.")
+        str | None,
+        typer.Option(
+            "--scenario", metavar="S", help="For bags of others: the scenario to run; for a token: where it is now."
+        ),
+    ] = None,
+    mission: Annotated[
+        str | None, typer.Option("--mission", metavar="M", help="For a token: where its mission is now.")
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="For bags of others: the seed.")] = None,
     plugins: Annotated[
@@ -195,9 +207,9 @@ def replay(
         str, typer.Option("--transport", metavar="KIND", help="auto, dds or rclpy: hand out messages on ROS 2 too.")
     ] = "none",
 ) -> None:
-    """Run a recorded mission again, from its inputs.
+    """Run a recorded mission again, from its inputs; or the run of a token.
 
-    Exit codes: 0 good, 1 the replay differs, 2 the bag cannot be used.
+    Exit codes: 0 good, 1 the replay differs, 2 the bag or token cannot be used.
 
     \b
     Examples:
@@ -205,10 +217,28 @@ def replay(
       microsim replay flight --rtf 1 --transport auto         on ROS 2, in real time
       microsim replay flight --at 12.5s --save-state s.state
       microsim replay commands --scenario flat --seed 3       a bag of `ros2 bag record --use-sim-time`
+      microsim replay --token TOKEN --record flight           a run of a sweep, recorded
     """
     from microsim.cli import ROS_ARGS
     from microsim.cli import replay as work
 
+    if token is not None:
+        from microsim.cli import token as by_token
+
+        others = {
+            "BAG": path,
+            "--verify": verify,
+            "--from": start,
+            "--seed": seed,
+            "--plugins": plugins,
+            "--transport": transport if transport != "none" else None,
+        }
+        wish = by_token.Wishes(token, scenario, mission, rtf, at, save_state, record)
+        raise typer.Exit(by_token.replay(wish, [name for name, value in others.items() if value]))
+    if path is None:
+        raise typer.BadParameter("name a recording, or give --token.", param_hint="BAG")
+    if mission is not None:
+        raise typer.BadParameter("a recording has its own mission.", param_hint="--mission")
     choice = (path, verify, rtf, start, at, save_state, record, scenario, seed, plugins, transport)
     wishes = work.Wishes(*choice, tuple(ROS_ARGS))
     raise typer.Exit(work.replay(wishes))

@@ -1,0 +1,304 @@
+"""`microsim sweep`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from microsim.cli.check import default_jobs
+from microsim.cli.progress import Bar, compiling, interruptible
+from microsim.errors import UsageError
+from microsim.sweep.crew import Crew, CrewError, fly_all
+from microsim.sweep.find import FindError, Shrinking, Smallest, first_match, wanted
+from microsim.sweep.journal import Outcome, journal_of
+from microsim.sweep.loading import is_sweep, load_sweep, values_of
+from microsim.sweep.metrics import metric
+from microsim.sweep.models import Sweep
+from microsim.sweep.plan import Plan, make_plan
+from microsim.sweep.results import ResultError
+from microsim.sweep.shrink import Case
+from microsim.sweep.summary import Figures, Group, summarised
+from microsim.sweep.sweeping import Finished, Reports, check_files, sweep_in_memory, sweep_to_file
+
+GOOD, FAILED = 0, 1
+_SHOWN_FAILURES = 5
+_SMALLEST = Path("smallest.yaml")
+
+
+@dataclass(frozen=True)
+class Options:
+    source: str | None
+    given: dict[str, Any]  # keys of the sweep, as in its file
+    vary: tuple[str, ...]
+    out: Path | None
+    plot: Path | None
+    find: str | None
+    jobs: int | None
+    ray: str | None
+    resume: bool
+    overwrite: bool
+    timeout_s: float
+    shrink_runs: int
+    json: bool
+
+    def crew(self, plan: Plan) -> Crew:
+        if self.ray is not None:
+            from microsim.sweep.cluster import RayCrew
+
+            return RayCrew(plan.order(), self.ray, self.jobs, self.timeout_s)
+        from microsim.sweep.processes import LocalCrew
+
+        jobs = min(self.jobs or default_jobs(), len(plan))
+        return LocalCrew(plan.order(), jobs, self.timeout_s)
+
+
+def sweep(options: Options) -> int:
+    """The exit code."""
+    wish = _sweep(options)
+    with interruptible():
+        try:
+            if options.find is not None:
+                return _find(wish, options)
+            return _fly(wish, options)
+        except (CrewError, FindError, ResultError) as error:
+            print(f"microsim: {error}", file=sys.stderr)
+            return FAILED
+
+
+def _sweep(options: Options) -> Sweep:
+    """The file's, with what was given otherwise."""
+    given = dict(options.given)
+    if options.vary:
+        given["vary"] = dict(map(_varied, options.vary))
+    if options.source is not None and is_sweep(options.source):
+        return load_sweep(options.source, **given)
+    return load_sweep({"scenario": options.source or "default", **given})
+
+
+def _varied(text: str) -> tuple[str, list[Any]]:
+    key, found, values = text.partition("=")
+    if not found or not key.strip() or not values.strip():
+        raise UsageError(f"--vary: expected KEY=VALUE,VALUE such as wind.gust_sigma=0,0.5,1, found {text!r}")
+    return key.strip(), values_of(values)
+
+
+def _rehearse(plan: Plan) -> None:
+    """Compile once, here, before many workers would do it side by side."""
+    from microsim.sim.compiled import is_cold
+    from microsim.simulation import Simulation
+    from microsim.sweep.flying import fly
+
+    if is_cold():
+        with compiling():
+            fly(Simulation(plan.scenario), plan.mission, min(plan.duration or 1.0, 1.0), plan.metrics)
+
+
+# ---- a sweep ---------------------------------------------------------------------------------------------------------
+
+
+def _fly(wish: Sweep, options: Options) -> int:
+    out = options.out if options.out is not None else None if wish.out is None else Path(wish.out)
+    if out is None and options.resume:
+        raise UsageError("--resume needs --out: the journal lies beside it")
+    if out is not None:
+        check_files(out, options.resume, options.overwrite)
+    plan = make_plan(wish)
+    if options.plot is not None:
+        from microsim.sweep.plot import check_target
+
+        check_target(options.plot)
+    _rehearse(plan)
+    with Bar("flying", len(plan), "runs") as bar:
+        reports = Reports(bar.begin_with, lambda outcome: _count(bar, plan, outcome), bar.note)
+        try:
+            finished = _finished(plan, options, out, reports)
+        except KeyboardInterrupt:
+            return _stopped(bar, out)
+    if options.plot is not None:
+        from microsim.sweep.plot import draw
+
+        draw(finished, options.plot)
+    _say(finished, options, out)
+    return GOOD if finished.is_good else FAILED
+
+
+def _finished(plan: Plan, options: Options, out: Path | None, reports: Reports) -> Finished:
+    if out is None:
+        return sweep_in_memory(plan, lambda: options.crew(plan), reports)
+    return sweep_to_file(plan, lambda: options.crew(plan), out, reports)
+
+
+def _count(bar: Bar, plan: Plan, outcome: Outcome) -> None:
+    bar.count()
+    if outcome.error:
+        bar.note(f"microsim: run {outcome.run} failed: {outcome.error}: {plan.token(outcome.run)}")
+
+
+def _stopped(bar: Bar, out: Path | None) -> int:
+    kept = "nothing is kept without --out" if out is None else f"kept in {journal_of(out)}; --resume goes on"
+    print(f"microsim: stopped after {bar.done:,} of {bar.total:,} runs; {kept}", file=sys.stderr)
+    return FAILED
+
+
+# ---- telling ---------------------------------------------------------------------------------------------------------
+
+
+def _say(finished: Finished, options: Options, out: Path | None) -> None:
+    groups = summarised(finished.plan, finished.rows)
+    if options.json:
+        print(json.dumps(_report(finished, groups, out), ensure_ascii=False))
+        return
+    _print_table(finished.plan, groups)
+    for row in finished.failed[:_SHOWN_FAILURES]:
+        print(f"microsim: failed: {row['error']}: {row['token']}", file=sys.stderr)
+    for each in finished.broken:
+        print(f"microsim: {each}", file=sys.stderr)
+    print(_conclusion(finished, out))
+
+
+def _conclusion(finished: Finished, out: Path | None) -> str:
+    parts = [f"{len(finished.rows):,} runs"]
+    if finished.failed:
+        parts.append(f"{len(finished.failed):,} FAILED")
+    conditions = finished.plan.conditions
+    if conditions:
+        bad = len(finished.broken)
+        parts.append(f"{bad} of {len(conditions)} assertions BROKEN" if bad else f"{len(conditions)} assertions hold")
+    return ", ".join(parts) + ("" if out is None else f" → {out}")
+
+
+def _print_table(plan: Plan, groups: Sequence[Group]) -> None:
+    titles = ["", "runs", "failed", *groups[0].figures]
+    rows = [_cells(group) for group in groups]
+    if not sys.stdout.isatty():  # one group a line, however long: this is for grep
+        widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+        for row in (titles, *rows):
+            print("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    for group, row in zip(groups, rows, strict=True):
+        table.add_row(*row[:2], Text(row[2], "bold red" if group.failed else "green"), *row[3:])
+    Console(highlight=False).print(table)
+
+
+def _cells(group: Group) -> list[str]:
+    name = f"{group.key} = {group.value}" if group.key else "all"
+    share = f"{100.0 * group.failure_share:.3g} %"
+    figures = [_figures(figures, metric(name).kind is bool) for name, figures in group.figures.items()]
+    return [name, f"{group.runs:,}", share, *figures]
+
+
+def _figures(figures: Figures | None, is_share: bool) -> str:
+    """`54.9 (54.8 … 55.2)`: mean, least and most; of what is true or false, how often it is true."""
+    if figures is None:
+        return "–"
+    if is_share:
+        return f"{100.0 * figures.mean:.3g} %"
+    if figures.least == figures.most:
+        return f"{figures.mean:.5g}"
+    return f"{figures.mean:.5g} ({figures.least:.5g} … {figures.most:.5g})"
+
+
+def _report(finished: Finished, groups: Sequence[Group], out: Path | None) -> dict[str, Any]:
+    plan = finished.plan
+    return {
+        "good": finished.is_good,
+        "runs": len(finished.rows),
+        "failed": [{"error": row["error"], "token": row["token"]} for row in finished.failed],
+        "assertions": {condition.text: True for condition in plan.conditions}
+        | {each.condition.text: False for each in finished.broken},
+        "out": None if out is None else str(out),
+        "summary": [{**asdict(group), "failure_share": group.failure_share} for group in groups],
+    }
+
+
+# ---- finding and shrinking -------------------------------------------------------------------------------------------
+
+
+def _find(wish: Sweep, options: Options) -> int:
+    assert options.find is not None
+    condition = wanted(options.find)
+    file = options.out or _SMALLEST
+    _check_mission_file(file, options)
+    plan = make_plan(wish.model_copy(update={"asserts": (), "metrics": condition.metrics}))
+    _rehearse(plan)
+    with Bar("searching", len(plan), "runs") as bar:
+        try:
+            found = _searched(plan, options, bar)
+        except KeyboardInterrupt:
+            print(f"microsim: stopped after {bar.done:,} of {len(plan):,} runs; nothing was found", file=sys.stderr)
+            return FAILED
+    if found is None:
+        _say_nothing_found(plan, options)
+        return GOOD
+    shrinking = Shrinking(plan, condition, found.run)
+    with Bar("shrinking", None, "flights") as bar:
+        smallest = shrinking.smallest(file, options.shrink_runs, lambda runs, case: bar.count(_sized(case)))
+    _say_smallest(plan, found, smallest, options)
+    return FAILED
+
+
+def _searched(plan: Plan, options: Options, bar: Bar) -> Outcome | None:
+    crew = options.crew(plan)
+    condition = wanted(str(options.find))
+
+    def counted() -> Any:
+        for outcome in fly_all(plan, range(len(plan)), crew, bar.note):
+            _count(bar, plan, outcome)
+            yield outcome
+
+    try:
+        return first_match(plan, condition, counted())
+    finally:
+        crew.dismiss()
+
+
+def _check_mission_file(file: Path, options: Options) -> None:
+    if file.suffix not in (".yaml", ".yml"):
+        raise UsageError(f"--find writes a mission: expected a name that ends with .yaml for --out, found {file}")
+    if options.resume or options.plot is not None:
+        raise UsageError("--find searches anew, and draws nothing: leave out --resume and --plot")
+    if not file.parent.is_dir():
+        raise UsageError(f"{file}: there is no folder {file.parent}")
+    for path in (file, file.with_name(f"{file.stem}.scenario.yaml")):
+        if options.overwrite:
+            with suppress(FileNotFoundError):
+                path.unlink()
+        elif path.exists():
+            raise UsageError(f"{path} is there already; --overwrite writes over it")
+
+
+def _sized(case: Case) -> str:
+    steps, seconds = case.size
+    return f"{steps} {'step' if steps == 1 else 'steps'}, {seconds:g} s"
+
+
+def _say_nothing_found(plan: Plan, options: Options) -> None:
+    if options.json:
+        print(json.dumps({"found": False, "runs": len(plan)}))
+    else:
+        print(f"not found in {len(plan):,} runs: {options.find}")
+
+
+def _say_smallest(plan: Plan, found: Outcome, smallest: Smallest, options: Options) -> None:
+    token = plan.token(found.run)
+    if options.json:
+        facts = {"found": True, "token": token, "file": str(smallest.file), "values": smallest.values}
+        print(json.dumps({**facts, "flights": smallest.runs, "mission": smallest.case.mission}, ensure_ascii=False))
+        return
+    values = ", ".join(f"{name} = {value}" for name, value in smallest.values.items())
+    print(f"found: {options.find}: in run {found.run:,} of {len(plan):,}: {token}")
+    print(f"smallest mission that still does: {_sized(smallest.case)} instead of {_sized(smallest.before)}; {values}")
+    print(f"proved by flying it, after {smallest.runs:,} flights. Written to {smallest.file}; fly it with:")
+    print(f"  microsim run --mission {smallest.file} --rtf 0")

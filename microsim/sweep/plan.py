@@ -1,0 +1,204 @@
+"""A sweep beside the world it is flown in: every run numbered, and what cannot work said before the start."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from microsim.errors import MicroSimError, MissionError, ScenarioError, SweepError, UsageError
+from microsim.missions import Mission, MissionPilot, load_mission
+from microsim.scenario import Scenario, load_scenario
+from microsim.scenario.files import SUFFIXES
+from microsim.scenario.messages import in_order
+from microsim.scenario.overrides import full_path, with_values
+from microsim.simulation import Simulation
+from microsim.sweep.expressions import Condition
+from microsim.sweep.flying import Order
+from microsim.sweep.metrics import Run, Value, metric, watch
+from microsim.sweep.models import MOST_RUNS, Sweep
+from microsim.sweep.tokens import Source, Token, content_of, mission_content, scenario_content
+from microsim.version import __version__
+
+_USUAL = ("passed", "collisions", "path_length")  # metrics when none is named, as far as they have a meaning
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Runs are numbered: every seed of the first combination of values, every seed of the second …"""
+
+    scenario: Scenario
+    scenario_source: Source
+    mission: Mission | None
+    mission_source: Source | None
+    duration: float | None
+    seeds: Sequence[int]
+    varied: Mapping[str, Sequence[Any]]  # as written -> values
+    metrics: tuple[str, ...]
+    conditions: tuple[Condition, ...]
+
+    def __len__(self) -> int:
+        return len(self.seeds) * len(self.combinations)
+
+    @cached_property
+    def combinations(self) -> list[tuple[Any, ...]]:
+        """Of values, in the order of `varied`; the last varies fastest."""
+        return list(product(*self.varied.values()))
+
+    @cached_property
+    def paths(self) -> list[str]:
+        """Complete key paths of what varies."""
+        return [full_path(self.scenario, path) for path in self.varied]
+
+    def place(self, run: int) -> tuple[int, int]:
+        """(combination, seed) of a run."""
+        combination, index = divmod(run, len(self.seeds))
+        return combination, self.seeds[index]
+
+    def changes(self, combination: int) -> dict[str, Any]:
+        return dict(zip(self.paths, self.combinations[combination], strict=True))
+
+    def token(self, run: int) -> str:
+        combination, seed = self.place(run)
+        changes = self.changes(combination)
+        return str(Token(self.scenario_source, self.mission_source, seed, self.duration, changes))
+
+    def order(self) -> Order:
+        changes = [self.changes(index) for index in range(len(self.combinations))]
+        return Order.of(self.scenario, self.mission, self.duration, changes, self.metrics, __version__)
+
+    @property
+    def columns(self) -> dict[str, type]:
+        """Of the result: what varies, the seed, the metrics, what went wrong, the token."""
+        varied = {path: _kind(values) for path, values in self.varied.items()}
+        metrics = {name: metric(name).kind for name in self.metrics}
+        return {**varied, "seed": int, **metrics, "error": str, "token": str}
+
+    def row(self, run: int, values: Sequence[Value], error: str) -> dict[str, Value]:
+        """One row of the result; values are None where a run failed."""
+        combination, seed = self.place(run)
+        varied = {
+            path: _shown(value, self.columns[path])
+            for path, value in zip(self.varied, self.combinations[combination], strict=True)
+        }
+        found = values if not error else [None] * len(self.metrics)
+        metrics = dict(zip(self.metrics, found, strict=True))
+        return {**varied, "seed": seed, **metrics, "error": error or None, "token": self.token(run)}
+
+    @cached_property
+    def identity(self) -> str:
+        """The same for two plans whose results are the same file."""
+        facts = [self.scenario_source, self.mission_source, self.duration, list(self.seeds), self.metrics]
+        return content_of([[str(fact) for fact in facts], json.dumps(self.varied), __version__])
+
+
+def _kind(values: Sequence[Any]) -> type:
+    """The narrowest type of a column that holds all of them; lists and mixtures as text."""
+    if all(isinstance(value, bool) for value in values):
+        return bool
+    if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in values):
+        return str
+    return int if all(isinstance(value, int) and abs(value) < 2**63 for value in values) else float
+
+
+def _shown(value: Any, kind: type) -> Value:
+    if kind is str:
+        return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    return kind(value)  # type: ignore[no-any-return]
+
+
+# ---- making one ------------------------------------------------------------------------------------------------------
+
+
+def make_plan(sweep: Sweep, more_metrics: Sequence[str] = ()) -> Plan:
+    """Raises ScenarioError, MissionError or SweepError with every reason why it cannot be flown."""
+    file = None if sweep._places.file is None else Path(sweep._places.file)
+    scenario = load_scenario(_beside(sweep.scenario, file))
+    mission = None if sweep.mission is None else load_mission(_beside(sweep.mission, file))
+    _check_settings(sweep, scenario)
+    metrics = _check_runs(sweep, scenario, mission, more_metrics)
+    mission_seed = None if mission is None else mission.seed
+    plan = Plan(
+        scenario=scenario,
+        scenario_source=Source(sweep.scenario, scenario_content(scenario)),
+        mission=mission,
+        mission_source=None if mission is None else Source(str(sweep.mission), mission_content(mission)),
+        duration=sweep.duration,
+        seeds=sweep.seeds or (scenario.seed if mission_seed is None else mission_seed,),
+        varied=sweep.vary,
+        metrics=metrics,
+        conditions=tuple(sweep.conditions),
+    )
+    if len(plan) > MOST_RUNS:
+        raise UsageError(f"expected at most {MOST_RUNS:,} runs, found {len(plan):,}")
+    return plan
+
+
+def _beside(name: str, file: Path | None) -> str:
+    """What a sweep file names is looked for beside it first."""
+    if file is None or Path(name).suffix not in SUFFIXES or not (file.resolve().parent / name).is_file():
+        return name
+    return str(file.resolve().parent / name)
+
+
+def _each_value(sweep: Sweep, scenario: Scenario) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any]]]:
+    """The scenario as it is, and with each value by itself: combinations may be too many to try."""
+    if not sweep.vary:
+        yield (), {}
+    for path, values in sweep.vary.items():
+        for index, value in enumerate(values):
+            yield ("vary", path, index), {full_path(scenario, path): value}
+
+
+def _check_settings(sweep: Sweep, scenario: Scenario) -> None:
+    problems = []
+    for loc, changes in _each_value(sweep, scenario):
+        try:
+            with_values(scenario, changes)
+        except ScenarioError as error:
+            problems += [sweep._places.problem(problem.message, loc) for problem in error.problems]
+        except UsageError as error:
+            problems.append(sweep._places.problem(str(error), loc[:2], at_key=True))
+    if problems:
+        raise SweepError(in_order(dict.fromkeys(problems)))
+
+
+def _check_runs(
+    sweep: Sweep, scenario: Scenario, mission: Mission | None, more_metrics: Sequence[str]
+) -> tuple[str, ...]:
+    """The metrics that will be taken."""
+    metrics = tuple(dict.fromkeys((*sweep.all_metrics, *more_metrics)))
+    for loc, changes in _each_value(sweep, scenario):
+        sim = Simulation(with_values(scenario, changes))
+        try:
+            run = Run(sim, None if mission is None else MissionPilot(sim, mission))
+        except MissionError as error:
+            if not changes or not loc:
+                raise
+            raise SweepError(sweep._places.problem(f"the mission cannot be flown: {error}", loc)) from None
+        metrics = metrics or tuple(name for name in _USUAL if _is_able(name, run)) or ("duration_s",)
+        problems = [problem for name in metrics if (problem := _metric_problem(sweep, name, run)) is not None]
+        if problems:
+            raise SweepError(in_order(problems))
+    return metrics
+
+
+def _is_able(name: str, run: Run) -> bool:
+    try:
+        watch(name, run)
+    except UsageError:
+        return False
+    return True
+
+
+def _metric_problem(sweep: Sweep, name: str, run: Run) -> Any:
+    try:
+        watch(name, run)
+    except MicroSimError as error:
+        key = ("metrics", sweep.metrics.index(name)) if name in sweep.metrics else ("assert",)
+        return sweep._places.problem(str(error), key)
+    return None
