@@ -36,7 +36,7 @@ def pages() -> dict[str, str]:
         "mounts": mounts(),
         "topics": topics(),
         "telemetry": telemetry(),
-        "bundle_rules": bundle_rules(),
+        "metrics": metrics(),
         **node_parameters(),
         **commands(),
     }
@@ -279,12 +279,17 @@ def commands() -> dict[str, str]:
     return {f"command_{name.replace('-', '_')}": _command(name, command) for name, command in root.commands.items()}
 
 
-def bundle_rules() -> str:
-    """Every rule that world bundles are held to."""
-    from microsim.bundle.rules import RULES, WARNINGS
+def metrics() -> str:
+    """What a sweep can take of a run."""
+    from microsim.sweep.metrics import METRICS
 
-    rows = [(f"`{name}`", "warning" if name in WARNINGS else "error", words) for name, words in RULES.items()]
-    return table(("Rule", "Broken, it is", "Meaning"), rows)
+    words = {float: "number", int: "whole number", bool: "true or false", str: "text"}
+    rows = []
+    for name, metric in METRICS.items():
+        kind = words[metric.kind] + (f", {metric.unit}" if metric.unit else "")
+        of_robots = "yes" if metric.of_robots else ""
+        rows.append((f"`{name}`", kind, of_robots, " ".join((metric.__doc__ or "").split())))
+    return table(("Metric", "Type", "Of robots", "Meaning"), rows)
 
 
 def telemetry() -> str:

@@ -1,0 +1,133 @@
+"""What a sweep costs beside the bare runs, and what a second core gives.
+
+The bare run is `fly_mission`: every message made, encoded and digested. The sweep flies the same runs in a worker
+process, takes five metrics of each, keeps a journal and writes a result; all on the same core. Wall time, the least of
+several rounds taken in turns.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import Result
+
+RUNS = 24
+ROUNDS = 5
+SCENARIO, MISSION = "default", "patrol"
+METRICS = ("collisions", "path_length", "radio_drop", "passed")
+
+
+def measure() -> list[Result]:
+    cores = _all_cores()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with _on(cores[-1:]), _crew(("digest", *METRICS), 1) as full, _crew(METRICS[:3], 1) as states:
+            bare, swept, quick = _least(_bare, lambda: _swept(full, folder), lambda: _swept(states, folder))
+        results = [
+            Result(
+                "a sweep over the bare runs, every message digested",
+                100.0 * (swept / bare - 1.0),
+                "%",
+                5.0,
+                at_most=True,
+            ),
+            Result("runs of 35 s with every message digested", RUNS / swept, "runs/s"),
+            Result("the same, where no metric needs messages", RUNS / quick, "runs/s"),
+            Result("start of a sweep of one run to its result", _start(), "s"),
+        ]
+        if len(cores) > 1:
+            with _on(cores), _crew(("digest", *METRICS), 1) as one, _crew(("digest", *METRICS), 2) as two:
+                alone, together = _least(lambda: _swept(one, folder), lambda: _swept(two, folder))
+            results.append(Result("two cores against one", alone / together, "×", goal=1.7))
+    return results
+
+
+def _all_cores() -> list[int]:
+    return list(range(os.cpu_count() or 1)) if hasattr(os, "sched_setaffinity") else [0]
+
+
+@contextmanager
+def _on(cores: list[int]) -> Iterator[None]:
+    """This process, and those it starts, on these cores."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _least(*works: Callable[[], Any]) -> list[float]:
+    best = [float("inf")] * len(works)
+    for _ in range(ROUNDS):
+        for index, work in enumerate(works):
+            start = time.perf_counter()
+            work()
+            best[index] = min(best[index], time.perf_counter() - start)
+    return best
+
+
+def _bare() -> None:
+    from microsim.missions import fly_mission, load_mission
+    from microsim.scenario import load_scenario
+
+    scenario, mission = load_scenario(SCENARIO), load_mission(MISSION)
+    for seed in range(RUNS):
+        fly_mission(mission, scenario, seed).sim.digest()
+
+
+@contextmanager
+def _crew(metrics: tuple[str, ...], jobs: int) -> Iterator[tuple[Any, Any]]:
+    """A plan, and workers that are ready: their start is measured by itself."""
+    from microsim.sweep.loading import load_sweep
+    from microsim.sweep.plan import make_plan
+    from microsim.sweep.processes import LocalCrew
+
+    wish = {"scenario": SCENARIO, "mission": MISSION, "seeds": f"0..{RUNS - 1}", "metrics": metrics}
+    plan = make_plan(load_sweep(wish))
+    crew = LocalCrew(plan.order(), jobs, 600.0)
+    while not crew.is_ready():
+        list(crew.wait(0.2))
+    try:
+        yield plan, crew
+    finally:
+        crew.dismiss()
+
+
+class _Kept:
+    """A crew that stays for the next round."""
+
+    def __init__(self, crew: Any) -> None:
+        self._crew = crew
+        self.size, self.has_room, self.give, self.wait = crew.size, crew.has_room, crew.give, crew.wait
+
+    def dismiss(self) -> None:
+        pass
+
+
+def _swept(made: tuple[Any, Any], folder: Path) -> None:
+    from microsim.sweep.sweeping import check_files, sweep_to_file
+
+    plan, crew = made
+    out = folder / "results.parquet"
+    check_files(out, resume=False, overwrite=True)
+    finished = sweep_to_file(plan, lambda: _Kept(crew), out)
+    assert finished.is_good
+    assert len(finished.rows) == RUNS
+
+
+def _start() -> float:
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-m", "microsim", "sweep", SCENARIO, "--mission", MISSION, "--jobs", "1"]
+    return _least(lambda: subprocess.run([*command, "--metrics", "path_length"], check=True, capture_output=True))[0]
