@@ -38,8 +38,14 @@ def read_render_config(source: Source) -> RenderConfig:
         degree = -1
     red, green, blue = fields.numbers("background_rgb", 3, (0.0, 0.0, 0.0), least=0.0, most=1.0)
     near = fields.number("near_plane_m", 0.2, least=0.001, most=100.0)
+    sky = fields.numbers("sky_rgb", 3, None, least=0.0, most=1.0) if fields.has("sky_rgb") else None
+    exposure = fields.number("exposure_ev", 0.0, least=-10.0, most=10.0)
+    gain_sigma = fields.number("gain_sigma", 0.0, least=0.0, most=1.0)
+    noise_sigma = fields.number("noise_sigma", 0.0, least=0.0, most=255.0)
+    fields.known.append("sky_rgb")
     fields.done()
-    return RenderConfig(degree, (red, green, blue), near)
+    zenith = None if sky is None else (sky[0], sky[1], sky[2])
+    return RenderConfig(degree, (red, green, blue), near, zenith, exposure, gain_sigma, noise_sigma)
 
 
 def read_gaussians(source: Source, render: RenderConfig) -> Gaussians | None:

@@ -52,8 +52,12 @@ class RenderConfig:
     """How the Gaussians are to be drawn."""
 
     sh_degree: int  # 0..3
-    background_rgb: Vector = (0.0, 0.0, 0.0)  # linear in 0..1, where no Gaussian is
+    background_rgb: Vector = (0.0, 0.0, 0.0)  # in 0..1, where no Gaussian is; with a sky, the colour of its horizon
     near_plane_m: float = 0.2
+    sky_rgb: Vector | None = None  # in 0..1, the sky at its zenith; None: one colour everywhere
+    exposure_ev: float = 0.0  # every colour times 2 to this
+    gain_sigma: float = 0.0  # standard deviation of a frame's brightness, as a share of it
+    noise_sigma: float = 0.0  # of every colour of every pixel, in steps of 8 bits
 
 
 @dataclass(frozen=True)

@@ -114,3 +114,14 @@ def test_no_wall_cone_or_tree_stands_on_the_road(oval):
     assert oval.mesh is not None
     x, y = oval.mesh.vertices[:, 0], oval.mesh.vertices[:, 1]
     assert not [point for point in zip(x.tolist(), y.tolist(), strict=True) if oval.drivable.polygon_at(*point) == 0]
+
+
+def test_the_cameras_of_the_oval_look_where_their_names_say(oval):
+    """The optical axis in base_link (x forward, y left): third column of the rotation."""
+    ahead = {}
+    for name, camera in oval.cameras.items():
+        x, y, z, w = camera.optical_quat
+        ahead[name] = (2.0 * (x * z + w * y), 2.0 * (y * z - w * x))
+    assert ahead["front"] == pytest.approx((1.0, 0.0), abs=1e-9)
+    assert ahead["front_left"] == pytest.approx((0.5**0.5, 0.5**0.5))
+    assert ahead["front_right"] == pytest.approx((0.5**0.5, -(0.5**0.5)))

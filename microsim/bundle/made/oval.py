@@ -59,7 +59,7 @@ def oval_world(name: str = "oval") -> Content:
         sensors=sensors_of(calibration),
         mesh=(built + grown).mesh(),
         vehicle={"start": {"x": -20.0, "y": -track.RADIUS, "yaw": 0.0}},
-        render={"background_rgb": [0.58, 0.73, 0.87]},
+        render={"background_rgb": [0.76, 0.84, 0.92], "sky_rgb": [0.29, 0.53, 0.82]},
     )
 
 
@@ -71,7 +71,7 @@ def _cell_centres(ground: Ground) -> tuple[Floats, Floats]:
 
 
 def _calibration() -> dict[str, dict[str, object]]:
-    left, right = (-0.2705980500730985, 0.6532814824381883, -0.6532814824381883, 0.2705980500730985), (
+    right, left = (-0.2705980500730985, 0.6532814824381883, -0.6532814824381883, 0.2705980500730985), (
         -0.6532814824381883, 0.2705980500730985, -0.2705980500730985, 0.6532814824381883,
     )  # FORWARD turned by 45 degrees to either side  # fmt: skip
     return {
