@@ -37,6 +37,7 @@ def pages() -> dict[str, str]:
         "topics": topics(),
         "telemetry": telemetry(),
         "metrics": metrics(),
+        "bundle_rules": bundle_rules(),
         **node_parameters(),
         **commands(),
     }
@@ -290,6 +291,14 @@ def metrics() -> str:
         of_robots = "yes" if metric.of_robots else ""
         rows.append((f"`{name}`", kind, of_robots, " ".join((metric.__doc__ or "").split())))
     return table(("Metric", "Type", "Of robots", "Meaning"), rows)
+
+
+def bundle_rules() -> str:
+    """Every rule that world bundles are held to."""
+    from microsim.bundle.rules import RULES, WARNINGS
+
+    rows = [(f"`{name}`", "warning" if name in WARNINGS else "error", words) for name, words in RULES.items()]
+    return table(("Rule", "Broken, it is", "Meaning"), rows)
 
 
 def telemetry() -> str:

@@ -10,6 +10,7 @@ from microsim.bundle.fields import Fields
 from microsim.bundle.models import Gaussians, RenderConfig
 from microsim.bundle.report import Source
 
+FILE_NAME = "background.splat.ply"
 RECOMMENDED_GAUSSIANS = 5_000_000
 
 QUATERNION_TOLERANCE = 1e-3  # float32 numbers that someone normalised
@@ -50,6 +51,8 @@ def read_render_config(source: Source) -> RenderConfig:
 
 def read_gaussians(source: Source, render: RenderConfig) -> Gaussians | None:
     """The Gaussians, mapped and looked at; None when they cannot be used."""
+    if source.file.name != FILE_NAME:
+        source.problem("splat-name", f"expected a file named {FILE_NAME}", (), "rename it, here and in world.yaml")
     header = ply.read_header(source, "splat-format")
     if header is None:
         return None

@@ -36,6 +36,7 @@ RULES: dict[str, str] = {
     "heightmap-size": "the heightmap has as many bytes as its width and height ask for",
     "heightmap-value": "heights are finite, or NaN where there is no ground",
     "splat-format": "Gaussians are a PLY in binary_little_endian 1.0; neither ASCII nor NPZ",
+    "splat-name": "the file of the Gaussians is called `background.splat.ply`",
     "splat-properties": "the PLY has exactly the properties of the document, in its order",
     "splat-size": "the PLY has as many bytes as its header declares",
     "splat-value": "every number of a Gaussian is finite",

@@ -63,6 +63,10 @@ def read_vehicle(block: Fields | None) -> tuple[Vehicle | None, StartPose | None
     start = _start(block.block("start", required=False))
     values = {field.name: _vehicle_field(block, field.name, field.default) for field in dataclasses.fields(Vehicle)}
     block.done()
+    least = values["rear_overhang_m"] + values["wheelbase_m"]
+    if values["length_m"] < least:
+        message = f"expected at least rear_overhang_m + wheelbase_m, which is {least:g}, found {values['length_m']:g}"
+        block.wrong(("length_m",), message)
     return Vehicle(**values), start
 
 

@@ -63,9 +63,8 @@ def _finish(folder: Path) -> None:
 
 def _short(bundle: Bundle) -> str:
     width, height = bundle.heightmap.size_m
-    return (
-        f"{width:g} m x {height:g} m, {bundle.gaussians.count:,} Gaussians, {bundle.drivable.count} drivable polygons"
-    )
+    counts = f"{bundle.gaussians.count:,} Gaussians, drivable polygons: {bundle.drivable.count}"
+    return f"{width:g} m x {height:g} m, {counts}"
 
 
 def _from_image(name: str, file: Path, resolution: float, low: float, high: float) -> Content:

@@ -282,6 +282,7 @@ def test_metadata_may_hold_fields_of_other_programs(bundle):
         ("sensors/calibration.yaml", lambda data: data.update(cameras=[1])),
         ("world.yaml", lambda data: data.update(vehicle={"wheelbase_m": 0})),
         ("world.yaml", lambda data: data.update(vehicle=3)),
+        ("world.yaml", lambda data: data.update(vehicle={"length_m": 3.0})),
         ("world.yaml", lambda data: data.update(name=["x"])),
     ],
 )
@@ -546,6 +547,12 @@ def test_rule_splat_format_refuses_npz_by_name_and_by_content(bundle):
     assert_breaks(bundle, "splat-format", "NPZ")
     change(bundle / "world.yaml", lambda world: world["gaussians"].update(background="gaussians/background.npz"))
     assert_breaks(bundle, "splat-format", "npz", "import-splat")
+
+
+def test_rule_splat_name(bundle):
+    (bundle / "gaussians/background.splat.ply").rename(bundle / "gaussians/scene.ply")
+    change(bundle / "world.yaml", lambda world: world["gaussians"].update(background="gaussians/scene.ply"))
+    assert_breaks(bundle, "splat-name", "background.splat.ply")
 
 
 @pytest.mark.parametrize("name", ["x", "scale_1", "rot_3", "opacity", "f_dc_2"])
