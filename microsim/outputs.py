@@ -23,7 +23,7 @@ from microsim.scenario.models import Scenario
 from microsim.sim import exact
 from microsim.sim.components import Mount
 from microsim.sim.geodesy import tangent_plane
-from microsim.sim.geometry import Vector, matrix_from_rpy
+from microsim.sim.geometry import Vector, matrix_from_rpy, rpy_from_matrix
 from microsim.sim.motion import Motion, mounted_at, turned
 from microsim.sim.noise import stream_key
 from microsim.sim.sensors.camera import CameraModel, Renderer
@@ -260,8 +260,20 @@ def mounted_camera(world: World, renderers: Renderers, robot: str, sensor: str, 
     return MountedCamera(renderers[key], block.mount.xyz, matrix_from_rpy(*block.mount.rpy))
 
 
+def camera_frame(run: Run, robot: str, sensor: str, block: blocks.Camera) -> str:
+    """The frame of its images. With axes as `ros` has them, the optical frame is a further one in the camera's."""
+    if block.convention != "ros":
+        return run.mounted(robot, sensor, block.mount)[0]
+    (a, b, c), (d, e, f), (g, h, i) = matrix_from_rpy(*block.mount.rpy)
+    frame, _ = run.mounted(
+        robot, sensor, Mount(block.mount.xyz, rpy_from_matrix(((a, -b, -c), (d, -e, -f), (g, -h, -i))))
+    )
+    run.mounts.append((frame, f"{frame}_optical", Mount(rpy=(exact.PI, 0.0, 0.0))))
+    return f"{frame}_optical"
+
+
 def add_camera(run: Run, robot: str, sensor: str, block: blocks.Camera) -> None:
-    frame, _ = run.mounted(robot, sensor, block.mount)
+    frame = camera_frame(run, robot, sensor, block)
     camera = mounted_camera(run.world, run.renderers, robot, sensor, block)
     model, motions = camera.renderer.model, run.physics.motions
     noise = ImageNoise(model.width, model.height, block.noise.blur_sigma_px, block.noise.color_jitter)

@@ -428,8 +428,7 @@ class Simulation:
         scenario = self._drawn
         robots = {name: robot.model_dump(mode="json", by_alias=True) for name, robot in scenario.robots.items()}
         for block in robots.values():
-            if block["lidar"] is None:
-                del block["lidar"]  # digests of robots without one are older than LiDARs
+            _leave_out(block, ("lidar", "convention", "render"))  # digests without them are older than these keys
         return {
             "version": __version__,
             "scenario": scenario.name,
@@ -462,6 +461,16 @@ class Simulation:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or int(seed) not in INT64:
             raise UsageError(f"a seed must be a whole number of 64 bits; found {seed!r}")
         return int(seed)
+
+
+def _leave_out(block: dict[str, Any], keys: Sequence[str]) -> None:
+    """Remove these keys, at any depth, where they are None."""
+    for key in keys:
+        if key in block and block[key] is None:
+            del block[key]
+    for value in block.values():
+        if isinstance(value, dict):
+            _leave_out(value, keys)
 
 
 def _number(name: str, value: Any) -> float:

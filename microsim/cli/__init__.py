@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from microsim.cli import bundles, missions, nodes, recording, sweeps, view
+from microsim.cli import bundles, missions, nodes, recording, sweeps, view, worlds
 from microsim.cli.values import real_time_factor, seconds, seed_value
 from microsim.errors import BundleError, MapError, MicroSimError, MissionError, ScenarioError, SweepError
 from microsim.version import __version__
@@ -117,6 +117,9 @@ def run(
         bool, typer.Option("--json", help="Print the result as one line of JSON, and nothing else on stdout.")
     ] = False,
     demo: Annotated[bool, typer.Option("--demo", help="Let a small pilot fly the drone and drive the rover.")] = False,
+    world: worlds.WorldOption = None,
+    robots: worlds.RobotsOption = None,
+    inject: worlds.InjectOption = None,
     view_: view.ViewOption = False,
     open_: view.OpenOption = False,
     view_host: view.HostOption = None,
@@ -141,6 +144,8 @@ def run(
       microsim run --demo --open                           watch it in the browser, and drive
       microsim run maze --seed 3 --rtf 5                   five times as fast as real time
       microsim run my_world.yaml --duration 60 --rtf 0 --headless --digest
+      microsim run --world oval --robots ego,drone         drive and fly in a world bundle
+      microsim run --world oval --inject camera_front:fail@3s-5s
       microsim run --duration 10 --rtf 0 --json            for scripts
       microsim run --demo --duration 60 --rtf 0 --record flight
       microsim run flat --mission patrol --rtf 0           a test: fails when the patrol does
@@ -153,23 +158,23 @@ def run(
     ros_args = tuple(ROS_ARGS)
     choice = (storage.value, compress.value, tuple(topics or ()), tuple(exclude or ()), split_size, split_time, history)
     wishes = recording.Wishes(record, *choice)
-    options = Options(
-        scenario,
-        seed,
-        duration,
-        rtf,
-        headless,
-        digest,
-        telemetry,
-        as_json,
-        demo,
-        chosen,
-        ros_args,
-        wishes,
-        mission,
-        view.ViewWishes(view_, open_, view_host, view_port),
-    )
     with _output():
+        options = Options(
+            worlds.assembled(scenario, world, robots, inject or ()),
+            seed,
+            duration,
+            rtf,
+            headless,
+            digest,
+            telemetry,
+            as_json,
+            demo,
+            chosen,
+            ros_args,
+            wishes,
+            mission,
+            view.ViewWishes(view_, open_, view_host, view_port),
+        )
         code = run_scenario(options)
     raise typer.Exit(code)
 

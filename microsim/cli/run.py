@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Options:
-    scenario: str | None
+    scenario: Scenario | str | None
     seed: int | None
     duration: float | None
     rtf: float | None
@@ -174,8 +174,14 @@ def _telemetry(options: Options) -> Telemetry | None:
     path = options.telemetry
     if path is None:
         return None
-    written = Path(options.scenario or "")
-    if options.scenario and path.exists() and written.exists() and path.samefile(written):
+    written = Path(options.scenario if isinstance(options.scenario, str) else "")
+    if (
+        isinstance(options.scenario, str)
+        and options.scenario
+        and path.exists()
+        and written.exists()
+        and path.samefile(written)
+    ):
         raise UsageError(f"telemetry would overwrite the scenario {path}; give another file to --telemetry")
     return Telemetry(path)
 

@@ -31,6 +31,26 @@ def check_starts(scenario: Scenario, heights: npt.NDArray[np.float64]) -> Iterat
             yield message + _by_default(robot), ("robots", name, "start", "map_pose")
 
 
+def check_bundle_starts(scenario: Scenario) -> Iterator[Found]:
+    """The same in a world bundle, whose map may begin anywhere and have holes."""
+    from microsim.scenario.scene import build_world
+
+    world = build_world(scenario)
+    west, south, east, north = world.extent_m
+    for name, robot in scenario.robots.items():
+        pose, message = robot.start.map_pose, ""
+        if not world.is_inside(pose.x, pose.y):
+            message = f"is outside the map, which is x from {west:g} to {east:g} and y from {south:g} to {north:g}"
+        elif pose.z is None and math.isnan(world.ground(pose.x, pose.y)):
+            message = "is where there is no ground"
+        elif pose.z is None and not world.has_footing(pose.x, pose.y):
+            message = "is in a cell that is occupied, or beside one without ground"
+        elif pose.z is not None and pose.z < world.ground(pose.x, pose.y):
+            message = f"is below the ground; z: {_rounded_up(world.ground(pose.x, pose.y) + 0.1)} would do"
+        if message:
+            yield f"the start {_at(robot)} {message}" + _by_default(robot), ("robots", name, "start", "map_pose")
+
+
 def occupancy(scenario: Scenario) -> npt.NDArray[np.uint8]:
     """1 for every cell that an obstacle overlaps, shape (ny, nx)."""
     import numpy as np

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from microsim.documents.yaml_text import Path as KeyPath
 from microsim.documents.yaml_text import dotted, read_yaml
-from microsim.errors import Problem, ScenarioError
-from microsim.scenario.checks import check_starts
+from microsim.errors import BundleError, Problem, ScenarioError
+from microsim.scenario.bundles import (
+    WorldBundle,
+    bundle_problems,
+    changed_message,
+    is_world,
+    load_world,
+    map_update,
+    with_bundle,
+)
+from microsim.scenario.checks import check_bundle_starts, check_starts
 from microsim.scenario.elevation_files import read_elevation
 from microsim.scenario.files import find_scenario, locate, portable, read_text, search_folders
 from microsim.scenario.generators import Generated, insert, prepare
@@ -23,12 +32,17 @@ from microsim.scenario.terrain import elevation
 from microsim.scenario.values import Model, show
 from microsim.scenario.world import ElevationFile, Map
 
+if TYPE_CHECKING:
+    from microsim.bundle import Bundle
+
 
 def load_scenario(source: str | Path | Mapping[str, Any] | Scenario) -> Scenario:
     """The scenario of that name, path or content, complete and checked; ScenarioError lists all that is wrong."""
     if isinstance(source, Scenario):
         return source
     if isinstance(source, (str, Path)):
+        if is_world(source):
+            return _Loading({"world": str(source)}, None, Places()).run()
         file = find_scenario(source)
         document = read_yaml(read_text(file), str(file))
         return _Loading(document.data, file, Places(str(file), document)).run()
@@ -70,11 +84,13 @@ class _Loading:
         self.places = places
         self.folders = search_folders(file)
         self.problems: list[Problem] = []
+        self.bundle: Bundle | None = None
+        self.world: WorldBundle | None = None
 
     def run(self) -> Scenario:
         self.top_level()
         plugin_folders = self.plugin_folders()
-        data, generated, found = prepare(self.data, plugin_folders)
+        data, generated, found = prepare(self.in_world(self.data), plugin_folders)
         self.problems += [self.places.problem(*each) for each in found]
         scenario = self.validated(data, plugin_folders, generated)
         self.stop_if_wrong()
@@ -120,8 +136,32 @@ class _Loading:
             self.problems += self.places.problems(error, self.data, generated.original)
             self.elevation_alone()
             return None
+        if self.bundle is not None:
+            grid = scenario.map.model_copy(update=map_update(self.bundle))
+            return scenario.model_copy(update={"map": grid, "world": self.world, "plugins": plugin_folders})
         grid = self.with_elevation(scenario.map)
         return scenario.model_copy(update={"map": grid, "plugins": plugin_folders})
+
+    def in_world(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The data completed by the world bundle it names, if it names one."""
+        written = data.get("world")
+        path = written.get("path") if isinstance(written, Mapping) else written
+        if not isinstance(path, str):
+            return data  # none, or the model will say what is wrong
+        expected = written.get("sha256") if isinstance(written, Mapping) else None
+        try:
+            self.bundle, found, portable_path = load_world(path, self.folders)
+        except BundleError as error:
+            self.problems += [self.places.problem(message, ("world",)) for message in bundle_problems(error)]
+            return {key: value for key, value in data.items() if key != "world"}
+        if expected is not None and expected != found:
+            self.problems.append(self.places.problem(changed_message(path, found, str(expected)), ("world",)))
+        if "map" in data and expected is None:
+            self.problems.append(
+                self.places.problem("a world bundle brings its own map: leave one of them out", ("map",))
+            )
+        self.world = WorldBundle(path=portable_path, sha256=found)
+        return with_bundle(data, self.bundle)
 
     def elevation_alone(self) -> None:
         """Something else is wrong; what is wrong with the elevation file shall be said in the same breath."""
@@ -148,4 +188,5 @@ class _Loading:
         self.problems.append(self.places.problem(message, ("map", "elevation", "file")))
 
     def starts(self, scenario: Scenario) -> None:
-        self.problems += [self.places.problem(*found) for found in check_starts(scenario, elevation(scenario))]
+        found = check_starts(scenario, elevation(scenario)) if self.bundle is None else check_bundle_starts(scenario)
+        self.problems += [self.places.problem(*each) for each in found]

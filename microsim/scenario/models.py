@@ -9,6 +9,7 @@ from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, fie
 from pydantic_core import InitErrorDetails
 
 from microsim.errors import there_are
+from microsim.scenario.bundles import WorldBundle
 from microsim.scenario.randomize import Randomize
 from microsim.scenario.robots import Drone, Robot, RosName, Rover, make_robot
 from microsim.scenario.sensors import Odometry
@@ -94,7 +95,8 @@ class Scenario(Model):
     name: Annotated[str, Field(strict=True, min_length=1, max_length=200)] = Field("default", description="Its name.")
     seed: Seed = Field(12345, description="Seed of all noise, any 64-bit integer.")
     physics_hz: Hertz = Field(60, description="Ticks per second of simulated time [Hz].")
-    map: Map = Field(Map(), description="The grid, its relief and its surface.")
+    map: Map = Field(Map(), description="The grid, its relief and its surface; of a world bundle, what that says.")
+    world: WorldBundle | None = Field(None, description="A world bundle to be in, in place of a map of one's own.")
     obstacles: tuple[Obstacle, ...] = Field((), description="What stands in the way: boxes and cylinders.")
     features: tuple[Feature, ...] = Field((), description="What only cameras see.")
     frames: Frames = Field(Frames(), description="The tree of frames.")
@@ -110,6 +112,11 @@ class Scenario(Model):
     plugins: tuple[Annotated[str, Field(strict=True, min_length=1)], ...] = Field(
         (), description="Folders, relative to the scenario's, in which plug-ins are looked for."
     )
+
+    @field_validator("world", mode="before")
+    @classmethod
+    def _world_by_path(cls, value: Any) -> Any:
+        return {"path": value} if isinstance(value, str) else value
 
     @field_validator("robots", mode="before")
     @classmethod

@@ -372,7 +372,10 @@ class Bicycle(Robot):
     max_steering: Annotated[Finite, Field(ge=0, le=1.5)] = Field(0.6, description="Greatest steering angle [rad].")
     max_steering_rate: Limit = Field(0.8, description="Greatest rate of the steering angle [rad/s].")
     max_acceleration: Limit = Field(3.0, description="Acceleration at full throttle [m/s²].")
-    max_deceleration: Limit = Field(3.0, description="Deceleration at full brake, as in an emergency stop [m/s²].")
+    max_deceleration: Limit = Field(8.0, description="Deceleration at full brake [m/s²].")
+    emergency_deceleration: Limit = Field(
+        3.0, description="That of an emergency stop, at most the full brake's [m/s²]."
+    )
     max_speed: Limit = Field(15.0, description="Greatest speed forward [m/s].")
     max_reverse_speed: Limit = Field(3.0, description="Greatest speed backward [m/s].")
     cmd_timeout_s: Annotated[Finite, Field(gt=0, le=1e6)] | None = Field(

@@ -178,6 +178,14 @@ class Camera(MountedSensor):
     distortion: Distortion = Field(Distortion(), description="Lens distortion.")
     noise: CameraNoise = Field(CameraNoise(), description="Visual noise.")
     latency_ms: CameraLatency = Field(CameraLatency(), description="Pipeline latency and loss.")
+    convention: Literal["opencv", "ros"] | None = Field(
+        None,
+        description="Axes of its frame: `opencv` (default; x right, y down, z forward) or `ros` as world bundles have "
+        "it (x right, y up, z backward); then images are in a further frame `<frame>_optical`.",
+    )
+    render: Literal["plain", "splat"] | None = Field(
+        None, description="What draws the image: `plain` (default), or the Gaussians of a world bundle, `splat`."
+    )
 
     @model_validator(mode="after")
     def _complete_intrinsics(self) -> Self:

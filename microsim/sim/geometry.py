@@ -179,6 +179,26 @@ def matrix_from_rpy(roll: float, pitch: float, yaw: float) -> tuple[Vector, Vect
     )
 
 
+def rpy_from_quaternion(x: float, y: float, z: float, w: float) -> Vector:
+    """Roll, pitch, yaw of a unit quaternion, as `quaternion_from_rpy` takes them."""
+    return rpy_from_matrix(
+        (
+            (1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)),
+            (2.0 * (x * y + z * w), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - x * w)),
+            (2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y)),
+        )
+    )
+
+
+def rpy_from_matrix(rows: tuple[Vector, Vector, Vector]) -> Vector:
+    """Roll, pitch, yaw of a rotation, as `matrix_from_rpy` takes them; pitched straight up or down, roll 0."""
+    (a, b, _), (d, e, _), (g, h, i) = rows
+    level = math.sqrt(max(1.0 - g * g, 0.0))
+    if level < 1e-6:
+        return 0.0, float(_atan2(-g, level)), float(_atan2(-b, e))
+    return float(_atan2(h, i)), float(_atan2(-g, level)), float(_atan2(d, a))
+
+
 def yaw_of_quaternion(x: float, y: float, z: float, w: float) -> float:
     """Heading of a rotation that need not be normalised."""
     return float(_atan2(2.0 * (w * z + x * y), w * w + x * x - y * y - z * z))

@@ -14,6 +14,7 @@ from microsim.sim.compiled import kernel
 from microsim.sim.exact import cos, sin
 from microsim.sim.geometry import Array, Grid, clearance_of, ground_height
 from microsim.sim.ground_rays import Lattice, lattice
+from microsim.sim.mesh_cells import mark_mesh
 
 GROUND, OBSTACLE, HAZARD, TARGET, WATER = range(5)
 CLASS_NAMES = ("ground", "obstacle", "hazard", "target", "water")
@@ -70,6 +71,9 @@ class World:
     def __post_init__(self) -> None:
         occupied = np.zeros(self.elevation.shape, np.uint8)
         mark_occupied(occupied, self.cell_m, self.obstacles, self.west, self.south)
+        if self.mesh is not None:
+            grid = (self.elevation, self.cell_m, self.west, self.south)
+            mark_mesh(occupied, *grid, self.mesh.vertices, self.mesh.triangles)
         object.__setattr__(self, "occupied", occupied)
         object.__setattr__(self, "clearance", clearance_of(occupied))
         footing = self.clearance

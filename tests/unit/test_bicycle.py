@@ -97,7 +97,7 @@ def test_a_brake_stops_within_v_squared_over_2a_and_never_drives_backward() -> N
     command(run, brake=1.0)
     poses = drive(run, 400)
     assert poses[-1]["speed"] == 0.0
-    assert poses[-1]["x"] == pytest.approx(9.0**2 / (2 * 3.0), abs=0.5 * 3.0 * DT * DT)
+    assert poses[-1]["x"] == pytest.approx(9.0**2 / (2 * 8.0), abs=0.5 * 8.0 * DT * DT)
     assert all(after["x"] >= before["x"] for before, after in pairwise(poses))
 
 

@@ -58,7 +58,7 @@ _STEER, _WANTED_SPEED, _THROTTLE, _BRAKE, _WANTED_ACCELERATION, _WANTED_STEERING
 # rows of the parameters
 _WHEELBASE, _TRACK, _WIDTH, _FRONT, _REAR, _WHEEL_RADIUS = range(6)
 _MAX_STEERING, _MAX_STEERING_RATE, _MAX_ACCELERATION, _MAX_DECELERATION, _MAX_SPEED, _MAX_REVERSE = range(6, 12)
-_TIMEOUT = 12  # [ticks]
+_TIMEOUT, _EMERGENCY_SHARE = 12, 13  # [ticks], of the full brake
 
 _HALVINGS = 12  # of a blocked tick's way: it ends less than a thousandth of it before the obstacle
 
@@ -77,6 +77,7 @@ class Settings(Protocol):
     max_speed: float
     max_reverse_speed: float
     cmd_timeout_s: float | None
+    emergency_deceleration: float
 
 
 def parameters(settings: Settings, wind: Wind, dt: float) -> tuple[float, ...]:
@@ -94,6 +95,7 @@ def parameters(settings: Settings, wind: Wind, dt: float) -> tuple[float, ...]:
         settings.max_speed,
         settings.max_reverse_speed,
         timeout_ticks(settings.cmd_timeout_s or 0.0, dt),
+        min(settings.emergency_deceleration / max(settings.max_deceleration, 1e-9), 1.0),
     )
 
 
@@ -109,13 +111,13 @@ def inputs_for_twist(settings: Any, forward: float, turn: float) -> dict[str, fl
 
 @kernel
 def _brake_when_unheard(state: Array, command: Array, parameters: Array, i: int) -> None:
-    """After too many ticks without a command: steering held where it is, no throttle, full brake."""
+    """After too many ticks without a command: steering held where it is, no throttle, brake."""
     state[EMERGENCY, i] = 1.0 if state[_AGE, i] >= parameters[_TIMEOUT, i] else 0.0
     if state[EMERGENCY, i] == 1.0:
         for k in range(command.shape[0]):
             command[k, i] = 0.0
         command[_STEER, i] = state[STEERING, i]
-        command[_BRAKE, i] = 1.0
+        command[_BRAKE, i] = parameters[_EMERGENCY_SHARE, i]
     state[_AGE, i] += 1.0
 
 

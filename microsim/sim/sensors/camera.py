@@ -15,9 +15,10 @@ import numpy as np
 from microsim.sim.geometry import Array, Grid, Vector
 from microsim.sim.render import Image, colour, draw
 from microsim.sim.render_ground import prepare_terrain, relief_depths
+from microsim.sim.render_mesh import draw_mesh
 from microsim.sim.render_screen import Rays, screen_index
 from microsim.sim.render_shapes import COEFFICIENTS, aim, tabulate
-from microsim.sim.world import PALETTE, Shape, World
+from microsim.sim.world import OBSTACLE, PALETTE, Shape, World
 
 Rotation: TypeAlias = tuple[Vector, Vector, Vector]  # rows of the matrix from the optical to the map frame
 
@@ -104,6 +105,9 @@ class Renderer:
         self._terrain, self._screen = terrain, (screen, columns, rows)
         self._ground = (rays, terrain.surface, terrain.cell_m, terrain.west, terrain.south)
         self._canvas = (np.empty(model.width), self._depths, self._classes)
+        self._mesh = None
+        if world.mesh is not None:
+            self._mesh = (rays, *world.mesh_tree.arrays, OBSTACLE, self._depths, self._classes)
         self.show(*self.table_of(world.obstacles))
 
     def table_of(self, obstacles: Sequence[Shape]) -> tuple[Array, int]:
@@ -127,6 +131,8 @@ class Renderer:
                 relief_depths(self._pose, *self._relief)
             aim(self._pose, *self._shapes)
             draw(self._pose, ground_above_camera, is_plane, *self._scene)
+            if self._mesh is not None:
+                draw_mesh(self._pose, *self._mesh)
 
     def classes(self, position: Vector, rotation: Rotation) -> Grid:
         """(h, w) class of what each pixel sees. The array is reused by the next call."""

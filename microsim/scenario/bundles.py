@@ -1,0 +1,234 @@
+"""A world bundle in place of a map: what it says about the world, the car and its sensors, as parts of a scenario.
+
+What a scenario writes itself wins over what the bundle says, key by key. The finished scenario names the bundle by path
+and by a hash of its content, so that a recording is never replayed in another world unnoticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from microsim.errors import BundleError, Problem, ScenarioError
+from microsim.paths import data_folder, scenario_names, world_names
+from microsim.scenario.files import locate
+from microsim.scenario.robots import MODELS_BY_NAME
+from microsim.scenario.values import Model, show
+
+if TYPE_CHECKING:
+    from microsim.bundle import Bundle, CameraCalibration, LidarCalibration
+
+_NO_NOISE = {"blur_sigma_px": 0.0, "color_jitter": 0.0}
+_NO_LATENCY = {"mean": 0.0, "jitter": 0.0, "drop_probability": 0.0}
+_CHUNK = 1 << 22
+
+
+class WorldBundle(Model):
+    """The world bundle a scenario takes place in; `world: PATH` is short for `world: {path: PATH}`."""
+
+    path: str = Field(min_length=1, description="A shipped world's name, or the bundle's folder.")
+    sha256: str | None = Field(
+        None, pattern="^[0-9a-f]{64}$", description="Hash of its content; where given, no other content is accepted."
+    )
+
+
+_loaded: dict[tuple[Any, ...], tuple[Bundle, str]] = {}  # the newest one: scenarios are checked over and over
+
+
+def load_world(path: str, folders: Sequence[Path] = ()) -> tuple[Bundle, str, str]:
+    """(the bundle, its hash, its path for anybody else); BundleError lists what is wrong with it."""
+    from microsim.bundle import find_bundle, load_bundle
+
+    beside = locate(path, folders)
+    root = find_bundle(beside if beside is not None and path not in world_names() else path).resolve()
+    key = (root, *_signature(root))
+    if key not in _loaded:
+        bundle = load_bundle(root)
+        _loaded.clear()
+        _loaded[key] = bundle, content_hash(bundle)
+    shipped = data_folder().resolve() / "worlds"
+    portable = f"worlds/{root.name}" if root.parent == shipped else str(root)
+    return *_loaded[key], portable
+
+
+def is_world(source: str | Path) -> bool:
+    """True for a folder with a world bundle in it, or the name of a shipped one that is no scenario's."""
+    try:
+        return str(source) in set(world_names()) - set(scenario_names()) or (Path(source) / "world.yaml").is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _signature(root: Path) -> tuple[tuple[str, int, int], ...]:
+    """What changes when a file of the folder does."""
+    facts = [(path, path.stat()) for path in sorted(root.rglob("*")) if path.is_file()]
+    return tuple((str(path), fact.st_size, fact.st_mtime_ns) for path, fact in facts)
+
+
+def content_hash(bundle: Bundle) -> str:
+    """SHA-256 over `world.yaml` and every file it names."""
+    digest = hashlib.sha256()
+    for name, path in sorted({**bundle.files, "world.yaml": bundle.root / "world.yaml"}.items()):
+        digest.update(f"{name}\0{path.stat().st_size}\0".encode())
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    return digest.hexdigest()
+
+
+def bundle_of(world: WorldBundle) -> Bundle:
+    """The bundle of a finished scenario."""
+    bundle, found, _ = load_world(world.path, [data_folder()])
+    if world.sha256 is not None and found != world.sha256:
+        raise ScenarioError(Problem(changed_message(world.path, found, world.sha256), "world"))
+    return bundle
+
+
+def changed_message(path: str, found: str, expected: str) -> str:
+    return (
+        f"the world bundle {show(path)} has changed: its content has the SHA-256 {found[:16]}…, expected "
+        f"{expected[:16]}…; take the bundle as it was, or leave `sha256` out"
+    )
+
+
+def bundle_problems(error: BundleError) -> list[str]:
+    return [str(problem) for problem in error.problems]
+
+
+# ---- parts of a scenario ---------------------------------------------------------------------------------------------
+
+
+def with_bundle(data: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
+    """A scenario's data, completed by what the bundle says; `map` is left to `map_update`."""
+    robots = data.get("robots", {"ego": None})
+    merged: dict[str, Any] = {"name": bundle.name, "physics_hz": bundle.timebase.physics_hz, **data}
+    merged.pop("map", None)
+    if isinstance(robots, Mapping):
+        merged["robots"] = _robots(robots, bundle)
+    return merged
+
+
+def map_update(bundle: Bundle) -> dict[str, Any]:
+    """The map's facts, however large it is."""
+    rows, columns = bundle.heightmap.values.shape
+    return {
+        "cell_size_m": bundle.heightmap.resolution_m,
+        "size_xy_cells": (int(columns), int(rows)),
+        "origin_wgs84": bundle.origin_wgs84,
+    }
+
+
+def _robots(robots: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
+    cars = [name for name, block in robots.items() if _model(name, block) == "bicycle"]
+    finished = {}
+    for place, (name, block) in enumerate(robots.items()):
+        given = {} if block is None else block
+        if not isinstance(given, Mapping):
+            finished[name] = block
+            continue
+        defaults: dict[str, Any] = {"start": {"map_pose": _start(_model(name, block), bundle, place)}}
+        if name in cars:
+            defaults |= _vehicle(bundle)
+        if name in cars[:1]:
+            defaults["sensors"] = sensors_of(bundle)
+        finished[name] = _over(defaults, given)
+    return finished
+
+
+def _model(name: str, block: Any) -> Any:
+    written = block.get("model") if isinstance(block, Mapping) else None
+    return written or MODELS_BY_NAME.get(name, name)
+
+
+def _start(model: Any, bundle: Bundle, place: int) -> dict[str, float]:
+    """The car where the bundle says, a drone above it, others behind one another."""
+    from microsim.sim.exact import cos, sin
+    from microsim.sim.geometry import ground_height
+
+    start = bundle.start
+    x, y, yaw = (0.0, 0.0, 0.0) if start is None else (start.x, start.y, start.yaw)
+    if model == "drone":
+        grid = bundle.heightmap
+        plain: Any = getattr(ground_height, "py_func", ground_height)
+        ground = float(plain(grid.values, grid.resolution_m, x - grid.west, y - grid.south))
+        return {"x": x, "y": y, "z": (ground if ground == ground else 0.0) + 10.0, "yaw": yaw}
+    back = 7.0 * place
+    return {"x": x - cos(yaw) * back, "y": y - sin(yaw) * back, "yaw": yaw}
+
+
+def _vehicle(bundle: Bundle) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "cmd_timeout_s": bundle.timebase.control_timeout_s,
+        "emergency_deceleration": bundle.timebase.emergency_brake_m_per_s2,
+    }
+    car = bundle.vehicle
+    if car is not None:
+        same = ("wheelbase_m", "track_m", "wheel_radius_m", "length_m", "width_m", "height_m", "rear_overhang_m")
+        facts |= {name: getattr(car, name) for name in same}
+        facts |= {
+            "max_steering": car.max_steer,
+            "max_steering_rate": car.max_steer_rate,
+            "max_speed": car.max_speed_m_per_s,
+            "max_reverse_speed": car.max_reverse_m_per_s,
+            "max_acceleration": car.max_acceleration_m_per_s2,
+            "max_deceleration": car.max_brake_m_per_s2,
+        }
+    return facts
+
+
+def sensors_of(bundle: Bundle) -> dict[str, Any]:
+    """The cameras and LiDARs of the calibration, named as their frames."""
+    cameras = {f"camera_{name}": _camera(each) for name, each in bundle.cameras.items()}
+    lidars = {f"lidar_{name}": _lidar(each) for name, each in bundle.lidars.items()}
+    return {**cameras, **lidars}
+
+
+def _camera(camera: CameraCalibration) -> dict[str, Any]:
+    from microsim.sim.geometry import rpy_from_quaternion
+
+    k = (*camera.distortion, 0.0, 0.0, 0.0, 0.0, 0.0)[:5]
+    return {
+        "type": "camera",
+        "hz": camera.rate_hz,
+        "resolution": {"width": camera.width, "height": camera.height},
+        "intrinsics": {"fx": camera.fx, "fy": camera.fy, "cx": camera.cx, "cy": camera.cy},
+        "distortion": {"model": "plumb_bob", "D": list(k)},
+        "noise": dict(_NO_NOISE),
+        "latency_ms": dict(_NO_LATENCY),
+        "mount": {"xyz": list(camera.xyz), "rpy": list(rpy_from_quaternion(*camera.optical_quat))},
+        **({"convention": "ros"} if camera.convention == "ros" else {}),
+    }
+
+
+def _lidar(lidar: LidarCalibration) -> dict[str, Any]:
+    from microsim.sim.geometry import rpy_from_quaternion
+
+    return {
+        "type": "lidar",
+        "hz": lidar.rate_hz,
+        "elevations": list(lidar.elevations),
+        "columns": lidar.columns,
+        "min_m": lidar.range_min_m,
+        "max_m": lidar.range_max_m,
+        "sigma_m": lidar.range_sigma_m,
+        "dropout_probability": lidar.dropout_probability,
+        "mount": {"xyz": list(lidar.xyz), "rpy": list(rpy_from_quaternion(*lidar.quat))},
+    }
+
+
+def _over(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """`given` over `defaults`, key by key; null or false takes a sensor away."""
+    merged = dict(defaults)
+    for key, value in given.items():
+        below = merged.get(key)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            merged[key] = _over(below, value)
+        elif isinstance(below, Mapping) and "type" in below and (value is None or value is False):
+            del merged[key]
+        else:
+            merged[key] = value
+    return merged
