@@ -18,7 +18,7 @@ Said = Callable[[str], list[str]]
 CLASSES = "the classes are 0 ground, 1 obstacle, 2 hazard, 3 target, 4 water"
 ROS_NAME_RULE = "expected a lower-case letter, then lower-case letters, digits and underscores, 64 at most"
 TOP = (
-    "name, seed, physics_hz, map, obstacles, features, frames, robots, radio, wind, world_topics, randomize, "
+    "name, seed, physics_hz, map, world, obstacles, features, frames, robots, radio, wind, world_topics, randomize, "
     "stamped_cmd_vel, plugins"
 )
 
