@@ -37,7 +37,7 @@ def json_schema() -> Schema:
     for elevation in (FlatElevation, HillsElevation):
         _require(definitions[elevation.__name__], "generate")
     for robot in ROBOTS.values():
-        _let_sensors_be_switched(definitions[robot.__name__])
+        _let_parts_be_switched(definitions[robot.__name__])
     _open_to_plugins(definitions)
     _name_robots(definitions)
     scenario = definitions.pop("Scenario")
@@ -78,10 +78,11 @@ def _allow_class_id(definition: Schema) -> None:
         definition["anyOf"] = [{"required": ["class"]}, {"required": ["class_id"]}]
 
 
-def _let_sensors_be_switched(robot: Schema) -> None:
-    """`camera: null` and `camera: false` take a sensor away; `scan: true` is one with every default."""
-    for name in SENSORS:
-        robot["properties"][name]["anyOf"].append({"type": "boolean"})
+def _let_parts_be_switched(robot: Schema) -> None:
+    """`camera: null` and `camera: false` take a sensor away; `scan: true`, `dynamics: true`: with every default."""
+    for name in (*SENSORS, "dynamics"):
+        if name in robot["properties"]:
+            robot["properties"][name]["anyOf"].append({"type": "boolean"})
 
 
 def _open_to_plugins(definitions: dict[str, Schema]) -> None:

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ import microsim
 from microsim.batch import BatchSimulation
 from microsim.missions import fly_mission
 from microsim.node.parameters import Settings
+from microsim.scenario import json_schema
 from microsim.scenario.dynamics import Dynamics
 from microsim.sim.components import YAW, YAW_RATE, X, Y
 from microsim.sim.robots import dynamic_rover, rover
@@ -339,6 +341,13 @@ def test_dynamics_written_out_are_read_back():
     assert microsim.load_scenario(read.to_dict()) == read
     defaults = microsim.load_scenario(scenario(robots={"rover": {"dynamics": True}}))
     assert defaults.robots["rover"].dynamics == Dynamics()
+
+
+@pytest.mark.parametrize("dynamics", [True, False, None, {}, {"mass": 3}])
+def test_the_schema_takes_what_a_scenario_takes(dynamics: Any):
+    jsonschema.validate(scenario(robots={"rover": {"dynamics": dynamics}}), json_schema())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(scenario(robots={"rover": {"dynamics": {"mass": -1}}}), json_schema())
 
 
 @pytest.mark.parametrize(
