@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ENTRY = "world.yaml"
 MAX_TEXT_BYTES = {".yaml": 4_000_000, ".json": 16_000_000, ".geojson": 64_000_000}
+MAX_FILE_BYTES = 64 * 1024**3  # of anything: a file with holes in it can seem to be any size
 SUPPORTED_MAJOR, NEWEST_MINOR = 1, 0
 
 _PART = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
@@ -57,16 +58,19 @@ class Folder:
                 message = f"{show(name)} is a link to a place outside the bundle"
                 world.problem("link-inside", message, key, "copy the file into the bundle")
                 return None
-            mode = file.stat().st_mode
+            facts = file.stat()
         except FileNotFoundError:
             self._missing(world, key, file)
             return None
         except (OSError, ValueError) as error:
             world.problem("regular-file", f"{show(name)} cannot be read: {_reason(error)}", key)
             return None
-        if not stat.S_ISREG(mode):
-            what = "a folder" if stat.S_ISDIR(mode) else "something that is not a regular file"
+        if not stat.S_ISREG(facts.st_mode):
+            what = "a folder" if stat.S_ISDIR(facts.st_mode) else "something that is not a regular file"
             world.problem("regular-file", f"expected a file, {show(name)} is {what}", key)
+            return None
+        if facts.st_size > MAX_FILE_BYTES:
+            world.problem("regular-file", f"{show(name)} has more than {MAX_FILE_BYTES:,} bytes", key)
             return None
         if not os.access(file, os.R_OK):
             world.problem("regular-file", f"{show(name)} may not be read", key, "change its permissions")

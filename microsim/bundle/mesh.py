@@ -32,6 +32,9 @@ def read_mesh(source: Source) -> Mesh | None:
     except OSError as error:
         source.problem("regular-file", f"cannot be read: {error.strerror or error}")
         return None
+    except MemoryError:
+        source.problem("regular-file", "does not fit into memory", (), "simplify the mesh")
+        return None
     if mesh is not None and len(mesh.triangles) > RECOMMENDED_TRIANGLES:
         message = f"{len(mesh.triangles):,} triangles are more than the recommended {RECOMMENDED_TRIANGLES:,}"
         source.problem("limit-triangles", message, (), "simplify the mesh")

@@ -39,6 +39,7 @@ works() { # COMMAND, away from every checkout
   grep -q default "$scratch/list" || fail "$1 does not find the shipped scenarios: $(cat "$scratch/list")"
   digest=$("$1" run default --duration 0 --headless --json | grep -o '"digest": "[0-9a-f]*"') || fail "$1 run does not work"
   [ "$digest" = "${first_digest:=$digest}" ] || fail "$1 gives $digest, another installation gave $first_digest"
+  "$1" validate oval worlds/minimal_test >/dev/null || fail "$1 does not find the shipped worlds, or finds fault with them"
   "$(dirname "$1")/sim_rover" --transport memory --duration 0.1 --digest --ros-args -p publish_clock:=true >/dev/null || fail "sim_rover does not work beside $1"
   export NUMBA_DISABLE_JIT=1 # compile once; plain Python gives the same bytes in the installations that follow
   cd "$workspace"

@@ -125,6 +125,12 @@ def test_rule_regular_file_bounds_texts(bundle):
     assert_breaks(bundle, "regular-file", "4,000,000 bytes")
 
 
+def test_rule_regular_file_bounds_binaries(bundle):
+    with (bundle / "geometry/heightmap.bin").open("r+b") as file:
+        file.truncate(65 * 1024**3)  # a hole: it takes no place
+    assert_breaks(bundle, "regular-file", "68,719,476,736 bytes")
+
+
 @pytest.mark.parametrize(
     "path", ["/etc/metadata.json", "C:/metadata.json", "c:\\metadata.json", "~/metadata.json", "file:///m.json"]
 )

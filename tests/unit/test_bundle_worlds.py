@@ -1,16 +1,35 @@
 """The shipped worlds: made by their programs to the byte, valid, and consistent in themselves."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from microsim import paths
 from microsim.bundle import check_bundle, load_bundle
+from microsim.bundle.fields import Fields
 from microsim.bundle.made import track
 from microsim.bundle.made.minimal import minimal_world
 from microsim.bundle.made.oval import oval_world
 from microsim.bundle.writing import bundle_files
 
 MAKERS = {"minimal_test": minimal_world, "oval": oval_world}
+
+
+DOCUMENTATION = Path(__file__).resolve().parents[2] / "docs/world_bundle.md"
+
+
+def test_every_field_that_is_read_is_in_the_documentation(monkeypatch):
+    asked: set[str] = set()
+    done = Fields.done
+    monkeypatch.setattr(Fields, "done", lambda self: (asked.update(self.known), done(self))[1])
+    load_bundle("oval")
+    page = DOCUMENTATION.read_text(encoding="utf-8")
+    names = {name.removesuffix("_deg") for name in asked} - {"transforms", "azimuth_resolution"}
+    assert len(names) > 50
+    missing = [name for name in sorted(names) if not re.search(rf"\b{name}(?:_deg)?\b", page)]
+    assert missing == []
 
 
 @pytest.fixture(scope="module")

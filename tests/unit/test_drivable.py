@@ -1,6 +1,9 @@
 """Where a car may drive: against shapely, against exact fractions, and the document's words on holes and priorities."""
 
+import inspect
 import math
+import sys
+import types
 from fractions import Fraction
 
 import numpy as np
@@ -9,6 +12,7 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from microsim.sim import drivable
 from microsim.sim.drivable import OFFROAD, DrivableArea, drivable_area, side
 
 SQUARE = np.array([[0.0, 0.0], [10.0, 0.0], [10.0, 10.0], [0.0, 10.0], [0.0, 0.0]])
@@ -100,6 +104,22 @@ def test_the_side_is_exact_where_rounding_would_guess(x, y, steps, off):
     exact = Fraction(bx) * Fraction(py) - Fraction(px) * Fraction(by)
     found = side(0.0, 0.0, bx, by, px, py)
     assert (found > 0) - (found < 0) == (exact > 0) - (exact < 0)
+
+
+def plain(function):
+    """The function before compilation, with all it calls."""
+    source = inspect.getsource(drivable).replace("@kernel\n", "")
+    names: dict[str, object] = {"__name__": "microsim.sim.drivable_plain"}
+    sys.modules[str(names["__name__"])] = types.ModuleType(str(names["__name__"]))
+    exec(compile(source, drivable.__file__, "exec"), names)  # noqa: S102
+    return names[function.__name__]
+
+
+def test_compiled_and_plain_forms_answer_alike(crowd):
+    _, _, area = crowd
+    uncompiled = plain(drivable.polygon_at)
+    for x, y in [*area.edges[:100, :2].tolist(), *np.random.default_rng(5).uniform(-60, 60, (200, 2)).tolist()]:
+        assert uncompiled(x, y, *area.arrays) == area.polygon_at(x, y)
 
 
 @pytest.fixture(scope="module")
