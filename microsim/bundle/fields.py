@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from microsim.bundle.report import Source
-from microsim.errors import show, there_are, unknown
+from microsim.errors import show, unknown
 from microsim.sim.exact import PI
 
 if TYPE_CHECKING:
@@ -180,7 +180,3 @@ class Fields:
         remedy = "take it out, or write it as the documentation does"
         later = self.source.newer_minor
         self.wrong((key,), message, "unknown-field", remedy, at_key=True, warning=later)
-
-
-def listed(names: Iterable[str]) -> str:
-    return there_are(names)

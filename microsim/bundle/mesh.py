@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from microsim.bundle.mesh_arrays import MAX_VERTICES, MeshError
+from microsim.bundle.mesh_arrays import MAX_VERTICES, Corners, Floats, MeshError
 from microsim.bundle.mesh_glb import read_glb_mesh
 from microsim.bundle.mesh_obj import read_obj_mesh
 from microsim.bundle.mesh_ply import read_ply_mesh
 from microsim.bundle.models import Mesh
 from microsim.bundle.report import Source
-
-if TYPE_CHECKING:
-    from microsim.bundle.mesh_arrays import Floats, Ints
 
 RECOMMENDED_TRIANGLES = 10_000_000
 MAX_COORDINATE_M = 1e7
@@ -41,19 +36,15 @@ def read_mesh(source: Source) -> Mesh | None:
     return mesh
 
 
-def _checked(vertices: Floats, triangles: Ints) -> Mesh:
+def _checked(vertices: Floats, triangles: Corners) -> Mesh:
     if len(vertices) > MAX_VERTICES:
         raise MeshError(f"expected at most {MAX_VERTICES:,} vertices, found {len(vertices):,}")
-    with np.errstate(invalid="ignore"):
-        bad = np.flatnonzero(~(np.abs(vertices) <= MAX_COORDINATE_M).all(axis=1))
-    if bad.size:
-        row = int(bad[0])
+    if vertices.size and not (abs(float(vertices.min())) <= MAX_COORDINATE_M >= abs(float(vertices.max()))):
+        row = int(np.flatnonzero(~(np.abs(vertices) <= MAX_COORDINATE_M).all(axis=1))[0])
         raise MeshError(f"vertex {row} is at {vertices[row].tolist()}, expected finite metres", rule="mesh-value")
-    outside = np.flatnonzero(((triangles < 0) | (triangles >= len(vertices))).any(axis=1))
-    if outside.size:
-        row = int(outside[0])
+    if triangles.size and not (int(triangles.min()) >= 0 and int(triangles.max()) < len(vertices)):
+        row = int(np.flatnonzero(((triangles < 0) | (triangles >= len(vertices))).any(axis=1))[0])
         message = f"triangle {row} names the vertices {triangles[row].tolist()}, there are {len(vertices):,}"
         raise MeshError(message, rule="mesh-value")
-    corners = triangles.astype(np.int32)
-    vertices.flags.writeable = corners.flags.writeable = False
-    return Mesh(vertices, corners)
+    vertices.flags.writeable = triangles.flags.writeable = False
+    return Mesh(vertices, triangles)

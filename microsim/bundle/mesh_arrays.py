@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-Ints: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float64]  # (n, 3) vertices [m], map frame
+Corners: TypeAlias = npt.NDArray[np.int32]  # (m, 3) rows of vertices; what cannot be one is -1
 
 MAX_VERTICES = 2**31 - 1  # what an int32 can name
 
@@ -22,8 +22,14 @@ class MeshError(Exception):
         self.rule = rule
 
 
-def fans(corners: Ints) -> Ints:
-    """Triangles (m·(k-2), 3) of m polygons with k corners each."""
-    count = corners.shape[1]
-    parts = [corners[:, [0, index, index + 1]] for index in range(1, count - 1)]
-    return np.stack(parts, axis=1).reshape(-1, 3) if parts else np.zeros((0, 3), np.int64)
+def fans(polygons: npt.NDArray[Any]) -> Corners:
+    """Triangles (m·(k-2), 3) of m polygons with k corners each, of whatever kind of number."""
+    if polygons.dtype != np.int32:
+        with np.errstate(invalid="ignore"):
+            fits = (polygons >= 0) & (polygons < MAX_VERTICES)
+            polygons = np.where(fits, polygons, -1).astype(np.int32)
+    count = polygons.shape[1]
+    if count == 3:
+        return polygons
+    parts = [polygons[:, [0, index, index + 1]] for index in range(1, count - 1)]
+    return np.stack(parts, axis=1).reshape(-1, 3) if parts else np.zeros((0, 3), np.int32)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from microsim.bundle.files import read_bytes
-from microsim.bundle.mesh_arrays import Floats, Ints, MeshError
+from microsim.bundle.mesh_arrays import Corners, Floats, MeshError, fans
 from microsim.bundle.report import Source
 from microsim.documents.json_text import read_json
 from microsim.errors import ScenarioError
@@ -24,7 +24,7 @@ _KINDS = {5120: "i1", 5121: "u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "
 _INDEX_KINDS = (5121, 5123, 5125)
 
 
-def read_glb_mesh(source: Source) -> tuple[Floats, Ints] | None:
+def read_glb_mesh(source: Source) -> tuple[Floats, Corners] | None:
     """Vertices and triangles of the scene; None when the file itself could not be read."""
     raw = read_bytes(source, MAX_BYTES)
     if raw is None:
@@ -69,11 +69,11 @@ class _Scene:
         self.tree = tree
         self.blob = blob
         self.vertices: list[Floats] = []
-        self.triangles: list[Ints] = []
+        self.triangles: list[Corners] = []
         self.count = 0
         self.visits = 0
 
-    def arrays(self) -> tuple[Floats, Ints]:
+    def arrays(self) -> tuple[Floats, Corners]:
         needed = [name for name in self.tree.get("extensionsRequired", ()) if name != "KHR_mesh_quantization"]
         if needed:
             raise MeshError(f"it needs glTF extensions that are not supported: {', '.join(map(str, needed))}"[:300])
@@ -124,7 +124,7 @@ class _Scene:
             raise MeshError(f"an index names vertex {int(indices.max())} of {len(positions)}", rule="mesh-value")
         offset = self.count - len(positions)
         self.vertices.append(_placed(positions, place))
-        self.triangles.append(indices.reshape(-1, 3) + offset)
+        self.triangles.append(fans(indices.reshape(-1, 3) + offset))
 
     def _accessor(self, number: int, shape: str) -> Any:
         accessors, views = self.tree["accessors"], self.tree["bufferViews"]

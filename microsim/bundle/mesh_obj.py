@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from microsim.bundle.files import read_bytes
-from microsim.bundle.mesh_arrays import Floats, Ints, MeshError
+from microsim.bundle.mesh_arrays import Corners, Floats, MeshError, fans
 from microsim.bundle.report import Source
 
 MAX_BYTES = 1_000_000_000
@@ -13,7 +13,7 @@ MAX_CORNERS = 255
 _PASSED_OVER = {b"vn", b"vt", b"vp", b"o", b"g", b"s", b"usemtl", b"mtllib", b"l", b"p"}
 
 
-def read_obj_mesh(source: Source) -> tuple[Floats, Ints] | None:
+def read_obj_mesh(source: Source) -> tuple[Floats, Corners] | None:
     """Vertices and triangles; None when the file itself could not be read."""
     raw = read_bytes(source, MAX_BYTES)
     if raw is None:
@@ -35,7 +35,7 @@ def read_obj_mesh(source: Source) -> tuple[Floats, Ints] | None:
             raise MeshError(f"unexpected line {line[:40].decode('ascii', 'replace')!r}", number)
     if not vertices:
         raise MeshError("there is no vertex in it")
-    return np.array(vertices, np.float64), np.array(triangles, np.int64).reshape(-1, 3)
+    return np.array(vertices, np.float64), fans(np.array(triangles, np.int64).reshape(-1, 3))
 
 
 def _vertex(words: list[bytes], line: int) -> tuple[float, float, float]:
