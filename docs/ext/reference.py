@@ -249,9 +249,13 @@ def _qos(qos: Any) -> str:
 
 def node_parameters() -> dict[str, str]:
     """The parameters of each small node, from its settings."""
+    from microsim.node.robot_simulator.settings import RobotSimulatorSettings
     from microsim.node.sim_rover import RoverSettings
 
-    return {"parameters_sim_rover": parameter_table(RoverSettings())}
+    return {
+        "parameters_sim_rover": parameter_table(RoverSettings()),
+        "parameters_robot_simulator": parameter_table(RobotSimulatorSettings()),
+    }
 
 
 def parameter_table(settings: Any) -> str:

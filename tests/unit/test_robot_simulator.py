@@ -499,6 +499,16 @@ def test_frames_have_the_names_of_the_parameters():
     ]
 
 
+def test_where_somebody_else_localises_tf_holds_odom_to_base_link_alone():
+    hand = Hand(tf_tree="odom_base")
+    hand.start(5.0, 5.0)
+    hand.core.command(0, 1.0, 0.0)
+    hand.step(10)
+    (transform,) = hand.on("/tf")[-1].transforms
+    assert (transform.header.frame_id, transform.child_frame_id) == ("odom", "base_link")
+    assert transform.transform.translation.x == pytest.approx(1.0)
+
+
 def test_topics_have_the_documents_types_and_quality():
     topics = Hand(scan_hz=1.0).core.outbox.topics
     assert topics["/amcl_pose"][0] == "geometry_msgs/msg/PoseWithCovarianceStamped"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from microsim import encoders
 from microsim.node.robot_simulator.scanner import Scanner
@@ -19,7 +18,12 @@ AMCL_QOS = Qos(1)  # §9: reliable, keep last 1
 ODOM_QOS = Qos(10)  # §9: reliable, keep last 10
 REMEMBERED = 10_000  # own poses, to know them again where a transport does not say who sent a message
 
-Sender: TypeAlias = Callable[[int, Sequence[float]], None]  # stamp [ns], the robot's row of `nav_robots.observe`
+# parents and children in /tf, and where their transforms stand in a robot's row of `nav_robots.observe`
+_TREES = {
+    "map_base": ((("map", "base"),), (nav.TRUE_X,)),
+    "map_odom_base": ((("map", "odom"), ("odom", "base")), (nav.ORIGIN_X, nav.ODOM_X)),
+    "odom_base": ((("odom", "base"),), (nav.ODOM_X,)),
+}
 
 
 def topic_of(robot: str, name: str) -> str:
@@ -36,9 +40,9 @@ class Sending:
         self._send_odom = outbox.sender(topic_of(robot, "/odom"), TOPICS["odom"].type, ODOM_QOS)
         self._send_tf = outbox.sender(topic_of(robot, "/tf"), TOPICS["tf"].type, TOPICS["tf"].qos)
         self._encode_odom = encoders.odometry(odom, base)
-        self._has_odom_frame = settings.tf_tree == "map_odom_base"
-        pairs = [(frame_map, odom), (odom, base)] if self._has_odom_frame else [(frame_map, base)]
-        self._encode_tf = encoders.transforms(pairs)
+        pairs, self._tf_columns = _TREES[settings.tf_tree]
+        names = {"map": frame_map, "odom": odom, "base": base}
+        self._encode_tf = encoders.transforms([(names[parent], names[child]) for parent, child in pairs])
         self.sent: OrderedDict[int, tuple[float, ...]] | None = None  # stamp [ns] -> pose in /amcl_pose
         self.configure(settings)
         if scanner is not None:
@@ -74,12 +78,8 @@ class Sending:
             stamp_ns, self._encode_odom(stamp_ns, (x, y, 0.0, 0.0, 0.0, qz, qw), (v, 0.0, 0.0, 0.0, 0.0, omega), None)
         )
         if self.publish_tf:
-            self._send_tf(stamp_ns, self._encode_tf(stamp_ns, self._frames(row)))
-
-    def _frames(self, row: Sequence[float]) -> list[tuple[float, ...]]:
-        if self._has_odom_frame:
-            return [_transform(*row[nav.ORIGIN_X : nav.ORIGIN_QW + 1]), _transform(*row[: nav.ODOM_QW + 1])]
-        return [_transform(*row[nav.TRUE_X : nav.TRUE_QW + 1])]
+            transforms = [_transform(*row[first : first + 4]) for first in self._tf_columns]
+            self._send_tf(stamp_ns, self._encode_tf(stamp_ns, transforms))
 
     def remember(self) -> None:
         """From now on keep what was sent, so that `is_own` can answer."""

@@ -74,9 +74,10 @@ class RobotSimulatorSettings(TimeSettings):
     scan_noise_std_m: Sigma = fixed(0.0, "Standard deviation of the noise on each beam [m].")
     frame_scan: Text = fixed("", "Frame of /scan; empty: frame_base.")
     diagnostics_hz: HertzOrOff = fixed(1.0, "Rate of /diagnostics beside every change of state [Hz]; 0: never.")
-    tf_tree: Literal["map_base", "map_odom_base"] = fixed(
+    tf_tree: Literal["map_base", "map_odom_base", "odom_base"] = fixed(
         "map_base",
-        "map_base: /tf holds map → base_link, as documented; map_odom_base: map → odom → base_link for Nav2.",
+        "map_base: /tf holds map → base_link, as documented; map_odom_base: map → odom → base_link, for Nav2; "
+        "odom_base: odom → base_link, where somebody else localises.",
     )
     stamped_cmd_vel: Switch = fixed(False, "Take geometry_msgs/TwistStamped, as Nav2 sends it from Kilted on.")
     robots: Annotated[tuple[RobotName, ...], Field(min_length=1, max_length=10_000)] = fixed(
