@@ -72,7 +72,8 @@ def free_way(
 ) -> float:
     """How far a round robot at (x, y) can drive along the unit vector (dx, dy), inf beyond `reach`.
 
-    The grid is looked at along parallel rays across the robot's width, at most half a cell apart.
+    The grid is looked at along parallel rays across the robot's width, at most half a cell apart. A ray that begins in an
+    occupied cell does not count: who touches a wall may drive along it, and who was put into one may drive out.
     """
     free = _way_to_discs(discs, x, y, dx, dy, radius)
     if has_grid:
@@ -85,7 +86,8 @@ def free_way(
             aside = radius * k / rays if rays > 0 else 0.0
             front = math.sqrt(max(radius * radius - aside * aside, 0.0))
             way = _distance_to_occupied(clearance, cell, u - dv * aside, v + du * aside, du, dv, reach + front, False)
-            free = min(free, max(way - front, 0.0))
+            if way > 0.0:
+                free = min(free, max(way - front, 0.0))
     return free if free <= reach else math.inf
 
 

@@ -54,6 +54,24 @@ QUALITIES: dict[str, dict[str, Any]] = {
 }
 
 
+def test_a_node_may_leave_out_what_it_sends_itself(node: DdsTransport, remote: MakeRemote) -> None:
+    """By its writer: readers `from_others` are never matched with one of their own participant."""
+    peer = remote()
+    all_, others = list[bytes](), list[bytes]()
+    node.subscribe("/t", STRING, Qos(1000), all_.append)
+    node.subscribe("/t", STRING, Qos(1000), others.append, from_others=True)
+    own = node.publisher("/t", STRING, Qos(1000))
+    peer.do("publisher", topic="/t", type_name=STRING, qos={"depth": 10})
+    wait_for(lambda: own.subscribers == 1 and peer.do("subscribers", topic="/t") == 2, node.poll)
+    for _ in range(20):
+        own.publish(text("own"))
+    wait_for(
+        lambda: "foreign" in words(others) or peer.do("publish", topic="/t", values={"data": "foreign"}), node.poll
+    )
+    wait_for(lambda: words(all_).count("own") == 20, node.poll)
+    assert set(words(others)) == {"foreign"}
+
+
 @pytest.mark.parametrize("offered", QUALITIES)
 def test_messages_pass_both_ways_with_every_quality_that_fits(
     node: DdsTransport, remote: MakeRemote, offered: str

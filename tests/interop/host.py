@@ -53,9 +53,9 @@ class Host:
             publisher.publish(base64.b64decode(cdr))
         return {"subscribers": publisher.subscribers}
 
-    def subscribe(self, topic: str, type: str, qos: Mapping[str, Any]) -> dict[str, Any]:
+    def subscribe(self, topic: str, type: str, qos: Mapping[str, Any], from_others: bool = False) -> dict[str, Any]:
         received = self.received[topic] = []
-        self.transport.subscribe(topic, type, Qos(**qos), received.append)
+        self.transport.subscribe(topic, type, Qos(**qos), received.append, from_others)
         return {}
 
     def wait(self, topic: str, count: int = 1, timeout: float = 10.0) -> dict[str, Any]:

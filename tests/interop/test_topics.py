@@ -50,6 +50,22 @@ def test_rclpy_reads_our_bytes_and_we_read_its(peer_only: Peer, type_name: str) 
     assert wire.encode(type_name, wire.decode(type_name, theirs)) == cdr
 
 
+def test_a_node_may_leave_out_what_it_sends_itself(pair: Pair) -> None:
+    """By the publisher's identity: dds never matches its own, rclpy compares gids."""
+    host, peer = pair
+    topic, own, foreign = "/echo", *(wire.encode(STRING, wire.new(STRING, data=word)) for word in ("own", "foreign"))
+    host.subscribe(topic=topic, type=STRING, qos={"depth": 100}, from_others=True)
+    host.advertise(topic=topic, type=STRING, qos={"depth": 100})
+    peer.subscribe(topic=topic, type=STRING)
+    connect(peer, host, topic, STRING, foreign)
+    host.publish(topic=topic, raw=[encoded(own)] * 10)
+    peer.wait(topic=topic, count=10)  # they were sent
+    before = len(host.wait(topic=topic)["raw"])
+    peer.publish(topic=topic, type=STRING, raw=encoded(foreign))
+    heard = host.wait(topic=topic, count=before + 1)["raw"]
+    assert {base64.b64decode(each) for each in heard} == {foreign}
+
+
 @pytest.mark.parametrize("row", [row for row in ROWS if row.values[0].direction == "in"])
 def test_commands_of_a_stranger_arrive(pair: Pair, row: Topic) -> None:
     host, peer = pair

@@ -41,6 +41,7 @@ works() { # COMMAND, away from every checkout
   [ "$digest" = "${first_digest:=$digest}" ] || fail "$1 gives $digest, another installation gave $first_digest"
   "$1" validate oval worlds/minimal_test >/dev/null || fail "$1 does not find the shipped worlds, or finds fault with them"
   "$(dirname "$1")/sim_rover" --transport memory --duration 0.1 --digest --ros-args -p publish_clock:=true >/dev/null || fail "sim_rover does not work beside $1"
+  "$(dirname "$1")/robot_simulator" --transport memory --duration 0.1 --digest --ros-args -p publish_clock:=true >/dev/null || fail "robot_simulator does not work beside $1"
   export NUMBA_DISABLE_JIT=1 # compile once; plain Python gives the same bytes in the installations that follow
   cd "$workspace"
 }
@@ -71,7 +72,7 @@ for option in "" --symlink-install; do
    # shellcheck disable=SC2086
    colcon --log-level error build --event-handlers console_direct- console_stderr- $option)
   prefix=$workspace/install/microsim
-  for executable in microsim sim_rover; do
+  for executable in microsim sim_rover robot_simulator; do
     [ -x "$prefix/lib/microsim/$executable" ] || fail "ros2 run would not find lib/microsim/$executable"
   done
   [ ! -e "$prefix/bin/microsim" ] || fail "a second script in bin/"

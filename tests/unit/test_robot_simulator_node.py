@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +24,7 @@ from tests.navigation import steer, yaw_of
 from tests.support import stamp_ns
 from tests.unit.test_robot_simulator import PARAMETERS
 
+ROOT = Path(__file__).resolve().parents[2]
 TWIST, STAMPED = "geometry_msgs/msg/Twist", "geometry_msgs/msg/TwistStamped"
 TARGET, POSE = "geometry_msgs/msg/PoseStamped", "geometry_msgs/msg/PoseWithCovarianceStamped"
 LEVELS = {10: "debug", 20: "info", 30: "warn", 40: "error"}
@@ -254,6 +259,19 @@ def test_parameters_can_be_read_and_most_can_be_set_while_it_runs():
     assert stage.core.velocity() == (0.5, 0.0)
 
 
+def test_it_follows_another_nodes_clock_when_asked_to():
+    stage = Stage("-p", "publish_clock:=false", "-p", "use_sim_time:=true")
+    odom, clock = stage.listen("/odom", "nav_msgs/msg/Odometry"), stage.publisher("/clock", "rosgraph_msgs/msg/Clock")
+    stage.publisher("/initialpose", POSE)(**localised(0.0, 0.0))
+    clock(clock={"sec": 100})
+    stage.transport.poll()
+    for _ in range(10):
+        clock(clock={"sec": 101})
+    stage.node.run(ticks=10)
+    stage.peer.poll()
+    assert [stamp_ns(each.header) for each in odom] == [100 * 10**9 + k * 10**8 for k in range(1, 11)]
+
+
 def test_robots_by_name_share_a_node_and_its_clock():
     stage = Stage("-p", "robots:=[a, b]", "-r", "__ns:=/fleet")
     clock = stage.listen("/fleet/clock", "rosgraph_msgs/msg/Clock")
@@ -327,3 +345,21 @@ def test_a_map_file_and_obstacles_come_by_parameter(tmp_path):
     stage.publisher("/initialpose", POSE)(**localised(0.5, 0.5))
     stage.run()
     assert scans[-1].ranges[2:].tolist() == pytest.approx([1.5, 2.5])
+
+
+def test_the_command_says_what_is_wrong_with_a_file_and_nothing_else(tmp_path):
+    (tmp_path / "m.yaml").write_text(
+        "image: m.pgm\nresolution: -1\norigin: [0, 0]\nnegate: 0\noccupied_thresh: 0.65\nfree_thresh: 0.2\n"
+    )
+    command = [sys.executable, "-m", "microsim", "robot-simulator", "--transport", "memory"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command += ["--ros-args", "-p", "map:=m.yaml"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "microsim: the file has 2 problems:",
+        "  m.yaml:2:13: resolution: expected a value above 0, found -1",
+        "  m.yaml:3:9: origin: expected [x, y, yaw], found 2 values: [0, 0]",
+    ]

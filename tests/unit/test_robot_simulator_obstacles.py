@@ -289,6 +289,15 @@ def test_it_may_turn_on_the_spot_where_it_may_not_drive_on():
     assert hand.core.velocity() == (0.0, 0.5)
 
 
+@pytest.mark.parametrize(("x", "yaw"), [(4.9, math.pi / 2), (4.9, -math.pi / 2), (5.2, math.pi), (4.9, math.pi)])
+def test_who_touches_a_wall_may_drive_along_it_and_who_was_put_into_one_may_drive_out(x, yaw):
+    hand = Hand(wall(5.0))
+    hand.start(x, 0.0, yaw)
+    hand.core.command(0, 0.5, 0.0)
+    hand.step(5)
+    assert hand.core.velocity()[0] == 0.5
+
+
 def test_slowing_down_can_be_switched_off_and_needs_something_to_slow_for():
     for hand in (Hand(wall(5.0), enable_slow_down=False), Hand()):
         hand.start(4.8)

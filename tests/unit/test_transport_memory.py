@@ -42,6 +42,22 @@ class Pair:
 # ---- topics
 
 
+@pytest.mark.parametrize("latched", [False, True])
+def test_a_node_may_leave_out_what_it_sends_itself(latched: bool) -> None:
+    pair, all_, others = Pair(), list[bytes](), list[bytes]()
+    own, foreign = (node.publisher("/t", STRING, Qos(10, latched=latched)) for node in (pair.node, pair.peer))
+    own.publish(text("kept"))
+    pair.node.subscribe("/t", STRING, Qos(10, latched=latched), all_.append)
+    pair.node.subscribe("/t", STRING, Qos(10, latched=latched), others.append, from_others=True)
+    own.publish(text("own"))
+    foreign.publish(text("foreign"))
+    pair.node.poll()
+    assert pair.node.tells_senders
+    assert [words(cdr) for cdr in all_] == [*(["kept"] if latched else []), "own", "foreign"]
+    assert [words(cdr) for cdr in others] == ["foreign"]
+    assert (own.subscribers, foreign.subscribers) == (1, 2)
+
+
 def test_messages_arrive_at_the_next_poll_and_in_order() -> None:
     pair = Pair()
     heard = pair.listen("/t", Qos(10))
