@@ -72,8 +72,8 @@ def free_way(
 ) -> float:
     """How far a round robot at (x, y) can drive along the unit vector (dx, dy), inf beyond `reach`.
 
-    The grid is looked at along parallel rays across the robot's width, at most half a cell apart. A ray that begins in an
-    occupied cell does not count: who touches a wall may drive along it, and who was put into one may drive out.
+    The grid is looked at along parallel rays across the robot's width, at most half a cell apart. A ray that begins in
+    an occupied cell does not count: who touches a wall may drive along it, and who was put into one may drive out.
     """
     free = _way_to_discs(discs, x, y, dx, dy, radius)
     if has_grid:
