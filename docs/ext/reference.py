@@ -320,13 +320,17 @@ def telemetry() -> str:
 
 def _command(name: str, command: Any) -> str:
     about, _, examples = command.help.partition("\b")
+    if hasattr(command, "commands"):
+        parts = [_command(f"{name} {each}", below) for each, below in command.commands.items()]
+        return "\n".join([f"{about.strip()}\n", *parts])
     rows = [_parameter(each) for each in command.params if each.name != "help"]
     arguments = [each[1] for each in rows if not each[0].startswith("`-")]
     usage = " ".join(["microsim", name, "[OPTIONS]", *arguments])
     options = table(("Option", "Value", "Meaning"), [(each[0], each[2], each[3]) for each in rows]) if rows else ""
     lines = [line[2:] if line.startswith("  ") else line for line in examples.splitlines()[2:]]
     shown = "\n".join(lines).strip()
-    return f"```text\n{usage}\n```\n\n{about.strip()}\n\n{options}\n```text\n{shown}\n```\n"
+    example = f"\n```text\n{shown}\n```\n" if shown else ""
+    return f"```text\n{usage}\n```\n\n{about.strip()}\n\n{options}{example}"
 
 
 def _parameter(parameter: Any) -> tuple[str, str, str, str]:
