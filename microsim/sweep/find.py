@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from microsim.documents.yaml_text import to_yaml
 from microsim.errors import MicroSimError, UsageError
 from microsim.missions import fly_mission, load_mission
 from microsim.scenario.files import SUFFIXES, find_scenario
 from microsim.scenario.overrides import with_values
-from microsim.scenario.yaml_text import to_yaml
 from microsim.simulation import Simulation
 from microsim.sweep.expressions import Condition
 from microsim.sweep.flying import fly

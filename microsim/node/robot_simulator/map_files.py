@@ -19,13 +19,13 @@ import numpy.typing as npt
 from pydantic import Field, ValidationError, field_validator, model_validator
 from typing_extensions import Self
 
+from microsim.documents.yaml_text import read_yaml
 from microsim.errors import MapError, ScenarioError, did_you_mean
 from microsim.node.robot_simulator.grids import DEFAULT_THRESHOLD, OCCUPIED, UNKNOWN, GridMap, grid_of_values
 from microsim.node.robot_simulator.pgm import read_pgm
 from microsim.scenario.files import read_text
 from microsim.scenario.messages import Places, in_order
 from microsim.scenario.values import Angle, Length, Metres, Model, Probability, detail, exactly, fail, show
-from microsim.scenario.yaml_text import read_yaml
 
 
 class MapFile(Model):

@@ -17,12 +17,12 @@ import numpy as np
 from pydantic import Field, ValidationError, model_validator
 from typing_extensions import Self
 
+from microsim.documents.yaml_text import read_yaml
 from microsim.errors import MapError, ScenarioError
 from microsim.node.robot_simulator.grids import GridMap
 from microsim.scenario.files import read_text
 from microsim.scenario.messages import Places, in_order
 from microsim.scenario.values import Finite, Length, Model, PointXY, Positive, detail, exactly, fail
-from microsim.scenario.yaml_text import read_yaml
 from microsim.sim import discs
 from microsim.sim.geometry import Array
 from microsim.sim.noise import stream_key
