@@ -77,7 +77,7 @@ def _navigators(robots: int, grid: Any = None, **settings: Any) -> Any:
 
 
 def _place(core: Any) -> Any:
-    from microsim.node.robot_simulator.core import Pose
+    from microsim.node.robot_simulator.fleet import Pose
 
     for robot in range(len(core.robots)):
         core.initial_pose(robot, Pose(10.0 + 0.5 * robot, 12.0, 0.06 * robot))

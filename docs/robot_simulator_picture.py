@@ -15,7 +15,8 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 
-from microsim.node.robot_simulator.core import Pose, RobotSimulator
+from microsim.node.robot_simulator.core import RobotSimulator
+from microsim.node.robot_simulator.fleet import Pose
 from microsim.node.robot_simulator.grids import GridMap
 from microsim.node.robot_simulator.moving import read_obstacles
 from microsim.node.robot_simulator.settings import RobotSimulatorSettings

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from microsim.errors import UsageError
 from microsim.node.node_settings import changed, declarations
-from microsim.node.robot_simulator.core import Pose
+from microsim.node.robot_simulator.fleet import Pose
 from microsim.node.robot_simulator.settings import RobotSimulatorSettings
 from microsim.outbox import Message
 from tests.navigation import Hand, yaw_of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from microsim.node.robot_simulator.core import Pose
+from microsim.node.robot_simulator.fleet import Pose
 from microsim.node.robot_simulator.grids import grid_of_scenario
 from tests.navigation import Hand
 
@@ -87,7 +87,7 @@ def test_a_run_again_is_the_same_and_another_seed_is_not():
 def test_the_core_knows_no_clock_file_or_dice():
     """Of the wall clock only the pacer knows, in node_time.py."""
     impure = {"time", "datetime", "random", "os", "socket", "threading", "secrets", "uuid"}
-    for name in ("core", "sending", "scanner", "moving", "grids", "settings"):
+    for name in ("core", "fleet", "sending", "scanner", "moving", "grids", "settings"):
         tree = ast.parse((ROOT / "microsim" / "node" / "robot_simulator" / f"{name}.py").read_text("utf-8"))
         found = {
             (alias.name if isinstance(node, ast.Import) else node.module or "").split(".")[0]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsim.errors import MapError
-from microsim.node.robot_simulator.core import NOWHERE, Pose
+from microsim.node.robot_simulator.fleet import NOWHERE, Pose
 from microsim.node.robot_simulator.grids import GridMap
 from microsim.node.robot_simulator.moving import MovingObstacles, read_obstacles
 from microsim.sim import discs, nav_robots

@@ -1,7 +1,8 @@
 """The node `robot_simulator`: `/cmd_vel` in, `/odom` and `/amcl_pose` out, for navigation tests.
 
 settings.py    its parameters
-core.py        its robots and their states IDLE, ACTIVE, TIMEOUT_STOP: a pure function of ticks and inputs
+core.py        states, and what is said and sent: a pure function of ticks and inputs
+fleet.py       the robots as columns of numbers
 sending.py     what a robot sends
 scanner.py     /scan
 grids.py       occupancy grids, from messages and scenarios

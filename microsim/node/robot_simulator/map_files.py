@@ -103,7 +103,11 @@ def _image(file: Path, places: Places) -> tuple[npt.NDArray[np.uint16], int]:
 
 def occupancy(pixels: npt.NDArray[np.uint16], depth: int, described: MapFile) -> npt.NDArray[np.int8]:
     """Occupancies of the cells, first row at the bottom; `depth` is the value of white."""
-    shade = pixels[::-1].astype(np.float64) / depth
+    meaning = _meaning_of_shades(np.arange(depth + 1) / depth, described)
+    return meaning[pixels[::-1]]
+
+
+def _meaning_of_shades(shade: npt.NDArray[np.float64], described: MapFile) -> npt.NDArray[np.int8]:
     if described.mode == "raw":
         grey = np.floor(shade * 255.0 + 0.5)
         return np.where(grey <= OCCUPIED, grey, UNKNOWN).astype(np.int8)

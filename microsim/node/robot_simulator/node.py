@@ -8,7 +8,8 @@ from typing import Any
 
 from microsim.errors import UsageError
 from microsim.node.node_settings import read_settings
-from microsim.node.robot_simulator.core import Pose, RobotSimulator, rehearse
+from microsim.node.robot_simulator.core import RobotSimulator, rehearse
+from microsim.node.robot_simulator.fleet import Pose
 from microsim.node.robot_simulator.grids import GridMap, grid_of_message, grid_of_scenario, heading
 from microsim.node.robot_simulator.map_files import is_map, read_map
 from microsim.node.robot_simulator.moving import read_obstacles
