@@ -272,6 +272,30 @@ def diagnostics() -> Encoder:
     return build
 
 
+def status() -> Encoder:
+    """values: name of each status -> level, message, its keys and values."""
+    type_name = "diagnostic_msgs/msg/DiagnosticArray"
+    message = new(type_name, header=header(""))
+
+    def entry(name: str, level: int, text: str, values: Mapping[str, str]) -> Any:
+        pairs = [new("diagnostic_msgs/msg/KeyValue", key=key, value=value) for key, value in values.items()]
+        return new(
+            "diagnostic_msgs/msg/DiagnosticStatus",
+            level=level,
+            name=name,
+            message=text,
+            hardware_id="microsim",
+            values=pairs,
+        )
+
+    def build(stamp_ns: int, entries: Mapping[str, tuple[int, str, Mapping[str, str]]]) -> bytes:
+        message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, NS_PER_S)
+        message.status = [entry(name, *values) for name, values in entries.items()]
+        return encode(type_name, message)
+
+    return build
+
+
 def from_fields(type_name: str, frame: str) -> Encoder:
     """values: the message's fields as a dict; a header is filled in unless given."""
     has_header = any(name == "header" for name, _ in fields_of(type_name))

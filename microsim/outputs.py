@@ -5,10 +5,8 @@ An output samples numbers in `sim/`, encodes them once and hands them to the out
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -17,20 +15,26 @@ import numpy as np
 from microsim import encoders, markers
 from microsim.errors import PluginError
 from microsim.outbox import Outbox, Send
+from microsim.plugin_output import PluginOutput, SensorContext, blaming
 from microsim.scenario import plugins
 from microsim.scenario import sensors as blocks
+from microsim.scenario.bundles import bundle_of
 from microsim.scenario.models import Scenario
+from microsim.scenario.robots import Bicycle
 from microsim.sim import exact
 from microsim.sim.components import Mount
+from microsim.sim.faults import FAIL, JUMP, Health, of_target
 from microsim.sim.geodesy import tangent_plane
 from microsim.sim.geometry import Vector, matrix_from_rpy, rpy_from_matrix
 from microsim.sim.motion import Motion, mounted_at, turned
 from microsim.sim.noise import stream_key
+from microsim.sim.robots import bicycle
 from microsim.sim.sensors.camera import CameraModel, Renderer
+from microsim.sim.sensors.film import Film
 from microsim.sim.sensors.gps import Gps
 from microsim.sim.sensors.image_noise import ImageNoise
 from microsim.sim.sensors.imu import Imu, axes_of
-from microsim.sim.sensors.lidar import Body, Lidar, body_row
+from microsim.sim.sensors.lidar import POINT, Body, Lidar, body_row
 from microsim.sim.sensors.lidar import beam_table as lidar_beams
 from microsim.sim.sensors.odometry import Drift, Odometry
 from microsim.sim.sensors.range import Range
@@ -40,6 +44,7 @@ from microsim.sim.systems.sensors import Delayed, Output, Periodic, latency
 from microsim.sim.systems.tf import Frames
 from microsim.sim.timekeeper import Clock, Trigger
 from microsim.sim.world import World
+from microsim.status import HZ, Car, Status
 from microsim.topics import ORDER, SENSOR_PATHS, TOPICS
 from microsim.wire import is_known
 
@@ -58,10 +63,12 @@ class Run:
     physics: Physics
     outbox: Outbox
     renderers: Renderers
+    health: Health = field(default_factory=Health)
     odometry: dict[str, Odometry] = field(default_factory=dict)
     mounts: list[tuple[str, str, Mount]] = field(default_factory=list)  # static frames
     outputs: dict[str, tuple[int, Output]] = field(default_factory=dict)  # by name, with their place in the table
     rates: dict[str, float] = field(default_factory=dict)  # [Hz] by topic, for /sim/info
+    sensor: str = ""  # robot/sensor whose outputs are being made
 
     def key(self, stream: str) -> int:
         return stream_key(self.seed, stream)
@@ -72,10 +79,19 @@ class Run:
     def add(self, kind: str, name: str, output: Output) -> None:
         self.outputs[name] = (ORDER[kind], output)
 
-    def periodic(self, kind: str, topic: str, hz: float, encode: Callable[[int, int], bytes], part: Any = None) -> None:
+    def periodic(
+        self, kind: str, topic: str, hz: float, encode: Callable[[int, int], bytes | None], part: Any = None
+    ) -> None:
         """`encode(tick, stamp_ns)` at a rate."""
         self.rates[topic] = hz
+        if self.sensor and of_target(self.health.faults, self.sensor):
+            encode = self._unless_dropped(self.sensor, encode)
         self.add(kind, topic, Periodic(self.trigger(hz), encode, self.sender(kind, topic), part))
+
+    def _unless_dropped(
+        self, sensor: str, encode: Callable[[int, int], bytes | None]
+    ) -> Callable[[int, int], bytes | None]:
+        return lambda tick, stamp: None if self.health.drops(sensor, tick) else encode(tick, stamp)
 
     def once(self, kind: str, topic: str, cdr: bytes) -> None:
         self.add(kind, topic, Once(cdr, self.sender(kind, topic)))
@@ -135,6 +151,7 @@ def add_gps(run: Run, robot: str, sensor: str, block: blocks.Gps) -> None:
     frame, mount = run.mounted(robot, sensor, block.mount)
     plane = tangent_plane(*run.scenario.map.origin_wgs84)
     gps = Gps(plane, mount.xyz, block.sigma_m, block.bias_drift_m_per_s, run.clock.dt, run.key(f"{robot}/{sensor}"))
+    gps.jumps = tuple(fault for fault in of_target(run.health.faults, f"{robot}/{sensor}") if fault.kind == JUMP)
     encode, motions = encoders.gps_fix(frame), run.physics.motions
     run.periodic(
         "gps",
@@ -220,9 +237,16 @@ def add_lidar(run: Run, robot: str, sensor: str, block: blocks.Lidar) -> None:
     )
     encode, motions = encoders.point_cloud(frame), run.physics.motions
 
+    target, health, nothing = f"{robot}/{sensor}", run.health, np.zeros(0, POINT)
+
     def message(tick: int, stamp: int) -> bytes:
+        if health.at(target, FAIL, tick) is not None:
+            health.note(target, "failed, an empty cloud is sent")
+            return encode(stamp, nothing)
         bodies = np.array([body_row(motions[name], body) for name, body in others.items()]).reshape(-1, 15)
-        return encode(stamp, lidar.sample(motions[robot], bodies, tick))
+        points = lidar.sample(motions[robot], bodies, tick)
+        health.note(target, "")
+        return encode(stamp, points)
 
     run.periodic("points", topic_name("points", robot, sensor), block.hz, message)
 
@@ -286,9 +310,11 @@ def add_camera(run: Run, robot: str, sensor: str, block: blocks.Camera) -> None:
     send_image, send_info = run.sender("image", image_topic), run.sender("camera_info", info_topic)
     time_ns = run.clock.time_ns
 
-    def sample(tick: int) -> bytes:
-        image = noise.apply(camera.image(motions[robot]), noise_key, tick)
-        return encode_image(time_ns(tick), image)
+    film = Film(f"{robot}/{sensor}", run.health, (model.height, model.width, 3))
+
+    def sample(tick: int) -> bytes | None:
+        image = film.exposed(tick, lambda: noise.apply(camera.image(motions[robot]), noise_key, tick))
+        return None if image is None else encode_image(time_ns(tick), image)
 
     def send(sampled_at: int, image: bytes) -> None:
         stamp = time_ns(sampled_at)
@@ -305,104 +331,7 @@ def add_camera(run: Run, robot: str, sensor: str, block: blocks.Camera) -> None:
         f"{robot}/{sensor}/latency",
     )
     run.rates[image_topic] = run.rates[info_topic] = block.hz
-    run.add("image", image_topic, Delayed(run.trigger(block.hz), pipeline, sample, send))
-
-
-@dataclass
-class SensorContext:
-    """What a plug-in sensor may know: its place, its options, the world, the robot's motion, and noise of its own."""
-
-    robot: str
-    sensor: str
-    options: dict[str, Any]
-    world: World
-    physics: Physics
-    key: int
-    mount: Mount = field(default_factory=Mount)
-    tick: int = 0
-
-    @property
-    def motion(self) -> Motion:
-        """The robot's motion now; fields are named in `microsim.sim.motion`."""
-        return self.physics.motions[self.robot]
-
-    @property
-    def place(self) -> tuple[float, float, float]:
-        """Where the sensor is now: x, y, z in the map frame [m]."""
-        return mounted_at(self.motion, self.mount.xyz)
-
-    def normals(self, index: int = 0) -> tuple[float, float]:
-        """Two standard normal numbers of this sensor and tick; another index gives others."""
-        from microsim.sim.noise import normals
-
-        return normals(self.key, self.tick, index)
-
-
-@dataclass(frozen=True)
-class PluginMemory:
-    """What a plug-in sensor's own `memory()` gave, from a snapshot's file."""
-
-    values: Any
-
-
-@dataclass
-class PluginOutput:
-    """Calls a plug-in's `update(dt)` every tick and sends what `publish()` gives when it is due."""
-
-    context: SensorContext
-    sensor: Any
-    trigger: Trigger
-    dt: float
-    send: Callable[[int, Any], None]
-    due: float = 0
-    next_message: int = 0
-
-    def fire(self, tick: int, stamp_ns: int) -> None:
-        self.context.tick = tick
-        with _blaming(self.context):
-            if tick > 0:
-                self.sensor.update(self.dt)
-            if tick >= self.next_message:
-                self.send(stamp_ns, self.sensor.publish())
-        if tick >= self.next_message:
-            self.next_message = self.trigger.next_tick(tick + 1)
-        self.due = tick + 1
-
-    def memory(self) -> Any:
-        return self.context, self._copy(self.sensor, self.context)
-
-    def recall(self, memory: Any, tick: int) -> None:
-        if isinstance(memory, PluginMemory):
-            with _blaming(self.context):
-                self.sensor.recall(memory.values)
-        elif memory is not None:
-            theirs, sensor = memory
-            self.sensor = self._copy(sensor, theirs)
-        self.context.tick = tick
-        self.next_message = self.trigger.next_tick(tick + 1)
-        self.due = tick + 1
-
-    def _copy(self, sensor: Any, theirs: SensorContext) -> Any:
-        """A copy of the sensor that sees our world and robots, though it may have been made in another Simulation."""
-        ours = self.context
-        shared = {
-            id(theirs): ours,
-            id(theirs.world): ours.world,
-            id(theirs.physics): ours.physics,
-            id(theirs.physics.motions): ours.physics.motions,
-        }
-        with _blaming(ours):
-            return copy.deepcopy(sensor, shared)
-
-
-@contextmanager
-def _blaming(context: SensorContext) -> Iterator[None]:
-    """Whatever a third party's code raises is reported as that sensor's fault."""
-    try:
-        yield
-    except Exception as error:
-        place = f"sensor {context.robot}/{context.sensor} failed at tick {context.tick}"
-        raise PluginError(f"{place}: {type(error).__name__}: {error}") from error
+    run.add("image", image_topic, Delayed(run.trigger(block.hz), pipeline, sample, send, film))
 
 
 def add_plugin(run: Run, robot: str, sensor: str, block: blocks.PluginSensor) -> None:
@@ -425,7 +354,7 @@ def add_plugin(run: Run, robot: str, sensor: str, block: blocks.PluginSensor) ->
             publish(stamp, encode(stamp, fields))
 
     run.rates[topic] = block.hz
-    with _blaming(context):
+    with blaming(context):
         created = plugin.create(context)
     output = PluginOutput(context, created, run.trigger(block.hz), run.clock.dt, send)
     run.outputs[topic] = (len(ORDER), output)
@@ -448,8 +377,29 @@ def add_sensors(run: Run) -> None:
     for robot, settings in run.scenario.robots.items():
         run.odometry[robot] = Odometry()
         for sensor, block in settings.all_sensors().items():
+            run.sensor = f"{robot}/{sensor}"
             add = next(adder for kind, adder in ADD.items() if isinstance(block, kind))
             add(run, robot, sensor, block)
+    run.sensor = ""
+
+
+def add_status(run: Run) -> None:
+    """`/sim/status`, where there is something to tell."""
+    scenario, physics = run.scenario, run.physics
+    cars = {
+        name: Car(robot.wheelbase_m, robot.track_m)
+        for name, robot in scenario.robots.items()
+        if isinstance(robot, Bicycle) and physics.home[name][0].model is bicycle.ROBOT
+    }
+    if not cars and scenario.world is None and not scenario.faults:
+        return
+    area = None if scenario.world is None else bundle_of(scenario.world).drivable
+    sensors = tuple(f"{robot}/{name}" for robot, each in scenario.robots.items() for name in each.all_sensors())
+    hz = min(HZ, float(scenario.physics_hz))
+    send, encode = run.sender("sim_status", "/sim/status"), encoders.status()
+    run.rates["/sim/status"] = hz
+    trigger = run.trigger(hz)
+    run.add("sim_status", "/sim/status", Status(physics, cars, area, sensors, run.health, trigger, encode, send))
 
 
 def add_frames(run: Run) -> None:

@@ -26,12 +26,13 @@ from microsim.scenario.drawing import draw
 from microsim.scenario.robots import Robot
 from microsim.scenario.scene import build_world
 from microsim.sim.components import RobotModel, Wind, Z
+from microsim.sim.faults import RADIO, Fault, Health, of_target
 from microsim.sim.noise import stream_key
 from microsim.sim.robots import ROBOT_MODELS
 from microsim.sim.schedule import Command, Input, Schedule, Teleport, Transmission
 from microsim.sim.systems.physics import Fleet, Physics, lean, make_fleet, put
 from microsim.sim.systems.radio import Radio, RadioSettings, Rssi
-from microsim.sim.timekeeper import NS_PER_S, Clock
+from microsim.sim.timekeeper import NS_PER_S, Clock, exact_rate
 from microsim.sim.world import World
 from microsim.topics import TOPICS, Qos
 from microsim.version import __version__
@@ -84,7 +85,7 @@ class Reconfiguration:
 # what `reconfigure` may not change
 _FIXED: dict[str, Callable[[Scenario], Any]] = {
     "physics_hz": lambda scenario: scenario.physics_hz,
-    "the map": lambda scenario: scenario.map,
+    "the map": lambda scenario: (scenario.map, scenario.world),
     "obstacles and features": lambda scenario: (scenario.obstacles, scenario.features),
     "the set of robots": lambda scenario: {name: robot.engine_name for name, robot in scenario.robots.items()},
     "frames.per_robot_odom": lambda scenario: scenario.frames.per_robot_odom,
@@ -121,6 +122,7 @@ class Simulation:
         self.on_input: Callable[[int, Input | Reconfiguration], None] | None = (
             None  # told of every input and the tick that takes it
         )
+        self.on_warning: Callable[[str], None] | None = None  # told when a sensor begins to fail
         self._renderers: outputs.Renderers = {}
         self._next_seed = self._checked_seed(self.scenario.seed if seed is None else seed)
         self.reset()
@@ -366,21 +368,36 @@ class Simulation:
     def _compose(self) -> Schedule:
         scenario, robots = self._drawn, tuple(self._drawn.robots)
         physics = Physics(self.world, self.clock.dt, self._fleets())
-        run = outputs.Run(scenario, self._seed, self.world, self.clock, physics, self._outbox, self._renderers)
+        self.health = health = Health(self._faults(), self._warn)
+        run = outputs.Run(scenario, self._seed, self.world, self.clock, physics, self._outbox, self._renderers, health)
         clock = encoders.clock()
         run.periodic("clock", "/clock", scenario.physics_hz, lambda tick, stamp: clock(stamp))
         outputs.add_sensors(run)
         outputs.add_frames(run)
+        outputs.add_status(run)
         outputs.add_world(run)
         radio = None
         if scenario.radio.enabled and len(robots) > 1:
             radio = Radio(_radio_settings(scenario), robots, float(scenario.physics_hz), self._seed)
+            blackouts = of_target(health.faults, RADIO)
+            radio.blackouts = tuple((fault.first_tick, fault.end_tick) for fault in blackouts)
             self._add_metrics(run, radio)
         info = encoders.text(json.dumps(self._info(run.rates), sort_keys=True))
         run.once("sim_info", "/sim/info", info)
         drifts = [(robot, odometry.drift) for robot, odometry in run.odometry.items() if odometry.drift]
         receivers = {robot: self._receiver(robot) for robot in robots}
         return Schedule(self.clock, physics, radio, drifts, run.sorted_outputs(), receivers)
+
+    def _faults(self) -> tuple[Fault, ...]:
+        ticks = self.clock.ticks_in
+        return tuple(
+            Fault(each.target, each.kind, ticks(exact_rate(each.from_s)), ticks(exact_rate(each.to_s)), each.offset_m)
+            for each in self.scenario.faults
+        )
+
+    def _warn(self, text: str) -> None:
+        if self.on_warning is not None:
+            self.on_warning(text)
 
     def _receiver(self, robot: str) -> Callable[[int, bytes], None]:
         topic = TOPICS["radio_rx"]

@@ -109,6 +109,14 @@ TABLE = (
         about="x, y, z, intensity, ring, time of each beam that came back",
     ),
     Topic(
+        "sim_status",
+        "/sim/status",
+        "diagnostic_msgs/msg/DiagnosticArray",
+        Qos(10),
+        "10 Hz and on change, with a car, a world bundle or faults",
+        about="is_offroad, polygon in force, state, health of sensors",
+    ),
+    Topic(
         "radio_metrics",
         "/radio/metrics",
         "diagnostic_msgs/msg/DiagnosticArray",

@@ -76,11 +76,15 @@ class MicroSimNode:
     def _connect(self) -> None:
         runner = self.runner
         runner.listen = self._poll
+        self._hear_warnings()
         runner.taps.append(self.publish)
         runner.measure = self._lateness.beside(runner.measure)
         runner.watchers.append(Watcher(1.0, self._publish_diagnostics))
         self._advertise()
         self.transport.poll()  # peers are told of all endpoints at once
+
+    def _hear_warnings(self) -> None:
+        self.sim.on_warning = lambda text: self.transport.log("warn", text)
 
     def _poll(self, timeout_s: float) -> None:
         action = self._action
@@ -225,6 +229,7 @@ class MicroSimNode:
     def _run(self, sim: Simulation) -> None:
         """Advertise before the first messages go out."""
         self.runner.restart(sim)
+        self._hear_warnings()
         self.runner.pilot = self._pilot_for(sim)
         self._advertise()
         self.runner.hand_out(sim.step(0))

@@ -11,7 +11,7 @@ import numpy as np
 
 from microsim.errors import MicroSimError
 from microsim.outbox import Message
-from microsim.outputs import PluginMemory, SensorContext
+from microsim.plugin_output import PluginMemory, SensorContext
 from microsim.sim.schedule import Command, Teleport, Transmission
 from microsim.sim.systems.radio import Link, Packet
 

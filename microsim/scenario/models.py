@@ -10,6 +10,7 @@ from pydantic_core import InitErrorDetails
 
 from microsim.errors import there_are
 from microsim.scenario.bundles import WorldBundle
+from microsim.scenario.faults import Fault, FaultOrText, resolved
 from microsim.scenario.randomize import Randomize
 from microsim.scenario.robots import Drone, Robot, RosName, Rover, make_robot
 from microsim.scenario.sensors import Odometry
@@ -108,6 +109,9 @@ class Scenario(Model):
     wind: Wind = Field(Wind(), description="The wind.")
     world_topics: WorldTopics = Field(WorldTopics(), description="Topics that show the world.")
     randomize: Randomize | None = Field(None, description="What the seed decides anew in each run; null: nothing.")
+    faults: tuple[FaultOrText, ...] = Field(
+        (), description="What is out of order for a while: `camera_front:fail@3s-5s`, or mappings."
+    )
     stamped_cmd_vel: Switch = Field(False, description="true: commands are TwistStamped in place of Twist.")
     plugins: tuple[Annotated[str, Field(strict=True, min_length=1)], ...] = Field(
         (), description="Folders, relative to the scenario's, in which plug-ins are looked for."
@@ -136,6 +140,22 @@ class Scenario(Model):
         if problems:
             fail(problems)
         return robots
+
+    @field_validator("faults")
+    @classmethod
+    def _faults_have_targets(cls, faults: tuple[Fault, ...], info: ValidationInfo) -> tuple[Fault, ...]:
+        robots = info.data.get("robots")
+        if robots is None:
+            return faults  # something is wrong there, which is told
+        found, problems = [], []
+        for index, fault in enumerate(faults):
+            try:
+                found.append(resolved(fault, robots))
+            except ValueError as error:
+                problems.append(detail(str(error), index, found=fault.target))
+        if problems:
+            fail(problems)
+        return tuple(found)
 
     @field_validator("frames", "radio", "world_topics")
     @classmethod

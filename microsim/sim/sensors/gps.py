@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from microsim.sim import geodesy, noise
 from microsim.sim.compiled import kernel, plain
+from microsim.sim.faults import Fault
 from microsim.sim.geometry import Array, Vector
 from microsim.sim.motion import Motion, mounted_at
 
@@ -51,10 +52,14 @@ class Gps:
     key: int
     bias: Vector = (0.0, 0.0, 0.0)  # [m] east, north, up
     last_tick: int = 0
+    jumps: tuple[Fault, ...] = ()  # during which it is off
 
     def sample(self, motion: Motion, tick: int) -> tuple[float, float, float, float]:
         """(latitude [deg], longitude [deg], altitude [m], variance per axis [m^2])."""
         place = mounted_at(motion, self.mount)
+        for jump in self.jumps:
+            if jump.first_tick <= tick < jump.end_tick:
+                place = place[0] + jump.offset[0], place[1] + jump.offset[1], place[2] + jump.offset[2]
         latitude, longitude, altitude, variance, *bias = _fix(
             self.plane, *place, *self.bias, self.sigma_m, self.bias_drift, self.dt, self.key, self.last_tick, tick
         )

@@ -106,6 +106,7 @@ class Radio:
         ]
         self.under_way = 0  # packets in all queues
         self.air_free_at: dict[str, float] = {}  # channel -> [ticks] when the last transmission ends
+        self.blackouts: tuple[tuple[int, int], ...] = ()  # [ticks] from, to: every packet handed in is lost
 
     def send(self, sender: str, payload: bytes, tick: int, distance: Callable[[str, str], float]) -> None:
         """Hand in a packet: it goes on air once, and every other robot gets its own copy, loss and delay."""
@@ -126,7 +127,8 @@ class Radio:
         if len(link.queue) >= self.settings.queue_limit:
             link.overflowed += 1
             return
-        if uniforms(link.key, number, 1)[0] < self.settings.drop_probability:
+        is_black = any(first <= tick < end for first, end in self.blackouts)
+        if is_black or uniforms(link.key, number, 1)[0] < self.settings.drop_probability:
             link.dropped += 1
             return
         latency_ms = self.settings.latency_ms_mean + self.settings.latency_ms_jitter * normals(link.key, number, 0)[0]

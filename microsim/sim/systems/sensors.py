@@ -33,13 +33,15 @@ class Periodic:
     """`encode(tick, stamp_ns)` is sent at the trigger's ticks; `part` is what must survive a snapshot."""
 
     trigger: Trigger
-    encode: Callable[[int, int], bytes]
+    encode: Callable[[int, int], bytes | None]  # None: nothing is sent
     send: Callable[[int, bytes], None]
     part: Remembers | None = None
     due: float = 0
 
     def fire(self, tick: int, stamp_ns: int) -> None:
-        self.send(stamp_ns, self.encode(tick, stamp_ns))
+        cdr = self.encode(tick, stamp_ns)
+        if cdr is not None:
+            self.send(stamp_ns, cdr)
         self.due = self.trigger.after(tick)
 
     def memory(self) -> Any:
@@ -73,12 +75,16 @@ class Latency:
 
 @dataclass
 class Delayed:
-    """`sample(tick)` at the trigger's ticks, `send(sample tick, sample)` when its delay is over, never out of order."""
+    """`sample(tick)` at the trigger's ticks, `send(sample tick, sample)` when its delay is over, never out of order.
+
+    A sample that is None is lost. `part` is what must survive a snapshot beside what is under way.
+    """
 
     trigger: Trigger
     latency: Latency
     sample: Callable[[int], Any]
     send: Callable[[int, Any], None]
+    part: Remembers | None = None
     due: float = 0
     next_sample: int = 0
     waiting: list[tuple[int, int, Any]] = field(default_factory=list)  # (leaves at, sampled at, sample)
@@ -97,15 +103,22 @@ class Delayed:
         if delay is None:
             return  # lost: not even rendered
         leaves = max(tick + delay, self.waiting[-1][0] if self.waiting else 0)
-        self.waiting.append((leaves, tick, self.sample(tick)))
+        sample = self.sample(tick)
+        if sample is not None:
+            self.waiting.append((leaves, tick, sample))
 
     def _set_due(self) -> None:
         self.due = min(self.next_sample, self.waiting[0][0]) if self.waiting else self.next_sample
 
     def memory(self) -> Any:
-        return list(self.waiting)
+        kept = self.part.memory() if self.part is not None else None
+        return list(self.waiting) if kept is None else (list(self.waiting), kept)
 
     def recall(self, memory: Any, tick: int) -> None:
+        if isinstance(memory, tuple):
+            memory, kept = memory
+            if self.part is not None:
+                self.part.recall(kept)
         self.waiting = list(memory or ())
         self.next_sample = self.trigger.next_tick(tick + 1)
         self._set_due()
