@@ -2,6 +2,7 @@
 
 DURATION ?= 60
 SCENARIO ?= default
+DEMO     ?= team
 WORKERS  ?= 2
 ARGS     ?=
 
@@ -17,13 +18,16 @@ METADATA := setup.py setup.cfg pyproject.toml microsim/version.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-all check format format-check lint types layers static coverage bench gpu docs aarch64 interop packaging hooks clean distclean
+.PHONY: help setup run demo test test-all check format format-check lint types layers static coverage bench gpu docs aarch64 interop packaging hooks clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(READY) ## Watch a live simulation in the terminal (DURATION=60 SCENARIO=default ARGS=)
 	@ROS_AUTOMATIC_DISCOVERY_RANGE=$${ROS_AUTOMATIC_DISCOVERY_RANGE:-LOCALHOST} $(BIN)/microsim run $(SCENARIO) --demo --duration $(DURATION) $(ARGS)
+
+demo: $(READY)-view ## See a demo in the browser, and drive (DEMO=team ARGS=)
+	@$(BIN)/microsim demo $(DEMO) --open $(ARGS)
 
 test: $(READY)-dev ## Run the fast tests (ARGS= goes to pytest)
 	@$(BIN)/python -m pytest -n $(WORKERS) $(FAST) $(ARGS)
@@ -123,6 +127,9 @@ $(READY)-dev: $(METADATA)
 
 $(READY)-bench: $(METADATA)
 	$(call install,[dev$(,)bench])
+
+$(READY)-view: $(METADATA)
+	$(call install,[view])
 
 $(READY)-docs: $(METADATA)
 	$(call install,[docs])

@@ -12,7 +12,7 @@ from setuptools import find_packages, setup
 
 NAME = "microsim"
 ROOT = Path(__file__).resolve().parent
-DATA_FOLDERS = ("launch", "rviz", "urdf", "scenarios", "missions", "worlds")
+DATA_FOLDERS = ("launch", "rviz", "urdf", "scenarios", "missions", "worlds", "examples/demos")
 
 # viser checks no Origin and draws another page in its next minor version: viewer/page/gate.py, page.css know this one
 VIEW = ["viser>=1.1,<1.2", "yourdfpy", "xacrodoc", "pillow"]

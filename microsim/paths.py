@@ -46,6 +46,16 @@ def scenario_file(name: str) -> Path:
     return data_folder() / "scenarios" / f"{name}.yaml"
 
 
+def demo_names() -> list[str]:
+    """Names of the shipped demos, in alphabetical order."""
+    return sorted(path.stem for path in (data_folder() / "examples" / "demos").glob("*.py"))
+
+
+def demo_file(name: str) -> Path:
+    """The file of a shipped demo."""
+    return data_folder() / "examples" / "demos" / f"{name}.py"
+
+
 def mission_names() -> list[str]:
     """Names of the shipped missions, in alphabetical order."""
     return sorted(path.stem for path in (data_folder() / "missions").glob("*.yaml"))

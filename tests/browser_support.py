@@ -8,7 +8,11 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from websockets.sync.client import connect
 
 ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -130,3 +134,25 @@ class Run:
             self.process.terminate()
         text, _ = self.process.communicate(timeout=30)
         return text
+
+
+class Unmoved(HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def front_door(address: str, **headers: str) -> tuple[int, str]:
+    """Status and where it leads."""
+    try:
+        with build_opener(Unmoved).open(Request(address, headers=headers), timeout=20) as answer:
+            return answer.status, ""
+    except HTTPError as answer:
+        return answer.code, answer.headers.get("Location", "")
+
+
+def open_panels(address: str, origin: str | None = None) -> Any:
+    parts = urlsplit(address)
+    status, page = front_door(address)
+    assert status == 303
+    site = f"{parts.hostname}:{parts.port}"
+    return connect(f"ws://{site}{page}panels", origin=origin or f"http://{site}", open_timeout=20)

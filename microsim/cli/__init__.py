@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from microsim.cli import bundles, missions, nodes, recording, sweeps, view, worlds
+from microsim.cli import bundles, demos, missions, nodes, recording, sweeps, view, worlds
 from microsim.cli.values import real_time_factor, seconds, seed_value
 from microsim.errors import BundleError, MapError, MicroSimError, MissionError, ScenarioError, SweepError
 from microsim.version import __version__
@@ -239,6 +239,7 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one line o
 
 recording.register(app)
 missions.register(app)
+demos.register(app)
 nodes.register(app, ROS_ARGS)
 bundles.register(app)
 sweeps.register(app)

@@ -56,6 +56,29 @@ class Progress:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
+class LineProgress:
+    """For work whose share done is known: nothing in the first two seconds, then a line a second."""
+
+    def __init__(self) -> None:
+        self._began = self._told_s = time.monotonic()
+        self._is_terminal = sys.stderr.isatty()
+        self._has_told = False
+
+    def tell(self, share: float) -> None:
+        now = time.monotonic()
+        if now - self._began < 2.0 or now - self._told_s < 1.0:
+            return
+        self._told_s, self._has_told = now, True
+        start, end = ("\r\x1b[K", "") if self._is_terminal else ("", "\n")
+        left = (now - self._began) * (1.0 - share) / max(share, 1e-3)
+        with suppress(OSError):
+            print(f"{start}{100.0 * share:3.0f} %, {duration(left)} left", end=end, file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._has_told and self._is_terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
 def duration(seconds: float) -> str:
     """`8 s`, `2 min 05 s`, `3 h 07 min`."""
     whole = round(seconds)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from microsim.cli import view
+
 if TYPE_CHECKING:
     from microsim.recording.history import History
     from microsim.recording.recorder import Recorder
@@ -206,6 +208,16 @@ def replay(
     transport: Annotated[
         str, typer.Option("--transport", metavar="KIND", help="auto, dds or rclpy: hand out messages on ROS 2 too.")
     ] = "none",
+    view_: view.ViewOption = False,
+    open_: view.OpenOption = False,
+    view_host: view.HostOption = None,
+    view_port: view.PortOption = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Write the run as one page with a time slider, to look at offline."
+        ),
+    ] = None,
 ) -> None:
     """Run a recorded mission again, from its inputs; or the run of a token.
 
@@ -216,6 +228,8 @@ def replay(
       microsim replay flight --verify                         identical, or the first difference
       microsim replay flight --rtf 1 --transport auto         on ROS 2, in real time
       microsim replay flight --at 12.5s --save-state s.state
+      microsim replay flight --open                           look at any moment of it in the browser
+      microsim replay flight --html flight.html               the same as a file, to keep or to send
       microsim replay commands --scenario flat --seed 3       a bag of `ros2 bag record --use-sim-time`
       microsim replay --token TOKEN --record flight           a run of a sweep, recorded
     """
@@ -240,7 +254,8 @@ def replay(
     if mission is not None:
         raise typer.BadParameter("a recording has its own mission.", param_hint="--mission")
     choice = (path, verify, rtf, start, at, save_state, record, scenario, seed, plugins, transport)
-    wishes = work.Wishes(*choice, tuple(ROS_ARGS))
+    page = view.ViewWishes(view_, open_, view_host, view_port)
+    wishes = work.Wishes(*choice, tuple(ROS_ARGS), page, html)
     raise typer.Exit(work.replay(wishes))
 
 

@@ -10,8 +10,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from microsim.cli.progress import Progress
+from microsim.cli.progress import LineProgress, Progress
 from microsim.cli.run import Interrupts
+from microsim.cli.view import NO_VIEW, ViewWishes
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Wishes:
     plugins: Path | None
     transport: str
     ros_args: tuple[str, ...] = ()
+    view: ViewWishes = NO_VIEW
+    html: Path | None = None
 
 
 def replay(wishes: Wishes) -> int:
@@ -54,7 +57,41 @@ def replay(wishes: Wishes) -> int:
             verdict = again.verify()
             print(verdict)
             return 0 if verdict.is_identical else 1
+        if wishes.view.is_wanted:
+            return _show(again, wishes, stack)
+        if wishes.html is not None:
+            return _write_html(again, wishes.html)
         return _run(again, wishes, stack)
+
+
+def _show(again: Replay, wishes: Wishes, stack: ExitStack) -> int:
+    """On the page, until Ctrl-C."""
+    from microsim.recording.seeking import Seeker
+    from microsim.runner import Runner
+    from microsim.viewer import Recorded, Stage
+
+    with Interrupts() as interrupts:
+        runner = interrupts.runner = Runner(again.sim, wishes.rtf or 1.0)
+        timeline = Recorded(runner, Seeker(again, again.sim))
+        wishes.view.show(runner, stack, Stage(), timeline, mode="replay", title=again.bag.path.name)
+        if wishes.start is not None:
+            timeline.seek(again.sim.clock.ticks_in(wishes.start))
+        runner.run()
+    return 0
+
+
+def _write_html(again: Replay, path: Path) -> int:
+    from microsim.recording.seeking import Seeker
+    from microsim.viewer.export import Facts, write_html
+
+    bag = again.bag
+    ignored = f"{again.ignored} inputs ignored" if again.ignored else ""
+    facts = Facts(again.sim.scenario.name, again.sim.seed, bag.path.name, bag.facts.end.get("digest", ""), ignored)
+    progress = LineProgress()
+    size = write_html(path, again.sim, Seeker(again, again.sim), facts, progress.tell)
+    progress.end()
+    print(f"{path}: {size / 1e6:.1f} MB, {again.sim.time_ns / 1e9:.1f} s")
+    return 0
 
 
 def _check(wishes: Wishes) -> None:
@@ -62,7 +99,11 @@ def _check(wishes: Wishes) -> None:
         raise UsageError(f"no transport {wishes.transport!r}; there are: none, auto, dds, rclpy")
     if wishes.ros_args and wishes.transport == "none":
         raise UsageError("--ros-args need a transport: add --transport auto")
-    others = (wishes.rtf, wishes.start, wishes.at, wishes.save_state, wishes.record)
+    others = (wishes.rtf, wishes.start, wishes.at, wishes.save_state, wishes.record, wishes.html)
+    if wishes.view.is_wanted and (wishes.html or wishes.at or wishes.record or wishes.save_state or wishes.verify):
+        raise UsageError("--view shows the recording: leave out --html, --at, --record, --save-state and --verify")
+    if (wishes.view.is_wanted or wishes.html) and wishes.transport != "none":
+        raise UsageError("--view and --html do without ROS 2: leave out --transport")
     if wishes.verify and (any(others) or wishes.transport != "none"):
         raise UsageError("--verify looks at the whole recording, as fast as possible: leave out the other options")
 

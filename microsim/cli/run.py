@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -46,6 +46,7 @@ class Options:
     mission: str | None = None
     view: ViewWishes = NO_VIEW
     flight: Flight | None = None  # the mission, loaded
+    pilot: Callable[[Simulation], Pilot | None] | None = None  # of a demo
 
 
 def run(options: Options) -> int:
@@ -209,6 +210,8 @@ def _runner(sim: Simulation, options: Options) -> Runner:
 def _pilot(sim: Simulation, options: Options) -> Pilot | None:
     if options.flight is not None:
         return options.flight.pilot(sim)
+    if options.pilot is not None:
+        return options.pilot(sim)
     if not options.demo:
         return None
     from microsim.demo import Demo

@@ -7,7 +7,6 @@ and takes the wishes of pages between two ticks. Nothing here waits, and nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from microsim.outbox import Message
@@ -15,20 +14,10 @@ from microsim.runner import Runner, Watcher
 from microsim.viewer.channel import Channel, ViewerError
 from microsim.viewer.collector import Collector
 from microsim.viewer.controls import Controls, Stage
-from microsim.viewer.interface import FRAME_HZ
-from microsim.viewer.timeline import Ring, Timeline, latest
+from microsim.viewer.interface import FRAME_HZ, PageOptions
+from microsim.viewer.timeline import Recorded, Ring, Timeline, latest
 
-__all__ = ["PageOptions", "Stage", "Viewer", "ViewerError"]
-
-
-@dataclass(frozen=True)
-class PageOptions:
-    """Where and how the page is served."""
-
-    host: str = "127.0.0.1"
-    port: int = 8080  # the first of those that are tried; 0: any that is free
-    shadows: bool = True
-    is_dark: bool | None = None  # None: as the browser wishes
+__all__ = ["PageOptions", "Recorded", "Stage", "Viewer", "ViewerError"]
 
 
 class Viewer:

@@ -51,23 +51,31 @@ class Collector:
         self._sim: Simulation | None = None
         self._tick = -1
         self._news: dict[str, Message] = {}
+        self._latest: dict[str, Message] = {}  # the same, but never handed over
         self._log: deque[tuple[float, str, str]] = deque(maxlen=_MOST_LINES)
         self._counters: dict[str, int] = {}
         self._recent: deque[tuple[float, float]] = deque()
         self._way: deque[Step] = deque(maxlen=_MOST_STEPS)
         self._next_step = 0
+        self._beams: dict[str, str] = {}  # robot -> topic of its range sensor
         self.drawn: set[str] = set()
 
     def tap(self, messages: Sequence[Message]) -> None:
-        news, drawn = self._news, self.drawn
+        news, latest, drawn = self._news, self._latest, self.drawn
         for message in messages:
             if message.topic in drawn:
-                news[message.topic] = message
+                news[message.topic] = latest[message.topic] = message
         sim = self.runner.sim
         if sim.tick >= self._next_step or sim.tick < self._tick:
             self._next_step = sim.tick + max(1, round(_STEP_S / sim.clock.dt))
             robots = {name: _robot_frame(sim, name) for name in sim.robots}
-            self._way.append(Step(sim.tick, sim.time_ns, robots, _links(sim)))
+            self._way.append(Step(sim.tick, sim.time_ns, robots, _links(sim), self._ranges()))
+
+    def _ranges(self) -> dict[str, News]:
+        known = {
+            robot: latest for robot, topic in self._beams.items() if (latest := self._latest.get(topic)) is not None
+        }
+        return {robot: News(each.type, each.stamp_ns, each.cdr) for robot, each in known.items()}
 
     def say(self, text: str, level: str = "info") -> None:
         """A line for the page's log."""
@@ -76,10 +84,15 @@ class Collector:
     def jump(self) -> None:
         """Time does not go on from where it was."""
         self.epoch += 1
+        self._tick = -1
         self._recent.clear()
         self._news.clear()
         self._way.clear()
         self._next_step = 0
+
+    def again(self) -> None:
+        """After looking back: the newest messages once more."""
+        self._news = dict(self._latest)
 
     def has_changed_scene(self) -> bool:
         """Whether another simulation runs than the last scene was made of."""
@@ -89,6 +102,8 @@ class Collector:
         sim = self._sim = self.runner.sim
         found = tuple(drawn_sensors(sim))
         self.drawn = {sensor.topic for sensor in found}
+        self._beams = {sensor.robot: sensor.topic for sensor in reversed(found) if sensor.kind == "range"}
+        self._latest.clear()
         self.jump()
         return Scene(
             scenario=sim.scenario.name,

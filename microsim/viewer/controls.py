@@ -58,8 +58,10 @@ class Controls:
     # ---- time --------------------------------------------------------------------------------------------------------
 
     def _pause(self, control: Control) -> None:
-        if not control.value and self.shown is not None:
+        if not control.value:
             self._to_now()
+            if self.timeline is not None and self.timeline.room == 0:
+                self._seek(Control("seek", self.timeline.span[0]))  # from the end it begins anew
         self.runner.pause(bool(control.value))
 
     def _step(self, control: Control) -> None:
@@ -67,8 +69,9 @@ class Controls:
         if not 1 <= ticks <= MOST_STEPS:
             raise UsageError(f"expected from 1 to {MOST_STEPS} ticks, found {ticks}")
         self._to_now()
+        room = None if self.timeline is None else self.timeline.room
         self.runner.pause(True)
-        self.runner.step(ticks)
+        self.runner.step(ticks if room is None else min(ticks, room))
 
     def _speed(self, control: Control) -> None:
         self.runner.set_rtf(float(control.value))
@@ -96,9 +99,11 @@ class Controls:
         if self.timeline is None:
             raise UsageError("this run has no timeline")
         self.runner.pause(True)
+        was_past = self.shown is not None
+        self._collector.jump()
         self.shown = self.timeline.seek(int(control.value))
-        if self.shown is None:
-            self._collector.jump()
+        if self.shown is None and was_past:
+            self._collector.again()
 
     def _branch(self, control: Control) -> None:
         if self.timeline is None:
@@ -114,11 +119,14 @@ class Controls:
             self.timeline.seek(self.runner.sim.tick)
             self.shown = None
             self._collector.jump()
+            self._collector.again()
 
     # ---- driving -----------------------------------------------------------------------------------------------------
 
     def _drive(self, control: Control) -> None:
         """{robot, inputs}: hold this command until the latch opens, whatever a pilot wants."""
+        if self.timeline is not None and self.timeline.room is not None:
+            raise UsageError("a recording cannot be driven")
         robot, inputs = control.value
         if self._collector.driven not in ("", robot):
             self._let_go()

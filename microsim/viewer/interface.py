@@ -14,6 +14,17 @@ from microsim.sim.world import World
 
 FRAME_HZ = 30.0
 
+
+@dataclass(frozen=True)
+class PageOptions:
+    """Where and how the page is served."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080  # the first of those that are tried; 0: any that is free
+    shadows: bool = True
+    is_dark: bool | None = None  # None: as the browser wishes
+
+
 SensorKind: TypeAlias = Literal["camera", "range", "scan", "gps", "lidar"]
 
 
@@ -100,6 +111,7 @@ class Step:
     time_ns: int
     robots: Mapping[str, RobotFrame]
     links: tuple[LinkFrame, ...]
+    ranges: Mapping[str, News] = field(default_factory=dict)  # the newest of each range sensor, by robot
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -22,6 +22,11 @@ class Timeline(Protocol):
     @property
     def span(self) -> tuple[int, int]:
         """First and last tick that can be shown."""
+        ...
+
+    @property
+    def room(self) -> int | None:
+        """Ticks that may still be run; None: any number."""
         ...
 
     def seek(self, tick: int) -> Frame | None:
@@ -55,6 +60,8 @@ class Ring:
     @property
     def span(self) -> tuple[int, int]:
         return (self._moments[0].tick if self._moments else self.runner.sim.tick), self.runner.sim.tick
+
+    room = None
 
     def is_due(self) -> bool:
         tick = self.runner.sim.tick
@@ -110,6 +117,56 @@ class Ring:
         lost = had_pilot and self.runner.pilot is None
         note = "; its pilot cannot go back in time, so drive by hand" if lost else ""
         return f"branched at {sim.time_ns / 1e9:.2f} s{note}"
+
+
+class Moving(Protocol):
+    """A recorded run that can stand at any of its ticks."""
+
+    last: int
+
+    @property
+    def span(self) -> tuple[int, int]: ...
+
+    @property
+    def room(self) -> int: ...
+
+    def __call__(self, messages: Sequence[Message]) -> None: ...
+
+    def move(self, tick: int, hand_out: Callable[[Sequence[Message]], None]) -> None: ...
+
+
+class Recorded:
+    """The timeline of a replay: all of it can be shown, by running it there."""
+
+    def __init__(self, runner: Runner, replay: Moving) -> None:
+        self.runner, self._replay = runner, replay
+        runner.pilot = self
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self._replay.span
+
+    @property
+    def room(self) -> int:
+        return self._replay.room
+
+    def __call__(self, messages: Sequence[Message]) -> None:
+        """The runner's pilot: inputs come from the recording, and the end of it is a pause."""
+        self._replay(messages)
+        if not self.room and not self.runner.paused:
+            self.runner.pause(True)
+
+    def seek(self, tick: int) -> Frame | None:
+        self._replay.move(tick, self._hand_out)
+        self.runner.restart(self.runner.sim)
+        return None
+
+    def _hand_out(self, messages: Sequence[Message]) -> None:
+        for tap in self.runner.taps:
+            tap(messages)
+
+    def branch(self) -> str:
+        return "a recording stays as it is"
 
 
 def _copied(pilot: Pilot | None, sim: Simulation) -> Pilot | None:

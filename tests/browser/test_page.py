@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import pytest
 from websockets.exceptions import InvalidStatus
@@ -19,7 +17,7 @@ from microsim.demo import Demo
 from microsim.runner import Runner
 from microsim.viewer import PageOptions
 from microsim.viewer.page.server import Page
-from tests.browser_support import SMALL, WORLD, Run, Tab
+from tests.browser_support import SMALL, WORLD, Run, Tab, front_door, open_panels
 
 
 @pytest.fixture(scope="module")
@@ -203,28 +201,6 @@ def test_pages_leave_no_trace_in_the_messages(browser: Any, world: Path, started
     runner = Runner(sim, 0.0, Demo(sim))
     runner.run(20 * 60)
     assert seen["digest"] == sim.digest()
-
-
-class Unmoved(HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-def front_door(address: str, **headers: str) -> tuple[int, str]:
-    """Status and where it leads."""
-    try:
-        with build_opener(Unmoved).open(Request(address, headers=headers), timeout=20) as answer:
-            return answer.status, ""
-    except HTTPError as answer:
-        return answer.code, answer.headers.get("Location", "")
-
-
-def open_panels(address: str, origin: str | None = None) -> Any:
-    parts = urlsplit(address)
-    status, page = front_door(address)
-    assert status == 303
-    site = f"{parts.hostname}:{parts.port}"
-    return connect(f"ws://{site}{page}panels", origin=origin or f"http://{site}", open_timeout=20)
 
 
 def test_a_page_of_another_site_cannot_connect(run: Run) -> None:

@@ -14,7 +14,7 @@ from catkin_pkg.package import Package, parse_package
 from microsim.version import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA_FOLDERS = ("launch", "rviz", "urdf", "scenarios", "missions", "worlds")
+DATA_FOLDERS = ("launch", "rviz", "urdf", "scenarios", "missions", "worlds", "examples/demos")
 
 
 @pytest.fixture

@@ -22,11 +22,11 @@ class Choice:
 
 
 class Cameras:
-    def __init__(self, server: Any) -> None:
+    def __init__(self, server: Any, home: Callable[[], tuple[Any, Any]]) -> None:
         self._server = server
         self._choices: dict[str, Choice] = {}  # by page
         self._waiting: dict[str, Callable[[Any], None]] = {}  # page -> what to do when its viser client is there
-        self.home: tuple[Any, Any] = ((0.0, 0.0, 10.0), (0.0, 0.0, 0.0))
+        self.home = home
         server.on_client_connect(self._greet)
         server.on_client_disconnect(lambda client: self._clients.pop(client.client_id, None))
         self._clients: dict[int, str] = {}
@@ -55,8 +55,9 @@ class Cameras:
     def choose(self, page: str, mode: str, robot: str) -> None:
         if mode == "home":
             self._choices.pop(page, None)
+            eye, centre = self.home()
             for client in self._of(page):
-                self.put(client, *self.home)
+                self.put(client, eye, centre)
         else:
             self._choices[page] = Choice(mode, robot)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import math
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +17,8 @@ from microsim.paths import data_folder
 from microsim.sim.world import PALETTE, WATER, Shape, World
 
 Floats = npt.NDArray[np.float64]
-_MOST_CELLS = 320  # along one side of the mesh; finer maps are thinned out, their colours are not
-_TEXTURE = 2048  # [px] at most along one side
+_MOST_CELLS = 200  # along one side of the mesh; finer maps are thinned out, their colours are not
+_TEXTURE = 1024  # [px] at most along one side
 _PAINT_M = 0.03  # flat features float so high above the ground, else the two would flicker
 _ROUND = 40  # corners of a circle
 
@@ -120,25 +121,19 @@ def _rule(image: Image.Image, world: World) -> None:
 # ---- what stands on it -----------------------------------------------------------------------------------------------
 
 
-def shapes(world: World) -> trimesh.Trimesh | None:
-    """All obstacles and features in one mesh, each in the colour of its class."""
-    parts = [_solid(world, shape) for shape in (*world.obstacles, *world.features)]
-    found = [part for part in parts if part is not None]
-    return trimesh.util.concatenate(found) if found else None
+def shapes(world: World) -> dict[int, trimesh.Trimesh]:
+    """Obstacles and features, those of one class in one mesh."""
+    parts: dict[int, list[trimesh.Trimesh]] = {}
+    for shape in (*world.obstacles, *world.features):
+        parts.setdefault(shape.class_id, []).append(_solid(world, shape))
+    return {class_id: trimesh.util.concatenate(each) for class_id, each in sorted(parts.items())}
 
 
-def _solid(world: World, shape: Shape) -> trimesh.Trimesh | None:
+def _solid(world: World, shape: Shape) -> trimesh.Trimesh:
     if shape.kind == "billboard":
-        part = _billboard(world, shape)
-    else:
-        outline = footprint(shape)
-        part = _prism(world, shape, outline) if shape.height_m else _painted(world, shape, outline)
-    part.visual = trimesh.visual.ColorVisuals(part, vertex_colors=_colour(shape.class_id, len(part.vertices)))
-    return part
-
-
-def _colour(class_id: int, count: int) -> npt.NDArray[np.uint8]:
-    return np.tile(np.array([*PALETTE[class_id], 255], np.uint8), (count, 1))
+        return _billboard(world, shape)
+    outline = footprint(shape)
+    return _prism(world, shape, outline) if shape.height_m else _painted(world, shape, outline)
 
 
 def footprint(shape: Shape) -> Floats:
@@ -204,18 +199,17 @@ def _billboard(world: World, shape: Shape) -> trimesh.Trimesh:
 # ---- robots ----------------------------------------------------------------------------------------------------------
 
 
-class Link:
-    """One link of a robot, all its visuals in one mesh."""
+Rgba: TypeAlias = tuple[float, float, float, float]
 
-    def __init__(
-        self, name: str, parts: list[tuple[trimesh.Trimesh, Any]], origin: Floats, axis: Floats | None
-    ) -> None:
-        self.name = name
-        opaque = [part for part, colour in parts if colour[3] >= 1.0]
-        self.mesh = trimesh.util.concatenate(opaque)
-        self.veils = [(part, colour) for part, colour in parts if colour[3] < 1.0]  # to see through
-        self.origin = origin  # (4, 4) in base_link
-        self.axis = axis  # about which it turns; None: fixed
+
+@dataclass(frozen=True)
+class Link:
+    """One link of a robot: its visuals, those of one colour in one mesh."""
+
+    name: str
+    meshes: tuple[tuple[Rgba, trimesh.Trimesh], ...]
+    origin: Floats  # (4, 4) in base_link
+    axis: Floats | None  # about which it turns; None: fixed
 
 
 @cache
@@ -225,7 +219,8 @@ def robot_links(model: str, accent: str) -> tuple[Link, ...]:
     if not file.is_file():
         box = trimesh.creation.box(extents=(0.5, 0.4, 0.3))
         box.apply_translation((0.0, 0.0, 0.15))
-        return (Link("base_link", [_painted_part(box, [float(each) for each in accent.split()])], np.eye(4), None),)
+        red, green, blue, alpha = (float(each) for each in accent.split())
+        return (Link("base_link", (((red, green, blue, alpha), box),), np.eye(4), None),)
     import xacrodoc
     import yourdfpy
 
@@ -242,18 +237,25 @@ def robot_links(model: str, accent: str) -> tuple[Link, ...]:
         turns = joint is not None and joint.type == "continuous"
         origin = np.eye(4) if joint is None or joint.origin is None else joint.origin
         axis = np.array(joint.axis, float) if joint is not None and turns else None
-        found.append(Link(link.name, parts, origin, axis))
+        found.append(Link(link.name, _by_colour(parts), origin, axis))
     return tuple(found)
 
 
-def _visual(visual: Any, colours: dict[str, Any]) -> tuple[trimesh.Trimesh, list[float]] | None:
+def _by_colour(parts: list[tuple[Rgba, trimesh.Trimesh]]) -> tuple[tuple[Rgba, trimesh.Trimesh], ...]:
+    groups: dict[Rgba, list[trimesh.Trimesh]] = {}
+    for colour, part in parts:
+        groups.setdefault(colour, []).append(part)
+    return tuple((colour, trimesh.util.concatenate(group)) for colour, group in groups.items())
+
+
+def _visual(visual: Any, colours: dict[str, Any]) -> tuple[Rgba, trimesh.Trimesh] | None:
     shape = visual.geometry
     if shape.box is not None:
         part = trimesh.creation.box(extents=shape.box.size)
     elif shape.cylinder is not None:
         part = trimesh.creation.cylinder(radius=shape.cylinder.radius, height=shape.cylinder.length, sections=24)
     elif shape.sphere is not None:
-        part = trimesh.creation.icosphere(subdivisions=2, radius=shape.sphere.radius)
+        part = trimesh.creation.icosphere(subdivisions=1, radius=shape.sphere.radius)
     else:
         return None
     if visual.origin is not None:
@@ -262,11 +264,5 @@ def _visual(visual: Any, colours: dict[str, Any]) -> tuple[trimesh.Trimesh, list
     colour = material.color if material is not None and material.color is not None else None
     if colour is None and material is not None:
         colour = colours.get(material.name)
-    return _painted_part(part, [0.7, 0.7, 0.7, 1.0] if colour is None else list(colour.rgba))
-
-
-def _painted_part(part: trimesh.Trimesh, rgba: list[float]) -> tuple[trimesh.Trimesh, list[float]]:
-    colour = np.array([*(round(255 * each) for each in rgba[:3]), 255], np.uint8)
-    part.unmerge_vertices()  # hard edges
-    part.visual = trimesh.visual.ColorVisuals(part, vertex_colors=np.tile(colour, (len(part.vertices), 1)))
-    return part, rgba
+    red, green, blue, alpha = (0.7, 0.7, 0.7, 1.0) if colour is None else (float(each) for each in colour.rgba)
+    return (red, green, blue, alpha), part

@@ -18,6 +18,7 @@ from websockets.exceptions import ConnectionClosed
 from microsim.viewer.interface import Frame, Scene, Step
 from microsim.viewer.page.scene import LAYERS, Stage3D
 from microsim.viewer.page.sensors import CameraView, Fixes, RangeBeam
+from microsim.wire import decode
 
 _PERIOD_S = 1.0 / 15.0  # of what panels are told
 _PLOT_S, _PLOT_STEP_S = 60.0, 0.1  # simulated: window of the plots, and between their points
@@ -78,7 +79,7 @@ class Panels:
             self._state = _state(frame, stage)
             for step in frame.way:
                 if not self._plot or step.time_ns / 1e9 - self._plot[-1][0] > _PLOT_STEP_S - 1e-3:
-                    self._plot.append((step.time_ns / 1e9, _point(step, self._state)))
+                    self._plot.append((step.time_ns / 1e9, _point(step)))
         self._wake()
 
     def _take_images(self, stage: Stage3D) -> None:
@@ -219,9 +220,9 @@ def _state(frame: Frame, stage: Stage3D) -> dict[str, Any]:
     }
 
 
-def _point(step: Step, state: dict[str, Any]) -> dict[str, Any]:
-    """One moment for the plots; ranges are the newest there are."""
-    ranges = {name: each["range"] for name, each in state["robots"].items() if "range" in each}
+def _point(step: Step) -> dict[str, Any]:
+    """One moment for the plots."""
+    ranges = {name: _finite(float(decode(news.type, news.cdr).range)) for name, news in step.ranges.items()}
     names = {(link.sender, link.receiver): f"{link.sender} → {link.receiver}" for link in step.links}
     return {
         "t": round(step.time_ns / 1e9, 3),

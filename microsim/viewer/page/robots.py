@@ -13,7 +13,7 @@ from microsim.viewer.interface import RobotFrame, RobotLook
 from microsim.viewer.page.meshes import robot_links
 
 COLOURS = ((45, 125, 246), (245, 124, 32), (16, 160, 110), (150, 70, 220), (220, 50, 90), (10, 150, 180), (200, 160, 0))
-_TRAIL_POINTS, _TRAIL_M = 1500, 0.12
+_TRAIL_POINTS, _TRAIL_M, _TRAIL_S = 1500, 0.12, 90.0
 _SPIN_RAD_PER_S = 38.0  # of propellers: slow enough to be seen turning
 _WHEEL_RADIUS_M = 0.068
 
@@ -31,8 +31,9 @@ def spin(axis: Any, angle: float) -> tuple[float, float, float, float]:
 class Body:
     """One robot, drawn `scale` times its size."""
 
-    def __init__(self, server: Any, look: RobotLook, number: int, scale: float, shadows: bool) -> None:
+    def __init__(self, server: Any, look: RobotLook, number: int, scale: float, shadows: bool, hz: float) -> None:
         self.look = look
+        self._hz = hz
         self.colour = COLOURS[number % len(COLOURS)]
         self._server = server
         self._root = server.scene.add_frame(f"/robots/{look.name}", show_axes=False)
@@ -60,16 +61,16 @@ class Body:
         place = tuple(scale * link.origin[:3, 3])
         turn = _quaternion(link.origin[:3, :3])
         frame = self._server.scene.add_frame(path, show_axes=False, position=place, wxyz=turn)
-        self._server.scene.add_mesh_trimesh(f"{path}/mesh", link.mesh, scale=scale, cast_shadow=shadows)
-        for number, (part, colour) in enumerate(link.veils):
+        for number, ((red, green, blue, alpha), mesh) in enumerate(link.meshes):
             self._server.scene.add_mesh_simple(
-                f"{path}/veil{number}",
-                np.asarray(part.vertices),
-                np.asarray(part.faces),
-                color=tuple(round(255 * each) for each in colour[:3]),
-                opacity=colour[3],
+                f"{path}/{number}",
+                np.asarray(mesh.vertices, np.float32),
+                np.asarray(mesh.faces, np.uint32),
+                color=(round(255 * red), round(255 * green), round(255 * blue)),
+                opacity=alpha if alpha < 1.0 else None,
+                flat_shading=True,
                 scale=scale,
-                cast_shadow=False,
+                cast_shadow=shadows and alpha == 1.0,
             )
         if link.axis is not None:
             self._turning.append((frame, link.axis))
@@ -89,6 +90,8 @@ class Body:
             is_later = not self._trail or tick > self._trail[-1][0]
             if is_later and (not self._trail or math.dist(self._trail[-1][1], lifted) > _TRAIL_M):
                 self._trail.append((tick, lifted))
+        while way and self._trail and self._trail[0][0] < way[-1][0] - _TRAIL_S * self._hz:
+            self._trail.popleft()
 
     def draw_trail(self) -> None:
         if len(self._trail) < 2:

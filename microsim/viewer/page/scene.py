@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from microsim.sim.world import CLASS_NAMES, PALETTE
 from microsim.viewer.interface import Frame, Scene
 from microsim.viewer.page import meshes, sensors
 from microsim.viewer.page.radio import Packets
@@ -36,7 +37,7 @@ def robot_scale(scene: Scene) -> float:
     """Half a metre in a field of two hundred cannot be seen: robots are drawn larger in large worlds."""
     if scene.bundle is not None:
         return 1.0
-    return float(min(max(max(scene.world.size_m) / 40.0, 1.0), 4.0))
+    return float(min(max(max(scene.world.size_m) / 30.0, 1.0), 5.0))
 
 
 class Stage3D:
@@ -54,7 +55,8 @@ class Stage3D:
             for root in roots:
                 server.scene.add_frame(root, show_axes=False)
         self.bodies = {
-            look.name: Body(server, look, number, self.scale, shadows) for number, look in enumerate(scene.robots)
+            look.name: Body(server, look, number, self.scale, shadows, scene.physics_hz)
+            for number, look in enumerate(scene.robots)
         }
         self.sensors = sensors.drawn(server, scene, self.colours, self.scale)
         self._packets = Packets(server, self.scale) if scene.has_radio else None
@@ -78,9 +80,16 @@ class Stage3D:
             cast_shadow=shadows,
         )
         scene.add_mesh_trimesh("/world/ground", meshes.ground(world), cast_shadow=False)
-        things = meshes.shapes(world)
-        if things is not None:
-            scene.add_mesh_trimesh("/world/things", things, cast_shadow=shadows)
+        for class_id, mesh in meshes.shapes(world).items():
+            scene.add_mesh_simple(
+                f"/world/things/{CLASS_NAMES[class_id]}",
+                np.asarray(mesh.vertices, np.float32),
+                np.asarray(mesh.faces, np.uint32),
+                color=tuple(int(part) for part in PALETTE[class_id]),
+                flat_shading=True,
+                side="double",
+                cast_shadow=shadows,
+            )
 
     def _ruler(self) -> None:
         """Metres along the southern and western edge, and an arrow to the north."""

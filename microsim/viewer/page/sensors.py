@@ -14,7 +14,7 @@ from microsim.viewer.interface import News, RobotFrame, Scene, SensorLook
 from microsim.wire import decode
 
 _BEAM, _HIT, _MISS = (255, 64, 64), (255, 64, 64), (255, 150, 150)
-_FIXES = 40  # GPS fixes that stay
+_FIXES = 15  # GPS fixes that stay
 
 
 def pose_of(frame: RobotFrame, look: SensorLook) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-from microsim.viewer.interface import FRAME_HZ, Control, Frame, Scene
+from microsim.viewer.interface import FRAME_HZ, Control, Frame, PageOptions, Scene
 from microsim.viewer.page.cameras import Cameras
 from microsim.viewer.page.gate import Gate, is_loopback
 from microsim.viewer.page.html import page_html
@@ -56,7 +56,7 @@ class Page:
         self.panels = Panels(self._wish)
         gate = Gate(page_html(options.is_dark), self.token, self.panels.serve)
         self.server = _started(options, gate)
-        self._cameras = Cameras(self.server)
+        self._cameras = Cameras(self.server, self._home)
         self._own: dict[str, Callable[[str, Any], None]] = {
             "view": self._on_view,
             "layer": self._on_layer,
@@ -117,16 +117,18 @@ class Page:
             self._stage.show(name, name not in self._hidden)
         self.panels.begin(scene, self._stage)
 
+    def _home(self) -> tuple[Any, Any]:
+        """Eye and centre from where all robots are seen now."""
+        return self._stage.home(self._frame) if self._stage is not None else ((0.0, 0.0, 10.0), (0.0, 0.0, 0.0))
+
     def _aim(self) -> None:
         """New pages, and those that were open at the start of this scene, see all robots."""
-        assert self._stage is not None
-        eye, centre = self._stage.home(self._frame)
+        eye, centre = self._home()
         self.server.initial_camera.position = eye
         self.server.initial_camera.look_at = centre
         self.server.initial_camera.fov = 0.8
         self.server.initial_camera.near = 0.05
         self.server.initial_camera.far = 5000.0
-        self._cameras.home = (eye, centre)
         for client in self.server.get_clients().values():
             self._cameras.put(client, eye, centre)
 
@@ -179,3 +181,16 @@ def _started(options: Any, gate: Gate) -> Any:
         server = viser.ViserServer(host=options.host, port=options.port, label="MicroSim", verbose=False)
     server.gui.configure_theme(show_logo=False, show_share_button=False)
     return server
+
+
+def quiet_server() -> Any:
+    """For drawing without pages: on this machine, at a port nobody is told, behind a token nobody is given."""
+    import contextlib
+    import io
+
+    async def nobody(page: str, connection: Any) -> None:
+        return
+
+    gate = Gate(b"", secrets.token_urlsafe(18), nobody)
+    with contextlib.redirect_stdout(io.StringIO()):
+        return _started(PageOptions(port=0), gate)
