@@ -144,7 +144,7 @@ class Fields:
         return (degrees, DEGREE) if degrees in self.data and name not in self.data else (name, 1.0)
 
     def _angle(self, value: Any, below: Path, factor: float, least: float, most: float) -> float:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= 1e9:
             self.wrong(below, f"expected an angle, found {show(value)}")
             return math.nan
         unit = "degrees" if factor != 1.0 else "radians"

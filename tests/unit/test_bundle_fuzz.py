@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,44 @@ def test_many_damaged_files_never_give_a_traceback_or_half_a_bundle(bundle, name
 @settings(max_examples=3000)
 def test_much_mutated_data_never_gives_a_traceback_or_half_a_bundle(bundle, name, path, value, how):
     test_mutated_data_never_gives_a_traceback_or_half_a_bundle.hypothesis.inner_test(bundle, name, path, value, how)
+
+
+NASTY = [
+    None,
+    True,
+    "",
+    "x",
+    "..",
+    [],
+    {},
+    [[]],
+    0,
+    -1,
+    10**400,
+    -(10**400),
+    1e308,
+    -1e308,
+    -0.0,
+    5e-324,
+    [10**400] * 4,
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_value_replaced_by_nasty_ones_never_gives_a_traceback_or_half_a_bundle(bundle, name):
+    text = (bundle / name).read_text()
+    is_yaml = name.endswith(".yaml")
+    data = read_yaml(text, name).data if is_yaml else json.loads(text)
+    for path in paths_of(data)[1:]:
+        for nasty in [*NASTY, *([math.nan, math.inf, -math.inf] if is_yaml else [])]:
+            changed = copy.deepcopy(data)
+            node = changed
+            for part in path[:-1]:
+                node = node[part]
+            node[path[-1]] = nasty
+            raw = to_yaml(changed) if is_yaml else json.dumps(changed)
+            assert_all_or_nothing(bundle, name, raw.encode())
 
 
 @given(st.text(max_size=60))

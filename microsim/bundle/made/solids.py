@@ -59,7 +59,7 @@ class Solids:
         """Vertices, each once, and triangles; what has no area is left out."""
         import numpy as np
 
-        corners = np.array(self.quads, np.float32).reshape(-1, 3)
+        corners = np.array(self.quads, np.float32).reshape(-1, 3) + np.float32(0.0)  # one zero, not two
         vertices, names = np.unique(corners, axis=0, return_inverse=True)
         quads = names.reshape(-1, 4)
         triangles = np.concatenate([quads[:, [0, 1, 2]], quads[:, [0, 2, 3]]], axis=1).reshape(-1, 3)
