@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from microsim.documents.yaml_text import Path as KeyPath
 
 ENTRY = "world.yaml"
-MAX_TEXT_BYTES = {".yaml": 4_000_000, ".json": 16_000_000, ".geojson": 64_000_000}
+MAX_TEXT_BYTES = {".yaml": 500_000, ".json": 16_000_000, ".geojson": 64_000_000}
 MAX_FILE_BYTES = 64 * 1024**3  # of anything: a file with holes in it can seem to be any size
 SUPPORTED_MAJOR, NEWEST_MINOR = 1, 0
 

@@ -8,6 +8,7 @@ from microsim.bundle.made.ground import Ground
 from microsim.bundle.made.plain import around, plain_world
 from microsim.bundle.made.solids import Colour, Solids
 from microsim.bundle.writing import Content
+from microsim.errors import UsageError
 from microsim.scenario import Box, Cylinder, load_scenario
 from microsim.scenario.terrain import elevation, surface
 from microsim.sim.exact import TWO_PI, sincos
@@ -20,6 +21,8 @@ UNDER_M = 1.0  # solids reach so far into the ground, which may slope
 def from_scenario(name: str, source: str) -> Content:
     """What can be seen and hit of it; its robots and sensors stay behind."""
     scenario = load_scenario(source)
+    if getattr(scenario, "world", None) is not None:
+        raise UsageError(f"{source} takes place in a world bundle already; copy that one")
     ground = Ground(elevation(scenario), scenario.map.cell_size_m, 0.0, 0.0)
     solids, footprints = Solids(), []
     for obstacle in scenario.obstacles:

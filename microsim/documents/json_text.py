@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
 from typing import Any
 
@@ -22,10 +23,47 @@ class JsonDocument(Document):
     def __init__(self, data: Any, text: str) -> None:
         super().__init__(data)
         self.text = text
+        self._reached: dict[Path, tuple[int, int]] = {}  # of a list: an item that was asked for, and where it begins
 
     def place(self, path: Path, at_key: bool = False) -> Mark | None:
-        key, value = _find(self.text, path)
+        key, value = self._find(path)
         return _mark(self.text, key if at_key and key is not None else value)
+
+    def _find(self, path: Path) -> tuple[int | None, int]:
+        """Where the key of `path` and its value begin; for what the text does not hold, where it would belong."""
+        position, key = _skip(self.text, 0), None
+        for depth, part in enumerate(path):
+            found = self._step(path[:depth], position, part)
+            if found is None:
+                break
+            key, position = found
+        return key, position
+
+    def _step(self, path: Path, position: int, part: str | int) -> tuple[int | None, int] | None:
+        """The key and value one level down, in the object or list of that path, which begins at `position`."""
+        opening = self.text[position : position + 1]
+        if opening not in ("{", "["):
+            return None
+        text, decoder = self.text, json.JSONDecoder()
+        index, position = 0, _skip(text, position + 1)
+        before = self._reached.get(path)
+        if opening == "[" and isinstance(part, int) and before is not None and before[0] <= part:
+            index, position = before  # whoever asks for many places of a long list asks in order
+        while text[position : position + 1] not in ("}", "]", ""):
+            key, name = None, None
+            if opening == "{":
+                key = position
+                name, position = scanstring(text, position + 1, True)
+                position = _skip(text, _skip(text, position) + 1)  # the colon
+            if part == (name if opening == "{" else index):
+                if opening == "[":
+                    self._reached[path] = (index, position)
+                return key, position
+            position = _skip(text, decoder.raw_decode(text, position)[1])
+            if text[position : position + 1] == ",":
+                position = _skip(text, position + 1)
+            index += 1
+        return None
 
 
 def read_json(text: str, file: str) -> JsonDocument:
@@ -35,8 +73,7 @@ def read_json(text: str, file: str) -> JsonDocument:
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(items)
         if len(result) != len(items):
-            names = [name for name, _ in items]
-            doubled.extend(name for name in result if names.count(name) > 1)
+            doubled.extend(name for name, count in Counter(name for name, _ in items).items() if count > 1)
         return result
 
     try:
@@ -84,39 +121,6 @@ def _depth(data: Any) -> int:
             if isinstance(item, (dict, list))
         ]
     return deepest
-
-
-def _find(text: str, path: Path) -> tuple[int | None, int]:
-    """Where the key of `path` and its value begin; for what the text does not hold, where it would belong."""
-    position, key = _skip(text, 0), None
-    for part in path:
-        found = _step(text, position, part)
-        if found is None:
-            break
-        key, position = found
-    return key, position
-
-
-def _step(text: str, position: int, part: str | int) -> tuple[int | None, int] | None:
-    """The key and value one level down, in the object or list that begins at `position`."""
-    opening = text[position : position + 1]
-    if opening not in ("{", "["):
-        return None
-    decoder = json.JSONDecoder()
-    position, index = _skip(text, position + 1), 0
-    while text[position : position + 1] not in ("}", "]", ""):
-        key, name = None, None
-        if opening == "{":
-            key = position
-            name, position = scanstring(text, position + 1, True)
-            position = _skip(text, _skip(text, position) + 1)  # the colon
-        if part == (name if opening == "{" else index):
-            return key, position
-        position = _skip(text, decoder.raw_decode(text, position)[1])
-        if text[position : position + 1] == ",":
-            position = _skip(text, position + 1)
-        index += 1
-    return None
 
 
 def _skip(text: str, position: int) -> int:

@@ -229,7 +229,8 @@ def test_every_value_of_a_json_text_is_found_where_it_stands(data, indent):
     text = json.dumps(data, indent=indent or None)
     document = read_json(text, "any.json")
     lines = text.split("\n")
-    for path in paths_of(data):
+    every = paths_of(data)
+    for path in [*every, *every[::-1]]:
         value = data
         for part in path:
             value = value[part]
