@@ -86,7 +86,8 @@ def seen(bundle: Bundle, name: str, renderer: CpuRenderer) -> Image.Image:
     rotation = turn @ matrix(*camera.optical_quat)
     model = CameraModel(camera.width, camera.height, camera.fx, camera.fy, camera.cx, camera.cy)
     rows = tuple(tuple(float(value) for value in each) for each in rotation)
-    shot = Shot(lens_of(model), tuple(place), rows, Sky(bundle.gaussians.render.background_rgb, (0.3, 0.5, 0.8)))
+    render = bundle.gaussians.render
+    shot = Shot(lens_of(model), tuple(place), rows, Sky(render.background_rgb, render.sky_rgb or render.background_rgb))
     return Image.fromarray(renderer.pictures([shot])[0].colours)
 
 
