@@ -110,6 +110,7 @@ def place(x: float, y: float) -> dict[str, Any]:
 @pytest.mark.parametrize("transport", ["dds", "rclpy"])
 def test_a_navigator_on_rclpy_runs_the_whole_scenario(transport, tmp_path):
     arguments = ("-p", f"map:={write_wall(tmp_path)}", "-p", "cycle_hz:=20.0", "-p", "timer_publish_odom_ms:=50")
+    arguments += ("-p", "publish_clock:=true", "-p", "speed_factor:=2.0")
     with free_domain() as domain, Peer(domain) as peer, Node(domain, transport, *arguments) as node:
         peer.wait_graph(nodes=["/robot_simulator"], publishers=["/odom"], timeout=START_S)
         link = RclpyLink(peer)

@@ -376,6 +376,31 @@ def test_an_external_pose_moves_the_odom_frame_and_not_the_odometry(first, secon
     assert chained == pytest.approx(hand.core.pose()[:2], abs=1e-9)
 
 
+@pytest.mark.parametrize("late_ticks", [0, 1, 7, 20])
+def test_a_late_localiser_that_is_right_does_not_pull_a_moving_robot_back(late_ticks):
+    hand = Hand()
+    hand.start(2.0, 1.0, 0.5)
+    hand.core.command(0, 1.0, 0.8)
+    seen = []
+    for _ in range(20):
+        hand.step()
+        seen.append((hand.core.pose(), hand.core.clock.time_ns(hand.core.tick)))
+    expected = hand.core.pose()
+    pose, stamp = seen[max(len(seen) - 1 - late_ticks, 0)]
+    hand.core.external_pose(0, pose, stamp)
+    assert hand.core.pose() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("stamp", [0, 5, 10**19 // 2, -3])
+def test_a_pose_with_no_stamp_or_one_of_another_clock_counts_as_of_now(stamp):
+    hand = Hand()
+    hand.core.initial_pose(0, Pose(0.0, 0.0, 0.0))
+    hand.core.command(0, 1.0, 0.0)
+    hand.step(60 if stamp == 5 else 10)  # the first tick was long ago
+    hand.core.external_pose(0, Pose(7.0, 7.0, 1.0), stamp)
+    assert hand.core.pose() == pytest.approx((7.0, 7.0, 1.0))
+
+
 def test_an_external_pose_before_the_first_target_is_ignored_with_an_info():
     hand = Hand()
     hand.core.external_pose(0, Pose(5.0, 5.0, 0.0))

@@ -130,8 +130,11 @@ class RobotSimulator:
         way = math.sqrt((pose.x - x) * (pose.x - x) + (pose.y - y) * (pose.y - y))
         self._say("info", f"{topic}: {pose}, {way:.2f} m from here", f"{robot} target")
 
-    def external_pose(self, robot: int, pose: Pose) -> None:
-        """`/amcl_pose` of somebody else: moves the odom frame so that the robot is there. Its real place stays."""
+    def external_pose(self, robot: int, pose: Pose, stamp_ns: int = 0) -> None:
+        """`/amcl_pose` of somebody else: moves the odom frame so that the robot was there at that time.
+
+        Without a stamp: is there now. Its real place stays.
+        """
         topic = self._topic(robot, "/amcl_pose")
         if not self._is_usable(robot, topic, pose):
             return
@@ -139,7 +142,7 @@ class RobotSimulator:
             self._say("info", f"{topic}: ignored: {self._waiting_for(robot)}", f"{robot} early pose")
             return
         self.counters[robot]["external_poses"] += 1
-        self._fleet.localise(robot, pose)
+        self._fleet.localise(robot, pose, stamp_ns)
         self._say("info", f"{topic}: localised at {pose}", f"{robot} localised")
 
     def initial_pose(self, robot: int, pose: Pose) -> None:
@@ -185,7 +188,7 @@ class RobotSimulator:
 
     def send(self, tick: int, stamp_ns: int) -> None:
         """What is due at this tick. A robot that is IDLE knows of no place, and sends nothing."""
-        rows, modes, changed = self._fleet.observed(tick), self._fleet.mode.tolist(), self._changed
+        rows, modes, changed = self._fleet.observed(tick, stamp_ns), self._fleet.mode.tolist(), self._changed
         is_odom_due, is_scan_due = _is_due(self._odom_due, tick), _is_due(self._scan_due, tick)
         for robot, sending in enumerate(self.sending):
             if modes[robot] == IDLE:

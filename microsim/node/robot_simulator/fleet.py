@@ -18,6 +18,7 @@ from microsim.sim.noise import stream_key
 from microsim.sim.timekeeper import Clock
 
 DEGREE = exact.PI / 180.0
+REMEMBERED_S = 2.0  # a localiser that is later than this is taken as of now
 NOWHERE = GridMap(1.0, (0.0, 0.0, 0.0), np.zeros((1, 1), np.uint8))  # no map: one free cell
 
 
@@ -52,6 +53,9 @@ class Fleet:
         self._observed = np.zeros((count, nav.FIELDS))
         keys = [stream_key(settings.seed, f"{robot}/amcl_pose") for robot in settings.robots]
         self._pose_keys = np.array(keys, np.int64)
+        ticks = math.ceil(REMEMBERED_S * settings.cycle_hz) + 1
+        self._stamps = np.full(ticks, -1, np.int64)  # [ns] of the latest ticks, a ring
+        self._odometry = np.zeros((ticks, 3, count))  # at these ticks
 
     def configure(self, settings: RobotSimulatorSettings) -> None:
         """From the next tick on."""
@@ -90,10 +94,17 @@ class Fleet:
         self._state[[nav.V, nav.OMEGA, nav.ACCEL, nav.ALPHA], robot] = 0.0
         self.halt(robot, tick)
 
-    def localise(self, robot: int, pose: Pose) -> None:
-        """Move the odom frame so that the robot seems to be there."""
-        yaw = exact.wrap_angle(pose.yaw)
-        self._state[nav.MAP_X : nav.MAP_YAW + 1, robot] = nav.origin_for(pose.x, pose.y, yaw, *self.odometry(robot))
+    def localise(self, robot: int, pose: Pose, stamp_ns: int = 0) -> None:
+        """Move the odom frame so that the robot seems to have been there at that time; 0: to be there now."""
+        yaw, odometry = exact.wrap_angle(pose.yaw), self._odometry_at(robot, stamp_ns)
+        self._state[nav.MAP_X : nav.MAP_YAW + 1, robot] = nav.origin_for(pose.x, pose.y, yaw, *odometry)
+
+    def _odometry_at(self, robot: int, stamp_ns: int) -> Pose:
+        """Of the latest tick that was not stamped later; now, where the stamp is none of ours."""
+        before = np.where(self._stamps <= stamp_ns, self._stamps, -1)
+        if stamp_ns <= 0 or before.max() < 0:
+            return self.odometry(robot)
+        return Pose(*self._odometry[before.argmax(), :, robot].tolist())
 
     def _clip(self, robot: int) -> bool:
         wanted = v, omega = tuple(self._wanted[:, robot].tolist())
@@ -126,8 +137,10 @@ class Fleet:
             moving.advance(tick, ground)
         return stopped
 
-    def observed(self, tick: int) -> list[list[float]]:
-        """A row of `nav_robots.observe` for each robot."""
+    def observed(self, tick: int, stamp_ns: int) -> list[list[float]]:
+        """A row of `nav_robots.observe` for each robot; its odometry is remembered with the stamp for a while."""
+        slot = tick % len(self._stamps)
+        self._stamps[slot], self._odometry[slot] = stamp_ns, self._state[nav.X : nav.YAW + 1]
         nav.observe(self._state, self._pose_keys, tick, *self._sigma, self._observed)
         rows: list[list[float]] = self._observed.tolist()
         return rows

@@ -74,10 +74,11 @@ class RobotSimulatorNode(SmallNode):
         stamp, pose = message.header.stamp, message.pose.pose
         place, turn = pose.position, pose.orientation
         numbers = float(place.x), float(place.y), float(turn.z), float(turn.w)
-        if self.core.sending[robot].is_own(stamp.sec * NS_PER_S + stamp.nanosec, numbers):
+        stamp_ns = stamp.sec * NS_PER_S + stamp.nanosec
+        if self.core.sending[robot].is_own(stamp_ns, numbers):
             return
         if self._is_in_map_frame(robot, "/amcl_pose", message):
-            self.core.external_pose(robot, _pose(pose))
+            self.core.external_pose(robot, _pose(pose), stamp_ns)
 
     def _on_initial_pose(self, robot: int, message: Any) -> None:
         if self._is_in_map_frame(robot, "/initialpose", message):
