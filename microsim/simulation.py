@@ -163,6 +163,11 @@ class Simulation:
         return tuple(self.scenario.robots)
 
     @property
+    def fleets(self) -> tuple[Fleet, ...]:
+        """The robots of each model side by side, as the kernels see them: to look at, not to touch."""
+        return self._schedule.physics.fleets
+
+    @property
     def radio(self) -> Radio | None:
         return self._schedule.radio
 

@@ -20,8 +20,9 @@ from microsim.recording.scenarios import as_text, packed, unpacked
 from microsim.scenario import Scenario
 from microsim.scenario.overrides import with_values
 from microsim.simulation import Simulation
-from microsim.sweep.metrics import Run, Value, metric, watch
+from microsim.sweep.metrics import Value, metric, watch
 from microsim.sweep.tokens import mission_data
+from microsim.sweep.trace import Run, Trace
 
 _LONGEST_ERROR = 500  # characters
 
@@ -35,19 +36,24 @@ class Taken:
         self._watches = {name: watch(name, self.run) for name in metrics}
         self._looks = [each.look for each in self._watches.values() if each.look is not None]
         self._hears = [each.hear for each in self._watches.values() if each.hear is not None]
+        self._trace = Trace(sim)
 
     def __call__(self, messages: Sequence[Message]) -> None:
         if self.pilot is not None:
             self.pilot(messages)
         for hear in self._hears:
             hear(messages)
-        if self._looks and self.run.sim.tick:
-            self.run.look()
-            for look in self._looks:
-                look()
+        if self._looks and self.run.sim.tick and self._trace.add():
+            self._look()
+
+    def _look(self) -> None:
+        block = self._trace.take()
+        for look in self._looks:
+            look(block)
 
     def values(self) -> dict[str, Value]:
-        self.run.look()
+        if self._trace.count:
+            self._look()
         return {name: each.value() for name, each in self._watches.items()}
 
 
@@ -76,7 +82,7 @@ def ticks_of(sim: Simulation, pilot: MissionPilot | None, duration: float | None
 
 def needs_messages(mission: Mission | None, metrics: Sequence[str]) -> bool:
     chosen = [metric(name) for name in metrics]
-    if any(each.hear is not None for each in chosen):
+    if any(each.needs_messages for each in chosen):
         return True
     if mission is None:
         return False

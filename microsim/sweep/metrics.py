@@ -1,54 +1,38 @@
-"""What a run is boiled down to. A metric is one class below: it looks at the state after each tick, or at the end.
+"""What a run is boiled down to. A metric is one class below: it looks at the states of all ticks, or only at the end.
 
 Looking at states keeps a sweep fast: where no metric and no part of the mission needs messages, none are made.
-Sums are taken in the order of ticks and robots, so that they have the same bits everywhere.
+NumPy serves for what is done to each number by itself. Sums of floats are `math.fsum`, which is exact, and so the same
+on every processor; NumPy's are not.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
+import numpy as np
+
 from microsim.errors import UsageError, unknown
-from microsim.missions import MissionPilot
 from microsim.outbox import Message
 from microsim.sim.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, X, Y, Z
+from microsim.sim.geometry import Array
 from microsim.sim.systems.radio import Link
 from microsim.simulation import Simulation
+from microsim.sweep.trace import Block, Run
 
 Value: TypeAlias = float | int | bool | str | None
 
 
-@dataclass
-class Run:
-    """One run under way, as metrics see it."""
-
-    sim: Simulation
-    pilot: MissionPilot | None
-    rows: dict[str, list[float]] = field(default_factory=dict)  # state of every robot after this tick
-
-    def __post_init__(self) -> None:
-        self.look()
-
-    def look(self) -> None:
-        for robot in self.sim.robots:
-            self.rows[robot] = self.sim.rows(robot)
-
-    @property
-    def dt(self) -> float:
-        return self.sim.clock.dt
-
-
 class Metric:
-    """One number of one run. `look` and `hear` are called after every tick where they exist."""
+    """One number of one run. `look` gets the states of every tick but tick 0, `hear` every message."""
 
     kind: ClassVar[type] = float  # float, int, bool or str
     unit: ClassVar[str] = ""
     of_robots: ClassVar[bool] = False  # `name.robot` is that of one robot
-    look: Callable[[], None] | None = None
-    hear: Callable[[Sequence[Message]], None] | None = None  # makes the run send its messages
+    look: Callable[[Block], None] | None = None
+    hear: Callable[[Sequence[Message]], None] | None = None
+    needs_messages: ClassVar[bool] = False  # the run must make them
     judges: ClassVar[bool] = False  # looks at what the mission expects
 
     def __init__(self, run: Run, robots: Sequence[str]) -> None:
@@ -68,8 +52,10 @@ class Metric:
         raise NotImplementedError
 
 
-def _length(x: float, y: float, z: float) -> float:
-    return math.sqrt(x * x + y * y + z * z)
+def _speeds_squared(states: Array) -> Array:
+    vx, vy, vz = states[:, VELOCITY_X], states[:, VELOCITY_Y], states[:, VELOCITY_Z]
+    squares: Array = vx * vx + vy * vy + vz * vz
+    return squares
 
 
 # ---- robots ----------------------------------------------------------------------------------------------------------
@@ -84,11 +70,9 @@ class PathLength(Metric):
         super().__init__(run, robots)
         self.sum = 0.0  # of speeds
 
-    def look(self) -> None:
+    def look(self, block: Block) -> None:
         for robot in self.robots:
-            rows = self.run.rows[robot]
-            vx, vy, vz = rows[VELOCITY_X], rows[VELOCITY_Y], rows[VELOCITY_Z]
-            self.sum += math.sqrt(vx * vx + vy * vy + vz * vz)
+            self.sum += math.fsum(np.sqrt(_speeds_squared(block[robot])).tolist())
 
     def value(self) -> Value:
         return self.sum * self.run.dt
@@ -101,11 +85,15 @@ class Displacement(Metric):
 
     def __init__(self, run: Run, robots: Sequence[str]) -> None:
         super().__init__(run, robots)
-        self.start = {robot: run.rows[robot] for robot in robots}
+        self.start = {robot: run.sim.rows(robot) for robot in robots}
 
     def value(self) -> Value:
-        ends = ((self.run.rows[robot], self.start[robot]) for robot in self.robots)
-        return max((_length(*(end[i] - start[i] for i in (X, Y, Z))) for end, start in ends), default=None)
+        return max(self._from_start(robot) for robot in self.robots)
+
+    def _from_start(self, robot: str) -> float:
+        start, end = self.start[robot], self.run.sim.rows(robot)
+        x, y, z = (end[row] - start[row] for row in (X, Y, Z))
+        return math.sqrt(x * x + y * y + z * z)
 
 
 class MaxSpeed(Metric):
@@ -117,11 +105,9 @@ class MaxSpeed(Metric):
         super().__init__(run, robots)
         self.square = 0.0
 
-    def look(self) -> None:
-        for robot in self.robots:
-            rows = self.run.rows[robot]
-            vx, vy, vz = rows[VELOCITY_X], rows[VELOCITY_Y], rows[VELOCITY_Z]
-            self.square = max(self.square, vx * vx + vy * vy + vz * vz)
+    def look(self, block: Block) -> None:
+        fastest = (float(_speeds_squared(block[robot]).max()) for robot in self.robots)
+        self.square = max(self.square, *fastest)
 
     def value(self) -> Value:
         return math.sqrt(self.square)
@@ -134,18 +120,18 @@ class MinHeight(Metric):
 
     def __init__(self, run: Run, robots: Sequence[str]) -> None:
         super().__init__(run, robots)
-        self.least = math.inf
-        self.look()
+        self.least = min(self._height(*run.sim.rows(robot)[X : Z + 1]) for robot in robots)
 
     @classmethod
     def able(cls, sim: Simulation) -> Sequence[str]:
         return [robot for robot in sim.robots if not sim.model(robot).is_ground_bound]
 
-    def look(self) -> None:
-        ground = self.run.sim.world.ground
+    def look(self, block: Block) -> None:
         for robot in self.robots:
-            rows = self.run.rows[robot]
-            self.least = min(self.least, rows[Z] - ground(rows[X], rows[Y]))
+            self.least = min(self.least, *(self._height(*place) for place in block[robot][:, X : Z + 1].tolist()))
+
+    def _height(self, x: float, y: float, z: float) -> float:
+        return z - self.run.sim.world.ground(x, y)
 
     def value(self) -> Value:
         return self.least
@@ -160,17 +146,16 @@ class MinSeparation(Metric):
         super().__init__(run, robots)
         self.pairs = [(one, other) for index, one in enumerate(robots) for other in robots[index + 1 :]]
         self.square = math.inf
-        self.look()
+        self.look({robot: np.array([run.sim.rows(robot)]) for robot in robots})
 
     @classmethod
     def problem(cls, sim: Simulation, has_mission: bool) -> str:
         return "" if len(sim.robots) > 1 else "it needs two robots"
 
-    def look(self) -> None:
+    def look(self, block: Block) -> None:
         for one, other in self.pairs:
-            a, b = self.run.rows[one], self.run.rows[other]
-            x, y, z = a[X] - b[X], a[Y] - b[Y], a[Z] - b[Z]
-            self.square = min(self.square, x * x + y * y + z * z)
+            x, y, z = (block[one][:, row] - block[other][:, row] for row in (X, Y, Z))
+            self.square = min(self.square, float((x * x + y * y + z * z).min()))
 
     def value(self) -> Value:
         return math.sqrt(self.square)
@@ -184,8 +169,7 @@ class Collisions(Metric):
 
     def __init__(self, run: Run, robots: Sequence[str]) -> None:
         super().__init__(run, robots)
-        self.row = {robot: run.sim.model(robot).state["contacts"] for robot in robots}
-        self.before = {robot: run.rows[robot][self.row[robot]] for robot in robots}
+        self.before = {robot: run.sim.state(robot).contacts for robot in robots}
         self.touching = dict.fromkeys(robots, False)
         self.count = self.ticks = 0
 
@@ -193,16 +177,15 @@ class Collisions(Metric):
     def able(cls, sim: Simulation) -> Sequence[str]:
         return [robot for robot in sim.robots if "contacts" in sim.model(robot).state]
 
-    def look(self) -> None:
-        for robot, row in self.row.items():
-            contacts = self.run.rows[robot][row]  # ticks with contact; begins anew when the robot is put somewhere
-            if contacts == self.before[robot] or contacts == 0.0:
-                self.touching[robot] = False
-            else:
-                self.count += not self.touching[robot]
-                self.ticks += 1
-                self.touching[robot] = True
-            self.before[robot] = contacts
+    def look(self, block: Block) -> None:
+        for robot in self.robots:
+            contacts = block[robot][:, self.run.sim.model(robot).state["contacts"]]  # ticks with contact so far
+            before = np.concatenate(([self.before[robot]], contacts[:-1]))
+            touching = (contacts != before) & (contacts != 0.0)  # 0: it was put somewhere, and begins anew
+            was_touching = np.concatenate(([self.touching[robot]], touching[:-1]))
+            self.count += int(np.count_nonzero(touching & ~was_touching))
+            self.ticks += int(np.count_nonzero(touching))
+            self.before[robot], self.touching[robot] = contacts[-1], bool(touching[-1])
 
     def value(self) -> Value:
         return self.count
@@ -251,10 +234,7 @@ class RadioSent(_Radio):
 class RadioLatency(_Radio):
     """Mean latency of the radio packets that arrived; no value when none did."""
 
-    unit = "ms"
-
-    def hear(self, messages: Sequence[Message]) -> None:
-        """Packets arrive only where messages are made."""
+    unit, needs_messages = "ms", True  # packets arrive only where messages are made
 
     def value(self) -> Value:
         delivered = sum(link.delivered for link in self.links)
@@ -268,7 +248,7 @@ _RANGING = {"sensor_msgs/msg/Range": "range", "sensor_msgs/msg/LaserScan": "rang
 class MinRange(Metric):
     """Smallest distance that a range sensor or laser scan reported, noise included; no value when none saw anything."""
 
-    unit, of_robots = "m", True
+    unit, of_robots, needs_messages = "m", True, True
 
     def __init__(self, run: Run, robots: Sequence[str]) -> None:
         super().__init__(run, robots)
@@ -298,10 +278,7 @@ class MinRange(Metric):
 class Digest(Metric):
     """SHA-256 over every message of the run."""
 
-    kind = str
-
-    def hear(self, messages: Sequence[Message]) -> None:
-        """Needs all of them, and looks at none."""
+    kind, needs_messages = str, True
 
     def value(self) -> Value:
         return self.run.sim.digest()

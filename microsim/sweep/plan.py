@@ -19,9 +19,10 @@ from microsim.scenario.overrides import full_path, with_values
 from microsim.simulation import Simulation
 from microsim.sweep.expressions import Condition
 from microsim.sweep.flying import Order
-from microsim.sweep.metrics import Run, Value, metric, watch
+from microsim.sweep.metrics import Value, metric, watch
 from microsim.sweep.models import MOST_RUNS, Sweep
 from microsim.sweep.tokens import Source, Token, content_of, mission_content, scenario_content
+from microsim.sweep.trace import Run
 from microsim.version import __version__
 
 _USUAL = ("passed", "collisions", "path_length")  # metrics when none is named, as far as they have a meaning
@@ -71,7 +72,7 @@ class Plan:
         changes = [self.changes(index) for index in range(len(self.combinations))]
         return Order.of(self.scenario, self.mission, self.duration, changes, self.metrics, __version__)
 
-    @property
+    @cached_property
     def columns(self) -> dict[str, type]:
         """Of the result: what varies, the seed, the metrics, what went wrong, the token."""
         varied = {path: _kind(values) for path, values in self.varied.items()}

@@ -110,6 +110,10 @@ class LocalCrew:
         except OSError as error:
             raise CrewError(f"a process could not be started: {error.strerror or error}") from None
 
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        return tuple(self._workers)
+
     def is_ready(self) -> bool:
         """Whether all have started."""
         return all(worker.is_ready for worker in self._workers)

@@ -10,8 +10,9 @@ from microsim.scenario import load_scenario
 from microsim.scenario.overrides import with_values
 from microsim.simulation import Simulation
 from microsim.sweep.flying import Taken
-from microsim.sweep.metrics import METRICS, Run, watch
+from microsim.sweep.metrics import METRICS, watch
 from microsim.sweep.tokens import Source, Token, mission_content, read_token, scenario_content
+from microsim.sweep.trace import Run
 from microsim.version import __version__
 
 

@@ -17,12 +17,13 @@ from microsim.scenario.overrides import full_path, with_values
 from microsim.sweep.flying import Failure, Flyer, Order, fly, needs_messages
 from microsim.sweep.journal import Journal, Outcome, recalled
 from microsim.sweep.loading import is_sweep, load_sweep, values_of
-from microsim.sweep.metrics import METRICS, Run, watch
+from microsim.sweep.metrics import METRICS, watch
 from microsim.sweep.plan import make_plan
 from microsim.sweep.replaying import from_token
 from microsim.sweep.results import rows_of, write
 from microsim.sweep.summary import broken, is_failed, summarised
 from microsim.sweep.sweeping import Finished, check_files
+from microsim.sweep.trace import Run
 from tests.support import bare, scenario
 from tests.sweep_support import METRICS as TAKEN
 from tests.sweep_support import PLUGIN, cli, plan_of, write_yard
