@@ -183,11 +183,11 @@ def run(
 def validate(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE...", help="Scenarios, missions, world bundles: files, folders, or shipped names."),
+        typer.Argument(metavar="FILE...", help="Scenarios, missions, sweeps, world bundles."),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
 ) -> None:
-    """Check scenarios, missions and world bundles and list everything that is wrong with them.
+    """Check scenarios, missions, sweeps and world bundles and list everything that is wrong with them.
 
     Exit code 2 when any of them is bad. What is merely worth a warning changes nothing about that.
 
@@ -224,7 +224,7 @@ def schema() -> None:
 
 @app.command(name="list")
 def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False) -> None:
-    """List scenarios, missions, robot models, sensors and generators.
+    """List scenarios, missions, robot models, sensors, generators and metrics.
 
     \b
     Examples:

@@ -39,7 +39,9 @@ def _problems(source: str) -> Sequence[Problem]:
     try:
         if _is_bundle(source):
             return _check_bundle(source)
-        if _is_mission(source):
+        if _is_sweep(source):
+            _check_sweep(source)
+        elif _is_mission(source):
             _check_mission(source)
         else:
             load_scenario(source)
@@ -60,6 +62,21 @@ def _check_bundle(source: str) -> Sequence[Problem]:
     from microsim.bundle import check_bundle
 
     return check_bundle(source)
+
+
+def _is_sweep(source: str) -> bool:
+    from microsim.sweep.loading import is_sweep
+
+    return source not in paths.scenario_names() and source not in paths.mission_names() and is_sweep(source)
+
+
+def _check_sweep(source: str) -> None:
+    from microsim.sim.compiled import is_cold
+    from microsim.sweep import load_sweep, make_plan
+
+    sweep = load_sweep(source)
+    with compiling() if is_cold() else nullcontext():
+        make_plan(sweep)
 
 
 def _is_mission(source: str) -> bool:
@@ -91,8 +108,12 @@ def _report(source: str, problems: Iterable[Problem]) -> dict[str, Any]:
         | ({"rule": each.rule, "remedy": each.remedy, "is_warning": each.is_warning} if is_bundle else {})
         for each in found
     ]
-    kind = "bundle" if is_bundle else "mission" if _is_mission(source) else "scenario"
+    kind = "bundle" if is_bundle else _kind(source)
     return {kind: source, "ok": not _is_bad(found), "problems": details}
+
+
+def _kind(source: str) -> str:
+    return "sweep" if _is_sweep(source) else "mission" if _is_mission(source) else "scenario"
 
 
 def _say(source: str, problems: Sequence[Problem]) -> None:
@@ -147,6 +168,7 @@ def _print_group(title: str, entries: dict[str, str]) -> None:
 
 def _groups() -> dict[str, dict[str, str]]:
     from microsim.scenario import ROBOTS, SENSORS, plugins
+    from microsim.sweep.metrics import METRICS
 
     built_in_robots = {name: _first_line(model) for name, model in ROBOTS.items()}
     sensors = {name: _first_line(model) for name, model in SENSORS.items()}
@@ -157,6 +179,7 @@ def _groups() -> dict[str, dict[str, str]]:
         "robots": {**built_in_robots, **dict.fromkeys(plugins.robot_names(), "plug-in")},
         "sensors": {**sensors, **dict.fromkeys(plugins.sensor_names(), "plug-in")},
         "generators": {name: _generator_about(name) for name in plugins.generator_names()},
+        "metrics": {name: _first_line(metric) for name, metric in METRICS.items()},
     }
 
 

@@ -15,7 +15,10 @@ import numpy as np
 
 from microsim.errors import UsageError, unknown
 from microsim.outbox import Message
-from microsim.sim.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, X, Y, Z
+from microsim.scenario.bundles import bundle_of
+from microsim.scenario.robots import Bicycle, Robot
+from microsim.sim.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, X, Y, Z
+from microsim.sim.exact import sincos
 from microsim.sim.geometry import Array
 from microsim.sim.systems.radio import Link
 from microsim.simulation import Simulation
@@ -201,6 +204,46 @@ class ContactTime(Collisions):
         return self.ticks * self.run.dt
 
 
+class OffroadTime(Metric):
+    """Time off the drivable area of a world bundle, all robots on the ground together; a car is off it by one wheel."""
+
+    unit, of_robots = "s", True
+
+    def __init__(self, run: Run, robots: Sequence[str]) -> None:
+        super().__init__(run, robots)
+        assert run.sim.scenario.world is not None  # `problem` has seen to it
+        self.area = bundle_of(run.sim.scenario.world).drivable
+        self.points = {robot: _points(run.sim.scenario.robots[robot]) for robot in robots}
+        self.ticks = 0
+
+    @classmethod
+    def able(cls, sim: Simulation) -> Sequence[str]:
+        return [robot for robot in sim.robots if sim.model(robot).is_ground_bound]
+
+    @classmethod
+    def problem(cls, sim: Simulation, has_mission: bool) -> str:
+        return "" if sim.scenario.world is not None else "there is no drivable area, which world bundles have"
+
+    def look(self, block: Block) -> None:
+        for robot in self.robots:
+            along, across = self.points[robot]
+            for x, y, _, yaw in block[robot][:, X : YAW + 1].tolist():
+                sine, cosine = sincos(yaw)
+                east, north = x + cosine * along - sine * across, y + sine * along + cosine * across
+                self.ticks += self.area.footprint(east, north)[1] > 0
+
+    def value(self) -> Value:
+        return self.ticks * self.run.dt
+
+
+def _points(robot: Robot) -> tuple[Array, Array]:
+    """Forward and to the left of the reference point [m]: that point itself, and the wheels of a car."""
+    if not isinstance(robot, Bicycle):
+        return np.zeros(1), np.zeros(1)
+    base, half = robot.wheelbase_m, 0.5 * robot.track_m
+    return np.array([0.0, 0.0, 0.0, base, base]), np.array([0.0, half, -half, half, -half])
+
+
 # ---- radio and sensors -----------------------------------------------------------------------------------------------
 
 
@@ -329,6 +372,7 @@ class Passed(Violations):
 METRICS: Mapping[str, type[Metric]] = {
     "collisions": Collisions,
     "contact_s": ContactTime,
+    "offroad_s": OffroadTime,
     "path_length": PathLength,
     "displacement": Displacement,
     "max_speed": MaxSpeed,

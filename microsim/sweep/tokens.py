@@ -107,7 +107,10 @@ def content_of(data: Any) -> str:
 def scenario_content(scenario: Scenario) -> str:
     """Everything the scenario resolves to, files and the code of plug-ins included, whatever folder they are in."""
     data, _ = packed(scenario)  # files are named by their content
-    return content_of([{**data, "plugins": []}, plugin_hashes(scenario)])
+    data["plugins"] = []
+    if data.get("world"):
+        data["world"]["path"] = ""  # its hash is beside it
+    return content_of([data, plugin_hashes(scenario)])
 
 
 def mission_data(mission: Mission) -> dict[str, Any]:

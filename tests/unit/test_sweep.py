@@ -5,6 +5,7 @@ import io
 import json
 import math
 import statistics
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -104,6 +105,37 @@ def test_heights_and_distances_are_the_smallest_on_the_way():
     assert found["min_separation"] == 4.0
 
 
+def test_a_car_is_off_the_road_when_one_wheel_is():
+    """Beside a second implementation, which asks for each of the five points by itself."""
+    from microsim.scenario.bundles import bundle_of
+    from microsim.sim.drivable import OFFROAD
+
+    start = {"map_pose": {"x": 15, "y": 0, "yaw": 0}}  # nine metres from the edge of the road
+    world = microsim.load_scenario({"world": "minimal_test", "robots": {"ego": {"start": start}}})
+    area, car = bundle_of(world.world).drivable, world.robots["ego"]
+    steer = {"robot": "ego", "command": {"speed": 8.0, "steering": 0.3}, "every": 0.5, "times": 8}
+    found = flown(world, {"duration": 4, "do": [steer]}, "offroad_s", "offroad_s.ego", "collisions")
+    sim = microsim.Simulation(world, 1)
+    off = 0
+    for tick in range(sim.clock.ticks_in(Fraction(4))):
+        if tick % (sim.clock.ticks_in(Fraction(1)) // 2) == 0:
+            sim.command("ego", speed=8.0, steering=0.3)
+        sim.advance()
+        pose = sim.state("ego")
+        along, half = (0.0, car.wheelbase_m), 0.5 * car.track_m
+        points = [(0.0, 0.0), *((forward, side) for forward in along for side in (half, -half))]
+        polygons = [
+            area.polygon_at(
+                pose.x + math.cos(pose.yaw) * forward - math.sin(pose.yaw) * side,
+                pose.y + math.sin(pose.yaw) * forward + math.cos(pose.yaw) * side,
+            )
+            for forward, side in points
+        ]
+        off += OFFROAD in polygons
+    assert found["offroad_s"] == found["offroad_s.ego"] == off * sim.clock.dt
+    assert 0.0 < found["offroad_s"] < 4.0
+
+
 def test_radio_figures_are_those_of_the_links():
     world = scenario(
         robots={
@@ -191,6 +223,7 @@ def test_every_metric_says_what_it_is():
         (rover_world(), "min_separation", "it needs two robots"),
         (rover_world(), "radio_drop", "there is no radio between robots"),
         (rover_world(), "min_range", "of rover"),
+        (rover_world(), "offroad_s", "there is no drivable area, which world bundles have"),
         (rover_world(), "passed", "there is no mission to judge"),
     ],
 )

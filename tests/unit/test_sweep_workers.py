@@ -1,5 +1,6 @@
 """Who flies a sweep, how many they are and what becomes of them leaves no trace in its result."""
 
+import json
 import os
 import re
 import secrets
@@ -124,6 +125,24 @@ def test_workers_that_cannot_start_are_no_endless_loop(folder):
         sweep_to_file(plan, lambda: LocalCrew(order, 1, 60.0), folder / "a.csv")
 
 
+def test_a_sweep_that_is_stopped_says_how_to_go_on_and_leaves_no_worker(folder):
+    write_yard(folder, "(folder / str(os.getpid())).touch(); time.sleep(1000)")
+    command = [sys.executable, "-m", "microsim", "sweep", "yard.yaml", "--mission", "drive.yaml", "--seeds", "0..3"]
+    command += ["--metrics", "digest", "--jobs", "1", "--out", "a.csv"]
+    process = subprocess.Popen(command, cwd=folder, env=variables(), stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not (workers := [path.name for path in folder.iterdir() if path.name.isdecimal()]):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "stopped after 0 of 4 runs; kept in a.csv.journal; --resume goes on" in told
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(workers[0]), 0)
+
+
 def test_a_sweep_file_is_a_gate(folder):
     (folder / "gate.yaml").write_text(
         "scenario: yard.yaml\nmission: drive.yaml\nseeds: 0..3\nout: results.csv\n"
@@ -132,6 +151,8 @@ def test_a_sweep_file_is_a_gate(folder):
     plan = make_plan(load_sweep(folder / "gate.yaml"))
     finished = sweep_to_file(plan, lambda: LocalCrew(plan.order(), 1, 60.0), folder / "results.csv")
     assert finished.is_good
+    checked = cli("validate", "gate.yaml", "--json", cwd=folder)
+    assert json.loads(checked.stdout) == [{"sweep": "gate.yaml", "ok": True, "problems": []}]
     bad = cli("sweep", "gate.yaml", "--assert", "path_length.rover > 3", "--overwrite", "--jobs", "1", cwd=folder)
     assert (bad.returncode, "4 runs, 1 of 1 assertions BROKEN → results.csv" in bad.stdout) == (1, True)
     assert re.search(r"does not hold in 4 runs: .*microsim replay --token \S+", bad.stderr)
