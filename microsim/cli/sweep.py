@@ -63,14 +63,17 @@ class Options:
 
 def sweep(options: Options) -> int:
     """The exit code."""
-    wish = _sweep(options)
     with interruptible():
         try:
+            wish = _sweep(options)
             if options.find is not None:
                 return _find(wish, options)
             return _fly(wish, options)
         except (CrewError, FindError, ResultError) as error:
             print(f"microsim: {error}", file=sys.stderr)
+            return FAILED
+        except KeyboardInterrupt:
+            print("microsim: stopped; nothing was written", file=sys.stderr)
             return FAILED
 
 

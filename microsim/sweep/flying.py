@@ -58,7 +58,7 @@ class Taken:
 
 
 def fly(sim: Simulation, mission: Mission | None, duration: float | None, metrics: Sequence[str]) -> dict[str, Value]:
-    """From tick 0 to the end; the metrics. Messages are made only where somebody needs them: five times as slow."""
+    """From tick 0 to the end; the metrics. Messages are made only where somebody needs them: four times as slow."""
     taken = Taken(sim, mission, metrics)
     ticks = ticks_of(sim, taken.pilot, duration)
     if needs_messages(mission, metrics):
