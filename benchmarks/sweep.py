@@ -38,7 +38,7 @@ def measure() -> list[Result]:
                 5.0,
                 at_most=True,
             ),
-            Result("runs of 35 s with every message digested", RUNS / swept, "runs/s"),
+            Result("sweep: runs of `patrol` (35 s) with every message digested", RUNS / swept, "runs/s"),
             Result("the same, where no metric needs messages", RUNS / quick, "runs/s"),
             Result("start of a sweep of one run to its result", _start(), "s"),
         ]

@@ -16,12 +16,14 @@ import numpy as np
 from microsim.errors import UsageError, unknown
 from microsim.outbox import Message
 from microsim.scenario.bundles import bundle_of
-from microsim.scenario.robots import Bicycle, Robot
+from microsim.scenario.robots import Bicycle
 from microsim.sim.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, X, Y, Z
+from microsim.sim.drivable import OFFROAD
 from microsim.sim.exact import sincos
 from microsim.sim.geometry import Array
 from microsim.sim.systems.radio import Link
 from microsim.simulation import Simulation
+from microsim.status import Car
 from microsim.sweep.trace import Block, Run
 
 Value: TypeAlias = float | int | bool | str | None
@@ -213,7 +215,12 @@ class OffroadTime(Metric):
         super().__init__(run, robots)
         assert run.sim.scenario.world is not None  # `problem` has seen to it
         self.area = bundle_of(run.sim.scenario.world).drivable
-        self.points = {robot: _points(run.sim.scenario.robots[robot]) for robot in robots}
+        settings = {robot: run.sim.scenario.robots[robot] for robot in robots}
+        self.cars = {
+            name: Car(robot.wheelbase_m, robot.track_m)
+            for name, robot in settings.items()
+            if isinstance(robot, Bicycle)
+        }
         self.ticks = 0
 
     @classmethod
@@ -226,22 +233,17 @@ class OffroadTime(Metric):
 
     def look(self, block: Block) -> None:
         for robot in self.robots:
-            along, across = self.points[robot]
-            for x, y, _, yaw in block[robot][:, X : YAW + 1].tolist():
-                sine, cosine = sincos(yaw)
-                east, north = x + cosine * along - sine * across, y + sine * along + cosine * across
-                self.ticks += self.area.footprint(east, north)[1] > 0
+            poses = block[robot][:, X : YAW + 1].tolist()
+            self.ticks += sum(self._is_off(robot, *pose) for pose in poses)
+
+    def _is_off(self, robot: str, x: float, y: float, z: float, yaw: float) -> bool:
+        """As `/sim/status` says it: of a car, the reference point or a wheel."""
+        if robot not in self.cars:
+            return self.area.polygon_at(x, y) == OFFROAD
+        return self.area.footprint(*self.cars[robot].footprint((x, y, z, yaw, *sincos(yaw))))[1] > 0
 
     def value(self) -> Value:
         return self.ticks * self.run.dt
-
-
-def _points(robot: Robot) -> tuple[Array, Array]:
-    """Forward and to the left of the reference point [m]: that point itself, and the wheels of a car."""
-    if not isinstance(robot, Bicycle):
-        return np.zeros(1), np.zeros(1)
-    base, half = robot.wheelbase_m, 0.5 * robot.track_m
-    return np.array([0.0, 0.0, 0.0, base, base]), np.array([0.0, half, -half, half, -half])
 
 
 # ---- radio and sensors -----------------------------------------------------------------------------------------------
