@@ -28,7 +28,7 @@ def read_drivable(source: Source) -> DrivableArea | None:
     from microsim.sim.drivable import drivable_area
 
     assert source.document is not None
-    before = len(source.report.errors)
+    before = source.report.error_count
     polygons: list[list[Ring]] = []
     priorities: list[float] = []
     for index, feature in enumerate(_features(source, source.document.data)):
@@ -37,7 +37,7 @@ def read_drivable(source: Source) -> DrivableArea | None:
         found = _polygons(source, path, feature)
         polygons += found
         priorities += [priority] * len(found)
-    if len(source.report.errors) > before:
+    if source.report.error_count > before:
         return None
     if not polygons:
         message = "there is no polygon: the whole world is off-road"

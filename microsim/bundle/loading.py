@@ -63,7 +63,7 @@ def read_sensors(source: str | Path) -> tuple[Sensors, Path | None]:
     loading = _Loading(find_bundle(source))
     sensors, target = loading.sensors_alone()
     if sensors is None:
-        raise BundleError(loading.report.errors)
+        raise BundleError(loading.report.problems)
     return sensors, target
 
 
@@ -122,7 +122,7 @@ class _Loading:
         cameras, lidars = self._sensors(timebase)
         heightmap, drivable, mesh, gaussians = self._heightmap(), self._drivable(), self._mesh(), self._gaussians()
         self._check_size(world)
-        if self.report.errors:
+        if self.report.error_count:
             return None
         assert heightmap is not None
         assert drivable is not None
@@ -130,7 +130,7 @@ class _Loading:
         files = {ENTRY: world.file, **{source.name: source.file for source in self.sources.values()}}
         return Bundle(
             name, self.root, description, origin, heightmap, drivable, mesh, gaussians, cameras, lidars, timebase,
-            vehicle, start, files, tuple(self.report.warnings),
+            vehicle, start, files, tuple(self.report.problems),
         )  # fmt: skip
 
     def sensors_alone(self) -> tuple[Sensors | None, Path | None]:
@@ -144,7 +144,7 @@ class _Loading:
         sensors = read_calibration(found) if found is not None and read_document(found) else None
         target = names.get("tf_static")
         wrong = not isinstance(target, str) or not target.endswith(".json") or name_problem(target) is not None
-        return (None if self.report.errors else sensors), None if wrong else self.root / str(target)
+        return (None if self.report.error_count else sensors), None if wrong else self.root / str(target)
 
     def _world(self) -> Source | None:
         source = Source(self.report, ENTRY, self.root / ENTRY)
@@ -192,10 +192,10 @@ class _Loading:
         derived = self._document("sensors.tf_static")
         if source is None:
             return {}, {}
-        before = len(self.report.errors)
+        before = self.report.error_count
         sensors = read_calibration(source)
         check_rates(source, sensors, timebase.physics_hz)
-        if derived is not None and len(self.report.errors) == before:  # else every difference would be told twice
+        if derived is not None and self.report.error_count == before:  # else every difference would be told twice
             check_tf_static(derived, frames(sensors))
         return sensors
 

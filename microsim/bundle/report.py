@@ -13,29 +13,31 @@ if TYPE_CHECKING:
     from microsim.documents.yaml_text import Document
     from microsim.documents.yaml_text import Path as KeyPath
 
-MAX_PROBLEMS = 200  # of one bundle; a file full of garbage has no more to say
+MAX_PROBLEMS = 200  # errors, and as many warnings, of one bundle; a file full of garbage has no more to say
 
 
 @dataclass
 class Report:
-    """The problems found so far, in the order they were found."""
+    """The problems found so far, in the order they were found; errors and warnings are counted apart."""
 
-    problems: list[Problem] = field(default_factory=list)
-    left_out: int = 0
+    listed: list[Problem] = field(default_factory=list)
+    error_count: int = 0
+    warning_count: int = 0
 
     def add(self, problem: Problem) -> None:
-        if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(problem)
+        if problem.is_warning:
+            self.warning_count += 1
         else:
-            self.left_out += 1
+            self.error_count += 1
+        if (self.warning_count if problem.is_warning else self.error_count) <= MAX_PROBLEMS:
+            self.listed.append(problem)
 
     @property
-    def errors(self) -> list[Problem]:
-        return [problem for problem in self.problems if not problem.is_warning]
-
-    @property
-    def warnings(self) -> list[Problem]:
-        return [problem for problem in self.problems if problem.is_warning]
+    def problems(self) -> list[Problem]:
+        """What was found; of very many, the first, and how many more there are."""
+        more = self.error_count + self.warning_count - len(self.listed)
+        note = Problem(f"{more:,} more problems are not listed", is_warning=not self.error_count)
+        return [*self.listed, note] if more else list(self.listed)
 
 
 @dataclass

@@ -62,7 +62,7 @@ def mesh_of(tmp_path: Path, name: str, raw: bytes) -> tuple[Mesh | None, list[st
     file.write_bytes(raw)
     report = Report()
     mesh = read_mesh(Source(report, name, file))
-    assert (mesh is None) == bool(report.errors)
+    assert (mesh is None) == bool(report.error_count)
     return mesh, [str(problem) for problem in report.problems]
 
 

@@ -260,6 +260,18 @@ def test_rule_unknown_field_is_only_a_warning_in_a_newer_minor(bundle):
     load_bundle(bundle)
 
 
+def test_no_number_of_warnings_hides_an_error(bundle):
+    many = {f"field_{index}": index for index in range(300)}
+    change(bundle / "world.yaml", lambda data: data.update(version="1.9.0", **many))
+    found = problems(bundle)
+    assert len(found) == 201
+    assert found[-1].message == "100 more problems are not listed"
+    assert all(problem.is_warning for problem in found)
+    change(bundle / "sim/timebase.yaml", lambda data: data.update(physics_hz=0))
+    found = problems(bundle)
+    assert [problem.rule for problem in found if not problem.is_warning] == ["field-value", ""]
+
+
 def test_metadata_may_hold_fields_of_other_programs(bundle):
     change(bundle / "metadata.json", lambda data: data.update(license="CC0-1.0", captured={"by": "drone"}))
     assert problems(bundle) == []

@@ -45,5 +45,5 @@ def sensors_of(calibration: Mapping[str, Any]) -> Sensors:
     report = Report()
     source = Source(report, "calibration", Path("calibration"), Document(dict(calibration)))
     sensors = read_calibration(source)
-    assert not report.errors, report.errors
+    assert not report.error_count, report.problems
     return sensors
