@@ -17,7 +17,11 @@ DATA_FOLDERS = ("launch", "rviz", "urdf", "scenarios", "missions", "worlds", "ex
 # viser checks no Origin and draws another page in its next minor version: viewer/page/gate.py, page.css know this one
 VIEW = ["viser>=1.1,<1.2", "yourdfpy", "xacrodoc", "pillow"]
 
+RL = ["gymnasium>=1.0", "pettingzoo>=1.24"]
+
 TEST = [
+    *RL,
+    "cma",
     *VIEW,
     "playwright",
     "pytest>=8",
@@ -114,6 +118,7 @@ setup(
         "test": TEST,
         "dev": [*TEST, "mypy", "ruff", "import-linter", "pre-commit"],
         "plot": ["matplotlib"],
+        "rl": RL,
         "view": VIEW,
         "gpu": ["cupy-cuda12x>=13; platform_system != 'Darwin'"],
         "sweep": ["pyarrow"],  # parquet; .csv needs nothing

@@ -22,7 +22,8 @@ from microsim.errors import UsageError, unknown
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.scene import build_world
 from microsim.scenario.sensors import Camera
-from microsim.sim.many_worlds import last_firing
+from microsim.sim.many_worlds import free_places, last_firing
+from microsim.sim.noise import stream_keys
 from microsim.sim.timekeeper import Clock, Trigger
 
 _CHUNK = 64  # worlds of a thread come in multiples of these
@@ -228,6 +229,17 @@ class BatchSimulation:
     def ignored(self, robot: str) -> Integers:
         """(n,) commands that were ignored since the last reset."""
         return self._robot(robot).ignored[: self.n]
+
+    def free_places(
+        self, stream: str, x: tuple[float, float], y: tuple[float, float], gap_m: float = 1.0, worlds: Any = None
+    ) -> Array:
+        """(len(worlds), 2): in each world a place in a free cell, which its seed draws from a stream of that name."""
+        chosen, ground = self._chosen(worlds), self.ground
+        out = np.empty((chosen.size, 2))
+        spans = ((float(x[0]), float(x[1])), (float(y[0]), float(y[1])))
+        grid = (ground.footings, ground.cell, ground.west, ground.south)
+        free_places(*grid, *spans, float(gap_m), stream_keys(self.seeds[chosen], stream), chosen, out)
+        return out
 
     def memory_bytes(self) -> int:
         """Of all arrays that have an entry for each world, readings included."""

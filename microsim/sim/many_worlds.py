@@ -350,3 +350,30 @@ def sense_odometry(state: Array, worlds: Integers, has_drift: bool, settings: Ar
             slip, turn = settings[POSITION_PER_M, w], settings[YAW_PER_RAD, w]
             out[w, 13] = POSE_VARIANCE + slip * slip * memory[DISTANCE, w]
             out[w, 14] = POSE_VARIANCE + turn * turn * memory[TURNED, w]
+
+
+@threaded_kernel
+def sincos_each(angles: Array, sines: Array, cosines: Array) -> None:
+    for i in range(angles.shape[0]):
+        sines[i], cosines[i] = _sincos(angles[i])
+
+
+@threaded_kernel
+def free_places(
+    footings: Grids,
+    cell: float,
+    west: float,
+    south: float,
+    x: tuple[float, float],
+    y: tuple[float, float],
+    gap_m: float,
+    keys: Integers,
+    worlds: Integers,
+    out: Array,
+) -> None:
+    """out (len(worlds), 2): a free place in each, as `start_place` finds it."""
+    for index in range(worlds.shape[0]):
+        footing = footings[0 if footings.shape[0] == 1 else worlds[index]]
+        out[index, 0], out[index, 1], _ = _start_place(
+            footing, cell, west, south, x[0], x[1], y[0], y[1], gap_m, keys[index]
+        )

@@ -43,8 +43,8 @@ HOMES = {
     "ray": ("sweep/cluster.py",),
     "pyarrow": ("sweep/results.py",),
     "matplotlib": ("recording/pictures.py",),
-    "gymnasium": ("batch/",),
-    "pettingzoo": ("batch/",),
+    "gymnasium": ("learning/",),
+    "pettingzoo": ("learning/",),
     "embreex": ("sim/sensors/lidar.py", "bundle/"),
     "cupy": ("batch/", "rendering/gpu.py"),
 }

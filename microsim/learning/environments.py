@@ -1,0 +1,180 @@
+"""Tasks as Gymnasium environments: one world, or n of them at once without a process or a copy for each.
+
+Both run the same task over the same `BatchSimulation`: environment i of a vector, reset with seed s, goes exactly as a
+single one that was reset with s + i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from microsim.errors import UsageError
+from microsim.learning.page import Page
+from microsim.learning.picture import draw
+from microsim.learning.tasks import Task
+from microsim.sim.noise import stream_keys
+
+RENDER_MODES = ("rgb_array", "human")
+_METADATA: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}
+_VECTOR_METADATA = {**_METADATA, "render_modes": ["rgb_array"], "autoreset_mode": AutoresetMode.NEXT_STEP}
+NEXT_EPISODE = "next episode"  # name of the stream that makes an episode's seed from that of the one before
+
+
+def spaces_of(task: type[Task]) -> tuple[Any, Any]:
+    """(observations, actions) of one world."""
+    size = sum(len(scale) for scale in task.limits.values())
+    seen = gymnasium.spaces.Box(np.array(task.low, np.float32), np.array(task.high, np.float32), dtype=np.float32)
+    return seen, gymnasium.spaces.Box(-1.0, 1.0, (size,), np.float32)
+
+
+def next_seeds(seeds: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    return stream_keys(seeds, NEXT_EPISODE)
+
+
+class Window:
+    """What `render` gives or shows."""
+
+    def __init__(self, task: Task, mode: str | None) -> None:
+        if mode is not None and mode not in RENDER_MODES:
+            raise UsageError(f"no render_mode {mode!r}; there are: {', '.join(RENDER_MODES)}")
+        self.task, self.mode = task, mode
+        self._page: Page | None = None
+
+    def render(self, worlds: Sequence[int]) -> list[npt.NDArray[np.uint8]] | None:
+        if self.mode == "rgb_array":
+            return [draw(self.task.batch, world, self.task.landmarks(world)) for world in worlds]
+        return None
+
+    def after_step(self) -> None:
+        if self.mode == "human":
+            self._page = self._page or Page(self.task.batch)
+            self._page.follow()
+
+    def close(self) -> None:
+        if self._page is not None:
+            self._page.close()
+            self._page = None
+
+
+class TaskEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
+    metadata = _METADATA
+
+    def __init__(self, task: type[Task], render_mode: str | None = None, **options: Any) -> None:
+        self.task = task(1, **options)
+        self.observation_space, self.action_space = spaces_of(task)
+        self.render_mode = render_mode
+        self._window = Window(self.task, render_mode)
+        self._has_seed = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
+        super().reset(seed=seed)
+        if seed is not None:
+            seeds = np.array([seed], np.int64)
+        elif self._has_seed:
+            seeds = next_seeds(self.task.batch.seeds)
+        else:
+            seeds = self.np_random.integers(0, 2**63 - 1, 1, np.int64)
+        self._has_seed = True
+        self.task.reset(seeds=seeds)
+        self._window.after_step()
+        return self.task.observe()[0].copy(), {}
+
+    def step(
+        self, action: npt.NDArray[np.float32]
+    ) -> tuple[npt.NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        self.task.act(np.asarray(action, np.float64)[None])
+        rewards, ended = self.task.judge()
+        self._window.after_step()
+        return self.task.observe()[0].copy(), float(rewards[0]), bool(ended[0]), False, {}
+
+    def render(self) -> Any:
+        images = self._window.render([0])
+        return None if images is None else images[0]
+
+    def close(self) -> None:
+        self._window.close()
+
+
+class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[Any]]):
+    """n worlds at once. An episode that has ended begins anew in the next step (AutoresetMode.NEXT_STEP)."""
+
+    metadata = _VECTOR_METADATA
+
+    def __init__(
+        self,
+        task: type[Task],
+        num_envs: int = 1,
+        render_mode: str | None = None,
+        max_episode_steps: int | None = None,
+        threads: int = 1,
+        copy: bool = True,
+        **options: Any,
+    ) -> None:
+        self.task = task(num_envs, threads, **options)
+        self.num_envs, self.render_mode = num_envs, render_mode
+        self.single_observation_space, self.single_action_space = spaces_of(task)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.horizon = task.horizon if max_episode_steps is None else max_episode_steps
+        self._copies = copy  # False: observations are one array that each step fills anew
+        self._window = Window(self.task, render_mode)
+        self._steps: npt.NDArray[np.int64] = np.zeros(num_envs, np.int64)
+        self._over: npt.NDArray[np.bool_] = np.zeros(num_envs, np.bool_)
+        self._has_seed = False
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
+        first = seed if isinstance(seed, int) else None
+        super().reset(seed=first)
+        self.task.reset(seeds=self._first_seeds(seed))
+        self._has_seed = True
+        self._steps[:] = 0
+        self._over[:] = False
+        return self._seen(), {}
+
+    def _first_seeds(self, seed: int | list[int | None] | None) -> npt.NDArray[np.int64]:
+        if isinstance(seed, (int, np.integer)):
+            counted: npt.NDArray[np.int64] = int(seed) + np.arange(self.num_envs, dtype=np.int64)
+            return counted
+        drawn = self.np_random.integers(0, 2**63 - 1, self.num_envs, np.int64)
+        seeds = next_seeds(self.task.batch.seeds) if self._has_seed else drawn
+        if seed is not None:
+            for world, each in enumerate(seed):
+                seeds[world] = seeds[world] if each is None else each
+        return seeds
+
+    def step(
+        self, actions: npt.NDArray[np.float32]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[Any], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]:
+        task, over = self.task, self._over
+        task.act(np.asarray(actions))
+        rewards, ended = task.judge()
+        self._steps += 1
+        anew = np.flatnonzero(over)
+        if anew.size:
+            task.reset(anew, next_seeds(task.batch.seeds[anew]))
+            rewards[anew], ended[anew], self._steps[anew] = 0.0, False, 0
+        cut = ~ended & (self._steps >= self.horizon)
+        self._over = ended | cut
+        return self._seen(), rewards, ended, cut, {}
+
+    def _seen(self) -> npt.NDArray[np.float32]:
+        seen = self.task.observe()
+        return seen.copy() if self._copies else seen
+
+    def render(self) -> Any:
+        images = self._window.render(range(self.num_envs))
+        return None if images is None else tuple(images)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self._window.close()

@@ -1,0 +1,123 @@
+"""What an environment for learning is made of: worlds, what an action does, what is seen, what is good, when it ends.
+
+A task knows n worlds at once, as arrays with an entry for each. Only + - * / and sqrt make observations and rewards, so
+they are the same on every machine. Actions are numbers from -1 to 1, scaled to the robots' limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from microsim.batch import BatchSimulation
+from microsim.errors import UsageError
+from microsim.sim.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, YAW_RATE, X, Y, Z
+from microsim.sim.many_worlds import sincos_each
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Float32s: TypeAlias = npt.NDArray[np.float32]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+NO_SENSORS: dict[str, None] = dict.fromkeys(("odom", "gps", "imu", "camera", "range"))
+QUIET = {"world_topics": {"occupancy_hz": 0, "markers_hz": 0}, "radio": {"enabled": False}}
+
+
+class Task:
+    """Subclasses fill in the class attributes and `begin`, `observe`, `judge`."""
+
+    name: ClassVar[str]
+    horizon: ClassVar[int]  # environment steps until an episode is cut short
+    ticks: ClassVar[int] = 6  # per environment step
+    sensors: ClassVar[tuple[str, ...]] = ()
+    limits: ClassVar[dict[str, tuple[float, ...]]]  # by robot: the command that an action of 1 stands for
+    low: ClassVar[tuple[float, ...]]  # of each number of an observation
+    high: ClassVar[tuple[float, ...]]
+
+    def __init__(self, n: int, threads: int = 1, **changes: Any) -> None:
+        self.batch = BatchSimulation(self.scenario(**changes), n, sensors=self.sensors, threads=threads)
+        self.n = n
+        self._commands = {robot: self.batch.commands(robot)[: len(scale)] for robot, scale in self.limits.items()}
+        self._scales = {robot: np.array(scale)[:, None] for robot, scale in self.limits.items()}
+        self._sine, self._cosine = np.empty(n), np.empty(n)
+        self.seen: Float32s = np.zeros((n, len(self.low)), np.float32)
+
+    def scenario(self, **changes: Any) -> dict[str, Any]:
+        raise NotImplementedError
+
+    @property
+    def action_size(self) -> int:
+        return sum(len(scale) for scale in self.limits.values())
+
+    def reset(self, worlds: Integers | None = None, seeds: Integers | None = None) -> None:
+        """Begin an episode in these worlds, by default in all."""
+        self.batch.reset(worlds, seeds)
+        chosen = np.arange(self.n) if worlds is None else worlds
+        self.begin(chosen)
+
+    def act(self, actions: npt.NDArray[Any]) -> None:
+        """Hand (n, size) actions to the robots and let time pass."""
+        first = 0
+        for robot, scale in self._scales.items():
+            part = actions[:, first : first + len(scale)].T
+            np.multiply(np.clip(part, -1.0, 1.0), scale, out=self._commands[robot])
+            first += len(scale)
+        self.batch.step(self.ticks)
+
+    def begin(self, worlds: Integers) -> None:
+        """Set up what the task itself remembers of these worlds."""
+
+    def observe(self) -> Float32s:
+        """Fill and give `seen` (n, size)."""
+        raise NotImplementedError
+
+    def judge(self) -> tuple[Array, Mask]:
+        """Rewards of the last step, and whose episode has ended."""
+        raise NotImplementedError
+
+    def landmarks(self, world: int) -> Sequence[tuple[float, float, float]]:
+        """x, y, radius of what a picture shall show."""
+        return ()
+
+    # ---- what tasks share ------------------------------------------------------------------------------------
+
+    def look(self, robot: str) -> tuple[Array, Array, Array]:
+        """Rows of the state, and the sine and cosine of the heading."""
+        rows = self.batch.rows(robot)
+        sincos_each(rows[YAW], self._sine, self._cosine)
+        return rows, self._sine, self._cosine
+
+    def see_offset(self, column: int, rows: Array, goal: Array, scale: float) -> None:
+        """Where a goal (2 or 3, n) is, in the robot's own axes, as numbers up to about 1."""
+        dx, dy = goal[0] - rows[X], goal[1] - rows[Y]
+        self._see_turned(column, dx, dy, scale)
+        if len(goal) > 2:
+            self.seen[:, column + 2] = (goal[2] - rows[Z]) * scale
+
+    def see_velocity(self, column: int, rows: Array, scale: float) -> None:
+        """Velocity over ground in the robot's own axes, then the turn rate."""
+        self._see_turned(column, rows[VELOCITY_X], rows[VELOCITY_Y], scale)
+        self.seen[:, column + 2] = rows[VELOCITY_Z] * scale
+        self.seen[:, column + 3] = rows[YAW_RATE]
+
+    def _see_turned(self, column: int, x: Array, y: Array, scale: float) -> None:
+        sine, cosine = self._sine, self._cosine
+        self.seen[:, column] = (cosine * x + sine * y) * scale
+        self.seen[:, column + 1] = (cosine * y - sine * x) * scale
+
+
+def no_more(changes: dict[str, Any]) -> None:
+    if changes:
+        raise UsageError(f"this task has no option {', '.join(changes)}")
+
+
+def distance(rows: Array, goal: Array) -> Array:
+    square: Array = np.square(goal[0] - rows[X])
+    square += np.square(goal[1] - rows[Y])
+    if len(goal) > 2:
+        square += np.square(goal[2] - rows[Z])
+    root: Array = np.sqrt(square, out=square)
+    return root
