@@ -16,7 +16,7 @@ from rich.table import Table
 import microsim
 from benchmarks.harness import Result, use_one_core
 
-NAMES = ("engine", "camera", "splat", "startup", "ros2", "recording", "bundle", "nodes", "sweep", "viewer")
+NAMES = ("engine", "camera", "splat", "startup", "ros2", "recording", "bundle", "nodes", "sweep", "viewer", "batch")
 RESULTS = Path(__file__).parent / "results"
 
 

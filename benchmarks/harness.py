@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parents[1]
 PEERS = Path(__file__).parent / "peers"
 
 
@@ -50,9 +51,11 @@ def cpu_seconds(work: Callable[[], Any], rounds: int = 7) -> float:
     return best
 
 
-def run_peer(script: str, *arguments: str, environment: dict[str, str] | None = None) -> dict[str, Any] | None:
+def run_peer(
+    script: str, *arguments: str, environment: dict[str, str] | None = None, python: Path | None = None
+) -> dict[str, Any] | None:
     """Run a script of `peers/` in its own process; its last line is JSON. None, and why on stderr, if it cannot."""
-    command = [sys.executable, str(PEERS / script), *arguments]
+    command = [str(python or sys.executable), str(PEERS / script), *arguments]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env={**os.environ, **(environment or {})}, timeout=600
     )

@@ -10,7 +10,7 @@ import numpy as np
 from microsim.learning.tasks import NO_SENSORS, QUIET, Array, Float32s, Integers, Mask, Task, distance, no_more
 from microsim.sim.components import VELOCITY_X, VELOCITY_Y, YAW_RATE, X, Y
 from microsim.sim.robots.bicycle import SPEED, STEERING
-from microsim.sim.robots.rover import CONTACTS, V
+from microsim.sim.robots.rover import CONTACTS
 
 
 def see_ranges(ranges: Float32s, reach_m: float, out: Float32s) -> None:
@@ -62,9 +62,9 @@ class RoverAvoid(Task):
 
     def observe(self) -> Float32s:
         see_ranges(self.batch.readings["rover/scan"], self.reach_m, self.seen[:, : self.beams])
-        rows, _, _ = self.look("rover")
+        rows, sine, cosine = self.look("rover")
         self.see_offset(self.beams, rows, self.goal, 1.0 / 15.0)
-        self.seen[:, self.beams + 2] = rows[V] * 0.5
+        self.seen[:, self.beams + 2] = (cosine * rows[VELOCITY_X] + sine * rows[VELOCITY_Y]) * 0.5  # as odometry has it
         self.seen[:, self.beams + 3] = rows[YAW_RATE]
         return self.seen
 

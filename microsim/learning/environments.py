@@ -105,7 +105,11 @@ class TaskEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
 
 
 class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[Any]]):
-    """n worlds at once. An episode that has ended begins anew in the next step (AutoresetMode.NEXT_STEP)."""
+    """n worlds at once. An episode that has ended begins anew in the next step (AutoresetMode.NEXT_STEP).
+
+    With `autoreset=False` it does not: its world goes on until `reset`, and what it gives means nothing. With
+    `copy=False` observations are one array, which each step fills anew.
+    """
 
     metadata = _VECTOR_METADATA
 
@@ -117,15 +121,20 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
         max_episode_steps: int | None = None,
         threads: int = 1,
         copy: bool = True,
+        autoreset: bool = True,
         **options: Any,
     ) -> None:
+        self.metadata = {**_VECTOR_METADATA}
+        if not autoreset:
+            self.metadata["autoreset_mode"] = AutoresetMode.DISABLED
+        self._autoresets = autoreset
         self.task = task(num_envs, threads, **options)
         self.num_envs, self.render_mode = num_envs, render_mode
         self.single_observation_space, self.single_action_space = spaces_of(task)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.horizon = task.horizon if max_episode_steps is None else max_episode_steps
-        self._copies = copy  # False: observations are one array that each step fills anew
+        self._copies = copy
         self._window = Window(self.task, render_mode)
         self._steps: npt.NDArray[np.int64] = np.zeros(num_envs, np.int64)
         self._over: npt.NDArray[np.bool_] = np.zeros(num_envs, np.bool_)
@@ -160,7 +169,7 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
         task.act(np.asarray(actions))
         rewards, ended = task.judge()
         self._steps += 1
-        anew = np.flatnonzero(over)
+        anew = np.flatnonzero(over & self._autoresets)
         if anew.size:
             task.reset(anew, next_seeds(task.batch.seeds[anew]))
             rewards[anew], ended[anew], self._steps[anew] = 0.0, False, 0

@@ -45,7 +45,10 @@ class TeamTask(Task):
                 "drone": {**NO_SENSORS, "start": {"map_pose": {"x": 6, "y": 4, "z": 6}}},
                 "rover": {**NO_SENSORS, "start": {"map_pose": {"x": 4, "y": 4, "yaw": 0.8}}, "scan": scan},
             },
-            "randomize": {"obstacles": {"shift_m": 3.0, "keep_probability": 0.9}},
+            "randomize": {
+                "obstacles": {"shift_m": 3.0, "keep_probability": 0.9},
+                "starts": {robot: {"x": [3, 7], "y": [3, 7], "yaw": [-0.5, 2.1]} for robot in ("drone", "rover")},
+            },
         }
 
     def __init__(self, n: int, threads: int = 1, **changes: Any) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.sim import exact
-from microsim.sim.compiled import kernel
+from microsim.sim.compiled import inlined, kernel
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Grid: TypeAlias = npt.NDArray[np.uint8]
@@ -75,7 +75,7 @@ def is_free(clearance: Grid, cell: float, x: float, y: float) -> bool:
     return 0.0 <= u < columns and 0.0 <= v < rows and clearance[int(v), int(u)] != 0
 
 
-@kernel
+@inlined
 def distance_to_occupied(
     clearance: Grid, cell: float, x: float, y: float, dx: float, dy: float, reach: float, edge_is_wall: bool
 ) -> float:

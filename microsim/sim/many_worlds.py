@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.sim import chance, exact, geometry, motion, noise
-from microsim.sim.compiled import threaded_kernel, threaded_kernel_of_kernel
+from microsim.sim.compiled import inlined, threaded_kernel, threaded_kernel_of_kernel
+from microsim.sim.components import PITCH as _PITCH
+from microsim.sim.components import ROLL as _ROLL
 from microsim.sim.components import YAW, X, Y, Z
 from microsim.sim.geometry import Array, Grid, Vector
 from microsim.sim.motion import (
@@ -174,6 +176,18 @@ def last_firing(p: int, q: int, begin: Integers, ticks: int, offsets: Integers) 
         offsets[i] = offset if offset > 0 else 0
 
 
+@inlined
+def _sensor_at(state: Array, w: int, mount: Vector, seen: Array) -> tuple[float, float, float, float, float]:
+    """Map position of a sensor of world w, and the sine and cosine of the robot's yaw; `seen` is room to work in."""
+    if state[_ROLL, w] == 0.0 and state[_PITCH, w] == 0.0:  # as `observe` and `place_of`, without what they need not do
+        sine, cosine = _sincos(state[YAW, w])
+        x = state[X, w] + cosine * mount[0] - sine * mount[1]
+        return x, state[Y, w] + sine * mount[0] + cosine * mount[1], state[Z, w] + mount[2], sine, cosine
+    _observe(state[:, w : w + 1], seen)
+    x, y, z = _place_of(seen[0], mount[0], mount[1], mount[2])
+    return x, y, z, seen[0, SIN_YAW], seen[0, COS_YAW]
+
+
 @threaded_kernel
 def sense_range(
     state: Array,
@@ -195,20 +209,18 @@ def sense_range(
     seen = np.empty((1, FIELDS))
     for index in range(worlds.shape[0]):
         w = worlds[index]
-        _observe(state[:, w : w + 1], seen)
-        row = seen[0]
-        x, y, _ = _place_of(row, mount[0], mount[1], mount[2])
+        x, y, _, sine, cosine = _sensor_at(state, w, mount, seen)
         out[w] = _beam(
             clearances[0 if clearances.shape[0] == 1 else w],
             cell,
             west,
             south,
-            row[X],
-            row[Y],
+            state[X, w],
+            state[Y, w],
             x,
             y,
-            row[SIN_YAW],
-            row[COS_YAW],
+            sine,
+            cosine,
             heading[0],
             heading[1],
             min_m,
@@ -241,20 +253,18 @@ def sense_scan(
     seen, distances = np.empty((1, FIELDS)), np.empty(beams.shape[1])
     for index in range(worlds.shape[0]):
         w = worlds[index]
-        _observe(state[:, w : w + 1], seen)
-        row = seen[0]
-        x, y, _ = _place_of(row, mount[0], mount[1], mount[2])
+        x, y, _, sine, cosine = _sensor_at(state, w, mount, seen)
         _sweep(
             clearances[0 if clearances.shape[0] == 1 else w],
             cell,
             west,
             south,
-            row[X],
-            row[Y],
+            state[X, w],
+            state[Y, w],
             x,
             y,
-            row[SIN_YAW],
-            row[COS_YAW],
+            sine,
+            cosine,
             beams,
             min_m,
             max_m,
@@ -285,8 +295,7 @@ def sense_gps(
     seen = np.empty((1, FIELDS))
     for index in range(worlds.shape[0]):
         w = worlds[index]
-        _observe(state[:, w : w + 1], seen)
-        x, y, z = _place_of(seen[0], mount[0], mount[1], mount[2])
+        x, y, z, _, _ = _sensor_at(state, w, mount, seen)
         sigma, drift = settings[SIGMA, w], settings[BIAS_DRIFT, w]
         out[w, 0], out[w, 1], out[w, 2], out[w, 3], bias[0, w], bias[1, w], bias[2, w] = _fix(
             plane, x, y, z, bias[0, w], bias[1, w], bias[2, w], sigma, drift, dt, keys[w], last_tick[w], tick[w]

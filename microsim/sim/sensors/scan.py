@@ -35,11 +35,14 @@ def measure(
     out: Array, ranges: npt.NDArray[np.float32], key: int, tick: int, low: float, high: float, sigma: float, drop: float
 ) -> None:
     """Noise, dropouts and REP-117; beam i draws number i of the stream, whatever the other beams saw."""
+    first, second, drawn = 0.0, 0.0, -1
     for i in range(out.shape[0]):
         value = out[i]
-        if sigma > 0.0:
-            pair = _normals(key, tick, i // 2)
-            value += sigma * (pair[0] if i % 2 == 0 else pair[1])
+        if sigma > 0.0 and value < math.inf:  # what is out of reach stays so
+            if drawn != i // 2:
+                drawn = i // 2
+                first, second = _normals(key, tick, drawn)
+            value += sigma * (first if i % 2 == 0 else second)
         value = -math.inf if value < low else math.inf if value > high else value
         if drop > 0.0 and _uniforms(key, tick, (1 << 20) + i)[0] < drop:
             value = math.nan

@@ -1,0 +1,225 @@
+"""Environments for learning: Gymnasium's and PettingZoo's checkers, exact resets, vectors that equal single ones."""
+
+import warnings
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode
+from pettingzoo.test import parallel_api_test, parallel_seed_test
+
+import microsim
+from microsim.errors import UsageError
+from microsim.learning import TASKS, env_id
+from microsim.learning.driving import Drive, RoverAvoid
+from microsim.learning.environments import TaskEnv, TaskVectorEnv, next_seeds
+from microsim.learning.flying import Hover, Patrol
+from microsim.learning.parallel import TeamParallelEnv
+from microsim.learning.teaming import TeamTask
+from tests.support import COMPILED
+
+pytestmark = pytest.mark.skipif(not COMPILED, reason="whole episodes take too long with kernels as plain Python")
+NAMES = sorted(TASKS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gymnasiums_checker_is_content(name: str) -> None:
+    env = gymnasium.make(f"microsim.learning:{env_id(name)}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", gymnasium.error.DeprecatedEnv)
+        check_env(env.unwrapped, skip_render_check=True)  # that one opens the web page
+
+
+def test_pettingzoos_checkers_are_content() -> None:
+    parallel_api_test(TeamParallelEnv(), num_cycles=200)
+    parallel_seed_test(TeamParallelEnv, num_cycles=20)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_vector_equals_single_environments(name: str) -> None:
+    """Through ends, cuts and new episodes."""
+    count = 3
+    vector: Any = gymnasium.make_vec(env_id(name), num_envs=count, max_episode_steps=25, threads=2)
+    assert isinstance(vector.unwrapped, TaskVectorEnv)
+    assert vector.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
+    singles = [gymnasium.make(env_id(name), max_episode_steps=25) for _ in range(count)]
+    seen, _ = vector.reset(seed=40)
+    firsts = [single.reset(seed=40 + index)[0] for index, single in enumerate(singles)]
+    np.testing.assert_array_equal(seen, firsts)
+    dice, over = np.random.default_rng(3), [False] * count
+    for _ in range(60):
+        actions = dice.uniform(-1, 1, (count, vector.single_action_space.shape[0])).astype(np.float32)
+        seen, rewards, ended, cut, _ = vector.step(actions)
+        for index, single in enumerate(singles):
+            if over[index]:
+                expected: Any = (single.reset()[0], 0.0, False, False)
+            else:
+                expected = single.step(actions[index])[:4]
+            np.testing.assert_array_equal(seen[index], expected[0])
+            assert (rewards[index], ended[index], cut[index]) == tuple(expected[1:])
+            over[index] = bool(expected[2] or expected[3])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_seed_gives_the_same_episode_again_and_another_one_another(name: str) -> None:
+    env = gymnasium.make(env_id(name))
+    episodes = []
+    for seed in (8, 8, 9):
+        seen = [env.reset(seed=seed)[0]]
+        env.action_space.seed(1)
+        seen += [env.step(env.action_space.sample())[0] for _ in range(10)]
+        episodes.append(np.array(seen))
+    np.testing.assert_array_equal(episodes[0], episodes[1])
+    assert not np.array_equal(episodes[0], episodes[2])
+
+
+def test_a_world_of_an_environment_is_the_simulation_with_its_seed() -> None:
+    task = RoverAvoid(2)
+    task.reset(seeds=np.array([5, 6]))
+    sim = microsim.Simulation(task.scenario(), 6)
+    for action in ((1.0, 0.3), (0.5, -1.0)):
+        task.act(np.array([action, action]))
+        sim.command("rover", v=2.0 * action[0], omega=1.2 * action[1])
+        sim.step(task.ticks)
+    assert task.batch.rows("rover")[:, 1].tolist() == sim.rows("rover")
+
+
+def test_seeds_of_episodes_follow_from_the_first() -> None:
+    first = np.array([1, 2, 3])
+    assert next_seeds(first).tolist() == next_seeds(first).tolist() != first.tolist()
+
+
+def test_without_autoreset_worlds_go_on_until_they_are_reset() -> None:
+    env: Any = gymnasium.make_vec(env_id("Hover"), num_envs=2, autoreset=False, max_episode_steps=3, copy=False)
+    assert env.metadata["autoreset_mode"] == AutoresetMode.DISABLED
+    env.reset(seed=0)
+    for _ in range(5):
+        env.step(np.zeros((2, 4), np.float32))
+    assert env.unwrapped.task.batch.tick.tolist() == [30, 30]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_picture_shows_the_robots(name: str) -> None:
+    env = gymnasium.make(env_id(name), render_mode="rgb_array")
+    env.reset(seed=1)
+    image: Any = env.render()
+    assert image.dtype == np.uint8
+    assert max(image.shape[:2]) == 400
+    assert len(np.unique(image.reshape(-1, 3), axis=0)) >= 3
+
+
+def test_an_unknown_way_to_render_is_told() -> None:
+    with pytest.raises(UsageError, match="no render_mode 'ansi'; there are: rgb_array, human"):
+        TaskEnv(Hover, render_mode="ansi")
+    with pytest.raises(UsageError, match="no option wnd"):
+        Hover(1, wnd=3)
+
+
+@pytest.mark.slow
+def test_the_page_shows_the_world_of_the_environment() -> None:
+    env: Any = gymnasium.make(env_id("RoverAvoid"), render_mode="human")
+    try:
+        env.reset(seed=4)
+        for _ in range(5):
+            env.step(np.array([0.5, 0.2], np.float32))
+        page, batch = env.unwrapped._window._page, env.unwrapped.task.batch
+        assert page._runner.sim.rows("rover") == batch.rows("rover")[:, 0].tolist()
+        assert page._viewer.address.startswith("http://127.0.0.1")
+    finally:
+        env.close()
+
+
+# ---- what is good and what ends an episode ---------------------------------------------------------------------------
+
+
+def test_hovering_at_the_point_is_worth_one_a_step_and_landing_ends_it() -> None:
+    task = Hover(2, wind=(0.0, 0.0, 0.0))
+    task.reset(seeds=np.array([1, 2]))
+    rows = task.batch.rows("drone")
+    rows[:3, 0] = (20.0, 20.0, 5.0)
+    rows[:3, 1] = (20.0, 20.0, 0.11)
+    task.act(np.array([[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, -1.0, 0.0]]))
+    rewards, ended = task.judge()
+    assert rewards.tolist() == [1.0, -10.0]
+    assert ended.tolist() == [False, True]
+    np.testing.assert_allclose(task.observe()[0], 0.0, atol=1e-12)
+
+
+def test_a_patrol_is_worth_its_corners_and_ends_with_the_fourth() -> None:
+    task = Patrol(1)
+    task.reset(seeds=np.array([1]))
+    total = 0.0
+    for x, y, z in task.corners.T:
+        task.batch.rows("drone")[:3, 0] = (x, y, z)
+        task.act(np.zeros((1, 4)))
+        rewards, ended = task.judge()
+        total += float(rewards[0])
+    assert total > 40.0
+    assert ended[0]
+
+
+def test_a_rover_earns_by_coming_nearer_and_pays_for_touching() -> None:
+    task = RoverAvoid(2)
+    task.reset(seeds=np.array([3, 4]))
+    rows = task.batch.rows("rover")
+    rows[0, 0], rows[1, 0] = task.goal[:, 0] - (0.5, 0.0)  # at the goal
+    rows[0, 1], rows[1, 1], rows[3, 1], rows[15, 1] = 0.02, 15.0, 3.14, 2.0  # driving into the edge
+    task.act(np.array([[0.0, 0.0], [1.0, 0.0]]))
+    rewards, ended = task.judge()
+    assert rewards[0] > 10.0
+    assert rewards[1] < -4.0
+    assert ended.all()
+
+
+def test_a_team_finds_the_target_before_the_rover_knows_it() -> None:
+    task = TeamTask(1)
+    task.reset(seeds=np.array([2]))
+    assert not task.observe()[0, [7, 8, 9, 23, 24, 25]].any()
+    task.batch.rows("drone")[:2, 0] = task.target[:, 0]
+    task.act(np.zeros((1, 6)))
+    rewards, ended = task.judge()
+    assert rewards[0] > 4.9
+    assert not ended[0]
+    seen = task.observe()[0]
+    assert seen[7] == seen[23] == 1.0
+    task.batch.rows("rover")[:2, 0] = task.target[:, 0] + 0.5
+    task.act(np.zeros((1, 6)))
+    rewards, ended = task.judge()
+    assert rewards[0] > 10.0
+    assert ended[0]
+
+
+def test_the_road_is_where_its_formula_says() -> None:
+    task = Drive(1)
+    (x, y), half, radius = task.middle, 0.5 * task.straight_m, task.radius_m
+    places = [
+        (x, y - radius, 1, 0),
+        (x, y + radius, -1, 0),
+        (x + half + radius, y, 0, 1),
+        (x - half - radius, y, 0, -1),
+    ]
+    for east, north, ahead_x, ahead_y in places:
+        rows = np.zeros((2, 1))
+        rows[:, 0] = (east, north)
+        left, direction_x, direction_y, _ = task._road(rows)
+        np.testing.assert_allclose((left[0], direction_x[0], direction_y[0]), (0.0, ahead_x, ahead_y), atol=1e-12)
+    rows[:, 0] = (x, y - radius + 1.5)  # towards the middle of the oval is to the left
+    assert task._road(rows)[0][0] == pytest.approx(1.5)
+
+
+def test_a_car_earns_by_driving_along_the_road_and_the_verge_ends_it() -> None:
+    task = Drive(2)
+    task.reset(seeds=np.array([1, 2]))
+    task.batch.rows("car")[[0, 1, 3], :] = [[60.0, 60.0], [30.0, 30.0], [0.0, -1.57]]
+    total, over = np.zeros(2), np.zeros(2, bool)
+    for _ in range(40):
+        task.act(np.array([[0.0, 0.5], [0.0, 0.5]]))
+        rewards, ended = task.judge()
+        total += np.where(over, 0.0, rewards)
+        over |= ended
+        if over[1]:
+            break
+    assert over.tolist() == [False, True]
+    assert total[0] > 0.0 > total[1]
