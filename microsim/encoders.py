@@ -216,6 +216,21 @@ def image(frame: str, width: int, height: int) -> Encoder:
     return lambda stamp_ns, pixels: template.encode(divmod(stamp_ns, NS_PER_S), pixels.data.cast("B"))
 
 
+def depth_image(frame: str, width: int, height: int) -> Encoder:
+    """values: (height, width) float32 array [m]."""
+    message = new(
+        "sensor_msgs/msg/Image",
+        header=header(frame),
+        width=width,
+        height=height,
+        encoding="32FC1",
+        step=4 * width,
+        data=np.zeros(4 * width * height, np.uint8),
+    )
+    template = RawTemplate("sensor_msgs/msg/Image", message, "data")
+    return lambda stamp_ns, depths: template.encode(divmod(stamp_ns, NS_PER_S), depths.data.cast("B"))
+
+
 def camera_info(
     frame: str, width: int, height: int, intrinsics: tuple[float, float, float, float], distortion: Sequence[float]
 ) -> Encoder:

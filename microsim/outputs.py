@@ -6,7 +6,7 @@ An output samples numbers in `sim/`, encodes them once and hands them to the out
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -25,7 +25,7 @@ from microsim.sim import exact
 from microsim.sim.components import Mount
 from microsim.sim.faults import FAIL, JUMP, Health, of_target
 from microsim.sim.geodesy import tangent_plane
-from microsim.sim.geometry import Vector, matrix_from_rpy, rpy_from_matrix
+from microsim.sim.geometry import Array, Vector, matrix_from_rpy, rpy_from_matrix
 from microsim.sim.motion import Motion, mounted_at, turned
 from microsim.sim.noise import stream_key
 from microsim.sim.robots import bicycle
@@ -40,7 +40,7 @@ from microsim.sim.sensors.odometry import Drift, Odometry
 from microsim.sim.sensors.range import Range
 from microsim.sim.sensors.scan import Scan, beam_table
 from microsim.sim.systems.physics import Physics
-from microsim.sim.systems.sensors import Delayed, Output, Periodic, latency
+from microsim.sim.systems.sensors import Delayed, Latency, Output, Periodic, latency
 from microsim.sim.systems.tf import Frames
 from microsim.sim.timekeeper import Clock, Trigger
 from microsim.sim.world import World
@@ -106,8 +106,18 @@ class Run:
         self.mounts.append((settings.frame(robot, "base_link"), frame, fixed))
         return frame, fixed
 
+    def others(self, robot: str) -> dict[str, Body]:
+        """What a robot can see of the others."""
+        robots = self.scenario.robots
+        return {name: Body(*settings.body()) for name, settings in robots.items() if name != robot}
+
     def sorted_outputs(self) -> dict[str, Output]:
         return {name: output for name, (_, output) in sorted(self.outputs.items(), key=lambda item: item[1][0])}
+
+
+def bodies_of(robots: Mapping[str, Body], motions: Mapping[str, Motion]) -> Array:
+    """(n, 15) where the robots' boxes are now, as `body_row` writes them."""
+    return np.array([body_row(motions[name], body) for name, body in robots.items()]).reshape(-1, 15)
 
 
 def topic_name(kind: str, robot: str, sensor: str) -> str:
@@ -223,7 +233,7 @@ def add_scan(run: Run, robot: str, sensor: str, block: blocks.Scan) -> None:
 
 def add_lidar(run: Run, robot: str, sensor: str, block: blocks.Lidar) -> None:
     frame, mount = run.mounted(robot, sensor, block.mount)
-    others = {name: Body(*settings.body()) for name, settings in run.scenario.robots.items() if name != robot}
+    others = run.others(robot)
     lidar = Lidar(
         run.world,
         mount.xyz,
@@ -243,8 +253,7 @@ def add_lidar(run: Run, robot: str, sensor: str, block: blocks.Lidar) -> None:
         if health.at(target, FAIL, tick) is not None:
             health.note(target, "failed, an empty cloud is sent")
             return encode(stamp, nothing)
-        bodies = np.array([body_row(motions[name], body) for name, body in others.items()]).reshape(-1, 15)
-        points = lidar.sample(motions[robot], bodies, tick)
+        points = lidar.sample(motions[robot], bodies_of(others, motions), tick)
         health.note(target, "")
         return encode(stamp, points)
 
@@ -297,6 +306,9 @@ def camera_frame(run: Run, robot: str, sensor: str, block: blocks.Camera) -> str
 
 
 def add_camera(run: Run, robot: str, sensor: str, block: blocks.Camera) -> None:
+    """A plain camera; those that draw splats are added by `splat_cameras`."""
+    if block.is_splat:
+        return
     frame = camera_frame(run, robot, sensor, block)
     camera = mounted_camera(run.world, run.renderers, robot, sensor, block)
     model, motions = camera.renderer.model, run.physics.motions
@@ -321,17 +333,15 @@ def add_camera(run: Run, robot: str, sensor: str, block: blocks.Camera) -> None:
         send_image(stamp, image)
         send_info(stamp, encode_info(stamp))
 
-    delay = block.latency_ms
-    pipeline = latency(
-        delay.mean,
-        delay.jitter,
-        delay.drop_probability,
-        run.scenario.physics_hz,
-        run.seed,
-        f"{robot}/{sensor}/latency",
-    )
     run.rates[image_topic] = run.rates[info_topic] = block.hz
+    pipeline = camera_latency(run, robot, sensor, block)
     run.add("image", image_topic, Delayed(run.trigger(block.hz), pipeline, sample, send, film))
+
+
+def camera_latency(run: Run, robot: str, sensor: str, block: blocks.Camera) -> Latency:
+    delay = block.latency_ms
+    times = delay.mean, delay.jitter, delay.drop_probability
+    return latency(*times, run.scenario.physics_hz, run.seed, f"{robot}/{sensor}/latency")
 
 
 def add_plugin(run: Run, robot: str, sensor: str, block: blocks.PluginSensor) -> None:

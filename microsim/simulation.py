@@ -9,10 +9,10 @@ import json
 import math
 from collections import Counter, namedtuple
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,18 +24,22 @@ from microsim.scenario import Scenario, load_scenario
 from microsim.scenario import sensors as blocks
 from microsim.scenario.drawing import draw
 from microsim.scenario.robots import Robot
-from microsim.scenario.scene import build_world
+from microsim.scenario.scene import build_world, radio_settings
+from microsim.scenario.values import without_none
 from microsim.sim.components import RobotModel, Wind, Z
 from microsim.sim.faults import RADIO, Fault, Health, of_target
 from microsim.sim.noise import stream_key
 from microsim.sim.robots import ROBOT_MODELS
 from microsim.sim.schedule import Command, Input, Schedule, Teleport, Transmission
 from microsim.sim.systems.physics import Fleet, Physics, lean, make_fleet, put
-from microsim.sim.systems.radio import Radio, RadioSettings, Rssi
+from microsim.sim.systems.radio import Radio
 from microsim.sim.timekeeper import NS_PER_S, Clock, exact_rate
 from microsim.sim.world import World
 from microsim.topics import TOPICS, Qos
 from microsim.version import __version__
+
+if TYPE_CHECKING:
+    from microsim.splat_cameras import Scenes
 
 INT64 = range(-(2**63), 2**63)
 END_OF_TIME_NS = 2**31 * NS_PER_S  # seconds in stamps are int32
@@ -52,13 +56,6 @@ def robot_model(robot: Robot) -> RobotModel:
     if not isinstance(found, RobotModel):
         raise PluginError(f"the robot model {robot.model!r} brings no engine: set `engine` to a RobotModel")
     return found
-
-
-def _radio_settings(scenario: Scenario) -> RadioSettings:
-    written = scenario.radio
-    values = {field.name: getattr(written, field.name) for field in fields(RadioSettings) if field.name != "rssi"}
-    rssi = None if written.rssi is None else Rssi(**written.rssi.model_dump())
-    return RadioSettings(**values, rssi=rssi)
 
 
 # a car's inputs -> their fields in ackermann_msgs/AckermannDrive
@@ -124,6 +121,7 @@ class Simulation:
         )
         self.on_warning: Callable[[str], None] | None = None  # told when a sensor begins to fail
         self._renderers: outputs.Renderers = {}
+        self._scenes: Scenes = {}
         self._next_seed = self._checked_seed(self.scenario.seed if seed is None else seed)
         self.reset()
 
@@ -326,8 +324,12 @@ class Simulation:
         cameras = {name: block for name, block in sensors.items() if isinstance(block, blocks.Camera)}
         if sensor not in cameras:
             raise UsageError(unknown(f"{robot} has no camera", repr(sensor), sensor, cameras))
-        camera = outputs.mounted_camera(self.world, self._renderers, robot, sensor, cameras[sensor])
         self._schedule.physics.look()  # `advance` does not
+        if cameras[sensor].is_splat:
+            from microsim.splat_cameras import picture_now
+
+            return picture_now(self._scenes, f"{robot}/{sensor}", self.tick)
+        camera = outputs.mounted_camera(self.world, self._renderers, robot, sensor, cameras[sensor])
         image: npt.NDArray[np.uint8] = camera.image(self._schedule.physics.motions[robot])
         return image
 
@@ -378,12 +380,16 @@ class Simulation:
         clock = encoders.clock()
         run.periodic("clock", "/clock", scenario.physics_hz, lambda tick, stamp: clock(stamp))
         outputs.add_sensors(run)
+        if scenario.has_splats:
+            from microsim import splat_cameras
+
+            splat_cameras.add_splat_cameras(run, self._scenes)
         outputs.add_frames(run)
         outputs.add_status(run)
         outputs.add_world(run)
         radio = None
         if scenario.radio.enabled and len(robots) > 1:
-            radio = Radio(_radio_settings(scenario), robots, float(scenario.physics_hz), self._seed)
+            radio = Radio(radio_settings(scenario), robots, float(scenario.physics_hz), self._seed)
             blackouts = of_target(health.faults, RADIO)
             radio.blackouts = tuple((fault.first_tick, fault.end_tick) for fault in blackouts)
             self._add_metrics(run, radio)
@@ -450,7 +456,7 @@ class Simulation:
         scenario = self._drawn
         robots = {name: robot.model_dump(mode="json", by_alias=True) for name, robot in scenario.robots.items()}
         for block in robots.values():
-            _leave_out(block, ("lidar", "convention", "render"))  # digests without them are older than these keys
+            without_none(block, ("lidar", "convention", "render"))  # digests without them are older than these keys
         return {
             "version": __version__,
             "scenario": scenario.name,
@@ -483,16 +489,6 @@ class Simulation:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or int(seed) not in INT64:
             raise UsageError(f"a seed must be a whole number of 64 bits; found {seed!r}")
         return int(seed)
-
-
-def _leave_out(block: dict[str, Any], keys: Sequence[str]) -> None:
-    """Remove these keys, at any depth, where they are None."""
-    for key in keys:
-        if key in block and block[key] is None:
-            del block[key]
-    for value in block.values():
-        if isinstance(value, dict):
-            _leave_out(value, keys)
 
 
 def _number(name: str, value: Any) -> float:

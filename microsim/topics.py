@@ -92,6 +92,22 @@ TABLE = (
         about="intrinsics, same stamp as the image",
     ),
     Topic(
+        "depth",
+        "/{robot}/{sensor}/depth",
+        "sensor_msgs/msg/Image",
+        Qos(2),
+        "with its image",
+        about="32FC1, metres along the optical axis; +inf where nothing is seen (REP-118); splat cameras on request",
+    ),
+    Topic(
+        "segmentation",
+        "/{robot}/{sensor}/segmentation",
+        "sensor_msgs/msg/Image",
+        Qos(2),
+        "with its image",
+        about="rgb8, what is seen by class in the palette's colours; splat cameras on request",
+    ),
+    Topic(
         "range",
         "/{robot}/{sensor}",
         "sensor_msgs/msg/Range",

@@ -120,6 +120,7 @@ def run(
     world: worlds.WorldOption = None,
     robots: worlds.RobotsOption = None,
     inject: worlds.InjectOption = None,
+    render: worlds.RenderOption = worlds.RenderChoice.auto,
     view_: view.ViewOption = False,
     open_: view.OpenOption = False,
     view_host: view.HostOption = None,
@@ -154,6 +155,7 @@ def run(
     from microsim.cli.run import Options
     from microsim.cli.run import run as run_scenario
 
+    worlds.draw_with(render)
     chosen = None if transport is None else transport.value
     ros_args = tuple(ROS_ARGS)
     choice = (storage.value, compress.value, tuple(topics or ()), tuple(exclude or ()), split_size, split_time, history)

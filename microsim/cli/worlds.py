@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +20,18 @@ WorldOption = Annotated[
 RobotsOption = Annotated[
     str | None,
     typer.Option("--robots", metavar="NAMES", help="These robots: `ego,drone`, or `scout=rover` to name the model."),
+]
+
+
+class RenderChoice(str, Enum):
+    auto = "auto"
+    cpu = "cpu"
+    gpu = "gpu"
+
+
+RenderOption = Annotated[
+    RenderChoice,
+    typer.Option("--render", help="What draws splats; auto: a GPU where there is one. The pictures are the same."),
 ]
 InjectOption = Annotated[
     list[str] | None,
@@ -60,3 +73,11 @@ def _robots(text: str, known: dict[str, Any]) -> dict[str, Any]:
             raise UsageError(f"--robots names {name!r} twice")
         found[name] = {"model": model} if model else known.get(name, {})
     return found
+
+
+def draw_with(choice: RenderChoice) -> None:
+    """What splats are drawn with from now on, and where that is told."""
+    from microsim.rendering.wish import wish
+
+    wish.choice = choice.value
+    wish.say = lambda text: typer.echo(f"microsim: {text}", err=True)

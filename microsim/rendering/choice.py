@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from microsim.rendering import gpu
 from microsim.rendering.threads import Threads, available
+from microsim.rendering.wish import Choice, Say, nobody
 from microsim.sim.sensors.camera import CameraModel
 from microsim.sim.splat.activation import Splats, activate
 from microsim.sim.splat.picture import Exposure, Shot, Sky, lens_of
@@ -17,13 +17,10 @@ from microsim.sim.splat.renderer import CpuRenderer, Renderer
 if TYPE_CHECKING:
     from microsim.sim.splat.picture import Picture
 
-Choice: TypeAlias = Literal["auto", "cpu", "gpu"]
-Say: TypeAlias = Callable[[str], None]
-
 _INSTALL = "pip install 'microsim[gpu]' and an NVIDIA driver are needed"
 
 
-def open_renderer(splats: Splats, choice: Choice = "auto", threads: int = 0, say: Say = lambda text: None) -> Renderer:
+def open_renderer(splats: Splats, choice: Choice = "auto", threads: int = 0, say: Say = nobody) -> Renderer:
     """`threads` 0: as many as there are processors. `say` gets a line when something takes time or goes another way."""
     cpu = CpuRenderer(splats, Threads(threads or available()))
     if choice == "cpu":

@@ -13,7 +13,7 @@ from microsim.scenario.bundles import WorldBundle
 from microsim.scenario.faults import Fault, FaultOrText, resolved
 from microsim.scenario.randomize import Randomize
 from microsim.scenario.robots import Drone, Robot, RosName, Rover, make_robot
-from microsim.scenario.sensors import Odometry
+from microsim.scenario.sensors import Camera, Odometry
 from microsim.scenario.values import (
     Count,
     Finite,
@@ -171,6 +171,12 @@ class Scenario(Model):
         owners = [name for name, kind in blocks.items() if key in kind.key_names()]
         return f"{key!r} belongs under `{owners[0]}:`; here {there_are(cls.key_names())}" if owners else ""
 
+    @property
+    def has_splats(self) -> bool:
+        """True when a camera draws the Gaussians of the world bundle."""
+        sensors = (block for robot in self.robots.values() for block in robot.all_sensors().values())
+        return any(isinstance(block, Camera) and block.is_splat for block in sensors)
+
     def to_dict(self) -> dict[str, Any]:
         """The complete scenario, every default written out, as plain data that `load_scenario` takes back."""
         data = self.model_dump(mode="json", by_alias=True)
@@ -197,6 +203,10 @@ def _fit_robot(robot: Robot, others: Mapping[str, Any]) -> tuple[Robot, list[Ini
         if isinstance(block, Odometry) and block.drift is not None:
             message = "only the sensor `odom` can drift: there is one odometry frame"
             problems.append(detail(message, "sensors", name, "drift"))
+    for name, block in robot.all_sensors().items():
+        if isinstance(block, Camera) and block.is_splat and "world" in others and others["world"] is None:
+            message = "splats belong to a world bundle: name one with `world:`, or write `render: plain`"
+            problems.append(detail(message, *(["sensors"] if name in robot.sensors else []), name, "render"))
     return robot, problems
 
 

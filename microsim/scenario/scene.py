@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from microsim.scenario.terrain import elevation, surface
 from microsim.scenario.world import Billboard, Box, Circle, Cylinder, Feature, Rectangle, Triangle
 from microsim.sim.exact import TWO_PI, cos, sin
 from microsim.sim.mesh_cells import drivable_cells
+from microsim.sim.systems.radio import RadioSettings, Rssi
 from microsim.sim.world import GROUND, TARGET, Mesh, Shape, World
 
 if TYPE_CHECKING:
@@ -105,3 +107,10 @@ def _corners(triangle: Triangle) -> tuple[tuple[float, float], ...]:
     (x, y), radius = triangle.center, triangle.side / _SQRT_3
     angles = [triangle.yaw + corner * (TWO_PI / 3.0) for corner in range(3)]
     return tuple((x + radius * cos(angle), y + radius * sin(angle)) for angle in angles)
+
+
+def radio_settings(scenario: Scenario) -> RadioSettings:
+    written = scenario.radio
+    values = {field.name: getattr(written, field.name) for field in fields(RadioSettings) if field.name != "rssi"}
+    rssi = None if written.rssi is None else Rssi(**written.rssi.model_dump())
+    return RadioSettings(**values, rssi=rssi)

@@ -163,6 +163,20 @@ class CameraLatency(Model):
     drop_probability: Probability = Field(0.01, description="Probability that an image is lost.")
 
 
+class Render(Model):
+    """What draws a camera's images; `render: splat` is short for `render: {type: splat}`."""
+
+    type: Literal["plain", "splat"] = Field(
+        "plain", description="`plain`: the world in the palette's colours; `splat`: the Gaussians of a world bundle."
+    )
+    mesh: bool = Field(False, description="Splats: the bundle's static mesh is drawn among them.")
+    depth: bool = Field(False, description="Splats: depth images (`32FC1`, metres) on `<sensor>/depth`.")
+    segmentation: bool = Field(
+        False,
+        description="Splats: what is seen by class, in the palette's colours, on `<sensor>/segmentation`.",
+    )
+
+
 class Camera(MountedSensor):
     """`sensor_msgs/Image` on `camera/image_raw` and `sensor_msgs/CameraInfo` on `camera/camera_info`."""
 
@@ -183,9 +197,18 @@ class Camera(MountedSensor):
         description="Axes of its frame: `opencv` (default; x right, y down, z forward) or `ros` as world bundles have "
         "it (x right, y up, z backward); then images are in a further frame `<frame>_optical`.",
     )
-    render: Literal["plain", "splat"] | None = Field(
+    render: Render | None = Field(
         None, description="What draws the image: `plain` (default), or the Gaussians of a world bundle, `splat`."
     )
+
+    @field_validator("render", mode="before")
+    @classmethod
+    def _render_by_type(cls, value: Any) -> Any:
+        return {"type": value} if isinstance(value, str) else value
+
+    @property
+    def is_splat(self) -> bool:
+        return self.render is not None and self.render.type == "splat"
 
     @model_validator(mode="after")
     def _complete_intrinsics(self) -> Self:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, NoReturn, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
@@ -197,3 +197,13 @@ def by_type(kinds: Mapping[str, type[Model]], elsewhere: Mapping[str, str]) -> C
         fail([detail(unknown("type", kind, kinds), "type", found=kind)])
 
     return choose
+
+
+def without_none(block: dict[str, Any], keys: Sequence[str]) -> None:
+    """Remove these keys, at any depth, where they are None."""
+    for key in keys:
+        if key in block and block[key] is None:
+            del block[key]
+    for value in block.values():
+        if isinstance(value, dict):
+            without_none(value, keys)

@@ -21,7 +21,7 @@ RECTANGLE, CIRCLE, TRIANGLE, FACING = range(4)
 
 # Columns of the table of shapes. The prism holds the shape; what follows it depends on the kind:
 # rectangle: cos, sin, half x, half y; circle: 1, 0, radius; triangle: its 3 edges' outward x, y, offset.
-KIND, CLASS, _X, _Y, _PRISM, _SHAPE, _TABLE_WIDTH = 0, 1, 2, 3, 4, 14, 23
+KIND, CLASS, _X, _Y, _PRISM, _SHAPE, SHAPE_COLUMNS = 0, 1, 2, 3, 4, 14, 23
 
 # Columns of the coefficients: factors of a, b and 1 in a ray's components, what `_aim_…` adds, bottom and top.
 LOW, HIGH, COEFFICIENTS = 12, 13, 14
@@ -39,7 +39,7 @@ def tabulate(world: World, terrain: Terrain, obstacles: Sequence[Shape] | None =
     ]
     rows = [_row(shape, *_painted_extent(shape, world, terrain)) for shape in painted]
     rows += [_row(shape, *_solid_extent(shape, world, terrain)) for shape in solid]
-    return np.array(rows, np.float64).reshape(len(rows), _TABLE_WIDTH), len(painted)
+    return np.array(rows, np.float64).reshape(len(rows), SHAPE_COLUMNS), len(painted)
 
 
 def _is_painted(shape: Shape) -> bool:
@@ -98,7 +98,7 @@ def _row(shape: Shape, bottom: float, top: float) -> list[float]:
     corners = [number for corner in _corners(shape) for number in corner]
     row = [float(kind), float(shape.class_id), *shape.center, bottom, top, *corners]
     row += _edges(shape) if kind == TRIANGLE else _frame(shape)
-    return row + [0.0] * (_TABLE_WIDTH - len(row))
+    return row + [0.0] * (SHAPE_COLUMNS - len(row))
 
 
 def _edges(shape: Shape) -> list[float]:

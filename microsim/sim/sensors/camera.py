@@ -2,7 +2,7 @@
 
 Optical frame: x right, y down, z along the view. Pixel centres are at integers: without distortion the ray of pixel
 (u, v) is ((u - cx) / fx, (v - cy) / fy, 1). The sky, and pixels to which the distortion maps no ray, are class 0.
-Robots are not seen.
+Robots are seen where their bodies are given.
 """
 
 import math
@@ -14,16 +14,18 @@ import numpy as np
 
 from microsim.sim.geometry import Array, Grid, Vector
 from microsim.sim.render import Image, colour, draw
+from microsim.sim.render_bodies import draw_bodies
 from microsim.sim.render_ground import prepare_terrain, relief_depths
 from microsim.sim.render_mesh import draw_mesh
 from microsim.sim.render_screen import Rays, screen_index
-from microsim.sim.render_shapes import COEFFICIENTS, aim, tabulate
+from microsim.sim.render_shapes import COEFFICIENTS, SHAPE_COLUMNS, aim, tabulate
 from microsim.sim.world import OBSTACLE, PALETTE, Shape, World
 
 Rotation: TypeAlias = tuple[Vector, Vector, Vector]  # rows of the matrix from the optical to the map frame
 
 _NEWTON_STEPS = 30
 _TOLERANCE_PX = 1e-9
+_NO_SHAPES = (np.empty((0, SHAPE_COLUMNS)), 0, np.empty((0, COEFFICIENTS)), np.empty((0, 4), np.int32))
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def _undistort(seen: Rays, model: CameraModel) -> Rays:
 class Renderer:
     """Draws one world through one camera model; holds the buffers, so one caller at a time."""
 
-    def __init__(self, world: World, model: CameraModel) -> None:
+    def __init__(self, world: World, model: CameraModel, has_mesh: bool = True) -> None:
         self.model = model
         terrain = prepare_terrain(world.elevation, world.surface, world.cell_m, world.west, world.south)
         rays = model.rays()
@@ -105,8 +107,9 @@ class Renderer:
         self._terrain, self._screen = terrain, (screen, columns, rows)
         self._ground = (rays, terrain.surface, terrain.cell_m, terrain.west, terrain.south)
         self._canvas = (np.empty(model.width), self._depths, self._classes)
+        self._bodies = (rays, OBSTACLE, self._depths, self._classes)
         self._mesh = None
-        if world.mesh is not None:
+        if world.mesh is not None and has_mesh:
             self._mesh = (rays, *world.mesh_tree.arrays, OBSTACLE, self._depths, self._classes)
         self.show(*self.table_of(world.obstacles))
 
@@ -119,20 +122,53 @@ class Renderer:
         self._shapes = (*self._screen, table, *aimed)
         self._scene = (*self._ground, table, painted, *aimed, *self._canvas)
 
-    def _draw(self, position: Vector, rotation: Rotation) -> None:
-        pose = (*position, *rotation[0], *rotation[1], *rotation[2])
-        if not math.isfinite(math.fsum(pose)):
-            raise ValueError(f"the camera's pose is not finite: {pose}")
-        self._pose[:] = pose
-        ground_above_camera = self._world.ground(position[0], position[1]) - float(position[2])
+    @property
+    def is_bare(self) -> bool:
+        """True when nothing stands in the world."""
+        table, painted = self._shapes[3], self._scene[6]
+        return self._mesh is None and table.shape[0] == painted
+
+    def _draw(self, position: Vector, rotation: Rotation, bodies: Array | None = None) -> None:
+        ground_above_camera = self._aim(position, rotation)
         is_plane = self._world.is_flat or ground_above_camera >= 0.0
         with np.errstate(all="ignore"):  # uncompiled, NumPy would warn of every ray that goes to infinity
             if not is_plane:
                 relief_depths(self._pose, *self._relief)
-            aim(self._pose, *self._shapes)
-            draw(self._pose, ground_above_camera, is_plane, *self._scene)
-            if self._mesh is not None:
-                draw_mesh(self._pose, *self._mesh)
+            self._draw_shapes(ground_above_camera, is_plane, bodies)
+
+    def _aim(self, position: Vector, rotation: Rotation) -> float:
+        """How far the ground is above the camera."""
+        pose = (*position, *rotation[0], *rotation[1], *rotation[2])
+        if not math.isfinite(math.fsum(pose)):
+            raise ValueError(f"the camera's pose is not finite: {pose}")
+        self._pose[:] = pose
+        return self._world.ground(position[0], position[1]) - float(position[2])
+
+    def _draw_shapes(self, ground_above_camera: float, is_plane: bool, bodies: Array | None) -> None:
+        aim(self._pose, *self._shapes)
+        draw(self._pose, ground_above_camera, is_plane, *self._scene)
+        if self._mesh is not None:
+            draw_mesh(self._pose, *self._mesh)
+        if bodies is not None and bodies.shape[0]:
+            rays, class_id, depths, classes = self._bodies
+            draw_bodies(self._pose, rays, bodies, class_id, depths, classes)
+
+    def things(self, position: Vector, rotation: Rotation, bodies: Array | None = None) -> tuple[Image, Array]:
+        """The image, and depths of what stands on the ground or above it: infinite where the ground is nearer.
+
+        The array of depths is reused by the next call.
+        """
+        ground_above_camera = self._aim(position, rotation)
+        with np.errstate(all="ignore"):
+            if self._world.is_flat or ground_above_camera >= 0.0:
+                rays_and_ground, canvas = self._ground, self._canvas
+                draw(self._pose, ground_above_camera, True, *rays_and_ground, *_NO_SHAPES, *canvas)
+            else:
+                relief_depths(self._pose, *self._relief)
+            ground = self._depths.copy()
+            self._draw_shapes(ground_above_camera, False, bodies)
+        self._depths[self._depths >= ground] = math.inf
+        return self._coloured(), self._depths
 
     def classes(self, position: Vector, rotation: Rotation) -> Grid:
         """(h, w) class of what each pixel sees. The array is reused by the next call."""
@@ -144,9 +180,12 @@ class Renderer:
         self._draw(position, rotation)
         return self._depths
 
-    def render(self, position: Vector, rotation: Rotation) -> Image:
-        """(h, w, 3) in the palette's colours: a new array."""
-        self._draw(position, rotation)
+    def render(self, position: Vector, rotation: Rotation, bodies: Array | None = None) -> Image:
+        """(h, w, 3) in the palette's colours: a new array. Bodies are robots, as `draw_bodies` takes them."""
+        self._draw(position, rotation, bodies)
+        return self._coloured()
+
+    def _coloured(self) -> Image:
         image = np.empty((*self._classes.shape, 3), np.uint8)
         colour(self._classes, self._palette, image)
         return image

@@ -10,14 +10,18 @@ from microsim.sim.faults import DROPOUT, FAIL, Health, of_target
 
 
 class Film:
-    """Gives new images, or the last one while the camera fails; the very first is black then."""
+    """Gives new images, or the last one while the camera fails; the very first is black then.
 
-    def __init__(self, sensor: str, health: Health, shape: tuple[int, int, int]) -> None:
+    A camera `may_break` when making an image can go wrong by itself, as with a device that is lost.
+    """
+
+    def __init__(self, sensor: str, health: Health, shape: tuple[int, int, int], may_break: bool = False) -> None:
         self.sensor = sensor
         self.health = health
         self.shape = shape
         faults = of_target(health.faults, sensor)
-        self.can_fail = any(fault.kind == FAIL for fault in faults)
+        self.may_break = may_break
+        self.can_fail = may_break or any(fault.kind == FAIL for fault in faults)
         self.can_drop = any(fault.kind == DROPOUT for fault in faults)
         self.last: npt.NDArray[np.uint8] | None = None  # kept only where it can be needed
 
@@ -26,13 +30,21 @@ class Film:
         if self.can_drop and self.health.drops(self.sensor, tick):
             return None
         if self.can_fail and self.health.at(self.sensor, FAIL, tick) is not None:
-            self.health.note(self.sensor, "failed, its last image is sent again")
-            return np.zeros(self.shape, np.uint8) if self.last is None else self.last
-        image = expose()
+            return self._again("failed")
+        try:
+            image = expose()
+        except Exception as error:
+            if not self.may_break:
+                raise
+            return self._again(f"failed ({type(error).__name__}: {error})")
         if self.can_fail:
             self.health.note(self.sensor, "")
             self.last = image
         return image
+
+    def _again(self, what: str) -> npt.NDArray[np.uint8]:
+        self.health.note(self.sensor, f"{what}, its last image is sent again")
+        return np.zeros(self.shape, np.uint8) if self.last is None else self.last
 
     def memory(self) -> Any:
         return None if self.last is None else self.last.tobytes()

@@ -1,0 +1,209 @@
+"""Splat cameras in the engine: what they send, what they show of the simulated world, and what stops nothing."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import microsim
+from microsim import splat_cameras
+from microsim.errors import ScenarioError
+from microsim.rendering import choice
+from microsim.rendering.wish import wish
+from microsim.sim.splat.renderer import CpuRenderer
+from microsim.sim.world import OBSTACLE, PALETTE
+from tests.support import decoded
+
+SMALL = {
+    "resolution": {"width": 64, "height": 48},
+    "intrinsics": {"fx": 40.0, "fy": 40.0, "cx": 31.5, "cy": 23.5},
+}
+
+
+def scenario(camera: Any = None, **changes: Any) -> dict[str, Any]:
+    sensors = {"camera_front": {**SMALL, **(camera or {})}, "lidar_top": None}
+    return {"world": "worlds/minimal_test", "robots": {"ego": {"sensors": sensors}}, **changes}
+
+
+def images(messages: Any, topic: str = "image_raw") -> list[np.ndarray]:
+    found = decoded(messages, f"/ego/camera_front/{topic}")
+    kinds = {"rgb8": (np.uint8, 3), "32FC1": (np.float32, 1)}
+    return [
+        np.frombuffer(bytes(each.data), kinds[each.encoding][0]).reshape(each.height, each.width, -1) for each in found
+    ]
+
+
+@pytest.fixture(scope="module")
+def plain_run() -> tuple[microsim.Simulation, Any]:
+    sim = microsim.Simulation(scenario())
+    return sim, sim.step(20)
+
+
+def test_a_bundle_s_camera_sends_rgb8_and_its_calibration_at_its_rate(plain_run: Any) -> None:
+    _, sent = plain_run
+    infos, found = decoded(sent, "/ego/camera_front/camera_info"), decoded(sent, "/ego/camera_front/image_raw")
+    assert [(each.header.stamp.sec, each.header.stamp.nanosec) for each in found] == [
+        (0, 0), (0, 80_000_000), (0, 170_000_000),
+    ]  # fmt: skip
+    assert (found[0].encoding, found[0].width, found[0].height) == ("rgb8", 64, 48)
+    assert found[0].header.frame_id == infos[0].header.frame_id == "camera_front"
+    assert infos[0].k[0] == 40.0
+    assert images(sent)[0].std() > 5.0  # there is something to be seen
+
+
+def test_what_render_gives_is_what_the_camera_sends(plain_run: Any) -> None:
+    sim = microsim.Simulation(scenario())
+    np.testing.assert_array_equal(sim.render("ego", "camera_front"), images(plain_run[1])[0])
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads_change_no_bit_of_a_run(threads: int, plain_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wish, "threads", threads)
+    sim = microsim.Simulation(scenario())
+    sim.step(20)
+    assert sim.digest() == plain_run[0].digest()
+
+
+def test_a_fork_goes_on_as_its_twin_does() -> None:
+    sim = microsim.Simulation(scenario())
+    sim.step(9)
+    twin = sim.fork()
+    assert [m.cdr for m in sim.step(12)] == [m.cdr for m in twin.step(12)]
+
+
+def test_depth_and_segmentation_come_with_the_image_when_asked_for() -> None:
+    wanted = {"render": {"type": "splat", "depth": True, "segmentation": True, "mesh": True}}
+    sent = microsim.Simulation(scenario(wanted)).step(10)
+    depths, classes = images(sent, "depth"), images(sent, "segmentation")
+    assert len(depths) == len(classes) == len(images(sent)) == 2
+    stamps = {
+        str(each.header.stamp)
+        for topic in ("depth", "image_raw")
+        for each in decoded(sent, f"/ego/camera_front/{topic}")
+    }
+    assert len(stamps) == 2
+    assert np.isfinite(depths[0]).any()
+    assert depths[0].min() > 0.2  # the near plane
+    assert {tuple(colour) for colour in classes[0].reshape(-1, 3)} <= {tuple(int(v) for v in c) for c in PALETTE}
+
+
+def on_the_oval(render: Any = "splat", **changes: Any) -> dict[str, Any]:
+    """Before the car lies the road, free for 20 m: what is put there is seen through nothing."""
+    others = dict.fromkeys(("camera_front_left", "camera_front_right", "lidar_top"))
+    sensors = {"camera_front": {**SMALL, "render": render}, **others}
+    robots = {"ego": {"sensors": sensors}, **changes.pop("robots", {})}
+    return {"world": "worlds/oval", "robots": robots, **changes}
+
+
+def test_an_obstacle_is_seen_among_the_splats_where_it_stands() -> None:
+    """The ground before it covers its foot; nothing behind it is seen."""
+    box = {"type": "box", "center": [-10.0, -30.0, 0.0], "size": [0.5, 3.0, 6.0]}
+    sent = microsim.Simulation(on_the_oval({"type": "splat", "depth": True}, obstacles=[box])).step(1)
+    image, depths = images(sent)[0], images(sent, "depth")[0][..., 0]
+    assert np.abs(image[18:24, 28:36] - PALETTE[OBSTACLE].astype(int)).max() <= 3
+    assert depths[18:24, 28:36] == pytest.approx(np.full((6, 8), 8.15), abs=0.3)
+    assert (image[47] != PALETTE[OBSTACLE]).any(axis=1).all()  # the road just ahead
+
+
+def test_another_robot_is_seen_where_it_stands() -> None:
+    ahead = {"model": "bicycle", "start": {"map_pose": {"x": -12.0, "y": -30.0, "yaw": 0.3}}}
+    alone = images(microsim.Simulation(on_the_oval()).step(1))[0]
+    both = images(microsim.Simulation(on_the_oval(robots={"scout": ahead})).step(1))[0]
+    changed = (alone != both).any(axis=2)
+    rows, columns = np.nonzero(changed)
+    assert 30 < changed.sum() < 400
+    assert abs(columns.mean() - 31.5) < 4.0
+    assert rows.mean() > 25.0  # on the ground, below the camera's axis
+    colour = PALETTE[OBSTACLE].astype(float)
+    assert np.abs(both[changed] - colour).mean() < 0.5 * np.abs(alone[changed] - colour).mean()
+
+
+def test_a_robot_behind_a_wall_is_not_seen() -> None:
+    """The oval's outer barrier, 1 m high, stands between the road and the rover."""
+    hidden = {"model": "rover", "start": {"map_pose": {"x": 2.0, "y": -42.0, "yaw": 0.0}}}
+    alone = images(microsim.Simulation(on_the_oval()).step(1))[0]
+    both = images(microsim.Simulation(on_the_oval(robots={"scout": hidden})).step(1))[0]
+    assert np.abs(alone.astype(int) - both).max() <= 3
+
+
+def test_the_mesh_is_drawn_among_the_splats_when_wanted() -> None:
+    plain, mesh = (
+        images(microsim.Simulation(on_the_oval({"type": "splat", "mesh": wanted})).step(1))[0]
+        for wanted in (False, True)
+    )
+    changed = (plain != mesh).any(axis=2)  # where it is before the splats that show the same wall or tree
+    assert 0.005 < changed.mean() < 0.3
+
+
+def test_the_bundle_s_exposure_gain_and_noise_follow_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dataclasses import replace
+
+    made = splat_cameras.SplatScene.__init__
+
+    def noisy(self: Any, world: Any) -> None:
+        made(self, world)
+        self.settings = replace(self.settings, exposure_ev=-0.5, gain_sigma=0.1, noise_sigma=4.0)
+
+    clean = images(microsim.Simulation(scenario(), seed=1).step(1))[0].astype(float)
+    monkeypatch.setattr(splat_cameras.SplatScene, "__init__", noisy)
+    one, again, other = (images(microsim.Simulation(scenario(), seed=seed).step(1))[0] for seed in (1, 1, 2))
+    assert (one == again).all()
+    assert (one != other).mean() > 0.5
+    assert one.mean() == pytest.approx(clean.mean() * 2**-0.5, rel=0.35)
+
+
+# What stops nothing
+
+
+class Failing(CpuRenderer):
+    """Gives its first pictures, and fails from then on."""
+
+    good = 1
+
+    def pictures(self, shots: Any) -> Any:
+        self.good -= 1
+        if self.good < 0:
+            raise RuntimeError("the device is lost")
+        return super().pictures(shots)
+
+
+def test_a_frame_that_cannot_be_drawn_is_the_last_one_again_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splat_cameras, "open_renderer", lambda splats, *_: Failing(splats))
+    sim = microsim.Simulation(scenario())
+    found = images(sim.step(30))
+    assert len(found) == 4
+    assert all((each == found[0]).all() for each in found)
+    assert sim.health.degraded["ego/camera_front"] == 3
+
+
+def test_a_gpu_that_fails_in_a_run_is_replaced_by_the_cpu(monkeypatch: pytest.MonkeyPatch, plain_run: Any) -> None:
+    class FailingGpu:
+        def __init__(self, splats: Any) -> None:
+            self.inner = Failing(splats)
+
+        def pictures(self, shots: Any) -> Any:
+            return self.inner.pictures(shots)
+
+    said: list[str] = []
+    monkeypatch.setattr(wish, "say", said.append)
+    monkeypatch.setattr(splat_cameras, "open_renderer", lambda splats, *_: FailingGpu(splats))
+    sim = microsim.Simulation(scenario())
+    sim.step(20)
+    assert sim.digest() == plain_run[0].digest()
+    assert len(said) == 1
+    assert "drawn on the CPU from now on" in said[0]
+
+
+def test_splats_without_a_world_bundle_are_refused_in_words() -> None:
+    with pytest.raises(ScenarioError, match=r"drone\.camera\.render.*\n?.*world bundle"):
+        microsim.Simulation({"robots": {"drone": {"camera": {"render": "splat"}}}})
+
+
+def test_the_back_end_of_a_run_is_the_one_wished_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        splat_cameras, "open_renderer", lambda splats, *a: asked.append(a) or choice.open_renderer(splats, "cpu")
+    )
+    monkeypatch.setattr(wish, "choice", "gpu")
+    microsim.Simulation(scenario())
+    assert asked[0][0] == "gpu"
