@@ -12,10 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsim.bundle import load_bundle
+from microsim.bundle.archive import pack, unpack
+from microsim.bundle.made.splat_import import Wishes, import_splat
 from microsim.documents.json_text import read_json
 from microsim.documents.yaml_text import read_yaml, to_yaml
-from microsim.errors import ScenarioError
+from microsim.errors import MicroSimError, ScenarioError
 from tests.bundle_support import problems, small_bundle
+from tests.unit.test_bundle_commands import usual_ply
 from tests.unit.test_bundle_meshes import cube_glb, cube_obj
 
 TEXTS = [
@@ -79,6 +82,7 @@ def flipped(raw: bytes, places: list[tuple[float, int]]) -> bytes:
 
 
 PLACES = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=8)
+ENDS = st.lists(st.tuples(st.floats(0.98, 1), st.integers(0, 255)), min_size=1, max_size=4)
 HEADS = st.lists(st.tuples(st.floats(0, 0.05), st.integers(0, 255)), min_size=1, max_size=4)
 FILES = st.sampled_from(TEXTS + BINARIES + MESHES)
 
@@ -166,6 +170,33 @@ def test_many_damaged_files_never_give_a_traceback_or_half_a_bundle(bundle, name
 @settings(max_examples=3000)
 def test_much_mutated_data_never_gives_a_traceback_or_half_a_bundle(bundle, name, path, value, how):
     test_mutated_data_never_gives_a_traceback_or_half_a_bundle.hypothesis.inner_test(bundle, name, path, value, how)
+
+
+@given(st.one_of(PLACES, ENDS))
+@settings(max_examples=40)
+def test_a_damaged_archive_gives_a_whole_bundle_or_nothing(tmp_path_factory, places):
+    folder = tmp_path_factory.mktemp("archive")
+    pack("minimal_test", folder / "good.zip")
+    (folder / "bad.zip").write_bytes(flipped((folder / "good.zip").read_bytes(), places))
+    try:
+        unpack(folder / "bad.zip", folder / "out", 10_000_000)
+    except MicroSimError:
+        assert sorted(path.name for path in folder.iterdir()) == ["bad.zip", "good.zip"]
+    else:
+        use(folder / "out")
+
+
+@given(st.sampled_from(["binary_little_endian", "ascii"]), st.one_of(PLACES, HEADS))
+@settings(max_examples=60)
+def test_a_damaged_splat_is_imported_finite_or_refused(tmp_path_factory, form, places):
+    folder = tmp_path_factory.mktemp("splat")
+    (folder / "bad.ply").write_bytes(flipped(usual_ply(20, 1, form)[0], places))
+    try:
+        imported = import_splat(folder / "bad.ply", folder / "good.ply", Wishes(axes="y-down", keep=10))
+    except MicroSimError:
+        return
+    assert imported.kept <= 10
+    assert np.isfinite(imported.points).all()
 
 
 NASTY = [
