@@ -94,7 +94,7 @@ class Tab:
     def close(self) -> None:
         self.context.close()
         assert self.strangers() == []
-        assert self.complaints == []
+        assert self.complaints == [], self.complaints
 
 
 class Run:

@@ -12,6 +12,7 @@ from microsim.outbox import Message
 from microsim.outputs import camera_model, topic_name
 from microsim.runner import Runner
 from microsim.scenario import sensors as blocks
+from microsim.scenario.bundles import bundle_of
 from microsim.sim.components import (
     PITCH,
     ROLL,
@@ -37,6 +38,7 @@ _KINDS: dict[type, tuple[SensorKind, str]] = {  # settings of a sensor -> what i
     blocks.Range: ("range", "range"),
     blocks.Scan: ("scan", "scan"),
     blocks.Gps: ("gps", "gps"),
+    blocks.Lidar: ("lidar", "points"),
 }
 
 
@@ -113,6 +115,7 @@ class Collector:
             sensors=found,
             origin_wgs84=sim.scenario.map.origin_wgs84,
             has_radio=sim.radio is not None,
+            bundle="" if sim.scenario.world is None else str(bundle_of(sim.scenario.world).root),
             **rest,
         )
 
@@ -197,13 +200,14 @@ def _detailed(look: SensorLook, block: Any) -> SensorLook:
 def _robot_look(sim: Simulation, name: str) -> RobotLook:
     model, settings = sim.model(name), sim.scenario.robots[name]
     limits = {each: float(getattr(settings, f"max_{each}", 1.0)) for each in model.inputs}
-    return RobotLook(name, model.name, limits, model.is_ground_bound)
+    return RobotLook(name, model.name, limits, model.is_ground_bound, getattr(settings, "wheel_radius_m", 0.068))
 
 
 def _robot_frame(sim: Simulation, name: str) -> RobotFrame:
     rows = sim.rows(name)
     velocity = (rows[VELOCITY_X], rows[VELOCITY_Y], rows[VELOCITY_Z])
-    contacts = sim.model(name).state.get("contacts")
+    named = sim.model(name).state
+    contacts, steering = named.get("contacts"), named.get("steering")
     return RobotFrame(
         position=(rows[X], rows[Y], rows[Z]),
         rpy=(rows[ROLL], rows[PITCH], rows[YAW]),
@@ -212,6 +216,7 @@ def _robot_frame(sim: Simulation, name: str) -> RobotFrame:
         turn=rows[YAW_RATE],
         height=rows[Z] - sim.world.ground(rows[X], rows[Y]),
         contacts=None if contacts is None else int(rows[contacts]),
+        steering=rows[steering] if steering is not None else 0.0,
     )
 
 

@@ -49,6 +49,7 @@ class RobotLook:
     model: str
     limits: Mapping[str, float]  # input of the command -> its largest value
     is_ground_bound: bool = True
+    wheel_radius_m: float = 0.068
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Scene:
     scenarios: tuple[str, ...] = ()  # that can be loaded from the page; none: it cannot be changed
     mode: Literal["live", "replay"] = "live"
     title: str = ""
-    bundle: Any = None
+    bundle: str = ""  # folder of the world bundle it takes place in
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class RobotFrame:
     turn: float  # [rad/s]
     height: float  # [m] above the ground
     contacts: int | None = None
+    steering: float = 0.0  # [rad] of a car's front wheels
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,22 @@ def test_the_patrol_passes_every_corner() -> None:
     assert max(nearest.values()) < 1.6
 
 
+def test_the_car_follows_its_eight_and_stays_on_the_road() -> None:
+    demo = load_demo("drive")
+    sim = Simulation(demo.scenario)
+    pilot = demo.pilot_for(sim)
+    assert pilot is not None
+    off: list[float] = []
+
+    def look(messages: object) -> None:
+        state = sim.state("ego")
+        off.append(min(math.dist((state.x, state.y), point) for point in pilot.track))  # type: ignore[attr-defined]
+
+    Runner(sim, 0.0, pilot, [look]).run(30 * 100)
+    assert max(off) < 1.0
+    assert sim.state("ego").contacts == 0
+
+
 def test_demos_are_listed_with_a_line_each() -> None:
     printed = CliRunner().invoke(app, ["demo"]).output
     for name in demo_names():

@@ -14,19 +14,21 @@ import trimesh
 from PIL import Image, ImageDraw
 
 from microsim.paths import data_folder
-from microsim.sim.world import PALETTE, WATER, Shape, World
+from microsim.sim.world import GROUND, PALETTE, TARGET, WATER, Shape, World
 
 Floats = npt.NDArray[np.float64]
 _MOST_CELLS = 200  # along one side of the mesh; finer maps are thinned out, their colours are not
 _TEXTURE = 1024  # [px] at most along one side
 _PAINT_M = 0.03  # flat features float so high above the ground, else the two would flicker
 _ROUND = 40  # corners of a circle
+_FILES = {"bicycle": "ego", "dynamic_rover": "rover"}  # model -> its URDF, where the name is another
+_ROAD, _GRASS = (88, 94, 104), (150, 163, 138)  # of world bundles, where the drivable area is of class target
 
 
 # ---- ground ----------------------------------------------------------------------------------------------------------
 
 
-def ground(world: World) -> trimesh.Trimesh:
+def ground(world: World, is_bundle: bool = False) -> trimesh.Trimesh:
     """Cell corners at the height of the ground, with the surface classes as a texture."""
     west, south, east, north = world.extent_m
     rows, columns = world.elevation.shape
@@ -40,7 +42,7 @@ def ground(world: World) -> trimesh.Trimesh:
     vertices = np.stack([across, along, heights], axis=-1).reshape(-1, 3)
     uv = np.stack([(across - west) / (east - west), (along - south) / (north - south)], axis=-1).reshape(-1, 2)
     material = trimesh.visual.material.PBRMaterial(
-        baseColorTexture=ground_texture(world), roughnessFactor=1.0, metallicFactor=0.0
+        baseColorTexture=ground_texture(world, is_bundle), roughnessFactor=1.0, metallicFactor=0.0
     )
     visual = trimesh.visual.TextureVisuals(uv=uv, material=material)
     return trimesh.Trimesh(vertices, _grid_faces(len(y), len(x)), visual=visual, process=False)
@@ -77,7 +79,7 @@ def grid_step(world: World) -> float:
     )
 
 
-def ground_texture(world: World) -> Image.Image:
+def ground_texture(world: World, is_bundle: bool = False) -> Image.Image:
     """Classes in the palette's colours, relief as light and shade, the grid as thin lines. Row 0 is the north."""
     rows, columns = world.elevation.shape
     scale = max(1, min(_TEXTURE // columns, _TEXTURE // rows, 16))
@@ -90,7 +92,10 @@ def ground_texture(world: World) -> Image.Image:
     west, south, east, north = world.extent_m
     x = west + (np.arange(width) + 0.5) * (east - west) / width
     y = south + (np.arange(height) + 0.5) * (north - south) / height
-    colours = PALETTE[classes].astype(float)
+    palette = PALETTE.copy()
+    if is_bundle:
+        palette[GROUND], palette[TARGET] = _GRASS, _ROAD
+    colours = palette[classes].astype(float)
     if not world.is_flat:
         heights = heights_at(world, x, y)
         slope_y, slope_x = np.gradient(heights, y[1] - y[0], x[1] - x[0])
@@ -207,37 +212,36 @@ class Link:
     """One link of a robot: its visuals, those of one colour in one mesh."""
 
     name: str
+    parent: str  # "": the robot itself
     meshes: tuple[tuple[Rgba, trimesh.Trimesh], ...]
-    origin: Floats  # (4, 4) in base_link
+    origin: Floats  # (4, 4) in its parent
     axis: Floats | None  # about which it turns; None: fixed
 
 
 @cache
 def robot_links(model: str, accent: str) -> tuple[Link, ...]:
     """From `urdf/<model>.urdf.xacro`; a plain box where there is none."""
-    file = data_folder() / "urdf" / f"{model}.urdf.xacro"
+    file = data_folder() / "urdf" / f"{_FILES.get(model, model)}.urdf.xacro"
     if not file.is_file():
         box = trimesh.creation.box(extents=(0.5, 0.4, 0.3))
         box.apply_translation((0.0, 0.0, 0.15))
         red, green, blue, alpha = (float(each) for each in accent.split())
-        return (Link("base_link", (((red, green, blue, alpha), box),), np.eye(4), None),)
+        return (Link("base_link", "", (((red, green, blue, alpha), box),), np.eye(4), None),)
     import xacrodoc
     import yourdfpy
 
-    text = xacrodoc.XacroDoc.from_file(str(file), subargs={"accent": accent}).to_urdf_string()
+    text = xacrodoc.XacroDoc.from_file(str(file), subargs={"accent": accent, "paint": accent}).to_urdf_string()
     urdf = yourdfpy.URDF.load(io.StringIO(text), build_scene_graph=False, load_meshes=False)
     colours = {each.name: each.color for each in urdf.robot.materials if each.color is not None}
     joints = {joint.child: joint for joint in urdf.robot.joints}
     found = []
     for link in urdf.robot.links:
         parts = [part for visual in link.visuals if (part := _visual(visual, colours)) is not None]
-        if not parts:
-            continue
         joint = joints.get(link.name)
-        turns = joint is not None and joint.type == "continuous"
+        turns = joint is not None and joint.type in ("continuous", "revolute")
         origin = np.eye(4) if joint is None or joint.origin is None else joint.origin
         axis = np.array(joint.axis, float) if joint is not None and turns else None
-        found.append(Link(link.name, _by_colour(parts), origin, axis))
+        found.append(Link(link.name, "" if joint is None else joint.parent, _by_colour(parts), origin, axis))
     return tuple(found)
 
 

@@ -2,6 +2,9 @@
 // The panels: what the run tells them comes over one websocket, what a user wants goes back over it. No library, no build.
 (() => {
   const config = window.MICROSIM || {};
+  // viser's splats are squares of two coordinates; three.js wants a third for a sphere around them, complains, and draws them well.
+  const complain = console.error.bind(console);
+  console.error = (...words) => { if (!String(words[0]).startsWith("THREE.BufferGeometry.computeBoundingSphere(): Computed radius is NaN")) complain(...words); };
   const asked = new URLSearchParams(location.search);
   const HEARTBEAT_MS = 100; // while a key is held; the run stops the robot when it hears nothing for 400 ms
   const SPEEDS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 0]; // 0: as fast as possible

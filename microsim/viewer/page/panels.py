@@ -54,7 +54,7 @@ class Panels:
                 "hz": scene.physics_hz,
                 "scenarios": list(scene.scenarios),
                 "scale": stage.scale,
-                "layers": self.layers,
+                "layers": {name: self.layers[name] for name in stage.layers},
                 "robots": [
                     {"name": each.name, "model": each.model, "colour": stage.colours[each.name], "limits": each.limits}
                     for each in scene.robots

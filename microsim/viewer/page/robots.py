@@ -15,7 +15,6 @@ from microsim.viewer.page.meshes import robot_links
 COLOURS = ((45, 125, 246), (245, 124, 32), (16, 160, 110), (150, 70, 220), (220, 50, 90), (10, 150, 180), (200, 160, 0))
 _TRAIL_POINTS, _TRAIL_M, _TRAIL_S = 1500, 0.12, 90.0
 _SPIN_RAD_PER_S = 38.0  # of propellers: slow enough to be seen turning
-_WHEEL_RADIUS_M = 0.068
 
 
 def wxyz_of(rpy: tuple[float, float, float]) -> tuple[float, float, float, float]:
@@ -40,9 +39,10 @@ class Body:
         self._turning: list[tuple[Any, Any]] = []
         self._angle = 0.0
         accent = " ".join(f"{part / 255:.3f}" for part in self.colour) + " 1"
+        self._paths = {"": f"/robots/{look.name}"}
         for link in robot_links(look.model, accent):
             self._add(link, scale, shadows)
-        up = (0.75 if look.is_ground_bound else 0.45) * scale
+        up = (2.2 if look.wheel_radius_m > 0.2 else 0.75 if look.is_ground_bound else 0.45) * scale
         server.scene.add_label(
             f"/robots/{look.name}/name", look.name, position=(0, 0, up), anchor="bottom-center", font_screen_scale=0.9
         )
@@ -57,7 +57,7 @@ class Body:
         self._drawn = 0
 
     def _add(self, link: Any, scale: float, shadows: bool) -> None:
-        path = f"/robots/{self.look.name}/{link.name}"
+        path = self._paths[link.name] = f"{self._paths.get(link.parent, self._paths[''])}/{link.name}"
         place = tuple(scale * link.origin[:3, 3])
         turn = _quaternion(link.origin[:3, :3])
         frame = self._server.scene.add_frame(path, show_axes=False, position=place, wxyz=turn)
@@ -109,11 +109,12 @@ class Body:
         if self.look.is_ground_bound:
             yaw = frame.rpy[2]
             ahead = frame.velocity[0] * math.cos(yaw) + frame.velocity[1] * math.sin(yaw)
-            self._angle += seconds * ahead / _WHEEL_RADIUS_M
+            self._angle += seconds * ahead / self.look.wheel_radius_m
         elif frame.height > 0.15 or frame.speed > 0.05:
             self._angle += min(seconds, 0.1) * _SPIN_RAD_PER_S
-        for node, axis in self._turning:
-            node.wxyz = spin(axis, self._angle)
+        for node, axis in self._turning:  # wheels of ground robots turn about y, what steers them about z
+            is_steering = self.look.is_ground_bound and abs(axis[2]) > 0.5
+            node.wxyz = spin(axis, frame.steering if is_steering else self._angle)
 
 
 def _quaternion(matrix: Any) -> tuple[float, float, float, float]:

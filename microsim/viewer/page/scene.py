@@ -10,6 +10,7 @@ import numpy as np
 from microsim.sim.world import CLASS_NAMES, PALETTE
 from microsim.viewer.interface import Frame, Scene
 from microsim.viewer.page import meshes, sensors
+from microsim.viewer.page.bundles import draw_bundle
 from microsim.viewer.page.radio import Packets
 from microsim.viewer.page.robots import COLOURS, Body, wxyz_of
 
@@ -21,6 +22,9 @@ LAYERS: dict[str, tuple[bool, tuple[str, ...]]] = {
     "waypoints": (True, ("/waypoints",)),
     "labels": (True, ("/scale",)),
     "frames": (False, ("/frames",)),
+    "lidar": (True, ("/lidar",)),
+    "drivable": (True, ("/drivable",)),
+    "splats": (True, ("/splats",)),
 }
 DAY = ((138, 178, 219), (236, 242, 247))  # sky: top, horizon
 NIGHT = ((10, 14, 24), (44, 55, 74))
@@ -35,7 +39,7 @@ def sky(is_dark: bool) -> Any:
 
 def robot_scale(scene: Scene) -> float:
     """Half a metre in a field of two hundred cannot be seen: robots are drawn larger in large worlds."""
-    if scene.bundle is not None:
+    if scene.bundle:
         return 1.0
     return float(min(max(max(scene.world.size_m) / 30.0, 1.0), 5.0))
 
@@ -60,8 +64,18 @@ class Stage3D:
         }
         self.sensors = sensors.drawn(server, scene, self.colours, self.scale)
         self._packets = Packets(server, self.scale) if scene.has_radio else None
+        if scene.bundle:
+            draw_bundle(server, scene)
+        self.layers = [name for name in LAYERS if self._has(name)]
         self._axes = self._frames()
         self.show("frames", LAYERS["frames"][0])
+
+    def _has(self, layer: str) -> bool:
+        if layer in ("drivable", "splats"):
+            return bool(self.scene.bundle)
+        if layer == "radio":
+            return self.scene.has_radio
+        return layer != "lidar" or any(look.kind == "lidar" for look in self.scene.sensors)
 
     # ---- what stands still -------------------------------------------------------------------------------------------
 
@@ -79,7 +93,12 @@ class Stage3D:
             position=(middle[0] - 0.6 * reach, middle[1] - 0.8 * reach, 1.2 * reach),
             cast_shadow=shadows,
         )
-        scene.add_mesh_trimesh("/world/ground", meshes.ground(world), cast_shadow=False)
+        scene.add_mesh_trimesh("/world/ground", meshes.ground(world, bool(self.scene.bundle)), cast_shadow=False)
+        if world.mesh is not None:
+            vertices, triangles = world.mesh.vertices.astype(np.float32), world.mesh.triangles.astype(np.uint32)
+            scene.add_mesh_simple(
+                "/world/mesh", vertices, triangles, color=(176, 178, 172), flat_shading=True, side="double"
+            )
         for class_id, mesh in meshes.shapes(world).items():
             scene.add_mesh_simple(
                 f"/world/things/{CLASS_NAMES[class_id]}",
@@ -152,7 +171,7 @@ class Stage3D:
             places = [np.array([west, south, 0.0]), np.array([east, north, 0.0])]
         centre = np.mean(places, axis=0)
         spread = max(float(np.linalg.norm(place - centre)) for place in places)
-        distance = max(1.9 * spread + 7.0 * self.scale, 9.0)
+        distance = max(1.9 * spread + 7.0 * self.scale, 24.0 if self.scene.bundle else 9.0)
         eye = centre + distance * np.array([-0.48, -0.78, 0.52])
         return (float(eye[0]), float(eye[1]), float(eye[2])), (float(centre[0]), float(centre[1]), float(centre[2]))
 
@@ -198,7 +217,7 @@ class Stage3D:
                 f"/waypoints/{name}",
                 points,
                 colors=colour,
-                point_size=0.3 * self.scale,
+                point_size=0.3 * self.scale if len(points) < 20 else 0.08 * self.scale,
                 point_shape="diamond",
                 precision="float32",
             )

@@ -14,6 +14,7 @@ from microsim.viewer.interface import News, RobotFrame, Scene, SensorLook
 from microsim.wire import decode
 
 _BEAM, _HIT, _MISS = (255, 64, 64), (255, 64, 64), (255, 150, 150)
+_MOST_POINTS = 40_000  # of a LiDAR
 _FIXES = 15  # GPS fixes that stay
 
 
@@ -88,6 +89,54 @@ class ScanFan:
         if len(points):
             self._cloud.points = points
         self._cloud.visible = bool(len(points))
+
+
+class LidarCloud:
+    """The newest turn of a LiDAR, coloured by height above the robot."""
+
+    def __init__(self, server: Any, look: SensorLook, scale: float) -> None:
+        self.look = look
+        self._local: Any = None
+        self._cloud = server.scene.add_point_cloud(
+            f"/lidar/{look.robot}/{look.name}",
+            np.zeros((1, 3), np.float32),
+            colors=(255, 255, 255),
+            point_size=0.09,
+            point_shape="circle",
+            precision="float32",
+            visible=False,
+        )
+
+    def hear(self, news: News) -> None:
+        message = decode(news.type, news.cdr)
+        at = {each.name: each.offset for each in message.fields}
+        every = max(1, math.ceil(message.width * message.height / _MOST_POINTS))
+        rows = np.asarray(message.data, np.uint8).reshape(-1, message.point_step)[::every]
+        axes = [np.ascontiguousarray(rows[:, at[axis] : at[axis] + 4]).view("<f4")[:, 0] for axis in "xyz"]
+        self._local = np.stack(axes, axis=1).astype(float)
+
+    def draw(self, frame: RobotFrame) -> None:
+        if self._local is None:
+            return
+        start, axes = pose_of(frame, self.look)
+        points = start + self._local @ axes.T
+        if len(points):
+            self._cloud.points = points.astype(np.float32)
+            self._cloud.colors = by_height(points[:, 2] - frame.position[2])
+        self._cloud.visible = bool(len(points))
+        self._local = None
+
+
+_HEIGHTS = np.array([-2.0, 0.0, 0.6, 1.5, 3.0, 6.0])  # [m]
+_HEIGHT_COLOURS = np.array(
+    [(70, 40, 160), (50, 110, 230), (30, 200, 200), (90, 220, 90), (250, 200, 40), (250, 70, 50)], float
+)
+
+
+def by_height(heights: Any) -> Any:
+    """(n, 3) colours from violet (below) over blue (the ground) and green to red (above)."""
+    parts = [np.interp(heights, _HEIGHTS, _HEIGHT_COLOURS[:, part]) for part in range(3)]
+    return np.stack(parts, axis=1).astype(np.uint8)
 
 
 class CameraView:
@@ -184,6 +233,6 @@ def drawn(server: Any, scene: Scene, colours: dict[str, tuple[int, int, int]], s
         if look.kind == "gps":
             found[look.topic] = Fixes(server, look, plane, colours[look.robot])
         else:
-            kind = {"range": RangeBeam, "scan": ScanFan, "camera": CameraView}[look.kind]
+            kind = {"range": RangeBeam, "scan": ScanFan, "camera": CameraView, "lidar": LidarCloud}[look.kind]
             found[look.topic] = kind(server, look, scale)
     return found
