@@ -57,6 +57,15 @@ def origin_for(
 
 
 @kernel
+def is_occupied(clearance: Grid, cell: float, u: float, v: float) -> bool:
+    """True when a point of the grid's frame lies in an occupied cell; beyond the grid nothing is."""
+    rows, columns = clearance.shape
+    column, row = u / cell, v / cell
+    # compared before they become integers: what an out-of-range number becomes depends on the processor
+    return 0.0 <= column < columns and 0.0 <= row < rows and clearance[int(row), int(column)] == 0
+
+
+@kernel
 def free_way(
     x: float,
     y: float,
@@ -85,8 +94,9 @@ def free_way(
         for k in range(-rays, rays + 1):
             aside = radius * k / rays if rays > 0 else 0.0
             front = math.sqrt(max(radius * radius - aside * aside, 0.0))
-            way = _distance_to_occupied(clearance, cell, u - dv * aside, v + du * aside, du, dv, reach + front, False)
-            if way > 0.0:
+            start_u, start_v = u - dv * aside, v + du * aside
+            if not is_occupied(clearance, cell, start_u, start_v):
+                way = _distance_to_occupied(clearance, cell, start_u, start_v, du, dv, reach + front, False)
                 free = min(free, max(way - front, 0.0))
     return free if free <= reach else math.inf
 

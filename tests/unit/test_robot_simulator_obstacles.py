@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from microsim.errors import MapError
@@ -346,6 +346,7 @@ def test_the_free_way_of_a_round_robot_agrees_with_moving_it_a_little_at_a_time(
 
 
 @settings(max_examples=many(40))
+@example(255, 0.0, -1.0)  # starts on a corner, exactly before a wall
 @given(st.integers(0, 2**32), st.floats(-3.1, 3.1), st.floats(-3.1, 3.1))
 def test_no_robot_is_let_into_an_occupied_cell_ahead_of_it(seed, turned, heading):
     """The rays across its width stand half a cell apart: a corner may be cut by less, but no cell is entered."""
