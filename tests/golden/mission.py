@@ -50,6 +50,36 @@ SHORT = {
     "frames": {"per_robot_odom": True, "tf_hz": 30},
 }
 
+# The car, a LiDAR on every kind of robot, faults and status; as quick.
+SHORT_DRIVE = {
+    "name": "short drive",
+    "seed": 5,
+    "physics_hz": 40,
+    "map": {
+        "cell_size_m": 0.5,
+        "size_xy_cells": [50, 40],
+        "elevation": {"generate": "hills", "seed": 8, "amplitude_m": 1.0, "wavelength_m": 12.0},
+    },
+    "obstacles": [
+        {"type": "box", "center": [16, 10, 0], "size": [1.5, 3, 1]},
+        {"type": "cylinder", "center": [8, 15, 0], "radius": 1.2, "height": 2},
+    ],
+    "robots": {
+        "ego": {
+            "start": {"map_pose": {"x": 8.0, "y": 9.0, "yaw": 0.2}},
+            "camera": {"hz": 5, "resolution": {"width": 16, "height": 12}, "latency_ms": {"drop_probability": 0.1}},
+            "lidar": {"hz": 8, "rings": 4, "columns": 24, "dropout_probability": 0.1},
+            "cmd_timeout_s": 0.5,
+        },
+        "drone": {
+            "start": {"map_pose": {"x": 12.0, "y": 9.0, "z": 3.0}},
+            "camera": None,
+            "lidar": {"hz": 4, "rings": 3, "columns": 16, "lowest": -1.2, "highest": -0.3},
+        },
+    },
+    "faults": ["ego/camera:fail@0.5s-1s", "ego/lidar:fail@1s-1.2s", "drone/gps:jump(9,0,0)@0.2s-1s", "radio:blackout@0s-1s"],
+}
+
 SCENARIOS = ("default", "flat", "obstacles_arena", "showcase", "maze")
 
 # Every mission that is shipped is flown in each of these.
@@ -95,6 +125,34 @@ def run_short_mission() -> str:
     return sim.digest()
 
 
+def drive(sim: microsim.Simulation, seconds: int) -> None:
+    """`seconds` of commands of every form, with pauses in which they time out."""
+    ticks = round(float(sim.scenario.physics_hz))
+    for second in range(seconds):
+        sim.command("ego", steering=0.3 - 0.2 * second, speed=4.0)
+        sim.step(ticks // 4)
+        sim.command_twist("ego", (3.0, 0.0, 0.0), -0.4)
+        sim.step(ticks // 4)
+        sim.command("ego", steering=-0.1, throttle=0.6, brake=0.1 * second)
+        sim.step(ticks - 2 * (ticks // 4))
+    sim.step(ticks)
+
+
+def run_short_drive() -> str:
+    sim = microsim.Simulation(microsim.load_scenario(SHORT_DRIVE))
+    sim.command("drone", vx=1.0, yaw_rate=0.3)
+    sim.radio_send("drone", b"lost in the dark")
+    drive(sim, 2)
+    return sim.digest()
+
+
+def run_bundle_drive() -> str:
+    """The digest of a car and a drone in worlds/minimal_test, with the bundle's camera and LiDAR."""
+    sim = microsim.Simulation(microsim.load_scenario({"world": "minimal_test", "robots": {"ego": {}, "drone": {}}}))
+    drive(sim, 3)
+    return sim.digest()
+
+
 def fly_shipped(mission: str, scenario: str) -> tuple[str, tuple[str, ...]]:
     """The digest of a shipped mission, and what was not as it expects."""
     from microsim.missions import fly_mission
@@ -107,4 +165,5 @@ def all_digests() -> dict[str, str]:
     """Name in digests.json -> digest."""
     others = {f"mission_{name}": run_mission(name) for name in SCENARIOS[1:]}
     flown = {f"{mission}_in_{name}": fly_shipped(mission, name)[0] for mission in MISSIONS for name in FLOWN_IN}
-    return {"mission": run_mission(), "short_mission": run_short_mission(), **others, **flown}
+    driven = {"short_drive": run_short_drive(), "bundle_drive": run_bundle_drive()}
+    return {"mission": run_mission(), "short_mission": run_short_mission(), **others, **flown, **driven}

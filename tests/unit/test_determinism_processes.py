@@ -16,9 +16,10 @@ UPDATE = "if this was meant, run `python tests/golden/update.py` and say why in 
 PROGRAM = """
 import json, numba, numba.core.config as config
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
-from mission import run_short_mission
+from mission import run_short_drive, run_short_mission
 print(json.dumps({
     "digest": run_short_mission(),
+    "drive": run_short_drive(),
     "dispatched": [name for name in __cpu_dispatch__ if __cpu_features__.get(name)],
     "compiled": not config.DISABLE_JIT,
     "cpu": config.CPU_NAME,
@@ -36,7 +37,9 @@ def run(**variables):
         [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["drive"] == DIGESTS["short_drive"], UPDATE
+    return result
 
 
 def test_a_process_of_its_own():

@@ -16,6 +16,15 @@ def test_the_short_mission_has_its_golden_digest():
     assert mission.run_short_mission() == DIGESTS["short_mission"], UPDATE
 
 
+def test_the_short_drive_has_its_golden_digest():
+    assert mission.run_short_drive() == DIGESTS["short_drive"], UPDATE
+
+
+@pytest.mark.skipif(not COMPILED, reason="minutes without the compiler; the short drive covers it")
+def test_a_drive_in_a_world_bundle_has_its_golden_digest():
+    assert mission.run_bundle_drive() == DIGESTS["bundle_drive"], UPDATE
+
+
 @pytest.mark.skipif(not COMPILED, reason="minutes without the compiler; the short mission covers it")
 @pytest.mark.parametrize("name", mission.SCENARIOS)
 def test_a_mission_in_a_shipped_scenario_has_its_golden_digest(name):

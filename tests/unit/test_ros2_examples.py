@@ -273,6 +273,38 @@ def test_the_radio_watch_shows_text_as_text_and_bytes_as_hex_and_every_direction
 # ---- all of them --------------------------------------------------------------------------------------------------
 
 
+# ---- a lap of a world bundle --------------------------------------------------------------------------------------
+
+
+def oval_without(*sensors: str) -> dict[str, Any]:
+    return {"world": "oval", "robots": {"ego": {"sensors": dict.fromkeys(sensors)}}}
+
+
+CAMERAS = ("camera_front", "camera_front_left", "camera_front_right")
+
+
+@pytest.mark.parametrize("speed", [5.0, 9.0])
+def test_the_pursuit_drives_a_lap_of_the_oval_on_the_road_and_leaves_it_when_told_nothing_else(speed: float) -> None:
+    pursuit_file, sim = example("pure_pursuit"), Simulation(oval_without(*CAMERAS, "lidar_top"))
+    pursuit = pursuit_file.PurePursuit(pursuit_file.oval(), speed)
+    looks: list[bool] = []
+
+    def on_odometry(message: Any) -> None:
+        drive = pursuit.command(pursuit_file.pose_of(message))
+        sim.command("ego", steering=drive.steering, speed=drive.speed)
+
+    handlers = {"/ego/odom": on_odometry, "/sim/status": lambda message: looks.append(pursuit_file.is_offroad(message))}
+    play(sim, 120.0, handlers, until=lambda: pursuit.is_finished)
+    assert pursuit.is_finished
+    assert len(looks) > 200
+    assert not any(looks)
+    assert sim.state("ego").contacts == 0
+    for _ in range(12):
+        sim.command("ego", steering=-0.3, speed=5.0)
+        play(sim, 0.5, handlers | {"/ego/odom": lambda message: None})
+    assert looks[-1]
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_example_needs_ros_only_when_it_runs(path: Path) -> None:
     code = f"import runpy, sys; runpy.run_path({str(path)!r}); print([n for n in sys.modules if n.startswith('rclpy')])"
@@ -284,10 +316,10 @@ def test_an_example_needs_ros_only_when_it_runs(path: Path) -> None:
 def test_an_example_names_topics_that_exist_relative_to_its_namespace(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
     sensors = {"image": "camera", "camera_info": "camera", "range": "range/front"}
-    known = {row.of(robot, sensors.get(row.kind, row.kind)) for row in TABLE for robot in ("drone", "rover")}
+    known = {row.of(robot, sensors.get(row.kind, row.kind)) for row in TABLE for robot in ("drone", "rover", "ego")}
     listed = source.split('"""')[1]
     words = {word.strip(".,;()") for word in listed.split()}
-    topics = {word for word in words if word.split("/")[0] in ("drone", "rover", "radio") and "/" in word}
+    topics = {word for word in words if word.split("/")[0] in ("drone", "rover", "ego", "radio") and "/" in word}
     assert topics
     assert {f"/{topic}" for topic in topics} <= known
     assert "use_sim_time" in source
