@@ -16,7 +16,20 @@ from rich.table import Table
 import microsim
 from benchmarks.harness import Result, use_one_core
 
-NAMES = ("engine", "camera", "splat", "startup", "ros2", "recording", "bundle", "nodes", "sweep", "viewer", "batch")
+NAMES = (
+    "engine",
+    "camera",
+    "splat",
+    "startup",
+    "ros2",
+    "recording",
+    "bundle",
+    "nodes",
+    "sweep",
+    "viewer",
+    "batch",
+    "driving",
+)
 RESULTS = Path(__file__).parent / "results"
 
 

@@ -17,12 +17,12 @@ import numpy.typing as npt
 from microsim.sim.compiled import kernel
 from microsim.sim.geometry import Array
 
-_BLOCK_BITS = 3  # blocks of 8 by 8 patches
-_WIDE_BITS = 6  # and of 64 by 64
+_BLOCK = 8  # patches along a side of a block
+_PER_BLOCK = 1.0 / _BLOCK
 _NEVER = 1e300  # per step, of a coordinate that does not change
 
 Caps: TypeAlias = npt.NDArray[np.float32]
-LatticeArrays: TypeAlias = tuple[Array, Caps, Array, Array, float, float, float]
+LatticeArrays: TypeAlias = tuple[Array, Caps, Array, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,6 @@ class Lattice:
     nodes: Array  # (ny + 2, nx + 2) [m]; NaN: no ground
     caps: Caps  # (ny + 1, nx + 1) [m] the patch lies below; -inf in a hole
     tops: Array  # highest node of each block of 8 by 8 patches [m]
-    summits: Array  # of each block of 64 by 64 patches [m]
     cell: float
     west: float
     south: float
@@ -40,22 +39,21 @@ class Lattice:
     @property
     def arrays(self) -> LatticeArrays:
         """What the kernels take."""
-        return self.nodes, self.caps, self.tops, self.summits, self.cell, self.west, self.south
+        return self.nodes, self.caps, self.tops, self.cell, self.west, self.south
 
 
 def lattice(elevation: Array, cell: float, west: float, south: float) -> Lattice:
     nodes = np.ascontiguousarray(np.pad(elevation.astype(np.float64), 1, mode="edge"))
     caps = _caps(nodes)
-    tops, summits = (_highest(caps, bits) for bits in (_BLOCK_BITS, _WIDE_BITS))
-    return Lattice(nodes, caps, tops, summits, float(cell), float(west), float(south))
+    return Lattice(nodes, caps, _highest(caps), float(cell), float(west), float(south))
 
 
-def _highest(caps: Caps, bits: int) -> Array:
-    """Over each block of 2**bits by 2**bits patches."""
-    rows, columns = (-(-count >> bits) for count in caps.shape)
-    whole = np.full((rows << bits, columns << bits), -np.inf)
+def _highest(caps: Caps) -> Array:
+    """Over each block of patches."""
+    rows, columns = (-(-count // _BLOCK) for count in caps.shape)
+    whole = np.full((rows * _BLOCK, columns * _BLOCK), -np.inf)
     whole[: caps.shape[0], : caps.shape[1]] = caps
-    return np.ascontiguousarray(whole.reshape(rows, 1 << bits, columns, 1 << bits).max(axis=(1, 3)))
+    return np.ascontiguousarray(whole.reshape(rows, _BLOCK, columns, _BLOCK).max(axis=(1, 3)))
 
 
 def _caps(nodes: Array) -> Caps:
@@ -67,11 +65,11 @@ def _caps(nodes: Array) -> Caps:
 
 
 @kernel
-def _stay(position: float, step: float, size: float) -> tuple[float, float]:
+def _stay(position: float, step: float, per_step: float, size: float) -> tuple[float, float]:
     """The stretch of the way over which 0.5 <= coordinate <= size - 1.5, in which the map has cells."""
     if step == 0.0:
         return (0.0, math.inf) if 0.5 <= position <= size - 1.5 else (math.inf, 0.0)
-    a, b = (0.5 - position) / step, (size - 1.5 - position) / step
+    a, b = (0.5 - position) * per_step, (size - 1.5 - position) * per_step
     return max(min(a, b), 0.0), max(a, b)
 
 
@@ -126,25 +124,46 @@ def _in_patch(
 
 
 @kernel
-def _exits(
-    i: int, j: int, bits: int, on_x: int, on_y: int, gx: float, gy: float, per_vx: float, per_vy: float
-) -> tuple[float, float]:
-    """Where the way leaves the block of 2**bits patches around patch (i, j), through its side in x and in y."""
-    to_x = ((((i >> bits) + on_x) << bits) - gx) * per_vx
-    to_y = ((((j >> bits) + on_y) << bits) - gy) * per_vy
-    return to_x, to_y
-
-
-@kernel
-def _beyond(
-    i: int, j: int, bits: int, on_x: int, on_y: int, through_x: bool, at_x: float, at_y: float
-) -> tuple[int, int]:
-    """The patch in which the way goes on after that block; (at_x, at_y) is where it leaves it."""
-    last = (1 << bits) - 1
-    west, south = i & ~last, j & ~last
-    if through_x:
-        return (west + last + 1 if on_x else west - 1), min(max(int(at_y), south), south + last)
-    return min(max(int(at_x), west), west + last), (south + last + 1 if on_y else south - 1)
+def _in_block(
+    nodes: Array,
+    caps: Caps,
+    first_i: int,
+    first_j: int,
+    gx: float,
+    gy: float,
+    oz: float,
+    vx: float,
+    vy: float,
+    per_vx: float,
+    per_vy: float,
+    s: float,
+    leave: float,
+    slopes: Array,
+    k: int,
+    out: Array,
+) -> int:
+    """Walk over the patches of the block that begins at patch (first_i, first_j), from s to `leave`."""
+    on_x, on_y = 1 if vx >= 0.0 else 0, 1 if vy >= 0.0 else 0
+    step_x, step_y = 2 * on_x - 1, 2 * on_y - 1
+    last_i, last_j = min(first_i + _BLOCK, nodes.shape[1] - 1) - 1, min(first_j + _BLOCK, nodes.shape[0] - 1) - 1
+    i, j = min(max(int(gx + vx * s), first_i), last_i), min(max(int(gy + vy * s), first_j), last_j)
+    to_x, to_y = (i + on_x - gx) * per_vx, (j + on_y - gy) * per_vy
+    more_x, more_y = abs(per_vx), abs(per_vy)
+    while True:
+        until = max(min(to_x, to_y, leave), s)
+        slope = slopes[k]
+        if min(slope * s, slope * until) <= caps[j, i] - oz:
+            k = _in_patch(nodes, i, j, gx, gy, oz, vx, vy, s, until, slopes, k, out)
+            if k == slopes.shape[0]:
+                return k
+        if until >= leave:
+            return k
+        s = until
+        through_x = to_x <= to_y
+        i, to_x = (i + step_x, to_x + more_x) if through_x else (i, to_x)
+        j, to_y = (j, to_y) if through_x else (j + step_y, to_y + more_y)
+        if i < first_i or i > last_i or j < first_j or j > last_j:  # by a rounding only
+            return k
 
 
 @kernel
@@ -152,7 +171,6 @@ def walk(
     nodes: Array,
     caps: Caps,
     tops: Array,
-    summits: Array,
     cell: float,
     west: float,
     south: float,
@@ -174,61 +192,39 @@ def walk(
     per_cell = 1.0 / cell
     gx, gy = (ox - west) * per_cell + 0.5, (oy - south) * per_cell + 0.5
     vx, vy = ux * per_cell, uy * per_cell
-    last_i, last_j = nodes.shape[1] - 2, nodes.shape[0] - 2
-    enter_x, leave_x = _stay(gx, vx, nodes.shape[1])
-    enter_y, leave_y = _stay(gy, vy, nodes.shape[0])
+    per_vx = 1.0 / vx if vx != 0.0 else _NEVER
+    per_vy = 1.0 / vy if vy != 0.0 else _NEVER
+    enter_x, leave_x = _stay(gx, vx, per_vx, nodes.shape[1])
+    enter_y, leave_y = _stay(gy, vy, per_vy, nodes.shape[0])
     s, end = max(enter_x, enter_y), min(leave_x, leave_y, reach)
     if not s <= end:
         return
-    i, j = min(max(int(gx + vx * s), 0), last_i), min(max(int(gy + vy * s), 0), last_j)
+    last_row, last_column = tops.shape[0] - 1, tops.shape[1] - 1
+    column = min(max(int((gx + vx * s) * _PER_BLOCK), 0), last_column)
+    row = min(max(int((gy + vy * s) * _PER_BLOCK), 0), last_row)
     on_x, on_y = 1 if vx >= 0.0 else 0, 1 if vy >= 0.0 else 0
-    per_vx = 1.0 / vx if vx != 0.0 else _NEVER
-    per_vy = 1.0 / vy if vy != 0.0 else _NEVER
+    step_x, step_y = 2 * on_x - 1, 2 * on_y - 1
+    to_x, to_y = ((column + on_x) * _BLOCK - gx) * per_vx, ((row + on_y) * _BLOCK - gy) * per_vy
+    more_x, more_y = abs(per_vx) * _BLOCK, abs(per_vy) * _BLOCK
     k = 0
+    slope = slopes[0]
     while True:
-        to_x, to_y = _exits(i, j, _WIDE_BITS, on_x, on_y, gx, gy, per_vx, per_vy)
-        wide_leave = max(min(to_x, to_y, end), s)
-        slope = slopes[k]
-        if min(slope * s, slope * wide_leave) > summits[j >> _WIDE_BITS, i >> _WIDE_BITS] - oz:
-            s = wide_leave
-            if s >= end:
+        leave = max(min(to_x, to_y, end), s)
+        if min(slope * s, slope * leave) <= tops[row, column] - oz:
+            k = _in_block(
+                nodes, caps, column * _BLOCK, row * _BLOCK, gx, gy, oz, vx, vy, per_vx, per_vy, s, leave, slopes, k, out
+            )
+            if k == slopes.shape[0]:
                 return
-            i, j = _beyond(i, j, _WIDE_BITS, on_x, on_y, to_x <= to_y, gx + vx * s, gy + vy * s)
-            if i < 0 or j < 0 or i > last_i or j > last_j:
-                return
-            continue
-        wide_i, wide_j = i >> _WIDE_BITS, j >> _WIDE_BITS
-        while i >> _WIDE_BITS == wide_i and j >> _WIDE_BITS == wide_j:
-            block_i, block_j = i >> _BLOCK_BITS, j >> _BLOCK_BITS
-            to_x, to_y = _exits(i, j, _BLOCK_BITS, on_x, on_y, gx, gy, per_vx, per_vy)
-            leave = max(min(to_x, to_y, end), s)
             slope = slopes[k]
-            if min(slope * s, slope * leave) > tops[block_j, block_i] - oz:
-                s = leave
-                if s >= end:
-                    return
-                i, j = _beyond(i, j, _BLOCK_BITS, on_x, on_y, to_x <= to_y, gx + vx * s, gy + vy * s)
-                if i < 0 or j < 0 or i > last_i or j > last_j:
-                    return
-                continue
-            while i >> _BLOCK_BITS == block_i and j >> _BLOCK_BITS == block_j:
-                to_x = (i + on_x - gx) * per_vx
-                to_y = (j + on_y - gy) * per_vy
-                leave = max(min(to_x, to_y, end), s)
-                slope = slopes[k]
-                if min(slope * s, slope * leave) <= caps[j, i] - oz:
-                    k = _in_patch(nodes, i, j, gx, gy, oz, vx, vy, s, leave, slopes, k, out)
-                    if k == slopes.shape[0]:
-                        return
-                s = leave
-                if s >= end:
-                    return
-                if to_x <= to_y:
-                    i += 1 if on_x else -1
-                else:
-                    j += 1 if on_y else -1
-                if i < 0 or j < 0 or i > last_i or j > last_j:
-                    return
+        if leave >= end:
+            return
+        s = leave
+        through_x = to_x <= to_y
+        column, to_x = (column + step_x, to_x + more_x) if through_x else (column, to_x)
+        row, to_y = (row, to_y) if through_x else (row + step_y, to_y + more_y)
+        if column < 0 or row < 0 or column > last_column or row > last_row:
+            return
 
 
 @kernel
@@ -236,7 +232,6 @@ def fall(
     nodes: Array,
     caps: Caps,
     tops: Array,
-    summits: Array,
     cell: float,
     west: float,
     south: float,
@@ -262,7 +257,6 @@ def single(
     nodes: Array,
     caps: Caps,
     tops: Array,
-    summits: Array,
     cell: float,
     west: float,
     south: float,
@@ -278,26 +272,26 @@ def single(
     """Distance along the unit vector (dx, dy, dz) to the ground, inf beyond `reach`. `room` (2,) is to work in."""
     flat = math.sqrt(dx * dx + dy * dy)
     if flat < 1e-9:
-        height = fall(nodes, caps, tops, summits, cell, west, south, ox, oy, oz)
+        height = fall(nodes, caps, tops, cell, west, south, ox, oy, oz)
         if height <= 0.0:
             return 0.0
         return height / -dz if dz < 0.0 and height / -dz <= reach else math.inf
-    room[0] = dz / flat
+    per_flat = 1.0 / flat
+    room[0] = dz * per_flat
     walk(
         nodes,
         caps,
         tops,
-        summits,
         cell,
         west,
         south,
         ox,
         oy,
         oz,
-        dx / flat,
-        dy / flat,
+        dx * per_flat,
+        dy * per_flat,
         reach * flat,
         room[:1],
         room[1:],
     )
-    return room[1] / flat
+    return room[1] * per_flat

@@ -125,13 +125,16 @@ def scan(
     count = slopes.shape[0]
     dx, dy, dz = np.empty(count), np.empty(count), np.empty(count)
     flat, inverse, room = np.empty(count), np.empty((3, count)), np.empty(2)
+    has_things = tree[3].shape[0] > 0 or bodies.shape[0] > 0
     for column in range(best.shape[0]):
         for r in range(count):
-            x, y, z = directions[0, column, r], directions[1, column, r], directions[2, column, r]
-            dx[r] = a * x + b * y + c * z
-            dy[r] = d * x + e * y + f * z
-            dz[r] = g * x + h * y + i * z
             best[column, r], hit[column, r] = reach, bvh.NOTHING
+        if has_things or not is_upright:
+            for r in range(count):
+                x, y, z = directions[0, column, r], directions[1, column, r], directions[2, column, r]
+                dx[r] = a * x + b * y + c * z
+                dy[r] = d * x + e * y + f * z
+                dz[r] = g * x + h * y + i * z
         if is_upright:
             ux = a * headings[0, column] + b * headings[1, column]
             uy = d * headings[0, column] + e * headings[1, column]
@@ -175,7 +178,7 @@ def _measure(
 
     Beam i draws number i of the stream, whatever the other beams saw.
     """
-    count = 0
+    count, drawn, pair = 0, -1, (0.0, 0.0)
     (a, b, c), (d, e, f), (g, h, i) = rotation
     for column in range(best.shape[0]):
         for ring in range(best.shape[1]):
@@ -184,7 +187,9 @@ def _measure(
             index = column * best.shape[1] + ring
             value = best[column, ring]
             if sigma > 0.0:
-                pair = _normals(key, tick, index // 2)
+                if index // 2 != drawn:
+                    drawn = index // 2
+                    pair = _normals(key, tick, drawn)
                 value += sigma * (pair[0] if index % 2 == 0 else pair[1])
             if value < low or value > high or (drop > 0.0 and _uniforms(key, tick, _DROPOUTS + index)[0] < drop):
                 continue

@@ -31,7 +31,7 @@ def reflectivity_at(
         return _ROBOTS
     if what != GROUND:
         return _REFLECTIVITY[1]
-    cell, west, south = lattice[4], lattice[5], lattice[6]
+    cell, west, south = lattice[3], lattice[4], lattice[5]
     i = int(min(max((position[0] + ray[0] * distance - west) / cell, 0.0), surface.shape[1] - 1.0))
     j = int(min(max((position[1] + ray[1] * distance - south) / cell, 0.0), surface.shape[0] - 1.0))
     return _REFLECTIVITY[surface[j, i]]
@@ -68,9 +68,9 @@ def _ground_normal(
     ray: Vector,
     distance: float,
 ) -> Vector:
-    nodes, cell = lattice[0], lattice[4]
-    gx = (position[0] + ray[0] * distance - lattice[5]) / cell + 0.5
-    gy = (position[1] + ray[1] * distance - lattice[6]) / cell + 0.5
+    nodes, cell = lattice[0], lattice[3]
+    gx = (position[0] + ray[0] * distance - lattice[4]) / cell + 0.5
+    gy = (position[1] + ray[1] * distance - lattice[5]) / cell + 0.5
     i = int(min(max(gx, 0.0), nodes.shape[1] - 2.0))
     j = int(min(max(gy, 0.0), nodes.shape[0] - 2.0))
     p, q = gx - i, gy - j
