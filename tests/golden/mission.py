@@ -77,7 +77,12 @@ SHORT_DRIVE = {
             "lidar": {"hz": 4, "rings": 3, "columns": 16, "lowest": -1.2, "highest": -0.3},
         },
     },
-    "faults": ["ego/camera:fail@0.5s-1s", "ego/lidar:fail@1s-1.2s", "drone/gps:jump(9,0,0)@0.2s-1s", "radio:blackout@0s-1s"],
+    "faults": [
+        "ego/camera:fail@0.5s-1s",
+        "ego/lidar:fail@1s-1.2s",
+        "drone/gps:jump(9,0,0)@0.2s-1s",
+        "radio:blackout@0s-1s",
+    ],
 }
 
 SCENARIOS = ("default", "flat", "obstacles_arena", "showcase", "maze")
