@@ -128,7 +128,7 @@ def register(app: typer.Typer, ros_args: list[str]) -> None:
           microsim robot-simulator
           microsim robot-simulator --ros-args -p cycle_hz:=50.0 -p pose_noise_std_m:=0.02
           microsim robot-simulator --ros-args -p map:=office.yaml -p scan_hz:=10.0 -p tf_tree:=map_odom_base
-          microsim robot-simulator --ros-args -p "robots:=[alpha, beta]" -r __ns:=/fleet
+          microsim robot-simulator --ros-args -p "robots:=['alpha', 'beta']" -r __ns:=/fleet
           microsim robot-simulator --transport memory --duration 10 --digest --ros-args -p publish_clock:=true
         """
         from microsim.node.robot_simulator.node import NAME, RobotSimulatorNode
