@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from microsim import wire
+from microsim.cli import app
 from microsim.errors import MapError, UsageError
 from microsim.node.robot_simulator.node import RobotSimulatorNode
 from microsim.topics import Qos
@@ -345,6 +347,13 @@ def test_a_map_file_and_obstacles_come_by_parameter(tmp_path):
     stage.publisher("/initialpose", POSE)(**localised(0.5, 0.5))
     stage.run()
     assert scans[-1].ranges[2:].tolist() == pytest.approx([1.5, 2.5])
+
+
+def test_the_help_shows_its_examples_whole():
+    shown = (
+        CliRunner().invoke(app, ["robot-simulator", "--help"], env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"}).output
+    )
+    assert """-p "robots:=['alpha', 'beta']" -r __ns:=/fleet""" in " ".join(shown.split())
 
 
 def test_the_command_says_what_is_wrong_with_a_file_and_nothing_else(tmp_path):
