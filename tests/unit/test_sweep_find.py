@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from microsim.cli import sweep as command
 from microsim.errors import UsageError
 from microsim.missions import fly_mission, load_mission
 from microsim.simulation import Simulation
@@ -63,9 +64,6 @@ def test_a_planted_failure_shrinks_to_the_one_entry_that_fails(folder):
     outcome = fly_mission(folder / "smallest.yaml")
     assert outcome.sim.state("rover").contacts > 0
     assert "contacts of rover was 1" in outcome.violations[-1]
-    again = shrunk(plan, folder, name="again.yaml")
-    assert again.case == found.case
-    assert (folder / "again.yaml").read_text() == (folder / "smallest.yaml").read_text()
 
 
 def test_what_is_needed_for_the_failure_stays(folder):
@@ -82,8 +80,12 @@ def test_what_is_needed_for_the_failure_stays(folder):
     found = shrunk(plan, folder, f"min_height < {limit!r}", run)
     assert found.case.changes == {"wind.world_xyz": [0, 0, -0.2]}
     assert found.values["min_height"] < limit
-    again = fly_mission(folder / "smallest.yaml")  # with smallest.scenario.yaml beside it
-    assert again.sim.scenario.wind.world_xyz == (0.0, 0.0, -0.2)
+    flown = fly_mission(folder / "smallest.yaml")  # with smallest.scenario.yaml beside it
+    assert flown.sim.scenario.wind.world_xyz == (0.0, 0.0, -0.2)
+    again = shrunk(plan, folder, f"min_height < {limit!r}", run, "again.yaml")
+    assert again.case == found.case
+    shown = (folder / "again.yaml").read_text().replace("again.scenario.yaml", "smallest.scenario.yaml")
+    assert shown == (folder / "smallest.yaml").read_text()
 
 
 def test_the_first_match_is_that_of_the_plan_in_whatever_order_runs_come(folder):
@@ -166,7 +168,25 @@ def test_the_command_line_finds_shrinks_and_writes_a_mission_that_fails(folder):
     flown = cli("run", "--mission", "smallest.yaml", "--rtf", "0", "--headless", cwd=folder)
     assert flown.returncode == 1
     assert "contacts of rover" in flown.stderr
-    nothing = cli(*arguments, "--find", "collisions > 99", "--out", "other.yaml", "--json", cwd=folder)
-    assert nothing.returncode == 0
-    assert json.loads(nothing.stdout) == {"found": False, "runs": 4}
+
+
+def test_nothing_found_is_no_failure(folder, capsys):
+    given = {"mission": str(folder / "drive.yaml"), "duration": 0.5, "seeds": "0..3"}
+    options = command.Options(
+        str(folder / "yard.yaml"),
+        given,
+        (),
+        folder / "other.yaml",
+        None,
+        "collisions > 9",
+        1,
+        None,
+        False,
+        False,
+        60,
+        9,
+        True,
+    )
+    assert command.sweep(options) == 0
+    assert json.loads(capsys.readouterr().out) == {"found": False, "runs": 4}
     assert not (folder / "other.yaml").exists()
