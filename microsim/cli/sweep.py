@@ -81,7 +81,9 @@ def _sweep(options: Options) -> Sweep:
     """The file's, with what was given otherwise."""
     given = dict(options.given)
     if options.vary:
-        given["vary"] = dict(map(_varied, options.vary))
+        given["vary"] = varied = dict(map(_varied, options.vary))
+        if len(varied) < len(options.vary):
+            raise UsageError("--vary: a key is there twice; write its values with commas between them")
     if options.source is not None and is_sweep(options.source):
         return load_sweep(options.source, **given)
     return load_sweep({"scenario": options.source or "default", **given})
@@ -147,7 +149,11 @@ def _count(bar: Bar, plan: Plan, outcome: Outcome) -> None:
 
 
 def _stopped(bar: Bar, out: Path | None) -> int:
-    kept = "nothing is kept without --out" if out is None else f"kept in {journal_of(out)}; --resume goes on"
+    kept = "nothing is kept without --out"
+    if out is not None:
+        kept = (
+            f"kept in {journal_of(out)}; --resume goes on" if journal_of(out).exists() else "there is nothing to keep"
+        )
     print(f"microsim: stopped after {bar.done:,} of {bar.total:,} runs; {kept}", file=sys.stderr)
     return FAILED
 

@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from microsim.errors import MicroSimError, MissionError, ScenarioError, SweepError, UsageError
+from microsim.errors import MicroSimError, MissionError, Problem, ScenarioError, SweepError, UsageError
 from microsim.missions import Mission, MissionPilot, load_mission
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.files import SUFFIXES
@@ -161,11 +161,17 @@ def _check_settings(sweep: Sweep, scenario: Scenario) -> None:
         try:
             with_values(scenario, changes)
         except ScenarioError as error:
-            problems += [sweep._places.problem(problem.message, loc) for problem in error.problems]
+            problems += [sweep._places.problem(_about(problem, changes), loc) for problem in error.problems]
         except UsageError as error:
             problems.append(sweep._places.problem(str(error), loc[:2], at_key=True))
     if problems:
         raise SweepError(in_order(dict.fromkeys(problems)))
+
+
+def _about(problem: Problem, changes: Mapping[str, Any]) -> str:
+    """With the key it is about, where that is not the one that varies."""
+    is_plain = problem.path in changes or not problem.path
+    return problem.message if is_plain else f"{problem.path}: {problem.message}"
 
 
 def _check_runs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -69,8 +70,12 @@ def sweep_to_file(plan: Plan, crew: MakeCrew, out: Path, reports: Reports | None
     journal_path = journal_of(out)
     outcomes = recalled(journal_path, plan)
     reports.begun(len(outcomes))
-    with Journal(journal_path, plan) as journal:
+    with ExitStack() as stack:
+        journal: Journal | None = None
         for outcome in _flown(plan, outcomes, crew, reports):
+            journal = journal or stack.enter_context(
+                Journal(journal_path, plan)
+            )  # none before there is something in it
             journal.add([outcome])
             outcomes[outcome.run] = outcome
             reports.done(outcome)
@@ -78,7 +83,7 @@ def sweep_to_file(plan: Plan, crew: MakeCrew, out: Path, reports: Reports | None
     results.write(out, plan, rows)
     finished = Finished(plan, rows)
     if not finished.failed:
-        journal_path.unlink()
+        journal_path.unlink(missing_ok=True)
     return finished
 
 

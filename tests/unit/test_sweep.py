@@ -340,6 +340,7 @@ def test_everything_wrong_with_a_sweep_file_is_told_with_its_place(folder):
     [
         ("vary: {drone.max_vy: [1, -2]}", r"sweep.yaml:2:26: vary.drone.max_vy\[1\]: expected a value of at least 0"),
         ("vary: {drone.max_vq: [1]}", "sweep.yaml:2:8: vary.drone.max_vq: the scenario has no .*did you mean 'max_v"),
+        ("vary: {physics_hz: [30]}", r"sweep.yaml:2:21: .*robots.drone.imu.hz: expected at most physics_hz"),
         ("vary: {obstacles.7.size: [[1, 1, 1]]}", "expected an index below 1, found '7'"),
         ("metrics: [min_range, path_length.rovr]", r"sweep.yaml:2:22: metrics\[1\]: .*did you mean 'rover'"),
         ("vary: {obstacles: [[], [{type: box, center: [5, 10.5, 0], size: [1, 1, 1]}]]}", r"sweep.yaml:2:24"),

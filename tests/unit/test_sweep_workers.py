@@ -148,7 +148,8 @@ def test_a_sweep_that_is_stopped_says_how_to_go_on_and_leaves_no_worker(folder):
     process.send_signal(signal.SIGTERM)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "stopped after 0 of 4 runs; kept in a.csv.journal; --resume goes on" in told
+    assert "stopped after 0 of 4 runs; there is nothing to keep" in told
+    assert not (folder / "a.csv.journal").exists()
     with pytest.raises(ProcessLookupError):
         os.kill(int(workers[0]), 0)
 
