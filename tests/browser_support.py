@@ -155,4 +155,10 @@ def open_panels(address: str, origin: str | None = None) -> Any:
     status, page = front_door(address)
     assert status == 303
     site = f"{parts.hostname}:{parts.port}"
-    return connect(f"ws://{site}{page}panels", origin=origin or f"http://{site}", open_timeout=20)
+    return connect(
+        f"ws://{site}{page}panels",
+        origin=origin or f"http://{site}",
+        open_timeout=20,
+        close_timeout=0.2,
+        ping_interval=None,
+    )

@@ -20,6 +20,9 @@ def take(scenario: str, at_s: float, out: Path, seed: int | None, with_pilot: bo
     if out.suffix.lower() not in KINDS:
         raise UsageError(f"{out}: expected a name that ends with {', '.join(KINDS)}")
     from microsim.runner import Runner
+    from microsim.viewer.extra import need_extra
+
+    need_extra("a picture")
     from microsim.viewer.still import save_still
 
     sim, pilot = _prepared(scenario, seed, with_pilot)

@@ -107,6 +107,18 @@ class MissionPilot:
     def _place(self, index: int) -> str:
         return self.mission._places.problem("", ("do", index)).place or f"do[{index}]"
 
+    @property
+    def waypoints(self) -> dict[str, tuple[tuple[float, float, float], ...]]:
+        """Where robots are sent now, for those who draw it."""
+        ground = self.sim.world.ground
+        return {
+            robot: tuple(
+                (goal.x, goal.y, ground(goal.x, goal.y) + 0.2 if goal.z is None else goal.z)
+                for goal in voyage.follower.goals
+            )
+            for robot, voyage in self._voyages.items()
+        }
+
     # ---- a tick ------------------------------------------------------------------------------------------------------
 
     def __call__(self, messages: Sequence[Message]) -> None:

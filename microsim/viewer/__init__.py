@@ -11,9 +11,10 @@ from typing import Any
 
 from microsim.outbox import Message
 from microsim.runner import Runner, Watcher
-from microsim.viewer.channel import Channel, ViewerError
+from microsim.viewer.channel import Channel
 from microsim.viewer.collector import Collector
 from microsim.viewer.controls import Controls, Stage
+from microsim.viewer.extra import ViewerError
 from microsim.viewer.interface import FRAME_HZ, PageOptions
 from microsim.viewer.timeline import Recorded, Ring, Timeline, latest
 

@@ -9,28 +9,21 @@ from __future__ import annotations
 import multiprocessing
 import threading
 from collections import deque
-from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from typing import Any
 
-from microsim.errors import MicroSimError
+from microsim.viewer.extra import ViewerError, need_extra
 from microsim.viewer.interface import Control, Frame, Scene
 
 _MOST_CONTROLS = 256
 _START_S = 60.0  # on a busy machine with cold files; a second otherwise
 
 
-class ViewerError(MicroSimError):
-    """The page cannot be served."""
-
-
 class Channel:
     """Starts the page's process and talks with it."""
 
     def __init__(self, options: Any) -> None:
-        missing = [name for name in ("viser", "yourdfpy", "xacrodoc", "PIL") if find_spec(name) is None]
-        if missing:
-            raise ViewerError(f"the page needs {missing[0]}: pip install 'microsim[view]'")
+        need_extra("the page")
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
         self._pipe: Connection = here

@@ -14,6 +14,7 @@ from microsim.errors import MicroSimError
 from microsim.runner import Runner
 from microsim.simulation import Simulation
 from microsim.viewer.collector import Collector
+from microsim.viewer.extra import need_extra
 from microsim.viewer.timeline import Moving
 
 FRAMES_PER_S = 15.0
@@ -46,6 +47,7 @@ def write_html(
     path: Path, sim: Simulation, replay: Moving, facts: Facts, tell: Callable[[float], None] = lambda share: None
 ) -> int:
     """Run it and write what happened; gives the size in bytes."""
+    need_extra("a page")
     from microsim.viewer.page.scene import Stage3D, sky
     from microsim.viewer.page.server import quiet_server
 

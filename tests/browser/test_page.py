@@ -14,6 +14,8 @@ from websockets.sync.client import connect
 
 import microsim
 from microsim.demo import Demo
+from microsim.recording.bag import open_bag
+from microsim.recording.replay import Replay
 from microsim.runner import Runner
 from microsim.viewer import PageOptions
 from microsim.viewer.page.server import Page
@@ -184,19 +186,21 @@ def test_another_scenario_can_be_chosen(browser: Any, started: Callable[..., Run
 
 
 def test_pages_leave_no_trace_in_the_messages(browser: Any, world: Path, started: Callable[..., Run]) -> None:
-    """The digest is that of a run without any: one page looks on, one closes, one is never read, one pauses."""
+    """Of ten pages one looks on, one closes, one pauses, others are never read: the digest is that of a run alone."""
     arguments = ("run", str(world), "--demo", "--duration", "20", "--transport", "none", "--json")
     run = started(*arguments)
     deaf, hand = open_panels(run.address), open_panels(run.address)
     hand.send('{"kind": "pause", "value": true}')
     looking, leaving = Tab(browser, run.address), Tab(browser, run.address)
+    others = [open_panels(run.address) for _ in range(6)]  # ten in all
     hand.send('{"kind": "pause", "value": false}')
     looking.until_status("Running")
     leaving.close()
     hand.send('{"kind": "speed", "value": 0}')
     seen = json.loads(run.output())
     looking.context.close()
-    deaf.close()
+    for socket in (deaf, *others):
+        socket.close()
     sim = microsim.Simulation(WORLD)
     runner = Runner(sim, 0.0, Demo(sim))
     runner.run(20 * 60)
@@ -269,6 +273,24 @@ def test_another_address_needs_the_token() -> None:
     finally:
         page.server.stop()
         ours.close()
+
+
+def test_what_a_page_drives_is_recorded_and_replayed_to_the_byte(
+    world: Path, tmp_path: Path, started: Callable[..., Run]
+) -> None:
+    bag = tmp_path / "flight"
+    run = started("run", str(world), "--view", "--transport", "none", "--demo", "--duration", "8", "--record", str(bag))
+    with open_panels(run.address) as hand:
+        for share in range(12):
+            hand.send(json.dumps({"kind": "drive", "value": ["rover", {"v": 0.1 * share, "omega": 0.3}]}))
+            time.sleep(0.1)  # as fast as a page speaks while a key is held
+        hand.send(json.dumps({"kind": "branch"}))
+        hand.send(json.dumps({"kind": "speed", "value": 0}))
+    run.output()
+    with Replay(open_bag(bag)) as again:
+        assert again.verify().is_identical
+    with Replay(open_bag(bag)) as again:
+        assert sum(channel.topic == "/rover/cmd_vel" for _, channel, _ in again.inputs()) > 12
 
 
 def test_small_windows_keep_the_buttons(tab: Tab) -> None:
