@@ -250,11 +250,14 @@ def add_lidar(run: Run, robot: str, sensor: str, block: blocks.Lidar) -> None:
     target, health, nothing = f"{robot}/{sensor}", run.health, np.zeros(0, POINT)
 
     def message(tick: int, stamp: int) -> bytes:
-        if health.at(target, FAIL, tick) is not None:
-            health.note(target, "failed, an empty cloud is sent")
-            return encode(stamp, nothing)
-        points = lidar.sample(motions[robot], bodies_of(others, motions), tick)
-        health.note(target, "")
+        problem = "failed" if health.at(target, FAIL, tick) is not None else ""
+        points = nothing
+        if not problem:
+            try:
+                points = lidar.sample(motions[robot], bodies_of(others, motions), tick)
+            except Exception as error:  # of any kind: a sensor that fails must not end the run
+                problem = f"failed ({type(error).__name__}: {error})"
+        health.note(target, f"{problem}, an empty cloud is sent" if problem else "")
         return encode(stamp, points)
 
     run.periodic("points", topic_name("points", robot, sensor), block.hz, message)

@@ -6,8 +6,15 @@ import math
 from typing import Any
 
 from microsim.sim.geometry import yaw_of_quaternion
-from microsim.simulation import Simulation, ackermann_inputs
+from microsim.simulation import Simulation
 
+# a car's inputs -> their fields in ackermann_msgs/AckermannDrive
+ACKERMANN_FIELDS = {
+    "steering": "steering_angle",
+    "steering_rate": "steering_angle_velocity",
+    "speed": "speed",
+    "acceleration": "acceleration",
+}
 _NOT_FILLED_IN = 1e-3  # length of a quaternion below which nobody meant it
 
 
@@ -19,8 +26,9 @@ def take_twist(sim: Simulation, robot: str, message: Any) -> bool:
 
 
 def take_drive(sim: Simulation, robot: str, message: Any) -> bool:
-    """`ackermann_msgs/AckermannDriveStamped`."""
-    return sim.command(robot, **ackermann_inputs(message.drive))
+    """`ackermann_msgs/AckermannDriveStamped`; its jerk is not used."""
+    values = {name: float(getattr(message.drive, field)) for name, field in ACKERMANN_FIELDS.items()}
+    return sim.command(robot, **values)
 
 
 def take_pose(sim: Simulation, robot: str, message: Any) -> bool:

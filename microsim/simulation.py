@@ -58,20 +58,6 @@ def robot_model(robot: Robot) -> RobotModel:
     return found
 
 
-# a car's inputs -> their fields in ackermann_msgs/AckermannDrive
-ACKERMANN_FIELDS = {
-    "steering": "steering_angle",
-    "steering_rate": "steering_angle_velocity",
-    "speed": "speed",
-    "acceleration": "acceleration",
-}
-
-
-def ackermann_inputs(drive: Any) -> dict[str, float]:
-    """A car's command from an AckermannDrive; jerk is not used."""
-    return {name: float(getattr(drive, field)) for name, field in ACKERMANN_FIELDS.items()}
-
-
 @dataclass(frozen=True)
 class Reconfiguration:
     """From this tick on the run follows another scenario."""

@@ -13,12 +13,12 @@ from microsim import encoders
 from microsim.errors import MicroSimError
 from microsim.recording.entries import BagError
 from microsim.recording.scenarios import packed, unpacked
-from microsim.ros_inputs import take_drive, take_packet, take_pose, take_twist
+from microsim.ros_inputs import ACKERMANN_FIELDS, take_drive, take_packet, take_pose, take_twist
 from microsim.sim.exact import cos, sin, wrap_angle
 from microsim.sim.geometry import yaw_of_quaternion
 from microsim.sim.schedule import Command, Input, Teleport, Transmission
 from microsim.sim.timekeeper import NS_PER_S
-from microsim.simulation import ACKERMANN_FIELDS, Reconfiguration, Simulation
+from microsim.simulation import Reconfiguration, Simulation
 from microsim.topics import TOPICS
 from microsim.wire import Template, WireError, decode_checked, encode, new
 from microsim.wire.types import ENCAPSULATION

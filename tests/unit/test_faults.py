@@ -79,6 +79,24 @@ def test_a_failing_lidar_sends_empty_clouds() -> None:
     assert sim.health.degraded["ego/lidar"] == 3
 
 
+def test_a_lidar_that_breaks_by_itself_sends_empty_clouds_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    from microsim.sim.sensors.lidar import Lidar
+
+    whole = Lidar.sample
+
+    def breaking(self: Any, motion: Any, bodies: Any, tick: int) -> Any:
+        if 30 <= tick < 50:
+            raise MemoryError("no room")
+        return whole(self, motion, bodies, tick)
+
+    monkeypatch.setattr(Lidar, "sample", breaking)
+    sim, sent = run()
+    assert [cloud.width > 0 for cloud in by_stamp(sent, "/ego/lidar/points").values()] == [True] * 3 + [False] * 2 + [
+        True
+    ] * 6
+    assert sim.health.degraded["ego/lidar"] == 2
+
+
 @pytest.mark.parametrize(
     ("sensor", "topic"), [("gps", "/ego/gps/fix"), ("camera", "/ego/camera/image_raw"), ("lidar", "/ego/lidar/points")]
 )
