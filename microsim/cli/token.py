@@ -15,7 +15,7 @@ from microsim.errors import UsageError
 from microsim.version import __version__
 
 if TYPE_CHECKING:
-    from microsim.sweep.metrics import Value
+    from microsim.sweep.metric import Value
     from microsim.sweep.replaying import Replayable
 
 

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from microsim.errors import MicroSimError
 from microsim.sweep.flying import Failure
 from microsim.sweep.journal import Outcome
-from microsim.sweep.metrics import Value
+from microsim.sweep.metric import Value
 from microsim.sweep.plan import Plan
 
 ATTEMPTS = 3  # at a run that a worker did not survive

@@ -17,9 +17,10 @@ from microsim.simulation import Simulation
 from microsim.sweep.expressions import Condition
 from microsim.sweep.flying import fly
 from microsim.sweep.journal import Outcome
-from microsim.sweep.metrics import Collisions, Value
+from microsim.sweep.metric import Value
 from microsim.sweep.models import condition
 from microsim.sweep.plan import Plan
+from microsim.sweep.robot_metrics import Collisions
 from microsim.sweep.shrink import Case, Shrinker
 from microsim.sweep.tokens import mission_data
 

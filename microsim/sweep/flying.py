@@ -20,7 +20,8 @@ from microsim.recording.scenarios import as_text, packed, unpacked
 from microsim.scenario import Scenario
 from microsim.scenario.overrides import with_values
 from microsim.simulation import Simulation
-from microsim.sweep.metrics import Value, metric, watch
+from microsim.sweep.metric import Value
+from microsim.sweep.metrics import metric, watch
 from microsim.sweep.tokens import mission_data
 from microsim.sweep.trace import Run, Trace
 

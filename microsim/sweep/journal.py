@@ -16,7 +16,7 @@ from typing import Any
 from typing_extensions import Self
 
 from microsim.errors import UsageError
-from microsim.sweep.metrics import Value
+from microsim.sweep.metric import Value
 from microsim.sweep.plan import Plan
 
 SUFFIX = ".journal"

@@ -19,7 +19,8 @@ from microsim.scenario.overrides import full_path, with_values
 from microsim.simulation import Simulation
 from microsim.sweep.expressions import Condition
 from microsim.sweep.flying import Order
-from microsim.sweep.metrics import Value, metric, watch
+from microsim.sweep.metric import Value
+from microsim.sweep.metrics import metric, watch
 from microsim.sweep.models import MOST_RUNS, Sweep
 from microsim.sweep.tokens import Source, Token, content_of, mission_content, scenario_content
 from microsim.sweep.trace import Run

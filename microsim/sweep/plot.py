@@ -9,7 +9,8 @@ from typing import Any
 
 from microsim.errors import UsageError
 from microsim.recording.pictures import COLOURS, INK, PALE, STYLE, check_name, matplotlib, save
-from microsim.sweep.metrics import Value, metric
+from microsim.sweep.metric import Value
+from microsim.sweep.metrics import metric
 from microsim.sweep.summary import is_failed
 from microsim.sweep.sweeping import Finished
 

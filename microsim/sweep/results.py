@@ -11,7 +11,7 @@ from typing import Any
 
 from microsim.errors import MicroSimError, UsageError
 from microsim.sweep.journal import Outcome
-from microsim.sweep.metrics import Value
+from microsim.sweep.metric import Value
 from microsim.sweep.plan import Plan
 
 KINDS = (".csv", ".parquet")

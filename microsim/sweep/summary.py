@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from microsim.sweep.expressions import Condition
-from microsim.sweep.metrics import Value, metric
+from microsim.sweep.metric import Value
+from microsim.sweep.metrics import metric
 from microsim.sweep.plan import Plan
 
 Row = Mapping[str, Value]

@@ -11,7 +11,7 @@ from microsim.errors import UsageError
 from microsim.sweep import results
 from microsim.sweep.crew import Crew, fly_all
 from microsim.sweep.journal import Journal, Outcome, journal_of, recalled
-from microsim.sweep.metrics import Value
+from microsim.sweep.metric import Value
 from microsim.sweep.plan import Plan
 from microsim.sweep.summary import Broken, broken
 
