@@ -55,7 +55,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _topic_row(topic: Topic) -> tuple[str, ...]:
-    camera = {"image": "camera", "camera_info": "camera"}
+    camera = dict.fromkeys(("image", "camera_info", "depth", "segmentation"), "camera")
     sensor = camera.get(topic.kind, SENSOR_PATHS.get(topic.kind, topic.kind))
     name = topic.of("<robot>", sensor)
     return f"`{name}`", f"`{topic.type}`", _qos(topic.qos), topic.rate.replace("*", "\\*"), topic.about

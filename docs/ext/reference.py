@@ -234,7 +234,8 @@ def _code(rate: str) -> str:
 def _topic_name(topic: Any) -> str:
     from microsim.topics import SENSOR_PATHS
 
-    fixed = {"image": "camera", "camera_info": "camera", "cmd_vel": "", "set_pose": ""}
+    cameras = dict.fromkeys(("image", "camera_info", "depth", "segmentation"), "camera")
+    fixed = {**cameras, "cmd_vel": "", "set_pose": ""}
     sensor = fixed.get(topic.kind, SENSOR_PATHS.get(topic.kind, topic.kind))
     return topic.of("<robot>", sensor)
 
