@@ -82,7 +82,7 @@ def resolved(fault: Fault, robots: Mapping[str, Robot]) -> Fault:
     names = ", ".join([*known, "radio"])
     if not found:
         near = did_you_mean(fault.target, [*known, *(name.partition("/")[2] for name in known), "radio"])
-        raise ValueError(f"no sensor {show(fault.target)}{near}; there are: {names}")
+        raise ValueError(f"no sensor {show(fault.target)}{near or ';'} there are: {names}")
     if len(found) > 1:
         raise ValueError(f"several robots have a sensor {show(fault.target)}: say which: {', '.join(found)}")
     if not isinstance(known[found[0]], _KINDS[fault.kind]):
