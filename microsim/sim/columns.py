@@ -12,15 +12,15 @@ FEW = 8  # fewer columns than these are not worth a block
 
 
 @inlined
-def take(block: Array, columns: Array, begin: int, count: int) -> None:
-    """block[:, :count] = columns[:, begin : begin + count]"""
-    for row in range(columns.shape[0]):
+def take(block: Array, columns: Array, begin: int, count: int, first: int, end: int) -> None:
+    """Rows first … end - 1: block[:, :count] = columns[:, begin : begin + count]"""
+    for row in range(first, end):
         for i in range(count):
             block[row, i] = columns[row, begin + i]
 
 
 @inlined
-def put_back(block: Array, columns: Array, begin: int, count: int) -> None:
-    for row in range(columns.shape[0]):
+def put_back(block: Array, columns: Array, begin: int, count: int, first: int, end: int) -> None:
+    for row in range(first, end):
         for i in range(count):
             columns[row, begin + i] = block[row, i]

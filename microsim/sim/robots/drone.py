@@ -14,6 +14,7 @@ from microsim.sim.components import (
     ACCELERATION_Y,
     ACCELERATION_Z,
     COMMON_ROWS,
+    ROLL,
     VELOCITY_X,
     VELOCITY_Y,
     VELOCITY_Z,
@@ -178,10 +179,11 @@ def _advance_many(
     ground[:] = elevation[0, 0]  # all there is of a level map
     for begin in range(0, state.shape[1], BLOCK):
         count = min(BLOCK, state.shape[1] - begin)
-        _take(s, state, begin, count)
-        _take(c, command, begin, count)
+        _take(s, state, begin, count, 0, ROLL)  # it never leans: rows from there on to the model's own stay 0
+        _take(s, state, begin, count, COMMON_ROWS, _ROWS)
+        _take(c, command, begin, count, 0, 4)
         if begin == 0 or parameters.strides[1] != 0:  # else all robots have the same
-            _take(p, parameters, begin, count)
+            _take(p, parameters, begin, count, 0, 11)
         gusts = False
         for i in range(count):
             gusts |= p[_GUST_NEW, i] > 0.0
@@ -197,7 +199,8 @@ def _advance_many(
                     ground[i] = _ground_height(elevation, cell, s[X, i] - west, s[Y, i] - south)
             for i in range(count):
                 _climb(s, c, p, i, ground[i], dt)
-        _put_back(s, state, begin, count)
+        _put_back(s, state, begin, count, 0, ROLL)
+        _put_back(s, state, begin, count, COMMON_ROWS, _ROWS if gusts else GUST_X)
 
 
 ROBOT = RobotModel(

@@ -14,6 +14,7 @@ from microsim.sim.components import (
     ACCELERATION_Y,
     ACCELERATION_Z,
     COMMON_ROWS,
+    ROLL,
     VELOCITY_X,
     VELOCITY_Y,
     VELOCITY_Z,
@@ -153,7 +154,9 @@ def _is_far_from_walls(clearance: Grid, cell: float, x: float, y: float, reach: 
     u, v = x / cell, y / cell
     if not (0.0 <= u < columns and 0.0 <= v < rows):
         return False
-    return reach + CONTACT_GAP_M + _SLACK_M < (float(clearance[int(v), int(u)]) - 1.0) * cell
+    i, j = int(u), int(v)
+    border = min(min(u - i, i + 1.0 - u), min(v - j, j + 1.0 - v))  # of its own cell; those around it are free too
+    return reach + CONTACT_GAP_M + _SLACK_M < (float(clearance[j, i]) - 1.0 + border) * cell
 
 
 @kernel
@@ -215,10 +218,11 @@ def _advance_many(
     ground[:] = elevation[0, 0]  # all there is of a level map
     for begin in range(0, state.shape[1], BLOCK):
         count = min(BLOCK, state.shape[1] - begin)
-        _take(s, state, begin, count)
-        _take(c, command, begin, count)
+        _take(s, state, begin, count, 0, ROLL)  # it never leans: rows from there on to the model's own stay 0
+        _take(s, state, begin, count, COMMON_ROWS, _ROWS)
+        _take(c, command, begin, count, 0, 2)
         if begin == 0 or parameters.strides[1] != 0:  # else all robots have the same
-            _take(p, parameters, begin, count)
+            _take(p, parameters, begin, count, 0, 3)
         for _ in range(ticks):
             for i in range(count):
                 _drive_freely(s, c, p, i, dt)
@@ -235,7 +239,8 @@ def _advance_many(
                     _drive(state, command, parameters, k, elevation, clearance, cell, west, south, dt)
                 for row in range(_ROWS):
                     s[row, i] = state[row, k]
-        _put_back(s, state, begin, count)
+        _put_back(s, state, begin, count, 0, ROLL)
+        _put_back(s, state, begin, count, COMMON_ROWS, _ROWS)
 
 
 ROBOT = RobotModel(
