@@ -41,7 +41,6 @@ class Task:
         self.batch = BatchSimulation(self.scenario(**changes), n, sensors=self.sensors, threads=threads)
         self.n = n
         self._commands = {robot: self.batch.commands(robot)[: len(scale)] for robot, scale in self.limits.items()}
-        self._scales = {robot: np.array(scale)[:, None] for robot, scale in self.limits.items()}
         self._sine, self._cosine = np.empty(n), np.empty(n)
         self.seen: Float32s = np.zeros((n, len(self.low)), np.float32)
 
@@ -60,10 +59,13 @@ class Task:
 
     def act(self, actions: npt.NDArray[Any]) -> None:
         """Hand (n, size) actions to the robots and let time pass."""
+        actions = np.asarray(actions, np.float64)
         first = 0
-        for robot, scale in self._scales.items():
-            part = actions[:, first : first + len(scale)].T
-            np.multiply(np.clip(part, -1.0, 1.0), scale, out=self._commands[robot])
+        for robot, scale in self.limits.items():
+            commands = self._commands[robot]
+            for row, limit in enumerate(scale):  # row by row: quicker than a transposed copy of all
+                np.multiply(actions[:, first + row], limit, out=commands[row])
+                np.clip(commands[row], -limit, limit, out=commands[row])
             first += len(scale)
         self.batch.step(self.ticks)
 
@@ -95,18 +97,22 @@ class Task:
         dx, dy = goal[0] - rows[X], goal[1] - rows[Y]
         self._see_turned(column, dx, dy, scale)
         if len(goal) > 2:
-            self.seen[:, column + 2] = (goal[2] - rows[Z]) * scale
+            np.subtract(goal[2], rows[Z], out=dx)
+            np.multiply(dx, scale, out=self.seen[:, column + 2], casting="same_kind")
 
     def see_velocity(self, column: int, rows: Array, scale: float) -> None:
         """Velocity over ground in the robot's own axes, then the turn rate."""
         self._see_turned(column, rows[VELOCITY_X], rows[VELOCITY_Y], scale)
-        self.seen[:, column + 2] = rows[VELOCITY_Z] * scale
+        np.multiply(rows[VELOCITY_Z], scale, out=self.seen[:, column + 2], casting="same_kind")
         self.seen[:, column + 3] = rows[YAW_RATE]
 
     def _see_turned(self, column: int, x: Array, y: Array, scale: float) -> None:
         sine, cosine = self._sine, self._cosine
-        self.seen[:, column] = (cosine * x + sine * y) * scale
-        self.seen[:, column + 1] = (cosine * y - sine * x) * scale
+        ahead, aside = cosine * x, cosine * y
+        ahead += sine * y
+        aside -= sine * x
+        np.multiply(ahead, scale, out=self.seen[:, column], casting="same_kind")
+        np.multiply(aside, scale, out=self.seen[:, column + 1], casting="same_kind")
 
 
 def no_more(changes: dict[str, Any]) -> None:

@@ -155,7 +155,7 @@ def _is_far_from_walls(clearance: Grid, cell: float, x: float, y: float, reach: 
     if not (0.0 <= u < columns and 0.0 <= v < rows):
         return False
     i, j = int(u), int(v)
-    border = min(min(u - i, i + 1.0 - u), min(v - j, j + 1.0 - v))  # of its own cell; those around it are free too
+    border = min(u - i, i + 1.0 - u, v - j, j + 1.0 - v)  # of its own cell; those around it are free too
     return reach + CONTACT_GAP_M + _SLACK_M < (float(clearance[j, i]) - 1.0 + border) * cell
 
 
