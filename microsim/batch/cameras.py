@@ -13,6 +13,7 @@ import numpy as np
 
 from microsim.batch.columns import Integers
 from microsim.batch.sensors import SensorColumns
+from microsim.errors import UsageError
 from microsim.outputs import MountedCamera, camera_model, mounted_camera
 from microsim.sim.motion import FIELDS, Motion, observe
 from microsim.sim.sensors.image_noise import ImageNoise
@@ -26,6 +27,9 @@ class CameraColumns(SensorColumns):
     has_history = True
 
     def prepare(self) -> None:
+        if self.block.is_splat:
+            where = f"robots.{self.robot.name}: the camera {self.name}"
+            raise UsageError(f"{where} draws splats, which a batch cannot: write `render: plain` or take it away")
         self.model = camera_model(self.block)
         self.shape = (self.model.height, self.model.width, 3)
         self._pipelines: dict[int, Delayed] = {}

@@ -146,3 +146,14 @@ def test_the_choice_falls_on_the_gpu():
     renderer = choice.open_renderer(activate(splat_scenes.yard(100)), "auto", say=said.append)
     assert isinstance(renderer, gpu.GpuRenderer)
     assert "preparing" in said[0]
+
+
+def test_the_oval_through_each_camera_has_the_bits_of_the_cpu():
+    import microsim
+
+    sim = microsim.Simulation({"world": "oval", "robots": {"ego": {"sensors": {"lidar_top": None}}}})
+    scene = next(iter(sim._scenes.values()))
+    shots = [camera.shot(0) for camera in scene.cameras]
+    found, wanted = gpu.GpuRenderer(scene.splats).pictures(shots), CpuRenderer(scene.splats).pictures(shots)
+    assert len(found) == 3
+    assert all(same(*pair) for pair in zip(found, wanted, strict=True))

@@ -7,7 +7,7 @@ import pytest
 
 import microsim
 from microsim import splat_cameras
-from microsim.errors import ScenarioError
+from microsim.errors import MicroSimError, ScenarioError
 from microsim.rendering import choice
 from microsim.rendering.wish import wish
 from microsim.sim.splat.renderer import CpuRenderer
@@ -207,3 +207,10 @@ def test_the_back_end_of_a_run_is_the_one_wished_for(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(wish, "choice", "gpu")
     microsim.Simulation(scenario())
     assert asked[0][0] == "gpu"
+
+
+def test_a_batch_refuses_splat_cameras_in_words() -> None:
+    from microsim.batch import BatchSimulation
+
+    with pytest.raises(MicroSimError, match=r"camera_front draws splats.*render: plain"):
+        BatchSimulation(scenario(), 2)
