@@ -32,7 +32,7 @@ KEYS = {"seeds": "0..7", "vary": {"wind.gust_sigma": [0, 2]}}
 ODD_SEED = 2  # with which the plug-in below does what it does
 FOUND = f"f'{{noise:.12f}}' == '{normals(stream_key(ODD_SEED, 'drone/odd'), 0, 0)[0]:.12f}'"
 ONCE = f"mark = folder / 'once'\n            if {FOUND} and not mark.exists(): mark.touch(); "
-WAIT = f"if {FOUND} and (folder / 'wait').exists(): time.sleep(1000)"
+WAIT = f"if {FOUND} and (folder / 'wait').exists(): (folder / 'pid').write_text(str(os.getpid())); time.sleep(1000)"
 SUICIDE = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
@@ -74,13 +74,17 @@ def test_a_killed_sweep_is_resumed_to_the_same_file(expected):
     (folder / "wait").touch()  # one run does not end: the sweep cannot be over before it is killed
     process = subprocess.Popen(command, cwd=folder, env=variables(), stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
-    while not (journal.exists() and journal.read_bytes().count(b"\n") > 3):
+    while not (journal.exists() and journal.read_bytes().count(b"\n") > 3 and (folder / "pid").exists()):
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
     process.kill()
     process.wait()
     (folder / "wait").unlink()
+    hanging = int((folder / "pid").read_text())
+    while Path(f"/proc/{hanging}").exists():  # it ends by itself, in the middle of its run
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     assert not (folder / "cut.parquet").exists()
     done = cli(*command[3:], "--resume", cwd=folder)
     assert done.returncode == 0, done.stderr
