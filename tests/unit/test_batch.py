@@ -123,7 +123,10 @@ def test_blocks_of_worlds_equal_single_ones(n: int) -> None:
 
 def test_a_camera_sees_in_a_batch_what_it_sees_alone() -> None:
     robots = {
-        "drone": bare(start={"map_pose": {"x": 9, "y": 9, "z": 9}}, camera={"hz": 9, "noise": {"color_jitter": 0.2}})
+        "drone": bare(
+            start={"map_pose": {"x": 9, "y": 9, "z": 9}},
+            camera={"hz": 9, "noise": {"color_jitter": 0.2}, "resolution": {"width": 32, "height": 24}},
+        )
     }
     for randomize in (None, {"obstacles": {"shift_m": 5}}):
         source = scenario(robots=robots, randomize=randomize)
