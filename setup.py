@@ -125,6 +125,7 @@ setup(
         "ray": ["ray"],
         "docs": ["sphinx", "furo", "myst-parser"],
         "bench": ["ir-sim==2.12.*", "mujoco"],
+        "bench-vmas": ["vmas", "torch"],  # in an environment of its own: benchmarks/peers/vmas_setup.sh
     },
     entry_points={
         "console_scripts": [
