@@ -12,7 +12,11 @@ from microsim.rendering import choice
 from microsim.rendering.wish import wish
 from microsim.sim.splat.renderer import CpuRenderer
 from microsim.sim.world import OBSTACLE, PALETTE
-from tests.support import decoded
+from tests.support import COMPILED, decoded
+
+pytestmark = pytest.mark.skipif(
+    not COMPILED, reason="100,000 splats as plain Python take hours; `test_splat` runs the same lines on few"
+)
 
 SMALL = {
     "resolution": {"width": 64, "height": 48},
