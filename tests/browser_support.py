@@ -115,7 +115,7 @@ class Run:
         self.address = self._address()
 
     def _address(self) -> str:
-        for _ in range(1200):
+        for _ in range(3600):  # kernels may have to be compiled first
             found = re.search(r"the page is at (\S+)", self.errors.read_text())
             if found:
                 return found[1]

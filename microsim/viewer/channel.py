@@ -7,6 +7,7 @@ much is thrown away. Reading and writing happen in threads, which spend their ti
 from __future__ import annotations
 
 import multiprocessing
+import socket
 import threading
 from collections import deque
 from multiprocessing.connection import Connection
@@ -16,7 +17,7 @@ from microsim.viewer.extra import ViewerError, need_extra
 from microsim.viewer.interface import Control, Frame, Scene
 
 _MOST_CONTROLS = 256
-_START_S = 60.0  # on a busy machine with cold files; a second otherwise
+_START_S = 120.0  # on a busy machine with cold files; a second otherwise
 
 
 class Channel:
@@ -24,6 +25,7 @@ class Channel:
 
     def __init__(self, options: Any) -> None:
         need_extra("the page")
+        _check_host(options.host)
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
         self._pipe: Connection = here
@@ -98,6 +100,17 @@ class Channel:
                 self._controls.append(self._pipe.recv())
         except (EOFError, OSError):
             self.is_broken = True
+
+
+def _check_host(host: str) -> None:
+    """Whether anything can be served there; viser would try for ever."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as trial:
+            trial.bind(address)
+    except OSError as error:
+        reason = f"{error.strerror or error}; this machine has no such address"
+        raise ViewerError(f"the page cannot be served on {host}: {reason}") from None
 
 
 def _serve(pipe: Connection, options: Any) -> None:

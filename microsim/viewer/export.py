@@ -48,6 +48,8 @@ def write_html(
 ) -> int:
     """Run it and write what happened; gives the size in bytes."""
     need_extra("a page")
+    if not path.parent.is_dir():
+        raise ExportError(f"{path}: cannot be written: there is no folder {path.parent}")
     from microsim.viewer.page.scene import Stage3D, sky
     from microsim.viewer.page.server import quiet_server
 

@@ -40,7 +40,7 @@ def still(sim: Simulation, ways: Mapping[str, Sequence[tuple[float, float]]]) ->
         for name, block in settings.all_sensors().items()
         if isinstance(block, blocks.Camera)
     ][:3]
-    map_part = _Map(sim.world, ways).draw(sim)
+    map_part = _Map(sim.world, ways, sim.scenario.world is not None).draw(sim)
     views = [_view(sim, robot, name) for robot, name in cameras]
     column = [
         view.resize((_SIDE_PX, round(_SIDE_PX * view.height / view.width)), Image.Resampling.NEAREST) for view in views
@@ -73,8 +73,8 @@ def _font(size: int) -> Any:
 
 
 class _Map:
-    def __init__(self, world: World, ways: Mapping[str, Sequence[tuple[float, float]]]) -> None:
-        self.world, self.ways = world, ways
+    def __init__(self, world: World, ways: Mapping[str, Sequence[tuple[float, float]]], is_bundle: bool) -> None:
+        self.world, self.ways, self.is_bundle = world, ways, is_bundle
         self.west, self.south, self.east, self.north = _part(world, ways)
         self.scale = _FINE * _MAP_PX / max(self.east - self.west, self.north - self.south)
 
@@ -96,7 +96,7 @@ class _Map:
         return picture.resize((size[0] // _FINE, size[1] // _FINE), Image.Resampling.LANCZOS)
 
     def _ground(self, size: tuple[int, int]) -> Image.Image:
-        texture = ground_texture(self.world)
+        texture = ground_texture(self.world, self.is_bundle)
         west, south, east, north = self.world.extent_m
         per_x, per_y = texture.width / (east - west), texture.height / (north - south)
         box = (

@@ -17,7 +17,7 @@ from microsim.demo import Demo
 from microsim.recording.bag import open_bag
 from microsim.recording.replay import Replay
 from microsim.runner import Runner
-from microsim.viewer import PageOptions
+from microsim.viewer import PageOptions, Viewer, ViewerError
 from microsim.viewer.page.server import Page
 from tests.browser_support import SMALL, WORLD, Run, Tab, front_door, open_panels
 
@@ -273,6 +273,12 @@ def test_another_address_needs_the_token() -> None:
     finally:
         page.server.stop()
         ours.close()
+
+
+def test_an_address_that_is_not_ours_is_refused_at_once() -> None:
+    runner = Runner(microsim.Simulation(WORLD))
+    with pytest.raises(ViewerError, match=r"cannot be served on 203\.0\.113\.7"):
+        Viewer(runner, PageOptions(host="203.0.113.7"))
 
 
 def test_what_a_page_drives_is_recorded_and_replayed_to_the_byte(
