@@ -106,7 +106,7 @@ def test_near_splats_are_near_in_the_scene():
     means = scene.geometry[:, :3].astype(np.float64)
     chunks = [means[i : i + CHUNK] for i in range(0, len(means), CHUNK)]
     sizes = [np.linalg.norm(np.ptp(chunk, axis=0)) for chunk in chunks]
-    assert np.median(sizes) < (14.0 if COMPILED else 30.0)
+    assert np.median(sizes) < (14.0 if COMPILED else 50.0)
 
 
 # What a picture may depend on
