@@ -25,9 +25,9 @@ def measure() -> list[Result]:
 
 
 def _vmas() -> dict[str, Any]:
-    python = ROOT / ".cache" / "vmas-venv" / "bin" / "python"
+    python = ROOT / ".cache" / "torch-venv" / "bin" / "python"
     if not python.exists():
-        print("VMAS is not here: benchmarks/peers/vmas_setup.sh gets it", file=sys.stderr)
+        print("VMAS is not here: benchmarks/peers/torch_setup.sh gets it", file=sys.stderr)
         return {}
     return run_peer("vmas_envs.py", str(N), python=python) or {}
 
