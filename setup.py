@@ -125,7 +125,7 @@ setup(
         "ray": ["ray"],
         "docs": ["sphinx", "furo", "myst-parser"],
         "bench": ["ir-sim==2.12.*", "mujoco"],
-        "bench-torch": ["vmas", "gsplat==1.5.3", "torch"],  # in an environment of its own: benchmarks/peers/torch_setup.sh
+        "bench-torch": ["vmas", "gsplat==1.5.3", "torch"],  # in its own environment: benchmarks/peers/torch_setup.sh
     },
     entry_points={
         "console_scripts": [

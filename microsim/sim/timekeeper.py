@@ -29,7 +29,7 @@ class Clock:
 
     def times_ns(self, first: int, count: int) -> npt.NDArray[np.int64]:
         """`time_ns` of `count` ticks from `first` on."""
-        if (first + count) * self._numerator + self._half >= 2**63:  # beyond what a column of integers holds
+        if max(first + count, 1) * self._numerator + self._half >= 2**63:  # beyond what a column of integers holds
             return np.array([self.time_ns(first + index) for index in range(count)], np.int64)
         ticks = np.arange(first, first + count, dtype=np.int64)
         return (ticks * self._numerator + self._half) // self._denominator

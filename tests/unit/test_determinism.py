@@ -81,7 +81,7 @@ def test_any_grouping_of_ticks_gives_the_same_bytes(seed):
         ("drone", "second_gps", {"type": "gps", "hz": 7}, {"/drone/second_gps/fix"}),
         ("rover", "second_imu", {"type": "imu"}, {"/rover/second_imu/data_raw"}),
         ("rover", "left", {"type": "range", "mount": {"rpy": [0, 0, 1.57]}}, {"/rover/left"}),
-        ("scout", "lidar", {"type": "scan", "beams": 12}, {"/scout/lidar"}),
+        ("scout", "laser", {"type": "scan", "beams": 12}, {"/scout/laser"}),
         (
             "drone",
             "nose",
