@@ -46,10 +46,11 @@ def sources() -> dict[str, dict[str, str]]:
         "microsim_interfaces": {"srv/SetInt32.srv": SERVICES["microsim_interfaces/srv/SetInt32"]},
         "example_interfaces": {"srv/SetBool.srv": SERVICES["example_interfaces/srv/SetBool"]},
         "simulation_interfaces": {},
+        "ackermann_msgs": {},
     }
     for name, text in {**MESSAGES, **SERVICES, **ACTIONS}.items():
         package, kind, short = name.split("/")
-        if package == "simulation_interfaces":
+        if package in ("simulation_interfaces", "ackermann_msgs"):
             texts[package][f"{kind}/{short}.{kind}"] = "\n".join(line.strip() for line in text.splitlines())
     ours = REPOSITORY / "interfaces" / "microsim_interfaces" / "srv" / "SetInt32.srv"
     if ours.exists():
