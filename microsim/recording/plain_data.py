@@ -110,7 +110,7 @@ def _plugin_memory(context: SensorContext, sensor: Any) -> PluginMemory:
         )
     try:
         return PluginMemory(sensor.memory())
-    except Exception as error:
+    except Exception as error:  # a third party's code: anything may come
         raise SnapshotError(f"{who}: memory() failed: {type(error).__name__}: {error}") from error
 
 

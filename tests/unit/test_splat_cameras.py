@@ -218,3 +218,16 @@ def test_a_batch_refuses_splat_cameras_in_words() -> None:
 
     with pytest.raises(MicroSimError, match=r"camera_front draws splats.*render: plain"):
         BatchSimulation(scenario(), 2)
+
+
+def test_an_injected_failure_sends_the_last_frame_again_until_it_is_over() -> None:
+    """Frames are due at 0, 80 and 170 ms; that of 80 ms fails."""
+    sim = microsim.Simulation(scenario(faults=["camera_front:fail@0.05s-0.1s"]))
+    healthy = microsim.Simulation(scenario())
+    sim.command("ego", speed=5.0)
+    healthy.command("ego", speed=5.0)
+    found, expected = images(sim.step(20)), images(healthy.step(20))
+    assert (expected[1] != expected[0]).any()  # the car moves, so a frame that is sent again can be told
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], expected[2])
+    assert sim.digest() != healthy.digest()

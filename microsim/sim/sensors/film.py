@@ -33,7 +33,7 @@ class Film:
             return self._again("failed")
         try:
             image = expose()
-        except Exception as error:
+        except Exception as error:  # a camera that fails must not end the run
             if not self.may_break:
                 raise
             return self._again(f"failed ({type(error).__name__}: {error})")
