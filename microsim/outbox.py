@@ -1,4 +1,8 @@
-"""Where messages go when they are sent: into the list a caller gets, and into the digest."""
+"""Where messages go when they are sent: into the list a caller gets, and into the digest.
+
+What goes into the digest is a tick's transcript: the digest before it, then each message with its topic, type, stamp
+and length. Recorders are given it too: all of a tick in one piece.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,12 @@ from microsim.wire import decode
 
 Send: TypeAlias = Callable[[int, bytes], None]  # stamp [ns], encoded message
 
-_STAMP_AND_LENGTH = struct.Struct("<qI")
+DIGEST_BYTES = 32
+STAMP_AND_LENGTH = struct.Struct("<qI")
+
+
+def name_in_transcript(topic: str, type_name: str) -> bytes:
+    return f"{topic}\0{type_name}\0".encode()
 
 
 class Message:
@@ -42,26 +51,31 @@ class Outbox:
     """
 
     def __init__(self) -> None:
-        self.digest = bytes(32)
+        self.digest = bytes(DIGEST_BYTES)
         self.messages: list[Message] = []  # sent, not yet handed to the caller
         self.topics: dict[str, tuple[str, Qos]] = {}  # every topic that may be sent on: its type and quality of service
-        self._parts: list[bytes] = []  # of this tick
+        self._parts = [b""]  # of this tick's transcript; the first is for the digest
 
     def sender(self, topic: str, type_name: str, qos: Qos = DEFAULT_QOS) -> Send:
         """A function that sends on a topic."""
         self.topics[topic] = (type_name, qos)
-        prefix = f"{topic}\0{type_name}\0".encode()
-        parts, pack = self._parts, _STAMP_AND_LENGTH.pack
+        name = name_in_transcript(topic, type_name)
+        parts, pack = self._parts, STAMP_AND_LENGTH.pack
 
         def send(stamp_ns: int, cdr: bytes) -> None:
             self.messages.append(Message(topic, type_name, stamp_ns, cdr))
-            parts.extend((prefix, pack(stamp_ns, len(cdr)), cdr))
+            parts.extend((name, pack(stamp_ns, len(cdr)), cdr))
 
         return send
 
-    def close_tick(self) -> None:
-        self.digest = sha256(self.digest + b"".join(self._parts)).digest()
-        self._parts.clear()
+    def close_tick(self) -> bytes:
+        """Gives the tick's transcript."""
+        parts = self._parts
+        parts[0] = self.digest
+        transcript = b"".join(parts)
+        self.digest = sha256(transcript).digest()
+        del parts[1:]
+        return transcript
 
     def take(self) -> list[Message]:
         """Everything sent since the last call."""

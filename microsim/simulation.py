@@ -105,6 +105,9 @@ class Simulation:
         self.on_input: Callable[[int, Input | Reconfiguration], None] | None = (
             None  # told of every input and the tick that takes it
         )
+        self.on_tick: list[
+            Callable[[bytes], None]
+        ] = []  # given each tick's transcript, as microsim.outbox describes it
         self.on_warning: Callable[[str], None] | None = None  # told when a sensor begins to fail
         self._renderers: outputs.Renderers = {}
         self._scenes: Scenes = {}
@@ -165,7 +168,12 @@ class Simulation:
         self._outbox = Outbox()
         self._schedule = self._compose()
         self._schedule.send()
-        self._outbox.close_tick()
+        self.opening = self._outbox.close_tick()  # the transcript of tick 0, which happens here
+        self._tell(self.opening)
+
+    def _tell(self, transcript: bytes) -> None:
+        for told in tuple(self.on_tick):  # one may leave
+            told(transcript)
 
     def _draw(self) -> None:
         """Decide what the scenario leaves to the seed."""
@@ -200,7 +208,9 @@ class Simulation:
         schedule, outbox = self._schedule, self._outbox
         for _ in range(self._checked_ticks(ticks)):
             schedule.step()
-            outbox.close_tick()
+            transcript = outbox.close_tick()
+            if self.on_tick:
+                self._tell(transcript)
         return outbox.take()
 
     def advance(self, ticks: int = 1) -> None:

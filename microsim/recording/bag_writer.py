@@ -29,7 +29,7 @@ class RecordOptions:
     exclude: tuple[str, ...] = ()
     split_bytes: int | None = None  # a new file when one has reached this size
     split_s: Fraction | None = None  # a new file at each multiple of this simulated time
-    chunk_bytes: int = 2**20  # a chunk ends with the tick in which it reaches this size …
+    chunk_bytes: int = 2**20  # a chunk ends with the tick in which the run has said so much, if half is recorded …
     chunk_s: int = 5  # … or this simulated time
     queue_bytes: int = 64 * 2**20  # what may wait for the disk
 

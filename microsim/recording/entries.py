@@ -14,6 +14,7 @@ from microsim.errors import MicroSimError
 from microsim.topics import Qos
 
 Integers: TypeAlias = npt.NDArray[np.int64]
+Piece: TypeAlias = bytes | memoryview  # of a file
 
 FORMAT = "1"  # of what MicroSim puts into a bag beside ROS 2's own
 
@@ -45,21 +46,11 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Entries side by side."""
-
-    numbers: Integers
-    times: Integers
-    lengths: Integers  # of the data
-    data: list[bytes]  # one by one, or packed in some pieces
-
-
-@dataclass(frozen=True)
 class Packed:
     """Messages as an MCAP chunk holds them."""
 
-    records: list[bytes]  # pieces of it
-    entries: dict[int, npt.NDArray[np.uint64]]  # of the index: (n, 2) time [ns] and offset, by channel
+    records: Piece
+    table: Integers  # of the messages, with the rows of `mcap_records`
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from microsim.recording import mcap_writer as mcap
+from microsim.recording import mcap_records as mcap
 from microsim.recording.compression import decompress
 from microsim.recording.entries import BagError, Block, Channel, Facts
 

@@ -11,49 +11,46 @@ import struct
 from binascii import crc32
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import reduce
 from io import FileIO
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 
 from microsim.recording.checksums import combined
-from microsim.recording.entries import Block, Channel, Columns, Facts, Integers, Packed, definition
+from microsim.recording.entries import Block, Channel, Facts, Integers, Packed, Piece, definition
+from microsim.recording.mcap_records import (
+    ATTACHMENT,
+    ATTACHMENT_INDEX,
+    CHANNEL,
+    CHUNK,
+    CHUNK_INDEX,
+    DATA_END,
+    END,
+    FOOTER,
+    HEADER,
+    MAGIC,
+    MESSAGE,
+    MESSAGE_HEAD,
+    METADATA,
+    METADATA_INDEX,
+    RECORD_HEAD,
+    SCHEMA,
+    START,
+    STATISTICS,
+    SUMMARY_OFFSET,
+    mapping,
+    record,
+    text,
+)
+from microsim.recording.message_index import message_index
 from microsim.version import __version__
 
-MAGIC = b"\x89MCAP0\r\n"
-(HEADER, FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK, MESSAGE_INDEX, CHUNK_INDEX, ATTACHMENT, ATTACHMENT_INDEX) = range(
-    1, 11
-)
-(STATISTICS, METADATA, METADATA_INDEX, SUMMARY_OFFSET, DATA_END) = range(11, 16)
-
-START, END = "microsim", "microsim.end"  # names of our metadata records
-
-MESSAGE_HEAD = struct.Struct("<BQHIQQ")  # opcode, length, channel, sequence, log time, publish time
-MESSAGE_BODY = MESSAGE_HEAD.size - 9  # of the length, beside the data
 _MOST_PARTS = 500  # that the system takes at once, and some to spare
 _HEADS = np.dtype(
     [("opcode", "u1"), ("length", "<u8"), ("channel", "<u2"), ("sequence", "<u4"), ("log", "<u8"), ("publish", "<u8")]
 )
-
-
-def record(opcode: int, *parts: bytes) -> bytes:
-    body = b"".join(parts)
-    return struct.pack("<BQ", opcode, len(body)) + body
-
-
-def text(value: str) -> bytes:
-    raw = value.encode()
-    return struct.pack("<I", len(raw)) + raw
-
-
-def mapping(values: Mapping[str, str]) -> bytes:
-    body = b"".join(text(part) for pair in values.items() for part in pair)
-    return struct.pack("<I", len(body)) + body
 
 
 def compressor(name: str) -> Callable[[bytes], bytes]:
@@ -123,7 +120,7 @@ class McapWriter:
 
     # ---- checksums: a writer that only compares has them from elsewhere ----------------------------------------------
 
-    def _chunk_crc(self, payload: Sequence[bytes]) -> int:
+    def _chunk_crc(self, payload: Sequence[Piece]) -> int:
         """Of the chunk that is put next."""
         return reduce(lambda before, part: crc32(part, before), payload, 0)
 
@@ -138,7 +135,7 @@ class McapWriter:
         self._checked.append((crc32(data), len(data)))
         return self._write(data)
 
-    def _write(self, *parts: bytes) -> int:
+    def _write(self, *parts: Piece) -> int:
         start = self.size
         write_all(self._file, parts)
         self.size += sum(map(len, parts))
@@ -165,8 +162,8 @@ class McapWriter:
         return (b"" if known else _schema(number, channel.type)) + _channel(channel, number)
 
     def _put_chunk(self, declarations: bytes, block: Block) -> None:
-        chunk = block.packed or _packed_block(block)
-        payload = [declarations, *chunk.records]
+        chunk = block.packed or _packed(block)
+        payload: list[Piece] = [declarations, chunk.records]
         size, name = sum(map(len, payload)), text(self._compression)
         crc = self._chunk_crc(payload)
         if self._compression:
@@ -175,30 +172,17 @@ class McapWriter:
         first, last = (block.times[0], block.times[-1]) if block.times else (0, 0)
         head = struct.pack("<BQQQQI", CHUNK, 36 + len(name) + length, first, last, size, crc)
         head += name + struct.pack("<Q", length)
-        index, table = self._index(chunk, len(declarations), self.size + len(head) + length)
-        start = self._write(head, *payload, index)
+        index = message_index(chunk.table, len(declarations), self.size + len(head) + length)
+        start, index_size = self._write(head, *payload, index.records), len(index.records)
         payload_crc = crc32(payload[0]) if self._compression else crc
-        self._checked += ((crc32(head), len(head)), (payload_crc, length), (crc32(index), len(index)))
-        place = struct.pack("<QQQQI", first, last, start, len(head) + length, len(table))
+        self._checked += ((crc32(head), len(head)), (payload_crc, length), (index.crc, index_size))
+        place = struct.pack("<QQQQI", first, last, start, len(head) + length, len(index.channels))
         sizes = struct.pack("<QQ", length, size)
-        self._chunks.append(record(CHUNK_INDEX, place, table, struct.pack("<Q", len(index)), name, sizes))
+        self._chunks.append(record(CHUNK_INDEX, place, index.channels, struct.pack("<Q", index_size), name, sizes))
+        for number, count in index.counts.items():
+            self._counts[number] += count
         if block.times:
             self._times += (first, last)
-
-    def _index(self, chunk: Packed, shift: int, start: int) -> tuple[bytes, bytes]:
-        """Message indexes, and the table that tells where each begins."""
-        index: list[bytes] = []
-        table: list[bytes] = []
-        for number, entries in chunk.entries.items():
-            if shift:
-                entries[:, 1] += np.uint64(shift)
-            count = len(entries)
-            head = struct.pack("<BQHI", MESSAGE_INDEX, 6 + 16 * count, number, 16 * count)
-            index += (head, entries.tobytes())
-            table.append(struct.pack("<HQ", number, start))
-            start += len(head) + 16 * count
-            self._counts[number] += count
-        return b"".join(index), b"".join(table)
 
     def _put_summary(self) -> None:
         groups = {
@@ -227,7 +211,7 @@ class McapWriter:
         return record(STATISTICS, head, struct.pack("<QQI", *self.times, len(counts)), counts)
 
 
-def write_all(file: Any, parts: Sequence[bytes]) -> None:
+def write_all(file: Any, parts: Sequence[Piece]) -> None:
     """All parts, in one call of the system where it can be; a file may take less than it is given."""
     if hasattr(file, "write_parts"):
         file.write_parts(parts)
@@ -254,39 +238,22 @@ def _channel(channel: Channel, schema: int) -> bytes:
     return record(CHANNEL, ids, text(channel.topic), text("cdr"), mapping(notes))
 
 
-def pack(columns: Columns) -> bytes:
+def _packed(block: Block) -> Packed:
+    lengths = np.fromiter(map(len, block.data), np.int64, len(block.data))
+    numbers, times = np.array(block.numbers, np.int64), np.array(block.times, np.int64)
+    sizes = lengths + MESSAGE_HEAD.size
+    table = np.stack((numbers, times, np.cumsum(sizes) - sizes))
+    return Packed(_records(numbers, times, lengths, block.data), table)
+
+
+def _records(numbers: Integers, times: Integers, lengths: Integers, data: list[bytes]) -> bytes:
     """Messages as records, one after another."""
-    count, size = len(columns.data), MESSAGE_HEAD.size
+    count, size = len(data), MESSAGE_HEAD.size
     heads = np.zeros(count, _HEADS)
-    heads["opcode"], heads["length"], heads["channel"] = MESSAGE, columns.lengths + MESSAGE_BODY, columns.numbers
-    heads["log"] = heads["publish"] = columns.times
+    heads["opcode"], heads["length"], heads["channel"] = MESSAGE, lengths + size - RECORD_HEAD, numbers
+    heads["log"] = heads["publish"] = times
     raw = heads.tobytes()
     parts = [b""] * (2 * count)
     parts[::2] = [raw[start : start + size] for start in range(0, len(raw), size)]
-    parts[1::2] = columns.data
+    parts[1::2] = data
     return b"".join(parts)
-
-
-def packed(columns: Columns) -> Packed:
-    """What a chunk is made of, from columns whose data are packed."""
-    sizes = columns.lengths + MESSAGE_HEAD.size
-    places = np.empty((len(sizes), 2), np.uint64)
-    places[:, 0], places[:, 1] = columns.times, np.cumsum(sizes) - sizes
-    return Packed(columns.data, _by_channel(columns.numbers, places))
-
-
-def _packed_block(block: Block) -> Packed:
-    lengths = np.fromiter(map(len, block.data), np.int64, len(block.data))
-    columns = Columns(np.array(block.numbers, np.int64), np.array(block.times, np.int64), lengths, block.data)
-    return packed(replace(columns, data=[pack(columns)]))
-
-
-def _by_channel(numbers: Integers, places: npt.NDArray[np.uint64]) -> dict[int, npt.NDArray[np.uint64]]:
-    """Entries of the message index: rows of time and offset, by channel."""
-    if not len(numbers):
-        return {}
-    narrow = numbers.astype(np.uint16)  # sorted by radix
-    order = np.argsort(narrow, kind="stable")
-    entries, narrow = places[order], narrow[order]
-    cuts = [0, *(np.flatnonzero(np.diff(narrow)) + 1).tolist(), len(narrow)]
-    return {int(narrow[start]): entries[start:end] for start, end in pairwise(cuts)}

@@ -4,65 +4,69 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from fnmatch import fnmatchcase
+from fractions import Fraction
+from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 from typing_extensions import Self
 
 from microsim.errors import UsageError, there_are
-from microsim.outbox import Message
-from microsim.recording.assembly import Assembly, Batch, Taken
+from microsim.outbox import DIGEST_BYTES, STAMP_AND_LENGTH, Message, name_in_transcript
+from microsim.recording.assembly import Assembly, Portion
 from microsim.recording.bag_writer import BagWriter, RecordOptions
 from microsim.recording.disk import Disk
-from microsim.recording.entries import FORMAT, BagError, Block, Channel, Columns, Facts, qos_text
+from microsim.recording.entries import FORMAT, BagError, Channel, Facts, qos_text
 from microsim.recording.inputs import encoded, input_topics
-from microsim.recording.mcap_writer import pack, packed
-from microsim.recording.scenarios import as_text, plugin_hashes
-from microsim.recording.scenarios import packed as packed_scenario
+from microsim.recording.scenarios import as_text, packed, plugin_hashes
 from microsim.recording.side_file import SideFile
+from microsim.recording.transcripts import Names
 from microsim.runner import Runner
 from microsim.sim.schedule import Input
+from microsim.sim.timekeeper import NS_PER_S, Clock
 from microsim.simulation import Reconfiguration, Simulation
-from microsim.topics import DEFAULT_QOS
+from microsim.topics import DEFAULT_QOS, Qos
 from microsim.version import __version__
 
 CLOCK = "/clock"  # the first message of every tick
-_ENOUGH = 400  # messages that are worth the while; more would leave the processor's cache
 
 
-class Numbering(dict[str, int]):
-    """Topic -> number of its channel; 0: not to be recorded; /clock in any case has one of its own, below 0 then.
+class Channels:
+    """Numbers of channels, given before the run in the order of the topics, then of the inputs: whoever comes first."""
 
-    Topics get their numbers before the run, in the order of the table, and inputs after them: so the numbers do not
-    depend on who comes first.
-    """
+    names: Names
 
     def __init__(self, sim: Simulation, options: RecordOptions) -> None:
-        super().__init__()
-        self.new: list[Channel] = []  # since somebody last looked
-        self._sim = sim
         self._options = options
+        self._numbers: dict[bytes, int] = {}
+        self._new: list[Channel] = []
         self._count = 0
-        for topic in sim.topics:
-            self[topic]
+        self.follow(sim)
+
+    def follow(self, sim: Simulation) -> None:
+        """Topics and inputs may have become more."""
+        for topic, (type_name, qos) in sim.topics.items():
+            self._know(topic, type_name, qos, self._is_chosen(topic))
         for topic, type_name in input_topics(sim):
-            self[topic] = self._add(topic, type_name, DEFAULT_QOS)
+            self._know(topic, type_name, DEFAULT_QOS, True)
+        self.names = Names(self._numbers, name_in_transcript(CLOCK, sim.topics[CLOCK][0]))
 
-    def __missing__(self, topic: str) -> int:
-        if self._is_chosen(topic):
-            self[topic] = self._add(topic, *self._sim.topics[topic])
-        else:
-            self[topic] = -1 if topic == CLOCK else 0
-        return self[topic]
+    def take_new(self) -> list[Channel]:
+        """Those since the last call."""
+        new, self._new = self._new, []
+        return new
 
-    def _add(self, topic: str, type_name: str, qos: Any) -> int:
-        self._count += 1
-        self.new.append(Channel(self._count, topic, type_name, qos_text(qos)))
-        return self._count
+    def _know(self, topic: str, type_name: str, qos: Qos, is_chosen: bool) -> None:
+        name = name_in_transcript(topic, type_name)
+        if name in self._numbers:
+            return
+        self._numbers[name] = 0
+        if is_chosen:
+            self._count += 1
+            self._numbers[name] = self._count
+            self._new.append(Channel(self._count, topic, type_name, qos_text(qos)))
 
     def _is_chosen(self, topic: str) -> bool:
         only, without = self._options.topics, self._options.exclude
@@ -72,19 +76,22 @@ class Numbering(dict[str, int]):
 
 
 class Recorder:
-    """Give every list of messages to `tap`; close it at the end, or use it in a `with` block.
+    """Hears every tick of a simulation from the start; close it at the end, or use it in a `with` block.
 
-    Without a runner: as fast as possible, so a full queue is waited for. `create` opens files (for tests).
+    Call `tap` from time to time: it raises what went wrong. Without a runner: as fast as possible, so a full queue is
+    waited for. `create` opens files (for tests).
     """
 
-    messages: int  # of this run, so far
+    messages: int  # of this run, when it is over
     inputs: int
     _sim: Simulation
-    _tick: int
-    _digest: str  # of the last tick that was handed out whole
-    _waiting: list[Taken]  # inputs, and
-    _held: Batch  # messages that go to the disk together with the next
-    _numbers: Numbering
+    _tick: int  # the latest that was heard
+    _latest: bytes  # its transcript
+    _held: list[bytes]  # transcripts that go to the disk together with the next
+    _size: int  # [byte] of these
+    _start_ns: int  # time of the first of these, and
+    _end_tick: int  # the first that goes into another chunk
+    _channels: Channels
     _disk: Disk
 
     def __init__(
@@ -97,13 +104,14 @@ class Recorder:
         self.folder = Path(folder)
         self.options = options or RecordOptions()
         self.error = ""  # why the recording stopped before the run did
+        self._ends_run = False  # the run shall not go on without it
         self._create = create
         self._runner: Runner | None = None
         self._runs = 0
         self._start(sim)
 
     def attach(self, runner: Runner) -> None:
-        """Record what this runner hands out. In real time the run goes on when the disk cannot follow."""
+        """Follow this runner to other simulations. In real time the run goes on when the disk cannot follow."""
         self._runner = runner
         runner.taps.append(self.tap)
 
@@ -117,71 +125,92 @@ class Recorder:
         if self.error and kind is None:
             raise BagError(self.error)
 
+    def tap(self, messages: Sequence[Message] = ()) -> None:
+        """Raise what went wrong; begin the next bag when the runner goes on with another simulation."""
+        if self._runner is not None and self._runner.sim is not self._sim and not self.error:
+            self._let_go()
+            self._finish_run()
+            self._start(self._runner.sim)
+        if self._ends_run:
+            raise BagError(self.error)
+
     # ---- what comes in -----------------------------------------------------------------------------------------------
 
-    def tap(self, messages: Sequence[Message]) -> None:
-        if self.error or not messages or not self._follow(messages[0]):
-            return
-        topics, held = self._numbers, self._held
-        numbers = [topics[message.topic] for message in messages]
-        held.numbers += numbers
-        held.data += [message.cdr for message in messages]
-        self.messages += len(numbers) - numbers.count(0) - numbers.count(-1)
-        self._tick += numbers.count(topics[CLOCK])
-        if self._tick == self._sim.tick:
-            self._digest = self._sim.digest()
-        if len(held.data) >= _ENOUGH:
-            self._add()
-
-    def _take(self, tick: int, item: Input | Reconfiguration) -> None:
-        """An input; it goes to the disk with the next messages."""
-        if self._other_hook is not None:
-            self._other_hook(tick, item)
-        if not self.error:
-            stamp_ns = self._sim.clock.time_ns(tick)
-            topic, _, cdr = encoded(self._sim, stamp_ns, item)
-            self._waiting.append((stamp_ns, self._numbers[topic], cdr))
-            self.inputs += 1
-
-    def _follow(self, first: Message) -> bool:
-        """The first message of a portion tells its tick: the next one, or 0 after a reset."""
-        if first.stamp_ns == 0 and self._tick >= 0:
-            self._finish_run()
-            if not self.error:
-                self._start(self._runner.sim if self._runner is not None else self._sim)
-        elif first.topic != CLOCK or first.stamp_ns != self._sim.clock.time_ns(self._tick + 1):
-            self._stop(
-                f"the next messages are of {first.stamp_ns / 1e9:.9g} s, so some are missing: a recording begins "
-                "before the first step, and `advance` and `restore` cannot be recorded"
-            )
-        return not self.error
-
-    def _add(self) -> None:
-        """What is held, to where blocks are made of it."""
-        batch, self._held = self._held, Batch([], [])
-        batch.inputs, self._waiting = self._waiting, []
-        batch.channels, self._numbers.new = self._numbers.new, []
-        self._assembly.add(batch)
-
-    def _send(self, channels: list[Channel], columns: Columns, size: int) -> None:
-        """To the disk."""
+    def _hear(self, transcript: bytes) -> None:
+        """A tick."""
         if self.error:
             return
-        if self.options.storage == "mcap":
-            used, span = np.flatnonzero(np.bincount(columns.numbers)).tolist(), columns.times[[0, -1]].tolist()
-            block = Block(channels, used, span, [], size, packed(columns))
-        else:
-            block = Block(channels, columns.numbers.tolist(), columns.times.tolist(), columns.data, size)
-        wait = self._runner is None or not self._runner.pacer.rtf
-        if self._disk.put(block, wait):
+        if self._sim.tick != self._tick + 1:
+            self._follow_jump()
+            return
+        self._tick += 1
+        if self._tick >= self._end_tick or self._size >= self.options.chunk_bytes:
+            self._flush()
+        self._latest = transcript
+        self._held.append(transcript)
+        self._size += len(transcript)
+
+    def _take(self, tick: int, item: Input | Reconfiguration) -> None:
+        """An input, written down as a tick's transcript is; it has no digest."""
+        if self._other_hook is not None:
+            self._other_hook(tick, item)
+        if self.error:
+            return
+        stamp_ns = self._sim.clock.time_ns(tick)
+        topic, type_name, cdr = encoded(self._sim, stamp_ns, item)
+        if isinstance(item, Reconfiguration):
+            self._channels.follow(self._sim)
+        head = STAMP_AND_LENGTH.pack(stamp_ns, len(cdr))
+        transcript = bytes(DIGEST_BYTES) + name_in_transcript(topic, type_name) + head + cdr
+        self._held.append(transcript)
+        self._size += len(transcript)
+        self.inputs += 1
+
+    def _follow_jump(self) -> None:
+        """A reset begins the next bag; nothing else can be followed."""
+        if self._sim.tick == 0:
+            try:
+                self._finish_run()
+                if not self.error:
+                    self._start(self._sim)
+            except BagError as error:  # is for the run, not for who reset it
+                self._stop(str(error))
+                self._ends_run = True
+            return
+        self._flush()
+        self._stop(
+            f"the next messages are of {self._sim.time_ns / 1e9:.9g} s, so some are missing: a recording begins "
+            "before the first step, and `advance` and `restore` cannot be recorded"
+        )
+
+    def _flush(self) -> None:
+        """What is held goes to the disk: whole ticks, since this is done when the next one begins."""
+        if not self._held:
+            return
+        is_border = self._tick >= self._end_tick
+        now_ns = self._sim.clock.time_ns(self._tick)
+        held = (self._held, self._size, self._start_ns, now_ns, self._channels.names, self._channels.take_new())
+        portion = Portion(*held, is_border)
+        self._open_portion()
+        is_waiting = self._runner is None or not self._runner.pacer.rtf
+        if self._disk.put(portion, is_waiting):
             return
         if self._disk.error is None:
             waiting = f"{self._disk.waiting_bytes / 2**20:.0f} MiB wait for it"
             self._stop(f"the disk is too slow for real time: {waiting}. Record fewer topics, or run with --rtf 0")
             return
         self._stop(self._disk_problem())
-        if wait:
-            raise BagError(self.error)
+        self._ends_run = is_waiting
+
+    def _open_portion(self) -> None:
+        tick, options = max(self._tick, 0), self.options
+        self._held, self._size = [], 0
+        self._start_ns = self._sim.clock.time_ns(tick)
+        end = Fraction(self._start_ns + options.chunk_s * NS_PER_S)
+        if options.split_s is not None:  # chunks end with the files they are in
+            split_ns = options.split_s * NS_PER_S
+            end = min(end, split_ns * (self._start_ns // split_ns + 1))
+        self._end_tick = max(_first_tick(self._sim.clock, end), tick + 1)
 
     # ---- start and end of a run --------------------------------------------------------------------------------------
 
@@ -190,31 +219,39 @@ class Recorder:
             raise UsageError(f"a recording begins at tick 0, and the simulation is at tick {sim.tick}: reset it first")
         self._check_choice(sim)
         self._sim = sim
-        self._tick, self._digest = -1, ""
+        self._tick = -1
         self.messages = self.inputs = 0
-        self._waiting, self._held = [], Batch([], [])
-        self._numbers = Numbering(sim, self.options)
+        self._channels = Channels(sim, self.options)
         folder = self.folder if not self._runs else self.folder.with_name(f"{self.folder.name}_run{self._runs + 1}")
         self._runs += 1
         self._writer = self._opened(folder, sim)
         self._side = self._side_file(folder)
-        self._disk = self._disk_for(self._writer)
-        self._assembly = self._assembly_for(sim)
+        limits = (self.options.chunk_bytes // 2, self.options.chunk_s * NS_PER_S)
+        self._assembly = Assembly(self._writer.write, self.options.storage == "mcap", *limits)
+        self._disk = Disk(self._assembly.add, self.options.queue_bytes)
         self._is_open = True
-        self._other_hook = sim.on_input if sim.on_input != self._take else None
+        self._open_portion()
+        self._listen()
+
+    def _listen(self) -> None:
+        sim = self._sim
+        self._hear(sim.opening)
+        if self._hear not in sim.on_tick:
+            sim.on_tick.append(self._hear)
+            self._other_hook = sim.on_input
+            sim.on_input = self._take
         for item in sim.snapshot().memory[1]:  # arrived before the recorder
             self._take(0, item)
-        sim.on_input = self._take
 
-    def _assembly_for(self, sim: Simulation) -> Assembly:
-        options = self.options
-        split_ns = None if options.split_s is None else options.split_s * 10**9
-        limits = (options.chunk_bytes, options.chunk_s * 10**9)
-        packing = pack if options.storage == "mcap" else None
-        return Assembly(sim.clock, self._numbers[CLOCK], self._send, *limits, packing, split_ns)
+    def _let_go(self) -> None:
+        sim = self._sim
+        if self._hear in sim.on_tick:
+            sim.on_tick.remove(self._hear)
+        if sim.on_input == self._take:
+            sim.on_input = self._other_hook
 
     def _opened(self, folder: Path, sim: Simulation) -> BagWriter:
-        data, files = packed_scenario(sim.scenario)
+        data, files = packed(sim.scenario)
         start = {
             "format": FORMAT,
             "version": __version__,
@@ -232,9 +269,6 @@ class Recorder:
     def _writer_to(self, folder: Path, facts: Facts) -> BagWriter:
         return BagWriter(folder, facts, self.options, self._create)
 
-    def _disk_for(self, writer: BagWriter) -> Disk:
-        return Disk(writer.write, self.options.queue_bytes)
-
     def _side_file(self, folder: Path) -> SideFile | None:
         return SideFile(folder)
 
@@ -245,8 +279,7 @@ class Recorder:
 
     def close(self) -> None:
         """Write what is left and finish the bag. Look at `error` afterwards."""
-        if self._sim.on_input == self._take:
-            self._sim.on_input = self._other_hook
+        self._let_go()
         self._finish_run()
 
     def _stop(self, reason: str) -> None:
@@ -258,12 +291,12 @@ class Recorder:
             return
         self._is_open = False
         if not self.error:
-            with suppress(BagError):  # is in self.error
-                self._add()
-                self._assembly.finish()
+            self._flush()
         self._disk.close()
         try:
             if self._disk.error is None:
+                self._assembly.finish()
+                self.messages = self._assembly.entries - self.inputs
                 self._writer.close(self._end())
         except OSError as error:
             self._disk.error = error
@@ -277,9 +310,19 @@ class Recorder:
         if self.error:
             return {"complete": "false", "reason": self.error}
         counts = {"messages": str(self.messages), "inputs": str(self.inputs)}
-        return {**counts, "complete": "true", "ticks": str(max(self._tick, 0)), "digest": self._digest}
+        return {**counts, "complete": "true", "ticks": str(self._tick), "digest": sha256(self._latest).hexdigest()}
 
     def _disk_problem(self) -> str:
         error = self._disk.error
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else repr(error)
         return f"{self._writer.folder} cannot be written: {reason}; `microsim bag repair` finishes what is there"
+
+
+def _first_tick(clock: Clock, time_ns: Fraction) -> int:
+    """The first tick that is not before this time."""
+    tick = clock.ticks_in(time_ns / NS_PER_S)
+    while clock.time_ns(tick) >= time_ns:
+        tick -= 1
+    while clock.time_ns(tick) < time_ns:
+        tick += 1
+    return tick

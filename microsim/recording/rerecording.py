@@ -18,11 +18,11 @@ import numpy as np
 
 from microsim.recording.bag import OwnBag
 from microsim.recording.bag_writer import BagWriter, RecordOptions
-from microsim.recording.disk import Disk, NoQueue
-from microsim.recording.entries import BagError, Facts
+from microsim.recording.entries import BagError, Facts, Piece
 from microsim.recording.mcap_writer import McapWriter
 from microsim.recording.metadata import NAME
 from microsim.recording.recorder import Recorder
+from microsim.recording.transcripts import are_same
 from microsim.simulation import Simulation
 
 _PIECE = 2**22  # bytes that are checked in one go
@@ -69,10 +69,10 @@ class ComparingFile:
         self._check = DataCheck(self.content)
         self._at = 0
 
-    def write_parts(self, parts: Sequence[bytes]) -> None:
+    def write_parts(self, parts: Sequence[Piece]) -> None:
         for part in parts:
             there = self._bytes[self._at : self._at + len(part)]
-            if len(there) != len(part) or not (there == np.frombuffer(part, np.uint8)).all():
+            if len(there) != len(part) or not are_same(there, np.frombuffer(part, np.uint8)):
                 raise OtherBytesError
             self._at += len(part)
 
@@ -97,7 +97,7 @@ class ComparingWriter(McapWriter):
 
     _file: ComparingFile
 
-    def _chunk_crc(self, payload: Sequence[bytes]) -> int:
+    def _chunk_crc(self, payload: Sequence[Piece]) -> int:
         return self._file.number(self.size + _CRC_IN_CHUNK)
 
     def _data_crc(self) -> int:
@@ -130,9 +130,6 @@ class Rerecorder(Recorder):
 
     def _side_file(self, folder: Path) -> None:
         return None
-
-    def _disk_for(self, writer: BagWriter) -> Disk:
-        return NoQueue(writer.write)
 
 
 def recorded_options(bag: OwnBag) -> RecordOptions:

@@ -22,7 +22,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def _source_hash() -> str:
     here = str(Path(__file__).parent)  # numba keeps kernels apart by place, and so must `is_cold`
     digest = hashlib.sha256(f"{numba.__version__} {here}".encode())
-    for file in sorted(Path(__file__).parent.rglob("*.py")):
+    for file in sorted(Path(here).rglob("*.py")) + sorted(Path(here).parent.glob("recording/*.py")):
         text = file.read_bytes()
         if b"kernel" in text:
             digest.update(text)

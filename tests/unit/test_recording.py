@@ -206,6 +206,50 @@ def test_after_a_reset_the_next_bag_begins(tmp_path: Path) -> None:
     assert second.facts.end["ticks"] == "10"
 
 
+def test_a_recorder_hears_every_tick_whoever_takes_the_messages(tmp_path: Path) -> None:
+    record(tmp_path / "tapped")
+    sim = Simulation(WORLD, 3)
+    with Recorder(tmp_path / "one", sim), Recorder(tmp_path / "other", sim):
+        fly(sim, lambda messages: None, portion=7)
+    assert files_of(tmp_path / "one") == files_of(tmp_path / "other") == files_of(tmp_path / "tapped")
+    assert not sim.on_tick
+    assert sim.on_input is None
+
+
+def test_a_reset_before_the_first_step_is_a_run_of_its_own(tmp_path: Path) -> None:
+    sim = Simulation(WORLD, 3)
+    with Recorder(tmp_path / "bag", sim):
+        sim.reset(seed=4)
+        sim.step(5)
+    seeds = [open_bag(tmp_path / name).facts.start["seed"] for name in ("bag", "bag_run2")]
+    assert seeds == ["3", "4"]
+    assert open_bag(tmp_path / "bag_run2").facts.end["digest"] == sim.digest()
+
+
+def test_a_next_bag_that_cannot_begin_is_told_of_by_the_run_and_not_by_the_reset(tmp_path: Path) -> None:
+    sim = Simulation(WORLD, 3)
+    (tmp_path / "bag_run2").write_text("in the way")
+    recorder = Recorder(tmp_path / "bag", sim)
+    sim.step(5)
+    sim.reset()
+    with pytest.raises(BagError, match="bag_run2 is a file"):
+        recorder.tap(sim.step(5))
+    recorder.close()
+    assert open_bag(tmp_path / "bag").facts.end["ticks"] == "5"
+
+
+def test_chunks_of_a_few_topics_are_not_smaller_than_they_need_be(tmp_path: Path) -> None:
+    """What is left out makes portions full, and not chunks."""
+    record(tmp_path / "bag", ticks=600, chunk_bytes=20_000, topics=("/clock",))
+    with (tmp_path / "bag" / "microsim_0.mcap").open("rb") as stream:
+        summary = make_reader(stream).get_summary()
+    assert summary is not None
+    starts = [chunk.message_start_time for chunk in summary.chunk_indexes]
+    sizes = [chunk.uncompressed_size for chunk in summary.chunk_indexes]
+    assert 2 < len(starts) < 6
+    assert all(10_000 <= size < 20_000 for size in sizes[1:-1])
+
+
 def test_a_recording_never_overwrites(tmp_path: Path) -> None:
     record(tmp_path / "bag", ticks=2)
     with pytest.raises(BagError, match="not empty"):
