@@ -118,7 +118,7 @@ class McapWriter:
         """[ns] of the first and of the last message."""
         return min(self._times, default=0), max(self._times, default=0)
 
-    # ---- checksums: a writer that only compares has them from elsewhere ----------------------------------------------
+    # ---- what a writer that only compares has from elsewhere ---------------------------------------------------------
 
     def _chunk_crc(self, payload: Sequence[Piece]) -> int:
         """Of the chunk that is put next."""
@@ -127,6 +127,10 @@ class McapWriter:
     def _data_crc(self) -> int:
         """Of everything so far."""
         return reduce(lambda before, part: combined(before, *part), self._checked, 0)
+
+    def _compressed(self, records: bytes) -> bytes:
+        """What is put in place of these, in the chunk that is put next."""
+        return self._compress(records)
 
     # ---- records -----------------------------------------------------------------------------------------------------
 
@@ -167,7 +171,7 @@ class McapWriter:
         size, name = sum(map(len, payload)), text(self._compression)
         crc = self._chunk_crc(payload)
         if self._compression:
-            payload = [self._compress(b"".join(payload))]
+            payload = [self._compressed(b"".join(payload))]
         length = sum(map(len, payload))
         first, last = (block.times[0], block.times[-1]) if block.times else (0, 0)
         head = struct.pack("<BQQQQI", CHUNK, 36 + len(name) + length, first, last, size, crc)
