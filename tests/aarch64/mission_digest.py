@@ -4,6 +4,7 @@ import hashlib
 import json
 import platform
 import sys
+import tempfile
 from math import sqrt
 from pathlib import Path
 
@@ -32,8 +33,24 @@ def arithmetic() -> str:
     return hashlib.sha256(recurrence(5000).tobytes()).hexdigest()
 
 
+def recording() -> str:
+    """Of the files that a recorded run leaves, but for the one with facts of the machine."""
+    from microsim.recording.recorder import Recorder
+    from microsim.simulation import Simulation
+
+    sim, digest = Simulation("default"), hashlib.sha256()
+    with tempfile.TemporaryDirectory() as name, Recorder(Path(name) / "bag", sim) as recorder:
+        sim.command("rover", v=1.0, omega=0.3)
+        sim.step(30)
+        recorder.close()
+        for file in sorted((Path(name) / "bag").iterdir()):
+            if file.name != "recording.json":
+                digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
 if __name__ == "__main__":
     from mission import all_digests
 
-    digests = {"arithmetic": arithmetic(), **all_digests()}
+    digests = {"arithmetic": arithmetic(), **all_digests(), "recording": recording()}
     print(json.dumps({"machine": platform.machine(), "digests": digests}))
