@@ -42,7 +42,8 @@ class CommandAction(RobotAction):
     """A velocity command, held until the next."""
 
     command: dict[str, Finite] = Field(
-        description="Drone: vx, vy, vz [m/s], yaw_rate [rad/s]; rover: v [m/s], omega [rad/s]. Left out: 0."
+        description="Drone: vx, vy, vz [m/s], yaw_rate [rad/s]; rover: v [m/s], omega [rad/s]; car: "
+        "steering [rad], speed [m/s] or throttle, brake. Left out: 0."
     )
 
 

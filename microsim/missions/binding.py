@@ -85,7 +85,7 @@ def _radio(entry: RadioAction, sim: Simulation) -> Found:
 
 def _waypoints(entry: WaypointsAction, sim: Simulation) -> Found:
     model = sim.model(entry.robot)
-    if steer_for(model.inputs) is None:
+    if steer_for(model, sim.drawn.robots[entry.robot]) is None:
         yield f"no follower can drive a {model.name}, whose inputs are {', '.join(model.inputs)}", ("waypoints",)
     for index, waypoint in enumerate(entry.waypoints):
         if model.is_ground_bound and len(waypoint) > 2:

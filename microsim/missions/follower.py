@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from microsim.sim import exact  # the same bits on every machine, which math does not promise
+from microsim.sim.components import RobotModel
 
 FOLLOW_HZ = 20  # how often it looks and commands
 APPROACH_PER_S = 1.5  # velocity for each metre that is left
 TURN_PER_S = 2.0  # turn rate for each radian that is left
 TURN_FIRST_RAD = 0.8  # a rover turns on the spot while its heading is further off than this
 YAW_TOLERANCE_RAD = 0.1
+EASY, TOO_TIGHT = 0.5, 0.95  # bends of a car, as a share of its tightest
+LEAST_SHARE = 0.3  # of the speed, in a car's tightest bend
 
 
 class Pose(NamedTuple):
@@ -64,18 +67,52 @@ def drive(pose: Pose, goal: Goal, speed: float, is_last: bool) -> dict[str, floa
     return {"v": ahead * _speed(distance, speed, is_last), "omega": TURN_PER_S * turn}
 
 
+class Car:
+    """Onto the circle through the goal along its heading. What is too tight it backs out of, steering the other way,
+    until an easy bend leads there: its wheels need time to turn, so half measures would never end.
+    """
+
+    def __init__(self, model: RobotModel, settings: Any) -> None:
+        assert model.from_twist is not None
+        self._from_twist, self._settings = model.from_twist, settings
+        sin, cos = exact.sin(settings.max_steering), exact.cos(settings.max_steering)
+        self._radius = settings.wheelbase_m * cos / sin
+        self._backs_out = False
+
+    def __call__(self, pose: Pose, goal: Goal, speed: float, is_last: bool) -> dict[str, float]:
+        east, north = goal.x - pose.x, goal.y - pose.y
+        sin, cos = exact.sin(pose.yaw), exact.cos(pose.yaw)
+        ahead, left = cos * east + sin * north, cos * north - sin * east
+        square = ahead * ahead + left * left
+        tightness = 2.0 * self._radius * abs(left) / square if square > 0.0 else 0.0  # of the circle; 1: full lock
+        is_behind, side = ahead <= 0.0, 1.0 if left >= 0.0 else -1.0
+        if tightness > (EASY if self._backs_out else TOO_TIGHT) or (self._backs_out and is_behind):
+            self._backs_out = True
+            return self._driven(-LEAST_SHARE * speed, -side)
+        self._backs_out = False
+        wanted = _speed(math.sqrt(square), speed, is_last)
+        share = LEAST_SHARE if is_behind else max(1.0 - tightness, LEAST_SHARE)
+        return self._driven(min(wanted, share * speed), side * (1.0 if is_behind else tightness))
+
+    def _driven(self, speed: float, lock: float) -> dict[str, float]:
+        """Lock: -1 is the tightest circle to the right, 1 to the left."""
+        return dict(self._from_twist(self._settings, speed, speed * lock / self._radius))
+
+
 def _speed(distance: float, speed: float, is_last: bool) -> float:
     return min(speed, APPROACH_PER_S * distance) if is_last else speed
 
 
-STEERS: Mapping[frozenset[str], Steer] = {  # by the names of a robot's inputs
+_STEERS: Mapping[frozenset[str], Steer] = {  # by the names of a robot's inputs
     frozenset(("vx", "vy", "vz", "yaw_rate")): fly,
     frozenset(("v", "omega")): drive,
 }
 
 
-def steer_for(inputs: Sequence[str]) -> Steer | None:
-    return STEERS.get(frozenset(inputs))
+def steer_for(model: RobotModel, settings: Any) -> Steer | None:
+    if {"steering", "speed"} <= set(model.inputs) and model.from_twist is not None and settings.max_steering > 0.0:
+        return Car(model, settings)
+    return _STEERS.get(frozenset(model.inputs))
 
 
 class Follower:
@@ -85,7 +122,7 @@ class Follower:
         self.steer, self.goals = steer, list(goals)
         self.speed, self.tolerance = speed, tolerance
         self.reached = 0  # waypoints, in order
-        self.moves_on_ground = steer is drive
+        self.stands_at_end = steer is not fly  # what flies holds its place
 
     @property
     def is_done(self) -> bool:
@@ -95,8 +132,8 @@ class Follower:
         """For the next twentieth of a second."""
         while not self.is_done and self._is_at(self.goals[self.reached], pose):
             self.reached += 1
-        if self.is_done and self.moves_on_ground:
-            return {"v": 0.0, "omega": 0.0}
+        if self.is_done and self.stands_at_end:
+            return {}
         index = min(self.reached, len(self.goals) - 1)
         return self.steer(pose, self.goals[index], self.speed, index == len(self.goals) - 1)
 

@@ -198,7 +198,7 @@ class MissionPilot:
     def _set_off(self, index: int, entry: WaypointsAction) -> None:
         self._take_over(entry.robot)
         model = self.sim.model(entry.robot)
-        steer = steer_for(model.inputs)
+        steer = steer_for(model, self.sim.drawn.robots[entry.robot])
         assert steer is not None  # `check` has seen to it
         goals = _goals(entry, self._pose(entry.robot), model.is_ground_bound)
         follower = Follower(steer, goals, entry.speed, entry.tolerance)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import microsim
@@ -298,6 +298,37 @@ def test_a_drone_reaches_any_place_in_the_air(x: float, y: float, z: float, yaw:
 @given(x=coordinate, y=coordinate, speed=st.floats(0.5, 4.0))
 def test_a_rover_reaches_any_free_place(x: float, y: float, speed: float) -> None:
     assert not fly_to([x, y], robot="rover", speed=speed, duration=60).violations
+
+
+LOT = {
+    "name": "parking lot",
+    "map": {"size_xy_cells": [120, 120]},
+    "robots": {"ego": bare(model="bicycle", start={"map_pose": {"x": 60, "y": 60}})},
+}
+
+
+@settings(max_examples=many(30, 4), deadline=None)
+@given(x=st.floats(-15.0, 15.0), y=st.floats(-15.0, 15.0), speed=st.floats(1.0, 6.0))
+@example(0.2, 2.7, 3.0)  # within its turning circle
+@example(-1.6, 6.6, 3.0)
+@example(-1.9, -0.1, 3.0)  # behind it
+def test_a_car_reaches_any_place_around_it_and_stands(x: float, y: float, speed: float) -> None:
+    outcome = fly_mission(
+        plan({"robot": "ego", "waypoints": [[x, y]], "relative": True, "speed": speed}, duration=90), LOT
+    )
+    assert not outcome.violations
+    assert outcome.sim.state("ego").speed == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_car_follows_a_course_without_stopping() -> None:
+    course = [[20, 0], [40, 10], [40, 30], [20, 40], [0, 30]]
+    mission = plan(
+        {"robot": "ego", "waypoints": course, "relative": True, "speed": 5, "tolerance": 1},
+        duration=60,
+        expect=({"robot": "ego", "value": "speed", "at_least": 1.2, "from": 1, "to": 20},),
+    )
+    world = {**LOT, "robots": {"ego": bare(model="bicycle", start={"map_pose": {"x": 40, "y": 30}})}}
+    assert not fly_mission(mission, world).violations
 
 
 @given(*[st.floats(-1e4, 1e4)] * 6, st.floats(-4.0, 4.0), st.floats(0.01, 100), st.booleans())
