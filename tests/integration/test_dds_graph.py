@@ -206,6 +206,8 @@ def test_localhost_only_overrules_range_and_peers() -> None:
 def test_the_users_configuration_comes_last() -> None:
     assert configuration({"CYCLONEDDS_URI": "file:///x.xml"}).endswith("</CycloneDDS>,file:///x.xml")
     assert "NetworkInterface" not in configuration({})  # never one interface
+    own = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "CYCLONEDDS_URI": "<CycloneDDS/>"}
+    assert "NetworkInterface" not in configuration(own)  # the user may name some
 
 
 def test_bad_variables_are_refused_with_what_they_may_be() -> None:

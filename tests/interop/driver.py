@@ -84,8 +84,11 @@ def _check_quiet(domain: int) -> None:
             port.bind(("0.0.0.0", 7400 + 250 * domain + offset))
 
 
-def environment(domain: int, built_interfaces: bool = True) -> dict[str, str]:
-    """For a ROS 2 process that speaks on the loopback interface only, by whichever middleware."""
+def environment(domain: int, built_interfaces: bool = True, **more: str) -> dict[str, str]:
+    """For a ROS 2 process that speaks on the loopback interface only, by whichever middleware.
+
+    `more` wins; an empty text takes a variable away.
+    """
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -104,7 +107,7 @@ def environment(domain: int, built_interfaces: bool = True) -> dict[str, str]:
     }
     if built_interfaces and INTERFACES.exists():
         own["PYTHONPATH"] = str(INTERFACES)
-    return inherited | own
+    return {name: value for name, value in (inherited | own | more).items() if value or name not in more}
 
 
 class Remote:
@@ -191,9 +194,9 @@ class Remote:
 class Peer(Remote):
     """A stranger on real rclpy: peer.py."""
 
-    def __init__(self, domain: int, *ros_args: str, built_interfaces: bool = True) -> None:
+    def __init__(self, domain: int, *ros_args: str, built_interfaces: bool = True, **more: str) -> None:
         arguments = ["--ros-args", *ros_args] if ros_args else []
-        super().__init__([rclpy_python(), HERE / "peer.py", *arguments], environment(domain, built_interfaces))
+        super().__init__([rclpy_python(), HERE / "peer.py", *arguments], environment(domain, built_interfaces, **more))
 
     def bytes_on(self, topic: str, count: int = 1, timeout: float = 10.0) -> list[bytes]:
         """The first messages on a topic it has subscribed to, as they came."""
@@ -219,10 +222,16 @@ class Host(Remote):
     """One of our transports under test: host.py, in pytest's environment or, for rclpy, in that which has it."""
 
     def __init__(
-        self, domain: int, transport: str, *ros_args: str, node: str = "microsim", built_interfaces: bool = True
+        self,
+        domain: int,
+        transport: str,
+        *ros_args: str,
+        node: str = "microsim",
+        built_interfaces: bool = True,
+        **more: str,
     ) -> None:
         python = rclpy_python() if transport == "rclpy" else sys.executable
-        env = environment(domain, built_interfaces and transport == "rclpy")
+        env = environment(domain, built_interfaces and transport == "rclpy", **more)
         super().__init__([python, HERE / "host.py", transport, node, *ros_args], env)
 
 

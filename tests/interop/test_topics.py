@@ -170,3 +170,21 @@ def test_nobody_is_warned_about_us(pair: Pair) -> None:
     peer.wait_graph(nodes=["/microsim"])
     assert "[WARN]" not in peer.printed()
     assert "[ERROR]" not in peer.printed()
+
+
+ONE_MACHINE = {  # nothing else said, as users do
+    "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
+    "FASTDDS_DEFAULT_PROFILES_FILE": "",
+    "CYCLONEDDS_URI": "",
+}
+
+
+def test_who_stays_on_one_machine_is_found_by_others_who_do(domain: int) -> None:
+    """Fast DDS then speaks on the loopback interface, and Cyclone DDS by itself listens to another, if there is one."""
+    odometry = "nav_msgs/msg/Odometry"
+    with Host(domain, "dds", **ONE_MACHINE) as host, Peer(domain, **ONE_MACHINE) as peer:
+        host.advertise(topic="/here", type=odometry, qos={"depth": 10})
+        peer.subscribe(topic="/here", type=odometry)
+        host.publish(topic="/here", raw=[encoded(sample_bytes(odometry))])
+        assert peer.bytes_on("/here") == [sample_bytes(odometry)]
+        assert "ddsi" not in host.printed()  # Fast DDS described the type, and Cyclone DDS did not understand it

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
+import struct
+import sys
 from collections.abc import Mapping
 from html import escape
 
@@ -10,6 +13,7 @@ from cyclonedds.core import DDSException
 from cyclonedds.domain import Domain
 
 from microsim.errors import UsageError, did_you_mean, there_are
+from microsim.transport.dds.library import print_errors_only
 
 LARGEST_ID = 232
 RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")
@@ -24,6 +28,15 @@ _TUNING = (
     "</Watermarks></Internal>"
 )
 
+# Left alone, Cyclone DDS takes one interface and hears nothing of the others. Fast DDS, told to stay on this machine,
+# speaks on the loopback interface; Cyclone DDS, told the same, on any. So both are taken.
+_LOOPBACK_TOO = (
+    '<General><Interfaces><NetworkInterface autodetermine="true"/><NetworkInterface address="127.0.0.1"/>'
+    "</Interfaces></General>"
+)
+_GET_FLAGS, _GET_ADDRESS = 0x8913, 0x8915  # SIOCGIFFLAGS, SIOCGIFADDR of Linux
+_UP, _LOOPBACK = 0x1, 0x8
+
 _domains: dict[int, Domain] = {}  # for the life of the process: without the object its configuration is gone
 
 
@@ -36,8 +49,10 @@ def domain_id(environment: Mapping[str, str] = os.environ) -> int:
 
 def configuration(environment: Mapping[str, str] = os.environ) -> str:
     """As rmw_cyclonedds_cpp makes it; what CYCLONEDDS_URI says comes last and wins."""
-    text = f"<CycloneDDS><Domain>{_TUNING}{_discovery(environment)}</Domain></CycloneDDS>"
     uri = environment.get("CYCLONEDDS_URI", "")
+    # a user's interfaces would be added to ours, and none may be named twice
+    interfaces = _LOOPBACK_TOO if _reach(environment)[0] == "LOCALHOST" and not uri and _has_network() else ""
+    text = f"<CycloneDDS><Domain>{_TUNING}{interfaces}{_discovery(environment)}</Domain></CycloneDDS>"
     return f"{text},{uri}" if uri else text
 
 
@@ -56,6 +71,25 @@ def _discovery(environment: Mapping[str, str]) -> str:
     return f"{multicast}<Discovery>{index}{f'<Peers>{addresses}</Peers>' if peers else ''}</Discovery>"
 
 
+def _has_network() -> bool:
+    """Whether an interface other than loopback is up with an IPv4 address; False where that is not known."""
+    if sys.platform != "linux":
+        return False
+    from fcntl import ioctl
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for _, name in socket.if_nameindex():
+            asked = struct.pack("16s24x", name.encode()[:15])
+            try:
+                (flags,) = struct.unpack_from("<H", ioctl(any_socket, _GET_FLAGS, asked), 16)
+                ioctl(any_socket, _GET_ADDRESS, asked)
+            except OSError:  # it has no address, or has just gone
+                continue
+            if flags & _UP and not flags & _LOOPBACK:
+                return True
+    return False
+
+
 def _reach(environment: Mapping[str, str]) -> tuple[str, list[str]]:
     """Range of discovery and further peers; ROS_LOCALHOST_ONLY=1, though deprecated, overrules both."""
     if environment.get("ROS_LOCALHOST_ONLY") == "1":
@@ -72,6 +106,7 @@ def open_domain(number: int) -> None:
     if number in _domains:
         return
     text = configuration()
+    print_errors_only()
     try:
         _domains[number] = Domain(number, text)
     except (DDSException, UnicodeEncodeError) as error:

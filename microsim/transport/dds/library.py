@@ -27,6 +27,7 @@ _TIMEOUT = -10
 _XCDR1_ONLY = 1  # data representation
 _RESTRICT_DATA_REPRESENTATION = 1 << 7
 _ONE_OCTET = (0x01 << 24) | (0x01 << 16)  # instruction: an octet, at offset 0
+_FATAL, _ERROR = 1, 2  # categories of the library's log
 _SMALL = 4096  # [byte] written without letting other threads run: done in microseconds
 
 
@@ -86,6 +87,15 @@ _matched_status = _function(_QUICK, "dds_get_publication_matched_status", ct.c_i
 _attach = _function(_NORMAL, "dds_waitset_attach", ct.c_int32, _entity, _entity, ct.c_ssize_t)
 _wait = _function(_NORMAL, "dds_waitset_wait", ct.c_int32, _entity, ct.c_void_p, ct.c_size_t, ct.c_int64)
 _look = _function(_QUICK, "dds_waitset_wait", ct.c_int32, _entity, ct.c_void_p, ct.c_size_t, ct.c_int64)
+_set_log_mask = _function(_QUICK, "dds_set_log_mask", None, ct.c_uint32)
+
+
+def print_errors_only() -> None:
+    """Of the library's own log. It warns of every type that Fast DDS 3 describes, which nobody asked it to read.
+
+    What `<Tracing>` in CYCLONEDDS_URI writes to a file is not touched.
+    """
+    _set_log_mask(_FATAL | _ERROR)
 
 
 def _checked(code: int, doing: str) -> int:
