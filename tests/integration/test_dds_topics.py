@@ -22,6 +22,7 @@ from microsim.transport.dds import DdsTransport
 from .conftest import Remote, wait_for
 
 STRING = "std_msgs/msg/String"
+TWIST = "geometry_msgs/msg/Twist"
 IMAGE = "sensor_msgs/msg/Image"
 MakeRemote = Callable[..., Remote]
 
@@ -123,6 +124,30 @@ def test_a_quality_that_cannot_be_met_is_warned_about(
 
     wait_for(is_said, node.poll)
     assert publisher.subscribers == 0
+
+
+@pytest.mark.parametrize("peer_first", [True, False])
+def test_a_peer_that_publishes_another_type_is_warned_about(
+    node: DdsTransport, remote: MakeRemote, capfd: pytest.CaptureFixture[str], peer_first: bool
+) -> None:
+    received: list[bytes] = []
+    if not peer_first:
+        node.subscribe("/go", TWIST, Qos(10), received.append)
+    remote().do("publisher", topic="/go", type_name=STRING, qos={"depth": 5})
+    if peer_first:
+        node.subscribe("/go", TWIST, Qos(10), received.append)
+    said: list[str] = []
+
+    def is_said() -> bool:
+        said.append(capfd.readouterr().err)
+        return f"/go: a peer publishes {STRING} there, and this node takes {TWIST}" in "".join(said)
+
+    wait_for(is_said, node.poll)
+    for _ in range(5):
+        node.poll(0.01)
+    said.append(capfd.readouterr().err)
+    assert "".join(said).count("a peer publishes") == 1
+    assert not received
 
 
 def test_images_at_thirty_hertz_arrive_without_loss(node: DdsTransport, remote: MakeRemote) -> None:

@@ -21,6 +21,7 @@ from microsim.errors import UsageError
 from microsim.topics import Qos
 from microsim.transport.dds.domain import domain_id, open_domain
 from microsim.transport.dds.library import CdrReader, CdrTopic, CdrWriter, Waiter
+from microsim.transport.dds.other_types import OtherTypes
 from microsim.transport.dds.quality import dds_type, quality, type_hash_data
 
 DISCOVERY_TOPIC = "ros_discovery_info"
@@ -44,6 +45,9 @@ class Graph:
         self._subscriber = self._keep(DdsSubscriber(self.participant))
         self.waiter = Waiter(self.participant)
         self._keep(self.waiter.waitset)
+        self._other_types = OtherTypes(self.participant, self.waiter, warn)
+        for entity in self._other_types.entities:
+            self._keep(entity)
         self._topics: dict[tuple[str, str], CdrTopic] = {}
         self._numbers = itertools.count(1)
         self._readers: list[bytes] = []
@@ -84,6 +88,7 @@ class Graph:
         made = self._keep(DataReader(self._subscriber, self._topic(topic, type_name), settings))
         self._readers.append(made.guid.bytes)
         self.is_announced = False
+        self._other_types.want(topic, dds_type(type_name))
         reader = CdrReader(made, qos.depth)
         self.waiter.attach(self._keep(reader.has_data), on_data)
         made.set_status_mask(DDSStatus.RequestedIncompatibleQos)

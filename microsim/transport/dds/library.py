@@ -22,7 +22,7 @@ _NORMAL = DDS._dll_handle  # calls through it let other threads run meanwhile
 _QUICK = ct.PyDLL(_NORMAL._name)  # the same library for calls that cannot block: cheaper
 
 _SERDATA = 2
-_ANY_STATE = 0x7F
+ANY_STATE = 0x7F
 _TIMEOUT = -10
 _XCDR1_ONLY = 1  # data representation
 _RESTRICT_DATA_REPRESENTATION = 1 << 7
@@ -184,7 +184,7 @@ class CdrReader:
 
     def __init__(self, reader: DataReader[bytes], depth: int) -> None:
         self.reader = reader
-        self.has_data = ReadCondition(reader, _ANY_STATE)
+        self.has_data = ReadCondition(reader, ANY_STATE)
         self._depth = depth
         self._ref = reader._ref
         self._batch = min(depth, self.BATCH)
@@ -197,7 +197,7 @@ class CdrReader:
         left, view = min(limit or self._depth, self._depth), _View()
         while left > 0:
             wanted = min(left, self._batch)
-            count = _checked(_take(self._ref, self._serdata, wanted, self._infos, _ANY_STATE), "dds_takecdr")
+            count = _checked(_take(self._ref, self._serdata, wanted, self._infos, ANY_STATE), "dds_takecdr")
             for index in range(count):
                 serdata, info = self._serdata[index], self._infos[index]
                 if serdata and info.valid_data:
