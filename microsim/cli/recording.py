@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from microsim.cli import view
+from microsim.errors import MicroSimError, UsageError
 
 if TYPE_CHECKING:
     from microsim.recording.history import History
@@ -107,7 +108,9 @@ class Wishes:
     history: Fraction | None = None
 
     def attach(self, runner: Runner) -> Recordings:
-        """Begin, before the first tick is handed out."""
+        """Begin, before the first tick is handed out. What cannot be is refused before anything is written."""
+        if self.folder is None:
+            self._refuse_options()
         if self.folder is None and self.history is None:
             return Recordings(None, None, None)
         from microsim.recording.bag_writer import RecordOptions
@@ -115,21 +118,50 @@ class Wishes:
         from microsim.recording.recorder import Recorder
 
         recorder, history = None, None
+        if self.history is not None:
+            history = History(float(self.history))
+            _check_room(self.states)
         if self.folder is not None:
             choice = (self.storage, self.compression, self.topics, self.exclude, self.split_size, self.split_time)
             recorder = Recorder(self.folder, runner.sim, RecordOptions(*choice))
             recorder.attach(runner)
-        if self.history is not None:
-            history = History(float(self.history))
+        if history is not None:
             history.attach(runner)
-        return Recordings(self.folder, recorder, history)
+        return Recordings(self.states, recorder, history)
+
+    @property
+    def states(self) -> Path:
+        """Where snapshots go."""
+        return Path("microsim_states") if self.folder is None else self.folder.with_name(f"{self.folder.name}_states")
+
+    def _refuse_options(self) -> None:
+        options = {
+            "--storage": self.storage != NOTHING.storage,
+            "--compress": self.compression != NOTHING.compression,
+            "--topics": self.topics,
+            "--exclude": self.exclude,
+            "--split-size": self.split_size is not None,
+            "--split-time": self.split_time is not None,
+        }
+        given = [name for name, is_given in options.items() if is_given]
+        if given:
+            raise UsageError(f"{given[0]} says how to record, and nothing is recorded: add --record FOLDER")
+
+
+def _check_room(folder: Path) -> None:
+    """States of two runs must not get mixed up."""
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UsageError(f"{folder} is there already, and --history would write into it: move it away")
+    except OSError as error:
+        raise UsageError(f"states cannot be written to {folder}: {error.strerror or error}") from None
 
 
 @dataclass(frozen=True)
 class Recordings:
     """What is being recorded of a run, if anything."""
 
-    folder: Path | None
+    states: Path | None
     recorder: Recorder | None
     history: History | None
 
@@ -144,12 +176,24 @@ class Recordings:
             else:
                 counts = f"{self.recorder.messages:,} messages, {self.recorder.inputs:,} inputs"
                 typer.echo(f"recorded {counts} into {self.recorder.folder}", err=True)
-        if self.history is not None:
-            name = self.folder.name if self.folder is not None else "microsim"
-            folder = (self.folder.parent if self.folder is not None else Path()) / f"{name}_states"
-            states = self.history.save(folder)
-            typer.echo(f"{len(states)} states of the last {self.history.span_s:g} s in {folder}", err=True)
-        return code
+        return self._save_states() or code
+
+    def _save_states(self) -> int:
+        if self.history is None or self.states is None:
+            return 0
+        try:
+            states = self.history.save(self.states)
+        except MicroSimError as error:
+            typer.echo(f"microsim: {error}", err=True)
+            return 1
+        typer.echo(f"{len(states)} states of the last {self.history.span_s:g} s in {self.states}", err=True)
+        return 0
+
+    def abandoned(self) -> str:
+        """What to do about a recording that nobody can finish any more; empty: there is none."""
+        if self.recorder is None:
+            return ""
+        return f"its recording is not finished: `microsim bag repair {self.recorder.folder}` does that"
 
 
 NOTHING = Wishes()
@@ -203,7 +247,8 @@ def replay(
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="For bags of others: the seed.")] = None,
     plugins: Annotated[
-        Path | None, typer.Option("--plugins", metavar="FOLDER", help="Where the scenario's plug-ins are now.")
+        list[Path] | None,
+        typer.Option("--plugins", metavar="FOLDER", help="Where the scenario's plug-ins are now; repeatable."),
     ] = None,
     transport: Annotated[
         str, typer.Option("--transport", metavar="KIND", help="auto, dds or rclpy: hand out messages on ROS 2 too.")
@@ -248,12 +293,13 @@ def replay(
             "--transport": transport if transport != "none" else None,
         }
         wish = by_token.Wishes(token, scenario, mission, rtf, at, save_state, record)
-        raise typer.Exit(by_token.replay(wish, [name for name, value in others.items() if value]))
+        unfit = [name for name, value in others.items() if value is not None and value is not False and value != []]
+        raise typer.Exit(by_token.replay(wish, unfit))
     if path is None:
         raise typer.BadParameter("name a recording, or give --token.", param_hint="BAG")
     if mission is not None:
         raise typer.BadParameter("a recording has its own mission.", param_hint="--mission")
-    choice = (path, verify, rtf, start, at, save_state, record, scenario, seed, plugins, transport)
+    choice = (path, verify, rtf, start, at, save_state, record, scenario, seed, plugins or None, transport)
     page = view.ViewWishes(view_, open_, view_host, view_port)
     wishes = work.Wishes(*choice, tuple(ROS_ARGS), page, html)
     raise typer.Exit(work.replay(wishes))
@@ -272,7 +318,7 @@ def diff(
 
     found = compare(open_bag(one), open_bag(other))
     typer.echo(str(found))
-    raise typer.Exit(0 if found.difference is None else 1)
+    raise typer.Exit(0 if found.is_identical else 1)
 
 
 def plot(

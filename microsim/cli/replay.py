@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from microsim.simulation import Simulation
 
 
+_REASONS = 5  # why inputs were ignored, at most
+
+
 @dataclass(frozen=True)
 class Wishes:
     path: Path
@@ -34,7 +37,7 @@ class Wishes:
     record: Path | None
     scenario: str | None
     seed: int | None
-    plugins: Path | None
+    plugins: list[Path] | None
     transport: str
     ros_args: tuple[str, ...] = ()
     view: ViewWishes = NO_VIEW
@@ -54,14 +57,24 @@ def replay(wishes: Wishes) -> int:
         for line in again.told:
             print(line, file=sys.stderr)
         if wishes.verify:
-            verdict = again.verify()
-            print(verdict)
-            return 0 if verdict.is_identical else 1
+            return _verify(again)
         if wishes.view.is_wanted:
             return _show(again, wishes, stack)
         if wishes.html is not None:
             return _write_html(again, wishes.html)
         return _run(again, wishes, stack)
+
+
+def _verify(again: Replay) -> int:
+    progress, end = LineProgress(), again.end_tick
+    if end:
+        again.on_tick = lambda tick: progress.tell(tick / end)
+    try:
+        verdict = again.verify()
+    finally:
+        progress.end()
+    print(verdict)
+    return 0 if verdict.is_identical else 1
 
 
 def _show(again: Replay, wishes: Wishes, stack: ExitStack) -> int:
@@ -99,27 +112,63 @@ def _check(wishes: Wishes) -> None:
         raise UsageError(f"no transport {wishes.transport!r}; there are: none, auto, dds, rclpy")
     if wishes.ros_args and wishes.transport == "none":
         raise UsageError("--ros-args need a transport: add --transport auto")
-    others = (wishes.rtf, wishes.start, wishes.at, wishes.save_state, wishes.record, wishes.html)
-    if wishes.view.is_wanted and (wishes.html or wishes.at or wishes.record or wishes.save_state or wishes.verify):
-        raise UsageError("--view shows the recording: leave out --html, --at, --record, --save-state and --verify")
-    if (wishes.view.is_wanted or wishes.html) and wishes.transport != "none":
-        raise UsageError("--view and --html do without ROS 2: leave out --transport")
-    if wishes.verify and (any(others) or wishes.transport != "none"):
-        raise UsageError("--verify looks at the whole recording, as fast as possible: leave out the other options")
+    given = {
+        "--from": wishes.start is not None,
+        "--at": wishes.at is not None,
+        "--save-state": wishes.save_state is not None,
+        "--record": wishes.record is not None,
+        "--html": wishes.html is not None,
+        "--view": wishes.view.is_wanted,
+        "--verify": wishes.verify,
+        "--rtf": wishes.rtf != 0.0,
+        "--transport": wishes.transport != "none",
+    }
+    for option, why, others in _ALONE:
+        unfit = [name for name in others if given[name]]
+        if given[option] and unfit:
+            raise UsageError(f"{option} {why}: leave out {', '.join(unfit)}")
+
+
+_ALONE = (
+    (
+        "--verify",
+        "looks at the whole recording, as fast as possible",
+        ("--from", "--at", "--save-state", "--record", "--html", "--view", "--rtf", "--transport"),
+    ),
+    ("--view", "shows the recording", ("--html", "--at", "--record", "--save-state", "--transport")),
+    ("--html", "shows the whole recording", ("--from", "--at", "--record", "--save-state", "--rtf", "--transport")),
+)
+
+
+def _last_tick(again: Replay, wishes: Wishes) -> int:
+    """Where to stop. Beyond a recording's end nobody knows what would have been commanded."""
+    clock = again.sim.clock
+    last = again.last_tick()
+    end_s = f"the recording ends at {clock.time_ns(last) / 1e9:.3f} s"
+    end = last if wishes.at is None else clock.ticks_in(wishes.at)
+    if wishes.start is not None:
+        start = clock.ticks_in(wishes.start)
+        if start > last:
+            raise UsageError(f"{end_s}, and --from is after that")
+        if start > end:
+            raise UsageError("--from is after --at")
+    if end > last:
+        print(f"{end_s}: from there on nothing is commanded", file=sys.stderr)
+    return end
 
 
 def _run(again: Replay, wishes: Wishes, stack: ExitStack) -> int:
     from microsim.recording.feed import Feed
 
-    clock = again.sim.clock
-    end = again.last_tick() if wishes.at is None else clock.ticks_in(wishes.at)
+    clock, end = again.sim.clock, _last_tick(again, wishes)
     with Interrupts() as interrupts:
         runner = interrupts.runner = _runner(again, wishes, stack)
         feed = runner.pilot = runner.pilot or Feed(again, runner.sim)
         assert isinstance(feed, Feed)
         recorder = _recorder(again, wishes, runner)
         if wishes.start is not None:
-            feed.skip_to(min(clock.ticks_in(wishes.start), end))
+            latched = feed.skip_to(clock.ticks_in(wishes.start))
+            runner.hand_out(latched if wishes.transport != "none" else ())  # whom it is for may be there already
         progress = Progress(runner, end)
         runner.watchers.append(progress.watcher())
         runner.run(max(end - runner.sim.tick, 0))
@@ -171,6 +220,10 @@ def _recorder(again: Replay, wishes: Wishes, runner: Runner) -> Recorder | None:
 def _say(again: Replay, sim: Simulation, bag: OwnBag | ForeignBag) -> int:
     ignored = f", {again.ignored} inputs ignored" if again.ignored else ""
     print(f"replayed {sim.tick:,} ticks, {sim.time_ns / 1e9:.3f} s{ignored}, digest {sim.digest()}")
+    for reason, count in again.reasons.most_common(_REASONS):
+        print(f"ignored {count} times: {reason}", file=sys.stderr)
+    if not again.taken and not bag.is_ours:
+        print(f"nothing in this bag is an input; taken are: {', '.join(again.input_topics)}", file=sys.stderr)
     recorded = bag.facts.end.get("digest", "")
     if recorded and sim.tick == again.end_tick and recorded != sim.digest():
         print(f"recorded was the digest {recorded}: --verify shows the first difference")

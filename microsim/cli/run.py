@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from microsim.cli.missions import Flight, boarded, say_violations, verdict_line
 from microsim.cli.progress import Progress, compiling
-from microsim.cli.recording import NOTHING, Wishes
+from microsim.cli.recording import NOTHING, Recordings, Wishes
 from microsim.cli.view import NO_VIEW, ViewWishes, stage_of
 from microsim.errors import MicroSimError, UsageError
 from microsim.version import __version__
@@ -65,7 +65,7 @@ def _run(options: Options, interrupts: Interrupts) -> int:
         telemetry = _telemetry(options)  # a bad scenario must not cost an old file
         if telemetry is not None:
             telemetry.attach(runner)
-        recordings = options.recording.attach(runner)
+        recordings = interrupts.recordings = options.recording.attach(runner)
         if options.flight is not None:
             options.flight.attach(runner)
         if options.view.is_wanted:
@@ -135,6 +135,9 @@ def _stopped_at_once(interrupts: Interrupts) -> int:
         print("\nmicrosim: stopped before the first tick", file=sys.stderr)
         return 0
     print("\nmicrosim: stopped at once, in the middle of a tick", file=sys.stderr)
+    hint = interrupts.recordings.abandoned() if interrupts.recordings is not None else ""
+    if hint:
+        print(f"microsim: {hint}", file=sys.stderr)
     return 1
 
 
@@ -230,6 +233,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.runner: Stoppable | None = None
+        self.recordings: Recordings | None = None  # of a run that may be stopped at once
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:

@@ -36,9 +36,12 @@ class OwnBag:
     def blocks(self) -> Iterator[Block]:
         """In order of time; channels keep their numbers from file to file."""
         known: dict[int, Channel] = {}
-        count = 0
+        count = last = 0
         for file in self.files:
             for block in READERS[file.suffix](file).blocks():
+                if block.times and block.times[0] < last:
+                    raise BagError(f"{file}: what it holds is older than what stands before it: files are exchanged")
+                last = block.times[-1] if block.times else last
                 block.channels = [channel for channel in block.channels if channel.number not in known]
                 known.update((channel.number, channel) for channel in block.channels)
                 count += len(block.numbers)
@@ -72,23 +75,29 @@ class ForeignBag:
     end_ns: int | None = None  # time of the last message, known once all have been read
 
     def entries_of(self, topics: Container[str]) -> Iterator[tuple[Channel, int, bytes]]:
+        """In order of time, which nobody promises from file to file."""
         channels: dict[int, Channel] = {}
+        found: list[tuple[Channel, int, bytes]] = []
         self.end_ns = 0
         for block in self.blocks():
             channels.update((channel.number, channel) for channel in block.channels)
             for number, time, data in zip(block.numbers, block.times, block.data, strict=True):
-                self.end_ns = time
+                self.end_ns = max(self.end_ns, time)
                 if channels[number].topic in topics:
-                    yield channels[number], time, data
+                    found.append((channels[number], time, data))
+        yield from sorted(found, key=lambda entry: entry[1])
 
     def blocks(self) -> Iterator[Block]:
         from rosbags.rosbag2 import Reader
 
         numbers: dict[int, Channel] = {}
+        count = 0
         try:
-            with Reader(self.path if self.path.is_dir() else self.path.parent) as reader:
+            with Reader(self.path) as reader:
                 block = Block()
                 for connection, time, data in reader.messages():
+                    if type(time) is not int:
+                        raise BagError(f"{self.path}: {connection.topic}: {time!r} is no time")
                     if connection.id not in numbers:
                         channel = Channel(len(numbers) + 1, connection.topic, connection.msgtype, "")
                         numbers[connection.id] = channel
@@ -96,10 +105,14 @@ class ForeignBag:
                     block.numbers.append(numbers[connection.id].number)
                     block.times.append(time)
                     block.data.append(bytes(data))
+                    count += 1
                     if len(block.numbers) >= 1000:
                         yield block
                         block = Block()
                 yield block
+                if count != reader.message_count:
+                    told = f"it tells of {reader.message_count:,} messages, and {count:,} can be read"
+                    raise BagError(f"{self.path}: {told}; `ros2 bag reindex` makes its description anew")
         except (GeneratorExit, BagError):
             raise
         except Exception as error:  # the bag of a stranger, read by a library: anything may come

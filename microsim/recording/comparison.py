@@ -10,6 +10,7 @@ from microsim.outbox import Message
 from microsim.recording.bag import OwnBag
 from microsim.recording.differences import Difference, Entry, Place
 from microsim.recording.entries import BagError, Block, Channel
+from microsim.recording.inputs import is_input
 from microsim.recording.recorder import CLOCK
 
 
@@ -20,6 +21,16 @@ def recorded_choice(bag: OwnBag) -> dict[str, list[str]]:
         return {key: list(map(str, patterns)) for key, patterns in choice.items() if patterns}
     except (ValueError, AttributeError, TypeError):
         raise BagError(f"{bag.path}: damaged: the choice of topics cannot be read") from None
+
+
+def is_chosen(bag: OwnBag, topic: str) -> bool:
+    """Whether this topic was to be recorded. Inputs always are."""
+    if is_input(topic):
+        return True
+    choice = recorded_choice(bag)
+    only, left_out = choice.get("only", []), choice.get("without", [])
+    chosen = not only or any(fnmatchcase(topic, pattern) for pattern in only)
+    return chosen and not any(fnmatchcase(topic, pattern) for pattern in left_out)
 
 
 def without(block: Block, places: Sequence[int]) -> Block:
@@ -43,10 +54,9 @@ class MessageComparison:
     """Two streams side by side: what the simulation sends, and what was recorded. Both keep whole ticks together."""
 
     def __init__(self, bag: OwnBag) -> None:
-        choice = recorded_choice(bag)
-        self._only, self._without = choice.get("only", []), choice.get("without", [])
+        self._bag = bag
         self.same = 0
-        self.is_partial = bool(choice)
+        self.is_partial = bool(recorded_choice(bag))
         self._numbers: dict[str, int] = {}  # by topic; 0: not recorded by choice, -1: recorded never
         self._channels: dict[int, Channel] = {}
         self._sent = Block()
@@ -71,8 +81,7 @@ class MessageComparison:
 
     def _stranger(self, topic: str, type_name: str) -> int:
         """A topic that the bag has not named so far."""
-        chosen = not self._only or any(fnmatchcase(topic, pattern) for pattern in self._only)
-        if not chosen or any(fnmatchcase(topic, pattern) for pattern in self._without):
+        if not is_chosen(self._bag, topic):
             self._numbers[topic] = 0
             return 0
         number = -1 - len(self._strangers)

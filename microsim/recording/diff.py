@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from microsim.recording.bag import ForeignBag, OwnBag
+from microsim.recording.comparison import is_chosen
 from microsim.recording.differences import Difference, Entry, Place
 from microsim.recording.entries import Channel
 
@@ -18,9 +19,20 @@ class Comparison:
     messages: int
     difference: Difference | None
     notes: tuple[str, ...]
+    problem: str = ""  # every message that both hold is the same, and yet the runs are not, or nobody knows
+    is_partial: bool = False  # some topics are in one of them only, because the other left them out
+
+    @property
+    def is_identical(self) -> bool:
+        return self.difference is None and not self.problem
 
     def __str__(self) -> str:
-        head = str(self.difference) if self.difference else f"identical: {self.messages:,} messages"
+        if self.difference is not None:
+            head = str(self.difference)
+        elif self.problem:
+            head = f"different: {self.problem}"
+        else:
+            head = f"identical{' in what both hold' if self.is_partial else ''}: {self.messages:,} messages"
         return "\n".join([head, *(f"  {note}" for note in self.notes)])
 
 
@@ -33,8 +45,29 @@ def diff(one: OwnBag | ForeignBag, other: OwnBag | ForeignBag) -> Comparison:
         for bag, own in zip((one, other), topics, strict=True)
         if own - shared
     ]
-    notes += _facts(one, other)
-    return _first(one, other, shared, notes)
+    is_partial = bool(notes)
+    found = _first(one, other, shared, notes + _facts(one, other))
+    if found.difference is not None:
+        return found
+    found = replace(found, problem=_problem(one, other, topics), is_partial=is_partial)
+    if is_partial and found.is_identical and one.facts.end.get("digest") == other.facts.end.get("digest", "?"):
+        return replace(found, notes=(*found.notes, "the digest, which covers all topics, is the same"))
+    return found
+
+
+def _problem(one: OwnBag | ForeignBag, other: OwnBag | ForeignBag, topics: tuple[set[str], set[str]]) -> str:
+    """Why two bags are not the same run though no message of the topics they share differs."""
+    for bag, lacking in ((one, topics[1] - topics[0]), (other, topics[0] - topics[1])):
+        missing = sorted(topic for topic in lacking if isinstance(bag, OwnBag) and is_chosen(bag, topic))
+        if missing:
+            return f"{bag.path} has nothing on {', '.join(missing)}"
+    digests = one.facts.end.get("digest", ""), other.facts.end.get("digest", "")
+    if all(digests):
+        same = digests[0] == digests[1]
+        return "" if same else "the messages that both hold are the same, but the digests of all are not"
+    if topics[0].isdisjoint(topics[1]) and topics[0] | topics[1]:
+        return "they have no topic in common: there is nothing to compare"
+    return ""
 
 
 def _first(one: OwnBag | ForeignBag, other: OwnBag | ForeignBag, shared: set[str], notes: list[str]) -> Comparison:

@@ -18,7 +18,7 @@ class History:
 
     def __init__(self, span_s: float, every_s: float = 1.0) -> None:
         if not (0.0 < every_s <= span_s <= 86_400.0):
-            raise UsageError("a history may span from one interval to a day")
+            raise UsageError(f"a history spans from {every_s:g} s to a day; found {span_s:g} s")
         self.span_s, self.every_s = span_s, every_s
         self._ring: deque[tuple[int, Snapshot]] = deque()
         self._next = 0  # tick

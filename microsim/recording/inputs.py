@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -33,7 +34,7 @@ _TWIST = struct.Struct("<4s6d")
 _AXES = ("linear.x", "linear.y", "linear.z", "angular.x", "angular.y", "angular.z")
 
 Encoded: TypeAlias = tuple[str, str, bytes]  # topic, type, message
-Take: TypeAlias = Callable[[Simulation, str, bytes], bool]
+_Way: TypeAlias = tuple[tuple[str, ...], Callable[[str, bytes], bool]]  # types that can be taken, and how
 
 
 def input_topics(sim: Simulation) -> Iterator[tuple[str, str]]:
@@ -48,6 +49,12 @@ def input_topics(sim: Simulation) -> Iterator[tuple[str, str]]:
     yield EXACT_POSE, STRING
     if any(sim.model(robot).from_twist for robot in sim.robots):
         yield EXACT_COMMAND, STRING
+
+
+def is_input(topic: str) -> bool:
+    """Whether it is a name of what a simulation takes, not of what it sends."""
+    patterns = (TOPICS[kind].of("*") for kind in ("cmd_vel", "ackermann_cmd", "set_pose", "radio_tx"))
+    return topic in (RECONFIGURE, EXACT_POSE, EXACT_COMMAND) or any(fnmatchcase(topic, each) for each in patterns)
 
 
 def encoded(sim: Simulation, stamp_ns: int, item: Input | Reconfiguration) -> Encoded:
@@ -156,36 +163,49 @@ def _at_place(place: int) -> float:
 
 
 class InputTopics:
-    """Which topics of a bag are inputs of a simulation, and how each is taken."""
+    """Which topics of a bag are inputs of a simulation, and how each is taken.
+
+    What only our own recordings hold is taken from no other bag: a stranger's scenario could name a folder of code.
+    """
 
     def __init__(self, sim: Simulation, folder: Path, files: Mapping[str, bytes], is_ours: bool) -> None:
         self.sim = sim
         self._is_ours = is_ours
         self._folder = folder
         self._files = files
-        self._take: dict[str, Callable[[str, bytes], bool]] = dict(self._all())
+        self._take: dict[str, _Way] = dict(self._of_robots())
+        if is_ours:
+            self._take.update(self._of_recordings())
 
     def __contains__(self, topic: object) -> bool:
         return topic in self._take
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._take)
+
     def take(self, topic: str, type_name: str, cdr: bytes) -> bool:
         """Hand it to the simulation; False when that ignores it."""
+        types, take = self._take[topic]
+        if type_name not in types:
+            raise BagError(f"{topic}: expected {' or '.join(types)}, found {type_name}")
         try:
-            return self._take[topic](type_name, cdr)
+            return take(type_name, cdr)
         except WireError as error:
             raise BagError(f"{topic}: not a {type_name}: {error}") from None
-        except (MicroSimError, KeyError, TypeError, ValueError) as error:
+        except (MicroSimError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise BagError(f"{topic}: cannot be taken: {error}") from None
 
-    def _all(self) -> Iterator[tuple[str, Callable[[str, bytes], bool]]]:
+    def _of_robots(self) -> Iterator[tuple[str, _Way]]:
         for robot in self.sim.robots:
-            yield TOPICS["cmd_vel"].of(robot), self._of(robot, take_twist)
-            yield TOPICS["ackermann_cmd"].of(robot), self._of(robot, take_drive)
-            yield TOPICS["set_pose"].of(robot), self._of(robot, self._take_pose)
-            yield TOPICS["radio_tx"].of(robot), self._of(robot, take_packet)
-        yield RECONFIGURE, self._take_scenario
-        yield EXACT_POSE, self._take_exact_pose
-        yield EXACT_COMMAND, self._take_exact_command
+            yield TOPICS["cmd_vel"].of(robot), ((TWIST, STAMPED), self._of(robot, take_twist))
+            yield TOPICS["ackermann_cmd"].of(robot), ((ACKERMANN,), self._of(robot, take_drive))
+            yield TOPICS["set_pose"].of(robot), ((POSE,), self._of(robot, self._take_pose))
+            yield TOPICS["radio_tx"].of(robot), ((TOPICS["radio_tx"].type,), self._of(robot, take_packet))
+
+    def _of_recordings(self) -> Iterator[tuple[str, _Way]]:
+        yield RECONFIGURE, ((STRING,), self._take_scenario)
+        yield EXACT_POSE, ((STRING,), self._take_exact_pose)
+        yield EXACT_COMMAND, ((STRING,), self._take_exact_command)
 
     def _of(self, robot: str, take: Callable[[Simulation, str, Any], bool]) -> Callable[[str, bytes], bool]:
         return lambda type_name, cdr: take(self.sim, robot, decode_checked(type_name, cdr))
@@ -204,8 +224,7 @@ class InputTopics:
     def _take_scenario(self, type_name: str, cdr: bytes) -> bool:
         values = json.loads(decode_checked(type_name, cdr).data)
         text = json.dumps(values["scenario"])
-        folders = [Path(folder) for folder in self.sim.scenario.plugins]
-        self.sim.reconfigure(unpacked(text, self._folder, self._files, folders[0] if folders else None))
+        self.sim.reconfigure(unpacked(text, self._folder, self._files, self.sim.scenario.plugins))
         return True
 
     def _take_exact_pose(self, type_name: str, cdr: bytes) -> bool:

@@ -102,7 +102,10 @@ def read_metadata(folder: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise BagError(f"{path}: cannot be read: {error}") from None
     try:
-        told = read_yaml(text, str(path)).data["rosbag2_bagfile_information"]
+        whole = read_yaml(text, str(path)).data
+        told = whole["rosbag2_bagfile_information"] if isinstance(whole, dict) else None
+        if not isinstance(told, dict):
+            raise ValueError("'rosbag2_bagfile_information' is missing")
         names = told["relative_file_paths"]
         if not names or not all(isinstance(name, str) and Path(name).name == name for name in names):
             raise ValueError("it names no files in this folder")
@@ -110,6 +113,8 @@ def read_metadata(folder: Path) -> dict[str, Any]:
             raise ValueError(f"unknown storage {told['storage_identifier']!r}")
         if not isinstance(told["version"], int) or not 1 <= told["version"] <= 9:
             raise ValueError(f"version {told['version']!r} of the format is unknown; from 1 to 9 can be read")
+        if type(told["message_count"]) is not int:
+            raise ValueError(f"message_count is {told['message_count']!r}, no number")
         return dict(told)
     except (ScenarioError, KeyError, TypeError, ValueError) as error:
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else error

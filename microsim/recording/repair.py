@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from microsim.recording.bag import READERS, OwnBag, open_bag
+from microsim.recording.bag import READERS, ForeignBag, open_bag
 from microsim.recording.bag_writer import CONTINUES, WRITERS
 from microsim.recording.entries import BagError, Facts
 from microsim.recording.mcap_reader import McapReader
@@ -47,17 +47,45 @@ def repair(folder: Path) -> Repaired:
     facts = Facts(readers[0].facts.start, {}, readers[0].facts.files)
     if not facts.start:
         raise BagError(f"{paths[0]}: nothing is left: not even which scenario ran ({readers[0].problem or 'not ours'})")
-    state = _State(folder, facts, [], [])
+    _check_together(readers)
+    try:
+        return _mended(_State(folder, facts, [], []), readers)
+    except OSError as error:
+        raise BagError(f"{folder} cannot be repaired: {error.strerror or error}") from None
+
+
+def _mended(state: _State, readers: list[McapReader | SqliteReader]) -> Repaired:
     end: Mapping[str, str] = {}
     for index, reader in enumerate(readers):
         end = _mend(state, reader, is_last=index == len(readers) - 1)
-        if reader.problem and index < len(readers) - 1:
-            raise BagError(
-                f"{reader.path}: damaged in the middle of the bag ({reader.problem}): later files cannot follow it"
-            )
-    text = metadata_text(_storage(paths[0]), state.files, Facts(facts.start, end).custom_data())
-    (folder / NAME).write_text(text, encoding="utf-8")
+    custom = Facts(state.facts.start, end).custom_data()
+    _describe(state, metadata_text(_storage(readers[0].path), state.files, custom))
     return Repaired(state.messages, max(file.times[1] for file in state.files), tuple(state.damaged))
+
+
+def _check_together(readers: list[McapReader | SqliteReader]) -> None:
+    """A bag with a gap, or with a file of another run, cannot be made whole."""
+    first = readers[0]
+    for index, reader in enumerate(readers):
+        number = reader.path.stem.rpartition("_")[2]
+        if number.isdecimal() and int(number) != index:
+            missing = f"{reader.path.stem.rpartition('_')[0]}_{index}{reader.path.suffix}"
+            raise BagError(f"{reader.path.parent}: {missing} is missing: what comes after it cannot be kept")
+        if reader.facts.start and reader.facts.start != first.facts.start:
+            raise BagError(f"{reader.path}: of another run than {first.path.name}: take one of them out of the folder")
+
+
+def _describe(state: _State, text: str) -> None:
+    path = state.folder / NAME
+    with suppress(OSError, UnicodeDecodeError):
+        if path.read_text(encoding="utf-8") == text:
+            return
+    why = "it was missing"
+    if path.exists():
+        path.replace(path.with_name(f"{NAME}.damaged"))
+        why = "it did not fit the files"
+    path.write_text(text, encoding="utf-8")
+    state.damaged.append(f"{NAME}: {why}")
 
 
 def _number(path: Path) -> tuple[int, str]:
@@ -71,13 +99,11 @@ def _storage(path: Path) -> str:
 
 def _check_known(path: Path) -> None:
     """Leave bags of others alone."""
-    with suppress(BagError):
-        if not isinstance(open_bag(path), OwnBag):
-            raise ForeignBagError(f"{path}: not made by microsim; `ros2 bag reindex` is for bags of others")
-
-
-class ForeignBagError(BagError):
-    pass
+    is_foreign = False
+    with suppress(BagError):  # damaged: that is what we are here for
+        is_foreign = isinstance(open_bag(path), ForeignBag)
+    if is_foreign:
+        raise BagError(f"{path}: not made by microsim; `ros2 bag reindex` is for bags of others")
 
 
 def _opened(path: Path) -> McapReader | SqliteReader:
@@ -93,24 +119,51 @@ def _mend(state: _State, reader: McapReader | SqliteReader, is_last: bool) -> Ma
     """Write the file anew beside the old one; put it in its place only if the old one was not whole."""
     path = reader.path
     fresh = path.with_name(f"{path.name}.repairing")
+    try:
+        end = _rewritten(state, reader, fresh, is_last)
+        if _is_whole(path) and end == reader.facts.end:
+            return end
+        state.damaged.append(f"{path.name}: {reader.problem or end.get('reason', 'not finished')}")
+        path.rename(path.with_name(f"{path.name}.damaged"))
+        fresh.rename(path)
+        return end
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _rewritten(state: _State, reader: McapReader | SqliteReader, fresh: Path, is_last: bool) -> Mapping[str, str]:
+    """All that can be read, in a new file; gives what is told at its end."""
+    path = reader.path
     fresh.unlink(missing_ok=True)
     facts = state.facts if not state.files else Facts(state.facts.start, {})
     writer = WRITERS[_storage(path)](fresh, facts, _compression(reader))
-    for block in reader.blocks():
-        writer.write(block)
-    told = FileFacts(path.name, writer.times, writer.counts)
-    state.messages += told.messages
-    state.files.append(told)
+    try:
+        for block in reader.blocks():
+            writer.write(block)
+        if reader.problem and not is_last:
+            raise BagError(f"{path}: damaged in the middle of the bag ({reader.problem}): later files cannot follow it")
+        told = FileFacts(path.name, writer.times, writer.counts)
+        if told.messages and state.messages and told.times[0] < max(file.times[1] for file in state.files):
+            raise BagError(f"{path}: what it holds is older than what is before it: files are exchanged")
+        state.messages += told.messages
+        state.files.append(told)
+        end = _end(reader, is_last)
+        writer.close(end, lambda: information(_storage(path), [told], {}))
+    except BaseException:
+        writer.abandon()
+        raise
+    return end
+
+
+def _end(reader: McapReader | SqliteReader, is_last: bool) -> Mapping[str, str]:
     end = reader.facts.end
-    if not end:
-        end = _cut_off(state, reader.problem) if is_last else CONTINUES
-    writer.close(end, lambda: information(_storage(path), [told], {}))
-    if _is_whole(path):
-        fresh.unlink()
-    else:
-        state.damaged.append(f"{path.name}: {reader.problem or 'not finished'}")
-        path.rename(path.with_name(f"{path.name}.damaged"))
-        fresh.rename(path)
+    if not is_last:
+        if end and end != CONTINUES:
+            raise BagError(f"{reader.path}: the run ends with this file, and there are more: files are exchanged")
+        return CONTINUES
+    if not end or end == CONTINUES:
+        problem = reader.problem or ("the files after it are missing" if end else "not finished")
+        return {"complete": "false", "reason": f"repaired: {problem}"}
     return end
 
 
@@ -125,7 +178,3 @@ def _is_whole(path: Path) -> bool:
 
 def _compression(reader: McapReader | SqliteReader) -> str:
     return reader.compression if isinstance(reader, McapReader) else ""
-
-
-def _cut_off(state: _State, problem: str) -> dict[str, str]:
-    return {"complete": "false", "reason": f"repaired: {problem or 'not finished'}"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -69,11 +70,14 @@ class Replay:
         bag: OwnBag | ForeignBag,
         scenario: Scenario | None = None,
         seed: int | None = None,
-        plugins: Path | None = None,
+        plugins: Sequence[Path] | None = None,
     ) -> None:
+        """`plugins`: where the scenario's plug-ins are now, in place of the folders that it names."""
         self.bag = bag
         self.told: list[str] = []
-        self.ignored: int  # inputs that the simulation did not take
+        self.reasons: Counter[str]  # why the simulation did not take inputs, and how many
+        self.taken: int  # inputs that it took
+        self.on_tick: Callable[[int], None] | None = None  # told now and then how far it is
         self._folder = tempfile.TemporaryDirectory(prefix="microsim-")
         self.sim = self._simulation(scenario, seed, plugins)
         self._scenario = self.sim.scenario
@@ -86,6 +90,16 @@ class Replay:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._folder.cleanup()
+
+    @property
+    def ignored(self) -> int:
+        """Inputs that the simulation did not take."""
+        return self.reasons.total()
+
+    @property
+    def input_topics(self) -> list[str]:
+        """What the simulation listens to."""
+        return list(self._topics)
 
     @property
     def end_tick(self) -> int | None:
@@ -114,7 +128,8 @@ class Replay:
         """Go on with another simulation of the same scenario and seed."""
         self.sim = sim
         self._topics = InputTopics(sim, Path(self._folder.name), self.bag.facts.files, self.bag.is_ours)
-        self.ignored = self._last_time = 0
+        self.reasons = Counter()
+        self.taken = self._last_time = 0
 
     def last_tick(self) -> int:
         """Where the recording ends."""
@@ -129,16 +144,21 @@ class Replay:
     def take(self, channel: Channel, cdr: bytes) -> None:
         """Hand a recorded input to the simulation."""
         try:
-            self.ignored += not self._topics.take(channel.topic, channel.type, cdr)
-        except BagError:
+            if self._topics.take(channel.topic, channel.type, cdr):
+                self.taken += 1
+            else:
+                self.reasons[f"{channel.topic}: not a number, infinite, or a place where it cannot be"] += 1
+        except BagError as error:
             if self.bag.is_ours:
                 raise
-            self.ignored += 1  # as the running node does
+            self.reasons[str(error)] += 1  # as the running node does
 
     def _step_to(self, tick: int, hand_out: HandOut) -> None:
         sim = self.sim
         while sim.tick < tick:
             hand_out(sim.step(min(tick - sim.tick, _AT_ONCE)))
+            if self.on_tick is not None:
+                self.on_tick(sim.tick)
 
     # ---- comparing ---------------------------------------------------------------------------------------------------
 
@@ -203,6 +223,8 @@ class Replay:
         elif difference is None and self.bag.is_complete and digest != recorded:
             problem = f"the recorded topics are the same, but the digest of all is {digest}, recorded was {recorded}"
         is_cut = not self.bag.is_complete
+        if difference is None and is_cut and not same:
+            problem = "the recording was cut off before its first chunk: there is nothing to compare"
         return Verdict(same, self.sim.tick, digest, difference, problem, is_partial, is_cut)
 
     def _tick(self, time_ns: int) -> int:
@@ -220,7 +242,7 @@ class Replay:
 
     # ---- the start ---------------------------------------------------------------------------------------------------
 
-    def _simulation(self, scenario: Scenario | None, seed: int | None, plugins: Path | None) -> Simulation:
+    def _simulation(self, scenario: Scenario | None, seed: int | None, plugins: Sequence[Path] | None) -> Simulation:
         facts = self.bag.facts
         if not self.bag.is_ours:
             return self._foreign(scenario, seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from microsim.recording.entries import BagError
 from microsim.scenario import ElevationFile, Scenario, load_scenario
 from microsim.scenario.files import located
 from microsim.scenario.plugins import find_sensor
+from microsim.scenario.robots import ROBOTS
 from microsim.scenario.sensors import PluginSensor
 
 
@@ -37,25 +38,27 @@ def as_text(data: Mapping[str, Any]) -> str:
     return json.dumps(data, ensure_ascii=False, indent=2)
 
 
-def unpacked(text: str, folder: Path, files: Mapping[str, bytes], plugins: Path | None = None) -> Scenario:
-    """The scenario again; its files are put into `folder`."""
+def unpacked(
+    text: str, folder: Path, files: Mapping[str, bytes], plugins: Sequence[str | Path] | None = None
+) -> Scenario:
+    """The scenario again; its files are put into `folder`. `plugins`: folders in place of those it names."""
     try:
-        data = json.loads(text) if text.startswith("{") else read_yaml(text, "the bag's scenario").data
+        data = json.loads(text) if text.startswith("{") else read_yaml(text, "the recorded scenario").data
         elevation = data.get("map", {}).get("elevation", {})
         if "file" in elevation:
             elevation["file"] = str(_placed(str(elevation["file"]), folder, files))
         if plugins is not None:
-            data["plugins"] = [str(plugins)]
+            data["plugins"] = list(map(str, plugins))
         return load_scenario(data)
     except ScenarioError as error:
-        raise BagError(f"the scenario in the bag cannot be run: {error}") from None
-    except (ValueError, AttributeError, TypeError, KeyError) as error:
-        raise BagError(f"the scenario in the bag is damaged: {error}") from None
+        raise BagError(f"the recorded scenario cannot be run: {error}") from None
+    except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
+        raise BagError(f"the recorded scenario is damaged: {error}") from None
 
 
 def _placed(name: str, folder: Path, files: Mapping[str, bytes]) -> Path:
     if name not in files or Path(name).name != name:
-        raise BagError(f"the bag does not hold the file {name!r} that its scenario needs")
+        raise BagError(f"the file {name!r} that the recorded scenario needs is not there")
     path = folder / name
     if not path.exists():
         path.write_bytes(files[name])
@@ -63,18 +66,24 @@ def _placed(name: str, folder: Path, files: Mapping[str, bytes]) -> Path:
 
 
 def plugin_hashes(scenario: Scenario) -> dict[str, str]:
-    """SHA-256 of the code of each sensor type that is not built in: the bag holds data, never code."""
-    import inspect
-
+    """SHA-256 of the code of each sensor type and robot model that is not built in: the bag holds data, never code."""
     found = {}
     for robot in scenario.robots.values():
+        if robot.model not in ROBOTS:
+            found[f"model {robot.model}"] = _code_hash(type(robot))
         for block in robot.all_sensors().values():
             plugin = find_sensor(block.type, scenario.plugins) if isinstance(block, PluginSensor) else None
-            if plugin is None:
-                continue
-            try:
-                code = Path(inspect.getfile(plugin.create)).read_bytes()
-            except (OSError, TypeError):
-                code = b""
-            found[plugin.name] = hashlib.sha256(code).hexdigest()
+            if plugin is not None:
+                found[plugin.name] = _code_hash(plugin.create)
     return dict(sorted(found.items()))
+
+
+def _code_hash(made_by: Any) -> str:
+    """Of the file that it is written in."""
+    import inspect
+
+    try:
+        code = Path(inspect.getfile(made_by)).read_bytes()
+    except (OSError, TypeError):
+        code = b""
+    return hashlib.sha256(code).hexdigest()

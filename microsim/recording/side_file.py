@@ -37,7 +37,8 @@ class SideFile:
 
     def _write(self) -> None:
         with suppress(OSError):  # nothing depends on it
-            self._path.write_text(json.dumps(self._facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            text = json.dumps(self._facts, indent=2, ensure_ascii=False) + "\n"
+            self._path.write_text(text, encoding="utf-8", errors="backslashreplace")  # arguments may be any bytes
 
 
 def _now() -> str:

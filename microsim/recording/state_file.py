@@ -8,10 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from microsim.recording.entries import BagError
 from microsim.recording.plain_data import SnapshotError, from_bytes, to_bytes
 from microsim.recording.scenarios import packed, plugin_hashes, unpacked
 from microsim.scenario import Scenario
@@ -65,14 +67,25 @@ def save_state(path: Path, snapshot: Snapshot) -> None:
     }
     blob = MAGIC + json.dumps(facts, sort_keys=True).encode() + b"\n" + to_bytes(content)
     whole = blob + hashlib.sha256(blob).digest()
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    _write_whole(path, whole)
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """There whole or not at all; a device or a folder of that name is left alone, a link is followed."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_bytes(whole)
-        fresh.replace(path)
-    except OSError as error:
-        fresh.unlink(missing_ok=True)
-        raise SnapshotError(f"{path}: cannot be written: {error.strerror or error}") from None
+        target = path.resolve()
+        if target.exists() and not target.is_file():
+            raise SnapshotError(f"{path}: cannot be written: it is no ordinary file")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh = target.with_name(f".{os.getpid()}.state")
+        try:
+            fresh.write_bytes(content)
+            fresh.replace(target)
+        finally:
+            fresh.unlink(missing_ok=True)
+    except (OSError, RuntimeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise SnapshotError(f"{path}: cannot be written: {reason}") from None
 
 
 def read_state(path: Path) -> StateFile:
@@ -111,15 +124,22 @@ def load_state(path: Path, sim: Simulation) -> None:
     _restore(state, sim)
 
 
-def resume(path: Path, folder: Path) -> Simulation:
-    """A simulation made from the file alone; `folder` takes the files that its scenario needs."""
+def resume(path: Path, folder: Path, plugins: Sequence[Path] | None = None) -> Simulation:
+    """A simulation made from the file alone; `folder` takes the files that its scenario needs.
+
+    `plugins`: where its plug-ins are now, in place of the folders that it names.
+    """
     state = read_state(path)
     try:
-        text, files, plugins = (state.content[key] for key in ("scenario", "files", "plugins"))
-        scenario = unpacked(text, folder, files, Path(plugins[0]) if plugins else None)
+        text, files = state.content["scenario"], state.content["files"]
+        scenario = unpacked(text, folder, files, state.content["plugins"] if plugins is None else plugins)
         sim = Simulation(scenario, int(state.facts["seed"]))
-    except (KeyError, TypeError, ValueError) as error:
+        if state.facts["fingerprint"] != fingerprint(scenario):
+            raise SnapshotError(f"{path}: its scenario or the code of a plug-in is another than when it was saved")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SnapshotError(f"{path}: damaged: {error}") from None
+    except BagError as error:
+        raise SnapshotError(f"{path}: {error}") from None
     _restore(state, sim)
     return sim
 
@@ -136,6 +156,6 @@ def _restore(state: StateFile, sim: Simulation) -> None:
             tuple(content["unsent"]),
             content["counters"],
         )
-    except (KeyError, TypeError, ValueError) as error:
+        sim.restore(snapshot)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise SnapshotError(f"{state.path}: damaged: {error}") from None
-    sim.restore(snapshot)

@@ -13,7 +13,9 @@ from typer.testing import CliRunner, Result
 
 from microsim.cli import app
 from microsim.cli.recording import seconds, size
+from microsim.errors import UsageError
 from microsim.recording.bag import open_bag
+from microsim.recording.plain_data import SnapshotError
 from microsim.recording.state_file import read_state, resume
 from tests.recording_support import files_of, record
 
@@ -123,3 +125,93 @@ def test_times_and_sizes_that_make_no_sense(text: str) -> None:
     for parse in (seconds, size):
         with pytest.raises(typer.BadParameter):
             parse(text)
+
+
+# ---- what makes no sense is refused before anything is written -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--history", "0.5s"], "a history spans from 1 s to a day; found 0.5 s"),
+        (["--history", "86401s"], "a history spans from 1 s to a day"),
+        (["--split-size", "0"], "above 0"),
+        (["--topics", "/nope"], "no topic fits"),
+    ],
+)
+def test_a_wrong_wish_leaves_no_folder_behind(tmp_path: Path, arguments: list[str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        run(tmp_path / "bag", *arguments)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--storage", "sqlite3"), ("--compress", "zstd"), ("--topics", "/tf"), ("--split-time", "1s")]
+)
+def test_options_of_a_recording_need_one(option: str, value: str) -> None:
+    with pytest.raises(UsageError, match=rf"^{option} says how to record, .*: add --record FOLDER"):
+        microsim("run", "flat", "--duration", "0", "--rtf", "0", option, value)
+
+
+def test_states_of_two_runs_do_not_get_mixed_up(tmp_path: Path) -> None:
+    (tmp_path / "bag_states").mkdir()
+    (tmp_path / "bag_states" / "tick_000000999.state").touch()
+    with pytest.raises(UsageError, match=r"bag_states is there already, .*: move it away"):
+        run(tmp_path / "bag", "--history", "2s")
+    assert not (tmp_path / "bag").exists()
+
+
+def test_states_that_cannot_be_written_fail_the_run_but_do_not_hide_its_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise SnapshotError("no room")
+
+    monkeypatch.setattr("microsim.recording.history.save_state", full)
+    done = run(tmp_path / "bag", "--history", "2s")
+    assert done.exit_code == 1
+    assert "microsim: no room" in done.output
+    assert "flat, seed 12345" in done.output
+    assert microsim("replay", tmp_path / "bag", "--verify").exit_code == 0
+
+
+def test_a_command_line_of_any_bytes_can_be_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["microsim", "--record", "b\udcffd"])
+    record(tmp_path / "bag", ticks=2)
+    assert "b\\udcffd" in (tmp_path / "bag" / "recording.json").read_text()
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Half a second."""
+    folder = tmp_path_factory.mktemp("recorded") / "bag"
+    record(folder, ticks=30)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--from", "0.6s"], "the recording ends at 0.500 s, and --from is after that"),
+        (["--from", "0.4s", "--at", "0.3s"], "--from is after --at"),
+        (["--verify", "--at", "0"], "--verify looks at the whole recording, .*: leave out --at"),
+        (["--html", "x.html", "--at", "0"], "--html shows the whole recording: leave out --at"),
+        (["--html", "x.html", "--save-state", "x"], "leave out --save-state"),
+        (["--open", "--at", "0"], "--view shows the recording: leave out --at"),
+    ],
+)
+def test_a_replay_that_makes_no_sense_is_refused(recorded: Path, arguments: list[str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        microsim("replay", recorded, *arguments)
+
+
+def test_whoever_looks_beyond_the_end_of_a_recording_is_told(recorded: Path) -> None:
+    done = microsim("replay", recorded, "--at", "1s")
+    assert done.exit_code == 0
+    assert "the recording ends at 0.500 s: from there on nothing is commanded" in done.output
+    assert "nothing is commanded" not in microsim("replay", recorded, "--at", "0.5s").output
+
+
+def test_a_token_goes_with_nothing_that_a_bag_has(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="leave out --from"):
+        microsim("replay", "--token", "x", "--from", "0")

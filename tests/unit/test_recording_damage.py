@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from microsim.recording.entries import BagError
 from microsim.recording.info import look
 from microsim.recording.repair import repair
 from microsim.recording.replay import Replay, Verdict
-from tests.recording_support import record
+from tests.recording_support import files_of, record
 
 STORAGES = ("mcap", "zstd", "sqlite3")
 FILES = {"mcap": "microsim_0.mcap", "zstd": "microsim_0.mcap", "sqlite3": "microsim_0.db3"}
@@ -89,7 +90,7 @@ def test_bags_cut_anywhere_are_refused_and_can_be_repaired(copy: Callable[[str],
             continue
         saved.append(repaired.messages)
         verdict = verify(folder)
-        assert verdict.is_identical
+        assert verdict.is_identical == bool(repaired.messages)
         assert verdict.is_cut or verdict.messages == 344  # only the index was lost
         shutil.rmtree(folder)
     assert saved == sorted(saved)
@@ -145,7 +146,7 @@ def test_missing_metadata_is_made_anew(copy: Callable[[str], Path], storage: str
     (folder / "metadata.yaml").unlink()
     with pytest.raises(BagError, match=r"there is no metadata\.yaml; `microsim bag repair`"):
         verify(folder)
-    assert repair(folder).damaged == ()
+    assert repair(folder).damaged == ("metadata.yaml: it was missing",)
     assert (folder / "metadata.yaml").read_bytes() == before
     assert verify(folder).is_identical
 
@@ -158,6 +159,7 @@ def test_missing_metadata_is_made_anew(copy: Callable[[str], Path], storage: str
         ('"microsim_0.mcap"', '"../elsewhere.mcap"', "names no files in this folder"),
         ('"microsim_0.mcap"', '"microsim_7.mcap"', "is missing"),
         ("message_count: ", "message_count: 1", "tells of"),
+        ("message_count: ", "message_count: a", "message_count is 'a.*', no number"),
         ("microsim.seed", "microsim.sead", "another run"),
         ("rosbag2_bagfile_information", "something", "is missing"),
         (":", "\t{", "not rosbag2's metadata"),
@@ -170,7 +172,8 @@ def test_wrong_metadata_is_refused_with_the_reason(copy: Callable[[str], Path], 
     with pytest.raises(BagError, match=words) as refusal:
         verify(folder)
     assert clear(refusal.value, folder)
-    assert repair(folder).damaged == ()
+    assert repair(folder).damaged == ("metadata.yaml: it did not fit the files",)
+    assert (folder / "metadata.yaml.damaged").exists()
     assert verify(folder).is_identical
 
 
@@ -212,3 +215,102 @@ def test_info_shows_what_a_damaged_bag_still_holds(copy: Callable[[str], Path]) 
     assert "repair" in found.problem
     assert found.messages > 300
     assert found.facts["seed"] == "3"
+
+
+# ---- folders whose files do not belong together ----------------------------------------------------------------------
+
+
+@pytest.fixture(params=["mcap", "sqlite3"])
+def in_parts(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Path, list[Path]]:
+    """A bag of four files."""
+    folder = tmp_path / "bag"
+    record(folder, ticks=90, storage=request.param, split_s=Fraction(1, 2))
+    files = sorted(path for path in folder.iterdir() if path.suffix in (".mcap", ".db3"))
+    assert len(files) == 4
+    return folder, files
+
+
+def test_a_bag_that_lost_its_last_files_is_finished_where_it_ends(in_parts: tuple[Path, list[Path]]) -> None:
+    folder, files = in_parts
+    files[3].unlink()
+    done = repair(folder)
+    assert [damage.split(": ")[0] for damage in done.damaged] == [files[2].name, "metadata.yaml"]
+    found = verify(folder)
+    assert found.is_identical
+    assert found.is_cut
+    assert repair(folder).damaged == ()
+
+
+def test_a_bag_with_a_gap_cannot_be_repaired_and_is_left_alone(in_parts: tuple[Path, list[Path]]) -> None:
+    folder, files = in_parts
+    files[1].unlink()
+    before = files_of(folder)
+    with pytest.raises(BagError, match=rf"{files[1].name} is missing: what comes after it cannot be kept"):
+        repair(folder)
+    assert files_of(folder) == before
+
+
+def test_a_file_of_another_run_cannot_be_repaired_away(in_parts: tuple[Path, list[Path]], tmp_path: Path) -> None:
+    folder, files = in_parts
+    kind = "mcap" if files[0].suffix == ".mcap" else "sqlite3"
+    record(tmp_path / "other", ticks=90, seed=8, storage=kind, split_s=Fraction(1, 2))
+    shutil.copy(tmp_path / "other" / files[1].name, files[1])
+    with pytest.raises(BagError, match=f"{files[1].name}: of another run than {files[0].name}"):
+        repair(folder)
+
+
+def test_exchanged_files_are_noticed(in_parts: tuple[Path, list[Path]], tmp_path: Path) -> None:
+    folder, files = in_parts
+    for old, new in ((files[0], tmp_path / "x"), (files[1], files[0]), (tmp_path / "x", files[1])):
+        old.rename(new)
+    with pytest.raises(BagError, match="files are exchanged"):
+        repair(folder)
+    with pytest.raises(BagError, match="files are exchanged"):
+        for _ in open_bag(folder).blocks():
+            pass
+
+
+def test_a_file_damaged_in_the_middle_of_a_bag_stays_as_it_is(tmp_path: Path) -> None:
+    record(tmp_path, ticks=90, split_s=Fraction(1, 2))
+    file = tmp_path / "microsim_1.mcap"
+    file.write_bytes(file.read_bytes()[:5000])
+    before = files_of(tmp_path)
+    with pytest.raises(BagError, match="damaged in the middle of the bag"):
+        repair(tmp_path)
+    assert files_of(tmp_path) == before
+
+
+def test_a_repair_without_room_says_so_and_leaves_no_half_file(
+    copy: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copy("mcap")
+    before = files_of(folder)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("microsim.recording.mcap_writer.McapWriter.write", full)
+    with pytest.raises(BagError, match="cannot be repaired: No space left on device"):
+        repair(folder)
+    assert files_of(folder) == before
+
+
+def test_a_recording_of_which_nothing_is_left_is_not_called_identical(tmp_path: Path) -> None:
+    record(tmp_path, ticks=30)
+    file = tmp_path / "microsim_0.mcap"
+    at = file.read_bytes().index(b"\x06", 4000)  # in the first chunk or before it: no chunk is whole
+    file.write_bytes(file.read_bytes()[: at + 3000])
+    assert repair(tmp_path).messages == 0
+    found = verify(tmp_path)
+    assert not found.is_identical
+    assert "there is nothing to compare" in str(found)
+
+
+def test_a_bag_of_others_is_not_repaired_by_us(tmp_path: Path) -> None:
+    from rosbags.rosbag2 import StoragePlugin, Writer
+
+    Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP).open()
+    with Writer(tmp_path / "whole", version=9, storage_plugin=StoragePlugin.MCAP):
+        pass
+    with pytest.raises(BagError, match="`ros2 bag reindex` is for bags of others"):
+        repair(tmp_path / "whole")

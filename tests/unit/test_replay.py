@@ -29,6 +29,7 @@ from microsim.recording.repair import repair
 from microsim.recording.replay import Replay, Verdict
 from microsim.runner import Runner
 from microsim.scenario import load_scenario
+from microsim.scenario.overrides import with_values
 from microsim.simulation import Simulation
 from microsim.wire import decode, encode, new
 from tests.recording_support import WORLD, files_of, fly, record
@@ -74,6 +75,34 @@ def test_a_parameter_changed_on_the_way_is_replayed(tmp_path: Path) -> None:
     assert verify(tmp_path / "bag").is_identical
     rerecord(tmp_path / "bag", tmp_path / "again")
     assert files_of(tmp_path / "bag") == files_of(tmp_path / "again")
+
+
+def test_a_parameter_changed_on_the_way_is_replayed_with_several_folders_of_plug_ins(tmp_path: Path) -> None:
+    code = """
+from microsim.scenario.plugins import Sensor
+class Count:
+    n = 0
+    def __init__(self, context): pass
+    def update(self, dt): self.n += 1
+    def publish(self): return {"data": float(self.n)}
+SENSOR = Sensor("NAME", "std_msgs/msg/Float64", Count)
+"""
+    world = {**WORLD, "plugins": [], "robots": {**WORLD["robots"], "rover": {"sensors": {}}}}
+    for name in ("left", "right"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.py").write_text(code.replace("NAME", name))
+        world["plugins"].append(str(tmp_path / name))
+        world["robots"]["rover"]["sensors"][name] = {"type": name, "hz": 10}
+    sim = Simulation(world, 4)
+    with Recorder(tmp_path / "bag", sim) as recorder:
+        recorder.tap(sim.step(30))
+        sim.reconfigure(with_values(sim.scenario, {"wind.world_xyz": [1.0, 0.0, 0.0]}))
+        recorder.tap(sim.step(30))
+    assert verify(tmp_path / "bag").is_identical
+    (tmp_path / "left").rename(tmp_path / "links")
+    (tmp_path / "right").rename(tmp_path / "rechts")
+    with Replay(open_bag(tmp_path / "bag"), plugins=[tmp_path / "links", tmp_path / "rechts"]) as again:
+        assert "other" not in "".join(again.told)
 
 
 def test_an_elevation_file_travels_in_the_bag(tmp_path: Path) -> None:
@@ -218,6 +247,16 @@ def test_a_replay_from_the_middle_hands_out_what_comes_then(tmp_path: Path) -> N
         runner.run(60 + 1)
     late = [(each.topic, each.cdr) for each in sent if each.stamp_ns >= 1_000_000_000]
     assert [(each.topic, each.cdr) for each in got if each.stamp_ns >= 1_000_000_000] == late
+
+
+def test_who_joins_a_replay_in_the_middle_still_gets_what_is_latched(tmp_path: Path) -> None:
+    sent = record(tmp_path / "bag", ticks=90)
+    with Replay(open_bag(tmp_path / "bag")) as again:
+        latched = Feed(again, again.sim).skip_to(60)
+        names = {topic for topic, (_, qos) in again.sim.topics.items() if qos.latched}
+    assert {"/tf_static", "/sim/info"} <= names
+    latest = {each.topic: each.cdr for each in sent if each.topic in names and each.stamp_ns < 59 * 10**9 // 60}
+    assert {each.topic: each.cdr for each in latched} == latest
 
 
 # ---- bags of others -------------------------------------------------------------------------------------------------

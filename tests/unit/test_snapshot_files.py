@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,37 @@ def test_a_file_that_cannot_be_written_is_told_of(state: tuple[Simulation, Path]
     assert [path.name for path in tmp_path.iterdir()] == ["here.state", "folder.state"] or len(
         list(tmp_path.iterdir())
     ) == 2
+
+
+def test_what_is_no_ordinary_file_is_left_alone(state: tuple[Simulation, Path], tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.state"
+    os.mkfifo(pipe)
+    with pytest.raises(SnapshotError, match="it is no ordinary file"):
+        save_state(pipe, state[0].snapshot())
+    assert pipe.is_fifo()
+    link = tmp_path / "link.state"
+    link.symlink_to(tmp_path / "target.state")
+    save_state(link, state[0].snapshot())
+    assert link.is_symlink()
+    assert (tmp_path / "target.state").read_bytes() == state[1].read_bytes()
+
+
+def test_a_name_as_long_as_names_may_be_is_good(state: tuple[Simulation, Path], tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 249 + ".state")
+    save_state(path, state[0].snapshot())
+    assert path.read_bytes() == state[1].read_bytes()
+    with pytest.raises(SnapshotError, match="cannot be written: File name too long"):
+        save_state(tmp_path / ("x" * 300), state[0].snapshot())
+
+
+def test_a_state_is_refused_when_the_code_of_a_plug_in_has_changed(tmp_path: Path) -> None:
+    sim = Simulation(with_plugin(tmp_path / "plugins", MEMORY), 3)
+    sim.step(10)
+    save_state(tmp_path / "a.state", sim.snapshot())
+    (file,) = (tmp_path / "plugins").glob("*.py")
+    file.write_text(file.read_text() + "\n# another\n")
+    with pytest.raises(SnapshotError, match="the code of a plug-in is another"):
+        resume(tmp_path / "a.state", tmp_path)
 
 
 def test_a_plug_in_with_memory_goes_on_from_a_file(tmp_path: Path) -> None:

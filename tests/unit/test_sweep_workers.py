@@ -125,7 +125,7 @@ def test_workers_that_cannot_start_are_no_endless_loop(folder, monkeypatch):
     plan = plan_of(folder, seeds="0..2")
     order = plan.order()
     object.__setattr__(order, "scenario", "{broken")
-    with pytest.raises(CrewError, match=r"workers do not start: .*the scenario in the bag"):
+    with pytest.raises(CrewError, match=r"workers do not start: .*the recorded scenario"):
         sweep_to_file(plan, lambda: LocalCrew(order, 1, 60.0), folder / "a.csv")
 
 
