@@ -117,6 +117,7 @@ class Runner:
     def __post_init__(self) -> None:
         self.pacer = Pacer(self.sim.clock.dt, self.rtf)
         self.messages = 0
+        self.advanced_s = 0.0  # simulated seconds that went by, also before a reset
         self.lateness_s = 0.0  # of the latest tick
         self.worst_lateness_s = 0.0
         self.paused = False
@@ -136,7 +137,7 @@ class Runner:
 
     @property
     def achieved_rtf(self) -> float:
-        return self.sim_s / self.wall_s if self.wall_s > 0.0 else 0.0
+        return self.advanced_s / self.wall_s if self.wall_s > 0.0 else 0.0
 
     def set_rtf(self, rtf: float) -> None:
         """From now on; for as fast as possible: 0."""
@@ -152,6 +153,7 @@ class Runner:
         """Advance at once, outside the pace: what a paused run does when it is told to."""
         for _ in range(ticks):
             self.hand_out(self.sim.step())
+            self.advanced_s += self.pacer.tick_s
         self.pacer.anchor(self.sim.tick, self.clock.now())
 
     def restart(self, sim: Simulation) -> None:
@@ -204,6 +206,7 @@ class Runner:
             self.listen(0.0)
             count = 0 if self.paused or self.is_stopping else 1
         messages = self.sim.step(count)
+        self.advanced_s += count * self.pacer.tick_s
         took = self.clock.now() - before
         if self.measure is not None:
             self.measure(took, self.lateness_s)
@@ -261,7 +264,7 @@ class Telemetry:
         self._runner = runner
         self._tick_s: list[float] = []
         self._late_s: list[float] = []
-        self._before = (0.0, 0.0)  # wall and simulated time of the last row
+        self._before = (0.0, 0.0)  # wall time and simulated time gone by at the last row
         runner.measure = self._measure
         runner.watchers.append(Watcher(1.0, self._row))
 
@@ -280,11 +283,11 @@ class Telemetry:
 
     def _row(self) -> None:
         runner = self._runner
-        wall, sim = runner.wall_s, runner.sim_s
+        wall, advanced = runner.wall_s, runner.advanced_s
         span = wall - self._before[0]
-        rtf = (sim - self._before[1]) / span if span > 0.0 else 0.0
+        rtf = (advanced - self._before[1]) / span if span > 0.0 else 0.0
         links = runner.sim.radio.links if runner.sim.radio else []
-        numbers = [f"{wall:.3f}", f"{sim:.3f}", f"{rtf:.3f}"]
+        numbers = [f"{wall:.3f}", f"{runner.sim_s:.3f}", f"{rtf:.3f}"]
         numbers += [f"{1e6 * value:.1f}" for value in _spread(self._tick_s)]
         numbers += [f"{1e3 * value:.3f}" for value in _spread(self._late_s)]
         queued, lost = sum(len(link.queue) for link in links), sum(link.dropped + link.overflowed for link in links)
@@ -294,7 +297,7 @@ class Telemetry:
         except OSError as error:
             self._is_broken = True
             raise TelemetryError(_refusal(self.path, error)) from None
-        self._tick_s, self._late_s, self._before = [], [], (wall, sim)
+        self._tick_s, self._late_s, self._before = [], [], (wall, advanced)
 
     def _write(self, row: Sequence[str]) -> None:
         self._rows.writerow(row)

@@ -28,9 +28,9 @@ class Lateness:
         return note
 
     def rtf(self, runner: Runner) -> float:
-        wall, sim = runner.wall_s, runner.sim_s
-        (wall_before, sim_before), self._before = self._before, (wall, sim)
-        return max(sim - sim_before, 0.0) / (wall - wall_before) if wall > wall_before else 0.0
+        wall, advanced = runner.wall_s, runner.advanced_s
+        (wall_before, advanced_before), self._before = self._before, (wall, advanced)
+        return (advanced - advanced_before) / (wall - wall_before) if wall > wall_before else 0.0
 
     def figures(self) -> dict[str, str]:
         late, self._late_s = sorted(self._late_s) or [0.0], []

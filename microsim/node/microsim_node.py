@@ -180,6 +180,7 @@ class MicroSimNode:
     # ---- services ---------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
+        self._not_offered: dict[str, list[str]] = {}  # why -> what
         self.offer("/sim/reset", ("std_srvs/srv/Empty",), lambda request, response: self.reset())
         self.offer("/sim/pause", ("example_interfaces/srv/SetBool", "std_srvs/srv/SetBool"), self._on_pause)
         set_int = ("example_interfaces/srv/SetInt32", "microsim_interfaces/srv/SetInt32")
@@ -187,25 +188,27 @@ class MicroSimNode:
         self.offer("/sim/step", set_int, self._on_step)
         self._action = self._step_action()
         SimulationInterfaces(self)
+        for why, names in self._not_offered.items():  # one line for each package that is not installed
+            self.transport.log("warn", f"not offered: {', '.join(names)}: {why}")
 
     def _step_action(self) -> SimulateSteps | None:
         try:
             return SimulateSteps(self)
         except MissingTypeError as error:
-            self.transport.log("warn", f"the action simulate_steps is not offered: {error}")
+            self._not_offered.setdefault(error.reason, []).append("the action simulate_steps")
             return None
 
     def offer(self, service: str, types: tuple[str, ...], handler: Callable[[Any, Any], None]) -> None:
         """Serve under the first of the types that the transport knows."""
-        problems = []
+        reasons = []
         for type_name in types:
             try:
                 self.transport.serve(service, type_name, handler)
             except MissingTypeError as error:
-                problems.append(str(error))
+                reasons.append(error.reason)
             else:
                 return
-        self.transport.log("warn", f"{service} is not served: {problems[0]}")
+        self._not_offered.setdefault(reasons[0], []).append(service)
 
     def reset(self) -> None:
         """Back to the start with the seed and the parameters set meanwhile."""

@@ -79,4 +79,8 @@ class Transport(Protocol):
 
 
 class MissingTypeError(Exception):
-    """The transport does not know a message type; says which package has it and how to get it."""
+    """The transport does not know a message type; `reason` says which package has it and how to get it."""
+
+    def __init__(self, type_name: str, reason: str) -> None:
+        super().__init__(f"{type_name}: {reason}")
+        self.reason = reason

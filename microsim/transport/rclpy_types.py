@@ -37,14 +37,14 @@ def _import(type_name: str) -> Any:
     try:
         importlib.import_module(package)
     except ImportError as error:
-        raise MissingTypeError(f"{type_name}: {package} is not installed; {_how_to_get(package)}") from error
+        raise MissingTypeError(type_name, f"{package} is not installed; {_how_to_get(package)}") from error
     try:
         module = importlib.import_module(f"{package}.{kind}")
         found = _part_of_action(module, short) if kind == "action" else getattr(module, short)
         check_for_type_support(found)
     except (ImportError, AttributeError) as error:
         raise MissingTypeError(
-            f"{type_name}: the installed {package} does not have it; {_how_to_get(package)}, in a newer version"
+            type_name, f"the installed {package} does not have it; {_how_to_get(package)}, in a newer version"
         ) from error
     return found
 

@@ -34,7 +34,7 @@ def known_type(type_name: str) -> str:
     """`type_name`, or MissingTypeError."""
     if not wire.is_known(type_name):
         package = type_name.partition("/")[0]
-        raise MissingTypeError(f"{type_name} is not among the types MicroSim carries (package {package})")
+        raise MissingTypeError(type_name, f"not among the types MicroSim carries (package {package})")
     return type_name
 
 

@@ -52,6 +52,30 @@ def test_tick_k_is_run_at_k_dt_over_rtf(rtf: float) -> None:
     assert runner.achieved_rtf == pytest.approx(rtf)
 
 
+def test_a_reset_does_not_spoil_the_real_time_factor(tmp_path: Path) -> None:
+    clock = FakeClock()
+    runner = Runner(simulation(), 2.0, clock=clock)
+    telemetry = Telemetry(tmp_path / "telemetry.csv")
+    telemetry.attach(runner)
+
+    resets: list[int] = []
+
+    def reset_once() -> None:
+        if not resets:
+            resets.append(runner.sim.tick)
+            runner.sim.reset()
+            runner.restart(runner.sim)
+
+    runner.watchers.append(Watcher(0.8, reset_once))
+    runner.run(120)
+    telemetry.close()
+    assert runner.sim_s == pytest.approx(2.0)
+    assert runner.advanced_s == pytest.approx(2.0 + resets[0] * DT)
+    assert runner.achieved_rtf == pytest.approx(2.0, rel=0.05)
+    rows = list(csv.DictReader((tmp_path / "telemetry.csv").open()))
+    assert [float(row["rtf"]) for row in rows] == pytest.approx([2.0] * len(rows), rel=0.1)
+
+
 def test_no_sleep_is_so_long_that_a_stop_would_wait_for_it() -> None:
     clock = FakeClock()
     Runner(simulation(), 0.01, clock=clock).run(2)
