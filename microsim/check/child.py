@@ -1,11 +1,13 @@
-"""One mission in a process of its own: `python -m microsim.check.child JSON`, started by `microsim check`.
+"""Missions in a process of another environment: `python -m microsim.check.child`, started by `microsim check`.
 
-Prints one line of JSON. Keeps the digest after every tick in a file, so that the first tick that differs is known.
+A line of JSON in for each mission, a line of JSON out. Keeps the digest after every tick in a file, so that the first
+tick that differs is known.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
@@ -52,11 +54,14 @@ def dump(messages: Sequence[Message], before: int, file: Path) -> None:
 
 
 def main() -> None:
-    try:
-        answer = fly(json.loads(sys.argv[1]))
-    except MicroSimError as error:
-        answer = {"error": str(error)}
-    print(f"\n{json.dumps(answer)}", flush=True)
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)  # what a plug-in prints is no answer
+        for line in sys.stdin:
+            try:
+                answer = fly(json.loads(line))
+            except MicroSimError as error:
+                answer = {"error": str(error)}
+            print(json.dumps(answer), file=answers, flush=True)
 
 
 if __name__ == "__main__":

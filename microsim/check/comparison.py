@@ -80,7 +80,10 @@ class Finding:
         if self.error:
             return f"{head}; flying both again failed: {self.error}"
         if self.difference is None:
-            return f"{head}; flown again, both agree there: the run differs from itself, from time to time"
+            return (
+                f"{head}; flown again, each alone, both agree there: the run differs from itself from time to time, "
+                "or depends on what its process flew before"
+            )
         return f"{head}, on {self.topic}\n" + "\n".join(f"  {line}" for line in str(self.difference).splitlines())
 
 

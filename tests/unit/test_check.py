@@ -13,7 +13,7 @@ import pytest
 
 from microsim.check.comparison import Finding, find, first_tick, judged
 from microsim.check.environments import Environment, dispatched_features, environments
-from microsim.check.processes import Case, Children, Result, Run
+from microsim.check.processes import Case, Children, Result, Run, batches
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -307,3 +307,62 @@ def test_numpy_loses_exactly_what_this_processor_has() -> None:
     assert ("numpy_plain" in names) == bool(dispatched_features())
     if "numpy_plain" in names:
         assert names["numpy_plain"].variables["NPY_DISABLE_CPU_FEATURES"].split() == dispatched_features()
+
+
+# ---- several missions in one process --------------------------------------------------------------------------------
+
+
+def three(folder: Path, body: str) -> list[Result]:
+    """A mission, one in which the plug-in does something, and the first again."""
+    write_plugin(folder, f"if os.path.exists('now'): {body}")
+    (folder / "other.yaml").write_text(MISSION.replace("vx: 1", "vx: 2"))
+    runs = [Run(Case("world.yaml", mission, seed), REFERENCE) for mission, seed in (("fly.yaml", 1), ("other.yaml", 2))]
+    children = Children(folder, 60)
+    flown = children.fly([runs[0], runs[1], runs[0]])
+    results = [next(flown)]
+    (folder / "now").touch()
+    children.timeout_s = 3  # it is warm by now
+    results.append(next(flown))
+    (folder / "now").unlink()
+    children.timeout_s = 60
+    return [*results, *flown]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"), [("os._exit(3)", "ended with exit code 3"), ("time.sleep(1e6)", "no answer in 3 s")]
+)
+def test_a_process_that_ends_or_hangs_takes_no_other_run_with_it(
+    case: Case, folder: Path, body: str, words: str
+) -> None:
+    first, broken, again = three(folder, body)
+    assert words in broken.error
+    assert not first.error
+    assert again.digest == first.digest
+
+
+def test_missions_flown_in_one_process_are_those_flown_alone(case: Case, folder: Path) -> None:
+    results = three(folder, "pass")
+    alone = [Children(folder, 60).run(result.run) for result in results[:2]]
+    assert [result.digest for result in results[:2]] == [result.digest for result in alone]
+    assert results[2].digest == results[0].digest
+    assert results[0].digest != results[1].digest
+
+
+def test_a_run_that_depends_on_what_its_process_flew_before_is_found(folder: Path) -> None:
+    write_plugin(folder, "Odd.flown = getattr(Odd, 'flown', 0) + 1; value = float(Odd.flown)")
+    done = cli("world.yaml", "--missions", "fly.yaml", "--seeds", "2", "--jobs", "1", cwd=folder)
+    assert done.returncode == 1
+    assert "DIFFERENT in hash_seed" in done.stdout
+    assert "depends on what its process flew before" in done.stderr
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 7, 100])
+def test_each_process_has_one_environment_and_every_run_is_flown_once(jobs: int) -> None:
+    tried = environments()
+    runs = [Run(Case(scenario, "hover", seed), each) for scenario in "abc" for seed in range(4) for each in tried]
+    found = batches(runs, jobs)
+    assert sorted(map(str, runs)) == sorted(str(run) for batch in found for run in batch)
+    assert all(len({run.environment.name for run in batch}) == 1 for batch in found)
+    assert min(jobs, len(runs)) <= len(found) <= len(tried) + jobs
+    firsts = {batch[0].environment.name: batch[0].case for batch in found}
+    assert len(set(firsts.values())) > 1  # not all in the same order
