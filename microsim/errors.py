@@ -7,6 +7,7 @@ MicroSimError
  │  ├ MapError               a map, or a file of moving obstacles, cannot be used; lists every problem found
  │  └ SweepError             the sweep a user wrote cannot be run; lists every problem found
  ├ UsageError (ValueError)   a call that makes no sense: unknown robot, negative steps, payload too large
+ │  └ MissingExtraError      … without an optional package that it needs; an ImportError too
  └ PluginError               a plug-in could not be loaded, or gave something unusable
 """
 
@@ -23,6 +24,10 @@ class MicroSimError(Exception):
 
 class UsageError(MicroSimError, ValueError):
     """A call that makes no sense."""
+
+
+class MissingExtraError(UsageError, ImportError):
+    """Something that needs an optional package which is not installed: `except ImportError` meets it too."""
 
 
 class PluginError(MicroSimError):

@@ -16,12 +16,12 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from microsim.errors import UsageError
-from microsim.learning.page import Page
+from microsim.learning.page import Page, has_page
 from microsim.learning.picture import draw
 from microsim.learning.tasks import Task
 from microsim.sim.noise import stream_keys
 
-RENDER_MODES = ("rgb_array", "human")
+RENDER_MODES = ("rgb_array", "human") if has_page() else ("rgb_array",)
 _METADATA: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}
 _VECTOR_METADATA = {**_METADATA, "render_modes": ["rgb_array"], "autoreset_mode": AutoresetMode.NEXT_STEP}
 NEXT_EPISODE = "next episode"  # name of the stream that makes an episode's seed from that of the one before
@@ -43,7 +43,8 @@ class Window:
 
     def __init__(self, task: Task, mode: str | None) -> None:
         if mode is not None and mode not in RENDER_MODES:
-            raise UsageError(f"no render_mode {mode!r}; there are: {', '.join(RENDER_MODES)}")
+            hint = "; 'human' shows the web page: pip install 'microsim[view]'" if mode == "human" else ""
+            raise UsageError(f"no render_mode {mode!r}; there are: {', '.join(RENDER_MODES)}{hint}")
         self.task, self.mode = task, mode
         self._page: Page | None = None
 
@@ -158,6 +159,8 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
         drawn = self.np_random.integers(0, 2**63 - 1, self.num_envs, np.int64)
         seeds = next_seeds(self.task.batch.seeds) if self._has_seed else drawn
         if seed is not None:
+            if len(seed) != self.num_envs:
+                raise UsageError(f"expected a seed for each of {self.num_envs} worlds, found {len(seed)}")
             for world, each in enumerate(seed):
                 seeds[world] = seeds[world] if each is None else each
         return seeds

@@ -40,7 +40,7 @@ class Hover(Task):
     def scenario(
         self, wind: Sequence[float] = (1.0, 0.0, 0.0), gust_sigma: float = 0.0, **changes: Any
     ) -> dict[str, Any]:
-        no_more(changes)
+        no_more(changes, "wind", "gust_sigma")
         return {"name": "hover", **_world(wind, gust_sigma)}
 
     def observe(self) -> Float32s:
@@ -81,7 +81,7 @@ class Patrol(Task):
     def scenario(
         self, wind: Sequence[float] = (0.0, 0.0, 0.0), gust_sigma: float = 0.0, **changes: Any
     ) -> dict[str, Any]:
-        no_more(changes)
+        no_more(changes, "wind", "gust_sigma")
         return {"name": "patrol", **_world(wind, gust_sigma)}
 
     def __init__(self, n: int, threads: int = 1, **changes: Any) -> None:

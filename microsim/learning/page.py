@@ -5,22 +5,23 @@ What is shown is a `Simulation` with that world's seed and commands: bit for bit
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 from microsim.batch import BatchSimulation
-from microsim.errors import UsageError
 from microsim.runner import Runner
 from microsim.simulation import Simulation
 
 
+def has_page() -> bool:
+    """Whether what the page needs is installed: the extra `view`."""
+    return find_spec("viser") is not None
+
+
 class Page:
     def __init__(self, batch: BatchSimulation) -> None:
-        try:
-            from microsim.viewer import Viewer
-        except ImportError as error:
-            raise UsageError(
-                f"render_mode='human' shows the web page: pip install 'microsim[view]' ({error})"
-            ) from None
+        from microsim.viewer import Viewer
+
         self._batch = batch
         self._runner = Runner(Simulation(batch.scenario, int(batch.seeds[0])))
         self._viewer: Any = Viewer(self._runner)

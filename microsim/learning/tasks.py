@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.batch import BatchSimulation
-from microsim.errors import UsageError
+from microsim.errors import UsageError, unknown
 from microsim.sim.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, YAW_RATE, X, Y, Z
 from microsim.sim.many_worlds import sincos_each
 
@@ -60,6 +60,11 @@ class Task:
     def act(self, actions: npt.NDArray[Any]) -> None:
         """Hand (n, size) actions to the robots and let time pass."""
         actions = np.asarray(actions, np.float64)
+        if actions.shape != (self.n, self.action_size):
+            raise UsageError(
+                f"{self.name}: expected {self.action_size} numbers from -1 to 1 for each of {self.n} worlds, found an "
+                f"array of shape {actions.shape}"
+            )
         first = 0
         for robot, scale in self.limits.items():
             commands = self._commands[robot]
@@ -115,9 +120,10 @@ class Task:
         np.multiply(aside, scale, out=self.seen[:, column + 1], casting="same_kind")
 
 
-def no_more(changes: dict[str, Any]) -> None:
-    if changes:
-        raise UsageError(f"this task has no option {', '.join(changes)}")
+def no_more(changes: dict[str, Any], *options: str) -> None:
+    """Refuses what is left over beside the task's own `options`."""
+    for name in changes:
+        raise UsageError(unknown("this task has no option", repr(name), name, options))
 
 
 def distance(rows: Array, goal: Array) -> Array:

@@ -1,5 +1,7 @@
 """Environments for learning: Gymnasium's and PettingZoo's checkers, exact resets, vectors that equal single ones."""
 
+import subprocess
+import sys
 import warnings
 from typing import Any
 
@@ -113,8 +115,47 @@ def test_a_picture_shows_the_robots(name: str) -> None:
 def test_an_unknown_way_to_render_is_told() -> None:
     with pytest.raises(UsageError, match="no render_mode 'ansi'; there are: rgb_array, human"):
         TaskEnv(Hover, render_mode="ansi")
-    with pytest.raises(UsageError, match="no option wnd"):
+    with pytest.raises(UsageError, match="this task has no option 'wnd'; did you mean 'wind'\\?"):
         Hover(1, wnd=3)
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (2, 1), (3, 2), (2,), (2, 2, 1)])
+def test_actions_of_another_shape_are_refused_before_anything_moves(shape: tuple[int, ...]) -> None:
+    env: Any = gymnasium.make_vec(env_id("RoverAvoid"), num_envs=2)
+    env.reset(seed=0)
+    with pytest.raises(UsageError, match=r"RoverAvoid: expected 2 numbers .* for each of 2 worlds, found an array of"):
+        env.step(np.zeros(shape, np.float32))
+    assert env.unwrapped.task.batch.tick.tolist() == [0, 0]
+
+
+def test_as_many_seeds_as_worlds_are_needed() -> None:
+    env: Any = gymnasium.make_vec(env_id("RoverAvoid"), num_envs=3)
+    with pytest.raises(UsageError, match="expected a seed for each of 3 worlds, found 2"):
+        env.reset(seed=[1, 2])
+
+
+def test_only_ways_to_render_that_are_installed_are_offered() -> None:
+    """Gymnasium's checker tries each of them."""
+    script = (
+        "import sys; sys.modules['viser'] = None; import importlib.util as u; find = u.find_spec\n"
+        "u.find_spec = lambda name, *more: None if name == 'viser' else find(name, *more)\n"
+        "import gymnasium, microsim.learning; from gymnasium.utils.env_checker import check_env\n"
+        "env = gymnasium.make('MicroSim/Hover-v0'); check_env(env.unwrapped); print(env.metadata['render_modes'])\n"
+        "from microsim.learning.environments import TaskEnv; from microsim.learning import Hover\n"
+        "try: TaskEnv(Hover, render_mode='human')\n"
+        "except microsim.UsageError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0] == "['rgb_array']"
+    assert "pip install 'microsim[view]'" in done.stdout
+
+
+def test_without_gymnasium_it_is_an_import_error_that_says_what_to_install() -> None:
+    script = (
+        "import sys; sys.modules['gymnasium'] = None\ntry: import microsim.learning\nexcept ImportError as e: print(e)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "learning needs Gymnasium: pip install 'microsim[rl]'\n"
 
 
 @pytest.mark.slow
