@@ -1,7 +1,8 @@
-"""Plug-ins: sensors and obstacle generators that others write.
+"""Plug-ins: sensors, obstacle generators and robot models that others write.
 
-A plug-in is a module with one constant, `SENSOR = Sensor(...)` or `GENERATOR = Generator(...)`. It is found
-- by entry point, in the group `microsim.sensors` or `microsim.worlds` (a robot model: `microsim.robots`), or
+A plug-in is a module with one constant: `SENSOR = Sensor(...)`, `GENERATOR = Generator(...)`, or `ROBOT`, a subclass of
+`microsim.scenario.robots.Robot`. It is found
+- by entry point, in the group `microsim.sensors`, `microsim.worlds` or `microsim.robots`, or
 - as a `*.py` file in a folder that the scenario names under `plugins:`.
 Nothing is imported unless a scenario names a sensor type, generator or robot model that is not built in.
 """
@@ -108,17 +109,37 @@ def _shipped_generators() -> dict[str, Generator]:
     return {maze.GENERATOR.name: maze.GENERATOR}
 
 
-def find_robot(name: str) -> Any:
-    """The robot model that a package registers under that name (a subclass of Robot), or None."""
+def find_robot(name: str, folders: Iterable[str | Path] = ()) -> Any:
+    """The robot model of that name in a folder or registered by a package (a subclass of Robot), or None."""
+    for model in _robots_in(folders):
+        if _model_name(model) == name:
+            return model
     for entry in _entries("microsim.robots"):
         if entry.name == name:
-            return _load_entry(entry)
+            loaded = _load_entry(entry)
+            return getattr(loaded, "ROBOT", loaded) if isinstance(loaded, ModuleType) else loaded
     return None
 
 
-def robot_names() -> list[str]:
-    """Names of the robot models that packages register."""
-    return sorted({entry.name for entry in _entries("microsim.robots")})
+def robot_names(folders: Iterable[str | Path] = ()) -> list[str]:
+    """Names of every robot model that can be found beside the built-in ones."""
+    in_folders = {_model_name(model) for model in _robots_in(folders)}
+    return sorted(in_folders | {entry.name for entry in _entries("microsim.robots")})
+
+
+def _robots_in(folders: Iterable[str | Path]) -> Iterator[type]:
+    for file in _files(folders):
+        model = getattr(_load_file(file), "ROBOT", None)
+        if model is not None and not isinstance(model, type):
+            raise PluginError(f"{file}: expected ROBOT = a subclass of Robot, found {type(model).__name__}")
+        if model is not None:
+            yield model
+
+
+def _model_name(model: type) -> str:
+    """What a scenario writes as `model:`."""
+    fields: dict[str, Any] = getattr(model, "model_fields", {})
+    return str(fields["model"].default) if "model" in fields else model.__name__.lower()
 
 
 def _find(name: str, constant: str, kind: type[Plugin], group: str, folders: Iterable[str | Path]) -> Plugin | None:
@@ -154,11 +175,15 @@ def _load_entry(entry: EntryPoint) -> Any:
 
 
 def _in_folders(constant: str, kind: type[Plugin], folders: Iterable[str | Path]) -> Iterator[tuple[Plugin, Path]]:
+    for file in _files(folders):
+        module = _load_file(file)
+        if hasattr(module, constant):  # a folder may also hold modules that plug-ins share
+            yield _constant(module, constant, kind, str(file)), file
+
+
+def _files(folders: Iterable[str | Path]) -> Iterator[Path]:
     for folder in folders:
-        for file in sorted((data_folder() / folder).glob("*.py")):  # an absolute folder stays what it is
-            module = _load_file(file)
-            if hasattr(module, constant):  # a folder may also hold modules that plug-ins share
-                yield _constant(module, constant, kind, str(file)), file
+        yield from sorted((data_folder() / folder).glob("*.py"))  # an absolute folder stays what it is
 
 
 def _constant(loaded: Any, constant: str, kind: type[Plugin], place: str) -> Plugin:

@@ -1,9 +1,10 @@
-"""The robots a scenario can hold. `ROBOTS` names the built-in models; packages add others by entry point."""
+"""The robots a scenario can hold. `ROBOTS` names the built-in models; plug-ins add others."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -413,15 +414,15 @@ ROBOTS: dict[str, type[Robot]] = {"drone": Drone, "rover": Rover, "bicycle": Bic
 MODELS_BY_NAME = {"ego": "bicycle"}  # robots whose name stands for a model beside the models' own names
 
 
-def robot_model(name: object) -> type[Robot] | None:
+def robot_model(name: object, folders: Iterable[str | Path] = ()) -> type[Robot] | None:
     """The class that describes robots of that model, or None when there is no such model."""
     if not isinstance(name, str):
         return None
     if name in ROBOTS:
         return ROBOTS[name]
-    registered = plugins.find_robot(name)
+    registered = plugins.find_robot(name, folders)
     if registered is not None and not (isinstance(registered, type) and issubclass(registered, Robot)):
-        raise PluginError(f"entry point microsim.robots: {name}: expected a subclass of Robot, found {registered!r}")
+        raise PluginError(f"plug-in robot {name}: expected a subclass of Robot, found {registered!r}")
     return registered
 
 
@@ -433,9 +434,10 @@ def make_robot(name: str, value: Any, info: ValidationInfo) -> Robot:
     if value is not None and not isinstance(value, Mapping):
         raise ValueError(f"expected a mapping with a robot's keys, found {show(value)}")
     block = dict(value or {})
-    block.setdefault("model", name if robot_model(name) else MODELS_BY_NAME.get(name))
-    kind = robot_model(block["model"])
-    names = [*ROBOTS, *plugins.robot_names()]
+    folders = (info.context or {}).get("plugins", ())
+    block.setdefault("model", name if robot_model(name, folders) else MODELS_BY_NAME.get(name))
+    kind = robot_model(block["model"], folders)
+    names = [*ROBOTS, *plugins.robot_names(folders)]
     if kind is None and block["model"] is None:
         raise ValueError(
             f"missing key 'model', which is needed as {show(name)} is no model's name; there are: {', '.join(names)}"

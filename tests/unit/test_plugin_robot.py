@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import microsim
+from microsim.recording.scenarios import plugin_hashes
 from microsim.sim.command_timeout import timeout_ticks
 from tests.support import bare, decoded, scenario
 
@@ -88,6 +89,41 @@ def test_a_plugin_robot_has_snapshots_forks_and_the_same_digest_again() -> None:
 def test_a_plugin_robot_without_an_engine_is_refused_by_name() -> None:
     with pytest.raises(microsim.PluginError, match="robot model 'empty' brings no engine"):
         microsim.Simulation(world(empty={}))
+
+
+def in_folder(folder: Path, code: str) -> dict[str, Any]:
+    """A scenario that names a folder of plug-ins with this file."""
+    folder.mkdir()
+    (folder / "sledge.py").write_text(code)
+    return {**world(sledge={}), "plugins": [str(folder)]}
+
+
+def test_a_robot_in_a_folder_of_plugins_is_found_by_its_models_name(tmp_path: Path) -> None:
+    code = SLED.replace('"sled"', '"sledge"') + "\nROBOT = Sled\n"
+    sim = microsim.Simulation(in_folder(tmp_path / "mine", code))
+    sim.command("sledge", v=3.0)
+    sim.step(5)
+    assert sim.state("sledge").x == pytest.approx(2.0 + 5 * 3.0 / 60)
+    before = plugin_hashes(sim.scenario)
+    (tmp_path / "mine" / "sledge.py").write_text(code + "# changed\n")
+    changed = microsim.load_scenario(sim.scenario.to_dict())
+    assert list(before) == ["model sledge"]
+    assert plugin_hashes(changed) != before
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("ROBOT = 3", "expected ROBOT = a subclass of Robot, found int"),
+        ("class Sledge: pass\nROBOT = Sledge", "plug-in robot sledge: expected a subclass of Robot, found"),
+        ("ROBOT = nothing", "sledge.py:1: plug-in could not be loaded: NameError"),
+    ],
+)
+def test_what_is_no_robot_in_a_folder_of_plugins_is_refused_with_its_place(
+    tmp_path: Path, code: str, words: str
+) -> None:
+    with pytest.raises(microsim.PluginError, match=words):
+        microsim.load_scenario(in_folder(tmp_path / "mine", code))
 
 
 def test_a_command_acts_for_its_ticks_and_a_new_one_starts_anew() -> None:
