@@ -13,7 +13,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from microsim.cli import bundles, demos, missions, nodes, recording, sweeps, view, worlds
-from microsim.cli.values import real_time_factor, seconds, seed_value
+from microsim.cli.quiet import QuietOption
+from microsim.cli.values import flag, real_time_factor, seconds, seed_value
 from microsim.errors import BundleError, MapError, MicroSimError, MissionError, ScenarioError, SweepError
 from microsim.version import __version__
 
@@ -86,7 +87,11 @@ def run(
     ] = None,
     duration: Annotated[
         float | None,
-        typer.Option(parser=seconds, metavar="S", help="Simulated seconds; default: until Ctrl-C. 0: only tick 0."),
+        typer.Option(
+            parser=seconds,
+            metavar="TIME",
+            help="Simulated time: 60, 2min, 500ms; default: until Ctrl-C. 0: only tick 0.",
+        ),
     ] = None,
     rtf: Annotated[
         float | None,
@@ -105,18 +110,17 @@ def run(
             show_default="auto",
         ),
     ] = None,
-    headless: Annotated[bool, typer.Option("--headless", help="No dashboard; progress on one line.")] = False,
-    digest: Annotated[
-        bool, typer.Option("--digest", help="Print the SHA-256 over every message, alone on the last line.")
-    ] = False,
+    headless: Annotated[bool, flag("--headless", "No dashboard; progress on one line.")] = False,
+    digest: Annotated[bool, flag("--digest", "Print the SHA-256 over every message, alone on the last line.")] = False,
     telemetry: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a CSV row each second: real-time factor, tick time, lateness, radio."),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as one line of JSON, and nothing else on stdout.")
+        bool, flag("--json", "Print the result as one line of JSON, and nothing else on stdout.")
     ] = False,
-    demo: Annotated[bool, typer.Option("--demo", help="Let a small pilot fly the drone and drive the rover.")] = False,
+    quiet: QuietOption = False,
+    demo: Annotated[bool, flag("--demo", "Let a small pilot fly the drone and drive the rover.")] = False,
     world: worlds.WorldOption = None,
     robots: worlds.RobotsOption = None,
     inject: worlds.InjectOption = None,
@@ -137,20 +141,21 @@ def run(
 ) -> None:
     """Run a scenario, shown live in the terminal.
 
-    Ctrl-C ends the run with a summary. Exit codes: 0 good, 1 the run failed, 2 the input is wrong.
+    Ctrl-C ends the run with a summary. Exit codes: 0 good, 1 the run or what its
+    mission expects failed, 2 the input is wrong.
 
     \b
     Examples:
-      microsim run --demo                                  watch something happen
-      microsim run --demo --open                           watch it in the browser, and drive
-      microsim run maze --seed 3 --rtf 5                   five times as fast as real time
-      microsim run my_world.yaml --duration 60 --rtf 0 --headless --digest
-      microsim run --world oval --robots ego,drone         drive and fly in a world bundle
+      microsim run --demo                          watch something happen
+      microsim run --demo --open                   watch and drive in the browser
+      microsim run maze --seed 3 --rtf 5           five times as fast as real time
+      microsim run my_world.yaml --duration 2min --rtf 0 --headless --digest
+      microsim run --world oval --robots ego,drone    drive and fly in a bundle
       microsim run --world oval --inject camera_front:fail@3s-5s
-      microsim run --duration 10 --rtf 0 --json            for scripts
+      microsim run --duration 10 --rtf 0 --json    for scripts
       microsim run --demo --duration 60 --rtf 0 --record flight
-      microsim run flat --mission patrol --rtf 0           a test: fails when the patrol does
-      microsim run flat --headless --ros-args -p rover.max_v:=1.0 -r __ns:=/left
+      microsim run flat --mission patrol --rtf 0 --quiet    a test: its exit code
+      microsim run flat --ros-args -p rover.max_v:=1.0 -r __ns:=/left
     """
     from microsim.cli.run import Options
     from microsim.cli.run import run as run_scenario
@@ -185,13 +190,14 @@ def run(
 def validate(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE...", help="Scenarios, missions, sweeps, world bundles."),
+        typer.Argument(metavar="FILE", help="Scenarios, missions, sweeps, world bundles."),
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print one line of JSON.")] = False,
 ) -> None:
     """Check scenarios, missions, sweeps and world bundles and list everything that is wrong with them.
 
-    Exit code 2 when any of them is bad. What is merely worth a warning changes nothing about that.
+    Exit code 2 when any of them is bad. What is merely worth a warning changes
+    nothing about that.
 
     \b
     Examples:
@@ -210,13 +216,13 @@ def validate(
 def schema() -> None:
     """Print the JSON schema of scenarios, for editors.
 
-    In VS Code, with the YAML extension: save it and name it in the first line of a scenario. Keys are then completed,
-    explained and checked while you type.
+    In VS Code, with the YAML extension: save it and name it in the first line of
+    a scenario. Keys are then completed, explained and checked while you type.
 
     \b
     Examples:
       microsim schema > microsim.schema.json
-      # yaml-language-server: $schema=./microsim.schema.json      (first line of my_world.yaml)
+      # yaml-language-server: $schema=./microsim.schema.json     (in line 1)
     """
     from microsim.cli.scenarios import print_schema
 
@@ -225,7 +231,7 @@ def schema() -> None:
 
 
 @app.command(name="list")
-def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False) -> None:
+def list_(as_json: Annotated[bool, flag("--json", "Print one line of JSON.")] = False) -> None:
     """List scenarios, missions, robot models, sensors, generators and metrics.
 
     \b

@@ -8,7 +8,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +18,9 @@ from rich.table import Table
 from microsim.bundle import Bundle, load_bundle
 from microsim.bundle.files import ENTRY
 from microsim.bundle.writing import Content, json_bytes, write_bundle
-from microsim.cli.progress import compiling
+from microsim.cli.rehearsal import compiling
 from microsim.documents.yaml_text import read_yaml, to_yaml
 from microsim.errors import UsageError, show
-from microsim.sim.compiled import is_cold
 
 if TYPE_CHECKING:
     from microsim.bundle.made.splat_import import Imported, Wishes
@@ -37,7 +35,7 @@ def new(
     if sum(choice is not None for choice in (scenario, heightmap, template)) > 1:
         raise UsageError("expected one of --scenario, --heightmap and --template, found several")
     _refuse_existing(folder)
-    with compiling() if is_cold() else nullcontext():  # the dice are kernels
+    with compiling():  # the dice are kernels
         if scenario is not None:
             from microsim.cli.bundle_scenario import from_scenario
 

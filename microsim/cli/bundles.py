@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from microsim.cli.recording import size
+from microsim.cli.values import flag, size
 
 bundle = typer.Typer(no_args_is_help=True, help="Make, look into and pack world bundles.")
 
 BundleArgument = Annotated[str, typer.Argument(metavar="BUNDLE", help="A folder, or the name of a shipped world.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
+JsonOption = Annotated[bool, flag("--json", "Print one line of JSON.")]
 
 
 class Template(str, Enum):
@@ -52,14 +52,15 @@ def new(
 ) -> None:
     """Make a bundle from a scenario, from the image of a heightmap, or from nothing.
 
-    It has a camera and a LiDAR, Gaussians that show the ground and what stands on it, and is ready to be changed by
-    hand. After a change of sensors/calibration.yaml: microsim bundle tf FOLDER.
+    It has a camera and a LiDAR, Gaussians that show the ground and what stands on
+    it, and is ready to be changed by hand. After a change of
+    sensors/calibration.yaml: microsim bundle tf FOLDER.
 
     \b
     Examples:
       microsim bundle new my_world
       microsim bundle new my_arena --scenario obstacles_arena
-      microsim bundle new my_hills --heightmap hills.png --resolution 0.25 --low 0 --high 12
+      microsim bundle new my_hills --heightmap hills.png --low 0 --high 12
       microsim bundle new my_oval --template oval
     """
     from microsim.cli import bundle_work
@@ -93,7 +94,7 @@ def tf(
 
     \b
     Examples:
-      microsim bundle tf my_world                 rewrites my_world/sensors/tf_static.json
+      microsim bundle tf my_world         rewrites my_world/sensors/tf_static.json
       microsim bundle tf oval -o -
     """
     from microsim.cli import bundle_work
@@ -111,7 +112,9 @@ def import_splat(
     ] = None,
     crop: Annotated[
         str | None,
-        typer.Option("--crop", metavar="X0,X1,Y0,Y1[,Z0,Z1]", help="Keep what is inside this box of the map [m]."),
+        typer.Option(
+            "--crop", metavar="X0,X1,Y0,Y1[,Z0,Z1]", help="Keep what is inside this box of the map, in metres."
+        ),
     ] = None,
     keep: Annotated[
         int | None, typer.Option("--keep", min=1, metavar="N", help="Keep at most N Gaussians, chosen at random.")
@@ -124,21 +127,22 @@ def import_splat(
     ] = Axes.z_up,
     yaw_deg: Annotated[float, typer.Option(metavar="DEG", help="Then turn it about the vertical.")] = 0.0,
     scale: Annotated[float, typer.Option(min=1e-6, max=1e6, metavar="X", help="Then make it X times as large.")] = 1.0,
-    translate: Annotated[str, typer.Option(metavar="X,Y,Z", help="Then move it [m].")] = "0,0,0",
-    xyzw: Annotated[bool, typer.Option("--xyzw", help="Rotations are x, y, z, w already; usual is w first.")] = False,
+    translate: Annotated[str, typer.Option(metavar="X,Y,Z", help="Then move it, in metres.")] = "0,0,0",
+    xyzw: Annotated[bool, flag("--xyzw", "Rotations are x, y, z, w already; usual is w first.")] = False,
     resolution: Annotated[
         float, typer.Option(min=0.01, max=100.0, metavar="M", help="Of the heightmap that is guessed from it.")
     ] = 0.5,
 ) -> None:
     """Make a bundle of a captured scene: the usual PLY with w first and normals becomes what bundles hold.
 
-    Rotations are normalised, properties put in order, what is not finite is left out. Without --like, heights are
-    guessed (the lower tenth of what is seen in each cell) and nothing is drivable yet: draw geometry/drivable.geojson.
+    Rotations are normalised, properties put in order, what is not finite is left
+    out. Without --like, heights are guessed (the lower tenth of what is seen in
+    each cell) and nothing is drivable yet: draw geometry/drivable.geojson.
 
     \b
     Examples:
-      microsim bundle import-splat point_cloud.ply my_street --axes y-down --scale 1.7
-      microsim bundle import-splat scan.ply my_yard --crop=-40,40,-30,30 --keep 2000000 --sh-degree 1
+      microsim bundle import-splat cloud.ply my_street --axes y-down --scale 1.7
+      microsim bundle import-splat scan.ply my_yard --crop=-40,40,-30,30
       microsim bundle import-splat better.ply my_oval --like oval
     """
     from microsim.cli import bundle_work
@@ -159,7 +163,8 @@ def pack(
 ) -> None:
     """Put a bundle into one file, the same bytes for the same content: a ZIP without compression.
 
-    Only what world.yaml names goes into it, links as what they lead to; a bundle with problems is refused.
+    Only what world.yaml names goes into it, links as what they lead to; a bundle
+    with problems is refused.
 
     \b
     Examples:

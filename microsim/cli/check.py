@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from microsim import paths
 from microsim.check.comparison import Finding, Verdict, find, judged
 from microsim.check.environments import Environment, environments
 from microsim.check.processes import Case, Children, Result, Run, run_all
 from microsim.cli.progress import Bar, interruptible
+from microsim.cli.quiet import is_quiet
+from microsim.cli.tables import print_table
 from microsim.errors import UsageError
 
 SCENARIOS = ("default", "flat", "obstacles_arena")  # when none is named
@@ -97,14 +95,16 @@ def _say(verdicts: Sequence[Verdict], findings: Sequence[Finding], tried: Sequen
     if as_json:
         print(json.dumps(report(verdicts, findings, tried), ensure_ascii=False))
         return
-    _print_table(verdicts, tried)
-    _print_environments(tried)
+    if not is_quiet():
+        _print_table(verdicts, tried)
+        _print_environments(tried)
     for verdict in verdicts:
         for result in verdict.broken:
             print(f"microsim: {verdict.case} in {result.run.environment.name}: {result.error}", file=sys.stderr)
     for finding in findings:
         print(f"microsim: {finding}", file=sys.stderr)
-    print(_conclusion(verdicts, len(tried)))
+    if not is_quiet() or not all(verdict.is_good for verdict in verdicts):
+        print(_conclusion(verdicts, len(tried)))
 
 
 def _conclusion(verdicts: Sequence[Verdict], tried: int) -> str:
@@ -118,17 +118,7 @@ def _conclusion(verdicts: Sequence[Verdict], tried: int) -> str:
 def _print_table(verdicts: Sequence[Verdict], tried: Sequence[Environment]) -> None:
     rows = [_row(verdict) for verdict in verdicts]
     titles = ("scenario", "mission", "seed", "ticks", "digest", f"in {len(tried)} environments")
-    if not sys.stdout.isatty():  # one case a line, however long: this is for grep
-        widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
-        for row in (titles, *rows):
-            print("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
-        return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in titles:
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        table.add_row(*row[:-1], Text(row[-1], "green" if row[-1] == "same" else "bold red"))
-    Console(highlight=False).print(table)
+    print_table(titles, rows, len(titles) - 1, ["green" if row[-1] == "same" else "bold red" for row in rows])
 
 
 def _row(verdict: Verdict) -> tuple[str, ...]:

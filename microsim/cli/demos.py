@@ -12,7 +12,7 @@ import typer
 
 from microsim.cli import view
 from microsim.cli.recording import RecordOption, Wishes
-from microsim.cli.values import real_time_factor, seconds, seed_value
+from microsim.cli.values import flag, real_time_factor, seconds, seed_value
 from microsim.errors import PluginError, UsageError, unknown
 
 if TYPE_CHECKING:
@@ -89,13 +89,13 @@ def demo(
     rtf: Annotated[
         float | None, typer.Option(parser=real_time_factor, metavar="X", help="Real-time factor.", show_default="1")
     ] = None,
-    no_view: Annotated[bool, typer.Option("--no-view", help="Without the page.")] = False,
+    no_view: Annotated[bool, flag("--no-view", "Without the page.")] = False,
     open_: view.OpenOption = False,
     view_host: view.HostOption = None,
     view_port: view.PortOption = None,
     record: RecordOption = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as one line of JSON, and nothing else on stdout.")
+        bool, flag("--json", "Print the result as one line of JSON, and nothing else on stdout.")
     ] = False,
 ) -> None:
     """Run a demo with its page, or list them. Each is a file to read, and to start your own from.
@@ -147,19 +147,22 @@ def _list() -> None:
 
 def shot(
     scenario: Annotated[str, typer.Argument(help="A shipped scenario or demo, or a file.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The picture: PNG, JPEG or WebP.")],
-    at: Annotated[float, typer.Option("--at", parser=seconds, metavar="T", help="Simulated time [s].")] = 0.0,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="PNG, JPEG or WebP; default: SCENARIO.png.")
+    ] = None,
+    at: Annotated[float, typer.Option("--at", parser=seconds, metavar="TIME", help="Simulated time: 20, 2min.")] = 0.0,
     seed: Annotated[int | None, typer.Option(parser=seed_value, metavar="N", help="Seed of all noise.")] = None,
-    pilot: Annotated[bool, typer.Option("--demo", help="Let a small pilot fly the drone and drive the rover.")] = False,
+    pilot: Annotated[bool, flag("--demo", "Let a small pilot fly the drone and drive the rover.")] = False,
 ) -> None:
     """Draw one moment: the map from above with the ways robots took, and what their cameras see. Needs no browser.
 
     \b
     Examples:
-      microsim shot showcase --demo --at 20 --out showcase.png
-      microsim shot team --at 60 --out team.png            a demo, flown by its own pilot
+      microsim shot showcase --demo --at 20                writes showcase.png
+      microsim shot team --at 60 --out team.png        a demo, with its own pilot
     """
     from microsim.cli.shot import take
 
-    take(scenario, at, out, seed, pilot)
-    typer.echo(str(out))
+    target = out or Path(f"{Path(scenario).stem}.png")
+    take(scenario, at, target, seed, pilot)
+    typer.echo(str(target))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from microsim.cli.quiet import QuietOption
+from microsim.cli.values import flag
 from microsim.errors import MissionError, UsageError
 
 if TYPE_CHECKING:
@@ -157,21 +159,24 @@ def check(
         float, typer.Option(min=0.1, metavar="S", help="Longest time for one run, on the wall clock.")
     ] = 600.0,
     slow: Annotated[
-        bool, typer.Option("--slow", help="Also without the compiler: half a simulated second of each mission.")
+        bool, flag("--slow", "Also without the compiler: half a simulated second of each mission.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print the result as one line of JSON.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Prove that missions give the same messages whatever they run in.
 
-    Each mission is flown in processes with another hash seed, one thread, another pace, kernels compiled for any
-    processor, and NumPy without this processor's vector units. A difference is told with the environment, the first
-    tick and topic, and the field. Expectations of missions are not judged here, only sameness.
+    Each mission is flown in processes with another hash seed, one thread, another
+    pace, kernels compiled for any processor, and NumPy without this processor's
+    vector units. A difference is told with the environment, the first tick and
+    topic, and the field. Expectations are not judged here, only sameness.
 
-    Exit codes: 0 the same everywhere, 1 not, 2 the input is wrong. Kernels are compiled twice the first time: a minute.
+    Exit codes: 0 the same everywhere, 1 not, 2 the input is wrong. The first time
+    kernels are compiled twice: a minute.
 
     \b
     Examples:
-      microsim check                                       three scenarios × five missions
+      microsim check                               three scenarios × five missions
       microsim check flat --missions hover,patrol
       microsim check my_world.yaml --missions my_mission.yaml --seeds 5 --jobs 4
       microsim check flat --missions radio_ping --slow --json

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from microsim.cli.values import seconds
+from microsim.cli.values import flag, seconds
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ DurationOption = Annotated[
 ]
 DigestOption = Annotated[
     bool,
-    typer.Option("--digest", help="Print the SHA-256 over every message, alone on the last line; wants publish_clock."),
+    flag("--digest", "Print the SHA-256 over every message, alone on the last line; wants publish_clock."),
 ]
 
 
@@ -74,16 +74,17 @@ def run_node(
 
 
 def _rehearse(name: str, make: Callable[[Transport], SmallNode], ros_args: tuple[str, ...]) -> None:
-    """Compile, with a word about it, when there is nothing in the cache."""
-    from microsim.cli.progress import compiling
-    from microsim.sim.compiled import is_cold
+    """Compile, so that it is not part of the run."""
+    from microsim.cli.rehearsal import compiling, rehearse_once
     from microsim.transport.choose import open_transport
 
-    if is_cold():
-        with compiling():
-            rehearsal = make(open_transport("memory", name, ros_args))
-            rehearsal.start()
-            rehearsal.step()
+    def rehearsal() -> None:
+        node = make(open_transport("memory", name, ros_args))
+        node.start()
+        node.step()
+
+    with compiling():
+        rehearse_once(name, rehearsal)
 
 
 def register(app: typer.Typer, ros_args: list[str]) -> None:
@@ -97,15 +98,17 @@ def register(app: typer.Typer, ros_args: list[str]) -> None:
     ) -> None:
         """A rover with mass and drag: the ROS 2 node fake_rover_state_controller.
 
-        It takes /<robot_id>/cmd_vel and publishes /<robot_id>/joint_states and /<robot_id>/pose2D. All else are
-        parameters: robot_id, x, y, t, use_dynamics, mass, response_time, direct_joy_control and more.
+        It takes /<robot_id>/cmd_vel and publishes /<robot_id>/joint_states and
+        /<robot_id>/pose2D. All else are parameters: robot_id, x, y, t, use_dynamics,
+        mass, response_time, direct_joy_control and more.
 
         \b
         Examples:
           microsim sim-rover
-          microsim sim-rover --ros-args -p robot_id:=rover -p use_dynamics:=false -p x:=1.0 -p y:=2.0
+          microsim sim-rover --ros-args -p robot_id:=rover -p x:=1.0 -p y:=2.0
           microsim sim-rover --ros-args -p count:=100 -p update_rate:=1000.0
-          microsim sim-rover --transport memory --duration 2 --digest --ros-args -p publish_clock:=true
+          microsim sim-rover --transport memory --duration 2 --digest \\
+              --ros-args -p publish_clock:=true
         """
         from microsim.node.sim_rover import NODE_NAME
         from microsim.node.sim_rover import sim_rover as make
@@ -120,16 +123,18 @@ def register(app: typer.Typer, ros_args: list[str]) -> None:
     ) -> None:
         """A robot for navigation tests: the ROS 2 node robot_simulator.
 
-        It takes /cmd_vel and publishes /odom, /amcl_pose and /tf. A first /active_target, or an /initialpose, says
-        where the robot is; until then it is IDLE. All else are parameters: `ros2 param list /robot_simulator`.
+        It takes /cmd_vel and publishes /odom, /amcl_pose and /tf. A first
+        /active_target, or an /initialpose, says where the robot is; until then it is
+        IDLE. All else are parameters: `ros2 param list /robot_simulator`.
 
         \b
         Examples:
           microsim robot-simulator
-          microsim robot-simulator --ros-args -p cycle_hz:=50.0 -p pose_noise_std_m:=0.02
-          microsim robot-simulator --ros-args -p map:=office.yaml -p scan_hz:=10.0 -p tf_tree:=map_odom_base
-          microsim robot-simulator --ros-args -p "robots:=['alpha', 'beta']" -r __ns:=/fleet
-          microsim robot-simulator --transport memory --duration 10 --digest --ros-args -p publish_clock:=true
+          microsim robot-simulator --ros-args -p cycle_hz:=50.0
+          microsim robot-simulator --ros-args -p map:=office.yaml -p scan_hz:=10.0
+          microsim robot-simulator --ros-args -p "robots:=['alpha', 'beta']"
+          microsim robot-simulator --transport memory --duration 10 --digest \\
+              --ros-args -p publish_clock:=true
         """
         from microsim.node.robot_simulator.node import NAME, RobotSimulatorNode
 

@@ -10,10 +10,11 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from microsim.cli.quiet import is_quiet, note
+
 if TYPE_CHECKING:
     from microsim.runner import Runner, Watcher
 
-COMPILE_S = 20  # on a laptop of 2020
 _PATIENCE_S = 60.0  # in a log, a line a second for the first minute, then one every ten
 _BETWEEN_LINES_S = 5.0  # of a count, in a log
 
@@ -35,6 +36,8 @@ class Progress:
 
     def tell(self) -> None:
         wall = self.runner.wall_s
+        if is_quiet():
+            return
         if not self.is_terminal and wall > _PATIENCE_S and wall - self._told_s < 9.5:
             return
         self._told_s, self._has_told = wall, True
@@ -66,7 +69,7 @@ class LineProgress:
 
     def tell(self, share: float) -> None:
         now = time.monotonic()
-        if now - self._began < 2.0 or now - self._told_s < 1.0:
+        if is_quiet() or now - self._began < 2.0 or now - self._told_s < 1.0:
             return
         self._told_s, self._has_told = now, True
         start, end = ("\r\x1b[K", "") if self._is_terminal else ("", "\n")
@@ -89,21 +92,6 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-@contextmanager
-def compiling() -> Iterator[None]:
-    """Tells that kernels are being compiled."""
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False)
-    text = f"compiling kernels, about {COMPILE_S} s, first run only"
-    if not console.is_terminal:
-        console.print(f"{text} …")
-        yield
-        return
-    with console.status(text, spinner="dots"):
-        yield
-
-
 class Bar:
     """Counts what is done, with rate and time left: a bar on a terminal, in a log a line now and then."""
 
@@ -114,18 +102,19 @@ class Bar:
         self.total, self.what, self.done = total, what, done
         self._begun_with = done
         self._console = Console(stderr=True, highlight=False)
+        self._is_shown = self._console.is_terminal and not is_quiet()
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[facts]}"))
         self._bar = Progress(*columns, console=self._console, transient=True)
         self._task = self._bar.add_task(doing, total=total, completed=done, facts="")
         self._start_s = self._told_s = time.monotonic()
 
     def __enter__(self) -> Bar:
-        if self._console.is_terminal:
+        if self._is_shown:
             self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._console.is_terminal:
+        if self._is_shown:
             self._bar.stop()
 
     def facts(self) -> str:
@@ -146,7 +135,7 @@ class Bar:
     def count(self, latest: str = "") -> None:
         """One more is done."""
         self.done += 1
-        if self._console.is_terminal:
+        if self._is_shown:
             words = {"description": latest} if latest else {}
             self._bar.update(self._task, completed=self.done, facts=self.facts(), **words)  # type: ignore[arg-type]
         elif time.monotonic() - self._told_s > _BETWEEN_LINES_S:
@@ -154,22 +143,21 @@ class Bar:
 
     def say(self, text: str) -> None:
         """Words between the figures."""
-        if self._console.is_terminal:
+        if self._is_shown:
             self._bar.update(self._task, description=text)
         else:
             self._line(text)
 
     def note(self, text: str) -> None:
         """A line that stays."""
-        if self._console.is_terminal:
+        if self._is_shown:
             self._console.print(text, soft_wrap=True)
         else:
-            self._line(text)
+            print(text, file=sys.stderr, flush=True)
 
     def _line(self, text: str) -> None:
         self._told_s = time.monotonic()
-        with suppress(OSError):  # nobody listens any more; the work goes on
-            print(text, file=sys.stderr, flush=True)
+        note(text)
 
 
 @contextmanager

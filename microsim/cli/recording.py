@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import json
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from microsim.cli import view
+from microsim.cli.quiet import QuietOption, note, tell
+from microsim.cli.values import flag, simulated_time, size
 from microsim.errors import MicroSimError, UsageError
 
 if TYPE_CHECKING:
     from microsim.recording.history import History
     from microsim.recording.recorder import Recorder
     from microsim.runner import Runner
-
-_TIMES = {"": "1", "s": "1", "ms": "1/1000", "m": "60", "min": "60", "h": "3600"}
-_SIZES = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "kb": 10**3, "mb": 10**6, "gb": 10**9}
-_SIZES |= {"kib": 2**10, "mib": 2**20, "gib": 2**30}
-_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
 
 
 class Storage(str, Enum):
@@ -33,22 +30,6 @@ class Storage(str, Enum):
 class Compression(str, Enum):
     none = "none"
     zstd = "zstd"
-
-
-def seconds(text: str) -> Fraction:
-    """`12.5s`, `500ms`, `2min`; without a unit, seconds."""
-    found = _QUANTITY.fullmatch(text.strip())
-    if found is None or found[2].lower() not in _TIMES or len(text) > 30:
-        raise typer.BadParameter(f"expected a simulated time such as 12.5s, 500ms or 2min, found {text!r}.")
-    return Fraction(found[1]) * Fraction(_TIMES[found[2].lower()])
-
-
-def size(text: str) -> int:
-    """`500kB`, `100MB`, `2GiB`; without a unit, bytes."""
-    found = _QUANTITY.fullmatch(text.strip())
-    if found is None or found[2].lower() not in _SIZES or len(text) > 30:
-        raise typer.BadParameter(f"expected a size such as 500kB, 100MB or 2GiB, found {text!r}.")
-    return int(Fraction(found[1]) * _SIZES[found[2].lower()])
 
 
 _PANEL = "Recording"
@@ -79,14 +60,18 @@ SplitSizeOption = Annotated[
 SplitTimeOption = Annotated[
     Fraction | None,
     typer.Option(
-        "--split-time", parser=seconds, metavar="TIME", help="A new file at each such time.", rich_help_panel=_PANEL
+        "--split-time",
+        parser=simulated_time,
+        metavar="TIME",
+        help="A new file at each such time.",
+        rich_help_panel=_PANEL,
     ),
 ]
 HistoryOption = Annotated[
     Fraction | None,
     typer.Option(
         "--history",
-        parser=seconds,
+        parser=simulated_time,
         metavar="TIME",
         help="Keep a snapshot of each of the last seconds; written to FOLDER_states at the end.",
         rich_help_panel=_PANEL,
@@ -175,7 +160,7 @@ class Recordings:
                 code = 1
             else:
                 counts = f"{self.recorder.messages:,} messages, {self.recorder.inputs:,} inputs"
-                typer.echo(f"recorded {counts} into {self.recorder.folder}", err=True)
+                note(f"recorded {counts} into {self.recorder.folder}")
         return self._save_states() or code
 
     def _save_states(self) -> int:
@@ -186,7 +171,7 @@ class Recordings:
         except MicroSimError as error:
             typer.echo(f"microsim: {error}", err=True)
             return 1
-        typer.echo(f"{len(states)} states of the last {self.history.span_s:g} s in {self.states}", err=True)
+        note(f"{len(states)} states of the last {self.history.span_s:g} s in {self.states}")
         return 0
 
     def abandoned(self) -> str:
@@ -214,21 +199,23 @@ def register(app: typer.Typer) -> None:
 
 def replay(
     path: Annotated[
-        Path | None, typer.Argument(metavar="[BAG]", help="A recording: its folder, or one of its files.")
+        Path | None, typer.Argument(metavar="BAG", help="A recording: its folder, or one of its files.")
     ] = None,
     token: Annotated[
         str | None,
         typer.Option("--token", metavar="TOKEN", help="In place of a bag: the token of a run, from a sweep's result."),
     ] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare every message with the recording.")] = False,
+    verify: Annotated[bool, flag("--verify", "Compare every message with the recording.")] = False,
     rtf: Annotated[
         float, typer.Option(min=0.0, max=100_000.0, metavar="X", help="Real-time factor; 0: as fast as possible.")
     ] = 0.0,
     start: Annotated[
-        Fraction | None, typer.Option("--from", parser=seconds, metavar="TIME", help="Hand out messages from here on.")
+        Fraction | None,
+        typer.Option("--from", parser=simulated_time, metavar="TIME", help="Hand out messages from here on."),
     ] = None,
     at: Annotated[
-        Fraction | None, typer.Option("--at", parser=seconds, metavar="TIME", help="Stop here.", show_default="the end")
+        Fraction | None,
+        typer.Option("--at", parser=simulated_time, metavar="TIME", help="Stop here.", show_default="the end"),
     ] = None,
     save_state: Annotated[
         Path | None, typer.Option("--save-state", metavar="FILE", help="Save the state reached as a file.")
@@ -263,6 +250,8 @@ def replay(
             "--html", metavar="FILE", help="Write the run as one page with a time slider, to look at offline."
         ),
     ] = None,
+    as_json: Annotated[bool, flag("--json", "Print the outcome as one line of JSON.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Run a recorded mission again, from its inputs; or the run of a token.
 
@@ -270,13 +259,14 @@ def replay(
 
     \b
     Examples:
-      microsim replay flight --verify                         identical, or the first difference
-      microsim replay flight --rtf 1 --transport auto         on ROS 2, in real time
+      microsim replay flight --verify              identical, or where it differs
+      microsim replay flight --verify --json       the same for scripts
+      microsim replay flight --rtf 1 --transport auto    on ROS 2, in real time
       microsim replay flight --at 12.5s --save-state s.state
-      microsim replay flight --open                           look at any moment of it in the browser
-      microsim replay flight --html flight.html               the same as a file, to keep or to send
-      microsim replay commands --scenario flat --seed 3       a bag of `ros2 bag record --use-sim-time`
-      microsim replay --token TOKEN --record flight           a run of a sweep, recorded
+      microsim replay flight --open                any moment, in the browser
+      microsim replay flight --html flight.html    the same as a file, to send
+      microsim replay commands --scenario flat --seed 3    a `ros2 bag`
+      microsim replay --token TOKEN --record flight        a run of a sweep
     """
     from microsim.cli import ROS_ARGS
     from microsim.cli import replay as work
@@ -292,7 +282,7 @@ def replay(
             "--plugins": plugins,
             "--transport": transport if transport != "none" else None,
         }
-        wish = by_token.Wishes(token, scenario, mission, rtf, at, save_state, record)
+        wish = by_token.Wishes(token, scenario, mission, rtf, at, save_state, record, as_json)
         unfit = [name for name, value in others.items() if value is not None and value is not False and value != []]
         raise typer.Exit(by_token.replay(wish, unfit))
     if path is None:
@@ -301,30 +291,42 @@ def replay(
         raise typer.BadParameter("a recording has its own mission.", param_hint="--mission")
     choice = (path, verify, rtf, start, at, save_state, record, scenario, seed, plugins or None, transport)
     page = view.ViewWishes(view_, open_, view_host, view_port)
-    wishes = work.Wishes(*choice, tuple(ROS_ARGS), page, html)
+    wishes = work.Wishes(*choice, tuple(ROS_ARGS), page, html, as_json)
     raise typer.Exit(work.replay(wishes))
 
 
 def diff(
     one: Annotated[Path, typer.Argument(metavar="A", help="A recording.")],
     other: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
+    as_json: Annotated[bool, flag("--json", "Print what was found as one line of JSON.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Compare two recordings, message by message.
 
     Exit codes: 0 identical, 1 different, 2 a bag cannot be read.
+
+    \b
+    Examples:
+      microsim diff flight flight2            identical, or the first difference
+      microsim diff yesterday/flight today/flight --json
     """
     from microsim.recording.bag import open_bag
     from microsim.recording.diff import diff as compare
 
     found = compare(open_bag(one), open_bag(other))
-    typer.echo(str(found))
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+    elif found.is_identical:
+        tell(str(found))
+    else:
+        typer.echo(str(found))
     raise typer.Exit(0 if found.is_identical else 1)
 
 
 def plot(
     path: BagArgument,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="PNG, SVG or PDF; default: BAG.png.")
+        Path | None, typer.Option("--out", "-o", "--output", metavar="FILE", help="PNG, SVG or PDF; default: BAG.png.")
     ] = None,
 ) -> None:
     """Draw a recording: trajectory on the map, altitude, speeds, ranges, radio.
@@ -343,10 +345,14 @@ def plot(
 
 
 @bag.command()
-def info(
-    path: BagArgument, as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON.")] = False
-) -> None:
-    """What a recording holds, and whether it is whole. Exit code 1 when it is damaged."""
+def info(path: BagArgument, as_json: Annotated[bool, flag("--json", "Print one line of JSON.")] = False) -> None:
+    """What a recording holds, and whether it is whole. Exit code 1 when it is damaged.
+
+    \b
+    Examples:
+      microsim bag info flight
+      microsim bag info flight --json
+    """
     from microsim.cli import replay as work
 
     raise typer.Exit(work.info(path, as_json))
@@ -357,6 +363,10 @@ def repair(path: Annotated[Path, typer.Argument(metavar="BAG", help="The folder 
     """Finish a recording that was cut off: what can be read is kept.
 
     A file that has to change stays beside its new form as `….damaged`.
+
+    \b
+    Examples:
+      microsim bag repair flight
     """
     from microsim.recording.repair import repair as mend
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from microsim.cli.progress import LineProgress, Progress
+from microsim.cli.quiet import note, tell
+from microsim.cli.rehearsal import compiling
 from microsim.cli.run import Interrupts
 from microsim.cli.view import NO_VIEW, ViewWishes
 from microsim.errors import UsageError
@@ -42,6 +44,7 @@ class Wishes:
     ros_args: tuple[str, ...] = ()
     view: ViewWishes = NO_VIEW
     html: Path | None = None
+    json: bool = False
 
 
 def replay(wishes: Wishes) -> int:
@@ -55,9 +58,9 @@ def replay(wishes: Wishes) -> int:
     with ExitStack() as stack:
         again = stack.enter_context(Replay(open_bag(wishes.path), scenario, wishes.seed, wishes.plugins))
         for line in again.told:
-            print(line, file=sys.stderr)
+            note(line)
         if wishes.verify:
-            return _verify(again)
+            return _verify(again, wishes.json)
         if wishes.view.is_wanted:
             return _show(again, wishes, stack)
         if wishes.html is not None:
@@ -65,15 +68,21 @@ def replay(wishes: Wishes) -> int:
         return _run(again, wishes, stack)
 
 
-def _verify(again: Replay) -> int:
+def _verify(again: Replay, as_json: bool) -> int:
     progress, end = LineProgress(), again.end_tick
     if end:
         again.on_tick = lambda tick: progress.tell(tick / end)
     try:
-        verdict = again.verify()
+        with compiling():
+            verdict = again.verify()
     finally:
         progress.end()
-    print(verdict)
+    if as_json:
+        print(json.dumps(verdict.to_dict(), ensure_ascii=False))
+    elif verdict.is_identical:
+        tell(str(verdict))
+    else:
+        print(verdict)
     return 0 if verdict.is_identical else 1
 
 
@@ -122,6 +131,7 @@ def _check(wishes: Wishes) -> None:
         "--verify": wishes.verify,
         "--rtf": wishes.rtf != 0.0,
         "--transport": wishes.transport != "none",
+        "--json": wishes.json,
     }
     for option, why, others in _ALONE:
         unfit = [name for name in others if given[name]]
@@ -135,6 +145,7 @@ _ALONE = (
         "looks at the whole recording, as fast as possible",
         ("--from", "--at", "--save-state", "--record", "--html", "--view", "--rtf", "--transport"),
     ),
+    ("--json", "tells the outcome of a replay", ("--html", "--view")),
     ("--view", "shows the recording", ("--html", "--at", "--record", "--save-state", "--transport")),
     ("--html", "shows the whole recording", ("--from", "--at", "--record", "--save-state", "--rtf", "--transport")),
 )
@@ -153,7 +164,7 @@ def _last_tick(again: Replay, wishes: Wishes) -> int:
         if start > end:
             raise UsageError("--from is after --at")
     if end > last:
-        print(f"{end_s}: from there on nothing is commanded", file=sys.stderr)
+        note(f"{end_s}: from there on nothing is commanded")
     return end
 
 
@@ -182,8 +193,8 @@ def _run(again: Replay, wishes: Wishes, stack: ExitStack) -> int:
         from microsim.recording.state_file import save_state
 
         save_state(wishes.save_state, runner.sim.snapshot())
-        print(f"state of tick {runner.sim.tick:,} in {wishes.save_state}", file=sys.stderr)
-    return _say(again, runner.sim, again.bag)
+        note(f"state of tick {runner.sim.tick:,} in {wishes.save_state}")
+    return _say(again, runner.sim, again.bag, wishes.json)
 
 
 def _runner(again: Replay, wishes: Wishes, stack: ExitStack) -> Runner:
@@ -217,18 +228,22 @@ def _recorder(again: Replay, wishes: Wishes, runner: Runner) -> Recorder | None:
     return recorder
 
 
-def _say(again: Replay, sim: Simulation, bag: OwnBag | ForeignBag) -> int:
-    ignored = f", {again.ignored} inputs ignored" if again.ignored else ""
-    print(f"replayed {sim.tick:,} ticks, {sim.time_ns / 1e9:.3f} s{ignored}, digest {sim.digest()}")
-    for reason, count in again.reasons.most_common(_REASONS):
-        print(f"ignored {count} times: {reason}", file=sys.stderr)
-    if not again.taken and not bag.is_ours:
-        print(f"nothing in this bag is an input; taken are: {', '.join(again.input_topics)}", file=sys.stderr)
+def _say(again: Replay, sim: Simulation, bag: OwnBag | ForeignBag, as_json: bool) -> int:
     recorded = bag.facts.end.get("digest", "")
-    if recorded and sim.tick == again.end_tick and recorded != sim.digest():
+    is_other = bool(recorded) and sim.tick == again.end_tick and recorded != sim.digest()
+    if as_json:
+        facts = {"ticks": sim.tick, "sim_s": sim.time_ns / 1e9, "ignored": again.ignored, "digest": sim.digest()}
+        print(json.dumps({**facts, "recorded_digest": recorded or None, "differs": is_other}))
+        return 1 if is_other else 0
+    ignored = f", {again.ignored} inputs ignored" if again.ignored else ""
+    tell(f"replayed {sim.tick:,} ticks, {sim.time_ns / 1e9:.3f} s{ignored}, digest {sim.digest()}")
+    for reason, count in again.reasons.most_common(_REASONS):
+        note(f"ignored {count} times: {reason}")
+    if not again.taken and not bag.is_ours:
+        note(f"nothing in this bag is an input; taken are: {', '.join(again.input_topics)}")
+    if is_other:
         print(f"recorded was the digest {recorded}: --verify shows the first difference")
-        return 1
-    return 0
+    return 1 if is_other else 0
 
 
 def info(path: Path, as_json: bool) -> int:
@@ -248,9 +263,9 @@ def info(path: Path, as_json: bool) -> int:
         if facts.get("complete") != "true":
             print(f"  cut off     {facts.get('reason', 'not finished')}")
     width = max(map(len, found.topics), default=0)
-    for topic, (kind, count) in found.topics.items():
-        rate = f"{count / found.duration_s:8.2f} Hz" if found.duration_s and count > 1 else " " * 11
-        print(f"  {topic:{width}}  {count:>9,}  {rate}  {kind}")
+    for topic, traffic in found.topics.items():
+        rate = f"{traffic.rate_hz:8.2f} Hz" if traffic.rate_hz else " " * 11
+        print(f"  {topic:{width}}  {traffic.messages:>9,}  {rate}  {traffic.type}")
     if found.problem:
         print(f"damaged: {found.problem}")
     return 1 if found.problem else 0

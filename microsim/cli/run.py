@@ -15,8 +15,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from microsim.cli.missions import Flight, boarded, say_violations, verdict_line
-from microsim.cli.progress import Progress, compiling
+from microsim.cli.progress import Progress
+from microsim.cli.quiet import is_quiet, tell
 from microsim.cli.recording import NOTHING, Recordings, Wishes
+from microsim.cli.rehearsal import compiling, parts_of, rehearse_once
 from microsim.cli.view import NO_VIEW, ViewWishes, stage_of
 from microsim.errors import MicroSimError, UsageError
 from microsim.version import __version__
@@ -60,7 +62,8 @@ def run(options: Options) -> int:
 
 def _run(options: Options, interrupts: Interrupts) -> int:
     with ExitStack() as stack:
-        runner, node = _prepared(options, stack)
+        with compiling():
+            runner, node = _prepared(options, stack)
         interrupts.runner = runner
         telemetry = _telemetry(options)  # a bad scenario must not cost an old file
         if telemetry is not None:
@@ -154,7 +157,7 @@ def _shown(runner: Runner, ticks: int | None, options: Options) -> Iterator[None
     """With the dashboard where there is a terminal for it, else with lines of progress."""
     if ticks == 0:
         yield
-    elif options.headless or options.json or options.view.is_wanted or not _is_terminal():
+    elif options.headless or options.json or is_quiet() or options.view.is_wanted or not _is_terminal():
         progress = Progress(runner, ticks)
         runner.watchers.append(progress.watcher())
         try:
@@ -193,15 +196,17 @@ def _telemetry(options: Options) -> Telemetry | None:
 
 
 def _rehearse(scenario: Scenario, options: Options) -> None:
-    """Compile what the first second needs, with a word about it, when there is nothing in the cache."""
-    from microsim.sim.compiled import is_cold
+    """Compile what the first second needs, so that it is not part of the run."""
     from microsim.simulation import Simulation
 
-    if is_cold():
-        with compiling(), suppress(MicroSimError):  # an error will come again, in the run itself
-            rehearsal = _runner(Simulation(scenario, options.seed), options)
-            rehearsal.set_rtf(0.0)
-            rehearsal.run(min(rehearsal.sim.clock.ticks_in(Fraction(1)), 600))
+    def rehearsal() -> None:
+        with suppress(MicroSimError):  # an error will come again, in the run itself
+            runner = _runner(Simulation(scenario, options.seed), options)
+            runner.set_rtf(0.0)
+            runner.run(min(runner.sim.clock.ticks_in(Fraction(1)), 600))
+
+    if options.duration != 0.0:
+        rehearse_once(parts_of(scenario), rehearsal)
 
 
 def _runner(sim: Simulation, options: Options) -> Runner:
@@ -290,9 +295,9 @@ def _say_result(runner: Runner, options: Options) -> int:
     if options.json:
         print(json.dumps(facts, ensure_ascii=False))
     else:
-        print(summary(facts))
+        tell(summary(facts))
         if options.demo:
-            print(HINTS)
+            tell(HINTS)
         if options.digest:
             print(facts["digest"])
     return say_violations(facts["mission"]) if options.flight is not None else 0

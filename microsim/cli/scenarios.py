@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from microsim import paths
-from microsim.cli.progress import compiling
+from microsim.cli.rehearsal import compiling
 from microsim.errors import MicroSimError, Problem, ScenarioError
 
 
 def validate(sources: Sequence[str], as_json: bool) -> int:
     """0 when all are good, 2 otherwise."""
-    results = {source: _problems(source) for source in dict.fromkeys(sources)}
+    with compiling():
+        results = {source: _problems(source) for source in dict.fromkeys(sources)}
     if as_json:
         print(json.dumps([_report(source, problems) for source, problems in results.items()], ensure_ascii=False))
     else:
@@ -71,12 +71,9 @@ def _is_sweep(source: str) -> bool:
 
 
 def _check_sweep(source: str) -> None:
-    from microsim.sim.compiled import is_cold
     from microsim.sweep import load_sweep, make_plan
 
-    sweep = load_sweep(source)
-    with compiling() if is_cold() else nullcontext():
-        make_plan(sweep)
+    make_plan(load_sweep(source))
 
 
 def _is_mission(source: str) -> bool:
@@ -91,13 +88,11 @@ def _check_mission(source: str) -> None:
     """Beside the scenario it is meant for, where it names one; it may be flown in others."""
     from microsim.missions.binding import check
     from microsim.missions.loading import load_mission
-    from microsim.sim.compiled import is_cold
     from microsim.simulation import Simulation
 
     mission = load_mission(source)
     if mission.scenario is not None:
-        with compiling() if is_cold() else nullcontext():
-            check(mission, Simulation(mission.scenario, mission.seed))
+        check(mission, Simulation(mission.scenario, mission.seed))
 
 
 def _report(source: str, problems: Iterable[Problem]) -> dict[str, Any]:

@@ -10,12 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from microsim.cli.check import default_jobs
-from microsim.cli.progress import Bar, compiling, interruptible
+from microsim.cli.progress import Bar, interruptible
+from microsim.cli.quiet import is_quiet, tell
+from microsim.cli.rehearsal import compiling, parts_of, rehearse_once
+from microsim.cli.tables import print_table
 from microsim.errors import UsageError
 from microsim.sweep.crew import Crew, CrewError, fly_all
 from microsim.sweep.find import FindError, Shrinking, Smallest, first_match, wanted
@@ -98,13 +97,14 @@ def _varied(text: str) -> tuple[str, list[Any]]:
 
 def _rehearse(plan: Plan) -> None:
     """Compile once, here, before many workers would do it side by side."""
-    from microsim.sim.compiled import is_cold
     from microsim.simulation import Simulation
     from microsim.sweep.flying import fly
 
-    if is_cold():
-        with compiling():
-            fly(Simulation(plan.scenario), plan.mission, min(plan.duration or 1.0, 1.0), plan.metrics)
+    def rehearsal() -> None:
+        fly(Simulation(plan.scenario), plan.mission, min(plan.duration or 1.0, 1.0), plan.metrics)
+
+    with compiling():
+        rehearse_once(f"sweep {parts_of(plan.scenario)} {' '.join(plan.metrics)}", rehearsal)
 
 
 # ---- a sweep ---------------------------------------------------------------------------------------------------------
@@ -166,12 +166,14 @@ def _say(finished: Finished, options: Options, out: Path | None) -> None:
     if options.json:
         print(json.dumps(_report(finished, groups, out), ensure_ascii=False))
         return
-    _print_table(finished.plan, groups)
+    if not is_quiet():
+        _print_table(finished.plan, groups)
     for row in finished.failed[:_SHOWN_FAILURES]:
         print(f"microsim: failed: {row['error']}: {row['token']}", file=sys.stderr)
     for each in finished.broken:
         print(f"microsim: {each}", file=sys.stderr)
-    print(_conclusion(finished, out))
+    if not is_quiet() or not finished.is_good:
+        print(_conclusion(finished, out))
 
 
 def _conclusion(finished: Finished, out: Path | None) -> str:
@@ -188,17 +190,7 @@ def _conclusion(finished: Finished, out: Path | None) -> str:
 def _print_table(plan: Plan, groups: Sequence[Group]) -> None:
     titles = ["", "runs", "failed", *groups[0].figures]
     rows = [_cells(group) for group in groups]
-    if not sys.stdout.isatty():  # one group a line, however long: this is for grep
-        widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
-        for row in (titles, *rows):
-            print("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
-        return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in titles:
-        table.add_column(title, overflow="fold")
-    for group, row in zip(groups, rows, strict=True):
-        table.add_row(*row[:2], Text(row[2], "bold red" if group.failed else "green"), *row[3:])
-    Console(highlight=False).print(table)
+    print_table(titles, rows, 2, ["bold red" if group.failed else "green" for group in groups])
 
 
 def _cells(group: Group) -> list[str]:
@@ -297,7 +289,7 @@ def _say_nothing_found(plan: Plan, options: Options) -> None:
     if options.json:
         print(json.dumps({"found": False, "runs": len(plan)}))
     else:
-        print(f"not found in {len(plan):,} runs: {options.find}")
+        tell(f"not found in {len(plan):,} runs: {options.find}")
 
 
 def _say_smallest(plan: Plan, found: Outcome, smallest: Smallest, options: Options) -> None:

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from microsim.cli.quiet import QuietOption
+from microsim.cli.values import flag
+
 
 def register(app: typer.Typer) -> None:
     app.command()(sweep)
@@ -51,7 +54,7 @@ def sweep(
         Path | None, typer.Option(metavar="FILE", help="Result: .csv or .parquet; with --find, the mission: .yaml.")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the result: .png, .svg or .pdf (needs microsim[plot]).")
+        Path | None, typer.Option(metavar="FILE", help="Draw the result: .png, .svg or .pdf (needs the extra `plot`).")
     ] = None,
     find: Annotated[
         str | None,
@@ -63,35 +66,41 @@ def sweep(
     ] = None,
     ray: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Fly on a Ray cluster: HOST:PORT, auto, or local (needs microsim[ray])."),
+        typer.Option(
+            metavar="ADDRESS", help="Fly on a Ray cluster: HOST:PORT, auto, or local (needs the extra `ray`)."
+        ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what the journal beside --out holds.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin anew, over an old result or journal.")] = False,
+    resume: Annotated[bool, flag("--resume", "Go on with what the journal beside --out holds.")] = False,
+    overwrite: Annotated[bool, flag("--overwrite", "Begin anew, over an old result or journal.")] = False,
     timeout: Annotated[
         float, typer.Option(min=0.1, metavar="S", help="Longest time for one run, on the wall clock.")
     ] = 600.0,
     shrink_runs: Annotated[
         int, typer.Option("--shrink-runs", min=0, metavar="N", help="With --find: flights to make it small.")
     ] = 2000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one line of JSON.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print the outcome as one line of JSON.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Fly a mission with many seeds and settings; a row of numbers for each run.
 
-    Workers are processes of this machine, or of a Ray cluster; the result is the same, byte for byte. Each row ends
-    with a token: `microsim replay --token TOKEN` flies that very run again. --resume goes on after a kill.
+    Workers are processes of this machine, or of a Ray cluster; the result is the
+    same, byte for byte. Each row ends with a token: `microsim replay --token
+    TOKEN` flies that very run again. --resume goes on after a kill.
 
-    Exit codes: 0 good; 1 an assertion does not hold, a run failed, it was stopped, or --find found something;
-    2 the input is wrong.
+    Exit codes: 0 good; 1 an assertion does not hold, a run failed, it was
+    stopped, or --find found something; 2 the input is wrong.
 
     \b
     Examples:
       microsim sweep flat --mission patrol --seeds 0..99
-      microsim sweep default --mission patrol --seeds 0..9999 --vary drone.cmd_time_constant=0.1,0.15,0.2
-          --metrics collisions,path_length,radio_drop --out results.parquet --plot results.png
-      microsim sweep nightly.yaml                          everything, and assertions, in a file
-      microsim sweep nightly.yaml --resume                 go on after a kill
-      microsim sweep nightly.yaml --ray 10.0.0.5:6379      on a cluster
-      microsim sweep maze --mission patrol --seeds 0..999 --find "collisions > 0" --out smallest.yaml
+      microsim sweep default --mission patrol --seeds 0..9999 \\
+          --vary drone.cmd_time_constant=0.1,0.15,0.2 \\
+          --metrics collisions,path_length --out results.csv --plot results.png
+      microsim sweep nightly.yaml                  all of it in a file
+      microsim sweep nightly.yaml --resume         go on after a kill
+      microsim sweep nightly.yaml --ray 10.0.0.5:6379    on a cluster
+      microsim sweep maze --mission patrol --seeds 0..999 \\
+          --find "collisions > 0" --out smallest.yaml
     """
     from microsim.cli import _output
     from microsim.cli import sweep as command

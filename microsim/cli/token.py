@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from microsim.cli.progress import Progress
+from microsim.cli.quiet import note, tell
 from microsim.cli.run import Interrupts
 from microsim.errors import UsageError
 from microsim.version import __version__
@@ -28,6 +30,7 @@ class Wishes:
     at: Fraction | None
     save_state: Path | None
     record: Path | None
+    json: bool = False
 
 
 def replay(wishes: Wishes, others: Sequence[str]) -> int:
@@ -38,13 +41,17 @@ def replay(wishes: Wishes, others: Sequence[str]) -> int:
         raise UsageError(f"--token says which run it is: leave out {', '.join(others)}")
     again = from_token(wishes.token, wishes.scenario, wishes.mission)
     if again.token.version != __version__:
-        print(f"made by microsim {again.token.version}, replayed by {__version__}", file=sys.stderr)
+        note(f"made by microsim {again.token.version}, replayed by {__version__}")
     code, values = _flown(again, wishes)
     sim = again.sim
+    if wishes.json:
+        facts = {"ticks": sim.tick, "sim_s": sim.time_ns / 1e9, "digest": sim.digest(), "metrics": values}
+        print(json.dumps(facts, ensure_ascii=False))
+        return code
     width = max(map(len, values))
     for name, value in values.items():
-        print(f"  {name:{width}}  {_said(value)}")
-    print(f"replayed {sim.tick:,} ticks, {sim.time_ns / 1e9:.3f} s, digest {sim.digest()}")
+        tell(f"  {name:{width}}  {_said(value)}")
+    tell(f"replayed {sim.tick:,} ticks, {sim.time_ns / 1e9:.3f} s, digest {sim.digest()}")
     return code
 
 
@@ -69,12 +76,15 @@ def _flown(again: Replayable, wishes: Wishes) -> tuple[int, dict[str, Value]]:
     if recorder is not None:
         recorder.close()
         code = 1 if recorder.error else 0
-        print(f"microsim: {recorder.error}" if code else f"recorded into {recorder.folder}", file=sys.stderr)
+        if code:
+            print(f"microsim: {recorder.error}", file=sys.stderr)
+        else:
+            note(f"recorded into {recorder.folder}")
     if wishes.save_state is not None:
         from microsim.recording.state_file import save_state
 
         save_state(wishes.save_state, sim.snapshot())
-        print(f"state of tick {sim.tick:,} in {wishes.save_state}", file=sys.stderr)
+        note(f"state of tick {sim.tick:,} in {wishes.save_state}")
     return code, taken.values()
 
 

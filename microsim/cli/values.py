@@ -1,12 +1,41 @@
-"""Numbers that options take: read from what was typed, refused with what was expected."""
+"""What options take: read from what was typed, refused with what was expected."""
 
 from __future__ import annotations
 
 import math
+import re
+from fractions import Fraction
+from typing import Any
 
 import typer
 
 LONGEST_S = 2**31 - 1  # what the seconds of a ROS 2 stamp can hold
+
+_TIMES = {"": "1", "s": "1", "ms": "1/1000", "m": "60", "min": "60", "h": "3600"}
+_SIZES = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_SIZES |= {"kib": 2**10, "mib": 2**20, "gib": 2**30}
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
+
+
+def flag(*names: str) -> Any:
+    """An option that is there or not; its names, then its help."""
+    return typer.Option(*names[:-1], metavar="", help=names[-1])
+
+
+def simulated_time(text: str) -> Fraction:
+    """`12.5s`, `500ms`, `2min`; without a unit, seconds."""
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is None or found[2].lower() not in _TIMES or len(text) > 30:
+        raise typer.BadParameter(f"expected a simulated time such as 12.5s, 500ms or 2min, found {text!r}.")
+    return Fraction(found[1]) * Fraction(_TIMES[found[2].lower()])
+
+
+def size(text: str) -> int:
+    """`500kB`, `100MB`, `2GiB`; without a unit, bytes."""
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is None or found[2].lower() not in _SIZES or len(text) > 30:
+        raise typer.BadParameter(f"expected a size such as 500kB, 100MB or 2GiB, found {text!r}.")
+    return int(Fraction(found[1]) * _SIZES[found[2].lower()])
 
 
 def _number(text: str, least: float, most: float, what: str) -> float:
@@ -20,7 +49,11 @@ def _number(text: str, least: float, most: float, what: str) -> float:
 
 
 def seconds(text: str) -> float:
-    return _number(text, 0.0, LONGEST_S, f"simulated seconds from 0 to {LONGEST_S:,}")
+    """As `simulated_time`, also written as 1e3."""
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is not None and found[2].lower() in _TIMES and len(text) <= 30:
+        text = str(float(simulated_time(text)))
+    return _number(text, 0.0, LONGEST_S, f"simulated seconds from 0 to {LONGEST_S:,}, such as 60, 2min or 500ms")
 
 
 def real_time_factor(text: str) -> float:

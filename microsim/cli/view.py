@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from microsim.cli.values import flag
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from microsim.viewer import Stage, Viewer
     from microsim.viewer.timeline import Timeline
 
-ViewOption = Annotated[bool, typer.Option("--view", help="Show the run on a web page, served on this machine only.")]
-OpenOption = Annotated[bool, typer.Option("--open", help="Show it and open a browser on it.")]
+ViewOption = Annotated[bool, flag("--view", "Show the run on a web page, served on this machine only.")]
+OpenOption = Annotated[bool, flag("--open", "Show it and open a browser on it.")]
 HostOption = Annotated[
     str | None,
     typer.Option(

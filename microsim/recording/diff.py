@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from typing import Any
 
 from microsim.recording.bag import ForeignBag, OwnBag
 from microsim.recording.comparison import is_chosen
@@ -25,6 +26,11 @@ class Comparison:
     @property
     def is_identical(self) -> bool:
         return self.difference is None and not self.problem
+
+    def to_dict(self) -> dict[str, Any]:
+        difference = None if self.difference is None else self.difference.to_dict()
+        facts = {"identical": self.is_identical, "messages": self.messages, "difference": difference}
+        return {**facts, "problem": self.problem, "is_partial": self.is_partial, "notes": list(self.notes)}
 
     def __str__(self) -> str:
         if self.difference is not None:

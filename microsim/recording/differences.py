@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -60,13 +61,25 @@ class Difference:
         lines = [self._headline()]
         found = self.field()
         if found is not None:
-            path, one, other = found
-            lines.append(f"  field {path}")
-            for name, value in zip(self.names, (one, other), strict=True):
-                lines.append(f"    {name:{width}}  {_shown(value)}")
+            where, *values = _shown_apart(*found)
+            lines.append(f"  field {where}")
+            for name, value in zip(self.names, values, strict=True):
+                lines.append(f"    {name:{width}}  {value}")
         for name, place in zip(self.names, (self.first, self.second), strict=True):
             lines.append(f"  {name:{width}}  {place}")
         return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For machines; `about` is what a person is told."""
+        entry = self.first.here or self.second.here
+        facts: dict[str, Any] = {"after_messages": self.number, "topic": None, "time_ns": None, "field": None}
+        if entry is not None:
+            facts |= {"topic": entry.topic, "time_ns": entry.time_ns}
+        found = self.field()
+        if found is not None:
+            where, *values = _shown_apart(*found)
+            facts |= {"field": where, "values": dict(zip(self.names, values, strict=True))}
+        return {**facts, "about": str(self)}
 
     def _headline(self) -> str:
         entry = self.first.here or self.second.here
@@ -143,6 +156,21 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+_WIDTH = 200  # of a value, in characters
+_BEFORE = 60  # characters of a long text that are shown before the first difference
+
+
+def _shown_apart(path: str, one: Any, other: Any) -> tuple[str, str, str]:
+    """Of long texts, the part in which they differ."""
+    if isinstance(one, str) and isinstance(other, str) and max(len(one), len(other)) > _WIDTH:
+        at = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+        start = max(at - _BEFORE, 0)
+        dots = "…" if start else ""
+        shown = [f"{dots}{_shown(text[start : start + _WIDTH - _BEFORE])}" for text in (one, other)]
+        return f"{path}, from character {at:,} on", shown[0], shown[1]
+    return path, _shown(one), _shown(other)
+
+
 def _shown(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= 200 else f"{text[:197]}…"
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}…"

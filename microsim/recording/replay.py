@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from typing_extensions import Self
 
@@ -49,6 +49,14 @@ class Verdict:
     @property
     def is_identical(self) -> bool:
         return self.difference is None and not self.problem
+
+    def to_dict(self) -> dict[str, Any]:
+        """For machines."""
+        difference = None if self.difference is None else self.difference.to_dict()
+        facts = {
+            name: getattr(self, name) for name in ("messages", "ticks", "digest", "problem", "is_partial", "is_cut")
+        }
+        return {"identical": self.is_identical, **facts, "difference": difference}
 
     def __str__(self) -> str:
         if self.difference is not None:

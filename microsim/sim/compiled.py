@@ -10,18 +10,20 @@ every file with kernels: a stale one, which could give other bits, is never load
 import hashlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 import numba.core.config
+import numba.core.utils
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _source_hash() -> str:
-    here = str(Path(__file__).parent)  # numba keeps kernels apart by place, and so must `is_cold`
-    digest = hashlib.sha256(f"{numba.__version__} {here}".encode())
+    here = str(Path(__file__).parent)  # numba keeps kernels apart by place and Python, and so must `is_rehearsed`
+    digest = hashlib.sha256(f"{numba.__version__} {numba.core.utils.PYVERSION} {here}".encode())
     for file in sorted(Path(here).rglob("*.py")) + sorted(Path(here).parent.glob("recording/*.py")):
         text = file.read_bytes()
         if b"kernel" in text:
@@ -43,11 +45,20 @@ def _cache_folder() -> Path | None:
 CACHE_FOLDER = _cache_folder()
 
 
-def is_cold() -> bool:
-    """True when kernels are not compiled yet, so that the first run is slow and worth a word to the user."""
-    if numba.core.config.DISABLE_JIT:
-        return False
-    return CACHE_FOLDER is None or not any(CACHE_FOLDER.rglob("*.nbc"))
+def is_rehearsed(what: str) -> bool:
+    """Whether all that `what` needs was compiled before, and is in the cache."""
+    return bool(numba.core.config.DISABLE_JIT) or (CACHE_FOLDER is not None and _mark(CACHE_FOLDER, what).exists())
+
+
+def note_rehearsed(what: str) -> None:
+    """All that `what` needs is compiled."""
+    if CACHE_FOLDER is not None and not numba.core.config.DISABLE_JIT:
+        with suppress(OSError):  # told once more next time; nothing is lost
+            _mark(CACHE_FOLDER, what).touch()
+
+
+def _mark(folder: Path, what: str) -> Path:
+    return folder / f"rehearsed-{hashlib.sha256(what.encode()).hexdigest()[:16]}"
 
 
 def kernel(function: _Function) -> _Function:

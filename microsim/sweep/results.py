@@ -85,4 +85,4 @@ def pyarrow(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise ResultError("parquet files need pyarrow: pip install 'microsim[sweep]', or write a .csv file") from None
+        raise UsageError("parquet files need pyarrow: pip install 'microsim[sweep]', or write a .csv file") from None

@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from microsim.cli import app
-from microsim.cli.recording import seconds, size
+from microsim.cli.values import simulated_time, size
 from microsim.errors import UsageError
 from microsim.recording.bag import open_bag
 from microsim.recording.plain_data import SnapshotError
@@ -42,6 +42,40 @@ def test_a_run_is_recorded_verified_and_told_apart(tmp_path: Path) -> None:
     assert "different after" in done.stdout
     assert "seed: 12345 and 9" in done.stdout
     assert microsim("diff", tmp_path / "one", tmp_path / "one").exit_code == 0
+
+
+def test_what_is_found_can_be_read_by_machines(tmp_path: Path) -> None:
+    run(tmp_path / "one")
+    run(tmp_path / "two", "--seed", "9")
+    found = json.loads(microsim("replay", tmp_path / "one", "--verify", "--json").stdout)
+    digest = open_bag(tmp_path / "one").facts.end["digest"]
+    assert (found["identical"], found["digest"], found["difference"]) == (True, digest, None)
+    again = json.loads(microsim("replay", tmp_path / "one", "--json").stdout)
+    assert (again["ticks"], again["digest"], again["differs"]) == (180, digest, False)
+    done = microsim("diff", tmp_path / "one", tmp_path / "two", "--json")
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["identical"], found["difference"]["topic"]) == (1, False, "/sim/info")
+    assert found["difference"]["about"].startswith("different after ")
+
+
+def test_of_long_texts_the_part_that_differs_is_shown(tmp_path: Path) -> None:
+    run(tmp_path / "one")
+    run(tmp_path / "two", "--seed", "9")
+    told = microsim("diff", tmp_path / "one", tmp_path / "two").stdout
+    values = [line for line in told.splitlines() if line.startswith("    ")]
+    assert ['"seed": 12345' in values[0], '"seed": 9' in values[1]] == [True, True]
+
+
+def test_bag_info_tells_numbers_as_numbers_and_the_rates_of_the_scenario(tmp_path: Path) -> None:
+    run(tmp_path / "bag")
+    facts = json.loads(microsim("bag", "info", tmp_path / "bag", "--json").stdout)
+    assert (facts["seed"], facts["ticks"], facts["complete"]) == (12345, 180, True)
+    assert facts["scenario"]["name"] == "flat"
+    assert facts["messages"] == sum(topic["messages"] for topic in facts["topics"].values())
+    assert facts["sent"] < facts["messages"]  # inputs are recorded beside what was sent
+    rates = {name: facts["topics"][name]["rate_hz"] for name in ("/clock", "/drone/odom", "/rover/range/front")}
+    assert rates == pytest.approx({"/clock": 60.0, "/drone/odom": 30.0, "/rover/range/front": 10.0}, rel=1e-6)
+    assert "   60.00 Hz  rosgraph_msgs/msg/Clock" in microsim("bag", "info", tmp_path / "bag").stdout
 
 
 def test_recording_options_reach_the_bag(tmp_path: Path) -> None:
@@ -78,7 +112,7 @@ def test_bag_info_and_repair(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "/drone/odom" in done.stdout
     told = json.loads(microsim("bag", "info", tmp_path / "bag", "--json").stdout)
-    assert told["ticks"] == "180"
+    assert told["ticks"] == 180
     file = tmp_path / "bag" / "microsim_0.mcap"
     file.write_bytes(file.read_bytes()[:-10])
     assert microsim("bag", "info", tmp_path / "bag").exit_code == 1
@@ -112,7 +146,7 @@ def test_plots_that_cannot_be_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "value"), [("12.5s", "25/2"), ("500ms", "1/2"), ("2min", "120"), ("3", "3")])
 def test_times(text: str, value: str) -> None:
-    assert seconds(text) == Fraction(value)
+    assert simulated_time(text) == Fraction(value)
 
 
 @pytest.mark.parametrize(("text", "value"), [("500kB", 500_000), ("1.5 MiB", 1_572_864), ("2GB", 2 * 10**9), ("7", 7)])
@@ -122,7 +156,7 @@ def test_sizes(text: str, value: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "1e3", "5 parsecs", "nan", "1" * 50])
 def test_times_and_sizes_that_make_no_sense(text: str) -> None:
-    for parse in (seconds, size):
+    for parse in (simulated_time, size):
         with pytest.raises(typer.BadParameter):
             parse(text)
 
