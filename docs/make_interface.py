@@ -55,8 +55,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _topic_row(topic: Topic) -> tuple[str, ...]:
-    camera = dict.fromkeys(("image", "camera_info", "depth", "segmentation"), "camera")
-    sensor = camera.get(topic.kind, SENSOR_PATHS.get(topic.kind, topic.kind))
+    sensors = {**dict.fromkeys(("image", "camera_info", "depth", "segmentation"), "camera"), "points": "lidar"}
+    sensor = sensors.get(topic.kind, SENSOR_PATHS.get(topic.kind, topic.kind))
     name = topic.of("<robot>", sensor)
     return f"`{name}`", f"`{topic.type}`", _qos(topic.qos), topic.rate.replace("*", "\\*"), topic.about
 

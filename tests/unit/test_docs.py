@@ -172,3 +172,36 @@ def test_the_readme_has_the_two_commands_and_the_makefile_has_them_too():
     assert [line.split("#")[0].strip() for line in shell.strip().splitlines()] == ["make run", "make test"]
     for target in re.findall(r"`make ([a-z0-9]+)", readme):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"make {target}"
+
+
+def test_pip_is_never_told_to_take_the_package_of_that_name_from_pypi():
+    """It is somebody else's."""
+    pages = [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
+    lines = [(page.name, line) for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
+    told = [(name, line) for name, line in lines if re.search(r"pip install '?microsim\b", line)]
+    assert [each for each in told if "adds to the MicroSim that is installed" not in each[1]] == []
+
+
+def test_every_extra_is_explained():
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
+    extras = re.findall(
+        r'^        "([a-z-]+)": ', setup.partition("extras_require")[2].partition("entry_points")[0], re.M
+    )
+    page = (DOCS / "install.md").read_text(encoding="utf-8").partition("## Extras")[2]
+    assert len(extras) > 5
+    assert [extra for extra in extras if f"`{extra}`" not in page] == []
+
+
+def test_every_part_of_the_package_is_in_the_folder_table():
+    table = (DOCS / "architecture.md").read_text(encoding="utf-8").partition("## Folder by folder")[2]
+    parts = [path for path in (ROOT / "microsim").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
+    names = [path.name if path.is_file() else f"{path.name}/" for path in parts if not path.name.startswith("__")]
+    assert [name for name in names if f"`{name}`" not in table and f"`microsim/{name}`" not in table] == []
+
+
+def test_the_layers_are_written_down_as_they_are_checked():
+    layers = re.search(r"^layers = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M | re.S)
+    assert layers is not None
+    checked = [re.sub(r"[()]", "", row).replace(" : ", ", ") for row in re.findall(r'"(.*?)"', layers[1])]
+    written = re.findall(r"^    ([a-z_|, ]+)$", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.M)
+    assert written == checked
