@@ -49,6 +49,9 @@ _EVERY_ROBOTS: dict[str, tuple[str, str]] = {  # one parameter for a sensor of a
     "sensors.gps_sigma_m": ("gps", "sigma_m"),
     "sensors.gps_bias_drift_m_per_s": ("gps", "bias_drift_m_per_s"),
     "sensors.range_sigma_m": ("range", "sigma_m"),
+    "sensors.range_min_m": ("range", "min_m"),
+    "sensors.range_max_m": ("range", "max_m"),
+    "sensors.range_dropout_probability": ("range", "dropout_probability"),
 }
 # of a robot: not its limits
 _BLOCKS = {
