@@ -203,32 +203,27 @@ def point_cloud(frame: str) -> Encoder:
 
 def image(frame: str, width: int, height: int) -> Encoder:
     """values: (height, width, 3) uint8 array."""
-    message = new(
-        "sensor_msgs/msg/Image",
-        header=header(frame),
-        width=width,
-        height=height,
-        encoding="rgb8",
-        step=3 * width,
-        data=np.zeros(3 * width * height, np.uint8),
-    )
-    template = RawTemplate("sensor_msgs/msg/Image", message, "data")
-    return lambda stamp_ns, pixels: template.encode(divmod(stamp_ns, NS_PER_S), pixels.data.cast("B"))
+    return _image(frame, width, height, "rgb8", 3)
 
 
 def depth_image(frame: str, width: int, height: int) -> Encoder:
     """values: (height, width) float32 array [m]."""
+    return _image(frame, width, height, "32FC1", 4)
+
+
+def _image(frame: str, width: int, height: int, encoding: str, bytes_a_pixel: int) -> Encoder:
+    step = bytes_a_pixel * width
     message = new(
         "sensor_msgs/msg/Image",
         header=header(frame),
         width=width,
         height=height,
-        encoding="32FC1",
-        step=4 * width,
-        data=np.zeros(4 * width * height, np.uint8),
+        encoding=encoding,
+        step=step,
+        data=np.zeros(step * height, np.uint8),
     )
     template = RawTemplate("sensor_msgs/msg/Image", message, "data")
-    return lambda stamp_ns, depths: template.encode(divmod(stamp_ns, NS_PER_S), depths.data.cast("B"))
+    return lambda stamp_ns, pixels: template.encode(divmod(stamp_ns, NS_PER_S), pixels.data.cast("B"))
 
 
 def camera_info(

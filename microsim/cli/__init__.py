@@ -80,7 +80,10 @@ def _root(
 @app.command()
 def run(
     scenario: Annotated[
-        str | None, typer.Argument(help="A shipped scenario (see `microsim list`) or a file.", show_default="default")
+        str | None,
+        typer.Argument(
+            metavar="SCENARIO", help="A shipped scenario (see `microsim list`) or a file.", show_default="default"
+        ),
     ] = None,
     seed: Annotated[
         int | None, typer.Option(parser=seed_value, metavar="N", help="Seed of all noise; default: the scenario's.")

@@ -146,7 +146,7 @@ def _list() -> None:
 
 
 def shot(
-    scenario: Annotated[str, typer.Argument(help="A shipped scenario or demo, or a file.")],
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A shipped scenario or demo, or a file.")],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="PNG, JPEG or WebP; default: SCENARIO.png.")
     ] = None,

@@ -89,14 +89,6 @@ class GpuRenderer:
                 return [Picture(cupy.asnumpy(image), cupy.asnumpy(depths)) for image, depths, *_ in pending]
             self._reserve(needed + needed // 4)
 
-    def _fetched(self, array: Any) -> Any:
-        """In the host's memory that the GPU reaches directly, which CuPy keeps and uses again."""
-        import cupyx
-
-        host = cupyx.empty_pinned(array.shape, array.dtype)
-        array.get(out=host)
-        return host
-
     def frame(self, shot: Shot) -> Frame:
         """A shot before lens and exposure: what the rasteriser of the CPU gives."""
         while True:
