@@ -79,7 +79,8 @@ def _rehearse(name: str, make: Callable[[Transport], SmallNode], ros_args: tuple
     from microsim.transport.choose import open_transport
 
     def rehearsal() -> None:
-        node = make(open_transport("memory", name, ros_args))
+        quietly = (*(ros_args or ("--ros-args",)), "--log-level", "fatal")  # what it warns of, the run will
+        node = make(open_transport("memory", name, quietly))
         node.start()
         node.step()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from microsim.documents.yaml_text import MAX_BYTES
 from microsim.errors import Problem, ScenarioError, did_you_mean, unknown
-from microsim.paths import data_folder, scenario_file, scenario_names
+from microsim.paths import data_folder, mission_names, scenario_file, scenario_names
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -59,7 +59,8 @@ def _refuse(file: Path, message: str) -> ScenarioError:
 
 def _nearest_file(file: Path) -> str:
     beside = [path.name for path in file.parent.glob("*") if path.suffix in SUFFIXES] if file.parent.is_dir() else []
-    return did_you_mean(file.name, beside)
+    shipped = file.stem in (*scenario_names(), *mission_names())
+    return did_you_mean(file.name, beside) or (f"; the shipped one is called {file.stem!r}" if shipped else "")
 
 
 def search_folders(file: Path | None) -> list[Path]:

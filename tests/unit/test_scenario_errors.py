@@ -250,6 +250,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path, monkeypatch: pyte
     os.mkfifo("pipe.yaml")
     assert complaint("missoin.yaml") == "missoin.yaml: no such file; did you mean 'mission.yaml'?"
     assert complaint("no/such.yaml") == "no/such.yaml: no such file"
+    assert complaint("default.yml") == "default.yml: no such file; the shipped one is called 'default'"
     assert complaint("latin.yaml") == "latin.yaml:2: expected text in UTF-8"
     assert complaint("long.yaml") == "long.yaml: expected at most 4,000,000 bytes, found more"
     assert complaint("folder.yaml") == "folder.yaml: expected a file, found a folder"
