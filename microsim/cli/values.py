@@ -48,8 +48,9 @@ def _number(text: str, least: float, most: float, what: str) -> float:
     return number
 
 
-def seconds(text: str) -> float:
-    """As `simulated_time`, also written as 1e3."""
+def seconds(text: str | float) -> float:
+    """As `simulated_time`, also written as 1e3; a number where it is an option's default."""
+    text = str(text)
     found = _QUANTITY.fullmatch(text.strip())
     if found is not None and found[2].lower() in _TIMES and len(text) <= 30:
         text = str(float(simulated_time(text)))

@@ -353,7 +353,7 @@ def test_the_help_shows_its_examples_whole():
     shown = (
         CliRunner().invoke(app, ["robot-simulator", "--help"], env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"}).output
     )
-    assert """-p "robots:=['alpha', 'beta']" -r __ns:=/fleet""" in " ".join(shown.split())
+    assert """-p "robots:=['alpha', 'beta']" microsim""" in " ".join(shown.split())
 
 
 def test_the_command_says_what_is_wrong_with_a_file_and_nothing_else(tmp_path):
