@@ -122,7 +122,7 @@ class Demo:
         models = {name: robot.model for name, robot in sim.scenario.robots.items()}
         self.pilots = [PILOTS[model](sim, name) for name, model in models.items() if model in PILOTS]
         self.has_radio = sim.radio is not None
-        self.next_second = 0
+        self.next_second: int | None = None
         self.ears = {
             topic: pilot
             for pilot in self.pilots
@@ -134,6 +134,8 @@ class Demo:
             pilot = self.ears.get(message.topic)
             if pilot is not None:
                 pilot.hear(message.topic, message.message)
+        if self.next_second is None:  # it may take over in the middle of a run
+            self.next_second = self.sim.time_ns // 1_000_000_000
         if self.sim.time_ns >= self.next_second * 1_000_000_000:
             for pilot in self.pilots:
                 if self.has_radio or isinstance(pilot, RoverPilot):

@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from microsim.cli import bundles, demos, missions, nodes, recording, sweeps, view, worlds
+from microsim.cli import bundles, demos, from_state, missions, nodes, recording, sweeps, view, worlds
 from microsim.cli.quiet import QuietOption
 from microsim.cli.values import flag, real_time_factor, seconds, seed_value
 from microsim.errors import BundleError, MapError, MicroSimError, MissionError, ScenarioError, SweepError
@@ -133,6 +133,7 @@ def run(
     view_host: view.HostOption = None,
     view_port: view.PortOption = None,
     mission: missions.MissionOption = None,
+    from_state_: from_state.FromStateOption = None,
     record: recording.RecordOption = None,
     storage: recording.StorageOption = recording.Storage.mcap,
     compress: recording.CompressOption = recording.Compression.none,
@@ -158,6 +159,7 @@ def run(
       microsim run --duration 10 --rtf 0 --json    for scripts
       microsim run --demo --duration 60 --rtf 0 --record flight
       microsim run flat --mission patrol --rtf 0 --quiet    a test: its exit code
+      microsim run --from-state five.state --duration 10    go on from a saved state
       microsim run flat --ros-args -p rover.max_v:=1.0 -r __ns:=/left
     """
     from microsim.cli.run import Options
@@ -184,7 +186,10 @@ def run(
             wishes,
             mission,
             view.ViewWishes(view_, open_, view_host, view_port),
+            from_state=from_state_,
         )
+        if from_state_ is not None:
+            from_state.check_alone(options, world is not None or robots is not None or bool(inject))
         code = run_scenario(options)
     raise typer.Exit(code)
 

@@ -20,11 +20,12 @@ _BETWEEN_LINES_S = 5.0  # of a count, in a log
 
 
 class Progress:
-    """One line, rewritten in place on a terminal; in a log, a new line each time."""
+    """One line, rewritten in place on a terminal; in a log, a new line each time. `end`: the last tick."""
 
-    def __init__(self, runner: Runner, ticks: int | None) -> None:
+    def __init__(self, runner: Runner, end: int | None) -> None:
         self.runner = runner
-        self.ticks = ticks
+        self.end_tick = end
+        self._start_tick = runner.sim.tick
         self.is_terminal = sys.stderr.isatty()
         self._told_s = 0.0
         self._has_told = False
@@ -48,9 +49,9 @@ class Progress:
     def line(self) -> str:
         runner = self.runner
         done = f"{runner.sim_s:.1f} s simulated, {runner.achieved_rtf:.2f} × real time"
-        if not self.ticks:
+        if not self.end_tick or self.end_tick <= self._start_tick:
             return f"{done}; Ctrl-C ends"
-        part = runner.sim.tick / self.ticks
+        part = max(runner.sim.tick - self._start_tick, 0) / (self.end_tick - self._start_tick)
         left = runner.wall_s * (1.0 - part) / part if part else 0.0
         return f"{100.0 * part:3.0f} %  {done}, {duration(left)} left"
 

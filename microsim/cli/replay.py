@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -194,6 +195,7 @@ def _run(again: Replay, wishes: Wishes, stack: ExitStack) -> int:
 
         save_state(wishes.save_state, runner.sim.snapshot())
         note(f"state of tick {runner.sim.tick:,} in {wishes.save_state}")
+        note(f"go on from there: microsim run --from-state {shlex.quote(str(wishes.save_state))}")
     return _say(again, runner.sim, again.bag, wishes.json)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from microsim.cli.from_state import go_on, with_scenario
 from microsim.cli.missions import Flight, boarded, say_violations, verdict_line
 from microsim.cli.progress import Progress
 from microsim.cli.quiet import is_quiet, tell
@@ -49,6 +50,7 @@ class Options:
     view: ViewWishes = NO_VIEW
     flight: Flight | None = None  # the mission, loaded
     pilot: Callable[[Simulation], Pilot | None] | None = None  # of a demo
+    from_state: Path | None = None
 
 
 def run(options: Options) -> int:
@@ -62,8 +64,11 @@ def run(options: Options) -> int:
 
 def _run(options: Options, interrupts: Interrupts) -> int:
     with ExitStack() as stack:
+        options = with_scenario(options, stack)
         with compiling():
             runner, node = _prepared(options, stack)
+        if options.from_state is not None:
+            go_on(options.from_state, runner)
         interrupts.runner = runner
         telemetry = _telemetry(options)  # a bad scenario must not cost an old file
         if telemetry is not None:
@@ -148,17 +153,17 @@ def _drive(runner: Runner, ticks: int | None, options: Options, telemetry: Telem
     with ExitStack() as stack:
         if telemetry is not None:
             stack.callback(telemetry.close)
-        stack.enter_context(_shown(runner, ticks, options))
+        stack.enter_context(_shown(runner, ticks and runner.sim.tick + ticks, options))
         runner.run(ticks)
 
 
 @contextmanager
-def _shown(runner: Runner, ticks: int | None, options: Options) -> Iterator[None]:
+def _shown(runner: Runner, end: int | None, options: Options) -> Iterator[None]:
     """With the dashboard where there is a terminal for it, else with lines of progress."""
-    if ticks == 0:
+    if end == 0:
         yield
     elif options.headless or options.json or is_quiet() or options.view.is_wanted or not _is_terminal():
-        progress = Progress(runner, ticks)
+        progress = Progress(runner, end)
         runner.watchers.append(progress.watcher())
         try:
             yield
@@ -167,7 +172,7 @@ def _shown(runner: Runner, ticks: int | None, options: Options) -> Iterator[None
     else:
         from microsim.dashboard import Dashboard
 
-        with Dashboard(runner, ticks) as dashboard:
+        with Dashboard(runner, end) as dashboard:
             yield
         if dashboard.error is not None:
             print(f"microsim: the dashboard stopped: {dashboard.error!r}; --headless does without", file=sys.stderr)
@@ -290,6 +295,8 @@ def result(runner: Runner) -> dict[str, Any]:
 def _say_result(runner: Runner, options: Options) -> int:
     """1 when the mission failed."""
     facts = result(runner)
+    if options.from_state is not None:
+        facts["from_state"] = str(options.from_state)
     if options.flight is not None:
         facts["mission"] = options.flight.facts()
     if options.json:
@@ -318,6 +325,7 @@ def summary(facts: dict[str, Any]) -> str:
         f"  simulated   {facts['sim_s']:.3f} s, {facts['ticks']:,} ticks, {facts['messages']:,} messages",
         f"  wall time   {facts['wall_s']:.3f} s, {pace}",
     ]
+    lines += [f"  went on     from {facts['from_state']}"] if "from_state" in facts else []
     lines += [
         f"  radio       {link['from']} → {link['to']}: {link['sent']} sent, {link['delivered']} delivered, "
         f"{link['dropped'] + link['overflowed']} lost, {link['latency_ms_mean']:.0f} ms on average"

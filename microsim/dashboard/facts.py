@@ -125,7 +125,7 @@ class Collector:
         )
 
     def _recent_rtf(self) -> float:
-        wall, sim = self.runner.wall_s, self.runner.sim_s
+        wall, sim = self.runner.wall_s, self.runner.advanced_s
         self._past.append((wall, sim))
         while len(self._past) > 2 and wall - self._past[1][0] > _RECENT_S:
             self._past.popleft()

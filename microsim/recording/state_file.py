@@ -129,19 +129,24 @@ def resume(path: Path, folder: Path, plugins: Sequence[Path] | None = None) -> S
 
     `plugins`: where its plug-ins are now, in place of the folders that it names.
     """
+    sim = Simulation(*scenario_of(path, folder, plugins))
+    _restore(read_state(path), sim)
+    return sim
+
+
+def scenario_of(path: Path, folder: Path, plugins: Sequence[Path] | None = None) -> tuple[Scenario, int]:
+    """What ran, and its seed; arguments as of `resume`."""
     state = read_state(path)
     try:
-        text, files = state.content["scenario"], state.content["files"]
+        text, files, seed = state.content["scenario"], state.content["files"], int(state.facts["seed"])
         scenario = unpacked(text, folder, files, state.content["plugins"] if plugins is None else plugins)
-        sim = Simulation(scenario, int(state.facts["seed"]))
         if state.facts["fingerprint"] != fingerprint(scenario):
             raise SnapshotError(f"{path}: its scenario or the code of a plug-in is another than when it was saved")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SnapshotError(f"{path}: damaged: {error}") from None
     except BagError as error:
         raise SnapshotError(f"{path}: {error}") from None
-    _restore(state, sim)
-    return sim
+    return scenario, seed
 
 
 def _restore(state: StateFile, sim: Simulation) -> None:
