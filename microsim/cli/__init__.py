@@ -159,7 +159,7 @@ def run(
       microsim run --duration 10 --rtf 0 --json    for scripts
       microsim run --demo --duration 60 --rtf 0 --record flight
       microsim run flat --mission patrol --rtf 0 --quiet    a test: its exit code
-      microsim run --from-state five.state --duration 10    go on from a saved state
+      microsim run --from-state five.state         go on from a saved state
       microsim run flat --ros-args -p rover.max_v:=1.0 -r __ns:=/left
     """
     from microsim.cli.run import Options
