@@ -74,6 +74,7 @@ class RoverAvoid(Task):
         rewards: Array = self.before - now - 0.02
         self.before[:] = now
         arrived: Mask = now < self.goal_m
+        self.arrived = arrived
         touched: Mask = rows[CONTACTS] > 0.0
         rewards += 10.0 * arrived
         rewards -= 5.0 * touched

@@ -38,6 +38,11 @@ def next_seeds(seeds: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return stream_keys(seeds, NEXT_EPISODE)
 
 
+def success(task: Task) -> dict[str, bool]:
+    """For the info of one world: whether the task's aim was reached, where it has one."""
+    return {} if task.arrived is None else {"is_success": bool(task.arrived[0])}
+
+
 class Window:
     """What `render` gives or shows."""
 
@@ -95,7 +100,7 @@ class TaskEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
         self.task.act(np.asarray(action, np.float64)[None])
         rewards, ended = self.task.judge()
         self._window.after_step()
-        return self.task.observe()[0].copy(), float(rewards[0]), bool(ended[0]), False, {}
+        return self.task.observe()[0].copy(), float(rewards[0]), bool(ended[0]), False, success(self.task)
 
     def render(self) -> Any:
         images = self._window.render([0])
@@ -178,7 +183,10 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
             rewards[anew], ended[anew], self._steps[anew] = 0.0, False, 0
         cut = ~ended & (self._steps >= self.horizon)
         self._over = ended | cut
-        return self._seen(), rewards, ended, cut, {}
+        info = {}
+        if task.arrived is not None and self._over.any():  # as Gymnasium writes it: values, and of whom they are
+            info = {"is_success": task.arrived & ended, "_is_success": self._over.copy()}
+        return self._seen(), rewards, ended, cut, info
 
     def _seen(self) -> npt.NDArray[np.float32]:
         seen = self.task.observe()

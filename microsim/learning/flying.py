@@ -111,7 +111,9 @@ class Patrol(Task):
         self.before[:] = now
         landed: Mask = rows[Z] <= 0.1001
         rewards[landed] = -10.0
-        return rewards, landed | (self.visited >= 4)
+        done: Mask = self.visited >= 4
+        self.arrived = done & ~landed
+        return rewards, landed | done
 
     def landmarks(self, world: int) -> Sequence[tuple[float, float, float]]:
         return [(float(x), float(y), self.reach_m) for x, y in self.corners[:2].T]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pettingzoo import ParallelEnv
 
-from microsim.learning.environments import RENDER_MODES, Window, next_seeds
+from microsim.learning.environments import RENDER_MODES, Window, next_seeds, success
 from microsim.learning.teaming import TeamTask
 
 _METADATA = {"name": "microsim_team_task_v0", "render_modes": list(RENDER_MODES), "is_parallelizable": True}
@@ -71,7 +71,7 @@ class TeamParallelEnv(ParallelEnv):  # type: ignore[misc]
             dict.fromkeys(AGENTS, float(rewards[0])),
             dict.fromkeys(AGENTS, bool(ended[0])),
             dict.fromkeys(AGENTS, cut and not bool(ended[0])),
-            {agent: {} for agent in AGENTS},
+            {agent: success(self.task) for agent in AGENTS},
         )
 
     def _seen(self) -> dict[str, npt.NDArray[np.float32]]:

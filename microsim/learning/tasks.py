@@ -36,6 +36,7 @@ class Task:
     limits: ClassVar[dict[str, tuple[float, ...]]]  # by robot: the command that an action of 1 stands for
     low: ClassVar[tuple[float, ...]]  # of each number of an observation
     high: ClassVar[tuple[float, ...]]
+    arrived: Mask | None = None  # whose aim was reached in the last step; None: the task has no end to reach
 
     def __init__(self, n: int, threads: int = 1, **changes: Any) -> None:
         self.batch = BatchSimulation(self.scenario(**changes), n, sensors=self.sensors, threads=threads)

@@ -93,6 +93,7 @@ class TeamTask(Task):
         sees: Mask = ~self.found & (distance(drone, self.target) < self.sight_m)
         self.found |= sees
         arrived: Mask = self.found & (now < self.goal_m)
+        self.arrived = arrived
         return rewards + 5.0 * sees + 10.0 * arrived, arrived
 
     def landmarks(self, world: int) -> Sequence[tuple[float, float, float]]:

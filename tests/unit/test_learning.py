@@ -53,12 +53,15 @@ def test_a_vector_equals_single_environments(name: str) -> None:
     dice, over = np.random.default_rng(3), [False] * count
     for _ in range(60):
         actions = dice.uniform(-1, 1, (count, vector.single_action_space.shape[0])).astype(np.float32)
-        seen, rewards, ended, cut, _ = vector.step(actions)
+        seen, rewards, ended, cut, info = vector.step(actions)
         for index, single in enumerate(singles):
             if over[index]:
                 expected: Any = (single.reset()[0], 0.0, False, False)
             else:
-                expected = single.step(actions[index])[:4]
+                *expected, facts = single.step(actions[index])
+                if (expected[2] or expected[3]) and "is_success" in facts:
+                    assert info["_is_success"][index]
+                    assert info["is_success"][index] == facts["is_success"]
             np.testing.assert_array_equal(seen[index], expected[0])
             assert (rewards[index], ended[index], cut[index]) == tuple(expected[1:])
             over[index] = bool(expected[2] or expected[3])
@@ -264,3 +267,21 @@ def test_a_car_earns_by_driving_along_the_road_and_the_verge_ends_it() -> None:
             break
     assert over.tolist() == [False, True]
     assert total[0] > 0.0 > total[1]
+
+
+@pytest.mark.parametrize(("place", "is_success"), [((27.0, 15.0), True), ((1.5, 15.0), False)])
+def test_an_episode_that_reaches_its_aim_says_so(place: tuple[float, float], is_success: bool) -> None:
+    env: Any = gymnasium.make_vec(env_id("RoverAvoid"), num_envs=2, max_episode_steps=1)
+    env.reset(seed=0)
+    env.unwrapped.task.goal[:] = np.array(place)[:, None]
+    rows = env.unwrapped.task.batch.rows("rover")
+    rows[0], rows[1] = 27.0, 15.0
+    _, _, ended, cut, info = env.step(np.zeros((2, 2), np.float32))
+    assert info["is_success"].tolist() == ended.tolist() == [is_success] * 2
+    assert info["_is_success"].tolist() == (ended | cut).tolist() == [True] * 2
+
+
+def test_a_task_without_an_aim_has_no_success() -> None:
+    env: Any = gymnasium.make(env_id("Hover"))
+    env.reset(seed=0)
+    assert env.step(np.zeros(4, np.float32))[4] == {}
