@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol, TextIO, TypeAlias
 
 from microsim.errors import MicroSimError, UsageError
+from microsim.notes import Level, Note, Notes
 from microsim.outbox import Message
 from microsim.simulation import Simulation
 
@@ -45,6 +46,7 @@ class Pacer:
     def __init__(self, tick_s: float, rtf: float) -> None:
         self.tick_s = tick_s
         self.stalls = 0  # how often lost time was forgiven
+        self.lost_s = 0.0  # how much of it, of wall time
         self._rtf = checked_rtf(rtf)
         self._anchor_tick, self._anchor_s = 0, 0.0
 
@@ -72,6 +74,7 @@ class Pacer:
         late = now - self.due(tick)
         if late > STALL_S:
             self.stalls += 1
+            self.lost_s += late
             self.anchor(tick, now)
             return 0.0
         return late
@@ -113,9 +116,11 @@ class Runner:
         None  # takes what has arrived, waiting at most so long [s]; before each tick
     )
     longest_chunk: int = 64  # ticks that may be run at once, where neither a pilot nor `measure` wants each
+    on_warning: Callable[[str], None] | None = None  # told when a sensor begins to fail
 
     def __post_init__(self) -> None:
         self.pacer = Pacer(self.sim.clock.dt, self.rtf)
+        self.notes = Notes()  # for whoever shows them
         self.messages = 0
         self.advanced_s = 0.0  # simulated seconds that went by, also before a reset
         self.lateness_s = 0.0  # of the latest tick
@@ -125,6 +130,8 @@ class Runner:
         self._started_s = self._ended_s = 0.0
         self._next_watch_s = 0.0
         self._chunk = 1
+        self._others_ear: Callable[[str], None] | None = None
+        self._hear_warnings()
 
     @property
     def wall_s(self) -> float:
@@ -159,8 +166,23 @@ class Runner:
     def restart(self, sim: Simulation) -> None:
         """Go on with a simulation at its start: another one, or the same after a reset."""
         self.sim = sim
+        self._hear_warnings()
         self.pacer = Pacer(sim.clock.dt, self.rtf)
         self.pacer.anchor(sim.tick, self.clock.now())
+
+    def note(self, level: Level, text: str, kind: str = "", count: int = 1) -> None:
+        """A line for the log; those of one kind are counted. Without a kind, the text is it."""
+        self.notes.add(Note(self.sim_s, level, text, kind or text, count))
+
+    def _hear_warnings(self) -> None:
+        if self.sim.on_warning != self._warned:
+            self._others_ear, self.sim.on_warning = self.sim.on_warning, self._warned
+
+    def _warned(self, text: str) -> None:
+        for ear in (self._others_ear, self.on_warning):
+            if ear is not None:
+                ear(text)
+        self.note("warn", text)
 
     def stop(self) -> None:
         """End after the tick under way. May be called from a signal handler or another thread."""
@@ -189,7 +211,10 @@ class Runner:
         if self.paused:
             self._wait(NAP_S)
             return
+        lost = self.pacer.lost_s
         late = self.pacer.lateness(tick + 1, now)
+        if self.pacer.lost_s != lost:
+            self.note("warn", _stall(self.pacer.lost_s - lost), "stall")
         if late < 0.0:
             self._wait(min(-late, NAP_S))
             return
@@ -235,6 +260,10 @@ class Runner:
                 if watcher.due_s <= now:
                     watcher.due_s = now + watcher.period_s
         self._next_watch_s = min((watcher.due_s for watcher in self.watchers), default=float("inf"))
+
+
+def _stall(seconds: float) -> str:
+    return f"stood still for {seconds:.1f} s (a busy or sleeping machine): the time is lost, no tick is"
 
 
 class TelemetryError(MicroSimError):

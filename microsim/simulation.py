@@ -102,12 +102,10 @@ class Simulation:
         self._written_world = self.world
         self.clock = Clock(self.scenario.physics_hz)
         self.counters: Counter[str] = Counter()  # what was ignored, and why
-        self.on_input: Callable[[int, Input | Reconfiguration], None] | None = (
-            None  # told of every input and the tick that takes it
-        )
-        self.on_tick: list[
-            Callable[[bytes], None]
-        ] = []  # given each tick's transcript, as microsim.outbox describes it
+        # told of every input and the tick that takes it
+        self.on_input: Callable[[int, Input | Reconfiguration], None] | None = None
+        # given each tick's transcript, as microsim.outbox describes it
+        self.on_tick: list[Callable[[bytes], None]] = []
         self.on_warning: Callable[[str], None] | None = None  # told when a sensor begins to fail
         self._renderers: outputs.Renderers = {}
         self._scenes: Scenes = {}
@@ -283,6 +281,11 @@ class Simulation:
         if len(packet) > limit:
             raise UsageError(f"a radio payload may have {limit} bytes at most, this one has {len(packet)}")
         return self._accept(Transmission(sender, packet))
+
+    @property
+    def waiting(self) -> list[Input]:
+        """Inputs for the next tick, in the order in which they will be taken."""
+        return self._schedule.pending
 
     def _accept(self, item: Input) -> bool:
         self._schedule.pending.append(item)

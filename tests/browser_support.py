@@ -19,6 +19,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 ARGUMENTS = ("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist")
 SMALL = {"width": 480, "height": 360}  # software draws it in a tenth of a second
 PATIENCE_MS = 60_000  # on a busy machine
+PROBES = (ROOT / "tests" / "browser" / "probes.js").read_text().strip().rstrip(";").partition("\n")[2]
 
 WORLD = {
     "name": "playground",

@@ -74,9 +74,9 @@ class LineProgress:
             return
         self._told_s, self._has_told = now, True
         start, end = ("\r\x1b[K", "") if self._is_terminal else ("", "\n")
-        left = (now - self._began) * (1.0 - share) / max(share, 1e-3)
+        left = f", {duration((now - self._began) * (1.0 - share) / share)} left" if share > 0.01 else ""  # else a guess
         with suppress(OSError):
-            print(f"{start}{100.0 * share:3.0f} %, {duration(left)} left", end=end, file=sys.stderr, flush=True)
+            print(f"{start}{100.0 * share:3.0f} %{left}", end=end, file=sys.stderr, flush=True)
 
     def end(self) -> None:
         if self._has_told and self._is_terminal:

@@ -109,8 +109,9 @@ def _prepared(options: Options, stack: ExitStack) -> tuple[Runner, MicroSimNode 
         scenario = load_scenario(options.scenario or "default")
         _rehearse(scenario, options)
         sim = Simulation(scenario, options.seed)
-        sim.on_warning = lambda text: print(f"microsim: {sim.time_ns / 1e9:.3f} s: {text}", file=sys.stderr)
-        return _runner(sim, options), None
+        runner = _runner(sim, options)
+        runner.on_warning = lambda text: print(f"microsim: {runner.sim_s:.3f} s: {text}", file=sys.stderr)
+        return runner, None
     stack.callback(transport.close)
     from microsim.node.start import start_node
 

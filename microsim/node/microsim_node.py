@@ -58,6 +58,7 @@ class MicroSimNode:
         self._missing: set[str] = set()
         self._heard: set[str] = set()
         self._last_warning_s: dict[str, float] = {}
+        self._counted: dict[str, int] = {}  # what the simulation had ignored when we last looked
         self._lateness = Lateness()
         self._encode_diagnostics = encoders.diagnostics()
         self._subscribe()
@@ -76,15 +77,17 @@ class MicroSimNode:
     def _connect(self) -> None:
         runner = self.runner
         runner.listen = self._poll
-        self._hear_warnings()
+        runner.on_warning = lambda text: self.transport.log("warn", text)
         runner.taps.append(self.publish)
         runner.measure = self._lateness.beside(runner.measure)
         runner.watchers.append(Watcher(1.0, self._publish_diagnostics))
         self._advertise()
         self.transport.poll()  # peers are told of all endpoints at once
 
-    def _hear_warnings(self) -> None:
-        self.sim.on_warning = lambda text: self.transport.log("warn", text)
+    def warn(self, text: str) -> None:
+        """To ROS 2 and the run's own notes."""
+        self.transport.log("warn", text)
+        self.runner.note("warn", text)
 
     def _poll(self, timeout_s: float) -> None:
         action = self._action
@@ -116,7 +119,7 @@ class MicroSimNode:
             self._publish[topic] = publisher.publish
         except MissingTypeError as error:
             self._missing.add(topic)
-            self.transport.log("warn", f"{topic} is not published: {error}")
+            self.warn(f"{topic} is not published: {error}")
 
     def _subscribe(self) -> None:
         for robot in self.sim.robots if self._takes_inputs else ():
@@ -139,19 +142,31 @@ class MicroSimNode:
                 message = decode_checked(expected, cdr)
             except WireError as error:
                 self.malformed += 1
-                self._warn(topic, f"{topic}: a message that is no {expected} was ignored: {error}")
+                self._ignored(topic, f"{topic}: a message that is no {expected} was ignored: {error}")
                 return
             try:
                 if robot in self.sim.robots and not take(self.sim, robot, message):
-                    self._warn(topic, f"{topic}: ignored; so far {dict(self.sim.counters)}")
+                    why = self._why()
+                    self._warn(topic, f"{topic}: ignored: {why}; so far {dict(self.sim.counters)}")
+                    self.runner.note("warn", f"{topic}: ignored: {why}", f"ignored: {why}")
             except MicroSimError as error:
                 self.malformed += 1
-                self._warn(topic, f"{topic}: ignored: {error}")
+                self._ignored(topic, f"{topic}: ignored: {error}")
 
         try:
             self.transport.subscribe(topic, expected, TOPICS[kind].qos, on_message)
         except MissingTypeError as error:
-            self.transport.log("warn", f"{topic} is not listened to: {error}")
+            self.warn(f"{topic} is not listened to: {error}")
+
+    def _why(self) -> str:
+        """What the simulation has counted since the last time."""
+        counters, before = self.sim.counters, self._counted
+        self._counted = dict(counters)
+        return ", ".join(reason for reason, count in counters.items() if count != before.get(reason))
+
+    def _ignored(self, topic: str, text: str) -> None:
+        self._warn(topic, text)
+        self.runner.note("warn", text, f"malformed {topic}")
 
     def _warn(self, kind: str, text: str) -> None:
         """At most once a second of each kind."""
@@ -189,7 +204,7 @@ class MicroSimNode:
         self._action = self._step_action()
         SimulationInterfaces(self)
         for why, names in self._not_offered.items():  # one line for each package that is not installed
-            self.transport.log("warn", f"not offered: {', '.join(names)}: {why}")
+            self.warn(f"not offered: {', '.join(names)}: {why}")
 
     def _step_action(self) -> SimulateSteps | None:
         try:
@@ -232,7 +247,6 @@ class MicroSimNode:
     def _run(self, sim: Simulation) -> None:
         """Advertise before the first messages go out."""
         self.runner.restart(sim)
-        self._hear_warnings()
         self.runner.pilot = self._pilot_for(sim)
         self._advertise()
         self.runner.hand_out(sim.step(0))

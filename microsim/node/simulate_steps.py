@@ -73,7 +73,7 @@ class SimulateSteps:
         response.accepted = self.node.runner.paused and goal.steps >= 1 and goal.id not in self.goals
         response.stamp.sec, response.stamp.nanosec = divmod(goal.stamp_ns, NS_PER_S)
         if not response.accepted:
-            self.node.transport.log("warn", "simulate_steps: refused; pause the simulation and ask for 1 step or more")
+            self.node.warn("simulate_steps: refused; pause the simulation and ask for 1 step or more")
             return
         self.goals[goal.id] = goal
         while len(self.goals) > KEPT and next(iter(self.goals.values())).status != EXECUTING:

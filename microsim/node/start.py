@@ -25,34 +25,43 @@ def start_node(
     takes_inputs: bool = True,
 ) -> MicroSimNode:
     """Scenario < parameters from --ros-args < what is given here. `pilot_for`: who drives, if nobody on ROS 2 does."""
-    overrides = _renamed(transport, transport.overrides)
+    problems: list[str] = []
+
+    def warn(text: str) -> None:
+        transport.log("warn", text)
+        problems.append(text)
+
+    overrides = _renamed(warn, transport.overrides)
     own = {name: overrides.pop(name) for name in OWN_PARAMETERS if name in overrides}
     settings = Settings(load_scenario(scenario if scenario is not None else str(own.get("scenario", "default"))))
-    _apply(transport, settings, overrides)
+    _apply(warn, settings, overrides)
     chosen_seed = own.get("seed") if seed is None else seed
     chosen_rtf = own.get("real_time_factor", 1.0) if rtf is None else rtf
     if "stamped_cmd_vel" in own:
         settings.set_stamped(bool(own["stamped_cmd_vel"]))
     sim = Simulation(settings.scenario, _whole(chosen_seed))
     runner = Runner(sim, _number("real_time_factor", chosen_rtf), pilot_for(sim))
-    return MicroSimNode(transport, runner, settings, pilot_for, takes_inputs)
+    node = MicroSimNode(transport, runner, settings, pilot_for, takes_inputs)
+    for problem in problems:
+        runner.note("warn", problem)
+    return node
 
 
-def _renamed(transport: Transport, overrides: Mapping[str, Value]) -> dict[str, Any]:
+def _renamed(warn: Callable[[str], None], overrides: Mapping[str, Value]) -> dict[str, Any]:
     found = dict(overrides)
     for old, new in _RENAMED.items():
         if old in found:
-            transport.log("warn", f"the parameter {old} is deprecated: use {new}")
+            warn(f"the parameter {old} is deprecated: use {new}")
             found.setdefault(new, found.pop(old))
     return found
 
 
-def _apply(transport: Transport, settings: Settings, overrides: Mapping[str, Value]) -> None:
+def _apply(warn: Callable[[str], None], settings: Settings, overrides: Mapping[str, Value]) -> None:
     known = {name: value for name, value in overrides.items() if settings.knows(name)}
     for name in overrides:
         if name not in known:
             near = did_you_mean(name, [*settings.values(), *OWN_PARAMETERS])
-            transport.log("warn", f"there is no parameter {name}{near}")
+            warn(f"there is no parameter {name}{near}")
     refusal = settings.change(known) if known else ""
     if refusal:
         raise UsageError(f"a parameter from --ros-args cannot be taken: {refusal}")

@@ -285,6 +285,8 @@ class Recorder:
     def _stop(self, reason: str) -> None:
         """Take no more. What waits for the disk is left to it: here the run would have to wait."""
         self.error = f"the recording stopped at {self._sim.clock.time_ns(max(self._tick, 0)) / 1e9:.3f} s: {reason}"
+        if self._runner is not None:
+            self._runner.note("error", self.error)
 
     def _finish_run(self) -> None:
         if not self._is_open:

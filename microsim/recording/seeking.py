@@ -31,6 +31,10 @@ class Seeker:
         return 0, self.last
 
     @property
+    def ignored(self) -> int:
+        return self._replay.ignored
+
+    @property
     def room(self) -> int:
         return max(self.last - self._sim.tick, 0)
 

@@ -16,7 +16,7 @@ from microsim.viewer.collector import Collector
 from microsim.viewer.controls import Controls, Stage
 from microsim.viewer.extra import ViewerError
 from microsim.viewer.interface import FRAME_HZ, PageOptions
-from microsim.viewer.timeline import Recorded, Ring, Timeline, latest
+from microsim.viewer.timeline import Recorded, Ring, Timeline
 
 __all__ = ["PageOptions", "Recorded", "Stage", "Viewer", "ViewerError"]
 
@@ -35,7 +35,7 @@ class Viewer:
         self.runner = runner
         self._scene_rest = scene
         self._collector = Collector(runner)
-        self._ring = Ring(runner) if timeline is None else None
+        self._ring = Ring(runner, self._collector) if timeline is None else None
         self._timeline: Timeline | None = timeline or self._ring
         self._controls = Controls(runner, self._collector, stage or Stage(), self._timeline)
         self._collector.past = lambda: self._timeline.span if self._timeline is not None else (0, 0)
@@ -67,9 +67,7 @@ class Viewer:
         if self._collector.driven and self.runner.pilot is not None:
             self._controls.insist()
         if self._ring is not None:
-            self._ring.note(latest([each for each in messages if each.topic in self._collector.drawn]))
-            if self._ring.is_due():
-                self._ring.keep(self._collector.still())
+            self._ring.tap(messages)
 
     def _listen(self, seconds: float) -> None:
         if self._others is not None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from microsim.notes import Note
 from microsim.outbox import Message
 from microsim.outputs import camera_model, topic_name
 from microsim.runner import Runner
@@ -30,7 +31,7 @@ from microsim.simulation import Simulation
 from microsim.viewer.interface import Frame, LinkFrame, News, RobotFrame, RobotLook, Scene, SensorKind, SensorLook, Step
 
 _RECENT_S = 2.0  # over which the achieved real-time factor is taken
-_MOST_LINES = 50  # of the log, for one frame
+_SLOW = 0.9  # of the pace that is asked for; a run below it is told to be too slow
 _STEP_S, _MOST_STEPS = 0.1, 1200  # simulated time between steps of the way; kept for one frame
 
 _KINDS: dict[type, tuple[SensorKind, str]] = {  # settings of a sensor -> what is drawn, kind of its topic
@@ -54,8 +55,8 @@ class Collector:
         self._tick = -1
         self._news: dict[str, Message] = {}
         self._latest: dict[str, Message] = {}  # the same, but never handed over
-        self._log: deque[tuple[float, str, str]] = deque(maxlen=_MOST_LINES)
-        self._counters: dict[str, int] = {}
+        self._counters: Counter[str] = Counter()
+        self._is_slow = False
         self._recent: deque[tuple[float, float]] = deque()
         self._way: deque[Step] = deque(maxlen=_MOST_STEPS)
         self._next_step = 0
@@ -78,10 +79,6 @@ class Collector:
             robot: latest for robot, topic in self._beams.items() if (latest := self._latest.get(topic)) is not None
         }
         return {robot: News(each.type, each.stamp_ns, each.cdr) for robot, each in known.items()}
-
-    def say(self, text: str, level: str = "info") -> None:
-        """A line for the page's log."""
-        self._log.append((self.runner.sim_s, level, text))
 
     def jump(self) -> None:
         """Time does not go on from where it was."""
@@ -125,13 +122,12 @@ class Collector:
         if sim.tick < self._tick:
             self.jump()
         self._tick = sim.tick
-        self._tell_ignored(sim)
         news = {topic: News(each.type, each.stamp_ns, each.cdr) for topic, each in self._news.items()}
-        log, way = tuple(self._log), tuple(self._way)
-        found = replace(self.still(), news=news, log=log, rtf=self._rtf(), past=self.past(), way=way)
+        rtf = self._rtf()
+        self._tell_pace(rtf)
+        found = replace(self.still(), news=news, log=self._log(sim), rtf=rtf, past=self.past(), way=tuple(self._way))
         self._news.clear()
         self._way.clear()
-        self._log.clear()
         return found
 
     def still(self) -> Frame:
@@ -168,12 +164,35 @@ class Collector:
         before = self._recent[0]
         return (sim_s - before[1]) / (now - before[0]) if now > before[0] else 0.0
 
-    def _tell_ignored(self, sim: Simulation) -> None:
-        for reason, count in sim.counters.items():
-            more = count - self._counters.get(reason, 0)
-            if more > 0:
-                self.say(f"ignored: {more} {reason}", "warn")
-        self._counters = dict(sim.counters)
+    def _log(self, sim: Simulation) -> tuple[Note, ...]:
+        """What the run has noted, and what it only counts."""
+        runner, told = self.runner, self.runner.notes.take()
+        counts = _counted(sim)
+        more = counts - self._counters - Counter({note.kind: note.count for note in told})
+        self._counters = counts
+        for text, count in more.items():
+            runner.note("warn", text, count=count)
+        return told + runner.notes.take()
+
+    def _tell_pace(self, rtf: float) -> None:
+        """Once whenever it gets too slow."""
+        asked, recent = self.runner.rtf, self._recent
+        if self.runner.paused or not asked or recent[-1][0] - recent[0][0] < 0.9 * _RECENT_S:
+            return
+        was_slow, self._is_slow = self._is_slow, rtf < _SLOW * asked
+        if self._is_slow and not was_slow:
+            self.runner.note("warn", f"too slow: {rtf:.2f} × real time, where {asked:g} × is asked for", "slow")
+
+
+def _counted(sim: Simulation) -> Counter[str]:
+    """What a simulation counts without a word, as lines of the log."""
+    found = Counter({f"ignored: {reason}": count for reason, count in sim.counters.items()})
+    for target, count in sim.health.dropped.items():
+        found[f"{target}: drops out, its messages are missing"] = count
+    for link in sim.radio.links if sim.radio is not None else ():
+        if link.overflowed:
+            found[f"radio {link.sender} → {link.receiver}: the queue is full, packets are lost"] = link.overflowed
+    return found
 
 
 def drawn_sensors(sim: Simulation) -> list[SensorLook]:

@@ -52,7 +52,7 @@ class Controls:
             try:
                 self._do[control.kind](control)
             except (MicroSimError, KeyError, TypeError, ValueError, OverflowError) as error:
-                self._collector.say(f"{control.kind}: {error}", "warn")
+                self.runner.note("warn", f"{control.kind}: {error}", f"control {control.kind}")
         self._watch_latch()
 
     # ---- time --------------------------------------------------------------------------------------------------------
@@ -68,7 +68,9 @@ class Controls:
         ticks = int(control.value)
         if not 1 <= ticks <= MOST_STEPS:
             raise UsageError(f"expected from 1 to {MOST_STEPS} ticks, found {ticks}")
-        self._to_now()
+        if self.shown is not None:
+            self._seek(Control("seek", self.shown.tick + ticks))
+            return
         room = None if self.timeline is None else self.timeline.room
         self.runner.pause(True)
         self.runner.step(ticks if room is None else min(ticks, room))
@@ -83,7 +85,7 @@ class Controls:
         self.shown = None
         self.stage.reset(None if control.value is None else int(control.value))
         self._collector.jump()
-        self._collector.say(f"reset, seed {self.runner.sim.seed}")
+        self.runner.note("info", f"reset, seed {self.runner.sim.seed}")
 
     def _load(self, control: Control) -> None:
         if self.stage.load is None:
@@ -91,7 +93,7 @@ class Controls:
         self._let_go()
         self.shown = None
         self.stage.load(str(control.value))
-        self._collector.say(f"scenario {self.runner.sim.scenario.name}, seed {self.runner.sim.seed}")
+        self.runner.note("info", f"scenario {self.runner.sim.scenario.name}, seed {self.runner.sim.seed}")
 
     # ---- looking back ------------------------------------------------------------------------------------------------
 
@@ -100,7 +102,8 @@ class Controls:
             raise UsageError("this run has no timeline")
         self.runner.pause(True)
         was_past = self.shown is not None
-        self._collector.jump()
+        if self.timeline.room is not None:
+            self._collector.jump()  # a recording itself goes there
         self.shown = self.timeline.seek(int(control.value))
         if self.shown is None and was_past:
             self._collector.again()
@@ -112,13 +115,12 @@ class Controls:
         text = self.timeline.branch()
         self.shown = None
         self._collector.jump()
-        self._collector.say(text)
+        self.runner.note("info", text)
 
     def _to_now(self) -> None:
         if self.shown is not None and self.timeline is not None:
             self.timeline.seek(self.runner.sim.tick)
             self.shown = None
-            self._collector.jump()
             self._collector.again()
 
     # ---- driving -----------------------------------------------------------------------------------------------------
@@ -143,7 +145,7 @@ class Controls:
         robot = self._collector.driven
         self._let_go()
         if robot:
-            self._collector.say(f"{robot} is handed back")
+            self.runner.note("info", f"{robot} is handed back")
 
     def _let_go(self) -> None:
         if self._is_moving:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from microsim.notes import Note
 from microsim.sim.components import Mount
 from microsim.sim.world import World
 
@@ -136,7 +137,7 @@ class Frame:
     way: tuple[Step, ...] = ()  # since the last frame
     driven: str = ""  # the robot that the page drives
     has_pilot: bool = False
-    log: tuple[tuple[float, str, str], ...] = ()  # (simulated time [s], level, text) since the last frame
+    log: tuple[Note, ...] = ()  # since the last frame
     past: tuple[int, int] = (0, 0)  # ticks that can be gone back to
     is_past: bool = False  # this frame shows what was, the run stands still meanwhile
 

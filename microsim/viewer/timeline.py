@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from microsim.outbox import Message
 from microsim.runner import Pilot, Runner
-from microsim.simulation import Simulation, Snapshot
+from microsim.sim.schedule import Input
+from microsim.simulation import Reconfiguration, Simulation, Snapshot
+from microsim.viewer.collector import Collector
 from microsim.viewer.interface import Frame, News
 
 SPAN_S, EVERY_S = 120.0, 0.25  # of simulated time
@@ -44,18 +48,28 @@ class Moment:
     snapshot: Snapshot
     frame: Frame
     pilot: Pilot | None  # as it was then; None: there was none, or it cannot be copied
+    first_input: int  # among those remembered: the first that came after it
 
 
 class Ring:
-    """The last two minutes of a live run, a moment every quarter of a second. Looking back changes nothing."""
+    """The last two minutes of a live run, tick by tick. Looking back changes nothing.
 
-    def __init__(self, runner: Runner, can_branch: bool = True) -> None:
+    A moment is kept every quarter of a second, with the inputs after it; what lies between two is computed again, in
+    the run's own simulation, which then is put back to where it was.
+    """
+
+    def __init__(self, runner: Runner, collector: Collector, can_branch: bool = True) -> None:
         self.runner = runner
         self.can_branch = can_branch
-        self.shown: Moment | None = None
+        self.shown: int | None = None  # tick that is looked at
+        self._collector = collector
         self._moments: deque[Moment] = deque()
+        self._inputs: list[tuple[int, Input]] = []  # since the first moment: taken at which tick, what
+        self._dropped = 0  # inputs before these
         self._news: dict[str, News] = {}  # the newest of every topic
-        self._next = 0
+        self._sim: Simulation | None = None
+        self._others: Callable[[int, Any], None] | None = None  # that listen to inputs too
+        self._tick = -1
 
     @property
     def span(self) -> tuple[int, int]:
@@ -63,66 +77,141 @@ class Ring:
 
     room = None
 
-    def is_due(self) -> bool:
-        tick = self.runner.sim.tick
-        return tick >= self._next or tick < self._next - self._every()
+    # ---- remembering -------------------------------------------------------------------------------------------------
+
+    def tap(self, messages: Sequence[Message]) -> None:
+        sim = self.runner.sim
+        if not messages:
+            return
+        if sim is not self._sim:
+            self._sim, self._others, sim.on_input = sim, sim.on_input, self._on_input
+            self._forget()
+        if sim.tick <= self._tick:  # another run, or tick 0 once more
+            self._forget()
+        self._tick = sim.tick
+        self._news.update(self._drawn(messages))
+        if not self._moments or sim.tick >= self._moments[-1].tick + self._every():
+            self._keep()
 
     def _every(self) -> int:
         return max(1, round(EVERY_S / self.runner.sim.clock.dt))
 
-    def keep(self, frame: Frame) -> None:
+    def _on_input(self, tick: int, item: Input | Reconfiguration) -> None:
+        if self._others is not None:
+            self._others(tick, item)
+        if isinstance(item, Reconfiguration):
+            self._forget()  # snapshots belong to a scenario
+        elif self._moments:
+            self._inputs.append((tick, item))
+
+    def _keep(self) -> None:
         """Remember this moment of the run."""
         sim = self.runner.sim
-        if self._moments and (
-            sim.tick <= self._moments[-1].tick or sim.scenario != self._moments[-1].snapshot.scenario
-        ):
-            self._forget()
-        whole = replace(frame, news=dict(self._news), log=())
-        self._moments.append(Moment(sim.tick, sim.snapshot(), whole, _copied(self.runner.pilot, sim)))
-        self._next = sim.tick + self._every()
+        frame = replace(self._collector.still(), news=dict(self._news))
+        pilot = _copied(self.runner.pilot, sim)
+        self._moments.append(Moment(sim.tick, sim.snapshot(), frame, pilot, self._dropped + len(self._inputs)))
         oldest = sim.tick - round(SPAN_S / sim.clock.dt)
         while len(self._moments) > 1 and self._moments[1].tick <= oldest:
             self._moments.popleft()
+        del self._inputs[: self._moments[0].first_input - self._dropped]
+        self._dropped = self._moments[0].first_input
 
-    def note(self, news: Mapping[str, News]) -> None:
-        self._news.update(news)
+    def _drawn(self, messages: Sequence[Message]) -> dict[str, News]:
+        drawn = self._collector.drawn
+        return {each.topic: News(each.type, each.stamp_ns, each.cdr) for each in messages if each.topic in drawn}
 
     def _forget(self) -> None:
         self._moments.clear()
+        self._inputs.clear()
+        self._dropped = 0
         self._news.clear()
+        self._tick, self.shown = -1, None
+
+    # ---- looking back ------------------------------------------------------------------------------------------------
 
     def seek(self, tick: int) -> Frame | None:
-        """The latest moment not after that tick."""
-        kept = list(self._moments)
-        if not kept or tick >= self.runner.sim.tick:
+        """Exactly that tick, or the first there is."""
+        if not self._moments or tick >= self.runner.sim.tick:
             self.shown = None
             return None
-        self.shown = next((moment for moment in reversed(kept) if moment.tick <= tick), kept[0])
-        return replace(self.shown.frame, is_paused=True, is_past=True, past=self.span)
+        self.shown = max(tick, self._moments[0].tick)
+        with self._elsewhere():
+            _, frame = self._go_to(self.shown, with_pilot=False)
+        return replace(frame, is_paused=True, is_past=True, past=self.span)
 
     def branch(self) -> str:
-        moment, sim = self.shown, self.runner.sim
-        if moment is None:
+        tick, sim = self.shown, self.runner.sim
+        if tick is None:
             return "already at the newest moment"
         if not self.can_branch:
             return "a recording cannot go back in time: run without --record to branch"
         had_pilot = self.runner.pilot is not None
-        sim.restore(moment.snapshot)
+        with self._unheard():
+            pilot, frame = self._go_to(tick, with_pilot=True)
         self.runner.restart(sim)
-        self.runner.pilot = _copied(moment.pilot, sim)
-        while self._moments and self._moments[-1].tick > moment.tick:
+        self.runner.pilot = pilot
+        while self._moments and self._moments[-1].tick >= tick:
             self._moments.pop()
-        self._news = dict(moment.frame.news)
-        self._next, self.shown = moment.tick + self._every(), None
-        lost = had_pilot and self.runner.pilot is None
-        note = "; its pilot cannot go back in time, so drive by hand" if lost else ""
-        return f"branched at {sim.time_ns / 1e9:.2f} s{note}"
+        self._news, self._tick, self.shown = dict(frame.news), tick, None
+        self._keep()
+        note = "; its pilot cannot go back in time, so drive by hand" if had_pilot and pilot is None else ""
+        return f"branched at tick {tick:,}, {sim.time_ns / 1e9:.2f} s{note}"
+
+    def _go_to(self, tick: int, with_pilot: bool) -> tuple[Pilot | None, Frame]:
+        """Make the simulation what it was after that tick. Gives its pilot of then, and what was to be seen."""
+        sim, moments = self.runner.sim, list(self._moments)
+        place = bisect_right([moment.tick for moment in moments], tick) - 1
+        moment, first = moments[place], moments[place].first_input - self._dropped
+        end = moments[place + 1].first_input - self._dropped if place + 1 < len(moments) else len(self._inputs)
+        inputs, news = deque(self._inputs[first:end]), dict(moment.frame.news)
+        pilot = _copied(moment.pilot, sim) if with_pilot else None
+        sim.restore(moment.snapshot)
+        while sim.tick < tick:
+            while inputs and inputs[0][0] <= sim.tick:
+                sim.waiting.append(inputs.popleft()[1])
+            messages = sim.step()
+            news.update(self._drawn(messages))
+            if pilot is not None:
+                pilot(messages)
+                if sim.tick < tick:
+                    sim.waiting.clear()  # they are among those that were taken then
+        still = replace(self._collector.still(), news=news, waypoints=moment.frame.waypoints)
+        return pilot, still
+
+    @contextmanager
+    def _elsewhere(self) -> Iterator[None]:
+        """The simulation is afterwards what it was before."""
+        sim = self.runner.sim
+        now = sim.snapshot()
+        try:
+            with self._unheard():
+                yield
+        finally:
+            sim.restore(now)
+
+    @contextmanager
+    def _unheard(self) -> Iterator[None]:
+        """Nobody is told of ticks, inputs and warnings: they have been heard once."""
+        sim = self.runner.sim
+        hooks, ears = (sim.on_input, sim.on_warning), list(sim.on_tick)
+        sim.on_input = sim.on_warning = None
+        sim.on_tick.clear()
+        try:
+            yield
+        finally:
+            sim.on_input, sim.on_warning = hooks
+            sim.on_tick[:] = ears
 
 
 class Moving(Protocol):
     """A recorded run that can stand at any of its ticks."""
 
     last: int
+
+    @property
+    def ignored(self) -> int:
+        """Recorded inputs that were not taken, so far."""
+        ...
 
     @property
     def span(self) -> tuple[int, int]: ...
@@ -140,6 +229,7 @@ class Recorded:
 
     def __init__(self, runner: Runner, replay: Moving) -> None:
         self.runner, self._replay = runner, replay
+        self._ignored = 0
         runner.pilot = self
 
     @property
@@ -153,6 +243,7 @@ class Recorded:
     def __call__(self, messages: Sequence[Message]) -> None:
         """The runner's pilot: inputs come from the recording, and the end of it is a pause."""
         self._replay(messages)
+        self._tell_ignored()
         if not self.room and not self.runner.paused:
             self.runner.pause(True)
 
@@ -164,6 +255,11 @@ class Recorded:
     def _hand_out(self, messages: Sequence[Message]) -> None:
         for tap in self.runner.taps:
             tap(messages)
+
+    def _tell_ignored(self) -> None:
+        more, self._ignored = self._replay.ignored - self._ignored, self._replay.ignored
+        if more > 0:
+            self.runner.note("warn", "recorded inputs were ignored: this version does not take them", "replay", more)
 
     def branch(self) -> str:
         return "a recording stays as it is"
@@ -178,7 +274,3 @@ def _copied(pilot: Pilot | None, sim: Simulation) -> Pilot | None:
         return copy.deepcopy(pilot, shared)
     except Exception:  # generators, sockets, whatever a pilot may hold
         return None
-
-
-def latest(messages: Sequence[Message]) -> dict[str, News]:
-    return {each.topic: News(each.type, each.stamp_ns, each.cdr) for each in messages}

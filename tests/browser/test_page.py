@@ -19,7 +19,7 @@ from microsim.recording.replay import Replay
 from microsim.runner import Runner
 from microsim.viewer import PageOptions, Viewer, ViewerError
 from microsim.viewer.page.server import Page
-from tests.browser_support import SMALL, WORLD, Run, Tab, front_door, open_panels
+from tests.browser_support import PROBES, SMALL, WORLD, Run, Tab, front_door, open_panels
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +122,14 @@ def test_looking_back_changes_nothing_and_a_branch_goes_on_from_there(tab: Tab) 
     newest = tab.text("digest")
     scrub(tab, 70)
     tab.until_status("Looking back")
-    shown, seed = tab.tick, int(tab.text("seed-now"))
-    assert shown <= 70
+    tab.until_tick(70)  # exactly
+    sim = microsim.Simulation(WORLD, seed=int(tab.text("seed-now")))
+    sim.step(70)
+    assert tab.text("digest") == sim.digest()
+    tab.click("back-1")
+    tab.until_tick(69)
+    tab.page.keyboard.press("Period")
+    tab.until_tick(70)
     scrub(tab, 180)  # the newest: nothing has happened
     tab.until_status("Paused")
     assert (tab.tick, tab.text("digest")) == (180, newest)
@@ -131,14 +137,65 @@ def test_looking_back_changes_nothing_and_a_branch_goes_on_from_there(tab: Tab) 
     tab.until_status("Looking back")
     tab.click("branch")
     tab.until_status("Paused")
-    sim = microsim.Simulation(WORLD, seed=seed)
-    sim.step(shown)
-    assert (tab.tick, tab.text("digest")) == (shown, sim.digest())
+    assert (tab.tick, tab.text("digest")) == (70, sim.digest())
     tab.click("step-10")
-    tab.until_tick(shown + 10)
+    tab.until_tick(80)
     sim.step(10)
     assert tab.text("digest") == sim.digest()
-    assert "branched at" in tab.text("lines")
+    tab.until("document.getElementById('ms-lines').innerText.includes('branched at tick 70')")
+
+
+def test_the_log_tells_every_warning_and_counts_repeats(tab: Tab, run: Run) -> None:
+    with open_panels(run.address) as hand:
+        for _ in range(3):
+            hand.send('{"kind": "speed", "value": -1}')
+    tab.until("/real-time factor must be .*; found -1\\s*×3/.test(document.getElementById('ms-lines').innerText)")
+    assert "warning" in tab.text("log-count")
+
+
+def test_every_text_is_readable_in_light_and_dark(tab: Tab) -> None:
+    paused(tab)
+    for theme in ("light", "dark"):
+        tab.page.evaluate(f"document.documentElement.dataset.theme = {theme!r}")
+        tab.page.wait_for_timeout(200)  # of fading
+        assert tab.page.evaluate(f"{PROBES}.pale()") == []
+
+
+SCREENS = {"phone": (390, 844), "tablet": (820, 1180), "laptop": (1280, 720)}
+
+
+@pytest.mark.parametrize("screen", list(SCREENS))
+def test_everything_fits_on(tab: Tab, screen: str) -> None:
+    """No control is cut off at the sides or lies on another, and the scene has its place."""
+    width, height = SCREENS[screen]
+    paused(tab)
+    tab.page.set_viewport_size({"width": width, "height": height})
+    try:
+        box = "document.getElementById('root').getBoundingClientRect()"
+        tab.until(f"innerWidth === {width} && {box}.right <= {width} && {box}.bottom <= {height}")
+        tab.until(f"{box}.width >= {min(width, 550)} && {box}.height >= {0.35 * height}")
+        assert tab.page.evaluate(f"{PROBES}.outside()") == []
+        assert tab.page.evaluate(f"{PROBES}.overlapping()") == []
+        for name in ("camera", "plot-box", "state", "log"):  # wherever it stands, it is there
+            assert tab.page.evaluate(f"document.getElementById('ms-{name}').getClientRects().length") == 1
+    finally:
+        tab.page.set_viewport_size(dict(SMALL))
+
+
+def test_keys_reach_everything(tab: Tab) -> None:
+    """Tab goes to the controls in the order in which they stand, and space presses what it has reached."""
+    paused(tab)
+    tab.page.evaluate("document.getElementById('ms-theme').focus()")
+    seen = []
+    for _ in range(60):
+        tab.page.keyboard.press("Tab")
+        seen.append(tab.page.evaluate("document.activeElement.id"))
+        if seen[-1] == "ms-step-1":
+            break
+    assert "ms-play" in seen
+    at = tab.tick
+    tab.page.keyboard.press("Space")
+    tab.until_tick(at + 1)
 
 
 def test_everything_that_can_be_clicked_has_a_tooltip(tab: Tab) -> None:

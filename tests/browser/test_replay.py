@@ -1,6 +1,7 @@
 """A recording on the page and as a file: any moment of it can be looked at."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from microsim.cli.replay import Wishes, replay
 from microsim.demo import Demo
 from microsim.recording.recorder import Recorder
 from microsim.runner import Runner
-from tests.browser_support import SMALL, WORLD, Run, Tab
+from tests.browser_support import PROBES, SMALL, WORLD, Run, Tab
 
 TICKS = 12 * 60
 
@@ -78,6 +79,7 @@ def test_a_recording_as_a_file_plays_without_a_server(browser: Any, bag: Path, t
     path = tmp_path / "flight.html"
     nothing = (False, 0.0, None, None, None, None, None, None, None, "none")
     assert replay(Wishes(bag, *nothing, html=path)) == 0
+    assert path.stat().st_size < 1_300_000
     context = browser.new_context(viewport=SMALL, offline=True)
     page = context.new_page()
     complaints: list[str] = []
@@ -88,6 +90,17 @@ def test_a_recording_as_a_file_plays_without_a_server(browser: Any, bag: Path, t
     page.goto(path.as_uri())
     page.wait_for_function("document.querySelector('#ms-card')?.innerText.includes('playground')", timeout=60_000)
     page.wait_for_selector(".mantine-Slider-root", timeout=60_000)  # the time slider
+    shown = "[...document.querySelectorAll('.plot')].filter((each) => each.offsetHeight).length"
+    page.wait_for_function(f"{shown} >= 4", timeout=60_000)  # height, speed, latency, losses
+    page.evaluate(f"{PROBES}.press('speed', 0.6)")
+    page.wait_for_function(
+        "Number(document.querySelector('#root .mantine-Slider-thumb').ariaValueNow) > 4", timeout=60_000
+    )
+    cursor, scene = (
+        "Number(document.getElementById('ms-card').dataset.at)",
+        "document.querySelector('#root input').value",
+    )
+    page.wait_for_function(f"{cursor} > 4 && {cursor} < 9 && Math.abs({cursor} - {scene}) < 0.1", timeout=60_000)
     assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
     assert complaints == []
     context.close()
@@ -97,8 +110,11 @@ def test_facts_of_a_bag_cannot_break_out_of_the_page(bag: Path) -> None:
     from microsim.viewer.export import Facts, _page
 
     sim = microsim.Simulation(WORLD)
-    page = _page(
-        '<html><head><meta charset="utf-8" /><title>Viser</title></head>', Facts("</script><b>", 1, "<i>", ""), sim
-    )
+    empty = '<html><head><meta charset="utf-8" /><title>Viser</title></head>'
+    page = _page(empty, Facts("</script><b>", 1, "<i>", ""), sim, {"</script><u>": "red"})
     assert "</script><b>" not in page
-    assert json.dumps("&lt;/script&gt;")[1:-1] in page
+    assert "</script><u>" not in page
+    assert "<i>" not in page
+    found = re.search(r"MICROSIM_RUN=(.*?);</script>", page)
+    assert found is not None
+    assert json.loads(found[1])["words"][0] == "</script><b>"

@@ -103,7 +103,7 @@ class Gate:
         self._pages[page] = None
         while len(self._pages) > _MOST_PAGES:
             del self._pages[next(iter(self._pages))]
-        rest = [part for part in query.split("&") if part and not part.startswith("token=")]
+        rest = [part for part in query.split("&") if part and not part.startswith(("token=", "websocket="))]
         return _moved(f"/p/{page}/" + (f"?{'&'.join(rest)}" if rest else ""))
 
     def _page(self, host: str) -> Response:

@@ -7,7 +7,8 @@ from importlib.resources import files
 from pathlib import Path
 
 
-def _own(name: str) -> str:
+def own(name: str) -> str:
+    """A file of ours."""
     return (files("microsim.viewer.page") / name).read_text(encoding="utf-8")
 
 
@@ -20,8 +21,8 @@ def viser_html() -> str:
 def page_html(is_dark: bool | None) -> bytes:
     config = {"dark": is_dark}
     head = (
-        f"<style>{_own('page.css')}</style><script>window.MICROSIM={json.dumps(config)};</script>"
-        f"<script>{_own('page.js')}</script>"
+        f"<style>{own('page.css')}</style><script>window.MICROSIM={json.dumps(config)};</script>"
+        f"<script>{own('plots.js')}</script><script>{own('page.js')}</script>"
     )
     return with_head(viser_html(), "MicroSim", head).encode()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -206,6 +206,8 @@ def _billboard(world: World, shape: Shape) -> trimesh.Trimesh:
 
 Rgba: TypeAlias = tuple[float, float, float, float]
 
+_ACCENT: Rgba = (0.123, 0.456, 0.789, 1.0)  # no material has this colour
+
 
 @dataclass(frozen=True)
 class Link:
@@ -218,18 +220,27 @@ class Link:
     axis: Floats | None  # about which it turns; None: fixed
 
 
+def robot_links(model: str, accent: tuple[int, int, int]) -> tuple[Link, ...]:
+    """From `urdf/<model>.urdf.xacro`, in that colour; a plain box where there is none."""
+    colour: Rgba = (accent[0] / 255, accent[1] / 255, accent[2] / 255, 1.0)
+    return tuple(
+        replace(link, meshes=tuple((colour if each == _ACCENT else each, mesh) for each, mesh in link.meshes))
+        for link in _links(model)
+    )
+
+
 @cache
-def robot_links(model: str, accent: str) -> tuple[Link, ...]:
-    """From `urdf/<model>.urdf.xacro`; a plain box where there is none."""
+def _links(model: str) -> tuple[Link, ...]:
+    """Where the robot's own colour goes there is `_ACCENT`: the file is read once for all robots of a model."""
     file = data_folder() / "urdf" / f"{_FILES.get(model, model)}.urdf.xacro"
     if not file.is_file():
         box = trimesh.creation.box(extents=(0.5, 0.4, 0.3))
         box.apply_translation((0.0, 0.0, 0.15))
-        red, green, blue, alpha = (float(each) for each in accent.split())
-        return (Link("base_link", "", (((red, green, blue, alpha), box),), np.eye(4), None),)
+        return (Link("base_link", "", ((_ACCENT, box),), np.eye(4), None),)
     import xacrodoc
     import yourdfpy
 
+    accent = " ".join(map(str, _ACCENT))
     text = xacrodoc.XacroDoc.from_file(str(file), subargs={"accent": accent, "paint": accent}).to_urdf_string()
     urdf = yourdfpy.URDF.load(io.StringIO(text), build_scene_graph=False, load_meshes=False)
     colours = {each.name: each.color for each in urdf.robot.materials if each.color is not None}

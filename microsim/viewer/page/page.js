@@ -7,6 +7,8 @@
   console.error = (...words) => { if (!String(words[0]).startsWith("THREE.BufferGeometry.computeBoundingSphere(): Computed radius is NaN")) complain(...words); };
   const asked = new URLSearchParams(location.search);
   const HEARTBEAT_MS = 100; // while a key is held; the run stops the robot when it hears nothing for 400 ms
+  const RETRY_MS = 1500; // between two tries to find the run again
+  const WINDOW_S = 60; // of the plots
   const SPEEDS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 0]; // 0: as fast as possible
   const KEYS = { // key -> what it does: axis of the command, direction, words
     KeyY: ["up", 1, "up"], KeyU: ["side", 1, "left"], KeyI: ["ahead", 1, "ahead"], KeyO: ["side", -1, "right"],
@@ -14,12 +16,18 @@
   };
   const AXES = { ahead: ["vx", "v", "speed", "velocity"], side: ["vy"], up: ["vz"], turn: ["yaw_rate", "omega", "steering", "steering_angle", "steer"] };
   const LAYER_WORDS = {
-    trails: ["Trails", "The ways robots came"], sensors: ["Sensors", "Range beams, scans, camera frustums and GPS fixes"], radio: ["Radio", "Packets between robots: green arrives, red is lost"],
-    waypoints: ["Waypoints", "Where a pilot wants to go"], labels: ["Scale", "Metres along the edges, and north"], frames: ["Frames", "Axes of map, base_link and sensors: x red, y green, z blue"],
+    trails: ["Trails", "The ways robots came"], sensors: ["Sensors", "Range beams, scans, camera frustums and GPS fixes"],
+    radio: ["Radio", "Packets between robots: green arrives, red is lost"], waypoints: ["Waypoints", "Where a pilot wants to go"],
+    labels: ["Scale", "Metres along the edges, and north"], frames: ["Frames", "Axes of map, base_link and sensors: x red, y green, z blue"],
     lidar: ["LiDAR", "Points, coloured by height"], splats: ["Splats", "The Gaussian splats of the world bundle"], drivable: ["Drivable", "Where the car may drive"],
   };
-  let socket = null, scene = null, state = null, robot = "", camera = "", series = [], seeking = false, seekWish = null, heartbeat = null;
-  const held = new Set(), images = {}, plots = {};
+  const VIEWS = [["free", "Free", "Move the camera yourself: drag, scroll, W A S D Q E"], ["chase", "Chase", "Follow the chosen robot from behind"],
+    ["top", "Top", "Look down on the chosen robot"], ["home", "All", "See all robots"]];
+  const LEVEL_MARKS = { warn: "⚠", error: "✕", info: "·" };
+  const FEW = 3, SHORT = 26; // that many robots, with names of that many letters in all, are buttons; more are a list
+
+  let socket = null, scene = null, state = null, robot = "", camera = "", series = [], seeking = false, seekWish = null, heartbeat = null, hasEnded = false, plots = null;
+  const held = new Set(), images = {}, rows = {};
 
   // ---- small things -------------------------------------------------------------------------------------------------
   const make = (tag, attributes = {}, ...inside) => {
@@ -32,235 +40,298 @@
     return node;
   };
   const $ = (id) => document.getElementById(id);
-  const text = (id, value) => { const node = $(id); if (node && node.textContent !== value) node.textContent = value; };
+  const put = (node, value) => { if (node && node.textContent !== value) node.textContent = value; };
+  const text = (id, value) => put($(id), value);
+  const show = (id, shown) => { $(id).hidden = !shown; };
   const css = (colour) => `rgb(${colour.join(",")})`;
   const send = (kind, value = null) => { if (socket && socket.readyState === 1) socket.send(JSON.stringify({ kind, value })); };
   const number = (value, digits = 1) => (value === null || value === undefined ? "–" : value.toFixed(digits));
+  const mark = (colour) => make("i", { class: "key-colour", style: `background:${css(colour)}` });
+  const option = (value, words = value) => make("option", { value }, words);
+  const section = (id, title, aside, ...inside) => make("section", { id, "aria-label": title }, make("h2", {}, title, ...(aside ? [aside] : [])), ...inside);
 
   // ---- light and dark -----------------------------------------------------------------------------------------------
   const isDark = () => document.documentElement.dataset.theme === "dark";
   const setTheme = (dark) => { document.documentElement.dataset.theme = dark ? "dark" : "light"; send("theme", dark); drawPlots(); };
+  const kept = { get: () => { try { return localStorage.getItem("microsim-theme"); } catch { return null; } }, set: (word) => { try { localStorage.setItem("microsim-theme", word); } catch { /* a private window */ } } };
   const firstTheme = () => {
     if (asked.has("dark") || asked.has("light")) return asked.has("dark");
-    const kept = localStorage.getItem("microsim-theme");
-    if (kept) return kept === "dark";
-    return config.dark ?? matchMedia("(prefers-color-scheme: dark)").matches;
+    return kept.get() ? kept.get() === "dark" : config.dark ?? matchMedia("(prefers-color-scheme: dark)").matches;
   };
   document.documentElement.dataset.theme = firstTheme() ? "dark" : "light";
 
   // ---- the panels ---------------------------------------------------------------------------------------------------
-  const logo = '<svg viewBox="0 0 24 24" fill="none" stroke="currentColor" stroke-width="1.9" stroke-linecap="round"><circle cx="5" cy="6" r="2.6"/><circle cx="19" cy="6" r="2.6"/><path d="M7 8l3 3.2M17 8l-3 3.2"/><rect x="9" y="10.5" width="6" height="4.4" rx="1.4"/><path d="M4 20.5h16"/><path d="M12 15v3.2" stroke-dasharray=".1 2.6"/></svg>';
+  const logo = '<svg viewBox="0 0 24 24" aria-hidden="true" fill="none" stroke="currentColor" stroke-width="1.9" stroke-linecap="round"><circle cx="5" cy="6" r="2.6"/><circle cx="19" cy="6" r="2.6"/><path d="M7 8l3 3.2M17 8l-3 3.2"/><rect x="9" y="10.5" width="6" height="4.4" rx="1.4"/><path d="M4 20.5h16"/><path d="M12 15v3.2" stroke-dasharray=".1 2.6"/></svg>';
   const fact = (id, name, tip) => make("div", { class: "fact", title: tip }, make("b", { id }, "–"), make("span", {}, name));
 
   const topBar = () => {
     const brand = make("div", { class: "brand", title: "MicroSim" }); brand.innerHTML = `${logo}<span>MicroSim</span>`;
     return make("header", { id: "ms-bar" }, brand,
-      make("select", { id: "ms-scenario", "aria-label": "Scenario", title: "Scenario: choose another world to run", onchange: (event) => send("load", event.target.value) }),
-      make("span", { id: "ms-pill", class: "pill", "data-testid": "status" }, "…"), make("div", { class: "space" }),
-      make("div", { class: "clock", title: "Simulated time" }, make("span", { id: "ms-time", "data-testid": "time" }, "0.00"), make("small", {}, " s")),
+      make("select", { id: "ms-scenario", "aria-label": "Scenario", title: "Scenario: choose another world to run", disabled: true, onchange: (event) => send("load", event.target.value) }, option("", "…")),
+      make("span", { id: "ms-pill", class: "pill wait", role: "status", "data-testid": "status" }, "Connecting"), make("div", { class: "space" }),
+      make("div", { class: "clock", title: "Simulated time" }, make("span", { id: "ms-time", "data-testid": "time" }, "–"), make("small", {}, " s")),
       fact("ms-tick", "tick", "Ticks since the start: the unit of simulated time"), fact("ms-seed-now", "seed", "The seed of all noise in this run"),
       fact("ms-rtf", "real time", "Simulated seconds per second, over the last two"), fact("ms-late", "late", "How late the last tick was (and the latest of all)"),
-      make("button", { id: "ms-theme", title: "Light or dark", "aria-label": "Light or dark", onclick: () => { localStorage.setItem("microsim-theme", isDark() ? "light" : "dark"); setTheme(!isDark()); } }, "◐"),
-      make("button", { id: "ms-clean", title: "Only the scene: hide the panels (press again to bring them back)", onclick: () => { document.body.classList.toggle("ms-clean"); fit(); } }, "▢"));
+      make("button", { id: "ms-theme", class: "icon", title: "Light or dark", "aria-label": "Light or dark", onclick: () => { kept.set(isDark() ? "light" : "dark"); setTheme(!isDark()); } }, "◐"),
+      make("button", { id: "ms-clean", class: "icon", title: "Only the scene: hide the panels", "aria-label": "Only the scene", onclick: () => setClean(true) }, "▢"));
   };
 
-  const left = () => make("aside", { id: "ms-left", class: "column" },
-    make("section", { id: "ms-camera" }, make("h2", {}, "Camera", make("em", { id: "ms-camera-stamp" })),
-      make("img", { id: "ms-image", alt: "what the camera sees", title: "The newest image, as it was published", "data-testid": "camera" }),
-      make("div", { id: "ms-cameras", class: "group wide", style: "margin-top:.45em" })),
-    make("section", {}, make("h2", {}, "Last minute"), make("div", { id: "ms-plots" })),
-    make("section", { id: "ms-radio" }, make("h2", {}, "Radio"), make("table", { id: "ms-links", "data-testid": "links" })));
+  const left = () => make("aside", { id: "ms-left", class: "column", "aria-label": "What sensors say" },
+    section("ms-camera", "Camera", make("em", { id: "ms-camera-stamp" }),
+      make("div", { class: "frame" }, make("img", { id: "ms-image", alt: "what the camera sees", title: "The newest image, as it was published", "data-testid": "camera", hidden: true }),
+        make("p", { id: "ms-no-image", class: "empty" }, "No image yet")),
+      make("div", { id: "ms-cameras", class: "group wide" }),
+      make("select", { id: "ms-camera-list", "aria-label": "Camera", title: "Whose camera is shown", hidden: true, onchange: (event) => { camera = event.target.value; showImage(); } })),
+    section("ms-plot-box", "Last minute", make("em", { id: "ms-plot-of" }), make("div", { id: "ms-plots" }), make("p", { id: "ms-no-plots", class: "empty" }, "Curves appear with the first seconds of the run")),
+    section("ms-radio", "Radio", make("em", { id: "ms-radio-of" }), make("table", { id: "ms-links", "data-testid": "links" })));
 
   const padButton = (code) => {
-    const [axis, sign, words] = KEYS[code];
+    const [, , words] = KEYS[code];
     const button = make("button", { "data-key": code, title: `${words}: hold this button, or the key ${code.slice(3)}` }, make("kbd", {}, code.slice(3)), make("span", {}, words));
     button.addEventListener("pointerdown", (event) => { event.preventDefault(); button.setPointerCapture(event.pointerId); press(code); });
     for (const end of ["pointerup", "pointercancel", "lostpointercapture"]) button.addEventListener(end, () => release(code));
+    button.addEventListener("contextmenu", (event) => event.preventDefault()); // a long touch is not a question
     return button;
   };
 
-  const right = () => make("aside", { id: "ms-right", class: "column" },
-    make("section", { id: "ms-drive" }, make("h2", {}, "Drive", make("em", { id: "ms-driven" })),
-      make("div", { id: "ms-robots", class: "group wide" }),
+  const right = () => make("aside", { id: "ms-right", class: "column", "aria-label": "Control" },
+    section("ms-drive", "Drive", make("em", { id: "ms-driven" }),
+      make("div", { id: "ms-robots", class: "group wide", role: "group", "aria-label": "Robot to drive" }),
+      make("select", { id: "ms-robot-list", "aria-label": "Robot to drive", title: "Keys and view belong to this robot", hidden: true, onchange: (event) => choose(event.target.value) }),
       make("div", { class: "pad" }, ...["KeyY", "KeyU", "KeyI", "KeyO", "KeyH", "KeyJ", "KeyK", "KeyL"].map(padButton),
         make("button", { class: "stop", id: "ms-stop", title: "Stop the robot at once: this button, or the space bar", onclick: () => stopRobot() }, make("kbd", {}, "space"), make("span", {}, "stop"))),
-      make("div", { class: "row", style: "margin-top:.5em" }, make("span", { class: "note", style: "margin:0" }, "Speed"),
-        make("input", { id: "ms-throttle", type: "range", min: 5, max: 100, step: 5, value: 60, title: "How fast keys drive, in percent of the robot's limit", "aria-label": "Speed of driving", oninput: (event) => text("ms-throttle-now", `${event.target.value} %`) }),
-        make("span", { id: "ms-throttle-now", class: "note", style: "margin:0;min-width:3.2em;text-align:right" }, "60 %")),
-      make("button", { id: "ms-release", style: "margin-top:.5em;width:100%;display:none", title: "Let the pilot have this robot again", onclick: () => send("release") }, "Hand back to the pilot")),
-    make("section", {}, make("h2", {}, "Robots"), make("table", { id: "ms-facts", "data-testid": "robots" })),
-    make("section", {}, make("h2", {}, "View"),
-      make("div", { class: "group wide", id: "ms-view" },
-        ...[["free", "Free", "Move the camera yourself: drag, scroll, W A S D Q E"], ["chase", "Chase", "Follow the chosen robot from behind"], ["top", "Top", "Look down on the chosen robot"], ["home", "All", "See all robots"]]
-          .map(([mode, word, tip]) => make("button", { "data-mode": mode, title: tip, onclick: () => setView(mode) }, word))),
+      make("div", { class: "row" }, make("span", { class: "note" }, "Throttle"),
+        make("input", { id: "ms-throttle", type: "range", min: 5, max: 100, step: 5, value: 60, title: "How fast keys drive, in percent of the robot's limit", "aria-label": "Throttle", oninput: (event) => text("ms-throttle-now", `${event.target.value} %`) }),
+        make("span", { id: "ms-throttle-now", class: "note right" }, "60 %")),
+      make("button", { id: "ms-release", hidden: true, title: "Let the pilot have this robot again", onclick: () => send("release") }, "Hand back to the pilot")),
+    section("ms-state", "Robots", make("em", {}, "in metres"), make("table", { id: "ms-facts", "data-testid": "robots" }), make("p", { id: "ms-no-robots", class: "empty" }, "No robot yet")),
+    section("ms-look", "View", null,
+      make("div", { class: "group wide", id: "ms-view", role: "group", "aria-label": "Where to look from" },
+        ...VIEWS.map(([mode, word, tip]) => make("button", { "data-mode": mode, title: tip, onclick: () => setView(mode) }, word))),
       make("div", { id: "ms-layers", class: "layers" }),
-      make("div", { class: "row", style: "margin-top:.5em" }, make("span", { class: "note", style: "margin:0;white-space:nowrap" }, "Robots ×"),
+      make("div", { class: "row" }, make("span", { class: "note" }, "Robots ×"),
         make("input", { id: "ms-scale", type: "range", min: 1, max: 6, step: 0.5, value: 1, title: "How much larger than life robots are drawn, on all pages", "aria-label": "Size of robots", onchange: (event) => send("scale", Number(event.target.value)) }),
-        make("span", { id: "ms-scale-now", class: "note", style: "margin:0" }, "1"))),
-    make("section", {}, make("h2", {}, "Digest so far"), make("div", { id: "ms-digest", class: "digest", title: "SHA-256 over every message since the start: the same scenario, seed and commands give the same", "data-testid": "digest" })),
-    make("section", { id: "ms-log" }, make("h2", {}, "Log"), make("ol", { id: "ms-lines", "data-testid": "log" })));
+        make("span", { id: "ms-scale-now", class: "note right" }, "1"))),
+    section("ms-proof", "Digest so far", make("button", { id: "ms-copy", class: "link", title: "Copy the digest", onclick: copyDigest }, "Copy"),
+      make("div", { id: "ms-digest", class: "digest", title: "SHA-256 over every message since the start: the same scenario, seed and commands give the same", "data-testid": "digest" }, "–")),
+    section("ms-log", "Log", make("em", { id: "ms-log-count" }), make("ol", { id: "ms-lines", role: "log", "aria-label": "Warnings and events", "data-testid": "log" }),
+      make("p", { id: "ms-no-lines", class: "empty" }, "Nothing to report: warnings, ignored commands and failing sensors are told here.")));
 
+  const steps = () => [
+    make("button", { id: "ms-back-1", title: "Look back by one tick (key ,)", "aria-label": "Back by one tick", onclick: () => stepBack() }, "−1"),
+    ...[1, 10, 60].map((ticks) => make("button", { id: `ms-step-${ticks}`, title: `Advance by ${ticks} tick${ticks > 1 ? "s" : " (key .)"}, and pause`, "aria-label": `Advance by ${ticks} ticks`, onclick: () => send("step", ticks) }, `+${ticks}`))];
   const bottom = () => make("footer", { id: "ms-transport" },
-    make("button", { id: "ms-play", class: "main", title: "Pause or go on", onclick: () => send("pause", !(state && state.paused)) }, "Pause"),
-    make("div", { class: "group" }, ...[1, 10, 60].map((ticks) => make("button", { id: `ms-step-${ticks}`, title: `Advance by ${ticks} tick${ticks > 1 ? "s" : ""}, and pause`, onclick: () => send("step", ticks) }, `+${ticks}`))),
-    make("label", { class: "small" }, "Seed", make("input", { id: "ms-seed", type: "text", inputmode: "numeric", title: "Seed for the next reset", onkeydown: (event) => { if (event.key === "Enter") reset(); event.stopPropagation(); } })),
+    make("button", { id: "ms-play", class: "main", title: "Pause or go on (key P)", onclick: () => playOrPause() }, "Pause"),
+    make("div", { class: "group", role: "group", "aria-label": "Steps" }, ...steps()),
+    make("label", { class: "small", id: "ms-seed-box" }, "Seed", make("input", { id: "ms-seed", type: "text", inputmode: "numeric", autocomplete: "off", title: "Seed for the next reset", onkeydown: (event) => { if (event.key === "Enter") reset(); event.stopPropagation(); } })),
     make("button", { id: "ms-reset", title: "Back to the start, with this seed", onclick: () => reset() }, "Reset"),
-    make("div", { id: "ms-timeline" }, make("input", { id: "ms-scrub", type: "range", min: 0, max: 1, step: 1, value: 0, title: "Look back: drag to any moment that is kept", "aria-label": "Timeline", oninput: onScrub, onchange: () => { seeking = false; } }),
+    make("div", { id: "ms-timeline" }, make("input", { id: "ms-scrub", type: "range", min: 0, max: 1, step: 1, value: 0, title: "Look back: drag to any tick of the last two minutes", "aria-label": "Timeline", oninput: onScrub, onchange: () => { seeking = false; } }),
       make("div", { class: "ends" }, make("span", { id: "ms-from" }, "0 s"), make("span", { id: "ms-what" }, ""), make("span", { id: "ms-to" }, "0 s"))),
-    make("button", { id: "ms-branch", title: "Forget what came after this moment, and go on from here", onclick: () => send("branch") }, "Branch here"),
-    make("label", { class: "small", id: "ms-speed-box" }, make("span", { id: "ms-speed-now", style: "font-size:1em;color:var(--dim)" }, "Speed 1×"),
+    make("button", { id: "ms-branch", hidden: true, title: "Forget what came after this moment, and go on from here", onclick: () => send("branch") }, "Branch here"),
+    make("label", { class: "small", id: "ms-speed-box" }, make("span", { id: "ms-speed-now" }, "Speed 1×"),
       make("input", { id: "ms-speed", type: "range", min: 0, max: SPEEDS.length - 1, step: 1, value: 3, title: "Simulated seconds per second: 0.1 to 50, then as fast as possible", "aria-label": "Speed", oninput: (event) => send("speed", SPEEDS[Number(event.target.value)]) })));
 
+  const isTouch = () => matchMedia("(pointer: coarse)").matches;
   const build = () => {
-    const root = make("div", { id: "ms" }, left(), right(), topBar(), bottom(), make("div", { id: "ms-hints" }, make("span", {}, "drag: turn · right drag: move · scroll: nearer")),
-      make("button", { id: "ms-show", title: "Show the panels again", onclick: () => { document.body.classList.remove("ms-clean"); fit(); } }, "Panels"));
-    document.body.append(root);
+    const hint = isTouch() ? "one finger: turn · two: move, nearer" : "drag: turn · right drag: move · scroll: nearer";
+    document.body.append(make("div", { id: "ms" }, topBar(), left(), right(), bottom(), make("div", { id: "ms-hints" }, make("span", {}, hint)),
+      make("div", { id: "ms-veil", role: "status" }, make("b", { id: "ms-veil-title" }, "Opening the scene…"), make("span", { id: "ms-veil-text" }, "")),
+      make("button", { id: "ms-show", title: "Show the panels again", onclick: () => setClean(false) }, "Panels")));
     document.body.classList.add("ms-ready");
     if (asked.has("clean")) document.body.classList.add("ms-clean");
+    $("ms").addEventListener("click", (event) => { if (event.detail && event.target.closest("button")) event.target.closest("button").blur(); }); // after a click of the mouse keys are for driving
+    plots = window.MicroSimPlots.create($("ms-plots"), lineColour, (seconds) => { if (scene && state) { $("ms-scrub").value = Math.round(seconds * scene.hz); wishSeek(Math.round(seconds * scene.hz)); } });
     fit(); connect();
   };
+  const setClean = (clean) => { document.body.classList.toggle("ms-clean", clean); fit(); $(clean ? "ms-show" : "ms-clean").focus(); };
   const fit = () => { // viser's canvas fills what the panels leave
-    document.body.classList.toggle("ms-narrow", innerWidth < 900);
-    const style = getComputedStyle($("ms")), em = parseFloat(style.fontSize);
-    for (const side of ["left", "right", "top", "bottom"]) document.body.style.setProperty(`--ms-${side}`, `${parseFloat(style.getPropertyValue(`--${side}`)) * (style.getPropertyValue(`--${side}`).includes("em") ? em : 1)}px`);
+    const width = innerWidth, body = document.body;
+    body.classList.toggle("ms-narrow", width < 900); body.classList.toggle("ms-phone", width < 600);
+    if (width < 900) $("ms-state").after($("ms-camera"), $("ms-plot-box"), $("ms-radio")); // one column holds all
+    else $("ms-left").append($("ms-camera"), $("ms-plot-box"), $("ms-radio"));
+    const box = (id) => { const node = $(id), place = node.getBoundingClientRect(); return node.getClientRects().length ? place : null; };
+    const top = box("ms-bar"), foot = box("ms-transport"), west = box("ms-left"), east = box("ms-right"), phone = body.classList.contains("ms-phone");
+    const sides = { top: top ? top.height : 0, bottom: phone && east ? innerHeight - east.top : foot ? foot.height : 0, left: west ? west.width : 0, right: east && !phone ? east.width : 0 };
+    for (const [side, pixels] of Object.entries(sides)) body.style.setProperty(`--ms-${side}`, `${pixels}px`);
     drawPlots();
   };
 
   // ---- what the run tells -------------------------------------------------------------------------------------------
+  const veil = (title, words = "") => { $("ms-veil").hidden = !title; text("ms-veil-title", title); text("ms-veil-text", words); };
+  const pill = (kind, words) => { const node = $("ms-pill"); node.className = `pill ${kind}`; put(node, words); };
   const connect = () => {
     socket = new WebSocket(`${location.origin.replace("http", "ws")}${location.pathname.replace(/\/$/, "")}/panels`);
-    socket.onopen = () => { setTheme(isDark()); };
+    socket.onopen = () => { hasEnded = false; setTheme(isDark()); };
     socket.onmessage = (event) => hear(JSON.parse(event.data));
-    socket.onclose = () => { state = null; const pill = $("ms-pill"); pill.className = "pill gone"; pill.textContent = "The run has ended"; setTimeout(connect, 1500); };
+    socket.onclose = () => lost();
+  };
+  const lost = () => {
+    const first = state !== null || !document.body.classList.contains("ms-lost"), time = $("ms-time").textContent;
+    state = null; releaseAll(); document.body.classList.add("ms-lost");
+    pill("gone", hasEnded ? "The run has ended" : "No connection");
+    if (first && hasEnded) veil(`The run has ended${time === "–" ? "" : ` at ${time} s`}`, "The last moment stays here to look at. Start the run again in the terminal: this page then comes back by itself.");
+    else if (first) veil("The page has lost its run", "It may have stopped, or this machine slept. Look into its terminal; this page tries again by itself.");
+    for (const node of $("ms").querySelectorAll("#ms-transport button, #ms-transport input, #ms-drive button, #ms-look button, #ms-look input, #ms-scenario")) node.disabled = true;
+    setTimeout(again, RETRY_MS);
+  };
+  const again = async () => { // a run that was started anew gives out new addresses: the front door knows
+    try {
+      const answer = await fetch(location.pathname, { redirect: "manual", cache: "no-store" });
+      if (answer.type === "opaqueredirect") { asked.delete("websocket"); location.replace(`/?${asked}`); return; }
+    } catch { setTimeout(again, RETRY_MS); return; }
+    connect();
   };
   const hear = (message) => {
     if (message.type === "scene") onScene(message);
     else if (message.type === "image") { images[message.topic] = message; if (message.topic === camera) showImage(); }
+    else if (message.type === "end") hasEnded = true;
     else if (message.type === "state" && scene) onState(message);
   };
   const onScene = (message) => {
-    scene = message; series = []; for (const topic of Object.keys(images)) delete images[topic];
+    const isOther = !scene || scene.scenario !== message.scenario; scene = message; series = []; for (const topic of Object.keys(images)) delete images[topic];
+    document.body.classList.remove("ms-lost");
+    for (const node of $("ms").querySelectorAll("#ms-transport button, #ms-transport input, #ms-drive button, #ms-look button, #ms-look input")) node.disabled = false;
     if (!scene.robots.some((each) => each.name === robot)) robot = (scene.robots[scene.robots.length - 1] || {}).name || "";
-    camera = scene.cameras[0] || "";
+    if (!scene.cameras.includes(camera)) camera = scene.cameras[0] || "";
     const chooser = $("ms-scenario"), names = scene.scenarios.includes(scene.scenario) ? scene.scenarios : [scene.scenario, ...scene.scenarios];
-    chooser.replaceChildren(...names.map((name) => make("option", { value: name }, name)));
-    chooser.value = scene.scenario; chooser.disabled = scene.scenarios.length === 0;
+    chooser.replaceChildren(...names.map((name) => option(name))); chooser.value = scene.scenario; chooser.disabled = scene.scenarios.length === 0;
+    chooser.title = scene.scenarios.length ? "Scenario: choose another world to run" : `This run stays in ${scene.scenario}`;
     const replay = scene.mode === "replay";
-    $("ms-reset").style.display = replay ? "none" : ""; $("ms-seed").parentElement.style.display = replay ? "none" : "";
-    $("ms-drive").style.display = replay ? "none" : ""; $("ms-branch").style.display = "none";
-    $("ms-camera").style.display = camera ? "" : "none";
+    for (const id of ["ms-reset", "ms-seed-box", "ms-drive"]) show(id, !replay);
+    show("ms-branch", false); show("ms-camera", Boolean(camera)); show("ms-no-robots", !scene.robots.length);
+    $("ms-scrub").title = replay ? "Go to any tick of the recording" : "Look back: drag to any tick of the last two minutes";
+    text("ms-plot-of", replay ? "click to go there" : "click to look back");
     document.title = `${scene.title || scene.scenario} · MicroSim`;
-    $("ms-robots").replaceChildren(...scene.robots.map((each) => make("button", { "data-robot": each.name, title: `Keys and view belong to ${each.name}`, onclick: () => choose(each.name) }, mark(each.colour), each.name)));
-    $("ms-cameras").replaceChildren(...(scene.cameras.length > 1 ? scene.cameras : []).map((topic) => make("button", { "data-topic": topic, title: `Show ${topic}`, onclick: () => { camera = topic; showImage(); marks(); } }, topic.split("/").slice(1, 3).join(" "))));
+    choosers(); buildFacts();
     $("ms-layers").replaceChildren(...Object.entries(scene.layers).map(([name, shown]) => {
       const [word, tip] = LAYER_WORDS[name] || [name, name];
       const box = make("input", { type: "checkbox", "data-layer": name, onchange: (event) => send("layer", [name, event.target.checked]) }); box.checked = shown;
       return make("label", { title: `${tip} (on all pages)` }, box, word);
     }));
     $("ms-scale").value = scene.scale; text("ms-scale-now", String(Math.round(scene.scale * 10) / 10));
-    $("ms-seed").value = "";
-    buildPlots(); choose(robot); marks();
+    $("ms-seed").value = ""; show("ms-image", false); show("ms-no-image", true); text("ms-camera-stamp", "");
+    rows.links = {}; $("ms-links").replaceChildren(head("", "sent", "lost", "mean", "queue"));
+    if (isOther) veil("Opening the scene…");
+    choose(robot); marks(); fit();
   };
-  const mark = (colour) => make("i", { class: "key-colour", style: `background:${css(colour)}` });
+  const choosers = () => { // few robots are buttons, many are a list
+    const names = scene.robots.map((each) => each.name), few = names.length <= FEW && names.join("").length <= SHORT, shots = scene.cameras, shortly = (topic) => topic.split("/").slice(1, 3).join(" ");
+    $("ms-robots").replaceChildren(...(few ? scene.robots : []).map((each) => make("button", { "data-robot": each.name, title: `Keys and view belong to ${each.name}`, onclick: () => choose(each.name) }, mark(each.colour), each.name)));
+    $("ms-robot-list").replaceChildren(...(few ? [] : names).map((name) => option(name))); show("ms-robot-list", !few); show("ms-robots", few);
+    const fewShots = shots.length <= FEW && shots.map(shortly).join("").length <= SHORT + 8;
+    $("ms-cameras").replaceChildren(...(shots.length > 1 && fewShots ? shots : []).map((topic) => make("button", { "data-topic": topic, title: `Show ${topic}`, onclick: () => { camera = topic; showImage(); marks(); } }, shortly(topic))));
+    $("ms-camera-list").replaceChildren(...(fewShots ? [] : shots).map((topic) => option(topic, shortly(topic)))); show("ms-camera-list", !fewShots); show("ms-cameras", shots.length > 1 && fewShots);
+  };
 
   const onState = (message) => {
     const before = state; state = message;
+    if (!before) { show("ms-reset", scene.mode === "live"); if (!hasEnded) unveil(); }
     if (message.plot.whole) series = [];
-    series.push(...message.plot.points);
-    const newest = series.length ? series[series.length - 1].t : 0;
-    while (series.length && series[0].t < newest - 60) series.shift();
+    for (const point of message.plot.points) series.push(point);
+    if (message.plot.points.length && scene.mode === "replay") series.sort((a, b) => a.t - b.t);
+    while (scene.mode === "live" && series.length && series[0].t < series[series.length - 1].t - 2.2 * WINDOW_S) series.shift();
     text("ms-time", message.time.toFixed(2)); text("ms-tick", message.tick.toLocaleString("en")); text("ms-seed-now", message.seed);
     text("ms-rtf", message.paused ? "–" : `${message.rtf.toFixed(2)} ×`); text("ms-late", message.paused ? "–" : `${message.late_ms.toFixed(1)} ms`);
     $("ms-late").parentElement.title = `How late the last tick was; the latest of all was ${message.worst_ms.toFixed(1)} ms late`;
-    const pill = $("ms-pill"); pill.className = `pill${message.is_past ? " past" : message.paused ? " paused" : ""}`;
-    pill.textContent = message.is_past ? "Looking back" : message.paused ? "Paused" : scene.mode === "replay" ? "Replay" : "Running";
+    pill(message.is_past ? "past" : message.paused ? "paused" : "", message.is_past ? "Looking back" : message.paused ? "Paused" : scene.mode === "replay" ? "Replay" : "Running");
     text("ms-play", message.paused ? (message.is_past ? "To now" : "Play") : "Pause");
     if (document.activeElement !== $("ms-seed") && (!before || before.next_seed !== message.next_seed || !$("ms-seed").value)) $("ms-seed").value = message.next_seed;
     const speed = SPEEDS.indexOf(message.speed); if (speed >= 0) $("ms-speed").value = speed;
     text("ms-speed-now", `Speed ${message.speed === 0 ? "max" : `${message.speed}×`}`);
     text("ms-digest", message.digest); timeline(message); facts(message); links(message); drawPlots();
     for (const [name, shown] of Object.entries(message.layers)) { const box = document.querySelector(`[data-layer="${name}"]`); if (box) box.checked = shown; }
-    for (const [, seconds, level, words] of message.log) {
-      const lines = $("ms-lines"), line = make("li", { class: level }, make("time", {}, `${seconds.toFixed(1)} s`), words);
-      lines.append(line); while (lines.children.length > 200) lines.firstChild.remove(); lines.scrollTop = lines.scrollHeight;
-    }
+    log(message.log);
     text("ms-driven", message.driven ? `by hand: ${message.driven}` : message.pilot ? "by its pilot" : "");
-    $("ms-release").style.display = message.driven && message.pilot ? "" : "none";
-    marks();
+    show("ms-release", Boolean(message.driven && message.pilot));
+  };
+  const unveil = () => { // when there is something to see
+    if (!document.querySelector("#root canvas")) { setTimeout(unveil, 100); return; }
+    setTimeout(() => { if (state) veil(""); }, 350);
   };
   const timeline = (message) => {
     const [first, last] = message.past, scrub = $("ms-scrub");
     scrub.min = first; scrub.max = Math.max(last, first + 1); if (!seeking) scrub.value = message.tick;
+    scrub.setAttribute("aria-valuetext", `${message.time.toFixed(2)} seconds, tick ${message.tick}`);
     text("ms-from", `${(first / scene.hz).toFixed(1)} s`); text("ms-to", `${(last / scene.hz).toFixed(1)} s`);
-    text("ms-what", message.is_past ? `looking at ${message.time.toFixed(2)} s` : "");
-    $("ms-branch").style.display = scene.mode === "live" && message.is_past ? "" : "none";
+    text("ms-what", message.is_past ? `looking at ${message.time.toFixed(2)} s, tick ${message.tick.toLocaleString("en")}` : "");
+    show("ms-branch", scene.mode === "live" && message.is_past);
+    $("ms-back-1").disabled = message.tick <= first;
+  };
+  const head = (...words) => make("tr", {}, ...words.map((word) => make("th", { scope: "col" }, word)));
+  const buildFacts = () => { // cells stay, only their words change: what is pointed at or clicked does not vanish
+    rows.facts = {};
+    $("ms-facts").replaceChildren(...(scene.robots.length ? [head("", "x, y", "up", "m/s", "range")] : []), ...scene.robots.map((each) => {
+      const cells = [1, 2, 3, 4].map(() => make("td", {}, "–"));
+      const pick = make("button", { class: "pick", title: `${each.name} (${each.model}): keys and view belong to it`, onclick: () => choose(each.name) }, mark(each.colour), make("span", {}, each.name));
+      const row = make("tr", { "data-row": each.name }, make("td", {}, pick), ...cells); rows.facts[each.name] = cells; return row;
+    }));
   };
   const facts = (message) => {
-    const rows = [make("tr", {}, make("th", {}, ""), ...["x, y [m]", "up [m]", "m/s", "range"].map((word) => make("th", {}, word)))];
-    for (const each of scene.robots) {
-      const now = message.robots[each.name]; if (!now) continue;
+    for (const [name, cells] of Object.entries(rows.facts)) {
+      const now = message.robots[name]; if (!now) continue;
       const seen = now.range === undefined ? "–" : now.range === null ? "clear" : now.range.toFixed(1);
-      rows.push(make("tr", { "data-row": each.name }, make("td", {}, mark(each.colour), each.name), make("td", {}, `${now.position[0].toFixed(1)}, ${now.position[1].toFixed(1)}`), make("td", {}, number(now.height)), make("td", {}, number(now.speed)), make("td", {}, seen)));
+      [`${now.position[0].toFixed(1)}, ${now.position[1].toFixed(1)}`, number(now.height), number(now.speed), seen].forEach((word, index) => put(cells[index], word));
     }
-    $("ms-facts").replaceChildren(...rows);
   };
-  const links = (message) => {
-    $("ms-radio").style.display = message.links.length ? "" : "none";
-    const rows = [make("tr", {}, ...["", "sent", "lost", "mean", "queue"].map((word) => make("th", {}, word)))];
-    for (const each of message.links) rows.push(make("tr", { title: `${each.delivered} delivered, last after ${each.last} ms${each.rssi === null ? "" : `, ${each.rssi} dBm`}` }, make("td", {}, `${each.from} → ${each.to}`), make("td", {}, String(each.sent)), make("td", { class: each.lost ? "bad" : "" }, String(each.lost)), make("td", {}, `${each.latency.toFixed(0)} ms`), make("td", {}, String(each.queued))));
-    $("ms-links").replaceChildren(...rows);
+  const links = (message) => { // of many, those of the chosen robot
+    const many = message.links.length > 8, seen = many ? message.links.filter((each) => each.from === robot) : message.links;
+    show("ms-radio", message.links.length > 0); text("ms-radio-of", many ? `from ${robot}` : "");
+    const names = new Set(seen.map((each) => `${each.from} → ${each.to}`));
+    for (const name of Object.keys(rows.links)) if (!names.has(name)) { rows.links[name].row.remove(); delete rows.links[name]; }
+    for (const each of seen) {
+      const name = `${each.from} → ${each.to}`;
+      if (!rows.links[name]) { const cells = [1, 2, 3, 4].map(() => make("td", {})), row = make("tr", {}, make("td", { class: "long" }, many ? `→ ${each.to}` : name), ...cells); rows.links[name] = { row, cells }; $("ms-links").append(row); }
+      const { row, cells } = rows.links[name]; row.title = `${name}: ${each.delivered} delivered, the last after ${each.last} ms${each.rssi === null ? "" : `, ${each.rssi} dBm`}`;
+      [String(each.sent), String(each.lost), `${each.latency.toFixed(0)} ms`, String(each.queued)].forEach((word, index) => put(cells[index], word)); cells[1].className = each.lost ? "bad" : "";
+    }
   };
-  const showImage = () => { const found = images[camera]; if (found) { $("ms-image").src = `data:image/png;base64,${found.png}`; text("ms-camera-stamp", `${found.stamp.toFixed(2)} s`); } };
-  const choose = (name) => { releaseAll(); robot = name; const chosen = scene.robots.find((each) => each.name === name); for (const code of Object.keys(KEYS)) document.querySelector(`[data-key="${code}"]`).disabled = !chosen || !axisInput(chosen, KEYS[code][0]); marks(); if (view !== "free" && view !== "home") setView(view); };
+  const log = (news) => {
+    if (!news.length) return;
+    const lines = $("ms-lines"), atEnd = lines.scrollTop + lines.clientHeight > lines.scrollHeight - 30;
+    for (const [id, seconds, level, words, times] of news) {
+      const old = lines.querySelector(`[data-line="${id}"]`); if (old) old.remove();
+      lines.append(make("li", { class: level, "data-line": id }, make("time", {}, `${seconds.toFixed(1)} s`), make("i", { "aria-label": level }, LEVEL_MARKS[level] || "·"), make("span", {}, words), times > 1 ? make("b", { title: `${times} times` }, `×${times.toLocaleString("en")}`) : ""));
+    }
+    while (lines.children.length > 200) lines.firstChild.remove();
+    const warnings = lines.querySelectorAll(".warn, .error").length;
+    text("ms-log-count", warnings ? `${warnings} warning${warnings > 1 ? "s" : ""}` : ""); show("ms-no-lines", !lines.children.length);
+    if (atEnd) lines.scrollTop = lines.scrollHeight;
+  };
+  const showImage = () => { const found = images[camera]; show("ms-image", Boolean(found)); show("ms-no-image", !found); if (found) { $("ms-image").src = `data:image/png;base64,${found.png}`; $("ms-image").alt = `what ${camera} sees`; } text("ms-camera-stamp", found ? `${found.stamp.toFixed(2)} s` : ""); };
+  const choose = (name) => {
+    releaseAll(); robot = name; const chosen = scene.robots.find((each) => each.name === name);
+    for (const code of Object.keys(KEYS)) document.querySelector(`[data-key="${code}"]`).disabled = !chosen || !axisInput(chosen, KEYS[code][0]);
+    $("ms-robot-list").value = name; const own = scene.cameras.find((topic) => topic.startsWith(`/${name}/`)); if (own && scene.cameras.length > FEW) { camera = own; $("ms-camera-list").value = own; showImage(); }
+    marks(); if (state) links(state); drawPlots(); if (view !== "free" && view !== "home") setView(view);
+  };
   const marks = () => {
-    for (const node of document.querySelectorAll("[data-robot]")) node.classList.toggle("on", node.dataset.robot === robot);
-    for (const node of document.querySelectorAll("[data-topic]")) node.classList.toggle("on", node.dataset.topic === camera);
-    for (const node of document.querySelectorAll("[data-mode]")) node.classList.toggle("on", node.dataset.mode === view);
+    const mark = (nodes, is) => { for (const node of nodes) { node.classList.toggle("on", is(node)); if (node.tagName === "BUTTON") node.setAttribute("aria-pressed", String(is(node))); } };
+    mark(document.querySelectorAll("[data-robot]"), (node) => node.dataset.robot === robot); mark(document.querySelectorAll("[data-row]"), (node) => node.dataset.row === robot);
+    mark(document.querySelectorAll("[data-topic]"), (node) => node.dataset.topic === camera); mark(document.querySelectorAll("[data-mode]"), (node) => node.dataset.mode === view);
   };
   let view = "free";
   const setView = (mode) => { view = mode === "home" ? "free" : mode; send("view", { mode, robot }); marks(); };
   const reset = () => { const wish = $("ms-seed").value.trim(); send("reset", wish === "" ? null : wish); };
-  function onScrub(event) { // at most one wish on its way
-    seeking = true; const wish = Number(event.target.value);
+  const playOrPause = () => send("pause", !(state && state.paused));
+  const stepBack = () => { if (state && state.tick > state.past[0]) send("seek", state.tick - 1); };
+  function copyDigest() { const done = (word) => { text("ms-copy", word); setTimeout(() => text("ms-copy", "Copy"), 1500); }; (navigator.clipboard ? navigator.clipboard.writeText($("ms-digest").textContent) : Promise.reject(new Error())).then(() => done("Copied"), () => done("Select it by hand")); }
+  const wishSeek = (tick) => { // at most one wish on its way
     if (seekWish === null) setTimeout(() => { send("seek", seekWish); seekWish = null; }, 40);
-    seekWish = wish;
-  }
+    seekWish = tick;
+  };
+  function onScrub(event) { seeking = true; wishSeek(Number(event.target.value)); }
 
   // ---- plots --------------------------------------------------------------------------------------------------------
-  const PLOTS = { height: ["Height above ground", "m"], speed: ["Speed", "m/s"], range: ["Range", "m"], latency: ["Radio latency", "ms"], lost: ["Packets lost", ""] };
-  const buildPlots = () => {
-    const nodes = [];
-    for (const [key, [name, unit]] of Object.entries(PLOTS)) {
-      const canvas = make("canvas", { "data-plot": key }), now = make("b", {}, "–");
-      const node = make("div", { class: "plot", style: "display:none" }, make("div", { class: "name", title: `${name}: each robot in its own colour` }, name, now), canvas);
-      plots[key] = { node, canvas, now, unit }; nodes.push(node);
-    }
-    $("ms-plots").replaceChildren(...nodes);
-  };
-  const lineColour = (name) => { const found = scene.robots.find((each) => each.name === name.split(" → ")[0]); return found ? css(found.colour) : "#888"; };
-  const drawPlots = () => { if (scene && document.body.classList.contains("ms-ready") && !document.hidden) for (const key of Object.keys(plots)) drawPlot(key, plots[key]); };
-  const drawPlot = (key, { node, canvas, now, unit }) => {
-    const names = [...new Set(series.flatMap((point) => Object.keys(point[key]).filter((name) => point[key][name] !== null)))];
-    node.style.display = names.length ? "" : "none"; if (!names.length) return;
-    const ratio = devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight; if (!width) return;
-    if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) { canvas.width = Math.round(width * ratio); canvas.height = Math.round(height * ratio); }
-    const pen = canvas.getContext("2d"), look = getComputedStyle(document.documentElement);
-    pen.setTransform(ratio, 0, 0, ratio, 0, 0); pen.clearRect(0, 0, width, height);
-    const values = series.flatMap((point) => Object.values(point[key])).filter((value) => value !== null);
-    let low = Math.min(0, ...values), high = Math.max(1, ...values); high += 0.08 * (high - low);
-    const end = series[series.length - 1].t, start = Math.max(end - 60, Math.min(series[0].t, Math.max(end - 10, 0))), stop = Math.max(end, start + 1), em = parseFloat(getComputedStyle(canvas).fontSize), side = 2.4 * em;
-    const u = (t) => side + (t - start) / (stop - start) * (width - side - 2), v = (value) => height - 1.25 * em - (value - low) / (high - low) * (height - 1.6 * em);
-    pen.font = `${0.72 * em}px system-ui, sans-serif`; pen.fillStyle = look.getPropertyValue("--dim"); pen.strokeStyle = look.getPropertyValue("--line"); pen.lineWidth = 1;
-    pen.textBaseline = "middle"; pen.textAlign = "right";
-    for (const value of [low, 0.5 * (low + high), high]) { pen.beginPath(); pen.moveTo(side, v(value)); pen.lineTo(width, v(value)); pen.stroke(); pen.fillText(high - low < 5 ? value.toFixed(1) : value.toFixed(0), side - 4, v(value)); }
-    pen.textBaseline = "alphabetic"; pen.textAlign = "left"; pen.fillText(`${start.toFixed(0)} s`, side, height - 1); pen.textAlign = "right"; pen.fillText(`${stop.toFixed(0)} s`, width - 1, height - 1);
-    const shown = [];
-    names.forEach((name, index) => {
-      pen.strokeStyle = lineColour(name); pen.lineWidth = 1.7; pen.lineJoin = "round"; pen.beginPath(); let drawing = false;
-      for (const point of series) { const value = point[key][name]; if (point.t < start || value === null || value === undefined) { drawing = false; continue; } if (drawing) pen.lineTo(u(point.t), v(value)); else pen.moveTo(u(point.t), v(value)); drawing = true; }
-      pen.stroke(); const last = series[series.length - 1][key][name]; if (last !== null && last !== undefined) shown.push(`${last.toFixed(unit === "m" || unit === "m/s" ? 1 : 0)}`);
-    });
-    now.textContent = `${shown.join(" · ") || "–"} ${unit}`;
+  const lineColour = (name) => { const found = scene && scene.robots.find((each) => each.name === name.split(" → ")[0]); return found ? css(found.colour) : "#888"; };
+  let plotsDue = null; // at most five times a second
+  const drawPlots = () => { if (plotsDue === null) plotsDue = setTimeout(() => { plotsDue = null; drawPlotsNow(); }, 200); };
+  const drawPlotsNow = () => {
+    if (!scene || !plots) return;
+    const newest = series.length ? series[series.length - 1].t : 0, now = state ? state.time : newest, isBack = Boolean(state && (state.is_past || scene.mode === "replay"));
+    const end = scene.mode === "replay" ? Math.max(now, Math.min(WINDOW_S, newest)) : now < newest - WINDOW_S ? now + 0.5 * WINDOW_S : newest;
+    const first = series.length ? series[0].t : 0, start = Math.max(end - WINDOW_S, Math.min(first, Math.max(end - 10, 0)), 0);
+    plots.draw({ points: series, start, end, cursor: isBack ? now : null, chosen: robot });
+    show("ms-no-plots", !plots.shown().length);
   };
 
   // ---- driving ------------------------------------------------------------------------------------------------------
@@ -282,12 +353,16 @@
   const releaseAll = () => { for (const code of [...held]) release(code); };
   const stopRobot = () => { releaseAll(); drive(); };
   const isTyping = (target) => target instanceof HTMLElement && (target.tagName === "SELECT" || target.isContentEditable || (target.tagName === "INPUT" && target.type === "text"));
+  const SHORTCUTS = { KeyP: playOrPause, Comma: stepBack, Period: () => send("step", 1) };
+  const isReached = () => { const node = document.activeElement; return Boolean(node && node.closest("#ms") && node.matches("button:focus-visible, input[type=checkbox]:focus-visible")); };
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
     if (event.code in KEYS) { if (!event.repeat) press(event.code); event.preventDefault(); }
-    else if (event.code === "Space") { stopRobot(); event.preventDefault(); }
+    else if (event.code === "Space") { stopRobot(); if (!isReached()) event.preventDefault(); } // a button reached by Tab is pressed too
+    else if (event.code in SHORTCUTS && (!event.repeat || event.code !== "KeyP")) { SHORTCUTS[event.code](); event.preventDefault(); }
+    else if (event.code === "Escape" && document.body.classList.contains("ms-clean")) setClean(false);
   }, true);
-  addEventListener("keyup", (event) => { if (event.code in KEYS) release(event.code); else if (event.code === "Space") event.preventDefault(); }, true);
+  addEventListener("keyup", (event) => { if (event.code in KEYS) release(event.code); else if (event.code === "Space" && !isTyping(event.target) && !isReached()) event.preventDefault(); }, true);
   addEventListener("blur", releaseAll);
   document.addEventListener("visibilitychange", () => { if (document.hidden) releaseAll(); else drawPlots(); });
   addEventListener("resize", () => fit());

@@ -8,21 +8,34 @@ import io
 import json
 import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
+from microsim.notes import Note
 from microsim.viewer.interface import Frame, Scene, Step
+from microsim.viewer.page.curves import STEP_S, finite, point
 from microsim.viewer.page.scene import LAYERS, Stage3D
 from microsim.viewer.page.sensors import CameraView, Fixes, RangeBeam
-from microsim.wire import decode
 
 _PERIOD_S = 1.0 / 15.0  # of what panels are told
-_PLOT_S, _PLOT_STEP_S = 60.0, 0.1  # simulated: window of the plots, and between their points
+_PLOT_S = {"live": 130.0, "replay": 600.0}  # simulated time that the plots know of
 _LOG_LINES = 200
+
+
+class Line(NamedTuple):
+    """Of the log."""
+
+    version: int
+    number: int  # stays its own
+    seconds: float
+    level: str
+    text: str
+    times: int
 
 
 class Panels:
@@ -34,12 +47,17 @@ class Panels:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
         self._scene: dict[str, Any] = {}
+        self._shown: Scene | None = None
         self._state: dict[str, Any] = {}
         self._images: dict[str, tuple[int, str]] = {}
-        self._plot: deque[tuple[float, dict[str, Any]]] = deque(maxlen=round(_PLOT_S / _PLOT_STEP_S) + 1)
-        self._log: deque[tuple[int, float, str, str]] = deque(maxlen=_LOG_LINES)
+        self._plot: deque[tuple[int, float, dict[str, Any]]] = deque()  # number, time, point; as they came
+        self._slots: set[int] = set()  # of time, for which there is a point
+        self._points = 0
+        self._plot_epoch = 0  # another number: some were taken back
+        self._log: dict[str, Line] = {}  # by kind, the latest last
         self._lines = 0
         self._epoch = -1
+        self._has_ended = False
         self.layers = {name: is_shown for name, (is_shown, _) in LAYERS.items()}
 
     # ---- from the run, in the thread that draws ----------------------------------------------------------------------
@@ -61,32 +79,68 @@ class Panels:
                 ],
                 "cameras": [look.topic for look in scene.sensors if look.kind == "camera"],
             }
-            self._images.clear()
-            self._plot.clear()
-            self._state = {}
+            if scene is not self._shown:  # else only robots are drawn larger
+                self._shown = scene
+                self._images.clear()
+                self._plot.clear()
+                self._slots.clear()
+                self._state = {}
         self._wake()
 
     def tell(self, frame: Frame, stage: Stage3D) -> None:
         with self._lock:
-            if frame.epoch != self._epoch or frame.is_past:
+            if frame.epoch != self._epoch:
                 self._epoch = frame.epoch
-                while self._plot and self._plot[-1][0] > frame.time_ns / 1e9:
-                    self._plot.pop()
-            for seconds, level, text in frame.log:
-                self._lines += 1
-                self._log.append((self._lines, seconds, level, text))
+                self._take_back(frame.time_ns / 1e9)
+            for note in frame.log:
+                self._take_note(note)
             self._take_images(stage)
             self._state = _state(frame, stage)
             for step in frame.way:
-                if not self._plot or step.time_ns / 1e9 - self._plot[-1][0] > _PLOT_STEP_S - 1e-3:
-                    self._plot.append((step.time_ns / 1e9, _point(step)))
+                self._plot_step(step)
         self._wake()
+
+    def _take_back(self, seconds: float) -> None:
+        """Later points have not happened; those of a recording will again."""
+        if self._scene.get("mode") == "replay":
+            return
+        kept = [each for each in self._plot if each[1] <= seconds]
+        if len(kept) < len(self._plot):
+            self._plot, self._plot_epoch = deque(kept), self._plot_epoch + 1
+
+    def _plot_step(self, step: Step) -> None:
+        seconds, mode = step.time_ns / 1e9, self._scene.get("mode", "live")
+        slot = round(seconds / STEP_S)
+        if slot in self._slots if mode == "replay" else self._plot and seconds - self._plot[-1][1] < STEP_S - 1e-3:
+            return
+        self._points += 1
+        self._slots.add(slot)
+        self._plot.append((self._points, seconds, point(step)))
+        if len(self._plot) > _PLOT_S[mode] / STEP_S:
+            self._slots.discard(round(self._plot.popleft()[1] / STEP_S))
+
+    def _take_note(self, note: Note) -> None:
+        """One line for all of a kind: the newest text, how often, at the end."""
+        before = self._log.pop(note.kind, None)
+        self._lines += 1
+        number, count = (self._lines, 0) if before is None else (before.number, before.times)
+        self._log[note.kind] = Line(self._lines, number, note.seconds, note.level, note.text, count + note.count)
+        if len(self._log) > _LOG_LINES:
+            del self._log[next(iter(self._log))]
 
     def _take_images(self, stage: Stage3D) -> None:
         for topic, sensor in stage.sensors.items():
             known = self._images.get(topic, (-1, ""))[0]
             if isinstance(sensor, CameraView) and sensor.image is not None and known != sensor.stamp_ns:
                 self._images[topic] = sensor.stamp_ns, _png(sensor.image)
+
+    def end(self, patience_s: float = 0.5) -> None:
+        """Tell all pages that the run is over; wait a little until they have heard it."""
+        self._has_ended = True
+        self._wake()
+        until = time.monotonic() + patience_s
+        while self._pages and time.monotonic() < until:
+            time.sleep(0.01)
 
     def _wake(self) -> None:
         if self._loop is not None:
@@ -114,13 +168,17 @@ class Panels:
 
     async def _send(self, connection: ServerConnection, news: asyncio.Event) -> None:
         """The newest, as fast as this page takes it."""
-        known: dict[str, Any] = {"scene": None, "line": 0, "images": {}, "plot": -1.0}
+        known: dict[str, Any] = {"scene": None, "line": 0, "images": {}, "plot": 0}
         try:
             while True:
                 await news.wait()
                 news.clear()
                 for text in self._unknown_to(known):
                     await connection.send(text)
+                if self._has_ended:
+                    await connection.send('{"type": "end"}')
+                    await connection.close(1001, "the run has ended")
+                    return
                 await asyncio.sleep(_PERIOD_S)
         except ConnectionClosed:
             return
@@ -129,11 +187,11 @@ class Panels:
         with self._lock:
             found: list[dict[str, Any]] = []
             if self._scene and known["scene"] is not self._scene:
-                known.update(scene=self._scene, images={}, plot=-1.0)
+                known.update(scene=self._scene, images={}, epoch=None)
                 found.append(self._scene)
             if not self._state:
                 return [json.dumps(each) for each in found]
-            lines = [line for line in self._log if line[0] > known["line"]]
+            lines = [line[1:] for line in self._log.values() if line.version > known["line"]]
             known["line"] = self._lines
             for topic, (stamp, data) in self._images.items():
                 if known["images"].get(topic) != stamp:
@@ -143,11 +201,10 @@ class Panels:
             return [json.dumps(each) for each in found]
 
     def _new_points(self, known: dict[str, Any]) -> dict[str, Any]:
-        """Points since the last time; after a jump, all of them."""
-        last = self._plot[-1][0] if self._plot else -1.0
-        is_whole = known["plot"] < 0.0 or last < known["plot"] or known.get("epoch") != self._epoch
-        points = [point for seconds, point in self._plot if is_whole or seconds > known["plot"]]
-        known["plot"], known["epoch"] = last, self._epoch
+        """Points since the last time; after some were taken back, all of them."""
+        is_whole = known.get("epoch") != self._plot_epoch
+        points = [each for number, _, each in self._plot if is_whole or number > known["plot"]]
+        known["plot"], known["epoch"] = self._points, self._plot_epoch
         return {"whole": is_whole, "points": points}
 
     def _hear(self, page: str, text: str | bytes) -> None:
@@ -167,19 +224,15 @@ def _png(image: Any) -> str:
     return base64.b64encode(out.getvalue()).decode()
 
 
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else round(value, 3)
-
-
 def _state(frame: Frame, stage: Stage3D) -> dict[str, Any]:
     robots: dict[str, Any] = {}
     for name, robot in frame.robots.items():
         robots[name] = {
             "position": [round(each, 3) for each in robot.position],
             "yaw": round(math.degrees(robot.rpy[2]), 1),
-            "speed": _finite(robot.speed),
-            "turn": _finite(robot.turn),
-            "height": _finite(robot.height),
+            "speed": finite(robot.speed),
+            "turn": finite(robot.turn),
+            "height": finite(robot.height),
             "contacts": robot.contacts,
         }
     for sensor in stage.sensors.values():
@@ -213,24 +266,8 @@ def _state(frame: Frame, stage: Stage3D) -> dict[str, Any]:
                 "latency": round(link.latency_ms, 1),
                 "last": round(link.last_latency_ms, 1),
                 "queued": link.queued,
-                "rssi": _finite(link.rssi_dbm),
+                "rssi": finite(link.rssi_dbm),
             }
             for link in frame.links
         ],
-    }
-
-
-def _point(step: Step) -> dict[str, Any]:
-    """One moment for the plots."""
-    ranges = {name: _finite(float(decode(news.type, news.cdr).range)) for name, news in step.ranges.items()}
-    names = {(link.sender, link.receiver): f"{link.sender} → {link.receiver}" for link in step.links}
-    return {
-        "t": round(step.time_ns / 1e9, 3),
-        "height": {name: _finite(each.height) for name, each in step.robots.items()},
-        "speed": {name: _finite(each.speed) for name, each in step.robots.items()},
-        "range": ranges,
-        "latency": {
-            names[link.sender, link.receiver]: round(link.last_latency_ms, 1) for link in step.links if link.delivered
-        },
-        "lost": {names[link.sender, link.receiver]: link.lost for link in step.links if link.sent},
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 
 from microsim.viewer.interface import Frame
 
-_PULSE_S = 0.7  # of wall time: the real 80 ms could not be seen
+_PULSE_S = 0.7  # the real 80 ms could not be seen
 _MOST = 24
+_MOST_LINES = 15  # between robots: those of six
 _ARRIVING, _LOST = (0, 214, 143), (255, 59, 48)
 
 
@@ -24,7 +26,10 @@ class Pulse:
 
 
 class Packets:
-    def __init__(self, server: Any, scale: float) -> None:
+    def __init__(
+        self, server: Any, scale: float, clock: Callable[[Frame], float] = lambda frame: time.monotonic()
+    ) -> None:
+        self._clock = clock
         self._pulses: list[Pulse] = []
         self._counts: dict[tuple[str, str], tuple[int, int]] = {}
         self._line = server.scene.add_line_segments(
@@ -38,14 +43,14 @@ class Packets:
             "/radio/packets",
             np.zeros((1, 3), np.float32),
             colors=_ARRIVING,
-            point_size=0.22 * max(scale, 1.0),
+            point_size=0.2 * min(max(scale, 1.0), 2.5),
             point_shape="circle",
             precision="float32",
             visible=False,
         )
 
     def hear(self, frame: Frame, is_new: bool) -> None:
-        now = time.monotonic()
+        now = self._clock(frame)
         for link in frame.links:
             key = link.sender, link.receiver
             delivered, lost = self._counts.get(key, (link.delivered, link.lost))
@@ -59,10 +64,12 @@ class Packets:
         del self._pulses[:-_MOST]
 
     def draw(self, frame: Frame) -> None:
-        now = time.monotonic()
+        now = self._clock(frame)
         self._pulses = [pulse for pulse in self._pulses if now - pulse.began_s < _PULSE_S]
         robots = frame.robots
         pairs = {tuple(sorted((link.sender, link.receiver))) for link in frame.links if link.sent}
+        if len(pairs) > _MOST_LINES:  # then only where something is on its way
+            pairs = {tuple(sorted((pulse.sender, pulse.receiver))) for pulse in self._pulses}
         ends = [[robots[a].position, robots[b].position] for a, b in sorted(pairs) if a in robots and b in robots]
         if ends:
             self._line.points = np.array(ends, np.float32) + np.array([0, 0, 0.2], np.float32)

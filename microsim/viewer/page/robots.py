@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -38,9 +39,8 @@ class Body:
         self._root = server.scene.add_frame(f"/robots/{look.name}", show_axes=False)
         self._turning: list[tuple[Any, Any]] = []
         self._angle = 0.0
-        accent = " ".join(f"{part / 255:.3f}" for part in self.colour) + " 1"
         self._paths = {"": f"/robots/{look.name}"}
-        for link in robot_links(look.model, accent):
+        for link in robot_links(look.model, self.colour):
             self._add(link, scale, shadows)
         up = (2.2 if look.wheel_radius_m > 0.2 else 0.75 if look.is_ground_bound else 0.45) * scale
         server.scene.add_label(
@@ -54,7 +54,7 @@ class Body:
             thickness=2.5,
             thickness_units="screen",
         )
-        self._drawn = 0
+        self._drawn = (0, 0)  # first and last tick of the line
 
     def _add(self, link: Any, scale: float, shadows: bool) -> None:
         path = self._paths[link.name] = f"{self._paths.get(link.parent, self._paths[''])}/{link.name}"
@@ -75,12 +75,15 @@ class Body:
         if link.axis is not None:
             self._turning.append((frame, link.axis))
 
-    def move(self, frame: RobotFrame, tick: int, seconds: float, is_new: bool) -> None:
-        """`seconds`: simulated time since the last frame; `is_new`: time has jumped."""
+    def move(self, frame: RobotFrame, seconds: float) -> None:
+        """`seconds`: simulated time since the last frame; 0 when time has jumped."""
         self._root.position = frame.position
         self._root.wxyz = wxyz_of(frame.rpy)
         self._turn(frame, seconds)
-        while is_new and self._trail and self._trail[-1][0] > tick:
+
+    def forget_after(self, tick: int) -> None:
+        """What was to come has not happened."""
+        while self._trail and self._trail[-1][0] > tick:
             self._trail.pop()
 
     def extend(self, way: list[tuple[int, tuple[float, float, float]]]) -> None:
@@ -93,14 +96,20 @@ class Body:
         while way and self._trail and self._trail[0][0] < way[-1][0] - _TRAIL_S * self._hz:
             self._trail.popleft()
 
-    def draw_trail(self) -> None:
-        if len(self._trail) < 2:
+    def draw_trail(self, tick: int) -> None:
+        """Up to that tick."""
+        if self._trail and self._trail[-1][0] <= tick:
+            shown = len(self._trail)
+        else:
+            shown = sum(each <= tick for each, _ in self._trail)
+        extent = (self._trail[0][0], self._trail[shown - 1][0]) if shown > 1 else (0, 0)
+        if extent == self._drawn:
+            return
+        self._drawn = extent
+        if shown < 2:
             self._line.points = np.zeros((1, 2, 3), np.float32)
             return
-        if self._trail[-1][0] == self._drawn:
-            return
-        self._drawn = self._trail[-1][0]
-        points = np.array([point for _, point in self._trail], np.float32)
+        points = np.array([point for _, point in islice(self._trail, shown)], np.float32)
         self._line.points = np.stack([points[:-1], points[1:]], axis=1)
 
     def _turn(self, frame: RobotFrame, seconds: float) -> None:

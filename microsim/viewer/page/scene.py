@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,6 +27,7 @@ LAYERS: dict[str, tuple[bool, tuple[str, ...]]] = {
     "drivable": (True, ("/drivable",)),
     "splats": (True, ("/splats",)),
 }
+Place: TypeAlias = tuple[float, float, float]  # [m] map frame
 DAY = ((138, 178, 219), (236, 242, 247))  # sky: top, horizon
 NIGHT = ((10, 14, 24), (44, 55, 74))
 
@@ -47,7 +49,10 @@ def robot_scale(scene: Scene) -> float:
 class Stage3D:
     """Draws frames of one scene."""
 
-    def __init__(self, server: Any, scene: Scene, shadows: bool, scale: float | None = None) -> None:
+    def __init__(
+        self, server: Any, scene: Scene, shadows: bool, scale: float | None = None, is_film: bool = False
+    ) -> None:
+        """`is_film`: drawn ahead of time, so that everything moves in simulated time."""
         self.server, self.scene = server, scene
         self.scale = robot_scale(scene) if scale is None else scale
         self.colours = {look.name: COLOURS[number % len(COLOURS)] for number, look in enumerate(scene.robots)}
@@ -63,7 +68,8 @@ class Stage3D:
             for number, look in enumerate(scene.robots)
         }
         self.sensors = sensors.drawn(server, scene, self.colours, self.scale)
-        self._packets = Packets(server, self.scale) if scene.has_radio else None
+        clock = {"clock": lambda frame: frame.time_ns / 1e9} if is_film else {}
+        self._packets = Packets(server, self.scale, **clock) if scene.has_radio else None
         if scene.bundle:
             draw_bundle(server, scene)
         self.layers = [name for name in LAYERS if self._has(name)]
@@ -163,14 +169,14 @@ class Stage3D:
             if handle is not None:
                 handle.visible = is_shown
 
-    def home(self, frame: Frame | None) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
-        """(position, look at) from where all robots are seen."""
-        places = [np.array(each.position) for each in frame.robots.values()] if frame is not None else []
-        if not places:
+    def home(self, seen: Sequence[Place]) -> tuple[Place, Place]:
+        """(position, look at) from where all of these places are seen; without any, the world."""
+        places = np.array(seen, float)
+        if not len(places):
             west, south, east, north = self.scene.world.extent_m
-            places = [np.array([west, south, 0.0]), np.array([east, north, 0.0])]
-        centre = np.mean(places, axis=0)
-        spread = max(float(np.linalg.norm(place - centre)) for place in places)
+            places = np.array([(west, south, 0.0), (east, north, 0.0)])
+        centre = 0.5 * (places.min(axis=0) + places.max(axis=0))
+        spread = float(np.linalg.norm(places - centre, axis=1).max())
         distance = max(1.9 * spread + 7.0 * self.scale, 24.0 if self.scene.bundle else 9.0)
         eye = centre + distance * np.array([-0.48, -0.78, 0.52])
         return (float(eye[0]), float(eye[1]), float(eye[2])), (float(centre[0]), float(centre[1]), float(centre[2]))
@@ -180,6 +186,7 @@ class Stage3D:
     def draw(self, frame: Frame) -> None:
         before = self._frame
         is_new = before is None or frame.epoch != before.epoch or frame.tick < before.tick or frame.is_past
+        is_new = is_new or (before is not None and before.is_past)
         seconds = 0.0 if before is None or is_new else (frame.time_ns - before.time_ns) / 1e9
         self._frame = frame
         for topic, news in frame.news.items():
@@ -188,9 +195,11 @@ class Stage3D:
         with self.server.atomic():
             for name, body in self.bodies.items():
                 if name in frame.robots:
-                    body.move(frame.robots[name], frame.tick, seconds, is_new)
+                    body.move(frame.robots[name], seconds)
+                    if is_new and not frame.is_past:
+                        body.forget_after(frame.tick)
                     body.extend([(step.tick, step.robots[name].position) for step in frame.way if name in step.robots])
-                    body.draw_trail()
+                    body.draw_trail(frame.tick)
                     axes = self._axes[name]
                     axes.position, axes.wxyz = frame.robots[name].position, wxyz_of(frame.robots[name].rpy)
             for sensor in self.sensors.values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +20,7 @@ from microsim.viewer.page.html import page_html
 from microsim.viewer.page.panels import Panels
 from microsim.viewer.page.scene import LAYERS, Stage3D, sky
 
+_AIM_S = 1.0  # so often it is told where a new page looks from
 _PATIENCE = 12  # a lower priority than the run's: on a busy machine the page gets slow, and not the run
 
 
@@ -37,6 +39,7 @@ def serve(pipe: Connection, options: Any) -> None:
     pipe.send(("address", page.address))
     with suppress(EOFError, OSError):  # the run has gone
         page.run()
+    page.panels.end()
     os._exit(0)  # viser would take its time, and say so
 
 
@@ -52,6 +55,7 @@ class Page:
         self._wishes: deque[tuple[str, str, Any]] = deque(maxlen=256)
         self._stage: Stage3D | None = None
         self._frame: Frame | None = None
+        self._aimed_s = 0.0
         self.token = None if is_loopback(options.host) else secrets.token_urlsafe(18)
         self.panels = Panels(self._wish)
         gate = Gate(page_html(options.is_dark), self.token, self.panels.serve)
@@ -96,14 +100,14 @@ class Page:
             self._show(newest)
         elif self._frame is not None and self._stage is not None:
             self._stage.draw(replace(self._frame, news={}, log=(), way=()))
+            self._aim(False)
         return True
 
     def _show(self, frame: Frame) -> None:
         if self._stage is None:
             return
         is_first, self._frame = self._frame is None, frame
-        if is_first:
-            self._aim()
+        self._aim(is_first)
         self._stage.draw(frame)
         self._cameras.follow(frame)
         self.panels.tell(frame, self._stage)
@@ -119,17 +123,24 @@ class Page:
 
     def _home(self) -> tuple[Any, Any]:
         """Eye and centre from where all robots are seen now."""
-        return self._stage.home(self._frame) if self._stage is not None else ((0.0, 0.0, 10.0), (0.0, 0.0, 0.0))
+        if self._stage is None:
+            return (0.0, 0.0, 10.0), (0.0, 0.0, 0.0)
+        robots = self._frame.robots.values() if self._frame is not None else ()
+        return self._stage.home([each.position for each in robots])
 
-    def _aim(self) -> None:
+    def _aim(self, is_first: bool) -> None:
         """New pages, and those that were open at the start of this scene, see all robots."""
+        now = time.monotonic()
+        if not is_first and now < self._aimed_s + _AIM_S:
+            return
+        self._aimed_s = now
         eye, centre = self._home()
         self.server.initial_camera.position = eye
         self.server.initial_camera.look_at = centre
         self.server.initial_camera.fov = 0.8
         self.server.initial_camera.near = 0.05
         self.server.initial_camera.far = 5000.0
-        for client in self.server.get_clients().values():
+        for client in self.server.get_clients().values() if is_first else ():
             self._cameras.put(client, eye, centre)
 
     # ---- wishes ------------------------------------------------------------------------------------------------------

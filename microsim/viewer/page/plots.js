@@ -1,0 +1,84 @@
+"use strict";
+// Small plots over time, for the page and for the file of a run: each robot in its own colour, one cursor through all.
+window.MicroSimPlots = (() => {
+  const KINDS = {
+    height: ["Height above ground", "m", 1], speed: ["Speed", "m/s", 1], range: ["Range", "m", 1],
+    latency: ["Radio latency", "ms", 0], lost: ["Packets lost", "", 0], rssi: ["Radio signal", "dBm", 0],
+  };
+  const GAP_S = 5; // without a point for so long, a line is not drawn on
+
+  const make = (tag, className, text) => { const node = document.createElement(tag); node.className = className; if (text) node.textContent = text; return node; };
+  const ticksOf = (low, high, most) => { // round numbers, at most so many steps
+    const rough = (high - low) / most, power = 10 ** Math.floor(Math.log10(rough)), step = [1, 2, 5, 10].map((each) => each * power).find((each) => each >= rough * 0.999);
+    const first = Math.floor(low / step + 1e-9), last = Math.ceil(high / step - 1e-9);
+    return Array.from({ length: last - first + 1 }, (_, index) => (first + index) * step);
+  };
+  const digitsOf = (step) => Math.max(0, Math.min(3, -Math.floor(Math.log10(step) + 1e-9)));
+  const firstAfter = (points, time) => { let low = 0, high = points.length; while (low < high) { const middle = (low + high) >> 1; if (points[middle].t < time) low = middle + 1; else high = middle; } return low; };
+
+  // `box`: where they go; `colourOf(name)`: of a line; `onSeek(seconds)`: a place in a plot was clicked
+  const create = (box, colourOf, onSeek) => {
+    let asked = { points: [], start: 0, end: 1, cursor: null, chosen: "" };
+    const plots = {};
+    box.replaceChildren(...Object.entries(KINDS).map(([kind, [title, unit, digits]]) => {
+      const node = make("div", "plot"), head = make("div", "name"), now = make("b", ""), canvas = document.createElement("canvas");
+      node.style.display = "none"; head.append(make("span", "", unit ? `${title}, ${unit}` : title), now); node.append(head, canvas);
+      canvas.setAttribute("role", "img"); canvas.dataset.plot = kind; canvas.title = `${title}: each robot in its own colour. Click to go to that moment.`;
+      canvas.addEventListener("pointerdown", (event) => seek(event, canvas)); canvas.addEventListener("pointermove", (event) => { if (event.buttons & 1) seek(event, canvas); });
+      plots[kind] = { node, canvas, now, title, unit, digits };
+      return node;
+    }));
+    const em = (node) => parseFloat(getComputedStyle(node).fontSize), left = (canvas) => 2.5 * em(canvas);
+    const seek = (event, canvas) => {
+      const side = left(canvas), share = (event.clientX - canvas.getBoundingClientRect().left - side) / (canvas.clientWidth - side - 3);
+      onSeek(asked.start + Math.max(0, Math.min(1, share)) * (asked.end - asked.start));
+    };
+    const said = (plot, names, values) => { // beside the title: all values of few lines, else that of the chosen robot
+      const own = names.filter((name) => name.split(" → ")[0] === asked.chosen), shown = names.length <= 2 ? names : own.slice(0, 1);
+      plot.now.replaceChildren(...shown.flatMap((name) => {
+        const dot = make("i", "key-colour"); dot.style.background = colourOf(name); dot.title = name;
+        const value = values[name]; return [dot, value === null || value === undefined ? "– " : `${value.toFixed(plot.digits)} `];
+      }));
+      plot.canvas.setAttribute("aria-label", `${plot.title}: ${names.map((name) => `${name} ${values[name] ?? "nothing"} ${plot.unit}`).slice(0, 6).join(", ")}`);
+    };
+    const drawOne = (kind, plot) => {
+      const { points, start, end, cursor } = asked, from = Math.max(0, firstAfter(points, start) - 1), to = Math.min(points.length, firstAfter(points, end + 1e-6) + 1);
+      const seen = points.slice(from, to).filter((point) => point[kind]);
+      const names = [...new Set(seen.flatMap((point) => Object.keys(point[kind]).filter((name) => point[kind][name] !== null && point[kind][name] !== undefined)))];
+      plot.node.style.display = names.length ? "" : "none"; if (!names.length) return;
+      const canvas = plot.canvas, ratio = devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight; if (!width) return;
+      const size = [Math.round(width * ratio), Math.round(height * ratio)];
+      if (canvas.width !== size[0] || canvas.height !== size[1]) [canvas.width, canvas.height] = size;
+      const pen = canvas.getContext("2d"), look = getComputedStyle(document.documentElement), unit = em(canvas), side = left(canvas);
+      const ink = (name) => look.getPropertyValue(name).trim();
+      pen.setTransform(ratio, 0, 0, ratio, 0, 0); pen.clearRect(0, 0, width, height);
+      let low = Infinity, high = -Infinity;
+      for (const point of seen) for (const name of names) { const value = point[kind][name]; if (value !== null && value !== undefined) { low = Math.min(low, value); high = Math.max(high, value); } }
+      if (kind !== "rssi") { low = Math.min(low, 0); high = Math.max(high, low + 1); } else if (high - low < 10) { low -= 5; high += 5; }
+      const ticks = ticksOf(low, high, 3), digits = digitsOf(ticks[1] - ticks[0]); [low, high] = [ticks[0], ticks[ticks.length - 1]];
+      const u = (time) => side + (time - start) / (end - start) * (width - side - 3), v = (value) => height - 1.5 * unit - (value - low) / (high - low) * (height - 2.1 * unit);
+      pen.font = `${0.76 * unit}px system-ui, sans-serif`; pen.lineWidth = 1; pen.textBaseline = "middle"; pen.textAlign = "right";
+      for (const value of ticks) { pen.strokeStyle = ink("--line"); pen.beginPath(); pen.moveTo(side, v(value)); pen.lineTo(width - 3, v(value)); pen.stroke(); pen.fillStyle = ink("--dim"); pen.fillText(value.toFixed(digits), side - 5, v(value)); }
+      pen.textBaseline = "alphabetic"; pen.textAlign = "left"; pen.fillText(`${start.toFixed(0)} s`, side, height - 1); pen.textAlign = "right"; pen.fillText(`${end.toFixed(0)} s`, width - 3, height - 1);
+      pen.save(); pen.beginPath(); pen.rect(side, 0, width - side, height); pen.clip();
+      const order = [...names].sort((a, b) => (a.split(" → ")[0] === asked.chosen) - (b.split(" → ")[0] === asked.chosen)), many = names.length > 4;
+      for (const name of order) {
+        pen.strokeStyle = colourOf(name); pen.lineJoin = "round"; pen.lineWidth = many && name.split(" → ")[0] === asked.chosen ? 2.4 : 1.6; pen.globalAlpha = many && name.split(" → ")[0] !== asked.chosen ? 0.55 : 1; pen.beginPath();
+        let before = null;
+        for (const point of seen) {
+          const value = point[kind][name]; if (value === null || value === undefined) { before = null; continue; }
+          if (before === null || point.t - before > GAP_S) { pen.moveTo(u(point.t) - 0.5, v(value)); pen.lineTo(u(point.t), v(value)); } else pen.lineTo(u(point.t), v(value));
+          before = point.t;
+        }
+        pen.stroke();
+      }
+      pen.restore(); pen.globalAlpha = 1;
+      if (cursor !== null && cursor >= start && cursor <= end) { pen.strokeStyle = ink("--ink"); pen.lineWidth = 1; pen.beginPath(); pen.moveTo(u(cursor), 0.3 * unit); pen.lineTo(u(cursor), height - 1.4 * unit); pen.stroke(); }
+      const at = points[Math.max(0, Math.min(points.length, firstAfter(points, (cursor ?? end) + 1e-6)) - 1)];
+      said(plot, names, (at && at[kind]) || {});
+    };
+    const draw = (wish = {}) => { asked = { ...asked, ...wish }; if (asked.end <= asked.start) asked.end = asked.start + 1; if (document.hidden) return; for (const [kind, plot] of Object.entries(plots)) drawOne(kind, plot); };
+    return { draw, shown: () => Object.keys(plots).filter((kind) => plots[kind].node.style.display !== "none"), asked: () => asked };
+  };
+  return { create, KINDS };
+})();
