@@ -48,7 +48,10 @@ class Controls:
         }
 
     def take(self, controls: list[Control]) -> None:
-        for control in controls:
+        last_seek = max((place for place, each in enumerate(controls) if each.kind == "seek"), default=-1)
+        for place, control in enumerate(controls):
+            if control.kind == "seek" and place != last_seek:
+                continue  # somebody drags: only where it is now matters
             try:
                 self._do[control.kind](control)
             except (MicroSimError, KeyError, TypeError, ValueError, OverflowError) as error:

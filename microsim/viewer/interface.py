@@ -142,9 +142,14 @@ class Frame:
     is_past: bool = False  # this frame shows what was, the run stands still meanwhile
 
 
+RUN_KINDS = ("pause", "step", "reset", "speed", "load", "drive", "release", "seek", "branch")  # wishes for the run
+PAGE_KINDS = ("view", "layer", "theme", "scale")  # and for its pages
+KINDS = frozenset(RUN_KINDS + PAGE_KINDS)
+
+
 @dataclass(frozen=True)
 class Control:
     """A wish from a page."""
 
-    kind: str  # pause, step, reset, speed, load, drive, release, seek, branch
+    kind: str  # one of `RUN_KINDS`
     value: Any = None

@@ -11,6 +11,7 @@ from microsim.viewer.interface import Frame
 from microsim.viewer.page.gate import split
 
 _SMOOTH = 0.18  # of the way in a frame
+_MOST = 1000  # pages that are remembered
 
 
 @dataclass
@@ -45,6 +46,7 @@ class Cameras:
     def when_there(self, page: str, todo: Callable[[Any], None]) -> None:
         """Now, and whenever this page connects again."""
         self._waiting[page] = todo
+        _bound(self._waiting)
         for client in self._of(page):
             todo(client)
 
@@ -60,6 +62,7 @@ class Cameras:
                 self.put(client, eye, centre)
         else:
             self._choices[page] = Choice(mode, robot)
+            _bound(self._choices)
 
     def put(self, client: Any, eye: Any, centre: Any) -> None:
         with client.atomic():
@@ -88,3 +91,8 @@ class Cameras:
                 self.put(client, choice.eye, (x, y, z + (0.3 if choice.mode == "chase" else 0.0)))
 
     distance = 9.0  # [m] behind the robot
+
+
+def _bound(pages: dict[str, Any]) -> None:
+    while len(pages) > _MOST:
+        del pages[next(iter(pages))]

@@ -29,6 +29,8 @@ _POLICY = (
     "frame-ancestors 'none'; form-action 'none'; base-uri 'none'"
 )
 _MOST_PAGES = 1000  # addresses given out; the oldest are forgotten
+_MOST_SOCKETS = 200  # open at once: two for each page
+_MOST_BYTES = 64 * 1024  # of a message from a page: who sends more is cut off
 
 Handler: TypeAlias = Callable[[ServerConnection], Awaitable[None]]
 
@@ -41,6 +43,7 @@ class Gate:
         self._html = html
         self._panels = panels
         self._pages: dict[str, None] = {}
+        self._sockets: set[ServerConnection] = set()
 
     @contextmanager
     def in_front(self) -> Iterator[None]:
@@ -49,6 +52,7 @@ class Gate:
 
         def guarded(handler: Handler, *arguments: Any, **options: Any) -> Any:
             options["process_request"] = self._answer
+            options["max_size"] = _MOST_BYTES
             return serve(self._sorted(handler), *arguments, **options)
 
         websockets.asyncio.server.serve = guarded
@@ -60,7 +64,11 @@ class Gate:
     def _sorted(self, viser: Handler) -> Handler:
         async def handle(connection: ServerConnection) -> None:
             page, rest = split(connection.request.path if connection.request is not None else "")
-            await (self._panels(page, connection) if rest == PANELS else viser(connection))
+            self._sockets.add(connection)
+            try:
+                await (self._panels(page, connection) if rest == PANELS else viser(connection))
+            finally:
+                self._sockets.discard(connection)
 
         return handle
 
@@ -86,6 +94,8 @@ class Gate:
             return _refusal("a page of another site may not connect")
         if split(request.path)[0] not in self._pages:
             return _refusal("open the page by its front door")
+        if len(self._sockets) >= _MOST_SOCKETS:
+            return _refusal("too many pages are open: close some of them", http.HTTPStatus.SERVICE_UNAVAILABLE)
         return None
 
     def _is_our_name(self, host: str) -> bool:
@@ -140,7 +150,7 @@ def _moved(to: str) -> Response:
     return Response(http.HTTPStatus.SEE_OTHER, "See Other", headers, b"")
 
 
-def _refusal(reason: str) -> Response:
+def _refusal(reason: str, status: http.HTTPStatus = http.HTTPStatus.FORBIDDEN) -> Response:
     body = f"refused: {reason}\n".encode()
     headers = Headers({"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body))})
-    return Response(http.HTTPStatus.FORBIDDEN, "Forbidden", headers, body)
+    return Response(status, status.phrase, headers, body)

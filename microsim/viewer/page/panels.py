@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
+from websockets.protocol import State
 
 from microsim.notes import Note
-from microsim.viewer.interface import Frame, Scene, Step
+from microsim.viewer.interface import KINDS, Frame, Scene, Step
 from microsim.viewer.page.curves import STEP_S, finite, point
 from microsim.viewer.page.scene import LAYERS, Stage3D
 from microsim.viewer.page.sensors import CameraView, Fixes, RangeBeam
@@ -25,6 +26,7 @@ from microsim.viewer.page.sensors import CameraView, Fixes, RangeBeam
 _PERIOD_S = 1.0 / 15.0  # of what panels are told
 _PLOT_S = {"live": 130.0, "replay": 600.0}  # simulated time that the plots know of
 _LOG_LINES = 200
+_MOST_WISHES = 120  # that a page may have in a second: a held key and a slider at once are 40
 
 
 class Line(NamedTuple):
@@ -158,8 +160,15 @@ class Panels:
         news.set()
         sender = asyncio.create_task(self._send(connection, news))
         try:
+            heard, since = 0, time.monotonic()
             async for text in connection:
                 self._hear(page, text)
+                heard += 1
+                if heard >= _MOST_WISHES:  # whoever talks more has to wait, and nobody else
+                    await asyncio.sleep(max(0.0, since + 1.0 - time.monotonic()))
+                    if connection.state is not State.OPEN:
+                        return  # what it still wanted, it no longer can
+                    heard, since = 0, time.monotonic()
         except ConnectionClosed:
             pass
         finally:
@@ -210,9 +219,10 @@ class Panels:
     def _hear(self, page: str, text: str | bytes) -> None:
         try:
             message = json.loads(text)
-            kind, value = str(message["kind"]), message.get("value")
-            self._wish(page, kind, value)
-        except (ValueError, KeyError, TypeError, AttributeError, OSError):
+            kind, value = message["kind"], message.get("value")
+            if kind in KINDS:
+                self._wish(page, kind, value)
+        except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError):
             return  # nothing a page sends may harm
 
 

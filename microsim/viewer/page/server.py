@@ -77,10 +77,17 @@ class Page:
 
     def run(self) -> None:
         while self._take():
-            while self._wishes:
-                kind, page, value = self._wishes.popleft()
-                with suppress(AttributeError, KeyError, IndexError, TypeError, ValueError):  # not what our page sends
-                    self._own[kind](page, value)
+            self._obey()
+
+    def _obey(self) -> None:
+        """The last of each wish: whoever repeats one gets it once."""
+        last: dict[tuple[str, ...], tuple[str, str, Any]] = {}
+        while self._wishes:
+            kind, page, value = self._wishes.popleft()
+            last[kind, "" if kind == "scale" else page, str(value)[:40] if kind == "layer" else ""] = kind, page, value
+        for kind, page, value in last.values():
+            with suppress(AttributeError, KeyError, IndexError, TypeError, ValueError):  # not what our page sends
+                self._own[kind](page, value)
 
     def _take(self) -> bool:
         """Show what has come since the last time, or the same again: pulses go on while the run stands still."""

@@ -1,0 +1,226 @@
+"""The page's server against whoever means no good, without a browser: the run hears nothing of it."""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import viser
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Subprotocol
+
+import microsim
+from microsim.runner import Runner
+from microsim.viewer.collector import Collector
+from microsim.viewer.controls import Controls, Stage
+from microsim.viewer.interface import Control, PageOptions
+from microsim.viewer.page import gate
+from microsim.viewer.page.server import Page
+from microsim.viewer.timeline import Ring
+from tests.browser_support import front_door, open_panels
+
+BARE: dict[str, Any] = {
+    "map": {"size_xy_cells": [20, 20]},
+    "robots": {"drone": {"camera": None, "start": {"map_pose": {"x": 5, "y": 5, "z": 2}}}, "rover": {}},
+}
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[Page, Connection]]:
+    ours, theirs = Pipe()
+    page = Page(theirs, PageOptions(port=0))
+    yield page, ours
+    page.server.stop()
+
+
+def heard(run: Connection, patience_s: float = 1.0) -> list[Control]:
+    found = []
+    while run.poll(patience_s):
+        found.append(run.recv())
+    return found
+
+
+def raw(page: Page, request: bytes) -> bytes:
+    """What is answered to that."""
+    with socket.create_connection(("127.0.0.1", page.server.get_port()), timeout=20) as wire:
+        wire.sendall(request)
+        answer = b""
+        with suppress(ConnectionResetError):
+            while part := wire.recv(65536):
+                answer += part
+    return answer
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../../../../etc/passwd",
+        "/p/../../etc/passwd",
+        "/%2e%2e/%2e%2e/etc/passwd",
+        "//etc/passwd",
+        "/p/x/..%2f..%2fetc/passwd",
+        "/index.html",
+        "/p//",
+        "/p/x/assets/index.js",
+        "http://127.0.0.1/etc/passwd",
+    ],
+)
+def test_no_path_leads_to_a_file(served: tuple[Page, Connection], path: str) -> None:
+    page, _ = served
+    answer = raw(page, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    assert answer.split(b" ")[1] in (b"404", b"303")
+    assert b"root:" not in answer
+    assert len(answer) < 400
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc",
+        b"\x00\x01\x02" * 100 + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 2000 + b"\r\n",
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ],
+    ids=["another method", "noise", "many headers", "a long path"],
+)
+def test_what_is_no_request_of_a_page_gets_no_page(served: tuple[Page, Connection], request_: bytes) -> None:
+    page, _ = served
+    answer = raw(page, request_)
+    assert not answer.startswith(b"HTTP/1.1 2")
+    assert front_door(page.address)[0] == 303
+
+
+def test_a_huge_message_cuts_off_its_sender_only(served: tuple[Page, Connection]) -> None:
+    page, run = served
+    with open_panels(page.address) as good, open_panels(page.address) as bad:
+        with suppress(ConnectionClosed):
+            bad.send(json.dumps({"kind": "load", "value": "x" * 200_000}))
+        with pytest.raises(ConnectionClosed):
+            bad.recv(timeout=20)
+        good.send('{"kind": "pause", "value": true}')
+        assert heard(run) == [Control("pause", True)]
+
+
+def test_what_no_page_of_ours_sends_never_reaches_the_run(served: tuple[Page, Connection]) -> None:
+    page, run = served
+    with open_panels(page.address) as socket_:
+        for text in (
+            "[" * 30_000,
+            '{"kind": ' * 6000,
+            '{"kind": "quit"}',
+            '{"kind": ["pause"]}',
+            '{"kind": 7}',
+            b"\xff\xfe",
+        ):
+            socket_.send(text)
+        socket_.send('{"kind": "branch"}')
+        assert heard(run) == [Control("branch", None)]
+
+
+def test_a_flood_from_one_page_is_slowed_and_others_are_heard_at_once(served: tuple[Page, Connection]) -> None:
+    page, run = served
+    with open_panels(page.address) as loud, open_panels(page.address) as calm:
+        began = time.monotonic()
+        for number in range(1000):
+            loud.send(f'{{"kind": "seek", "value": {number}}}')
+        calm.send('{"kind": "pause", "value": true}')
+        found: list[Control] = []
+        while Control("pause", True) not in found and run.poll(20):
+            found.append(run.recv())
+        took = time.monotonic() - began
+        assert Control("pause", True) in found
+        assert len(found) <= 121 * (1 + int(took))
+    assert len(heard(run, 1.2)) < 500  # what it still wanted is forgotten with it
+
+
+def test_only_so_many_may_be_connected_at_once(
+    served: tuple[Page, Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, _ = served
+    monkeypatch.setattr(gate, "_MOST_SOCKETS", 3)
+    with ExitStack() as stack:
+        until(lambda: _can_open(page, stack), True)
+        until(lambda: _can_open(page, stack), False)
+    until(lambda: _can_open(page, ExitStack()), True)  # when they have gone, others may
+
+
+def _can_open(page: Page, stack: ExitStack) -> bool:
+    try:
+        stack.enter_context(open_panels(page.address))
+    except InvalidStatus as refused:
+        return refused.response.status_code != 503
+    return True
+
+
+def until(question: Callable[[], bool], wanted: bool) -> None:
+    for _ in range(100):
+        if question() is wanted:
+            return
+        time.sleep(0.05)  # a connection's end has no event on our side
+    raise AssertionError
+
+
+def test_noise_on_the_way_to_the_scene_harms_nobody(served: tuple[Page, Connection]) -> None:
+    page, run = served
+    parts = urlsplit(page.address)
+    site = f"{parts.hostname}:{parts.port}"
+    _, place = front_door(page.address)
+    version = Subprotocol(f"viser-v{viser.__version__}")
+    for noise in (b"\xc1" * 1000, b"", b"\x80"):
+        with (
+            suppress(ConnectionClosed),
+            connect(f"ws://{site}{place}", origin=f"http://{site}", subprotocols=[version], open_timeout=20) as bad,
+        ):
+            bad.send(noise)
+            bad.send(noise)
+            bad.ping().wait(1)
+    with open_panels(page.address) as good:
+        good.send('{"kind": "branch"}')
+        assert heard(run) == [Control("branch", None)]
+
+
+def test_fifty_pages_half_of_them_deaf_all_see_the_newest(served: tuple[Page, Connection]) -> None:
+    page, run = served
+    runner = Runner(microsim.Simulation(BARE), 0.0)
+    collector = Collector(runner)
+    runner.taps.append(collector.tap)
+    with ExitStack() as stack:
+        run.send(collector.scene())
+        page._take()
+        pages = [stack.enter_context(open_panels(page.address)) for _ in range(50)]
+        slowest = 0.0
+        for _ in range(30):
+            runner.step(6)
+            run.send(collector.frame())
+            began = time.monotonic()
+            page._take()
+            slowest = max(slowest, time.monotonic() - began)
+        for reader in pages[::2]:
+            while json.loads(reader.recv(timeout=20)).get("tick") != 180:
+                pass
+    assert slowest < 2.0  # nobody is waited for; a busy machine takes its time
+
+
+def test_many_wishes_to_seek_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = Runner(microsim.Simulation(BARE), 0.0)
+    collector = Collector(runner)
+    collector.scene()
+    ring = Ring(runner, collector)
+    runner.taps += [collector.tap, ring.tap]
+    runner.hand_out(runner.sim.step(0))
+    runner.step(50)
+    asked: list[int] = []
+    seek = ring.seek
+    monkeypatch.setattr(ring, "seek", lambda tick: (asked.append(tick), seek(tick))[1])
+    controls = Controls(runner, collector, Stage(), ring)
+    controls.take([Control("seek", tick) for tick in range(40)])
+    assert asked == [39]
+    assert controls.shown is not None
+    assert controls.shown.tick == 39
