@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
@@ -26,7 +27,7 @@ class Progress:
         self.runner = runner
         self.end_tick = end
         self._start_tick = runner.sim.tick
-        self.is_terminal = sys.stderr.isatty()
+        self.is_terminal = _can_rewrite()
         self._told_s = 0.0
         self._has_told = False
 
@@ -65,7 +66,7 @@ class LineProgress:
 
     def __init__(self) -> None:
         self._began = self._told_s = time.monotonic()
-        self._is_terminal = sys.stderr.isatty()
+        self._is_terminal = _can_rewrite()
         self._has_told = False
 
     def tell(self, share: float) -> None:
@@ -81,6 +82,11 @@ class LineProgress:
     def end(self) -> None:
         if self._has_told and self._is_terminal:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _can_rewrite() -> bool:
+    """Whether a line may be written over: not into files, and not where escapes are shown as they are."""
+    return sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
 def duration(seconds: float) -> str:

@@ -16,6 +16,9 @@ from microsim.recording.series import Series, read_series
 from microsim.scenario import Scenario
 from microsim.scenario.scene import build_world
 
+_LINE = 60  # letters that fit beside a title
+_FEW, _MOST_LINKS = 4, 12  # links that are drawn in full; that are drawn one by one
+
 
 @dataclass(frozen=True)
 class Page:
@@ -96,7 +99,37 @@ def _map(axes: Any, page: Page) -> None:
     axes.set_xlabel("x, east [m]")
     axes.set_ylabel("y, north [m]")
     axes.tick_params(length=0)
-    axes.legend(loc="upper left", ncols=4, facecolor="white", framealpha=0.85, frameon=True, edgecolor="none")
+    robots = [page.robot(topic) for topic in page.series.odometry]
+    if len(robots) <= 4 and sum(map(len, robots)) <= _LINE:
+        axes.legend(loc="upper left", ncols=4, facecolor="white", framealpha=0.85, frameon=True, edgecolor="none")
+    else:
+        _name_ends(axes, page)
+
+
+def _name_ends(axes: Any, page: Page) -> None:
+    """Many names, or long ones, stand where their robots are."""
+    halo = matplotlib("matplotlib.patheffects").withStroke(linewidth=2.5, foreground="white")
+    for topic, odometry in page.series.odometry.items():
+        name, place = _shortened(page.robot(topic)), (odometry["x"][-1], odometry["y"][-1])
+        on_right = place[0] > sum(axes.get_xlim()) / 2.0
+        axes.annotate(
+            name,
+            place,
+            xytext=(-7 if on_right else 7, 0),
+            textcoords="offset points",
+            fontsize=7.5,
+            color=INK,
+            ha="right" if on_right else "left",
+            va="center",
+            zorder=8,
+            path_effects=[halo],
+            clip_on=True,
+        )
+
+
+def _shortened(name: str, most: int = 18) -> str:
+    """Beginning and end, which tell robots apart."""
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[-(most - most // 2 - 1) :]}"
 
 
 def _ground(axes: Any, scenario: Scenario) -> None:
@@ -154,6 +187,7 @@ def _speeds(axes: Any, page: Page) -> None:
 
 def _ranges(axes: Any, page: Page) -> None:
     axes.set_title("Range [m]")
+    limits: set[float] = set()
     for topic, measured in page.series.ranges.items():
         colour = page.colour(page.robot(topic))
         values = measured["range"]
@@ -164,6 +198,8 @@ def _ranges(axes: Any, page: Page) -> None:
         axes.axhline(limit, color=colour, linewidth=0.8, linestyle=(0, (4, 4)), alpha=0.6)
         clear = np.where(nothing, limit, np.nan)
         axes.plot(measured["t"], clear, color=colour, linewidth=3.0, alpha=0.25)
+        limits.add(limit)
+    for limit in sorted(limits):
         axes.annotate(
             "nothing in reach",
             (1.0, limit),
@@ -174,15 +210,17 @@ def _ranges(axes: Any, page: Page) -> None:
             color=PALE,
             ha="right",
         )
-        axes.set_ylim(0.0, limit * 1.22)
+    axes.set_ylim(0.0, max(limits) * 1.22)
 
 
 def _latencies(axes: Any, page: Page) -> None:
     axes.set_title("Radio latency [ms]")
-    for name, link in _used(page).items():
+    links = _used(page)
+    for name, link in links.items():
         colour = page.colour(name.split(" → ")[0])
         told = link["mean"] > 0
-        axes.plot(link["t"][told], link["last"][told], ".", color=colour, markersize=4, alpha=0.55)
+        if len(links) <= _FEW:
+            axes.plot(link["t"][told], link["last"][told], ".", color=colour, markersize=4, alpha=0.55)
         axes.plot(link["t"][told], link["mean"][told], color=colour, label=f"{name}, mean")
     axes.set_ylim(bottom=0.0)
     axes.margins(y=0.15)
@@ -191,19 +229,43 @@ def _latencies(axes: Any, page: Page) -> None:
 
 def _losses(axes: Any, page: Page) -> None:
     axes.set_title("Radio packets lost")
-    for name, link in _used(page).items():
+    links = _used(page)
+    for name, link in links.items():
         colour = page.colour(name.split(" → ")[0])
         label = f"{name}: {link['dropped'][-1]:.0f} of {link['sent'][-1]:.0f}"
-        axes.fill_between(link["t"], link["dropped"], step="post", color=colour, alpha=0.12, linewidth=0)
+        if len(links) <= _FEW:
+            axes.fill_between(link["t"], link["dropped"], step="post", color=colour, alpha=0.12, linewidth=0)
         axes.step(link["t"], link["dropped"], where="post", color=colour, label=label)
-    axes.set_ylim(0.0, 1.25 * max(1.0, *(float(link["dropped"].max()) for link in _used(page).values())))
-    _legend_above(axes)
+    axes.set_ylim(0.0, 1.25 * max(1.0, *(float(link["dropped"].max()) for link in links.values())))
+    lost, sent = (sum(float(link[what][-1]) for link in links.values()) for what in ("dropped", "sent"))
+    _legend_above(axes, f"{lost:,.0f} of {sent:,.0f} in all")
 
 
-def _legend_above(axes: Any) -> None:
-    """On the line of the title, where nothing is drawn."""
-    axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.97), ncols=2, borderaxespad=0.0, handlelength=1.4)
+def _legend_above(axes: Any, instead: str = "each sender in its colour") -> None:
+    """On the line of the title, where nothing is drawn; words in its place where it has no room."""
+    labels = axes.get_legend_handles_labels()[1]
+    if len(labels) <= 2 and sum(map(len, labels)) <= _LINE:
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 0.97), ncols=2, borderaxespad=0.0, handlelength=1.4)
+    else:
+        axes.set_title(instead, loc="right", fontsize=8, fontweight="normal", color=PALE)
 
 
 def _used(page: Page) -> dict[str, Any]:
-    return {name: link for name, link in page.series.links.items() if link["sent"].max() > 0}
+    """Links that were used; of many, all of a sender together."""
+    used = {name: link for name, link in page.series.links.items() if link["sent"].max() > 0}
+    if len(used) <= _MOST_LINKS:
+        return used
+    senders: dict[str, list[Any]] = {}
+    for name, link in used.items():
+        senders.setdefault(name.split(" → ")[0], []).append(link)
+    return {f"{sender} → all": _together(links) for sender, links in senders.items()}
+
+
+def _together(links: list[Any]) -> dict[str, Any]:
+    """They are told of at the same times."""
+    counts = {what: sum(link[what] for link in links) for what in ("sent", "dropped")}
+    means = np.array([np.where(link["mean"] > 0, link["mean"], np.nan) for link in links])
+    heard = np.isfinite(means).any(axis=0)
+    mean = np.zeros(means.shape[1])
+    mean[heard] = np.nanmean(means[:, heard], axis=0)
+    return {"t": links[0]["t"], "mean": mean, "last": mean, **counts}
