@@ -440,6 +440,16 @@ def finished(folder):
     return Finished(plan, rows_of(plan, outcomes))
 
 
+def test_without_pyarrow_parquet_is_refused_before_anything_is_flown(tmp_path, monkeypatch):
+    def absent(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr("microsim.sweep.results.import_module", absent)
+    with pytest.raises(UsageError, match=r"pip install 'microsim\[sweep\]', or write a .csv file"):
+        check_files(tmp_path / "a.parquet", False, False)
+    check_files(tmp_path / "a.csv", False, False)
+
+
 def test_csv_and_parquet_hold_the_same_to_the_bit(finished, tmp_path):
     from pyarrow import parquet
 
