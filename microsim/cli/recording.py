@@ -237,6 +237,9 @@ def replay(
         list[Path] | None,
         typer.Option("--plugins", metavar="FOLDER", help="Where the scenario's plug-ins are now; repeatable."),
     ] = None,
+    world: Annotated[
+        str | None, typer.Option("--world", metavar="BUNDLE", help="Where the scenario's world bundle is now.")
+    ] = None,
     transport: Annotated[
         str, typer.Option("--transport", metavar="KIND", help="auto, dds or rclpy: hand out messages on ROS 2 too.")
     ] = "none",
@@ -280,6 +283,7 @@ def replay(
             "--from": start,
             "--seed": seed,
             "--plugins": plugins,
+            "--world": world,
             "--transport": transport if transport != "none" else None,
         }
         wish = by_token.Wishes(token, scenario, mission, rtf, at, save_state, record, as_json)
@@ -291,7 +295,7 @@ def replay(
         raise typer.BadParameter("a recording has its own mission.", param_hint="--mission")
     choice = (path, verify, rtf, start, at, save_state, record, scenario, seed, plugins or None, transport)
     page = view.ViewWishes(view_, open_, view_host, view_port)
-    wishes = work.Wishes(*choice, tuple(ROS_ARGS), page, html, as_json)
+    wishes = work.Wishes(*choice, tuple(ROS_ARGS), page, html, as_json, world)
     raise typer.Exit(work.replay(wishes))
 
 

@@ -46,6 +46,7 @@ class Wishes:
     view: ViewWishes = NO_VIEW
     html: Path | None = None
     json: bool = False
+    world: str | None = None  # where the bundle is now
 
 
 def replay(wishes: Wishes) -> int:
@@ -57,7 +58,7 @@ def replay(wishes: Wishes) -> int:
     _check(wishes)
     scenario = None if wishes.scenario is None else load_scenario(wishes.scenario)
     with ExitStack() as stack:
-        again = stack.enter_context(Replay(open_bag(wishes.path), scenario, wishes.seed, wishes.plugins))
+        again = stack.enter_context(Replay(open_bag(wishes.path), scenario, wishes.seed, wishes.plugins, wishes.world))
         for line in again.told:
             note(line)
         if wishes.verify:

@@ -108,7 +108,7 @@ def changed(scenario: Scenario, changes: dict[str, Any]) -> Scenario:
     return with_values(scenario, changes)
 
 
-_FIXED = ("name", "seed", "physics_hz", "map", "obstacles", "features", "plugins")
+_FIXED = ("name", "seed", "physics_hz", "map", "world", "obstacles", "features", "randomize", "plugins")
 
 
 def _settings(mission: Mission, sim: Simulation) -> Found:

@@ -23,6 +23,8 @@ def load_mission(source: str | Path | Mapping[str, Any] | Mission) -> Mission:
         return source
     if isinstance(source, Mapping):
         return _validated(dict(source), Places())
+    if not isinstance(source, (str, Path)):
+        raise MissionError(Problem(f"expected a mission's name, file or content, found {show(source)}"))
     file = find_mission(source)
     try:
         document = read_yaml(read_text(file), str(file))

@@ -125,6 +125,8 @@ def open_bag(path: Path | str) -> OwnBag | ForeignBag:
     if not place.exists():
         raise BagError(f"no such bag: {place}")
     told: Mapping[str, Any] = {}
+    if not place.is_dir() and not (place.is_file() and place.suffix in (*READERS, ".zstd")):
+        raise BagError(f"{place}: not a bag: give its folder, or a .mcap or .db3 file")
     if place.is_dir():
         told = read_metadata(place)
         files = [place / name for name in told["relative_file_paths"]]

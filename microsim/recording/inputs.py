@@ -224,7 +224,9 @@ class InputTopics:
     def _take_scenario(self, type_name: str, cdr: bytes) -> bool:
         values = json.loads(decode_checked(type_name, cdr).data)
         text = json.dumps(values["scenario"])
-        self.sim.reconfigure(unpacked(text, self._folder, self._files, self.sim.scenario.plugins))
+        now = self.sim.scenario
+        world = None if now.world is None else now.world.path
+        self.sim.reconfigure(unpacked(text, self._folder, self._files, now.plugins, world))
         return True
 
     def _take_exact_pose(self, type_name: str, cdr: bytes) -> bool:

@@ -98,6 +98,8 @@ def read_metadata(folder: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
+        if not any(file.suffix in (".mcap", ".db3") for file in folder.iterdir()):
+            raise BagError(f"{folder}: not a bag: there is neither {NAME} nor a .mcap or .db3 file in it") from None
         raise BagError(f"{folder}: there is no {NAME}; {hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BagError(f"{path}: cannot be read: {error}") from None

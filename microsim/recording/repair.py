@@ -123,7 +123,8 @@ def _mend(state: _State, reader: McapReader | SqliteReader, is_last: bool) -> Ma
         end = _rewritten(state, reader, fresh, is_last)
         if _is_whole(path) and end == reader.facts.end:
             return end
-        state.damaged.append(f"{path.name}: {reader.problem or end.get('reason', 'not finished')}")
+        why = reader.problem or end.get("reason", "not finished").removeprefix("repaired: ")
+        state.damaged.append(f"{path.name}: {why}")
         path.rename(path.with_name(f"{path.name}.damaged"))
         fresh.rename(path)
         return end

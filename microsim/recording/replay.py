@@ -79,15 +79,16 @@ class Replay:
         scenario: Scenario | None = None,
         seed: int | None = None,
         plugins: Sequence[Path] | None = None,
+        world: str | Path | None = None,
     ) -> None:
-        """`plugins`: where the scenario's plug-ins are now, in place of the folders that it names."""
+        """`plugins` and `world`: where the scenario's plug-ins and its bundle are now, if they have moved."""
         self.bag = bag
         self.told: list[str] = []
         self.reasons: Counter[str]  # why the simulation did not take inputs, and how many
         self.taken: int  # inputs that it took
         self.on_tick: Callable[[int], None] | None = None  # told now and then how far it is
         self._folder = tempfile.TemporaryDirectory(prefix="microsim-")
-        self.sim = self._simulation(scenario, seed, plugins)
+        self.sim = self._foreign(scenario, seed) if not bag.is_ours else self._own(scenario, seed, plugins, world)
         self._scenario = self.sim.scenario
         self.use(self.sim)
 
@@ -250,10 +251,10 @@ class Replay:
 
     # ---- the start ---------------------------------------------------------------------------------------------------
 
-    def _simulation(self, scenario: Scenario | None, seed: int | None, plugins: Sequence[Path] | None) -> Simulation:
+    def _own(
+        self, scenario: Scenario | None, seed: int | None, plugins: Sequence[Path] | None, world: str | Path | None
+    ) -> Simulation:
         facts = self.bag.facts
-        if not self.bag.is_ours:
-            return self._foreign(scenario, seed)
         if scenario is not None or seed is not None:
             raise UsageError("this bag holds its own scenario and seed: leave out --scenario and --seed")
         if facts.start["version"] != __version__:
@@ -263,7 +264,7 @@ class Replay:
             hashes = json.loads(facts.start.get("plugins", "{}"))
         except ValueError:
             raise BagError(f"{self.bag.path}: damaged: the seed or the plug-ins cannot be read") from None
-        loaded = unpacked(facts.start["scenario"], Path(self._folder.name), facts.files, plugins)
+        loaded = unpacked(facts.start["scenario"], Path(self._folder.name), facts.files, plugins, world)
         if plugin_hashes(loaded) != hashes:
             self.told.append("the code of its plug-ins is another than when it was recorded")
         return Simulation(loaded, number)

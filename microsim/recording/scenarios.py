@@ -39,9 +39,13 @@ def as_text(data: Mapping[str, Any]) -> str:
 
 
 def unpacked(
-    text: str, folder: Path, files: Mapping[str, bytes], plugins: Sequence[str | Path] | None = None
+    text: str,
+    folder: Path,
+    files: Mapping[str, bytes],
+    plugins: Sequence[str | Path] | None = None,
+    world: str | Path | None = None,
 ) -> Scenario:
-    """The scenario again; its files are put into `folder`. `plugins`: folders in place of those it names."""
+    """The scenario again; its files are put into `folder`. `plugins` and `world`: in place of the folders it names."""
     try:
         data = json.loads(text) if text.startswith("{") else read_yaml(text, "the recorded scenario").data
         elevation = data.get("map", {}).get("elevation", {})
@@ -49,6 +53,10 @@ def unpacked(
             elevation["file"] = str(_placed(str(elevation["file"]), folder, files))
         if plugins is not None:
             data["plugins"] = list(map(str, plugins))
+        if world is not None:
+            if not data.get("world"):
+                raise BagError("the recorded scenario has no world bundle: leave out --world")
+            data["world"]["path"] = str(world)  # its hash stays, and is checked
         return load_scenario(data)
     except ScenarioError as error:
         raise BagError(f"the recorded scenario cannot be run: {error}") from None

@@ -517,6 +517,7 @@ HEAD = "scenario: flat\nduration: 5\n"
         (f"{HEAD}do:\n  - {{set: {{robots.dron.max_vx: ¦1}}}}\n", "did you mean 'drone'?"),
         (f"{HEAD}do:\n  - {{set: {{radio.reordering: ¦5}}}}\n", "expected true or false, found 5"),
         (f"{HEAD}do:\n  - {{set: {{physics_hz: ¦5}}}}\n", "physics_hz cannot change during a run"),
+        (f"{HEAD}do:\n  - {{set: {{world: ¦oval}}}}\n", "world cannot change during a run"),
         (f"{HEAD}do:\n  - {{set: ¦{{frames.per_robot_odom: true}}}}\n", "cannot change during a run"),
         (f"{HEAD}expect:\n  - ¦{{robot: drone, value: z}}\n", "nothing is expected"),
         (f"{HEAD}expect:\n  - {{¦robt: drone, value: z, equals: 1}}\n", "did you mean 'robot'?"),

@@ -200,6 +200,10 @@ def test_other_files_are_not_bags(tmp_path: Path) -> None:
     (tmp_path / "text.db3").write_text("hello, this is no bag at all")
     (tmp_path / "empty.mcap").write_bytes(b"")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "metadata.yaml").touch()
+    for path in (tmp_path / "metadata.yaml", tmp_path / "folder", Path("/dev/null")):
+        with pytest.raises(BagError, match=": not a bag: "):
+            open_bag(path)
     for name in ("text.mcap", "text.db3", "empty.mcap", "folder", "nothing"):
         with pytest.raises(BagError):
             open_bag(tmp_path / name)

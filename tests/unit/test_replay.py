@@ -381,3 +381,24 @@ def test_every_input_is_taken_at_its_tick_whoever_is_asked_first(tmp_path: Path)
         fly(sims[1], tap_late)
         recorder.tap(held)
     assert files_of(tmp_path / "after") == files_of(tmp_path / "before")
+
+
+def test_a_recording_in_a_bundle_is_replayed_where_the_bundle_is_now_if_it_is_the_same(tmp_path: Path) -> None:
+    shutil.copytree(Path(__file__).parents[2] / "worlds" / "minimal_test", tmp_path / "here")
+    world = {"world": str(tmp_path / "here"), "robots": {"rover": {"start": {"map_pose": {"x": 5, "y": 5}}}}}
+    sim = Simulation(world, 4)
+    with Recorder(tmp_path / "bag", sim) as recorder:
+        recorder.tap(sim.step(10))
+        sim.reconfigure(with_values(sim.scenario, {"wind.world_xyz": [1.0, 0.0, 0.0]}))
+        recorder.tap(sim.step(10))
+    (tmp_path / "here").rename(tmp_path / "there")
+    with pytest.raises(BagError, match="no world bundle"):
+        Replay(open_bag(tmp_path / "bag"))
+    with Replay(open_bag(tmp_path / "bag"), world=tmp_path / "there") as again:
+        assert again.verify().is_identical
+    (tmp_path / "there" / "world.yaml").write_text((tmp_path / "there" / "world.yaml").read_text() + "# another\n")
+    with pytest.raises(BagError, match="has changed"):
+        Replay(open_bag(tmp_path / "bag"), world=tmp_path / "there")
+    record(tmp_path / "plain", ticks=1)
+    with pytest.raises(BagError, match="leave out --world"):
+        Replay(open_bag(tmp_path / "plain"), world=tmp_path / "there")
