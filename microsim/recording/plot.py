@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from microsim.recording.bag import ForeignBag, OwnBag
+from microsim.recording.entries import BagError
 from microsim.recording.pictures import COLOURS, INK, PALE, STYLE, PlotError, check_name, matplotlib, save
 from microsim.recording.scenarios import unpacked
 from microsim.recording.series import Series, read_series
@@ -18,6 +19,8 @@ from microsim.scenario.scene import build_world
 
 _LINE = 60  # letters that fit beside a title
 _FEW, _MOST_LINKS = 4, 12  # links that are drawn in full; that are drawn one by one
+
+_FARTHEST_RANGE_M = 1e6
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,13 @@ def plot(bag: OwnBag | ForeignBag, path: Path) -> None:
 
 
 def _scenario(bag: OwnBag | ForeignBag, folder: Path) -> Scenario | None:
-    return unpacked(bag.facts.start["scenario"], folder, bag.facts.files) if bag.is_ours else None
+    """None where there is none, or where its world or plug-ins are not at hand: paths can be drawn without."""
+    if not bag.is_ours:
+        return None
+    try:
+        return unpacked(bag.facts.start["scenario"], folder, bag.facts.files)
+    except BagError:
+        return None
 
 
 def _draw(figure: Any, page: Page, bag: OwnBag | ForeignBag) -> None:
@@ -66,17 +75,24 @@ def _draw(figure: Any, page: Page, bag: OwnBag | ForeignBag) -> None:
         axes = figure.add_subplot(grid[row, 1], sharex=shared)
         shared = shared or axes
         draw(axes, page)
-        axes.set_xlim(0.0, max(page.series.end_s, 1e-3))
+        axes.set_xlim(*_span(page.series))
         axes.tick_params(labelbottom=row == len(panels) - 1, length=0)
     axes.set_xlabel("simulated time [s]")
     _titles(figure, page, bag)
+
+
+def _span(series: Series) -> tuple[float, float]:
+    """From the start of the run [s], or of a recording that began long after it."""
+    start = series.start_s if series.start_s > 0.5 * series.end_s else 0.0
+    return start, max(series.end_s, start + 1e-3)
 
 
 def _titles(figure: Any, page: Page, bag: OwnBag | ForeignBag) -> None:
     facts = {**bag.facts.start, **bag.facts.end}
     name = page.scenario.name if page.scenario else bag.path.name
     figure.text(0.05, 0.945, name, fontsize=17, fontweight="bold", color=INK)
-    parts = [f"{page.series.end_s:.6g} s"]
+    start, end = _span(page.series)
+    parts = [f"{end - start:.6g} s"]
     parts += [f"seed {facts['seed']}"] if "seed" in facts else []
     parts += [f"microsim {facts['version']}"] if "version" in facts else []
     parts += [f"digest {facts['digest'][:16]}…"] if facts.get("digest") else []
@@ -84,7 +100,7 @@ def _titles(figure: Any, page: Page, bag: OwnBag | ForeignBag) -> None:
 
 
 def _map(axes: Any, page: Page) -> None:
-    axes.set_title("Trajectory on the map", pad=8)
+    axes.set_title("Trajectory on the map" if page.scenario else "Trajectory (the map is not at hand)", pad=8)
     if page.scenario is not None:
         _ground(axes, page.scenario)
     for topic, odometry in page.series.odometry.items():
@@ -195,6 +211,8 @@ def _ranges(axes: Any, page: Page) -> None:
         axes.plot(measured["t"], seen, color=colour, linewidth=1.2)
         nothing = np.isposinf(values)
         limit = float(measured["max"][0])
+        if not 0.0 < limit < _FARTHEST_RANGE_M:
+            continue
         axes.axhline(limit, color=colour, linewidth=0.8, linestyle=(0, (4, 4)), alpha=0.6)
         clear = np.where(nothing, limit, np.nan)
         axes.plot(measured["t"], clear, color=colour, linewidth=3.0, alpha=0.25)
@@ -210,7 +228,7 @@ def _ranges(axes: Any, page: Page) -> None:
             color=PALE,
             ha="right",
         )
-    axes.set_ylim(0.0, max(limits) * 1.22)
+    axes.set_ylim(bottom=0.0, top=max(limits) * 1.22 if limits else None)
 
 
 def _latencies(axes: Any, page: Page) -> None:

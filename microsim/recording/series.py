@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +31,8 @@ _FIELDS: Mapping[str, Mapping[str, str]] = {
     RANGE: {"range": "range", "min": "min_range", "max": "max_range"},
 }
 
+_FARTHEST_M, _LARGEST = 1e8, 1e15  # beyond that nothing can be drawn to scale
+
 
 @dataclass
 class Series:
@@ -39,6 +42,7 @@ class Series:
     ranges: dict[str, dict[str, Column]] = field(default_factory=dict)
     links: dict[str, dict[str, Column]] = field(default_factory=dict)  # radio, by direction
     frames: dict[str, str] = field(default_factory=dict)  # of the odometry, by topic
+    start_s: float = math.inf
     end_s: float = 0.0
 
 
@@ -55,7 +59,9 @@ def read_series(bag: OwnBag | ForeignBag) -> Series:
                 times, messages = collected.setdefault(channels[number], ([], []))
                 times.append(time)
                 messages.append(data)
-        series.end_s = block.times[-1] / 1e9 if block.times else series.end_s
+        if block.times:
+            series.start_s = min(series.start_s, block.times[0] / 1e9)
+            series.end_s = max(series.end_s, block.times[-1] / 1e9)
     for (topic, kind), (times, messages) in collected.items():
         try:
             _add(series, topic, kind, np.array(times) / 1e9, messages)
@@ -69,9 +75,19 @@ def _add(series: Series, topic: str, kind: str, times: Column, messages: list[by
         if topic.endswith("/radio/metrics"):
             _add_links(series, times, messages)
         return
-    columns = _columns(kind, messages)
-    columns["t"] = times
+    columns = {"t": times, **_columns(kind, messages)}
+    if kind == ODOMETRY:
+        columns = _drawable(columns)
+        if not len(columns["t"]):
+            return
     (series.odometry if kind == ODOMETRY else series.ranges)[topic] = columns
+
+
+def _drawable(columns: dict[str, Column]) -> dict[str, Column]:
+    """Without places that are on no map; other numbers that are none leave a gap."""
+    kept = (np.abs(columns["x"]) < _FARTHEST_M) & (np.abs(columns["y"]) < _FARTHEST_M)  # false for NaN
+    found = {name: column[kept] for name, column in columns.items()}
+    return {name: np.where(np.abs(column) < _LARGEST, column, np.nan) for name, column in found.items()}
 
 
 def _columns(kind: str, messages: list[bytes]) -> dict[str, Column]:

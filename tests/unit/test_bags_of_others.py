@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.recording_support import WORLD
 
 S = 10**9
 TWIST, STRING = "geometry_msgs/msg/Twist", "std_msgs/msg/String"
+ODOMETRY, RANGE = "nav_msgs/msg/Odometry", "sensor_msgs/msg/Range"
 STORE = get_typestore(Stores.ROS2_JAZZY)
 
 
@@ -122,3 +124,26 @@ def test_the_user_is_told_why_commands_were_ignored_and_when_there_were_none(tmp
     assert "big-endian" in done.output
     done = CliRunner().invoke(app, ["replay", str(tmp_path / "else"), "--scenario", "flat"], catch_exceptions=False)
     assert "nothing in this bag is an input; taken are: /drone/cmd_vel" in done.output
+
+
+# ---- pictures of them -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", [math.nan, math.inf, 1e308])
+def test_places_that_are_none_are_left_out_of_a_picture(tmp_path: Path, place: float) -> None:
+    from microsim.recording.plot import PlotError, plot
+
+    def odometry(x: float) -> bytes:
+        message = new(ODOMETRY)
+        message.pose.pose.position.x = message.twist.twist.linear.x = x
+        return encode(ODOMETRY, message)
+
+    def distance(value: float) -> bytes:
+        return encode(RANGE, new(RANGE, range=min(value, 3e38), max_range=min(value, 3e38)))
+
+    ranges = [("/rover/range/front", RANGE, t * S, distance(place)) for t in range(2)]
+    places = [("/rover/odom", ODOMETRY, t * S, odometry(x)) for t, x in enumerate((1.0, place, 2.0))]
+    plot(open_bag(write(tmp_path / "some", places + ranges)), tmp_path / "some.png")
+    assert (tmp_path / "some.png").stat().st_size > 10_000
+    with pytest.raises(PlotError, match="no odometry in it to draw"):
+        plot(open_bag(write(tmp_path / "none", places[1:2] + ranges)), tmp_path / "none.png")

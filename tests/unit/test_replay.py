@@ -24,6 +24,7 @@ from microsim.recording.feed import Feed
 from microsim.recording.mcap_reader import McapReader
 from microsim.recording.mcap_writer import McapWriter
 from microsim.recording.metadata import information
+from microsim.recording.plot import plot
 from microsim.recording.recorder import Recorder
 from microsim.recording.repair import repair
 from microsim.recording.replay import Replay, Verdict
@@ -394,6 +395,7 @@ def test_a_recording_in_a_bundle_is_replayed_where_the_bundle_is_now_if_it_is_th
     (tmp_path / "here").rename(tmp_path / "there")
     with pytest.raises(BagError, match="no world bundle"):
         Replay(open_bag(tmp_path / "bag"))
+    plot(open_bag(tmp_path / "bag"), tmp_path / "bag.png")  # without the map
     with Replay(open_bag(tmp_path / "bag"), world=tmp_path / "there") as again:
         assert again.verify().is_identical
     (tmp_path / "there" / "world.yaml").write_text((tmp_path / "there" / "world.yaml").read_text() + "# another\n")
