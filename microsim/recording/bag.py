@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from microsim.recording.entries import FORMAT, BagError, Block, Channel, Facts
 from microsim.recording.mcap_reader import McapReader
 from microsim.recording.metadata import NAME, read_metadata
 from microsim.recording.sqlite_files import SqliteReader
+from microsim.recording.stored_order import step_back
 
 READERS: dict[str, type[McapReader] | type[SqliteReader]] = {".mcap": McapReader, ".db3": SqliteReader}
 
@@ -87,32 +89,48 @@ class ForeignBag:
                     found.append((channels[number], time, data))
         yield from sorted(found, key=lambda entry: entry[1])
 
-    def blocks(self) -> Iterator[Block]:
-        from rosbags.rosbag2 import Reader
+    def check_one_run(self) -> None:
+        """Raises BagError where the clock was set back while it was recorded: several runs would be taken for one."""
+        with self._reader() as reader:
+            files = getattr(reader.storage, "storages", [reader.storage])  # of a folder, decompressed; or a file alone
+            back = step_back(Path(file.path) for file in files)
+        if back is not None:
+            raise BagError(
+                f"{self.path}: its time goes back from {back[0] / 1e9:.3f} s to {back[1] / 1e9:.3f} s: the simulation "
+                "was reset while this was recorded; record each run into a bag of its own"
+            )
 
+    def blocks(self) -> Iterator[Block]:
         numbers: dict[int, Channel] = {}
         count = 0
+        with self._reader() as reader:
+            block = Block()
+            for connection, time, data in reader.messages():
+                if type(time) is not int:
+                    raise BagError(f"{self.path}: {connection.topic}: {time!r} is no time")
+                if connection.id not in numbers:
+                    channel = Channel(len(numbers) + 1, connection.topic, connection.msgtype, "")
+                    numbers[connection.id] = channel
+                    block.channels.append(channel)
+                block.numbers.append(numbers[connection.id].number)
+                block.times.append(time)
+                block.data.append(bytes(data))
+                count += 1
+                if len(block.numbers) >= 1000:
+                    yield block
+                    block = Block()
+            yield block
+            if count != reader.message_count:
+                told = f"it tells of {reader.message_count:,} messages, and {count:,} can be read"
+                raise BagError(f"{self.path}: {told}; `ros2 bag reindex` makes its description anew")
+
+    @contextmanager
+    def _reader(self) -> Iterator[Any]:
+        from rosbags.rosbag2 import Reader
+
         try:
             with Reader(self.path) as reader:
-                block = Block()
-                for connection, time, data in reader.messages():
-                    if type(time) is not int:
-                        raise BagError(f"{self.path}: {connection.topic}: {time!r} is no time")
-                    if connection.id not in numbers:
-                        channel = Channel(len(numbers) + 1, connection.topic, connection.msgtype, "")
-                        numbers[connection.id] = channel
-                        block.channels.append(channel)
-                    block.numbers.append(numbers[connection.id].number)
-                    block.times.append(time)
-                    block.data.append(bytes(data))
-                    count += 1
-                    if len(block.numbers) >= 1000:
-                        yield block
-                        block = Block()
-                yield block
-                if count != reader.message_count:
-                    told = f"it tells of {reader.message_count:,} messages, and {count:,} can be read"
-                    raise BagError(f"{self.path}: {told}; `ros2 bag reindex` makes its description anew")
+                yield reader
         except (GeneratorExit, BagError):
             raise
         except Exception as error:  # the bag of a stranger, read by a library: anything may come

@@ -86,7 +86,7 @@ class McapReader:
         channels: dict[int, Channel] = {}
         types: dict[int, str] = {}
         try:
-            for opcode, body in self._records(check=True):
+            for opcode, body in self.records(check=True):
                 if opcode == mcap.CHUNK:
                     yield _block(_chunk_records(body), channels, types)
                 elif opcode == mcap.METADATA and self.tolerant:
@@ -109,7 +109,7 @@ class McapReader:
 
     # ---- parts of the file -------------------------------------------------------------------------------------------
 
-    def _records(self, check: bool = False) -> Iterator[tuple[int, bytes]]:
+    def records(self, check: bool = False) -> Iterator[tuple[int, bytes]]:
         """The records of the data section."""
         with _opened(self.path) as file:
             size = self.path.stat().st_size
@@ -139,7 +139,7 @@ class McapReader:
         """What stands before the first chunk."""
         head = _Head({}, {})
         try:
-            for opcode, body in self._records():
+            for opcode, body in self.records():
                 if opcode == mcap.CHUNK:
                     self.compression = _compression(body)
                 if opcode in (mcap.CHUNK, mcap.MESSAGE):

@@ -88,7 +88,10 @@ class Replay:
         self.taken: int  # inputs that it took
         self.on_tick: Callable[[int], None] | None = None  # told now and then how far it is
         self._folder = tempfile.TemporaryDirectory(prefix="microsim-")
-        self.sim = self._foreign(scenario, seed) if not bag.is_ours else self._own(scenario, seed, plugins, world)
+        if isinstance(bag, ForeignBag):
+            self.sim = self._foreign(bag, scenario, seed)
+        else:
+            self.sim = self._own(scenario, seed, plugins, world)
         self._scenario = self.sim.scenario
         self.use(self.sim)
 
@@ -269,9 +272,10 @@ class Replay:
             self.told.append("the code of its plug-ins is another than when it was recorded")
         return Simulation(loaded, number)
 
-    def _foreign(self, scenario: Scenario | None, seed: int | None) -> Simulation:
+    def _foreign(self, bag: ForeignBag, scenario: Scenario | None, seed: int | None) -> Simulation:
         if scenario is None:
-            raise UsageError(f"{self.bag.path} was not made by microsim and holds no scenario: give --scenario")
+            raise UsageError(f"{bag.path} was not made by microsim and holds no scenario: give --scenario")
+        bag.check_one_run()
         sim = Simulation(scenario, seed)
         self.told += [
             f"assumed: scenario {scenario.name!r}, seed {sim.seed}, no parameter changed, the run began at time 0",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
 import microsim.recording.inputs as inputs
@@ -309,6 +309,36 @@ def test_a_bag_of_others_needs_a_scenario_and_simulated_time(tmp_path: Path) -> 
         pytest.raises(BagError, match="recorded in wall time; record with --use-sim-time"),
     ):
         again.run(lambda messages: None)
+
+
+@pytest.mark.parametrize(
+    ("storage", "compression"),
+    [
+        (StoragePlugin.MCAP, CompressionMode.NONE),
+        (StoragePlugin.MCAP, CompressionMode.STORAGE),
+        (StoragePlugin.MCAP, CompressionMode.FILE),
+        (StoragePlugin.MCAP, CompressionMode.MESSAGE),
+        (StoragePlugin.SQLITE3, CompressionMode.NONE),
+        (StoragePlugin.SQLITE3, CompressionMode.FILE),
+    ],
+)
+def test_a_bag_of_others_with_a_reset_in_it_is_refused(
+    tmp_path: Path, storage: StoragePlugin, compression: CompressionMode
+) -> None:
+    """Sorted by time, as readers do, two runs would look like one."""
+    store, kind = get_typestore(Stores.ROS2_JAZZY), "geometry_msgs/msg/Twist"
+    for name, times in {"swapped": (0.0, 1.0, 0.9, 2.0), "reset": (0.0, 1.0, 3.0, 0.05, 1.0, 5.0)}.items():
+        writer = Writer(tmp_path / name, version=9, storage_plugin=storage)
+        writer.set_compression(compression, CompressionFormat.ZSTD)
+        with writer:
+            connection = writer.add_connection("/rover/cmd_vel", kind, typestore=store)
+            for time in times:
+                writer.write(connection, round(time * 1e9), encode(kind, new(kind)))
+    with Replay(open_bag(tmp_path / "swapped"), load_scenario(WORLD)) as again:
+        again.run(lambda messages: None)
+        assert again.sim.tick == 120
+    with pytest.raises(BagError, match=r"time goes back from 3\.000 s to 0\.050 s: the simulation was reset"):
+        Replay(open_bag(tmp_path / "reset"), load_scenario(WORLD))
 
 
 def test_our_bags_have_their_own_scenario(tmp_path: Path) -> None:
