@@ -34,7 +34,7 @@ def test_a_demo_runs_on_its_page(browser: Any, started: Callable[..., Run], tmp_
         hand.send(json.dumps({"kind": "step", "value": ahead}))
         tab.until_tick(MOMENT_S[name] * HZ.get(name, 60))
         tab.page.evaluate("document.querySelector('[data-mode=home]').click()")
-        tab.page.wait_for_timeout(6000 if KEEP else 700)
+        tab.page.wait_for_timeout(25_000 if KEEP else 700)
         picture = tab.page.screenshot()
         keep(picture, PICTURES / f"demo_{name}.webp" if KEEP else tmp_path / f"{name}.webp")
         assert colours(picture) > 40
