@@ -87,7 +87,7 @@ class Gate:
             return self._page(host)
         if page and rest == "":
             return _moved("/")  # an address from before we were started
-        return Response(http.HTTPStatus.NOT_FOUND, "Not Found", Headers(), b"there is nothing here\n")
+        return Response(http.HTTPStatus.NOT_FOUND, "Not Found", Headers(), b"there is nothing here: the page is at /\n")
 
     def _refused_socket(self, request: Request, host: str) -> Response | None:
         if request.headers.get("Origin") != f"http://{host}":

@@ -210,7 +210,7 @@
     }));
     $("ms-scale").value = scene.scale; text("ms-scale-now", String(Math.round(scene.scale * 10) / 10));
     $("ms-seed").value = ""; show("ms-image", false); show("ms-no-image", true); text("ms-camera-stamp", "");
-    rows.links = {}; $("ms-links").replaceChildren(head("", "sent", "lost", "mean", "queue"));
+    rows.links = {}; $("ms-links").replaceChildren(head("", "sent", "lost", "mean", "wait"));
     if (isOther) veil("Opening the scene…");
     choose(robot); marks(); fit();
   };
@@ -281,7 +281,7 @@
     for (const each of seen) {
       const name = `${each.from} → ${each.to}`;
       if (!rows.links[name]) { const cells = [1, 2, 3, 4].map(() => make("td", {})), row = make("tr", {}, make("td", { class: "long" }, many ? `→ ${each.to}` : name), ...cells); rows.links[name] = { row, cells }; $("ms-links").append(row); }
-      const { row, cells } = rows.links[name]; row.title = `${name}: ${each.delivered} delivered, the last after ${each.last} ms${each.rssi === null ? "" : `, ${each.rssi} dBm`}`;
+      const { row, cells } = rows.links[name]; row.title = `${name}: ${each.delivered} delivered, the last after ${each.last} ms, ${each.queued} on the way${each.rssi === null ? "" : `, ${each.rssi} dBm`}`;
       [String(each.sent), String(each.lost), `${each.latency.toFixed(0)} ms`, String(each.queued)].forEach((word, index) => put(cells[index], word)); cells[1].className = each.lost ? "bad" : "";
     }
   };
