@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from microsim.cli.quiet import is_quiet
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from microsim.scenario import Scenario
 
-COMPILE_S = 20  # on a laptop of 2020
+COMPILING = "compiling kernels, about 20 s, first run only"  # on a laptop of 2020
 
 
 def rehearse_once(what: str, rehearsal: Callable[[], None]) -> None:
@@ -41,38 +43,38 @@ def _further(robot: dict[str, Any]) -> list[dict[str, Any]]:
 def compiling() -> Iterator[None]:
     """Tells that kernels are being compiled, as soon as one is; with none, nothing is said."""
     from numba.core import event
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False)
-    status = console.status("", spinner="dots")
 
     class Teller(event.Listener):  # type: ignore[misc]
-        done = depth = 0
+        done = 0
+        status: Status | None = None  # on a terminal
 
         def on_start(self, event: object) -> None:
-            if not self.done and not self.depth and not is_quiet():
-                self._begin()
-            self.depth += 1
+            if not self.done and self.status is None and not is_quiet():
+                self.status = _announced()
+                self.done = 0 if self.status is not None else 1  # in a log, once is enough
 
         def on_end(self, event: object) -> None:
-            self.depth -= 1
             self.done += 1
-            if console.is_terminal:
-                status.update(self._words())
+            if self.status is not None:
+                self.status.update(f"{COMPILING}, {self.done} done")
 
-        def _begin(self) -> None:
-            if console.is_terminal:
-                status.update(self._words())
-                status.start()
-            else:
-                console.print(f"{self._words()} …")
-
-        def _words(self) -> str:
-            count = f", {self.done} done" if self.done else ""
-            return f"compiling kernels, about {COMPILE_S} s, first run only{count}"
-
+    teller = Teller()
     try:
-        with event.install_listener("numba:compile", Teller()):
+        with event.install_listener("numba:compile", teller):
             yield
     finally:
-        status.stop()
+        if teller.status is not None:
+            teller.status.stop()
+
+
+def _announced() -> Status | None:
+    """On a terminal a line that goes again; in a log one that stays, and None."""
+    from rich.console import Console  # not before there is something to say: it takes a tenth of a second
+
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        console.print(f"{COMPILING} …")
+        return None
+    status = console.status(COMPILING, spinner="dots")
+    status.start()
+    return status

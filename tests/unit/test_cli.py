@@ -384,6 +384,21 @@ def test_help_shows_words_in_brackets_and_no_type_of_flags() -> None:
                 assert parameter.metavar == "", f"{name} {parameter.name}: looks as if it took a value"
 
 
+def test_compiling_is_told_once_and_only_where_something_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
+    import numba
+
+    from microsim.cli.rehearsal import compiling
+
+    inner = numba.njit(lambda x: x + 1)
+    outer = numba.njit(lambda x: 2 * inner(x))
+    with compiling():
+        assert (outer(1), outer(0.5)) == (4, 3.0)
+    assert capsys.readouterr().err == "compiling kernels, about 20 s, first run only …\n"
+    with compiling():
+        assert outer(2) == 6
+    assert capsys.readouterr().err == ""
+
+
 # ---- for scripts ----------------------------------------------------------------------------------------------------
 
 
