@@ -299,7 +299,8 @@ def _output() -> Iterator[None]:
         sys.exit(GOOD)
     except OSError as error:
         _forget_stdout()
-        typer.echo(f"microsim: the output cannot be written: {error.strerror or error}", err=True)
+        what = "the output cannot be written" if error.filename is None else str(error.filename)
+        typer.echo(f"microsim: {what}: {error.strerror or error}", err=True)
         sys.exit(FAILED)
 
 

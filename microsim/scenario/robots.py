@@ -411,6 +411,7 @@ class Bicycle(Robot):
 
 
 ROBOTS: dict[str, type[Robot]] = {"drone": Drone, "rover": Rover, "bicycle": Bicycle}
+RESERVED_NAMES = ("sim", "world", "radio")  # /sim/set_pose, /world/markers and /radio/metrics are not a robot's
 MODELS_BY_NAME = {"ego": "bicycle"}  # robots whose name stands for a model beside the models' own names
 
 
@@ -428,7 +429,9 @@ def robot_model(name: object, folders: Iterable[str | Path] = ()) -> type[Robot]
 
 def make_robot(name: str, value: Any, info: ValidationInfo) -> Robot:
     """Validates the block of the robot `name`; an empty one is a robot with every default."""
-    ros_name(name)
+    if ros_name(name) in RESERVED_NAMES:
+        reason = f"/{name}/… are names of the simulator itself"
+        fail([detail(f"a robot cannot be called {show(name)}: {reason}", at_key=True)])
     if isinstance(value, Robot):
         return value
     if value is not None and not isinstance(value, Mapping):

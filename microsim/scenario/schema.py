@@ -13,7 +13,7 @@ from pydantic.json_schema import models_json_schema
 
 from microsim.scenario.maze import GENERATOR, MazeOptions
 from microsim.scenario.models import Scenario
-from microsim.scenario.robots import FURTHER_SENSORS, ROBOTS
+from microsim.scenario.robots import FURTHER_SENSORS, RESERVED_NAMES, ROBOTS
 from microsim.scenario.sensors import SENSORS, PluginSensor
 from microsim.scenario.values import Model
 from microsim.scenario.world import FEATURES, OBSTACLES, PATCHES, FlatElevation, HillsElevation
@@ -131,7 +131,7 @@ def _name_robots(definitions: dict[str, Schema]) -> None:
         "properties": {
             name: {"anyOf": [_ref(kind.__name__), {"type": "null"}, _ref("AnyRobot")]} for name, kind in ROBOTS.items()
         },
-        "patternProperties": {_ros_name_but(ROBOTS): _ref("AnyRobot")},
+        "patternProperties": {_ros_name_but([*ROBOTS, *RESERVED_NAMES]): _ref("AnyRobot")},
     }
     for unused in ("Robot", "SensorBlock", "Start", "Pose"):
         definitions.pop(unused, None)

@@ -78,6 +78,12 @@ wind: {world_xyz: [0, .nan, 0]}
     ]
 
 
+@pytest.mark.parametrize("name", ["sim", "world", "radio"])
+def test_a_robot_has_no_name_of_the_simulator_itself(said: Said, name: str) -> None:
+    words = f"a robot cannot be called '{name}': /{name}/… are names of the simulator itself"
+    assert said(f"robots:\n  {name}: {{model: rover}}\n") == [f"my.yaml:2:3: robots.{name}: {words}"]
+
+
 def test_a_missing_file_is_told_together_with_the_rest(said: Said, tmp_path: Path) -> None:
     first, second = said("seed: x\nmap:\n  elevation: {file: nowhere.npy}\n")
     assert first == "my.yaml:1:7: seed: expected a whole number, found 'x' (text)"
