@@ -25,7 +25,7 @@ On an installed ROS 2, `SetInt32` is `microsim_interfaces/srv/SetInt32` (in `int
 below do the same.
 """
 STANDARD_NOTE = """
-The standard `simulation_interfaces` (2.x), as other simulators offer it. `get_simulator_features` tells what is
+The standard `simulation_interfaces` (1.x and 2.x), as other simulators offer it. `get_simulator_features` tells what is
 supported.
 """
 PARAMETER_NOTE = """

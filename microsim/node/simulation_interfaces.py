@@ -1,4 +1,4 @@
-"""The standard `simulation_interfaces` services (2.x): what tools that know no MicroSim use to control a simulator."""
+"""The standard `simulation_interfaces` services (1.x, 2.x): what tools that know no MicroSim use to control it."""
 
 from __future__ import annotations
 
@@ -200,8 +200,12 @@ class SimulationInterfaces:
         state = request.state
         if state.header.frame_id not in ("", "map"):
             return result(INVALID_POSE, f"expected a pose in the frame map, found {state.header.frame_id!r}")
-        if not request.set_pose or request.set_twist or request.set_acceleration:
-            return result(UNSUPPORTED, "only the pose can be set: set_pose true, set_twist and set_acceleration false")
+        if not _sets_pose_alone(request):
+            return result(
+                UNSUPPORTED,
+                "only the pose can be set, at rest: set_pose true, set_twist and set_acceleration false; "
+                "in simulation_interfaces 1.x a twist and an acceleration of zeros",
+            )
         place, turn = state.pose.position, state.pose.orientation
         length = math.sqrt(turn.x * turn.x + turn.y * turn.y + turn.z * turn.z + turn.w * turn.w)
         if not 0.9 < length < 1.1:
@@ -222,7 +226,8 @@ class SimulationInterfaces:
 
     def _load_world(self, request: Any) -> Answer:
         """By a shipped scenario's name, or by the text of one. Text from the network may name no plug-in folders."""
-        uri, text = str(request.world_resource.uri), str(request.world_resource.resource_string)
+        resource = getattr(request, "world_resource", request)  # 1.x has its fields in the request itself
+        uri, text = str(resource.uri), str(resource.resource_string)
         try:
             if uri and uri not in scenario_names():
                 names = ", ".join(scenario_names())
@@ -237,6 +242,14 @@ class SimulationInterfaces:
             return result(PARSE_ERROR, str(error))
         self.node.load(scenario)
         return {"world": _resource(scenario.name), **result()}
+
+
+def _sets_pose_alone(request: Any) -> bool:
+    if hasattr(request, "set_pose"):
+        return bool(request.set_pose) and not (request.set_twist or request.set_acceleration)
+    state = request.state  # 1.x sets all of it
+    vectors = (part for motion in (state.twist, state.acceleration) for part in (motion.linear, motion.angular))
+    return not any(vector.x or vector.y or vector.z for vector in vectors)
 
 
 def _xyz(numbers: list[float], x: int, y: int, z: int) -> Answer:

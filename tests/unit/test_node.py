@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import microsim
 from microsim import wire
 from microsim.node.microsim_node import MicroSimNode
+from microsim.node.simulation_interfaces import SimulationInterfaces
 from microsim.node.start import start_node
 from microsim.topics import TOPICS, Qos
 from microsim.transport.memory import Bus, MemoryTransport
@@ -387,6 +389,23 @@ def test_the_standard_interface_loads_worlds() -> None:
     assert stage.call("/load_world", STANDARD + "LoadWorld", world_resource=evil).result.result == 0
     broken = {"resource_string": "name: [\n"}
     assert stage.call("/load_world", STANDARD + "LoadWorld", world_resource=broken).result.result == 103
+
+
+def test_the_standard_interface_answers_clients_of_its_first_version() -> None:
+    """ROS 2 Humble to Kilted have 1.x: there a state is set as a whole, and LoadWorld has no nested resource."""
+    stage = Stage()
+    interfaces = object.__new__(SimulationInterfaces)
+    interfaces.node = stage.node
+    request = wire.new(STANDARD + "SetEntityState_Request", entity="rover")
+    request.state.pose.position.x, request.state.pose.position.y, request.state.pose.orientation.w = 33.0, 44.0, 1.0
+    first = SimpleNamespace(entity=request.entity, state=request.state)
+    assert interfaces._set_entity_state(first)["result"]["result"] == 1
+    stage.tick()
+    assert stage.node.sim.state("rover").x == pytest.approx(33.0)
+    first.state.twist.linear.x = 1.0
+    assert interfaces._set_entity_state(first)["result"]["result"] == 0
+    world = SimpleNamespace(uri="flat", resource_string="")
+    assert interfaces._load_world(world)["world"]["name"] == "flat"
 
 
 ACTION = "simulation_interfaces/action/SimulateSteps"

@@ -5,6 +5,7 @@ import pytest
 from microsim import wire
 from microsim.errors import UsageError
 from microsim.wire import services
+from microsim.wire.older import modernised
 
 # as rosidl prints them in the packages' own *.json files and generated sources
 HASHES = {
@@ -87,3 +88,19 @@ def test_a_request_is_made_from_a_plain_mapping() -> None:
 def test_an_unknown_field_is_named_with_the_nearest_one() -> None:
     with pytest.raises(UsageError, match=r"has no field 'dat'; did you mean 'data'\?"):
         wire.from_mapping("std_srvs/srv/SetBool_Request", {"dat": True})
+
+
+@pytest.mark.parametrize("speed", [0.0, -0.0, 1.5])
+def test_a_request_of_simulation_interfaces_1_is_read_as_one_of_2(speed: float) -> None:
+    kind = "simulation_interfaces/srv/SetEntityState_Request"
+    request = wire.new(kind, entity="rover")
+    request.state.pose.position.x, request.state.twist.angular.z = 3.0, speed
+    first = wire.encode(kind, request)[:-4]  # without set_pose, set_twist, set_acceleration and padding
+    with pytest.raises(wire.WireError):
+        wire.decode_checked(kind, first)
+    second = modernised(kind, first)
+    assert second is not None
+    read = wire.decode_checked(kind, second)
+    assert (read.entity, read.state.pose.position.x) == ("rover", 3.0)
+    assert (read.set_pose, read.set_twist, read.set_acceleration) == (True, speed != 0.0, False)
+    assert modernised("std_srvs/srv/SetBool_Request", first) is None

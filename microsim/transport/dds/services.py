@@ -19,6 +19,7 @@ from microsim.transport import LogLevel, OnRequest
 from microsim.transport.dds.graph import Graph
 from microsim.transport.dds.quality import user_data_of
 from microsim.transport.requests import NotYet, answer
+from microsim.wire.older import modernised
 from microsim.wire.types import ENCAPSULATION
 
 SERVICE_QOS = Qos(1000)  # rmw keeps all requests; a bound keeps a flood out of memory
@@ -93,7 +94,7 @@ class Server:
                 continue
             try:
                 body = ENCAPSULATION + cdr[_BODY:] if cdr[:2] == ENCAPSULATION[:2] and len(cdr) >= _BODY else b""
-                request = wire.decode_checked(f"{self._type_name}_Request", body)
+                request = _decoded(f"{self._type_name}_Request", body)
             except wire.WireError as error:
                 self._complain(f"service {self._name}: refused a request: {error}; if its RMW is another, {RMW_HINT}")
                 continue
@@ -152,6 +153,17 @@ class Server:
         if time.monotonic() - self._complained_at >= 1.0:
             self._complained_at = time.monotonic()
             self._log("warn", text)
+
+
+def _decoded(type_name: str, body: bytes) -> Any:
+    """Also of a client that has an older version of the type."""
+    try:
+        return wire.decode_checked(type_name, body)
+    except wire.WireError:
+        older = modernised(type_name, body)
+        if older is None:
+            raise
+        return wire.decode_checked(type_name, older)
 
 
 class Client:
