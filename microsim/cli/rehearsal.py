@@ -42,29 +42,35 @@ def _further(robot: dict[str, Any]) -> list[dict[str, Any]]:
 @contextmanager
 def compiling() -> Iterator[None]:
     """Tells that kernels are being compiled, as soon as one is; with none, nothing is said."""
-    from numba.core import event
+    from microsim.sim.compiled import watched
 
-    class Teller(event.Listener):  # type: ignore[misc]
-        done = 0
-        status: Status | None = None  # on a terminal
-
-        def on_start(self, event: object) -> None:
-            if not self.done and self.status is None and not is_quiet():
-                self.status = _announced()
-                self.done = 0 if self.status is not None else 1  # in a log, once is enough
-
-        def on_end(self, event: object) -> None:
-            self.done += 1
-            if self.status is not None:
-                self.status.update(f"{COMPILING}, {self.done} done")
-
-    teller = Teller()
+    teller = _Teller()
     try:
-        with event.install_listener("numba:compile", teller):
+        with watched(teller.begun, teller.done):
             yield
     finally:
-        if teller.status is not None:
-            teller.status.stop()
+        teller.end()
+
+
+class _Teller:
+    def __init__(self) -> None:
+        self._has_told = False
+        self._count = 0
+        self._status: Status | None = None  # on a terminal
+
+    def begun(self) -> None:
+        if not self._has_told and not is_quiet():
+            self._has_told = True
+            self._status = _announced()
+
+    def done(self) -> None:
+        self._count += 1
+        if self._status is not None:
+            self._status.update(f"{COMPILING}, {self._count} done")
+
+    def end(self) -> None:
+        if self._status is not None:
+            self._status.stop()
 
 
 def _announced() -> Status | None:

@@ -9,14 +9,15 @@ every file with kernels: a stale one, which could give other bits, is never load
 
 import hashlib
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 import numba.core.config
 import numba.core.utils
+from numba.core import event
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -59,6 +60,21 @@ def note_rehearsed(what: str) -> None:
 
 def _mark(folder: Path, what: str) -> Path:
     return folder / f"rehearsed-{hashlib.sha256(what.encode()).hexdigest()[:16]}"
+
+
+@contextmanager
+def watched(begun: Callable[[], None], done: Callable[[], None]) -> Iterator[None]:
+    """Meanwhile be told of every kernel that is compiled, not of those that come from the cache."""
+
+    class Watcher(event.Listener):  # type: ignore[misc]
+        def on_start(self, event: object) -> None:
+            begun()
+
+        def on_end(self, event: object) -> None:
+            done()
+
+    with event.install_listener("numba:compile", Watcher()):
+        yield
 
 
 def kernel(function: _Function) -> _Function:
