@@ -50,6 +50,9 @@ def with_scenario(options: Options, stack: ExitStack) -> Options:
         return options
     from microsim.recording.state_file import scenario_of
 
+    if options.from_state.is_dir():
+        hint = f"microsim replay {options.from_state} --at TIME --save-state FILE"
+        raise UsageError(f"{options.from_state} is a folder; a state of a recording is made by `{hint}`")
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="microsim-")))
     scenario, seed = scenario_of(options.from_state, folder)
     return replace(options, scenario=scenario, seed=seed)

@@ -62,6 +62,7 @@ class MissionPilot:
         self._agenda: list[tuple[int, int, int, int]] = []  # (tick, entry, repetition, tick it is counted from)
         self._voyages: dict[str, Voyage] = {}  # by robot
         self._packets: dict[int, Packets] = {}  # by entry
+        self._delivered: dict[tuple[str, str], int] = {}  # packets, by direction, when it last looked
         self._waiting: dict[str, list[int]] = {}  # name of an entry -> entries to start when it is done
         self._ears = {TOPICS["radio_rx"].of(robot): robot for robot in sim.robots}
         self._trouble: list[tuple[int, str]] = []  # (entry, what went wrong)
@@ -171,6 +172,7 @@ class MissionPilot:
             sim.radio_send(entry.robot, packet)
             if index in self._packets:
                 self._packets[index].payloads.add(packet)
+                self._delivered = self._deliveries()
         elif isinstance(entry, SetAction):
             sim.reconfigure(changed(sim.scenario, entry.set))
         elif isinstance(entry, PauseAction):
@@ -182,16 +184,24 @@ class MissionPilot:
     # ---- radio -------------------------------------------------------------------------------------------------------
 
     def _hear(self, messages: Sequence[Message]) -> None:
+        before, self._delivered = self._delivered, self._deliveries()
         for message in messages:
             receiver = self._ears.get(message.topic)
             if receiver is not None:
-                self._arrived(receiver, bytes(message.message.data))
+                spoke = {link[0] for link, count in self._delivered.items() if count > before.get(link, 0)}
+                self._arrived(receiver, bytes(message.message.data), spoke)
 
-    def _arrived(self, receiver: str, packet: bytes) -> None:
+    def _arrived(self, receiver: str, packet: bytes, spoke: set[str]) -> None:
+        """`spoke`: of whom something has arrived in this tick; others may send the same text."""
         for index, packets in list(self._packets.items()):
-            if packets.sender != receiver and packet in packets.payloads:
+            if packets.sender in spoke - {receiver} and packet in packets.payloads:
                 del self._packets[index]
                 self._done(index)
+
+    def _deliveries(self) -> dict[tuple[str, str], int]:
+        """How many packets have arrived in each direction."""
+        radio = self.sim.radio
+        return {} if radio is None else {(link.sender, link.receiver): link.delivered for link in radio.links}
 
     # ---- waypoints ---------------------------------------------------------------------------------------------------
 

@@ -93,6 +93,11 @@ def test_a_damaged_state_is_refused_in_words(recorded: Path, tmp_path: Path) -> 
         microsim("run", "--from-state", tmp_path / "bad.state", "--rtf", "0")
 
 
+def test_a_recording_is_no_state_and_the_way_from_one_to_the_other_is_told(recorded: Path) -> None:
+    with pytest.raises(UsageError, match="is a folder; a state of a recording is made by `microsim replay"):
+        microsim("run", "--from-state", recorded / "bag", "--rtf", "0")
+
+
 def test_who_listens_hears_what_was_latched_before(tmp_path: Path) -> None:
     sim = Simulation(WORLD, 3)
     fly(sim, lambda messages: None, 60)

@@ -137,6 +137,21 @@ def test_who_waits_for_a_lost_packet_never_begins_and_that_is_told() -> None:
     assert outcome.sim.state("rover").x == 5.0
 
 
+def test_a_packet_of_another_with_the_same_text_is_not_taken_for_ones_own() -> None:
+    world = {**QUIET, "robots": {**QUIET["robots"], "third": {**QUIET["robots"]["rover"], "model": "rover"}}}
+    mission = plan(
+        {"set": {"radio.drop_probability": 1}},
+        {"at": 0.1, "name": "lost", "robot": "drone", "radio": "go"},
+        {"at": 0.2, "set": {"radio.drop_probability": 0}},
+        {"at": 0.3, "name": "heard", "robot": "third", "radio": "go"},
+        {"after": "lost", "robot": "rover", "command": {"v": 1}},
+        {"after": "heard", "robot": "third", "command": {"v": 1}},
+    )
+    outcome = fly_mission(mission, world)
+    assert outcome.violations == ("do[4]: never began, because 'lost' was never done",)
+    assert outcome.sim.state("third").x > 5.0
+
+
 class FakeClock:
     """Wall time that passes only by sleeping."""
 
