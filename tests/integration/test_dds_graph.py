@@ -59,12 +59,14 @@ class Observer:
         return None
 
     def endpoints(self, participant: bytes) -> dict[tuple[str, str], Any]:
-        """(w or r, topic) -> what is announced of it."""
-        found = {}
+        """(w or r, topic) -> what is announced of it; of two readers of requests, that which has the service's id."""
+        found: dict[tuple[str, str], Any] = {}
         for kind, reader in (("w", self.publications), ("r", self.subscriptions)):
             for endpoint in reader.read(10_000):
                 if endpoint.sample_info.valid_data and endpoint.participant_key.bytes == participant:
-                    found[kind, endpoint.topic_name] = endpoint
+                    is_idle = endpoint.topic_name.startswith("rq") and "serviceid" not in user_data(endpoint)
+                    if not is_idle:
+                        found[kind, endpoint.topic_name] = endpoint
         return found
 
 

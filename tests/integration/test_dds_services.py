@@ -24,6 +24,7 @@ from microsim.transport.requests import NotYet
 from .conftest import Remote, wait_for
 
 SET_BOOL = "std_srvs/srv/SetBool"
+READERS = 2  # of the requests of a service: that which serves, and that which keeps Fast DDS waiting
 MakeRemote = Callable[..., Remote]
 HEADER = b"\x00\x01\x00\x00"
 
@@ -119,7 +120,7 @@ def test_a_client_of_another_rmw_is_refused_with_one_hint(
     served: Served, stranger: Graph, namespace: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     writer = stranger.writer(f"rq{namespace}/sRequest", f"{SET_BOOL}_Request", Qos(10))  # announces no clientid
-    wait_for(lambda: writer.matched() == 1, served.node.poll)
+    wait_for(lambda: writer.matched() == READERS, served.node.poll)
     for _ in range(3):
         writer.write(set_bool(True))
     said: list[str] = []
@@ -153,7 +154,7 @@ def test_a_request_of_the_wrong_form_never_reaches_its_handler(
 ) -> None:
     topic = f"rq{namespace}/sRequest"
     writer = stranger.writer(topic, f"{SET_BOOL}_Request", Qos(10), f"clientid={stranger.unique_id()};")
-    wait_for(lambda: writer.matched() == 1, served.node.poll)
+    wait_for(lambda: writer.matched() == READERS, served.node.poll)
     writer.write(request_)
     wait_for(lambda: "refused a request" in capfd.readouterr().err, served.node.poll)
     writer.write(HEADER + bytes(16) + set_bool(True)[4:])
@@ -166,7 +167,7 @@ def test_a_reply_waits_for_its_reader_without_holding_up_the_tick(
 ) -> None:
     identity = f"clientid={stranger.unique_id()};"
     writer = stranger.writer(f"rq{namespace}/sRequest", f"{SET_BOOL}_Request", Qos(10), identity)
-    wait_for(lambda: writer.matched() == 1, served.node.poll)
+    wait_for(lambda: writer.matched() == READERS, served.node.poll)
     header = struct.pack("<Qq", 77, 5)
     writer.write(HEADER + header + set_bool(True)[4:])
     wait_for(lambda: served.asked, served.node.poll)
@@ -185,7 +186,7 @@ def test_a_reply_waits_for_its_reader_without_holding_up_the_tick(
 def test_a_reply_nobody_waits_for_is_given_up(served: Served, stranger: Graph, namespace: str) -> None:
     identity = f"clientid={stranger.unique_id()};"
     writer = stranger.writer(f"rq{namespace}/sRequest", f"{SET_BOOL}_Request", Qos(10), identity)
-    wait_for(lambda: writer.matched() == 1, served.node.poll)
+    wait_for(lambda: writer.matched() == READERS, served.node.poll)
     writer.write(HEADER + bytes(16) + set_bool(True)[4:])
     wait_for(lambda: served.asked, served.node.poll)
     assert served.node._waiting

@@ -82,6 +82,7 @@ class Host:
                 raise NotYet
             requests.append({name: plain(value) for name, value in fields(request).items()})
             for name, value in response.items():
+                getattr(reply, name)  # our own types would take any
                 setattr(reply, name, value)
 
         self.transport.serve(service, type, answer)

@@ -1,23 +1,35 @@
-"""Services between our transports and real rclpy. On Fast DDS those of dds must be refused, and say so."""
+"""Services between our transports and real rclpy on Fast DDS."""
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from collections.abc import Iterator
 
 import pytest
 
+from microsim.transport.rtps.participant import INDICES
 from tests.interop.driver import Host, Peer, RemoteError, free_domain, has_built_interfaces
 
 SET_BOOL = "std_srvs/srv/SetBool"
 
 
-@pytest.fixture(scope="module")
-def pair() -> Iterator[tuple[Host, Peer]]:
-    with free_domain() as domain, Peer(domain) as peer, Host(domain, "rclpy") as host:
+Pair = tuple[Host, Peer]
+
+
+def pair_with(transport: str) -> Iterator[Pair]:
+    with free_domain() as domain, Peer(domain) as peer, Host(domain, transport) as host:
         yield host, peer
 
 
-Pair = tuple[Host, Peer]
+@pytest.fixture(scope="module")
+def rclpy_pair() -> Iterator[Pair]:
+    yield from pair_with("rclpy")
+
+
+@pytest.fixture(scope="module", params=["rclpy", "dds"])
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    yield from pair_with(request.param)
 
 
 def test_a_stranger_calls_us(pair: Pair) -> None:
@@ -71,27 +83,27 @@ def test_the_parts_of_an_action_are_served(pair: Pair) -> None:
     assert peer.act(action="/simulate_steps", type=kind, goal={"steps": 5}) == {"accepted": False}
 
 
-def test_we_call_a_stranger(pair: Pair) -> None:
-    host, peer = pair
+def test_we_call_a_stranger(rclpy_pair: Pair) -> None:
+    host, peer = rclpy_pair
     peer.serve(service="/theirs", type=SET_BOOL, response={"success": True, "message": "gladly"})
     assert host.call(service="/theirs", type=SET_BOOL, request={"data": True})["response"]["message"] == "gladly"
     assert peer.served(service="/theirs")["requests"] == [{"data": True}]
 
 
-def test_nobody_there_is_a_timeout(pair: Pair) -> None:
+def test_nobody_there_is_a_timeout(rclpy_pair: Pair) -> None:
     with pytest.raises(RemoteError, match=r"TimeoutError: no service /nowhere within 0.3 s"):
-        pair[0].call(service="/nowhere", type=SET_BOOL, request={}, timeout=0.3)
+        rclpy_pair[0].call(service="/nowhere", type=SET_BOOL, request={}, timeout=0.3)
 
 
-def test_a_field_that_is_not_there_is_named(pair: Pair) -> None:
-    host, peer = pair
+def test_a_field_that_is_not_there_is_named(rclpy_pair: Pair) -> None:
+    host, peer = rclpy_pair
     peer.serve(service="/strict", type=SET_BOOL, response={"success": True})
     with pytest.raises(RemoteError, match="SetBool_Request has no field datum; there are: data"):
         host.call(service="/strict", type=SET_BOOL, request={"datum": True})
 
 
-def test_nested_fields_are_filled_from_mappings(pair: Pair) -> None:
-    host, peer = pair
+def test_nested_fields_are_filled_from_mappings(rclpy_pair: Pair) -> None:
+    host, peer = rclpy_pair
     peer.serve(service="/nested", type="rcl_interfaces/srv/SetParameters", response={})
     wish = {"parameters": [{"name": "a", "value": {"type": 3, "double_value": 2}}]}
     host.call(service="/nested", type="rcl_interfaces/srv/SetParameters", request=wish)
@@ -108,10 +120,10 @@ def test_a_client_that_goes_away_before_its_answer_does_no_harm(pair: Pair) -> N
     assert peer.call(service="/patient", type=SET_BOOL)["response"]["success"]
 
 
-def test_set_int32_is_served_by_our_own_package(pair: Pair) -> None:
+def test_set_int32_is_served_by_our_own_package(rclpy_pair: Pair) -> None:
     if not has_built_interfaces():
         pytest.skip("no compiler to build microsim_interfaces")
-    host, peer = pair
+    host, peer = rclpy_pair
     host.serve(service="/sim/step", type="example_interfaces/srv/SetInt32", response={"success": True})
     assert peer.call(service="/sim/step", type="microsim_interfaces/srv/SetInt32", request={"data": 7})["response"][
         "success"
@@ -134,10 +146,11 @@ def test_a_package_that_is_missing_is_named_with_how_to_get_it() -> None:
         host.serve(service="/sim/pause", type=SET_BOOL, response={"success": True})  # and the rest goes on
 
 
-def test_dds_refuses_a_client_on_fast_dds_before_its_handler_runs() -> None:
+def test_dds_refuses_a_client_on_fast_dds_where_it_cannot_answer() -> None:
     """Its request would be read 16 bytes off: SetBool(true) as false."""
-    with free_domain() as domain, Peer(domain) as peer, Host(domain, "dds") as host:
+    with free_domain() as domain, Peer(domain) as peer, Host(domain, "dds") as host, taken_ports(domain):
         host.serve(service="/sim/pause", type=SET_BOOL, response={"success": True})
+        assert "services can be called from Cyclone DDS only" in host.printed()
         for _ in range(10):  # until the server knows its writer, which takes Fast DDS up to 3 s, requests are lost
             with pytest.raises(RemoteError, match="TimeoutError: no answer"):
                 peer.call(service="/sim/pause", type=SET_BOOL, request={"data": True}, timeout=1.0)
@@ -146,3 +159,25 @@ def test_dds_refuses_a_client_on_fast_dds_before_its_handler_runs() -> None:
         else:
             pytest.fail("no hint")
         assert host.served(service="/sim/pause")["requests"] == []
+
+
+@contextlib.contextmanager
+def taken_ports(domain: int) -> Iterator[None]:
+    """From now on there is no port for another participant."""
+    with contextlib.ExitStack() as stack:
+        for index in INDICES:
+            each = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            with contextlib.suppress(OSError):
+                each.bind(("127.0.0.1", 7410 + 250 * domain + 2 * index))
+        yield
+
+
+def test_large_requests_and_answers_pass(pair: Pair) -> None:
+    host, peer = pair
+    host.serve(service="/large", type="rcl_interfaces/srv/GetParameters", response={"values": []})
+    names = [f"{'long' * 200}{number}" for number in range(400)]  # 320 KB: in fragments
+    peer.call(service="/large", type="rcl_interfaces/srv/GetParameters", request={"names": names})
+    (request,) = host.served(service="/large", count=1)["requests"]
+    assert str(request["names"]) == str(names)
+    host.serve(service="/talkative", type=SET_BOOL, response={"message": "word " * 10_000})
+    assert len(peer.call(service="/talkative", type=SET_BOOL)["response"]["message"]) == 50_000

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import socket
-import struct
+import re
 import sys
 from collections.abc import Mapping
 from html import escape
@@ -14,6 +13,7 @@ from cyclonedds.domain import Domain
 
 from microsim.errors import UsageError, did_you_mean, there_are
 from microsim.transport.dds.library import print_errors_only
+from microsim.transport.network import LOOPBACK, ipv4_addresses
 
 LARGEST_ID = 232
 RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")
@@ -34,8 +34,7 @@ _LOOPBACK_TOO = (
     '<General><Interfaces><NetworkInterface autodetermine="true"/><NetworkInterface address="127.0.0.1"/>'
     "</Interfaces></General>"
 )
-_GET_FLAGS, _GET_ADDRESS = 0x8913, 0x8915  # SIOCGIFFLAGS, SIOCGIFADDR of Linux
-_UP, _LOOPBACK = 0x1, 0x8
+_INTERFACE = re.compile(r"""<NetworkInterface\s[^>]*?(?:name|address)\s*=\s*["']([^"']+)["']""")
 
 _domains: dict[int, Domain] = {}  # for the life of the process: without the object its configuration is gone
 
@@ -73,21 +72,25 @@ def _discovery(environment: Mapping[str, str]) -> str:
 
 def _has_network() -> bool:
     """Whether an interface other than loopback is up with an IPv4 address; False where that is not known."""
-    if sys.platform != "linux":
-        return False
-    from fcntl import ioctl
+    return sys.platform == "linux" and any(not address.startswith("127.") for address in ipv4_addresses().values())
 
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        for _, name in socket.if_nameindex():
-            asked = struct.pack("16s24x", name.encode()[:15])
-            try:
-                (flags,) = struct.unpack_from("<H", ioctl(any_socket, _GET_FLAGS, asked), 16)
-                ioctl(any_socket, _GET_ADDRESS, asked)
-            except OSError:  # it has no address, or has just gone
-                continue
-            if flags & _UP and not flags & _LOOPBACK:
-                return True
-    return False
+
+def uses_multicast(environment: Mapping[str, str] = os.environ) -> bool:
+    return _reach(environment)[0] in ("SUBNET", "SYSTEM_DEFAULT")
+
+
+def interfaces(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """IPv4 addresses where peers may be met; empty where none may."""
+    there, uri = ipv4_addresses(), environment.get("CYCLONEDDS_URI", "")
+    reach = _reach(environment)[0]
+    if reach == "OFF":
+        return []
+    chosen = _INTERFACE.findall(uri)
+    if chosen:
+        return [address for name, address in there.items() if name in chosen or address in chosen]
+    if reach == "LOCALHOST":
+        return [LOOPBACK]
+    return [address for address in there.values() if not address.startswith("127.")] or [LOOPBACK]
 
 
 def _reach(environment: Mapping[str, str]) -> tuple[str, list[str]]:

@@ -95,6 +95,11 @@ class Graph:
         self.waiter.attach(made, lambda: self._mismatch(made.get_requested_incompatible_qos_status(), topic))
         return reader
 
+    def idle_reader(self, topic: str, type_name: str) -> None:
+        """One that is there and is never read; it does not count as the node's."""
+        settings = quality(Qos(1), type_hash_data(type_name))
+        self._keep(DataReader(self._subscriber, self._topic(topic, type_name), settings))
+
     def _writer_changed(self, writer: CdrWriter, topic: str) -> None:
         writer.matched()
         status: Any = writer.writer.get_offered_incompatible_qos_status()  # type: ignore[no-untyped-call]

@@ -1,7 +1,8 @@
-"""Servers and clients that rmw_cyclonedds_cpp understands.
+"""Servers and clients that rmw_cyclonedds_cpp understands; servers also for rmw_fastrtps_cpp.
 
 A request carries its client's id and a number in front of the body; the reply repeats both. Fast DDS has them
-elsewhere, where Cyclone DDS can neither read nor write, so its clients are refused before a handler sees them.
+elsewhere, where Cyclone DDS can neither read nor write: its clients are answered through `microsim.transport.rtps`.
+Where that cannot be, they are refused before a handler sees them.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import struct
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from microsim import wire
 from microsim.topics import Qos
 from microsim.transport import LogLevel, OnRequest
+from microsim.transport.dds.fast_dds import FastDds
 from microsim.transport.dds.graph import Graph
 from microsim.transport.dds.quality import user_data_of
 from microsim.transport.requests import NotYet, answer
+from microsim.transport.rtps.packets import FAST_DDS
 from microsim.wire.older import modernised
 from microsim.wire.types import ENCAPSULATION
 
@@ -29,6 +33,7 @@ RMW_HINT = "set RMW_IMPLEMENTATION=rmw_cyclonedds_cpp there"
 
 _HEADER = struct.Struct("<Qq")  # client id, sequence number
 _BODY = len(ENCAPSULATION) + _HEADER.size
+_ANSWERED_ELSEWHERE = "fast"  # in place of a client's id: one on Fast DDS, whose request is also heard by RTPS
 _MANY = 256  # clients remembered before those that have gone are forgotten
 
 Log = Callable[[LogLevel, str], None]
@@ -38,9 +43,8 @@ Log = Callable[[LogLevel, str], None]
 class _Open:
     """A request whose handler is not done."""
 
-    client: str
-    header: bytes
     request: Any
+    reply: Callable[[bytes], None]
 
 
 @dataclass
@@ -56,13 +60,23 @@ class Server:
     """Puts itself into `waiting` while it has answers it could not give yet."""
 
     def __init__(
-        self, graph: Graph, name: str, type_name: str, on_request: OnRequest, log: Log, waiting: list[Server]
+        self,
+        graph: Graph,
+        name: str,
+        type_name: str,
+        on_request: OnRequest,
+        log: Log,
+        waiting: list[Server],
+        fast_dds: FastDds | None,
     ) -> None:
         self._name, self._type_name, self._on_request, self._log = name, type_name, on_request, log
-        self._waiting = waiting
+        self._waiting, self._fast_dds = waiting, fast_dds
         identity = f"serviceid={graph.unique_id()};"
         self._replies = graph.writer(f"rr{name}Reply", f"{type_name}_Response", SERVICE_QOS, identity)
         self._requests = graph.reader(f"rq{name}Request", f"{type_name}_Request", SERVICE_QOS, self._receive, identity)
+        if fast_dds is not None:
+            graph.idle_reader(f"rq{name}Request", f"{type_name}_Request")  # see microsim.transport.rtps.participant
+            fast_dds.serve(name, type_name, identity, self._receive_from_fast_dds)
         self._clients: dict[int, str] = {}  # handle of a request writer -> clientid, "": of another RMW
         self._listeners: dict[int, str] = {}  # handle of a reply reader -> clientid
         self._open: list[_Open] = []
@@ -87,18 +101,24 @@ class Server:
     def _receive(self) -> None:
         for cdr, source in self._requests.take(REQUESTS_PER_POLL):
             client = self._client(source)
-            if client is None:  # it has gone already
+            if client is None or client == _ANSWERED_ELSEWHERE:  # or it has gone already
                 continue
             if not client:
                 self._hint()
                 continue
-            try:
-                body = ENCAPSULATION + cdr[_BODY:] if cdr[:2] == ENCAPSULATION[:2] and len(cdr) >= _BODY else b""
-                request = _decoded(f"{self._type_name}_Request", body)
-            except wire.WireError as error:
-                self._complain(f"service {self._name}: refused a request: {error}; if its RMW is another, {RMW_HINT}")
-                continue
-            self._handle(_Open(client, cdr[len(ENCAPSULATION) : _BODY], request))
+            body = ENCAPSULATION + cdr[_BODY:] if cdr[:2] == ENCAPSULATION[:2] and len(cdr) >= _BODY else b""
+            self._decode(body, partial(self._send, client, cdr[len(ENCAPSULATION) : _BODY]))
+
+    def _receive_from_fast_dds(self, cdr: bytes, reply: Callable[[bytes], None]) -> None:
+        self._decode(cdr if cdr[:2] == ENCAPSULATION[:2] else b"", reply)
+
+    def _decode(self, body: bytes, reply: Callable[[bytes], None]) -> None:
+        try:
+            request = _decoded(f"{self._type_name}_Request", body)
+        except wire.WireError as error:
+            self._complain(f"service {self._name}: refused a request: {error}; if its RMW is another, {RMW_HINT}")
+            return
+        self._handle(_Open(request, reply))
 
     def _handle(self, pending: _Open) -> None:
         try:
@@ -109,11 +129,14 @@ class Server:
             return
         if problem:
             self._log("error", f"service {self._name}: {problem}")
-        cdr = ENCAPSULATION + pending.header + response[len(ENCAPSULATION) :]
-        if self._can_hear(pending.client):
+        pending.reply(response)
+
+    def _send(self, client: str, header: bytes, response: bytes) -> None:
+        cdr = ENCAPSULATION + header + response[len(ENCAPSULATION) :]
+        if self._can_hear(client):
             self._replies.write(cdr)
         else:
-            self._held.append(_Held(pending.client, cdr, time.monotonic() + REPLY_READER_S))
+            self._held.append(_Held(client, cdr, time.monotonic() + REPLY_READER_S))
             self._wait()
 
     def _wait(self) -> None:
@@ -128,7 +151,8 @@ class Server:
             if len(self._clients) > _MANY:
                 there = set(self._requests.reader.get_matched_publications())
                 self._clients = {handle: client for handle, client in self._clients.items() if handle in there}
-            self._clients[source] = user_data_of(endpoint).get("clientid", "")
+            is_fast = self._fast_dds is not None and endpoint.key.bytes[:2] == FAST_DDS
+            self._clients[source] = _ANSWERED_ELSEWHERE if is_fast else user_data_of(endpoint).get("clientid", "")
         return self._clients[source]
 
     def _can_hear(self, client: str) -> bool:

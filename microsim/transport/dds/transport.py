@@ -10,6 +10,7 @@ from typing import Any
 from microsim.errors import UsageError
 from microsim.topics import Qos
 from microsim.transport import LogLevel, OnMessage, OnRequest, OnSet, Parameter, Value
+from microsim.transport.dds.fast_dds import FastDds, fast_dds_services
 from microsim.transport.dds.graph import Graph
 from microsim.transport.dds.services import Client, Server
 from microsim.transport.node_log import (
@@ -64,6 +65,7 @@ class DdsTransport:
         arguments, warn = self.arguments, lambda text: self.log("warn", text)
         self._graph = Graph(arguments.node, arguments.namespace, arguments.enclave, warn)
         self._waiting: list[Server] = []  # with answers they could not give yet
+        self._fast_dds: FastDds | None = None  # made with the first service
         self._clients: dict[tuple[str, str], Client] = {}
         self._parameters: ParameterStore | None = None
         self._rosout: DdsPublisher | None = None
@@ -89,7 +91,10 @@ class DdsTransport:
 
     def serve(self, service: str, type_name: str, on_request: OnRequest) -> None:
         name = self.arguments.service(service)
-        Server(self._graph, name, known_service(type_name), on_request, self.log, self._waiting)
+        if self._fast_dds is None:
+            self._fast_dds = fast_dds_services(self._graph, self.log)
+        kind = known_service(type_name)
+        Server(self._graph, name, kind, on_request, self.log, self._waiting, self._fast_dds)
 
     def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
         name, end = self.arguments.service(service), time.monotonic() + timeout_s
@@ -160,4 +165,6 @@ class DdsTransport:
         if self._is_open:
             self._is_open = False
             atexit.unregister(self.close)
+            if self._fast_dds is not None:
+                self._fast_dds.close()
             self._graph.close()

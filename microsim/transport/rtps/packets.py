@@ -1,0 +1,279 @@
+"""RTPS messages as bytes, and back. Whatever is not understood is left out; what is cut short ends there."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+VERSION, OUR_VENDOR, FAST_DDS = b"\x02\x03", b"\x00\x00", b"\x01\x0f"
+PREFIX = 12  # bytes of a GUID that name the participant; 4 more name the endpoint
+LARGEST = 65_000  # [byte] that go into a packet of UDP, with the headers
+
+ACKNACK, HEARTBEAT, GAP, INFO_DESTINATION, DATA, DATA_FRAGMENT = 0x06, 0x07, 0x08, 0x0E, 0x15, 0x16
+_LITTLE, _FINAL, _INLINE, _PAYLOAD, _KEY = 0x01, 0x02, 0x02, 0x04, 0x08
+_FRAGMENT_KEY = 0x04
+
+(LEASE, TOPIC_NAME, TYPE_NAME, DOMAIN_ID, PROTOCOL_VERSION, VENDOR, RELIABILITY, DURABILITY) = (
+    *(0x0002, 0x0005, 0x0007, 0x000F, 0x0015, 0x0016, 0x001A, 0x001D),
+)
+(USER_DATA, UNICAST, DEFAULT_UNICAST, METATRAFFIC_UNICAST) = (0x002C, 0x002F, 0x0031, 0x0032)
+(PARTICIPANT_GUID, BUILTIN_ENDPOINTS, ENDPOINT_GUID, ENTITY_NAME, KEY_HASH, STATUS) = (
+    *(0x0050, 0x0058, 0x005A, 0x0062, 0x0070, 0x0071),
+)
+RELATED_SAMPLE, RELATED_SAMPLE_OF_FAST_DDS = 0x0083, 0x800F
+_SENTINEL = 1
+PARAMETERS = b"\x00\x03\x00\x00"  # encapsulation of a list of parameters, little endian
+GONE = 3  # status: disposed and unregistered
+
+_UDP4 = 1
+_SHORTEST_LOCATOR = 24
+
+Parameters: TypeAlias = Mapping[int, list[bytes]]
+Address: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a writer sent."""
+
+    writer: bytes  # GUID
+    reader: bytes  # entity; zeros: any
+    number: int
+    payload: bytes  # with its encapsulation; empty when it has only a key
+    inline: Parameters = field(default_factory=dict)
+    key: bytes = b""
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """A piece of a sample that is larger than a packet."""
+
+    writer: bytes
+    reader: bytes
+    number: int
+    first: int  # number of the first fragment here, from 1
+    size: int  # [byte] of each but the last
+    total: int  # [byte] of the sample
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """What a writer has to give: samples `first` to `last`."""
+
+    writer: bytes
+    reader: bytes
+    first: int
+    last: int
+    wants_answer: bool
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Samples that will never come: from `start` to before `base`, and those listed."""
+
+    writer: bytes
+    reader: bytes
+    start: int
+    base: int
+    listed: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Acknowledgement:
+    """A reader has all samples before `base`, and wants those that are missing."""
+
+    reader: bytes  # GUID
+    writer: bytes  # entity
+    base: int
+    missing: tuple[int, ...]
+
+
+Submessage: TypeAlias = Sample | Fragments | Heartbeat | Gap | Acknowledgement
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def message(source: bytes, destination: bytes, *submessages: bytes) -> bytes:
+    """From a participant to another, both named by their prefix."""
+    header = b"RTPS" + VERSION + OUR_VENDOR + source
+    return header + _submessage(INFO_DESTINATION, _LITTLE, destination) + b"".join(submessages)
+
+
+def data(reader: bytes, writer: bytes, number: int, payload: bytes, inline: bytes = b"") -> bytes:
+    head = struct.pack("<HH", 0, 16) + reader + writer + _number(number)
+    flags = _LITTLE | (_PAYLOAD if payload else 0) | (_INLINE if inline else 0)
+    return _submessage(DATA, flags, head + inline + payload)
+
+
+def heartbeat(reader: bytes, writer: bytes, first: int, last: int, count: int) -> bytes:
+    body = reader + writer + _number(first) + _number(last) + struct.pack("<I", count)
+    return _submessage(HEARTBEAT, _LITTLE, body)
+
+
+def acknowledgement(
+    reader: bytes, writer: bytes, base: int, missing: Iterable[int], count: int, is_final: bool
+) -> bytes:
+    wanted = [number - base for number in missing if base <= number < base + 256]
+    bits = max(wanted) + 1 if wanted else 0
+    words = [0] * (-(-bits // 32))
+    for place in wanted:
+        words[place // 32] |= 1 << (31 - place % 32)
+    body = reader + writer + _number(base) + struct.pack(f"<I{len(words)}II", bits, *words, count)
+    return _submessage(ACKNACK, _LITTLE | (_FINAL if is_final else 0), body)
+
+
+def parameters(*pairs: tuple[int, bytes]) -> bytes:
+    """Without encapsulation: as it stands before a payload, too."""
+    parts = []
+    for name, value in (*pairs, (_SENTINEL, b"")):
+        padded = value + bytes(-len(value) % 4)
+        parts.append(struct.pack("<HH", name, len(padded)) + padded)
+    return b"".join(parts)
+
+
+def string(text: str) -> bytes:
+    raw = text.encode() + b"\0"
+    return struct.pack("<I", len(raw)) + raw
+
+
+def octets(raw: bytes) -> bytes:
+    return struct.pack("<I", len(raw)) + raw
+
+
+def locator(address: Address) -> bytes:
+    return struct.pack("<iI", _UDP4, address[1]) + bytes(12) + bytes(map(int, address[0].split(".")))
+
+
+def sample_identity(writer: bytes, number: int) -> bytes:
+    return writer + _number(number)
+
+
+def _submessage(kind: int, flags: int, body: bytes) -> bytes:
+    body += bytes(-len(body) % 4)
+    return struct.pack("<BBH", kind, flags, len(body)) + body
+
+
+def _number(value: int) -> bytes:
+    return struct.pack("<iI", value >> 32, value & 0xFFFFFFFF)
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def vendor(packet: bytes) -> bytes:
+    """Of who sent it; empty when it is not RTPS."""
+    return packet[6:8] if packet[:4] == b"RTPS" and len(packet) >= 20 else b""
+
+
+def submessages(packet: bytes, ours: bytes) -> Iterator[Submessage]:
+    """Those for the participant `ours`."""
+    source, is_for_us, at = packet[8:20], True, 20
+    while at + 4 <= len(packet):
+        kind, flags, length = packet[at], packet[at + 1], _short(packet, at + 2, packet[at + 1])
+        body = packet[at + 4 : at + 4 + length] if length else packet[at + 4 :]  # 0: to the end
+        at += 4 + len(body)
+        try:
+            if kind == INFO_DESTINATION:
+                is_for_us = body[:PREFIX] in (ours, bytes(PREFIX))
+            elif is_for_us and kind in _READ:
+                yield _READ[kind](source, flags, body)
+        except (struct.error, IndexError):
+            return
+
+
+def parameter_list(raw: bytes, order: str = "<") -> tuple[dict[int, list[bytes]], int]:
+    """Values by name, and where the list ends."""
+    found: dict[int, list[bytes]] = {}
+    at = 0
+    while at + 4 <= len(raw):
+        name, length = struct.unpack_from(f"{order}HH", raw, at)
+        at += 4
+        if name == _SENTINEL:
+            break
+        found.setdefault(name, []).append(raw[at : at + length])
+        at += length
+    return found, at
+
+
+def parameters_of(payload: bytes) -> dict[int, list[bytes]]:
+    """Of a payload that is such a list; only little endian, which Fast DDS writes on every machine it runs on today."""
+    return parameter_list(payload[4:])[0] if payload[:2] == PARAMETERS[:2] else {}
+
+
+def text_of(value: bytes) -> str:
+    (length,) = struct.unpack_from("<I", value)
+    return value[4 : 4 + length].rstrip(b"\0").decode("utf-8", "replace")
+
+
+def address_of(value: bytes) -> Address | None:
+    """None when it is not UDP over IPv4."""
+    if len(value) < _SHORTEST_LOCATOR:
+        return None
+    kind, port = struct.unpack_from("<iI", value)
+    return (".".join(map(str, value[20:24])), port) if kind == _UDP4 and 0 < port < 65536 else None
+
+
+def _order(flags: int) -> str:
+    return "<" if flags & _LITTLE else ">"
+
+
+def _short(raw: bytes, at: int, flags: int) -> int:
+    return int(struct.unpack_from(f"{_order(flags)}H", raw, at)[0])
+
+
+def _read_number(raw: bytes, at: int, flags: int) -> int:
+    high, low = struct.unpack_from(f"{_order(flags)}iI", raw, at)
+    return int(high << 32 | low)
+
+
+def _read_set(raw: bytes, at: int, flags: int) -> tuple[int, tuple[int, ...]]:
+    """Base and listed numbers."""
+    base = _read_number(raw, at, flags)
+    (bits,) = struct.unpack_from(f"{_order(flags)}I", raw, at + 8)
+    bits = min(bits, 256)
+    words = struct.unpack_from(f"{_order(flags)}{-(-bits // 32)}I", raw, at + 12)
+    return base, tuple(base + place for place in range(bits) if words[place // 32] >> (31 - place % 32) & 1)
+
+
+def _data(source: bytes, flags: int, body: bytes) -> Sample:
+    at = 4 + _short(body, 2, flags)
+    inline: dict[int, list[bytes]] = {}
+    if flags & _INLINE:
+        inline, length = parameter_list(body[at:], _order(flags))
+        at += length
+    payload, key = (body[at:] if flags & bit else b"" for bit in (_PAYLOAD, _KEY))
+    return Sample(source + body[8:12], body[4:8], _read_number(body, 12, flags), payload, inline, key)
+
+
+def _fragments(source: bytes, flags: int, body: bytes) -> Fragments:
+    at = 4 + _short(body, 2, flags)
+    first, _, size, total = struct.unpack_from(f"{_order(flags)}IHHI", body, 20)
+    if flags & _INLINE:
+        at += parameter_list(body[at:], _order(flags))[1]
+    number = _read_number(body, 12, flags)
+    return Fragments(source + body[8:12], body[4:8], number, first, size, total, body[at:])
+
+
+def _heartbeat(source: bytes, flags: int, body: bytes) -> Heartbeat:
+    first, last = _read_number(body, 8, flags), _read_number(body, 16, flags)
+    return Heartbeat(source + body[4:8], body[:4], first, last, not flags & _FINAL)
+
+
+def _gap(source: bytes, flags: int, body: bytes) -> Gap:
+    return Gap(source + body[4:8], body[:4], _read_number(body, 8, flags), *_read_set(body, 16, flags))
+
+
+def _acknowledgement(source: bytes, flags: int, body: bytes) -> Acknowledgement:
+    return Acknowledgement(source + body[:4], body[4:8], *_read_set(body, 8, flags))
+
+
+_READ: Mapping[int, Callable[[bytes, int, bytes], Submessage]] = {
+    DATA: _data,
+    DATA_FRAGMENT: _fragments,
+    HEARTBEAT: _heartbeat,
+    GAP: _gap,
+    ACKNACK: _acknowledgement,
+}
