@@ -96,7 +96,7 @@ class Participant(threading.Thread):
         self._commands: deque[Callable[[], None]] = deque()  # for the thread
         self._unheard: list[_Unheard] = []
         self._tell_s = 0.0
-        self._counts = count(1)
+        self._numbers = count(1)  # of services
         self._is_open = True
         self._socket = _unicast(domain, interfaces)
         self._addresses = [(address, self._socket.getsockname()[1]) for address in interfaces]
@@ -113,10 +113,9 @@ class Participant(threading.Thread):
 
     def serve(self, request: tuple[str, str], reply: tuple[str, str], user_data: str) -> int:
         """Gives the number of the service. Each pair: topic and type."""
-        number = len(self._services) + 1
-        self._services[number] = service = Service(number, request, reply, user_data.encode())
-        self._do(lambda: self._announce_to_all(service))
-        return number
+        service = Service(next(self._numbers), request, reply, user_data.encode())
+        self._do(lambda: self._add(service))
+        return service.number
 
     def answer(self, request: Request, reply: bytes) -> bool:
         """Whether it fits into a packet."""
@@ -243,7 +242,8 @@ class Participant(threading.Thread):
 
     # ---- endpoints ---------------------------------------------------------------------------------------------------
 
-    def _announce_to_all(self, service: Service) -> None:
+    def _add(self, service: Service) -> None:
+        self._services[service.number] = service
         for peer in self._peers.values():
             self._announce(peer, service)
 
