@@ -58,6 +58,7 @@ class Viewer:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._channel.put(self._collector.frame())  # the last moment, whenever the one before was shown
         self._channel.close()
 
     def _tap(self, messages: Sequence[Message]) -> None:

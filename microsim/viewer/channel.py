@@ -86,11 +86,13 @@ class Channel:
             while True:
                 with self._news:
                     self._news.wait_for(lambda: self._waiting is not None or self._closing)
-                    if self._closing:
-                        self._pipe.send(None)
-                        return
                     item, self._waiting = self._waiting, None
-                self._pipe.send(item)
+                    is_last = self._closing
+                if item is not None:
+                    self._pipe.send(item)
+                if is_last:
+                    self._pipe.send(None)
+                    return
         except (OSError, ValueError):  # the other side has gone; the run goes on
             self.is_broken = True
 

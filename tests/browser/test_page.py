@@ -255,6 +255,9 @@ def test_pages_leave_no_trace_in_the_messages(browser: Any, world: Path, started
     leaving.close()
     hand.send('{"kind": "speed", "value": 0}')
     seen = json.loads(run.output())
+    looking.until_status("The run has ended")
+    looking.until("document.getElementById('ms-veil').innerText.includes('The run has ended at 20.00 s')")
+    assert looking.text("digest") == seen["digest"]
     looking.context.close()
     for socket in (deaf, *others):
         socket.close()

@@ -97,6 +97,14 @@ def test_what_is_no_request_of_a_page_gets_no_page(served: tuple[Page, Connectio
     assert front_door(page.address)[0] == 303
 
 
+def test_an_address_of_an_older_run_leads_to_a_page_of_this_one(served: tuple[Page, Connection]) -> None:
+    """The scene's own socket is in the address of an open page: kept, it would lead to the run that is gone."""
+    page, _ = served
+    status, place = front_door(f"{page.address}?light=&websocket=ws://127.0.0.1:1/p/old")
+    assert (status, place.endswith("/?light=")) == (303, True)
+    assert front_door(f"{page.address}p/old/?light=") == (303, "/")
+
+
 def test_a_huge_message_cuts_off_its_sender_only(served: tuple[Page, Connection]) -> None:
     page, run = served
     with open_panels(page.address) as good, open_panels(page.address) as bad:

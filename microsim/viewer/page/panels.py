@@ -59,6 +59,7 @@ class Panels:
         self._lines = 0
         self._epoch = -1
         self._has_ended = False
+        self._told: set[ServerConnection] = set()  # of the end
         self.layers = {name: is_shown for name, (is_shown, _) in LAYERS.items()}
 
     # ---- from the run, in the thread that draws ----------------------------------------------------------------------
@@ -135,13 +136,16 @@ class Panels:
             if isinstance(sensor, CameraView) and sensor.image is not None and known != sensor.stamp_ns:
                 self._images[topic] = sensor.stamp_ns, _png(sensor.image)
 
-    def end(self, patience_s: float = 0.5) -> None:
-        """Tell all pages that the run is over; wait a little until they have heard it."""
+    def end(self, patience_s: float = 1.5) -> None:
+        """Tell all pages that the run is over; wait a little until they have been told."""
         self._has_ended = True
         self._wake()
         until = time.monotonic() + patience_s
-        while self._pages and time.monotonic() < until:
+        while self._untold() and time.monotonic() < until:
             time.sleep(0.01)
+
+    def _untold(self) -> bool:
+        return any(page not in self._told for page in list(self._pages))
 
     def _wake(self) -> None:
         if self._loop is not None:
@@ -186,6 +190,7 @@ class Panels:
                     await connection.send(text)
                 if self._has_ended:
                     await connection.send('{"type": "end"}')
+                    self._told.add(connection)
                     await connection.close(1001, "the run has ended")
                     return
                 await asyncio.sleep(_PERIOD_S)

@@ -96,6 +96,8 @@ class Page:
         while self._pipe.poll(wait_s):
             item = self._pipe.recv()
             if item is None:
+                if newest is not None:
+                    self._show(newest)
                 return False
             if isinstance(item, Scene):
                 self._build(item)
