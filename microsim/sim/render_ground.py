@@ -16,11 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from microsim.sim.compiled import kernel, threaded_kernel
+from microsim.sim.compiled import inlined, kernel, threaded_kernel
 from microsim.sim.geometry import Array, Grid
-from microsim.sim.render_screen import Pose, Prism, Rays, Spans, bounds, column_span, span
+from microsim.sim.render_screen import Pose, Prism, Rays, Spans, bounds, span, whole_groups
 
 _BLOCK = 16  # patches along a side of a block
+_PART = 4  # patches along a side of a part of a block
+_LOOK = 256  # pixels that are looked at to see whether a nearer part of the ground covers them
 _OUTER_STEPS = (4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)  # [cells] from the edge: long patches would cover much screen
 _FAR = 1e12  # [m] where an outer patch ends
 _WHOLE, _BESIDE_A_HOLE, _HOLE = range(3)
@@ -130,20 +132,81 @@ def relief_depths(
     """Fill `depths` (h, w) with that of the bilinear surface, inf in the sky; the camera is above the ground."""
     depths[:] = math.inf
     seen = np.empty((3, _BLOCK + 1, _BLOCK + 1))
-    for block_j in range(blocks.shape[0]):
-        for block_i in range(blocks.shape[1]):
+    near_j, near_i = _place_in(pose[1], edges_y), _place_in(pose[0], edges_x)
+    block_rows, block_columns = blocks.shape[0], blocks.shape[1]
+    for nth_j in range(block_rows):
+        block_j = _outwards(nth_j, near_j // _BLOCK, block_rows)
+        for nth_i in range(block_columns):
+            block_i = _outwards(nth_i, near_i // _BLOCK, block_columns)
             a_low, a_high, b_low, b_high = bounds(pose, blocks[block_j, block_i])
-            u0, u1 = column_span(columns, screen[0], screen[1], a_low, a_high)
+            u0, u1 = span(columns, screen[0], screen[1], a_low, a_high)
             v0, v1 = span(rows, screen[2], screen[3], b_low, b_high)
-            if u0 < u1 and v0 < v1:
-                j, i = block_j * _BLOCK, block_i * _BLOCK
-                block_nodes = nodes[j : j + _BLOCK + 1, i : i + _BLOCK + 1]
-                x, y = edges_x[i : i + _BLOCK + 1], edges_y[j : j + _BLOCK + 1]
-                _project(pose, x, y, block_nodes, seen)
-                _draw_block(pose, rays, screen, columns, rows, block_nodes, x, y, seen, holes[j:, i:], depths)
+            if u0 >= u1 or v0 >= v1 or _is_covered(_ahead(pose, blocks[block_j, block_i]), u0, u1, v0, v1, depths):
+                continue
+            j, i = block_j * _BLOCK, block_i * _BLOCK
+            block_nodes = nodes[j : j + _BLOCK + 1, i : i + _BLOCK + 1]
+            x, y = edges_x[i : i + _BLOCK + 1], edges_y[j : j + _BLOCK + 1]
+            _project(pose, x, y, block_nodes, seen)
+            _draw_block(
+                pose,
+                rays,
+                screen,
+                columns,
+                rows,
+                block_nodes,
+                x,
+                y,
+                seen,
+                holes[j:, i:],
+                near_j - j,
+                near_i - i,
+                depths,
+            )
 
 
 @kernel
+def _place_in(position: float, edges: Array) -> int:
+    """Number of the patch along an axis in which a position lies, the nearest one beyond them."""
+    low, high = 0, edges.shape[0] - 2
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if edges[middle] <= position else (low, middle - 1)
+    return low
+
+
+@inlined
+def _outwards(nth: int, start: int, count: int) -> int:
+    """Of the numbers up to `count` those from `start` upwards first, then those below it downwards.
+
+    Along both axes this is an order from front to back: what is seen comes before what it hides.
+    """
+    start = min(max(start, 0), count)
+    return start + nth if nth < count - start else count - 1 - nth
+
+
+@kernel
+def _ahead(pose: Pose, prism: Prism) -> float:
+    """How far ahead of the eye a prism begins."""
+    nearest = math.inf
+    for k in range(4):
+        nearest = min(nearest, pose[5] * (prism[2 + 2 * k] - pose[0]) + pose[8] * (prism[3 + 2 * k] - pose[1]))
+    return nearest + min(pose[11] * (prism[0] - pose[2]), pose[11] * (prism[1] - pose[2]))
+
+
+@inlined
+def _is_covered(ahead: float, u0: int, u1: int, v0: int, v1: int, depths: Array) -> bool:
+    """True when all these pixels see something nearer than `ahead`; those of many pixels are not looked at."""
+    if not ahead > 0.0 or (u1 - u0) * (v1 - v0) > _LOOK:
+        return False
+    ahead -= 1e-9 * ahead  # more than rounding can do
+    for v in range(v0, v1):
+        for u in range(u0, u1):
+            if not depths[v, u] < ahead:
+                return False
+    return True
+
+
+@inlined
 def _project(pose: Pose, edges_x: Array, edges_y: Array, nodes: Array, seen: Array) -> None:
     """a, b and the distance ahead of every node."""
     for j in range(nodes.shape[0]):
@@ -159,7 +222,7 @@ def _project(pose: Pose, edges_x: Array, edges_y: Array, nodes: Array, seen: Arr
             seen[2, j, i] = distance
 
 
-@kernel
+@inlined
 def _draw_block(
     pose: Pose,
     rays: Rays,
@@ -171,28 +234,76 @@ def _draw_block(
     edges_y: Array,
     seen: Array,
     holes: Grid,
+    near_j: int,
+    near_i: int,
     depths: Array,
 ) -> None:
-    prism = np.empty(10)
-    patch = np.empty(10)
-    for j in range(nodes.shape[0] - 1):
-        for i in range(nodes.shape[1] - 1):
-            if holes[j, i] == _HOLE:
+    """The patches of a block, beginning with the nearest one, (near_j, near_i), which may be outside of it."""
+    prism, patch = np.empty(10), np.empty(10)
+    end_j, end_i = nodes.shape[0] - 1, nodes.shape[1] - 1
+    parts_j, parts_i = (end_j + _PART - 1) // _PART, (end_i + _PART - 1) // _PART
+    for nth_part_j in range(parts_j):
+        part_j = _PART * _outwards(nth_part_j, near_j // _PART, parts_j)
+        size_j = min(_PART, end_j - part_j)
+        for nth_part_i in range(parts_i):
+            part_i = _PART * _outwards(nth_part_i, near_i // _PART, parts_i)
+            size_i = min(_PART, end_i - part_i)
+            if _is_unseen(screen, columns, rows, seen, holes, part_j, part_i, size_j, size_i, depths):
                 continue
-            nearest = min(seen[2, j, i], seen[2, j, i + 1], seen[2, j + 1, i], seen[2, j + 1, i + 1])
-            if nearest > 0.0 and holes[j, i] == _WHOLE:
-                a00, a01, a10, a11 = seen[0, j, i], seen[0, j, i + 1], seen[0, j + 1, i], seen[0, j + 1, i + 1]
-                b00, b01, b10, b11 = seen[1, j, i], seen[1, j, i + 1], seen[1, j + 1, i], seen[1, j + 1, i + 1]
-                a_low, a_high = min(a00, a01, a10, a11), max(a00, a01, a10, a11)
-                b_low, b_high = min(b00, b01, b10, b11), max(b00, b01, b10, b11)
-            else:
-                _fill_prism(nodes, edges_x, edges_y, j, i, holes[j, i], prism)
-                a_low, a_high, b_low, b_high = bounds(pose, prism)
-            v0, v1 = span(rows, screen[2], screen[3], b_low, b_high)
-            u0, u1 = column_span(columns, screen[0], screen[1], a_low, a_high)
-            if u0 < u1 and v0 < v1:
-                _fill_patch(pose, nodes, edges_x, edges_y, j, i, patch)
-                _draw_patch(pose, patch, rays, u0, u1, v0, v1, depths)
+            for nth in range(size_j * size_i):
+                j = part_j + _outwards(nth // size_i, near_j - part_j, size_j)
+                i = part_i + _outwards(nth % size_i, near_i - part_i, size_i)
+                if holes[j, i] == _HOLE:
+                    continue
+                nearest = min(seen[2, j, i], seen[2, j, i + 1], seen[2, j + 1, i], seen[2, j + 1, i + 1])
+                if nearest > 0.0 and holes[j, i] == _WHOLE:
+                    a00, a01, a10, a11 = seen[0, j, i], seen[0, j, i + 1], seen[0, j + 1, i], seen[0, j + 1, i + 1]
+                    b00, b01, b10, b11 = seen[1, j, i], seen[1, j, i + 1], seen[1, j + 1, i], seen[1, j + 1, i + 1]
+                    a_low, a_high = min(a00, a01, a10, a11), max(a00, a01, a10, a11)
+                    b_low, b_high = min(b00, b01, b10, b11), max(b00, b01, b10, b11)
+                else:
+                    nearest = 0.0
+                    _fill_prism(nodes, edges_x, edges_y, j, i, holes[j, i], prism)
+                    a_low, a_high, b_low, b_high = bounds(pose, prism)
+                v0, v1 = span(rows, screen[2], screen[3], b_low, b_high)
+                if v0 >= v1:
+                    continue
+                u0, u1 = span(columns, screen[0], screen[1], a_low, a_high)
+                if u0 < u1 and not _is_covered(nearest, u0, u1, v0, v1, depths):
+                    _fill_patch(pose, nodes, edges_x, edges_y, j, i, patch)
+                    u0, u1 = whole_groups(u0, u1, depths.shape[1])
+                    _draw_patch(pose, patch, rays, u0, u1, v0, v1, depths)
+
+
+@inlined
+def _is_unseen(
+    screen: Array,
+    columns: Spans,
+    rows: Spans,
+    seen: Array,
+    holes: Grid,
+    first_j: int,
+    first_i: int,
+    size_j: int,
+    size_i: int,
+    depths: Array,
+) -> bool:
+    """True when no pixel's ray meets these patches, as with many that are far away, or only behind nearer ground."""
+    a_low, a_high, b_low, b_high, nearest = math.inf, -math.inf, math.inf, -math.inf, math.inf
+    for j in range(first_j, first_j + size_j + 1):
+        for i in range(first_i, first_i + size_i + 1):
+            a, b = seen[0, j, i], seen[1, j, i]
+            a_low, a_high, b_low, b_high = min(a_low, a), max(a_high, a), min(b_low, b), max(b_high, b)
+            nearest = min(nearest, seen[2, j, i])
+    if not nearest > 0.0:
+        return False
+    for j in range(first_j, first_j + size_j):
+        for i in range(first_i, first_i + size_i):
+            if holes[j, i] != _WHOLE:
+                return False
+    v0, v1 = span(rows, screen[2], screen[3], b_low, b_high)
+    u0, u1 = span(columns, screen[0], screen[1], a_low, a_high)
+    return v0 >= v1 or u0 >= u1 or _is_covered(nearest, u0, u1, v0, v1, depths)
 
 
 @kernel
@@ -206,7 +317,7 @@ def _fill_prism(nodes: Array, edges_x: Array, edges_y: Array, j: int, i: int, ho
     prism[6], prism[7], prism[8], prism[9] = x1, y1, x0, y1
 
 
-@kernel
+@inlined
 def _fill_patch(pose: Pose, nodes: Array, edges_x: Array, edges_y: Array, j: int, i: int, patch: Array) -> None:
     """The surface as height + slope_x p + slope_y q + twist p q above the camera, p and q [m] from the camera.
 
@@ -221,7 +332,7 @@ def _fill_patch(pose: Pose, nodes: Array, edges_x: Array, edges_y: Array, j: int
     patch[7] = ((h11 - h10) - (h01 - h00)) / ((x1 - x0) * (y1 - y0))
 
 
-@kernel
+@inlined
 def _draw_patch(pose: Pose, patch: Array, rays: Rays, u0: int, u1: int, v0: int, v1: int, depths: Array) -> None:
     """One patch in one row of pixels.
 

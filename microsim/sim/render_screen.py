@@ -6,7 +6,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.sim.compiled import kernel
+from microsim.sim.compiled import inlined, kernel
 from microsim.sim.geometry import Array
 
 Rays: TypeAlias = Array  # (2, h, w): a and b of each pixel's ray (a, b, 1) in the optical frame; NaN sees nothing
@@ -47,7 +47,7 @@ def _axis_index(lows: Array, highs: Array) -> tuple[Spans, float, float]:
     return spans, float(low), float(scale)
 
 
-@kernel
+@inlined
 def span(spans: Spans, first: float, per_bin: float, low: float, high: float) -> tuple[int, int]:
     """Half-open range of the columns (or rows) whose rays can lie within [low, high]."""
     last = float(spans.shape[1] - 1)
@@ -56,13 +56,16 @@ def span(spans: Spans, first: float, per_bin: float, low: float, high: float) ->
     return int(spans[0, int(begin)]), int(spans[1, int(end)])
 
 
-@kernel
+@inlined
 def column_span(spans: Spans, first: float, per_bin: float, low: float, high: float) -> tuple[int, int]:
     """`span`, widened to whole groups of 8 pixels: quicker than the odd ones out, which SIMD does one by one."""
     begin, end = span(spans, first, per_bin, low, high)
-    if begin >= end:
-        return 0, 0
-    return begin & -8, min((end + 7) & -8, int(spans[1, -1]))
+    return whole_groups(begin, end, int(spans[1, -1])) if begin < end else (0, 0)
+
+
+@inlined
+def whole_groups(begin: int, end: int, count: int) -> tuple[int, int]:
+    return begin & -8, min((end + 7) & -8, count)
 
 
 @kernel
