@@ -18,6 +18,7 @@ from microsim.sim.compiled import kernel
 
 _log = exact.log
 _MASK = 0xFFFFFFFF
+_MIDDLE = 0.425  # from 0.5: where one formula does
 _TO_UNIT = 1.0 / 4503599627370496.0  # 2**-52: 52 bits and a half are exact, 53 and a half would round up to 1
 
 
@@ -105,19 +106,25 @@ def _tail(r: float) -> float:
 
 
 @kernel
+def _in_the_middle(q: float) -> float:
+    """Inverse normal distribution of 0.5 + q."""
+    r = 0.180625 - q * q
+    num = 3.3430575583588128105e4 + r * 2.5090809287301226727e3
+    num = 4.5921953931549871457e4 + r * (6.7265770927008700853e4 + r * num)
+    num = 1.9715909503065514427e3 + r * (1.3731693765509461125e4 + r * num)
+    num = 3.3871328727963666080 + r * (1.3314166789178437745e2 + r * num)
+    den = 2.8729085735721942674e4 + r * 5.2264952788528545610e3
+    den = 2.1213794301586595867e4 + r * (3.9307895800092710610e4 + r * den)
+    den = 6.8718700749205790830e2 + r * (5.3941960214247511077e3 + r * den)
+    return q * num / (1.0 + r * (4.2313330701600911252e1 + r * den))
+
+
+@kernel
 def normal_from_uniform(u: float) -> float:
     """The standard normal quantile of u in (0, 1), accurate to about 1e-16."""
     q = u - 0.5
-    if abs(q) <= 0.425:
-        r = 0.180625 - q * q
-        num = 3.3430575583588128105e4 + r * 2.5090809287301226727e3
-        num = 4.5921953931549871457e4 + r * (6.7265770927008700853e4 + r * num)
-        num = 1.9715909503065514427e3 + r * (1.3731693765509461125e4 + r * num)
-        num = 3.3871328727963666080 + r * (1.3314166789178437745e2 + r * num)
-        den = 2.8729085735721942674e4 + r * 5.2264952788528545610e3
-        den = 2.1213794301586595867e4 + r * (3.9307895800092710610e4 + r * den)
-        den = 6.8718700749205790830e2 + r * (5.3941960214247511077e3 + r * den)
-        return q * num / (1.0 + r * (4.2313330701600911252e1 + r * den))
+    if abs(q) <= _MIDDLE:
+        return _in_the_middle(q)
     if q < 0.0:
         return -_tail(math.sqrt(-_log(u)))
     return _tail(math.sqrt(-_log(1.0 - u)))
@@ -137,6 +144,25 @@ def fill_normals(key: int, tick: int, out: npt.NDArray[np.float64]) -> None:
         out[i], out[i + 1] = normals(key, tick, i // 2)
     if out.shape[0] % 2:
         out[out.shape[0] - 1] = normals(key, tick, out.shape[0] // 2)[0]
+
+
+@kernel
+def fill_pairs(key: int, tick: int, first: int, room: npt.NDArray[np.float64], out: npt.NDArray[np.float64]) -> None:
+    """The firsts of `normals(key, tick, first)`, `normals(key, tick, first + 1)`, …, after them the seconds; in SIMD.
+
+    `out` has an even length, `room` is as long.
+    """
+    half = out.shape[0] // 2
+    k0, k1, c2, c3 = key & _MASK, (key >> 32) & _MASK, tick & _MASK, (tick >> 32) & _MASK
+    for k in range(half):
+        a, b, c, d = _philox(first + k, 0, c2, c3, k0, k1)
+        room[k] = (float((a << 20) | (b >> 12)) + 0.5) * _TO_UNIT
+        room[half + k] = (float((c << 20) | (d >> 12)) + 0.5) * _TO_UNIT
+    for i in range(2 * half):
+        out[i] = _in_the_middle(room[i] - 0.5)
+    for i in range(2 * half):
+        if abs(room[i] - 0.5) > _MIDDLE:
+            out[i] = normal_from_uniform(room[i])
 
 
 @kernel

@@ -1,22 +1,22 @@
-"""What the camera sees of a static mesh: rays through the tree, a few neighbouring pixels of a row at a time."""
+"""What the camera sees of a static mesh."""
 
-import numpy as np
-
-from microsim.sim import bvh
+from microsim.sim import bvh, screen_rays
 from microsim.sim.bvh import Numbers
 from microsim.sim.compiled import kernel
 from microsim.sim.geometry import Array, Grid
-from microsim.sim.render_screen import Pose, Rays
+from microsim.sim.render_screen import Pose, Rays, Spans
 
-_cast = bvh.cast
-
-_PACKET = 16  # pixels
+_cast = screen_rays.cast
 
 
 @kernel
 def draw_mesh(
     pose: Pose,
     rays: Rays,
+    screen: Array,
+    columns: Spans,
+    rows: Spans,
+    longest: float,
     boxes: Array,
     first: Numbers,
     count: Numbers,
@@ -24,31 +24,26 @@ def draw_mesh(
     triangles: Array,
     solids: Array,
     class_id: int,
+    directions: Array,
+    hit: Numbers,
     depths: Array,
     classes: Grid,
 ) -> None:
     """Give `class_id` and its depth to the pixels in which the mesh is nearer than what was seen so far.
 
-    Directions are those of depth 1, so that distances along them are depths.
+    Directions are those of depth 1, so that distances along them are depths. `directions` (3, h, w) and `hit` (h, w)
+    are room to work in.
     """
     height, width = depths.shape
-    dx, dy, dz = np.empty(_PACKET), np.empty(_PACKET), np.empty(_PACKET)
-    best, hit, inverse = np.empty(_PACKET), np.empty(_PACKET, np.int32), np.empty((3, _PACKET))
     for v in range(height):
-        for start in range(0, width, _PACKET):
-            n = min(_PACKET, width - start)
-            for r in range(n):
-                a, b = rays[0, v, start + r], rays[1, v, start + r]
-                known = a == a and b == b
-                a, b = (a, b) if known else (0.0, 0.0)
-                dx[r] = pose[3] * a + pose[4] * b + pose[5]
-                dy[r] = pose[6] * a + pose[7] * b + pose[8]
-                dz[r] = pose[9] * a + pose[10] * b + pose[11]
-                best[r], hit[r] = depths[v, start + r] if known else 0.0, bvh.NOTHING
-            _cast(
-                boxes, first, count, order, triangles, solids, pose[0], pose[1], pose[2],
-                dx[:n], dy[:n], dz[:n], inverse[:, :n], best[:n], hit[:n],
-            )  # fmt: skip
-            for r in range(n):
-                if hit[r] != bvh.NOTHING:
-                    depths[v, start + r], classes[v, start + r] = best[r], class_id
+        for u in range(width):
+            a, b = rays[0, v, u], rays[1, v, u]
+            directions[0, v, u] = pose[3] * a + pose[4] * b + pose[5]
+            directions[1, v, u] = pose[6] * a + pose[7] * b + pose[8]
+            directions[2, v, u] = pose[9] * a + pose[10] * b + pose[11]
+            hit[v, u] = bvh.NOTHING
+    things = (boxes, first, count, order, triangles, solids)
+    _cast(*things, pose, screen, columns, rows, 1e300, longest, directions, depths, hit)
+    for v in range(height):
+        for u in range(width):
+            classes[v, u] = class_id if hit[v, u] != bvh.NOTHING else classes[v, u]

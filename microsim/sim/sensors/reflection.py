@@ -4,7 +4,7 @@ import math
 
 from microsim.sim import bvh
 from microsim.sim.bvh import TreeArrays
-from microsim.sim.compiled import kernel
+from microsim.sim.compiled import inlined, kernel
 from microsim.sim.geometry import Array, Grid, Vector
 from microsim.sim.ground_rays import LatticeArrays
 
@@ -17,7 +17,7 @@ _REFLECTIVITY = (0.35, 0.6, 0.5, 0.9, 0.05)
 _ROBOTS = 0.8
 
 
-@kernel
+@inlined
 def reflectivity_at(
     lattice: LatticeArrays,
     tree: TreeArrays,
@@ -37,7 +37,7 @@ def reflectivity_at(
     return _REFLECTIVITY[surface[j, i]]
 
 
-@kernel
+@inlined
 def cosine_at(
     lattice: LatticeArrays,
     tree: TreeArrays,
@@ -61,7 +61,7 @@ def cosine_at(
     return abs(nx * ray[0] + ny * ray[1] + nz * ray[2]) / length if length > 0.0 else 0.0
 
 
-@kernel
+@inlined
 def _ground_normal(
     lattice: LatticeArrays,
     position: Vector,
