@@ -14,9 +14,10 @@ import pytest
 import microsim
 from microsim import wire
 from microsim.node.microsim_node import MicroSimNode
-from microsim.node.simulation_interfaces import SimulationInterfaces
+from microsim.node.simulation_interfaces import SERVICE_NAMES, SimulationInterfaces
 from microsim.node.start import start_node
 from microsim.topics import TOPICS, Qos
+from microsim.transport import MissingTypeError, OnRequest
 from microsim.transport.memory import Bus, MemoryTransport
 
 BARE = {  # few messages, no camera: quick
@@ -406,6 +407,27 @@ def test_the_standard_interface_answers_clients_of_its_first_version() -> None:
     assert interfaces._set_entity_state(first)["result"]["result"] == 0
     world = SimpleNamespace(uri="flat", resource_string="")
     assert interfaces._load_world(world)["world"]["name"] == "flat"
+
+
+def test_what_is_not_installed_is_said_once_for_each_package(capfd: pytest.CaptureFixture[str]) -> None:
+    class Bare(MemoryTransport):
+        """As rclpy, where neither package was built."""
+
+        def serve(self, service: str, type_name: str, on_request: OnRequest) -> None:
+            package = "simulation_interfaces" if "simulation_interfaces" in type_name else "microsim_interfaces"
+            if package in type_name or type_name.endswith("SetInt32"):
+                raise MissingTypeError(type_name, f"{package} is not installed; try this")
+            super().serve(service, type_name, on_request)
+
+    node = start_node(Bare("microsim", (), Bus()), microsim.load_scenario(BARE))
+    assert not node.has_step_action
+    said = [line for line in capfd.readouterr().err.splitlines() if "not offered" in line]
+    assert [line.partition("not offered: ")[2] for line in said if "microsim_interfaces" in line] == [
+        "/sim/set_seed, /sim/step: microsim_interfaces is not installed; try this"
+    ]
+    (standard,) = [line for line in said if "simulation_interfaces is not installed; try this" in line]
+    assert all(f"/{name}" in standard for name in SERVICE_NAMES)
+    assert len(said) == 2
 
 
 ACTION = "simulation_interfaces/action/SimulateSteps"
