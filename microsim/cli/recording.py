@@ -160,7 +160,7 @@ class Recordings:
                 code = 1
             else:
                 counts = f"{self.recorder.messages:,} messages, {self.recorder.inputs:,} inputs"
-                note(f"recorded {counts} into {self.recorder.folder}")
+                note(f"recorded {counts} into {', '.join(map(str, self.recorder.folders))}")
         return self._save_states() or code
 
     def _save_states(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -82,8 +83,9 @@ class Recorder:
     waited for. `create` opens files (for tests).
     """
 
-    messages: int  # of this run, when it is over
-    inputs: int
+    messages: int  # of all runs that are over
+    inputs: int  # of all runs
+    _inputs_before: int  # of the runs before this one
     _sim: Simulation
     _tick: int  # the latest that was heard
     _latest: bytes  # its transcript
@@ -104,10 +106,11 @@ class Recorder:
         self.folder = Path(folder)
         self.options = options or RecordOptions()
         self.error = ""  # why the recording stopped before the run did
+        self.messages = self.inputs = 0
         self._ends_run = False  # the run shall not go on without it
         self._create = create
         self._runner: Runner | None = None
-        self._runs = 0
+        self.folders: list[Path] = []  # one for each run: a reset begins the next
         self._start(sim)
 
     def attach(self, runner: Runner) -> None:
@@ -220,11 +223,11 @@ class Recorder:
         self._check_choice(sim)
         self._sim = sim
         self._tick = -1
-        self.messages = self.inputs = 0
+        self._inputs_before = self.inputs
         self._channels = Channels(sim, self.options)
-        folder = self.folder if not self._runs else self.folder.with_name(f"{self.folder.name}_run{self._runs + 1}")
-        self._runs += 1
+        folder = self._next_folder()
         self._writer = self._opened(folder, sim)
+        self.folders.append(folder)
         self._side = self._side_file(folder)
         limits = (self.options.chunk_bytes // 2, self.options.chunk_s * NS_PER_S)
         self._assembly = Assembly(self._writer.write, self.options.storage == "mcap", *limits)
@@ -232,6 +235,14 @@ class Recorder:
         self._is_open = True
         self._open_portion()
         self._listen()
+
+    def _next_folder(self) -> Path:
+        """Beside those of earlier runs, and of earlier recordings."""
+        if not self.folders:
+            return self.folder
+        numbers = count(len(self.folders) + 1)
+        names = (self.folder.with_name(f"{self.folder.name}_run{number}") for number in numbers)
+        return next(folder for folder in names if not folder.exists())
 
     def _listen(self) -> None:
         sim = self._sim
@@ -298,8 +309,10 @@ class Recorder:
         try:
             if self._disk.error is None:
                 self._assembly.finish()
-                self.messages = self._assembly.entries - self.inputs
-                self._writer.close(self._end())
+                inputs = self.inputs - self._inputs_before
+                messages = self._assembly.entries - inputs
+                self.messages += messages
+                self._writer.close(self._end(messages, inputs))
         except OSError as error:
             self._disk.error = error
         if self._disk.error is not None:
@@ -308,10 +321,10 @@ class Recorder:
         if self._side is not None:
             self._side.finish(self._runner)
 
-    def _end(self) -> dict[str, str]:
+    def _end(self, messages: int, inputs: int) -> dict[str, str]:
         if self.error:
             return {"complete": "false", "reason": self.error}
-        counts = {"messages": str(self.messages), "inputs": str(self.inputs)}
+        counts = {"messages": str(messages), "inputs": str(inputs)}
         return {**counts, "complete": "true", "ticks": str(self._tick), "digest": sha256(self._latest).hexdigest()}
 
     def _disk_problem(self) -> str:

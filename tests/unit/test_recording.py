@@ -226,13 +226,31 @@ def test_a_reset_before_the_first_step_is_a_run_of_its_own(tmp_path: Path) -> No
     assert open_bag(tmp_path / "bag_run2").facts.end["digest"] == sim.digest()
 
 
-def test_a_next_bag_that_cannot_begin_is_told_of_by_the_run_and_not_by_the_reset(tmp_path: Path) -> None:
+def test_the_next_bag_goes_beside_what_is_there_and_all_are_counted(tmp_path: Path) -> None:
     sim = Simulation(WORLD, 3)
     (tmp_path / "bag_run2").write_text("in the way")
+    with Recorder(tmp_path / "bag", sim) as recorder:
+        for _ in range(3):
+            sim.command("rover", v=1.0)
+            sent = len(sim.step(5))
+            sim.reset()
+    assert [folder.name for folder in recorder.folders] == ["bag", "bag_run3", "bag_run4", "bag_run5"]
+    ends = [open_bag(folder).facts.end for folder in recorder.folders]
+    assert [end["ticks"] for end in ends] == ["5", "5", "5", "0"]
+    assert [end["inputs"] for end in ends] == ["1", "1", "1", "0"]
+    assert ends[0]["messages"] == str(sent)
+    assert (recorder.messages, recorder.inputs) == (sum(int(end["messages"]) for end in ends), 3)
+
+
+def test_a_next_bag_that_cannot_begin_is_told_of_by_the_run_and_not_by_the_reset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sim = Simulation(WORLD, 3)
     recorder = Recorder(tmp_path / "bag", sim)
     sim.step(5)
+    monkeypatch.setattr(Recorder, "_next_folder", lambda self: tmp_path / "bag" / "metadata.yaml")
     sim.reset()
-    with pytest.raises(BagError, match="bag_run2 is a file"):
+    with pytest.raises(BagError, match=r"metadata\.yaml is a file"):
         recorder.tap(sim.step(5))
     recorder.close()
     assert open_bag(tmp_path / "bag").facts.end["ticks"] == "5"
