@@ -11,7 +11,6 @@ import numpy as np
 
 from microsim.sim.components import Mount
 from microsim.sim.geometry import quaternion_from_rpy
-from microsim.sim.sensors.lidar import POINT
 from microsim.sim.sensors.odometry import POSE_VARIANCE, TWIST_VARIANCE
 from microsim.sim.timekeeper import NS_PER_S
 from microsim.wire import RawTemplate, Template, encode, fields_of, layout, new
@@ -179,6 +178,8 @@ def scan(frame: str, angle_min: float, step: float, beams: int, period_s: float,
 
 def point_cloud(frame: str) -> Encoder:
     """values: array of `microsim.sim.sensors.lidar.POINT`; a cloud of one row, only of beams that came back."""
+    from microsim.sim.sensors.lidar import POINT
+
     type_name, numbers = "sensor_msgs/msg/PointCloud2", {"<f4": 7, "<u2": 4}  # PointField.FLOAT32, UINT16
     assert POINT.fields is not None
     fields = [

@@ -22,6 +22,7 @@ from microsim.scenario.bundles import bundle_of
 from microsim.scenario.models import Scenario
 from microsim.scenario.robots import Bicycle
 from microsim.sim import exact
+from microsim.sim.bodies import Body, body_row
 from microsim.sim.components import Mount
 from microsim.sim.faults import FAIL, JUMP, Health, of_target
 from microsim.sim.geodesy import tangent_plane
@@ -34,8 +35,6 @@ from microsim.sim.sensors.film import Film
 from microsim.sim.sensors.gps import Gps
 from microsim.sim.sensors.image_noise import ImageNoise
 from microsim.sim.sensors.imu import Imu, axes_of
-from microsim.sim.sensors.lidar import POINT, Body, Lidar, body_row
-from microsim.sim.sensors.lidar import beam_table as lidar_beams
 from microsim.sim.sensors.odometry import Drift, Odometry
 from microsim.sim.sensors.range import Range
 from microsim.sim.sensors.scan import Scan, beam_table
@@ -232,6 +231,9 @@ def add_scan(run: Run, robot: str, sensor: str, block: blocks.Scan) -> None:
 
 
 def add_lidar(run: Run, robot: str, sensor: str, block: blocks.Lidar) -> None:
+    from microsim.sim.sensors.lidar import POINT, Lidar  # with all its kernels: most runs start without it
+    from microsim.sim.sensors.lidar import beam_table as lidar_beams
+
     frame, mount = run.mounted(robot, sensor, block.mount)
     others = run.others(robot)
     lidar = Lidar(

@@ -12,7 +12,6 @@ from microsim.scenario.models import Scenario
 from microsim.scenario.terrain import elevation, surface
 from microsim.scenario.world import Billboard, Box, Circle, Cylinder, Feature, Rectangle, Triangle
 from microsim.sim.exact import TWO_PI, cos, sin
-from microsim.sim.mesh_cells import drivable_cells
 from microsim.sim.systems.radio import RadioSettings, Rssi
 from microsim.sim.world import GROUND, TARGET, Mesh, Shape, World
 
@@ -45,6 +44,8 @@ def build_world(scenario: Scenario) -> World:
 
 def _bundle_world(scenario: Scenario, bundle: Bundle) -> World:
     """Ground inside the drivable area is of class target, elsewhere plain: cameras and LiDARs can tell them apart."""
+    from microsim.sim.mesh_cells import drivable_cells
+
     grid = bundle.heightmap
     heights = grid.values.astype(np.float64)
     rows, columns = heights.shape

@@ -1,20 +1,24 @@
-"""The world: ground, occupied cells, surface classes, and the solids a camera sees. Immutable during a run."""
+"""The world: ground, occupied cells, surface classes, and the solids a camera sees. Immutable during a run.
+
+What only LiDARs and meshes need is imported when first asked for: most runs start without it.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from microsim.sim.bvh import BOX, CYLINDER, SOLID_COLUMNS, Tree, make_tree
 from microsim.sim.compiled import kernel
 from microsim.sim.exact import cos, sin
 from microsim.sim.geometry import Array, Grid, clearance_of, ground_height
-from microsim.sim.ground_rays import Lattice, lattice
-from microsim.sim.mesh_cells import mark_mesh
+
+if TYPE_CHECKING:
+    from microsim.sim.bvh import Tree
+    from microsim.sim.ground_rays import Lattice
 
 GROUND, OBSTACLE, HAZARD, TARGET, WATER = range(5)
 CLASS_NAMES = ("ground", "obstacle", "hazard", "target", "water")
@@ -72,6 +76,8 @@ class World:
         occupied = np.zeros(self.elevation.shape, np.uint8)
         mark_occupied(occupied, self.cell_m, self.obstacles, self.west, self.south)
         if self.mesh is not None:
+            from microsim.sim.mesh_cells import mark_mesh
+
             grid = (self.elevation, self.cell_m, self.west, self.south)
             mark_mesh(occupied, *grid, self.mesh.vertices, self.mesh.triangles)
         object.__setattr__(self, "occupied", occupied)
@@ -84,21 +90,25 @@ class World:
         object.__setattr__(self, "is_flat", bool((self.elevation == self.elevation[0, 0]).all()))
 
     @cached_property
-    def lattice(self) -> Lattice:
+    def lattice(self) -> "Lattice":
         """The ground, for rays."""
+        from microsim.sim.ground_rays import lattice
+
         return lattice(self.elevation, self.cell_m, self.west, self.south)
 
     @cached_property
-    def mesh_tree(self) -> Tree:
+    def mesh_tree(self) -> "Tree":
         """The mesh alone, for cameras, which draw obstacles in their own way."""
         return self._tree(())
 
     @cached_property
-    def tree(self) -> Tree:
+    def tree(self) -> "Tree":
         """Mesh and obstacles, for rays."""
         return self._tree(self.obstacles) if self.obstacles else self.mesh_tree
 
-    def _tree(self, obstacles: Sequence[Shape]) -> Tree:
+    def _tree(self, obstacles: Sequence[Shape]) -> "Tree":
+        from microsim.sim.bvh import SOLID_COLUMNS, make_tree
+
         known = self.elevation[np.isfinite(self.elevation)] if obstacles else np.zeros(0)
         lowest = float(known.min()) if known.size else 0.0
         rows = np.array([self._solid(shape, lowest) for shape in obstacles]).reshape(-1, SOLID_COLUMNS)
@@ -108,6 +118,8 @@ class World:
 
     def _solid(self, shape: Shape, lowest: float) -> list[float]:
         """What stands on the ground reaches under it, so that nothing floats over a slope."""
+        from microsim.sim.bvh import BOX, CYLINDER
+
         ground = self.ground(*shape.center)
         base = (ground if math.isfinite(ground) else lowest) + shape.base_m
         bottom = min(base, lowest) if shape.base_m <= 0.0 else base

@@ -1,6 +1,8 @@
 """Rules about imports that the layer contracts in pyproject.toml cannot state."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,3 +128,19 @@ def test_heavy_imports_have_one_home(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=name)
 def test_a_module_stays_within_500_lines(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 500
+
+
+def test_a_run_without_lidar_and_mesh_starts_without_their_modules() -> None:
+    run = "import sys, microsim; microsim.Simulation('default').step(2); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, check=True).stdout.split()
+    parts = (
+        "sensors.lidar",
+        "sensors.reflection",
+        "bvh",
+        "ground_rays",
+        "ground_packets",
+        "screen_rays",
+        "render_mesh",
+    )
+    assert "microsim.simulation" in loaded
+    assert not {f"microsim.sim.{part}" for part in parts} & set(loaded)

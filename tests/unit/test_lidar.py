@@ -12,10 +12,11 @@ import microsim
 from microsim.errors import ScenarioError
 from microsim.scenario import load_scenario
 from microsim.sim import bvh
+from microsim.sim.bodies import Body, body_row
 from microsim.sim.geometry import matrix_from_rpy
 from microsim.sim.ground_rays import lattice, single, walk
 from microsim.sim.motion import FIELDS, observe
-from microsim.sim.sensors.lidar import POINT, Beams, Body, Lidar, beam_table, body_row
+from microsim.sim.sensors.lidar import POINT, Beams, Lidar, beam_table
 from microsim.sim.sensors.reflection import GROUND
 from microsim.sim.world import Mesh, Shape, World
 from microsim.wire import decode_checked

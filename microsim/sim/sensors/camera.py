@@ -16,7 +16,6 @@ from microsim.sim.geometry import Array, Grid, Vector
 from microsim.sim.render import Image, colour, draw
 from microsim.sim.render_bodies import draw_bodies
 from microsim.sim.render_ground import prepare_terrain, relief_depths
-from microsim.sim.render_mesh import draw_mesh
 from microsim.sim.render_screen import Rays, screen_index
 from microsim.sim.render_shapes import COEFFICIENTS, SHAPE_COLUMNS, aim, tabulate
 from microsim.sim.world import OBSTACLE, PALETTE, Shape, World
@@ -110,6 +109,9 @@ class Renderer:
         self._bodies = (rays, OBSTACLE, self._depths, self._classes)
         self._mesh = None
         if world.mesh is not None and has_mesh:
+            from microsim.sim.render_mesh import draw_mesh  # most worlds have none, and start without it
+
+            self._draw_mesh = draw_mesh
             longest = math.sqrt(1.0 + float(np.nanmax(rays[0] * rays[0] + rays[1] * rays[1], initial=0.0)))
             room = (np.empty((3, *self._depths.shape)), np.empty(self._depths.shape, np.int32))
             canvas = (OBSTACLE, *room, self._depths, self._classes)
@@ -151,7 +153,7 @@ class Renderer:
         aim(self._pose, *self._shapes)
         draw(self._pose, ground_above_camera, is_plane, *self._scene)
         if self._mesh is not None:
-            draw_mesh(self._pose, *self._mesh)
+            self._draw_mesh(self._pose, *self._mesh)
         if bodies is not None and bodies.shape[0]:
             rays, class_id, depths, classes = self._bodies
             draw_bodies(self._pose, rays, bodies, class_id, depths, classes)
