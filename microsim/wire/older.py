@@ -10,7 +10,7 @@ _TWIST_AND_ACCELERATION = struct.Struct("<12d")  # how a simulation_interfaces/m
 def modernised(type_name: str, cdr: bytes) -> bytes | None:
     """None where no older version is known. Whether it is one is for the decoder to say.
 
-    simulation_interfaces 1.x, which ROS 2 Humble to Kilted have, sets the whole state of an entity; 2.x says which
+    simulation_interfaces 1.x, which ROS 2 Jazzy has, sets the whole state of an entity; 2.x says which
     parts of it. LoadWorld, the other request that changed, has kept its bytes.
     """
     if type_name != "simulation_interfaces/srv/SetEntityState_Request" or len(cdr) < _TWIST_AND_ACCELERATION.size:

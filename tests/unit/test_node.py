@@ -393,7 +393,7 @@ def test_the_standard_interface_loads_worlds() -> None:
 
 
 def test_the_standard_interface_answers_clients_of_its_first_version() -> None:
-    """ROS 2 Humble to Kilted have 1.x: there a state is set as a whole, and LoadWorld has no nested resource."""
+    """ROS 2 Jazzy has 1.x: there a state is set as a whole, and LoadWorld has no nested resource."""
     stage = Stage()
     interfaces = object.__new__(SimulationInterfaces)
     interfaces.node = stage.node
