@@ -77,10 +77,12 @@ def test_a_stranger_s_bag_neither_changes_the_scenario_nor_runs_code(tmp_path: P
     assert not (tmp_path / "ran").exists()
 
 
-def test_commands_are_taken_in_the_order_of_time_whatever_their_order_in_the_files(tmp_path: Path) -> None:
-    speeds = {0: 1.0, S: 0.5, 2 * S: 0.0}
+def test_commands_that_a_recorder_swapped_are_taken_in_the_order_of_time(tmp_path: Path) -> None:
+    """By a little, as recorders may: a long way back is a reset of the clock, and refused."""
+    early, late = 2 * S - S // 3, 2 * S
+    speeds = {0: 1.0, early: 0.5, late: 0.0}
     runs = []
-    for order in ((0, S, 2 * S), (2 * S, 0, S)):
+    for order in ((0, early, late), (0, late, early)):
         folder = tmp_path / "".join(map(str, order))
         runs.append(replayed(write(folder, [("/rover/cmd_vel", TWIST, t, twist(speeds[t])) for t in order])))
     assert runs[0].sim.tick == runs[1].sim.tick == 120
