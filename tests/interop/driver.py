@@ -237,3 +237,15 @@ class Host(Remote):
 
 def encoded(cdr: bytes) -> str:
     return base64.b64encode(cdr).decode()
+
+
+def acquaint(host: Host, peer: Peer) -> None:
+    """Until each has all of the other: a call in the moment of the first meeting may be lost between two middlewares."""
+    host.serve(service="/acquaintance", type="std_srvs/srv/Empty", response={})
+    for _ in range(10):
+        try:
+            peer.call(service="/acquaintance", type="std_srvs/srv/Empty", timeout=2.0)
+        except RemoteError:
+            continue
+        return
+    raise RuntimeError("no answer at all")

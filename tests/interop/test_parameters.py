@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.driver import Host, Peer, RemoteError, free_domain
+from tests.interop.driver import Host, Peer, RemoteError, acquaint, free_domain
 
 NODE = "/microsim"
 DECLARED: list[dict[str, Any]] = [
@@ -26,6 +26,7 @@ Pair = tuple[Host, Peer]
 @pytest.fixture(scope="module", params=["rclpy", "dds"])
 def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     with free_domain() as domain, Peer(domain) as peer, Host(domain, request.param) as host:
+        acquaint(host, peer)
         host.declare(parameters=DECLARED, refused={"label": "labels stay"})
         yield host, peer
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from microsim.transport.rtps.participant import INDICES
-from tests.interop.driver import Host, Peer, RemoteError, free_domain, has_built_interfaces
+from tests.interop.driver import Host, Peer, RemoteError, acquaint, free_domain, has_built_interfaces
 
 SET_BOOL = "std_srvs/srv/SetBool"
 
@@ -19,6 +19,7 @@ Pair = tuple[Host, Peer]
 
 def pair_with(transport: str) -> Iterator[Pair]:
     with free_domain() as domain, Peer(domain) as peer, Host(domain, transport) as host:
+        acquaint(host, peer)
         yield host, peer
 
 
@@ -181,3 +182,11 @@ def test_large_requests_and_answers_pass(pair: Pair) -> None:
     assert str(request["names"]) == str(names)
     host.serve(service="/talkative", type=SET_BOOL, response={"message": "word " * 10_000})
     assert len(peer.call(service="/talkative", type=SET_BOOL)["response"]["message"]) == 50_000
+
+
+def test_a_service_is_answered_from_its_first_moment(pair: Pair) -> None:
+    """A client may be there before the service, and hears of it bit by bit."""
+    host, peer = pair
+    for number in range(20):
+        host.serve(service=f"/new{number}", type=SET_BOOL, response={"success": True})
+        assert peer.call(service=f"/new{number}", type=SET_BOOL, timeout=5.0)["response"]["success"]

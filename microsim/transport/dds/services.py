@@ -72,10 +72,11 @@ class Server:
         self._name, self._type_name, self._on_request, self._log = name, type_name, on_request, log
         self._waiting, self._fast_dds = waiting, fast_dds
         identity = f"serviceid={graph.unique_id()};"
-        self._replies = graph.writer(f"rr{name}Reply", f"{type_name}_Response", SERVICE_QOS, identity)
+        if fast_dds is not None:  # microsim.transport.rtps.participant says why, and why readers come before the writer
+            graph.idle_reader(f"rq{name}Request", f"{type_name}_Request")
         self._requests = graph.reader(f"rq{name}Request", f"{type_name}_Request", SERVICE_QOS, self._receive, identity)
+        self._replies = graph.writer(f"rr{name}Reply", f"{type_name}_Response", SERVICE_QOS, identity)
         if fast_dds is not None:
-            graph.idle_reader(f"rq{name}Request", f"{type_name}_Request")  # see microsim.transport.rtps.participant
             fast_dds.serve(name, type_name, identity, self._receive_from_fast_dds)
         self._clients: dict[int, str] = {}  # handle of a request writer -> clientid, "": of another RMW
         self._listeners: dict[int, str] = {}  # handle of a reply reader -> clientid

@@ -5,7 +5,8 @@ It never speaks first: a participant of Fast DDS makes itself known to all, and 
 A client sees the service twice, here and on Cyclone DDS, and must not call before it has found this one. To Fast DDS a
 service is there when it has as many readers of requests as writers of replies. So on either side one is too many:
 Cyclone DDS has a second reader, which is never read, and here is a second writer, which never writes. With one side
-alone the client goes on waiting.
+alone the client goes on waiting; and while it hears of one endpoint after the other, since readers are told of before
+writers, as many of both are known only at the end.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from itertools import count
 
 from microsim.transport.rtps import packets
 from microsim.transport.rtps.packets import Acknowledgement, Address, Fragments, Gap, Heartbeat, Sample
-from microsim.transport.rtps.peers import MOST_ENDPOINTS, MOST_PEERS, Endpoint, Peer, endpoint_of, peer_of
+from microsim.transport.rtps.peers import MOST_ENDPOINTS, MOST_PEERS, Endpoint, Peer, Service, endpoint_of, peer_of
 from microsim.transport.rtps.reliability import Arrivals, Deliveries
 
 GROUP = "239.255.0.1"  # where participants make themselves known
@@ -41,30 +42,10 @@ _PARTICIPANTS, _PARTICIPANTS_READER = b"\x00\x01\x00\xc2", b"\x00\x01\x00\xc7"
 _WRITERS, _WRITERS_READER = b"\x00\x00\x03\xc2", b"\x00\x00\x03\xc7"  # announce and hear of writers
 _READERS, _READERS_READER = b"\x00\x00\x04\xc2", b"\x00\x00\x04\xc7"  # and of readers
 _READER_OF = {_PARTICIPANTS: _PARTICIPANTS_READER, _WRITERS: _WRITERS_READER, _READERS: _READERS_READER}
-_IDLE = 0x800000  # in the number of an endpoint
 _BUILTIN = 0x3F  # announces and hears of participants, writers and readers
+_OF_SERVICES = ("rq/", "rr/")  # how their topics begin
 _RELIABLE = struct.pack("<IiI", 2, 0, 429496729)  # blocks for 0.1 s at most
 _VOLATILE = struct.pack("<I", 0)
-
-
-@dataclass(frozen=True)
-class Service:
-    number: int
-    request: tuple[str, str]  # topic and type, as DDS names them
-    reply: tuple[str, str]
-    user_data: bytes
-
-    @property
-    def reader(self) -> bytes:
-        return self.number.to_bytes(3, "big") + b"\x04"
-
-    @property
-    def writer(self) -> bytes:
-        return self.number.to_bytes(3, "big") + b"\x03"
-
-    @property
-    def idle_writer(self) -> bytes:
-        return (self.number | _IDLE).to_bytes(3, "big") + b"\x03"
 
 
 @dataclass(frozen=True)
@@ -246,14 +227,22 @@ class Participant(threading.Thread):
         self._services[service.number] = service
         for peer in self._peers.values():
             self._announce(peer, service)
+            for guid in peer.endpoints:
+                self._match_writer(peer, guid)
 
     def _announce(self, peer: Peer, service: Service) -> None:
-        for announcer, entity, names in (
-            (_WRITERS, service.writer, service.reply),
-            (_WRITERS, service.idle_writer, service.reply),
-            (_READERS, service.reader, service.request),
-        ):
-            self._deliver(peer, announcer, peer.prefix + _READER_OF[announcer], self._told(entity, names, service))
+        """Its reader; the writers follow when the peer knows of that."""
+        self._tell_of(peer, _READERS, service.reader, service.request, service)
+        peer.half_known.append(service)
+
+    def _announce_writers(self, peer: Peer) -> None:
+        services, peer.half_known = peer.half_known, []
+        for service in services:
+            for entity in (service.writer, service.idle_writer):
+                self._tell_of(peer, _WRITERS, entity, service.reply, service)
+
+    def _tell_of(self, peer: Peer, announcer: bytes, entity: bytes, names: tuple[str, str], service: Service) -> None:
+        self._deliver(peer, announcer, peer.prefix + _READER_OF[announcer], self._told(entity, names, service))
 
     def _told(self, entity: bytes, names: tuple[str, str], service: Service) -> bytes:
         return packets.PARAMETERS + packets.parameters(
@@ -280,17 +269,17 @@ class Participant(threading.Thread):
         if found is None or found[0][: packets.PREFIX] != peer.prefix or len(peer.endpoints) >= MOST_ENDPOINTS:
             return
         guid, endpoint = found
-        service = self._service_of(endpoint)
-        if service is None or guid in peer.endpoints:
+        if not endpoint.topic.startswith(_OF_SERVICES) or guid in peer.endpoints:
             return
-        peer.endpoints[guid] = endpoint
-        if sample.writer[-4:] == _WRITERS:
+        peer.endpoints[guid] = endpoint  # its service may come later
+        self._match_writer(peer, guid)
+
+    def _match_writer(self, peer: Peer, guid: bytes) -> None:
+        """Hear a client's writer, from what it has now."""
+        names = peer.endpoints[guid].names
+        if guid not in peer.arrivals and any(names == service.request for service in self._services.values()):
             peer.arrivals[guid] = Arrivals()
             self._acknowledge_to(peer, guid, [], is_final=False)  # asks what there is
-        else:
-            unheard, self._unheard = self._unheard, []
-            for each in unheard:
-                self._send_reply(each.request, each.reply, each.until_s)
 
     def _service_of(self, endpoint: Endpoint) -> Service | None:
         return next((each for each in self._services.values() if endpoint.names in (each.request, each.reply)), None)
@@ -373,6 +362,11 @@ class Participant(threading.Thread):
         for reader in readers:
             self._deliver(peer, service.writer, reader, reply, related)
 
+    def _send_unheard(self) -> None:
+        unheard, self._unheard = self._unheard, []
+        for each in unheard:
+            self._send_reply(each.request, each.reply, each.until_s)
+
     def _deliver(self, peer: Peer, writer: bytes, reader: bytes, payload: bytes, inline: bytes = b"") -> None:
         deliveries = peer.deliveries.setdefault((writer, reader), Deliveries())
         number = deliveries.add(time.monotonic())
@@ -388,11 +382,18 @@ class Participant(threading.Thread):
 
     def _send_again(self, told: Acknowledgement) -> None:
         peer = self._peers.get(told.reader[: packets.PREFIX])
-        deliveries = peer.deliveries.get((told.writer, told.reader)) if peer is not None else None
-        if peer is None or deliveries is None:
+        if peer is None:
             return
+        if (told.writer, told.reader) not in peer.listeners and len(peer.listeners) < MOST_ENDPOINTS:
+            peer.listeners.append((told.writer, told.reader))  # what was sent before would have been lost
+            self._send_unheard()
+        deliveries = peer.deliveries.setdefault((told.writer, told.reader), Deliveries())
         for body in deliveries.acknowledge(told.base, told.missing, time.monotonic()):
             self._send(peer, peer.addresses_of(told.reader), body)
+        if told.base == 0:  # a new reader asks what there is until it is told
+            self._remind(peer, told.writer, told.reader, deliveries)
+        if told.writer == _READERS and not deliveries.waiting:
+            self._announce_writers(peer)
 
     def _send(self, peer: Peer, addresses: Sequence[Address], *bodies: bytes) -> None:
         packet = packets.message(self.prefix, peer.prefix, *bodies)

@@ -1,4 +1,4 @@
-"""Participants of Fast DDS and their endpoints, as discovery tells of them."""
+"""Participants of Fast DDS and their endpoints, as discovery tells of them; and services, as they are told of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,32 @@ from microsim.transport.rtps.reliability import Arrivals, Deliveries
 MOST_PEERS = 256
 MOST_ENDPOINTS = 4096  # of one peer
 _MOST_ADDRESSES = 4
+
+
+_BUILTIN = 0xC0  # in the last byte of a GUID: an endpoint for discovery itself
+_IDLE = 0x800000  # in the number of an endpoint
+
+
+@dataclass(frozen=True)
+class Service:
+    """One of ours, with its endpoints."""
+
+    number: int
+    request: tuple[str, str]  # topic and type, as DDS names them
+    reply: tuple[str, str]
+    user_data: bytes
+
+    @property
+    def reader(self) -> bytes:
+        return self.number.to_bytes(3, "big") + b"\x04"
+
+    @property
+    def writer(self) -> bytes:
+        return self.number.to_bytes(3, "big") + b"\x03"
+
+    @property
+    def idle_writer(self) -> bytes:
+        return (self.number | _IDLE).to_bytes(3, "big") + b"\x03"
 
 
 @dataclass(frozen=True)
@@ -34,16 +60,19 @@ class Peer:
     endpoints: dict[bytes, Endpoint] = field(default_factory=dict)  # by GUID
     arrivals: dict[bytes, Arrivals] = field(default_factory=dict)  # by its writer's GUID
     deliveries: dict[tuple[bytes, bytes], Deliveries] = field(default_factory=dict)  # by our writer and its reader
+    listeners: list[tuple[bytes, bytes]] = field(default_factory=list)  # our writers and its readers that have met
+    half_known: list[Service] = field(default_factory=list)  # of whose readers alone it has been told
 
     def addresses_of(self, guid: bytes) -> tuple[Address, ...]:
-        endpoint = self.endpoints.get(guid)
-        if endpoint is None:  # one of those for discovery itself
+        if guid[-1] & _BUILTIN == _BUILTIN:
             return self.discovery
-        return endpoint.addresses or self.user
+        endpoint = self.endpoints.get(guid)
+        return (endpoint.addresses if endpoint is not None else ()) or self.user
 
     def forget(self, guid: bytes) -> None:
         self.endpoints.pop(guid, None)
         self.arrivals.pop(guid, None)
+        self.listeners = [pair for pair in self.listeners if pair[1] != guid]
         for key in [key for key in self.deliveries if key[1] == guid]:
             del self.deliveries[key]
 
