@@ -240,7 +240,7 @@ def encoded(cdr: bytes) -> str:
 
 
 def acquaint(host: Host, peer: Peer) -> None:
-    """Until each has all of the other: a call in the moment of the first meeting may be lost between two middlewares."""
+    """Until each knows all of the other: a call at their very first meeting may be lost between two middlewares."""
     host.serve(service="/acquaintance", type="std_srvs/srv/Empty", response={})
     for _ in range(10):
         try:
