@@ -46,6 +46,7 @@ class Task:
         self.seen: Float32s = np.zeros((n, len(self.low)), np.float32)
 
     def scenario(self, **changes: Any) -> dict[str, Any]:
+        """Each task has its own, as it has its own `observe` and `judge`."""
         raise NotImplementedError
 
     @property

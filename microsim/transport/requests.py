@@ -22,7 +22,7 @@ def answer(type_name: str, on_request: OnRequest, request: Any) -> Outcome:
         return wire.encode(f"{type_name}_Response", response), ""
     except NotYet:
         raise
-    except Exception as error:
+    except Exception as error:  # of any kind: the client waits for an answer
         problem = f"{type(error).__name__}: {error}"
     response = wire.new(f"{type_name}_Response")
     if hasattr(response, "message"):

@@ -166,7 +166,7 @@ class Remote:
         while text not in self.printed():
             if time.monotonic() > end:
                 raise RemoteError(f"{text!r} was not printed within {timeout} s, but\n{self.printed()}")
-            time.sleep(0.02)
+            time.sleep(0.02)  # there is no event for a line in a file
 
     def kill(self) -> None:
         """End it without a farewell."""

@@ -13,7 +13,6 @@ LARGEST = 65_000  # [byte] that go into a packet of UDP, with the headers
 
 ACKNACK, HEARTBEAT, GAP, INFO_DESTINATION, DATA, DATA_FRAGMENT = 0x06, 0x07, 0x08, 0x0E, 0x15, 0x16
 _LITTLE, _FINAL, _INLINE, _PAYLOAD, _KEY = 0x01, 0x02, 0x02, 0x04, 0x08
-_FRAGMENT_KEY = 0x04
 
 (LEASE, TOPIC_NAME, TYPE_NAME, DOMAIN_ID, PROTOCOL_VERSION, VENDOR, RELIABILITY, DURABILITY) = (
     *(0x0002, 0x0005, 0x0007, 0x000F, 0x0015, 0x0016, 0x001A, 0x001D),
@@ -25,7 +24,7 @@ _FRAGMENT_KEY = 0x04
 RELATED_SAMPLE, RELATED_SAMPLE_OF_FAST_DDS = 0x0083, 0x800F
 _SENTINEL = 1
 PARAMETERS = b"\x00\x03\x00\x00"  # encapsulation of a list of parameters, little endian
-GONE = 3  # status: disposed and unregistered
+GONE = b"\0\0\0\x03"  # status: disposed and unregistered
 
 _UDP4 = 1
 _SHORTEST_LOCATOR = 24

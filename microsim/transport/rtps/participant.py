@@ -216,7 +216,7 @@ class Participant(threading.Thread):
         self._send(peer, peer.discovery, packets.data(_PARTICIPANTS_READER, _PARTICIPANTS, 1, payload))
 
     def _leave(self) -> None:
-        key = packets.parameters((packets.KEY_HASH, self.prefix + _PARTICIPANT), (packets.STATUS, bytes(3) + b"\x03"))
+        key = packets.parameters((packets.KEY_HASH, self.prefix + _PARTICIPANT), (packets.STATUS, packets.GONE))
         for peer in self._peers.values():
             self._send(peer, peer.discovery, packets.data(_PARTICIPANTS_READER, _PARTICIPANTS, 2, b"", key))
         self._is_open = False

@@ -142,7 +142,7 @@ class Panels:
         self._wake()
         until = time.monotonic() + patience_s
         while self._untold() and time.monotonic() < until:
-            time.sleep(0.01)
+            time.sleep(0.01)  # pages are told on another thread's loop, which is about to end
 
     def _untold(self) -> bool:
         return any(page not in self._told for page in list(self._pages))
