@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness import Result, cpu_seconds
-from microsim.bundle.made.minimal import minimal_world
+from microsim.bundle.generate.minimal import minimal_world
 from microsim.bundle.writing import splat_header, write_bundle
-from microsim.sim.compiled import kernel
-from microsim.sim.drivable import drivable_area, polygon_at
+from microsim.engine.compiled import kernel
+from microsim.engine.drivable import drivable_area, polygon_at
 
 POLYGONS = 1000
 QUERIES = 100_000
@@ -26,7 +26,7 @@ TRIANGLES = 4_000_000
 
 _LOAD = """
 import json, sys, time
-import numpy, shapely, ruamel.yaml, microsim.sim.exact, microsim.bundle.loading
+import numpy, shapely, ruamel.yaml, microsim.engine.exact, microsim.bundle.loading
 def memory(name):  # of this process alone; what resource tells is inherited
     return next(1024 * int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(name))
 before = memory("VmRSS")

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Result, cpu_seconds, run_peer
-from microsim.sim.sensors.camera import CameraModel, Renderer, Rotation
-from microsim.sim.sensors.image_noise import ImageNoise
-from microsim.sim.world import HAZARD, OBSTACLE, TARGET, Shape, World
+from microsim.engine.world import HAZARD, OBSTACLE, TARGET, Shape, World
+from microsim.render.image_noise import ImageNoise
+from microsim.render.palette_camera import CameraModel, Renderer, Rotation
 
 MAP_M = 200
 SOLIDS = 50

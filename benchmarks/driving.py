@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Result, cpu_seconds
-from microsim.sim.geometry import matrix_from_rpy
-from microsim.sim.motion import FIELDS, observe
-from microsim.sim.sensors.lidar import Lidar, beam_table
-from microsim.sim.world import Mesh, World
+from microsim.engine.geometry import matrix_from_rpy
+from microsim.engine.motion import FIELDS, observe
+from microsim.engine.world import Mesh, World
+from microsim.sensors.lidar import Lidar, beam_table
 from microsim.simulation import Simulation
 
 SIDE, CELL = 1000, 0.5  # of the heightmap: cells, metres

@@ -20,8 +20,8 @@ def measure() -> list[Result]:
 
 
 def rovers() -> list[Result]:
-    from microsim.node.sim_rover import NODE_NAME, RoverCore, RoverSettings, sim_rover
-    from microsim.transport.dds import DdsTransport
+    from microsim.ros2.sim_rover import NODE_NAME, RoverCore, RoverSettings, sim_rover
+    from microsim.ros2.transport.dds import DdsTransport
 
     alone = RoverCore(RoverSettings(count=1, update_rate=RATE_HZ, publish_clock=True))
     many = RoverCore(RoverSettings(count=ROBOTS, update_rate=RATE_HZ, publish_clock=True))
@@ -40,9 +40,9 @@ def rovers() -> list[Result]:
 
 
 def navigators() -> list[Result]:
-    from microsim.node.robot_simulator.grids import grid_of_scenario
-    from microsim.node.robot_simulator.node import NAME, RobotSimulatorNode
-    from microsim.transport.dds import DdsTransport
+    from microsim.ros2.robot_simulator.grids import grid_of_scenario
+    from microsim.ros2.robot_simulator.node import NAME, RobotSimulatorNode
+    from microsim.ros2.transport.dds import DdsTransport
 
     grid = grid_of_scenario("obstacles_arena")
     names = [f"r{robot}" for robot in range(ROBOTS)]
@@ -68,8 +68,8 @@ def navigators() -> list[Result]:
 
 
 def _navigators(robots: int, grid: Any = None, **settings: Any) -> Any:
-    from microsim.node.robot_simulator.core import RobotSimulator
-    from microsim.node.robot_simulator.settings import RobotSimulatorSettings
+    from microsim.ros2.robot_simulator.core import RobotSimulator
+    from microsim.ros2.robot_simulator.settings import RobotSimulatorSettings
 
     names = tuple(f"r{robot}" for robot in range(robots))
     chosen = RobotSimulatorSettings(cycle_hz=RATE_HZ, robots=names, publish_clock=True, **settings)
@@ -77,7 +77,7 @@ def _navigators(robots: int, grid: Any = None, **settings: Any) -> Any:
 
 
 def _place(core: Any) -> Any:
-    from microsim.node.robot_simulator.fleet import Pose
+    from microsim.ros2.robot_simulator.fleet import Pose
 
     for robot in range(len(core.robots)):
         core.initial_pose(robot, Pose(10.0 + 0.5 * robot, 12.0, 0.06 * robot))

@@ -37,9 +37,9 @@ def _cpu_of(process: int) -> float:
 
 
 def _with_subscribers() -> list[Result]:
+    from microsim.messages.topics import Qos
+    from microsim.ros2.transport.dds import DdsTransport
     from microsim.simulation import Simulation
-    from microsim.topics import Qos
-    from microsim.transport.dds import DdsTransport
 
     node, listener = _start(), DdsTransport("listener")
     try:
@@ -79,9 +79,9 @@ def _round_trips(listener: Any, rounds: int = 500) -> float:
 
 def _nobody_listening() -> list[Result]:
     """What publishing adds to a tick when no one has subscribed."""
-    from microsim.node.start import start_node
+    from microsim.ros2.start import start_node
+    from microsim.ros2.transport.dds import DdsTransport
     from microsim.simulation import Simulation
-    from microsim.transport.dds import DdsTransport
 
     bare = Simulation("default")
     bare.step(60)
@@ -96,8 +96,8 @@ def _nobody_listening() -> list[Result]:
 
 
 def _first_clock() -> list[Result]:
-    from microsim.topics import Qos
-    from microsim.transport.dds import DdsTransport
+    from microsim.messages.topics import Qos
+    from microsim.ros2.transport.dds import DdsTransport
 
     best = float("inf")
     for _ in range(5):

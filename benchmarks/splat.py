@@ -20,11 +20,10 @@ import numba
 import numpy as np
 
 from benchmarks.harness import Result, cpu_seconds, run_peer
-from microsim.rendering.threads import Threads
-from microsim.sim.sensors.camera import CameraModel
-from microsim.sim.splat.activation import activate
-from microsim.sim.splat.picture import Shot, lens_of
-from microsim.sim.splat.projection import (
+from microsim.render.palette_camera import CameraModel
+from microsim.render.splat.activation import activate
+from microsim.render.splat.picture import Shot, lens_of
+from microsim.render.splat.projection import (
     BLUE,
     CENTRE_X,
     CENTRE_Y,
@@ -38,8 +37,9 @@ from microsim.sim.splat.projection import (
     ROOT_XY,
     ROOT_YY,
 )
-from microsim.sim.splat.rasteriser import Rasteriser
-from microsim.sim.splat.renderer import CpuRenderer
+from microsim.render.splat.rasteriser import Rasteriser
+from microsim.render.splat.renderer import CpuRenderer
+from microsim.render.threads import Threads
 from tests.unit import splat_scenes
 
 SIZE = (640, 480)
@@ -175,7 +175,7 @@ def _loading(count: int = 5_000_000) -> Result:
 def measure_gpu(counts: tuple[int, ...] = (100_000, 1_000_000, 5_000_000)) -> list[Result]:
     import cupy
 
-    from microsim.rendering import gpu
+    from microsim.render import gpu
 
     start = time.perf_counter()
     gpu.GpuRenderer(activate(splat_scenes.yard(10)))

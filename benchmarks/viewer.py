@@ -34,7 +34,7 @@ def measure() -> list[Result]:
 
 
 def _demo() -> Any:
-    from microsim.demo import Demo
+    from microsim.missions.demo_pilot import Demo
     from microsim.runner import Runner
     from microsim.simulation import Simulation
 
@@ -45,7 +45,7 @@ def _demo() -> Any:
 
 
 def _frame_us() -> float:
-    from microsim.viewer.collector import Collector
+    from microsim.view.web.collector import Collector
 
     runner = _demo()
     collector = Collector(runner)
@@ -63,7 +63,7 @@ def _frame_us() -> float:
 def _rtf_with_pages(chromium: str) -> float:
     from playwright.sync_api import sync_playwright
 
-    from microsim.viewer import PageOptions, Viewer
+    from microsim.view.web import PageOptions, Viewer
 
     runner = _demo()
     with ExitStack() as stack:

@@ -12,10 +12,10 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from microsim.bundle import Bundle, load_bundle
-from microsim.sim.sensors.camera import CameraModel
-from microsim.sim.splat.activation import activate
-from microsim.sim.splat.picture import Shot, Sky, lens_of
-from microsim.sim.splat.renderer import CpuRenderer
+from microsim.render.palette_camera import CameraModel
+from microsim.render.splat.activation import activate
+from microsim.render.splat.picture import Shot, Sky, lens_of
+from microsim.render.splat.renderer import CpuRenderer
 
 OUT = Path(__file__).parent / "_static" / "oval.png"
 PIXELS_PER_M = 6

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 import microsim
-from microsim.sim.sensors.lidar import POINT
+from microsim.sensors.lidar import POINT
 
 OUT = Path(__file__).parent / "_static" / "lidar.png"
 WIDTH, HEIGHT, STRIP = 1200, 640, 160  # [px]

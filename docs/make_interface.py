@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from microsim.node.parameters import Settings
-from microsim.node.simulation_interfaces import SERVICE_NAMES
+from microsim.messages.topics import SENSOR_PATHS, SERVICES, TABLE, Qos, Topic
+from microsim.ros2.node_parameters import Settings
+from microsim.ros2.simulation_interfaces import SERVICE_NAMES
 from microsim.scenario import load_scenario
-from microsim.topics import SENSOR_PATHS, SERVICES, TABLE, Qos, Topic
 
 FILE = Path(__file__).parent / "interface.md"
 HEAD = """# ROS 2 interface

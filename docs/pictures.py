@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 import microsim
-from microsim.sim.world import PALETTE, WATER, Shape, World
+from microsim.engine.world import PALETTE, WATER, Shape, World
 
 OUT = Path(__file__).parent / "_static" / "showcase.png"
 

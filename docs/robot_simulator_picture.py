@@ -15,11 +15,11 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 
-from microsim.node.robot_simulator.core import RobotSimulator
-from microsim.node.robot_simulator.fleet import Pose
-from microsim.node.robot_simulator.grids import GridMap
-from microsim.node.robot_simulator.moving import read_obstacles
-from microsim.node.robot_simulator.settings import RobotSimulatorSettings
+from microsim.ros2.robot_simulator.core import RobotSimulator
+from microsim.ros2.robot_simulator.fleet import Pose
+from microsim.ros2.robot_simulator.grids import GridMap
+from microsim.ros2.robot_simulator.moving import read_obstacles
+from microsim.ros2.robot_simulator.settings import RobotSimulatorSettings
 
 STATIC = Path(__file__).parent / "_static"
 INK, GOOD, WARN, QUIET = "#1f2937", "#15803d", "#b45309", "#6b7280"

@@ -13,9 +13,9 @@ import numpy as np
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
-from microsim.node.sim_rover import RoverCore, RoverSettings
-from microsim.sim.components import YAW_RATE, X, Y
-from microsim.sim.robots.rover import V
+from microsim.engine.components import YAW_RATE, X, Y
+from microsim.robots.rover import V
+from microsim.ros2.sim_rover import RoverCore, RoverSettings
 
 OUT = Path(__file__).parent / "_static" / "sim_rover.png"
 HZ = 100

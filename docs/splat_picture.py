@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 import microsim
-from microsim.rendering.wish import wish
+from microsim.render.render_options import wish
 
 STATIC = Path(__file__).parent / "_static"
 PANEL, GAP = (480, 360), 6

@@ -13,7 +13,7 @@ from microsim.version import __version__
 
 if TYPE_CHECKING:
     from microsim.errors import MicroSimError, PluginError, ScenarioError, UsageError
-    from microsim.outbox import Message
+    from microsim.messages.outbox import Message
     from microsim.scenario import Scenario, load_scenario
     from microsim.simulation import Simulation, Snapshot
 
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Message": "microsim.outbox",
+    "Message": "microsim.messages.outbox",
     "MicroSimError": "microsim.errors",
     "PluginError": "microsim.errors",
     "Scenario": "microsim.scenario",

@@ -12,40 +12,39 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from microsim import encoders, markers
+from microsim.engine import exact
+from microsim.engine.bodies import Body, body_row
+from microsim.engine.components import Mount
+from microsim.engine.faults import FAIL, JUMP, Health, of_target
+from microsim.engine.frames import Frames
+from microsim.engine.geodesy import tangent_plane
+from microsim.engine.geometry import Array, Vector, matrix_from_rpy, rpy_from_matrix
+from microsim.engine.motion import Motion, mounted_at, turned
+from microsim.engine.noise import stream_key
+from microsim.engine.physics import Physics
+from microsim.engine.pipeline import Delayed, Latency, Output, Periodic, latency
+from microsim.engine.timekeeper import Clock, Trigger
+from microsim.engine.world import World
 from microsim.errors import PluginError
-from microsim.outbox import Outbox, Send
+from microsim.messages import encoders, is_known, markers
+from microsim.messages.outbox import Outbox, Send
+from microsim.messages.status import HZ, Car, Status
+from microsim.messages.topics import ORDER, SENSOR_PATHS, TOPICS
 from microsim.plugin_output import PluginOutput, SensorContext, blaming
+from microsim.render.image_noise import ImageNoise
+from microsim.render.last_image import Film
+from microsim.render.palette_camera import CameraModel, Renderer
+from microsim.robots import car as bicycle
 from microsim.scenario import plugins
 from microsim.scenario import sensors as blocks
 from microsim.scenario.bundles import bundle_of
 from microsim.scenario.models import Scenario
 from microsim.scenario.robots import Bicycle
-from microsim.sim import exact
-from microsim.sim.bodies import Body, body_row
-from microsim.sim.components import Mount
-from microsim.sim.faults import FAIL, JUMP, Health, of_target
-from microsim.sim.geodesy import tangent_plane
-from microsim.sim.geometry import Array, Vector, matrix_from_rpy, rpy_from_matrix
-from microsim.sim.motion import Motion, mounted_at, turned
-from microsim.sim.noise import stream_key
-from microsim.sim.robots import bicycle
-from microsim.sim.sensors.camera import CameraModel, Renderer
-from microsim.sim.sensors.film import Film
-from microsim.sim.sensors.gps import Gps
-from microsim.sim.sensors.image_noise import ImageNoise
-from microsim.sim.sensors.imu import Imu, axes_of
-from microsim.sim.sensors.odometry import Drift, Odometry
-from microsim.sim.sensors.range import Range
-from microsim.sim.sensors.scan import Scan, beam_table
-from microsim.sim.systems.physics import Physics
-from microsim.sim.systems.sensors import Delayed, Latency, Output, Periodic, latency
-from microsim.sim.systems.tf import Frames
-from microsim.sim.timekeeper import Clock, Trigger
-from microsim.sim.world import World
-from microsim.status import HZ, Car, Status
-from microsim.topics import ORDER, SENSOR_PATHS, TOPICS
-from microsim.wire import is_known
+from microsim.sensors.gps import Gps
+from microsim.sensors.imu import Imu, axes_of
+from microsim.sensors.odometry import Drift, Odometry
+from microsim.sensors.range import Range
+from microsim.sensors.scan import Scan, beam_table
 
 # costly to make and independent of the seed, so kept from reset to reset; each has buffers of its own
 Renderers: TypeAlias = dict[tuple[str, CameraModel], Renderer]
@@ -231,8 +230,8 @@ def add_scan(run: Run, robot: str, sensor: str, block: blocks.Scan) -> None:
 
 
 def add_lidar(run: Run, robot: str, sensor: str, block: blocks.Lidar) -> None:
-    from microsim.sim.sensors.lidar import POINT, Lidar  # with all its kernels: most runs start without it
-    from microsim.sim.sensors.lidar import beam_table as lidar_beams
+    from microsim.sensors.lidar import POINT, Lidar  # with all its kernels: most runs start without it
+    from microsim.sensors.lidar import beam_table as lidar_beams
 
     frame, mount = run.mounted(robot, sensor, block.mount)
     others = run.others(robot)

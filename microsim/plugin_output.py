@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from microsim.engine.components import Mount
+from microsim.engine.motion import Motion, mounted_at
+from microsim.engine.physics import Physics
+from microsim.engine.timekeeper import Trigger
+from microsim.engine.world import World
 from microsim.errors import PluginError
-from microsim.sim.components import Mount
-from microsim.sim.motion import Motion, mounted_at
-from microsim.sim.systems.physics import Physics
-from microsim.sim.timekeeper import Trigger
-from microsim.sim.world import World
 
 
 @dataclass
@@ -31,7 +31,7 @@ class SensorContext:
 
     @property
     def motion(self) -> Motion:
-        """The robot's motion now; fields are named in `microsim.sim.motion`."""
+        """The robot's motion now; fields are named in `microsim.engine.motion`."""
         return self.physics.motions[self.robot]
 
     @property
@@ -41,7 +41,7 @@ class SensorContext:
 
     def normals(self, index: int = 0) -> tuple[float, float]:
         """Two standard normal numbers of this sensor and tick; another index gives others."""
-        from microsim.sim.noise import normals
+        from microsim.engine.noise import normals
 
         return normals(self.key, self.tick, index)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Protocol, TextIO, TypeAlias
 
 from microsim.errors import MicroSimError, UsageError
-from microsim.notes import Level, Note, Notes
-from microsim.outbox import Message
+from microsim.messages.outbox import Message
+from microsim.run_log import Level, Note, Notes
 from microsim.simulation import Simulation
 
 Pilot: TypeAlias = Callable[[Sequence[Message]], None]  # given each tick's messages, commands robots before the next

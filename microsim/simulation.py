@@ -17,25 +17,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from microsim import encoders, outputs
+from microsim import outputs
+from microsim.documents.values import without_none
+from microsim.engine.components import RobotModel, Wind, Z
+from microsim.engine.faults import RADIO, Fault, Health, of_target
+from microsim.engine.noise import stream_key
+from microsim.engine.physics import Fleet, Physics, lean, make_fleet, put
+from microsim.engine.radio import Radio
+from microsim.engine.schedule import Command, Input, Schedule, Teleport, Transmission
+from microsim.engine.timekeeper import NS_PER_S, Clock, exact_rate
+from microsim.engine.world import World
 from microsim.errors import PluginError, UsageError, unknown
-from microsim.outbox import Message, Outbox
+from microsim.messages import encoders
+from microsim.messages.outbox import Message, Outbox
+from microsim.messages.topics import TOPICS, Qos
+from microsim.robots import ROBOT_MODELS
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario import sensors as blocks
-from microsim.scenario.drawing import draw
+from microsim.scenario.randomised import draw
 from microsim.scenario.robots import Robot
 from microsim.scenario.scene import build_world, radio_settings
-from microsim.scenario.values import without_none
-from microsim.sim.components import RobotModel, Wind, Z
-from microsim.sim.faults import RADIO, Fault, Health, of_target
-from microsim.sim.noise import stream_key
-from microsim.sim.robots import ROBOT_MODELS
-from microsim.sim.schedule import Command, Input, Schedule, Teleport, Transmission
-from microsim.sim.systems.physics import Fleet, Physics, lean, make_fleet, put
-from microsim.sim.systems.radio import Radio
-from microsim.sim.timekeeper import NS_PER_S, Clock, exact_rate
-from microsim.sim.world import World
-from microsim.topics import TOPICS, Qos
 from microsim.version import __version__
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Simulation:
         self.counters: Counter[str] = Counter()  # what was ignored, and why
         # told of every input and the tick that takes it
         self.on_input: Callable[[int, Input | Reconfiguration], None] | None = None
-        # given each tick's transcript, as microsim.outbox describes it
+        # given each tick's transcript, as microsim.messages.outbox describes it
         self.on_tick: list[Callable[[bytes], None]] = []
         self.on_warning: Callable[[str], None] | None = None  # told when a sensor begins to fail
         self._renderers: outputs.Renderers = {}
@@ -307,7 +308,7 @@ class Simulation:
         return _state_type(model.name, tuple(model.state))(*(values[row] for row in model.state.values()))
 
     def rows(self, robot: str) -> list[float]:
-        """The state's rows as `microsim.sim.components` names them: the same for every model, in map axes."""
+        """The state's rows as `microsim.engine.components` names them: the same for every model, in map axes."""
         try:  # first, since pilots and metrics ask at every tick
             fleet, column = self._schedule.physics.home[robot]
         except (KeyError, TypeError):

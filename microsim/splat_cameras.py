@@ -13,7 +13,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim import encoders
+from microsim.engine import exact
+from microsim.engine.geometry import Array, Vector, matrix_from_rpy
+from microsim.engine.motion import Motion, mounted_at, turned
+from microsim.engine.noise import normals
+from microsim.engine.pipeline import Delayed
+from microsim.engine.timekeeper import Trigger
+from microsim.engine.world import World
+from microsim.messages import encoders
 from microsim.outputs import (
     Renderers,
     Run,
@@ -24,25 +31,18 @@ from microsim.outputs import (
     mounted_camera,
     topic_name,
 )
-from microsim.rendering.choice import open_renderer
-from microsim.rendering.threads import Threads, available
-from microsim.rendering.wish import wish
+from microsim.render.image_noise import ImageNoise
+from microsim.render.last_image import Film
+from microsim.render.palette_camera import CameraModel
+from microsim.render.palette_camera import Renderer as PlainRenderer
+from microsim.render.render_options import wish
+from microsim.render.renderer_choice import open_renderer
+from microsim.render.splat.activation import Splats, activate
+from microsim.render.splat.picture import Exposure, Lens, Picture, Shot, Sky, Things, lens_of
+from microsim.render.splat.renderer import CpuRenderer, Renderer
+from microsim.render.threads import Threads, available
 from microsim.scenario import sensors as blocks
 from microsim.scenario.bundles import WorldBundle, bundle_of
-from microsim.sim import exact
-from microsim.sim.geometry import Array, Vector, matrix_from_rpy
-from microsim.sim.motion import Motion, mounted_at, turned
-from microsim.sim.noise import normals
-from microsim.sim.sensors.camera import CameraModel
-from microsim.sim.sensors.camera import Renderer as PlainRenderer
-from microsim.sim.sensors.film import Film
-from microsim.sim.sensors.image_noise import ImageNoise
-from microsim.sim.splat.activation import Splats, activate
-from microsim.sim.splat.picture import Exposure, Lens, Picture, Shot, Sky, Things, lens_of
-from microsim.sim.splat.renderer import CpuRenderer, Renderer
-from microsim.sim.systems.sensors import Delayed
-from microsim.sim.timekeeper import Trigger
-from microsim.sim.world import World
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 

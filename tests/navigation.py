@@ -10,11 +10,11 @@ from typing import Any, Protocol
 
 import pytest
 
-from microsim.node.robot_simulator.core import RobotSimulator
-from microsim.node.robot_simulator.fleet import Pose
-from microsim.node.robot_simulator.grids import GridMap
-from microsim.node.robot_simulator.moving import read_obstacles
-from microsim.node.robot_simulator.settings import RobotSimulatorSettings
+from microsim.ros2.robot_simulator.core import RobotSimulator
+from microsim.ros2.robot_simulator.fleet import Pose
+from microsim.ros2.robot_simulator.grids import GridMap
+from microsim.ros2.robot_simulator.moving import read_obstacles
+from microsim.ros2.robot_simulator.settings import RobotSimulatorSettings
 
 
 class Hand:

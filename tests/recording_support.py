@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from microsim.outbox import Message
+from microsim.messages.outbox import Message
 from microsim.recording.bag_writer import RecordOptions
 from microsim.recording.recorder import Recorder
 from microsim.simulation import Simulation

@@ -142,7 +142,7 @@ def _yaml(value: Any) -> str:
 
 
 def _named() -> dict[float, str]:
-    from microsim.sim.exact import PI
+    from microsim.engine.exact import PI
 
     return {PI: "π", -PI: "-π", 2 * PI: "2π", -2 * PI: "-2π", PI / 2: "π/2", -PI / 2: "-π/2"}
 
@@ -180,7 +180,7 @@ def _limits(schema: Schema) -> str:
 
 def classes() -> str:
     """PRD 4.2.2.1 with a swatch of each colour."""
-    from microsim.sim.world import CLASS_NAMES, PALETTE
+    from microsim.engine.world import CLASS_NAMES, PALETTE
 
     usual = ("fill, background", "circle", "triangle", "rectangle", "fill, patch")
     rows = []
@@ -207,7 +207,7 @@ def mounts() -> str:
 
 
 def topics() -> str:
-    from microsim.topics import TABLE
+    from microsim.messages.topics import TABLE
 
     parts = []
     for direction, title in (("out", "Published"), ("in", "Taken")):
@@ -232,7 +232,7 @@ def _code(rate: str) -> str:
 
 
 def _topic_name(topic: Any) -> str:
-    from microsim.topics import SENSOR_PATHS
+    from microsim.messages.topics import SENSOR_PATHS
 
     cameras = dict.fromkeys(("image", "camera_info", "depth", "segmentation"), "camera")
     fixed = {**cameras, "cmd_vel": "", "set_pose": ""}
@@ -250,8 +250,8 @@ def _qos(qos: Any) -> str:
 
 def node_parameters() -> dict[str, str]:
     """The parameters of each small node, from its settings."""
-    from microsim.node.robot_simulator.settings import RobotSimulatorSettings
-    from microsim.node.sim_rover import RoverSettings
+    from microsim.ros2.robot_simulator.settings import RobotSimulatorSettings
+    from microsim.ros2.sim_rover import RoverSettings
 
     return {
         "parameters_sim_rover": parameter_table(RoverSettings()),
@@ -260,7 +260,7 @@ def node_parameters() -> dict[str, str]:
 
 
 def parameter_table(settings: Any) -> str:
-    from microsim.node.node_settings import declarations
+    from microsim.ros2.node_settings import declarations
 
     rows = []
     for each in declarations(settings):

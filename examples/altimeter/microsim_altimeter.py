@@ -1,15 +1,15 @@
 """A barometric altimeter: air pressure where it sits, through a slow membrane, with noise.
 
 One constant, `SENSOR`, is all that MicroSim looks for. The digest of a run covers plug-ins too, so this one computes as
-the engine does: `exp` and `log` come from `microsim.sim.exact`, noise from the context, time from `update`.
+the engine does: `exp` and `log` come from `microsim.engine.exact`, noise from the context, time from `update`.
 """
 
 from typing import Any
 
 from pydantic import BaseModel, Field
 
+from microsim.engine.exact import exp, log
 from microsim.scenario.plugins import Sensor
-from microsim.sim.exact import exp, log
 
 SEA_LEVEL_PA = 101_325.0
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 from microsim import Message, Simulation
-from microsim.sim import exact  # sine and cosine with the same bits on every machine
+from microsim.engine import exact  # sine and cosine with the same bits on every machine
 
 SCENARIO = {
     "name": "hover",

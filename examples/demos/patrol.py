@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from microsim import Message, Simulation
-from microsim.sim import exact  # sine and cosine with the same bits on every machine
+from microsim.engine import exact  # sine and cosine with the same bits on every machine
 
 SCENARIO = "showcase"
 ROUNDS = {

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from microsim import Message, Simulation
-from microsim.sim import exact  # sine and cosine with the same bits on every machine
+from microsim.engine import exact  # sine and cosine with the same bits on every machine
 
 SCENARIO = {
     "name": "team",

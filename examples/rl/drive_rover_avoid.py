@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 import policy
 
-from microsim import load_scenario, wire
+from microsim import load_scenario
+from microsim import messages as wire
 from microsim.learning.driving import RoverAvoid
-from microsim.topics import Qos
+from microsim.messages.topics import Qos
 
 TWIST, SCAN, ODOMETRY = "geometry_msgs/msg/Twist", "sensor_msgs/msg/LaserScan", "nav_msgs/msg/Odometry"
 
@@ -89,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=30.0, help="simulated, until it gives up")
     parser.add_argument("--rtf", type=float, default=1.0, help="real-time factor")
     options = parser.parse_args(arguments)
-    from microsim.transport.dds import DdsTransport
+    from microsim.ros2.transport.dds import DdsTransport
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rover_avoid.yaml"

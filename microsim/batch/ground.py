@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from microsim.batch.columns import Array, Integers
-from microsim.scenario.drawing import OBSTACLES, obstacle_table, start_table
+from microsim.engine.geometry import Grid
+from microsim.engine.noise import stream_keys
+from microsim.engine.random_layout import lay_out
+from microsim.engine.world import Shape, World, lacks_ground
 from microsim.scenario.models import Scenario
-from microsim.sim.chance import lay_out
-from microsim.sim.geometry import Grid
-from microsim.sim.noise import stream_keys
-from microsim.sim.world import Shape, World, lacks_ground
+from microsim.scenario.randomised import OBSTACLES, obstacle_table, start_table
 
 
 class Ground:

@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from microsim.batch.cameras import CameraColumns
+from microsim.batch.camera_columns import CameraColumns
 from microsim.batch.columns import Array, Integers, give, take
 from microsim.batch.ground import Ground
-from microsim.batch.robots import RobotColumns
-from microsim.batch.sensors import MAKE, SensorColumns
+from microsim.batch.kernels import free_places, last_firing
+from microsim.batch.robot_columns import RobotColumns
+from microsim.batch.sensor_columns import MAKE, SensorColumns
+from microsim.engine.noise import stream_keys
+from microsim.engine.timekeeper import Clock, Trigger
 from microsim.errors import UsageError, unknown
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.scene import build_world
 from microsim.scenario.sensors import Camera
-from microsim.sim.many_worlds import free_places, last_firing
-from microsim.sim.noise import stream_keys
-from microsim.sim.timekeeper import Clock, Trigger
 
 _CHUNK = 64  # worlds of a thread come in multiples of these
 
@@ -223,7 +223,7 @@ class BatchSimulation:
         return {name: columns.state[row, : self.n] for name, row in columns.model.state.items()}
 
     def rows(self, robot: str) -> Array:
-        """(rows, n) as `microsim.sim.components` names them."""
+        """(rows, n) as `microsim.engine.components` names them."""
         return self._robot(robot).state[:, : self.n]
 
     def ignored(self, robot: str) -> Integers:

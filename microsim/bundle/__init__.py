@@ -4,7 +4,7 @@
     check_bundle("my_world") -> [Problem]   errors and warnings (`is_warning`), each with file, line, rule and remedy
 
 What a Bundle holds is in `microsim.bundle.models`; who may drive where is asked of `bundle.drivable`
-(`microsim.sim.drivable`); every rule is in `microsim.bundle.rules`.
+(`microsim.engine.drivable`); every rule is in `microsim.bundle.rules`.
 """
 
 from microsim.bundle.loading import check_bundle, find_bundle, is_bundle, load_bundle

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from microsim.bundle.fields import Fields
 from microsim.bundle.models import CameraCalibration, Extrinsics, LidarCalibration
 from microsim.bundle.report import Source
+from microsim.engine.exact import PI, sincos
 from microsim.errors import show
-from microsim.sim.exact import PI, sincos
 
 CONVENTIONS = ("opencv", "ros")
 QUATERNION_TOLERANCE = 1e-4  # rotations are written with at least four digits

@@ -14,7 +14,7 @@ from microsim.errors import show
 
 if TYPE_CHECKING:
     from microsim.documents.yaml_text import Path
-    from microsim.sim.drivable import DrivableArea
+    from microsim.engine.drivable import DrivableArea
 
 Ring = npt.NDArray[np.float64]  # (n, 2) [m], first and last point the same
 
@@ -25,7 +25,7 @@ MAX_PRIORITY = 2**53
 
 def read_drivable(source: Source) -> DrivableArea | None:
     """The area, made ready for questions; None when any polygon cannot be used."""
-    from microsim.sim.drivable import drivable_area
+    from microsim.engine.drivable import drivable_area
 
     assert source.document is not None
     before = source.report.error_count

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from microsim.bundle.report import Source
+from microsim.engine.exact import PI
 from microsim.errors import show, unknown
-from microsim.sim.exact import PI
 
 if TYPE_CHECKING:
     from microsim.documents.yaml_text import Path

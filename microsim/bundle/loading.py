@@ -20,7 +20,7 @@ from microsim.errors import BundleError, Problem, unknown
 from microsim.paths import world_folder, world_names
 
 if TYPE_CHECKING:
-    from microsim.sim.drivable import DrivableArea
+    from microsim.engine.drivable import DrivableArea
 
 RECOMMENDED_BYTES = 2 * 1024**3
 

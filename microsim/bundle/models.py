@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    from microsim.engine.drivable import DrivableArea
     from microsim.errors import Problem
-    from microsim.sim.drivable import DrivableArea
 
 Float32: TypeAlias = npt.NDArray[np.float32]
 Float64: TypeAlias = npt.NDArray[np.float64]

@@ -9,8 +9,8 @@ from typing import Any
 from microsim.bundle.fields import Fields
 from microsim.bundle.models import StartPose, Timebase, Vector, Vehicle
 from microsim.bundle.report import Source
+from microsim.engine.exact import PI
 from microsim.errors import show
-from microsim.sim.exact import PI
 
 
 def read_metadata(source: Source) -> tuple[Vector, str]:

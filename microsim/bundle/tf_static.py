@@ -8,8 +8,8 @@ from microsim.bundle.calibration import quaternion
 from microsim.bundle.fields import Fields
 from microsim.bundle.models import Extrinsics
 from microsim.bundle.report import Source
+from microsim.engine.exact import PI, atan2
 from microsim.errors import show
-from microsim.sim.exact import PI, atan2
 
 POSITION_TOLERANCE_M = 1e-4
 ANGLE_TOLERANCE = 1e-4  # [rad]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from microsim.errors import MicroSimError
-from microsim.outbox import Message
+from microsim.messages.outbox import Message
 
 DIGEST_BYTES = 32
 

@@ -66,7 +66,7 @@ def dispatched_features() -> list[str]:
 
 def _generic_processor() -> dict[str, str]:
     """No vector units and no fused multiply-add; kernels kept in a folder of their own."""
-    from microsim.sim.compiled import CACHE_FOLDER
+    from microsim.engine.compiled import CACHE_FOLDER
 
     folder = Path(tempfile.gettempdir()) if CACHE_FOLDER is None else CACHE_FOLDER.parents[1]
     return {

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from microsim.bundle.made.ground import Ground
-from microsim.bundle.made.plain import around, plain_world
-from microsim.bundle.made.solids import Colour, Solids
+from microsim.bundle.generate.heights import Ground
+from microsim.bundle.generate.plain import around, plain_world
+from microsim.bundle.generate.solids import Colour, Solids
 from microsim.bundle.writing import Content
+from microsim.engine.exact import TWO_PI, sincos
+from microsim.engine.world import PALETTE
 from microsim.errors import UsageError
 from microsim.scenario import Box, Cylinder, load_scenario
 from microsim.scenario.terrain import elevation, surface
-from microsim.sim.exact import TWO_PI, sincos
-from microsim.sim.world import PALETTE
 
 ROUND_SIDES = 16
 UNDER_M = 1.0  # solids reach so far into the ground, which may slope

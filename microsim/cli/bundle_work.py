@@ -23,7 +23,7 @@ from microsim.documents.yaml_text import read_yaml, to_yaml
 from microsim.errors import UsageError, show
 
 if TYPE_CHECKING:
-    from microsim.bundle.made.splat_import import Imported, Wishes
+    from microsim.bundle.generate.splat_import import Imported, Wishes
 
 _PATIENCE_S = 2.0
 
@@ -72,10 +72,10 @@ def _short(bundle: Bundle) -> str:
 def _from_image(name: str, file: Path, resolution: float, low: float, high: float) -> Content:
     import numpy as np
 
+    from microsim.bundle.generate.heights import Ground
+    from microsim.bundle.generate.plain import plain_world
+    from microsim.bundle.generate.solids import Solids
     from microsim.bundle.images import read_heights
-    from microsim.bundle.made.ground import Ground
-    from microsim.bundle.made.plain import plain_world
-    from microsim.bundle.made.solids import Solids
 
     heights = read_heights(file, low, high).astype(np.float64)
     rows, columns = heights.shape
@@ -84,8 +84,8 @@ def _from_image(name: str, file: Path, resolution: float, low: float, high: floa
 
 
 def _from_template(name: str, template: str) -> Content:
-    from microsim.bundle.made.minimal import minimal_world
-    from microsim.bundle.made.oval import oval_world
+    from microsim.bundle.generate.minimal import minimal_world
+    from microsim.bundle.generate.oval import oval_world
 
     return oval_world(name) if template == "oval" else minimal_world(name)
 
@@ -183,7 +183,7 @@ def tf(source: str, output: Path | None) -> None:
 
 
 def import_splat(splat: Path, folder: Path, like: str | None, options: Mapping[str, Any], resolution: float) -> None:
-    from microsim.bundle.made.splat_import import import_splat as work
+    from microsim.bundle.generate.splat_import import import_splat as work
 
     _refuse_existing(folder)
     wishes = _wishes(options)
@@ -216,7 +216,7 @@ def _put_gaussians(folder: Path, splat: Path, sh_degree: int) -> None:
 def _wishes(options: Mapping[str, Any]) -> Wishes:
     import math
 
-    from microsim.bundle.made.splat_import import Wishes
+    from microsim.bundle.generate.splat_import import Wishes
 
     crop = _numbers(options["crop"], (4, 6), "--crop") if options["crop"] is not None else ()
     if any(low >= high for low, high in zip(crop[::2], crop[1::2], strict=True)):
@@ -245,8 +245,8 @@ def _numbers(text: str, counts: tuple[int, ...], option: str) -> tuple[float, ..
 def _guessed_world(name: str, splat: Path, imported: Imported, resolution: float) -> Content:
     import numpy as np
 
-    from microsim.bundle.made.minimal import minimal_world
-    from microsim.bundle.made.splat_import import guessed_ground
+    from microsim.bundle.generate.minimal import minimal_world
+    from microsim.bundle.generate.splat_import import guessed_ground
 
     content = minimal_world(name)
     heights, content.west, content.south = guessed_ground(imported, resolution)

@@ -14,8 +14,8 @@ from microsim.cli.values import flag, seconds
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:
-    from microsim.node.small_node import SmallNode
-    from microsim.transport import Transport
+    from microsim.ros2.paced_node import SmallNode
+    from microsim.ros2.transport import Transport
 
 
 class NodeTransport(str, Enum):
@@ -51,7 +51,7 @@ def run_node(
 ) -> int:
     """Run the node that `make` puts on a transport, until its time is over or Ctrl-C; the exit code."""
     from microsim.cli.run import Interrupts
-    from microsim.transport.choose import open_transport
+    from microsim.ros2.transport.choose import open_transport
 
     with Interrupts() as interrupts:
         try:
@@ -76,7 +76,7 @@ def run_node(
 def _rehearse(name: str, make: Callable[[Transport], SmallNode], ros_args: tuple[str, ...]) -> None:
     """Compile, so that it is not part of the run."""
     from microsim.cli.rehearsal import compiling, rehearse_once
-    from microsim.transport.choose import open_transport
+    from microsim.ros2.transport.choose import open_transport
 
     def rehearsal() -> None:
         quietly = (*(ros_args or ("--ros-args",)), "--log-level", "fatal")  # what it warns of, the run will
@@ -111,8 +111,8 @@ def register(app: typer.Typer, ros_args: list[str]) -> None:
           microsim sim-rover --transport memory --duration 2 --digest \\
               --ros-args -p publish_clock:=true
         """
-        from microsim.node.sim_rover import NODE_NAME
-        from microsim.node.sim_rover import sim_rover as make
+        from microsim.ros2.sim_rover import NODE_NAME
+        from microsim.ros2.sim_rover import sim_rover as make
 
         raise typer.Exit(run_node(NODE_NAME, make, transport, tuple(ros_args), duration, digest))
 
@@ -137,6 +137,6 @@ def register(app: typer.Typer, ros_args: list[str]) -> None:
           microsim robot-simulator --transport memory --duration 10 --digest \\
               --ros-args -p publish_clock:=true
         """
-        from microsim.node.robot_simulator.node import NAME, RobotSimulatorNode
+        from microsim.ros2.robot_simulator.node import NAME, RobotSimulatorNode
 
         raise typer.Exit(run_node(NAME, RobotSimulatorNode, transport, tuple(ros_args), duration, digest))

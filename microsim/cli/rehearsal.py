@@ -18,7 +18,7 @@ COMPILING = "compiling kernels, about 20 s, first run only"  # on a laptop of 20
 
 def rehearse_once(what: str, rehearsal: Callable[[], None]) -> None:
     """Run something short that compiles what `what` needs, unless that was done before on this machine."""
-    from microsim.sim.compiled import is_rehearsed, note_rehearsed
+    from microsim.engine.compiled import is_rehearsed, note_rehearsed
 
     if not is_rehearsed(what):
         rehearsal()
@@ -42,7 +42,7 @@ def _further(robot: dict[str, Any]) -> list[dict[str, Any]]:
 @contextmanager
 def compiling() -> Iterator[None]:
     """Tells that kernels are being compiled, as soon as one is; with none, nothing is said."""
-    from microsim.sim.compiled import watched
+    from microsim.engine.compiled import watched
 
     teller = _Teller()
     try:

@@ -92,7 +92,7 @@ def _show(again: Replay, wishes: Wishes, stack: ExitStack) -> int:
     """On the page, until Ctrl-C."""
     from microsim.recording.seeking import Seeker
     from microsim.runner import Runner
-    from microsim.viewer import Recorded, Stage
+    from microsim.view.web import Recorded, Stage
 
     with Interrupts() as interrupts:
         runner = interrupts.runner = Runner(again.sim, wishes.rtf or 1.0)
@@ -106,7 +106,7 @@ def _show(again: Replay, wishes: Wishes, stack: ExitStack) -> int:
 
 def _write_html(again: Replay, path: Path) -> int:
     from microsim.recording.seeking import Seeker
-    from microsim.viewer.export import Facts, write_html
+    from microsim.view.web.export import Facts, write_html
 
     bag = again.bag
     ignored = f"{again.ignored} inputs ignored" if again.ignored else ""
@@ -205,9 +205,9 @@ def _runner(again: Replay, wishes: Wishes, stack: ExitStack) -> Runner:
 
     if wishes.transport == "none":
         return Runner(again.sim, wishes.rtf)
-    from microsim.node.start import start_node
     from microsim.recording.feed import Feed
-    from microsim.transport.choose import Kind, open_transport
+    from microsim.ros2.start import start_node
+    from microsim.ros2.transport.choose import Kind, open_transport
 
     kind: Kind = "dds" if wishes.transport == "dds" else "rclpy" if wishes.transport == "rclpy" else "auto"
     transport = open_transport(kind, "microsim", wishes.ros_args)

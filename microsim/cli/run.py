@@ -25,11 +25,11 @@ from microsim.errors import MicroSimError, UsageError
 from microsim.version import __version__
 
 if TYPE_CHECKING:
-    from microsim.node.microsim_node import MicroSimNode
+    from microsim.ros2.microsim_node import MicroSimNode
+    from microsim.ros2.transport import Transport
     from microsim.runner import Pilot, Runner, Telemetry
     from microsim.scenario import Scenario
     from microsim.simulation import Simulation
-    from microsim.transport import Transport
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _prepared(options: Options, stack: ExitStack) -> tuple[Runner, MicroSimNode 
         runner.on_warning = lambda text: print(f"microsim: {runner.sim_s:.3f} s: {text}", file=sys.stderr)
         return runner, None
     stack.callback(transport.close)
-    from microsim.node.start import start_node
+    from microsim.ros2.start import start_node
 
     _rehearse(load_scenario(options.scenario or str(transport.overrides.get("scenario", "default"))), options)
     node = start_node(transport, options.scenario, options.seed, options.rtf, lambda sim: _pilot(sim, options))
@@ -127,7 +127,7 @@ def _transport(options: Options) -> Transport | None:
         if options.ros_args:
             raise UsageError("--ros-args make no sense with --transport none")
         return None
-    from microsim.transport.choose import Kind, open_transport
+    from microsim.ros2.transport.choose import Kind, open_transport
 
     kind: Kind = "dds" if options.transport == "dds" else "rclpy" if options.transport == "rclpy" else "auto"
     try:
@@ -171,7 +171,7 @@ def _shown(runner: Runner, end: int | None, options: Options) -> Iterator[None]:
         finally:
             progress.end()
     else:
-        from microsim.dashboard import Dashboard
+        from microsim.view.dashboard import Dashboard
 
         with Dashboard(runner, end) as dashboard:
             yield
@@ -228,7 +228,7 @@ def _pilot(sim: Simulation, options: Options) -> Pilot | None:
         return options.pilot(sim)
     if not options.demo:
         return None
-    from microsim.demo import Demo
+    from microsim.missions.demo_pilot import Demo
 
     return Demo(sim)
 

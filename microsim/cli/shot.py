@@ -20,10 +20,10 @@ def take(scenario: str, at_s: float, out: Path, seed: int | None, with_pilot: bo
     if out.suffix.lower() not in KINDS:
         raise UsageError(f"{out}: expected a name that ends with {', '.join(KINDS)}")
     from microsim.runner import Runner
-    from microsim.viewer.extra import need_extra
+    from microsim.view.web.extra import need_extra
 
     need_extra("a picture")
-    from microsim.viewer.still import save_still
+    from microsim.view.web.still import save_still
 
     sim, pilot = _prepared(scenario, seed, with_pilot)
     ways: dict[str, list[tuple[float, float]]] = {robot: [] for robot in sim.robots}
@@ -42,7 +42,7 @@ def take(scenario: str, at_s: float, out: Path, seed: int | None, with_pilot: bo
 
 def _prepared(name: str, seed: int | None, with_pilot: bool) -> tuple[Simulation, Pilot | None]:
     from microsim.cli.demos import load_demo
-    from microsim.demo import Demo
+    from microsim.missions.demo_pilot import Demo
     from microsim.paths import demo_names
     from microsim.simulation import Simulation
 

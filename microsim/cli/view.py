@@ -15,11 +15,11 @@ from microsim.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from microsim.node.microsim_node import MicroSimNode
+    from microsim.ros2.microsim_node import MicroSimNode
     from microsim.runner import Pilot, Runner
     from microsim.simulation import Simulation
-    from microsim.viewer import Stage, Viewer
-    from microsim.viewer.timeline import Timeline
+    from microsim.view.web import Stage, Viewer
+    from microsim.view.web.timeline import Timeline
 
 ViewOption = Annotated[bool, flag("--view", "Show the run on a web page, served on this machine only.")]
 OpenOption = Annotated[bool, flag("--open", "Show it and open a browser on it.")]
@@ -62,7 +62,7 @@ class ViewWishes:
         self, runner: Runner, stack: ExitStack, stage: Stage, timeline: Timeline | None = None, **scene: Any
     ) -> Viewer:
         """Serve the page until the stack unwinds, and say where."""
-        from microsim.viewer import PageOptions, Viewer
+        from microsim.view.web import PageOptions, Viewer
 
         if self.host == "":
             raise UsageError("--view-host needs an address, for example 0.0.0.0")
@@ -86,7 +86,7 @@ def stage_of(
     from microsim.paths import scenario_names
     from microsim.scenario import load_scenario
     from microsim.simulation import Simulation
-    from microsim.viewer import Stage
+    from microsim.view.web import Stage
 
     def go_on(sim: Simulation) -> None:
         runner.restart(sim)

@@ -77,7 +77,7 @@ def _robots(text: str, known: dict[str, Any]) -> dict[str, Any]:
 
 def draw_with(choice: RenderChoice) -> None:
     """What splats are drawn with from now on, and where that is told."""
-    from microsim.rendering.wish import wish
+    from microsim.render.render_options import wish
 
     wish.choice = choice.value
     wish.say = lambda text: typer.echo(f"microsim: {text}", err=True)

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from microsim.engine.components import VELOCITY_X, VELOCITY_Y, YAW_RATE, X, Y
 from microsim.learning.tasks import NO_SENSORS, QUIET, Array, Float32s, Integers, Mask, Task, distance, no_more
-from microsim.sim.components import VELOCITY_X, VELOCITY_Y, YAW_RATE, X, Y
-from microsim.sim.robots.bicycle import SPEED, STEERING
-from microsim.sim.robots.rover import CONTACTS
+from microsim.robots.car import SPEED, STEERING
+from microsim.robots.rover import CONTACTS
 
 
 def see_ranges(ranges: Float32s, reach_m: float, out: Float32s) -> None:

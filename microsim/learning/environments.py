@@ -15,11 +15,11 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from microsim.engine.noise import stream_keys
 from microsim.errors import UsageError
 from microsim.learning.page import Page, has_page
 from microsim.learning.picture import draw
 from microsim.learning.tasks import Task
-from microsim.sim.noise import stream_keys
 
 RENDER_MODES = ("rgb_array", "human") if has_page() else ("rgb_array",)
 _METADATA: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}

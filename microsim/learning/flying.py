@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from microsim.engine.components import Z
 from microsim.learning.tasks import NO_SENSORS, QUIET, Array, Float32s, Integers, Mask, Task, distance, no_more
-from microsim.sim.components import Z
 
 _DRONE = (5.0, 5.0, 3.0, 1.5)  # its limits: m/s, m/s, m/s, rad/s
 _MAP_M = 40

@@ -20,7 +20,7 @@ def has_page() -> bool:
 
 class Page:
     def __init__(self, batch: BatchSimulation) -> None:
-        from microsim.viewer import Viewer
+        from microsim.view.web import Viewer
 
         self._batch = batch
         self._runner = Runner(Simulation(batch.scenario, int(batch.seeds[0])))

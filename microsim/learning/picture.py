@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.batch import BatchSimulation
-from microsim.sim.components import YAW, X, Y
-from microsim.sim.exact import sincos
-from microsim.sim.world import OBSTACLE, PALETTE, TARGET
+from microsim.engine.components import YAW, X, Y
+from microsim.engine.exact import sincos
+from microsim.engine.world import OBSTACLE, PALETTE, TARGET
 
 SIZE_PX = 400  # of the longer side
 COLOURS = ((0x2C, 0x3E, 0x50), (0xD3, 0x54, 0x00), (0x8E, 0x44, 0xAD), (0x16, 0xA0, 0x85))  # of robots, in turn

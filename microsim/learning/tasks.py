@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.batch import BatchSimulation
+from microsim.batch.kernels import sincos_each
+from microsim.engine.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, YAW_RATE, X, Y, Z
 from microsim.errors import UsageError, unknown
-from microsim.sim.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, YAW_RATE, X, Y, Z
-from microsim.sim.many_worlds import sincos_each
 
 Array: TypeAlias = npt.NDArray[np.float64]
 Float32s: TypeAlias = npt.NDArray[np.float32]

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from microsim.engine.components import YAW_RATE, X, Y
 from microsim.learning.driving import see_ranges
 from microsim.learning.tasks import NO_SENSORS, QUIET, Array, Float32s, Integers, Mask, Task, distance, no_more
-from microsim.sim.components import YAW_RATE, X, Y
-from microsim.sim.robots.rover import CONTACTS, V
+from microsim.robots.rover import CONTACTS, V
 
 
 class TeamTask(Task):

@@ -8,10 +8,10 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
+from microsim.messages.outbox import Message
 from microsim.missions.loading import load_mission
 from microsim.missions.models import Mission
 from microsim.missions.pilot import MissionPilot
-from microsim.outbox import Message
 from microsim.scenario import Scenario
 from microsim.simulation import Simulation
 

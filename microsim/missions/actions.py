@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
-from microsim.scenario.values import Angle, Count, Finite, Length, Metres, Model, Switch, detail, fail, show
+from microsim.documents.values import Angle, Count, Finite, Length, Metres, Model, Switch, detail, fail, show
 
 LONGEST_S = 86_400.0 * 365.0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
+from microsim.documents.values import show
 from microsim.errors import MissionError, ScenarioError, UsageError, unknown
 from microsim.missions.actions import (
     CommandAction,
@@ -21,7 +22,6 @@ from microsim.missions.values import DERIVED, TOPIC_VALUES, FieldPath
 from microsim.scenario import Scenario
 from microsim.scenario.messages import in_order
 from microsim.scenario.overrides import SettingError, with_values
-from microsim.scenario.values import show
 from microsim.simulation import Simulation
 
 Loc: TypeAlias = tuple[str | int, ...]

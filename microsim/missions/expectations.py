@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
+from microsim.documents.values import Finite, Model, describe, detail, exactly, fail, show
 from microsim.missions.actions import Name, Seconds
-from microsim.scenario.values import Finite, Model, describe, detail, exactly, fail, show
 
 
 def _number_or_place(value: Any) -> Any:

@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from microsim.sim import exact  # the same bits on every machine, which math does not promise
-from microsim.sim.components import RobotModel
+from microsim.engine import exact  # the same bits on every machine, which math does not promise
+from microsim.engine.components import RobotModel
 
 FOLLOW_HZ = 20  # how often it looks and commands
 APPROACH_PER_S = 1.5  # velocity for each metre that is left

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Protocol
 
+from microsim.engine.components import X, Y, Z
+from microsim.messages.outbox import Message
 from microsim.missions.expectations import (
     AnyExpectation,
     Expectation,
@@ -16,8 +18,6 @@ from microsim.missions.expectations import (
 )
 from microsim.missions.models import Mission
 from microsim.missions.values import DERIVED, FieldPath, Rows, radio_value
-from microsim.outbox import Message
-from microsim.sim.components import X, Y, Z
 from microsim.simulation import Simulation
 
 ROUNDING = 1e-9  # 0.03 within 0.01 shall allow 0.04, whatever binary fractions make of it

@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from microsim.documents.values import show
 from microsim.documents.yaml_text import read_yaml
 from microsim.errors import MissionError, Problem, ScenarioError, unknown
 from microsim.missions.models import Mission, first_keys
 from microsim.paths import mission_file, mission_names
 from microsim.scenario.files import SUFFIXES, read_text
 from microsim.scenario.messages import Places, in_order
-from microsim.scenario.values import show
 
 
 def load_mission(source: str | Path | Mapping[str, Any] | Mission) -> Mission:

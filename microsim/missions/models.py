@@ -9,11 +9,11 @@ from pydantic import Field, PrivateAttr, ValidationError, field_validator, model
 from pydantic_core import InitErrorDetails
 from typing_extensions import Self
 
+from microsim.documents.values import Model, Seed, detail, fail, show, under, unknown
 from microsim.errors import there_are
 from microsim.missions.actions import ACTIONS, AnyAction, Name, Period
 from microsim.missions.expectations import EXPECTATIONS, AnyExpectation
 from microsim.scenario.messages import Places
-from microsim.scenario.values import Model, Seed, detail, fail, show, under, unknown
 
 
 class Mission(Model):

@@ -11,6 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from microsim.engine import exact
+from microsim.engine.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, X, Y, Z
+from microsim.engine.timekeeper import Trigger
+from microsim.messages.outbox import Message
+from microsim.messages.topics import TOPICS
 from microsim.missions.actions import (
     AnyAction,
     CommandAction,
@@ -24,12 +29,7 @@ from microsim.missions.binding import changed, check, payload
 from microsim.missions.follower import FOLLOW_HZ, Follower, Goal, Pose, steer_for
 from microsim.missions.judge import Judge
 from microsim.missions.models import Mission
-from microsim.outbox import Message
-from microsim.sim import exact
-from microsim.sim.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, X, Y, Z
-from microsim.sim.timekeeper import Trigger
 from microsim.simulation import Simulation
-from microsim.topics import TOPICS
 
 
 @dataclass

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from microsim.engine.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, X, Y, Z
+from microsim.engine.radio import Link
+from microsim.engine.world import World
 from microsim.errors import unknown
-from microsim.sim.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, X, Y, Z
-from microsim.sim.systems.radio import Link
-from microsim.sim.world import World
+from microsim.messages import fields_of, is_known, new
 from microsim.simulation import Simulation
-from microsim.wire import fields_of, is_known, new
 
 Rows = list[float]  # of a robot's state
 

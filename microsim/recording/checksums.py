@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from microsim.sim.compiled import kernel
+from microsim.engine.compiled import kernel
 
 _POLYNOMIAL = 0xEDB88320  # reflected: the highest bit stands for x**0
 _ONE = 1 << 31

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from microsim.outbox import Message
+from microsim.messages.outbox import Message
 from microsim.recording.bag import OwnBag
 from microsim.recording.differences import Difference, Entry, Place
 from microsim.recording.entries import BagError, Block, Channel

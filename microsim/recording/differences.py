@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from microsim.wire import WireError, decode_checked, fields_of, is_known
+from microsim.messages import WireError, decode_checked, fields_of, is_known
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.errors import MicroSimError
-from microsim.topics import Qos
+from microsim.messages.topics import Qos
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Piece: TypeAlias = bytes | memoryview  # of a file
@@ -68,7 +68,7 @@ class Facts:
 @cache
 def definition(type_name: str) -> tuple[str, str]:
     """The type's definition with all it depends on, as .msg files; and its hash."""
-    from microsim.wire.types import store_with, type_hash
+    from microsim.messages.types import store_with, type_hash
 
     text, _ = store_with(type_name).generate_msgdef(type_name, ros_version=2)
     return text, type_hash(type_name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from microsim.outbox import Message
+from microsim.messages.outbox import Message
 from microsim.recording.replay import Replay
 from microsim.simulation import Simulation
 

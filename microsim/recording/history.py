@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from microsim.errors import UsageError
-from microsim.outbox import Message
+from microsim.messages.outbox import Message
 from microsim.recording.state_file import SUFFIX, save_state
 from microsim.runner import Runner
 from microsim.simulation import Simulation, Snapshot

@@ -10,19 +10,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from microsim import encoders
+from microsim.engine.exact import cos, sin, wrap_angle
+from microsim.engine.geometry import yaw_of_quaternion
+from microsim.engine.schedule import Command, Input, Teleport, Transmission
+from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import MicroSimError
+from microsim.messages import Template, WireError, decode_checked, encode, encoders, new
+from microsim.messages.ros_inputs import ACKERMANN_FIELDS, take_drive, take_packet, take_pose, take_twist
+from microsim.messages.topics import TOPICS
+from microsim.messages.types import ENCAPSULATION
 from microsim.recording.entries import BagError
 from microsim.recording.scenarios import packed, unpacked
-from microsim.ros_inputs import ACKERMANN_FIELDS, take_drive, take_packet, take_pose, take_twist
-from microsim.sim.exact import cos, sin, wrap_angle
-from microsim.sim.geometry import yaw_of_quaternion
-from microsim.sim.schedule import Command, Input, Teleport, Transmission
-from microsim.sim.timekeeper import NS_PER_S
 from microsim.simulation import Reconfiguration, Simulation
-from microsim.topics import TOPICS
-from microsim.wire import Template, WireError, decode_checked, encode, new
-from microsim.wire.types import ENCAPSULATION
 
 RECONFIGURE = "/sim/reconfigure"
 EXACT_POSE = "/sim/set_pose"  # for a yaw that no quaternion gives back

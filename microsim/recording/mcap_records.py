@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.sim.compiled import inlined
+from microsim.engine.compiled import inlined
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 

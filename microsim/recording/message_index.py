@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from microsim.engine.compiled import threaded_kernel
 from microsim.recording.checksums import crc32_of
 from microsim.recording.entries import Integers, Piece
 from microsim.recording.mcap_records import MESSAGE_INDEX, NUMBER, PLACE, RECORD_HEAD, TIME, Bytes, put_number
-from microsim.sim.compiled import threaded_kernel
 
 _HEAD = RECORD_HEAD + 6  # bytes: channel (2), bytes of the entries (4)
 _ENTRY = 16  # time (8), place (8)

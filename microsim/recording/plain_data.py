@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from microsim.engine.radio import Link, Packet
+from microsim.engine.schedule import Command, Teleport, Transmission
 from microsim.errors import MicroSimError
-from microsim.outbox import Message
+from microsim.messages.outbox import Message
 from microsim.plugin_output import PluginMemory, SensorContext
-from microsim.sim.schedule import Command, Teleport, Transmission
-from microsim.sim.systems.radio import Link, Packet
 
 
 class SnapshotError(MicroSimError):

@@ -14,8 +14,11 @@ from typing import Any
 
 from typing_extensions import Self
 
+from microsim.engine.schedule import Input
+from microsim.engine.timekeeper import NS_PER_S, Clock
 from microsim.errors import UsageError, there_are
-from microsim.outbox import DIGEST_BYTES, STAMP_AND_LENGTH, Message, name_in_transcript
+from microsim.messages.outbox import DIGEST_BYTES, STAMP_AND_LENGTH, Message, name_in_transcript
+from microsim.messages.topics import DEFAULT_QOS, Qos
 from microsim.recording.assembly import Assembly, Portion
 from microsim.recording.bag_writer import BagWriter, RecordOptions
 from microsim.recording.disk import Disk
@@ -25,10 +28,7 @@ from microsim.recording.scenarios import as_text, packed, plugin_hashes
 from microsim.recording.side_file import SideFile
 from microsim.recording.transcripts import Names
 from microsim.runner import Runner
-from microsim.sim.schedule import Input
-from microsim.sim.timekeeper import NS_PER_S, Clock
 from microsim.simulation import Reconfiguration, Simulation
-from microsim.topics import DEFAULT_QOS, Qos
 from microsim.version import __version__
 
 CLOCK = "/clock"  # the first message of every tick

@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 
 from typing_extensions import Self
 
+from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import UsageError
-from microsim.outbox import Message
+from microsim.messages.outbox import Message
 from microsim.recording.bag import ForeignBag, OwnBag
 from microsim.recording.comparison import DifferentError, MessageComparison, recorded_choice, without
 from microsim.recording.differences import Difference
@@ -24,7 +25,6 @@ from microsim.recording.inputs import InputTopics
 from microsim.recording.rerecording import OtherBytesError, Rerecorder, can_compare
 from microsim.recording.scenarios import plugin_hashes, unpacked
 from microsim.scenario import Scenario
-from microsim.sim.timekeeper import NS_PER_S
 from microsim.simulation import Simulation
 from microsim.version import __version__
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
-from microsim.outbox import Message
+from microsim.messages.outbox import Message
 from microsim.recording.replay import Replay
 from microsim.simulation import Simulation, Snapshot
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from microsim.messages import WireError, decode_checked
+from microsim.messages.template import layout
 from microsim.recording.bag import ForeignBag, OwnBag
 from microsim.recording.entries import BagError
-from microsim.wire import WireError, decode_checked
-from microsim.wire.template import layout
 
 Column = npt.NDArray[np.float64]
 

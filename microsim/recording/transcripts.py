@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from microsim.outbox import DIGEST_BYTES, STAMP_AND_LENGTH
+from microsim.engine.compiled import threaded_kernel
+from microsim.messages.outbox import DIGEST_BYTES, STAMP_AND_LENGTH
 from microsim.recording.entries import Integers
 from microsim.recording.mcap_records import (
     MESSAGE,
@@ -22,7 +23,6 @@ from microsim.recording.mcap_records import (
     number_at,
     put_number,
 )
-from microsim.sim.compiled import threaded_kernel
 
 SHORTEST = STAMP_AND_LENGTH.size + 8  # bytes of a message in a transcript: no name is shorter than "/a\0b/c\0"
 _HEAD = MESSAGE_HEAD.size

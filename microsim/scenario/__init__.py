@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from microsim.documents.values import CLASS_NAMES
 from microsim.scenario.loading import load_scenario
 from microsim.scenario.models import Frames, Radio, Rssi, Scenario, Wind, WorldTopics
 from microsim.scenario.robots import ROBOTS, Drone, Pose, Robot, Rover, Start
@@ -24,7 +25,6 @@ from microsim.scenario.sensors import (
     Scan,
     SensorBlock,
 )
-from microsim.scenario.values import CLASS_NAMES
 from microsim.scenario.world import (
     Billboard,
     Box,

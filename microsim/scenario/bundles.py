@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from microsim.documents.values import Model, show
 from microsim.errors import BundleError, Problem, ScenarioError
 from microsim.paths import data_folder, scenario_names, world_names
 from microsim.scenario.files import locate
 from microsim.scenario.robots import MODELS_BY_NAME
-from microsim.scenario.values import Model, show
 
 if TYPE_CHECKING:
     from microsim.bundle import Bundle, CameraCalibration, LidarCalibration
@@ -146,8 +146,8 @@ def _model(name: str, block: Any) -> Any:
 
 def _start(model: Any, bundle: Bundle, place: int) -> dict[str, float]:
     """The car where the bundle says, a drone above it, others behind one another."""
-    from microsim.sim.exact import cos, sin
-    from microsim.sim.geometry import ground_height
+    from microsim.engine.exact import cos, sin
+    from microsim.engine.geometry import ground_height
 
     start = bundle.start
     x, y, yaw = (0.0, 0.0, 0.0) if start is None else (start.x, start.y, start.yaw)
@@ -188,7 +188,7 @@ def sensors_of(bundle: Bundle) -> dict[str, Any]:
 
 
 def _camera(camera: CameraCalibration) -> dict[str, Any]:
-    from microsim.sim.geometry import rpy_from_quaternion
+    from microsim.engine.geometry import rpy_from_quaternion
 
     k = (*camera.distortion, 0.0, 0.0, 0.0, 0.0, 0.0)[:5]
     return {
@@ -206,7 +206,7 @@ def _camera(camera: CameraCalibration) -> dict[str, Any]:
 
 
 def _lidar(lidar: LidarCalibration) -> dict[str, Any]:
-    from microsim.sim.geometry import rpy_from_quaternion
+    from microsim.engine.geometry import rpy_from_quaternion
 
     return {
         "type": "lidar",

@@ -55,8 +55,8 @@ def occupancy(scenario: Scenario) -> npt.NDArray[np.uint8]:
     """1 for every cell that an obstacle overlaps, shape (ny, nx)."""
     import numpy as np
 
+    from microsim.engine.world import mark_occupied
     from microsim.scenario.scene import obstacle_shape
-    from microsim.sim.world import mark_occupied
 
     nx, ny = scenario.map.size_xy_cells
     occupied = np.zeros((ny, nx), np.uint8)
@@ -127,7 +127,7 @@ def _in_solid(scenario: Scenario, robot: Robot, heights: npt.NDArray[np.float64]
 
 
 def ground(heights: npt.NDArray[np.float64], cell: float, x: float, y: float) -> float:
-    from microsim.sim.geometry import ground_height
+    from microsim.engine.geometry import ground_height
 
     plain: Any = getattr(ground_height, "py_func", ground_height)  # a handful of points is not worth compiling for
     return float(plain(heights, cell, x, y))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from microsim.scenario.values import Finite, Model, Switch
+from microsim.documents.values import Finite, Model, Switch
 
 Mass = Annotated[Finite, Field(ge=1e-3, le=1e6)]
 Inertia = Annotated[Finite, Field(ge=1e-6, le=1e9)]

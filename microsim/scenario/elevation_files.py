@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from microsim.documents.values import MAX_LENGTH_M, show
 from microsim.errors import Problem, ScenarioError
-from microsim.scenario.values import MAX_LENGTH_M, show
 from microsim.scenario.world import MAX_CELLS
 
 if TYPE_CHECKING:

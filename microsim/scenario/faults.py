@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
+from microsim.documents.values import Finite, Model, PointXYZ, show
 from microsim.errors import did_you_mean
 from microsim.scenario.robots import Robot
 from microsim.scenario.sensors import Camera, Gps, Lidar, SensorBlock
-from microsim.scenario.values import Finite, Model, PointXYZ, show
 
 FORM = "TARGET:KIND@FROMs-TOs, such as camera_front:fail@3s-5s or gps:jump(10,0,0)@3s-9s"
 _TEXT = re.compile(

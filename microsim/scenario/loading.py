@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from microsim.documents.values import Model, show
 from microsim.documents.yaml_text import Path as KeyPath
 from microsim.documents.yaml_text import dotted, read_yaml
 from microsim.errors import BundleError, Problem, ScenarioError
@@ -29,7 +30,6 @@ from microsim.scenario.messages import Places, in_order
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomize import check_randomize
 from microsim.scenario.terrain import elevation
-from microsim.scenario.values import Model, show
 from microsim.scenario.world import ElevationFile, Map
 
 if TYPE_CHECKING:

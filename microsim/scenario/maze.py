@@ -13,9 +13,9 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from microsim.scenario.dice import Dice
+from microsim.documents.values import ClassId, Length, Metres, Model, Seed, exactly, show
 from microsim.scenario.plugins import Generator
-from microsim.scenario.values import ClassId, Length, Metres, Model, Seed, exactly, show
+from microsim.scenario.random_source import Dice
 from microsim.scenario.world import Map
 
 MAX_CHAMBERS = 250_000

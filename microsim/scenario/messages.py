@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from microsim.documents.values import describe, show
 from microsim.documents.yaml_text import Document, Path, dotted
 from microsim.errors import Problem, did_you_mean
-from microsim.scenario.values import describe, show
 
 _KEY = "[key]"  # pydantic's mark for an error about a key of a mapping
 

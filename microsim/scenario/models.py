@@ -8,13 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator
 from pydantic_core import InitErrorDetails
 
-from microsim.errors import there_are
-from microsim.scenario.bundles import WorldBundle
-from microsim.scenario.faults import Fault, FaultOrText, resolved
-from microsim.scenario.randomize import Randomize
-from microsim.scenario.robots import Drone, Robot, RosName, Rover, make_robot
-from microsim.scenario.sensors import Camera, Odometry
-from microsim.scenario.values import (
+from microsim.documents.values import (
     Count,
     Finite,
     Hertz,
@@ -32,6 +26,12 @@ from microsim.scenario.values import (
     show,
     under,
 )
+from microsim.errors import there_are
+from microsim.scenario.bundles import WorldBundle
+from microsim.scenario.faults import Fault, FaultOrText, resolved
+from microsim.scenario.randomize import Randomize
+from microsim.scenario.robots import Drone, Robot, RosName, Rover, make_robot
+from microsim.scenario.sensors import Camera, Odometry
 from microsim.scenario.world import Feature, Map, Obstacle
 
 Speed = Annotated[Finite, Field(ge=-1e4, le=1e4)]

@@ -49,7 +49,7 @@ class Generator:
 
     `generate(options, map, random)` returns a list of obstacles and features, each a dict as in a scenario's YAML.
     `options` is an instance of the options model (or None), `map` the scenario's map, and `random` a
-    `microsim.scenario.dice.Dice`; what is drawn from it is the same on every machine.
+    `microsim.scenario.random_source.Dice`; what is drawn from it is the same on every machine.
     """
 
     name: str  # what a scenario writes as `plugin:`
@@ -88,7 +88,7 @@ def check_options(
     """The plug-in's own keys, checked by its model. `common`: keys beside them, for messages."""
     from pydantic import ValidationError
 
-    from microsim.scenario.values import detail, under, unknown
+    from microsim.documents.values import detail, under, unknown
 
     fields = plugin.options.model_fields if plugin.options is not None else {}
     known = [*fields, *(field.alias for field in fields.values() if field.alias)]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationError
 
+from microsim.documents.values import Finite, Height, Model, Probability, exactly, show
 from microsim.documents.yaml_text import Path
 from microsim.errors import unknown
 from microsim.scenario.sensors import SensorBlock
-from microsim.scenario.values import Finite, Height, Model, Probability, exactly, show
 
 if TYPE_CHECKING:
     from microsim.scenario.models import Scenario

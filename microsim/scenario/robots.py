@@ -21,6 +21,7 @@ from pydantic import (
 )
 from typing_extensions import Self
 
+from microsim.documents.values import Angle, Finite, Height, Length, Metres, Model, detail, fail, show, under, unknown
 from microsim.errors import PluginError, there_are
 from microsim.scenario import plugins
 from microsim.scenario.dynamics import Dynamics
@@ -39,19 +40,6 @@ from microsim.scenario.sensors import (
     Range,
     Scan,
     SensorBlock,
-)
-from microsim.scenario.values import (
-    Angle,
-    Finite,
-    Height,
-    Length,
-    Metres,
-    Model,
-    detail,
-    fail,
-    show,
-    under,
-    unknown,
 )
 
 LOOKING_DOWN = (PI, 0.0, -PI / 2)  # optical frame: z to the ground, the top of the image is the robot's forward
@@ -116,7 +104,7 @@ class Robot(Model):
         "lidar": Mount(xyz=(0.0, 0.0, 0.3)),
     }  # by type of sensor, where a scenario does not say
 
-    engine: ClassVar[Any] = None  # of a plug-in's robot: its microsim.sim.components.RobotModel
+    engine: ClassVar[Any] = None  # of a plug-in's robot: its microsim.engine.components.RobotModel
     absent_when_null: ClassVar[tuple[str, ...]] = ()  # younger keys, which scenarios written out before did not have
 
     model: str = Field(description="Model of the robot; default: the robot's name, where that is a model's name.")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from microsim.engine.exact import TWO_PI, cos, sin
+from microsim.engine.radio import RadioSettings, Rssi
+from microsim.engine.world import GROUND, TARGET, Mesh, Shape, World
 from microsim.scenario.bundles import bundle_of
 from microsim.scenario.models import Scenario
 from microsim.scenario.terrain import elevation, surface
 from microsim.scenario.world import Billboard, Box, Circle, Cylinder, Feature, Rectangle, Triangle
-from microsim.sim.exact import TWO_PI, cos, sin
-from microsim.sim.systems.radio import RadioSettings, Rssi
-from microsim.sim.world import GROUND, TARGET, Mesh, Shape, World
 
 if TYPE_CHECKING:
     from microsim.bundle import Bundle
@@ -44,7 +44,7 @@ def build_world(scenario: Scenario) -> World:
 
 def _bundle_world(scenario: Scenario, bundle: Bundle) -> World:
     """Ground inside the drivable area is of class target, elsewhere plain: cameras and LiDARs can tell them apart."""
-    from microsim.sim.mesh_cells import drivable_cells
+    from microsim.engine.mesh_cells import drivable_cells
 
     grid = bundle.heightmap
     heights = grid.values.astype(np.float64)

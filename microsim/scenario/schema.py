@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
+from microsim.documents.values import Model
 from microsim.scenario.maze import GENERATOR, MazeOptions
 from microsim.scenario.models import Scenario
 from microsim.scenario.robots import FURTHER_SENSORS, RESERVED_NAMES, ROBOTS
 from microsim.scenario.sensors import SENSORS, PluginSensor
-from microsim.scenario.values import Model
 from microsim.scenario.world import FEATURES, OBSTACLES, PATCHES, FlatElevation, HillsElevation
 
 Schema = dict[str, Any]

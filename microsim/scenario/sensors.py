@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 from typing_extensions import Self
 
-from microsim.scenario.values import (
+from microsim.documents.values import (
     Angle,
     Count,
     Finite,

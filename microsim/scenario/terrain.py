@@ -41,7 +41,7 @@ def _hills(grid: Map, seed: int, amplitude: float, wavelength: float) -> Array:
     """Octaves of smooth value noise, stretched to span exactly -amplitude to +amplitude."""
     import numpy as np
 
-    from microsim.sim.value_noise import octaves
+    from microsim.engine.value_noise import octaves
 
     nx, ny = grid.size_xy_cells
     x = (np.arange(nx, dtype=np.float64) + 0.5) * grid.cell_size_m
@@ -85,7 +85,7 @@ def _inside(patch: RectanglePatch | CirclePatch | PolygonPatch, x: Array, y: Arr
 
 
 def _inside_rectangle(patch: RectanglePatch, dx: Array, dy: Array) -> npt.NDArray[np.bool_]:
-    from microsim.sim.exact import sincos  # the same bits everywhere
+    from microsim.engine.exact import sincos  # the same bits everywhere
 
     sin, cos = sincos(patch.yaw)
     along, across = dx * cos + dy * sin, dy * cos - dx * sin

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 from typing_extensions import Self
 
-from microsim.scenario.values import (
+from microsim.documents.values import (
     Angle,
     ClassId,
     Count,

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from microsim.errors import MicroSimError
+from microsim.messages.outbox import Message
 from microsim.missions import Mission, MissionPilot, load_mission
 from microsim.missions.actions import RadioAction
 from microsim.missions.expectations import RobotExpectation
-from microsim.outbox import Message
 from microsim.recording.scenarios import as_text, packed, unpacked
 from microsim.scenario import Scenario
 from microsim.scenario.overrides import with_values

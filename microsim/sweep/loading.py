@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from microsim.documents.values import show
 from microsim.documents.yaml_text import read_yaml
 from microsim.errors import ScenarioError, SweepError, UsageError
 from microsim.scenario.files import SUFFIXES, read_text
 from microsim.scenario.messages import Places, in_order
-from microsim.scenario.values import show
 from microsim.sweep.models import Sweep
 
 _OWN_KEYS = ("seeds", "vary", "metrics", "assert", "out", "mission")  # neither a scenario nor a mission has them

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeAlias
 
-from microsim.outbox import Message
+from microsim.messages.outbox import Message
 from microsim.simulation import Simulation
 from microsim.sweep.trace import Block, Run
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 from typing_extensions import Self
 
+from microsim.documents.values import Model, detail, fail, show
 from microsim.errors import UsageError
 from microsim.missions.actions import Name, Period
 from microsim.scenario.messages import Places
-from microsim.scenario.values import Model, detail, fail, show
 from microsim.sweep.expressions import Condition, parse
 from microsim.sweep.metrics import kinds, metric
 

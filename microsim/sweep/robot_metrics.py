@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from microsim.engine.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, X, Y, Z
+from microsim.engine.drivable import OFFROAD
+from microsim.engine.exact import sincos
+from microsim.engine.geometry import Array
+from microsim.messages.status import Car
 from microsim.scenario.bundles import bundle_of
 from microsim.scenario.robots import Bicycle
-from microsim.sim.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, X, Y, Z
-from microsim.sim.drivable import OFFROAD
-from microsim.sim.exact import sincos
-from microsim.sim.geometry import Array
 from microsim.simulation import Simulation
-from microsim.status import Car
 from microsim.sweep.metric import Metric, Value
 from microsim.sweep.trace import Block, Run
 

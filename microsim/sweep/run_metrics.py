@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
-from microsim.outbox import Message
-from microsim.sim.systems.radio import Link
+from microsim.engine.radio import Link
+from microsim.messages.outbox import Message
 from microsim.simulation import Simulation
 from microsim.sweep.metric import Metric, Value
 from microsim.sweep.trace import Run

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from microsim.engine.geometry import Array
 from microsim.missions import MissionPilot
-from microsim.sim.geometry import Array
 from microsim.simulation import Simulation
 
 TICKS = 256  # in a block; sums are taken block by block, so this number is part of what they are

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 import microsim
-from microsim.node.parameters import Settings
-from microsim.topics import SERVICES, TABLE, Qos, Topic
+from microsim.messages.topics import SERVICES, TABLE, Qos, Topic
+from microsim.ros2.node_parameters import Settings
 
 # PRD 5.1, contract 4 to 6: topic -> (row of our table, type, keep_last, rate [Hz]); None: they give none
 PUBLISHED: dict[str, tuple[str, str, int | None, float | None]] = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import microsim
-from microsim.sim.world import PALETTE
+from microsim.engine.world import PALETTE
 from tests.support import COMPILED, decoded, many, on_topic, stamp_ns
 
 GROUND, OBSTACLE, HAZARD, TARGET, WATER = (tuple(int(part) for part in colour) for colour in PALETTE)

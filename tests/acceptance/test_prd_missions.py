@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from microsim.engine.world import PALETTE
 from microsim.missions import fly_mission, load_mission
-from microsim.sim.world import PALETTE
 from tests.acceptance.test_prd_acceptance import camera_pose, project
 from tests.support import COMPILED, on_topic
 

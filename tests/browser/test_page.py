@@ -13,12 +13,12 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 import microsim
-from microsim.demo import Demo
+from microsim.missions.demo_pilot import Demo
 from microsim.recording.bag import open_bag
 from microsim.recording.replay import Replay
 from microsim.runner import Runner
-from microsim.viewer import PageOptions, Viewer, ViewerError
-from microsim.viewer.page.server import Page
+from microsim.view.web import PageOptions, Viewer, ViewerError
+from microsim.view.web.page.server import Page
 from tests.browser_support import PROBES, SMALL, WORLD, Run, Tab, front_door, open_panels
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import microsim
 from microsim.cli.replay import Wishes, replay
-from microsim.demo import Demo
+from microsim.missions.demo_pilot import Demo
 from microsim.recording.recorder import Recorder
 from microsim.runner import Runner
 from tests.browser_support import PROBES, SMALL, WORLD, Run, Tab
@@ -107,7 +107,7 @@ def test_a_recording_as_a_file_plays_without_a_server(browser: Any, bag: Path, t
 
 
 def test_facts_of_a_bag_cannot_break_out_of_the_page(bag: Path) -> None:
-    from microsim.viewer.export import Facts, _page
+    from microsim.view.web.export import Facts, _page
 
     sim = microsim.Simulation(WORLD)
     empty = '<html><head><meta charset="utf-8" /><title>Viser</title></head>'

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from microsim.sim import exact
-from microsim.sim.geometry import matrix_from_rpy
-from microsim.sim.noise import stream_key
-from microsim.sim.sensors.camera import CameraModel, Renderer
-from microsim.sim.sensors.image_noise import ImageNoise
-from microsim.sim.world import GROUND, HAZARD, OBSTACLE, TARGET, WATER, Shape, World
+from microsim.engine import exact
+from microsim.engine.geometry import matrix_from_rpy
+from microsim.engine.noise import stream_key
+from microsim.engine.world import GROUND, HAZARD, OBSTACLE, TARGET, WATER, Shape, World
+from microsim.render.image_noise import ImageNoise
+from microsim.render.palette_camera import CameraModel, Renderer
 from tests.golden.png import write_png
 
 Image = npt.NDArray[np.uint8]

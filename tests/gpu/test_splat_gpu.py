@@ -5,13 +5,14 @@ import hashlib
 import numpy as np
 import pytest
 
-from microsim.rendering import choice, gpu
-from microsim.sim.noise import stream_key
-from microsim.sim.sensors.camera import CameraModel
-from microsim.sim.splat.activation import activate
-from microsim.sim.splat.picture import Exposure, Shot, Sky, Things, lens_of
-from microsim.sim.splat.rasteriser import Rasteriser
-from microsim.sim.splat.renderer import CpuRenderer
+from microsim.engine.noise import stream_key
+from microsim.render import gpu
+from microsim.render import renderer_choice as choice
+from microsim.render.palette_camera import CameraModel
+from microsim.render.splat.activation import activate
+from microsim.render.splat.picture import Exposure, Shot, Sky, Things, lens_of
+from microsim.render.splat.rasteriser import Rasteriser
+from microsim.render.splat.renderer import CpuRenderer
 from tests.unit import splat_scenes
 from tests.unit.test_splat_reference import HORIZON, assert_close, expected
 

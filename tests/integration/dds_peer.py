@@ -11,11 +11,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from microsim import wire
-from microsim.topics import Qos
-from microsim.transport import Parameter, Publisher, Value
-from microsim.transport.dds import DdsTransport
-from microsim.transport.dds.services import Client
+from microsim import messages as wire
+from microsim.messages.topics import Qos
+from microsim.ros2.transport import Parameter, Publisher, Value
+from microsim.ros2.transport.dds import DdsTransport
+from microsim.ros2.transport.dds.services import Client
 
 
 class Peer:

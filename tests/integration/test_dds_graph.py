@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from microsim import wire
+from microsim import messages as wire
 from microsim.errors import UsageError
-from microsim.topics import Qos
+from microsim.messages.topics import Qos
 
 pytest.importorskip("cyclonedds")
 
@@ -23,8 +23,8 @@ from cyclonedds.builtin import (
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.qos import Policy
 
-from microsim.transport.dds.domain import configuration, domain_id
-from microsim.transport.dds.graph import DISCOVERY_TYPE, Graph
+from microsim.ros2.transport.dds.domain import configuration, domain_id
+from microsim.ros2.transport.dds.graph import DISCOVERY_TYPE, Graph
 
 from .conftest import Remote, wait_for
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from microsim import wire
-from microsim.topics import Qos
-from microsim.transport import Parameter
+from microsim import messages as wire
+from microsim.messages.topics import Qos
+from microsim.ros2.transport import Parameter
 
 pytest.importorskip("cyclonedds")
 
-from microsim.transport.dds import DdsTransport
-from microsim.transport.dds.graph import Graph
-from microsim.transport.requests import NotYet
+from microsim.ros2.transport.dds import DdsTransport
+from microsim.ros2.transport.dds.graph import Graph
+from microsim.ros2.transport.requests import NotYet
 
 from .conftest import Remote, wait_for
 

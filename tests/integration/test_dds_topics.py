@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from microsim import wire
-from microsim.topics import Qos
+from microsim import messages as wire
+from microsim.messages.topics import Qos
 
 pytest.importorskip("cyclonedds")
 
-from microsim.transport.dds import DdsTransport
+from microsim.ros2.transport.dds import DdsTransport
 
 from .conftest import Remote, wait_for
 

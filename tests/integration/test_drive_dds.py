@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from cyclonedds.util import duration
 
-from microsim import wire
-from microsim.sim.sensors.lidar import POINT
-from microsim.topics import TOPICS, Qos
-from microsim.wire import decode_checked
+from microsim import messages as wire
+from microsim.messages import decode_checked
+from microsim.messages.topics import TOPICS, Qos
+from microsim.sensors.lidar import POINT
 from tests.integration.conftest import wait_for
 from tests.integration.test_node_dds import SET_INT, Stage
 from tests.unit.test_ros2_examples import CAMERAS, example, oval_without

@@ -16,9 +16,9 @@ import pytest
 from cyclonedds.util import duration
 
 import microsim
-from microsim import wire
-from microsim.topics import Qos
-from microsim.transport.dds import DdsTransport
+from microsim import messages as wire
+from microsim.messages.topics import Qos
+from microsim.ros2.transport.dds import DdsTransport
 from tests.integration.conftest import PATIENCE_S, ROOT, wait_for
 
 STATE = "simulation_interfaces/srv/GetEntityState"

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from microsim import wire
-from microsim.topics import Qos
-from microsim.transport.dds import DdsTransport
+from microsim import messages as wire
+from microsim.messages.topics import Qos
+from microsim.ros2.transport.dds import DdsTransport
 from tests.integration.conftest import PATIENCE_S, ROOT, wait_for
 from tests.recording_support import record
 

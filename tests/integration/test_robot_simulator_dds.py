@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from microsim import wire
-from microsim.topics import Qos
-from microsim.transport.dds import DdsTransport
+from microsim import messages as wire
+from microsim.messages.topics import Qos
+from microsim.ros2.transport.dds import DdsTransport
 from tests.integration.conftest import PATIENCE_S, ROOT, wait_for
 from tests.navigation import check_navigation, navigate, write_wall, yaw_of
 

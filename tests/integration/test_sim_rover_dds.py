@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from microsim import wire
-from microsim.topics import DEFAULT_QOS
-from microsim.transport.dds import DdsTransport
+from microsim import messages as wire
+from microsim.messages.topics import DEFAULT_QOS
+from microsim.ros2.transport.dds import DdsTransport
 from tests.integration.conftest import PATIENCE_S, ROOT, wait_for
 
 TWIST, POSE, JOINTS = "geometry_msgs/msg/Twist", "geometry_msgs/msg/Pose2D", "sensor_msgs/msg/JointState"

@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from microsim.topics import Qos
-from microsim.transport import Parameter, Transport, Value
-from microsim.transport.choose import open_transport
-from microsim.transport.requests import NotYet
+from microsim.messages.topics import Qos
+from microsim.ros2.transport import Parameter, Transport, Value
+from microsim.ros2.transport.choose import open_transport
+from microsim.ros2.transport.requests import NotYet
 
 POLL_S = 0.005
 

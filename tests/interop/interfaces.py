@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from microsim.wire.services import ACTIONS, MESSAGES, SERVICES
+from microsim.messages.definitions import ACTIONS, MESSAGES, SERVICES
 
 PREFIX = Path(sys.prefix)
 REPOSITORY = Path(__file__).resolve().parents[2]

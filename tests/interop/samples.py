@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from rosbags.interfaces import Nodetype
 
-from microsim import wire
+from microsim import messages as wire
 
 LENGTH = 3  # of every sequence
 

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 import pytest
 
 import microsim
-from microsim import wire
-from microsim.topics import TOPICS, Qos
+from microsim import messages as wire
+from microsim.messages.topics import TOPICS, Qos
 from tests.interop.driver import Peer, RemoteError, environment, free_domain, has_built_interfaces, rclpy_python
 
 TRANSPORTS = ("dds", "rclpy")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from microsim import wire
-from microsim.topics import TABLE, Topic
+from microsim import messages as wire
+from microsim.messages.topics import TABLE, Topic
 from tests.interop.driver import Host, Peer, connect, encoded, has_built_interfaces
 from tests.interop.samples import sample_bytes
 

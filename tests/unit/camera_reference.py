@@ -1,5 +1,5 @@
 """A second renderer for the tests, slow and written differently: rays march over the ground and then bisect; solids are
-cut by planes in space; nothing is culled. It shares no formula with `microsim.sim.render*` but the pinhole's."""
+cut by planes in space; nothing is culled. It shares no formula with `microsim.render.drawing*` but the pinhole's."""
 
 import math
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from microsim.sim.sensors.camera import CameraModel, Rotation
-from microsim.sim.world import Shape, World
+from microsim.engine.world import Shape, World
+from microsim.render.palette_camera import CameraModel, Rotation
 
 Array = npt.NDArray[np.float64]
 

@@ -1,7 +1,7 @@
 """A plain float64 renderer of 3D Gaussian splats: one splat after another over the whole image.
 
 Written from the published equations alone, to be read and believed, not to be quick. It shares no code with
-`microsim.sim.splat`, and takes the rows of a file as they stand.
+`microsim.render.splat`, and takes the rows of a file as they stand.
 """
 
 import numpy as np

@@ -21,7 +21,7 @@ PURE = {
 # The cache of compiled kernels is found once, at import, and never looked at in a tick.
 EXCEPTIONS = {("sim/compiled.py", "os"), ("sim/compiled.py", "pathlib")}
 
-# These round differently from one processor, libm or NumPy to the next; microsim.sim.exact has ours.
+# These round differently from one processor, libm or NumPy to the next; microsim.engine.exact has ours.
 # sqrt, fsum, floor, ceil, fabs, copysign, isnan, isfinite and the constants are exact everywhere.
 INEXACT = {
     "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
@@ -79,7 +79,7 @@ def test_the_core_imports_only_itself_numpy_numba_and_what_merely_computes(path:
         f"line {line}: {imported}"
         for line, imported in imports(path)
         if imported.split(".")[0] not in PURE
-        and not imported.startswith("microsim.sim")
+        and not imported.startswith("microsim.engine")
         and (name(path), imported.split(".")[0]) not in EXCEPTIONS
     ]
     assert not foreign
@@ -143,4 +143,4 @@ def test_a_run_without_lidar_and_mesh_starts_without_their_modules() -> None:
         "render_mesh",
     )
     assert "microsim.simulation" in loaded
-    assert not {f"microsim.sim.{part}" for part in parts} & set(loaded)
+    assert not {f"microsim.engine.{part}" for part in parts} & set(loaded)

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsim.sim.components import (
+from microsim.engine.components import (
     ACCELERATION_X,
     COMMON_ROWS,
     GRAVITY,
@@ -20,8 +20,9 @@ from microsim.sim.components import (
     YAW_RATE,
     X,
 )
-from microsim.sim.geometry import matrix_from_rpy
-from microsim.sim.motion import (
+from microsim.engine.frames import Frames
+from microsim.engine.geometry import matrix_from_rpy
+from microsim.engine.motion import (
     ACCEL_FORWARD,
     AXES,
     FIELDS,
@@ -38,9 +39,8 @@ from microsim.sim.motion import (
     observe,
     turned,
 )
-from microsim.sim.sensors.imu import Imu
-from microsim.sim.sensors.odometry import Drift, Odometry
-from microsim.sim.systems.tf import Frames
+from microsim.sensors.imu import Imu
+from microsim.sensors.odometry import Drift, Odometry
 
 ANGLES = st.floats(-1.2, 1.2)
 HEADINGS = st.floats(-math.pi, math.pi)

@@ -15,11 +15,11 @@ from rosbags.typesys import Stores, get_typestore
 from typer.testing import CliRunner
 
 from microsim.cli import app
+from microsim.messages import encode, new
 from microsim.recording.bag import open_bag
 from microsim.recording.entries import BagError
 from microsim.recording.replay import Replay
 from microsim.scenario import load_scenario
-from microsim.wire import encode, new
 from tests.recording_support import WORLD
 
 S = 10**9

@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import microsim
+from microsim.engine.components import Wind
+from microsim.engine.motion import AXES, X, Y, Z
+from microsim.engine.physics import Physics, lean, make_fleet, put
+from microsim.engine.world import Shape, World
 from microsim.errors import ScenarioError
 from microsim.recording.bag import open_bag
 from microsim.recording.bag_writer import RecordOptions
 from microsim.recording.recorder import Recorder
 from microsim.recording.replay import Replay
+from microsim.robots import car as bicycle
 from microsim.scenario import load_scenario
 from microsim.scenario.robots import Bicycle
-from microsim.sim.components import Wind
-from microsim.sim.motion import AXES, X, Y, Z
-from microsim.sim.robots import bicycle
-from microsim.sim.systems.physics import Physics, lean, make_fleet, put
-from microsim.sim.world import Shape, World
 from tests.support import bare, decoded, many, scenario
 
 DT = 0.01

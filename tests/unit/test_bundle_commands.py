@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from microsim.bundle import check_bundle, load_bundle
 from microsim.bundle.gaussians import FIXED_COLUMNS, columns_of
+from microsim.bundle.generate import harmonics
+from microsim.bundle.generate.splat_import import AXES
 from microsim.bundle.images import read_heights
-from microsim.bundle.made import harmonics
-from microsim.bundle.made.splat_import import AXES
 from microsim.cli import app
 from microsim.errors import BundleError, MicroSimError, UsageError
 from tests.bundle_support import change, small_bundle

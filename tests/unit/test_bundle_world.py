@@ -11,6 +11,8 @@ import pytest
 
 import microsim
 from microsim.bundle import load_bundle
+from microsim.engine.geometry import matrix_from_rpy, rpy_from_matrix, rpy_from_quaternion
+from microsim.engine.world import OBSTACLE, TARGET, Mesh, World
 from microsim.errors import MicroSimError, ScenarioError
 from microsim.paths import world_folder
 from microsim.recording.bag import open_bag
@@ -18,8 +20,6 @@ from microsim.recording.bag_writer import RecordOptions
 from microsim.recording.recorder import Recorder
 from microsim.recording.replay import Replay
 from microsim.scenario import load_scenario
-from microsim.sim.geometry import matrix_from_rpy, rpy_from_matrix, rpy_from_quaternion
-from microsim.sim.world import OBSTACLE, TARGET, Mesh, World
 from tests.support import decoded, on_topic
 
 SMALL = {
@@ -169,7 +169,7 @@ def test_a_mesh_occupies_the_cells_where_it_stands_higher_than_a_kerb_and_lower_
 
 
 def test_a_plain_camera_sees_the_mesh_where_it_is() -> None:
-    from microsim.sim.sensors.camera import CameraModel, Renderer
+    from microsim.render.palette_camera import CameraModel, Renderer
 
     ground = np.full((40, 40), -1.0)
     world = World(0.5, ground, np.zeros((40, 40), np.uint8), (), (), -10.0, -10.0, wall(0.5))

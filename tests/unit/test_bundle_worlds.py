@@ -9,9 +9,9 @@ import pytest
 from microsim import paths
 from microsim.bundle import check_bundle, load_bundle
 from microsim.bundle.fields import Fields
-from microsim.bundle.made import track
-from microsim.bundle.made.minimal import minimal_world
-from microsim.bundle.made.oval import oval_world
+from microsim.bundle.generate import track
+from microsim.bundle.generate.minimal import minimal_world
+from microsim.bundle.generate.oval import oval_world
 from microsim.bundle.writing import bundle_files
 
 MAKERS = {"minimal_test": minimal_world, "oval": oval_world}

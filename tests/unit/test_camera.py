@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from microsim.sim.geometry import matrix_from_rpy
-from microsim.sim.sensors.camera import CameraModel, Renderer
-from microsim.sim.world import GROUND, HAZARD, OBSTACLE, PALETTE, TARGET, WATER, Shape, World
+from microsim.engine.geometry import matrix_from_rpy
+from microsim.engine.world import GROUND, HAZARD, OBSTACLE, PALETTE, TARGET, WATER, Shape, World
+from microsim.render.palette_camera import CameraModel, Renderer
 from tests.unit.camera_reference import looking
 
 # The drone's mount at yaw 0: image top = forward (+x), image right = the drone's right (-y).

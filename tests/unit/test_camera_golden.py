@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from microsim.sim.world import PALETTE
+from microsim.engine.world import PALETTE
 from tests.golden.camera_scenes import FOLDER, SCENES
 from tests.golden.png import read_png
 

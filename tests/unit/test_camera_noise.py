@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsim.sim.noise import stream_key
-from microsim.sim.sensors.image_noise import ImageNoise, blur_weights
+from microsim.engine.noise import stream_key
+from microsim.render.image_noise import ImageNoise, blur_weights
 
 KEY = stream_key(7, "drone/camera/noise")
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsim.sim.sensors.camera import CameraModel, Renderer
-from microsim.sim.world import Shape, World
+from microsim.engine.world import Shape, World
+from microsim.render.palette_camera import CameraModel, Renderer
 from tests.unit.camera_reference import looking, reference
 
 PINHOLE = CameraModel(48, 36, 34.0, 34.0, 23.7, 17.6)

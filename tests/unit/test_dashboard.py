@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 import microsim
-from microsim.dashboard import Dashboard, screen_of
-from microsim.dashboard.facts import Collector, Facts
-from microsim.dashboard.raster import Mark, Pixels, arrow, bar, shrunk, spark
-from microsim.dashboard.world_map import OUTSIDE_COLOUR, Place, WorldMap
-from microsim.demo import Demo
+from microsim.engine.world import PALETTE
+from microsim.missions.demo_pilot import Demo
 from microsim.runner import Runner
-from microsim.sim.world import PALETTE
+from microsim.view.dashboard import Dashboard, screen_of
+from microsim.view.dashboard.facts import Collector, Facts
+from microsim.view.dashboard.raster import Mark, Pixels, arrow, bar, shrunk, spark
+from microsim.view.dashboard.world_map import OUTSIDE_COLOUR, Place, WorldMap
 
 SIZES = [(60, 18), (80, 24), (120, 40), (200, 60)]
 

@@ -6,8 +6,8 @@ import math
 import pytest
 
 import microsim
-from microsim.demo import Demo
-from microsim.outbox import Message
+from microsim.messages.outbox import Message
+from microsim.missions.demo_pilot import Demo
 
 SCENARIOS = ["default", "flat", "maze", "obstacles_arena", "showcase"]
 

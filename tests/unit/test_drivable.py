@@ -12,8 +12,8 @@ import shapely
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsim.sim import drivable
-from microsim.sim.drivable import OFFROAD, DrivableArea, drivable_area, side
+from microsim.engine import drivable
+from microsim.engine.drivable import OFFROAD, DrivableArea, drivable_area, side
 
 SQUARE = np.array([[0.0, 0.0], [10.0, 0.0], [10.0, 10.0], [0.0, 10.0], [0.0, 0.0]])
 
@@ -109,7 +109,7 @@ def test_the_side_is_exact_where_rounding_would_guess(x, y, steps, off):
 def plain(function):
     """The function before compilation, with all it calls."""
     source = inspect.getsource(drivable).replace("@kernel\n", "")
-    names: dict[str, object] = {"__name__": "microsim.sim.drivable_plain"}
+    names: dict[str, object] = {"__name__": "microsim.engine.drivable_plain"}
     sys.modules[str(names["__name__"])] = types.ModuleType(str(names["__name__"]))
     exec(compile(source, drivable.__file__, "exec"), names)  # noqa: S102
     return names[function.__name__]

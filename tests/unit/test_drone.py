@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import microsim
-from microsim.sim.robots.drone import approach, lag_factor
+from microsim.robots.drone import approach, lag_factor
 from tests.support import bare, many, scenario
 
 TAU = 0.15

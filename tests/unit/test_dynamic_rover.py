@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 import microsim
 from microsim.batch import BatchSimulation
+from microsim.engine.components import YAW, YAW_RATE, X, Y
 from microsim.missions import fly_mission
-from microsim.node.parameters import Settings
+from microsim.robots import dynamic_rover, rover
+from microsim.ros2.node_parameters import Settings
 from microsim.scenario import json_schema
 from microsim.scenario.dynamics import Dynamics
-from microsim.sim.components import YAW, YAW_RATE, X, Y
-from microsim.sim.robots import dynamic_rover, rover
 from tests.support import COMPILED, bare, many, scenario
 
 M, INERTIA, C, C_TURN, T, A_MAX, ALPHA_MAX = 5.0, 0.5, 2.0, 1.0, 0.3, 4.0, 10.0

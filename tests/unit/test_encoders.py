@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 import microsim
-from microsim import encoders
-from microsim.sim.world import PALETTE
-from microsim.topics import TABLE
-from microsim.wire import decode, encode
+from microsim.engine.world import PALETTE
+from microsim.messages import decode, encode, encoders
+from microsim.messages.topics import TABLE
 from tests.golden.mission import SHORT
 from tests.support import decoded, on_topic, stamp_ns
 

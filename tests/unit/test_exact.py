@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from microsim.sim import exact
+from microsim.engine import exact
 from tests.support import COMPILED, many
 
 mpmath.mp.prec = 200

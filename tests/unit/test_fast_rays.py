@@ -6,14 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from microsim.sim import bvh, noise, render_ground
-from microsim.sim.geometry import matrix_from_rpy
-from microsim.sim.ground_rays import single
-from microsim.sim.motion import mounted_at, turned
-from microsim.sim.sensors.camera import CameraModel, Renderer
-from microsim.sim.sensors.lidar import Lidar, beam_table
-from microsim.sim.sensors.reflection import GROUND
-from microsim.sim.world import Mesh, Shape, World
+from microsim.engine import noise
+from microsim.engine.geometry import matrix_from_rpy
+from microsim.engine.motion import mounted_at, turned
+from microsim.engine.world import Mesh, Shape, World
+from microsim.rays import bvh
+from microsim.rays.ground_rays import single
+from microsim.rays.reflection import GROUND
+from microsim.render import ground as render_ground
+from microsim.render.palette_camera import CameraModel, Renderer
+from microsim.sensors.lidar import Lidar, beam_table
 from tests.support import many
 from tests.unit.test_lidar import NOBODY, motion_at
 

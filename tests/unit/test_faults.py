@@ -80,7 +80,7 @@ def test_a_failing_lidar_sends_empty_clouds() -> None:
 
 
 def test_a_lidar_that_breaks_by_itself_sends_empty_clouds_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    from microsim.sim.sensors.lidar import Lidar
+    from microsim.sensors.lidar import Lidar
 
     whole = Lidar.sample
 

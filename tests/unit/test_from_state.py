@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from microsim.cli import app
 from microsim.cli.from_state import go_on
 from microsim.errors import UsageError
-from microsim.outbox import Message
+from microsim.messages.outbox import Message
 from microsim.recording.bag import open_bag
 from microsim.recording.plain_data import SnapshotError
 from microsim.recording.state_file import save_state

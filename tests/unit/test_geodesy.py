@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsim.sim.geodesy import enu_from_wgs84, tangent_plane, wgs84_from_enu
+from microsim.engine.geodesy import enu_from_wgs84, tangent_plane, wgs84_from_enu
 
 ORIGINS = [
     (9.935, -84.09, 1150.0),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from microsim.sim.geometry import (
+from microsim.engine.geometry import (
     clearance_of,
     distance_to_occupied,
     ground_height,

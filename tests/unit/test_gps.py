@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import microsim
-from microsim.sim.geodesy import enu_from_wgs84, tangent_plane
+from microsim.engine.geodesy import enu_from_wgs84, tangent_plane
 from tests.support import bare, decoded, many, scenario
 
 ORIGIN = (9.935, -84.09, 1150.0)

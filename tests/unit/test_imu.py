@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import microsim
-from microsim.sim.components import GRAVITY
+from microsim.engine.components import GRAVITY
 from tests.support import bare, decoded, many, scenario
 
 QUIET = {"gyro_sigma_rad_per_s": 0, "accel_sigma_m_per_s2": 0}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from catkin_pkg.package import parse_package
 
+from microsim.messages import fields_of
 from microsim.version import __version__
-from microsim.wire import fields_of
 
 FOLDER = Path(__file__).resolve().parents[2] / "interfaces" / "microsim_interfaces"
 

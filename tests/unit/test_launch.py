@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import microsim
-from microsim.topics import TABLE
+from microsim.messages.topics import TABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "launch" / "microsim.launch.py"
@@ -237,7 +237,7 @@ def test_the_real_launch_takes_the_file_where_it_is_installed() -> None:
 
 
 def test_the_rover_starts_with_a_state_publisher_whose_joints_and_frames_are_its_own(stand_ins: None) -> None:
-    from microsim.node.sim_rover import NODE_NAME, WHEEL_JOINTS, RoverSettings
+    from microsim.ros2.sim_rover import NODE_NAME, WHEEL_JOINTS, RoverSettings
 
     launch_file = runpy.run_path(str(ROOT / "launch" / "sim_rover.launch.py"))
     *arguments, start = launch_file["generate_launch_description"]().values[0]

@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import microsim
+from microsim.engine.bodies import Body, body_row
+from microsim.engine.geometry import matrix_from_rpy
+from microsim.engine.motion import FIELDS, observe
+from microsim.engine.world import Mesh, Shape, World
 from microsim.errors import ScenarioError
+from microsim.messages import decode_checked
+from microsim.rays import bvh
+from microsim.rays.ground_rays import lattice, single, walk
+from microsim.rays.reflection import GROUND
 from microsim.scenario import load_scenario
-from microsim.sim import bvh
-from microsim.sim.bodies import Body, body_row
-from microsim.sim.geometry import matrix_from_rpy
-from microsim.sim.ground_rays import lattice, single, walk
-from microsim.sim.motion import FIELDS, observe
-from microsim.sim.sensors.lidar import POINT, Beams, Lidar, beam_table
-from microsim.sim.sensors.reflection import GROUND
-from microsim.sim.world import Mesh, Shape, World
-from microsim.wire import decode_checked
+from microsim.sensors.lidar import POINT, Beams, Lidar, beam_table
 from tests.support import bare, decoded, many, on_topic, scenario, stamp_ns
 from tests.unit.ray_reference import ground_distance, triangle_distance
 

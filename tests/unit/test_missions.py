@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import microsim
 from microsim.cli.missions import Flight
+from microsim.engine.schedule import Command, Teleport, Transmission
 from microsim.errors import MissionError, ScenarioError
 from microsim.missions import MissionPilot, fly_mission, load_mission
 from microsim.missions.follower import Follower, Goal, Pose, drive, fly
@@ -23,12 +24,11 @@ from microsim.missions.judge import is_met
 from microsim.missions.loading import is_mission
 from microsim.missions.models import Mission
 from microsim.missions.values import FieldPath, clearance_cells
-from microsim.node.start import start_node
 from microsim.paths import mission_file, mission_names, scenario_file, scenario_names
+from microsim.ros2.start import start_node
+from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.runner import Runner
-from microsim.sim.schedule import Command, Teleport, Transmission
 from microsim.simulation import Reconfiguration
-from microsim.transport.memory import Bus, MemoryTransport
 from tests.support import COMPILED, bare, many, on_topic, scenario
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import microsim
-from microsim import wire
-from microsim.node.microsim_node import MicroSimNode
-from microsim.node.simulation_interfaces import SERVICE_NAMES, SimulationInterfaces
-from microsim.node.start import start_node
-from microsim.topics import TOPICS, Qos
-from microsim.transport import MissingTypeError, OnRequest
-from microsim.transport.memory import Bus, MemoryTransport
+from microsim import messages as wire
+from microsim.messages.topics import TOPICS, Qos
+from microsim.ros2.microsim_node import MicroSimNode
+from microsim.ros2.simulation_interfaces import SERVICE_NAMES, SimulationInterfaces
+from microsim.ros2.start import start_node
+from microsim.ros2.transport import MissingTypeError, OnRequest
+from microsim.ros2.transport.memory import Bus, MemoryTransport
 
 BARE = {  # few messages, no camera: quick
     "world_topics": {"occupancy_hz": 0, "markers_hz": 0},

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsim.sim import noise
+from microsim.engine import noise
 from tests.support import COMPILED, ks_distance, many
 
 int64s = st.integers(-(2**63), 2**63 - 1)

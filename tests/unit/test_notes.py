@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 import microsim
-from microsim.node.start import start_node
-from microsim.notes import LONGEST, MOST, Note, Notes
+from microsim.messages.topics import Qos
 from microsim.recording.recorder import Recorder
+from microsim.ros2.start import start_node
+from microsim.ros2.transport.memory import Bus, MemoryTransport
+from microsim.run_log import LONGEST, MOST, Note, Notes
 from microsim.runner import Runner
-from microsim.topics import Qos
-from microsim.transport.memory import Bus, MemoryTransport
-from microsim.viewer.collector import Collector
-from microsim.viewer.page.panels import Panels
+from microsim.view.web.collector import Collector
+from microsim.view.web.page.panel_data import Panels
 
 BARE: dict[str, Any] = {
     "world_topics": {"occupancy_hz": 0, "markers_hz": 0},
@@ -69,11 +69,11 @@ def test_what_ros_2_sends_wrongly_is_in_the_log_with_its_topic_each_time() -> No
     other = MemoryTransport("other", bus=bus).publisher("/rover/cmd_vel", "geometry_msgs/msg/Twist", Qos(100))
     collector = Collector(node.runner)
     collector.scene()
-    twist = microsim.wire.new("geometry_msgs/msg/Twist")
+    twist = microsim.messages.new("geometry_msgs/msg/Twist")
     twist.linear.x = math.nan
     for _ in range(4):
         other.publish(b"garbage")
-        other.publish(microsim.wire.encode("geometry_msgs/msg/Twist", twist))
+        other.publish(microsim.messages.encode("geometry_msgs/msg/Twist", twist))
     node.transport.poll()
     node.runner.step(1)
     found = lines(collector)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import microsim
-from microsim.sim.sensors.odometry import Odometry
+from microsim.sensors.odometry import Odometry
 from tests.support import bare, decoded, many, on_topic, scenario
 
 

@@ -18,12 +18,12 @@ from websockets.typing import Subprotocol
 
 import microsim
 from microsim.runner import Runner
-from microsim.viewer.collector import Collector
-from microsim.viewer.controls import Controls, Stage
-from microsim.viewer.interface import Control, PageOptions
-from microsim.viewer.page import gate
-from microsim.viewer.page.server import Page
-from microsim.viewer.timeline import Ring
+from microsim.view.web.collector import Collector
+from microsim.view.web.controls import Controls, Stage
+from microsim.view.web.interface import Control, PageOptions
+from microsim.view.web.page import access as gate
+from microsim.view.web.page.server import Page
+from microsim.view.web.timeline import Ring
 from tests.browser_support import front_door, open_panels
 
 BARE: dict[str, Any] = {

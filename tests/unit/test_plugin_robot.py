@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import microsim
+from microsim.engine.command_timeout import timeout_ticks
 from microsim.recording.scenarios import plugin_hashes
-from microsim.sim.command_timeout import timeout_ticks
 from tests.support import bare, decoded, scenario
 
 # A sled that does at once what it is told, on rails along x; after 10 ticks without a command it stands.
@@ -16,8 +16,8 @@ SLED = """
 from typing import Literal
 from pydantic import Field
 from microsim.scenario.robots import Robot
-from microsim.sim.command_timeout import expire, timeout_ticks
-from microsim.sim.components import COMMON_ROWS, VELOCITY_X, X, RobotModel
+from microsim.engine.command_timeout import expire, timeout_ticks
+from microsim.engine.components import COMMON_ROWS, VELOCITY_X, X, RobotModel
 
 AGE = COMMON_ROWS
 

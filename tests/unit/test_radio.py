@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import microsim
 from microsim import load_scenario
-from microsim.sim.systems.radio import Radio, RadioSettings, Rssi
+from microsim.engine.radio import Radio, RadioSettings, Rssi
 from tests.support import bare, decoded, many, on_topic, scenario
 
 DRONE = bare(start={"map_pose": {"x": 5, "y": 5, "z": 5}})

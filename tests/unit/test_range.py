@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import microsim
-from microsim.sim.sensors.range import measured
+from microsim.sensors.range import measured
 from tests.support import bare, decoded, many, scenario
 
 WALL = {"type": "box", "center": [15.5, 10, 0], "size": [1, 20, 1]}  # its face is at x = 15

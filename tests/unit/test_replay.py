@@ -14,7 +14,8 @@ from rosbags.typesys import Stores, get_typestore
 
 import microsim.recording.inputs as inputs
 from microsim.errors import UsageError
-from microsim.outbox import Message
+from microsim.messages import decode, encode, new
+from microsim.messages.outbox import Message
 from microsim.recording.bag import open_bag
 from microsim.recording.bag_writer import RecordOptions
 from microsim.recording.diff import diff
@@ -32,7 +33,6 @@ from microsim.runner import Runner
 from microsim.scenario import load_scenario
 from microsim.scenario.overrides import with_values
 from microsim.simulation import Simulation
-from microsim.wire import decode, encode, new
 from tests.recording_support import WORLD, files_of, fly, record
 
 
@@ -221,7 +221,7 @@ def test_other_commands_give_another_run(tmp_path: Path) -> None:
 
 def test_a_run_of_other_code_is_told_from_the_recorded_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record(tmp_path / "bag")
-    monkeypatch.setattr("microsim.sim.sensors.gps.Gps.sample", lambda self, motion, tick: (1.0, 2.0, 3.0, 4.0))
+    monkeypatch.setattr("microsim.sensors.gps.Gps.sample", lambda self, motion, tick: (1.0, 2.0, 3.0, 4.0))
     difference = verify(tmp_path / "bag").difference
     assert difference is not None
     field = difference.field()
@@ -362,7 +362,7 @@ def test_a_bag_of_others_with_nonsense_is_ignored_and_counted(tmp_path: Path) ->
 
 
 def test_a_teleport_keeps_every_bit_of_its_yaw() -> None:
-    from microsim.sim.exact import wrap_angle
+    from microsim.engine.exact import wrap_angle
 
     dice = np.random.default_rng(4)
     yaws = [0.0, -0.0, np.pi, -np.pi, 1.57, 5e-324, -1e-310, 1e-300, np.pi / 2, 1e6, -7.0, *dice.uniform(-9, 9, 5000)]

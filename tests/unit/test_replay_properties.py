@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsim.outbox import Message
+from microsim.messages.outbox import Message
 from microsim.recording.bag import open_bag
 from microsim.recording.bag_writer import RecordOptions
 from microsim.recording.recorder import Recorder

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import microsim
-from microsim.outbox import Message
+from microsim.messages.outbox import Message
 from microsim.recording.recorder import Recorder
 from microsim.runner import Runner
-from microsim.viewer.collector import Collector
-from microsim.viewer.timeline import EVERY_S, SPAN_S, Ring
+from microsim.view.web.collector import Collector
+from microsim.view.web.timeline import EVERY_S, SPAN_S, Ring
 
 WORLD = {
     "name": "playground",

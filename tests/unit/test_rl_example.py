@@ -10,8 +10,8 @@ import pytest
 
 import microsim
 from microsim.learning.driving import RoverAvoid
-from microsim.node.start import start_node
-from microsim.transport.memory import Bus, MemoryTransport
+from microsim.ros2.start import start_node
+from microsim.ros2.transport.memory import Bus, MemoryTransport
 from tests.support import COMPILED
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "rl"

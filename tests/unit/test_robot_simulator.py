@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsim.errors import UsageError
-from microsim.node.node_settings import changed, declarations
-from microsim.node.robot_simulator.fleet import Pose
-from microsim.node.robot_simulator.settings import RobotSimulatorSettings
-from microsim.outbox import Message
+from microsim.messages.outbox import Message
+from microsim.ros2.node_settings import changed, declarations
+from microsim.ros2.robot_simulator.fleet import Pose
+from microsim.ros2.robot_simulator.settings import RobotSimulatorSettings
 from tests.navigation import Hand, yaw_of
 from tests.support import ks_distance, many, stamp_ns
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from microsim.node.robot_simulator.fleet import Pose
-from microsim.node.robot_simulator.grids import grid_of_scenario
+from microsim.ros2.robot_simulator.fleet import Pose
+from microsim.ros2.robot_simulator.grids import grid_of_scenario
 from tests.navigation import Hand
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import microsim
-from microsim import wire
+from microsim import messages as wire
 from microsim.errors import MapError, ScenarioError, UsageError
-from microsim.node.robot_simulator.grids import GridMap, grid_of_message, grid_of_scenario, heading
-from microsim.node.robot_simulator.map_files import MapFile, occupancy, read_map
-from microsim.node.robot_simulator.pgm import read_pgm
+from microsim.ros2.robot_simulator.grids import GridMap, grid_of_message, grid_of_scenario, heading
+from microsim.ros2.robot_simulator.map_files import MapFile, occupancy, read_map
+from microsim.ros2.robot_simulator.pgm import read_pgm
 from tests.support import many
 
 GOOD = {

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from microsim import wire
+from microsim import messages as wire
 from microsim.cli import app
 from microsim.errors import MapError, UsageError
-from microsim.node.robot_simulator.node import RobotSimulatorNode
-from microsim.topics import Qos
-from microsim.transport import OnMessage
-from microsim.transport.memory import Bus, MemoryTransport
-from microsim.transport.node_log import ROSOUT_QOS, ROSOUT_TYPE
+from microsim.messages.topics import Qos
+from microsim.ros2.robot_simulator.node import RobotSimulatorNode
+from microsim.ros2.transport import OnMessage
+from microsim.ros2.transport.memory import Bus, MemoryTransport
+from microsim.ros2.transport.node_log import ROSOUT_QOS, ROSOUT_TYPE
 from tests.navigation import steer, yaw_of
 from tests.support import stamp_ns
 from tests.unit.test_robot_simulator import PARAMETERS

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from microsim.engine import nav_robots
 from microsim.errors import MapError
-from microsim.node.robot_simulator.fleet import NOWHERE, Pose
-from microsim.node.robot_simulator.grids import GridMap
-from microsim.node.robot_simulator.moving import MovingObstacles, read_obstacles
-from microsim.sim import discs, nav_robots
+from microsim.rays import discs
+from microsim.ros2.robot_simulator.fleet import NOWHERE, Pose
+from microsim.ros2.robot_simulator.grids import GridMap
+from microsim.ros2.robot_simulator.moving import MovingObstacles, read_obstacles
 from tests.navigation import Hand
 from tests.support import many, stamp_ns
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from microsim import Simulation
-from microsim.sim.world import PALETTE
-from microsim.topics import TABLE
+from microsim.engine.world import PALETTE
+from microsim.messages.topics import TABLE
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "ros2"
 FILES = sorted(FOLDER.glob("*.py"))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from microsim.errors import UsageError
-from microsim.transport import Value
-from microsim.transport.ros_arguments import RosArguments, parse_ros_arguments
+from microsim.ros2.transport import Value
+from microsim.ros2.transport.ros_arguments import RosArguments, parse_ros_arguments
 
 
 def parse(*arguments: str, node: str = "microsim") -> RosArguments:

@@ -8,8 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import microsim
-from microsim.sim.geometry import clearance_of
-from microsim.sim.robots.rover import CONTACT_GAP_M, free_length
+from microsim.engine.geometry import clearance_of
+from microsim.robots.rover import CONTACT_GAP_M, free_length
 from tests.support import bare, many, scenario
 
 TAU = 0.10

@@ -11,7 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import microsim
-from microsim.topics import SENSOR_PATHS, TABLE, Topic
+from microsim.messages.topics import SENSOR_PATHS, TABLE, Topic
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "rviz" / "microsim_view.rviz"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import microsim
-from microsim.sim.geometry import distance_to_occupied
-from microsim.sim.sensors.scan import beam_table
+from microsim.engine.geometry import distance_to_occupied
+from microsim.sensors.scan import beam_table
 from tests.support import bare, decoded, many, on_topic, scenario
 
 ROOM = [

@@ -13,9 +13,9 @@ from microsim.errors import PluginError, ScenarioError
 from microsim.scenario import Box, Circle, PluginSensor, Robot, load_scenario
 from microsim.scenario import plugins as plugins_module
 from microsim.scenario.checks import occupancy
-from microsim.scenario.dice import Dice
 from microsim.scenario.maze import carve
 from microsim.scenario.plugins import Generator, Sensor, find_sensor
+from microsim.scenario.random_source import Dice
 
 THERMOMETER = """
 from pydantic import BaseModel, Field

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import microsim
-from microsim.demo import Demo
+from microsim.missions.demo_pilot import Demo
 from microsim.recording.bag import open_bag
 from microsim.recording.recorder import Recorder
 from microsim.recording.replay import Replay

@@ -16,11 +16,11 @@ import pytest
 from xacrodoc import XacroDoc
 
 from microsim.errors import UsageError
-from microsim.node.sim_rover import NODE_NAME, WHEEL_JOINTS, RoverCore, RoverSettings, sim_rover
-from microsim.topics import DEFAULT_QOS
-from microsim.transport.memory import Bus, MemoryTransport
-from microsim.transport.node_log import ROSOUT, ROSOUT_QOS
-from microsim.wire import decode, encode, new
+from microsim.messages import decode, encode, new
+from microsim.messages.topics import DEFAULT_QOS
+from microsim.ros2.sim_rover import NODE_NAME, WHEEL_JOINTS, RoverCore, RoverSettings, sim_rover
+from microsim.ros2.transport.memory import Bus, MemoryTransport
+from microsim.ros2.transport.node_log import ROSOUT, ROSOUT_QOS
 
 ROOT = Path(__file__).resolve().parents[2]
 TWIST, POSE, JOINTS = "geometry_msgs/msg/Twist", "geometry_msgs/msg/Pose2D", "sensor_msgs/msg/JointState"
@@ -76,7 +76,7 @@ class Stage:
 
     @property
     def v(self) -> float:
-        from microsim.sim.robots.rover import V
+        from microsim.robots.rover import V
 
         return float(self.core.fleet.state[V, 0])
 

@@ -6,16 +6,15 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field
 
-from microsim import encoders
+from microsim.documents.values import Finite
 from microsim.errors import UsageError
-from microsim.node.node_settings import read_settings
-from microsim.node.node_time import READ_ONLY, TimeSettings
-from microsim.node.small_node import SmallNode
-from microsim.outbox import Outbox
-from microsim.scenario.values import Finite
-from microsim.topics import DEFAULT_QOS
-from microsim.transport.memory import Bus, MemoryTransport
-from microsim.wire import decode, encode, new
+from microsim.messages import decode, encode, encoders, new
+from microsim.messages.outbox import Outbox
+from microsim.messages.topics import DEFAULT_QOS
+from microsim.ros2.node_settings import read_settings
+from microsim.ros2.node_time import READ_ONLY, TimeSettings
+from microsim.ros2.paced_node import SmallNode
+from microsim.ros2.transport.memory import Bus, MemoryTransport
 
 FLOAT = "std_msgs/msg/Float64"
 CLOCK = "rosgraph_msgs/msg/Clock"
@@ -78,7 +77,7 @@ def heard(bus: Bus, topic: str, type_name: str) -> tuple[MemoryTransport, list[A
 def said(bus: Bus) -> tuple[MemoryTransport, list[str]]:
     peer, lines = MemoryTransport("ear", bus=bus), list[str]()
     log = "rcl_interfaces/msg/Log"
-    from microsim.transport.node_log import ROSOUT, ROSOUT_QOS
+    from microsim.ros2.transport.node_log import ROSOUT, ROSOUT_QOS
 
     peer.subscribe(ROSOUT, log, ROSOUT_QOS, lambda cdr: lines.append(decode(log, cdr).msg))
     return peer, lines

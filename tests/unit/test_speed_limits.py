@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsim.sim import nav_robots, speed_limits
-from microsim.sim.speed_limits import towards
+from microsim.engine import nav_robots, speed_limits
+from microsim.engine.speed_limits import towards
 from tests.support import many
 
 

@@ -11,17 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsim.rendering import choice, gpu, gpu_source
-from microsim.rendering.threads import Threads
-from microsim.sim.noise import stream_key
-from microsim.sim.sensors.camera import CameraModel
-from microsim.sim.splat import CHUNK
-from microsim.sim.splat.activation import Splats, activate, columns_of_degree
-from microsim.sim.splat.blending import EXPONENTIAL, exp_of_minus
-from microsim.sim.splat.picture import Exposure, Shot, Sky, Things, lens_of
-from microsim.sim.splat.projection import view_of
-from microsim.sim.splat.rasteriser import Rasteriser
-from microsim.sim.splat.renderer import CpuRenderer
+from microsim.engine.noise import stream_key
+from microsim.render import gpu, gpu_source
+from microsim.render import renderer_choice as choice
+from microsim.render.palette_camera import CameraModel
+from microsim.render.splat import CHUNK
+from microsim.render.splat.activation import Splats, activate, columns_of_degree
+from microsim.render.splat.blending import EXPONENTIAL, exp_of_minus
+from microsim.render.splat.picture import Exposure, Shot, Sky, Things, lens_of
+from microsim.render.splat.projection import view_of
+from microsim.render.splat.rasteriser import Rasteriser
+from microsim.render.splat.renderer import CpuRenderer
+from microsim.render.threads import Threads
 from tests.support import COMPILED, many
 from tests.unit import splat_scenes
 
@@ -113,7 +114,7 @@ def test_near_splats_are_near_in_the_scene():
 
 
 def test_the_number_of_threads_changes_no_bit(monkeypatch):
-    monkeypatch.setattr("microsim.sim.splat.rasteriser._PART", 50)
+    monkeypatch.setattr("microsim.render.splat.rasteriser._PART", 50)
     scene = activate(splat_scenes.yard(many(3000, 200)))
     pictures = [CpuRenderer(scene, Threads(count)).pictures([yard_shot()])[0] for count in (1, 2, 3, 5)]
     for other in pictures[1:]:

@@ -7,11 +7,11 @@ import pytest
 
 import microsim
 from microsim import splat_cameras
+from microsim.engine.world import OBSTACLE, PALETTE
 from microsim.errors import MicroSimError, ScenarioError
-from microsim.rendering import choice
-from microsim.rendering.wish import wish
-from microsim.sim.splat.renderer import CpuRenderer
-from microsim.sim.world import OBSTACLE, PALETTE
+from microsim.render import renderer_choice as choice
+from microsim.render.render_options import wish
+from microsim.render.splat.renderer import CpuRenderer
 from tests.support import COMPILED, decoded
 
 pytestmark = pytest.mark.skipif(

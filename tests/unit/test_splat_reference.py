@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from microsim.sim.splat.activation import activate
-from microsim.sim.splat.projection import view_of
-from microsim.sim.splat.rasteriser import Rasteriser
+from microsim.render.splat.activation import activate
+from microsim.render.splat.projection import view_of
+from microsim.render.splat.rasteriser import Rasteriser
 from tests.support import COMPILED
 from tests.unit import splat_reference, splat_scenes
 

@@ -107,8 +107,8 @@ def test_heights_and_distances_are_the_smallest_on_the_way():
 
 def test_a_car_is_off_the_road_when_one_wheel_is():
     """Beside a second implementation, which asks for each of the five points by itself."""
+    from microsim.engine.drivable import OFFROAD
     from microsim.scenario.bundles import bundle_of
-    from microsim.sim.drivable import OFFROAD
 
     start = {"map_pose": {"x": 15, "y": 0, "yaw": 0}}  # nine metres from the edge of the road
     world = microsim.load_scenario({"world": "minimal_test", "robots": {"ego": {"start": start}}})

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from microsim.cli.scenarios import validate
+from microsim.engine.noise import normals, stream_key
 from microsim.errors import UsageError
-from microsim.sim.noise import normals, stream_key
 from microsim.sweep import results
 from microsim.sweep.crew import CrewError
 from microsim.sweep.journal import journal_of

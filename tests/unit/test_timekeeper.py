@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsim.sim.timekeeper import NS_PER_S, Clock, Trigger, exact_rate, round_half_up
+from microsim.engine.timekeeper import NS_PER_S, Clock, Trigger, exact_rate, round_half_up
 
 rates = st.one_of(
     st.integers(1, 10_000),

@@ -3,8 +3,8 @@
 import pytest
 
 import microsim
-from microsim.topics import ORDER, TABLE, TOPICS
-from microsim.wire import is_known
+from microsim.messages import is_known
+from microsim.messages.topics import ORDER, TABLE, TOPICS
 
 REQUIRED = [  # topic, type, reliable, depth (None: the requirements leave it open), direction
     ("/clock", "rosgraph_msgs/msg/Clock", True, None, "out"),

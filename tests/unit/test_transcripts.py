@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsim.outbox import DIGEST_BYTES, Outbox, name_in_transcript
+from microsim.engine.compiled import plain
+from microsim.messages.outbox import DIGEST_BYTES, Outbox, name_in_transcript
 from microsim.recording import transcripts
 from microsim.recording.checksums import crc32_of
 from microsim.recording.mcap_records import NUMBER, PLACE, TIME
 from microsim.recording.message_index import message_index
 from microsim.recording.transcripts import Names, Records, are_same
-from microsim.sim.compiled import plain
 
 CLOCK = ("/clock", "rosgraph_msgs/msg/Clock")
 TOPICS = [CLOCK, ("/a", "b/c"), ("/a", "b/d"), ("/robot/" + "x" * 300, "p/msg/T"), ("/ü/π", "p/msg/U"), ("/out", "p/T")]

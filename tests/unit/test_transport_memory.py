@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from microsim import wire
+from microsim import messages as wire
 from microsim.errors import UsageError
-from microsim.topics import Qos
-from microsim.transport import MissingTypeError, Parameter, Transport, Value
-from microsim.transport.choose import open_transport
-from microsim.transport.memory import Bus, MemoryTransport
-from microsim.transport.requests import NotYet
+from microsim.messages.topics import Qos
+from microsim.ros2.transport import MissingTypeError, Parameter, Transport, Value
+from microsim.ros2.transport.choose import open_transport
+from microsim.ros2.transport.memory import Bus, MemoryTransport
+from microsim.ros2.transport.requests import NotYet
 
 STRING = "std_msgs/msg/String"
 SET_BOOL = "std_srvs/srv/SetBool"

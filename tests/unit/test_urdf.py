@@ -12,7 +12,7 @@ import pytest
 from xacrodoc import XacroDoc
 
 import microsim
-from microsim.sim.geometry import quaternion_from_rpy
+from microsim.engine.geometry import quaternion_from_rpy
 
 ROOT = Path(__file__).resolve().parents[2]
 ROBOTS = ("drone", "rover")

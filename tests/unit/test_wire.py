@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rosbags.interfaces import Nodetype
 
-from microsim.topics import TABLE
-from microsim.wire import RawTemplate, Template, decode, encode, fields_of, is_known, new, type_hash
-from microsim.wire.template import layout
+from microsim.messages import RawTemplate, Template, decode, encode, fields_of, is_known, new, type_hash
+from microsim.messages.template import layout
+from microsim.messages.topics import TABLE
 from tests.support import many
 
 TYPES = sorted({topic.type for topic in TABLE} | {"geometry_msgs/msg/TwistStamped", "sensor_msgs/msg/PointCloud2"})

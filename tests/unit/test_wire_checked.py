@@ -7,9 +7,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from microsim import wire
+from microsim import messages as wire
 from microsim.errors import MicroSimError
-from microsim.wire import WireError, decode_checked, services
+from microsim.messages import WireError, decode_checked
+from microsim.messages import definitions as services
 
 TWIST = "geometry_msgs/msg/Twist"
 STRING = "std_msgs/msg/String"

@@ -2,10 +2,10 @@
 
 import pytest
 
-from microsim import wire
+from microsim import messages as wire
 from microsim.errors import UsageError
-from microsim.wire import services
-from microsim.wire.older import modernised
+from microsim.messages import definitions as services
+from microsim.messages.request_compat import modernised
 
 # as rosidl prints them in the packages' own *.json files and generated sources
 HASHES = {

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsim.sim.geometry import is_free
-from microsim.sim.sensors.camera import CameraModel, Renderer
-from microsim.sim.world import CLASS_NAMES, PALETTE, Shape, World
+from microsim.engine.geometry import is_free
+from microsim.engine.world import CLASS_NAMES, PALETTE, Shape, World
+from microsim.render.palette_camera import CameraModel, Renderer
 from tests.support import many
 
 lengths = st.floats(0.05, 6.0)

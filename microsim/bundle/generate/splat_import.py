@@ -1,0 +1,246 @@
+"""From a PLY as the usual 3D Gaussian splatting programs write it (w first, normals, any axes) to one of a bundle.
+
+The file is read and written piece by piece; what is not finite is left out, rotations are normalised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from microsim.bundle import ply
+from microsim.bundle.gaussians import FIXED_COLUMNS, columns_of
+from microsim.bundle.generate import harmonics
+from microsim.bundle.report import Report, Source
+from microsim.bundle.writing import splat_header
+from microsim.engine.value_noise import mix
+from microsim.errors import UsageError
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Rows: TypeAlias = npt.NDArray[np.float32]
+
+AXES = {  # how the source's axes lie, as the turn (x, y, z, w) that puts z up
+    "z-up": (0.0, 0.0, 0.0, 1.0),
+    "y-up": (math.sqrt(0.5), 0.0, 0.0, math.sqrt(0.5)),
+    "y-down": (-math.sqrt(0.5), 0.0, 0.0, math.sqrt(0.5)),
+}
+MAX_ASCII_BYTES = 4_000_000_000
+_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What to do with the Gaussians: turn, then scale, then move, then crop, then thin out."""
+
+    axes: str = "z-up"
+    yaw: float = 0.0  # [rad] counter-clockwise about z, after the axes
+    scale: float = 1.0
+    translate: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    crop: tuple[float, ...] = ()  # x0 x1 y0 y1 or x0 x1 y0 y1 z0 z1 [m] in the map frame
+    keep: int | None = None  # at most so many, chosen evenly at random
+    sh_degree: int | None = None  # at most this one
+    w_first: bool = True
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What was written, and the ground that can be guessed from it."""
+
+    found: int
+    kept: int
+    sh_degree: int
+    points: Rows  # (kept, 3) [m] map frame
+    opaque: npt.NDArray[np.bool_]  # (kept,)
+
+
+def import_splat(
+    source: Path, target: Path, wishes: Wishes, progress: Callable[[int, int], None] | None = None
+) -> Imported:
+    """Writes `target`; raises UsageError when the source is not what it should be."""
+    table = _Table(source)
+    degree = min(table.degree, 3 if wishes.sh_degree is None else wishes.sh_degree)
+    turned = _Turn(wishes, degree)
+    chosen = _chosen(table, turned, wishes)
+    kept = int(chosen.sum())
+    points, opaque = np.empty((kept, 3), np.float32), np.empty(kept, np.bool_)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("wb") as stream:
+        stream.write(splat_header(kept, degree))
+        at = 0
+        for start, rows in table.pieces():
+            piece = turned.applied(rows[chosen[start : start + len(rows)]], table.degree, wishes.w_first)
+            stream.write(piece.tobytes())
+            points[at : at + len(piece)], opaque[at : at + len(piece)] = piece[:, 0:3], piece[:, 10] > 0.0
+            at += len(piece)
+            if progress is not None:
+                progress(start + len(rows), table.count)
+    return Imported(table.count, kept, degree, points, opaque)
+
+
+class _Table:
+    """The vertices of the source, as rows of float32 in the order of bundles."""
+
+    def __init__(self, file: Path) -> None:
+        report = Report()
+        source = Source(report, file.name, file)
+        if not file.is_file():
+            raise UsageError(f"no such file: {file}")
+        header = ply.read_header(source, "splat-format", ply.FORMATS)
+        if header is None:
+            raise UsageError(str(report.problems[0]))
+        vertex = header.elements[0] if header.elements else None
+        if vertex is None or vertex.name != "vertex" or any(each.count_kind for each in vertex.properties):
+            raise UsageError(f"{file}: expected the element 'vertex' first, without lists")
+        self.file, self.count = file, vertex.count
+        self.degree = self._degree([each.name for each in vertex.properties])
+        self.columns = columns_of(self.degree)
+        self._rows = self._mapped(header, vertex)
+
+    def _degree(self, names: list[str]) -> int:
+        missing = [name for name in FIXED_COLUMNS if name not in names]
+        if missing:
+            raise UsageError(f"{self.file}: not a splat: it has no property {', '.join(missing)}")
+        rest = sum(name.startswith("f_rest_") for name in names)
+        degree = next((degree for degree in range(4) if len(columns_of(degree)) - 14 == rest), None)
+        if degree is None or any(name not in names for name in columns_of(degree)):
+            raise UsageError(f"{self.file}: expected 0, 9, 24 or 45 properties f_rest_0, f_rest_1 …, found {rest}")
+        return degree
+
+    def _mapped(self, header: ply.Header, vertex: ply.Element) -> Any:
+        order = ">" if header.format == "binary_big_endian" else "<"
+        kind = np.dtype([(each.name, ply.KINDS[each.kind].replace("<", order)) for each in vertex.properties])
+        size = self.file.stat().st_size
+        if header.format == "ascii":
+            return self._from_ascii(header, kind, size)
+        if header.length + self.count * kind.itemsize > size:
+            raise UsageError(f"{self.file}: the file is cut short: {self.count:,} Gaussians do not fit into it")
+        return np.memmap(self.file, kind, "r", header.length, (self.count,)) if self.count else np.zeros(0, kind)
+
+    def _from_ascii(self, header: ply.Header, kind: Any, size: int) -> Any:
+        if size > MAX_ASCII_BYTES:
+            raise UsageError(f"{self.file}: expected at most {MAX_ASCII_BYTES:,} bytes of ASCII")
+        words = self.file.read_bytes()[header.length :].split()
+        names = kind.names
+        if len(words) < self.count * len(names):
+            raise UsageError(f"{self.file}: the file is cut short: {self.count:,} Gaussians do not fit into it")
+        try:
+            numbers = np.array(words[: self.count * len(names)], np.float32).reshape(self.count, len(names))
+        except ValueError as error:
+            raise UsageError(f"{self.file}: {error}") from None
+        rows = np.zeros(self.count, [(name, np.float32) for name in names])
+        for index, name in enumerate(names):
+            rows[name] = numbers[:, index]
+        return rows
+
+    def pieces(self) -> Iterator[tuple[int, Floats]]:
+        """(number of the first row, rows in the order of bundles)."""
+        for start in range(0, self.count, _AT_ONCE):
+            part = self._rows[start : start + _AT_ONCE]
+            yield start, np.stack([part[name].astype(np.float64) for name in self.columns], axis=1)
+
+
+class _Turn:
+    """Turns, scales and moves Gaussians, with their colours."""
+
+    def __init__(self, wishes: Wishes, degree: int) -> None:
+        self.quat = _times((0.0, 0.0, math.sin(0.5 * wishes.yaw), math.cos(0.5 * wishes.yaw)), AXES[wishes.axes])
+        self.matrix = _matrix(self.quat)
+        self.scale, self.move = wishes.scale, np.array(wishes.translate)
+        self.degree = degree
+        self.bands = harmonics.turn(self.matrix, degree)[1:, 1:]
+
+    def points(self, rows: Floats) -> Floats:
+        return (rows[:, 0:3] @ self.matrix.T) * self.scale + self.move
+
+    def applied(self, rows: Floats, degree: int, w_first: bool) -> Rows:
+        out = np.empty((len(rows), len(columns_of(self.degree))))
+        out[:, 0:3] = self.points(rows)
+        out[:, 3:6] = rows[:, 3:6] + math.log(self.scale)
+        out[:, 6:10] = _products(self.quat, rows[:, [7, 8, 9, 6]] if w_first else rows[:, 6:10])
+        out[:, 10:14] = rows[:, 10:14]
+        have, want = (degree + 1) ** 2 - 1, (self.degree + 1) ** 2 - 1
+        for channel in range(3 if want else 0):
+            rest = rows[:, 14 + channel * have : 14 + channel * have + want]
+            out[:, 14 + channel * want : 14 + (channel + 1) * want] = rest @ self.bands.T
+        return out.astype("<f4")
+
+
+def _chosen(table: _Table, turned: _Turn, wishes: Wishes) -> npt.NDArray[np.bool_]:
+    """Which rows stay: finite, with a rotation, within the crop; of those at most `keep`."""
+    chosen = np.zeros(table.count, np.bool_)
+    for start, rows in table.pieces():
+        with np.errstate(invalid="ignore", over="ignore"):
+            good = (np.abs(rows) < 1e30).all(axis=1) & ((rows[:, 6:10] ** 2).sum(axis=1) > 1e-12)
+            points = turned.points(rows)
+            for axis in range(len(wishes.crop) // 2):
+                low, high = wishes.crop[2 * axis], wishes.crop[2 * axis + 1]
+                good &= (points[:, axis] >= low) & (points[:, axis] <= high)
+        chosen[start : start + len(rows)] = good
+    places = np.flatnonzero(chosen)
+    if wishes.keep is not None and len(places) > wishes.keep:
+        order = np.argsort(_scrambled(places), kind="stable")
+        chosen[:] = False
+        chosen[places[order[: wishes.keep]]] = True
+    return chosen
+
+
+def _scrambled(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """A number for each number, as if random, the same everywhere."""
+    return mix(numbers.astype(np.uint64))
+
+
+def _times(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, float, float, float]:
+    x, y, z, w = _products(a, np.array([b]))[0].tolist()
+    return x, y, z, w
+
+
+def _products(a: tuple[float, ...], b: Floats) -> Floats:
+    """a · b for many b, each normalised."""
+    x, y, z, w = a
+    bx, by, bz, bw = b.T
+    rows = [
+        w * bx + x * bw + y * bz - z * by,
+        w * by - x * bz + y * bw + z * bx,
+        w * bz + x * by - y * bx + z * bw,
+        w * bw - x * bx - y * by - z * bz,
+    ]
+    out = np.stack(rows, axis=1)
+    return out / np.sqrt((out * out).sum(axis=1))[:, None]
+
+
+def _matrix(quat: tuple[float, float, float, float]) -> Floats:
+    x, y, z, w = quat
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
+            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
+            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
+        ]
+    ).round(15)
+
+
+def guessed_ground(imported: Imported, resolution: float) -> tuple[Floats, float, float]:
+    """Heights (ny, nx), west and south: in each cell the lower tenth of what can be seen; NaN where nothing is."""
+    points = imported.points[imported.opaque].astype(np.float64)
+    if not len(points):
+        raise UsageError("no Gaussian is left that could be ground; crop less")
+    west, south = (math.floor(float(points[:, axis].min()) / resolution) * resolution for axis in (0, 1))
+    columns = int((float(points[:, 0].max()) - west) / resolution) + 1
+    rows = int((float(points[:, 1].max()) - south) / resolution) + 1
+    if columns * rows > 64_000_000:
+        raise UsageError(f"{columns} x {rows} heights would be too many; crop, or take a coarser --resolution")
+    cells = ((points[:, 1] - south) / resolution).astype(np.int64) * columns
+    cells += ((points[:, 0] - west) / resolution).astype(np.int64)
+    order = np.lexsort((points[:, 2], cells))
+    cells, heights = cells[order], points[order, 2]
+    first = np.flatnonzero(np.concatenate([[True], cells[1:] != cells[:-1]]))
+    counts = np.diff(np.append(first, len(cells)))
+    out = np.full(columns * rows, np.nan)
+    out[cells[first]] = heights[first + counts // 10]
+    return out.reshape(rows, columns), west, south

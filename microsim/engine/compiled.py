@@ -1,0 +1,119 @@
+"""`kernel`: compiles a function of numbers with numba, bit-exactly and cached.
+
+No fastmath and no fused multiply-add, so a kernel gives the bits of its plain-Python form
+(`NUMBA_DISABLE_JIT=1` runs that form). `error_model="numpy"` only removes the zero-division check, which blocks SIMD.
+
+numba notices a change in a kernel's own file, not in the kernels it calls or the constants it imports. So the cache
+folder's name is a hash over every file of the folders with kernels: a stale one, which could give other bits, is never
+loaded.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+import numba.core.config
+import numba.core.utils
+from numba.core import event
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+KERNEL_FOLDERS = ("engine", "rays", "render", "robots", "sensors", "batch", "recording")
+
+
+def _source_hash() -> str:
+    package = Path(__file__).parents[1]  # numba keeps kernels apart by place and Python, and so must `is_rehearsed`
+    digest = hashlib.sha256(f"{numba.__version__} {numba.core.utils.PYVERSION} {package}".encode())
+    for file in sorted(file for folder in KERNEL_FOLDERS for file in (package / folder).rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _cache_folder() -> Path | None:
+    """A writable folder for compiled kernels, or None: then every process compiles anew."""
+    chosen = numba.core.config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(chosen) / "microsim" / "kernels" / _source_hash()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
+CACHE_FOLDER = _cache_folder()
+
+
+def is_rehearsed(what: str) -> bool:
+    """Whether all that `what` needs was compiled before, and is in the cache."""
+    return bool(numba.core.config.DISABLE_JIT) or (CACHE_FOLDER is not None and _mark(CACHE_FOLDER, what).exists())
+
+
+def note_rehearsed(what: str) -> None:
+    """All that `what` needs is compiled."""
+    if CACHE_FOLDER is not None and not numba.core.config.DISABLE_JIT:
+        with suppress(OSError):  # told once more next time; nothing is lost
+            _mark(CACHE_FOLDER, what).touch()
+
+
+def _mark(folder: Path, what: str) -> Path:
+    return folder / f"rehearsed-{hashlib.sha256(what.encode()).hexdigest()[:16]}"
+
+
+@contextmanager
+def watched(begun: Callable[[], None], done: Callable[[], None]) -> Iterator[None]:
+    """Meanwhile be told of every kernel that is compiled, not of those that come from the cache."""
+
+    class Watcher(event.Listener):  # type: ignore[misc]
+        def on_start(self, event: object) -> None:
+            begun()
+
+        def on_end(self, event: object) -> None:
+            done()
+
+    with event.install_listener("numba:compile", Watcher()):
+        yield
+
+
+def kernel(function: _Function) -> _Function:
+    """Compile on first call and keep the result on disk."""
+    return _compiled(function)
+
+
+def inlined(function: _Function) -> _Function:
+    """A kernel whose body always becomes part of its callers', so that their loops over it can turn into SIMD."""
+    return _compiled(function, forceinline=True)
+
+
+def threaded_kernel(function: _Function) -> _Function:
+    """A kernel during which other threads may run: long ones, called on parts of the work at once."""
+    return _compiled(function, nogil=True)
+
+
+def threaded_kernel_of_kernel(function: _Function) -> _Function:
+    """A `threaded_kernel` that is given a kernel as an argument: numba cannot keep those on disk."""
+    return _njit(function, nogil=True)
+
+
+def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The kernel's plain-Python form: quicker for a list or a handful of numbers, and the same bits."""
+    form: Callable[..., Any] = getattr(function, "py_func", function)
+    return form
+
+
+def _njit(function: _Function, **options: bool) -> _Function:
+    compiled: _Function = numba.njit(error_model="numpy", **options)(function)
+    return compiled
+
+
+def _compiled(function: _Function, **options: bool) -> _Function:
+    before = numba.core.config.CACHE_DIR
+    numba.core.config.CACHE_DIR = str(CACHE_FOLDER or "")
+    try:
+        return _njit(function, cache=CACHE_FOLDER is not None, **options)
+    finally:
+        numba.core.config.CACHE_DIR = before

@@ -1,0 +1,62 @@
+"""The data that robots and sensors share, with unit and frame beside each field."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from microsim.engine.geometry import Vector
+
+# Every robot's state is a column of numbers that begins with these rows, so that sensors need not know its model.
+# Position is that of base_link in the map frame; velocity and acceleration are what it really did in the last tick,
+# wind and collisions included, in map axes.
+X, Y, Z, YAW = 0, 1, 2, 3  # [m] [m] [m] [rad]
+VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW_RATE = 4, 5, 6, 7  # [m/s] [m/s] [m/s] [rad/s]
+ACCELERATION_X, ACCELERATION_Y, ACCELERATION_Z = 8, 9, 10  # [m/s^2]
+ROLL, PITCH = 11, 12  # [rad] of Rz(yaw) Ry(pitch) Rx(roll); 0 for drones and rovers
+ROLL_RATE, PITCH_RATE = 13, 14  # [rad/s]
+COMMON_ROWS = 15
+
+GRAVITY = 9.80665  # [m/s^2]
+
+
+@dataclass(frozen=True)
+class Wind:
+    world_xyz: Vector = (0.0, 0.0, 0.0)  # [m/s] map frame
+    gust_sigma: float = 0.0  # [m/s] standard deviation of each axis
+    gust_tau_s: float = 2.0  # [s] correlation time
+
+
+@dataclass(frozen=True)
+class Mount:
+    """Where a sensor sits: base_link to the sensor's own frame."""
+
+    xyz: Vector = (0.0, 0.0, 0.0)  # [m]
+    rpy: Vector = (0.0, 0.0, 0.0)  # [rad] fixed axes, URDF's order
+
+
+@dataclass(frozen=True)
+class RobotModel:
+    """What makes a kind of robot. A file in `sim/robots/` holds one constant `ROBOT` of this type.
+
+    `advance(state, command, parameters, keys, elevation, footing, cell, west, south, dt, tick, ticks)` moves all
+    robots of the model, one per column, by `ticks` ticks in place: state (rows, n), command (inputs, n), parameters
+    (p, n), keys (n,) noise keys, elevation and footing (ny, nx), west and south [m] where the grid begins in the map
+    frame. It is compiled and serves one world and a million alike.
+    """
+
+    name: str
+    inputs: tuple[str, ...]  # names of the command's numbers, in the order of the command array
+    twist_fields: tuple[str, ...]  # where each input stands in a geometry_msgs/Twist; () with `from_twist`
+    rows: int  # of the state
+    state: Mapping[str, int]  # name a user sees -> row
+    parameters: Callable[[Any, Wind, float], tuple[float, ...]]  # (the robot's settings, wind, dt) -> column
+    advance: Callable[..., None]
+    is_ground_bound: bool  # stands on the ground and may not be put into an occupied cell
+    needs_tick: Callable[[Any], bool] = lambda parameters: True  # (p, n) -> False where the tick number does not matter
+    command_age: int | None = None  # row that counts ticks since the last command, see `command_timeout`; None: no row
+    from_twist: Callable[[Any, float, float], Mapping[str, float]] | None = None  # (settings, m/s, rad/s) -> inputs
+    settle: Callable[..., None] | None = None  # (state, parameters, elevation, cell, west, south): lean on the ground
+    joints: tuple[str, ...] = ()  # names, for joint_states
+    joint_values: Callable[[Sequence[float], Any], tuple[Sequence[float], Sequence[float]]] | None = (
+        None  # (state, settings) -> positions [rad], velocities [rad/s]
+    )

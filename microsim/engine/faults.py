@@ -1,0 +1,72 @@
+"""Faults injected on purpose, by tick: what is out of order, when, and what came of it so far."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from microsim.engine.geometry import Vector
+
+FAIL, DROPOUT, BLACKOUT, JUMP = "fail", "dropout", "blackout", "jump"
+RADIO = "radio"  # target of a blackout
+
+
+@dataclass(frozen=True)
+class Fault:
+    target: str  # "robot/sensor", or RADIO
+    kind: str
+    first_tick: int
+    end_tick: int  # the first one at which all is well again
+    offset: Vector = (0.0, 0.0, 0.0)  # [m] of a jump
+
+
+@dataclass
+class Health:
+    """What sensors suffered; `warn` is told when one begins to."""
+
+    faults: tuple[Fault, ...] = ()
+    warn: Callable[[str], None] = lambda text: None
+    degraded: Counter[str] = field(default_factory=Counter)  # messages with an old image or no points, by sensor
+    dropped: Counter[str] = field(default_factory=Counter)  # messages that were not sent, by sensor
+    failing: set[str] = field(default_factory=set)  # sensors whose last message was degraded
+
+    def at(self, target: str, kind: str, tick: int) -> Fault | None:
+        """The fault in force."""
+        for fault in self.faults:
+            if fault.target == target and fault.kind == kind and fault.first_tick <= tick < fault.end_tick:
+                return fault
+        return None
+
+    def drops(self, target: str, tick: int) -> bool:
+        """True when nothing is to be sent; counted."""
+        if self.at(target, DROPOUT, tick) is None:
+            return False
+        self.dropped[target] += 1
+        return True
+
+    def note(self, target: str, problem: str) -> None:
+        """A message was made without a new measurement (problem says why), or all went well ("")."""
+        if not problem:
+            self.failing.discard(target)
+            return
+        self.degraded[target] += 1
+        if target not in self.failing:
+            self.failing.add(target)
+            self.warn(f"{target}: {problem}")
+
+    def state(self, target: str, tick: int) -> str:
+        """ok, failed or dropout."""
+        if target in self.failing:
+            return "failed"
+        return "dropout" if self.at(target, DROPOUT, tick) is not None else "ok"
+
+    def memory(self) -> Any:
+        return dict(self.degraded), dict(self.dropped), sorted(self.failing)
+
+    def recall(self, memory: Any) -> None:
+        degraded, dropped, failing = memory
+        self.degraded, self.dropped, self.failing = Counter(degraded), Counter(dropped), set(failing)
+
+
+def of_target(faults: Iterable[Fault], target: str) -> tuple[Fault, ...]:
+    return tuple(fault for fault in faults if fault.target == target)

@@ -1,0 +1,141 @@
+"""What sensors and frames need of a robot's state, computed once a tick for all robots of a model."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from microsim.engine import exact
+from microsim.engine.compiled import kernel, plain
+from microsim.engine.components import (
+    ACCELERATION_X,
+    ACCELERATION_Y,
+    ACCELERATION_Z,
+    PITCH_RATE,
+    ROLL_RATE,
+    VELOCITY_X,
+    VELOCITY_Y,
+    VELOCITY_Z,
+    YAW_RATE,
+)
+from microsim.engine.components import PITCH as _PITCH
+from microsim.engine.components import ROLL as _ROLL
+from microsim.engine.components import YAW as _YAW
+from microsim.engine.components import X as _X
+from microsim.engine.components import Y as _Y
+from microsim.engine.components import Z as _Z
+from microsim.engine.geometry import Array, Vector
+
+_sincos = exact.sincos
+
+Motion: TypeAlias = Sequence[float]
+Rotation: TypeAlias = tuple[Vector, Vector, Vector]  # rows of a matrix
+# Fields of a Motion. Position in the map frame; velocity over ground and acceleration in body axes, without gravity.
+X, Y, Z, YAW, SIN_YAW, COS_YAW = range(6)
+QUATERNION_Z, QUATERNION_W = 6, 7
+FORWARD, LEFT, UP, TURN = 8, 9, 10, 11  # [m/s] [m/s] [m/s] [rad/s] the last about the body's z axis
+ACCEL_FORWARD, ACCEL_LEFT, ACCEL_UP = 12, 13, 14  # [m/s^2]
+ROLL, PITCH, QUATERNION_X, QUATERNION_Y = 15, 16, 17, 18
+ROLLING, PITCHING = 19, 20  # [rad/s] about the body's x and y axes
+AXES = 21  # nine fields: the rows of the matrix from base_link to the map
+FIELDS = 30
+
+
+@kernel
+def observe(state: Array, out: Array) -> None:
+    """Fill out (n, FIELDS) from state (rows, n)."""
+    for i in range(state.shape[1]):
+        out[i, X], out[i, Y], out[i, Z], out[i, YAW] = state[_X, i], state[_Y, i], state[_Z, i], state[_YAW, i]
+        out[i, ROLL], out[i, PITCH] = state[_ROLL, i], state[_PITCH, i]
+        out[i, SIN_YAW], out[i, COS_YAW] = _sincos(state[_YAW, i])
+        if state[_ROLL, i] == 0.0 and state[_PITCH, i] == 0.0:
+            _observe_level(state, out, i)
+        else:
+            _observe_tilted(state, out, i)
+
+
+@kernel
+def _observe_level(state: Array, out: Array, i: int) -> None:
+    sine, cosine = out[i, SIN_YAW], out[i, COS_YAW]
+    half_sine, half_cosine = _sincos(0.5 * state[_YAW, i])
+    out[i, QUATERNION_X], out[i, QUATERNION_Y] = 0.0, 0.0
+    out[i, QUATERNION_Z], out[i, QUATERNION_W] = half_sine, half_cosine
+    vx, vy = state[VELOCITY_X, i], state[VELOCITY_Y, i]
+    out[i, FORWARD], out[i, LEFT] = cosine * vx + sine * vy, cosine * vy - sine * vx
+    out[i, UP], out[i, TURN] = state[VELOCITY_Z, i], state[YAW_RATE, i]
+    out[i, ROLLING], out[i, PITCHING] = state[ROLL_RATE, i], state[PITCH_RATE, i]
+    ax, ay = state[ACCELERATION_X, i], state[ACCELERATION_Y, i]
+    out[i, ACCEL_FORWARD], out[i, ACCEL_LEFT] = cosine * ax + sine * ay, cosine * ay - sine * ax
+    out[i, ACCEL_UP] = state[ACCELERATION_Z, i]
+    for k in range(9):
+        out[i, AXES + k] = 0.0
+    out[i, AXES], out[i, AXES + 1] = cosine, -sine
+    out[i, AXES + 3], out[i, AXES + 4] = sine, cosine
+    out[i, AXES + 8] = 1.0
+
+
+@kernel
+def _observe_tilted(state: Array, out: Array, i: int) -> None:
+    sy, cy = out[i, SIN_YAW], out[i, COS_YAW]
+    sp, cp = _sincos(state[_PITCH, i])
+    sr, cr = _sincos(state[_ROLL, i])
+    hy, ky = _sincos(0.5 * state[_YAW, i])
+    hp, kp = _sincos(0.5 * state[_PITCH, i])
+    hr, kr = _sincos(0.5 * state[_ROLL, i])
+    out[i, QUATERNION_X], out[i, QUATERNION_Y] = hr * kp * ky - kr * hp * hy, kr * hp * ky + hr * kp * hy
+    out[i, QUATERNION_Z], out[i, QUATERNION_W] = kr * kp * hy - hr * hp * ky, kr * kp * ky + hr * hp * hy
+    out[i, AXES], out[i, AXES + 1], out[i, AXES + 2] = cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr
+    out[i, AXES + 3], out[i, AXES + 4], out[i, AXES + 5] = sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr
+    out[i, AXES + 6], out[i, AXES + 7], out[i, AXES + 8] = -sp, cp * sr, cp * cr
+    vx, vy, vz = state[VELOCITY_X, i], state[VELOCITY_Y, i], state[VELOCITY_Z, i]
+    ax, ay, az = state[ACCELERATION_X, i], state[ACCELERATION_Y, i], state[ACCELERATION_Z, i]
+    for k in range(3):
+        p, q, r = out[i, AXES + k], out[i, AXES + 3 + k], out[i, AXES + 6 + k]
+        out[i, FORWARD + k] = p * vx + q * vy + r * vz
+        out[i, ACCEL_FORWARD + k] = p * ax + q * ay + r * az
+    roll_rate, pitch_rate, yaw_rate = state[ROLL_RATE, i], state[PITCH_RATE, i], state[YAW_RATE, i]
+    out[i, ROLLING] = roll_rate - yaw_rate * sp
+    out[i, PITCHING] = pitch_rate * cr + yaw_rate * sr * cp
+    out[i, TURN] = yaw_rate * cr * cp - pitch_rate * sr
+
+
+@kernel
+def is_level_row(motion: Array) -> bool:
+    return motion[QUATERNION_X] == 0.0 and motion[QUATERNION_Y] == 0.0
+
+
+@kernel
+def place_of(motion: Array, x: float, y: float, z: float) -> tuple[float, float, float]:
+    """Map position of a point fixed to the robot at (x, y, z) in its base_link."""
+    if motion[QUATERNION_X] == 0.0 and motion[QUATERNION_Y] == 0.0:  # the sums in the order of the golden digests
+        sine, cosine = motion[SIN_YAW], motion[COS_YAW]
+        return motion[X] + cosine * x - sine * y, motion[Y] + sine * x + cosine * y, motion[Z] + z
+    return (
+        motion[X] + (motion[AXES] * x + motion[AXES + 1] * y + motion[AXES + 2] * z),
+        motion[Y] + (motion[AXES + 3] * x + motion[AXES + 4] * y + motion[AXES + 5] * z),
+        motion[Z] + (motion[AXES + 6] * x + motion[AXES + 7] * y + motion[AXES + 8] * z),
+    )
+
+
+_plain_place_of: Callable[[Motion, float, float, float], Vector] = plain(place_of)
+is_level: Callable[[Motion], bool] = plain(is_level_row)
+
+
+def mounted_at(motion: Motion, xyz: Vector) -> Vector:
+    """Map position of a point fixed to the robot at xyz in its base_link."""
+    return _plain_place_of(motion, *xyz)
+
+
+def turned(motion: Motion, rotation: Rotation) -> Rotation:
+    """A rotation given in base_link, in the map frame."""
+    (a, b, c), (d, e, f), (g, h, i) = rotation
+    if is_level(motion):
+        sine, cosine = motion[SIN_YAW], motion[COS_YAW]
+        return (
+            (cosine * a - sine * d, cosine * b - sine * e, cosine * c - sine * f),
+            (sine * a + cosine * d, sine * b + cosine * e, sine * c + cosine * f),
+            (g, h, i),
+        )
+    r = motion[AXES : AXES + 9]
+    first, second, third = (
+        (p * a + q * d + s * g, p * b + q * e + s * h, p * c + q * f + s * i) for p, q, s in (r[0:3], r[3:6], r[6:9])
+    )
+    return first, second, third

@@ -1,0 +1,126 @@
+"""All robots of a world: their state, the commands in force, and how they move."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from microsim.engine.components import YAW, RobotModel, X, Y, Z
+from microsim.engine.exact import wrap_angle
+from microsim.engine.geometry import Array
+from microsim.engine.motion import FIELDS, Motion, observe
+from microsim.engine.world import World
+
+
+@dataclass
+class Fleet:
+    """The robots of one model, one per column."""
+
+    model: RobotModel
+    names: tuple[str, ...]
+    state: Array  # (rows, n)
+    command: Array  # (inputs, n) in force until the next one
+    parameters: Array  # (p, n)
+    keys: npt.NDArray[np.int64]  # (n,) noise
+    seen: Array  # (n, FIELDS) what `observe` last wrote
+
+    def take(self, columns: Any, values: Any) -> None:
+        """Put commands into force: `values` for one column, or (inputs, k) for a slice or list of k columns."""
+        self.command[:, columns] = values
+        if self.model.command_age is not None:
+            self.state[self.model.command_age, columns] = 0.0
+
+
+class Physics:
+    def __init__(self, world: World, dt: float, fleets: Sequence[Fleet]) -> None:
+        self.world = world
+        self.dt = dt
+        self.fleets = tuple(fleets)
+        self.home: Mapping[str, tuple[Fleet, int]] = {
+            name: (fleet, column) for fleet in fleets for column, name in enumerate(fleet.names)
+        }
+        self.motions: dict[str, Motion] = {}
+        self.look()
+
+    def move(self, tick: int, ticks: int = 1) -> None:
+        """From tick to tick + ticks. Robots do not push each other, so each fleet goes on its own."""
+        world = self.world
+        for fleet in self.fleets:
+            fleet.model.advance(
+                fleet.state,
+                fleet.command,
+                fleet.parameters,
+                fleet.keys,
+                world.elevation,
+                world.footing,
+                world.cell_m,
+                world.west,
+                world.south,
+                self.dt,
+                tick,
+                ticks,
+            )
+
+    def look(self) -> None:
+        """Bring `motions` up to date."""
+        for fleet in self.fleets:
+            observe(fleet.state, fleet.seen)
+            self.motions.update(zip(fleet.names, fleet.seen.tolist(), strict=True))
+
+    def command(self, robot: str, values: Sequence[float]) -> None:
+        fleet, column = self.home[robot]
+        fleet.take(column, values)
+
+    def place(self, robot: str, x: float, y: float, z: float, yaw: float) -> None:
+        """Put a robot somewhere, at rest; a ground-bound one onto the ground."""
+        fleet, column = self.home[robot]
+        put(fleet.model, fleet.state[:, column], self.world, x, y, z, yaw)
+        lean(fleet, self.world)
+
+    def distance(self, first: str, second: str) -> float:
+        (a, i), (b, j) = self.home[first], self.home[second]
+        dx, dy, dz = (float(a.state[row, i] - b.state[row, j]) for row in (X, Y, Z))
+        return float(np.sqrt(dx * dx + dy * dy + dz * dz))
+
+    def memory(self) -> Any:
+        return [(fleet.state.copy(), fleet.command.copy()) for fleet in self.fleets]
+
+    def recall(self, memory: Any) -> None:
+        for fleet, (state, command) in zip(self.fleets, memory, strict=True):
+            fleet.state[...] = state
+            fleet.command[...] = command
+        self.look()
+
+
+def put(model: RobotModel, column: Array, world: World, x: float, y: float, z: float, yaw: float) -> None:
+    """A state at rest at the pose. Counters of the model (rows beyond pose and motion) start anew too.
+
+    Not so the age of its command: else an old one would come to life again.
+    """
+    age = 0.0 if model.command_age is None else column[model.command_age]
+    column[:] = 0.0
+    if model.command_age is not None:
+        column[model.command_age] = age
+    column[X], column[Y], column[YAW] = x, y, wrap_angle(yaw)
+    column[Z] = world.ground(x, y) if model.is_ground_bound else z
+
+
+def lean(fleet: Fleet, world: World) -> None:
+    """Lay robots onto the slope they were put on, if their model leans. Where one stands decides how it leans."""
+    if fleet.model.settle is not None:
+        fleet.model.settle(fleet.state, fleet.parameters, world.elevation, world.cell_m, world.west, world.south)
+
+
+def make_fleet(model: RobotModel, names: Sequence[str], states: Array, parameters: Array, keys: Sequence[int]) -> Fleet:
+    count = len(names)
+    return Fleet(
+        model=model,
+        names=tuple(names),
+        state=states,
+        command=np.zeros((len(model.inputs), count)),
+        parameters=parameters,
+        keys=np.array(keys, np.int64),
+        seen=np.empty((count, FIELDS)),
+    )

@@ -1,0 +1,203 @@
+"""The world: ground, occupied cells, surface classes, and the solids a camera sees. Immutable during a run.
+
+What only LiDARs and meshes need is imported when first asked for: most runs start without it.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from microsim.engine.compiled import kernel
+from microsim.engine.exact import cos, sin
+from microsim.engine.geometry import Array, Grid, clearance_of, ground_height
+
+if TYPE_CHECKING:
+    from microsim.rays.bvh import Tree
+    from microsim.rays.ground_rays import Lattice
+
+GROUND, OBSTACLE, HAZARD, TARGET, WATER = range(5)
+CLASS_NAMES = ("ground", "obstacle", "hazard", "target", "water")
+
+# PRD 4.2.2.1; the sky and everything a ray never meets has the background colour, class 0.
+PALETTE: Grid = np.array(
+    [(0xC8, 0xC8, 0xC8), (0x3C, 0xB3, 0x71), (0xE7, 0x4C, 0x3C), (0x34, 0x98, 0xDB), (0x1A, 0xBC, 0x9C)], np.uint8
+)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A footprint in the ground plane, painted on the ground (height 0) or standing on it.
+
+    An obstacle also occupies the cells under it; a feature is only seen.
+    """
+
+    kind: Literal["rectangle", "circle", "triangle", "billboard"]
+    class_id: int
+    center: tuple[float, float]  # [m] map frame; of a triangle: the centroid
+    size: tuple[float, float] = (0.0, 0.0)  # [m] rectangle: along its x and y; billboard: width, height
+    radius: float = 0.0  # [m] circle
+    vertices: tuple[tuple[float, float], ...] = ()  # [m] triangle, counter-clockwise, map frame
+    yaw: float | None = 0.0  # [rad] rectangle and billboard; None: the billboard turns to face the camera
+    base_m: float = 0.0  # [m] height of the base above the ground under the centre
+    height_m: float = 0.0  # [m] 0: painted on the ground
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Triangles that stand in the world, of class obstacle."""
+
+    vertices: Array  # (n, 3) [m] map frame
+    triangles: npt.NDArray[np.int32]  # (m, 3) rows of vertices
+
+
+@dataclass(frozen=True)
+class World:
+    cell_m: float
+    elevation: Array  # (ny, nx) [m] ground at cell centres, row 0 in the south
+    surface: Grid  # (ny, nx) class of the ground
+    obstacles: tuple[Shape, ...]
+    features: tuple[Shape, ...]
+    west: float = 0.0  # [m] map frame: where the grid's first column begins
+    south: float = 0.0  # [m] map frame: where the grid's first row begins
+    mesh: Mesh | None = None
+    occupied: Grid = field(init=False)  # (ny, nx) 0 free, 1 occupied
+    clearance: Grid = field(init=False)  # (ny, nx) [cells] to the nearest occupied one or the edge: what rays walk on
+    footing: Grid = field(
+        init=False
+    )  # as clearance, but cells without ground count as occupied: where robots can stand
+    is_flat: bool = field(init=False)  # one height everywhere: the camera has a shorter way
+
+    def __post_init__(self) -> None:
+        occupied = np.zeros(self.elevation.shape, np.uint8)
+        mark_occupied(occupied, self.cell_m, self.obstacles, self.west, self.south)
+        if self.mesh is not None:
+            from microsim.engine.mesh_cells import mark_mesh
+
+            grid = (self.elevation, self.cell_m, self.west, self.south)
+            mark_mesh(occupied, *grid, self.mesh.vertices, self.mesh.triangles)
+        object.__setattr__(self, "occupied", occupied)
+        object.__setattr__(self, "clearance", clearance_of(occupied))
+        footing = self.clearance
+        if np.isnan(self.elevation).any():
+            footing = clearance_of(np.maximum(occupied, lacks_ground(self.elevation)))
+        object.__setattr__(self, "footing", footing)
+        occupied.flags.writeable = self.clearance.flags.writeable = footing.flags.writeable = False
+        object.__setattr__(self, "is_flat", bool((self.elevation == self.elevation[0, 0]).all()))
+
+    @cached_property
+    def lattice(self) -> "Lattice":
+        """The ground, for rays."""
+        from microsim.rays.ground_rays import lattice
+
+        return lattice(self.elevation, self.cell_m, self.west, self.south)
+
+    @cached_property
+    def mesh_tree(self) -> "Tree":
+        """The mesh alone, for cameras, which draw obstacles in their own way."""
+        return self._tree(())
+
+    @cached_property
+    def tree(self) -> "Tree":
+        """Mesh and obstacles, for rays."""
+        return self._tree(self.obstacles) if self.obstacles else self.mesh_tree
+
+    def _tree(self, obstacles: Sequence[Shape]) -> "Tree":
+        from microsim.rays.bvh import SOLID_COLUMNS, make_tree
+
+        known = self.elevation[np.isfinite(self.elevation)] if obstacles else np.zeros(0)
+        lowest = float(known.min()) if known.size else 0.0
+        rows = np.array([self._solid(shape, lowest) for shape in obstacles]).reshape(-1, SOLID_COLUMNS)
+        if self.mesh is None:
+            return make_tree(np.zeros((0, 3)), np.zeros((0, 3), np.int32), rows)
+        return make_tree(self.mesh.vertices, self.mesh.triangles, rows)
+
+    def _solid(self, shape: Shape, lowest: float) -> list[float]:
+        """What stands on the ground reaches under it, so that nothing floats over a slope."""
+        from microsim.rays.bvh import BOX, CYLINDER
+
+        ground = self.ground(*shape.center)
+        base = (ground if math.isfinite(ground) else lowest) + shape.base_m
+        bottom = min(base, lowest) if shape.base_m <= 0.0 else base
+        if shape.kind == "circle":
+            return [CYLINDER, *shape.center, bottom, base + shape.height_m, 1.0, 0.0, shape.radius, shape.radius]
+        yaw = shape.yaw or 0.0
+        turn = [cos(yaw), sin(yaw)]
+        return [BOX, *shape.center, bottom, base + shape.height_m, *turn, 0.5 * shape.size[0], 0.5 * shape.size[1]]
+
+    @property
+    def size_m(self) -> tuple[float, float]:
+        rows, columns = self.elevation.shape
+        return columns * self.cell_m, rows * self.cell_m
+
+    def ground(self, x: float, y: float) -> float:
+        return float(ground_height(self.elevation, self.cell_m, x - self.west, y - self.south))
+
+    def is_inside(self, x: float, y: float) -> bool:
+        rows, columns = self.elevation.shape  # by cells, as everyone who looks a cell up: columns * cell_m may round up
+        u, v = self.in_cells(x, y)
+        return u >= 0.0 and v >= 0.0 and u < columns and v < rows
+
+    def is_occupied(self, x: float, y: float) -> bool:
+        u, v = self.in_cells(x, y)
+        return self.is_inside(x, y) and bool(self.occupied[math.floor(v), math.floor(u)])
+
+    def has_footing(self, x: float, y: float) -> bool:
+        """True when a robot can stand there: on the map, in a free cell, on ground."""
+        u, v = self.in_cells(x, y)
+        return self.is_inside(x, y) and bool(self.footing[math.floor(v), math.floor(u)])
+
+    def in_cells(self, x: float, y: float) -> tuple[float, float]:
+        """Column and row of a point of the map frame, with their fractions."""
+        return (x - self.west) / self.cell_m, (y - self.south) / self.cell_m
+
+    @property
+    def extent_m(self) -> tuple[float, float, float, float]:
+        """West, south, east and north end of the grid in the map frame."""
+        width, height = self.size_m
+        return self.west, self.south, self.west + width, self.south + height
+
+
+def lacks_ground(elevation: Array) -> Grid:
+    """1 for every cell in which some point has no height: its own or a neighbour's is unknown."""
+    unknown = np.pad(np.isnan(elevation), 1, mode="edge")
+    rows, columns = elevation.shape
+    near = np.zeros((rows, columns), np.bool_)
+    for j in range(3):
+        for i in range(3):
+            near |= unknown[j : j + rows, i : i + columns]
+    return near.astype(np.uint8)
+
+
+def mark_occupied(
+    occupied: Grid, cell: float, obstacles: Iterable[Shape], west: float = 0.0, south: float = 0.0
+) -> None:
+    """Set every cell that an upright box or cylinder overlaps (touching is not overlapping)."""
+    for shape in obstacles:
+        is_disc, half_x, half_y = footprint(shape)
+        mark_footprint(occupied, cell, shape.center[0] - west, shape.center[1] - south, half_x, half_y, is_disc)
+
+
+def footprint(shape: Shape) -> tuple[bool, float, float]:
+    """Whether an obstacle is round, and half its extent along x and y."""
+    if shape.kind == "circle":
+        return True, shape.radius, shape.radius
+    return False, 0.5 * shape.size[0], 0.5 * shape.size[1]
+
+
+@kernel
+def mark_footprint(
+    occupied: Grid, cell: float, x: float, y: float, half_x: float, half_y: float, is_disc: bool
+) -> None:
+    """Set the cells that a box or a disc about (x, y) from the grid's corner overlaps."""
+    rows, columns = occupied.shape
+    for j in range(max(math.floor((y - half_y) / cell), 0), min(math.ceil((y + half_y) / cell), rows)):
+        near_y = min(max(y, j * cell), j * cell + cell) - y
+        for i in range(max(math.floor((x - half_x) / cell), 0), min(math.ceil((x + half_x) / cell), columns)):
+            near_x = min(max(x, i * cell), i * cell + cell) - x
+            if not is_disc or near_x * near_x + near_y * near_y < half_x * half_x:
+                occupied[j, i] = 1

@@ -1,0 +1,321 @@
+"""Measurements to messages: one function for each kind, which makes an encoder `(stamp_ns, values…) -> bytes`.
+
+Everything that stays the same from message to message is encoded when the encoder is made.
+"""
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from microsim.engine.components import Mount
+from microsim.engine.geometry import quaternion_from_rpy
+from microsim.engine.timekeeper import NS_PER_S
+from microsim.messages import RawTemplate, Template, encode, fields_of, layout, new
+from microsim.sensors.odometry import POSE_VARIANCE, TWIST_VARIANCE
+
+Encoder: TypeAlias = Callable[..., bytes]
+
+STAMP = ("header.stamp.sec", 2)
+
+
+def header(frame_id: str) -> Any:
+    return new("std_msgs/msg/Header", frame_id=frame_id)
+
+
+def clock() -> Encoder:
+    template = Template("rosgraph_msgs/msg/Clock", new("rosgraph_msgs/msg/Clock"), ("clock.sec", 2))
+    return lambda stamp_ns: template.encode(divmod(stamp_ns, NS_PER_S))
+
+
+def _transform(parent: str, child: str) -> Any:
+    return new("geometry_msgs/msg/TransformStamped", header=header(parent), child_frame_id=child)
+
+
+def transforms(pairs: Sequence[tuple[str, str]]) -> Encoder:
+    """values: for each (parent, child) frame x, y, z, quaternion x, y, z, w."""
+    message = new("tf2_msgs/msg/TFMessage", transforms=[_transform(*pair) for pair in pairs])
+    slots = []
+    for index in range(len(pairs)):
+        slots += [(f"transforms[{index}].header.stamp.sec", 2), (f"transforms[{index}].transform.translation.x", 7)]
+    template = Template("tf2_msgs/msg/TFMessage", message, *slots)
+
+    def build(stamp_ns: int, poses: Sequence[Sequence[float]]) -> bytes:
+        stamp = divmod(stamp_ns, NS_PER_S)
+        values: list[Sequence[float]] = []
+        for pose in poses:
+            values.append(stamp)
+            values.append(pose)
+        return template.encode(*values)
+
+    return build
+
+
+def static_transforms(mounts: Sequence[tuple[str, str, Mount]]) -> bytes:
+    """(parent, child, mount) of every sensor, stamped 0."""
+    message = new("tf2_msgs/msg/TFMessage", transforms=[_transform(parent, child) for parent, child, _ in mounts])
+    for item, (_, _, mount) in zip(message.transforms, mounts, strict=True):
+        translation, rotation = item.transform.translation, item.transform.rotation
+        translation.x, translation.y, translation.z = mount.xyz
+        rotation.x, rotation.y, rotation.z, rotation.w = quaternion_from_rpy(*mount.rpy)
+    return encode("tf2_msgs/msg/TFMessage", message)
+
+
+def odometry(frame: str, child: str) -> Encoder:
+    """values: pose (x, y, z, quaternion), twist (6 numbers), variance (position, yaw) or None: as before."""
+    message = new("nav_msgs/msg/Odometry", header=header(frame), child_frame_id=child)
+    message.pose.covariance[::7] = POSE_VARIANCE
+    message.twist.covariance[::7] = TWIST_VARIANCE
+    pose_slot, twist_slot = ("pose.pose.position.x", 7), ("twist.twist.linear.x", 6)
+    fixed = Template("nav_msgs/msg/Odometry", message, STAMP, pose_slot, twist_slot)
+    growing = Template("nav_msgs/msg/Odometry", message, STAMP, pose_slot, ("pose.covariance", 36), twist_slot)
+
+    def build(
+        stamp_ns: int, pose: Sequence[float], twist: Sequence[float], variance: tuple[float, float] | None
+    ) -> bytes:
+        stamp = divmod(stamp_ns, NS_PER_S)
+        if variance is None:
+            return fixed.encode(stamp, pose, twist)
+        return growing.encode(stamp, pose, _diagonal(variance), twist)
+
+    return build
+
+
+def joint_states(frame: str, names: Sequence[str]) -> Encoder:
+    """values: positions [rad], velocities [rad/s]."""
+    count = len(names)
+    type_name = "sensor_msgs/msg/JointState"
+    message = new(type_name, header=header(frame), name=list(names), position=np.zeros(count), velocity=np.zeros(count))
+    template = Template(type_name, message, STAMP, ("position", count), ("velocity", count))
+    return lambda stamp_ns, positions, velocities: template.encode(divmod(stamp_ns, NS_PER_S), positions, velocities)
+
+
+def pose2d() -> Encoder:
+    """values: x [m], y [m], theta [rad]; there is no stamp in it."""
+    template = Template("geometry_msgs/msg/Pose2D", new("geometry_msgs/msg/Pose2D"), ("x", 3))
+    return template.encode
+
+
+def _diagonal(variance: tuple[float, float]) -> list[float]:
+    """6 × 6 with the position's variance three times, then the heading's."""
+    matrix = [0.0] * 36
+    matrix[0] = matrix[7] = matrix[14] = variance[0]
+    matrix[21] = matrix[28] = matrix[35] = variance[1]
+    return matrix
+
+
+def pose_with_covariance(frame: str, position_variance: float, yaw_variance: float) -> Encoder:
+    """values: x, y [m], quaternion z, w. A planar pose, as AMCL sends it."""
+    type_name = "geometry_msgs/msg/PoseWithCovarianceStamped"
+    message = new(type_name, header=header(frame))
+    message.pose.covariance[[0, 7]] = position_variance
+    message.pose.covariance[35] = yaw_variance
+    template = Template(type_name, message, STAMP, ("pose.pose.position.x", 7))
+
+    def build(stamp_ns: int, x: float, y: float, qz: float, qw: float) -> bytes:
+        return template.encode(divmod(stamp_ns, NS_PER_S), (x, y, 0.0, 0.0, 0.0, qz, qw))
+
+    return build
+
+
+def gps_fix(frame: str) -> Encoder:
+    """values: latitude [deg], longitude [deg], altitude [m], variance of each axis [m^2]."""
+    message = new("sensor_msgs/msg/NavSatFix", header=header(frame), position_covariance_type=2)  # diagonal known
+    message.status.service = 1  # GPS
+    template = Template("sensor_msgs/msg/NavSatFix", message, STAMP, ("latitude", 3 + 9))
+
+    def build(stamp_ns: int, fix: tuple[float, float, float, float]) -> bytes:
+        latitude, longitude, altitude, v = fix
+        numbers = (latitude, longitude, altitude, v, 0.0, 0.0, 0.0, v, 0.0, 0.0, 0.0, v)
+        return template.encode(divmod(stamp_ns, NS_PER_S), numbers)
+
+    return build
+
+
+def imu(frame: str, gyro_sigma: float, accel_sigma: float) -> Encoder:
+    """values: turn rate x, y, z, acceleration x, y, z. REP-145: no orientation, marked by a covariance of -1."""
+    message = new("sensor_msgs/msg/Imu", header=header(frame))
+    message.orientation_covariance[0] = -1.0
+    message.angular_velocity_covariance[::4] = gyro_sigma * gyro_sigma
+    message.linear_acceleration_covariance[::4] = accel_sigma * accel_sigma
+    message.orientation.w = 1.0
+    template = Template("sensor_msgs/msg/Imu", message, STAMP, ("angular_velocity.x", 3), ("linear_acceleration.x", 3))
+    return lambda stamp_ns, sample: template.encode(divmod(stamp_ns, NS_PER_S), sample[:3], sample[3:])
+
+
+def distance(frame: str, field_of_view: float, min_m: float, max_m: float, sigma_m: float) -> Encoder:
+    """values: distance [m]."""
+    message = new(
+        "sensor_msgs/msg/Range",
+        header=header(frame),
+        radiation_type=1,  # infrared: one beam
+        field_of_view=field_of_view,
+        min_range=min_m,
+        max_range=max_m,
+        variance=sigma_m * sigma_m,
+    )
+    template = Template("sensor_msgs/msg/Range", message, STAMP, ("range", 1))
+    return lambda stamp_ns, value: template.encode(divmod(stamp_ns, NS_PER_S), (value,))
+
+
+def scan(frame: str, angle_min: float, step: float, beams: int, period_s: float, min_m: float, max_m: float) -> Encoder:
+    """values: float32 array of distances [m]."""
+    message = new(
+        "sensor_msgs/msg/LaserScan",
+        header=header(frame),
+        angle_min=angle_min,
+        angle_max=angle_min + step * (beams - 1),
+        angle_increment=step,
+        scan_time=period_s,
+        range_min=min_m,
+        range_max=max_m,
+        ranges=np.zeros(beams, np.float32),
+    )
+    template = RawTemplate("sensor_msgs/msg/LaserScan", message, "ranges")
+    return lambda stamp_ns, ranges: template.encode(divmod(stamp_ns, NS_PER_S), ranges.tobytes())
+
+
+def point_cloud(frame: str) -> Encoder:
+    """values: array of `microsim.sensors.lidar.POINT`; a cloud of one row, only of beams that came back."""
+    from microsim.sensors.lidar import POINT
+
+    type_name, numbers = "sensor_msgs/msg/PointCloud2", {"<f4": 7, "<u2": 4}  # PointField.FLOAT32, UINT16
+    assert POINT.fields is not None
+    fields = [
+        new("sensor_msgs/msg/PointField", name=name, offset=offset, datatype=numbers[kind.str], count=1)
+        for name, (kind, offset, *_) in POINT.fields.items()
+    ]
+    message = new(type_name, header=header(frame), height=1, fields=fields, point_step=POINT.itemsize, is_dense=True)
+    blob, places = bytearray(encode(type_name, message)), layout(type_name, message)
+    stamp_at, width_at, step_at = (places[name].offset for name in ("header.stamp.sec", "width", "row_step"))
+    length_at = step_at + 4  # the data's length follows
+    del blob[length_at + 4 :]
+
+    def build(stamp_ns: int, points: np.ndarray[Any, Any]) -> bytes:
+        data = points.tobytes()
+        struct.pack_into("<iI", blob, stamp_at, *divmod(stamp_ns, NS_PER_S))
+        struct.pack_into("<I", blob, width_at, len(points))
+        struct.pack_into("<II", blob, step_at, len(data), len(data))
+        return b"".join((blob, data, b"\1", bytes(-(len(data) + 1) % 4)))
+
+    return build
+
+
+def image(frame: str, width: int, height: int) -> Encoder:
+    """values: (height, width, 3) uint8 array."""
+    return _image(frame, width, height, "rgb8", 3)
+
+
+def depth_image(frame: str, width: int, height: int) -> Encoder:
+    """values: (height, width) float32 array [m]."""
+    return _image(frame, width, height, "32FC1", 4)
+
+
+def _image(frame: str, width: int, height: int, encoding: str, bytes_a_pixel: int) -> Encoder:
+    step = bytes_a_pixel * width
+    message = new(
+        "sensor_msgs/msg/Image",
+        header=header(frame),
+        width=width,
+        height=height,
+        encoding=encoding,
+        step=step,
+        data=np.zeros(step * height, np.uint8),
+    )
+    template = RawTemplate("sensor_msgs/msg/Image", message, "data")
+    return lambda stamp_ns, pixels: template.encode(divmod(stamp_ns, NS_PER_S), pixels.data.cast("B"))
+
+
+def camera_info(
+    frame: str, width: int, height: int, intrinsics: tuple[float, float, float, float], distortion: Sequence[float]
+) -> Encoder:
+    fx, fy, cx, cy = intrinsics
+    message = new(
+        "sensor_msgs/msg/CameraInfo",
+        header=header(frame),
+        width=width,
+        height=height,
+        distortion_model="plumb_bob",
+        d=np.array(distortion, np.float64),
+        k=np.array((fx, 0.0, cx, 0.0, fy, cy, 0.0, 0.0, 1.0)),
+        r=np.array((1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)),
+        p=np.array((fx, 0.0, cx, 0.0, 0.0, fy, cy, 0.0, 0.0, 0.0, 1.0, 0.0)),
+    )
+    template = Template("sensor_msgs/msg/CameraInfo", message, STAMP)
+    return lambda stamp_ns: template.encode(divmod(stamp_ns, NS_PER_S))
+
+
+def radio_payload(payload: bytes) -> bytes:
+    message = new("std_msgs/msg/ByteMultiArray", data=np.frombuffer(payload, np.uint8))
+    return encode("std_msgs/msg/ByteMultiArray", message)
+
+
+def text(value: str) -> bytes:
+    return encode("std_msgs/msg/String", new("std_msgs/msg/String", data=value))
+
+
+def diagnostics() -> Encoder:
+    """values: name of each status -> its keys and values, as text; its level and message, where it is not ok."""
+    type_name = "diagnostic_msgs/msg/DiagnosticArray"
+    message = new(type_name, header=header(""))
+    known: dict[str, Any] = {}  # making a status is costlier than filling one in
+
+    def status(name: str, values: Mapping[str, str]) -> Any:
+        if name not in known or len(known[name].values) != len(values):
+            pairs = [new("diagnostic_msgs/msg/KeyValue", key=key) for key in values]
+            known[name] = new(
+                "diagnostic_msgs/msg/DiagnosticStatus", name=name, message="ok", hardware_id="microsim", values=pairs
+            )
+        for pair, value in zip(known[name].values, values.values(), strict=True):
+            pair.value = value
+        return known[name]
+
+    def build(
+        stamp_ns: int, statuses: Mapping[str, Mapping[str, str]], verdicts: Mapping[str, tuple[int, str]] | None = None
+    ) -> bytes:
+        message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, NS_PER_S)
+        message.status = [status(name, values) for name, values in statuses.items()]
+        for each in message.status:
+            each.level, each.message = (verdicts or {}).get(each.name, (0, "ok"))
+        return encode(type_name, message)
+
+    return build
+
+
+def status() -> Encoder:
+    """values: name of each status -> level, message, its keys and values."""
+    type_name = "diagnostic_msgs/msg/DiagnosticArray"
+    message = new(type_name, header=header(""))
+
+    def entry(name: str, level: int, text: str, values: Mapping[str, str]) -> Any:
+        pairs = [new("diagnostic_msgs/msg/KeyValue", key=key, value=value) for key, value in values.items()]
+        return new(
+            "diagnostic_msgs/msg/DiagnosticStatus",
+            level=level,
+            name=name,
+            message=text,
+            hardware_id="microsim",
+            values=pairs,
+        )
+
+    def build(stamp_ns: int, entries: Mapping[str, tuple[int, str, Mapping[str, str]]]) -> bytes:
+        message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, NS_PER_S)
+        message.status = [entry(name, *values) for name, values in entries.items()]
+        return encode(type_name, message)
+
+    return build
+
+
+def from_fields(type_name: str, frame: str) -> Encoder:
+    """values: the message's fields as a dict; a header is filled in unless given."""
+    has_header = any(name == "header" for name, _ in fields_of(type_name))
+
+    def build(stamp_ns: int, fields: dict[str, Any]) -> bytes:
+        message = new(type_name, **fields)
+        if has_header and "header" not in fields:
+            message.header = header(frame)
+            message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, NS_PER_S)
+        return encode(type_name, message)
+
+    return build

@@ -1,0 +1,148 @@
+"""A small pilot for `microsim run --demo`, and an example of how to write one.
+
+It sees only messages and commands robots through the public API, so the same scenario and seed give the same run:
+- every drone flies a square at a height of 10 m and radios its position once a second;
+- every rover wanders about, avoids what its range sensor sees, and answers the drone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from microsim.engine import exact  # the same bits on every machine, which math does not promise
+from microsim.messages.outbox import Message
+from microsim.simulation import Simulation
+
+SIDE_M, HEIGHT_M = 20.0, 10.0  # of the square
+ARRIVED_M = 1.5  # near enough, also in gusts
+CRUISE_M_PER_S, CRAWL_M_PER_S = 3.0, 0.6
+CLOSE_M, CLEAR_M = 2.5, 4.0  # a rover turns away below the one, and goes on above the other
+GREETING = b"position"
+
+
+class DronePilot:
+    """Flies from corner to corner by odometry."""
+
+    def __init__(self, sim: Simulation, name: str) -> None:
+        self.sim, self.name = sim, name
+        self.corners: list[tuple[float, float]] = []
+        self.target = 0
+        self.position = (0.0, 0.0, 0.0)
+
+    def hear(self, topic: str, message: Any) -> None:
+        if topic == f"/{self.name}/odom":
+            here, turned = message.pose.pose.position, message.pose.pose.orientation
+            self.position = (here.x, here.y, here.z)
+            self.fly(2.0 * exact.atan2(turned.z, turned.w))
+
+    def fly(self, yaw: float) -> None:
+        x, y, z = self.position
+        if not self.corners:
+            self.corners = [(x + SIDE_M, y), (x + SIDE_M, y + SIDE_M), (x, y + SIDE_M), (x, y)]
+        east, north = self.corners[self.target][0] - x, self.corners[self.target][1] - y
+        distance = math.sqrt(east * east + north * north)
+        if distance < ARRIVED_M:
+            self.target = (self.target + 1) % len(self.corners)
+        direction = exact.atan2(north, east) - yaw
+        speed = min(CRUISE_M_PER_S, 1.5 * distance)
+        self.sim.command(
+            self.name,
+            vx=speed * exact.cos(direction),
+            vy=speed * exact.sin(direction),
+            vz=HEIGHT_M - z,
+            yaw_rate=1.5 * wrapped(direction),  # looks where it flies
+        )
+
+    def second(self, number: int) -> None:
+        x, y, z = self.position
+        self.sim.radio_send(self.name, GREETING + f" {x:.2f} {y:.2f} {z:.2f}".encode())
+
+
+class RoverPilot:
+    """Drives in long bends, and turns on the spot while something is close ahead.
+
+    The edge of the map cannot be seen, only felt: the wheels stand still. Then it backs away.
+    """
+
+    def __init__(self, sim: Simulation, name: str) -> None:
+        self.sim, self.name = sim, name
+        self.bend = -0.2  # [rad/s]
+        self.ahead_m = math.inf
+        self.is_turning = False
+        self.stuck = 0  # odometry messages without motion
+        self.escaping = 0  # seconds left
+
+    def hear(self, topic: str, message: Any) -> None:
+        if topic == f"/{self.name}/range/front":
+            self.see(message.range)
+        elif topic == f"/{self.name}/odom":
+            self.feel(message.twist.twist.linear.x)
+        elif topic == f"/radio/{self.name}_rx" and message.data.tobytes().startswith(GREETING):
+            self.sim.radio_send(self.name, b"heard " + message.data.tobytes())
+
+    def see(self, distance: float) -> None:
+        if math.isnan(distance):  # a dropout says nothing
+            return
+        self.ahead_m = distance
+        self.is_turning = distance < (CLEAR_M if self.is_turning else CLOSE_M)
+        self.drive()
+
+    def feel(self, speed: float) -> None:
+        is_blocked = not self.is_turning and not self.escaping and abs(speed) < 0.01
+        self.stuck = self.stuck + 1 if is_blocked else 0
+        if self.stuck > 20:
+            self.escaping, self.stuck = 3, 0
+
+    def drive(self) -> None:
+        if self.escaping:
+            v, omega = -0.8, -0.7
+        elif self.is_turning:
+            v, omega = (-0.3 if self.ahead_m < 0.5 * CLOSE_M else 0.0), -0.9
+        else:
+            v, omega = min(CRUISE_M_PER_S, max(CRAWL_M_PER_S, 0.25 * self.ahead_m)), self.bend
+        self.sim.command(self.name, v=v, omega=omega)
+
+    def second(self, number: int) -> None:
+        self.escaping = max(self.escaping - 1, 0)
+        if number % 5 == 0:  # another bend, wide or narrow, in no simple order
+            self.bend = -0.08 * (1 + (number // 5 * 7) % 5)
+        self.drive()
+
+
+PILOTS: dict[str, type[DronePilot] | type[RoverPilot]] = {"drone": DronePilot, "rover": RoverPilot}
+
+
+class Demo:
+    """The pilots of a simulation's robots. Call it with each tick's messages; it commands for the next tick."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self.sim = sim
+        models = {name: robot.model for name, robot in sim.scenario.robots.items()}
+        self.pilots = [PILOTS[model](sim, name) for name, model in models.items() if model in PILOTS]
+        self.has_radio = sim.radio is not None
+        self.next_second: int | None = None
+        self.ears = {
+            topic: pilot
+            for pilot in self.pilots
+            for topic in (f"/{pilot.name}/odom", f"/{pilot.name}/range/front", f"/radio/{pilot.name}_rx")
+        }
+
+    def __call__(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            pilot = self.ears.get(message.topic)
+            if pilot is not None:
+                pilot.hear(message.topic, message.message)
+        if self.next_second is None:  # it may take over in the middle of a run
+            self.next_second = self.sim.time_ns // 1_000_000_000
+        if self.sim.time_ns >= self.next_second * 1_000_000_000:
+            for pilot in self.pilots:
+                if self.has_radio or isinstance(pilot, RoverPilot):
+                    pilot.second(self.next_second)
+            self.next_second += 1
+
+
+def wrapped(angle: float) -> float:
+    """Within ±π."""
+    return math.remainder(angle, 2.0 * math.pi)

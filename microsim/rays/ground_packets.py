@@ -1,0 +1,161 @@
+"""Rays in any direction against the ground, eight neighbouring ones at a time: the bits of `ground_rays.single`.
+
+Rays that lie close together cross nearly the same blocks. One line through their middle, over blocks widened by their
+neighbours, tells for each how far it cannot have met anything; up to there it goes over the blocks without looking, in
+SIMD, adding up the same numbers as the walk it shortens. From there on it walks as any ray.
+"""
+
+import math
+
+from microsim.engine.compiled import kernel
+from microsim.engine.geometry import Array
+from microsim.rays import ground_rays
+from microsim.rays.ground_rays import BLOCK, NEVER, PER_BLOCK, UPRIGHT, Caps
+
+_alone = ground_rays.alone
+_stay = ground_rays.stay
+_upright = ground_rays.upright
+
+LANES = 32  # rays of a packet
+_SLACK = 1e-9  # of heights and widths: far above rounding, far below what matters
+# Where the numbers of a packet stand in its one array: places known to the compiler let the loops become SIMD.
+DX, DY, DZ, OUT, _FLAT, _SLOPE, _UX, _UY, _VX, _VY, _PER_VX, _PER_VY = range(0, 12 * LANES, LANES)
+_S, _END, _TO_X, _TO_Y, _COLUMN, _ROW, _CLEAR, PACKET = range(12 * LANES, 20 * LANES, LANES)
+
+
+@kernel
+def meet_ground(
+    nodes: Array,
+    caps: Caps,
+    tops: Array,
+    cell: float,
+    west: float,
+    south: float,
+    wide: Array,
+    ox: float,
+    oy: float,
+    oz: float,
+    reach: float,
+    w: Array,
+) -> None:
+    """w (PACKET,): unit vectors from DX, DY and DZ on, LANES each; gives distances from OUT on, inf beyond `reach`."""
+    per_cell = 1.0 / cell
+    gx, gy = (ox - west) * per_cell + 0.5, (oy - south) * per_cell + 0.5
+    _turn(per_cell, w)
+    rows, columns = float(nodes.shape[0]), float(nodes.shape[1])
+    for r in range(LANES):
+        enter_x, leave_x = _stay(gx, w[_VX + r], w[_PER_VX + r], columns)
+        enter_y, leave_y = _stay(gy, w[_VY + r], w[_PER_VY + r], rows)
+        w[_S + r], w[_END + r] = max(enter_x, enter_y), min(leave_x, leave_y, reach * w[_FLAT + r])
+    _find_clear(wide, gx, gy, oz, cell, reach, w)
+    last_row, last_column = tops.shape[0] - 1.0, tops.shape[1] - 1.0
+    for r in range(LANES):
+        column = float(int(min(max((gx + w[_VX + r] * w[_S + r]) * PER_BLOCK, 0.0), last_column)))
+        row = float(int(min(max((gy + w[_VY + r] * w[_S + r]) * PER_BLOCK, 0.0), last_row)))
+        w[_TO_X + r] = ((column + (1.0 if w[_VX + r] >= 0.0 else 0.0)) * BLOCK - gx) * w[_PER_VX + r]
+        w[_TO_Y + r] = ((row + (1.0 if w[_VY + r] >= 0.0 else 0.0)) * BLOCK - gy) * w[_PER_VY + r]
+        w[_COLUMN + r], w[_ROW + r] = column, row
+        w[_CLEAR + r] = w[_CLEAR + r] if w[_CLEAR + r] < w[_END + r] else -math.inf
+        w[OUT + r] = math.inf
+    _skip(w)
+    for r in range(LANES):
+        column, row, s, end = w[_COLUMN + r], w[_ROW + r], w[_S + r], w[_END + r]
+        is_on_map = 0.0 <= column <= last_column and 0.0 <= row <= last_row
+        if w[_FLAT + r] < UPRIGHT:
+            w[OUT + r] = _upright(nodes, cell, west, south, ox, oy, oz, w[DZ + r], reach)
+        elif s <= end and w[_CLEAR + r] >= 0.0 and is_on_map:
+            way = _alone(
+                nodes, caps, tops, gx, gy, oz, w[_VX + r], w[_VY + r], w[_PER_VX + r], w[_PER_VY + r],
+                int(row), int(column), w[_TO_X + r], w[_TO_Y + r], s, end, w[_SLOPE + r],
+            )  # fmt: skip
+            w[OUT + r] = way * (1.0 / w[_FLAT + r])
+
+
+@kernel
+def _turn(per_cell: float, w: Array) -> None:
+    """Directions as seen from above; those straight up or down do not move."""
+    for r in range(LANES):
+        flat = math.sqrt(w[DX + r] * w[DX + r] + w[DY + r] * w[DY + r])
+        w[_FLAT + r] = flat
+        per_flat = 1.0 / flat if flat >= UPRIGHT else 0.0
+        ux, uy = w[DX + r] * per_flat, w[DY + r] * per_flat
+        w[_SLOPE + r], w[_UX + r], w[_UY + r] = w[DZ + r] * per_flat, ux, uy
+        vx, vy = ux * per_cell, uy * per_cell
+        w[_VX + r], w[_VY + r] = vx, vy
+        w[_PER_VX + r] = 1.0 / vx if vx != 0.0 else NEVER
+        w[_PER_VY + r] = 1.0 / vy if vy != 0.0 else NEVER
+
+
+@kernel
+def _skip(w: Array) -> None:
+    """Enter block after block, as far as the way is known to be clear."""
+    going = 1
+    while going > 0:
+        going = 0
+        for r in range(LANES):
+            to, clear, s = w[_TO_X + r], w[_CLEAR + r], w[_S + r]
+            goes = to < clear
+            w[_S + r] = to if goes & (to > s) else s
+            w[_TO_X + r] = to + abs(w[_PER_VX + r]) * BLOCK if goes else to
+            w[_COLUMN + r] += (1.0 if w[_VX + r] >= 0.0 else -1.0) if goes else 0.0
+            going += 1 if goes else 0
+    going = 1
+    while going > 0:
+        going = 0
+        for r in range(LANES):
+            to, clear, s = w[_TO_Y + r], w[_CLEAR + r], w[_S + r]
+            goes = to < clear
+            w[_S + r] = to if goes & (to > s) else s
+            w[_TO_Y + r] = to + abs(w[_PER_VY + r]) * BLOCK if goes else to
+            w[_ROW + r] += (1.0 if w[_VY + r] >= 0.0 else -1.0) if goes else 0.0
+            going += 1 if goes else 0
+
+
+@kernel
+def _find_clear(wide: Array, gx: float, gy: float, oz: float, cell: float, reach: float, w: Array) -> None:
+    """How far, seen from above, each ray certainly stays above all ground; 0 where nothing is known."""
+    x, y, farthest = 0.0, 0.0, 0.0
+    for r in range(LANES):
+        x, y, farthest = x + w[_UX + r], y + w[_UY + r], max(farthest, w[_END + r])
+        w[_CLEAR + r] = 0.0
+    column, row = int(gx * PER_BLOCK) + 1 if gx >= 0.0 else 0, int(gy * PER_BLOCK) + 1 if gy >= 0.0 else 0
+    is_on_map = 1 <= column < wide.shape[1] - 1 and 1 <= row < wide.shape[0] - 1
+    length = math.sqrt(x * x + y * y)
+    if not (length > 1.0 and is_on_map):
+        return
+    x, y = x / length, y / length
+    ahead, aside = 1.0, _SLACK
+    for r in range(LANES):
+        along, across = x * w[_UX + r] + y * w[_UY + r], abs(x * w[_UY + r] - y * w[_UX + r])
+        ahead, aside = min(ahead, along), max(aside, across)
+    if ahead < 0.5:
+        return
+    # As far as this a ray is less than a block beside the line. Along the line it sinks faster, by 1 / ahead.
+    known = (1.0 - _SLACK) * BLOCK * cell * ahead / aside
+    farthest, per_ahead = min(farthest, known), (1.0 + _SLACK) / ahead
+    per_vx = cell / x if x != 0.0 else NEVER
+    per_vy = cell / y if y != 0.0 else NEVER
+    to_x = ((column - 1 + (1 if x >= 0.0 else 0)) * BLOCK - gx) * per_vx
+    to_y = ((row - 1 + (1 if y >= 0.0 else 0)) * BLOCK - gy) * per_vy
+    step_x, step_y = 1 if x >= 0.0 else -1, 1 if y >= 0.0 else -1
+    more_x, more_y = abs(per_vx) * BLOCK, abs(per_vy) * BLOCK
+    p, lift = 0.0, _SLACK * (1.0 + abs(oz) + reach) - oz
+    while True:
+        q = max(min(to_x, to_y, farthest), p)
+        top, going = wide[row, column] + lift, 0
+        for r in range(LANES):
+            slope, clear = w[_SLOPE + r], w[_CLEAR + r]
+            lowest = slope * p if slope >= 0.0 else slope * q * per_ahead
+            goes = (clear >= p) & (lowest > top)
+            w[_CLEAR + r] = q if goes else clear
+            going += 1 if goes else 0
+        if going == 0 or q >= farthest:
+            return
+        p = q
+        through_x = to_x <= to_y
+        column, to_x = (column + step_x, to_x + more_x) if through_x else (column, to_x)
+        row, to_y = (row, to_y) if through_x else (row + step_y, to_y + more_y)
+        if column < 0 or row < 0 or column >= wide.shape[1] or row >= wide.shape[0]:
+            for r in range(LANES):
+                w[_CLEAR + r] = known if w[_CLEAR + r] >= p else w[_CLEAR + r]
+            return

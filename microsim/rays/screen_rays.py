@@ -1,0 +1,241 @@
+"""Rays from one point that form a screen, against the things of a tree: the pixels of a camera, a sector of a LiDAR.
+
+Boxes of the tree are laid over the screen, and only the rays within a leaf's outline are tried against its things.
+Distances are float64 from + - * / alone, and of two things at one distance the one with the smaller number is hit: the
+answer depends neither on the tree nor on the processor.
+"""
+
+import math
+
+import numpy as np
+
+from microsim.engine.compiled import inlined, kernel
+from microsim.engine.geometry import Array
+from microsim.rays.bvh import BOX, Numbers
+from microsim.render import screen as render_screen
+from microsim.render.screen import Pose, Spans
+
+_bounds = render_screen.bounds
+_column_span = render_screen.column_span
+_span = render_screen.span
+
+_TINY = 1e-300  # stands for a zero denominator, so that no NaN arises
+_NEAR = 1e-3  # [m] before the eye: what reaches nearer is projected with more care
+_LOOK = 1024  # rays that are looked at to see whether all that a node can hide behind is nearer
+
+
+@kernel
+def cast(
+    boxes: Array,
+    first: Numbers,
+    count: Numbers,
+    order: Numbers,
+    triangles: Array,
+    solids: Array,
+    pose: Pose,
+    screen: Array,
+    columns: Spans,
+    rows: Spans,
+    limit: float,
+    longest: float,
+    rays: Array,
+    best: Array,
+    hit: Numbers,
+) -> None:
+    """Nearest things along the rays from the pose's place, for distances below `best`.
+
+    rays (3, h, w) are directions in the map frame, none longer than `longest`; NaN sees nothing. The screen's index
+    (`screen_index`) is that of their a and b in the pose's axes, which have been clamped to +-`limit`. `best` (h, w)
+    [units of the directions] and `hit`, the thing's number, are updated where something nearer is.
+    """
+    stack = np.empty(130, np.int32)  # a node's depth and one
+    prism = np.empty(10)
+    size, stack[0] = 1, 0
+    while size > 0:
+        size -= 1
+        node = stack[size]
+        box = boxes[node]
+        a_low, a_high, b_low, b_high = _outline(pose, box, prism)
+        u0, u1 = _column_span(columns, screen[0], screen[1], _clamped(a_low, limit), _clamped(a_high, limit))
+        v0, v1 = _span(rows, screen[2], screen[3], _clamped(b_low, limit), _clamped(b_high, limit))
+        v1 = min(v1, best.shape[0])
+        if a_low > a_high or u0 >= u1 or v0 >= v1 or not _may_be_seen(pose, box, longest, u0, u1, v0, v1, best):
+            continue
+        if count[node] == 0:
+            a, b = first[node], first[node] + 1
+            if _towards(pose, boxes[a]) > _towards(pose, boxes[b]):
+                a, b = b, a
+            stack[size], stack[size + 1] = b, a  # the nearer one is taken first: it hides parts of the other
+            size += 2
+            continue
+        for k in range(first[node], first[node] + count[node]):
+            thing = order[k]
+            if thing < triangles.shape[0]:
+                a_low, a_high, b_low, b_high = _outline_of_triangle(pose, triangles[thing])
+                low, high = _span(rows, screen[2], screen[3], _clamped(b_low, limit), _clamped(b_high, limit))
+                low, high = max(low, v0), min(high, v1)
+                if low < high:
+                    left, right = _column_span(
+                        columns, screen[0], screen[1], _clamped(a_low, limit), _clamped(a_high, limit)
+                    )
+                    left, right = max(left, u0), min(right, u1)
+                    _triangle(triangles[thing], thing, pose, rays, left, right, low, high, best, hit)
+            else:
+                _solid(solids[thing - triangles.shape[0]], thing, pose, rays, u0, u1, v0, v1, best, hit)
+
+
+@inlined
+def _clamped(value: float, limit: float) -> float:
+    return min(max(value, -limit), limit)
+
+
+@inlined
+def _towards(pose: Pose, box: Array) -> float:
+    """How far along the view the middle of a box is, but for a constant."""
+    return (box[0] + box[3]) * pose[5] + (box[1] + box[4]) * pose[8] + (box[2] + box[5]) * pose[11]
+
+
+@inlined
+def _may_be_seen(pose: Pose, box: Array, longest: float, u0: int, u1: int, v0: int, v1: int, best: Array) -> bool:
+    """False when each of these rays ends before it could reach the box."""
+    if (u1 - u0) * (v1 - v0) > _LOOK:
+        return True
+    x = max(box[0] - pose[0], pose[0] - box[3], 0.0)
+    y = max(box[1] - pose[1], pose[1] - box[4], 0.0)
+    z = max(box[2] - pose[2], pose[2] - box[5], 0.0)
+    near = 0.999999 * math.sqrt(x * x + y * y + z * z) / longest
+    for v in range(v0, v1):
+        beyond = 0
+        for u in range(u0, u1):
+            beyond += 1 if best[v, u] >= near else 0
+        if beyond > 0:
+            return True
+    return False
+
+
+@inlined
+def _outline(pose: Pose, box: Array, prism: Array) -> tuple[float, float, float, float]:
+    """Lowest and highest a, then b, of the rays that can hit a box; (inf, -inf, inf, -inf) when all is behind."""
+    x0, y0, z0 = box[0] - pose[0], box[1] - pose[1], box[2] - pose[2]
+    x1, y1, z1 = box[3] - pose[0], box[4] - pose[1], box[5] - pose[2]
+    p, q, r = pose[5] * x0, pose[8] * y0, pose[11] * z0
+    dp, dq, dr = pose[5] * (x1 - x0), pose[8] * (y1 - y0), pose[11] * (z1 - z0)
+    nearest = p + min(dp, 0.0) + q + min(dq, 0.0) + r + min(dr, 0.0)
+    farthest = p + max(dp, 0.0) + q + max(dq, 0.0) + r + max(dr, 0.0)
+    if farthest < -_NEAR:
+        return math.inf, -math.inf, math.inf, -math.inf
+    if nearest < _NEAR:
+        prism[0], prism[1] = box[2], box[5]
+        prism[2], prism[3], prism[4], prism[5] = box[0], box[1], box[3], box[1]
+        prism[6], prism[7], prism[8], prism[9] = box[3], box[4], box[0], box[4]
+        return _bounds(pose, prism)
+    a_low, a_high, b_low, b_high = math.inf, -math.inf, math.inf, -math.inf
+    for corner in range(8):
+        x, y, z = x1 if corner & 1 else x0, y1 if corner & 2 else y0, z1 if corner & 4 else z0
+        per_ahead = 1.0 / (pose[5] * x + pose[8] * y + pose[11] * z)
+        a = (pose[3] * x + pose[6] * y + pose[9] * z) * per_ahead
+        b = (pose[4] * x + pose[7] * y + pose[10] * z) * per_ahead
+        a_low, a_high, b_low, b_high = min(a_low, a), max(a_high, a), min(b_low, b), max(b_high, b)
+    return a_low, a_high, b_low, b_high
+
+
+@inlined
+def _outline_of_triangle(pose: Pose, triangle: Array) -> tuple[float, float, float, float]:
+    """As `_outline`; without bounds when the triangle reaches beside the eye, where its box has to do."""
+    x, y, z = triangle[0] - pose[0], triangle[1] - pose[1], triangle[2] - pose[2]
+    a_low, a_high, b_low, b_high = math.inf, -math.inf, math.inf, -math.inf
+    for corner in range(3):
+        k = 3 * corner
+        cx = x + triangle[k] if corner > 0 else x
+        cy = y + triangle[k + 1] if corner > 0 else y
+        cz = z + triangle[k + 2] if corner > 0 else z
+        ahead = pose[5] * cx + pose[8] * cy + pose[11] * cz
+        if ahead < _NEAR:
+            return -math.inf, math.inf, -math.inf, math.inf
+        per_ahead = 1.0 / ahead
+        a = (pose[3] * cx + pose[6] * cy + pose[9] * cz) * per_ahead
+        b = (pose[4] * cx + pose[7] * cy + pose[10] * cz) * per_ahead
+        a_low, a_high, b_low, b_high = min(a_low, a), max(a_high, a), min(b_low, b), max(b_high, b)
+    return a_low, a_high, b_low, b_high
+
+
+@inlined
+def _triangle(
+    triangle: Array,
+    number: int,
+    pose: Pose,
+    rays: Array,
+    u0: int,
+    u1: int,
+    v0: int,
+    v1: int,
+    best: Array,
+    hit: Numbers,
+) -> None:
+    """Möller and Trumbore's test; seen from both sides, edges belong to it."""
+    ax, ay, az = triangle[3], triangle[4], triangle[5]
+    bx, by, bz = triangle[6], triangle[7], triangle[8]
+    sx, sy, sz = pose[0] - triangle[0], pose[1] - triangle[1], pose[2] - triangle[2]
+    qx, qy, qz = sy * az - sz * ay, sz * ax - sx * az, sx * ay - sy * ax  # s x a
+    height = bx * qx + by * qy + bz * qz
+    for v in range(v0, v1):
+        dx, dy, dz = rays[0, v, u0:u1], rays[1, v, u0:u1], rays[2, v, u0:u1]
+        nearest, number_there = best[v, u0:u1], hit[v, u0:u1]
+        for r in range(dx.shape[0]):
+            px = dy[r] * bz - dz[r] * by
+            py = dz[r] * bx - dx[r] * bz
+            pz = dx[r] * by - dy[r] * bx
+            determinant = ax * px + ay * py + az * pz
+            inverse = 1.0 / (determinant if determinant != 0.0 else _TINY)
+            u = (sx * px + sy * py + sz * pz) * inverse
+            w = (dx[r] * qx + dy[r] * qy + dz[r] * qz) * inverse
+            t = height * inverse
+            inside = (u >= 0.0) & (w >= 0.0) & (u + w <= 1.0) & (determinant != 0.0) & (t > 0.0)
+            nearer = inside & ((t < nearest[r]) | ((t == nearest[r]) & (number < number_there[r])))
+            nearest[r] = t if nearer else nearest[r]
+            number_there[r] = number if nearer else number_there[r]
+
+
+@kernel
+def _solid(
+    solid: Array,
+    number: int,
+    pose: Pose,
+    rays: Array,
+    u0: int,
+    u1: int,
+    v0: int,
+    v1: int,
+    best: Array,
+    hit: Numbers,
+) -> None:
+    """An upright box or cylinder; one that holds the eye is not seen from within."""
+    cosine, sine = solid[5], solid[6]
+    x = cosine * (pose[0] - solid[1]) + sine * (pose[1] - solid[2])
+    y = cosine * (pose[1] - solid[2]) - sine * (pose[0] - solid[1])
+    low, high = solid[3] - pose[2], solid[4] - pose[2]
+    for v in range(v0, v1):
+        for u in range(u0, u1):
+            dx, dy, dz = rays[0, v, u], rays[1, v, u], rays[2, v, u]
+            one = 1.0 / (dz if dz != 0.0 else _TINY)
+            a, b = low * one, high * one
+            near = a if a < b else b
+            far = b if a < b else a
+            along = cosine * dx + sine * dy
+            across = cosine * dy - sine * dx
+            if solid[0] == BOX:
+                one = 1.0 / (along if along != 0.0 else _TINY)
+                a, b = (-solid[7] - x) * one, (solid[7] - x) * one
+                near, far = max(near, min(a, b)), min(far, max(a, b))
+                one = 1.0 / (across if across != 0.0 else _TINY)
+                a, b = (-solid[8] - y) * one, (solid[8] - y) * one
+                near, far = max(near, min(a, b)), min(far, max(a, b))
+            else:
+                square = max(along * along + across * across, _TINY)
+                half = x * along + y * across
+                power = half * half - square * (x * x + y * y - solid[7] * solid[7])
+                root = math.sqrt(max(power, 0.0))
+                near = max(near, (-half - root) / square)
+                far = min(far, (root - half) / square) if power >= 0.0 else -math.inf
+            if near <= far and near > 0.0 and (near < best[v, u] or (near == best[v, u] and number < hit[v, u])):
+                best[v, u], hit[v, u] = near, number

@@ -1,0 +1,187 @@
+"""A frame, row by row: the ground, what is painted on it, then the solids; the nearest surface wins.
+
+The loops over the pixels of a row have no branches, so that LLVM turns them into SIMD. A zero denominator is replaced
+by `_TINY`: the quotient then decides as its limit would, and no NaN arises. Rays that are NaN see nothing.
+"""
+
+import math
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from microsim.engine.compiled import kernel, threaded_kernel
+from microsim.engine.geometry import Array, Grid
+from microsim.render.ground import ground_classes, plane_depths
+from microsim.render.screen import Pose, Rays, Spans
+from microsim.render.shapes import CIRCLE, CLASS, HIGH, KIND, LOW, TRIANGLE
+
+Image: TypeAlias = npt.NDArray[np.uint8]  # (h, w, 3)
+
+_TINY = 1e-300
+
+
+@threaded_kernel
+def draw(
+    pose: Pose,
+    ground_above_camera: float,
+    is_plane: bool,
+    rays: Rays,
+    surface: Grid,
+    cell: float,
+    west: float,
+    south: float,
+    table: Array,
+    painted: int,
+    coefficients: Array,
+    spans: Spans,
+    inverse_dz: Array,
+    depths: Array,
+    classes: Grid,
+) -> None:
+    """Fill `depths` and `classes` (h, w). `depths` holds the ground's, unless that is a plane.
+
+    `coefficients` and `spans` are those of `aim`; `inverse_dz` is room to work in.
+    """
+    for v in range(classes.shape[0]):
+        ray_x, ray_y, depth, seen = rays[0, v], rays[1, v], depths[v], classes[v]
+        _inverse_dz(pose, ray_x, ray_y, inverse_dz)
+        if is_plane:
+            plane_depths(inverse_dz, ground_above_camera, depth)
+        ground_classes(pose, ray_x, ray_y, depth, surface, cell, west, south, seen)
+        for n in range(table.shape[0]):
+            u0, u1 = spans[n, 0], spans[n, 1]
+            if spans[n, 2] <= v < spans[n, 3] and u0 < u1:
+                kind, class_id, c = table[n, KIND], np.uint8(table[n, CLASS]), coefficients[n]
+                if n < painted:
+                    _paint(kind, c, ray_x[u0:u1], ray_y[u0:u1], depth[u0:u1], class_id, seen[u0:u1])
+                    continue
+                x, y, z, d, s = ray_x[u0:u1], ray_y[u0:u1], inverse_dz[u0:u1], depth[u0:u1], seen[u0:u1]
+                if kind == CIRCLE:
+                    _cover_with_cylinder(c, x, y, z, d, class_id, s)
+                elif kind == TRIANGLE:
+                    _cover_with_prism(c, x, y, z, d, class_id, s)
+                else:
+                    _cover_with_box(c, x, y, z, d, class_id, s)
+
+
+@kernel
+def _inverse_dz(pose: Pose, ray_x: Array, ray_y: Array, inverse_dz: Array) -> None:
+    for u in range(inverse_dz.shape[0]):
+        dz = pose[9] * ray_x[u] + pose[10] * ray_y[u] + pose[11]
+        inverse_dz[u] = 1.0 / (dz if dz != 0.0 else _TINY)
+
+
+@kernel
+def _paint(kind: float, c: Array, ray_x: Array, ray_y: Array, depth: Array, class_id: int, seen: Grid) -> None:
+    """Give the class to the pixels of a row whose ground lies in the footprint; depth is that of the ground."""
+    if kind == CIRCLE:
+        for u in range(seen.shape[0]):
+            a, b, t = ray_x[u], ray_y[u], depth[u]
+            dx = c[0] * a + c[1] * b + c[2]
+            dy = c[3] * a + c[4] * b + c[5]
+            power = t * (t * (dx * dx + dy * dy) + 2.0 * (c[6] * dx + c[7] * dy)) + c[8]
+            seen[u] = class_id if (power <= 0.0) & (t < math.inf) else seen[u]
+    elif kind == TRIANGLE:
+        for u in range(seen.shape[0]):
+            a, b, t = ray_x[u], ray_y[u], depth[u]
+            outside0 = c[9] + t * (c[0] * a + c[1] * b + c[2])
+            outside1 = c[10] + t * (c[3] * a + c[4] * b + c[5])
+            outside2 = c[11] + t * (c[6] * a + c[7] * b + c[8])
+            inside = (outside0 <= 0.0) & (outside1 <= 0.0) & (outside2 <= 0.0) & (t < math.inf)
+            seen[u] = class_id if inside else seen[u]
+    else:
+        for u in range(seen.shape[0]):
+            a, b, t = ray_x[u], ray_y[u], depth[u]
+            x = t * (c[0] * a + c[1] * b + c[2])
+            y = t * (c[3] * a + c[4] * b + c[5])
+            inside = (c[6] <= x) & (x <= c[7]) & (c[8] <= y) & (y <= c[9]) & (t < math.inf)
+            seen[u] = class_id if inside else seen[u]
+
+
+# A solid gives its class and depth to the pixels where it is nearer than what was seen so far. It is where all its
+# slabs or half-planes overlap; one that holds the camera is not seen from within.
+
+
+@kernel
+def _cover_with_box(
+    c: Array, ray_x: Array, ray_y: Array, inverse_dz: Array, depth: Array, class_id: int, seen: Grid
+) -> None:
+    for u in range(seen.shape[0]):
+        a, b = ray_x[u], ray_y[u]
+        t0, t1 = c[LOW] * inverse_dz[u], c[HIGH] * inverse_dz[u]
+        enter = t0 if t0 < t1 else t1
+        leave = t1 if t0 < t1 else t0
+        dx = c[0] * a + c[1] * b + c[2]
+        inverse = 1.0 / (dx if dx != 0.0 else _TINY)
+        t0, t1 = c[6] * inverse, c[7] * inverse
+        near = t0 if t0 < t1 else t1
+        far = t1 if t0 < t1 else t0
+        enter = near if near > enter else enter
+        leave = far if far < leave else leave
+        dy = c[3] * a + c[4] * b + c[5]
+        inverse = 1.0 / (dy if dy != 0.0 else _TINY)
+        t0, t1 = c[8] * inverse, c[9] * inverse
+        near = t0 if t0 < t1 else t1
+        far = t1 if t0 < t1 else t0
+        enter = near if near > enter else enter
+        leave = far if far < leave else leave
+        hit = (enter <= leave) & (enter > 0.0) & (enter < depth[u])
+        depth[u] = enter if hit else depth[u]
+        seen[u] = class_id if hit else seen[u]
+
+
+@kernel
+def _cover_with_cylinder(
+    c: Array, ray_x: Array, ray_y: Array, inverse_dz: Array, depth: Array, class_id: int, seen: Grid
+) -> None:
+    for u in range(seen.shape[0]):
+        a, b = ray_x[u], ray_y[u]
+        t0, t1 = c[LOW] * inverse_dz[u], c[HIGH] * inverse_dz[u]
+        enter = t0 if t0 < t1 else t1
+        leave = t1 if t0 < t1 else t0
+        dx = c[0] * a + c[1] * b + c[2]
+        dy = c[3] * a + c[4] * b + c[5]
+        square = dx * dx + dy * dy
+        square = square if square > _TINY else _TINY
+        half = c[6] * dx + c[7] * dy
+        discriminant = half * half - square * c[8]
+        meets = discriminant >= 0.0
+        root = math.sqrt(discriminant if meets else 0.0)
+        inverse = 1.0 / square
+        near = (-half - root) * inverse
+        far = (root - half) * inverse
+        enter = near if near > enter else enter
+        leave = far if far < leave else leave
+        hit = meets & (enter <= leave) & (enter > 0.0) & (enter < depth[u])
+        depth[u] = enter if hit else depth[u]
+        seen[u] = class_id if hit else seen[u]
+
+
+@kernel
+def _cover_with_prism(
+    c: Array, ray_x: Array, ray_y: Array, inverse_dz: Array, depth: Array, class_id: int, seen: Grid
+) -> None:
+    for u in range(seen.shape[0]):
+        a, b = ray_x[u], ray_y[u]
+        t0, t1 = c[LOW] * inverse_dz[u], c[HIGH] * inverse_dz[u]
+        enter = t0 if t0 < t1 else t1
+        leave = t1 if t0 < t1 else t0
+        for k in range(3):
+            outward = c[3 * k] * a + c[3 * k + 1] * b + c[3 * k + 2]
+            outward = outward if outward != 0.0 else _TINY
+            t = -c[9 + k] / outward
+            enter = t if (outward < 0.0) & (t > enter) else enter
+            leave = t if (outward > 0.0) & (t < leave) else leave
+        hit = (enter <= leave) & (enter > 0.0) & (enter < depth[u])
+        depth[u] = enter if hit else depth[u]
+        seen[u] = class_id if hit else seen[u]
+
+
+@threaded_kernel
+def colour(classes: Grid, palette: Grid, image: Image) -> None:
+    for v in range(classes.shape[0]):
+        for u in range(classes.shape[1]):
+            class_id = classes[v, u]
+            for channel in range(3):
+                image[v, u, channel] = palette[class_id, channel]

@@ -1,0 +1,196 @@
+"""The camera: what a pinhole at a pose sees of the world, in the palette's colours.
+
+Optical frame: x right, y down, z along the view. Pixel centres are at integers: without distortion the ray of pixel
+(u, v) is ((u - cx) / fx, (v - cy) / fy, 1). The sky, and pixels to which the distortion maps no ray, are class 0.
+Robots are seen where their bodies are given.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from microsim.engine.geometry import Array, Grid, Vector
+from microsim.engine.world import OBSTACLE, PALETTE, Shape, World
+from microsim.render.drawing import Image, colour, draw
+from microsim.render.ground import prepare_terrain, relief_depths
+from microsim.render.robot_boxes import draw_bodies
+from microsim.render.screen import Rays, screen_index
+from microsim.render.shapes import COEFFICIENTS, SHAPE_COLUMNS, aim, tabulate
+
+Rotation: TypeAlias = tuple[Vector, Vector, Vector]  # rows of the matrix from the optical to the map frame
+
+_NEWTON_STEPS = 30
+_TOLERANCE_PX = 1e-9
+_NO_SHAPES = (np.empty((0, SHAPE_COLUMNS)), 0, np.empty((0, COEFFICIENTS)), np.empty((0, 4), np.int32))
+
+
+@dataclass(frozen=True)
+class CameraModel:
+    """Intrinsics and plumb_bob distortion, as in sensor_msgs/CameraInfo."""
+
+    width: int  # [px]
+    height: int
+    fx: float  # [px]
+    fy: float
+    cx: float
+    cy: float
+    distortion: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)  # k1, k2, t1, t2, k3
+
+    def project(self, x: float, y: float, z: float) -> tuple[float, float]:
+        """Pixel (u, v) at which a point of the optical frame is seen; z > 0."""
+        a, b = _distort(np.float64(x / z), np.float64(y / z), self.distortion)[:2]
+        return float(self.fx * a + self.cx), float(self.fy * b + self.cy)
+
+    def rays(self) -> Rays:
+        """a and b of every pixel's ray (a, b, 1); NaN where the distortion has no inverse."""
+        a = (np.arange(self.width, dtype=np.float64) - self.cx) / self.fx
+        b = (np.arange(self.height, dtype=np.float64) - self.cy) / self.fy
+        rays = np.empty((2, self.height, self.width))
+        rays[0], rays[1] = a[None, :], b[:, None]
+        return _undistort(rays, self) if any(self.distortion) else rays
+
+
+def _distort(a: Array, b: Array, distortion: Sequence[float]) -> tuple[Array, Array, Array, Array, Array]:
+    """The distorted a and b, and their derivatives: of a by a, of a by b (as of b by a), of b by b."""
+    k1, k2, t1, t2, k3 = distortion
+    square = a * a + b * b
+    radial = 1.0 + square * (k1 + square * (k2 + square * k3))
+    slope = 2.0 * (k1 + square * (2.0 * k2 + square * (3.0 * k3)))
+    return (
+        a * radial + 2.0 * t1 * a * b + t2 * (square + 2.0 * a * a),
+        b * radial + t1 * (square + 2.0 * b * b) + 2.0 * t2 * a * b,
+        radial + slope * a * a + 2.0 * t1 * b + 6.0 * t2 * a,
+        slope * a * b + 2.0 * t1 * a + 2.0 * t2 * b,
+        radial + slope * b * b + 6.0 * t1 * b + 2.0 * t2 * a,
+    )
+
+
+def _undistort(seen: Rays, model: CameraModel) -> Rays:
+    """Newton's method from the distorted point, always as many steps; NaN where it found no ray of the inner branch.
+
+    From there it reaches the ray nearest the axis, also where a strong barrel distortion maps several to one pixel.
+    """
+    a, b = seen[0].copy(), seen[1].copy()
+    with np.errstate(all="ignore"):
+        for _ in range(_NEWTON_STEPS):
+            at, bt, aa, ab, bb = _distort(a, b, model.distortion)
+            off_a, off_b = at - seen[0], bt - seen[1]
+            determinant = aa * bb - ab * ab
+            a, b = a - (bb * off_a - ab * off_b) / determinant, b - (aa * off_b - ab * off_a) / determinant
+        at, bt, aa, ab, bb = _distort(a, b, model.distortion)
+        found = abs((at - seen[0]) * model.fx) < _TOLERANCE_PX
+        found &= abs((bt - seen[1]) * model.fy) < _TOLERANCE_PX
+        found &= (aa * bb - ab * ab > 0.0) & (aa + bb > 0.0)  # beyond, the image folds back or is mirrored
+    return np.stack([np.where(found, a, np.nan), np.where(found, b, np.nan)])
+
+
+class Renderer:
+    """Draws one world through one camera model; holds the buffers, so one caller at a time."""
+
+    def __init__(self, world: World, model: CameraModel, has_mesh: bool = True) -> None:
+        self.model = model
+        terrain = prepare_terrain(world.elevation, world.surface, world.cell_m, world.west, world.south)
+        rays = model.rays()
+        screen, columns, rows = screen_index(rays)
+        self._world = world
+        self._pose = np.zeros(12)
+        self._depths = np.empty((model.height, model.width))
+        self._classes = np.empty((model.height, model.width), np.uint8)
+        self._palette: Grid = PALETTE.copy()
+        # Arguments of the kernels, unpacked at each call: gathering them anew would take longer than a small image.
+        lattice = (terrain.nodes, terrain.edges_x, terrain.edges_y, terrain.blocks, terrain.holes)
+        self._relief = (rays, screen, columns, rows, *lattice, self._depths)
+        self._terrain, self._screen = terrain, (screen, columns, rows)
+        self._ground = (rays, terrain.surface, terrain.cell_m, terrain.west, terrain.south)
+        self._canvas = (np.empty(model.width), self._depths, self._classes)
+        self._bodies = (rays, OBSTACLE, self._depths, self._classes)
+        self._mesh = None
+        if world.mesh is not None and has_mesh:
+            from microsim.render.static_mesh import draw_mesh  # most worlds have none, and start without it
+
+            self._draw_mesh = draw_mesh
+            longest = math.sqrt(1.0 + float(np.nanmax(rays[0] * rays[0] + rays[1] * rays[1], initial=0.0)))
+            room = (np.empty((3, *self._depths.shape)), np.empty(self._depths.shape, np.int32))
+            canvas = (OBSTACLE, *room, self._depths, self._classes)
+            self._mesh = (rays, *self._screen, longest, *world.mesh_tree.arrays, *canvas)
+        self.show(*self.table_of(world.obstacles))
+
+    def table_of(self, obstacles: Sequence[Shape]) -> tuple[Array, int]:
+        """What to `show` of a world that differs from this one in its obstacles."""
+        return tabulate(self._world, self._terrain, obstacles)
+
+    def show(self, table: Array, painted: int) -> None:
+        aimed = (np.empty((table.shape[0], COEFFICIENTS)), np.empty((table.shape[0], 4), np.int32))
+        self._shapes = (*self._screen, table, *aimed)
+        self._scene = (*self._ground, table, painted, *aimed, *self._canvas)
+
+    @property
+    def is_bare(self) -> bool:
+        """True when nothing stands in the world."""
+        table, painted = self._shapes[3], self._scene[6]
+        return self._mesh is None and table.shape[0] == painted
+
+    def _draw(self, position: Vector, rotation: Rotation, bodies: Array | None = None) -> None:
+        ground_above_camera = self._aim(position, rotation)
+        is_plane = self._world.is_flat or ground_above_camera >= 0.0
+        with np.errstate(all="ignore"):  # uncompiled, NumPy would warn of every ray that goes to infinity
+            if not is_plane:
+                relief_depths(self._pose, *self._relief)
+            self._draw_shapes(ground_above_camera, is_plane, bodies)
+
+    def _aim(self, position: Vector, rotation: Rotation) -> float:
+        """How far the ground is above the camera."""
+        pose = (*position, *rotation[0], *rotation[1], *rotation[2])
+        if not math.isfinite(math.fsum(pose)):
+            raise ValueError(f"the camera's pose is not finite: {pose}")
+        self._pose[:] = pose
+        return self._world.ground(position[0], position[1]) - float(position[2])
+
+    def _draw_shapes(self, ground_above_camera: float, is_plane: bool, bodies: Array | None) -> None:
+        aim(self._pose, *self._shapes)
+        draw(self._pose, ground_above_camera, is_plane, *self._scene)
+        if self._mesh is not None:
+            self._draw_mesh(self._pose, *self._mesh)
+        if bodies is not None and bodies.shape[0]:
+            rays, class_id, depths, classes = self._bodies
+            draw_bodies(self._pose, rays, bodies, class_id, depths, classes)
+
+    def things(self, position: Vector, rotation: Rotation, bodies: Array | None = None) -> tuple[Image, Array]:
+        """The image, and depths of what stands on the ground or above it: infinite where the ground is nearer.
+
+        The array of depths is reused by the next call.
+        """
+        ground_above_camera = self._aim(position, rotation)
+        with np.errstate(all="ignore"):
+            if self._world.is_flat or ground_above_camera >= 0.0:
+                rays_and_ground, canvas = self._ground, self._canvas
+                draw(self._pose, ground_above_camera, True, *rays_and_ground, *_NO_SHAPES, *canvas)
+            else:
+                relief_depths(self._pose, *self._relief)
+            ground = self._depths.copy()
+            self._draw_shapes(ground_above_camera, False, bodies)
+        self._depths[self._depths >= ground] = math.inf
+        return self._coloured(), self._depths
+
+    def classes(self, position: Vector, rotation: Rotation) -> Grid:
+        """(h, w) class of what each pixel sees. The array is reused by the next call."""
+        self._draw(position, rotation)
+        return self._classes
+
+    def depths(self, position: Vector, rotation: Rotation) -> Array:
+        """(h, w) [m] depth along the optical axis of what each pixel sees, inf in the sky. Reused by the next call."""
+        self._draw(position, rotation)
+        return self._depths
+
+    def render(self, position: Vector, rotation: Rotation, bodies: Array | None = None) -> Image:
+        """(h, w, 3) in the palette's colours: a new array. Bodies are robots, as `draw_bodies` takes them."""
+        self._draw(position, rotation, bodies)
+        return self._coloured()
+
+    def _coloured(self) -> Image:
+        image = np.empty((*self._classes.shape, 3), np.uint8)
+        colour(self._classes, self._palette, image)
+        return image

@@ -1,0 +1,63 @@
+"""Which back end draws: a GPU where there is one that proves itself, otherwise the CPU. The pictures are the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from microsim.render import gpu
+from microsim.render.palette_camera import CameraModel
+from microsim.render.render_options import Choice, Say, nobody
+from microsim.render.splat.activation import Splats, activate
+from microsim.render.splat.picture import Exposure, Shot, Sky, lens_of
+from microsim.render.splat.renderer import CpuRenderer, Renderer
+from microsim.render.threads import Threads, available
+
+if TYPE_CHECKING:
+    from microsim.render.splat.picture import Picture
+
+_INSTALL = "pip install 'microsim[gpu]' and an NVIDIA driver are needed"
+
+
+def open_renderer(splats: Splats, choice: Choice = "auto", threads: int = 0, say: Say = nobody) -> Renderer:
+    """`threads` 0: as many as there are processors. `say` gets a line when something takes time or goes another way."""
+    cpu = CpuRenderer(splats, Threads(threads or available()))
+    if choice == "cpu":
+        return cpu
+    name = gpu.device_name()
+    if name is None:
+        if choice == "gpu":
+            say(f"no GPU can be used here ({_INSTALL}): splats are drawn on the CPU")
+        return cpu
+    say(f"preparing {name} for splats (compiled once, then kept) …")
+    problem = self_test()
+    if problem is not None:
+        say(f"{name} failed its test ({problem}): splats are drawn on the CPU")
+        return cpu
+    try:
+        return gpu.GpuRenderer(splats)
+    except Exception as error:  # CuPy's and the driver's errors have no common class
+        say(f"{name} cannot hold the scene ({type(error).__name__}: {error}): splats are drawn on the CPU")
+        return cpu
+
+
+def self_test() -> str | None:
+    """Draw one splat on both; None when every bit is the same, otherwise what is wrong."""
+    row = np.zeros((1, 59), np.float32)
+    row[0, :14] = 3.0, 0.1, 0.05, -1.0, -1.5, -2.0, 0.1, 0.2, 0.3, 0.9, 2.0, 0.8, -0.3, 0.4
+    row[0, 14:] = np.arange(45) % 7 / 20.0
+    splats = activate(row)
+    lens = lens_of(CameraModel(40, 30, 30.0, 31.0, 19.0, 15.0, (-0.1, 0.02, 0.0, 0.0, 0.0)))
+    ahead = ((0.0, 0.0, 1.0), (-1.0, 0.0, 0.0), (0.0, -1.0, 0.0))
+    shot = Shot(lens, (0.0, 0.0, 0.0), ahead, Sky((0.5, 0.6, 0.7), (0.1, 0.2, 0.6)), Exposure(1.1, 2.0, 123456789, 7))
+    try:
+        found = gpu.GpuRenderer(splats).pictures([shot])[0]
+    except Exception as error:  # CuPy's and the driver's errors have no common class
+        return f"{type(error).__name__}: {error}"
+    return _difference(found, CpuRenderer(splats).pictures([shot])[0])
+
+
+def _difference(found: Picture, wanted: Picture) -> str | None:
+    wrong = np.count_nonzero(found.colours != wanted.colours) + np.count_nonzero(found.depths != wanted.depths)
+    return f"{wrong} values differ from the CPU's" if wrong else None

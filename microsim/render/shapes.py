@@ -1,0 +1,176 @@
+"""What the camera sees of painted footprints, upright solids and billboards.
+
+Each shape is a row of numbers (`tabulate`). Once per frame `aim` turns it into coefficients that give its hits for a
+pixel's ray (a, b, 1) by a few multiplications, and finds the pixels it can cover; `render.draw` then tests it
+against one row of pixels.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from microsim.engine import exact
+from microsim.engine.compiled import kernel, threaded_kernel
+from microsim.engine.geometry import Array
+from microsim.engine.world import Shape, World
+from microsim.render.ground import Terrain
+from microsim.render.screen import Pose, Spans, bounds, column_span, span
+
+RECTANGLE, CIRCLE, TRIANGLE, FACING = range(4)
+
+# Columns of the table of shapes. The prism holds the shape; what follows it depends on the kind:
+# rectangle: cos, sin, half x, half y; circle: 1, 0, radius; triangle: its 3 edges' outward x, y, offset.
+KIND, CLASS, _X, _Y, _PRISM, _SHAPE, SHAPE_COLUMNS = 0, 1, 2, 3, 4, 14, 23
+
+# Columns of the coefficients: factors of a, b and 1 in a ray's components, what `_aim_…` adds, bottom and top.
+LOW, HIGH, COEFFICIENTS = 12, 13, 14
+
+
+def tabulate(world: World, terrain: Terrain, obstacles: Sequence[Shape] | None = None) -> tuple[Array, int]:
+    """(rows of shapes, number of painted ones): painted features in order, then obstacles, then standing features.
+
+    Other obstacles may stand in the place of the world's.
+    """
+    painted = [shape for shape in world.features if _is_painted(shape)]
+    solid = [
+        *(world.obstacles if obstacles is None else obstacles),
+        *(shape for shape in world.features if not _is_painted(shape)),
+    ]
+    rows = [_row(shape, *_painted_extent(shape, world, terrain)) for shape in painted]
+    rows += [_row(shape, *_solid_extent(shape, world, terrain)) for shape in solid]
+    return np.array(rows, np.float64).reshape(len(rows), SHAPE_COLUMNS), len(painted)
+
+
+def _is_painted(shape: Shape) -> bool:
+    return shape.kind != "billboard" and shape.height_m <= 0.0
+
+
+def _solid_extent(shape: Shape, world: World, terrain: Terrain) -> tuple[float, float]:
+    """Bottom and top [m]; what stands on the ground reaches under it, so that nothing floats over a slope."""
+    ground = world.ground(*shape.center)
+    base = (ground if math.isfinite(ground) else terrain.lowest) + shape.base_m
+    height = shape.size[1] if shape.kind == "billboard" else shape.height_m
+    return (min(base, terrain.lowest) if shape.base_m <= 0.0 else base), base + height
+
+
+def _painted_extent(shape: Shape, world: World, terrain: Terrain) -> tuple[float, float]:
+    """Lowest and highest ground [m] the footprint can lie on."""
+    x, y = zip(*_corners(shape), strict=True)
+    rows, columns = _around(terrain.edges_y, min(y), max(y)), _around(terrain.edges_x, min(x), max(x))
+    heights = terrain.nodes[rows, columns]
+    heights = heights[np.isfinite(heights)]
+    return (float(heights.min()), float(heights.max())) if heights.size else (terrain.lowest, terrain.lowest)
+
+
+def _around(edges: Array, low: float, high: float) -> slice:
+    """The nodes between low and high, and the next one on each side."""
+    return slice(int(np.searchsorted(edges, low, side="right")) - 1, int(np.searchsorted(edges, high)) + 1)
+
+
+def _corners(shape: Shape) -> list[tuple[float, float]]:
+    """Four corners that hold the footprint [m], in order around it."""
+    if shape.kind == "triangle":
+        return [*shape.vertices, shape.vertices[2]]
+    x, y = shape.center
+    cosine, sine, half_x, half_y = _frame(shape)
+    signs = ((-half_x, -half_y), (half_x, -half_y), (half_x, half_y), (-half_x, half_y))
+    return [(x + cosine * p - sine * q, y + sine * p + cosine * q) for p, q in signs]
+
+
+def _frame(shape: Shape) -> tuple[float, float, float, float]:
+    """cos and sin of the footprint's x axis, half its extent along x and y; a billboard's x axis is its normal."""
+    if shape.kind == "circle":
+        return 1.0, 0.0, shape.radius, shape.radius
+    yaw = shape.yaw or 0.0
+    half_x, half_y = (0.0, 0.5 * shape.size[0]) if shape.kind == "billboard" else _half(shape.size)
+    return exact.cos(yaw), exact.sin(yaw), half_x, half_y
+
+
+def _half(size: Sequence[float]) -> tuple[float, float]:
+    return 0.5 * size[0], 0.5 * size[1]
+
+
+def _row(shape: Shape, bottom: float, top: float) -> list[float]:
+    kind = {"rectangle": RECTANGLE, "circle": CIRCLE, "triangle": TRIANGLE, "billboard": RECTANGLE}[shape.kind]
+    if shape.kind == "billboard" and shape.yaw is None:
+        kind = FACING
+    corners = [number for corner in _corners(shape) for number in corner]
+    row = [float(kind), float(shape.class_id), *shape.center, bottom, top, *corners]
+    row += _edges(shape) if kind == TRIANGLE else _frame(shape)
+    return row + [0.0] * (SHAPE_COLUMNS - len(row))
+
+
+def _edges(shape: Shape) -> list[float]:
+    """A triangle's edges, whichever way they run: outward normal n and offset, n . (p - centre) <= offset inside."""
+    (ax, ay), (bx, by), (cx, cy) = [(x - shape.center[0], y - shape.center[1]) for x, y in shape.vertices]
+    turn = 1.0 if (bx - ax) * (cy - ay) - (by - ay) * (cx - ax) >= 0.0 else -1.0
+    numbers = []
+    for (x0, y0), (x1, y1) in (((ax, ay), (bx, by)), ((bx, by), (cx, cy)), ((cx, cy), (ax, ay))):
+        normal_x, normal_y = turn * (y1 - y0), turn * (x0 - x1)
+        numbers += [normal_x, normal_y, normal_x * x0 + normal_y * y0]
+    return numbers
+
+
+@threaded_kernel
+def aim(
+    pose: Pose, screen: Array, columns: Spans, rows: Spans, table: Array, coefficients: Array, spans: Spans
+) -> None:
+    """For every shape: coefficients for this pose, and half-open spans (n, 4) of the columns and rows it may cover."""
+    for n in range(table.shape[0]):
+        shape = table[n]
+        if shape[KIND] == FACING:
+            _turn_to(shape, pose[0], pose[1])
+        if shape[KIND] == TRIANGLE:
+            _aim_triangle(pose, shape, coefficients[n])
+        else:
+            _aim_rectangle_or_circle(pose, shape, coefficients[n])
+        coefficients[n, LOW] = shape[_PRISM] - pose[2]
+        coefficients[n, HIGH] = shape[_PRISM + 1] - pose[2]
+        a_low, a_high, b_low, b_high = bounds(pose, shape[_PRISM : _PRISM + 10])
+        spans[n, 0], spans[n, 1] = column_span(columns, screen[0], screen[1], a_low, a_high)
+        spans[n, 2], spans[n, 3] = span(rows, screen[2], screen[3], b_low, b_high)
+
+
+@kernel
+def _aim_triangle(pose: Pose, shape: Array, c: Array) -> None:
+    """Per edge: the ray's outward component, and how far outside the camera is."""
+    for k in range(3):
+        normal_x, normal_y, offset = shape[_SHAPE + 3 * k], shape[_SHAPE + 3 * k + 1], shape[_SHAPE + 3 * k + 2]
+        _component(pose, normal_x, normal_y, c[3 * k : 3 * k + 3])
+        c[9 + k] = normal_x * (pose[0] - shape[_X]) + normal_y * (pose[1] - shape[_Y]) - offset
+
+
+@kernel
+def _aim_rectangle_or_circle(pose: Pose, shape: Array, c: Array) -> None:
+    """The ray's components along the footprint's x and y, and the footprint as the camera sees it from its place."""
+    cosine, sine, half_x, half_y = shape[_SHAPE], shape[_SHAPE + 1], shape[_SHAPE + 2], shape[_SHAPE + 3]
+    _component(pose, cosine, sine, c[0:3])
+    _component(pose, -sine, cosine, c[3:6])
+    x = cosine * (pose[0] - shape[_X]) + sine * (pose[1] - shape[_Y])
+    y = cosine * (pose[1] - shape[_Y]) - sine * (pose[0] - shape[_X])
+    if shape[KIND] == CIRCLE:
+        c[6], c[7], c[8] = x, y, x * x + y * y - half_x * half_x
+    else:
+        c[6], c[7], c[8], c[9] = -half_x - x, half_x - x, -half_y - y, half_y - y
+
+
+@kernel
+def _turn_to(shape: Array, x: float, y: float) -> None:
+    """Turn a billboard's normal to the camera at (x, y); straight above it stands as at yaw 0."""
+    normal_x, normal_y = x - shape[_X], y - shape[_Y]
+    length = math.sqrt(normal_x * normal_x + normal_y * normal_y)
+    normal_x, normal_y = (normal_x / length, normal_y / length) if length > 0.0 else (1.0, 0.0)
+    shape[_SHAPE], shape[_SHAPE + 1] = normal_x, normal_y
+    half = shape[_SHAPE + 3]
+    for k in range(4):
+        side = half if k < 2 else -half
+        shape[_PRISM + 2 + 2 * k] = shape[_X] - normal_y * side
+        shape[_PRISM + 3 + 2 * k] = shape[_Y] + normal_x * side
+
+
+@kernel
+def _component(pose: Pose, x: float, y: float, factors: Array) -> None:
+    """Factors of a, b and 1 of a ray in its component along the horizontal (x, y)."""
+    for k in range(3):
+        factors[k] = x * pose[3 + k] + y * pose[6 + k]

@@ -1,0 +1,212 @@
+"""The pixels of a tile: its footprints blended front to back, eight pixels of a row at a time (SIMD)."""
+
+import math
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from microsim.engine.compiled import threaded_kernel
+from microsim.render.splat import ALPHA_MAX, TILE, TRANSMITTANCE_MIN
+from microsim.render.splat.activation import Floats, Integers
+from microsim.render.splat.projection import (
+    BLUE,
+    CENTRE_X,
+    CENTRE_Y,
+    DEPTH,
+    EXTENT,
+    FOOTPRINT,
+    GREEN,
+    OPACITY,
+    REACH_X,
+    REACH_Y,
+    RED,
+    REST_X,
+    REST_Y,
+    ROOT_XX,
+    ROOT_XY,
+    ROOT_YY,
+)
+from microsim.render.splat.sorting import Slots
+
+Room: TypeAlias = npt.NDArray[np.float32]  # (ROOM,) a tile's transmittance, red, green, blue, depth, limit
+
+_AREA = TILE * TILE
+_HALF_TILE = TILE // 2
+ROOM = 6 * _AREA
+_BATCH = 32  # footprints fetched together, for they lie far apart in memory; then the tile is asked if it is done
+
+_f32, _u64 = np.float32, np.uint64
+_ZERO, _ONE, _TINY = _f32(0.0), _f32(1.0), _f32(1e-10)
+_ALPHA_MAX, _TRANSMITTANCE_MIN = _f32(ALPHA_MAX), _f32(TRANSMITTANCE_MIN)
+
+# Minimax polynomial of exp(-s / 8) for s in [0, 5.6], exactly 1 at 0.
+EXPONENTIAL = (
+    1.0,
+    -0.12499934434890747,
+    0.007810933981090784,
+    -0.0003242742386646569,
+    9.728591976454481e-06,
+    -1.7960371678782394e-07,
+)
+_E0, _E1, _E2, _E3, _E4, _E5 = (_f32(c) for c in EXPONENTIAL)
+
+
+@threaded_kernel
+def exp_of_minus(s: float) -> float:
+    """exp(-s) of a float32 in [0, 5.6], within 1e-6."""
+    p = ((((_E5 * s + _E4) * s + _E3) * s + _E2) * s + _E1) * s + _E0
+    p = p * p
+    p = p * p
+    return p * p
+
+
+@threaded_kernel
+def blend(
+    footprints: Floats,
+    slots: Slots,
+    offsets: Integers,
+    columns: int,
+    begin: int,
+    end: int,
+    behind: Floats,
+    limits: Floats,
+    room: Room,
+    colours: Floats,
+    alphas: Floats,
+    depths: Floats,
+) -> None:
+    """Tiles begin to end. `behind` (h, w, 3) is what is seen where no splat is, `limits` (h, w) [m] how far that is."""
+    batch = np.empty((_BATCH, FOOTPRINT), np.float32)
+    for tile in range(begin, end):
+        top, left = (tile // columns) * TILE, (tile % columns) * TILE
+        _start(limits, top, left, room)
+        _cover(footprints, slots[offsets[tile] : offsets[tile + 1]], top, left, room, batch)
+        _finish(behind, top, left, room, colours, alphas, depths)
+
+
+@threaded_kernel
+def _start(limits: Floats, top: int, left: int, room: Room) -> None:
+    """No splat yet; pixels outside the image take none."""
+    room[:_AREA] = _ONE
+    room[_AREA:] = _ZERO
+    for y in range(min(TILE, limits.shape[0] - top)):
+        for x in range(min(TILE, limits.shape[1] - left)):
+            room[5 * _AREA + y * TILE + x] = limits[top + y, left + x]
+
+
+@threaded_kernel
+def _cover(footprints: Floats, slots: Slots, top: int, left: int, room: Room, batch: Floats) -> None:
+    for start in range(0, slots.shape[0], _BATCH):
+        count = min(_BATCH, slots.shape[0] - start)
+        for k in range(count):
+            slot = slots[start + k]
+            for column in range(FOOTPRINT):
+                batch[k, column] = footprints[slot, column]
+        for k in range(count):
+            _cover_with(batch[k], top, left, room)
+        if _is_done(batch[count - 1, DEPTH], room):
+            break
+
+
+@threaded_kernel
+def _cover_with(f: Floats, top: int, left: int, room: Room) -> None:
+    x = (f[CENTRE_X] - _f32(left)) + f[REST_X]
+    y = (f[CENTRE_Y] - _f32(top)) + f[REST_Y]
+    first = math.ceil(max(y - f[REACH_Y], _ZERO))
+    last = math.floor(min(y + f[REACH_Y], _f32(TILE - 1)))
+    first_half = 1 if x - f[REACH_X] > _f32(_HALF_TILE - 1) else 0
+    end_half = 1 if x + f[REACH_X] < _f32(_HALF_TILE) else 2
+    for row in range(first, last + 1):
+        dy = y - _f32(row)
+        shear = f[ROOT_XY] * dy
+        rise = f[ROOT_YY] * dy
+        rise = rise * rise
+        if end_half - first_half == 2:
+            _cover_row(f, x, shear, rise, row * TILE, room)
+        else:
+            _cover_half_row(
+                f, x - _f32(first_half * _HALF_TILE), shear, rise, row * TILE + first_half * _HALF_TILE, room
+            )
+
+
+# The next two are one loop, of 8 and of 16 pixels: with its length fixed, each becomes a few dozen SIMD instructions.
+# In both, a pixel's distance is (x - first pixel of its half) - place in that half, to the last bit.
+
+
+@threaded_kernel
+def _cover_half_row(f: Floats, x: float, shear: float, rise: float, at: int, room: Room) -> None:
+    root, opacity, extent, depth = f[ROOT_XX], f[OPACITY], f[EXTENT], f[DEPTH]
+    red, green, blue = f[RED], f[GREEN], f[BLUE]
+    t, r, g = _u64(at), _u64(at + _AREA), _u64(at + 2 * _AREA)
+    b, d, m = _u64(at + 3 * _AREA), _u64(at + 4 * _AREA), _u64(at + 5 * _AREA)
+    for i in range(_HALF_TILE):
+        k = _u64(i)
+        p = root * (x - _f32(i)) + shear
+        s = p * p + rise
+        alpha = opacity * exp_of_minus(s)
+        alpha = alpha if alpha < _ALPHA_MAX else _ALPHA_MAX
+        limit = room[m + k]
+        alpha = alpha if s <= extent else _ZERO
+        alpha = alpha if depth < limit else _ZERO
+        before = room[t + k]
+        weight = alpha * before
+        after = before - weight
+        goes_on = after > _TRANSMITTANCE_MIN
+        weight = weight if goes_on else _ZERO
+        room[t + k] = after if goes_on else before
+        room[m + k] = limit if goes_on else _ZERO
+        room[r + k] += weight * red
+        room[g + k] += weight * green
+        room[b + k] += weight * blue
+        room[d + k] += weight * depth
+
+
+@threaded_kernel
+def _cover_row(f: Floats, x: float, shear: float, rise: float, at: int, room: Room) -> None:
+    root, opacity, extent, depth = f[ROOT_XX], f[OPACITY], f[EXTENT], f[DEPTH]
+    red, green, blue = f[RED], f[GREEN], f[BLUE]
+    t, r, g = _u64(at), _u64(at + _AREA), _u64(at + 2 * _AREA)
+    b, d, m = _u64(at + 3 * _AREA), _u64(at + 4 * _AREA), _u64(at + 5 * _AREA)
+    for i in range(TILE):
+        k = _u64(i)
+        p = root * ((x - _f32(i & _HALF_TILE)) - _f32(i & (_HALF_TILE - 1))) + shear
+        s = p * p + rise
+        alpha = opacity * exp_of_minus(s)
+        alpha = alpha if alpha < _ALPHA_MAX else _ALPHA_MAX
+        limit = room[m + k]
+        alpha = alpha if s <= extent else _ZERO
+        alpha = alpha if depth < limit else _ZERO
+        before = room[t + k]
+        weight = alpha * before
+        after = before - weight
+        goes_on = after > _TRANSMITTANCE_MIN
+        weight = weight if goes_on else _ZERO
+        room[t + k] = after if goes_on else before
+        room[m + k] = limit if goes_on else _ZERO
+        room[r + k] += weight * red
+        room[g + k] += weight * green
+        room[b + k] += weight * blue
+        room[d + k] += weight * depth
+
+
+@threaded_kernel
+def _is_done(depth: float, room: Room) -> bool:
+    """No pixel takes a splat at this depth or behind."""
+    open_pixels = 0
+    for i in range(5 * _AREA, 6 * _AREA):
+        open_pixels += room[i] > depth
+    return open_pixels == 0
+
+
+@threaded_kernel
+def _finish(behind: Floats, top: int, left: int, room: Room, colours: Floats, alphas: Floats, depths: Floats) -> None:
+    for y in range(min(TILE, alphas.shape[0] - top)):
+        for x in range(min(TILE, alphas.shape[1] - left)):
+            k, v, u = y * TILE + x, top + y, left + x
+            rest = room[k]
+            alpha = _ONE - rest
+            for channel in range(3):
+                colours[v, u, channel] = room[(channel + 1) * _AREA + k] + rest * behind[v, u, channel]
+            alphas[v, u] = alpha
+            depths[v, u] = room[4 * _AREA + k] / max(alpha, _TINY)

@@ -1,0 +1,220 @@
+"""From blended splats to what a camera delivers: background, lens, exposure and noise, bytes.
+
+The background is one colour, or a sky that goes from the horizon's to the zenith's with the sine of the elevation.
+A lens with distortion is applied by looking up each pixel in the picture of a pinhole camera that sees as much.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from microsim.engine.compiled import threaded_kernel
+from microsim.engine.geometry import Array, Vector
+from microsim.engine.noise import words
+from microsim.render.drawing import Image
+from microsim.render.palette_camera import CameraModel, Rotation
+from microsim.render.splat import NEAR_M
+from microsim.render.splat.activation import Floats
+from microsim.render.splat.projection import AXES, CX, CY, FX, FY, View, view_of
+
+_f32 = np.float32
+_ZERO, _ONE, _HALF, _BRIGHTEST = _f32(0.0), _f32(1.0), _f32(0.5), _f32(255.0)
+# The sum of four bytes, less its mean 510, has this standard deviation: near enough to a normal distribution.
+NOISE_UNIT = math.sqrt(4.0 * (256.0 * 256.0 - 1.0) / 12.0)
+SEEN_ALPHA = 0.5  # a pixel less covered than this has no depth of its own
+_LARGEST_CANVAS = 3  # times the image, each way
+
+
+@dataclass(frozen=True)
+class Sky:
+    """What is behind everything; colours 0 to 1."""
+
+    horizon: Vector = (0.0, 0.0, 0.0)  # also below it
+    zenith: Vector = (0.0, 0.0, 0.0)
+
+    @property
+    def colours(self) -> Floats:
+        return np.array([*self.horizon, *self.zenith], np.float32)
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """Of one frame."""
+
+    gain: float = 1.0
+    noise_sigma: float = 0.0  # [levels of 255] standard deviation of each colour of each pixel
+    key: int = 0  # of the noise
+    tick: int = 0
+
+
+@dataclass(frozen=True)
+class Things:
+    """What else the camera sees, in the pinhole's picture: robots, obstacles, meshes."""
+
+    depths: Floats  # (h, w) [m] along the optical axis, infinite where there is none
+    colours: Image  # (h, w, 3)
+
+
+@dataclass(frozen=True)
+class Lens:
+    """A pinhole camera (`canvas`), and where each pixel of the real one looks in its picture; NaN: nowhere."""
+
+    canvas: CameraModel
+    lookup: Floats | None  # (h, w, 2) column and row; None: the same pixel
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width of the camera's image."""
+        if self.lookup is None:
+            return self.canvas.height, self.canvas.width
+        return self.lookup.shape[0], self.lookup.shape[1]
+
+
+@dataclass(frozen=True)
+class Shot:
+    """All that one picture depends on, beside the scene."""
+
+    lens: Lens
+    position: Vector  # [m] map frame
+    rotation: Rotation
+    sky: Sky = Sky()
+    exposure: Exposure = Exposure()
+    things: Things | None = None
+    near_m: float = NEAR_M
+
+    @property
+    def view(self) -> View:
+        canvas = self.lens.canvas
+        size, focal, centre = (canvas.width, canvas.height), (canvas.fx, canvas.fy), (canvas.cx, canvas.cy)
+        return view_of(*size, focal, centre, self.position, self.rotation, self.near_m)
+
+
+@dataclass(frozen=True)
+class Picture:
+    colours: Image  # (h, w, 3)
+    depths: Floats  # (h, w) [m] along the optical axis; infinite where next to nothing is seen
+
+
+def lens_of(model: CameraModel) -> Lens:
+    if not any(model.distortion):
+        return Lens(model, None)
+    rays = model.rays()
+    columns, fx, cx = _canvas_axis(rays[0], model.fx, model.width)
+    rows, fy, cy = _canvas_axis(rays[1], model.fy, model.height)
+    lookup = np.stack([rays[0] * fx + cx, rays[1] * fy + cy], axis=-1).astype(np.float32)
+    return Lens(CameraModel(columns, rows, fx, fy, cx, cy), lookup)
+
+
+def _canvas_axis(slopes: Array, focal: float, size: int) -> tuple[int, float, float]:
+    """Pixels, focal length and centre of an axis that holds all slopes; coarser where that would be too large."""
+    low, high = float(np.fmin.reduce(slopes, axis=None)), float(np.fmax.reduce(slopes, axis=None))
+    if not low <= high:
+        return 1, focal, 0.0
+    room = _LARGEST_CANVAS * size
+    focal = min(focal, (room - 2) / (high - low)) if high > low else focal
+    return math.ceil(focal * (high - low)) + 2, focal, -focal * low
+
+
+@threaded_kernel
+def fill_sky(view: View, sky: Floats, begin: int, end: int, behind: Floats) -> None:
+    """Rows begin to end of `behind` (h, w, 3)."""
+    for v in range(begin, end):
+        y = (v - view[CY]) / view[FY]
+        for u in range(behind.shape[1]):
+            x = (u - view[CX]) / view[FX]
+            up = view[AXES + 2] * x + view[AXES + 5] * y + view[AXES + 8]
+            share = _f32(max(up, 0.0) / math.sqrt(x * x + y * y + 1.0))
+            for channel in range(3):
+                behind[v, u, channel] = sky[channel] + (sky[channel + 3] - sky[channel]) * share
+
+
+@threaded_kernel
+def put_things(depths: Floats, colours: Image, begin: int, end: int, behind: Floats) -> None:
+    for v in range(begin, end):
+        for u in range(behind.shape[1]):
+            if depths[v, u] < math.inf:
+                for channel in range(3):
+                    behind[v, u, channel] = _f32(colours[v, u, channel]) / _BRIGHTEST
+
+
+@threaded_kernel
+def sensor_depths(alphas: Floats, limits: Floats, begin: int, end: int, depths: Floats) -> None:
+    """From the mean depth of the splats to that of what is seen, things included."""
+    for v in range(begin, end):
+        for u in range(depths.shape[1]):
+            alpha, limit = alphas[v, u], limits[v, u]
+            if limit < math.inf:
+                depths[v, u] = alpha * depths[v, u] + (_ONE - alpha) * limit
+            elif alpha < _HALF:
+                depths[v, u] = math.inf
+
+
+@threaded_kernel
+def develop(
+    colours: Floats,
+    lookup: Floats,
+    gain: float,
+    noise_level: float,
+    key: int,
+    tick: int,
+    begin: int,
+    end: int,
+    image: Image,
+) -> None:
+    """Rows begin to end of the image. `lookup` has no rows when there is no distortion; gain and level are float32."""
+    for v in range(begin, end):
+        for u in range(image.shape[1]):
+            noise = (0, 0, 0, 0)
+            if noise_level > _ZERO:
+                noise = words(key, tick, v * image.shape[1] + u)
+            for channel in range(3):
+                if lookup.shape[0] == 0:
+                    value = colours[v, u, channel]
+                else:
+                    value = _looked_up(colours, channel, lookup[v, u, 0], lookup[v, u, 1])
+                value = gain * value
+                if noise_level > _ZERO:
+                    value += noise_level * _sum_of_bytes(noise[channel])
+                image[v, u, channel] = _byte(value)
+
+
+@threaded_kernel
+def _looked_up(colours: Floats, channel: int, x: float, y: float) -> float:
+    """Between four pixels; black outside."""
+    if not ((x >= _ZERO) & (y >= _ZERO) & (x < colours.shape[1] - 1) & (y < colours.shape[0] - 1)):
+        return _ZERO
+    u, v = int(x), int(y)
+    a, b = x - _f32(u), y - _f32(v)
+    above = _mix(colours[v, u, channel], colours[v, u + 1, channel], a)
+    below = _mix(colours[v + 1, u, channel], colours[v + 1, u + 1, channel], a)
+    return _mix(above, below, b)
+
+
+@threaded_kernel
+def _mix(first: float, second: float, share: float) -> float:
+    return first + (second - first) * share
+
+
+@threaded_kernel
+def _sum_of_bytes(word: int) -> float:
+    return _f32((word & 255) + ((word >> 8) & 255) + ((word >> 16) & 255) + ((word >> 24) & 255) - 510)
+
+
+@threaded_kernel
+def _byte(value: float) -> int:
+    value = min(max(value, _ZERO), _BRIGHTEST)
+    return np.uint8(value + _HALF)
+
+
+@threaded_kernel
+def look_up_depths(depths: Floats, lookup: Floats, begin: int, end: int, out: Floats) -> None:
+    """The nearest pixel's: depths of two surfaces are not mixed."""
+    for v in range(begin, end):
+        for u in range(out.shape[1]):
+            x, y = lookup[v, u, 0] + _HALF, lookup[v, u, 1] + _HALF
+            is_inside = (x >= _ZERO) & (y >= _ZERO) & (x < depths.shape[1]) & (y < depths.shape[0])
+            out[v, u] = depths[int(y), int(x)] if is_inside else math.inf
+
+
+NO_LOOKUP: Floats = np.empty((0, 0, 2), np.float32)

@@ -1,0 +1,230 @@
+"""Which splats a camera can see, and their footprints on its image.
+
+`View` is a camera at a pose as one row of numbers, so that the GPU can be given the same.
+"""
+
+import math
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from microsim.engine.compiled import threaded_kernel
+from microsim.engine.geometry import Array, Vector
+from microsim.render.splat import CHUNK, DILATION_PX2, NEAR_M, TILE
+from microsim.render.splat.activation import EXTENT as SPLAT_EXTENT
+from microsim.render.splat.activation import OPACITY as SPLAT_OPACITY
+from microsim.render.splat.activation import QUATERNION, SCALE, Floats, Integers
+
+View: TypeAlias = Array  # (VIEW,)
+Tiles: TypeAlias = npt.NDArray[np.int16]  # (n, 4) half-open ranges of columns and rows of tiles
+
+# Numbers of a View. The axes are rows right, down, forward in the map frame; slopes are those beyond which a splat
+# counts as seen from the edge, when its footprint is linearised; spreads bound how a footprint grows with its splat.
+POSITION, AXES, FX, FY, CX, CY, WIDTH, HEIGHT = 0, 3, 12, 13, 14, 15, 16, 17
+SLOPE_LEFT, SLOPE_RIGHT, SLOPE_UP, SLOPE_DOWN, SPREAD_X, SPREAD_Y, NEAR, VIEW = 18, 19, 20, 21, 22, 23, 24, 25
+
+# Columns of a footprint. s = (ROOT_XX dx + ROOT_XY dy)^2 + (ROOT_YY dy)^2, dx and dy from pixel to centre. That form
+# has no differences of large squares. The centre is a whole number of pixels and a remainder, to keep a float32 exact.
+ROOT_XX, ROOT_XY, ROOT_YY, OPACITY, RED, GREEN, BLUE, DEPTH = range(8)
+EXTENT, CENTRE_X, CENTRE_Y, REST_X, REST_Y, REACH_X, REACH_Y, FOOTPRINT = 8, 9, 10, 11, 12, 13, 14, 16
+
+_EDGE = 0.15  # of the image, on each side
+MARGIN_PX = 2.0  # more than the dilation adds to a splat's reach
+REACH_FACTOR, REACH_MARGIN_PX = 1.001, 0.05  # no rounding may take a pixel from a footprint
+
+_f32, _f64 = np.float32, np.float64  # in compiled code, `float` leaves a float32 as it is
+_HALF, _TWO, _THREE, _FOUR = _f32(0.5), _f32(2.0), _f32(3.0), _f32(4.0)
+# The constants of the real spherical harmonics of degree 0, 1, 2 and 3.
+HARMONICS = (
+    0.28209479177387814,
+    0.4886025119029199,
+    1.0925484305920792,
+    0.31539156525252005,
+    0.5462742152960396,
+    0.5900435899266435,
+    2.890611442640554,
+    0.4570457994644658,
+    0.3731763325901154,
+    1.445305721320277,
+)
+_C0, _C1, _C2A, _C2B, _C2C, _C3A, _C3B, _C3C, _C3D, _C3E = (_f32(number) for number in HARMONICS)
+
+
+def view_of(
+    width: int,
+    height: int,
+    focal: tuple[float, float],
+    principal: tuple[float, float],
+    position: Vector,
+    rotation: tuple[Vector, Vector, Vector],
+    near_m: float = NEAR_M,
+) -> View:
+    """`rotation` has the rows of the matrix from the optical frame (x right, y down, z ahead) to the map frame."""
+    view = np.zeros(VIEW)
+    view[POSITION : POSITION + 3] = position
+    view[AXES : AXES + 9] = np.array(rotation, np.float64).T.ravel()
+    view[FX], view[FY], view[CX], view[CY], view[WIDTH], view[HEIGHT] = *focal, *principal, width, height
+    view[NEAR] = near_m
+    view[SLOPE_LEFT], view[SLOPE_RIGHT], view[SPREAD_X] = _slopes(width, focal[0], principal[0])
+    view[SLOPE_UP], view[SLOPE_DOWN], view[SPREAD_Y] = _slopes(height, focal[1], principal[1])
+    return view
+
+
+def _slopes(size: int, focal: float, principal: float) -> tuple[float, float, float]:
+    low, high = (-_EDGE * size - principal) / focal, ((1.0 + _EDGE) * size - principal) / focal
+    steepest = max(abs(low), abs(high))
+    return low, high, focal * math.sqrt(1.0 + steepest * steepest)
+
+
+@threaded_kernel
+def visible_chunks(view: View, spheres: Array, chunks: Integers) -> int:
+    """Fill `chunks` with those that may hold visible splats; gives their number."""
+    p, a = view[POSITION : POSITION + 3], view[AXES : AXES + 9]
+    left, right = view[SLOPE_LEFT] - MARGIN_PX / view[FX], view[SLOPE_RIGHT] + MARGIN_PX / view[FX]
+    up, down = view[SLOPE_UP] - MARGIN_PX / view[FY], view[SLOPE_DOWN] + MARGIN_PX / view[FY]
+    to_left, to_right = math.sqrt(1.0 + left * left), math.sqrt(1.0 + right * right)
+    to_up, to_down = math.sqrt(1.0 + up * up), math.sqrt(1.0 + down * down)
+    count = 0
+    for chunk in range(spheres.shape[0]):
+        dx, dy, dz = spheres[chunk, 0] - p[0], spheres[chunk, 1] - p[1], spheres[chunk, 2] - p[2]
+        radius = spheres[chunk, 3]
+        x = a[0] * dx + a[1] * dy + a[2] * dz
+        y = a[3] * dx + a[4] * dy + a[5] * dz
+        z = a[6] * dx + a[7] * dy + a[8] * dz
+        beside = (x - right * z > radius * to_right) | (left * z - x > radius * to_left)
+        beyond = (y - down * z > radius * to_down) | (up * z - y > radius * to_up)
+        if not (beside | beyond | (z + radius < view[NEAR])):
+            chunks[count] = chunk
+            count += 1
+    return count
+
+
+@threaded_kernel
+def project(
+    view: View,
+    geometry: Floats,
+    harmonics: Floats,
+    degree: int,
+    chunks: Integers,
+    begin: int,
+    end: int,
+    basis: Floats,
+    footprints: Floats,
+    tiles: Tiles,
+    counts: Integers,
+) -> None:
+    """Footprints of the splats of chunks[begin:end]: those of chunks[r] from r * CHUNK on, counts[r] of them.
+
+    `basis` (16,) is room to work in.
+    """
+    for r in range(begin, end):
+        first = chunks[r] * CHUNK
+        slot = r * CHUNK
+        for i in range(first, min(first + CHUNK, geometry.shape[0])):
+            if _footprint(view, geometry[i], footprints[slot], tiles[slot]):
+                _colour(view, geometry[i], harmonics[i], degree, basis, footprints[slot])
+                slot += 1
+        counts[r] = slot - r * CHUNK
+
+
+@threaded_kernel
+def _footprint(view: View, splat: Floats, out: Floats, tiles: Tiles) -> bool:
+    """Fill all of a footprint but its colour; False when it covers no pixel."""
+    a = view[AXES : AXES + 9]
+    dx, dy, dz = _f64(splat[0]) - view[0], _f64(splat[1]) - view[1], _f64(splat[2]) - view[2]
+    z = a[6] * dx + a[7] * dy + a[8] * dz
+    if z < view[NEAR]:
+        return False
+    x = a[0] * dx + a[1] * dy + a[2] * dz
+    y = a[3] * dx + a[4] * dy + a[5] * dz
+    per_z = 1.0 / z
+    slope_x, slope_y = x * per_z, y * per_z
+    u = view[FX] * slope_x + view[CX]
+    v = view[FY] * slope_y + view[CY]
+    extent = math.sqrt(2.0 * _f64(splat[SPLAT_EXTENT]))
+    reach = extent * _f64(max(splat[SCALE], splat[SCALE + 1], splat[SCALE + 2])) * per_z
+    wide, high = reach * view[SPREAD_X] + MARGIN_PX, reach * view[SPREAD_Y] + MARGIN_PX
+    if u + wide < 0.0 or u - wide > view[WIDTH] or v + high < 0.0 or v - high > view[HEIGHT]:
+        return False
+    slope_x = min(max(slope_x, view[SLOPE_LEFT]), view[SLOPE_RIGHT])
+    slope_y = min(max(slope_y, view[SLOPE_UP]), view[SLOPE_DOWN])
+    # Rows of the Jacobian of the projection, turned into the map frame.
+    scale_x, scale_y = view[FX] * per_z, view[FY] * per_z
+    jx0, jx1, jx2 = (
+        scale_x * (a[0] - slope_x * a[6]),
+        scale_x * (a[1] - slope_x * a[7]),
+        scale_x * (a[2] - slope_x * a[8]),
+    )
+    jy0, jy1, jy2 = (
+        scale_y * (a[3] - slope_y * a[6]),
+        scale_y * (a[4] - slope_y * a[7]),
+        scale_y * (a[5] - slope_y * a[8]),
+    )
+    # The same along the splat's own axes, times its scales: the covariance is the product of these with themselves.
+    qx, qy, qz, qw = (
+        _f64(splat[QUATERNION]),
+        _f64(splat[QUATERNION + 1]),
+        _f64(splat[QUATERNION + 2]),
+        _f64(splat[QUATERNION + 3]),
+    )
+    xx, yy, zz = qx * qx, qy * qy, qz * qz
+    xy, xz, yz, wx, wy, wz = qx * qy, qx * qz, qy * qz, qw * qx, qw * qy, qw * qz
+    s0, s1, s2 = _f64(splat[SCALE]), _f64(splat[SCALE + 1]), _f64(splat[SCALE + 2])
+    m0, m1, m2 = (1.0 - 2.0 * (yy + zz)) * s0, (2.0 * (xy + wz)) * s0, (2.0 * (xz - wy)) * s0
+    x0, y0 = jx0 * m0 + jx1 * m1 + jx2 * m2, jy0 * m0 + jy1 * m1 + jy2 * m2
+    m0, m1, m2 = (2.0 * (xy - wz)) * s1, (1.0 - 2.0 * (xx + zz)) * s1, (2.0 * (yz + wx)) * s1
+    x1, y1 = jx0 * m0 + jx1 * m1 + jx2 * m2, jy0 * m0 + jy1 * m1 + jy2 * m2
+    m0, m1, m2 = (2.0 * (xz + wy)) * s2, (2.0 * (yz - wx)) * s2, (1.0 - 2.0 * (xx + yy)) * s2
+    x2, y2 = jx0 * m0 + jx1 * m1 + jx2 * m2, jy0 * m0 + jy1 * m1 + jy2 * m2
+    c_xx = x0 * x0 + x1 * x1 + x2 * x2 + DILATION_PX2
+    c_xy = x0 * y0 + x1 * y1 + x2 * y2
+    c_yy = y0 * y0 + y1 * y1 + y2 * y2 + DILATION_PX2
+    determinant = c_xx * c_yy - c_xy * c_xy
+    if not determinant > 0.0:
+        return False
+    reach_x = extent * math.sqrt(c_xx) * REACH_FACTOR + REACH_MARGIN_PX
+    reach_y = extent * math.sqrt(c_yy) * REACH_FACTOR + REACH_MARGIN_PX
+    if u + reach_x < 0.0 or u - reach_x > view[WIDTH] - 1.0 or v + reach_y < 0.0 or v - reach_y > view[HEIGHT] - 1.0:
+        return False
+    tiles[0], tiles[1] = _tile(max(u - reach_x, 0.0)), _tile(min(u + reach_x, view[WIDTH] - 1.0)) + 1
+    tiles[2], tiles[3] = _tile(max(v - reach_y, 0.0)), _tile(min(v + reach_y, view[HEIGHT] - 1.0)) + 1
+    root = math.sqrt(c_yy / (2.0 * determinant))
+    whole_u, whole_v = math.floor(u + 0.5), math.floor(v + 0.5)
+    out[ROOT_XX], out[ROOT_XY], out[ROOT_YY] = root, -c_xy * root / c_yy, math.sqrt(0.5 / c_yy)
+    out[OPACITY], out[DEPTH], out[EXTENT] = splat[SPLAT_OPACITY], z, splat[SPLAT_EXTENT]
+    out[CENTRE_X], out[CENTRE_Y], out[REST_X], out[REST_Y] = whole_u, whole_v, u - whole_u, v - whole_v
+    out[REACH_X], out[REACH_Y] = reach_x, reach_y
+    return True
+
+
+@threaded_kernel
+def _tile(pixel: float) -> int:
+    return int(pixel / TILE)
+
+
+@threaded_kernel
+def _colour(view: View, splat: Floats, harmonics: Floats, degree: int, basis: Floats, out: Floats) -> None:
+    """The splat's colour as seen from the camera: spherical harmonics of the direction from camera to splat."""
+    dx, dy, dz = _f64(splat[0]) - view[0], _f64(splat[1]) - view[1], _f64(splat[2]) - view[2]
+    per_length = 1.0 / math.sqrt(dx * dx + dy * dy + dz * dz)
+    x, y, z = _f32(dx * per_length), _f32(dy * per_length), _f32(dz * per_length)
+    basis[0] = _C0
+    if degree > 0:
+        basis[1], basis[2], basis[3] = -_C1 * y, _C1 * z, -_C1 * x
+    if degree > 1:
+        xx, yy, zz = x * x, y * y, z * z
+        basis[4], basis[5], basis[6] = _C2A * (x * y), -_C2A * (y * z), _C2B * (_TWO * zz - xx - yy)
+        basis[7], basis[8] = -_C2A * (x * z), _C2C * (xx - yy)
+        if degree > 2:
+            basis[9], basis[10] = -_C3A * y * (_THREE * xx - yy), _C3B * (x * y) * z
+            basis[11] = -_C3C * y * (_FOUR * zz - xx - yy)
+            basis[12] = _C3D * z * (_TWO * zz - _THREE * xx - _THREE * yy)
+            basis[13] = -_C3C * x * (_FOUR * zz - xx - yy)
+            basis[14], basis[15] = _C3E * z * (xx - yy), -_C3A * x * (xx - _THREE * yy)
+    red = green = blue = _HALF
+    for k in range((degree + 1) * (degree + 1)):
+        red += basis[k] * harmonics[k, 0]
+        green += basis[k] * harmonics[k, 1]
+        blue += basis[k] * harmonics[k, 2]
+    out[RED], out[GREEN], out[BLUE] = max(red, _f32(0.0)), max(green, _f32(0.0)), max(blue, _f32(0.0))

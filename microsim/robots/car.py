@@ -1,0 +1,416 @@
+"""Kinematic bicycle, the ego car: its reference point is the middle of the rear axle, on the ground.
+
+Steering follows the command at a limited rate; speed follows the pedals (throttle and brake) or, while none is pressed,
+a wanted speed. Over a tick the car drives an exact arc of radius wheelbase / tan(steering), as seen from above. Height,
+pitch and roll follow the ground under the reference point and the wheels. The car stops where its body would enter an
+occupied cell, leave the map or lose the ground.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from microsim.engine import exact, geometry
+from microsim.engine.command_timeout import timeout_ticks
+from microsim.engine.compiled import kernel
+from microsim.engine.components import (
+    ACCELERATION_X,
+    COMMON_ROWS,
+    PITCH,
+    PITCH_RATE,
+    ROLL,
+    ROLL_RATE,
+    VELOCITY_X,
+    YAW,
+    YAW_RATE,
+    RobotModel,
+    Wind,
+    X,
+    Y,
+    Z,
+)
+from microsim.engine.geometry import Array, Grid
+
+_atan2 = exact.atan2
+_ground_height = geometry.ground_height
+_is_free = geometry.is_free
+_sincos = exact.sincos
+_wrap_angle = exact.wrap_angle
+
+# rows of the state after the common ones
+STEERING = COMMON_ROWS  # [rad] of the front wheel, left positive
+SPEED = COMMON_ROWS + 1  # [m/s] of the rear axle along the ground, backward negative
+WHEEL = COMMON_ROWS + 2  # [rad] how far the rear wheels have turned, within -pi and pi
+CONTACTS = COMMON_ROWS + 3  # ticks in which something stopped the car
+BLOCKED = COMMON_ROWS + 4  # by what it is stopped: see below
+STEERING_RATE = COMMON_ROWS + 5  # [rad/s]
+EMERGENCY = COMMON_ROWS + 6  # 1 while the car brakes for want of commands, else 0
+_AGE = COMMON_ROWS + 7  # [ticks] since the last command
+
+FREE, BY_OBSTACLE, BY_MISSING_GROUND = 0, 1, 2  # values of BLOCKED; the map's edge counts as an obstacle
+
+# rows of the command
+_STEER, _WANTED_SPEED, _THROTTLE, _BRAKE, _WANTED_ACCELERATION, _WANTED_STEERING_RATE = range(6)
+
+# rows of the parameters
+_WHEELBASE, _TRACK, _WIDTH, _FRONT, _REAR, _WHEEL_RADIUS = range(6)
+_MAX_STEERING, _MAX_STEERING_RATE, _MAX_ACCELERATION, _MAX_DECELERATION, _MAX_SPEED, _MAX_REVERSE = range(6, 12)
+_TIMEOUT, _EMERGENCY_SHARE = 12, 13  # [ticks], of the full brake
+
+_HALVINGS = 12  # of a blocked tick's way: it ends less than a thousandth of it before the obstacle
+
+
+class Settings(Protocol):
+    wheelbase_m: float
+    track_m: float
+    length_m: float
+    width_m: float
+    rear_overhang_m: float
+    wheel_radius_m: float
+    max_steering: float
+    max_steering_rate: float
+    max_acceleration: float
+    max_deceleration: float
+    max_speed: float
+    max_reverse_speed: float
+    cmd_timeout_s: float | None
+    emergency_deceleration: float
+
+
+def parameters(settings: Settings, wind: Wind, dt: float) -> tuple[float, ...]:
+    return (
+        settings.wheelbase_m,
+        settings.track_m,
+        settings.width_m,
+        settings.length_m - settings.rear_overhang_m,
+        -settings.rear_overhang_m,
+        settings.wheel_radius_m,
+        settings.max_steering,
+        settings.max_steering_rate,
+        settings.max_acceleration,
+        settings.max_deceleration,
+        settings.max_speed,
+        settings.max_reverse_speed,
+        timeout_ticks(settings.cmd_timeout_s or 0.0, dt),
+        min(settings.emergency_deceleration / max(settings.max_deceleration, 1e-9), 1.0),
+    )
+
+
+def inputs_for_twist(settings: Any, forward: float, turn: float) -> dict[str, float]:
+    """The command that drives at a speed [m/s] and turn rate [rad/s]; at rest the wheels turn as far as they go."""
+    if forward == 0.0:
+        steering = settings.max_steering if turn > 0.0 else -settings.max_steering if turn < 0.0 else 0.0
+    else:
+        slope = settings.wheelbase_m * turn / forward
+        steering = float(_atan2(slope, 1.0)) if math.isfinite(slope) else slope
+    return {"steering": steering, "speed": forward}
+
+
+@kernel
+def _brake_when_unheard(state: Array, command: Array, parameters: Array, i: int) -> None:
+    """After too many ticks without a command: steering held where it is, no throttle, brake."""
+    state[EMERGENCY, i] = 1.0 if state[_AGE, i] >= parameters[_TIMEOUT, i] else 0.0
+    if state[EMERGENCY, i] == 1.0:
+        for k in range(command.shape[0]):
+            command[k, i] = 0.0
+        command[_STEER, i] = state[STEERING, i]
+        command[_BRAKE, i] = parameters[_EMERGENCY_SHARE, i]
+    state[_AGE, i] += 1.0
+
+
+JOINTS = (
+    "front_left_steering",
+    "front_right_steering",
+    "front_left_wheel",
+    "front_right_wheel",
+    "rear_left_wheel",
+    "rear_right_wheel",
+)
+
+
+def joint_values(state: Sequence[float], settings: Any) -> tuple[Sequence[float], Sequence[float]]:
+    """Positions and velocities of JOINTS. Both front wheels point at the centre of the turn; all roll like the axle."""
+    slope = exact.tan(state[STEERING])
+    half = 0.5 * settings.track_m * slope / settings.wheelbase_m
+    left, right = (float(_atan2(slope, 1.0 + side * half)) for side in (-1.0, 1.0))
+    turn, rolling = state[WHEEL], state[SPEED] / settings.wheel_radius_m
+    return (left, right, turn, turn, turn, turn), (state[STEERING_RATE],) * 2 + (rolling,) * 4
+
+
+@kernel
+def _clamped(value: float, low: float, high: float) -> float:
+    return min(max(value, low), high)
+
+
+@kernel
+def _steered(steering: float, command: Array, parameters: Array, i: int, dt: float) -> float:
+    """The steering angle after a tick."""
+    limit = parameters[_MAX_STEERING, i]
+    rate = parameters[_MAX_STEERING_RATE, i]
+    if command[_WANTED_STEERING_RATE, i] > 0.0:
+        rate = min(rate, command[_WANTED_STEERING_RATE, i])
+    wanted = _clamped(command[_STEER, i], -limit, limit)
+    return steering + _clamped(wanted - steering, -rate * dt, rate * dt)
+
+
+@kernel
+def _sped(speed: float, command: Array, parameters: Array, i: int, dt: float) -> float:
+    """The speed after a tick. A brake only stops: it never sets the car in motion backward."""
+    gain, loss = parameters[_MAX_ACCELERATION, i], parameters[_MAX_DECELERATION, i]
+    throttle = _clamped(command[_THROTTLE, i], -1.0, 1.0)
+    brake = _clamped(command[_BRAKE, i], 0.0, 1.0)
+    if throttle != 0.0 or brake != 0.0:
+        speed += throttle * gain * dt
+        slower = brake * loss * dt
+        speed = max(speed - slower, 0.0) if speed >= 0.0 else min(speed + slower, 0.0)
+    else:
+        if command[_WANTED_ACCELERATION, i] > 0.0:
+            gain = min(gain, command[_WANTED_ACCELERATION, i])
+            loss = min(loss, command[_WANTED_ACCELERATION, i])
+        wanted = command[_WANTED_SPEED, i]
+        if speed > 0.0 or (speed == 0.0 and wanted > 0.0):
+            speed += _clamped(max(wanted, 0.0) - speed, -loss * dt, gain * dt)
+        else:
+            speed += _clamped(min(wanted, 0.0) - speed, -gain * dt, loss * dt)
+    return _clamped(speed, -parameters[_MAX_REVERSE, i], parameters[_MAX_SPEED, i])
+
+
+@kernel
+def moved_along_arc(x: float, y: float, yaw: float, length: float, curvature: float) -> tuple[float, float, float]:
+    """The pose after a way of `length` on a circle of that curvature [1/m]; exact for any length."""
+    half = 0.5 * length * curvature
+    chord = length
+    if half != 0.0:
+        chord = length * (_sincos(half)[0] / half)
+    sine, cosine = _sincos(yaw + half)
+    return x + cosine * chord, y + sine * chord, yaw + 2.0 * half
+
+
+@kernel
+def _outline_blocks(
+    footing: Grid, cell: float, u: float, v: float, sine: float, cosine: float, parameters: Array, i: int
+) -> int:
+    """How many points of the body's outline, at most a cell apart, have no footing. (u, v) counts from the grid."""
+    rows, columns = footing.shape
+    front, rear, half = parameters[_FRONT, i], parameters[_REAR, i], 0.5 * parameters[_WIDTH, i]
+    if 0.0 <= u < columns * cell and 0.0 <= v < rows * cell:
+        reach = math.sqrt(max(front, -rear) * max(front, -rear) + half * half)
+        near = footing[min(int(v / cell), rows - 1), min(int(u / cell), columns - 1)]
+        if (near - 1.0) * cell > reach:
+            return 0
+    blocked = 0
+    along, across = int((front - rear) / cell) + 1, int(2.0 * half / cell) + 1
+    for side in range(2):
+        q = half if side == 0 else -half
+        for k in range(along + 1):
+            p = rear + (front - rear) * k / along
+            blocked += not _is_free(footing, cell, u + cosine * p - sine * q, v + sine * p + cosine * q)
+        p = front if side == 0 else rear
+        for k in range(across + 1):
+            q = -half + 2.0 * half * k / across
+            blocked += not _is_free(footing, cell, u + cosine * p - sine * q, v + sine * p + cosine * q)
+    return blocked
+
+
+@kernel
+def _lacks_ground(elevation: Array, footing: Grid, cell: float, u: float, v: float, reach: float) -> bool:
+    """True when cells without ground are within reach of (u, v)."""
+    rows, columns = elevation.shape
+    i0, i1 = int(max((u - reach) / cell - 1.0, 0.0)), int(min(max((u + reach) / cell + 1.0, 0.0), columns - 1.0))
+    j0, j1 = int(max((v - reach) / cell - 1.0, 0.0)), int(min(max((v + reach) / cell + 1.0, 0.0), rows - 1.0))
+    for j in range(j0, j1 + 1):
+        for i in range(i0, i1 + 1):
+            if elevation[j, i] != elevation[j, i]:
+                return True
+    return False
+
+
+@kernel
+def _lean(
+    elevation: Array, cell: float, u: float, v: float, sine: float, cosine: float, parameters: Array, i: int
+) -> tuple[float, float]:
+    """Roll and pitch of the plane through the axles' and sides' middles; (u, v) counts from the grid."""
+    base, half = parameters[_WHEELBASE, i], 0.5 * parameters[_TRACK, i]
+    rear_left = _ground_height(elevation, cell, u - sine * half, v + cosine * half)
+    rear_right = _ground_height(elevation, cell, u + sine * half, v - cosine * half)
+    u, v = u + cosine * base, v + sine * base
+    front_left = _ground_height(elevation, cell, u - sine * half, v + cosine * half)
+    front_right = _ground_height(elevation, cell, u + sine * half, v - cosine * half)
+    rise = 0.5 * ((front_left + front_right) - (rear_left + rear_right)) / base
+    bank = 0.5 * ((front_left + rear_left) - (front_right + rear_right)) / (2.0 * half)
+    if not math.isfinite(rise + bank):
+        return 0.0, 0.0
+    return _atan2(bank / math.sqrt(1.0 + rise * rise), 1.0), _atan2(-rise, 1.0)
+
+
+@kernel
+def settle(state: Array, parameters: Array, elevation: Array, cell: float, west: float, south: float) -> None:
+    """Roll and pitch of cars that were put somewhere."""
+    for i in range(state.shape[1]):
+        sine, cosine = _sincos(state[YAW, i])
+        u, v = state[X, i] - west, state[Y, i] - south
+        state[ROLL, i], state[PITCH, i] = _lean(elevation, cell, u, v, sine, cosine, parameters, i)
+
+
+@kernel
+def _way_is_free(
+    footing: Grid, cell: float, u: float, v: float, yaw: float, parameters: Array, i: int, tolerated: int
+) -> bool:
+    """True when the car may stand at a pose. Blocked points that it already has are tolerated: it can drive out."""
+    if not _is_free(footing, cell, u, v):
+        return False
+    sine, cosine = _sincos(yaw)
+    return _outline_blocks(footing, cell, u, v, sine, cosine, parameters, i) <= tolerated
+
+
+@kernel
+def _free_share(
+    footing: Grid,
+    cell: float,
+    u: float,
+    v: float,
+    yaw: float,
+    length: float,
+    curvature: float,
+    parameters: Array,
+    i: int,
+) -> float:
+    """The share of a tick's way after which the car must stop; 1 when all of it is free."""
+    end_u, end_v, end_yaw = moved_along_arc(u, v, yaw, length, curvature)
+    if _way_is_free(footing, cell, end_u, end_v, end_yaw, parameters, i, 0):
+        return 1.0
+    sine, cosine = _sincos(yaw)
+    tolerated = _outline_blocks(footing, cell, u, v, sine, cosine, parameters, i)
+    if _way_is_free(footing, cell, end_u, end_v, end_yaw, parameters, i, tolerated):
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        at_u, at_v, at_yaw = moved_along_arc(u, v, yaw, length * middle, curvature)
+        if _way_is_free(footing, cell, at_u, at_v, at_yaw, parameters, i, tolerated):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def _drive(
+    state: Array,
+    command: Array,
+    parameters: Array,
+    i: int,
+    elevation: Array,
+    footing: Grid,
+    cell: float,
+    west: float,
+    south: float,
+    dt: float,
+) -> None:
+    steering = _steered(state[STEERING, i], command, parameters, i, dt)
+    speed = _sped(state[SPEED, i], command, parameters, i, dt)
+    mean = 0.5 * (state[SPEED, i] + speed)
+    slope_cosine = _sincos(state[PITCH, i])[1]
+    steering_sine, steering_cosine = _sincos(steering)
+    curvature = steering_sine / steering_cosine / parameters[_WHEELBASE, i]
+    length = mean * dt * slope_cosine  # as seen from above
+    u, v, yaw = state[X, i] - west, state[Y, i] - south, state[YAW, i]
+    if length != 0.0:
+        share = _free_share(footing, cell, u, v, yaw, length, curvature, parameters, i)
+        state[BLOCKED, i] = FREE
+        if share < 1.0:
+            length *= share
+            speed = 0.0
+            reach = parameters[_FRONT, i] - parameters[_REAR, i]
+            missing = _lacks_ground(elevation, footing, cell, u, v, reach)
+            state[BLOCKED, i] = BY_MISSING_GROUND if missing else BY_OBSTACLE
+            state[CONTACTS, i] += 1.0
+    x, y, new_yaw = moved_along_arc(state[X, i], state[Y, i], yaw, length, curvature)
+    state[WHEEL, i] = _wrap_angle(state[WHEEL, i] + length / slope_cosine / parameters[_WHEEL_RADIUS, i])
+    state[STEERING_RATE, i] = (steering - state[STEERING, i]) / dt
+    state[STEERING, i], state[SPEED, i] = steering, speed
+    _stand(state, parameters, i, elevation, cell, west, south, x, y, new_yaw, dt)
+
+
+@kernel
+def _stand(
+    state: Array,
+    parameters: Array,
+    i: int,
+    elevation: Array,
+    cell: float,
+    west: float,
+    south: float,
+    x: float,
+    y: float,
+    yaw: float,
+    dt: float,
+) -> None:
+    """Put the car down at the end of a tick's way, and note what it really did."""
+    z = _ground_height(elevation, cell, x - west, y - south)
+    z = z if z == z else state[Z, i]
+    sine, cosine = _sincos(yaw)
+    roll, pitch = _lean(elevation, cell, x - west, y - south, sine, cosine, parameters, i)
+    new = (x, y, z)
+    for k in range(3):
+        velocity = (new[k] - state[X + k, i]) / dt
+        state[ACCELERATION_X + k, i] = (velocity - state[VELOCITY_X + k, i]) / dt
+        state[VELOCITY_X + k, i] = velocity
+        state[X + k, i] = new[k]
+    state[YAW_RATE, i] = (yaw - state[YAW, i]) / dt
+    state[ROLL_RATE, i], state[PITCH_RATE, i] = (roll - state[ROLL, i]) / dt, (pitch - state[PITCH, i]) / dt
+    state[YAW, i], state[ROLL, i], state[PITCH, i] = _wrap_angle(yaw), roll, pitch
+
+
+@kernel
+def advance(
+    state: Array,
+    command: Array,
+    parameters: Array,
+    keys: npt.NDArray[np.int64],
+    elevation: Array,
+    footing: Grid,
+    cell: float,
+    west: float,
+    south: float,
+    dt: float,
+    tick: int,
+    ticks: int,
+) -> None:
+    for i in range(state.shape[1]):
+        for _ in range(ticks):
+            _brake_when_unheard(state, command, parameters, i)
+            _drive(state, command, parameters, i, elevation, footing, cell, west, south, dt)
+
+
+ROBOT = RobotModel(
+    name="bicycle",
+    inputs=("steering", "speed", "throttle", "brake", "acceleration", "steering_rate"),
+    twist_fields=(),
+    rows=COMMON_ROWS + 8,
+    state={
+        "x": X,
+        "y": Y,
+        "z": Z,
+        "yaw": YAW,
+        "roll": ROLL,
+        "pitch": PITCH,
+        "steering": STEERING,
+        "speed": SPEED,
+        "yaw_rate": YAW_RATE,
+        "contacts": CONTACTS,
+        "blocked": BLOCKED,
+        "emergency": EMERGENCY,
+    },
+    parameters=parameters,
+    advance=advance,
+    is_ground_bound=True,
+    from_twist=inputs_for_twist,
+    settle=settle,
+    command_age=_AGE,
+    joints=JOINTS,
+    joint_values=joint_values,
+)

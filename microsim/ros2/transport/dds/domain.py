@@ -1,0 +1,120 @@
+"""The DDS domain of this process: ROS_DOMAIN_ID, the discovery variables of ROS 2, CYCLONEDDS_URI, and our tuning."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from html import escape
+
+from cyclonedds.core import DDSException
+from cyclonedds.domain import Domain
+
+from microsim.errors import UsageError, did_you_mean, there_are
+from microsim.ros2.transport.dds.cdr_endpoints import print_errors_only
+from microsim.ros2.transport.network import LOOPBACK, ipv4_addresses
+
+LARGEST_ID = 232
+RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")
+
+_PRECONDITION_NOT_MET = -4
+
+# Whole images in few datagrams: a 640×480 image goes four times as fast. Watermarks far away: a writer that keeps the
+# last few messages needs no throttle, and a reader that hangs must not slow the tick.
+_TUNING = (
+    "<General><MaxMessageSize>65500B</MaxMessageSize><FragmentSize>60000B</FragmentSize></General>"
+    "<Internal><Watermarks><WhcAdaptive>false</WhcAdaptive><WhcHigh>1GB</WhcHigh><WhcHighInit>1GB</WhcHighInit>"
+    "</Watermarks></Internal>"
+)
+
+# Left alone, Cyclone DDS takes one interface and hears nothing of the others. Fast DDS, told to stay on this machine,
+# speaks on the loopback interface; Cyclone DDS, told the same, on any. So both are taken.
+_LOOPBACK_TOO = (
+    '<General><Interfaces><NetworkInterface autodetermine="true"/><NetworkInterface address="127.0.0.1"/>'
+    "</Interfaces></General>"
+)
+_INTERFACE = re.compile(r"""<NetworkInterface\s[^>]*?(?:name|address)\s*=\s*["']([^"']+)["']""")
+
+_domains: dict[int, Domain] = {}  # for the life of the process: without the object its configuration is gone
+
+
+def domain_id(environment: Mapping[str, str] = os.environ) -> int:
+    text = environment.get("ROS_DOMAIN_ID", "").strip() or "0"
+    if not text.isascii() or not text.isdigit() or int(text) > LARGEST_ID:
+        raise UsageError(f"ROS_DOMAIN_ID is {text!r}, not a number from 0 to {LARGEST_ID}")
+    return int(text)
+
+
+def configuration(environment: Mapping[str, str] = os.environ) -> str:
+    """As rmw_cyclonedds_cpp makes it; what CYCLONEDDS_URI says comes last and wins."""
+    uri = environment.get("CYCLONEDDS_URI", "")
+    # a user's interfaces would be added to ours, and none may be named twice
+    interfaces = _LOOPBACK_TOO if _reach(environment)[0] == "LOCALHOST" and not uri and _has_network() else ""
+    text = f"<CycloneDDS><Domain>{_TUNING}{interfaces}{_discovery(environment)}</Domain></CycloneDDS>"
+    return f"{text},{uri}" if uri else text
+
+
+def _discovery(environment: Mapping[str, str]) -> str:
+    reach, peers = _reach(environment)
+    if reach == "SYSTEM_DEFAULT":
+        return ""
+    multicast = "" if reach == "SUBNET" else "<General><AllowMulticast>false</AllowMulticast></General>"
+    if reach == "OFF":
+        tag = f"<ParticipantIndex>none</ParticipantIndex><Tag>ros_discovery_off_{os.getpid()}</Tag>"
+        return f"{multicast}<Discovery>{tag}</Discovery>"
+    if reach == "LOCALHOST":
+        peers = ["localhost", *peers]
+    addresses = "".join(f'<Peer address="{escape(peer)}"/>' for peer in peers)
+    index = "<ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>32</MaxAutoParticipantIndex>"
+    return f"{multicast}<Discovery>{index}{f'<Peers>{addresses}</Peers>' if peers else ''}</Discovery>"
+
+
+def _has_network() -> bool:
+    """Whether an interface other than loopback is up with an IPv4 address; False where that is not known."""
+    return sys.platform == "linux" and any(not address.startswith("127.") for address in ipv4_addresses().values())
+
+
+def uses_multicast(environment: Mapping[str, str] = os.environ) -> bool:
+    return _reach(environment)[0] in ("SUBNET", "SYSTEM_DEFAULT")
+
+
+def interfaces(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """IPv4 addresses where peers may be met; empty where none may."""
+    there, uri = ipv4_addresses(), environment.get("CYCLONEDDS_URI", "")
+    reach = _reach(environment)[0]
+    if reach == "OFF":
+        return []
+    chosen = _INTERFACE.findall(uri)
+    if chosen:
+        return [address for name, address in there.items() if name in chosen or address in chosen]
+    if reach == "LOCALHOST":
+        return [LOOPBACK]
+    return [address for address in there.values() if not address.startswith("127.")] or [LOOPBACK]
+
+
+def _reach(environment: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Range of discovery and further peers; ROS_LOCALHOST_ONLY=1, though deprecated, overrules both."""
+    if environment.get("ROS_LOCALHOST_ONLY") == "1":
+        return "LOCALHOST", []
+    reach = environment.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "").upper() or "SUBNET"
+    if reach not in RANGES:
+        hint = did_you_mean(reach, RANGES)
+        raise UsageError(f"ROS_AUTOMATIC_DISCOVERY_RANGE is {reach!r}{hint}; {there_are(RANGES)}")
+    return reach, [peer for peer in environment.get("ROS_STATIC_PEERS", "").split(";") if peer]
+
+
+def open_domain(number: int) -> None:
+    """Once per process and domain; whoever comes first decides its configuration."""
+    if number in _domains:
+        return
+    text = configuration()
+    print_errors_only()
+    try:
+        _domains[number] = Domain(number, text)
+    except (DDSException, UnicodeEncodeError) as error:
+        if getattr(error, "code", None) == _PRECONDITION_NOT_MET:  # opened by somebody else in this process
+            return
+        uri = os.environ.get("CYCLONEDDS_URI")
+        blame = f"; CYCLONEDDS_URI is {uri}" if uri else ""
+        raise UsageError(f"Cyclone DDS does not take its configuration: {error}{blame}") from error

@@ -1,0 +1,165 @@
+"""One participant with one node: its endpoints, and telling peers about them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from cyclonedds.core import DDSException, DDSStatus, Entity
+from cyclonedds.domain import DomainParticipant
+from cyclonedds.pub import DataWriter
+from cyclonedds.pub import Publisher as DdsPublisher
+from cyclonedds.qos import Policy
+from cyclonedds.qos import Qos as DdsQos
+from cyclonedds.sub import DataReader
+from cyclonedds.sub import Subscriber as DdsSubscriber
+
+from microsim import messages as wire
+from microsim.errors import UsageError
+from microsim.messages.topics import Qos
+from microsim.ros2.transport.dds.cdr_endpoints import CdrReader, CdrTopic, CdrWriter, Waiter
+from microsim.ros2.transport.dds.domain import domain_id, open_domain
+from microsim.ros2.transport.dds.quality import dds_type, quality, type_hash_data
+from microsim.ros2.transport.dds.type_mismatch import OtherTypes
+
+DISCOVERY_TOPIC = "ros_discovery_info"
+DISCOVERY_TYPE = "rmw_dds_common/msg/ParticipantEntitiesInfo"
+DISCOVERY_QOS = Qos(1, latched=True)
+
+
+_POLICIES = {2: "durability", 4: "deadline", 8: "liveliness", 11: "reliability"}  # that keep endpoints apart
+
+
+class Graph:
+    """Endpoints are announced together, at `announce`, not one by one: each announcement repeats them all."""
+
+    def __init__(self, node: str, namespace: str, enclave: str, warn: Callable[[str], None]) -> None:
+        self._node, self._namespace, self._warn = node, namespace, warn
+        self.domain_id = domain_id()
+        open_domain(self.domain_id)
+        self._entities: list[Entity] = []  # in the order they were made
+        self.participant = self._keep(_participant(self.domain_id, enclave))
+        self._publisher = self._keep(DdsPublisher(self.participant))
+        self._subscriber = self._keep(DdsSubscriber(self.participant))
+        self.waiter = Waiter(self.participant)
+        self._keep(self.waiter.waitset)
+        self._other_types = OtherTypes(self.participant, self.waiter, warn)
+        for entity in self._other_types.entities:
+            self._keep(entity)
+        self._topics: dict[tuple[str, str], CdrTopic] = {}
+        self._numbers = itertools.count(1)
+        self._readers: list[bytes] = []
+        self._writers: list[bytes] = []
+        topic = self._topic(DISCOVERY_TOPIC, DISCOVERY_TYPE)
+        writer = DataWriter(self._publisher, topic, quality(DISCOVERY_QOS, type_hash_data(DISCOVERY_TYPE)))
+        self._discovery = CdrWriter(self._keep(writer))
+        self.is_announced = False
+        if not self._discovery.keeps_bytes(self._entities_info(is_open=True)):
+            raise UsageError(
+                "this build of cyclonedds does not carry ROS 2 messages; pip install 'cyclonedds>=11.0,<12'"
+            )
+
+    def writer(
+        self, topic: str, type_name: str, qos: Qos, user_data: str = "", lifespan_s: float | None = None
+    ) -> CdrWriter:
+        """`topic` with its prefix, such as rt/clock."""
+        settings = quality(qos, user_data + type_hash_data(type_name), lifespan_s)
+        made = self._keep(DataWriter(self._publisher, self._topic(topic, type_name), settings))
+        self._writers.append(made.guid.bytes)
+        self.is_announced = False
+        writer = CdrWriter(made)
+        made.set_status_mask(DDSStatus.OfferedIncompatibleQos | DDSStatus.PublicationMatched)
+        self.waiter.attach(made, lambda: self._writer_changed(writer, topic))
+        return writer
+
+    def reader(
+        self,
+        topic: str,
+        type_name: str,
+        qos: Qos,
+        on_data: Callable[[], None],
+        user_data: str = "",
+        from_others: bool = False,
+    ) -> CdrReader:
+        """`from_others`: never matched with a writer of this participant, that is, of this node."""
+        settings = quality(qos, user_data + type_hash_data(type_name), ignore_local=from_others)
+        made = self._keep(DataReader(self._subscriber, self._topic(topic, type_name), settings))
+        self._readers.append(made.guid.bytes)
+        self.is_announced = False
+        self._other_types.want(topic, dds_type(type_name))
+        reader = CdrReader(made, qos.depth)
+        self.waiter.attach(self._keep(reader.has_data), on_data)
+        made.set_status_mask(DDSStatus.RequestedIncompatibleQos)
+        self.waiter.attach(made, lambda: self._mismatch(made.get_requested_incompatible_qos_status(), topic))
+        return reader
+
+    def idle_reader(self, topic: str, type_name: str) -> None:
+        """One that is there and is never read; it does not count as the node's."""
+        settings = quality(Qos(1), type_hash_data(type_name))
+        self._keep(DataReader(self._subscriber, self._topic(topic, type_name), settings))
+
+    def _writer_changed(self, writer: CdrWriter, topic: str) -> None:
+        writer.matched()
+        status: Any = writer.writer.get_offered_incompatible_qos_status()  # type: ignore[no-untyped-call]
+        if status.total_count_change:
+            self._mismatch(status, topic)
+
+    def _mismatch(self, status: Any, topic: str) -> None:
+        policy = _POLICIES.get(status.last_policy_id, f"policy {status.last_policy_id}")
+        self._warn(f"{topic[2:]}: a peer and this node disagree about {policy}, and nothing passes between them")
+
+    def unique_id(self) -> str:
+        """For the two halves of a service or client: 16 bytes as rmw_cyclonedds_cpp prints them."""
+        raw = self.participant.guid.bytes[:12] + next(self._numbers).to_bytes(4, "big")
+        return f"{raw[0]:2x}." + ".".join(f"{byte:x}" for byte in raw[1:])
+
+    def announce(self) -> None:
+        """Say which endpoints belong to the node: peers keep the last such message of each participant."""
+        self.is_announced = True
+        self._discovery.write(self._entities_info(is_open=True))
+
+    def close(self) -> None:
+        self._discovery.write(self._entities_info(is_open=False))
+        while self._entities:
+            self._entities.pop().__del__()  # deletes it in the library, now
+
+    def _entities_info(self, is_open: bool) -> bytes:
+        node = wire.new(
+            "rmw_dds_common/msg/NodeEntitiesInfo",
+            node_namespace=self._namespace,
+            node_name=self._node,
+            reader_gid_seq=[_gid(guid) for guid in self._readers],
+            writer_gid_seq=[_gid(guid) for guid in self._writers],
+        )
+        message = wire.new(
+            DISCOVERY_TYPE,
+            gid=_gid(self.participant.guid.bytes),
+            node_entities_info_seq=[node] if is_open else [],
+        )
+        return wire.encode(DISCOVERY_TYPE, message)
+
+    def _topic(self, name: str, type_name: str) -> CdrTopic:
+        key = name, type_name
+        if key not in self._topics:
+            self._topics[key] = self._keep(CdrTopic(self.participant, name, dds_type(type_name)))
+        return self._topics[key]
+
+    def _keep(self, entity: Any) -> Any:
+        self._entities.append(entity)
+        return entity
+
+
+def _gid(guid: bytes) -> Any:
+    return wire.new("rmw_dds_common/msg/Gid", data=np.frombuffer(guid, np.uint8))
+
+
+def _participant(number: int, enclave: str) -> DomainParticipant:
+    try:
+        return DomainParticipant(number, DdsQos(Policy.Userdata(data=f"enclave={enclave};".encode())))
+    except DDSException as error:
+        raise UsageError(
+            f"no DDS participant on domain {number}: {error}; too many nodes on this machine, or a network interface "
+            "that is not there (see CYCLONEDDS_URI)"
+        ) from error

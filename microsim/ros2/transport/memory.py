@@ -1,0 +1,230 @@
+"""The transport inside one process: tests and Python users join nodes on a `Bus`, and all is immediate.
+
+bus = Bus()
+simulator, controller = MemoryTransport("microsim", bus=bus), MemoryTransport("controller", bus=bus)
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from microsim import messages as wire
+from microsim.errors import UsageError
+from microsim.messages.topics import Qos
+from microsim.ros2.transport import LogLevel, OnMessage, OnRequest, OnSet, Parameter, Value
+from microsim.ros2.transport.node_log import ROSOUT, ROSOUT_QOS, ROSOUT_TYPE, log_message, now_ns, say
+from microsim.ros2.transport.parameters import EVENTS, EVENTS_TYPE, PARAMETERS_QOS, ParameterStore
+from microsim.ros2.transport.requests import NotYet, answer, known_service, known_type
+from microsim.ros2.transport.ros_arguments import parse_ros_arguments
+
+
+class Bus:
+    """What several memory transports share; each may run on a thread of its own."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.publishers: list[MemoryPublisher] = []
+        self.subscriptions: list[_Subscription] = []
+        self.changes = 0  # of the subscriptions: publishers then look anew who listens to them
+        self.servers: dict[str, _Server] = {}
+
+
+@dataclass(eq=False)
+class _Subscription:
+    owner: MemoryTransport
+    topic: str
+    type_name: str
+    qos: Qos
+    on_message: OnMessage
+    queue: deque[bytes]
+    from_others: bool
+
+    def matches(self, publisher: MemoryPublisher) -> bool:
+        """As DDS: a reader asks for no more than its writer offers."""
+        offered = publisher.qos
+        return (
+            (self.topic, self.type_name) == (publisher.topic, publisher.type_name)
+            and self.qos.reliable <= offered.reliable
+            and self.qos.latched <= offered.latched
+            and not (self.from_others and publisher.owner is self.owner)
+        )
+
+
+@dataclass(eq=False)
+class _Request:
+    cdr: bytes
+    response: bytes = b""
+
+    def is_answered(self) -> bool:
+        return self.response != b""
+
+
+@dataclass(eq=False)
+class _Server:
+    owner: MemoryTransport
+    type_name: str
+    on_request: OnRequest
+    queue: deque[_Request] = field(default_factory=deque)
+
+
+@dataclass(eq=False)
+class MemoryPublisher:
+    bus: Bus
+    owner: MemoryTransport
+    topic: str
+    type_name: str
+    qos: Qos
+    kept: deque[bytes]  # for late subscribers of a latched topic
+    _listening: list[_Subscription] = field(default_factory=list)
+    _listening_since: int = -1  # the bus's `changes` then
+
+    def publish(self, cdr: bytes) -> None:
+        with self.bus.changed:
+            if self.qos.latched:
+                self.kept.append(cdr)
+            matched = self._matched()
+            for subscription in matched:
+                subscription.queue.append(cdr)
+            if matched:
+                self.bus.changed.notify_all()
+
+    @property
+    def subscribers(self) -> int:
+        return len(self._matched())
+
+    def _matched(self) -> list[_Subscription]:
+        if self._listening_since != self.bus.changes:
+            self._listening_since = self.bus.changes
+            self._listening = [each for each in self.bus.subscriptions if each.matches(self)]
+        return self._listening
+
+
+class MemoryTransport:
+    name = "memory"
+    tells_senders = True
+
+    def __init__(self, node_name: str = "microsim", ros_args: Sequence[str] = (), bus: Bus | None = None) -> None:
+        self.arguments = parse_ros_arguments(ros_args, node_name)
+        self.node_name = self.arguments.node_name
+        self.overrides: Mapping[str, Value] = self.arguments.overrides
+        self.bus = bus or Bus()
+        self._thread = threading.get_ident()  # that polls
+        self._rosout = self._publisher(ROSOUT, ROSOUT_TYPE, ROSOUT_QOS) if self.arguments.rosout else None
+        self._parameters: ParameterStore | None = None
+
+    def publisher(self, topic: str, type_name: str, qos: Qos) -> MemoryPublisher:
+        return self._publisher(self.arguments.topic(topic), type_name, qos)
+
+    def _publisher(self, topic: str, type_name: str, qos: Qos) -> MemoryPublisher:
+        made = MemoryPublisher(self.bus, self, topic, known_type(type_name), qos, deque(maxlen=qos.depth))
+        with self.bus.changed:
+            self.bus.publishers.append(made)
+        return made
+
+    def subscribe(self, topic: str, type_name: str, qos: Qos, on_message: OnMessage, from_others: bool = False) -> None:
+        name, queue = self.arguments.topic(topic), deque[bytes](maxlen=qos.depth)
+        made = _Subscription(self, name, known_type(type_name), qos, on_message, queue, from_others)
+        with self.bus.changed:
+            self.bus.subscriptions.append(made)
+            self.bus.changes += 1
+            if qos.latched:
+                for publisher in self.bus.publishers:
+                    queue.extend(publisher.kept if made.matches(publisher) else ())
+
+    def serve(self, service: str, type_name: str, on_request: OnRequest) -> None:
+        name = self.arguments.service(service)
+        with self.bus.changed:
+            if name in self.bus.servers:
+                raise UsageError(f"service {name} is served already")
+            self.bus.servers[name] = _Server(self, known_service(type_name), on_request)
+
+    def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
+        name = self.arguments.service(service)
+        message = wire.from_mapping(f"{known_service(type_name)}_Request", request)
+        pending, asked = _Request(wire.encode(f"{type_name}_Request", message)), False
+        end = time.monotonic() + timeout_s
+        while not pending.is_answered():
+            server = self.bus.servers.get(name)
+            if server is not None and server.type_name == type_name and not asked:
+                asked = True
+                self._hand_over(server, pending)
+            if server is not None and server.owner is not self and server.owner._thread == threading.get_ident():
+                server.owner.poll()  # nobody else would
+            if pending.is_answered():
+                break
+            if time.monotonic() > end:
+                raise TimeoutError(f"service {name}: " + ("no answer" if asked else "nobody serves it"))
+            self.poll(0.01)
+        return wire.decode_checked(f"{type_name}_Response", pending.response)
+
+    def _hand_over(self, server: _Server, pending: _Request) -> None:
+        with self.bus.changed:
+            server.queue.append(pending)
+            self.bus.changed.notify_all()
+
+    def declare(self, parameters: Sequence[Parameter], on_set: OnSet) -> None:
+        if self._parameters is None:
+            self._parameters = ParameterStore(
+                self.node_name, self._publisher(EVENTS, EVENTS_TYPE, PARAMETERS_QOS).publish
+            )
+            for name, (type_name, handler) in self._parameters.services().items():
+                self.serve(f"~/{name}", type_name, handler)
+        self._parameters.declare(parameters, on_set)
+
+    def set_parameters(self, values: Mapping[str, Value]) -> None:
+        if self._parameters is None:
+            raise UsageError("no parameters were declared")
+        self._parameters.show(values)
+
+    def log(self, level: LogLevel, text: str) -> None:
+        if not self.arguments.shows(level):
+            return
+        stamp_ns, logger = now_ns(), self.arguments.logger
+        if self.arguments.terminal:
+            say(level, logger, text, stamp_ns)
+        if self._rosout is not None:
+            self._rosout.publish(log_message(level, logger, text, stamp_ns))
+
+    def poll(self, timeout_s: float = 0.0) -> None:
+        self._thread = threading.get_ident()
+        with self.bus.changed:
+            if timeout_s > 0 and not self._has_work():
+                self.bus.changed.wait_for(self._has_work, timeout_s)
+            subscriptions = [s for s in self.bus.subscriptions if s.owner is self and s.queue]
+            servers = [(n, s) for n, s in self.bus.servers.items() if s.owner is self and s.queue]
+        for subscription in subscriptions:
+            # what callbacks publish meanwhile waits for the next poll
+            for _ in range(len(subscription.queue)):
+                subscription.on_message(subscription.queue.popleft())
+        for name, server in servers:
+            for _ in range(len(server.queue)):
+                self._answer(name, server, server.queue.popleft())
+
+    def _has_work(self) -> bool:
+        messages = any(s.owner is self and s.queue for s in self.bus.subscriptions)
+        return messages or any(s.owner is self and s.queue for s in self.bus.servers.values())
+
+    def _answer(self, name: str, server: _Server, pending: _Request) -> None:
+        request = wire.decode_checked(f"{server.type_name}_Request", pending.cdr)
+        try:
+            response, problem = answer(server.type_name, server.on_request, request)
+        except NotYet:
+            server.queue.append(pending)
+            return
+        if problem:
+            self.log("error", f"service {name}: {problem}")
+        with self.bus.changed:
+            pending.response = response
+            self.bus.changed.notify_all()
+
+    def close(self) -> None:
+        with self.bus.changed:
+            self.bus.publishers = [p for p in self.bus.publishers if p.owner is not self]
+            self.bus.subscriptions = [s for s in self.bus.subscriptions if s.owner is not self]
+            self.bus.changes += 1
+            self.bus.servers = {name: s for name, s in self.bus.servers.items() if s.owner is not self}

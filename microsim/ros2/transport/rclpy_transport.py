@@ -1,0 +1,311 @@
+"""The transport over an installed ROS 2: a real rclpy node, so that every `--ros-args` is read by ROS 2 itself."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import rclpy
+from rcl_interfaces.msg import SetParametersResult
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.context import Context
+from rclpy.executors import (
+    ExternalShutdownException,
+    ShutdownException,
+    SingleThreadedExecutor,
+    TimeoutException,
+)
+from rclpy.node import Node
+from rclpy.parameter import Parameter as RosParameter
+from rclpy.signals import SignalHandlerOptions
+
+from microsim.errors import UsageError
+from microsim.messages.topics import Qos
+from microsim.ros2.transport import LogLevel, OnMessage, OnRequest, OnSet, Parameter, Value
+from microsim.ros2.transport.rclpy_types import (
+    descriptor,
+    fill,
+    find_type,
+    plain_value,
+    quality,
+    refusal,
+    ros_parameter,
+)
+from microsim.ros2.transport.requests import NotYet
+
+CALLBACKS_PER_POLL = 200  # a flood of messages must not hold up the tick
+IDLE_S = 0.001  # asking rclpy takes 0.3 ms, a tick less: when nothing has come, do not ask again before this
+GRAPH_POLL_S = 0.01  # rclpy has no event for "a service has appeared"
+REPEAT_S = 1.0  # the same complaint at most so often
+SIM_TIME = "use_sim_time"
+
+T = TypeVar("T")
+
+
+class RclpyTransport:
+    name = "rclpy"
+    tells_senders = False  # not every distribution and middleware says who sent a message
+
+    def __init__(self, node_name: str = "microsim", ros_args: Sequence[str] = ()) -> None:
+        self._context = Context()
+        self._node = _node(node_name, list(ros_args), self._context)
+        self._executor = _Executor(context=self._context)
+        self._executor.add_node(self._node)
+        self._answers = ReentrantCallbackGroup()  # so that a callback may call a service
+        self._own_change = False
+        self._later: list[Callable[[], None]] = []  # requests whose handlers were not done
+        self._failure: BaseException | None = None  # raised by a callback of ours
+        self._complained_at = float("-inf")
+        self._idle_until = 0.0
+        self._open = True
+        self._own_publishers: dict[bytes, bool] = {}  # by their gid; False: somebody else's
+        self.node_name: str = self._node.get_fully_qualified_name()
+        self.overrides: Mapping[str, Value] = _overrides(self._node)
+
+    # ---- topics
+
+    def publisher(self, topic: str, type_name: str, qos: Qos) -> RclpyPublisher:
+        made = self._node.create_publisher(find_type(type_name), _relative(topic), quality(qos))
+        return RclpyPublisher(made, keeps_last=qos.latched)
+
+    def subscribe(self, topic: str, type_name: str, qos: Qos, on_message: OnMessage, from_others: bool = False) -> None:
+        callback = self._guarded(lambda cdr: on_message(bytes(cdr)))
+
+        def filtered(cdr: bytes, information: Any) -> None:  # rclpy looks at the number of arguments
+            if not self._is_own(topic, information):
+                callback(cdr)
+
+        self._node.create_subscription(
+            find_type(type_name), _relative(topic), filtered if from_others else callback, quality(qos), raw=True
+        )
+
+    def _is_own(self, topic: str, information: Any) -> bool:
+        """Whether a message is known to come from a publisher of this node. Older distributions do not say."""
+        gid = (information.get("publisher_gid") or {}).get("data", b"")
+        if gid and gid not in self._own_publishers:
+            node = self._node.get_name(), self._node.get_namespace()
+            for each in self._node.get_publishers_info_by_topic(self._node.resolve_topic_name(_relative(topic))):
+                self._own_publishers[bytes(each.endpoint_gid)] = (each.node_name, each.node_namespace) == node
+        return self._own_publishers.get(gid, False)
+
+    # ---- services
+
+    def serve(self, service: str, type_name: str, on_request: OnRequest) -> None:
+        kind = find_type(type_name)
+
+        def answer(request: Any, response: Any) -> Any:
+            try:
+                on_request(request, response)
+            except NotYet:
+                return _Later(request)
+            except Exception as error:  # answers even so: nobody waits for ever
+                self.log("error", f"service {service}: {type(error).__name__}: {error}")
+                response = kind.Response()
+                if hasattr(response, "message"):
+                    response.message = f"{type(error).__name__}: {error}"
+            return response
+
+        def reply(response: Any, header: Any) -> None:
+            if isinstance(response, _Later):
+                request = response.request
+                self._later.append(lambda: reply(answer(request, kind.Response()), header))
+            else:
+                send(response, header)
+
+        made = self._node.create_service(kind, _relative(service), answer)
+        # rclpy answers as soon as the callback returns; this is where it would
+        send, made.send_response = made.send_response, reply
+
+    def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
+        kind, end = find_type(type_name), time.monotonic() + timeout_s
+        message = fill(kind.Request(), request)
+        name = self._node.resolve_service_name(_relative(service))
+        client = self._node.create_client(kind, _relative(service), callback_group=self._answers)
+        try:
+            while not client.service_is_ready():
+                self._poll_before(end, GRAPH_POLL_S, f"no service {name} within {timeout_s} s")
+            future = client.call_async(message)
+            while not future.done():
+                self._poll_before(end, timeout_s, f"no answer from {name} within {timeout_s} s")
+            return future.result()
+        finally:
+            self._node.destroy_client(client)
+
+    def _ask_again(self) -> None:
+        """Handlers that could not answer at the last poll."""
+        later, self._later = self._later, []
+        for ask in later:
+            ask()
+
+    def _poll_before(self, end: float, at_most_s: float, complaint: str) -> None:
+        left = end - time.monotonic()
+        if left <= 0.0:
+            raise TimeoutError(complaint)
+        self.poll(min(left, at_most_s))
+
+    # ---- parameters
+
+    def declare(self, parameters: Sequence[Parameter], on_set: OnSet) -> None:
+        for parameter in parameters:
+            if self._node.has_parameter(parameter.name):  # rclpy declares use_sim_time itself
+                self._node.set_descriptor(parameter.name, descriptor(parameter))
+                self.set_parameters({parameter.name: parameter.value})
+            else:
+                # the node has read `overrides` already: the value it gives is the one in force
+                self._node.declare_parameter(
+                    parameter.name, parameter.value, descriptor(parameter), ignore_override=True
+                )
+        declared = {parameter.name: parameter for parameter in parameters}
+        guarded = self._guarded(on_set)
+
+        def asked(changes: list[Any]) -> SetParametersResult:
+            ours = {} if self._own_change else {each.name: each.value for each in changes if each.name in declared}
+            reason = next(filter(None, (refusal(declared[name], value) for name, value in ours.items())), "")
+            if ours and not reason:
+                reason = guarded({name: plain_value(value) for name, value in ours.items()})
+            return SetParametersResult(successful=not reason, reason=reason)
+
+        self._node.add_on_set_parameters_callback(asked)
+
+    def set_parameters(self, values: Mapping[str, Value]) -> None:
+        current = {name: self._node.get_parameter(name).value for name in values}
+        changed = [name for name, value in values.items() if plain_value(current[name]) != value]
+        described = [self._node.describe_parameter(name) for name in changed]
+        locked = [each for each in described if each.read_only]  # read-only for others
+        self._own_change = True
+        try:
+            for each in locked:
+                each.read_only = False
+            result = self._node.set_parameters_atomically(
+                [ros_parameter(each, values[each.name]) for each in described]
+            )
+        finally:
+            self._own_change = False
+            for each in locked:
+                each.read_only = True
+        if not result.successful:
+            raise UsageError(result.reason)
+
+    # ---- the rest
+
+    def log(self, level: LogLevel, text: str) -> None:
+        _LOG[level](self._node.get_logger(), text)
+
+    def poll(self, timeout_s: float = 0.0) -> None:
+        if not self._open or (timeout_s <= 0.0 and not self._later and time.monotonic() < self._idle_until):
+            return
+        try:
+            self._ask_again()
+            if not self._executor.run_ready(timeout_s, CALLBACKS_PER_POLL):
+                self._idle_until = time.monotonic() + IDLE_S
+        except Exception as error:  # a request that rclpy cannot read, an answer to a client that has gone
+            if self._failure is None:
+                self._complain(str(error))
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        self._executor.shutdown()
+        self._node.destroy_node()
+        self._context.try_shutdown()
+
+    def _guarded(self, callback: Callable[..., T]) -> Callable[..., T]:
+        """Keep apart what our callbacks raise, which `poll` passes on, from what goes wrong inside rclpy."""
+
+        def guarded(*arguments: Any) -> T:
+            try:
+                return callback(*arguments)
+            except BaseException as error:
+                self._failure = error
+                raise
+
+        return guarded
+
+    def _complain(self, text: str) -> None:
+        if time.monotonic() - self._complained_at >= REPEAT_S:
+            self._complained_at = time.monotonic()
+            self.log("warn", text)
+
+
+@dataclass(frozen=True)
+class _Later:
+    """In place of a response: the handler is to be asked again."""
+
+    request: Any
+
+
+class RclpyPublisher:
+    def __init__(self, publisher: Any, keeps_last: bool) -> None:
+        self._publisher = publisher
+        self._keeps_last = keeps_last
+
+    def publish(self, cdr: bytes) -> None:
+        if self._keeps_last or self._publisher.get_subscription_count():
+            self._publisher.publish(cdr)
+
+    @property
+    def subscribers(self) -> int:
+        return int(self._publisher.get_subscription_count())
+
+
+class _Executor(SingleThreadedExecutor):  # type: ignore[misc]
+    def run_ready(self, timeout_s: float, at_most: int) -> int:
+        """Run every callback that is ready, waiting for the first one; gives how many there were.
+
+        A pass takes one message of each subscription.
+        """
+        ran = ran_before_pass = 0
+        while ran < at_most:
+            try:
+                task, _, _ = self.wait_for_ready_callbacks(timeout_sec=0.0 if ran else max(timeout_s, 0.0))
+            except TimeoutException:
+                if ran == ran_before_pass:
+                    break
+                ran_before_pass = ran
+                continue
+            except (ShutdownException, ExternalShutdownException):
+                break
+            ran += 1
+            task()
+            if task.exception() is not None:
+                raise task.exception()
+        return ran
+
+
+def _node(name: str, ros_args: list[str], context: Context) -> Node:
+    try:
+        # SIGINT and SIGTERM are the caller's, who ends the run before the node
+        rclpy.init(args=ros_args, context=context, signal_handler_options=SignalHandlerOptions.NO)
+    except RuntimeError as error:
+        raise UsageError(f"--ros-args: {re.sub(r', at [^ ,]+:[0-9]+', '', str(error))}") from error
+    # This node makes the time: with use_sim_time, which launch files set for every node, its own clock would wait
+    # for itself. So it keeps the wall clock, whatever the parameter says.
+    node = Node(name, context=context, parameter_overrides=[RosParameter(SIM_TIME, value=False)])
+    node.remove_on_set_parameters_callback(node._time_source._on_parameter_event)
+    return node
+
+
+def _overrides(node: Node) -> dict[str, Value]:
+    with node.handle:  # where rclpy itself reads them; it has no public name for them
+        given = node.handle.get_parameters(RosParameter)
+    return {name: plain_value(parameter.value) for name, parameter in given.items()}
+
+
+def _relative(name: str) -> str:
+    return name.lstrip("/")
+
+
+# rclpy wants one place in the source for each level
+_LOG: dict[LogLevel, Callable[[Any, str], Any]] = {
+    "debug": lambda logger, text: logger.debug(text),
+    "info": lambda logger, text: logger.info(text),
+    "warn": lambda logger, text: logger.warning(text),
+    "error": lambda logger, text: logger.error(text),
+}

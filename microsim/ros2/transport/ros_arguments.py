@@ -1,0 +1,226 @@
+"""What follows `--ros-args` on the command line, read as rcl reads it: names, remappings, parameters, log levels.
+
+microsim run --ros-args -r __ns:=/a -r drone/cmd_vel:=/teleop -p seed:=7 --params-file f.yaml --log-level debug --
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from microsim.errors import UsageError, did_you_mean
+from microsim.ros2.transport import LogLevel, Value
+from microsim.ros2.transport.params_files import Override, read_params_file, read_value
+
+LEVELS: dict[str, int] = {"unset": 0, "debug": 10, "info": 20, "warn": 30, "error": 40, "fatal": 50}
+
+_TOKEN = r"[A-Za-z_]\w*"
+_NAME = re.compile(rf"(~|/?{_TOKEN})(/{_TOKEN})*", re.ASCII)
+_NODE_NAME = re.compile(_TOKEN, re.ASCII)
+_NAMESPACE = re.compile(rf"/|(/{_TOKEN})+", re.ASCII)
+_REMAP_SIDE = re.compile(r"(?:rostopic://|rosservice://)")
+_PARAMETER_NAME = re.compile(r"[\w~/][\w./~-]*", re.ASCII)
+
+_TAKING_A_VALUE = {
+    "-p": "name:=value",
+    "--param": "name:=value",
+    "-r": "old:=new",
+    "--remap": "old:=new",
+    "--params-file": "a file",
+    "--log-level": "a level",
+    "--log-config-file": "a file",
+    "--log-file-name": "a name",
+    "-e": "an enclave",
+    "--enclave": "an enclave",
+}
+_SWITCHES = {f"--{able}-{what}-logs" for able in ("enable", "disable") for what in ("rosout", "stdout", "external-lib")}
+
+
+@dataclass(frozen=True)
+class Remap:
+    old: str
+    new: str
+    node: str = ""  # only for the node of this name; "": for every node
+    kind: str = ""  # topic or service; "": both
+
+
+@dataclass(frozen=True)
+class RosArguments:
+    """One node's share of the arguments."""
+
+    node: str  # base name
+    namespace: str  # starts with a slash
+    overrides: Mapping[str, Value] = field(default_factory=dict)
+    remaps: tuple[Remap, ...] = ()  # of topics and services, meant for this node
+    log_levels: Mapping[str, int] = field(default_factory=dict)  # logger name -> level; "": the default
+    rosout: bool = True
+    terminal: bool = True
+    enclave: str = "/"
+    other: tuple[str, ...] = ()  # arguments that are not for ROS
+
+    @property
+    def node_name(self) -> str:
+        """Fully qualified."""
+        return _join(self.namespace, self.node)
+
+    @property
+    def logger(self) -> str:
+        return self.node_name[1:].replace("/", ".")
+
+    def topic(self, name: str) -> str:
+        """Where a topic of the table is found on the wire: relative to the namespace, then remapped."""
+        return self._resolve(name, "topic")
+
+    def service(self, name: str) -> str:
+        return self._resolve(name, "service")
+
+    def shows(self, level: LogLevel) -> bool:
+        """Whether a line of this level is above the logger's level."""
+        name = self.logger
+        while name and name not in self.log_levels:
+            name = name.rpartition(".")[0]
+        return LEVELS[level] >= (self.log_levels.get(name) or self.log_levels.get("") or LEVELS["info"])
+
+    def expand(self, name: str) -> str:
+        """A name as a user writes it: `/absolute`, `relative`, `~/private`, with `{node}` and `{ns}`."""
+        for key, value in (("node", self.node), ("ns", self.namespace), ("namespace", self.namespace)):
+            name = name.replace(f"{{{key}}}", value)
+        name = name.replace("//", "/")
+        if name.startswith("~"):
+            return _join(self.node_name, name[1:].lstrip("/"))
+        return name if name.startswith("/") else _join(self.namespace, name)
+
+    def _resolve(self, name: str, kind: str) -> str:
+        # names of the table start with a slash but belong to the node's namespace
+        full = self.expand(name.lstrip("/"))
+        for remap in self.remaps:
+            if remap.kind in ("", kind) and self.expand(remap.old) == full:
+                return self.expand(remap.new)
+        return full
+
+
+def parse_ros_arguments(arguments: Sequence[str], node: str, namespace: str = "/") -> RosArguments:
+    """The arguments meant for `node`; raises UsageError that names the argument or file:line that is wrong."""
+    found = _Found()
+    _read(arguments, found)
+    node = _special(found.remaps, "__node", node, node)
+    namespace = _special(found.remaps, "__ns", node, namespace)
+    remaps = [r for r in found.remaps if not r.old.startswith("__") and r.node in ("", node)]
+    overrides: dict[str, Value] = {}
+    for override in (*found.from_files, *found.from_parameters):
+        if override.is_for(_join(namespace, node)):
+            overrides[override.name] = override.value
+    return RosArguments(
+        node,
+        namespace,
+        overrides,
+        tuple(remaps),
+        found.log_levels,
+        found.switches.get("rosout", True),
+        found.switches.get("stdout", True),
+        found.enclave,
+        tuple(found.other),
+    )
+
+
+@dataclass
+class _Found:
+    remaps: list[Remap] = field(default_factory=list)
+    from_files: list[Override] = field(default_factory=list)
+    from_parameters: list[Override] = field(default_factory=list)
+    log_levels: dict[str, int] = field(default_factory=dict)
+    switches: dict[str, bool] = field(default_factory=dict)
+    enclave: str = "/"
+    other: list[str] = field(default_factory=list)
+
+
+def _read(arguments: Sequence[str], found: _Found) -> None:
+    inside, rest = False, iter(arguments)
+    for argument in rest:
+        if argument == "--ros-args":
+            inside = True
+        elif not inside:
+            found.other.append(argument)
+        elif argument == "--":
+            inside = False
+        elif argument in _SWITCHES:
+            able, what = argument[2:].split("-", 1)
+            found.switches[what.removesuffix("-logs")] = able == "enable"
+        elif argument in _TAKING_A_VALUE:
+            value = next(rest, None)
+            if value is None or value in ("--", "--ros-args"):
+                raise UsageError(f"{argument} wants {_TAKING_A_VALUE[argument]} after it")
+            _take(argument, value, found)
+        else:
+            known = [*_TAKING_A_VALUE, *_SWITCHES]
+            raise UsageError(f"{argument!r} is not a ROS argument{did_you_mean(argument, known)}")
+
+
+def _take(flag: str, text: str, found: _Found) -> None:
+    where = f"{flag} {text}"
+    if flag in ("-r", "--remap"):
+        found.remaps.append(_remap(text, where))
+    elif flag in ("-p", "--param"):
+        found.from_parameters.append(_parameter(text, where))
+    elif flag == "--params-file":
+        found.from_files.extend(read_params_file(Path(text)))
+    elif flag == "--log-level":
+        name, _, level = text.rpartition(":=")
+        if level.lower() not in LEVELS:
+            raise UsageError(f"{where}: no level {level!r}; there are: {', '.join(LEVELS)}")
+        found.log_levels[name] = LEVELS[level.lower()]
+    elif flag in ("-e", "--enclave"):
+        if not text.startswith("/"):
+            raise UsageError(f"{where}: an enclave starts with a slash")
+        found.enclave = text
+
+
+def _remap(text: str, where: str) -> Remap:
+    old, sign, new = text.partition(":=")
+    if not sign or not old or not new:
+        raise UsageError(f"{where}: a remapping is written old:=new")
+    if "*" in text or "\\" in text:
+        raise UsageError(f"{where}: wildcards are not possible in remappings")
+    node, old = _node_prefix(old)
+    kind = "topic" if old.startswith("rostopic://") else "service" if old.startswith("rosservice://") else ""
+    old = "__node" if old == "__name" else _REMAP_SIDE.sub("", old)
+    if old == "__node":
+        if not _NODE_NAME.fullmatch(new):
+            raise UsageError(f"{where}: {new!r} is not a node's name: letters, digits and _, no digit first")
+    elif old == "__ns":
+        if not _NAMESPACE.fullmatch(new):
+            raise UsageError(f"{where}: {new!r} is not a namespace, such as /robots/a")
+    else:
+        for name in (old, new):
+            if not _is_name(name):
+                raise UsageError(f"{where}: {name!r} is not the name of a topic or service")
+    return Remap(old, new, node, kind)
+
+
+def _parameter(text: str, where: str) -> Override:
+    name, sign, value = text.partition(":=")
+    node, name = _node_prefix(name)
+    if not sign or not _PARAMETER_NAME.fullmatch(name):
+        raise UsageError(f"{where}: a parameter is written name:=value")
+    return Override(node or "/**", name, read_value(value, where), where)
+
+
+def _node_prefix(text: str) -> tuple[str, str]:
+    """`node:name` -> node, name."""
+    match = re.fullmatch(rf"({_TOKEN}):(?!//)(.*)", text, re.ASCII)
+    return (match[1], match[2]) if match else ("", text)
+
+
+def _is_name(name: str) -> bool:
+    name = re.sub(r"\{(node|ns|namespace)\}/?", "x", name)
+    return _NAME.fullmatch(name) is not None and "__" not in name
+
+
+def _special(remaps: Sequence[Remap], old: str, node: str, otherwise: str) -> str:
+    return next((r.new for r in remaps if r.old == old and r.node in ("", node)), otherwise)
+
+
+def _join(namespace: str, name: str) -> str:
+    return f"{namespace.rstrip('/')}/{name}".rstrip("/")

@@ -1,1 +1,0 @@
-"""What happens in a tick, in this order: physics, sensors, radio, tf."""

@@ -1,0 +1,224 @@
+"""The map of the world: relief, water, hazards, targets, obstacles, robots and where they have been."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from microsim.engine.world import GROUND, PALETTE, Shape, World
+from microsim.view.dashboard.raster import Colour, Image, Mark, Pixels, arrow
+
+GROUND_COLOUR, GRID_COLOUR, OUTSIDE_COLOUR = (40, 46, 58), (46, 53, 66), (24, 27, 34)
+ROBOT_COLOURS: tuple[Colour, ...] = (
+    *((240, 150, 50), (205, 120, 230), (215, 175, 45), (235, 110, 160), (130, 150, 250), (170, 190, 60)),
+)
+Box: TypeAlias = tuple[float, float, float, float]  # west, south, east, north [m]
+
+_SMALLEST_VIEW_M = 24.0
+_GRIDS_M = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
+
+
+class Place(NamedTuple):
+    x: float
+    y: float
+    yaw: float
+
+
+class View(NamedTuple):
+    """A rectangle of the map frame, drawn with square pixels."""
+
+    x: float  # of the western edge
+    y: float  # of the northern edge
+    pixel_m: float
+    columns: int
+    rows: int  # of pixels, two for each character
+
+    def pixel(self, x: float, y: float) -> tuple[int, int]:
+        return math.floor((self.y - y) / self.pixel_m), math.floor((x - self.x) / self.pixel_m)
+
+    def centres(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """x of each column, y of each row."""
+        columns, rows = np.arange(self.columns, dtype=np.float64), np.arange(self.rows, dtype=np.float64)
+        return self.x + (columns + 0.5) * self.pixel_m, self.y - (rows + 0.5) * self.pixel_m
+
+    @property
+    def grid_m(self) -> float:
+        """The distance between lines that leaves at least eight pixels between them."""
+        return next((step for step in _GRIDS_M if step >= 8.0 * self.pixel_m), _GRIDS_M[-1])
+
+
+class WorldMap:
+    """Draws a world at any size; the view grows when a robot leaves it and is otherwise still."""
+
+    def __init__(self, world: World, starts: Sequence[tuple[float, float]]) -> None:
+        self.world = world
+        self._box = _padded(_interesting(world, starts), world.extent_m)
+        self._view: View | None = None
+        self._background: Image | None = None
+
+    def draw(
+        self, columns: int, rows: int, robots: Mapping[str, Place], trails: Mapping[str, Sequence[tuple[float, float]]]
+    ) -> Pixels:
+        self._keep_in_view(robots)
+        view = _fitting(self._box, self.world.extent_m, columns, 2 * rows)
+        if view != self._view or self._background is None:
+            self._view, self._background = view, _background(self.world, view)
+        image = self._background.copy()
+        marks = {}
+        for index, (name, place) in enumerate(robots.items()):
+            colour = robot_colour(index)
+            _draw_trail(image, view, [*trails.get(name, ()), (place.x, place.y)], colour)
+            row, column = view.pixel(place.x, place.y)
+            marks[row // 2, column] = Mark(arrow(place.yaw), colour)
+        return Pixels(image, marks)
+
+    @property
+    def grid_m(self) -> float:
+        return self._view.grid_m if self._view is not None else 0.0
+
+    def _keep_in_view(self, robots: Mapping[str, Place]) -> None:
+        west, south, east, north = self._box
+        for x, y, _ in robots.values():
+            if not (west <= x <= east and south <= y <= north) and math.isfinite(x + y):
+                grown = (min(west, x), min(south, y), max(east, x), max(north, y))
+                self._box = west, south, east, north = _padded(grown, self.world.extent_m)
+
+
+def robot_colour(index: int) -> Colour:
+    return ROBOT_COLOURS[index % len(ROBOT_COLOURS)]
+
+
+def _interesting(world: World, starts: Sequence[tuple[float, float]]) -> Box:
+    """West, south, east, north of all there is to see, within reason."""
+    points = [*starts, *(corner for shape in (*world.obstacles, *world.features) for corner in _corners(shape))]
+    rows, columns = np.nonzero(world.surface != GROUND)
+    if len(rows):
+        x, y, cell = world.west, world.south, world.cell_m
+        points += [(x + columns.min() * cell, y + rows.min() * cell)]
+        points += [(x + (columns.max() + 1) * cell, y + (rows.max() + 1) * cell)]
+    if not points:
+        return world.extent_m
+    xs, ys = zip(*points, strict=True)
+    return float(min(xs)), float(min(ys)), float(max(xs)), float(max(ys))
+
+
+def _corners(shape: Shape) -> tuple[tuple[float, float], tuple[float, float]]:
+    x, y = shape.center
+    half_x, half_y = max(shape.radius, 0.5 * shape.size[0]), max(shape.radius, 0.5 * shape.size[1])
+    return (x - half_x, y - half_y), (x + half_x, y + half_y)
+
+
+def _padded(box: Box, extent: Box) -> Box:
+    """With a margin, as far as the map reaches."""
+    west, south, east, north = box
+    margin = 0.08 * max(east - west, north - south, _SMALLEST_VIEW_M)
+    return (
+        max(west - margin, min(west, extent[0])),
+        max(south - margin, min(south, extent[1])),
+        min(east + margin, max(east, extent[2])),
+        min(north + margin, max(north, extent[3])),
+    )
+
+
+def _fitting(box: Box, extent: Box, columns: int, rows: int) -> View:
+    """The box in the middle, moved where that shows more of the map and less of what is beyond."""
+    west, south, east, north = box
+    pixel = max((east - west) / columns, (north - south) / rows, _SMALLEST_VIEW_M / max(columns, rows))
+    x = _moved(west, east, columns * pixel, extent[0], extent[2])
+    y = _moved(south, north, rows * pixel, extent[1], extent[3])
+    return View(x, y + rows * pixel, pixel, columns, rows)
+
+
+def _moved(low: float, high: float, length: float, first: float, last: float) -> float:
+    """Where a window of that length begins: low … high in its middle, but not beyond first … last without need."""
+    start = 0.5 * (low + high - length)
+    if length > last - first:
+        return min(max(0.5 * (first + last - length), high - length), low)
+    return min(max(start, min(first, low)), max(last, high) - length)
+
+
+def _background(world: World, view: View) -> Image:
+    x, y = view.centres()
+    column = np.floor((x - world.west) / world.cell_m).astype(np.intp)
+    row = np.floor((y - world.south) / world.cell_m).astype(np.intp)
+    inside = ((row >= 0) & (row < world.surface.shape[0]))[:, None] & (
+        (column >= 0) & (column < world.surface.shape[1])
+    )
+    cells = np.ix_(row.clip(0, world.surface.shape[0] - 1), column.clip(0, world.surface.shape[1] - 1))
+    image = np.empty((view.rows, view.columns, 3), np.uint8)
+    image[:] = GROUND_COLOUR
+    _draw_grid(image, view)
+    _shade(image, world.elevation[cells], view.pixel_m)
+    painted = world.surface[cells] != GROUND
+    image[painted] = PALETTE[world.surface[cells]][painted]
+    for shape in sorted((*world.features, *world.obstacles), key=lambda shape: shape.base_m + shape.height_m):
+        image[_covered(shape, x, y, view.pixel_m)] = _shape_colour(shape)
+    image[~inside] = OUTSIDE_COLOUR
+    return image
+
+
+def _draw_grid(image: Image, view: View) -> None:
+    x, y = view.centres()
+    half = 0.5 * view.pixel_m
+    image[:, np.floor((x - half) / view.grid_m) != np.floor((x + half) / view.grid_m)] = GRID_COLOUR
+    image[np.floor((y - half) / view.grid_m) != np.floor((y + half) / view.grid_m), :] = GRID_COLOUR
+
+
+def _shade(image: Image, height: npt.NDArray[np.float64], pixel_m: float) -> None:
+    """Slopes that face north-west are lighter; few steps, so that neighbours look alike."""
+    if min(height.shape) < 2 or float(np.ptp(height)) == 0.0:
+        return
+    per_row, per_column = np.gradient(np.nan_to_num(height), pixel_m)
+    light = np.rint(np.clip(6.0 * (per_column + per_row), -1.0, 1.0) * 4.0) / 4.0
+    image[:] = np.clip(image + 14.0 * light[:, :, None], 0, 255).astype(np.uint8)
+
+
+def _shape_colour(shape: Shape) -> npt.NDArray[np.uint8] | Colour:
+    return GROUND_COLOUR if shape.class_id == GROUND else PALETTE[shape.class_id]
+
+
+def _covered(
+    shape: Shape, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64], pixel_m: float
+) -> npt.NDArray[np.bool_]:
+    """Pixels whose centre lies in the shape; at least the one at its own centre."""
+    east, north = x[None, :] - shape.center[0], y[:, None] - shape.center[1]
+    least = 0.51 * pixel_m
+    if shape.kind == "circle":
+        return np.asarray(east * east + north * north <= max(shape.radius, least) ** 2)
+    if shape.kind == "triangle":
+        return _in_triangle(shape, x, y) | (np.maximum(abs(east), abs(north)) < least)
+    half = (0.5 * shape.size[0], 0.5 * shape.size[1])
+    if shape.kind == "billboard":
+        half = (0.0, 0.5 * shape.size[0])  # a plate seen from above
+    cosine, sine = math.cos(shape.yaw or 0.0), math.sin(shape.yaw or 0.0)
+    along, across = abs(cosine * east + sine * north), abs(cosine * north - sine * east)
+    return np.asarray((along <= max(half[0], least)) & (across <= max(half[1], least)))
+
+
+def _in_triangle(shape: Shape, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    inside = np.ones((len(y), len(x)), np.bool_)
+    corners = shape.vertices
+    for (ax, ay), (bx, by) in zip(corners, (*corners[1:], corners[0]), strict=True):
+        inside &= (bx - ax) * (y[:, None] - ay) - (by - ay) * (x[None, :] - ax) >= 0.0
+    return inside
+
+
+def _draw_trail(image: Image, view: View, points: Sequence[tuple[float, float]], colour: Colour) -> None:
+    """Older parts fade into the ground."""
+    if len(points) < 2:
+        return
+    track = np.array(points)
+    steps = np.maximum(np.hypot(*np.diff(track, axis=0).T) / (0.7 * view.pixel_m), 1.0)
+    at = np.concatenate([[0.0], np.cumsum(steps)])
+    dense = np.arange(0.0, at[-1])
+    column = np.floor((np.interp(dense, at, track[:, 0]) - view.x) / view.pixel_m).astype(np.intp)
+    row = np.floor((view.y - np.interp(dense, at, track[:, 1])) / view.pixel_m).astype(np.intp)
+    seen = (row >= 0) & (row < view.rows) & (column >= 0) & (column < view.columns)
+    age = np.rint(5.0 * dense / max(at[-1], 1.0)) / 5.0  # in steps, for fewer looks
+    part = (0.15 + 0.5 * age)[seen][:, None]
+    ground = image[row[seen], column[seen]]
+    image[row[seen], column[seen]] = np.rint(part * np.array(colour) + (1.0 - part) * ground).astype(np.uint8)

@@ -1,0 +1,283 @@
+"""The world as meshes: ground with a painted texture, everything that stands on it, robots from their URDFs."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import trimesh
+from PIL import Image, ImageDraw
+
+from microsim.engine.world import GROUND, PALETTE, TARGET, WATER, Shape, World
+from microsim.paths import data_folder
+
+Floats = npt.NDArray[np.float64]
+_MOST_CELLS = 200  # along one side of the mesh; finer maps are thinned out, their colours are not
+_TEXTURE = 1024  # [px] at most along one side
+_PAINT_M = 0.03  # flat features float so high above the ground, else the two would flicker
+_ROUND = 40  # corners of a circle
+_FILES = {"bicycle": "ego", "dynamic_rover": "rover"}  # model -> its URDF, where the name is another
+_ROAD, _GRASS = (88, 94, 104), (150, 163, 138)  # of world bundles, where the drivable area is of class target
+
+
+# ---- ground ----------------------------------------------------------------------------------------------------------
+
+
+def ground(world: World, is_bundle: bool = False) -> trimesh.Trimesh:
+    """Cell corners at the height of the ground, with the surface classes as a texture."""
+    west, south, east, north = world.extent_m
+    rows, columns = world.elevation.shape
+    if world.is_flat:
+        x, y = np.array([west, east]), np.array([south, north])
+    else:
+        x = np.linspace(west, east, min(columns, _MOST_CELLS) + 1)
+        y = np.linspace(south, north, min(rows, _MOST_CELLS) + 1)
+    heights = heights_at(world, x, y)
+    across, along = np.meshgrid(x, y)
+    vertices = np.stack([across, along, heights], axis=-1).reshape(-1, 3)
+    uv = np.stack([(across - west) / (east - west), (along - south) / (north - south)], axis=-1).reshape(-1, 2)
+    material = trimesh.visual.material.PBRMaterial(
+        baseColorTexture=ground_texture(world, is_bundle), roughnessFactor=1.0, metallicFactor=0.0
+    )
+    visual = trimesh.visual.TextureVisuals(uv=uv, material=material)
+    return trimesh.Trimesh(vertices, _grid_faces(len(y), len(x)), visual=visual, process=False)
+
+
+def heights_at(world: World, x: Floats, y: Floats) -> Floats:
+    """(len(y), len(x)) bilinear between cell centres, continued at the edges; NaN, no ground, is drawn lowest."""
+    grid = np.asarray(world.elevation)
+    if np.isnan(grid).any():
+        grid = np.nan_to_num(grid, nan=float(np.nanmin(grid)) if not np.isnan(grid).all() else 0.0)
+    rows, columns = grid.shape
+    u = np.clip((x - world.west) / world.cell_m - 0.5, 0, columns - 1)
+    v = np.clip((y - world.south) / world.cell_m - 0.5, 0, rows - 1)
+    i, j = np.minimum(u.astype(int), max(columns - 2, 0)), np.minimum(v.astype(int), max(rows - 2, 0))
+    s, t = (u - i)[None, :], (v - j)[:, None]
+    i1, j1 = np.minimum(i + 1, columns - 1), np.minimum(j + 1, rows - 1)
+    low = grid[j[:, None], i] * (1 - s) + grid[j[:, None], i1] * s
+    high = grid[j1[:, None], i] * (1 - s) + grid[j1[:, None], i1] * s
+    found: Floats = low * (1 - t) + high * t
+    return found
+
+
+def _grid_faces(rows: int, columns: int) -> npt.NDArray[np.int64]:
+    first = (np.arange(rows - 1)[:, None] * columns + np.arange(columns - 1)[None, :]).reshape(-1)
+    a, b, c, d = first, first + 1, first + columns + 1, first + columns
+    return np.concatenate([np.stack([a, b, c], axis=1), np.stack([a, c, d], axis=1)])
+
+
+def grid_step(world: World) -> float:
+    """Metres between the lines of the grid: about ten to twenty of them."""
+    longest = max(world.size_m)
+    return next(
+        (step for step in (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0) if longest / step <= 22), 1000.0
+    )
+
+
+def ground_texture(world: World, is_bundle: bool = False) -> Image.Image:
+    """Classes in the palette's colours, relief as light and shade, the grid as thin lines. Row 0 is the north."""
+    rows, columns = world.elevation.shape
+    scale = max(1, min(_TEXTURE // columns, _TEXTURE // rows, 16))
+    if max(rows, columns) > _TEXTURE:
+        thin = math.ceil(max(rows, columns) / _TEXTURE)
+        classes, scale = world.surface[::thin, ::thin], 1
+    else:
+        classes = np.repeat(np.repeat(world.surface, scale, axis=0), scale, axis=1)
+    height, width = classes.shape
+    west, south, east, north = world.extent_m
+    x = west + (np.arange(width) + 0.5) * (east - west) / width
+    y = south + (np.arange(height) + 0.5) * (north - south) / height
+    palette = PALETTE.copy()
+    if is_bundle:
+        palette[GROUND], palette[TARGET] = _GRASS, _ROAD
+    colours = palette[classes].astype(float)
+    if not world.is_flat:
+        heights = heights_at(world, x, y)
+        slope_y, slope_x = np.gradient(heights, y[1] - y[0], x[1] - x[0])
+        shade = np.clip(1.0 + 0.5 * (slope_x - slope_y), 0.8, 1.12)
+        span = np.ptp(heights) or 1.0
+        shade *= 0.9 + 0.16 * (heights - heights.min()) / span
+        colours *= np.where(classes == WATER, 1.0, shade)[:, :, None]
+    image = Image.fromarray(np.clip(colours, 0, 255).astype(np.uint8)[::-1])
+    _rule(image, world)
+    return image
+
+
+def _rule(image: Image.Image, world: World) -> None:
+    west, south, east, north = world.extent_m
+    step, draw = grid_step(world), ImageDraw.Draw(image, "RGBA")
+    per_x, per_y = image.width / (east - west), image.height / (north - south)
+    for size, alpha, width in ((step / 5.0, 16, 1), (step, 60, max(1, image.width // 1000))):
+        if size * per_x < 6.0:
+            continue
+        for number in range(math.ceil(west / size), math.floor(east / size) + 1):
+            u = (number * size - west) * per_x
+            draw.line([(u, 0), (u, image.height)], fill=(20, 30, 45, alpha), width=width)
+        for number in range(math.ceil(south / size), math.floor(north / size) + 1):
+            v = (north - number * size) * per_y
+            draw.line([(0, v), (image.width, v)], fill=(20, 30, 45, alpha), width=width)
+
+
+# ---- what stands on it -----------------------------------------------------------------------------------------------
+
+
+def shapes(world: World) -> dict[int, trimesh.Trimesh]:
+    """Obstacles and features, those of one class in one mesh."""
+    parts: dict[int, list[trimesh.Trimesh]] = {}
+    for shape in (*world.obstacles, *world.features):
+        parts.setdefault(shape.class_id, []).append(_solid(world, shape))
+    return {class_id: trimesh.util.concatenate(each) for class_id, each in sorted(parts.items())}
+
+
+def _solid(world: World, shape: Shape) -> trimesh.Trimesh:
+    if shape.kind == "billboard":
+        return _billboard(world, shape)
+    outline = footprint(shape)
+    return _prism(world, shape, outline) if shape.height_m else _painted(world, shape, outline)
+
+
+def footprint(shape: Shape) -> Floats:
+    """(n, 2) corners in the map frame, counter-clockwise."""
+    if shape.kind == "triangle":
+        return np.array(shape.vertices)
+    if shape.kind == "circle":
+        angle = np.linspace(0.0, 2.0 * math.pi, _ROUND, endpoint=False)
+        return np.array(shape.center) + shape.radius * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    half = 0.5 * np.array(shape.size)
+    corners = half * np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)])
+    cosine, sine = math.cos(shape.yaw or 0.0), math.sin(shape.yaw or 0.0)
+    turned: Floats = np.array(shape.center) + corners @ np.array([[cosine, sine], [-sine, cosine]])
+    return turned
+
+
+def _prism(world: World, shape: Shape, outline: Floats) -> trimesh.Trimesh:
+    base = world.ground(*shape.center) + shape.base_m
+    low = min(world.ground(*corner) for corner in outline) if not shape.base_m else base
+    low = base - 0.5 if math.isnan(low) else min(low, base)
+    count = len(outline)
+    bottom = np.column_stack([outline, np.full(count, low)])
+    top = np.column_stack([outline, np.full(count, base + shape.height_m)])
+    faces = [(0, k, k + 1) for k in range(1, count - 1)]
+    roof = trimesh.Trimesh(top, faces, process=False)
+    after = np.roll(np.arange(count), -1)
+    walls = [np.array([bottom[k], bottom[after[k]], top[after[k]], top[k]]) for k in range(count)]
+    sides = [trimesh.Trimesh(wall, [(0, 1, 2), (0, 2, 3)], process=False) for wall in walls]
+    return trimesh.util.concatenate([roof, *sides])
+
+
+def _painted(world: World, shape: Shape, outline: Floats) -> trimesh.Trimesh:
+    """A flat feature, draped over the ground."""
+    centre = outline.mean(axis=0)
+    rings = 1 if world.is_flat else 6
+    points, faces = [centre], []
+    for ring in range(1, rings + 1):
+        points += list(centre + (outline - centre) * ring / rings)
+    count = len(outline)
+    for k in range(count):
+        after = (k + 1) % count
+        faces.append((0, 1 + k, 1 + after))
+        for ring in range(rings - 1):
+            a, b = 1 + ring * count + k, 1 + ring * count + after
+            faces += [(a, a + count, b + count), (a, b + count, b)]
+    lifted = [(x, y, world.ground(float(x), float(y)) + shape.base_m + _PAINT_M) for x, y in points]
+    return trimesh.Trimesh(lifted, faces, process=False)
+
+
+def _billboard(world: World, shape: Shape) -> trimesh.Trimesh:
+    """Yaw is where it faces; one that turns to whoever looks is drawn as a cross."""
+    x, y = shape.center
+    base = world.ground(x, y) + shape.base_m
+    plates = []
+    for turn in [shape.yaw] if shape.yaw is not None else [0.0, math.pi / 2]:
+        plate = trimesh.creation.box(extents=(0.04, shape.size[0], shape.size[1]))
+        plate.apply_transform(trimesh.transformations.rotation_matrix(turn, (0, 0, 1)))
+        plate.apply_translation((x, y, base + 0.5 * shape.size[1]))
+        plates.append(plate)
+    return trimesh.util.concatenate(plates)
+
+
+# ---- robots ----------------------------------------------------------------------------------------------------------
+
+
+Rgba: TypeAlias = tuple[float, float, float, float]
+
+_ACCENT: Rgba = (0.123, 0.456, 0.789, 1.0)  # no material has this colour
+
+
+@dataclass(frozen=True)
+class Link:
+    """One link of a robot: its visuals, those of one colour in one mesh."""
+
+    name: str
+    parent: str  # "": the robot itself
+    meshes: tuple[tuple[Rgba, trimesh.Trimesh], ...]
+    origin: Floats  # (4, 4) in its parent
+    axis: Floats | None  # about which it turns; None: fixed
+
+
+def robot_links(model: str, accent: tuple[int, int, int]) -> tuple[Link, ...]:
+    """From `urdf/<model>.urdf.xacro`, in that colour; a plain box where there is none."""
+    colour: Rgba = (accent[0] / 255, accent[1] / 255, accent[2] / 255, 1.0)
+    return tuple(
+        replace(link, meshes=tuple((colour if each == _ACCENT else each, mesh) for each, mesh in link.meshes))
+        for link in _links(model)
+    )
+
+
+@cache
+def _links(model: str) -> tuple[Link, ...]:
+    """Where the robot's own colour goes there is `_ACCENT`: the file is read once for all robots of a model."""
+    file = data_folder() / "urdf" / f"{_FILES.get(model, model)}.urdf.xacro"
+    if not file.is_file():
+        box = trimesh.creation.box(extents=(0.5, 0.4, 0.3))
+        box.apply_translation((0.0, 0.0, 0.15))
+        return (Link("base_link", "", ((_ACCENT, box),), np.eye(4), None),)
+    import xacrodoc
+    import yourdfpy
+
+    accent = " ".join(map(str, _ACCENT))
+    text = xacrodoc.XacroDoc.from_file(str(file), subargs={"accent": accent, "paint": accent}).to_urdf_string()
+    urdf = yourdfpy.URDF.load(io.StringIO(text), build_scene_graph=False, load_meshes=False)
+    colours = {each.name: each.color for each in urdf.robot.materials if each.color is not None}
+    joints = {joint.child: joint for joint in urdf.robot.joints}
+    found = []
+    for link in urdf.robot.links:
+        parts = [part for visual in link.visuals if (part := _visual(visual, colours)) is not None]
+        joint = joints.get(link.name)
+        turns = joint is not None and joint.type in ("continuous", "revolute")
+        origin = np.eye(4) if joint is None or joint.origin is None else joint.origin
+        axis = np.array(joint.axis, float) if joint is not None and turns else None
+        found.append(Link(link.name, "" if joint is None else joint.parent, _by_colour(parts), origin, axis))
+    return tuple(found)
+
+
+def _by_colour(parts: list[tuple[Rgba, trimesh.Trimesh]]) -> tuple[tuple[Rgba, trimesh.Trimesh], ...]:
+    groups: dict[Rgba, list[trimesh.Trimesh]] = {}
+    for colour, part in parts:
+        groups.setdefault(colour, []).append(part)
+    return tuple((colour, trimesh.util.concatenate(group)) for colour, group in groups.items())
+
+
+def _visual(visual: Any, colours: dict[str, Any]) -> tuple[Rgba, trimesh.Trimesh] | None:
+    shape = visual.geometry
+    if shape.box is not None:
+        part = trimesh.creation.box(extents=shape.box.size)
+    elif shape.cylinder is not None:
+        part = trimesh.creation.cylinder(radius=shape.cylinder.radius, height=shape.cylinder.length, sections=24)
+    elif shape.sphere is not None:
+        part = trimesh.creation.icosphere(subdivisions=1, radius=shape.sphere.radius)
+    else:
+        return None
+    if visual.origin is not None:
+        part.apply_transform(visual.origin)
+    material = visual.material
+    colour = material.color if material is not None and material.color is not None else None
+    if colour is None and material is not None:
+        colour = colours.get(material.name)
+    red, green, blue, alpha = (0.7, 0.7, 0.7, 1.0) if colour is None else (float(each) for each in colour.rgba)
+    return (red, green, blue, alpha), part
