@@ -1,58 +1,49 @@
-"""From a scenario to what a run sends: one function for each kind of sensor makes its outputs.
+"""From a scenario to what a run sends: the declarations of its sensors become rows of the output table.
 
-An output samples numbers in `sim/`, encodes them once and hands them to the outbox.
+Nothing here knows a particular kind of sensor. A sensor with a kernel becomes a row that needs no Python; one with an
+instrument, or of the simple form, becomes an output that Python makes at its own ticks.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from microsim.engine import exact
 from microsim.engine.bodies import Body, body_row
+from microsim.engine.calls import address_of, sample_address
 from microsim.engine.components import Mount
-from microsim.engine.faults import FAIL, JUMP, Health, of_target
-from microsim.engine.frames import Frames
-from microsim.engine.geodesy import tangent_plane
-from microsim.engine.geometry import Array, Vector, matrix_from_rpy, rpy_from_matrix
-from microsim.engine.motion import Motion, mounted_at, turned
+from microsim.engine.faults import Fault, Health, of_target
+from microsim.engine.frames import exact_pose, identity, place_pose
+from microsim.engine.geometry import Array, matrix_from_rpy, rpy_from_matrix
+from microsim.engine.motion import FIELDS
 from microsim.engine.noise import stream_key
+from microsim.engine.output_table import Call, CompiledOutput, Slot, Tables, Window
 from microsim.engine.physics import Physics
-from microsim.engine.pipeline import Delayed, Latency, Output, Periodic, latency
+from microsim.engine.pipeline import Delayed, Latency, Output, Periodic
 from microsim.engine.timekeeper import Clock, Trigger
 from microsim.engine.world import World
 from microsim.errors import PluginError
-from microsim.messages import encoders, is_known, markers
-from microsim.messages.outbox import Outbox, Send
-from microsim.messages.status import HZ, Car, Status
-from microsim.messages.topics import ORDER, SENSOR_PATHS, TOPICS
-from microsim.plugin_output import PluginOutput, SensorContext, blaming
-from microsim.render.image_noise import ImageNoise
-from microsim.render.last_image import Film
-from microsim.render.palette_camera import CameraModel, Renderer
-from microsim.robots import car as bicycle
-from microsim.scenario import plugins
-from microsim.scenario import sensors as blocks
+from microsim.faults import FAULTS
+from microsim.messages import Prepared, encoders, is_known, markers
+from microsim.messages.outbox import Outbox, Send, name_in_transcript
+from microsim.messages.status import HZ, Status
+from microsim.messages.topics import Qos, Topic, table
 from microsim.scenario.bundles import bundle_of
 from microsim.scenario.models import Scenario
-from microsim.scenario.robots import Bicycle
-from microsim.sensors.gps import Gps
-from microsim.sensors.imu import Imu, axes_of
-from microsim.sensors.odometry import Drift, Odometry
-from microsim.sensors.range import Range
-from microsim.sensors.scan import Scan, beam_table
+from microsim.sensors.declaration import Instrument, Sensor, SensorContext, View, default_form
+from microsim.sensors.plugin import PluginOutput, as_plugin_error
 
-# costly to make and independent of the seed, so kept from reset to reset; each has buffers of its own
-Renderers: TypeAlias = dict[tuple[str, CameraModel], Renderer]
+PI = 3.141592653589793
 
 
 @dataclass
 class Run:
-    """What the outputs of one run share."""
+    """What the outputs of one run share, and the outputs themselves."""
 
     scenario: Scenario
     seed: int
@@ -60,13 +51,17 @@ class Run:
     clock: Clock
     physics: Physics
     outbox: Outbox
-    renderers: Renderers
+    shared: dict[Any, Any]  # renderers and the like, kept from reset to reset
     health: Health = field(default_factory=Health)
-    odometry: dict[str, Odometry] = field(default_factory=dict)
     mounts: list[tuple[str, str, Mount]] = field(default_factory=list)  # static frames
-    outputs: dict[str, tuple[int, Output]] = field(default_factory=dict)  # by name, with their place in the table
     rates: dict[str, float] = field(default_factory=dict)  # [Hz] by topic, for /sim/info
-    sensor: str = ""  # robot/sensor whose outputs are being made
+    memories: dict[str, Array] = field(default_factory=dict)  # robot/sensor -> what it keeps
+    trackers: list[Call] = field(default_factory=list)
+    contexts: dict[str, SensorContext] = field(default_factory=dict)  # by robot/sensor
+    poses: dict[str, tuple[Sensor, SensorContext, Array]] = field(
+        default_factory=dict
+    )  # robot -> what decides its frames
+    _outputs: list[tuple[int, str, CompiledOutput | Output]] = field(default_factory=list)
 
     def key(self, stream: str) -> int:
         return stream_key(self.seed, stream)
@@ -74,356 +69,394 @@ class Run:
     def trigger(self, hz: float) -> Trigger:
         return Trigger(hz, self.scenario.physics_hz)
 
-    def add(self, kind: str, name: str, output: Output) -> None:
-        self.outputs[name] = (ORDER[kind], output)
+    def add(self, position: int, name: str, output: CompiledOutput | Output) -> None:
+        self._outputs.append((position, name, output))
 
-    def periodic(
-        self, kind: str, topic: str, hz: float, encode: Callable[[int, int], bytes | None], part: Any = None
+    def sender(self, topic: str, type_name: str, qos: Qos) -> Send:
+        return self.outbox.sender(topic, type_name, qos)
+
+    def compiled(
+        self, topic: Topic, hz: float, message: Any, calls: Iterable[Call] = (), slots: Iterable[Slot] = ()
     ) -> None:
-        """`encode(tick, stamp_ns)` at a rate."""
-        self.rates[topic] = hz
-        if self.sensor and of_target(self.health.faults, self.sensor):
-            encode = self._unless_dropped(self.sensor, encode)
-        self.add(kind, topic, Periodic(self.trigger(hz), encode, self.sender(kind, topic), part))
+        """One of the simulator's own topics."""
+        self.outbox.topics[topic.name] = (topic.type, topic.qos)
+        self.rates[topic.name] = hz
+        ready = message if isinstance(message, Prepared) else Prepared(topic.type, message)
+        stamps = [Slot(offset) for offset in ready.stamps()]
+        name = name_in_transcript(topic.name, topic.type)
+        output = CompiledOutput(name, self.trigger(hz), ready.bytes, [*stamps, *slots], list(calls))
+        self.add(topic.position, topic.name, output)
 
-    def _unless_dropped(
-        self, sensor: str, encode: Callable[[int, int], bytes | None]
-    ) -> Callable[[int, int], bytes | None]:
-        return lambda tick, stamp: None if self.health.drops(sensor, tick) else encode(tick, stamp)
+    def once(self, topic: Topic, cdr: bytes) -> None:
+        self.add(topic.position, topic.name, Once(cdr, self.sender(topic.name, topic.type, topic.qos)))
 
-    def once(self, kind: str, topic: str, cdr: bytes) -> None:
-        self.add(kind, topic, Once(cdr, self.sender(kind, topic)))
+    def ordered(self) -> list[tuple[str, CompiledOutput | Output]]:
+        """Every output, in the order of sending; those of one position as they were added."""
+        return [(name, output) for _, name, output in sorted(self._outputs, key=lambda item: item[0])]
 
-    def sender(self, kind: str, topic: str) -> Send:
-        return self.outbox.sender(topic, TOPICS[kind].type, TOPICS[kind].qos)
-
-    def mounted(self, robot: str, sensor: str, mount: Any, suffix: str = "_link") -> tuple[str, Mount]:
-        """Register a sensor's link in the tree of frames; gives its name."""
-        settings, fixed = self.scenario.robots[robot], Mount(mount.xyz, mount.rpy)
-        frame = settings.sensor_frame(robot, sensor, suffix)
-        self.mounts.append((settings.frame(robot, "base_link"), frame, fixed))
-        return frame, fixed
+    def seen(self, robot: str) -> int:
+        """Address of the robot's motion."""
+        fleet, column = self.physics.home[robot]
+        return address_of(fleet.seen) + 8 * FIELDS * column
 
     def others(self, robot: str) -> dict[str, Body]:
         """What a robot can see of the others."""
         robots = self.scenario.robots
         return {name: Body(*settings.body()) for name, settings in robots.items() if name != robot}
 
-    def sorted_outputs(self) -> dict[str, Output]:
-        return {name: output for name, (_, output) in sorted(self.outputs.items(), key=lambda item: item[1][0])}
+    def finish(self) -> tuple[Tables, dict[str, tuple[int, Output]]]:
+        """The tables, and the outputs that Python makes with their rows."""
+        ordered = self.ordered()
+        compiled = [output if isinstance(output, CompiledOutput) else None for _, output in ordered]
+        python = {
+            name: (row, output) for row, (name, output) in enumerate(ordered) if not isinstance(output, CompiledOutput)
+        }
+        return Tables(compiled, self.trackers, self.physics.rows, self.physics.scene, self.clock), python
 
 
-def bodies_of(robots: Mapping[str, Body], motions: Mapping[str, Motion]) -> Array:
+def bodies_of(robots: Mapping[str, Body], motions: Mapping[str, Any]) -> Array:
     """(n, 15) where the robots' boxes are now, as `body_row` writes them."""
     return np.array([body_row(motions[name], body) for name, body in robots.items()]).reshape(-1, 15)
 
 
-def topic_name(kind: str, robot: str, sensor: str) -> str:
-    return TOPICS[kind].of(robot, SENSOR_PATHS.get(sensor, sensor))
+# ---- sensors ---------------------------------------------------------------------------------------------------------
 
 
-def add_odometry(run: Run, robot: str, sensor: str, block: blocks.Odometry) -> None:
-    drift = None
-    if block.drift is not None:
-        drift = Drift(block.drift.position_per_m, block.drift.yaw_per_rad, run.key(f"{robot}/{sensor}/drift"))
-        drift.start(run.physics.motions[robot])
-    odometry = run.odometry[robot] if sensor != "odom" else Odometry(drift)
-    run.odometry[robot] = odometry
-    frame = f"{robot}/odom" if run.scenario.frames.per_robot_odom else "odom"
-    encode = encoders.odometry(frame, run.scenario.robots[robot].frame(robot, "base_link"))
-    motions = run.physics.motions
-
-    def message(tick: int, stamp: int) -> bytes:
-        motion = motions[robot]
-        variance = None if odometry.drift is None else odometry.pose_variance()
-        return encode(stamp, odometry.pose(motion), odometry.twist(motion), variance)
-
-    run.periodic("odom", topic_name("odom", robot, sensor), block.hz, message, odometry)
-
-
-def add_joint_states(run: Run, robot: str, sensor: str, block: blocks.JointStates) -> None:
+def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> SensorContext:
+    """What the sensor may know; its link is added to the tree of frames."""
     settings = run.scenario.robots[robot]
-    fleet, column = run.physics.home[robot]
-    values = fleet.model.joint_values
-    if values is None:
-        raise PluginError(f"robots.{robot}.{sensor}: the model {fleet.model.name} has no joints")
-    encode, state = encoders.joint_states(settings.frame(robot, "base_link"), fleet.model.joints), fleet.state
-
-    def message(tick: int, stamp: int) -> bytes:
-        return encode(stamp, *values(state[:, column].tolist(), settings))
-
-    run.periodic("joint_states", topic_name("joint_states", robot, sensor), block.hz, message)
-
-
-def add_gps(run: Run, robot: str, sensor: str, block: blocks.Gps) -> None:
-    frame, mount = run.mounted(robot, sensor, block.mount)
-    plane = tangent_plane(*run.scenario.map.origin_wgs84)
-    gps = Gps(plane, mount.xyz, block.sigma_m, block.bias_drift_m_per_s, run.clock.dt, run.key(f"{robot}/{sensor}"))
-    gps.jumps = tuple(fault for fault in of_target(run.health.faults, f"{robot}/{sensor}") if fault.kind == JUMP)
-    encode, motions = encoders.gps_fix(frame), run.physics.motions
-    run.periodic(
-        "gps",
-        topic_name("gps", robot, sensor),
-        block.hz,
-        lambda tick, stamp: encode(stamp, gps.sample(motions[robot], tick)),
-        gps,
+    mount, frame = Mount(), settings.frame(robot, "base_link")
+    if hasattr(block, "mount"):
+        mount = Mount(block.mount.xyz, block.mount.rpy)
+        frame = _add_frame(run, robot, name, block, sensor)
+    others, motions, world = run.others(robot), run.physics.motions, run.scenario.world
+    return SensorContext(
+        robot=robot,
+        sensor=name,
+        settings=block,
+        world=run.world,
+        physics=run.physics,
+        clock=run.clock,
+        key=run.key(f"{robot}/{name}{sensor.stream}"),
+        mount=mount,
+        frame=frame,
+        robot_settings=settings,
+        odom_frame=f"{robot}/odom" if run.scenario.frames.per_robot_odom else "odom",
+        base_frame=settings.frame(robot, "base_link"),
+        bodies=lambda: bodies_of(others, motions),
+        bundle=None if world is None else lambda: bundle_of(world),
+        bundle_key=world,
+        shared=run.shared,
     )
 
 
-def add_imu(run: Run, robot: str, sensor: str, block: blocks.Imu) -> None:
-    frame, mount = run.mounted(robot, sensor, block.mount)
-    key, axes = run.key(f"{robot}/{sensor}"), axes_of(mount.rpy)
-    imu = Imu(block.gyro_sigma_rad_per_s, block.accel_sigma_m_per_s2, key, axes)
-    encode, motions = encoders.imu(frame, imu.gyro_sigma, imu.accel_sigma), run.physics.motions
-    run.periodic(
-        "imu",
-        topic_name("imu", robot, sensor),
-        block.hz,
-        lambda tick, stamp: encode(stamp, imu.sample(motions[robot], tick)),
-    )
-
-
-def add_range(run: Run, robot: str, sensor: str, block: blocks.Range) -> None:
-    frame, mount = run.mounted(robot, sensor, block.mount)
-    yaw = mount.rpy[2]
-    beam = Range(
-        run.world,
-        mount.xyz,
-        (exact.cos(yaw), exact.sin(yaw)),
-        block.min_m,
-        block.max_m,
-        block.sigma_m,
-        block.dropout_probability,
-        run.key(f"{robot}/{sensor}"),
-    )
-    encode = encoders.distance(frame, block.field_of_view_rad, block.min_m, block.max_m, block.sigma_m)
-    motions = run.physics.motions
-    run.periodic(
-        "range",
-        topic_name("range", robot, sensor),
-        block.hz,
-        lambda tick, stamp: encode(stamp, beam.sample(motions[robot], tick)),
-    )
-
-
-def add_scan(run: Run, robot: str, sensor: str, block: blocks.Scan) -> None:
-    frame, mount = run.mounted(robot, sensor, block.mount)
-    beams, step = beam_table(block.angle_min, block.angle_max, block.beams, mount.rpy[2])
-    scan = Scan(
-        run.world,
-        mount.xyz,
-        beams,
-        block.min_m,
-        block.max_m,
-        block.sigma_m,
-        block.dropout_probability,
-        run.key(f"{robot}/{sensor}"),
-    )
-    encode = encoders.scan(frame, block.angle_min, step, block.beams, 1.0 / block.hz, block.min_m, block.max_m)
-    motions = run.physics.motions
-    run.periodic(
-        "scan",
-        topic_name("scan", robot, sensor),
-        block.hz,
-        lambda tick, stamp: encode(stamp, scan.sample(motions[robot], tick)),
-    )
-
-
-def add_lidar(run: Run, robot: str, sensor: str, block: blocks.Lidar) -> None:
-    from microsim.sensors.lidar import POINT, Lidar  # with all its kernels: most runs start without it
-    from microsim.sensors.lidar import beam_table as lidar_beams
-
-    frame, mount = run.mounted(robot, sensor, block.mount)
-    others = run.others(robot)
-    lidar = Lidar(
-        run.world,
-        mount.xyz,
-        matrix_from_rpy(*mount.rpy),
-        lidar_beams(block.ring_elevations(), block.columns),
-        block.min_m,
-        block.max_m,
-        block.sigma_m,
-        block.dropout_probability,
-        run.key(f"{robot}/{sensor}"),
-    )
-    encode, motions = encoders.point_cloud(frame), run.physics.motions
-
-    target, health, nothing = f"{robot}/{sensor}", run.health, np.zeros(0, POINT)
-
-    def message(tick: int, stamp: int) -> bytes:
-        problem = "failed" if health.at(target, FAIL, tick) is not None else ""
-        points = nothing
-        if not problem:
-            try:
-                points = lidar.sample(motions[robot], bodies_of(others, motions), tick)
-            except Exception as error:  # of any kind: a sensor that fails must not end the run
-                problem = f"failed ({type(error).__name__}: {error})"
-        health.note(target, f"{problem}, an empty cloud is sent" if problem else "")
-        return encode(stamp, points)
-
-    run.periodic("points", topic_name("points", robot, sensor), block.hz, message)
-
-
-def camera_model(block: blocks.Camera) -> CameraModel:
-    pinhole, size = block.intrinsics, block.resolution
-    if pinhole.fov_deg is not None:
-        focal = 0.5 * size.width / exact.tan(0.5 * pinhole.fov_deg * exact.PI / 180.0)
-        fx, fy = focal, focal
-    else:
-        fx, fy = float(pinhole.fx or 0.0), float(pinhole.fy or 0.0)
-    distortion = tuple(float(number) for number in block.distortion.D)
-    k1, k2, t1, t2, k3 = distortion
-    return CameraModel(
-        size.width, size.height, fx, fy, float(pinhole.cx or 0.0), float(pinhole.cy or 0.0), (k1, k2, t1, t2, k3)
-    )
-
-
-@dataclass(frozen=True)
-class MountedCamera:
-    """Renders what a camera fixed to a robot sees."""
-
-    renderer: Renderer
-    xyz: Vector
-    rotation: tuple[Vector, Vector, Vector]  # optical frame in base_link
-
-    def image(self, motion: Motion) -> Any:
-        return self.renderer.render(mounted_at(motion, self.xyz), turned(motion, self.rotation))
-
-
-def mounted_camera(world: World, renderers: Renderers, robot: str, sensor: str, block: blocks.Camera) -> MountedCamera:
-    key = f"{robot}/{sensor}", camera_model(block)
-    if key not in renderers:
-        renderers[key] = Renderer(world, key[1])
-    return MountedCamera(renderers[key], block.mount.xyz, matrix_from_rpy(*block.mount.rpy))
-
-
-def camera_frame(run: Run, robot: str, sensor: str, block: blocks.Camera) -> str:
-    """The frame of its images. With axes as `ros` has them, the optical frame is a further one in the camera's."""
-    if block.convention != "ros":
-        return run.mounted(robot, sensor, block.mount)[0]
-    (a, b, c), (d, e, f), (g, h, i) = matrix_from_rpy(*block.mount.rpy)
-    frame, _ = run.mounted(
-        robot, sensor, Mount(block.mount.xyz, rpy_from_matrix(((a, -b, -c), (d, -e, -f), (g, -h, -i))))
-    )
-    run.mounts.append((frame, f"{frame}_optical", Mount(rpy=(exact.PI, 0.0, 0.0))))
+def _add_frame(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> str:
+    """The frame of its messages. With axes as `ros` has them, the optical frame is a further one in the sensor's."""
+    settings, mount = run.scenario.robots[robot], Mount(block.mount.xyz, block.mount.rpy)
+    base, frame = settings.frame(robot, "base_link"), settings.sensor_frame(robot, name, sensor.frame_suffix)
+    if getattr(block, "convention", None) != "ros":
+        run.mounts.append((base, frame, mount))
+        return frame
+    (a, b, c), (d, e, f), (g, h, i) = matrix_from_rpy(*mount.rpy)
+    turned = Mount(mount.xyz, rpy_from_matrix(((a, -b, -c), (d, -e, -f), (g, -h, -i))))
+    run.mounts.append((base, frame, turned))
+    run.mounts.append((frame, f"{frame}_optical", Mount(rpy=(PI, 0.0, 0.0))))
     return f"{frame}_optical"
 
 
-def add_camera(run: Run, robot: str, sensor: str, block: blocks.Camera) -> None:
-    """A plain camera; those that draw splats are added by `splat_cameras`."""
-    if block.is_splat:
-        return
-    frame = camera_frame(run, robot, sensor, block)
-    camera = mounted_camera(run.world, run.renderers, robot, sensor, block)
-    model, motions = camera.renderer.model, run.physics.motions
-    noise = ImageNoise(model.width, model.height, block.noise.blur_sigma_px, block.noise.color_jitter)
-    noise_key = run.key(f"{robot}/{sensor}")
-    encode_image = encoders.image(frame, model.width, model.height)
-    encode_info = encoders.camera_info(
-        frame, model.width, model.height, (model.fx, model.fy, model.cx, model.cy), model.distortion
-    )
-    image_topic, info_topic = topic_name("image", robot, sensor), topic_name("camera_info", robot, sensor)
-    send_image, send_info = run.sender("image", image_topic), run.sender("camera_info", info_topic)
-    time_ns = run.clock.time_ns
-
-    film = Film(f"{robot}/{sensor}", run.health, (model.height, model.width, 3))
-
-    def sample(tick: int) -> bytes | None:
-        image = film.exposed(tick, lambda: noise.apply(camera.image(motions[robot]), noise_key, tick))
-        return None if image is None else encode_image(time_ns(tick), image)
-
-    def send(sampled_at: int, image: bytes) -> None:
-        stamp = time_ns(sampled_at)
-        send_image(stamp, image)
-        send_info(stamp, encode_info(stamp))
-
-    run.rates[image_topic] = run.rates[info_topic] = block.hz
-    pipeline = camera_latency(run, robot, sensor, block)
-    run.add("image", image_topic, Delayed(run.trigger(block.hz), pipeline, sample, send, film))
+def add_sensors(run: Run) -> None:
+    # splat cameras come last, as they always did in /tf_static
+    for robot, name, block, sensor in sorted(run.scenario.all_sensors, key=lambda item: getattr(item[2], "is_splat", False)):
+        context = run.contexts[f"{robot}/{name}"] = context_of(run, robot, name, block, sensor)
+        if sensor.is_simple:
+            _add_plugin(run, context, sensor)
+        elif sensor.instrument is not None:
+            _add_instrument(run, context, sensor)
+        else:
+            _add_kernel(run, context, sensor)
 
 
-def camera_latency(run: Run, robot: str, sensor: str, block: blocks.Camera) -> Latency:
-    delay = block.latency_ms
-    times = delay.mean, delay.jitter, delay.drop_probability
-    return latency(*times, run.scenario.physics_hz, run.seed, f"{robot}/{sensor}/latency")
+def windows_of(faults: Iterable[Fault], effect: str, folders: Iterable[str]) -> list[Window]:
+    found = []
+    for fault in faults:
+        kind = FAULTS.find(fault.kind, folders)
+        if kind is not None and kind.effect == effect:
+            found.append((fault.first_tick, fault.end_tick, *fault.offset))
+    return found
 
 
-def add_plugin(run: Run, robot: str, sensor: str, block: blocks.PluginSensor) -> None:
-    plugin = plugins.find_sensor(block.type, run.scenario.plugins)
-    if plugin is None:
+def _add_kernel(run: Run, context: SensorContext, sensor: Sensor) -> None:
+    target, (form,) = f"{context.robot}/{context.sensor}", sensor.messages
+    faults, folders = of_target(run.health.faults, target), run.scenario.plugins
+    call = sensor_call(run, context, sensor)
+    call.jumps = windows_of(faults, "shift", folders)
+    assert form.prototype is not None
+    ready = Prepared(form.type, form.prototype(context))
+    slots = [Slot(offset) for offset in ready.stamps()]
+    for path, (first, count) in sensor.places(form, context).items():
+        offset, size = ready.place(path)
+        slots.append(Slot(offset, size, call.reading, first, count))
+    topic = sensor.topic(form, context.robot, context.sensor)
+    run.outbox.topics[topic] = (form.type, form.qos)
+    run.rates[topic] = context.settings.hz
+    calls = [call, *_altering(run, call, faults)]
+    dropouts = windows_of(faults, "silence", folders)
+    trigger, name = run.trigger(context.settings.hz), name_in_transcript(topic, form.type)
+    run.add(sensor.position, topic, CompiledOutput(name, trigger, ready.bytes, joined(slots), calls, dropouts, target))
+
+
+def joined(slots: list[Slot]) -> list[Slot]:
+    """Slots that lie side by side in the reading and in the message become one."""
+    found: list[Slot] = []
+    for slot in slots:
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and last.size == slot.size > 0
+            and last.source is slot.source
+            and last.first + last.count == slot.first
+            and last.offset + last.count * last.size == slot.offset
+        ):
+            last.count += slot.count
+        else:
+            found.append(slot)
+    return found
+
+
+def _altering(run: Run, call: Call, faults: Iterable[Fault]) -> list[Call]:
+    """Calls of faults that change the reading: kernels with a sensor's signature, after the sensor's own."""
+    calls = []
+    for fault in faults:
+        kind = FAULTS.find(fault.kind, run.scenario.plugins)
+        if kind is not None and kind.effect == "alter":
+            settings = np.array([fault.first_tick, fault.end_tick, *fault.offset], np.float64)
+            run.memories[f"{fault.target}:{kind.name}:{fault.first_tick}"] = memory = np.zeros(call.reading.size)
+            calls.append(Call(sample_address(kind.alter), settings, call.seen, call.reading, call.key, memory=memory))
+    return calls
+
+
+def sensor_call(run: Run, context: SensorContext, sensor: Sensor) -> Call:
+    """The call that makes its readings."""
+    target, kernel = f"{context.robot}/{context.sensor}", sensor.sample
+    if sensor.sample_of is not None:
+        kernel = sensor.sample_of(context)
+    if kernel is None:
         raise PluginError(
-            f"robots.{robot}.sensors.{sensor}: the plug-in {block.type!r} is gone since the scenario was read"
+            f"robots.{context.robot}.{context.sensor}: the model {context.robot_settings.model} has no joints"
         )
-    frame, mount = run.mounted(robot, sensor, block.mount, plugin.frame_suffix)
-    key = run.key(f"{robot}/{sensor}")
-    context = SensorContext(robot, sensor, dict(block.options), run.world, run.physics, key, mount)
-    topic = f"/{robot}/{sensor}"
-    if not is_known(plugin.message_type):
-        raise PluginError(f"sensor {robot}/{sensor}: there is no message type {plugin.message_type!r}")
-    encode = encoders.from_fields(plugin.message_type, frame)
-    publish = run.outbox.sender(topic, plugin.message_type)
+    memory = _memory(run, context, sensor, target)
+    owner = run.poses.get(context.robot)
+    numbers = context if owner is None or not sensor.shares_memory else owner[1]
+    call = Call(
+        sample_address(kernel),
+        np.array([*sensor.numbers(numbers), 0.0], np.float64),
+        run.seen(context.robot),
+        np.zeros(max(sensor.reading_size(context), 1)),
+        context.key,
+        mount=np.array(context.mount.xyz, np.float64),
+        memory=memory,
+        table=np.zeros(1) if sensor.table is None else np.ascontiguousarray(sensor.table(context), np.float64),
+    )
+    if sensor.reads_state:
+        fleet, column = run.physics.home[context.robot]
+        call.size, call.stride = fleet.state.shape[0], fleet.state.shape[1]
+        call.seen, call.motion = address_of(fleet.state) + 8 * column, np.zeros(call.size)
+    if sensor.frames is not None and context.robot not in run.poses:
+        run.poses[context.robot] = (sensor, context, memory)
+    if sensor.track is not None and sensor.is_tracking(context.settings):
+        key = run.key(f"{target}{sensor.stream}")
+        run.trackers.append(
+            Call(
+                sample_address(sensor.track),
+                call.settings,
+                call.seen,
+                call.reading,
+                key,
+                mount=call.mount,
+                memory=memory,
+            )
+        )
+    return call
+
+
+def _memory(run: Run, context: SensorContext, sensor: Sensor, target: str) -> Array:
+    if sensor.shares_memory and context.robot in run.poses:
+        return run.poses[context.robot][2]
+    memory = np.zeros(max(len(sensor.memory), 1))
+    if sensor.begin is not None:
+        memory[:] = sensor.begin(run.physics.motions[context.robot])
+    if sensor.memory:
+        run.memories[target] = memory
+    return memory
+
+
+@dataclass
+class GuardedInstrument:
+    """An instrument, and what is sent in its place while it fails: its last reading (black at first), or none."""
+
+    instrument: Instrument
+    context: SensorContext
+    sensor: Sensor
+    health: Health
+    faults: tuple[Fault, ...]
+    folders: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        self.target = f"{self.context.robot}/{self.context.sensor}"
+        self._fails = windows_of(self.faults, "fail", self.folders)
+        self._silent = windows_of(self.faults, "silence", self.folders)
+        self.may_break = bool(getattr(self.instrument, "may_break", False))
+        self.last: npt.NDArray[Any] | None = None  # kept only where it can be needed
+
+    def reading(self, tick: int) -> npt.NDArray[Any] | None:
+        """The reading of this tick; None when nothing is to be sent."""
+        if any(first <= tick < end for first, end, *_ in self._silent):
+            self.health.dropped[self.target] += 1
+            return None
+        if any(first <= tick < end for first, end, *_ in self._fails):
+            return self._instead("failed")
+        try:
+            found = self.instrument.read(self._view(tick))
+        except Exception as error:  # of any kind: a sensor that fails must not end the run
+            if not self.may_break:
+                raise
+            return self._instead(f"failed ({type(error).__name__}: {error})")
+        if self._fails or self.may_break:
+            self.health.note(self.target, "")
+            self.last = found if self.sensor.on_failure == "repeat" else None
+        return found
+
+    def _view(self, tick: int) -> View:
+        context = self.context
+        context.now[0] = tick
+        return View(context.motion, context.key, tick, context.bodies())
+
+    def _instead(self, problem: str) -> npt.NDArray[Any]:
+        if self.sensor.on_failure == "empty":
+            self.health.note(self.target, f"{problem}, an empty cloud is sent")
+            return np.zeros(0, self.sensor.dtype)
+        self.health.note(self.target, f"{problem}, its last image is sent again")
+        return np.zeros(self.sensor.reading_shape(self.context), self.sensor.dtype) if self.last is None else self.last
+
+    def memory(self) -> Any:
+        return None if self.last is None else self.last.tobytes()
+
+    def recall(self, memory: Any) -> None:
+        shape = self.sensor.reading_shape(self.context) if self.sensor.shape is not None else (-1,)
+        self.last = None if memory is None else np.frombuffer(memory, self.sensor.dtype).reshape(shape).copy()
+
+
+def _add_instrument(run: Run, context: SensorContext, sensor: Sensor) -> None:
+    block, time_ns = context.settings, run.clock.time_ns
+    forms = [form for form in sensor.messages if form.applies(block)]
+    topics = [sensor.topic(form, context.robot, context.sensor) for form in forms]
+    senders = [run.sender(topic, form.type, form.qos) for topic, form in zip(topics, forms, strict=True)]
+    encode = [form.encoder(context) for form in forms if form.encoder is not None]
+    run.rates.update(dict.fromkeys(topics, block.hz))
+    assert sensor.instrument is not None
+    faults = of_target(run.health.faults, f"{context.robot}/{context.sensor}")
+    guard = GuardedInstrument(sensor.instrument(context), context, sensor, run.health, faults, run.scenario.plugins)
+
+    def sample(tick: int) -> tuple[bytes, ...] | None:
+        reading = guard.reading(tick)
+        return None if reading is None else tuple(each(time_ns(tick), reading) for each in encode)
+
+    def send(sampled_at: int, messages: tuple[bytes, ...]) -> None:
+        for send_one, message in zip(senders, messages, strict=True):
+            send_one(time_ns(sampled_at), message)
+
+    output = Delayed(run.trigger(block.hz), latency_of(context, run.scenario.physics_hz, run.seed), sample, send, guard)
+    run.add(sensor.position, topics[0], output)
+
+
+def latency_of(context: SensorContext, physics_hz: float, seed: int) -> Latency:
+    """Of a sensor whose settings have `latency_ms`; none for the others."""
+    delay = getattr(context.settings, "latency_ms", None)
+    times = (0.0, 0.0, 0.0) if delay is None else (delay.mean, delay.jitter, delay.drop_probability)
+    return Latency(*times, float(physics_hz), stream_key(seed, f"{context.robot}/{context.sensor}/latency"))
+
+
+def _add_plugin(run: Run, context: SensorContext, sensor: Sensor) -> None:
+    """A sensor of the simple form."""
+    form, assert_known = default_form(sensor), is_known(sensor.message_type)
+    if not assert_known:
+        raise PluginError(f"sensor {context.robot}/{context.sensor}: there is no message type {sensor.message_type!r}")
+    topic = sensor.topic(form, context.robot, context.sensor)
+    encode, publish = encoders.from_fields(form.type, context.frame), run.sender(topic, form.type, form.qos)
+    run.rates[topic] = context.settings.hz
+    assert sensor.create is not None
+    with as_plugin_error(context):
+        created = sensor.create(context)
+    target, health = f"{context.robot}/{context.sensor}", run.health
+    silent = windows_of(of_target(health.faults, target), "silence", run.scenario.plugins)
+
+    def is_silent(tick: int) -> bool:
+        if not any(first <= tick < end for first, end, *_ in silent):
+            return False
+        health.dropped[target] += 1
+        return True
 
     def send(stamp: int, fields: Any) -> None:
-        if fields is not None:
-            publish(stamp, encode(stamp, fields))
+        publish(stamp, encode(stamp, fields))
 
-    run.rates[topic] = block.hz
-    with blaming(context):
-        created = plugin.create(context)
-    output = PluginOutput(context, created, run.trigger(block.hz), run.clock.dt, send)
-    run.outputs[topic] = (len(ORDER), output)
+    trigger = run.trigger(context.settings.hz)
+    run.add(sensor.position, topic, PluginOutput(context, created, trigger, run.clock.dt, send, is_silent))
 
 
-ADD: dict[type, Callable[[Run, str, str, Any], None]] = {
-    blocks.Odometry: add_odometry,
-    blocks.JointStates: add_joint_states,
-    blocks.Gps: add_gps,
-    blocks.Imu: add_imu,
-    blocks.Camera: add_camera,
-    blocks.Range: add_range,
-    blocks.Scan: add_scan,
-    blocks.Lidar: add_lidar,
-    blocks.PluginSensor: add_plugin,
-}
+# ---- the simulator's own topics --------------------------------------------------------------------------------------
 
 
-def add_sensors(run: Run) -> None:
-    for robot, settings in run.scenario.robots.items():
-        run.odometry[robot] = Odometry()
-        for sensor, block in settings.all_sensors().items():
-            run.sensor = f"{robot}/{sensor}"
-            add = next(adder for kind, adder in ADD.items() if isinstance(block, kind))
-            add(run, robot, sensor, block)
-    run.sensor = ""
+def own_topics() -> dict[str, Topic]:
+    return {topic.kind: topic for topic in table()}
 
 
-def add_status(run: Run) -> None:
-    """`/sim/status`, where there is something to tell."""
+def add_clock(run: Run, topic: Topic) -> None:
+    run.compiled(topic, run.scenario.physics_hz, encoders.clock_message())
+
+
+def add_frames(run: Run, tf: Topic, static: Topic) -> None:
+    """`/tf` at its rate: map -> odom -> base_link; `/tf_static` once: base_link -> sensors."""
+    robots, each_has_odom = list(run.scenario.robots), run.scenario.frames.per_robot_odom
+    odom = {robot: f"{robot}/odom" if each_has_odom else "odom" for robot in robots}
+    pairs = [("map", frame) for frame in dict.fromkeys(odom.values() if each_has_odom else ["odom"])]
+    pairs += [(odom[robot], run.scenario.robots[robot].frame(robot, "base_link")) for robot in robots]
+    roots = [_frame_call(run, robot, "map_to_odom", identity) for robot in robots] if each_has_odom else []
+    calls = [*roots, *(_frame_call(run, robot, "odom_to_base", exact_pose) for robot in robots)]
+    message = Prepared(tf.type, encoders.transforms_message(pairs))
+    first = len(pairs) - len(calls)  # the one shared odom frame lies where the map does
+    slots = []
+    for index, call in enumerate(calls):
+        offset, size = message.place(f"transforms[{first + index}].transform.translation.x")
+        slots.append(Slot(offset, size, call.reading, 0, 7))
+    run.compiled(tf, run.scenario.frames.tf_hz, message, calls, slots)
+    if run.scenario.frames.publish_static_tf:
+        run.once(static, encoders.static_transforms(run.mounts))
+
+
+def _frame_call(run: Run, robot: str, which: str, default: Any) -> Call:
+    found = run.poses.get(robot)
+    if found is None:
+        return Call(sample_address(default), np.zeros(1), run.seen(robot), np.zeros(7))
+    sensor, context, memory = found
+    kernel = getattr(sensor.frames, which)
+    numbers = np.array([*sensor.numbers(context), 0.0], np.float64)
+    return Call(sample_address(kernel), numbers, run.seen(robot), np.zeros(7), memory=memory)
+
+
+def add_status(run: Run, topic: Topic) -> None:
+    """`/sim/status`, where there is something to report."""
     scenario, physics = run.scenario, run.physics
-    cars = {
-        name: Car(robot.wheelbase_m, robot.track_m)
-        for name, robot in scenario.robots.items()
-        if isinstance(robot, Bicycle) and physics.home[name][0].model is bicycle.ROBOT
-    }
-    if not cars and scenario.world is None and not scenario.faults:
+    watched = {name: robot for name, robot in scenario.robots.items() if robot.is_watched}
+    if not watched and scenario.world is None and not scenario.faults:
         return
     area = None if scenario.world is None else bundle_of(scenario.world).drivable
-    sensors = tuple(f"{robot}/{name}" for robot, each in scenario.robots.items() for name in each.all_sensors())
+    sensors = tuple(f"{robot}/{name}" for robot, name, _, _ in scenario.all_sensors)
     hz = min(HZ, float(scenario.physics_hz))
-    send, encode = run.sender("sim_status", "/sim/status"), encoders.status()
-    run.rates["/sim/status"] = hz
-    trigger = run.trigger(hz)
-    run.add("sim_status", "/sim/status", Status(physics, cars, area, sensors, run.health, trigger, encode, send))
-
-
-def add_frames(run: Run) -> None:
-    """`/tf` at its rate; `/tf_static` once."""
-    base_frames = {name: robot.frame(name, "base_link") for name, robot in run.scenario.robots.items()}
-    frames = Frames(base_frames, run.odometry, run.scenario.frames.per_robot_odom)
-    encode, motions = encoders.transforms(frames.pairs()), run.physics.motions
-    run.periodic("tf", "/tf", run.scenario.frames.tf_hz, lambda tick, stamp: encode(stamp, frames.poses(motions)))
-    if run.scenario.frames.publish_static_tf:
-        run.once("tf_static", "/tf_static", encoders.static_transforms(run.mounts))
+    send, encode = run.sender(topic.name, topic.type, topic.qos), encoders.status()
+    run.rates[topic.name] = hz
+    run.add(
+        topic.position, topic.name, Status(physics, watched, area, sensors, run.health, run.trigger(hz), encode, send)
+    )
 
 
 @dataclass
@@ -446,14 +479,33 @@ class Once:
         self.due = due if cdr == self.cdr else tick + 1
 
 
-def add_world(run: Run) -> None:
+def add_world(run: Run, occupancy: Topic, shown: Topic) -> None:
     settings = run.scenario.world_topics
     if settings.occupancy_hz:
-        encode = markers.occupancy(run.world)
-        run.periodic("occupancy", "/world/occupancy", settings.occupancy_hz, lambda tick, stamp: encode(stamp))
+        run.compiled(occupancy, settings.occupancy_hz, markers.occupancy_message(run.world))
     if settings.markers_hz:
-        kinds = {name: robot.model for name, robot in run.scenario.robots.items()}
-        encode_markers, motions = markers.markers(run.world, kinds), run.physics.motions
-        run.periodic(
-            "markers", "/world/markers", settings.markers_hz, lambda tick, stamp: encode_markers(stamp, motions)
+        robots = run.scenario.robots
+        message = Prepared(
+            shown.type, markers.markers_message(run.world, {name: robots[name].look() for name in robots})
         )
+        first = len(run.world.obstacles) + len(run.world.features)
+        calls = [_marker_call(run, robot) for robot in robots]
+        slots = []
+        for index, call in enumerate(calls):
+            offset, size = message.place(f"markers[{first + index}].pose.position.x")
+            slots.append(Slot(offset, size, call.reading, 0, 7))
+        run.compiled(shown, settings.markers_hz, message, calls, slots)
+
+
+def _marker_call(run: Run, robot: str) -> Call:
+    """The pose of the middle of what is drawn of a robot."""
+    center = run.scenario.robots[robot].look().center
+    kernel = place_pose if any(center) else exact_pose
+    return Call(sample_address(kernel), np.zeros(1), run.seen(robot), np.zeros(7), mount=np.array(center, np.float64))
+
+
+def add_periodic(run: Run, topic: Topic, hz: float, encode: Callable[[int, int], bytes | None]) -> None:
+    """`encode(tick, stamp_ns)` at a rate, in Python."""
+    run.rates[topic.name] = hz
+    send = run.sender(topic.name, topic.type, topic.qos)
+    run.add(topic.position, topic.name, Periodic(run.trigger(hz), encode, send))

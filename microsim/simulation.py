@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,26 +21,21 @@ from microsim import outputs
 from microsim.documents.values import without_none
 from microsim.engine.components import RobotModel, Wind, Z
 from microsim.engine.faults import RADIO, Fault, Health, of_target
+from microsim.engine.geodesy import tangent_plane
 from microsim.engine.noise import stream_key
 from microsim.engine.physics import Fleet, Physics, lean, make_fleet, put
 from microsim.engine.radio import Radio
 from microsim.engine.schedule import Command, Input, Schedule, Teleport, Transmission
 from microsim.engine.timekeeper import NS_PER_S, Clock, exact_rate
 from microsim.engine.world import World
-from microsim.errors import PluginError, UsageError, unknown
+from microsim.errors import UsageError, unknown
 from microsim.messages import encoders
-from microsim.messages.outbox import Message, Outbox
-from microsim.messages.topics import TOPICS, Qos
-from microsim.robots import ROBOT_MODELS
+from microsim.messages.outbox import Messages, Outbox
+from microsim.messages.topics import Qos, Topic
 from microsim.scenario import Scenario, load_scenario
-from microsim.scenario import sensors as blocks
 from microsim.scenario.randomised import draw
-from microsim.scenario.robots import Robot
 from microsim.scenario.scene import build_world, radio_settings
 from microsim.version import __version__
-
-if TYPE_CHECKING:
-    from microsim.splat_cameras import Scenes
 
 INT64 = range(-(2**63), 2**63)
 END_OF_TIME_NS = 2**31 * NS_PER_S  # seconds in stamps are int32
@@ -49,14 +44,6 @@ END_OF_TIME_NS = 2**31 * NS_PER_S  # seconds in stamps are int32
 @cache
 def _state_type(model: str, fields: tuple[str, ...]) -> Any:
     return namedtuple(f"{model.title().replace('_', '')}State", fields)
-
-
-def robot_model(robot: Robot) -> RobotModel:
-    """The engine's part of a robot: built in, or brought by the plug-in that brought its settings."""
-    found = ROBOT_MODELS.get(robot.engine_name, robot.engine)
-    if not isinstance(found, RobotModel):
-        raise PluginError(f"the robot model {robot.model!r} brings no engine: set `engine` to a RobotModel")
-    return found
 
 
 @dataclass(frozen=True)
@@ -74,7 +61,9 @@ _FIXED: dict[str, Callable[[Scenario], Any]] = {
     "the set of robots": lambda scenario: {name: robot.engine_name for name, robot in scenario.robots.items()},
     "frames.per_robot_odom": lambda scenario: scenario.frames.per_robot_odom,
     "randomize": lambda scenario: scenario.randomize,
-    "odometry drift": lambda scenario: [robot.odom and robot.odom.drift for robot in scenario.robots.values()],
+    "odometry drift": lambda scenario: [
+        getattr(block, "drift", None) for _, _, block, sensor in scenario.all_sensors if sensor.track is not None
+    ],
 }
 
 
@@ -87,7 +76,7 @@ class Snapshot:
     next_seed: int
     memory: Any
     digest: bytes
-    unsent: tuple[Message, ...]
+    unsent: tuple[bytes, ...]  # transcripts whose messages were not handed out
     counters: Mapping[str, int]
 
 
@@ -108,8 +97,7 @@ class Simulation:
         # given each tick's transcript, as microsim.messages.outbox describes it
         self.on_tick: list[Callable[[bytes], None]] = []
         self.on_warning: Callable[[str], None] | None = None  # told when a sensor begins to fail
-        self._renderers: outputs.Renderers = {}
-        self._scenes: Scenes = {}
+        self._shared: dict[Any, Any] = {}  # what sensors keep from reset to reset
         self._next_seed = self._checked_seed(self.scenario.seed if seed is None else seed)
         self.reset()
 
@@ -166,8 +154,7 @@ class Simulation:
         self.counters.clear()
         self._outbox = Outbox()
         self._schedule = self._compose()
-        self._schedule.send()
-        self.opening = self._outbox.close_tick()  # the transcript of tick 0, which happens here
+        self.opening = self._schedule.start()  # the transcript of tick 0, which happens here
         self._tell(self.opening)
 
     def _tell(self, transcript: bytes) -> None:
@@ -179,7 +166,7 @@ class Simulation:
         before = self.world
         self._drawn, self.world = draw(self.scenario, self._written_world, self._seed)
         if self.world is not before:
-            self._renderers.clear()
+            self._shared.clear()
 
     def reconfigure(self, scenario: Scenario) -> None:
         """Go on from here with other limits, noise, rates, wind or radio, as if they were written in the scenario.
@@ -202,15 +189,12 @@ class Simulation:
         """Takes effect at the next reset."""
         self._next_seed = self._checked_seed(seed)
 
-    def step(self, ticks: int = 1) -> list[Message]:
+    def step(self, ticks: int = 1) -> Messages:
         """Advance; gives every message of these ticks in the order of sending. The first call also gives tick 0's."""
-        schedule, outbox = self._schedule, self._outbox
-        for _ in range(self._checked_ticks(ticks)):
-            schedule.step()
-            transcript = outbox.close_tick()
+        for transcript in self._schedule.step(self._checked_ticks(ticks)):
             if self.on_tick:
                 self._tell(transcript)
-        return outbox.take()
+        return self._outbox.take()
 
     def advance(self, ticks: int = 1) -> None:
         """Move the robots only: nothing is sensed, sent or added to the digest, and radio packets wait.
@@ -320,18 +304,12 @@ class Simulation:
     def render(self, robot: str, sensor: str = "camera") -> npt.NDArray[np.uint8]:
         """What a camera sees now, (height, width, 3) uint8, before blur and jitter."""
         self.model(robot)
-        sensors = self.scenario.robots[robot].all_sensors()
-        cameras = {name: block for name, block in sensors.items() if isinstance(block, blocks.Camera)}
+        kinds = {name: kind for owner, name, _, kind in self.scenario.all_sensors if owner == robot}
+        cameras = {name: kind.picture for name, kind in kinds.items() if kind.picture is not None}
         if sensor not in cameras:
             raise UsageError(unknown(f"{robot} has no camera", repr(sensor), sensor, cameras))
         self._schedule.physics.look()  # `advance` does not
-        if cameras[sensor].is_splat:
-            from microsim.splat_cameras import picture_now
-
-            return picture_now(self._scenes, f"{robot}/{sensor}", self.tick)
-        camera = outputs.mounted_camera(self.world, self._renderers, robot, sensor, cameras[sensor])
-        image: npt.NDArray[np.uint8] = camera.image(self._schedule.physics.motions[robot])
-        return image
+        return cameras[sensor](self._contexts[f"{robot}/{sensor}"], self.tick)
 
     # ---- time travel -----------------------------------------------------------------------------------------
 
@@ -342,7 +320,7 @@ class Simulation:
             self._next_seed,
             self._schedule.memory(),
             self._outbox.digest,
-            tuple(self._outbox.messages),
+            tuple(self._outbox.transcripts),
             dict(self.counters),
         )
 
@@ -361,7 +339,7 @@ class Simulation:
         self._next_seed = snapshot.next_seed
         self._schedule.recall(snapshot.memory)
         self._outbox.digest = snapshot.digest
-        self._outbox.messages = list(snapshot.unsent)
+        self._outbox.transcripts = list(snapshot.unsent)
         self.counters = Counter(snapshot.counters)
 
     def fork(self) -> Simulation:
@@ -374,30 +352,30 @@ class Simulation:
 
     def _compose(self) -> Schedule:
         scenario, robots = self._drawn, tuple(self._drawn.robots)
-        physics = Physics(self.world, self.clock.dt, self._fleets())
+        plane = tangent_plane(*scenario.map.origin_wgs84)
+        physics = Physics(self.world, self.clock.dt, self._fleets(), plane)
         self.health = health = Health(self._faults(), self._warn)
-        run = outputs.Run(scenario, self._seed, self.world, self.clock, physics, self._outbox, self._renderers, health)
-        clock = encoders.clock()
-        run.periodic("clock", "/clock", scenario.physics_hz, lambda tick, stamp: clock(stamp))
+        run = outputs.Run(scenario, self._seed, self.world, self.clock, physics, self._outbox, self._shared, health)
+        topics = outputs.own_topics()
+        outputs.add_clock(run, topics["clock"])
         outputs.add_sensors(run)
-        if scenario.has_splats:
-            from microsim import splat_cameras
-
-            splat_cameras.add_splat_cameras(run, self._scenes)
-        outputs.add_frames(run)
-        outputs.add_status(run)
-        outputs.add_world(run)
+        outputs.add_frames(run, topics["tf"], topics["tf_static"])
+        outputs.add_status(run, topics["sim_status"])
+        outputs.add_world(run, topics["occupancy"], topics["markers"])
         radio = None
         if scenario.radio.enabled and len(robots) > 1:
             radio = Radio(radio_settings(scenario), robots, float(scenario.physics_hz), self._seed)
-            blackouts = of_target(health.faults, RADIO)
-            radio.blackouts = tuple((fault.first_tick, fault.end_tick) for fault in blackouts)
-            self._add_metrics(run, radio)
+            radio.blackouts = tuple(
+                (int(first), int(end))
+                for first, end, *_ in outputs.windows_of(of_target(health.faults, RADIO), "blackout", scenario.plugins)
+            )
+            self._add_metrics(run, radio, topics["radio_metrics"])
         info = encoders.text(json.dumps(self._info(run.rates), sort_keys=True))
-        run.once("sim_info", "/sim/info", info)
-        drifts = [(robot, odometry.drift) for robot, odometry in run.odometry.items() if odometry.drift]
-        receivers = {robot: self._receiver(robot) for robot in robots}
-        return Schedule(self.clock, physics, radio, drifts, run.sorted_outputs(), receivers)
+        run.once(topics["sim_info"], info)
+        receivers = {robot: self._receiver(robot, topics["radio_rx"]) for robot in robots}
+        self._contexts = run.contexts
+        tables, python = run.finish()
+        return Schedule(self.clock, physics, radio, tables, python, run.memories, receivers, health, self._outbox)
 
     def _faults(self) -> tuple[Fault, ...]:
         ticks = self.clock.ticks_in
@@ -410,8 +388,7 @@ class Simulation:
         if self.on_warning is not None:
             self.on_warning(text)
 
-    def _receiver(self, robot: str) -> Callable[[int, bytes], None]:
-        topic = TOPICS["radio_rx"]
+    def _receiver(self, robot: str, topic: Topic) -> Callable[[int, bytes], None]:
         send = self._outbox.sender(topic.of(robot), topic.type, topic.qos)
         return lambda stamp_ns, payload: send(stamp_ns, encoders.radio_payload(payload))
 
@@ -437,7 +414,7 @@ class Simulation:
         lean(fleet, self.world)
         return fleet
 
-    def _add_metrics(self, run: outputs.Run, radio: Radio) -> None:
+    def _add_metrics(self, run: outputs.Run, radio: Radio, topic: Topic) -> None:
         rate = self._drawn.radio.metrics_hz
         if not rate:
             return
@@ -449,7 +426,7 @@ class Simulation:
             names = {f"radio: {link.sender} to {link.receiver}": link for link in radio.links_to_tell_of()}
             return encode(stamp, {name: link.metrics(tick_ms) for name, link in names.items()})
 
-        run.periodic("radio_metrics", "/radio/metrics", rate, message)
+        outputs.add_periodic(run, topic, rate, message)
 
     def _info(self, rates: Mapping[str, float]) -> dict[str, Any]:
         """What `/sim/info` tells."""
@@ -475,7 +452,7 @@ class Simulation:
         robots = self.scenario.robots
         if type(robot) is not str or robot not in robots:
             raise UsageError(unknown("no robot", repr(robot), robot, robots))
-        return robot_model(robots[robot])
+        return robots[robot].engine_model
 
     def _checked_ticks(self, ticks: Any) -> int:
         if isinstance(ticks, bool) or not isinstance(ticks, (int, np.integer)) or ticks < 0:

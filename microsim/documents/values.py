@@ -149,6 +149,8 @@ def _rate(value: Any) -> Any:
     return value
 
 
+VARIES = "varies"  # marks a number of a sensor that `randomize` may draw
+
 Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Metres = Annotated[Finite, Field(ge=-MAX_LENGTH_M, le=MAX_LENGTH_M)]
 Length = Annotated[Finite, Field(gt=0, le=MAX_LENGTH_M)]  # of something that has extent
@@ -157,6 +159,8 @@ Angle = Annotated[Finite, Field(ge=-1e4, le=1e4)]
 Sigma = Annotated[Finite, Field(ge=0, le=1e6)]
 Positive = Annotated[Finite, Field(gt=0, le=1e6)]
 Probability = Annotated[Finite, Field(ge=0, le=1)]
+Noise = Annotated[Finite, Field(ge=0, le=1e6), VARIES]
+Chance = Annotated[Finite, Field(ge=0, le=1), VARIES]
 Milliseconds = Annotated[Finite, Field(ge=0, le=1e6)]
 Switch = Annotated[bool, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=1)]
@@ -207,3 +211,9 @@ def without_none(block: dict[str, Any], keys: Sequence[str]) -> None:
     for value in block.values():
         if isinstance(value, dict):
             without_none(value, keys)
+
+
+def nearest_first(near: float, far: float) -> None:
+    """Refuses a sensor whose least distance is not below its greatest."""
+    if near >= far:
+        raise ValueError(f"expected min_m below max_m, found min_m {show(near)} and max_m {show(far)}")

@@ -111,9 +111,21 @@ def _njit(function: _Function, **options: bool) -> _Function:
 
 
 def _compiled(function: _Function, **options: bool) -> _Function:
+    with _our_cache():
+        return _njit(function, cache=CACHE_FOLDER is not None, **options)
+
+
+def cached_cfunc(signature: Any, function: Callable[..., Any]) -> Any:
+    """A compiled function with an address that other compiled code can call; kept on disk like a kernel."""
+    with _our_cache():
+        return numba.cfunc(signature, cache=CACHE_FOLDER is not None, error_model="numpy")(function)
+
+
+@contextmanager
+def _our_cache() -> Iterator[None]:
     before = numba.core.config.CACHE_DIR
     numba.core.config.CACHE_DIR = str(CACHE_FOLDER or "")
     try:
-        return _njit(function, cache=CACHE_FOLDER is not None, **options)
+        yield
     finally:
         numba.core.config.CACHE_DIR = before

@@ -36,12 +36,11 @@ class Mount:
 
 @dataclass(frozen=True)
 class RobotModel:
-    """What makes a kind of robot. A file in `sim/robots/` holds one constant `ROBOT` of this type.
+    """How a kind of robot moves.
 
-    `advance(state, command, parameters, keys, elevation, footing, cell, west, south, dt, tick, ticks)` moves all
-    robots of the model, one per column, by `ticks` ticks in place: state (rows, n), command (inputs, n), parameters
-    (p, n), keys (n,) noise keys, elevation and footing (ny, nx), west and south [m] where the grid begins in the map
-    frame. It is compiled and serves one world and a million alike.
+    `advance(state, command, settings, keys, scene, tick, ticks)` moves all robots of the model, one per column, by
+    `ticks` ticks in place: state (rows, n), command (inputs, n), settings (p, n), keys (n,) noise keys, scene the world
+    (`microsim.engine.calls.Scene`). It is compiled and serves one world and a million alike.
     """
 
     name: str
@@ -57,6 +56,5 @@ class RobotModel:
     from_twist: Callable[[Any, float, float], Mapping[str, float]] | None = None  # (settings, m/s, rad/s) -> inputs
     settle: Callable[..., None] | None = None  # (state, parameters, elevation, cell, west, south): lean on the ground
     joints: tuple[str, ...] = ()  # names, for joint_states
-    joint_values: Callable[[Sequence[float], Any], tuple[Sequence[float], Sequence[float]]] | None = (
-        None  # (state, settings) -> positions [rad], velocities [rad/s]
-    )
+    joint_kernel: Callable[..., None] | None = None  # a sensor's kernel on the state: all positions, then all speeds
+    joint_numbers: Callable[[Any], Sequence[float]] = lambda settings: ()  # `settings` of that kernel

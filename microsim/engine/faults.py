@@ -1,7 +1,7 @@
 """Faults injected on purpose, by tick: what is out of order, when, and what came of it so far."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,16 @@ class Fault:
     offset: Vector = (0.0, 0.0, 0.0)  # [m] of a jump
 
 
+class Counts(Counter[str]):
+    """How often, by sensor."""
+
+    def update_to(self, counts: Mapping[str, int]) -> None:
+        """These sensors have these counts now; a count of 0 needs no entry."""
+        for name, count in counts.items():
+            if count:
+                self[name] = count
+
+
 @dataclass
 class Health:
     """What sensors suffered; `warn` is told when one begins to."""
@@ -27,7 +37,7 @@ class Health:
     faults: tuple[Fault, ...] = ()
     warn: Callable[[str], None] = lambda text: None
     degraded: Counter[str] = field(default_factory=Counter)  # messages with an old image or no points, by sensor
-    dropped: Counter[str] = field(default_factory=Counter)  # messages that were not sent, by sensor
+    dropped: Counts = field(default_factory=Counts)  # messages that were not sent, by sensor
     failing: set[str] = field(default_factory=set)  # sensors whose last message was degraded
 
     def at(self, target: str, kind: str, tick: int) -> Fault | None:
@@ -65,7 +75,7 @@ class Health:
 
     def recall(self, memory: Any) -> None:
         degraded, dropped, failing = memory
-        self.degraded, self.dropped, self.failing = Counter(degraded), Counter(dropped), set(failing)
+        self.degraded, self.dropped, self.failing = Counter(degraded), Counts(dropped), set(failing)
 
 
 def of_target(faults: Iterable[Fault], target: str) -> tuple[Fault, ...]:

@@ -1,49 +1,43 @@
-"""The tree of frames: map -> odom -> base_link -> sensors (REP-105)."""
+"""Where robots are in the tree of frames (REP-105), for those whose odometry decides nothing else."""
 
-from collections.abc import Mapping, Sequence
+from microsim.engine.calls import Scene
+from microsim.engine.compiled import kernel
+from microsim.engine.geometry import Array
+from microsim.engine.motion import (
+    PLACE_X,
+    PLACE_Y,
+    PLACE_Z,
+    QUATERNION_W,
+    QUATERNION_X,
+    QUATERNION_Y,
+    QUATERNION_Z,
+    X,
+    Y,
+    Z,
+)
 
-from microsim.engine.exact import cos, sin, wrap_angle
-from microsim.engine.motion import YAW, Motion, X, Y, Z
-from microsim.sensors.odometry import Odometry
 
-IDENTITY = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+@kernel
+def exact_pose(
+    settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array
+) -> None:
+    """x, y, z [m] and the quaternion x, y, z, w of base_link in the map."""
+    reading[0], reading[1], reading[2] = motion[X], motion[Y], motion[Z]
+    reading[3], reading[4] = motion[QUATERNION_X], motion[QUATERNION_Y]
+    reading[5], reading[6] = motion[QUATERNION_Z], motion[QUATERNION_W]
 
 
-class Frames:
-    """Which transforms `/tf` carries and what is in them. One shared odom frame, or one for each robot."""
+@kernel
+def identity(settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array) -> None:
+    for k in range(7):
+        reading[k] = 0.0
+    reading[6] = 1.0
 
-    def __init__(self, base_frames: Mapping[str, str], odometry: Mapping[str, Odometry], per_robot_odom: bool) -> None:
-        """base_frames: robot -> its base_link."""
-        self.robots = tuple(base_frames)
-        self.base_frames = base_frames
-        self.odometry = odometry
-        self.per_robot_odom = per_robot_odom
 
-    def odom_frame(self, robot: str) -> str:
-        return f"{robot}/odom" if self.per_robot_odom else "odom"
-
-    def pairs(self) -> list[tuple[str, str]]:
-        """(parent, child) in the order of `poses`."""
-        odom_frames = [self.odom_frame(robot) for robot in self.robots] if self.per_robot_odom else ["odom"]
-        roots = [("map", frame) for frame in odom_frames]
-        return roots + [(self.odom_frame(robot), self.base_frames[robot]) for robot in self.robots]
-
-    def poses(self, motions: Mapping[str, Motion]) -> list[Sequence[float]]:
-        """x, y, z and quaternion x, y, z, w of every pair."""
-        roots: list[Sequence[float]] = [IDENTITY]
-        if self.per_robot_odom:
-            roots = [self._odom_in_map(robot, motions[robot]) for robot in self.robots]
-        for robot in self.robots:
-            roots.append(self.odometry[robot].pose(motions[robot]))
-        return roots
-
-    def _odom_in_map(self, robot: str, motion: Motion) -> Sequence[float]:
-        """Where the odom frame must lie so that map -> odom -> base_link is the true pose."""
-        drift = self.odometry[robot].drift
-        if drift is None:
-            return IDENTITY
-        x, y, z, yaw = drift.pose
-        turn = wrap_angle(motion[YAW] - yaw)
-        cosine, sine = cos(turn), sin(turn)
-        place = (motion[X] - (cosine * x - sine * y), motion[Y] - (sine * x + cosine * y), motion[Z] - z)
-        return (*place, 0.0, 0.0, sin(0.5 * turn), cos(0.5 * turn))
+@kernel
+def place_pose(
+    settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array
+) -> None:
+    """The same of a point fixed to the robot."""
+    exact_pose(settings, motion, memory, scene, key, tick, reading)
+    reading[0], reading[1], reading[2] = motion[PLACE_X], motion[PLACE_Y], motion[PLACE_Z]

@@ -37,6 +37,9 @@ ROLL, PITCH, QUATERNION_X, QUATERNION_Y = 15, 16, 17, 18
 ROLLING, PITCHING = 19, 20  # [rad/s] about the body's x and y axes
 AXES = 21  # nine fields: the rows of the matrix from base_link to the map
 FIELDS = 30
+# What a sensor's kernel is given: its robot's motion, and where the sensor itself is in the map frame [m].
+PLACE_X, PLACE_Y, PLACE_Z = 30, 31, 32
+SENSOR_FIELDS = 33
 
 
 @kernel

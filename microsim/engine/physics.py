@@ -1,16 +1,18 @@
 """All robots of a world: their state, the commands in force, and how they move."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from microsim.engine.calls import FLEET_COLUMNS, Rows, address_of, advance_address, scene_row
 from microsim.engine.components import YAW, RobotModel, X, Y, Z
 from microsim.engine.exact import wrap_angle
 from microsim.engine.geometry import Array
-from microsim.engine.motion import FIELDS, Motion, observe
+from microsim.engine.motion import FIELDS, Motion
+from microsim.engine.output_table import look, move
 from microsim.engine.world import World
 
 
@@ -33,41 +35,56 @@ class Fleet:
             self.state[self.model.command_age, columns] = 0.0
 
 
+class Motions(Mapping[str, Motion]):
+    """Every robot's motion as it was last looked at; read from the fleets when asked for."""
+
+    def __init__(self, home: Mapping[str, tuple[Fleet, int]]) -> None:
+        self._home = home
+
+    def __getitem__(self, robot: str) -> Motion:
+        fleet, column = self._home[robot]
+        motion: Motion = fleet.seen[column].tolist()
+        return motion
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._home)
+
+    def __len__(self) -> int:
+        return len(self._home)
+
+
 class Physics:
-    def __init__(self, world: World, dt: float, fleets: Sequence[Fleet]) -> None:
+    def __init__(self, world: World, dt: float, fleets: Sequence[Fleet], plane: Array) -> None:
         self.world = world
-        self.dt = dt
         self.fleets = tuple(fleets)
         self.home: Mapping[str, tuple[Fleet, int]] = {
             name: (fleet, column) for fleet in fleets for column, name in enumerate(fleet.names)
         }
-        self.motions: dict[str, Motion] = {}
+        self.motions = Motions(self.home)
+        self._plane = plane
+        origin = world.cell_m, world.west, world.south
+        grids = world.elevation, world.surface, world.clearance[None], world.footing[None]
+        self.scene = scene_row(*grids, origin, dt, plane)
+        self.rows: Rows = np.array([self._row(fleet) for fleet in self.fleets], np.int64).reshape(-1, FLEET_COLUMNS)
         self.look()
+
+    def _row(self, fleet: Fleet) -> list[int]:
+        """The call that moves a fleet."""
+        count, scene = len(fleet.names), address_of(self.scene)
+        places = [address_of(each) for each in (fleet.state, fleet.command, fleet.parameters, fleet.keys, fleet.seen)]
+        state, command, parameters, keys, seen = places
+        return [
+            advance_address(fleet.model.advance), state, fleet.state.shape[0], count, 0, count, command,
+            fleet.command.shape[0], parameters, fleet.parameters.shape[0], 1, keys, scene, 0, 0, 0, seen,
+        ]  # fmt: skip
 
     def move(self, tick: int, ticks: int = 1) -> None:
         """From tick to tick + ticks. Robots do not push each other, so each fleet goes on its own."""
-        world = self.world
-        for fleet in self.fleets:
-            fleet.model.advance(
-                fleet.state,
-                fleet.command,
-                fleet.parameters,
-                fleet.keys,
-                world.elevation,
-                world.footing,
-                world.cell_m,
-                world.west,
-                world.south,
-                self.dt,
-                tick,
-                ticks,
-            )
+        move(self.rows, tick, ticks)
 
     def look(self) -> None:
         """Bring `motions` up to date."""
-        for fleet in self.fleets:
-            observe(fleet.state, fleet.seen)
-            self.motions.update(zip(fleet.names, fleet.seen.tolist(), strict=True))
+        look(self.rows)
 
     def command(self, robot: str, values: Sequence[float]) -> None:
         fleet, column = self.home[robot]

@@ -167,6 +167,12 @@ class Radio:
                 arrived.append((link.receiver, packet.payload))
         return arrived
 
+    def next_arrival(self) -> float:
+        """The tick at which the next packet arrives."""
+        if not self.under_way:
+            return math.inf
+        return min(link.queue[0].arrival_tick for link in self.links if link.queue)
+
     def links_to_tell_of(self) -> list[Link]:
         """Both directions of a pair; of more robots those that have been used: sixteen would have 240."""
         return [link for link in self.links if link.sent or len(self.links) <= 2]

@@ -1,17 +1,36 @@
 """The tick, on one page.
 
-Everything a world does happens here, in this order, driven by nothing but the tick number and the inputs taken.
+Everything a world does happens here, in this order, driven by nothing but the tick number and the inputs taken. Ticks
+that need no Python run in one compiled call (`output_table.run_ticks`); the others run here, piece by piece.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
+import numpy as np
+
+from microsim.engine.calls import Rows
+from microsim.engine.faults import Health
+from microsim.engine.output_table import (
+    AT_BYTE,
+    AT_TICK,
+    DONE,
+    DUE,
+    END_TICK,
+    Tables,
+    begin_tick,
+    run_ticks,
+    sense,
+    track,
+)
 from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Output
 from microsim.engine.radio import Radio
 from microsim.engine.timekeeper import Clock
-from microsim.sensors.odometry import Drift
+
+CHUNK = 256  # ticks at most that are run in one call
 
 
 @dataclass(frozen=True)
@@ -38,44 +57,98 @@ class Transmission:
 Input: TypeAlias = Command | Teleport | Transmission
 
 
+class TranscriptBuffer(Protocol):
+    """Where a tick's messages are written, and what ends ticks."""
+
+    buffer: Any  # bytes
+    position: int
+
+    def make_room(self, size: int) -> None: ...
+
+    def close_tick(self) -> bytes: ...
+
+    def close_ticks(self, ends: Sequence[int]) -> list[bytes]: ...
+
+
 @dataclass
 class Schedule:
     clock: Clock
     physics: Physics
     radio: Radio | None
-    drifts: Sequence[tuple[str, Drift]]  # odometry frames that slide, by robot
-    outputs: Mapping[str, Output]  # by name, in the order in which they are sent
+    tables: Tables
+    python: Mapping[str, tuple[int, Output]]  # outputs that Python makes: by name, with their row in the table
+    memories: Mapping[str, Any]  # robot/sensor -> array of what it keeps from tick to tick
     receive: Mapping[str, Callable[[int, bytes], None]]  # robot -> what gets (stamp [ns], payload) of its packets
+    health: Health
+    transcript: TranscriptBuffer
     tick: int = 0
     pending: list[Input] = field(default_factory=list)  # arrived, not yet taken
-
     has_skipped: bool = False  # outputs are still due at ticks that were skipped
 
     def __post_init__(self) -> None:
-        self._outputs = tuple(self.outputs.values())
+        self._rows = sorted(self.python.values(), key=lambda item: item[0])
+        self._outputs = tuple(output for _, output in self._rows)
+        self._progress: Rows = np.zeros(4, np.int64)
+        self._ends: Rows = np.zeros(CHUNK, np.int64)
 
-    def step(self) -> None:
-        """From tick k to k + 1."""
+    def step(self, ticks: int, at_once: int = CHUNK) -> list[bytes]:
+        """From tick k to k + ticks, at most `at_once` ticks in one compiled call; gives the ticks' transcripts."""
+        closed: list[bytes] = []
+        end = self.tick + ticks
         if self.has_skipped:
             self._forget_skipped()
+        while self.tick < end:
+            free = int(min(self._next_python_tick() - 1, end)) if self.clock.is_simple else self.tick
+            if self.tick < free and not self.tables.manual:
+                closed += self._run(min(free, self.tick + at_once))
+            else:
+                closed.append(self._one_tick())
+        return closed
+
+    def _next_python_tick(self) -> float:
+        """The first tick at which an output needs Python, or a radio packet arrives."""
+        due = min((output.due for output in self._outputs), default=math.inf)
+        return due if self.radio is None else min(due, self.radio.next_arrival())
+
+    def _run(self, end: int) -> list[bytes]:
+        """Whole ticks without Python."""
+        self.take()
+        tables, out, progress = self.tables, self.transcript, self._progress
+        out.make_room(tables.room)
+        progress[AT_TICK], progress[END_TICK], progress[AT_BYTE] = self.tick, end, 0
+        run_ticks(
+            tables.fleets, tables.rows, tables.calls, tables.slots, tables.windows, tables.trackers, tables.clock,
+            progress, out.buffer, self._ends,
+        )  # fmt: skip
+        self.tick = int(progress[AT_TICK])
+        if tables.has_dropouts:
+            self.health.dropped.update_to(tables.dropped())
+        return out.close_ticks(self._ends[: progress[DONE]].tolist())
+
+    def _one_tick(self) -> bytes:
+        """From tick k to k + 1."""
         self._move(1)
-        self.physics.look()
         self.send()
+        return self.transcript.close_tick()
 
     def skip(self, ticks: int) -> None:
         """Move on without sensing or sending anything."""
-        self._move(ticks)
+        self.take()
+        self.physics.move(self.tick, ticks)
+        self.tick += ticks
         self.has_skipped = True
 
     def _move(self, ticks: int) -> None:
         self.take()
-        self.physics.move(self.tick, ticks)
+        tables = self.tables
+        begin_tick(tables.fleets, tables.calls, tables.windows, tables.trackers, self.tick, ticks)
         self.tick += ticks  # the one place where time moves
 
     def _forget_skipped(self) -> None:
         """What was due on the way is left out; sensors go on at their own ticks."""
         for output in self._outputs:
             output.recall(output.memory(), self.tick)
+        self.tables.resume(self.tick)
         self.has_skipped = False
 
     def take(self) -> None:
@@ -89,18 +162,42 @@ class Schedule:
                 self.radio.send(item.sender, item.payload, self.tick, self.physics.distance)
         self.pending.clear()
 
+    def start(self) -> bytes:
+        """Tick 0: what is there before the first step."""
+        tables = self.tables
+        self.physics.look()
+        track(tables.calls, tables.windows, tables.trackers, self.tick)
+        self.send()
+        return self.transcript.close_tick()
+
     def send(self) -> None:
         """Sense and send what is due at this tick, in the order of the topics: /clock first, radio packets last."""
-        tick = self.tick
+        tick, done = self.tick, 0
         stamp_ns = self.clock.time_ns(tick)
-        for robot, drift in self.drifts:
-            drift.update(self.physics.motions[robot], tick)
-        for output in self._outputs:
+        for row, output in self._rows:
             if output.due <= tick:
+                self._sense(done, row, tick, stamp_ns)
+                done = row
                 output.fire(tick, stamp_ns)
+        self._sense(done, len(self.tables.rows), tick, stamp_ns)
+        for row in self.tables.manual:
+            if self.tables.rows[row, DUE] > tick:
+                output_of = self.tables.outputs[row]
+                assert output_of is not None
+                self.tables.rows[row, DUE] = output_of.trigger.next_tick(tick + 1)
         if self.radio is not None:
             for robot, payload in self.radio.deliver(tick):
                 self.receive[robot](stamp_ns, payload)
+
+    def _sense(self, first: int, end: int, tick: int, stamp_ns: int) -> None:
+        tables, out = self.tables, self.transcript
+        out.make_room(tables.room)
+        out.position = sense(
+            tables.rows, tables.calls, tables.slots, tables.windows, (first, end), tick, stamp_ns,
+            int(out.buffer.ctypes.data), out.position,
+        )  # fmt: skip
+        if tables.has_dropouts:
+            self.health.dropped.update_to(tables.dropped())
 
     def memory(self) -> Any:
         return (
@@ -108,15 +205,21 @@ class Schedule:
             list(self.pending),
             self.physics.memory(),
             self.radio and self.radio.memory(),
-            {name: output.memory() for name, output in self.outputs.items()},
+            {name: output.memory() for name, (_, output) in self.python.items()},
+            {name: array.copy() for name, array in self.memories.items()},
         )
 
     def recall(self, memory: Any) -> None:
-        self.tick, pending, physics, radio, outputs = memory
+        self.tick, pending, physics, radio, outputs, memories = memory
         self.pending = list(pending)
         self.physics.recall(physics)
         if self.radio is not None and radio is not None:  # it may have been off when remembered
             self.radio.recall(radio)
-        for name, output in self.outputs.items():
+        for name, array in memories.items():
+            if name in self.memories:
+                self.memories[name][:] = array
+        for name, (_, output) in self.python.items():
             output.recall(outputs.get(name), self.tick)
+        self.tables.resume(self.tick)
+        self.tables.set_dropped(self.health.dropped)
         self.has_skipped = False

@@ -2,10 +2,11 @@
 
 from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.mappings import from_mapping
-from microsim.messages.template import RawTemplate, Template, layout
+from microsim.messages.template import Prepared, RawTemplate, Template, layout
 from microsim.messages.types import constants_of, decode, encode, fields_of, is_known, new, type_hash
 
 __all__ = [
+    "Prepared",
     "RawTemplate",
     "Template",
     "WireError",

@@ -3,7 +3,6 @@
 Everything that stays the same from message to message is encoded when the encoder is made.
 """
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -12,16 +11,20 @@ import numpy as np
 from microsim.engine.components import Mount
 from microsim.engine.geometry import quaternion_from_rpy
 from microsim.engine.timekeeper import NS_PER_S
-from microsim.messages import RawTemplate, Template, encode, fields_of, layout, new
-from microsim.sensors.odometry import POSE_VARIANCE, TWIST_VARIANCE
+from microsim.messages import RawTemplate, Template, encode, fields_of, new
 
 Encoder: TypeAlias = Callable[..., bytes]
 
 STAMP = ("header.stamp.sec", 2)
+POSE_VARIANCE = TWIST_VARIANCE = 1e-4  # of robots without drift
 
 
 def header(frame_id: str) -> Any:
     return new("std_msgs/msg/Header", frame_id=frame_id)
+
+
+def clock_message() -> Any:
+    return new("rosgraph_msgs/msg/Clock")
 
 
 def clock() -> Encoder:
@@ -31,6 +34,14 @@ def clock() -> Encoder:
 
 def _transform(parent: str, child: str) -> Any:
     return new("geometry_msgs/msg/TransformStamped", header=header(parent), child_frame_id=child)
+
+
+def transforms_message(pairs: Sequence[tuple[str, str]]) -> Any:
+    """(parent, child) frames, all at the origin."""
+    message = new("tf2_msgs/msg/TFMessage", transforms=[_transform(*pair) for pair in pairs])
+    for each in message.transforms:
+        each.transform.rotation.w = 1.0
+    return message
 
 
 def transforms(pairs: Sequence[tuple[str, str]]) -> Encoder:
@@ -119,46 +130,6 @@ def pose_with_covariance(frame: str, position_variance: float, yaw_variance: flo
     return build
 
 
-def gps_fix(frame: str) -> Encoder:
-    """values: latitude [deg], longitude [deg], altitude [m], variance of each axis [m^2]."""
-    message = new("sensor_msgs/msg/NavSatFix", header=header(frame), position_covariance_type=2)  # diagonal known
-    message.status.service = 1  # GPS
-    template = Template("sensor_msgs/msg/NavSatFix", message, STAMP, ("latitude", 3 + 9))
-
-    def build(stamp_ns: int, fix: tuple[float, float, float, float]) -> bytes:
-        latitude, longitude, altitude, v = fix
-        numbers = (latitude, longitude, altitude, v, 0.0, 0.0, 0.0, v, 0.0, 0.0, 0.0, v)
-        return template.encode(divmod(stamp_ns, NS_PER_S), numbers)
-
-    return build
-
-
-def imu(frame: str, gyro_sigma: float, accel_sigma: float) -> Encoder:
-    """values: turn rate x, y, z, acceleration x, y, z. REP-145: no orientation, marked by a covariance of -1."""
-    message = new("sensor_msgs/msg/Imu", header=header(frame))
-    message.orientation_covariance[0] = -1.0
-    message.angular_velocity_covariance[::4] = gyro_sigma * gyro_sigma
-    message.linear_acceleration_covariance[::4] = accel_sigma * accel_sigma
-    message.orientation.w = 1.0
-    template = Template("sensor_msgs/msg/Imu", message, STAMP, ("angular_velocity.x", 3), ("linear_acceleration.x", 3))
-    return lambda stamp_ns, sample: template.encode(divmod(stamp_ns, NS_PER_S), sample[:3], sample[3:])
-
-
-def distance(frame: str, field_of_view: float, min_m: float, max_m: float, sigma_m: float) -> Encoder:
-    """values: distance [m]."""
-    message = new(
-        "sensor_msgs/msg/Range",
-        header=header(frame),
-        radiation_type=1,  # infrared: one beam
-        field_of_view=field_of_view,
-        min_range=min_m,
-        max_range=max_m,
-        variance=sigma_m * sigma_m,
-    )
-    template = Template("sensor_msgs/msg/Range", message, STAMP, ("range", 1))
-    return lambda stamp_ns, value: template.encode(divmod(stamp_ns, NS_PER_S), (value,))
-
-
 def scan(frame: str, angle_min: float, step: float, beams: int, period_s: float, min_m: float, max_m: float) -> Encoder:
     """values: float32 array of distances [m]."""
     message = new(
@@ -174,76 +145,6 @@ def scan(frame: str, angle_min: float, step: float, beams: int, period_s: float,
     )
     template = RawTemplate("sensor_msgs/msg/LaserScan", message, "ranges")
     return lambda stamp_ns, ranges: template.encode(divmod(stamp_ns, NS_PER_S), ranges.tobytes())
-
-
-def point_cloud(frame: str) -> Encoder:
-    """values: array of `microsim.sensors.lidar.POINT`; a cloud of one row, only of beams that came back."""
-    from microsim.sensors.lidar import POINT
-
-    type_name, numbers = "sensor_msgs/msg/PointCloud2", {"<f4": 7, "<u2": 4}  # PointField.FLOAT32, UINT16
-    assert POINT.fields is not None
-    fields = [
-        new("sensor_msgs/msg/PointField", name=name, offset=offset, datatype=numbers[kind.str], count=1)
-        for name, (kind, offset, *_) in POINT.fields.items()
-    ]
-    message = new(type_name, header=header(frame), height=1, fields=fields, point_step=POINT.itemsize, is_dense=True)
-    blob, places = bytearray(encode(type_name, message)), layout(type_name, message)
-    stamp_at, width_at, step_at = (places[name].offset for name in ("header.stamp.sec", "width", "row_step"))
-    length_at = step_at + 4  # the data's length follows
-    del blob[length_at + 4 :]
-
-    def build(stamp_ns: int, points: np.ndarray[Any, Any]) -> bytes:
-        data = points.tobytes()
-        struct.pack_into("<iI", blob, stamp_at, *divmod(stamp_ns, NS_PER_S))
-        struct.pack_into("<I", blob, width_at, len(points))
-        struct.pack_into("<II", blob, step_at, len(data), len(data))
-        return b"".join((blob, data, b"\1", bytes(-(len(data) + 1) % 4)))
-
-    return build
-
-
-def image(frame: str, width: int, height: int) -> Encoder:
-    """values: (height, width, 3) uint8 array."""
-    return _image(frame, width, height, "rgb8", 3)
-
-
-def depth_image(frame: str, width: int, height: int) -> Encoder:
-    """values: (height, width) float32 array [m]."""
-    return _image(frame, width, height, "32FC1", 4)
-
-
-def _image(frame: str, width: int, height: int, encoding: str, bytes_a_pixel: int) -> Encoder:
-    step = bytes_a_pixel * width
-    message = new(
-        "sensor_msgs/msg/Image",
-        header=header(frame),
-        width=width,
-        height=height,
-        encoding=encoding,
-        step=step,
-        data=np.zeros(step * height, np.uint8),
-    )
-    template = RawTemplate("sensor_msgs/msg/Image", message, "data")
-    return lambda stamp_ns, pixels: template.encode(divmod(stamp_ns, NS_PER_S), pixels.data.cast("B"))
-
-
-def camera_info(
-    frame: str, width: int, height: int, intrinsics: tuple[float, float, float, float], distortion: Sequence[float]
-) -> Encoder:
-    fx, fy, cx, cy = intrinsics
-    message = new(
-        "sensor_msgs/msg/CameraInfo",
-        header=header(frame),
-        width=width,
-        height=height,
-        distortion_model="plumb_bob",
-        d=np.array(distortion, np.float64),
-        k=np.array((fx, 0.0, cx, 0.0, fy, cy, 0.0, 0.0, 1.0)),
-        r=np.array((1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)),
-        p=np.array((fx, 0.0, cx, 0.0, 0.0, fy, cy, 0.0, 0.0, 0.0, 1.0, 0.0)),
-    )
-    template = Template("sensor_msgs/msg/CameraInfo", message, STAMP)
-    return lambda stamp_ns: template.encode(divmod(stamp_ns, NS_PER_S))
 
 
 def radio_payload(payload: bytes) -> bytes:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from microsim.engine.geometry import yaw_quaternion
-from microsim.engine.motion import QUATERNION_W, QUATERNION_X, QUATERNION_Y, QUATERNION_Z, Motion, X, Y, Z
-from microsim.engine.timekeeper import NS_PER_S
 from microsim.engine.world import PALETTE, Shape, World
-from microsim.messages import Template, new
-from microsim.messages.encoders import STAMP, Encoder, header
+from microsim.messages.encoders import header
+from microsim.messages.types import new
+from microsim.robots.declaration import Look
 
 _CUBE, _CYLINDER, _TRIANGLES = 1, 3, 11
-_ROBOT_LOOKS = {  # model -> (marker type, size [m], colour)
-    "drone": (_CYLINDER, (0.3, 0.3, 0.05), (0.1, 0.1, 0.1)),
-    "rover": (_CUBE, (0.5, 0.3, 0.15), (0.8, 0.2, 0.2)),
-}
-_OTHER_ROBOT = (_CUBE, (0.5, 0.5, 0.3), (0.5, 0.5, 0.8))
 _FLAT_M = 0.02  # thickness in which painted features are shown
 
 
-def occupancy(world: World) -> Encoder:
+def occupancy_message(world: World) -> Any:
     """`nav_msgs/OccupancyGrid` of the occupied cells, 0 or 100."""
     rows, columns = world.occupied.shape
     message = new(
@@ -34,32 +28,15 @@ def occupancy(world: World) -> Encoder:
     message.info.resolution, message.info.width, message.info.height = world.cell_m, columns, rows
     message.info.origin.position.x, message.info.origin.position.y = world.west, world.south
     message.info.origin.orientation.w = 1.0
-    template = Template("nav_msgs/msg/OccupancyGrid", message, STAMP)
-    return lambda stamp_ns: template.encode(divmod(stamp_ns, NS_PER_S))
+    return message
 
 
-def markers(world: World, robots: Mapping[str, str]) -> Encoder:
-    """`visualization_msgs/MarkerArray`; robots: name -> model."""
+def markers_message(world: World, robots: Mapping[str, Look]) -> Any:
+    """`visualization_msgs/MarkerArray`: obstacles, features, then robots."""
     shapes = [("obstacles", shape) for shape in world.obstacles] + [("features", shape) for shape in world.features]
     things = [_shape_marker(world, space, index, shape) for index, (space, shape) in enumerate(shapes)]
-    first_robot = len(things)
-    things += [_robot_marker(index, model) for index, model in enumerate(robots.values())]
-    message = new("visualization_msgs/msg/MarkerArray", markers=things)
-    slots = [(f"markers[{index}].header.stamp.sec", 2) for index in range(first_robot)]
-    for index in range(first_robot, len(things)):
-        slots += [(f"markers[{index}].header.stamp.sec", 2), (f"markers[{index}].pose.position.x", 7)]
-    template = Template("visualization_msgs/msg/MarkerArray", message, *slots)
-
-    def build(stamp_ns: int, motions: Mapping[str, Motion]) -> bytes:
-        stamp = divmod(stamp_ns, NS_PER_S)
-        values: list[Sequence[float]] = [stamp] * first_robot
-        for robot in robots:
-            motion = motions[robot]
-            turn = motion[QUATERNION_X], motion[QUATERNION_Y], motion[QUATERNION_Z], motion[QUATERNION_W]
-            values += (stamp, (motion[X], motion[Y], motion[Z], *turn))
-        return template.encode(*values)
-
-    return build
+    things += [_robot_marker(index, look) for index, look in enumerate(robots.values())]
+    return new("visualization_msgs/msg/MarkerArray", markers=things)
 
 
 def _marker(space: str, index: int, kind: int, size: tuple[float, float, float], colour: tuple[float, ...]) -> Any:
@@ -70,9 +47,8 @@ def _marker(space: str, index: int, kind: int, size: tuple[float, float, float],
     return marker
 
 
-def _robot_marker(index: int, model: str) -> Any:
-    kind, size, colour = _ROBOT_LOOKS.get(model, _OTHER_ROBOT)
-    return _marker("robots", index, kind, size, colour)
+def _robot_marker(index: int, look: Look) -> Any:
+    return _marker("robots", index, _CYLINDER if look.shape == "cylinder" else _CUBE, look.size, look.colour)
 
 
 def _shape_marker(world: World, space: str, index: int, shape: Shape) -> Any:

@@ -1,18 +1,21 @@
-"""Where messages go when they are sent: into the list a caller gets, and into the digest.
+"""Where messages go when they are sent: into one buffer, which is hashed tick by tick and handed on as bytes.
 
-What goes into the digest is a tick's transcript: the digest before it, then each message with its topic, type, stamp
-and length. Recorders are given it too: all of a tick in one piece.
+A tick's transcript is the digest before it, then each message with its topic, type, stamp and length. Recorders are
+given transcripts; `Message` objects are made of them when somebody looks at one.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
-from microsim.messages import decode
+import numpy as np
+import numpy.typing as npt
+
 from microsim.messages.topics import DEFAULT_QOS, Qos
+from microsim.messages.types import decode
 
 Send: TypeAlias = Callable[[int, bytes], None]  # stamp [ns], encoded message
 
@@ -44,6 +47,57 @@ class Message:
         return f"Message({self.topic}, {self.type}, {self.stamp_ns / 1e9:.9f} s, {len(self.cdr)} bytes)"
 
 
+def messages_in(transcript: bytes) -> Iterator[Message]:
+    """The messages of a tick."""
+    position, end = DIGEST_BYTES, len(transcript)
+    while position < end:
+        after_topic = transcript.index(0, position)
+        after_type = transcript.index(0, after_topic + 1)
+        topic, type_name = transcript[position:after_topic].decode(), transcript[after_topic + 1 : after_type].decode()
+        stamp_ns, length = STAMP_AND_LENGTH.unpack_from(transcript, after_type + 1)
+        start = after_type + 1 + STAMP_AND_LENGTH.size
+        position = start + length
+        yield Message(topic, type_name, stamp_ns, transcript[start:position])
+
+
+class Messages(Sequence[Message]):
+    """What some ticks sent, in the order of sending. `Message` objects are made when first looked at."""
+
+    def __init__(self, transcripts: Sequence[bytes]) -> None:
+        self._transcripts = transcripts
+        self._made: list[Message] | None = None
+
+    def _list(self) -> list[Message]:
+        if self._made is None:
+            self._made = [message for each in self._transcripts for message in messages_in(each)]
+        return self._made
+
+    def __len__(self) -> int:
+        return len(self._list())
+
+    def __bool__(self) -> bool:
+        return any(len(each) > DIGEST_BYTES for each in self._transcripts)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._list())
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        return self._list()[index]
+
+    def __add__(self, other: Sequence[Message]) -> list[Message]:
+        return [*self, *other]
+
+    def __radd__(self, other: Sequence[Message]) -> list[Message]:
+        return [*other, *self]
+
+    def __repr__(self) -> str:
+        return f"Messages({len(self)} of {len(self._transcripts)} ticks)"
+
+
 class Outbox:
     """Collects messages; their digest is chained: after each tick, sha256(digest before + the tick's messages).
 
@@ -52,32 +106,61 @@ class Outbox:
 
     def __init__(self) -> None:
         self.digest = bytes(DIGEST_BYTES)
-        self.messages: list[Message] = []  # sent, not yet handed to the caller
         self.topics: dict[str, tuple[str, Qos]] = {}  # every topic that may be sent on: its type and quality of service
-        self._parts = [b""]  # of this tick's transcript; the first is for the digest
+        self.transcripts: list[bytes] = []  # of ticks whose messages are not yet handed to the caller
+        self.position = DIGEST_BYTES  # in the buffer: where the next message goes
+        self._grow(1 << 16)
+
+    def _grow(self, size: int) -> None:
+        larger: npt.NDArray[np.uint8] = np.empty(size, np.uint8)
+        if self.position > DIGEST_BYTES:
+            larger[: self.position] = self.buffer[: self.position]
+        self.buffer = larger
+        self._view = memoryview(larger)
+
+    def make_room(self, size: int) -> None:
+        """For so many further bytes."""
+        if self.position + size > self.buffer.size:
+            self._grow(max(2 * self.buffer.size, self.position + size))
 
     def sender(self, topic: str, type_name: str, qos: Qos = DEFAULT_QOS) -> Send:
         """A function that sends on a topic."""
         self.topics[topic] = (type_name, qos)
-        name = name_in_transcript(topic, type_name)
-        parts, pack = self._parts, STAMP_AND_LENGTH.pack
+        name, pack = name_in_transcript(topic, type_name), STAMP_AND_LENGTH.pack
 
         def send(stamp_ns: int, cdr: bytes) -> None:
-            self.messages.append(Message(topic, type_name, stamp_ns, cdr))
-            parts.extend((name, pack(stamp_ns, len(cdr)), cdr))
+            head = name + pack(stamp_ns, len(cdr))
+            self.make_room(len(head) + len(cdr))
+            start = self.position + len(head)
+            self._view[self.position : start] = head
+            self.position = start + len(cdr)
+            self._view[start : self.position] = cdr
 
         return send
 
     def close_tick(self) -> bytes:
-        """Gives the tick's transcript."""
-        parts = self._parts
-        parts[0] = self.digest
-        transcript = b"".join(parts)
-        self.digest = sha256(transcript).digest()
-        del parts[1:]
+        """Ends a tick whose messages were sent one by one; gives its transcript."""
+        transcript = self._closed(0, self.position)
+        self.position = DIGEST_BYTES
         return transcript
 
-    def take(self) -> list[Message]:
+    def close_ticks(self, ends: Sequence[int]) -> list[bytes]:
+        """Ends ticks that lie one behind the other in the buffer, each with room for a digest before it."""
+        begin, closed = 0, []
+        for end in ends:
+            closed.append(self._closed(begin, end))
+            begin = end
+        self.position = DIGEST_BYTES
+        return closed
+
+    def _closed(self, begin: int, end: int) -> bytes:
+        self._view[begin : begin + DIGEST_BYTES] = self.digest
+        transcript = bytes(self._view[begin:end])
+        self.digest = sha256(transcript).digest()
+        self.transcripts.append(transcript)
+        return transcript
+
+    def take(self) -> Messages:
         """Everything sent since the last call."""
-        messages, self.messages = self.messages, []
-        return messages
+        taken, self.transcripts = self.transcripts, []
+        return Messages(taken)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from microsim.engine.geometry import yaw_of_quaternion
-from microsim.simulation import Simulation
+
+if TYPE_CHECKING:
+    from microsim.simulation import Simulation
 
 # a car's inputs -> their fields in ackermann_msgs/AckermannDrive
 ACKERMANN_FIELDS = {

@@ -1,4 +1,4 @@
-"""`/sim/status`: whether the car is on the road, what state it is in, and how its sensors are."""
+"""`/sim/status`: whether cars are on the road, what state they are in, and how sensors are."""
 
 from __future__ import annotations
 
@@ -6,35 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from microsim.engine.drivable import OFFROAD, DrivableArea
 from microsim.engine.faults import Health
-from microsim.engine.motion import COS_YAW, SIN_YAW, Motion, X, Y
 from microsim.engine.physics import Physics
 from microsim.engine.timekeeper import Trigger
-from microsim.robots import car as bicycle
+from microsim.robots.declaration import Robot
 
 HZ = 10.0
 OK, WARN, ERROR = 0, 1, 2  # levels of diagnostic_msgs/DiagnosticStatus
-_BLOCKED = {bicycle.FREE: "no", bicycle.BY_OBSTACLE: "by an obstacle", bicycle.BY_MISSING_GROUND: "no ground ahead"}
-
 Entry: TypeAlias = tuple[int, str, dict[str, str]]  # level, message, values
-
-
-@dataclass(frozen=True)
-class Car:
-    """A car whose wheels are watched."""
-
-    wheelbase_m: float
-    track_m: float
-
-    def footprint(self, motion: Motion) -> tuple[Any, Any]:
-        """x and y in the map of the reference point, then of where the wheels touch the ground."""
-        along = np.array([0.0, 0.0, 0.0, self.wheelbase_m, self.wheelbase_m])
-        across = 0.5 * self.track_m * np.array([0.0, 1.0, -1.0, 1.0, -1.0])
-        sine, cosine = motion[SIN_YAW], motion[COS_YAW]
-        return motion[X] + cosine * along - sine * across, motion[Y] + sine * along + cosine * across
 
 
 @dataclass
@@ -42,7 +22,7 @@ class Status:
     """An output that looks every tick, and sends at its rate and whenever something has changed."""
 
     physics: Physics
-    cars: Mapping[str, Car]
+    robots: Mapping[str, Robot]  # those whose state is reported
     area: DrivableArea | None  # None: the world does not say where one may drive
     sensors: tuple[str, ...]  # robot/sensor
     health: Health
@@ -65,10 +45,10 @@ class Status:
         self.due = tick + 1
 
     def entries(self, tick: int) -> dict[str, Entry]:
-        """By name: each car, or the run where there is none, then each sensor."""
+        """By name: each robot that is watched, or the run where there is none, then each sensor."""
         sensors = {name: self._sensor(name, tick) for name in self.sensors}
         is_degraded = any(level != OK for level, _, _ in sensors.values())
-        found: dict[str, Entry] = {car: self._car(car, is_degraded) for car in self.cars}
+        found: dict[str, Entry] = {name: self._robot(name, is_degraded) for name in self.robots}
         if not found:
             state = "degraded" if is_degraded else "running"
             found["run"] = (WARN if is_degraded else OK, state, {"state": state, **self._counts()})
@@ -84,28 +64,19 @@ class Status:
         values = {"health": state, **{key: str(count) for key, count in counts.items()}}
         return OK if state == "ok" else WARN, state, values
 
-    def _car(self, robot: str, is_degraded: bool) -> Entry:
-        fleet, column = self.physics.home[robot]
-        rows = fleet.state[:, column]
-        state = "degraded" if is_degraded else "running"
-        if rows[bicycle.EMERGENCY] == 1.0:
-            state = "emergency_stop"
-        road = self._road(robot)
-        values = {
-            "state": state,
-            **road,
-            "emergency_stop": str(state == "emergency_stop").lower(),
-            "blocked": _BLOCKED[int(rows[bicycle.BLOCKED])],
-            "speed": f"{rows[bicycle.SPEED]:.3f}",
-            **self._counts(),
-        }
-        level = ERROR if state == "emergency_stop" else WARN if is_degraded or road["is_offroad"] == "true" else OK
+    def _robot(self, name: str, is_degraded: bool) -> Entry:
+        fleet, column = self.physics.home[name]
+        report = self.robots[name].report(fleet.state[:, column])
+        state = report.emergency or ("degraded" if is_degraded else "running")
+        road = self._road(name)
+        values = {"state": state, **road, **report.values, **self._counts()}
+        level = ERROR if report.emergency else WARN if is_degraded or road["is_offroad"] == "true" else OK
         return level, state, values
 
-    def _road(self, robot: str) -> dict[str, str]:
+    def _road(self, name: str) -> dict[str, str]:
         if self.area is None:
             return {"is_offroad": "unknown", "polygon": "", "priority": "", "points_offroad": ""}
-        x, y = self.cars[robot].footprint(self.physics.motions[robot])
+        x, y = self.robots[name].ground_points(self.physics.motions[name])
         polygon, outside = self.area.footprint(x, y)
         priority = "" if polygon == OFFROAD else f"{self.area.priority[polygon]:g}"
         return {

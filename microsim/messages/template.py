@@ -4,11 +4,14 @@ Encoding eight transforms from objects takes tens of microseconds; writing their
 layout is computed from the type's definition, not searched for, and a test compares it with real encoding.
 """
 
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from rosbags.interfaces import Nodetype
 
 from microsim.messages.types import ENCAPSULATION, encode, fields_of
@@ -28,6 +31,9 @@ _FORMATS = {
     "float32": "f",
     "float64": "d",
 }
+
+
+_STAMP = re.compile(r"(\w+\[\d+\]\.)?header\.stamp\.sec|clock\.sec")
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,34 @@ class _Walk:
         start = self.position + (-self.position % alignment)
         self.position = start + size
         return start
+
+
+class Prepared:
+    """A message encoded once into memory that kernels write into: its numbers lie where processors want them.
+
+    The CDR begins four bytes after a multiple of eight, so that what follows its own header of four bytes is aligned.
+    """
+
+    def __init__(self, type_name: str, message: Any) -> None:
+        blob = encode(type_name, message)
+        self._cells = np.zeros((len(blob) + 4 + 7) // 8)
+        self.bytes: npt.NDArray[np.uint8] = self._cells.view(np.uint8)[4 : 4 + len(blob)]
+        self.bytes[:] = np.frombuffer(blob, np.uint8)
+        self._places = layout(type_name, message)
+
+    def place(self, path: str) -> tuple[int, int]:
+        """Offset [byte] and size [byte] of a number, or of the first of an array's; `path[k]` is its k-th."""
+        if path in self._places:
+            found = self._places[path]
+            return found.offset, struct.calcsize(found.code)
+        array, _, index = path.rstrip("]").rpartition("[")
+        found = self._places[array]
+        size = struct.calcsize(found.code)
+        return found.offset + size * int(index), size
+
+    def stamps(self) -> list[int]:
+        """Offsets of its time stamp, or of those of its parts."""
+        return [place.offset for path, place in self._places.items() if _STAMP.fullmatch(path)]
 
 
 class Template:

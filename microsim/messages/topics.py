@@ -1,10 +1,12 @@
-"""THE table: every topic, its type, quality of service and rate. What is sent in one tick is sent in this order.
+"""The table of topics: those of the simulator itself, of every built-in sensor, and of every input.
 
-`{robot}` stands for a robot's name, `{sensor}` for a sensor's: the built-in ones have the names of their types.
+What is sent in one tick is sent in the order of `position`. `{robot}` stands for a robot's name, `{sensor}` for a
+sensor's: the built-in ones have the names of their types.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -26,14 +28,15 @@ class Topic:
     rate: str  # where the rate is set in a scenario, or when it is sent
     direction: Literal["out", "in"] = "out"
     about: str = ""
+    position: int = 0  # among the topics of a tick
 
     def of(self, robot: str = "", sensor: str = "") -> str:
         return self.name.format(robot=robot, sensor=sensor)
 
 
-TABLE = (
-    Topic("clock", "/clock", "rosgraph_msgs/msg/Clock", Qos(10), "every tick", about="simulated time"),
-    Topic("tf", "/tf", "tf2_msgs/msg/TFMessage", Qos(100), "frames.tf_hz", about="map → odom → base_link"),
+_OWN = (
+    Topic("clock", "/clock", "rosgraph_msgs/msg/Clock", Qos(10), "every tick", about="simulated time", position=0),
+    Topic("tf", "/tf", "tf2_msgs/msg/TFMessage", Qos(100), "frames.tf_hz", about="map → odom → base_link", position=1),
     Topic(
         "tf_static",
         "/tf_static",
@@ -41,6 +44,7 @@ TABLE = (
         Qos(1, latched=True),
         "at the start",
         about="base_link → sensors",
+        position=2,
     ),
     Topic(
         "sim_info",
@@ -49,80 +53,7 @@ TABLE = (
         Qos(1, latched=True),
         "at the start and on change",
         about="JSON: version, scenario, seed, rates, noise",
-    ),
-    Topic("odom", "/{robot}/{sensor}", "nav_msgs/msg/Odometry", Qos(10), "robots.*.odom.hz", about="pose and velocity"),
-    Topic(
-        "joint_states",
-        "/{robot}/{sensor}",
-        "sensor_msgs/msg/JointState",
-        Qos(10),
-        "robots.*.joint_states.hz",
-        about="angles of wheels and steering",
-    ),
-    Topic(
-        "gps",
-        "/{robot}/{sensor}/fix",
-        "sensor_msgs/msg/NavSatFix",
-        Qos(5),
-        "robots.*.gps.hz",
-        about="WGS-84 with covariance",
-    ),
-    Topic(
-        "imu",
-        "/{robot}/{sensor}/data_raw",
-        "sensor_msgs/msg/Imu",
-        Qos(10),
-        "robots.*.imu.hz",
-        about="turn rate and specific force, no orientation (REP-145)",
-    ),
-    Topic(
-        "image",
-        "/{robot}/{sensor}/image_raw",
-        "sensor_msgs/msg/Image",
-        Qos(2),
-        "robots.*.camera.hz",
-        about="rgb8, stamped when exposed, sent after its latency",
-    ),
-    Topic(
-        "camera_info",
-        "/{robot}/{sensor}/camera_info",
-        "sensor_msgs/msg/CameraInfo",
-        Qos(2),
-        "with its image",
-        about="intrinsics, same stamp as the image",
-    ),
-    Topic(
-        "depth",
-        "/{robot}/{sensor}/depth",
-        "sensor_msgs/msg/Image",
-        Qos(2),
-        "with its image",
-        about="32FC1, metres along the optical axis; +inf where nothing is seen (REP-118); splat cameras on request",
-    ),
-    Topic(
-        "segmentation",
-        "/{robot}/{sensor}/segmentation",
-        "sensor_msgs/msg/Image",
-        Qos(2),
-        "with its image",
-        about="rgb8, what is seen by class in the palette's colours; splat cameras on request",
-    ),
-    Topic(
-        "range",
-        "/{robot}/{sensor}",
-        "sensor_msgs/msg/Range",
-        Qos(5),
-        "robots.*.range.hz",
-        about="distance ahead; ±inf out of range (REP-117), NaN for a dropout",
-    ),
-    Topic("scan", "/{robot}/{sensor}", "sensor_msgs/msg/LaserScan", Qos(5), "robots.*.scan.hz", about="planar scan"),
-    Topic(
-        "points",
-        "/{robot}/{sensor}/points",
-        "sensor_msgs/msg/PointCloud2",
-        Qos(5),
-        "robots.*.lidar.hz",
-        about="x, y, z, intensity, ring, time of each beam that came back",
+        position=3,
     ),
     Topic(
         "sim_status",
@@ -131,6 +62,7 @@ TABLE = (
         Qos(10),
         "10 Hz and on change, with a car, a world bundle or faults",
         about="is_offroad, polygon in force, state, health of sensors",
+        position=100,
     ),
     Topic(
         "radio_metrics",
@@ -139,6 +71,7 @@ TABLE = (
         Qos(1),
         "radio.metrics_hz",
         about="latency, loss and queue of each direction",
+        position=101,
     ),
     Topic(
         "occupancy",
@@ -147,6 +80,7 @@ TABLE = (
         Qos(1, latched=True),
         "world_topics.occupancy_hz",
         about="occupied cells",
+        position=102,
     ),
     Topic(
         "markers",
@@ -155,6 +89,7 @@ TABLE = (
         Qos(1, latched=True),
         "world_topics.markers_hz",
         about="obstacles, features and robots for RViz",
+        position=103,
     ),
     Topic(
         "radio_rx",
@@ -163,6 +98,7 @@ TABLE = (
         Qos(5, reliable=False),
         "when a packet arrives",
         about="what the robot receives",
+        position=104,
     ),
     Topic(
         "diagnostics",
@@ -171,34 +107,7 @@ TABLE = (
         Qos(10),
         "1 Hz of wall time",
         about="real-time factor, lateness, queues, what was ignored; not part of the digest",
-    ),
-    Topic(
-        "cmd_vel",
-        "/{robot}/cmd_vel",
-        "geometry_msgs/msg/Twist",
-        Qos(10),
-        "≤ 60 Hz",
-        "in",
-        "body-frame velocity, held until the next or, where a robot has one, its timeout",
-    ),
-    Topic(
-        "ackermann_cmd",
-        "/{robot}/ackermann_cmd",
-        "ackermann_msgs/msg/AckermannDriveStamped",
-        Qos(10),
-        "any",
-        "in",
-        "of cars: steering angle and speed, held until the next or the timeout",
-    ),
-    Topic("set_pose", "/{robot}/set_pose", "geometry_msgs/msg/PoseStamped", Qos(10), "any", "in", "teleport, at rest"),
-    Topic(
-        "radio_tx",
-        "/radio/{robot}_tx",
-        "std_msgs/msg/ByteMultiArray",
-        Qos(1, reliable=False),
-        "any",
-        "in",
-        "what the robot sends to the others",
+        position=105,
     ),
 )
 
@@ -217,8 +126,32 @@ SERVICES = (
     Service("/sim/step", "example_interfaces/srv/SetInt32", "advance a paused simulation by that many ticks"),
 )
 
-TOPICS = {topic.kind: topic for topic in TABLE}
-ORDER = {topic.kind: index for index, topic in enumerate(TABLE)}
 
-# the part of a topic's name that a built-in sensor has in place of its own name
-SENSOR_PATHS = {"range": "range/front"}
+@cache
+def table() -> tuple[Topic, ...]:
+    """Every topic: what is sent, in the order of sending, then what is taken."""
+    from microsim.messages.inputs import INPUTS
+    from microsim.sensors import SENSORS
+
+    sensors = [
+        Topic(
+            form.kind or sensor.name,
+            form.topic,
+            form.type,
+            form.qos,
+            form.rate or f"robots.*.{sensor.name}.hz",
+            about=form.about,
+            position=sensor.position,
+        )
+        for sensor in SENSORS.built_in.values()
+        for form in sensor.messages
+    ]
+    inputs = [each.topic_row() for each in INPUTS.built_in.values()]
+    return (*sorted([*_OWN, *sensors], key=lambda topic: topic.position), *inputs)
+
+
+def __getattr__(name: str) -> Any:
+    """`TOPICS`: the table by kind."""
+    if name == "TOPICS":
+        return {topic.kind: topic for topic in table()}
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,13 +7,16 @@ occupied cell, leave the map or lose the ground.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
+from pydantic import Field, model_validator
+from typing_extensions import Self
 
+from microsim.documents.values import Angle, Finite, Height, Length, show
 from microsim.engine import exact, geometry
+from microsim.engine.calls import Scene
 from microsim.engine.command_timeout import timeout_ticks
 from microsim.engine.compiled import kernel
 from microsim.engine.components import (
@@ -33,6 +36,13 @@ from microsim.engine.components import (
     Z,
 )
 from microsim.engine.geometry import Array, Grid
+from microsim.engine.motion import COS_YAW, SIN_YAW, Motion
+from microsim.robots.declaration import Limit, Look, Report, Robot, Start
+from microsim.robots.drone import Keys
+from microsim.robots.rover import RoverPose
+from microsim.sensors.camera import LOOKING_FORWARD
+from microsim.sensors.declaration import Mount
+from microsim.sensors.joint_states import JointStates
 
 _atan2 = exact.atan2
 _ground_height = geometry.ground_height
@@ -52,6 +62,8 @@ _AGE = COMMON_ROWS + 7  # [ticks] since the last command
 
 FREE, BY_OBSTACLE, BY_MISSING_GROUND = 0, 1, 2  # values of BLOCKED; the map's edge counts as an obstacle
 
+_BLOCKED_WORDS = {FREE: "no", BY_OBSTACLE: "by an obstacle", BY_MISSING_GROUND: "no ground ahead"}
+
 # rows of the command
 _STEER, _WANTED_SPEED, _THROTTLE, _BRAKE, _WANTED_ACCELERATION, _WANTED_STEERING_RATE = range(6)
 
@@ -63,24 +75,7 @@ _TIMEOUT, _EMERGENCY_SHARE = 12, 13  # [ticks], of the full brake
 _HALVINGS = 12  # of a blocked tick's way: it ends less than a thousandth of it before the obstacle
 
 
-class Settings(Protocol):
-    wheelbase_m: float
-    track_m: float
-    length_m: float
-    width_m: float
-    rear_overhang_m: float
-    wheel_radius_m: float
-    max_steering: float
-    max_steering_rate: float
-    max_acceleration: float
-    max_deceleration: float
-    max_speed: float
-    max_reverse_speed: float
-    cmd_timeout_s: float | None
-    emergency_deceleration: float
-
-
-def parameters(settings: Settings, wind: Wind, dt: float) -> tuple[float, ...]:
+def parameters(settings: Any, wind: Wind, dt: float) -> tuple[float, ...]:
     return (
         settings.wheelbase_m,
         settings.track_m,
@@ -131,13 +126,22 @@ JOINTS = (
 )
 
 
-def joint_values(state: Sequence[float], settings: Any) -> tuple[Sequence[float], Sequence[float]]:
-    """Positions and velocities of JOINTS. Both front wheels point at the centre of the turn; all roll like the axle."""
-    slope = exact.tan(state[STEERING])
-    half = 0.5 * settings.track_m * slope / settings.wheelbase_m
-    left, right = (float(_atan2(slope, 1.0 + side * half)) for side in (-1.0, 1.0))
-    turn, rolling = state[WHEEL], state[SPEED] / settings.wheel_radius_m
-    return (left, right, turn, turn, turn, turn), (state[STEERING_RATE],) * 2 + (rolling,) * 4
+_JOINT_TRACK, _JOINT_WHEELBASE, _JOINT_RADIUS = range(3)
+
+
+@kernel
+def joint_values(
+    settings: Array, state: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array
+) -> None:
+    """Positions, then speeds of JOINTS. Both front wheels point at the centre of the turn; all roll like the axle."""
+    sine, cosine = _sincos(state[STEERING])
+    slope = sine / cosine
+    half = 0.5 * settings[_JOINT_TRACK] * slope / settings[_JOINT_WHEELBASE]
+    reading[0], reading[1] = _atan2(slope, 1.0 + -1.0 * half), _atan2(slope, 1.0 + 1.0 * half)
+    reading[6], reading[7] = state[STEERING_RATE], state[STEERING_RATE]
+    for wheel in range(4):
+        reading[2 + wheel] = state[WHEEL]
+        reading[8 + wheel] = state[SPEED] / settings[_JOINT_RADIUS]
 
 
 @kernel
@@ -298,18 +302,8 @@ def _free_share(
 
 
 @kernel
-def _drive(
-    state: Array,
-    command: Array,
-    parameters: Array,
-    i: int,
-    elevation: Array,
-    footing: Grid,
-    cell: float,
-    west: float,
-    south: float,
-    dt: float,
-) -> None:
+def _drive(state: Array, command: Array, parameters: Array, i: int, scene: Scene) -> None:
+    dt, footing, cell = scene.dt, scene.footing, scene.cell
     steering = _steered(state[STEERING, i], command, parameters, i, dt)
     speed = _sped(state[SPEED, i], command, parameters, i, dt)
     mean = 0.5 * (state[SPEED, i] + speed)
@@ -317,7 +311,7 @@ def _drive(
     steering_sine, steering_cosine = _sincos(steering)
     curvature = steering_sine / steering_cosine / parameters[_WHEELBASE, i]
     length = mean * dt * slope_cosine  # as seen from above
-    u, v, yaw = state[X, i] - west, state[Y, i] - south, state[YAW, i]
+    u, v, yaw = state[X, i] - scene.west, state[Y, i] - scene.south, state[YAW, i]
     if length != 0.0:
         share = _free_share(footing, cell, u, v, yaw, length, curvature, parameters, i)
         state[BLOCKED, i] = FREE
@@ -325,35 +319,24 @@ def _drive(
             length *= share
             speed = 0.0
             reach = parameters[_FRONT, i] - parameters[_REAR, i]
-            missing = _lacks_ground(elevation, footing, cell, u, v, reach)
+            missing = _lacks_ground(scene.elevation, footing, cell, u, v, reach)
             state[BLOCKED, i] = BY_MISSING_GROUND if missing else BY_OBSTACLE
             state[CONTACTS, i] += 1.0
     x, y, new_yaw = moved_along_arc(state[X, i], state[Y, i], yaw, length, curvature)
     state[WHEEL, i] = _wrap_angle(state[WHEEL, i] + length / slope_cosine / parameters[_WHEEL_RADIUS, i])
     state[STEERING_RATE, i] = (steering - state[STEERING, i]) / dt
     state[STEERING, i], state[SPEED, i] = steering, speed
-    _stand(state, parameters, i, elevation, cell, west, south, x, y, new_yaw, dt)
+    _stand(state, parameters, i, scene, x, y, new_yaw)
 
 
 @kernel
-def _stand(
-    state: Array,
-    parameters: Array,
-    i: int,
-    elevation: Array,
-    cell: float,
-    west: float,
-    south: float,
-    x: float,
-    y: float,
-    yaw: float,
-    dt: float,
-) -> None:
+def _stand(state: Array, parameters: Array, i: int, scene: Scene, x: float, y: float, yaw: float) -> None:
     """Put the car down at the end of a tick's way, and note what it really did."""
-    z = _ground_height(elevation, cell, x - west, y - south)
+    u, v, dt = x - scene.west, y - scene.south, scene.dt
+    z = _ground_height(scene.elevation, scene.cell, u, v)
     z = z if z == z else state[Z, i]
     sine, cosine = _sincos(yaw)
-    roll, pitch = _lean(elevation, cell, x - west, y - south, sine, cosine, parameters, i)
+    roll, pitch = _lean(scene.elevation, scene.cell, u, v, sine, cosine, parameters, i)
     new = (x, y, z)
     for k in range(3):
         velocity = (new[k] - state[X + k, i]) / dt
@@ -366,51 +349,139 @@ def _stand(
 
 
 @kernel
-def advance(
-    state: Array,
-    command: Array,
-    parameters: Array,
-    keys: npt.NDArray[np.int64],
-    elevation: Array,
-    footing: Grid,
-    cell: float,
-    west: float,
-    south: float,
-    dt: float,
-    tick: int,
-    ticks: int,
-) -> None:
+def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int) -> None:
     for i in range(state.shape[1]):
         for _ in range(ticks):
             _brake_when_unheard(state, command, parameters, i)
-            _drive(state, command, parameters, i, elevation, footing, cell, west, south, dt)
+            _drive(state, command, parameters, i, scene)
 
 
-ROBOT = RobotModel(
-    name="bicycle",
-    inputs=("steering", "speed", "throttle", "brake", "acceleration", "steering_rate"),
-    twist_fields=(),
-    rows=COMMON_ROWS + 8,
-    state={
-        "x": X,
-        "y": Y,
-        "z": Z,
-        "yaw": YAW,
-        "roll": ROLL,
-        "pitch": PITCH,
-        "steering": STEERING,
-        "speed": SPEED,
-        "yaw_rate": YAW_RATE,
-        "contacts": CONTACTS,
-        "blocked": BLOCKED,
-        "emergency": EMERGENCY,
-    },
-    parameters=parameters,
-    advance=advance,
-    is_ground_bound=True,
-    from_twist=inputs_for_twist,
-    settle=settle,
-    command_age=_AGE,
-    joints=JOINTS,
-    joint_values=joint_values,
-)
+class CarPose(RoverPose):
+    """Where a car starts, in the map frame."""
+
+    yaw: Angle = Field(0.0, description="Heading, counter-clockwise from east [rad].")
+
+
+class CarStart(Start):
+    """How a car starts."""
+
+    map_pose: CarPose = Field(CarPose(), description="Pose of the rear axle's middle in the map frame.")
+
+
+class Bicycle(Robot):
+    """A car: the kinematic bicycle at its rear axle, on the relief of the ground."""
+
+    position: ClassVar[int] = 3
+    is_watched: ClassVar[bool] = True
+    is_vehicle: ClassVar[bool] = True
+    names: ClassVar[tuple[str, ...]] = ("ego",)
+    inputs: ClassVar[tuple[str, ...]] = ("cmd_vel", "ackermann_cmd", "set_pose")
+    follower: ClassVar[str] = "pure_pursuit"
+    urdf: ClassVar[str] = "car"
+    mounts: ClassVar[Mapping[str, Mount]] = {
+        "gps": Mount(xyz=(0.0, 0.0, 1.5)),
+        "imu": Mount(xyz=(0.0, 0.0, 0.4)),
+        "range": Mount(xyz=(3.6, 0.0, 0.5)),
+        "scan": Mount(xyz=(3.6, 0.0, 0.5)),
+        "camera": Mount(xyz=(1.7, 0.0, 1.3), rpy=LOOKING_FORWARD),
+        "lidar": Mount(xyz=(1.2, 0.0, 1.9)),
+    }
+
+    model: Literal["bicycle"] = Field("bicycle", description="A car as a kinematic bicycle.")
+    start: CarStart = Field(CarStart(), description="How it starts.")
+    frame_prefix: Annotated[str, Field(strict=True, pattern=r"^([a-z][a-z0-9_]*/)*$", max_length=100)] | None = Field(
+        None, description="Before the names of its frames; default: none for the robot `ego`, `<name>/` for any other."
+    )
+    wheelbase_m: Length = Field(2.7, description="Distance of the axles [m].")
+    track_m: Length = Field(1.6, description="Distance of the wheels of an axle [m].")
+    length_m: Length = Field(4.5, description="Length of the body [m].")
+    width_m: Length = Field(1.8, description="Width of the body [m].")
+    height_m: Length = Field(1.5, description="Height of the body above the ground [m].")
+    rear_overhang_m: Height = Field(0.9, description="How far the body reaches behind the rear axle [m].")
+    wheel_radius_m: Length = Field(0.33, description="Radius of the wheels [m].")
+    max_steering: Annotated[Finite, Field(ge=0, le=1.5)] = Field(0.6, description="Greatest steering angle [rad].")
+    max_steering_rate: Limit = Field(0.8, description="Greatest rate of the steering angle [rad/s].")
+    max_acceleration: Limit = Field(3.0, description="Acceleration at full throttle [m/s²].")
+    max_deceleration: Limit = Field(8.0, description="Deceleration at full brake [m/s²].")
+    emergency_deceleration: Limit = Field(
+        3.0, description="That of an emergency stop, at most the full brake's [m/s²]."
+    )
+    max_speed: Limit = Field(15.0, description="Greatest speed forward [m/s].")
+    max_reverse_speed: Limit = Field(3.0, description="Greatest speed backward [m/s].")
+    cmd_timeout_s: Annotated[Finite, Field(gt=0, le=1e6)] | None = Field(
+        1.0, description="A command older than this is followed by an emergency stop; null: commands hold [s]."
+    )
+    joint_states: JointStates | None = Field(JointStates(), description="Angles of wheels and steering; null: none.")
+
+    @model_validator(mode="after")
+    def _axles_under_the_body(self) -> Self:
+        if self.rear_overhang_m + self.wheelbase_m > self.length_m:
+            raise ValueError(
+                f"expected length_m to be at least rear_overhang_m + wheelbase_m, which is "
+                f"{show(self.rear_overhang_m + self.wheelbase_m)}, found {show(self.length_m)}"
+            )
+        return self
+
+    def body(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+        middle = 0.5 * self.length_m - self.rear_overhang_m
+        return (middle, 0.0, 0.5 * self.height_m), (self.length_m, self.width_m, self.height_m)
+
+    def look(self) -> Look:
+        center, size = self.body()
+        return Look("box", size, (0.2, 0.4, 0.8), center)
+
+    def report(self, state: Any) -> Report:
+        is_emergency = state[EMERGENCY] == 1.0
+        values = {
+            "emergency_stop": str(is_emergency).lower(),
+            "blocked": _BLOCKED_WORDS[int(state[BLOCKED])],
+            "speed": f"{state[SPEED]:.3f}",
+        }
+        return Report(values, "emergency_stop" if is_emergency else "")
+
+    def ground_points(self, motion: Motion) -> tuple[Any, Any]:
+        along = np.array([0.0, 0.0, 0.0, self.wheelbase_m, self.wheelbase_m])
+        across = 0.5 * self.track_m * np.array([0.0, 1.0, -1.0, 1.0, -1.0])
+        sine, cosine = motion[SIN_YAW], motion[COS_YAW]
+        return motion[X] + cosine * along - sine * across, motion[Y] + sine * along + cosine * across
+
+    def frame(self, robot: str, link: str) -> str:
+        prefix = self.frame_prefix if self.frame_prefix is not None else "" if robot == "ego" else f"{robot}/"
+        return f"{prefix}{link}"
+
+    def sensor_frame(self, robot: str, sensor: str, suffix: str = "_link") -> str:
+        """Cameras and LiDARs of a world bundle have frames of their own names: `camera_front`, `lidar_top`."""
+        return self.frame(robot, sensor if sensor.startswith(("camera_", "lidar_")) else f"{sensor}{suffix}")
+
+    engine: ClassVar[RobotModel] = RobotModel(
+        name="bicycle",
+        inputs=("steering", "speed", "throttle", "brake", "acceleration", "steering_rate"),
+        twist_fields=(),
+        rows=COMMON_ROWS + 8,
+        state={
+            "x": X,
+            "y": Y,
+            "z": Z,
+            "yaw": YAW,
+            "roll": ROLL,
+            "pitch": PITCH,
+            "steering": STEERING,
+            "speed": SPEED,
+            "yaw_rate": YAW_RATE,
+            "contacts": CONTACTS,
+            "blocked": BLOCKED,
+            "emergency": EMERGENCY,
+        },
+        parameters=parameters,
+        advance=advance,
+        is_ground_bound=True,
+        from_twist=inputs_for_twist,
+        settle=settle,
+        command_age=_AGE,
+        joints=JOINTS,
+        joint_kernel=joint_values,
+        joint_numbers=lambda settings: (settings.track_m, settings.wheelbase_m, settings.wheel_radius_m),
+    )
+
+
+ROBOT = Bicycle

@@ -1,12 +1,16 @@
 """Kinematic drone (PRD 4.1.1, 6.2): body-frame velocity commands, first-order lag, wind, ground clearance."""
 
 import math
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
+from microsim.documents.values import Height, Metres
 from microsim.engine import columns, exact, geometry, noise
+from microsim.engine.calls import Scene
 from microsim.engine.columns import BLOCK, FEW
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.components import (
@@ -26,7 +30,10 @@ from microsim.engine.components import (
     Y,
     Z,
 )
-from microsim.engine.geometry import Array, Grid
+from microsim.engine.geometry import Array
+from microsim.robots.declaration import Limit, Look, Pose, Robot, Start, TimeConstant
+from microsim.sensors.camera import LOOKING_DOWN, Camera
+from microsim.sensors.declaration import Mount
 
 _ground_height = geometry.ground_height
 _normals = noise.normals
@@ -34,6 +41,8 @@ _sincos = exact.sincos
 _wrap_angle = exact.wrap_angle
 _take = columns.take
 _put_back = columns.put_back
+
+Keys: TypeAlias = npt.NDArray[np.int64]
 
 # rows of the state after the common ones
 VX, VY, VZ = COMMON_ROWS, COMMON_ROWS + 1, COMMON_ROWS + 2  # [m/s] body frame, through the air
@@ -47,21 +56,12 @@ _MAX_VX, _MAX_VY, _MAX_VZ, _MAX_YAW_RATE, _LAG, _CLEARANCE = range(6)
 _WIND_X, _WIND_Y, _WIND_Z, _GUST_KEEP, _GUST_NEW = range(6, 11)
 
 
-class Settings(Protocol):
-    max_vx: float
-    max_vy: float
-    max_vz: float
-    max_yaw_rate: float
-    cmd_time_constant: float
-    ground_clearance_m: float
-
-
 def lag_factor(dt: float, time_constant: float) -> float:
     """Share of the way to a held command that a first-order lag goes in dt (exact solution); 1 without lag."""
     return 1.0 - exact.exp(-dt / time_constant) if time_constant > 0.0 else 1.0
 
 
-def parameters(settings: Settings, wind: Wind, dt: float) -> tuple[float, ...]:
+def parameters(settings: Any, wind: Wind, dt: float) -> tuple[float, ...]:
     keep = exact.exp(-dt / wind.gust_tau_s)
     return (
         settings.max_vx,
@@ -135,46 +135,24 @@ def _climb(state: Array, command: Array, parameters: Array, i: int, ground: floa
 
 
 @kernel
-def advance(
-    state: Array,
-    command: Array,
-    parameters: Array,
-    keys: npt.NDArray[np.int64],
-    elevation: Array,
-    clearance: Grid,
-    cell: float,
-    west: float,
-    south: float,
-    dt: float,
-    tick: int,
-    ticks: int,
-) -> None:
+def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int) -> None:
     if state.shape[1] >= FEW:
-        _advance_many(state, command, parameters, keys, elevation, cell, west, south, dt, tick, ticks)
+        _advance_many(state, command, parameters, keys, scene, tick, ticks)
         return
     for i in range(state.shape[1]):
         for k in range(tick, tick + ticks):
             if parameters[_GUST_NEW, i] > 0.0:
                 _blow(state, parameters, i, keys[i], k)
-            _fly(state, command, parameters, i, dt)
-            ground = _ground_height(elevation, cell, state[X, i] - west, state[Y, i] - south)
-            _climb(state, command, parameters, i, ground, dt)
+            _fly(state, command, parameters, i, scene.dt)
+            ground = _ground_height(scene.elevation, scene.cell, state[X, i] - scene.west, state[Y, i] - scene.south)
+            _climb(state, command, parameters, i, ground, scene.dt)
 
 
 @kernel
 def _advance_many(
-    state: Array,
-    command: Array,
-    parameters: Array,
-    keys: npt.NDArray[np.int64],
-    elevation: Array,
-    cell: float,
-    west: float,
-    south: float,
-    dt: float,
-    tick: int,
-    ticks: int,
+    state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int
 ) -> None:
+    elevation, cell, west, south, dt = scene.elevation, scene.cell, scene.west, scene.south, scene.dt
     s, c, p, ground = np.empty((_ROWS, BLOCK)), np.empty((4, BLOCK)), np.empty((11, BLOCK)), np.empty(BLOCK)
     ground[:] = elevation[0, 0]  # all there is of a level map
     for begin in range(0, state.shape[1], BLOCK):
@@ -203,14 +181,59 @@ def _advance_many(
         _put_back(s, state, begin, count, COMMON_ROWS, _ROWS if gusts else GUST_X)
 
 
-ROBOT = RobotModel(
-    name="drone",
-    inputs=("vx", "vy", "vz", "yaw_rate"),
-    twist_fields=("linear.x", "linear.y", "linear.z", "angular.z"),
-    rows=_ROWS,
-    state={"x": X, "y": Y, "z": Z, "yaw": YAW, "vx": VX, "vy": VY, "vz": VZ, "yaw_rate": YAW_RATE},
-    parameters=parameters,
-    advance=advance,
-    is_ground_bound=False,
-    needs_tick=lambda parameters: bool((parameters[_GUST_NEW] > 0.0).any()),
-)
+class DronePose(Pose):
+    """Where a drone starts, in the map frame."""
+
+    x: Metres = Field(20.0, description="East [m].")
+    y: Metres = Field(20.0, description="North [m].")
+    z: Metres = Field(10.0, description="Height in the map frame [m].")
+
+
+class DroneStart(Start):
+    """How a drone starts."""
+
+    map_pose: DronePose = Field(DronePose(), description="Pose in the map frame.")
+
+
+class Drone(Robot):
+    """A kinematic drone: it flies where it is told, with a lag."""
+
+    position: ClassVar[int] = 1
+    mounts: ClassVar[Mapping[str, Mount]] = {
+        "gps": Mount(xyz=(0.0, 0.0, 0.08)),
+        "camera": Mount(xyz=(0.10, 0.0, -0.05), rpy=LOOKING_DOWN),
+    }
+    follower: ClassVar[str] = "fly"
+    urdf: ClassVar[str] = "drone"
+    wind_parameter: ClassVar[bool] = True
+
+    model: Literal["drone"] = Field("drone", description="A kinematic drone.")
+    start: DroneStart = Field(DroneStart(), description="How it starts.")
+    max_vx: Limit = Field(5.0, description="Greatest speed forward and backward [m/s].")
+    max_vy: Limit = Field(5.0, description="Greatest speed left and right [m/s].")
+    max_vz: Limit = Field(3.0, description="Greatest speed up and down [m/s].")
+    max_yaw_rate: Limit = Field(1.5, description="Greatest turning rate [rad/s].")
+    cmd_time_constant: TimeConstant = Field(0.15, description="Lag of commands, first order; 0: none [s].")
+    ground_clearance_m: Height = Field(0.1, description="Least height above the ground [m].")
+    camera: Camera | None = Field(Camera(), description="Camera looking down; null: none.")
+
+    engine: ClassVar[RobotModel] = RobotModel(
+        name="drone",
+        inputs=("vx", "vy", "vz", "yaw_rate"),
+        twist_fields=("linear.x", "linear.y", "linear.z", "angular.z"),
+        rows=_ROWS,
+        state={"x": X, "y": Y, "z": Z, "yaw": YAW, "vx": VX, "vy": VY, "vz": VZ, "yaw_rate": YAW_RATE},
+        parameters=parameters,
+        advance=advance,
+        is_ground_bound=False,
+        needs_tick=lambda parameters: bool((parameters[_GUST_NEW] > 0.0).any()),
+    )
+
+    def body(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+        return (0.0, 0.0, 0.0), (0.5, 0.5, 0.15)
+
+    def look(self) -> Look:
+        return Look("cylinder", (0.3, 0.3, 0.05), (0.1, 0.1, 0.1))
+
+
+ROBOT = Drone

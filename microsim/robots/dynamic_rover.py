@@ -9,17 +9,16 @@ with inertia I and torque:
 In kinematic mode v is v_t at once. v and ω on the second line are the new ones.
 """
 
-from typing import Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
 from microsim.engine import exact
+from microsim.engine.calls import Scene
 from microsim.engine.command_timeout import expire, timeout_ticks
 from microsim.engine.compiled import kernel
 from microsim.engine.components import COMMON_ROWS, YAW, YAW_RATE, RobotModel, Wind, X, Y, Z
-from microsim.engine.geometry import Array, Grid
-from microsim.robots.rover import CONTACTS, V, travel
+from microsim.engine.geometry import Array
+from microsim.robots.drone import Keys
+from microsim.robots.rover import CONTACTS, Dynamics, V, travel
 
 _sincos = exact.sincos
 _wrap_angle = exact.wrap_angle
@@ -31,24 +30,6 @@ ROWS = COMMON_ROWS + 3
 # rows of the parameters
 _MAX_V, _MAX_OMEGA, _TIMEOUT, _IS_DYNAMIC, _RESPONSE = range(5)
 _MASS, _DRAG, _MAX_ACCELERATION, _INERTIA, _TURN_DRAG, _MAX_TURN_ACCELERATION = range(5, 11)
-
-
-class Dynamics(Protocol):
-    use_dynamics: bool
-    mass: float  # [kg]
-    inertia: float  # [kg m^2]
-    response_time: float  # [s]
-    linear_drag: float  # [N s/m]
-    angular_drag: float  # [N m s/rad]
-    max_force: float  # [N]
-    max_torque: float  # [N m]
-    command_timeout: float  # [s] 0: never
-
-
-class Settings(Protocol):
-    max_v: float
-    max_omega: float
-    dynamics: Dynamics
 
 
 def column(dynamics: Dynamics, max_v: float, max_omega: float, dt: float) -> tuple[float, ...]:
@@ -68,7 +49,7 @@ def column(dynamics: Dynamics, max_v: float, max_omega: float, dt: float) -> tup
     )
 
 
-def parameters(settings: Settings, wind: Wind, dt: float) -> tuple[float, ...]:
+def parameters(settings: Any, wind: Wind, dt: float) -> tuple[float, ...]:
     return column(settings.dynamics, settings.max_v, settings.max_omega, dt)
 
 
@@ -96,25 +77,12 @@ def _speeds(state: Array, command: Array, parameters: Array, i: int, dt: float) 
 
 
 @kernel
-def advance(
-    state: Array,
-    command: Array,
-    parameters: Array,
-    keys: npt.NDArray[np.int64],
-    elevation: Array,
-    clearance: Grid,
-    cell: float,
-    west: float,
-    south: float,
-    dt: float,
-    tick: int,
-    ticks: int,
-) -> None:
+def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int) -> None:
     for i in range(state.shape[1]):
         for _ in range(ticks):
-            v, omega = _speeds(state, command, parameters, i, dt)
-            sine, cosine = _sincos(state[YAW, i] + 0.5 * omega * dt)
-            travel(state, i, v, omega, sine, cosine, elevation, clearance, cell, west, south, dt)
+            v, omega = _speeds(state, command, parameters, i, scene.dt)
+            sine, cosine = _sincos(state[YAW, i] + 0.5 * omega * scene.dt)
+            travel(state, i, v, omega, sine, cosine, scene)
 
 
 @kernel
@@ -129,7 +97,7 @@ def advance_on_plane(state: Array, command: Array, parameters: Array, dt: float)
         state[V, i], state[YAW_RATE, i] = v, omega
 
 
-ROBOT = RobotModel(
+DYNAMIC = RobotModel(
     name="dynamic_rover",
     inputs=("v", "omega"),
     twist_fields=("linear.x", "angular.z"),

@@ -1,12 +1,16 @@
 """Kinematic differential-drive rover (PRD 4.1.2, 6.2): stops at occupied cells and at the map's edge."""
 
 import math
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
+from pydantic import Field, field_validator
+from pydantic_core import InitErrorDetails
 
+from microsim.documents.values import Angle, Finite, Metres, Model, Switch, detail, show
 from microsim.engine import columns, exact, geometry
+from microsim.engine.calls import Scene
 from microsim.engine.columns import BLOCK, FEW
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.components import (
@@ -27,7 +31,11 @@ from microsim.engine.components import (
     Z,
 )
 from microsim.engine.geometry import Array, Grid
-from microsim.robots.drone import approach, lag_factor
+from microsim.robots.declaration import Limit, Look, Pose, Robot, Start, TimeConstant
+from microsim.robots.drone import Keys, approach, lag_factor
+from microsim.sensors.camera import LOOKING_FORWARD
+from microsim.sensors.declaration import Mount
+from microsim.sensors.range import Range
 
 _distance_to_occupied = geometry.distance_to_occupied
 _ground_height = geometry.ground_height
@@ -49,35 +57,20 @@ _SLACK_M = 1e-6  # far above what rounding can move a rover by, far below a cell
 _MAX_V, _MAX_OMEGA, _LAG = range(3)
 
 
-class Settings(Protocol):
-    max_v: float
-    max_omega: float
-    cmd_time_constant: float
-
-
-def parameters(settings: Settings, wind: Wind, dt: float) -> tuple[float, ...]:
+def parameters(settings: Any, wind: Wind, dt: float) -> tuple[float, ...]:
     return settings.max_v, settings.max_omega, lag_factor(dt, settings.cmd_time_constant)
 
 
 @kernel
-def free_length(
-    clearance: Grid,
-    cell: float,
-    west: float,
-    south: float,
-    x: float,
-    y: float,
-    dx: float,
-    dy: float,
-    length: float,
-) -> float:
+def free_length(scene: Scene, x: float, y: float, dx: float, dy: float, length: float) -> float:
     """How far, up to `length`, the way from (x, y) along the unit vector (dx, dy) is free of occupied cells."""
-    wall = _distance_to_occupied(clearance, cell, x - west, y - south, dx, dy, length + CONTACT_GAP_M, True)
+    footing, cell, west, south = scene.footing, scene.cell, scene.west, scene.south
+    wall = _distance_to_occupied(footing, cell, x - west, y - south, dx, dy, length + CONTACT_GAP_M, True)
     if wall == math.inf:
         return length
     length = min(length, max(wall - CONTACT_GAP_M, 0.0))
     # The end point is rounded on its own: it must lie in a free cell too, whatever the crossing's rounding said.
-    return length if _is_free(clearance, cell, x + dx * length - west, y + dy * length - south) else 0.0
+    return length if _is_free(footing, cell, x + dx * length - west, y + dy * length - south) else 0.0
 
 
 @inlined
@@ -116,27 +109,14 @@ def _drive_freely(state: Array, command: Array, parameters: Array, i: int, dt: f
 
 
 @kernel
-def travel(
-    state: Array,
-    i: int,
-    v: float,
-    omega: float,
-    sine: float,
-    cosine: float,
-    elevation: Array,
-    clearance: Grid,
-    cell: float,
-    west: float,
-    south: float,
-    dt: float,
-) -> None:
-    """Column i drives at v along (cosine, sine) for dt, over the ground and no farther than to an occupied cell."""
-    x, y = state[X, i], state[Y, i]
+def travel(state: Array, i: int, v: float, omega: float, sine: float, cosine: float, scene: Scene) -> None:
+    """Column i drives at v along (cosine, sine) for a tick, over the ground and no farther than to an occupied cell."""
+    x, y, dt = state[X, i], state[Y, i], scene.dt
     wanted_x, wanted_y = x + cosine * v * dt, y + sine * v * dt
     length = abs(v * dt)
     sign = 1.0 if v >= 0.0 else -1.0
-    free = free_length(clearance, cell, west, south, x, y, sign * cosine, sign * sine, length)
-    if free < length or not _is_free(clearance, cell, wanted_x - west, wanted_y - south):
+    free = free_length(scene, x, y, sign * cosine, sign * sine, length)
+    if free < length or not _is_free(scene.footing, scene.cell, wanted_x - scene.west, wanted_y - scene.south):
         new_x, new_y = x + sign * cosine * free, y + sign * sine * free
         state[V, i] = 0.0
         state[CONTACTS, i] += 1.0
@@ -144,7 +124,8 @@ def travel(
     else:
         state[V, i] = v
         _go(state, i, wanted_x, wanted_y, cosine * v, sine * v, omega, dt)
-    _stand(state, i, _ground_height(elevation, cell, state[X, i] - west, state[Y, i] - south), dt)
+    ground = _ground_height(scene.elevation, scene.cell, state[X, i] - scene.west, state[Y, i] - scene.south)
+    _stand(state, i, ground, dt)
 
 
 @kernel
@@ -160,60 +141,26 @@ def _is_far_from_walls(clearance: Grid, cell: float, x: float, y: float, reach: 
 
 
 @kernel
-def _drive(
-    state: Array,
-    command: Array,
-    parameters: Array,
-    i: int,
-    elevation: Array,
-    clearance: Grid,
-    cell: float,
-    west: float,
-    south: float,
-    dt: float,
-) -> None:
+def _drive(state: Array, command: Array, parameters: Array, i: int, scene: Scene) -> None:
     v, omega = _pull(state, command, parameters, i)
     sine, cosine = _sincos(state[YAW, i])
-    travel(state, i, v, omega, sine, cosine, elevation, clearance, cell, west, south, dt)
+    travel(state, i, v, omega, sine, cosine, scene)
 
 
 @kernel
-def advance(
-    state: Array,
-    command: Array,
-    parameters: Array,
-    keys: npt.NDArray[np.int64],
-    elevation: Array,
-    clearance: Grid,
-    cell: float,
-    west: float,
-    south: float,
-    dt: float,
-    tick: int,
-    ticks: int,
-) -> None:
+def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int) -> None:
     if state.shape[1] >= FEW:
-        _advance_many(state, command, parameters, elevation, clearance, cell, west, south, dt, ticks)
+        _advance_many(state, command, parameters, scene, ticks)
         return
     for i in range(state.shape[1]):
         for _ in range(ticks):
-            _drive(state, command, parameters, i, elevation, clearance, cell, west, south, dt)
+            _drive(state, command, parameters, i, scene)
 
 
 @kernel
-def _advance_many(
-    state: Array,
-    command: Array,
-    parameters: Array,
-    elevation: Array,
-    clearance: Grid,
-    cell: float,
-    west: float,
-    south: float,
-    dt: float,
-    ticks: int,
-) -> None:
+def _advance_many(state: Array, command: Array, parameters: Array, scene: Scene, ticks: int) -> None:
     """Those far from walls for all these ticks go side by side, the others one by one."""
+    elevation, cell, west, south, dt = scene.elevation, scene.cell, scene.west, scene.south, scene.dt
     s, c, p, ground = np.empty((_ROWS, BLOCK)), np.empty((2, BLOCK)), np.empty((3, BLOCK)), np.empty(BLOCK)
     ground[:] = elevation[0, 0]  # all there is of a level map
     for begin in range(0, state.shape[1], BLOCK):
@@ -234,16 +181,16 @@ def _advance_many(
         for i in range(count):
             k = begin + i
             reach = max(abs(state[V, k]), p[_MAX_V, i]) * dt * ticks
-            if not _is_far_from_walls(clearance, cell, state[X, k] - west, state[Y, k] - south, reach):
+            if not _is_far_from_walls(scene.footing, cell, state[X, k] - west, state[Y, k] - south, reach):
                 for _ in range(ticks):
-                    _drive(state, command, parameters, k, elevation, clearance, cell, west, south, dt)
+                    _drive(state, command, parameters, k, scene)
                 for row in range(_ROWS):
                     s[row, i] = state[row, k]
         _put_back(s, state, begin, count, 0, ROLL)
         _put_back(s, state, begin, count, COMMON_ROWS, _ROWS)
 
 
-ROBOT = RobotModel(
+KINEMATIC = RobotModel(
     name="rover",
     inputs=("v", "omega"),
     twist_fields=("linear.x", "angular.z"),
@@ -254,3 +201,108 @@ ROBOT = RobotModel(
     is_ground_bound=True,
     needs_tick=lambda parameters: False,
 )
+
+
+class RoverPose(Pose):
+    """Where a rover starts, in the map frame."""
+
+    x: Metres = Field(10.0, description="East [m].")
+    y: Metres = Field(10.0, description="North [m].")
+    yaw: Angle = Field(1.57, description="Heading, counter-clockwise from east [rad].")
+
+    @field_validator("z")
+    @classmethod
+    def _on_the_ground(cls, value: float | None) -> None:
+        if value:
+            raise ValueError(f"a rover stands on the ground: leave z out; found {show(value)}")
+
+
+class RoverStart(Start):
+    """How a rover starts."""
+
+    map_pose: RoverPose = Field(RoverPose(), description="Pose in the map frame.")
+
+
+Mass = Annotated[Finite, Field(ge=1e-3, le=1e6)]
+Inertia = Annotated[Finite, Field(ge=1e-6, le=1e9)]
+Drag = Annotated[Finite, Field(ge=0, le=1e6)]
+Force = Annotated[Finite, Field(ge=0, le=1e6)]
+ResponseTime = Annotated[Finite, Field(ge=1e-4, le=1e4)]
+Timeout = Annotated[Finite, Field(ge=0, le=1e6)]
+
+
+class Dynamics(Model):
+    """A rover's response to commands: force towards the commanded speed, drag, and what becomes of an old command."""
+
+    use_dynamics: Switch = Field(True, description="false: the commanded speed at once, without force and drag.")
+    mass: Mass = Field(5.0, description="Mass [kg].")
+    inertia: Inertia = Field(0.5, description="Inertia about the vertical [kg m²].")
+    response_time: ResponseTime = Field(0.3, description="Time constant towards the commanded speed [s].")
+    linear_drag: Drag = Field(2.0, description="Drag per speed [N s/m].")
+    angular_drag: Drag = Field(1.0, description="Drag per turning rate [N m s/rad].")
+    max_force: Force = Field(20.0, description="Greatest net force; over the mass it limits acceleration [N].")
+    max_torque: Force = Field(5.0, description="Greatest net torque; over the inertia it limits turning [N m].")
+    command_timeout: Timeout = Field(
+        0.5, description="A command not followed by another for so long counts as 0; 0: it never runs out [s]."
+    )
+
+    def too_quick(self, rate_hz: float) -> str:
+        """Why speeds would never settle at so few ticks a second; empty when they do."""
+        if not self.use_dynamics:
+            return ""
+        quickest = 1.0 / self.response_time + max(self.linear_drag / self.mass, self.angular_drag / self.inertia)
+        if quickest <= 2.0 * rate_hz:
+            return ""
+        return (
+            f"at {rate_hz:g} Hz speeds would swing for ever: 1/response_time plus drag over mass (or inertia) is "
+            f"{quickest:.4g} 1/s, and may be twice the rate; lengthen response_time, lessen drag, or raise the rate"
+        )
+
+
+class Rover(Robot):
+    """A rover: it drives and turns on the ground, and stops at occupied cells. Kinematic, or with mass and drag."""
+
+    position: ClassVar[int] = 2
+    absent_when_null: ClassVar[tuple[str, ...]] = ("dynamics",)
+    mounts: ClassVar[Mapping[str, Mount]] = {
+        "gps": Mount(xyz=(0.0, 0.0, 0.15)),
+        "camera": Mount(xyz=(0.25, 0.0, 0.15), rpy=LOOKING_FORWARD),
+    }
+    urdf: ClassVar[str] = "rover"
+    engine: ClassVar[RobotModel] = KINEMATIC
+
+    model: Literal["rover"] = Field("rover", description="A rover with differential drive.")
+    start: RoverStart = Field(RoverStart(), description="How it starts.")
+    max_v: Limit = Field(2.0, description="Greatest speed forward and backward [m/s].")
+    max_omega: Limit = Field(1.2, description="Greatest turning rate [rad/s].")
+    cmd_time_constant: TimeConstant = Field(0.10, description="Lag of commands, first order; 0: none [s].")
+    dynamics: Dynamics | None = Field(
+        None, description="Mass, drag and command timeout in place of the lag; null: kinematic, and commands are held."
+    )
+    range: Range | None = Field(Range(), description="Range sensor looking forward; null: none.")
+
+    @field_validator("dynamics", mode="before")
+    @classmethod
+    def _switch_dynamics(cls, value: Any) -> Any:
+        return {} if value is True else None if value is False else value
+
+    @property
+    def engine_model(self) -> RobotModel:
+        if self.dynamics is None:
+            return self.engine
+        from microsim.robots.dynamic_rover import DYNAMIC
+
+        return DYNAMIC
+
+    def unfit(self, physics_hz: float) -> list[InitErrorDetails]:
+        problem = self.dynamics.too_quick(physics_hz) if self.dynamics is not None else ""
+        return [detail(problem, "dynamics")] if problem else []
+
+    def body(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+        return (0.0, 0.0, 0.075), (0.5, 0.35, 0.15)
+
+    def look(self) -> Look:
+        return Look("box", (0.5, 0.3, 0.15), (0.8, 0.2, 0.2))
+
+
+ROBOT = Rover

@@ -16,8 +16,8 @@ from pydantic import Field
 from microsim.documents.values import Model, show
 from microsim.errors import BundleError, Problem, ScenarioError
 from microsim.paths import data_folder, scenario_names, world_names
+from microsim.robots.declaration import Robot, class_for_name, robot_class
 from microsim.scenario.files import locate
-from microsim.scenario.robots import MODELS_BY_NAME
 
 if TYPE_CHECKING:
     from microsim.bundle import Bundle, CameraCalibration, LidarCalibration
@@ -123,15 +123,16 @@ def map_update(bundle: Bundle) -> dict[str, Any]:
 
 
 def _robots(robots: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
-    cars = [name for name, block in robots.items() if _model(name, block) == "bicycle"]
+    kinds = {name: _kind(name, block) for name, block in robots.items()}
+    cars = [name for name, kind in kinds.items() if kind is not None and kind.is_vehicle]
     finished = {}
     for place, (name, block) in enumerate(robots.items()):
-        given = {} if block is None else block
+        given, kind = {} if block is None else block, kinds[name]
         if not isinstance(given, Mapping):
             finished[name] = block
             continue
-        defaults: dict[str, Any] = {"start": {"map_pose": _start(_model(name, block), bundle, place)}}
-        if name in cars:
+        defaults: dict[str, Any] = {"start": {"map_pose": _start(kind, bundle, place)}}
+        if kind is not None and kind.is_vehicle:
             defaults |= _vehicle(bundle)
         if name in cars[:1]:
             defaults["sensors"] = sensors_of(bundle)
@@ -139,19 +140,19 @@ def _robots(robots: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
     return finished
 
 
-def _model(name: str, block: Any) -> Any:
+def _kind(name: str, block: Any) -> type[Robot] | None:
     written = block.get("model") if isinstance(block, Mapping) else None
-    return written or MODELS_BY_NAME.get(name, name)
+    return robot_class(written or class_for_name(name))
 
 
-def _start(model: Any, bundle: Bundle, place: int) -> dict[str, float]:
-    """The car where the bundle says, a drone above it, others behind one another."""
+def _start(kind: type[Robot] | None, bundle: Bundle, place: int) -> dict[str, float]:
+    """The car where the bundle says, what flies above it, others behind one another."""
     from microsim.engine.exact import cos, sin
     from microsim.engine.geometry import ground_height
 
     start = bundle.start
     x, y, yaw = (0.0, 0.0, 0.0) if start is None else (start.x, start.y, start.yaw)
-    if model == "drone":
+    if kind is not None and kind.engine is not None and not kind.engine.is_ground_bound:
         grid = bundle.heightmap
         plain: Any = getattr(ground_height, "py_func", ground_height)
         ground = float(plain(grid.values, grid.resolution_m, x - grid.west, y - grid.south))

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from microsim.documents.yaml_text import Path
+from microsim.robots.declaration import Robot
 from microsim.scenario.models import Scenario
-from microsim.scenario.robots import Drone, Robot
 from microsim.scenario.world import Box, Cylinder
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _covers_cell(obstacle: Box | Cylinder, x: float, y: float, cell: float) -> b
 def _in_solid(scenario: Scenario, robot: Robot, heights: npt.NDArray[np.float64]) -> str:
     pose, cell = robot.start.map_pose, scenario.map.cell_size_m
     assert pose.z is not None
-    clearance = robot.ground_clearance_m if isinstance(robot, Drone) else 0.0
+    clearance: float = getattr(robot, "ground_clearance_m", 0.0)
     lowest = ground(heights, cell, pose.x, pose.y) + clearance
     if pose.z < lowest:
         return (

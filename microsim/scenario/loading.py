@@ -25,7 +25,7 @@ from microsim.scenario.bundles import (
 from microsim.scenario.checks import check_bundle_starts, check_starts
 from microsim.scenario.elevation_files import read_elevation
 from microsim.scenario.files import find_scenario, locate, portable, read_text, search_folders
-from microsim.scenario.generators import Generated, insert, prepare
+from microsim.scenario.generated import Generated, insert, prepare
 from microsim.scenario.messages import Places, in_order
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomize import check_randomize

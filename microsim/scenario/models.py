@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator
@@ -27,12 +27,12 @@ from microsim.documents.values import (
     under,
 )
 from microsim.errors import there_are
+from microsim.robots.declaration import ROBOTS, Robot, RosName, make_robot, sensor_of
 from microsim.scenario.bundles import WorldBundle
 from microsim.scenario.faults import Fault, FaultOrText, resolved
 from microsim.scenario.randomize import Randomize
-from microsim.scenario.robots import Drone, Robot, RosName, Rover, make_robot
-from microsim.scenario.sensors import Camera, Odometry
 from microsim.scenario.world import Feature, Map, Obstacle
+from microsim.sensors.declaration import Sensor, SensorBlock
 
 Speed = Annotated[Finite, Field(ge=-1e4, le=1e4)]
 
@@ -102,7 +102,7 @@ class Scenario(Model):
     features: tuple[Feature, ...] = Field((), description="What only cameras see.")
     frames: Frames = Field(Frames(), description="The tree of frames.")
     robots: dict[RosName, SerializeAsAny[Robot]] = Field(
-        {"drone": Drone(), "rover": Rover()},
+        {name: ROBOTS.built_in[name]() for name in ("drone", "rover")},
         description="The robots by name; without this key, a drone and a rover. An empty block has every default.",
     )
     radio: Radio = Field(Radio(), description="The radio between robots.")
@@ -150,7 +150,7 @@ class Scenario(Model):
         found, problems = [], []
         for index, fault in enumerate(faults):
             try:
-                found.append(resolved(fault, robots))
+                found.append(resolved(fault, robots, (info.context or {}).get("plugins", ())))
             except ValueError as error:
                 problems.append(detail(str(error), index, found=fault.target))
         if problems:
@@ -172,10 +172,11 @@ class Scenario(Model):
         return f"{key!r} belongs under `{owners[0]}:`; here {there_are(cls.key_names())}" if owners else ""
 
     @property
-    def has_splats(self) -> bool:
-        """True when a camera draws the Gaussians of the world bundle."""
-        sensors = (block for robot in self.robots.values() for block in robot.all_sensors().values())
-        return any(isinstance(block, Camera) and block.is_splat for block in sensors)
+    def all_sensors(self) -> Iterator[tuple[str, str, SensorBlock, Sensor]]:
+        """Robot, name, block and kind of every sensor."""
+        for robot, settings in self.robots.items():
+            for name, block in settings.all_sensors().items():
+                yield robot, name, block, sensor_of(block, name, self.plugins)
 
     def to_dict(self) -> dict[str, Any]:
         """The complete scenario, every default written out, as plain data that `load_scenario` takes back."""
@@ -192,21 +193,10 @@ class Scenario(Model):
 def _fit_robot(robot: Robot, others: Mapping[str, Any]) -> tuple[Robot, list[InitErrorDetails]]:
     """The robot beside the other blocks of the scenario: its rates, and the frame its odometry may drift in."""
     robot, problems = _fit_sensors(robot, others.get("physics_hz"))
-    frames = others.get("frames")
-    if robot.odom is not None and robot.odom.drift is not None and frames is not None and not frames.per_robot_odom:
-        message = "odometry can drift only in a frame of its own: write `frames: {per_robot_odom: true}`"
-        problems.append(detail(message, "odom", "drift"))
-    if isinstance(robot, Rover) and robot.dynamics is not None and others.get("physics_hz"):
-        problem = robot.dynamics.too_quick(others["physics_hz"])
-        problems += [detail(problem, "dynamics")] if problem else []
-    for name, block in robot.sensors.items():
-        if isinstance(block, Odometry) and block.drift is not None:
-            message = "only the sensor `odom` can drift: there is one odometry frame"
-            problems.append(detail(message, "sensors", name, "drift"))
+    problems += robot.unfit(others["physics_hz"]) if others.get("physics_hz") else []
     for name, block in robot.all_sensors().items():
-        if isinstance(block, Camera) and block.is_splat and "world" in others and others["world"] is None:
-            message = "splats belong to a world bundle: name one with `world:`, or write `render: plain`"
-            problems.append(detail(message, *(["sensors"] if name in robot.sensors else []), name, "render"))
+        found = block.unfit(name, others)
+        problems += [_moved(each, *robot.sensor_key(name)) for each in found]
     return robot, problems
 
 
@@ -216,7 +206,7 @@ def _fit_sensors(robot: Robot, physics_hz: float | None) -> tuple[Robot, list[In
     further = dict(robot.sensors)
     for name, block in robot.all_sensors().items():
         fitted, found = _fit_rates(block, physics_hz)
-        problems += [_moved(each, *(["sensors"] if name in further else []), name) for each in found]
+        problems += [_moved(each, *robot.sensor_key(name)) for each in found]
         if name in further:
             further[name] = fitted
         else:

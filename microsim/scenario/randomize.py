@@ -10,24 +10,13 @@ from pydantic import AfterValidator, Field, ValidationError
 from microsim.documents.values import Finite, Height, Model, Probability, exactly, show
 from microsim.documents.yaml_text import Path
 from microsim.errors import unknown
-from microsim.scenario.sensors import SensorBlock
+from microsim.sensors.declaration import varies
 
 if TYPE_CHECKING:
+    from microsim.robots.declaration import Robot
     from microsim.scenario.models import Scenario
-    from microsim.scenario.robots import Robot
 
 Found = tuple[str, Path]  # message, where
-
-NOISE_KEYS = (
-    "sigma_m",
-    "bias_drift_m_per_s",
-    "dropout_probability",
-    "gyro_sigma_rad_per_s",
-    "accel_sigma_m_per_s2",
-    "position_per_m",
-    "yaw_per_rad",
-)
-NOISY_SENSORS = ("odom", "gps", "imu", "range", "scan")
 
 
 def _rising(span: tuple[float, float]) -> tuple[float, float]:
@@ -94,10 +83,9 @@ def _why_not(scenario: Scenario, name: str) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return f"{name} is {show(value)}; only a number can be drawn"
     if keys[0] == "robots" and not is_drawable(keys, scenario.robots[keys[1]]):
-        noise = ", ".join(NOISE_KEYS)
         return (
-            f"{name} cannot be drawn: of a robot only its own numbers, and {noise} of {', '.join(NOISY_SENSORS)}; "
-            "starts have a block of their own"
+            f"{name} cannot be drawn: only a robot's own numbers and the noise of its sensors can, such as "
+            "`sigma_m`; starts have a block of their own"
         )
     return ""
 
@@ -110,17 +98,14 @@ def is_limit(keys: Sequence[str], name: str, robot: Robot) -> bool:
 
 
 def is_drawable(keys: Sequence[str], robot: Robot) -> bool:
+    """A limit of the robot, or a number that the declaration of one of its sensors marks as varying."""
     if is_limit(keys, keys[1], robot):
         return True
-    return isinstance(sensor_at(robot, keys), SensorBlock) and keys[-1] in NOISE_KEYS
-
-
-def sensor_at(robot: Robot, keys: Sequence[str]) -> SensorBlock | None:
-    """The sensor block in which robots.NAME.keys… lies, if it is one of those whose noise can be drawn."""
-    name = keys[3] if keys[2] == "sensors" else keys[2]
-    block = robot.all_sensors().get(name)
-    kind = getattr(block, "type", name)
-    return block if kind in NOISY_SENSORS else None
+    skip = 4 if keys[2] == "sensors" else 3
+    block: Any = robot.all_sensors().get(keys[skip - 1])
+    for key in keys[skip:-1]:
+        block = getattr(block, key, None)
+    return isinstance(block, Model) and varies(type(block), keys[-1])
 
 
 def _at(value: Any, keys: Sequence[str], done: str = "") -> Any:

@@ -6,17 +6,17 @@ plug-ins, starts, rates beside physics_hz, and conditions between two keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
 from microsim.documents.values import Model
-from microsim.scenario.maze import GENERATOR, MazeOptions
+from microsim.generators import GENERATORS
+from microsim.robots.declaration import COMMON_SENSORS, FURTHER_SENSORS, RESERVED_NAMES, ROBOTS
 from microsim.scenario.models import Scenario
-from microsim.scenario.robots import FURTHER_SENSORS, RESERVED_NAMES, ROBOTS
-from microsim.scenario.sensors import SENSORS, PluginSensor
 from microsim.scenario.world import FEATURES, OBSTACLES, PATCHES, FlatElevation, HillsElevation
+from microsim.sensors.plugin import PluginSensor
 
 Schema = dict[str, Any]
 
@@ -25,7 +25,10 @@ ROS_NAME = "^[a-z][a-z0-9_]{0,63}$"
 
 def json_schema() -> Schema:
     """JSON schema (draft 2020-12) of what `load_scenario` takes."""
-    models: list[type[Model]] = [Scenario, *ROBOTS.values(), *FURTHER_SENSORS.values(), PluginSensor, MazeOptions]
+    generators = {name: each.options for name, each in GENERATORS.built_in.items() if each.options is not None}
+    models: list[type[Any]] = [
+        Scenario, *ROBOTS.built_in.values(), *FURTHER_SENSORS.values(), PluginSensor, *generators.values()
+    ]  # fmt: skip
     _, whole = models_json_schema([(model, "validation") for model in models], by_alias=True)
     definitions: dict[str, Schema] = whole["$defs"]
     for model in all_models():
@@ -36,9 +39,9 @@ def json_schema() -> Schema:
         _require(definitions[kind.__name__], "type")
     for elevation in (FlatElevation, HillsElevation):
         _require(definitions[elevation.__name__], "generate")
-    for robot in ROBOTS.values():
+    for robot in ROBOTS.built_in.values():
         _let_parts_be_switched(definitions[robot.__name__])
-    _open_to_plugins(definitions)
+    _open_to_plugins(definitions, generators)
     _name_robots(definitions)
     scenario = definitions.pop("Scenario")
     return {
@@ -80,15 +83,19 @@ def _allow_class_id(definition: Schema) -> None:
 
 def _let_parts_be_switched(robot: Schema) -> None:
     """`camera: null` and `camera: false` take a sensor away; `scan: true`, `dynamics: true`: with every default."""
-    for name in (*SENSORS, "dynamics"):
+    for name in (*COMMON_SENSORS, "dynamics"):
         if name in robot["properties"]:
             robot["properties"][name]["anyOf"].append({"type": "boolean"})
 
 
-def _open_to_plugins(definitions: dict[str, Schema]) -> None:
-    maze = definitions["MazeOptions"]
-    maze["properties"] = {"plugin": {"const": GENERATOR.name, "description": "A random maze."}, **maze["properties"]}
-    _require(maze, "plugin")
+def _open_to_plugins(definitions: dict[str, Schema], generators: Mapping[str, type[Any]]) -> None:
+    for name, options in generators.items():
+        block = definitions[options.__name__]
+        block["properties"] = {
+            "plugin": {"const": name, "description": (options.__doc__ or name)},
+            **block["properties"],
+        }
+        _require(block, "plugin")
     definitions["PluginEntry"] = {
         "title": "PluginEntry",
         "description": "Obstacles and features from a generator: `{plugin: NAME, ...options}`.",
@@ -97,23 +104,23 @@ def _open_to_plugins(definitions: dict[str, Schema]) -> None:
         "properties": {
             "plugin": {
                 "type": "string",
-                "not": {"const": GENERATOR.name},
+                "not": {"enum": list(generators)},
                 "description": "Name of the generator.",
             }
         },
     }
     for key in ("obstacles", "features"):
         items = definitions["Scenario"]["properties"][key]["items"]
-        items["anyOf"] += [_ref("MazeOptions"), _ref("PluginEntry")]
+        items["anyOf"] += [*(_ref(options.__name__) for options in generators.values()), _ref("PluginEntry")]
     sensor = definitions["PluginSensor"]
     del sensor["properties"]["options"]
-    sensor["properties"]["type"]["not"] = {"enum": list(SENSORS)}
+    sensor["properties"]["type"]["not"] = {"enum": list(COMMON_SENSORS)}
     sensor["additionalProperties"] = True
     further = [_ref(kind.__name__) for kind in FURTHER_SENSORS.values()]
-    for robot in ROBOTS.values():
+    for robot in ROBOTS.built_in.values():
         definitions[robot.__name__]["properties"]["sensors"] |= {
             "additionalProperties": False,
-            "patternProperties": {_ros_name_but(SENSORS): {"anyOf": [*further, _ref("PluginSensor")]}},
+            "patternProperties": {_ros_name_but(COMMON_SENSORS): {"anyOf": [*further, _ref("PluginSensor")]}},
         }
 
 
@@ -122,16 +129,17 @@ def _name_robots(definitions: dict[str, Schema]) -> None:
     other = {
         "type": "object",
         "required": ["model"],
-        "properties": {"model": {"type": "string", "not": {"enum": list(ROBOTS)}}},
+        "properties": {"model": {"type": "string", "not": {"enum": list(ROBOTS.built_in)}}},
     }
-    named = [{"allOf": [_ref(kind.__name__), {"required": ["model"]}]} for kind in ROBOTS.values()]
+    named = [{"allOf": [_ref(kind.__name__), {"required": ["model"]}]} for kind in ROBOTS.built_in.values()]
     definitions["AnyRobot"] = {"title": "AnyRobot", "description": "A robot under any name.", "anyOf": [*named, other]}
     definitions["Scenario"]["properties"]["robots"] |= {
         "additionalProperties": False,
         "properties": {
-            name: {"anyOf": [_ref(kind.__name__), {"type": "null"}, _ref("AnyRobot")]} for name, kind in ROBOTS.items()
+            name: {"anyOf": [_ref(kind.__name__), {"type": "null"}, _ref("AnyRobot")]}
+            for name, kind in ROBOTS.built_in.items()
         },
-        "patternProperties": {_ros_name_but([*ROBOTS, *RESERVED_NAMES]): _ref("AnyRobot")},
+        "patternProperties": {_ros_name_but([*ROBOTS.built_in, *RESERVED_NAMES]): _ref("AnyRobot")},
     }
     for unused in ("Robot", "SensorBlock", "Start", "Pose"):
         definitions.pop(unused, None)

@@ -1,1 +1,13 @@
-"""Sensors, one file each: numbers of a robot's motion in, numbers of a measurement out."""
+"""Sensors, one file each. `SENSORS` finds them: built in, installed, or in a folder that the user named."""
+
+from microsim.registry import Registry
+from microsim.sensors.declaration import Sensor
+
+SENSORS: Registry[Sensor] = Registry(
+    "SENSOR",
+    "microsim.sensors",
+    "microsim.sensors",
+    "Sensor(...)",
+    lambda part: isinstance(part, Sensor),
+    order=lambda part: part.position,
+)

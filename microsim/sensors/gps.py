@@ -1,73 +1,92 @@
-"""GPS (PRD 4.2.1): white noise and a slowly walking bias in metres, then WGS-84."""
+"""GPS (PRD 4.2.1): position of the antenna in WGS-84, with white noise and a slowly walking bias."""
+
+from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import Any
 
+from pydantic import Field
+
+from microsim.documents.values import Hertz, Noise
 from microsim.engine import geodesy, noise
-from microsim.engine.compiled import kernel, plain
-from microsim.engine.faults import Fault
-from microsim.engine.geometry import Array, Vector
-from microsim.engine.motion import Motion, mounted_at
+from microsim.engine.calls import Scene
+from microsim.engine.compiled import kernel
+from microsim.engine.geometry import Array
+from microsim.engine.motion import PLACE_X, PLACE_Y, PLACE_Z
+from microsim.messages.encoders import header
+from microsim.messages.topics import Qos
+from microsim.messages.types import new
+from microsim.sensors.declaration import DROPOUT, JUMP, Display, MessageForm, MountedSensor, Sensor, SensorContext
 
 _six_normals = noise.six_normals
 _wgs84_from_enu = geodesy.wgs84_from_enu
+_EAST, _NORTH, _UP, _LAST_TICK = range(4)  # of the memory
+
+
+class Gps(MountedSensor):
+    """`sensor_msgs/NavSatFix` on `gps/fix`."""
+
+    hz: Hertz = Field(5, description="Rate; at most physics_hz [Hz].")
+    sigma_m: Noise = Field(2.0, description="White noise of each axis, 1 sigma [m].")
+    bias_drift_m_per_s: Noise = Field(
+        0.005,
+        description="Slow random walk of the bias: 1 sigma after one second, growing with its square root [m/√s].",
+    )
 
 
 @kernel
-def fix(
-    plane: Array,
-    x: float,
-    y: float,
-    z: float,
-    east: float,
-    north: float,
-    up: float,
-    sigma_m: float,
-    bias_drift: float,
-    dt: float,
-    key: int,
-    last_tick: int,
-    tick: int,
-) -> tuple[float, float, float, float, float, float, float]:
-    """Latitude, longitude [deg], altitude [m], variance [m^2]; and the bias, which was (east, north, up) before."""
+def sample(settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array) -> None:
+    """Latitude and longitude [deg], altitude [m], variance of each axis [m^2]."""
+    sigma, drift, dt = settings[0], settings[1], scene.dt
     e, n, u, walk_e, walk_n, walk_u = _six_normals(key, tick)
-    step = bias_drift * math.sqrt((tick - last_tick) * dt)
-    east, north, up = east + step * walk_e, north + step * walk_n, up + step * walk_u
-    latitude, longitude, altitude = _wgs84_from_enu(
-        plane, x + sigma_m * e + east, y + sigma_m * n + north, z + sigma_m * u + up
+    step = drift * math.sqrt((tick - memory[_LAST_TICK]) * dt)
+    memory[_EAST] += step * walk_e
+    memory[_NORTH] += step * walk_n
+    memory[_UP] += step * walk_u
+    memory[_LAST_TICK] = tick
+    reading[0], reading[1], reading[2] = _wgs84_from_enu(
+        scene.plane,
+        motion[PLACE_X] + sigma * e + memory[_EAST],
+        motion[PLACE_Y] + sigma * n + memory[_NORTH],
+        motion[PLACE_Z] + sigma * u + memory[_UP],
     )
-    return latitude, longitude, altitude, sigma_m * sigma_m + bias_drift * bias_drift * tick * dt, east, north, up
+    reading[3] = sigma * sigma + drift * drift * tick * dt
 
 
-_fix = plain(fix)
+def _fix(context: SensorContext) -> Any:
+    message = new("sensor_msgs/msg/NavSatFix", header=header(context.frame), position_covariance_type=2)  # diagonal
+    message.status.service = 1  # GPS
+    return message
 
 
-@dataclass
-class Gps:
-    plane: Array  # tangent plane at the map's origin
-    mount: Vector  # [m] base_link -> antenna
-    sigma_m: float  # [m] white noise, 1 sigma per axis
-    bias_drift: float  # [m/sqrt(s)] the bias' standard deviation after one second
-    dt: float  # [s] per tick
-    key: int
-    bias: Vector = (0.0, 0.0, 0.0)  # [m] east, north, up
-    last_tick: int = 0
-    jumps: tuple[Fault, ...] = ()  # during which it is off
-
-    def sample(self, motion: Motion, tick: int) -> tuple[float, float, float, float]:
-        """(latitude [deg], longitude [deg], altitude [m], variance per axis [m^2])."""
-        place = mounted_at(motion, self.mount)
-        for jump in self.jumps:
-            if jump.first_tick <= tick < jump.end_tick:
-                place = place[0] + jump.offset[0], place[1] + jump.offset[1], place[2] + jump.offset[2]
-        latitude, longitude, altitude, variance, *bias = _fix(
-            self.plane, *place, *self.bias, self.sigma_m, self.bias_drift, self.dt, self.key, self.last_tick, tick
-        )
-        self.bias, self.last_tick = (bias[0], bias[1], bias[2]), tick
-        return latitude, longitude, altitude, variance
-
-    def memory(self) -> tuple[Vector, int]:
-        return self.bias, self.last_tick
-
-    def recall(self, memory: tuple[Vector, int]) -> None:
-        self.bias, self.last_tick = memory
+SENSOR = Sensor(
+    "gps",
+    title="GPS",
+    about="WGS-84 with covariance",
+    settings=Gps,
+    is_standard=True,
+    sample=sample,
+    reading={"latitude": "deg", "longitude": "deg", "altitude": "m", "variance": "m²"},
+    numbers=lambda context: (context.settings.sigma_m, context.settings.bias_drift_m_per_s),
+    memory=("east", "north", "up", "last_tick"),
+    messages=(
+        MessageForm(
+            "sensor_msgs/msg/NavSatFix",
+            "/{robot}/{sensor}/fix",
+            Qos(5),
+            "WGS-84 with covariance",
+            _fix,
+            {
+                "latitude": "latitude",
+                "longitude": "longitude",
+                "altitude": "altitude",
+                "position_covariance[0]": "variance",
+                "position_covariance[4]": "variance",
+                "position_covariance[8]": "variance",
+            },
+        ),
+    ),
+    faults=(DROPOUT, JUMP),
+    display=Display("{latitude:.6f}° {longitude:.6f}° {altitude:.1f} m", ("altitude",), "fix"),
+    position=30,
+)

@@ -3,14 +3,18 @@
 It is turned as it is mounted, but measures as if it sat at base_link: the lever arm is left out.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeAlias
+from __future__ import annotations
 
+from typing import Any
+
+from pydantic import Field
+
+from microsim.documents.values import Hertz, Noise
 from microsim.engine import noise
-from microsim.engine.compiled import kernel, plain
+from microsim.engine.calls import Scene
+from microsim.engine.compiled import kernel
 from microsim.engine.components import GRAVITY
-from microsim.engine.geometry import Array, Vector, matrix_from_rpy
+from microsim.engine.geometry import Array, matrix_from_rpy
 from microsim.engine.motion import (
     ACCEL_FORWARD,
     ACCEL_LEFT,
@@ -21,63 +25,91 @@ from microsim.engine.motion import (
     QUATERNION_Y,
     ROLLING,
     TURN,
-    Motion,
 )
+from microsim.messages.encoders import header
+from microsim.messages.topics import Qos
+from microsim.messages.types import new
+from microsim.sensors.declaration import Display, MessageForm, MountedSensor, Sensor, SensorContext
 
 _six_normals = noise.six_normals
+_GYRO_SIGMA, _ACCEL_SIGMA, _IS_TURNED, _MATRIX = range(4)  # of the settings; the matrix has nine numbers
 
-Axes: TypeAlias = tuple[float, float, float, float, float, float, float, float, float]
-ALIGNED: Axes = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
+
+class Imu(MountedSensor):
+    """`sensor_msgs/Imu` on `imu/data_raw`."""
+
+    hz: Hertz = Field(60, description="Rate; at most physics_hz [Hz].")
+    gyro_sigma_rad_per_s: Noise = Field(0.002, description="White noise of each rate, 1 sigma [rad/s].")
+    accel_sigma_m_per_s2: Noise = Field(0.02, description="White noise of each acceleration, 1 sigma [m/s²].")
 
 
 @kernel
-def feel(
-    motion: Array, axes: Axes, gyro_sigma: float, accel_sigma: float, key: int, tick: int
-) -> tuple[float, float, float, float, float, float]:
+def sample(settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array) -> None:
     """Turn rate [rad/s] and specific force [m/s^2] in its axes: the rows of its rotation in base_link."""
-    a, b, c, d, e, f = _six_normals(key, tick)
     turn_x, turn_y, turn_z = motion[ROLLING], motion[PITCHING], motion[TURN]
     x, y, z = motion[ACCEL_FORWARD], motion[ACCEL_LEFT], motion[ACCEL_UP] + GRAVITY
     if not (motion[QUATERNION_X] == 0.0 and motion[QUATERNION_Y] == 0.0):
         x = motion[ACCEL_FORWARD] + GRAVITY * motion[AXES + 6]
         y = motion[ACCEL_LEFT] + GRAVITY * motion[AXES + 7]
         z = motion[ACCEL_UP] + GRAVITY * motion[AXES + 8]
-    if axes != ALIGNED:  # times the transposed matrix
-        p, q, r, s, t, u, v, w, o = axes
+    if settings[_IS_TURNED] != 0.0:  # times the transposed matrix
+        p, q, r = settings[_MATRIX], settings[_MATRIX + 1], settings[_MATRIX + 2]
+        s, t, u = settings[_MATRIX + 3], settings[_MATRIX + 4], settings[_MATRIX + 5]
+        v, w, o = settings[_MATRIX + 6], settings[_MATRIX + 7], settings[_MATRIX + 8]
         turn_x, turn_y, turn_z = (
             p * turn_x + s * turn_y + v * turn_z,
             q * turn_x + t * turn_y + w * turn_z,
             r * turn_x + u * turn_y + o * turn_z,
         )
         x, y, z = p * x + s * y + v * z, q * x + t * y + w * z, r * x + u * y + o * z
-    return (
-        turn_x + gyro_sigma * a,
-        turn_y + gyro_sigma * b,
-        turn_z + gyro_sigma * c,
-        x + accel_sigma * d,
-        y + accel_sigma * e,
-        z + accel_sigma * f,
-    )
+    a, b, c, d, e, f = _six_normals(key, tick)
+    gyro, accel = settings[_GYRO_SIGMA], settings[_ACCEL_SIGMA]
+    reading[0], reading[1], reading[2] = turn_x + gyro * a, turn_y + gyro * b, turn_z + gyro * c
+    reading[3], reading[4], reading[5] = x + accel * d, y + accel * e, z + accel * f
 
 
-_feel: Callable[..., tuple[float, float, float, float, float, float]] = plain(feel)
+def _numbers(context: SensorContext) -> tuple[float, ...]:
+    block, rpy = context.settings, context.mount.rpy
+    matrix = [number for row in matrix_from_rpy(*rpy) for number in row]
+    return block.gyro_sigma_rad_per_s, block.accel_sigma_m_per_s2, float(any(rpy)), *matrix
 
 
-@dataclass(frozen=True)
-class Imu:
-    gyro_sigma: float  # [rad/s]
-    accel_sigma: float  # [m/s^2]
-    key: int
-    axes: Axes = ALIGNED
+def _data(context: SensorContext) -> Any:
+    """REP-145: no orientation, marked by a covariance of -1."""
+    message = new("sensor_msgs/msg/Imu", header=header(context.frame))
+    gyro, accel = context.settings.gyro_sigma_rad_per_s, context.settings.accel_sigma_m_per_s2
+    message.orientation_covariance[0] = -1.0
+    message.angular_velocity_covariance[::4] = gyro * gyro
+    message.linear_acceleration_covariance[::4] = accel * accel
+    message.orientation.w = 1.0
+    return message
 
-    def sample(self, motion: Motion, tick: int) -> tuple[float, float, float, float, float, float]:
-        """(turn rate x, y, z [rad/s], acceleration x, y, z [m/s^2])."""
-        return _feel(motion, self.axes, self.gyro_sigma, self.accel_sigma, self.key, tick)
 
+_AXIS_NAMES = ("angular_velocity.x", "angular_velocity.y", "angular_velocity.z") + (
+    "linear_acceleration.x",
+    "linear_acceleration.y",
+    "linear_acceleration.z",
+)
 
-def axes_of(rpy: Vector) -> Axes:
-    """The axes of an IMU that is mounted turned."""
-    if not any(rpy):
-        return ALIGNED
-    (a, b, c), (d, e, f), (g, h, i) = matrix_from_rpy(*rpy)
-    return a, b, c, d, e, f, g, h, i
+SENSOR = Sensor(
+    "imu",
+    title="IMU",
+    about="turn rate and specific force",
+    settings=Imu,
+    is_standard=True,
+    sample=sample,
+    reading={name: "rad/s" if name.startswith("angular") else "m/s²" for name in _AXIS_NAMES},
+    numbers=_numbers,
+    messages=(
+        MessageForm(
+            "sensor_msgs/msg/Imu",
+            "/{robot}/{sensor}/data_raw",
+            Qos(10),
+            "turn rate and specific force, no orientation (REP-145)",
+            _data,
+            {name: name for name in _AXIS_NAMES},
+        ),
+    ),
+    display=Display(plot=("angular_velocity.z", "linear_acceleration.x")),
+    position=40,
+)

@@ -1,13 +1,19 @@
 """Odometry: pose in the odom frame and velocity over ground; exact, or drifting as wheels and flow sensors do."""
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from __future__ import annotations
 
-from microsim.engine import exact, noise
-from microsim.engine.compiled import kernel, plain
-from microsim.engine.exact import cos, sin
-from microsim.engine.geometry import Array, quaternion_from_rpy
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+from pydantic_core import InitErrorDetails
+
+from microsim.documents.values import Hertz, Model, Noise, detail
+from microsim.engine import exact, geometry, noise
+from microsim.engine.calls import Scene
+from microsim.engine.compiled import kernel
+from microsim.engine.geometry import Array
 from microsim.engine.motion import (
     FORWARD,
     LEFT,
@@ -26,108 +32,176 @@ from microsim.engine.motion import (
     X,
     Y,
     Z,
-    is_level,
 )
+from microsim.messages.encoders import header
+from microsim.messages.topics import Qos
+from microsim.messages.types import new
+from microsim.sensors.declaration import Display, MessageForm, RobotFrames, Sensor, SensorBlock, SensorContext
 
 _sincos = exact.sincos
 _six_normals = noise.six_normals
 _wrap_angle = exact.wrap_angle
+_quaternion_from_rpy = geometry.quaternion_from_rpy
 
 POSE_VARIANCE = 1e-4  # [m^2], [rad^2] without drift: a centimetre, half a degree
 TWIST_VARIANCE = 1e-4  # [(m/s)^2], [(rad/s)^2]
 
+_HAS_DRIFT, _POSITION_PER_M, _YAW_PER_RAD = range(3)  # of the settings
+_POSE, _TRUE, _DISTANCE, _TURNED = 0, 4, 8, 9  # of the memory: x, y, z, yaw in the odom frame, the same in the map
 
-@kernel
-def misjudge(
-    pose: Array, seen: Array, now: Array, position_per_m: float, yaw_per_rad: float, key: int, tick: int
-) -> tuple[float, float, float, float, float, float]:
-    """The drifting pose x, y, z, yaw after the true step from `seen` to `now`, and that step's length and turn."""
-    dx, dy, dz, turn = now[0] - seen[0], now[1] - seen[1], now[2] - seen[2], _wrap_angle(now[3] - seen[3])
-    a, b, c, d, _, _ = _six_normals(key, tick)
-    length = math.sqrt(dx * dx + dy * dy + dz * dz)
-    slip = position_per_m * math.sqrt(length)
-    sine, cosine = _sincos(pose[3] - seen[3])  # how far the odom frame has turned against the map by now
-    return (
-        pose[0] + (cosine * dx - sine * dy + slip * a),
-        pose[1] + (sine * dx + cosine * dy + slip * b),
-        pose[2] + (dz + slip * c),
-        _wrap_angle(pose[3] + turn + yaw_per_rad * math.sqrt(abs(turn)) * d),
-        length,
-        abs(turn),
+
+class OdometryDrift(Model):
+    """How dead reckoning goes astray."""
+
+    position_per_m: Noise = Field(
+        0.01, description="Error of position after one metre, 1 sigma; it grows with the square root of the way [m/√m]."
+    )
+    yaw_per_rad: Noise = Field(
+        0.01, description="Error of heading after one radian turned, 1 sigma; grows likewise [rad/√rad]."
     )
 
 
-_misjudge: Callable[..., tuple[float, float, float, float, float, float]] = plain(misjudge)
+class Odometry(SensorBlock):
+    """`nav_msgs/Odometry` on `odom`."""
 
+    hz: Hertz = Field(30, description="Rate; at most physics_hz [Hz].")
+    drift: OdometryDrift | None = Field(None, description="null: exact; otherwise needs frames.per_robot_odom: true.")
 
-@dataclass
-class Drift:
-    """An odometry frame that slides: every step's length and turn is misjudged by a random share of it."""
-
-    position_per_m: float  # [m/sqrt(m)] standard deviation after one metre
-    yaw_per_rad: float  # [rad/sqrt(rad)] standard deviation after one radian turned
-    key: int
-    pose: list[float] = field(default_factory=list)  # x, y, z, yaw in the odom frame
-    seen: list[float] = field(default_factory=list)  # the same in the map frame, at the last tick
-    distance_m: float = 0.0
-    turned_rad: float = 0.0
-
-    def start(self, motion: Motion) -> None:
-        self.seen = [motion[X], motion[Y], motion[Z], motion[YAW]]
-        self.pose = list(self.seen)
-        self.distance_m = self.turned_rad = 0.0
-
-    def update(self, motion: Motion, tick: int) -> None:
-        """Turn the true step since the last tick into the odometry's, with its errors."""
-        now = [motion[X], motion[Y], motion[Z], motion[YAW]]
-        *pose, length, turn = _misjudge(
-            self.pose, self.seen, now, self.position_per_m, self.yaw_per_rad, self.key, tick
-        )
-        self.pose, self.seen = pose, now
-        self.distance_m += length
-        self.turned_rad += turn
-
-
-@dataclass
-class Odometry:
-    drift: Drift | None = None
-
-    def pose(self, motion: Motion) -> tuple[float, float, float, float, float, float, float]:
-        """x, y, z [m] and the quaternion x, y, z, w, in the odom frame."""
-        if self.drift is not None:
-            x, y, z, yaw = self.drift.pose
-            if is_level(motion):
-                return x, y, z, 0.0, 0.0, sin(0.5 * yaw), cos(0.5 * yaw)
-            return x, y, z, *quaternion_from_rpy(motion[ROLL], motion[PITCH], yaw)
-        return (
-            motion[X],
-            motion[Y],
-            motion[Z],
-            motion[QUATERNION_X],
-            motion[QUATERNION_Y],
-            motion[QUATERNION_Z],
-            motion[QUATERNION_W],
-        )
-
-    def twist(self, motion: Motion) -> tuple[float, float, float, float, float, float]:
-        """Velocity [m/s] and turn rate [rad/s] in the body's axes."""
-        return motion[FORWARD], motion[LEFT], motion[UP], motion[ROLLING], motion[PITCHING], motion[TURN]
-
-    def pose_variance(self) -> tuple[float, float]:
-        """(position [m^2], yaw [rad^2]): grows with the way when drifting."""
+    def unfit(self, name: str, others: Mapping[str, Any]) -> list[InitErrorDetails]:
         if self.drift is None:
-            return POSE_VARIANCE, POSE_VARIANCE
-        drift = self.drift
-        return (
-            POSE_VARIANCE + drift.position_per_m * drift.position_per_m * drift.distance_m,
-            POSE_VARIANCE + drift.yaw_per_rad * drift.yaw_per_rad * drift.turned_rad,
-        )
+            return []
+        if name != "odom":
+            return [detail("only the sensor `odom` can drift: there is one odometry frame", "drift")]
+        if others.get("frames") is not None and not others["frames"].per_robot_odom:
+            message = "odometry can drift only in a frame of its own: write `frames: {per_robot_odom: true}`"
+            return [detail(message, "drift")]
+        return []
 
-    def memory(self) -> object:
-        drift = self.drift
-        return drift and (list(drift.pose), list(drift.seen), drift.distance_m, drift.turned_rad)
 
-    def recall(self, memory: object) -> None:
-        if self.drift is not None and isinstance(memory, tuple):
-            pose, seen, self.drift.distance_m, self.drift.turned_rad = memory
-            self.drift.pose, self.drift.seen = list(pose), list(seen)
+@kernel
+def track(settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array) -> None:
+    """Turn the true step since the last tick into the odometry's: its length and turn are misjudged."""
+    dx, dy, dz = motion[X] - memory[_TRUE], motion[Y] - memory[_TRUE + 1], motion[Z] - memory[_TRUE + 2]
+    turn = _wrap_angle(motion[YAW] - memory[_TRUE + 3])
+    a, b, c, d, _, _ = _six_normals(key, tick)
+    length = math.sqrt(dx * dx + dy * dy + dz * dz)
+    slip = settings[_POSITION_PER_M] * math.sqrt(length)
+    sine, cosine = _sincos(memory[_POSE + 3] - memory[_TRUE + 3])  # how far the odom frame has turned by now
+    memory[_POSE] += cosine * dx - sine * dy + slip * a
+    memory[_POSE + 1] += sine * dx + cosine * dy + slip * b
+    memory[_POSE + 2] += dz + slip * c
+    memory[_POSE + 3] = _wrap_angle(memory[_POSE + 3] + turn + settings[_YAW_PER_RAD] * math.sqrt(abs(turn)) * d)
+    memory[_TRUE], memory[_TRUE + 1], memory[_TRUE + 2] = motion[X], motion[Y], motion[Z]
+    memory[_TRUE + 3] = motion[YAW]
+    memory[_DISTANCE] += length
+    memory[_TURNED] += abs(turn)
+
+
+@kernel
+def odom_to_base(
+    settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array
+) -> None:
+    """x, y, z [m] and the quaternion x, y, z, w of base_link in the odom frame."""
+    reading[0], reading[1], reading[2] = motion[X], motion[Y], motion[Z]
+    reading[3], reading[4] = motion[QUATERNION_X], motion[QUATERNION_Y]
+    reading[5], reading[6] = motion[QUATERNION_Z], motion[QUATERNION_W]
+    if settings[_HAS_DRIFT] == 0.0:
+        return
+    reading[0], reading[1], reading[2] = memory[_POSE], memory[_POSE + 1], memory[_POSE + 2]
+    yaw = memory[_POSE + 3]
+    if motion[QUATERNION_X] == 0.0 and motion[QUATERNION_Y] == 0.0:
+        reading[5], reading[6] = _sincos(0.5 * yaw)
+    else:
+        reading[3], reading[4], reading[5], reading[6] = _quaternion_from_rpy(motion[ROLL], motion[PITCH], yaw)
+
+
+@kernel
+def map_to_odom(
+    settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array
+) -> None:
+    """Where the odom frame must be so that map -> odom -> base_link is the true pose."""
+    for k in range(7):
+        reading[k] = 0.0
+    reading[6] = 1.0
+    if settings[_HAS_DRIFT] == 0.0:
+        return
+    turn = _wrap_angle(motion[YAW] - memory[_POSE + 3])
+    sine, cosine = _sincos(turn)
+    reading[0] = motion[X] - (cosine * memory[_POSE] - sine * memory[_POSE + 1])
+    reading[1] = motion[Y] - (sine * memory[_POSE] + cosine * memory[_POSE + 1])
+    reading[2] = motion[Z] - memory[_POSE + 2]
+    reading[5], reading[6] = _sincos(0.5 * turn)
+
+
+@kernel
+def sample(settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array) -> None:
+    """Pose as in `odom_to_base`, velocity [m/s] and turn rate [rad/s] in body axes, variances of position and yaw."""
+    odom_to_base(settings, motion, memory, scene, key, tick, reading)
+    reading[7], reading[8], reading[9] = motion[FORWARD], motion[LEFT], motion[UP]
+    reading[10], reading[11], reading[12] = motion[ROLLING], motion[PITCHING], motion[TURN]
+    reading[13], reading[14] = POSE_VARIANCE, POSE_VARIANCE
+    if settings[_HAS_DRIFT] != 0.0:
+        slip, turn = settings[_POSITION_PER_M], settings[_YAW_PER_RAD]
+        reading[13] = POSE_VARIANCE + slip * slip * memory[_DISTANCE]
+        reading[14] = POSE_VARIANCE + turn * turn * memory[_TURNED]
+
+
+def _numbers(context: SensorContext) -> tuple[float, ...]:
+    drift = context.settings.drift
+    return (0.0, 0.0, 0.0) if drift is None else (1.0, drift.position_per_m, drift.yaw_per_rad)
+
+
+def _begin(motion: Motion) -> tuple[float, ...]:
+    pose = (motion[X], motion[Y], motion[Z], motion[YAW])
+    return (*pose, *pose, 0.0, 0.0)
+
+
+def _odometry(context: SensorContext) -> Any:
+    message = new("nav_msgs/msg/Odometry", header=header(context.odom_frame), child_frame_id=context.base_frame)
+    message.pose.covariance[::7] = POSE_VARIANCE
+    message.twist.covariance[::7] = TWIST_VARIANCE
+    return message
+
+
+_POSE_SLOTS = {
+    **{f"pose.pose.position.{axis}": axis for axis in "xyz"},
+    **{f"pose.pose.orientation.{axis}": f"q{axis}" for axis in "xyzw"},
+    **{f"twist.twist.linear.{axis}": f"v{axis}" for axis in "xyz"},
+    **{f"twist.twist.angular.{axis}": f"w{axis}" for axis in "xyz"},
+    **{f"pose.covariance[{7 * axis}]": "position_variance" if axis < 3 else "yaw_variance" for axis in range(6)},
+}
+
+SENSOR = Sensor(
+    "odom",
+    title="Odometry",
+    about="pose and velocity",
+    settings=Odometry,
+    is_standard=True,
+    sample=sample,
+    reading={
+        **dict.fromkeys("xyz", "m"),
+        **{f"q{axis}": "" for axis in "xyzw"},
+        **{f"v{axis}": "m/s" for axis in "xyz"},
+        **{f"w{axis}": "rad/s" for axis in "xyz"},
+        "position_variance": "m²",
+        "yaw_variance": "rad²",
+    },
+    numbers=_numbers,
+    memory=(
+        *(f"odom_{axis}" for axis in ("x", "y", "z", "yaw")),
+        *(f"true_{axis}" for axis in ("x", "y", "z", "yaw")),
+        "distance_m",
+        "turned_rad",
+    ),  # fmt: skip
+    begin=_begin,
+    track=track,
+    is_tracking=lambda settings: settings.drift is not None,
+    shares_memory=True,
+    stream="/drift",
+    frames=RobotFrames(odom_to_base, map_to_odom),
+    messages=(
+        MessageForm("nav_msgs/msg/Odometry", "/{robot}/{sensor}", Qos(10), "pose and velocity", _odometry, _POSE_SLOTS),
+    ),
+    display=Display(plot=("pose.pose.position.x", "pose.pose.position.y", "twist.twist.linear.x"), layer="pose"),
+    position=10,
+)

@@ -1,19 +1,48 @@
 """Single-beam range sensor (PRD 4.2.3): first occupied cell ahead; REP-117 for what is out of range."""
 
-import math
-from dataclasses import dataclass
+from __future__ import annotations
 
-from microsim.engine import geometry, noise
+import math
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from microsim.documents.values import Chance, Finite, Height, Hertz, Length, Noise, nearest_first
+from microsim.engine import exact, geometry, noise
+from microsim.engine.calls import Scene
 from microsim.engine.compiled import kernel
-from microsim.engine.geometry import Grid, Vector
-from microsim.engine.motion import COS_YAW, SIN_YAW, Motion, X, Y, mounted_at
-from microsim.engine.world import World
+from microsim.engine.geometry import Array
+from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, SIN_YAW, X, Y
+from microsim.messages.encoders import header
+from microsim.messages.topics import Qos
+from microsim.messages.types import new
+from microsim.sensors.declaration import Display, MessageForm, Mount, MountedSensor, Sensor, SensorContext
 
 _distance_to_occupied = geometry.distance_to_occupied
 _normals = noise.normals
 _uniforms = noise.uniforms
 
 NOISE_REACH = 10.0  # sigmas beyond max_m within which a hit may still be measured inside
+MIN, MAX, SIGMA, DROPOUT_PROBABILITY, _AHEAD, _ASIDE = range(6)  # of the settings; a scan's begin alike
+
+
+class Range(MountedSensor):
+    """`sensor_msgs/Range` on `range/front`: one ray along the x axis of its link."""
+
+    hz: Hertz = Field(10, description="Rate; at most physics_hz [Hz].")
+    min_m: Height = Field(0.2, description="Nearer than this reads -inf [m].")
+    max_m: Length = Field(10.0, description="Farther than this reads +inf [m].")
+    sigma_m: Noise = Field(0.05, description="White noise, 1 sigma [m].")
+    dropout_probability: Chance = Field(0.0, description="Probability that a reading is NaN.")
+    field_of_view_rad: Annotated[Finite, Field(ge=0, le=3.141592653589793)] = Field(
+        0.05, description="Opening angle that the message reports [rad]; the reading is of one ray."
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        nearest_first(self.min_m, self.max_m)
+        return self
 
 
 @kernel
@@ -24,85 +53,78 @@ def measured(distance: float, noise: float, min_m: float, max_m: float) -> float
 
 
 @kernel
-def is_behind_wall(
-    clearance: Grid, cell: float, west: float, south: float, robot_x: float, robot_y: float, x: float, y: float
-) -> bool:
-    """True when something occupied lies between the robot's centre and its sensor at (x, y).
+def is_behind_wall(motion: Array, scene: Scene) -> bool:
+    """True when something occupied lies between the robot's centre and its sensor.
 
     A robot stops when its centre reaches an occupied cell: the sensor ahead of it may be in the wall, or through it.
     """
-    dx, dy = x - robot_x, y - robot_y
+    dx, dy = motion[PLACE_X] - motion[X], motion[PLACE_Y] - motion[Y]
     length = math.sqrt(dx * dx + dy * dy)
     if length == 0.0:
         return False
-    start_x, start_y = robot_x - west, robot_y - south
-    free = _distance_to_occupied(clearance, cell, start_x, start_y, dx / length, dy / length, length, False)
+    start_x, start_y = motion[X] - scene.west, motion[Y] - scene.south
+    free = _distance_to_occupied(scene.clearance, scene.cell, start_x, start_y, dx / length, dy / length, length, False)
     return free < math.inf
 
 
 @kernel
-def beam(
-    clearance: Grid,
-    cell: float,
-    west: float,
-    south: float,
-    robot_x: float,
-    robot_y: float,
-    x: float,
-    y: float,
-    sine: float,
-    cosine: float,
-    ahead: float,
-    aside: float,
-    min_m: float,
-    max_m: float,
-    sigma_m: float,
-    dropout_probability: float,
-    key: int,
-    tick: int,
-) -> float:
-    """Distance [m], +inf, -inf, or NaN for a dropout; the sensor is at (x, y), (ahead, aside) is its heading."""
-    distance = 0.0
-    if not is_behind_wall(clearance, cell, west, south, robot_x, robot_y, x, y):
+def sample(settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array) -> None:
+    """Distance [m], +inf, -inf, or NaN for a dropout."""
+    distance, sigma = 0.0, settings[SIGMA]
+    if not is_behind_wall(motion, scene):
+        sine, cosine, ahead, aside = motion[SIN_YAW], motion[COS_YAW], settings[_AHEAD], settings[_ASIDE]
         dx, dy = cosine * ahead - sine * aside, sine * ahead + cosine * aside
-        reach = max_m + NOISE_REACH * sigma_m
-        distance = _distance_to_occupied(clearance, cell, x - west, y - south, dx, dy, reach, False)
-    if dropout_probability > 0.0 and _uniforms(key, tick, 1)[0] < dropout_probability:
-        return math.nan
-    return measured(distance, sigma_m * _normals(key, tick, 0)[0], min_m, max_m)
+        reach = settings[MAX] + NOISE_REACH * sigma
+        x, y = motion[PLACE_X] - scene.west, motion[PLACE_Y] - scene.south
+        distance = _distance_to_occupied(scene.clearance, scene.cell, x, y, dx, dy, reach, False)
+    drop = settings[DROPOUT_PROBABILITY]
+    if drop > 0.0 and _uniforms(key, tick, 1)[0] < drop:
+        reading[0] = math.nan
+        return
+    reading[0] = measured(distance, sigma * _normals(key, tick, 0)[0], settings[MIN], settings[MAX])
 
 
-@dataclass(frozen=True)
-class Range:
-    world: World
-    mount: Vector  # [m] base_link -> sensor
-    heading: tuple[float, float]  # cos, sin of the beam's yaw in base_link
-    min_m: float
-    max_m: float
-    sigma_m: float
-    dropout_probability: float
-    key: int
+def _numbers(context: SensorContext) -> tuple[float, ...]:
+    block, yaw = context.settings, context.mount.rpy[2]
+    return (
+        block.min_m, block.max_m, block.sigma_m, block.dropout_probability,
+        exact.cos(yaw), exact.sin(yaw),
+    )  # fmt: skip
 
-    def sample(self, motion: Motion, tick: int) -> float:
-        """Distance [m], +inf, -inf, or NaN for a dropout."""
-        world = self.world
-        x, y, _ = mounted_at(motion, self.mount)
-        return beam(
-            world.clearance,
-            world.cell_m,
-            world.west,
-            world.south,
-            motion[X],
-            motion[Y],
-            x,
-            y,
-            motion[SIN_YAW],
-            motion[COS_YAW],
-            *self.heading,
-            self.min_m,
-            self.max_m,
-            self.sigma_m,
-            self.dropout_probability,
-            self.key,
-            tick,
-        )
+
+def _range(context: SensorContext) -> Any:
+    block = context.settings
+    return new(
+        "sensor_msgs/msg/Range",
+        header=header(context.frame),
+        radiation_type=1,  # infrared: one beam
+        field_of_view=block.field_of_view_rad,
+        min_range=block.min_m,
+        max_range=block.max_m,
+        variance=block.sigma_m * block.sigma_m,
+    )
+
+
+SENSOR = Sensor(
+    "range",
+    title="Range sensor",
+    about="distance ahead",
+    settings=Range,
+    mount=Mount(xyz=(0.25, 0.0, 0.08)),
+    sample=sample,
+    reading={"range": "m"},
+    numbers=_numbers,
+    messages=(
+        MessageForm(
+            "sensor_msgs/msg/Range",
+            "/{robot}/{sensor}",
+            Qos(5),
+            "distance ahead; ±inf out of range (REP-117), NaN for a dropout",
+            _range,
+            {"range": "range"},
+        ),
+    ),
+    path="range/front",
+    display=Display("{range:.2f} m", ("range",), "beam"),
+    position=60,
+)

@@ -1,43 +1,82 @@
 """Planar laser scan: one beam per angle against the occupied cells."""
 
+from __future__ import annotations
+
 import math
-from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
+from pydantic import Field, model_validator
+from typing_extensions import Self
 
+from microsim.documents.values import Angle, Chance, Count, Height, Hertz, Length, Noise, nearest_first, show
 from microsim.engine import exact, geometry, noise
+from microsim.engine.calls import Scene
 from microsim.engine.compiled import kernel
-from microsim.engine.geometry import Array, Grid, Vector
-from microsim.engine.motion import COS_YAW, SIN_YAW, Motion, X, Y, mounted_at
-from microsim.engine.world import World
-from microsim.sensors.range import NOISE_REACH, is_behind_wall
+from microsim.engine.geometry import Array
+from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, SIN_YAW
+from microsim.messages.encoders import header
+from microsim.messages.topics import Qos
+from microsim.messages.types import new
+from microsim.sensors.declaration import Display, MessageForm, Mount, MountedSensor, Sensor, SensorContext
+from microsim.sensors.range import DROPOUT_PROBABILITY, MAX, MIN, NOISE_REACH, SIGMA, is_behind_wall
 
 _distance_to_occupied = geometry.distance_to_occupied
 _normals = noise.normals
 _uniforms = noise.uniforms
 _is_behind_wall = is_behind_wall
 
+_TURN = 2 * 3.141592653589793
+BearingAngle = Annotated[Angle, Field(ge=-_TURN, le=_TURN)]
+
+
+class Scan(MountedSensor):
+    """`sensor_msgs/LaserScan` on `scan`: a fan of rays in the plane of its link."""
+
+    hz: Hertz = Field(10, description="Rate; at most physics_hz [Hz].")
+    beams: Annotated[Count, Field(le=100_000)] = Field(360, description="Number of rays.")
+    angle_min: BearingAngle = Field(-_TURN / 2, description="Direction of the first [rad].")
+    angle_max: BearingAngle = Field(_TURN / 2, description="Direction of the last [rad].")
+    min_m: Height = Field(0.1, description="Nearer than this reads -inf [m].")
+    max_m: Length = Field(20.0, description="Farther than this reads +inf [m].")
+    sigma_m: Noise = Field(0.01, description="White noise, 1 sigma [m].")
+    dropout_probability: Chance = Field(0.0, description="Probability that a reading is NaN.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        nearest_first(self.min_m, self.max_m)
+        if self.angle_min >= self.angle_max:
+            raise ValueError(
+                f"expected angle_min below angle_max, found {show(self.angle_min)} and {show(self.angle_max)}"
+            )
+        return self
+
+    @property
+    def step(self) -> float:
+        """Angle between two beams [rad]. A full turn does not repeat its first beam."""
+        span = self.angle_max - self.angle_min
+        is_full_turn = abs(span - exact.TWO_PI) < 1e-9
+        return span / (self.beams if is_full_turn else max(self.beams - 1, 1))
+
 
 @kernel
-def cast(
-    clearance: Grid, cell: float, x: float, y: float, sine: float, cosine: float, beams: Array, reach: float, out: Array
-) -> None:
-    """Distances along every beam; beams (2, n) are cos and sin in the sensor's frame."""
-    for i in range(beams.shape[1]):
-        dx = cosine * beams[0, i] - sine * beams[1, i]
-        dy = sine * beams[0, i] + cosine * beams[1, i]
-        out[i] = _distance_to_occupied(clearance, cell, x, y, dx, dy, reach, False)
+def cast(motion: Array, scene: Scene, reach: float, distances: Array) -> None:
+    """Distances along every beam, inf beyond reach; the table holds cos, then sin of each beam in base_link."""
+    count, sine, cosine = distances.shape[0], motion[SIN_YAW], motion[COS_YAW]
+    x, y = motion[PLACE_X] - scene.west, motion[PLACE_Y] - scene.south
+    for i in range(count):
+        ahead, aside = scene.table[i], scene.table[count + i]
+        dx, dy = cosine * ahead - sine * aside, sine * ahead + cosine * aside
+        distances[i] = _distance_to_occupied(scene.clearance, scene.cell, x, y, dx, dy, reach, False)
 
 
 @kernel
-def measure(
-    out: Array, ranges: npt.NDArray[np.float32], key: int, tick: int, low: float, high: float, sigma: float, drop: float
-) -> None:
+def blur(settings: Array, key: int, tick: int, ranges: Array) -> None:
     """Noise, dropouts and REP-117; beam i draws number i of the stream, whatever the other beams saw."""
+    low, high, sigma, drop = settings[MIN], settings[MAX], settings[SIGMA], settings[DROPOUT_PROBABILITY]
     first, second, drawn = 0.0, 0.0, -1
-    for i in range(out.shape[0]):
-        value = out[i]
+    for i in range(ranges.shape[0]):
+        value = ranges[i]
         if sigma > 0.0 and value < math.inf:  # what is out of reach stays so
             if drawn != i // 2:
                 drawn = i // 2
@@ -50,79 +89,58 @@ def measure(
 
 
 @kernel
-def sweep(
-    clearance: Grid,
-    cell: float,
-    west: float,
-    south: float,
-    robot_x: float,
-    robot_y: float,
-    x: float,
-    y: float,
-    sine: float,
-    cosine: float,
-    beams: Array,
-    min_m: float,
-    max_m: float,
-    sigma_m: float,
-    dropout_probability: float,
-    key: int,
-    tick: int,
-    distances: Array,
-    ranges: npt.NDArray[np.float32],
-) -> None:
-    """Fill `distances`, as a perfect scanner would see them, inf beyond reach, and `ranges`, as this one does."""
-    if _is_behind_wall(clearance, cell, west, south, robot_x, robot_y, x, y):
-        distances[:] = 0.0
+def sample(settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array) -> None:
+    """Distances [m], +inf, -inf, or NaN for a dropout."""
+    if _is_behind_wall(motion, scene):
+        reading[:] = 0.0
     else:
-        reach = max_m + NOISE_REACH * sigma_m
-        cast(clearance, cell, x - west, y - south, sine, cosine, beams, reach, distances)
-    measure(distances, ranges, key, tick, min_m, max_m, sigma_m, dropout_probability)
+        cast(motion, scene, settings[MAX] + NOISE_REACH * settings[SIGMA], reading)
+    blur(settings, key, tick, reading)
 
 
-@dataclass(frozen=True)
-class Scan:
-    world: World
-    mount: Vector  # [m] base_link -> sensor
-    beams: Array  # (2, n) cos and sin of each beam's angle in base_link
-    min_m: float
-    max_m: float
-    sigma_m: float
-    dropout_probability: float
-    key: int
-
-    def sample(self, motion: Motion, tick: int) -> npt.NDArray[np.float32]:
-        world, beams = self.world, self.beams.shape[1]
-        distances, ranges = np.empty(beams), np.empty(beams, np.float32)
-        x, y, _ = mounted_at(motion, self.mount)
-        sweep(
-            world.clearance,
-            world.cell_m,
-            world.west,
-            world.south,
-            motion[X],
-            motion[Y],
-            x,
-            y,
-            motion[SIN_YAW],
-            motion[COS_YAW],
-            self.beams,
-            self.min_m,
-            self.max_m,
-            self.sigma_m,
-            self.dropout_probability,
-            self.key,
-            tick,
-            distances,
-            ranges,
-        )
-        return ranges
+def beam_table(context: SensorContext) -> Array:
+    block, yaw = context.settings, context.mount.rpy[2]
+    angles = [exact.wrap_angle(block.angle_min + i * block.step + yaw) for i in range(block.beams)]
+    return np.array([exact.cos(angle) for angle in angles] + [exact.sin(angle) for angle in angles])
 
 
-def beam_table(angle_min: float, angle_max: float, beams: int, yaw: float) -> tuple[Array, float]:
-    """((2, n) cos and sin of each beam, angle between beams). A full turn does not repeat its first beam."""
-    span = angle_max - angle_min
-    full_turn = abs(span - exact.TWO_PI) < 1e-9
-    step = span / (beams if full_turn else max(beams - 1, 1))
-    angles = [exact.wrap_angle(angle_min + i * step + yaw) for i in range(beams)]
-    return np.array([[exact.cos(a) for a in angles], [exact.sin(a) for a in angles]]), step
+def _numbers(context: SensorContext) -> tuple[float, ...]:
+    block = context.settings
+    return block.min_m, block.max_m, block.sigma_m, block.dropout_probability
+
+
+def _scan(context: SensorContext) -> Any:
+    block = context.settings
+    return new(
+        "sensor_msgs/msg/LaserScan",
+        header=header(context.frame),
+        angle_min=block.angle_min,
+        angle_max=block.angle_min + block.step * (block.beams - 1),
+        angle_increment=block.step,
+        scan_time=1.0 / block.hz,
+        range_min=block.min_m,
+        range_max=block.max_m,
+        ranges=np.zeros(block.beams, np.float32),
+    )
+
+
+SENSOR = Sensor(
+    "scan",
+    title="Laser scanner",
+    about="planar scan",
+    settings=Scan,
+    mount=Mount(xyz=(0.25, 0.0, 0.08)),
+    sample=sample,
+    reading={"ranges": "m"},
+    size=lambda context: int(context.settings.beams),
+    dtype=np.float32,
+    numbers=_numbers,
+    table=beam_table,
+    messages=(
+        MessageForm(
+            "sensor_msgs/msg/LaserScan", "/{robot}/{sensor}", Qos(5), "planar scan", _scan, {"ranges": "ranges"}
+        ),
+    ),
+    display=Display(layer="fan"),
+    position=70,
+)

@@ -11,11 +11,12 @@ from pydantic import ValidationError
 from microsim.documents.values import show, unknown
 from microsim.documents.yaml_text import Path, dotted
 from microsim.errors import PluginError
+from microsim.generators import GENERATORS
+from microsim.generators.declaration import Dice, Generator
 from microsim.scenario.messages import describe_error
 from microsim.scenario.models import Scenario
-from microsim.scenario.plugins import Generator, check_options, find_generator, generator_names
-from microsim.scenario.random_source import Dice
 from microsim.scenario.world import FEATURES, OBSTACLES
+from microsim.sensors.plugin import check_options
 
 MAX_GENERATED = 1_000_000
 
@@ -69,11 +70,11 @@ def _prepare_entry(
     generated: Generated, key: str, index: int, block: Mapping[str, Any], folders: tuple[str, ...]
 ) -> list[Found]:
     name = block["plugin"]
-    generator = find_generator(name, folders) if isinstance(name, str) else None
+    generator = GENERATORS.find(name, folders) if isinstance(name, str) else None
     if generator is None:
-        return [(unknown("generator", name, generator_names(folders)), (key, index, "plugin"), False)]
+        return [(unknown("generator", name, GENERATORS.names(folders)), (key, index, "plugin"), False)]
     own = {option: value for option, value in block.items() if option != "plugin"}
-    options, details = check_options(generator, own, ["plugin"])
+    options, details = check_options(generator.options, own, ["plugin"])
     if details:
         error = ValidationError.from_exception_data("options", details)
         return [

@@ -1,8 +1,14 @@
-"""Random numbers for generators: SplitMix64 in whole numbers, the same on every machine."""
+"""What a generator is: a file with one constant `GENERATOR = Generator(...)`; and the random numbers it is given."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 _MASK = 2**64 - 1
 
@@ -28,3 +34,17 @@ class Dice:
     def below(self, count: int) -> int:
         """A whole number from 0 to count - 1."""
         return (self.bits() * count) >> 64
+
+
+@dataclass(frozen=True)
+class Generator:
+    """An obstacle generator.
+
+    `generate(options, map, random)` returns a list of obstacles and features, each a dict as in a scenario's YAML.
+    `options` is an instance of the options model (or None), `map` the scenario's map, and `random` a `Dice`; what is
+    drawn from it is the same on every machine.
+    """
+
+    name: str  # what a scenario writes as `plugin:`
+    generate: Callable[[Any, Any, Dice], Sequence[Any]]
+    options: type[BaseModel] | None = None  # the generator's own keys in a scenario; None: it has none

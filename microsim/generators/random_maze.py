@@ -14,9 +14,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from microsim.documents.values import ClassId, Length, Metres, Model, Seed, exactly, show
-from microsim.scenario.plugins import Generator
-from microsim.scenario.random_source import Dice
-from microsim.scenario.world import Map
+from microsim.generators.declaration import Dice, Generator
 
 MAX_CHAMBERS = 250_000
 
@@ -60,7 +58,7 @@ class MazeOptions(Model):
         return int((x1 - x0 - self.wall_m) / self.pitch + 1e-9), int((y1 - y0 - self.wall_m) / self.pitch + 1e-9)
 
 
-def generate(options: MazeOptions, map: Map, random: Dice) -> list[dict[str, Any]]:
+def generate(options: MazeOptions, map: Any, random: Dice) -> list[dict[str, Any]]:
     """The walls of the maze, as boxes."""
     passages = carve(*options.chambers, random)
     return [_box(options, *run) for run in _walls(options, passages)]

@@ -1,0 +1,293 @@
+"""Kernels called through a table, so that one compiled loop serves any set of robots and sensors, plug-ins included.
+
+A call is a row of 64-bit integers: the address of a compiled function, then its arguments as addresses, sizes and
+numbers. Nothing is compiled for a particular scenario, and every function is compiled once and kept on disk.
+With `NUMBA_DISABLE_JIT=1` the same rows are read through ctypes, and the functions are the kernels' plain Python form.
+"""
+
+import ctypes
+import inspect
+from collections.abc import Callable
+from functools import cache, lru_cache
+from types import FunctionType
+from typing import Any, NamedTuple, TypeAlias
+
+import numba
+import numba.core.config
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from microsim.engine.compiled import cached_cfunc, kernel
+from microsim.engine.geometry import Array, Grid
+
+Rows: TypeAlias = npt.NDArray[np.int64]
+
+# columns of a sensor's call; its own arguments, then where the engine finds what it fills into `MOTION`
+FUNCTION, SETTINGS, SETTINGS_SIZE, MOTION, MOTION_SIZE, MEMORY, MEMORY_SIZE, SCENE, WORLD = range(9)
+TABLE, TABLE_SIZE, KEY, TICK, READING, READING_SIZE = range(9, 15)
+SEEN, STRIDE, MOUNT, FIRST_JUMP, END_JUMP = range(15, 20)
+CALL_COLUMNS = 20
+
+# columns of a fleet's call
+STATE, STATE_ROWS, WIDTH, BEGIN, END, COMMAND, INPUTS, PARAMETERS, PARAMETER_ROWS, PARAMETER_STEP = range(1, 11)
+KEYS, FLEET_SCENE, FLEET_WORLD, FLEET_TICK, TICKS, FLEET_SEEN = range(11, 17)
+FLEET_COLUMNS = 17
+
+_IS_PLAIN = bool(numba.core.config.DISABLE_JIT)
+
+
+class Scene(NamedTuple):
+    """The world as kernels see it. Grids are indexed [row, column], row 0 in the south."""
+
+    elevation: Array  # (ny, nx) [m] at cell centres, or (1, 1) where the ground is level
+    surface: Grid  # (ny, nx) class of the ground
+    clearance: Grid  # (ny, nx) [cells] to the nearest occupied cell or the edge
+    footing: Grid  # the same, where cells without ground count as occupied
+    cell: float  # [m]
+    west: float  # [m] where the grid begins in the map frame
+    south: float
+    dt: float  # [s] of a tick
+    plane: Array  # (12,) tangent plane of the map's origin, see `geodesy`
+    table: Array  # constants of this sensor, the same in all worlds
+
+
+# places of a scene's row; a grid has its address, rows, columns and the bytes from one world's to the next (0: shared)
+_ELEVATION, _SURFACE, _CLEARANCE, _FOOTING = 0, 4, 8, 12
+_CELL, _WEST, _SOUTH, _DT, _PLANE = range(16, 21)
+SCENE_COLUMNS = 21
+PLANE_SIZE = 12
+
+
+def address_of(array: npt.NDArray[Any]) -> int:
+    """Whoever puts an address into a row keeps the array alive."""
+    return int(array.ctypes.data)
+
+
+if _IS_PLAIN:
+
+    def _view(kind: Any, size: int) -> Callable[[int, int], npt.NDArray[Any]]:
+        @lru_cache(100_000)
+        def view(address: int, count: int) -> npt.NDArray[Any]:
+            if count == 0:
+                return np.empty(0, kind)
+            memory = (ctypes.c_char * (size * count)).from_address(int(address))
+            return np.frombuffer(memory, kind)
+
+        return view
+
+    floats_at, integers_at = _view(np.float64, 8), _view(np.int64, 8)
+    singles_at, words_at, bytes_at = _view(np.float32, 4), _view(np.int32, 4), _view(np.uint8, 1)
+    _functions: dict[int, Callable[[int], None]] = {}
+
+    def call(function: int, row: int) -> None:
+        _functions[int(function)](int(row))
+
+    def copy(target: int, source: int, size: int) -> None:
+        ctypes.memmove(int(target), int(source), int(size))
+
+    def table_address(rows: Rows) -> int:
+        return address_of(rows)
+
+else:
+
+    @intrinsic  # type: ignore[misc]
+    def _pointer(typing: Any, address: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.inttoptr(args[0], cgutils.voidptr_t)
+
+        return types.voidptr(types.int64), code
+
+    @intrinsic  # type: ignore[misc]
+    def call(typing: Any, function: Any, row: Any) -> Any:
+        """Call the function at an address with the address of a row."""
+
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind = ir.FunctionType(ir.VoidType(), [ir.IntType(64)])
+            builder.call(builder.inttoptr(args[0], kind.as_pointer()), [args[1]])
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), code
+
+    @intrinsic  # type: ignore[misc]
+    def copy(typing: Any, target: Any, source: Any, size: Any) -> Any:
+        """Copy bytes from address to address."""
+
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pointers = [builder.inttoptr(args[k], cgutils.voidptr_t) for k in range(2)]
+            cgutils.raw_memcpy(builder, *pointers, args[2], 1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, types.int64), code
+
+    @kernel
+    def floats_at(address: int, count: int) -> Array:
+        return numba.carray(_pointer(address), count, np.float64)
+
+    @kernel
+    def integers_at(address: int, count: int) -> Rows:
+        return numba.carray(_pointer(address), count, np.int64)
+
+    @kernel
+    def singles_at(address: int, count: int) -> npt.NDArray[np.float32]:
+        return numba.carray(_pointer(address), count, np.float32)
+
+    @kernel
+    def words_at(address: int, count: int) -> npt.NDArray[np.int32]:
+        return numba.carray(_pointer(address), count, np.int32)
+
+    @kernel
+    def bytes_at(address: int, count: int) -> Grid:
+        return numba.carray(_pointer(address), count, np.uint8)
+
+    @kernel
+    def table_address(rows: Rows) -> int:
+        return rows.ctypes.data
+
+
+@kernel
+def _grid_at(row: Rows, place: int, world: int) -> Grid:
+    rows, columns = row[place + 1], row[place + 2]
+    return bytes_at(row[place] + world * row[place + 3], rows * columns).reshape((rows, columns))
+
+
+@kernel
+def scene_at(address: int, world: int, table: Array) -> Scene:
+    """The scene of a row that `scene_row` wrote."""
+    row, numbers = integers_at(address, SCENE_COLUMNS), floats_at(address, SCENE_COLUMNS)
+    rows, columns = row[_ELEVATION + 1], row[_ELEVATION + 2]
+    return Scene(
+        floats_at(row[_ELEVATION], rows * columns).reshape((rows, columns)),
+        _grid_at(row, _SURFACE, 0),
+        _grid_at(row, _CLEARANCE, world),
+        _grid_at(row, _FOOTING, world),
+        numbers[_CELL],
+        numbers[_WEST],
+        numbers[_SOUTH],
+        numbers[_DT],
+        floats_at(row[_PLANE], PLANE_SIZE),
+        table,
+    )
+
+
+def scene_row(
+    elevation: Array, surface: Grid, clearances: Grid, footings: Grid, origin: tuple[float, float, float], dt: float, plane: Array
+) -> Rows:  # fmt: skip
+    """clearances and footings (n, ny, nx) or (1, ny, nx); origin: cell size, west, south [m]. Keeps nothing alive."""
+    row: Rows = np.zeros(SCENE_COLUMNS, np.int64)
+    row[_ELEVATION : _ELEVATION + 4] = address_of(elevation), *elevation.shape, 0
+    row[_SURFACE : _SURFACE + 4] = address_of(surface), *surface.shape, 0
+    for place, grids in ((_CLEARANCE, clearances), (_FOOTING, footings)):
+        step = 0 if grids.shape[0] == 1 else grids.strides[0]
+        row[place : place + 4] = address_of(grids), *grids.shape[1:], step
+    row[_PLANE] = address_of(plane)
+    row.view(np.float64)[_CELL : _DT + 1] = *origin, dt
+    return row
+
+
+# ---- functions by address --------------------------------------------------------------------------------------------
+
+kernel_called: Any = None  # stands for a kernel in the functions below
+
+
+def _sample_entry(address: int) -> None:
+    row = integers_at(address, CALL_COLUMNS)
+    kernel_called(
+        floats_at(row[SETTINGS], row[SETTINGS_SIZE]),
+        floats_at(row[MOTION], row[MOTION_SIZE]),
+        floats_at(row[MEMORY], row[MEMORY_SIZE]),
+        scene_at(row[SCENE], row[WORLD], floats_at(row[TABLE], row[TABLE_SIZE])),
+        row[KEY],
+        row[TICK],
+        floats_at(row[READING], row[READING_SIZE]),
+    )
+
+
+@kernel
+def _columns_at(address: int, rows: int, width: int, begin: int, end: int) -> Array:
+    return floats_at(address, rows * width).reshape((rows, width))[:, begin:end]
+
+
+@kernel
+def _parameters_at(row: Rows) -> Array:
+    """(p, n); one column for all has a step of 0."""
+    count, step = row[END] - row[BEGIN], row[PARAMETER_STEP]
+    width = row[WIDTH] if step else 1
+    flat = floats_at(row[PARAMETERS] + 8 * step * row[BEGIN], row[PARAMETER_ROWS] * width - step * row[BEGIN])
+    return np.lib.stride_tricks.as_strided(flat, (row[PARAMETER_ROWS], count), (8 * width, 8 * step))
+
+
+def _advance_entry(address: int) -> None:
+    row = integers_at(address, FLEET_COLUMNS)
+    begin, end = row[BEGIN], row[END]
+    kernel_called(
+        _columns_at(row[STATE], row[STATE_ROWS], row[WIDTH], begin, end),
+        _columns_at(row[COMMAND], row[INPUTS], row[WIDTH], begin, end),
+        _parameters_at(row),
+        integers_at(row[KEYS], end)[begin:],
+        scene_at(row[FLEET_SCENE], row[FLEET_WORLD], floats_at(row[FLEET_SCENE], 0)),
+        row[FLEET_TICK],
+        row[TICKS],
+    )
+
+
+def _advance_entry_0_1(address: int) -> None:
+    """For robot models written for version 0.1, whose kernels take the grid apart."""
+    row = integers_at(address, FLEET_COLUMNS)
+    begin, end = row[BEGIN], row[END]
+    scene = scene_at(row[FLEET_SCENE], row[FLEET_WORLD], floats_at(row[FLEET_SCENE], 0))
+    kernel_called(
+        _columns_at(row[STATE], row[STATE_ROWS], row[WIDTH], begin, end),
+        _columns_at(row[COMMAND], row[INPUTS], row[WIDTH], begin, end),
+        _parameters_at(row),
+        integers_at(row[KEYS], end)[begin:],
+        scene.elevation,
+        scene.footing,
+        scene.cell,
+        scene.west,
+        scene.south,
+        scene.dt,
+        row[FLEET_TICK],
+        row[TICKS],
+    )
+
+
+@cache
+def sample_address(function: Callable[..., None]) -> int:
+    """Address of a sensor's kernel `(settings, motion, memory, scene, key, tick, reading)`, to be called with a row."""
+    return _address(function, _sample_entry)
+
+
+@cache
+def advance_address(function: Callable[..., None]) -> int:
+    """The same of a robot's kernel `(state, command, settings, keys, scene, tick, ticks)`."""
+    form = getattr(function, "py_func", function)
+    is_old = len(inspect.signature(form).parameters) == 12
+    return _address(function, _advance_entry_0_1 if is_old else _advance_entry)
+
+
+_kept: list[Any] = []  # compiled functions live as long as their addresses are in use
+
+
+def _address(function: Callable[..., None], entry: Callable[[int], None]) -> int:
+    """A compiled function that calls this kernel. Its code is the entry's; only the kernel it names differs.
+
+    It passes for a function of the kernel's file, so that numba keeps it on disk beside the kernel.
+    """
+    if not _IS_PLAIN and not hasattr(function, "py_func"):
+        function = kernel(function)  # a plug-in's author left the decorator out
+    form = getattr(function, "py_func", function)
+    name = f"{form.__qualname__}_entry"
+    source = form.__code__
+    code = entry.__code__.replace(co_name=name, co_filename=source.co_filename, co_firstlineno=source.co_firstlineno)
+    made = FunctionType(code, {**globals(), "kernel_called": function}, name)
+    made.__qualname__, made.__module__ = name, form.__module__
+    if _IS_PLAIN:
+        _functions[id(made)] = made
+        _kept.append(made)
+        return id(made)
+    compiled = cached_cfunc(types.void(types.int64), made)
+    _kept.append(compiled)
+    return int(compiled.address)

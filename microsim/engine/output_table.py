@@ -1,0 +1,354 @@
+"""What a run sends, as tables of numbers, and the compiled loops over them: whole ticks without Python.
+
+An output is a row: when it is due, which calls fill its reading, and the message into which the reading is written.
+The rows are in the order of sending. Python rows (a camera, a plug-in without a kernel) have no calls: the loop stops
+before a tick at which one is due, and `schedule` runs that tick piece by piece.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from microsim.engine import calls as _calls
+from microsim.engine import motion as _motion
+from microsim.engine.calls import (
+    BEGIN,
+    CALL_COLUMNS,
+    END,
+    END_JUMP,
+    FIRST_JUMP,
+    FLEET_COLUMNS,
+    FLEET_SEEN,
+    FLEET_TICK,
+    FUNCTION,
+    MOTION,
+    MOTION_SIZE,
+    MOUNT,
+    SEEN,
+    STATE,
+    STATE_ROWS,
+    STRIDE,
+    TICK,
+    TICKS,
+    WIDTH,
+    Rows,
+)
+from microsim.engine.compiled import kernel
+from microsim.engine.geometry import Array, Grid
+from microsim.engine.motion import FIELDS, PLACE_X, PLACE_Y, PLACE_Z, SENSOR_FIELDS
+from microsim.engine.timekeeper import Clock, Trigger
+
+_bytes_at, _copy, _call = _calls.bytes_at, _calls.copy, _calls.call
+_floats_at, _singles_at, _words_at, _integers_at = (
+    _calls.floats_at, _calls.singles_at, _calls.words_at, _calls.integers_at,
+)  # fmt: skip
+_table_address = _calls.table_address
+_observe, _place_of = _motion.observe, _motion.place_of
+
+NEVER = 2**62  # a tick that does not come
+DIGEST_BYTES = 32  # before each tick's messages there is room for the digest of the tick before
+NS_PER_S = 1_000_000_000
+
+# columns of an output
+DUE, PERIOD, PARTS, FIRST_CALL, END_CALL, BLOB, BYTES, FIRST_SLOT, END_SLOT = range(9)
+NAME, NAME_BYTES, FIRST_WINDOW, END_WINDOW, DROPPED = range(9, 14)
+OUTPUT_COLUMNS = 14
+# columns of a slot: numbers of a reading, where they stand in the message, and bytes of each; 0 bytes: the stamp
+SOURCE, TARGET, COUNT, SIZE = range(4)
+SLOT_COLUMNS = 4
+# columns of a window of time: the first tick, the first tick after it, and by how much a sensor jumps meanwhile
+FROM, UNTIL, OFFSET = range(3)
+WINDOW_COLUMNS = 5
+# what `run_ticks` is given and gives back
+AT_TICK, END_TICK, AT_BYTE, DONE = range(4)
+# the clock: ticks per second as a fraction, and the most bytes that a tick can have
+RATE, RATE_PARTS, ROOM = range(3)
+
+
+@kernel
+def next_tick(period: int, parts: int, at_least: int) -> int:
+    """`timekeeper.Trigger.next_tick` of a period of `period / parts` ticks; 0 parts: never."""
+    if parts == 0:
+        return NEVER
+    i = max((2 * at_least * parts - parts) // (2 * period), 0)
+    tick = (2 * i * period + parts) // (2 * parts)
+    while tick < at_least:
+        i += 1
+        tick = (2 * i * period + parts) // (2 * parts)
+    return tick
+
+
+@kernel
+def time_ns(clock: Rows, tick: int) -> int:
+    """`timekeeper.Clock.time_ns`, for clocks whose numbers are small enough."""
+    whole = tick // clock[RATE]
+    rest = (tick - whole * clock[RATE]) * clock[RATE_PARTS]
+    return whole * clock[RATE_PARTS] * NS_PER_S + (2 * NS_PER_S * rest + clock[RATE]) // (2 * clock[RATE])
+
+
+@kernel
+def is_within(windows: Array, first: int, end: int, tick: int) -> bool:
+    for k in range(first, end):
+        if windows[k, FROM] <= tick < windows[k, UNTIL]:
+            return True
+    return False
+
+
+@kernel
+def invoke(calls: Rows, windows: Array, c: int, tick: int) -> None:
+    """Make one call: a sensor is given its robot's motion and its own place, or its robot's state."""
+    row = calls[c]
+    motion = _floats_at(row[MOTION], row[MOTION_SIZE])
+    if row[STRIDE] == 0:
+        _copy(row[MOTION], row[SEEN], 8 * FIELDS)
+        mount = _floats_at(row[MOUNT], 3)
+        x, y, z = _place_of(motion, mount[0], mount[1], mount[2])
+        for k in range(row[FIRST_JUMP], row[END_JUMP]):
+            if windows[k, FROM] <= tick < windows[k, UNTIL]:
+                x, y, z = x + windows[k, OFFSET], y + windows[k, OFFSET + 1], z + windows[k, OFFSET + 2]
+        motion[PLACE_X], motion[PLACE_Y], motion[PLACE_Z] = x, y, z
+    else:
+        state = _floats_at(row[SEEN], (row[MOTION_SIZE] - 1) * row[STRIDE] + 1)
+        for k in range(row[MOTION_SIZE]):
+            motion[k] = state[k * row[STRIDE]]
+    row[TICK] = tick
+    _call(row[FUNCTION], _table_address(calls) + 8 * CALL_COLUMNS * c)
+
+
+@kernel
+def write(rows: Rows, slots: Rows, r: int, stamp_ns: int, buffer: int, position: int) -> int:
+    """Put an output's reading into its message and append that to the transcript; gives where the next one goes."""
+    row = rows[r]
+    for k in range(row[FIRST_SLOT], row[END_SLOT]):
+        slot = slots[k]
+        if slot[SIZE] == 0:
+            stamp = _words_at(slot[TARGET], 2)
+            stamp[0], stamp[1] = stamp_ns // NS_PER_S, stamp_ns % NS_PER_S
+        elif slot[SIZE] == 8:
+            _copy(slot[TARGET], slot[SOURCE], 8 * slot[COUNT])
+        else:
+            singles, numbers = _singles_at(slot[TARGET], slot[COUNT]), _floats_at(slot[SOURCE], slot[COUNT])
+            for i in range(slot[COUNT]):
+                singles[i] = numbers[i]
+    place = buffer + position
+    _copy(place, row[NAME], row[NAME_BYTES])
+    head = np.empty(2, np.int64)
+    head[0], head[1] = stamp_ns, row[BYTES]
+    _copy(place + row[NAME_BYTES], _table_address(head), 12)
+    _copy(place + row[NAME_BYTES] + 12, row[BLOB], row[BYTES])
+    return position + row[NAME_BYTES] + 12 + row[BYTES]
+
+
+@kernel
+def sense(
+    rows: Rows, calls: Rows, slots: Rows, windows: Array, span: tuple[int, int], tick: int, stamp_ns: int, buffer: int,
+    position: int,
+) -> int:  # fmt: skip
+    """The outputs of a span that are due at a tick, written at `position`; gives where the next one goes."""
+    for r in range(span[0], span[1]):
+        if rows[r, DUE] > tick or rows[r, BLOB] == 0:
+            continue
+        rows[r, DUE] = next_tick(rows[r, PERIOD], rows[r, PARTS], tick + 1)
+        if is_within(windows, rows[r, FIRST_WINDOW], rows[r, END_WINDOW], tick):
+            rows[r, DROPPED] += 1
+            continue
+        for c in range(rows[r, FIRST_CALL], rows[r, END_CALL]):
+            invoke(calls, windows, c, tick)
+        position = write(rows, slots, r, stamp_ns, buffer, position)
+    return position
+
+
+@kernel
+def move(fleets: Rows, tick: int, ticks: int) -> None:
+    """Every fleet from `tick` on by `ticks`."""
+    for f in range(fleets.shape[0]):
+        fleets[f, FLEET_TICK], fleets[f, TICKS] = tick, ticks
+        _call(fleets[f, FUNCTION], _table_address(fleets) + 8 * FLEET_COLUMNS * f)
+
+
+@kernel
+def look(fleets: Rows) -> None:
+    """Bring every robot's motion up to date."""
+    for f in range(fleets.shape[0]):
+        row = fleets[f]
+        count = row[END] - row[BEGIN]
+        state = _floats_at(row[STATE], row[STATE_ROWS] * row[WIDTH]).reshape((row[STATE_ROWS], row[WIDTH]))
+        _observe(state, _floats_at(row[FLEET_SEEN], count * FIELDS).reshape((count, FIELDS)))
+
+
+@kernel
+def begin_tick(fleets: Rows, calls: Rows, windows: Array, trackers: Rows, tick: int, ticks: int) -> None:
+    """Move from `tick` on by `ticks`; then what sensors keep track of from tick to tick."""
+    move(fleets, tick, ticks)
+    look(fleets)
+    track(calls, windows, trackers, tick + ticks)
+
+
+@kernel
+def track(calls: Rows, windows: Array, trackers: Rows, tick: int) -> None:
+    for k in range(trackers.shape[0]):
+        invoke(calls, windows, trackers[k], tick)
+
+
+@kernel
+def run_ticks(
+    fleets: Rows, rows: Rows, calls: Rows, slots: Rows, windows: Array, trackers: Rows, clock: Rows, progress: Rows,
+    buffer: Grid, ends: Rows,
+) -> None:  # fmt: skip
+    """Whole ticks, until `progress[END_TICK]` or until the buffer might not hold another."""
+    tick, position, done = progress[AT_TICK], progress[AT_BYTE], 0
+    start, everything = buffer.ctypes.data, (0, rows.shape[0])
+    while tick < progress[END_TICK] and done < ends.shape[0] and position + clock[ROOM] <= buffer.shape[0]:
+        begin_tick(fleets, calls, windows, trackers, tick, 1)
+        tick += 1
+        stamp_ns = time_ns(clock, tick)
+        position = sense(rows, calls, slots, windows, everything, tick, stamp_ns, start, position + DIGEST_BYTES)
+        ends[done] = position
+        done += 1
+    progress[AT_TICK], progress[AT_BYTE], progress[DONE] = tick, position, done
+
+
+# ---- making the tables -----------------------------------------------------------------------------------------------
+
+LAST_TICK = 2**31 * 10_000  # no run goes beyond it
+
+Window = tuple[float, float, float, float, float]  # from, until [ticks], offset x, y, z [m]
+_NOTHING: Array = np.zeros(1)
+
+
+@dataclass
+class Call:
+    """One call of a kernel, with the arrays it works on; they live as long as this does."""
+
+    function: int  # address
+    settings: Array
+    seen: int  # address of the robot's motion, or of its column of the state
+    reading: Array
+    key: int = 0
+    stride: int = 0  # from one number of that column to the next; 0: it is a motion
+    size: int = SENSOR_FIELDS  # numbers of the motion or the state
+    mount: Array = field(default_factory=lambda: np.zeros(3))  # [m]
+    memory: Array = field(default_factory=lambda: np.zeros(1))
+    table: Array = field(default_factory=lambda: np.zeros(1))
+    jumps: Sequence[Window] = ()
+
+    def __post_init__(self) -> None:
+        self.motion = np.zeros(self.size)
+
+    def row(self, scene: int, first_jump: int) -> list[int]:
+        at = _calls.address_of
+        return [
+            self.function, at(self.settings), self.settings.size, at(self.motion), self.size, at(self.memory),
+            self.memory.size, scene, 0, at(self.table), self.table.size, self.key, 0, at(self.reading),
+            self.reading.size, self.seen, self.stride, at(self.mount), first_jump, first_jump + len(self.jumps),
+        ]  # fmt: skip
+
+
+@dataclass
+class Slot:
+    """Numbers of a reading in a message; without a source, the stamp."""
+
+    offset: int  # [byte] in the message
+    size: int = 0  # [byte] of a number: 4 or 8
+    source: Array = field(default_factory=lambda: _NOTHING)
+    first: int = 0
+    count: int = 0
+
+    def row(self, blob: int) -> list[int]:
+        return [_calls.address_of(self.source) + 8 * self.first, blob + self.offset, self.count, self.size]
+
+
+@dataclass
+class CompiledOutput:
+    """An output that needs no Python: calls fill a reading, slots bring it into an encoded message."""
+
+    name: bytes  # as in transcripts
+    trigger: Trigger
+    message: Grid  # encoded; its numbers are aligned in memory
+    slots: Sequence[Slot]
+    calls: Sequence[Call] = ()
+    dropouts: Sequence[Window] = ()
+    target: str = ""  # robot/sensor, for the counts of dropouts
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its trigger can be computed in 64 bits."""
+        period, parts = self.trigger.period
+        return 2 * LAST_TICK * parts + parts < 2**62 and 4 * LAST_TICK * parts < 2**62 and period < 2**40
+
+    @property
+    def bytes(self) -> int:
+        return len(self.name) + 12 + self.message.size
+
+
+class Tables:
+    """The tables of a run, and everything their addresses point to."""
+
+    def __init__(
+        self,
+        outputs: Sequence[CompiledOutput | None],
+        trackers: Sequence[Call],
+        fleets: Rows,
+        scene: Rows,
+        clock: Clock,
+    ) -> None:
+        """None stands for an output that Python makes."""
+        self.outputs, self.fleets, self._scene = outputs, fleets, scene
+        self._calls: list[Call] = []
+        self._slots: list[list[int]] = []
+        self._windows: list[Window] = []
+        self._call_rows: list[list[int]] = []
+        self._names = [np.frombuffer(each.name, np.uint8) if each else np.zeros(1, np.uint8) for each in outputs]
+        rows = [self._output(each, name) for each, name in zip(outputs, self._names, strict=True)]
+        self.trackers: Rows = np.array([self._call(each) for each in trackers], np.int64)
+        self.rows: Rows = np.array(rows, np.int64).reshape(-1, OUTPUT_COLUMNS)
+        self.calls: Rows = np.array(self._call_rows, np.int64).reshape(-1, CALL_COLUMNS)
+        self.slots: Rows = np.array(self._slots, np.int64).reshape(-1, SLOT_COLUMNS)
+        self.windows: Array = np.array(self._windows, np.float64).reshape(-1, WINDOW_COLUMNS)
+        self.room = DIGEST_BYTES + sum(each.bytes for each in outputs if each is not None)
+        self.clock: Rows = np.array([*clock.fraction, self.room], np.int64)
+        self.has_dropouts = any(each is not None and each.dropouts for each in outputs)
+        self.manual = [k for k, each in enumerate(outputs) if each is not None and not each.is_timed]
+
+    def _output(self, output: CompiledOutput | None, name: npt.NDArray[np.uint8]) -> list[int]:
+        if output is None:
+            return [NEVER, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+        first_call, first_slot, first_window = len(self._call_rows), len(self._slots), len(self._windows)
+        self._windows += output.dropouts
+        for each in output.calls:
+            self._call(each)
+        blob = _calls.address_of(output.message)
+        self._slots += [slot.row(blob) for slot in output.slots]
+        period, parts = output.trigger.period if output.is_timed else (1, 0)
+        spans = first_call, len(self._call_rows), blob, output.message.size, first_slot, len(self._slots)
+        names = _calls.address_of(name), len(output.name)
+        return [0, period, parts, *spans, *names, first_window, first_window + len(output.dropouts), 0]
+
+    def _call(self, call: Call) -> int:
+        first_jump = len(self._windows)
+        self._windows += call.jumps
+        self._calls.append(call)
+        self._call_rows.append(call.row(_calls.address_of(self._scene), first_jump))
+        return len(self._call_rows) - 1
+
+    def resume(self, tick: int) -> None:
+        """Every output is due at its first tick after this one."""
+        for k, output in enumerate(self.outputs):
+            if output is not None:
+                self.rows[k, DUE] = output.trigger.next_tick(tick + 1)
+
+    def dropped(self) -> dict[str, int]:
+        """Messages that dropouts kept back, by sensor."""
+        return {
+            each.target: int(self.rows[k, DROPPED])
+            for k, each in enumerate(self.outputs)
+            if each is not None and each.dropouts
+        }
+
+    def set_dropped(self, counts: Any) -> None:
+        for k, each in enumerate(self.outputs):
+            if each is not None and each.dropouts:
+                self.rows[k, DROPPED] = counts.get(each.target, 0)

@@ -1,0 +1,5 @@
+"""A radio on which every packet is lost."""
+
+from microsim.faults.declaration import FaultKind
+
+FAULT = FaultKind("blackout", "the radio loses every packet", "blackout", example="radio:blackout@3s-5s", position=3)

@@ -1,0 +1,36 @@
+"""What a fault is: a file with one constant `FAULT = FaultKind(...)`.
+
+The engine carries out the effect. `silence`: no message is sent. `shift`: the sensor's place is off by `offset_m`.
+`fail`: no new reading can be made, and the sensor's declaration says what is sent instead. `blackout`: the radio loses
+every packet. `alter`: a kernel with a sensor's signature changes the reading; its settings are the first tick, the first
+tick after it, and `offset_m`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from microsim.sensors.declaration import Sensor
+
+RADIO = "radio"  # target of a blackout
+
+
+@dataclass(frozen=True)
+class FaultKind:
+    name: str  # what a scenario writes as `kind:`
+    about: str
+    effect: Literal["silence", "shift", "fail", "blackout", "alter"]
+    applies: Callable[[Sensor], bool] | None = None  # default: sensors that list it in `faults`
+    takes_offset: bool = False  # it needs `offset_m`
+    example: str = ""  # as text, for messages
+    alter: Any = None  # the kernel of the effect `alter`
+    position: int = 1000  # in lists
+
+    def suits(self, sensor: Sensor) -> bool:
+        if self.effect == "blackout":
+            return False
+        if self.applies is not None:
+            return self.applies(sensor)
+        return self.name in sensor.faults or (self.effect == "alter" and sensor.has_kernel)

@@ -1,0 +1,5 @@
+"""A sensor that is silent for a while."""
+
+from microsim.faults.declaration import FaultKind
+
+FAULT = FaultKind("dropout", "nothing is sent", "silence", position=2)

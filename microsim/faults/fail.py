@@ -1,0 +1,5 @@
+"""A camera or LiDAR that cannot make a new reading."""
+
+from microsim.faults.declaration import FaultKind
+
+FAULT = FaultKind("fail", "a camera repeats its last image, a LiDAR gives no points", "fail", position=1)

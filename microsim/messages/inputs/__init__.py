@@ -1,0 +1,13 @@
+"""Messages that a run takes, one file each. `INPUTS` finds them: built in, installed, or in a folder."""
+
+from microsim.messages.inputs.declaration import InputKind
+from microsim.registry import Registry
+
+INPUTS: Registry[InputKind] = Registry(
+    "INPUT",
+    "microsim.messages.inputs",
+    "microsim.inputs",
+    "InputKind(...)",
+    lambda part: isinstance(part, InputKind),
+    order=lambda part: part.position,
+)

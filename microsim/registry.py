@@ -1,0 +1,146 @@
+"""Parts by name: each is one constant in one file, whether it ships with MicroSim or not.
+
+A part (a sensor, robot, generator, fault, metric, input or command) is found
+- built in: in a module of its package,
+- by entry point, in the group of its kind, or
+- in a `*.py` file of a folder that the user named under `plugins:` or on the command line.
+Nothing outside the package is imported unless a name is asked for that is not built in.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from microsim.errors import PluginError
+from microsim.paths import data_folder
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+Part = TypeVar("Part")
+Folders = Iterable[str | Path]
+
+_loaded: dict[tuple[str, int, int], ModuleType] = {}  # by file, time of change and size
+
+
+@dataclass
+class Registry(Generic[Part]):
+    """Parts of one kind."""
+
+    constant: str  # name of the constant in a part's module
+    package: str  # whose modules hold the built-in ones
+    group: str  # of entry points
+    expected: str  # what the constant must be, for messages
+    is_part: Callable[[Any], bool]
+    name_of: Callable[[Any], str] = lambda part: str(part.name)
+    order: Callable[[Any], Any] = lambda part: 0  # of the built-in ones
+    _built_in: dict[str, Part] = field(default_factory=dict)
+
+    @property
+    def built_in(self) -> dict[str, Part]:
+        """Those that ship with MicroSim."""
+        if not self._built_in:
+            from importlib import import_module
+            from pkgutil import iter_modules
+
+            home = import_module(self.package)
+            names = [found.name for found in iter_modules(home.__path__) if not found.name.startswith("_")]
+            modules = [import_module(f"{self.package}.{name}") for name in names]
+            parts = [getattr(module, self.constant) for module in modules if hasattr(module, self.constant)]
+            self._built_in = {self.name_of(part): part for part in sorted(parts, key=self.order)}
+        return self._built_in
+
+    def find(self, name: str, folders: Folders = ()) -> Part | None:
+        """The part of that name, or None when there is none."""
+        if name in self.built_in:
+            return self.built_in[name]
+        found = [(part, file) for part, file in self._in_folders(folders) if self.name_of(part) == name]
+        if len(found) > 1:
+            places = " and ".join(str(file) for _, file in found)
+            raise PluginError(f"two plug-ins are named {name!r}: {places}")
+        if found:
+            return found[0][0]
+        for entry in self._entries():
+            if entry.name == name:
+                return self._checked(_load_entry(entry), f"entry point {self.group}: {entry.name}")
+        return None
+
+    def names(self, folders: Folders = ()) -> list[str]:
+        """Of every part that can be found: the built-in ones first."""
+        return [*self.built_in, *self.plugin_names(folders)]
+
+    def plugin_names(self, folders: Folders = ()) -> list[str]:
+        in_folders = {self.name_of(part) for part, _ in self._in_folders(folders)}
+        return sorted((in_folders | {entry.name for entry in self._entries()}) - set(self.built_in))
+
+    def _entries(self) -> Iterable[EntryPoint]:
+        from importlib.metadata import entry_points
+
+        return entry_points(group=self.group)
+
+    def _in_folders(self, folders: Folders) -> Iterator[tuple[Part, Path]]:
+        for file in plugin_files(folders):
+            module = _load_file(file)
+            if hasattr(module, self.constant):  # a folder may also hold modules that plug-ins share
+                yield self._checked(module, str(file)), file
+
+    def _checked(self, loaded: Any, place: str) -> Part:
+        part = getattr(loaded, self.constant, None) if isinstance(loaded, ModuleType) else loaded
+        if not self.is_part(part):
+            raise PluginError(f"{place}: expected {self.constant} = {self.expected}, found {type(part).__name__}")
+        checked: Part = part
+        return checked
+
+
+def plugin_files(folders: Folders) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted((data_folder() / folder).glob("*.py"))  # an absolute folder stays what it is
+
+
+def _load_entry(entry: EntryPoint) -> Any:
+    try:
+        return entry.load()
+    except (Exception, SystemExit) as error:
+        place = f"plug-in {entry.name!r} (entry point {entry.group}, {entry.value})"
+        raise PluginError(f"{place} could not be loaded: {_cause(error)}") from error
+
+
+def _load_file(file: Path) -> ModuleType:
+    import hashlib
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    try:
+        stat = file.stat()
+        key = (str(file.resolve()), stat.st_mtime_ns, stat.st_size)
+        if key in _loaded:
+            return _loaded[key]
+        unique = hashlib.sha256(key[0].encode()).hexdigest()[:12]
+        spec = spec_from_file_location(f"microsim_plugin_{file.stem}_{unique}", file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        sys.modules[spec.name] = module  # dataclasses look their module up here
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise PluginError(f"{_place(file, error)}: plug-in could not be loaded: {_cause(error)}") from error
+    _loaded[key] = module
+    return module
+
+
+def _place(file: Path, error: BaseException) -> str:
+    """The file, with the line of it in which the error arose."""
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return f"{error.filename or file}:{error.lineno}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    return f"{file}:{lines[-1]}" if lines else str(file)
+
+
+def _cause(error: BaseException) -> str:
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,364 @@
+"""Camera (PRD 4.2.2): a pinhole with lens distortion, blur, jitter and a pipeline that delays and loses images.
+
+`render: plain` draws the world in the palette's colours; `render: splat` draws the Gaussians of a world bundle (see
+`splat_camera`). The frame is an optical one: x right, y down, z along the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, field_validator, model_validator
+from pydantic_core import InitErrorDetails
+from typing_extensions import Self
+
+from microsim.documents.values import (
+    Count,
+    Finite,
+    Hertz,
+    Milliseconds,
+    Model,
+    Positive,
+    Probability,
+    detail,
+    exactly,
+    show,
+)
+from microsim.engine import exact
+from microsim.engine.geometry import Vector, matrix_from_rpy
+from microsim.engine.motion import Motion, mounted_at, turned
+from microsim.messages.encoders import header
+from microsim.messages.template import RawTemplate, Template
+from microsim.messages.topics import Qos
+from microsim.messages.types import new
+from microsim.render.image_noise import ImageNoise
+from microsim.render.palette_camera import CameraModel, Renderer
+from microsim.sensors.declaration import (
+    DROPOUT,
+    FAIL,
+    Display,
+    Instrument,
+    MessageForm,
+    Mount,
+    MountedSensor,
+    Sensor,
+    SensorContext,
+    View,
+)
+
+NS_PER_S = 1_000_000_000
+MAX_PIXELS = 16_000_000
+DEFAULT_FOCAL_PER_WIDTH = 120.0 / 128.0  # the PRD's camera: fx = 120 at 128 pixels
+LOOKING_FORWARD = (-exact.PI / 2, 0.0, -exact.PI / 2)
+LOOKING_DOWN = (exact.PI, 0.0, -exact.PI / 2)  # the top of the image is the robot's forward
+
+
+class Resolution(Model):
+    """Size of an image."""
+
+    width: Annotated[Count, Field(le=8192)] = Field(128, description="Columns [px].")
+    height: Annotated[Count, Field(le=8192)] = Field(128, description="Rows [px].")
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if self.width * self.height > MAX_PIXELS:
+            raise ValueError(f"expected at most {MAX_PIXELS:,} pixels, found {self.width}×{self.height}")
+        return self
+
+
+class Intrinsics(Model):
+    """The pinhole: focal lengths and centre, or the horizontal field of view."""
+
+    fx: Positive | None = Field(None, description="Focal length along x [px].")
+    fy: Positive | None = Field(None, description="Focal length along y [px]; default: fx.")
+    cx: Finite | None = Field(None, description="Column of the optical axis, pixel centres at integers [px].")
+    cy: Finite | None = Field(None, description="Row of the optical axis, pixel centres at integers [px].")
+    fov_deg: Annotated[Finite, Field(ge=1, le=179)] | None = Field(
+        None, description="Horizontal field of view, in place of fx and fy [deg]."
+    )
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if self.fov_deg is not None and (self.fx is not None or self.fy is not None):
+            raise ValueError("expected either 'fov_deg', or 'fx' and 'fy', found both")
+        if self.fx is None and self.fy is not None:
+            raise ValueError("expected 'fx' beside 'fy'")
+        return self
+
+
+class Distortion(Model):
+    """Lens distortion, as `sensor_msgs/CameraInfo` has it."""
+
+    model: Literal["none", "plumb_bob"] = Field("plumb_bob", description="Distortion model.")
+    D: Annotated[tuple[Finite, Finite, Finite, Finite, Finite], exactly(5, "[k1, k2, t1, t2, k3]")] = Field(
+        (0.0, 0.0, 0.0, 0.0, 0.0), description="Coefficients k1, k2, t1, t2, k3 of plumb_bob."
+    )
+
+    @model_validator(mode="after")
+    def _none_means_none(self) -> Self:
+        if self.model == "none" and any(self.D):
+            raise ValueError(f"model 'none' takes no coefficients, found D: {show(self.D)}; write model: plumb_bob")
+        return self
+
+
+class CameraNoise(Model):
+    """Light visual noise."""
+
+    blur_sigma_px: Annotated[Finite, Field(ge=0, le=20)] = Field(0.5, description="Gaussian blur; 0: none [px].")
+    color_jitter: Probability = Field(0.0, description="Multiplicative jitter of the colours, 0..1; 0: none.")
+
+
+class CameraLatency(Model):
+    """The time from exposure to publishing."""
+
+    mean: Milliseconds = Field(80.0, description="Mean [ms].")
+    jitter: Milliseconds = Field(30.0, description="1 sigma [ms].")
+    drop_probability: Probability = Field(0.01, description="Probability that an image is lost.")
+
+
+class Render(Model):
+    """What draws a camera's images; `render: splat` is short for `render: {type: splat}`."""
+
+    type: Literal["plain", "splat"] = Field(
+        "plain", description="`plain`: the world in the palette's colours; `splat`: the Gaussians of a world bundle."
+    )
+    mesh: bool = Field(False, description="Splats: the bundle's static mesh is drawn among them.")
+    depth: bool = Field(False, description="Splats: depth images (`32FC1`, metres) on `<sensor>/depth`.")
+    segmentation: bool = Field(
+        False,
+        description="Splats: what is seen by class, in the palette's colours, on `<sensor>/segmentation`.",
+    )
+
+
+class Camera(MountedSensor):
+    """`sensor_msgs/Image` on `camera/image_raw` and `sensor_msgs/CameraInfo` on `camera/camera_info`."""
+
+    hz: Hertz = Field(2, description="Rate; at most physics_hz [Hz].")
+    resolution: Resolution = Field(Resolution(), description="Size of the image.")
+    encoding: Literal["rgb8"] = Field("rgb8", description="Encoding of the image.")
+    projection: Literal["pinhole"] = Field("pinhole", description="Projection.")
+    intrinsics: Intrinsics = Field(
+        Intrinsics(fx=120.0, fy=120.0, cx=64.0, cy=64.0),
+        description="The pinhole. What is left out: the field of view of 120 px at 128 px, square pixels, axis at "
+        "(width/2, height/2).",
+    )
+    distortion: Distortion = Field(Distortion(), description="Lens distortion.")
+    noise: CameraNoise = Field(CameraNoise(), description="Visual noise.")
+    latency_ms: CameraLatency = Field(CameraLatency(), description="Pipeline latency and loss.")
+    convention: Literal["opencv", "ros"] | None = Field(
+        None,
+        description="Axes of its frame: `opencv` (default; x right, y down, z forward) or `ros` as world bundles have "
+        "it (x right, y up, z backward); then images are in a further frame `<frame>_optical`.",
+    )
+    render: Render | None = Field(
+        None, description="What draws the image: `plain` (default), or the Gaussians of a world bundle, `splat`."
+    )
+
+    @field_validator("render", mode="before")
+    @classmethod
+    def _render_by_type(cls, value: Any) -> Any:
+        return {"type": value} if isinstance(value, str) else value
+
+    @property
+    def is_splat(self) -> bool:
+        return self.render is not None and self.render.type == "splat"
+
+    def unfit(self, name: str, others: Mapping[str, Any]) -> list[InitErrorDetails]:
+        if not self.is_splat or "world" not in others or others["world"] is not None:
+            return []
+        message = "splats belong to a world bundle: name one with `world:`, or write `render: plain`"
+        return [detail(message, "render")]
+
+    @property
+    def model(self) -> CameraModel:
+        """The lens as the renderers know it."""
+        pinhole, size = self.intrinsics, self.resolution
+        if pinhole.fov_deg is not None:
+            focal = 0.5 * size.width / exact.tan(0.5 * pinhole.fov_deg * exact.PI / 180.0)
+            fx, fy = focal, focal
+        else:
+            fx, fy = float(pinhole.fx or 0.0), float(pinhole.fy or 0.0)
+        k1, k2, t1, t2, k3 = (float(number) for number in self.distortion.D)
+        centre = float(pinhole.cx or 0.0), float(pinhole.cy or 0.0)
+        return CameraModel(size.width, size.height, fx, fy, *centre, (k1, k2, t1, t2, k3))
+
+    @model_validator(mode="after")
+    def _complete_intrinsics(self) -> Self:
+        given = self.intrinsics if "intrinsics" in self.model_fields_set else Intrinsics()
+        width, height = self.resolution.width, self.resolution.height
+        fx = given.fx
+        if fx is None and given.fov_deg is None:
+            fx = DEFAULT_FOCAL_PER_WIDTH * width
+        complete = Intrinsics(
+            fx=fx,
+            fy=given.fy if given.fy is not None else fx,
+            cx=given.cx if given.cx is not None else width / 2,
+            cy=given.cy if given.cy is not None else height / 2,
+            fov_deg=given.fov_deg,
+        )
+        self.__dict__["intrinsics"] = complete  # the model is frozen for everyone else
+        return self
+
+
+@dataclass(frozen=True)
+class MountedCamera:
+    """Renders what a camera fixed to a robot sees."""
+
+    renderer: Renderer
+    xyz: Vector
+    rotation: tuple[Vector, Vector, Vector]  # optical frame in base_link
+
+    def image(self, motion: Motion) -> Any:
+        return self.renderer.render(mounted_at(motion, self.xyz), turned(motion, self.rotation))
+
+
+def mounted_camera(context: SensorContext) -> MountedCamera:
+    """The renderer is costly to make and independent of the seed: it is kept from reset to reset."""
+    block, key = context.settings, (f"{context.robot}/{context.sensor}", context.settings.model)
+    if key not in context.shared:
+        context.shared[key] = Renderer(context.world, key[1])
+    return MountedCamera(context.shared[key], block.mount.xyz, matrix_from_rpy(*block.mount.rpy))
+
+
+@dataclass(frozen=True)
+class PaletteCamera:
+    camera: MountedCamera
+    noise: ImageNoise
+
+    def read(self, view: View) -> npt.NDArray[np.uint8]:
+        image: npt.NDArray[np.uint8] = self.noise.apply(self.camera.image(view.motion), view.key, view.tick)
+        return image
+
+
+def image_noise(block: Camera) -> ImageNoise:
+    size = block.resolution
+    return ImageNoise(size.width, size.height, block.noise.blur_sigma_px, block.noise.color_jitter)
+
+
+def _instrument(context: SensorContext) -> Instrument:
+    if context.settings.is_splat:
+        from microsim.sensors._splat_camera import splat_instrument
+
+        return splat_instrument(context)
+    return PaletteCamera(mounted_camera(context), image_noise(context.settings))
+
+
+def image_now(context: SensorContext, tick: int) -> npt.NDArray[np.uint8]:
+    """What a camera sees now, before blur and jitter."""
+    if context.settings.is_splat:
+        from microsim.sensors._splat_camera import picture_now
+
+        return picture_now(context, tick)
+    image: npt.NDArray[np.uint8] = mounted_camera(context).image(context.motion)
+    return image
+
+
+# ---- messages --------------------------------------------------------------------------------------------------------
+
+CHANNELS = {"image": 3, "depth": 4, "segmentation": 3}  # bytes of a pixel in a reading, in this order
+
+
+def channels(block: Camera) -> list[str]:
+    """What a reading consists of: images side by side in each pixel."""
+    render = block.render or Render()
+    splat = block.is_splat
+    return [
+        "image",
+        *(["depth"] if splat and render.depth else []),
+        *(["segmentation"] if splat and render.segmentation else []),
+    ]
+
+
+def _part(block: Camera, kind: str) -> Callable[[Any], Any]:
+    """From a reading to one of its images."""
+    kinds = channels(block)
+    if len(kinds) == 1:
+        return lambda reading: reading
+    start = sum(CHANNELS[each] for each in kinds[: kinds.index(kind)])
+    return lambda reading: np.ascontiguousarray(reading[..., start : start + CHANNELS[kind]])
+
+
+def _image_encoder(kind: str, encoding: str) -> Callable[[SensorContext], Callable[[int, Any], bytes]]:
+    def make(context: SensorContext) -> Callable[[int, Any], bytes]:
+        size, part = context.settings.resolution, _part(context.settings, kind)
+        step = CHANNELS[kind] * size.width
+        message = new(
+            "sensor_msgs/msg/Image",
+            header=header(context.frame),
+            width=size.width,
+            height=size.height,
+            encoding=encoding,
+            step=step,
+            data=np.zeros(step * size.height, np.uint8),
+        )
+        template = RawTemplate("sensor_msgs/msg/Image", message, "data")
+        return lambda stamp_ns, reading: template.encode(divmod(stamp_ns, NS_PER_S), part(reading).data.cast("B"))
+
+    return make
+
+
+def _info_encoder(context: SensorContext) -> Callable[[int, Any], bytes]:
+    model = context.settings.model
+    fx, fy, cx, cy = model.fx, model.fy, model.cx, model.cy
+    message = new(
+        "sensor_msgs/msg/CameraInfo",
+        header=header(context.frame),
+        width=model.width,
+        height=model.height,
+        distortion_model="plumb_bob",
+        d=np.array(model.distortion, np.float64),
+        k=np.array((fx, 0.0, cx, 0.0, fy, cy, 0.0, 0.0, 1.0)),
+        r=np.array((1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)),
+        p=np.array((fx, 0.0, cx, 0.0, 0.0, fy, cy, 0.0, 0.0, 0.0, 1.0, 0.0)),
+    )
+    template = Template("sensor_msgs/msg/CameraInfo", message, ("header.stamp.sec", 2))
+    return lambda stamp_ns, reading: template.encode(divmod(stamp_ns, NS_PER_S))
+
+
+def _form(kind: str, topic: str, encoder: Any, about: str, type_name: str = "sensor_msgs/msg/Image") -> MessageForm:
+    applies = (lambda settings: kind in channels(settings)) if kind in CHANNELS else (lambda settings: True)
+    rate = "" if kind == "image" else "with its image"
+    return MessageForm(type_name, topic, Qos(2), about, encoder=encoder, applies=applies, rate=rate, kind=kind)
+
+
+def _shape(context: SensorContext) -> tuple[int, int, int]:
+    size = context.settings.resolution
+    return size.height, size.width, sum(CHANNELS[kind] for kind in channels(context.settings))
+
+
+SENSOR = Sensor(
+    "camera",
+    title="Camera",
+    about="colour images",
+    settings=Camera,
+    instrument=_instrument,
+    shape=_shape,
+    dtype=np.uint8,
+    mount=Mount(rpy=LOOKING_FORWARD),
+    messages=(
+        _form(
+            "image", "/{robot}/{sensor}/image_raw", _image_encoder("image", "rgb8"),
+            "rgb8, stamped when exposed, sent after its latency",
+        ),
+        _form(
+            "depth", "/{robot}/{sensor}/depth", _image_encoder("depth", "32FC1"),
+            "32FC1, metres along the optical axis; +inf where nothing is seen (REP-118); splat cameras on request",
+        ),
+        _form(
+            "segmentation", "/{robot}/{sensor}/segmentation", _image_encoder("segmentation", "rgb8"),
+            "rgb8, what is seen by class in the palette's colours; splat cameras on request",
+        ),
+        _form(
+            "camera_info", "/{robot}/{sensor}/camera_info", _info_encoder,
+            "intrinsics, same stamp as the image", "sensor_msgs/msg/CameraInfo",
+        ),
+    ),
+    faults=(DROPOUT, FAIL),
+    display=Display(layer="image"),
+    picture=image_now,
+    position=50,
+)  # fmt: skip

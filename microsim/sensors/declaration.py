@@ -1,0 +1,251 @@
+"""What a sensor is. A file with one constant `SENSOR = Sensor(...)` describes it completely; all else is derived.
+
+Built-in sensors and plug-ins use the same class. The simple form needs no kernel: `Sensor(name, message_type, create)`
+with an object that has `update(dt)` and `publish()`. A sensor with a kernel runs inside the compiled tick and in
+batches; one with an instrument runs in Python at its own ticks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+from pydantic_core import InitErrorDetails
+
+from microsim.documents.values import VARIES, Hertz, Model, PointXYZ, RollPitchYaw, Switch
+from microsim.engine.components import Mount as FixedMount
+from microsim.engine.motion import Motion, mounted_at
+from microsim.messages.topics import DEFAULT_QOS, Qos
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from microsim.engine.physics import Physics
+    from microsim.engine.timekeeper import Clock
+    from microsim.engine.world import World
+
+Kernel: TypeAlias = Callable[..., None]  # (settings, motion, memory, scene, key, tick, reading)
+DROPOUT, FAIL, JUMP = "dropout", "fail", "jump"  # names of faults, see `microsim.scenario.faults`
+
+
+class Mount(Model):
+    """Where a sensor sits: its link in the robot's base_link."""
+
+    xyz: PointXYZ = Field((0.0, 0.0, 0.0), description="Position in base_link [m].")
+    rpy: RollPitchYaw = Field(
+        (0.0, 0.0, 0.0),
+        description="Roll, pitch, yaw in base_link [rad]; for a camera, of its optical frame (z along the view).",
+    )
+
+
+class SensorBlock(Model):
+    """What every sensor has."""
+
+    enabled: Switch = Field(True, description="false takes the sensor away, as `null` in place of the block does.")
+    hz: Hertz = Field(10, description="Rate; at most physics_hz [Hz].")
+
+    def unfit(self, name: str, others: Mapping[str, Any]) -> list[InitErrorDetails]:
+        """What is wrong with the sensor of that name beside the other blocks of its scenario, as far as these are valid."""
+        return []
+
+
+class MountedSensor(SensorBlock):
+    """A sensor with a link of its own."""
+
+    mount: Mount = Field(Mount(), description="Where it sits; the default depends on the robot's model.")
+
+
+@dataclass(frozen=True)
+class SensorContext:
+    """What a sensor may know: its place, its settings, the world, the robot's motion, and noise of its own."""
+
+    robot: str
+    sensor: str
+    settings: Any  # its checked block of the scenario
+    world: World
+    physics: Physics
+    clock: Clock
+    key: int  # of its noise
+    mount: FixedMount = field(default_factory=FixedMount)
+    frame: str = ""
+    robot_settings: Any = None
+    odom_frame: str = "odom"
+    base_frame: str = "base_link"
+    bodies: Callable[[], npt.NDArray[np.float64]] = lambda: np.empty((0, 15))  # of the other robots, now
+    bundle: Callable[[], Any] | None = None  # the world bundle; None: there is none
+    bundle_key: Any = None  # what tells it apart from others
+    shared: dict[Any, Any] = field(default_factory=dict)  # costly things, kept from reset to reset
+    now: list[int] = field(default_factory=lambda: [0])  # the tick
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """A plug-in's own keys."""
+        return dict(self.settings.options)
+
+    @property
+    def tick(self) -> int:
+        return self.now[0]
+
+    @property
+    def motion(self) -> Motion:
+        """The robot's motion now; fields are named in `microsim.engine.motion`."""
+        return self.physics.motions[self.robot]
+
+    @property
+    def place(self) -> tuple[float, float, float]:
+        """Where the sensor is now: x, y, z in the map frame [m]."""
+        return mounted_at(self.motion, self.mount.xyz)
+
+    def normals(self, index: int = 0) -> tuple[float, float]:
+        """Two standard normal numbers of this sensor and tick; another index gives others."""
+        from microsim.engine.noise import normals
+
+        return normals(self.key, self.tick, index)
+
+    def with_settings(self, settings: Any) -> SensorContext:
+        return replace(self, settings=settings)
+
+
+@dataclass(frozen=True)
+class View:
+    """What an instrument reads from: one world at one tick."""
+
+    motion: Motion
+    key: int
+    tick: int
+    bodies: npt.NDArray[np.float64]  # (n, 15) boxes of the other robots, see `engine.bodies`
+
+
+class Instrument(Protocol):
+    """Makes the readings of a sensor that no kernel can make alone: a camera, a LiDAR."""
+
+    def read(self, view: View) -> npt.NDArray[Any]: ...
+
+
+@dataclass(frozen=True)
+class MessageForm:
+    """A message that a sensor sends.
+
+    The message of `prototype` is encoded once, and each reading is written into it. `slots`: path in the message -> name
+    in the reading. A sensor with an instrument has an `encoder` instead: it makes a function `(stamp_ns, reading) -> bytes`.
+    """
+
+    type: str
+    topic: str  # with {robot} and {sensor}
+    qos: Qos
+    about: str
+    prototype: Callable[[SensorContext], Any] | None = None
+    slots: Mapping[str, str] | Callable[[SensorContext], Mapping[str, str]] = field(default_factory=dict)
+    encoder: Callable[[SensorContext], Callable[[int, Any], bytes]] | None = None
+    applies: Callable[[Any], bool] = lambda settings: True  # settings -> whether it is sent
+    rate: str = ""  # where the rate is set in a scenario; default: the sensor's own
+    kind: str = ""  # by which the table of topics names it; default: the sensor's name
+
+
+@dataclass(frozen=True)
+class Display:
+    """How people see a reading: on a dashboard line, in a plot, as a layer of the viewer."""
+
+    line: str | Callable[[Any], str] = ""  # format with the reading's names, or a function of the decoded message
+    plot: tuple[str, ...] = ()  # fields of the message to draw first
+    layer: Literal["", "beam", "fan", "points", "image", "fix", "pose"] = ""
+
+
+@dataclass(frozen=True)
+class RobotFrames:
+    """Kernels by which a sensor decides where the robot's frames are in /tf: x, y, z and a quaternion each."""
+
+    odom_to_base: Kernel
+    map_to_odom: Kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Sensor:
+    """A kind of sensor.
+
+    `create(context)` belongs to the simple form: it is called once for each sensor of this type in a scenario, and
+    returns an object with `update(dt)`, called on every tick with the seconds since the last, and `publish()`, called
+    when a message is due, which returns its fields as a dict; header and stamp are filled in by the engine.
+    """
+
+    name: str  # what a scenario writes as `type:`
+    message_type: str = ""  # of the simple form, such as "sensor_msgs/msg/Temperature"
+    create: Callable[[Any], Any] | None = None
+    options: type[BaseModel] | None = None  # of the simple form: its own keys in a scenario; None: it has none
+    frame_suffix: str = "_link"  # its frame is <robot>/<sensor name><frame_suffix>
+    _: KW_ONLY
+    title: str = ""  # what people call it
+    about: str = ""
+    settings: type[SensorBlock] | None = None
+    is_standard: bool = False  # robots carry it unless a scenario takes it away
+    mount: Mount = Mount()  # where robots carry it, unless their model or the scenario says otherwise
+    # the kernel form
+    sample: Kernel | None = None
+    sample_of: Callable[[SensorContext], Kernel | None] | None = None  # a kernel that depends on the robot
+    reads_state: bool = False  # the kernel is given the robot's state in place of its motion
+    reading: Mapping[str, str] = field(default_factory=dict)  # names of its numbers -> unit
+    size: Callable[[SensorContext], int] | None = None  # how many numbers each name of `reading` stands for; default: 1
+    dtype: Any = np.float64  # of readings in batches
+    numbers: Callable[[SensorContext], Sequence[float]] = lambda context: ()  # `settings` of the kernel
+    table: Callable[[SensorContext], npt.NDArray[np.float64]] | None = None  # constants: `scene.table` of the kernel
+    memory: tuple[str, ...] = ()  # names of what it keeps from reading to reading; saved in snapshots
+    begin: Callable[[Motion], Sequence[float]] | None = None  # its memory at the start; default: zeros
+    track: Kernel | None = None  # called on every tick, with the kernel's signature
+    is_tracking: Callable[[Any], bool] = lambda settings: True  # settings -> whether `track` is needed
+    is_common: bool = True  # any robot may carry it; false: only robots that declare it
+    shares_memory: bool = False  # further sensors of this type read what the one named like the type keeps
+    stream: str = ""  # added to the name of its noise stream
+    frames: RobotFrames | None = None
+    # the instrument form
+    instrument: Callable[[SensorContext], Instrument] | None = None
+    shape: Callable[[SensorContext], tuple[int, ...]] | None = None  # of a reading, where that is fixed
+    picture: Callable[[SensorContext, int], npt.NDArray[np.uint8]] | None = (
+        None  # what it sees at a tick, without noise
+    )
+    on_failure: Literal["repeat", "empty"] = "repeat"  # what is sent while it fails: the last reading, or nothing in it
+    # what all have
+    messages: tuple[MessageForm, ...] = ()
+    path: str = ""  # part of the topic's name of a sensor that is named like its type; default: that name
+    faults: tuple[str, ...] = (DROPOUT,)
+    display: Display = Display()
+    position: int = 1000  # among the topics of a tick; plug-ins come last
+
+    @property
+    def has_kernel(self) -> bool:
+        return self.sample is not None or self.sample_of is not None
+
+    @property
+    def is_simple(self) -> bool:
+        return self.create is not None
+
+    def reading_size(self, context: SensorContext) -> int:
+        return len(self.reading) * (1 if self.size is None else self.size(context))
+
+    def reading_shape(self, context: SensorContext) -> tuple[int, ...]:
+        """Of one reading in a batch; a single number has none."""
+        if self.shape is not None:
+            return self.shape(context)
+        return () if len(self.reading) == 1 and self.size is None else (self.reading_size(context),)
+
+    def places(self, form: MessageForm, context: SensorContext) -> dict[str, tuple[int, int]]:
+        """Path in a message -> where its numbers begin in the reading, and how many there are."""
+        count, names = 1 if self.size is None else self.size(context), list(self.reading)
+        slots = form.slots(context) if callable(form.slots) else form.slots
+        return {path: (count * names.index(name), count) for path, name in slots.items()}
+
+    def topic(self, form: MessageForm, robot: str, sensor: str) -> str:
+        return form.topic.format(robot=robot, sensor=(self.path or sensor) if sensor == self.name else sensor)
+
+
+def varies(model: type[BaseModel], key: str) -> bool:
+    """Whether `randomize` may draw this key of a sensor's block."""
+    return key in model.model_fields and VARIES in model.model_fields[key].metadata
+
+
+def default_form(sensor: Sensor) -> MessageForm:
+    """What a sensor of the simple form sends."""
+    return MessageForm(sensor.message_type, "/{robot}/{sensor}", DEFAULT_QOS, sensor.about)
