@@ -166,7 +166,9 @@ def _add_frame(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> s
 
 def add_sensors(run: Run) -> None:
     # splat cameras come last, as they always did in /tf_static
-    for robot, name, block, sensor in sorted(run.scenario.all_sensors, key=lambda item: getattr(item[2], "is_splat", False)):
+    for robot, name, block, sensor in sorted(
+        run.scenario.all_sensors, key=lambda item: getattr(item[2], "is_splat", False)
+    ):
         context = run.contexts[f"{robot}/{name}"] = context_of(run, robot, name, block, sensor)
         if sensor.is_simple:
             _add_plugin(run, context, sensor)
@@ -342,7 +344,7 @@ class GuardedInstrument:
         return None if self.last is None else self.last.tobytes()
 
     def recall(self, memory: Any) -> None:
-        shape = self.sensor.reading_shape(self.context) if self.sensor.shape is not None else (-1,)
+        shape = self.sensor.reading_shape(self.context)
         self.last = None if memory is None else np.frombuffer(memory, self.sensor.dtype).reshape(shape).copy()
 
 

@@ -354,7 +354,7 @@ class Simulation:
         scenario, robots = self._drawn, tuple(self._drawn.robots)
         plane = tangent_plane(*scenario.map.origin_wgs84)
         physics = Physics(self.world, self.clock.dt, self._fleets(), plane)
-        self.health = health = Health(self._faults(), self._warn)
+        self.health = health = Health(faults_in_ticks(self.scenario, self.clock), self._warn)
         run = outputs.Run(scenario, self._seed, self.world, self.clock, physics, self._outbox, self._shared, health)
         topics = outputs.own_topics()
         outputs.add_clock(run, topics["clock"])
@@ -376,13 +376,6 @@ class Simulation:
         self._contexts = run.contexts
         tables, python = run.finish()
         return Schedule(self.clock, physics, radio, tables, python, run.memories, receivers, health, self._outbox)
-
-    def _faults(self) -> tuple[Fault, ...]:
-        ticks = self.clock.ticks_in
-        return tuple(
-            Fault(each.target, each.kind, ticks(exact_rate(each.from_s)), ticks(exact_rate(each.to_s)), each.offset_m)
-            for each in self.scenario.faults
-        )
 
     def _warn(self, text: str) -> None:
         if self.on_warning is not None:
@@ -466,6 +459,14 @@ class Simulation:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or int(seed) not in INT64:
             raise UsageError(f"a seed must be a whole number of 64 bits; found {seed!r}")
         return int(seed)
+
+
+def faults_in_ticks(scenario: Scenario, clock: Clock) -> tuple[Fault, ...]:
+    ticks = clock.ticks_in
+    return tuple(
+        Fault(each.target, each.kind, ticks(exact_rate(each.from_s)), ticks(exact_rate(each.to_s)), each.offset_m)
+        for each in scenario.faults
+    )
 
 
 def _number(name: str, value: Any) -> float:

@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from microsim.batch.columns import Array, Integers
+from microsim.engine.calls import scene_row
+from microsim.engine.geodesy import tangent_plane
 from microsim.engine.geometry import Grid
 from microsim.engine.noise import stream_keys
 from microsim.engine.random_layout import lay_out
@@ -21,7 +23,7 @@ class Ground:
     So are `footings`, where robots can stand: the same array, unless some cells have no ground.
     """
 
-    def __init__(self, scenario: Scenario, world: World, n: int) -> None:
+    def __init__(self, scenario: Scenario, world: World, dt: float, n: int) -> None:
         self.world = world
         self.cell, self.west, self.south = world.cell_m, world.west, world.south
         # of level ground one number is enough, and quicker
@@ -37,6 +39,10 @@ class Ground:
             self.clearances = np.zeros((n, *world.clearance.shape), np.uint8)
             self.footings = np.zeros_like(self.clearances) if has_holes else self.clearances
             self.moved = np.zeros((n, self._table.shape[0], 3))  # x, y, whether it is there
+
+        self._plane = tangent_plane(*scenario.map.origin_wgs84)
+        origin = self.cell, self.west, self.south
+        self.scene = scene_row(self.elevation, world.surface, self.clearances, self.footings, origin, dt, self._plane)
 
     @property
     def is_shared(self) -> bool:
@@ -72,6 +78,10 @@ class Ground:
             for shape, (x, y, is_there) in zip(self.world.obstacles, self.moved[world].tolist(), strict=True)
             if is_there
         )
+
+    def world_of(self, world: int) -> World:
+        """One world, with its obstacles."""
+        return self.world if self.is_shared else replace(self.world, obstacles=self.obstacles(world))
 
     def arrays(self) -> dict[str, tuple[Array | Grid, int]]:
         if self.is_shared:

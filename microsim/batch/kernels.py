@@ -1,71 +1,58 @@
 """Kernels over worlds: what a batch of them does in a call. Each runs the functions that a single world runs.
 
-Arrays have a column per world, readings a row. `worlds` are the numbers of those that are meant. Settings (k, n) that
-all worlds share have a stride of 0. Grids are (1, ny, nx) where all worlds share one, else (n, ny, nx).
+Arrays have a column or a row per world. `worlds` are the numbers of those that are meant. Grids are (1, ny, nx) where
+all worlds share one, else (n, ny, nx).
 """
 
-from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine import exact, geometry, motion, noise
-from microsim.engine import random_layout as chance
-from microsim.engine.compiled import inlined, threaded_kernel, threaded_kernel_of_kernel
-from microsim.engine.components import PITCH as _PITCH
-from microsim.engine.components import ROLL as _ROLL
-from microsim.engine.components import YAW, X, Y, Z
-from microsim.engine.geometry import Array, Grid, Vector
-from microsim.engine.motion import (
-    COS_YAW,
-    FIELDS,
-    FORWARD,
-    LEFT,
-    PITCH,
-    PITCHING,
-    QUATERNION_W,
-    QUATERNION_X,
-    QUATERNION_Y,
-    QUATERNION_Z,
-    ROLL,
-    ROLLING,
-    SIN_YAW,
-    TURN,
-    UP,
+from microsim.engine import calls as _calls
+from microsim.engine import exact, geometry, motion, noise, output_table, random_layout
+from microsim.engine.calls import (
+    BEGIN,
+    END,
+    FLEET_TICK,
+    FLEET_WORLD,
+    FUNCTION,
+    KEY,
+    MEMORY,
+    READING,
+    READING_SIZE,
+    SEEN,
+    SETTINGS,
+    STATE,
+    STATE_ROWS,
+    STRIDE,
+    TICKS,
+    WIDTH,
+    WORLD,
+    Rows,
 )
-from microsim.sensors import gps, imu, odometry
-from microsim.sensors import range as range_sensor
-from microsim.sensors import scan as scan_sensor
-from microsim.sensors.imu import Axes
-from microsim.sensors.odometry import POSE_VARIANCE
+from microsim.engine.compiled import threaded_kernel
+from microsim.engine.components import YAW, X, Y, Z
+from microsim.engine.geometry import Array, Grid
+from microsim.engine.motion import FIELDS
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Grids: TypeAlias = Grid  # (1 or n, ny, nx)
-Readings: TypeAlias = npt.NDArray[np.float32]
 
+_call, _invoke, _is_within = _calls.call, output_table.invoke, output_table.is_within
+_floats_at, _integers_at, _singles_at = _calls.floats_at, _calls.integers_at, _calls.singles_at
+_table_address = _calls.table_address
 _observe = motion.observe
-_place_of = motion.place_of
 _ground_height = geometry.ground_height
-_quaternion_from_rpy = geometry.quaternion_from_rpy
 _wrap_angle = exact.wrap_angle
 _sincos = exact.sincos
-_start_place = chance.start_place
+_start_place = random_layout.start_place
 _uniforms = noise.uniforms
-_beam = range_sensor.beam
-_sweep = scan_sensor.sweep
-_fix = gps.fix
-_feel = imu.feel
-_misjudge = odometry.misjudge
 
-# rows of the settings of a sensor
-SIGMA, DROPOUT = 0, 1  # range and scan
-BIAS_DRIFT = 1  # gps
-GYRO_SIGMA, ACCEL_SIGMA = 0, 1  # imu
-POSITION_PER_M, YAW_PER_RAD = 0, 1  # odometry
-
-# rows of a drift's memory
-POSE, SEEN, DISTANCE, TURNED, DRIFT_ROWS = 0, 4, 8, 9, 10
+# columns of a sensor's steps: bytes from one world's numbers to the next one's, then addresses of columns of worlds
+SETTINGS_STEP, MEMORY_STEP, READING_STEP, SINGLES, SINGLES_STEP, KEYS_AT, SAMPLED_AT, DROPPED_AT = range(8)
+FIRST_WINDOW, END_WINDOW, IS_TRACKER = range(8, 11)
+STEP_COLUMNS = 11
 
 
 @threaded_kernel
@@ -86,46 +73,18 @@ def take_commands(
             state[age, i] = 0.0
 
 
-@threaded_kernel_of_kernel
-def move(
-    advance: Callable[..., None],
-    needs_tick: bool,
-    state: Array,
-    command: Array,
-    parameters: Array,
-    keys: Integers,
-    elevation: Array,
-    footings: Grids,
-    cell: float,
-    west: float,
-    south: float,
-    dt: float,
-    tick: Integers,
-    ticks: int,
-    begin: int,
-    end: int,
-) -> None:
+@threaded_kernel
+def move(fleet: Rows, needs_tick: bool, is_shared: bool, tick: Integers, ticks: int, begin: int, end: int) -> None:
     """Worlds begin … end - 1 from their own tick on by `ticks`; neighbours of the same tick and grid in one call."""
-    is_shared = footings.shape[0] == 1
+    row = fleet.copy()
     first = begin
     while first < end:
         last = first + 1
         while last < end and is_shared and (tick[last] == tick[first] or not needs_tick):
             last += 1
-        advance(
-            state[:, first:last],
-            command[:, first:last],
-            parameters[:, first:last],
-            keys[first:last],
-            elevation,
-            footings[0 if is_shared else first],
-            cell,
-            west,
-            south,
-            dt,
-            tick[first],
-            ticks,
-        )
+        row[BEGIN], row[END], row[FLEET_WORLD] = first, last, first
+        row[FLEET_TICK], row[TICKS] = tick[first], ticks
+        _call(row[FUNCTION], _table_address(row))
         first = last
 
 
@@ -177,189 +136,40 @@ def last_firing(p: int, q: int, begin: Integers, ticks: int, offsets: Integers) 
         offsets[i] = offset if offset > 0 else 0
 
 
-@inlined
-def _sensor_at(state: Array, w: int, mount: Vector, seen: Array) -> tuple[float, float, float, float, float]:
-    """Map position of a sensor of world w, and the sine and cosine of the robot's yaw; `seen` is room to work in."""
-    if state[_ROLL, w] == 0.0 and state[_PITCH, w] == 0.0:  # as `observe` and `place_of`, without what they need not do
-        sine, cosine = _sincos(state[YAW, w])
-        x = state[X, w] + cosine * mount[0] - sine * mount[1]
-        return x, state[Y, w] + sine * mount[0] + cosine * mount[1], state[Z, w] + mount[2], sine, cosine
-    _observe(state[:, w : w + 1], seen)
-    x, y, z = _place_of(seen[0], mount[0], mount[1], mount[2])
-    return x, y, z, seen[0, SIN_YAW], seen[0, COS_YAW]
-
-
 @threaded_kernel
-def sense_range(
-    state: Array,
-    worlds: Integers,
-    tick: Integers,
-    clearances: Grids,
-    cell: float,
-    west: float,
-    south: float,
-    mount: Vector,
-    heading: tuple[float, float],
-    min_m: float,
-    max_m: float,
-    settings: Array,
-    keys: Integers,
-    out: Array,
-) -> None:
-    """out (n,)"""
-    seen = np.empty((1, FIELDS))
-    for index in range(worlds.shape[0]):
-        w = worlds[index]
-        x, y, _, sine, cosine = _sensor_at(state, w, mount, seen)
-        out[w] = _beam(
-            clearances[0 if clearances.shape[0] == 1 else w],
-            cell,
-            west,
-            south,
-            state[X, w],
-            state[Y, w],
-            x,
-            y,
-            sine,
-            cosine,
-            heading[0],
-            heading[1],
-            min_m,
-            max_m,
-            settings[SIGMA, w],
-            settings[DROPOUT, w],
-            keys[w],
-            tick[w],
-        )
+def sense(calls: Rows, steps: Rows, fleet: Rows, worlds: Integers, tick: Integers, windows: Array) -> None:
+    """Readings of sensors on one robot in these worlds: for each world what `output_table.sense` does for one.
 
-
-@threaded_kernel
-def sense_scan(
-    state: Array,
-    worlds: Integers,
-    tick: Integers,
-    clearances: Grids,
-    cell: float,
-    west: float,
-    south: float,
-    mount: Vector,
-    beams: Array,
-    min_m: float,
-    max_m: float,
-    settings: Array,
-    keys: Integers,
-    out: Readings,
-) -> None:
-    """out (n, beams)"""
-    seen, distances = np.empty((1, FIELDS)), np.empty(beams.shape[1])
-    for index in range(worlds.shape[0]):
-        w = worlds[index]
-        x, y, _, sine, cosine = _sensor_at(state, w, mount, seen)
-        _sweep(
-            clearances[0 if clearances.shape[0] == 1 else w],
-            cell,
-            west,
-            south,
-            state[X, w],
-            state[Y, w],
-            x,
-            y,
-            sine,
-            cosine,
-            beams,
-            min_m,
-            max_m,
-            settings[SIGMA, w],
-            settings[DROPOUT, w],
-            keys[w],
-            tick[w],
-            distances,
-            out[w],
-        )
-
-
-@threaded_kernel
-def sense_gps(
-    state: Array,
-    worlds: Integers,
-    tick: Integers,
-    mount: Vector,
-    plane: Array,
-    dt: float,
-    bias: Array,
-    last_tick: Integers,
-    settings: Array,
-    keys: Integers,
-    out: Array,
-) -> None:
-    """out (n, 4): latitude, longitude, altitude, variance; bias (3, n)"""
-    seen = np.empty((1, FIELDS))
-    for index in range(worlds.shape[0]):
-        w = worlds[index]
-        x, y, z, _, _ = _sensor_at(state, w, mount, seen)
-        sigma, drift = settings[SIGMA, w], settings[BIAS_DRIFT, w]
-        out[w, 0], out[w, 1], out[w, 2], out[w, 3], bias[0, w], bias[1, w], bias[2, w] = _fix(
-            plane, x, y, z, bias[0, w], bias[1, w], bias[2, w], sigma, drift, dt, keys[w], last_tick[w], tick[w]
-        )
-        last_tick[w] = tick[w]
-
-
-@threaded_kernel
-def sense_imu(
-    state: Array, worlds: Integers, tick: Integers, axes: Axes, settings: Array, keys: Integers, out: Array
-) -> None:
-    """out (n, 6): turn rate x, y, z, specific force x, y, z"""
-    seen = np.empty((1, FIELDS))
+    calls (k, CALL_COLUMNS) hold the addresses of world 0, steps (k, STEP_COLUMNS) how far it is to the next world's.
+    """
+    seen, rows = np.empty((1, FIELDS)), calls.copy()
+    state = _floats_at(fleet[STATE], fleet[STATE_ROWS] * fleet[WIDTH]).reshape((fleet[STATE_ROWS], fleet[WIDTH]))
     for index in range(worlds.shape[0]):
         w = worlds[index]
         _observe(state[:, w : w + 1], seen)
-        out[w, 0], out[w, 1], out[w, 2], out[w, 3], out[w, 4], out[w, 5] = _feel(
-            seen[0], axes, settings[GYRO_SIGMA, w], settings[ACCEL_SIGMA, w], keys[w], tick[w]
-        )
+        for k in range(rows.shape[0]):
+            step, row = steps[k], rows[k]
+            if _is_within(windows, step[FIRST_WINDOW], step[END_WINDOW], tick[w]):
+                _integers_at(step[DROPPED_AT], w + 1)[w] += 1
+                continue
+            row[SETTINGS] = calls[k, SETTINGS] + w * step[SETTINGS_STEP]
+            row[MEMORY] = calls[k, MEMORY] + w * step[MEMORY_STEP]
+            row[READING] = calls[k, READING] + w * step[READING_STEP]
+            row[WORLD], row[KEY] = w, _integers_at(step[KEYS_AT], w + 1)[w]
+            row[SEEN] = _table_address(seen) if row[STRIDE] == 0 else fleet[STATE] + 8 * w
+            _invoke(rows, windows, k, tick[w])
+            if step[IS_TRACKER] == 0:
+                _integers_at(step[SAMPLED_AT], w + 1)[w] = tick[w]
+            if step[SINGLES]:
+                _round(row[READING], step[SINGLES] + w * step[SINGLES_STEP], row[READING_SIZE])
 
 
 @threaded_kernel
-def drift(state: Array, worlds: Integers, tick: Integers, settings: Array, keys: Integers, memory: Array) -> None:
-    """One tick of odometry frames that slide; memory (DRIFT_ROWS, n)."""
-    pose, seen, now = np.empty(4), np.empty(4), np.empty(4)
-    for index in range(worlds.shape[0]):
-        w = worlds[index]
-        for k in range(4):
-            pose[k], seen[k] = memory[POSE + k, w], memory[SEEN + k, w]
-        now[0], now[1], now[2], now[3] = state[X, w], state[Y, w], state[Z, w], state[YAW, w]
-        pose[0], pose[1], pose[2], pose[3], length, turn = _misjudge(
-            pose, seen, now, settings[POSITION_PER_M, w], settings[YAW_PER_RAD, w], keys[w], tick[w]
-        )
-        for k in range(4):
-            memory[POSE + k, w], memory[SEEN + k, w] = pose[k], now[k]
-        memory[DISTANCE, w] += length
-        memory[TURNED, w] += turn
-
-
-@threaded_kernel
-def sense_odometry(state: Array, worlds: Integers, has_drift: bool, settings: Array, memory: Array, out: Array) -> None:
-    """out (n, 15): x, y, z, quaternion x, y, z, w, velocity, turn rate, variance of position and of yaw"""
-    seen = np.empty((1, FIELDS))
-    for index in range(worlds.shape[0]):
-        w = worlds[index]
-        _observe(state[:, w : w + 1], seen)
-        row = seen[0]
-        out[w, 0], out[w, 1], out[w, 2] = row[X], row[Y], row[Z]
-        out[w, 3], out[w, 4] = row[QUATERNION_X], row[QUATERNION_Y]
-        out[w, 5], out[w, 6] = row[QUATERNION_Z], row[QUATERNION_W]
-        out[w, 7], out[w, 8], out[w, 9] = row[FORWARD], row[LEFT], row[UP]
-        out[w, 10], out[w, 11], out[w, 12] = row[ROLLING], row[PITCHING], row[TURN]
-        out[w, 13], out[w, 14] = POSE_VARIANCE, POSE_VARIANCE
-        if has_drift:
-            out[w, 0], out[w, 1], out[w, 2] = memory[POSE, w], memory[POSE + 1, w], memory[POSE + 2, w]
-            yaw = memory[POSE + 3, w]
-            if row[QUATERNION_X] == 0.0 and row[QUATERNION_Y] == 0.0:
-                out[w, 5], out[w, 6] = _sincos(0.5 * yaw)
-            else:
-                out[w, 3], out[w, 4], out[w, 5], out[w, 6] = _quaternion_from_rpy(row[ROLL], row[PITCH], yaw)
-            slip, turn = settings[POSITION_PER_M, w], settings[YAW_PER_RAD, w]
-            out[w, 13] = POSE_VARIANCE + slip * slip * memory[DISTANCE, w]
-            out[w, 14] = POSE_VARIANCE + turn * turn * memory[TURNED, w]
+def _round(source: int, target: int, count: int) -> None:
+    """Numbers of a reading as float32."""
+    numbers, singles = _floats_at(source, count), _singles_at(target, count)
+    for i in range(count):
+        singles[i] = numbers[i]
 
 
 @threaded_kernel

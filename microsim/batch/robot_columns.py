@@ -11,22 +11,21 @@ import numpy as np
 from microsim.batch.columns import Integers, columns, shared, width_for
 from microsim.batch.ground import Ground
 from microsim.batch.kernels import move, put_at_start, take_commands
+from microsim.engine.calls import Rows, address_of, advance_address
 from microsim.engine.components import Wind
 from microsim.engine.noise import stream_keys
 from microsim.engine.random_layout import numbers_between
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import place_spans, start_stream, value_stream
 from microsim.scenario.randomize import is_limit, with_value
-from microsim.simulation import robot_model
 
 
 class RobotColumns:
     def __init__(self, scenario: Scenario, name: str, ground: Ground, dt: float, n: int) -> None:
         self.name, self.ground, self.dt = name, ground, dt
         self.scenario = scenario
-        self.drift: Any = None  # how its odometry frame slides, if a sensor asks for it
         self.settings = scenario.robots[name]
-        self.model = robot_model(self.settings)
+        self.model = self.settings.engine_model
         self.state = columns(self.model.rows, n)
         self.handed_in = columns(len(self.model.inputs), n)
         self.in_force = columns(len(self.model.inputs), n)
@@ -38,6 +37,7 @@ class RobotColumns:
         column = self._parameters(self.settings, self._wind({}))
         self.parameters = columns(len(column), n) if self.limits or self.winds else shared(column, n)
         self.needs_tick = bool(self.model.needs_tick(self.parameters[:, :1]))
+        self.fleet = self._fleet_row()
         self._start()
 
     def _start(self) -> None:
@@ -121,25 +121,20 @@ class RobotColumns:
         take_commands(self.handed_in, self.in_force, self.state, age, self.ignored, begin, end)
 
     def move(self, tick: Integers, ticks: int, begin: int, end: int) -> None:
-        ground = self.ground
-        move(
-            self.model.advance,
-            self.needs_tick,
-            self.state,
-            self.in_force,
-            self.parameters,
-            self.keys,
-            ground.elevation,
-            ground.footings,
-            ground.cell,
-            ground.west,
-            ground.south,
-            self.dt,
-            tick,
-            ticks,
-            begin,
-            end,
-        )
+        move(self.fleet, self.needs_tick, self.ground.is_shared, tick, ticks, begin, end)
+
+    def _fleet_row(self) -> Rows:
+        """The call that moves it, see `engine.calls`."""
+        state, command, parameters = self.state, self.in_force, self.parameters
+        step = 1 if parameters.strides[1] else 0
+        return np.array(
+            [
+                advance_address(self.model.advance), address_of(state), *state.shape, 0, 0, address_of(command),
+                command.shape[0], address_of(parameters), parameters.shape[0], step, address_of(self.keys),
+                address_of(self.ground.scene), 0, 0, 0, 0,
+            ],
+            np.int64,
+        )  # fmt: skip
 
     def arrays(self) -> dict[str, tuple[Any, int]]:
         """All that makes up its worlds, with the axis of the worlds."""
@@ -152,6 +147,4 @@ class RobotColumns:
         }
         if self.limits or self.winds:
             found["parameters"] = (self.parameters, 1)
-        if self.drift is not None:
-            found |= {f"drift:{key}": value for key, value in self.drift.arrays().items()}
         return found

@@ -1,107 +1,113 @@
-"""One sensor of the scenario in every world: when it is due, what it reads. `MAKE` names the kinds there are."""
+"""One sensor of the scenario in every world: when it is due, what it reads. The declarations do the rest.
+
+A sensor with a kernel reads in compiled loops over worlds. One with an instrument reads in Python, world by world, and
+only what somebody will see: a reading that is followed by another in the same call is not made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from microsim.batch import kernels as many_worlds
-from microsim.batch.columns import Array, Integers, columns, shared, width_for
+from microsim.batch.columns import Integers, width_for
+from microsim.batch.kernels import sense
 from microsim.batch.robot_columns import RobotColumns
-from microsim.engine import exact
-from microsim.engine.components import YAW, X, Y, Z
-from microsim.engine.geodesy import tangent_plane
+from microsim.engine.bodies import Body, body_row
+from microsim.engine.calls import CALL_COLUMNS, MOTION, READING, Rows, address_of, sample_address
+from microsim.engine.components import Mount
+from microsim.engine.faults import Fault
+from microsim.engine.geometry import Array
+from microsim.engine.motion import FIELDS, SENSOR_FIELDS, Motion, observe
 from microsim.engine.noise import stream_keys
+from microsim.engine.output_table import WINDOW_COLUMNS, Window
+from microsim.engine.pipeline import Delayed
 from microsim.engine.random_layout import numbers_between
-from microsim.engine.timekeeper import Trigger
-from microsim.scenario import sensors as blocks
+from microsim.engine.timekeeper import Clock, Trigger
+from microsim.errors import UsageError
+from microsim.faults import FAULTS
+from microsim.outputs import latency_of, windows_of
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import value_stream
-from microsim.sensors.imu import axes_of
-from microsim.sensors.scan import beam_table
+from microsim.scenario.randomize import with_value
+from microsim.sensors.declaration import Sensor, SensorContext, View
 
-_NOTHING: Array = np.zeros((2, 1))
 NEVER = -1  # tick of a reading that has not been made yet
 
 
-class Settings:
-    """Numbers of a block that may differ from world to world: a row each."""
+class Fixture:
+    """What all sensors of a batch share with their worlds."""
 
-    def __init__(self, scenario: Scenario, place: str, block: Any, names: Sequence[str], n: int) -> None:
-        values = scenario.randomize.values if scenario.randomize else {}
-        paths = {row: f"{place}.{name}" for row, name in enumerate(names)}
-        self.spans = {row: (path, values[path]) for row, path in paths.items() if path in values}
-        written = [float(getattr(block, name)) for name in names]
-        self.rows = columns(len(written), n) if self.spans else shared(written, n)
-        if self.spans:
-            self.rows[:] = np.array(written)[:, None]
-
-    def draw(self, worlds: Integers, seeds: Integers) -> None:
-        for row, (path, (low, high)) in self.spans.items():
-            self.rows[row, worlds] = numbers_between(stream_keys(seeds, value_stream(path)), float(low), float(high))
-
-    def arrays(self) -> dict[str, tuple[Any, int]]:
-        return {"settings": (self.rows, 1)} if self.spans else {}
-
-
-class DriftColumns:
-    """The odometry frames of a robot that slide, from tick to tick."""
-
-    def __init__(self, robot: RobotColumns, block: Any, n: int) -> None:
-        self.robot = robot
-        place = f"robots.{robot.name}.odom.drift"
-        self.settings = Settings(robot.scenario, place, block, ("position_per_m", "yaw_per_rad"), n)
-        self.keys: Integers = np.zeros(width_for(n), np.int64)
-        self.memory = columns(many_worlds.DRIFT_ROWS, n)
-
-    def reset(self, worlds: Integers, seeds: Integers) -> None:
-        self.keys[worlds] = stream_keys(seeds, f"{self.robot.name}/odom/drift")
-        self.settings.draw(worlds, seeds)
-        start = self.robot.state[[X, Y, Z, YAW]][:, worlds]
-        self.memory[:, worlds] = 0.0
-        self.memory[many_worlds.POSE : many_worlds.POSE + 4, worlds] = start
-        self.memory[many_worlds.SEEN : many_worlds.SEEN + 4, worlds] = start
-
-    def slide(self, worlds: Integers, tick: Integers) -> None:
-        many_worlds.drift(self.robot.state, worlds, tick, self.settings.rows, self.keys, self.memory)
-
-    def arrays(self) -> dict[str, tuple[Any, int]]:
-        return {"keys": (self.keys, 0), "memory": (self.memory, 1), **self.settings.arrays()}
+    def __init__(
+        self, scenario: Scenario, robots: dict[str, RobotColumns], clock: Clock, faults: Sequence[Fault]
+    ) -> None:
+        self.scenario, self.robots, self.clock, self.faults = scenario, robots, clock, faults
+        self.owners: dict[str, KernelColumns] = {}  # robot -> the sensor whose memory others of its kind share
 
 
 class SensorColumns:
-    """What all kinds share. A subclass says what a reading looks like, which settings it uses, and how it senses."""
+    """What both forms share."""
 
-    shape: tuple[int, ...] = ()  # of one reading
-    dtype: Any = np.float64
-    noise: tuple[str, ...] = ()  # keys of the block whose numbers may differ from world to world
     has_history = False  # a reading depends on the ones before it, so none may be left out
 
-    def __init__(self, robot: RobotColumns, name: str, block: Any, n: int) -> None:
-        self.robot, self.name, self.block, self.n = robot, name, block, n
-        self.trigger = Trigger(block.hz, robot.scenario.physics_hz)
-        place = f"robots.{robot.name}." + (f"sensors.{name}" if name in robot.settings.sensors else name)
-        self.settings = Settings(robot.scenario, place, block, self.noise, n)
+    def __init__(self, fixture: Fixture, robot: RobotColumns, name: str, block: Any, sensor: Sensor, n: int) -> None:
+        self.fixture, self.robot, self.name, self.block, self.sensor, self.n = fixture, robot, name, block, sensor, n
+        self.target = f"{robot.name}/{name}"
+        scenario = fixture.scenario
+        self.trigger = Trigger(block.hz, scenario.physics_hz)
+        self.context = self._context()
+        self.faults = [fault for fault in fixture.faults if fault.target == self.target]
+        path = ".".join(("robots", robot.name, *robot.settings.sensor_key(name)))
+        values = scenario.randomize.values if scenario.randomize else {}
+        self.spans = {key: span for key, span in values.items() if key.startswith(f"{path}.")}
+        self._depth = path.count(".") + 1
         self.keys: Integers = np.zeros(width_for(n), np.int64)
         self.sampled_at: Integers = np.full(width_for(n), NEVER, np.int64)
+        self.dropped: Integers = np.zeros(width_for(n), np.int64)
         self.prepare()
-        self.readings: Any = np.zeros((n, *self.shape), self.dtype)
+
+    def _context(self) -> SensorContext:
+        mount = getattr(self.block, "mount", None)
+        return SensorContext(
+            robot=self.robot.name,
+            sensor=self.name,
+            settings=self.block,
+            world=self.robot.ground.world,
+            physics=None,  # type: ignore[arg-type] # nothing that works in batches looks at a single world's robots
+            clock=self.fixture.clock,
+            key=0,
+            mount=Mount() if mount is None else Mount(mount.xyz, mount.rpy),
+            robot_settings=self.robot.settings,
+        )
 
     def prepare(self) -> None:
-        """Whatever is the same in all worlds."""
+        raise NotImplementedError
+
+    def windows(self, effect: str) -> list[Window]:
+        return windows_of(self.faults, effect, self.fixture.scenario.plugins)
+
+    def settings_of(self, numbers: dict[str, float]) -> Any:
+        """The block with what the seed has drawn."""
+        block = self.block
+        for key in self.spans:
+            block = with_value(block, key.split(".")[self._depth :], numbers[key])
+        return block
+
+    def draw(self, seeds: Integers) -> dict[str, Array]:
+        return {
+            key: numbers_between(stream_keys(seeds, value_stream(key)), *map(float, span))
+            for key, span in self.spans.items()
+        }
 
     def reset(self, worlds: Integers, seeds: Integers) -> None:
-        self.keys[worlds] = stream_keys(seeds, f"{self.robot.name}/{self.name}")
+        self.keys[worlds] = stream_keys(seeds, f"{self.target}{self.sensor.stream}")
         self.sampled_at[worlds] = NEVER
-        self.settings.draw(worlds, seeds)
+        self.dropped[worlds] = 0
 
     def sample(self, worlds: Integers, tick: Integers) -> None:
-        self.sense(worlds, tick)
-        self.sampled_at[worlds] = tick[worlds]
-
-    def sense(self, worlds: Integers, tick: Integers) -> None:
         raise NotImplementedError
 
     def arrays(self) -> dict[str, tuple[Any, int]]:
@@ -109,9 +115,11 @@ class SensorColumns:
         return {
             "keys": (self.keys, 0),
             "sampled_at": (self.sampled_at, 0),
+            "dropped": (self.dropped, 0),
             "readings": (self.readings, 0),
-            **self.settings.arrays(),
         }
+
+    readings: Any  # a row for each world
 
     def finish(self, worlds: Integers, tick: Integers) -> None:
         """At the end of a call."""
@@ -123,111 +131,253 @@ class SensorColumns:
         pass
 
 
-class _OnGrid(SensorColumns):
-    noise = ("sigma_m", "dropout_probability")
-
-    def grid(self) -> tuple[Any, float, float, float]:
-        ground = self.robot.ground
-        return ground.clearances, ground.cell, ground.west, ground.south
-
-
-class RangeColumns(_OnGrid):
-    """[m] (n,)"""
+class KernelColumns(SensorColumns):
+    """A sensor with a kernel."""
 
     def prepare(self) -> None:
-        yaw = self.block.mount.rpy[2]
-        self.heading = (float(exact.cos(yaw)), float(exact.sin(yaw)))
+        sensor, context, n = self.sensor, self.context, self.n
+        kernel = sensor.sample if sensor.sample_of is None else sensor.sample_of(context)
+        if kernel is None:
+            raise UsageError(f"{self.target}: the model {self.robot.settings.model} has no joints")
+        self.owner = self.fixture.owners.setdefault(self.robot.name, self) if sensor.shares_memory else self
+        numbers = np.array([*sensor.numbers(self.owner.context), 0.0], np.float64)
+        self.settings: Array = np.tile(numbers, (n, 1)) if self.spans else numbers[None].copy()
+        self.memories: Array = np.zeros((n, max(len(sensor.memory), 1)))
+        self.table = np.zeros(1) if sensor.table is None else np.ascontiguousarray(sensor.table(context), np.float64)
+        size = max(sensor.reading_size(context), 1)
+        self._is_rounded = sensor.dtype == np.float32
+        self._numbers: Array = np.zeros((1 if self._is_rounded else n, size))  # as kernels write them
+        self.readings = self._numbers.reshape(-1, *sensor.reading_shape(context))
+        if self._is_rounded:
+            self.readings = np.zeros((n, *sensor.reading_shape(context)), sensor.dtype)
+        self.has_history = bool(sensor.memory) and sensor.track is None
+        self.is_tracking = sensor.track is not None and sensor.is_tracking(self.block) and self.owner is self
+        self._room = threading.local()
+        self._make_calls(kernel)
 
-    def sense(self, worlds: Integers, tick: Integers) -> None:
-        block = self.block
-        near, far, mount = float(block.min_m), float(block.max_m), _floats(block.mount.xyz)
-        place = (*self.grid(), mount, self.heading, near, far, self.settings.rows, self.keys, self.readings)
-        many_worlds.sense_range(self.robot.state, worlds, tick, *place)
+    def _make_calls(self, kernel: Any) -> None:
+        owner, jumps, silent = self.owner, self.windows("shift"), self.windows("silence")
+        self.window_rows: Array = np.array([*jumps, *silent], np.float64).reshape(-1, WINDOW_COLUMNS)
+        spans = len(jumps), len(jumps), len(jumps) + len(silent)
+        self._mount = np.array(self.context.mount.xyz, np.float64)
+        self._motion = np.zeros(self.robot.state.shape[0] if self.sensor.reads_state else SENSOR_FIELDS)
+        calls = [self._row(kernel, owner.settings, owner.memories, spans[0])]
+        steps = [self._steps(owner.settings, owner.memories, spans[1:])]
+        for fault in self.faults:
+            kind = FAULTS.find(fault.kind, self.fixture.scenario.plugins)
+            if kind is not None and kind.effect == "alter":
+                self.alterations = np.array([[fault.first_tick, fault.end_tick, *fault.offset]], np.float64)
+                room = np.zeros((self.n, self._numbers.shape[1]))
+                calls.append(self._row(kind.alter, self.alterations, room, 0))
+                steps.append(self._steps(self.alterations, room, (0, 0)))
+                self._kept = [*getattr(self, "_kept", []), self.alterations, room]
+        self.calls: Rows = np.array(calls, np.int64)
+        self.steps: Rows = np.array(steps, np.int64)
+        if self.is_tracking:
+            self.track_calls: Rows = np.array([self._row(self.sensor.track, self.settings, self.memories, 0)], np.int64)
+            self.track_steps: Rows = np.array(
+                [self._steps(self.settings, self.memories, (0, 0), is_tracker=1)], np.int64
+            )
 
+    def _row(self, kernel: Any, settings: Array, memories: Array, jumps: int) -> list[int]:
+        stride = self.robot.state.shape[1] if self.sensor.reads_state else 0
+        row = [
+            sample_address(kernel), address_of(settings), settings.shape[1], address_of(self._motion),
+            self._motion.size, address_of(memories), memories.shape[1], address_of(self.robot.ground.scene), 0,
+            address_of(self.table), self.table.size, 0, 0, address_of(self._numbers), self._numbers.shape[1],
+            0, stride, address_of(self._mount), 0, jumps,
+        ]  # fmt: skip
+        assert len(row) == CALL_COLUMNS
+        return row
 
-class ScanColumns(_OnGrid):
-    """[m] (n, beams)"""
-
-    dtype = np.float32
-
-    def prepare(self) -> None:
-        block = self.block
-        self.beams, _ = beam_table(block.angle_min, block.angle_max, block.beams, block.mount.rpy[2])
-        self.shape = (block.beams,)
-
-    def sense(self, worlds: Integers, tick: Integers) -> None:
-        block = self.block
-        near, far, mount = float(block.min_m), float(block.max_m), _floats(block.mount.xyz)
-        place = (*self.grid(), mount, self.beams, near, far, self.settings.rows, self.keys, self.readings)
-        many_worlds.sense_scan(self.robot.state, worlds, tick, *place)
-
-
-class GpsColumns(SensorColumns):
-    """Latitude [deg], longitude [deg], altitude [m], variance [m^2]: (n, 4)"""
-
-    shape = (4,)
-    noise = ("sigma_m", "bias_drift_m_per_s")
-    has_history = True
-
-    def prepare(self) -> None:
-        self.plane = tangent_plane(*self.robot.scenario.map.origin_wgs84)
-        self.bias = columns(3, self.n)
-        self.last_tick: Integers = np.zeros(width_for(self.n), np.int64)
+    def _steps(self, settings: Array, memories: Array, silent: tuple[int, int], is_tracker: int = 0) -> list[int]:
+        rounded = (address_of(self.readings), self.readings.strides[0]) if self._is_rounded else (0, 0)
+        return [
+            settings.strides[0] if len(settings) > 1 else 0, memories.strides[0],
+            0 if self._is_rounded else self._numbers.strides[0], *rounded,
+            address_of(self.keys), address_of(self.sampled_at), address_of(self.dropped), *silent, is_tracker,
+        ]  # fmt: skip
 
     def reset(self, worlds: Integers, seeds: Integers) -> None:
         super().reset(worlds, seeds)
-        self.bias[:, worlds] = 0.0
-        self.last_tick[worlds] = 0
+        if self.spans:
+            drawn = self.draw(seeds)
+            for index, world in enumerate(worlds.tolist()):
+                numbers = {key: float(values[index]) for key, values in drawn.items()}
+                context = self.context.with_settings(self.settings_of(numbers))
+                self.settings[world, :-1] = self.sensor.numbers(context)
+        self.memories[worlds] = 0.0
+        if self.is_tracking and self.sensor.begin is not None:
+            seen = np.empty((worlds.size, FIELDS))
+            observe(np.ascontiguousarray(self.robot.state[:, worlds]), seen)
+            self.memories[worlds] = np.stack(np.broadcast_arrays(*self.sensor.begin(seen.T)), axis=1)
 
-    def sense(self, worlds: Integers, tick: Integers) -> None:
-        mount, memory = _floats(self.block.mount.xyz), (self.bias, self.last_tick)
-        place = (mount, self.plane, self.robot.dt, *memory, self.settings.rows, self.keys, self.readings)
-        many_worlds.sense_gps(self.robot.state, worlds, tick, *place)
+    def sample(self, worlds: Integers, tick: Integers) -> None:
+        sense(self.own_room(self.calls), self.steps, self.robot.fleet, worlds, tick, self.window_rows)
+
+    def track(self, worlds: Integers, tick: Integers) -> None:
+        sense(self.own_room(self.track_calls), self.track_steps, self.robot.fleet, worlds, tick, self.window_rows)
+
+    def own_room(self, calls: Rows) -> Rows:
+        """The calls with room to work in that threads do not share; it is kept until this thread's next call."""
+        mine, motion = calls.copy(), np.zeros(self._motion.size)
+        self._room.motion = motion
+        mine[:, MOTION] = address_of(motion)
+        if self._is_rounded:
+            self._room.numbers = np.zeros(self._numbers.shape)
+            mine[:, READING] = address_of(self._room.numbers)
+        return mine
 
     def arrays(self) -> dict[str, tuple[Any, int]]:
-        return {**super().arrays(), "bias": (self.bias, 1), "last_tick": (self.last_tick, 0)}
+        found = {**super().arrays(), "memories": (self.memories, 0)}
+        return {**found, "settings": (self.settings, 0)} if self.spans else found
 
 
-class ImuColumns(SensorColumns):
-    """Turn rate [rad/s] and specific force [m/s^2], each x, y, z: (n, 6)"""
-
-    shape = (6,)
-    noise = ("gyro_sigma_rad_per_s", "accel_sigma_m_per_s2")
-
-    def prepare(self) -> None:
-        self.axes = axes_of(_floats(self.block.mount.rpy))
-
-    def sense(self, worlds: Integers, tick: Integers) -> None:
-        many_worlds.sense_imu(self.robot.state, worlds, tick, self.axes, self.settings.rows, self.keys, self.readings)
+def motion_of(robot: RobotColumns, world: int) -> Motion:
+    seen = np.empty((1, FIELDS))
+    observe(np.ascontiguousarray(robot.state[:, world : world + 1]), seen)
+    motion: Motion = seen[0].tolist()
+    return motion
 
 
-class OdometryColumns(SensorColumns):
-    """x, y, z [m], quaternion x, y, z, w, velocity x, y, z [m/s], turn rate x, y, z [rad/s], variances: (n, 15)"""
+class InstrumentColumns(SensorColumns):
+    """A sensor with an instrument: what it would read from is kept, and read when it leaves its pipeline."""
 
-    shape = (15,)
+    has_history = True
 
     def prepare(self) -> None:
-        # further odometry sensors of a robot read the frame that its `odom` slides in
-        odom, robot = self.robot.settings.odom, self.robot
-        if odom is not None and odom.drift is not None and robot.drift is None:
-            robot.drift = DriftColumns(robot, odom.drift, self.n)
+        sensor = self.sensor
+        shape = sensor.reading_shape(self.context)
+        self.readings = np.zeros((self.n, *shape), sensor.dtype)
+        self._fails, self._silent = self.windows("fail"), self.windows("silence")
+        others = self.fixture.scenario.robots.items()
+        self._bodies = {name: Body(*settings.body()) for name, settings in others if name != self.robot.name}
+        self._pipelines: dict[int, Delayed] = {}
+        self._left: dict[int, tuple[int, View | None]] = {}  # what has left and is not read yet
+        self._good: dict[int, View] = {}  # the last that did not fail, where it can be needed
+        self._settings: dict[int, Any] = {}  # of worlds whose seed draws them
+        self._worlds: dict[int, Any] = {}  # instruments of worlds with obstacles or settings of their own
+        self._own = threading.local()  # instruments hold buffers: one for each thread
 
-    def sense(self, worlds: Integers, tick: Integers) -> None:
-        drift, nothing = self.robot.drift, _NOTHING
-        memory = (nothing, nothing) if drift is None else (drift.settings.rows, drift.memory)
-        rows, slides = memory, drift is not None
-        many_worlds.sense_odometry(self.robot.state, worlds, slides, rows[0], rows[1], self.readings)
+    def reset(self, worlds: Integers, seeds: Integers) -> None:
+        super().reset(worlds, seeds)
+        self.readings[worlds] = np.zeros((), self.sensor.dtype)
+        drawn = self.draw(seeds)
+        for index, (world, seed) in enumerate(zip(worlds.tolist(), seeds.tolist(), strict=True)):
+            for kept in (self._left, self._good, self._worlds, self._settings):
+                kept.pop(world, None)
+            if self.spans:
+                self._settings[world] = self.settings_of({key: float(each[index]) for key, each in drawn.items()})
+            self._pipelines[world] = self._pipeline(world, seed)
+
+    def _pipeline(self, world: int, seed: int) -> Delayed:
+        latency = latency_of(self.context, self.fixture.scenario.physics_hz, seed)
+
+        def sample(tick: int) -> tuple[View | None] | None:
+            return self._sampled(world, tick)
+
+        def send(sampled_at: int, view: tuple[View | None]) -> None:
+            self._left[world] = (sampled_at, view[0])
+
+        return Delayed(self.trigger, latency, sample, send)
+
+    def _sampled(self, world: int, tick: int) -> tuple[View | None] | None:
+        """What a reading of this tick is made from; (None,): from nothing; None: nothing is sent."""
+        if any(first <= tick < end for first, end, *_ in self._silent):
+            self.dropped[world] += 1
+            return None
+        if any(first <= tick < end for first, end, *_ in self._fails):
+            return (self._good.get(world) if self.sensor.on_failure == "repeat" else None,)
+        boxes = [body_row(motion_of(self.fixture.robots[name], world), body) for name, body in self._bodies.items()]
+        view = View(motion_of(self.robot, world), int(self.keys[world]), tick, np.array(boxes).reshape(-1, 15))
+        if self._fails:
+            self._good[world] = view
+        return (view,)
+
+    def sample(self, worlds: Integers, tick: Integers) -> None:
+        for world in worlds.tolist():
+            self._pipelines[world].fire(int(tick[world]), 0)
+
+    def finish(self, worlds: Integers, tick: Integers) -> None:
+        for world in worlds.tolist():
+            pipeline = self._pipelines[world]
+            if pipeline.due <= tick[world]:
+                pipeline.fire(int(tick[world]), 0)
+            if world in self._left:
+                self._read(world, *self._left.pop(world))
+
+    def skip(self, worlds: Integers, tick: Integers) -> None:
+        """What was due while nothing was sensed is left out; pipelines go on at their own ticks."""
+        for world in worlds.tolist():
+            pipeline = self._pipelines[world]
+            pipeline.recall(pipeline.memory(), int(tick[world]))
+
+    def _read(self, world: int, sampled_at: int, view: View | None) -> None:
+        self.sampled_at[world] = sampled_at
+        row = self.readings[world]
+        if view is None:
+            row[...] = np.zeros((), self.sensor.dtype)
+            return
+        reading = self._instrument(world).read(view)
+        if reading.shape == row.shape:
+            row[...] = reading
+            return
+        row[: len(reading)] = reading
+        row[len(reading) :] = np.zeros((), self.sensor.dtype)
+
+    def _instrument(self, world: int) -> Any:
+        """The one of this thread, made to see this world."""
+        ground = self.robot.ground
+        tools = self._own.__dict__
+        if world in self._settings:
+            key = ("world", world)
+            if key not in tools or tools[key][0] is not self._settings[world]:
+                tools[key] = (self._settings[world], self._make(self._settings[world], ground.world_of(world)))
+            return tools[key][1]
+        if "shared" not in tools:
+            tools["shared"] = self._make(self.block, ground.world)
+        instrument = tools["shared"]
+        if ground.is_shared:
+            return instrument
+        if hasattr(instrument, "show_obstacles"):
+            instrument.show_obstacles(ground.obstacles(world))
+            return instrument
+        if world not in self._worlds:
+            self._worlds[world] = self._make(self.block, ground.world_of(world))
+        return self._worlds[world]
+
+    def _make(self, settings: Any, world: Any) -> Any:
+        assert self.sensor.instrument is not None
+        context = replace(self.context, settings=settings, world=world, shared={})
+        return self.sensor.instrument(context)
+
+    def memory(self, worlds: Integers, seeds: Integers, tick: Integers) -> Any:
+        chosen = zip(worlds.tolist(), seeds[worlds].tolist(), tick[worlds].tolist(), strict=True)
+        return [
+            (seed, now, self._pipelines[world].memory(), self._good.get(world), self._settings.get(world))
+            for world, seed, now in chosen
+        ]
+
+    def recall(self, worlds: Integers, memory: Any) -> None:
+        for world, (seed, tick, waiting, good, settings) in zip(worlds.tolist(), memory, strict=True):
+            for kept, value in ((self._good, good), (self._settings, settings)):
+                kept.pop(world, None)
+                if value is not None:
+                    kept[world] = value
+            self._worlds.pop(world, None)
+            self._pipelines[world] = self._pipeline(world, seed)
+            self._pipelines[world].recall(waiting, tick)
 
 
-def _floats(numbers: Sequence[float]) -> tuple[float, float, float]:
-    x, y, z = numbers
-    return float(x), float(y), float(z)
+def sensor_columns(
+    fixture: Fixture, robot: RobotColumns, name: str, block: Any, sensor: Sensor, n: int
+) -> SensorColumns:
+    kind = InstrumentColumns if sensor.instrument is not None else KernelColumns
+    return kind(fixture, robot, name, block, sensor, n)
 
 
-MAKE: dict[type, Callable[[RobotColumns, str, Any, int], SensorColumns]] = {
-    blocks.Odometry: OdometryColumns,
-    blocks.Gps: GpsColumns,
-    blocks.Imu: ImuColumns,
-    blocks.Range: RangeColumns,
-    blocks.Scan: ScanColumns,
-}
+def why_not(target: str, block: Any, sensor: Sensor) -> str:
+    """Why a sensor cannot run in a batch; empty when it can."""
+    if sensor.is_simple:
+        return f"{target} is a plug-in without a kernel, which runs in a Simulation only"
+    return sensor.unbatchable(block).format(target=target)

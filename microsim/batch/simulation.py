@@ -13,18 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from microsim.batch.camera_columns import CameraColumns
 from microsim.batch.columns import Array, Integers, give, take
 from microsim.batch.ground import Ground
 from microsim.batch.kernels import free_places, last_firing
 from microsim.batch.robot_columns import RobotColumns
-from microsim.batch.sensor_columns import MAKE, SensorColumns
+from microsim.batch.sensor_columns import (
+    Fixture,
+    InstrumentColumns,
+    KernelColumns,
+    SensorColumns,
+    sensor_columns,
+    why_not,
+)
 from microsim.engine.noise import stream_keys
 from microsim.engine.timekeeper import Clock, Trigger
 from microsim.errors import UsageError, unknown
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.scene import build_world
-from microsim.scenario.sensors import Camera
+from microsim.simulation import END_OF_TIME_NS, faults_in_ticks
 
 _CHUNK = 64  # worlds of a thread come in multiples of these
 
@@ -47,7 +53,7 @@ class BatchSimulation:
     """n worlds that advance together when `step` is called.
 
     `seeds` has one for each world; by default they count up from the scenario's. `sensors` are those to run, as
-    `robot/sensor`; by default all built-in ones. Cameras cost most: leave them out where nobody looks. `threads` share
+    `robot/sensor`; by default all. One that cannot run in a batch is refused by name. Cameras cost most: leave them out where nobody looks. `threads` share
     the worlds among them.
     """
 
@@ -65,7 +71,7 @@ class BatchSimulation:
         self.n = len(self.seeds)
         self.clock = Clock(self.scenario.physics_hz)
         self.tick: Integers = np.zeros(self.n, np.int64)
-        self.ground = Ground(self.scenario, build_world(self.scenario), self.n)
+        self.ground = Ground(self.scenario, build_world(self.scenario), self.clock.dt, self.n)
         make = (self.scenario, self.ground, self.clock.dt, self.n)
         self._robots = {name: RobotColumns(make[0], name, *make[1:]) for name in self.scenario.robots}
         self._sensors = self._make_sensors(sensors)
@@ -94,7 +100,7 @@ class BatchSimulation:
         """
         chosen = self._chosen(worlds)
         if seeds is not None:
-            given = np.asarray(seeds, np.int64)
+            given = whole_numbers(seeds, "seeds")
             if given.shape != chosen.shape:
                 raise UsageError(f"{chosen.size} worlds need as many seeds; found {given.size}")
             self.seeds[chosen] = given
@@ -105,17 +111,15 @@ class BatchSimulation:
         self.ground.draw(chosen, drawn)
         for robot in self._robots.values():
             robot.reset(chosen, drawn)
-            if robot.drift is not None:
-                robot.drift.reset(chosen, drawn)
-        self._slide(chosen)
-        for sensor in self._sensors.values():
+        for sensor in (*self._unseen, *self._sensors.values()):
             sensor.reset(chosen, drawn)
+        self._track(chosen)
+        for sensor in self._sensors.values():
             sensor.sample(chosen, self.tick)
             sensor.finish(chosen, self.tick)
 
     def _run(self, ticks: int, is_sensing: bool) -> None:
-        if type(ticks) is bool or int(ticks) != ticks or ticks < 0:
-            raise UsageError(f"the number of ticks must be a whole number, 0 or more; found {ticks!r}")
+        self._check_ticks(ticks)
         chunks = self._chunks()
         if self._pool is None or len(chunks) == 1:
             for chunk in chunks:
@@ -137,12 +141,15 @@ class BatchSimulation:
         for offset in sorted(events):
             self._move(begin, end, offset - done)
             done = offset
-            self._slide(self._all[begin:end])
+            self._track(self._all[begin:end])
             for sensor, worlds in events[offset]:
                 sensor.sample(worlds, self.tick)
         self._move(begin, end, ticks - done)
-        for sensor in self._sensors.values() if is_sensing else ():
-            sensor.finish(self._all[begin:end], self.tick)
+        for sensor in self._sensors.values():
+            if is_sensing:
+                sensor.finish(self._all[begin:end], self.tick)
+            elif isinstance(sensor, InstrumentColumns):
+                sensor.skip(self._all[begin:end], self.tick)
 
     def _move(self, begin: int, end: int, ticks: int) -> None:
         if ticks:
@@ -153,7 +160,7 @@ class BatchSimulation:
     def _events(self, begin: int, end: int, ticks: int) -> dict[int, list[tuple[SensorColumns, Integers]]]:
         """By the number of ticks from now: which sensors of which worlds are read, as far as anyone will see it."""
         events: dict[int, list[tuple[SensorColumns, Integers]]] = {}
-        if any(robot.drift is not None for robot in self._robots.values()):
+        if self._trackers:
             events = {offset: [] for offset in range(1, ticks + 1)}
         for sensor in self._sensors.values():
             for offset, worlds in self._firings(sensor, begin, end, ticks):
@@ -182,10 +189,9 @@ class BatchSimulation:
             break
         return found
 
-    def _slide(self, worlds: Integers) -> None:
-        for robot in self._robots.values():
-            if robot.drift is not None:
-                robot.drift.slide(worlds, self.tick)
+    def _track(self, worlds: Integers) -> None:
+        for sensor in self._trackers:
+            sensor.track(worlds, self.tick)
 
     # ---- arrays, without a copy ------------------------------------------------------------------------------
 
@@ -286,24 +292,25 @@ class BatchSimulation:
 
     def _make_sensors(self, wanted: Iterable[str] | None) -> dict[str, SensorColumns]:
         there = {
-            f"{robot}/{name}": (robot, name, block)
-            for robot, settings in self.scenario.robots.items()
-            for name, block in settings.all_sensors().items()
+            f"{robot}/{name}": (robot, name, block, kind) for robot, name, block, kind in self.scenario.all_sensors
         }
-        possible = [full for full, (_, _, block) in there.items() if _maker(block) is not None]
-        names = list(possible if wanted is None else wanted)
+        reasons = {full: why_not(full, block, kind) for full, (_, _, block, kind) in there.items()}
+        possible = [full for full, reason in reasons.items() if not reason]
+        names = list(there if wanted is None else wanted)
         for name in names:
             if name not in there:
                 raise UsageError(unknown("no sensor", repr(name), name, possible))
-            if name not in possible:
-                raise UsageError(f"{name} runs in a Simulation only, not in a batch; there are: {', '.join(possible)}")
+            if reasons[name]:
+                choice = f"; choose sensors with sensors=[...] from: {', '.join(possible)}"
+                raise UsageError(reasons[name] + choice)
+        fixture = Fixture(self.scenario, self._robots, self.clock, faults_in_ticks(self.scenario, self.clock))
         made: dict[str, SensorColumns] = {}
-        for full in [name for name in there if name in set(names)]:
-            robot, name, block = there[full]
-            make = _maker(block)
-            assert make is not None
-            made[full] = make(self._robots[robot], name, block, self.n)
-        return made
+        for full, (robot, name, block, kind) in there.items():
+            if full in set(names) or (kind.shares_memory and name == kind.name):
+                made[full] = sensor_columns(fixture, self._robots[robot], name, block, kind, self.n)
+        self._trackers = [each for each in made.values() if isinstance(each, KernelColumns) and each.is_tracking]
+        self._unseen = [each for each in self._trackers if each.target not in names]  # what others share is kept up
+        return {full: columns for full, columns in made.items() if full in set(names)}
 
     # ---- what users get wrong --------------------------------------------------------------------------------
 
@@ -320,10 +327,30 @@ class BatchSimulation:
             if chosen.shape != (self.n,):
                 raise UsageError(f"a mask has one value for each of the {self.n} worlds; found {chosen.shape}")
             return np.flatnonzero(chosen)
-        numbers: Integers = np.atleast_1d(chosen).astype(np.int64)
+        numbers = whole_numbers(chosen, "worlds")
         if numbers.size and (numbers.min() < 0 or numbers.max() >= self.n or len(set(numbers.tolist())) < numbers.size):
             raise UsageError(f"worlds are numbers from 0 to {self.n - 1}, each once; found {worlds!r}")
         return numbers
+
+    def _check_ticks(self, ticks: Any) -> None:
+        if isinstance(ticks, bool) or not isinstance(ticks, (int, np.integer)) or ticks < 0:
+            raise UsageError(f"the number of ticks must be a whole number, 0 or more; found {ticks!r}")
+        if self.clock.time_ns(int(self.tick.max(initial=0)) + int(ticks)) >= END_OF_TIME_NS:
+            raise UsageError(f"{ticks} more ticks would pass 2**31 seconds, where the stamps of ROS 2 end")
+
+
+def whole_numbers(values: Any, what: str) -> Integers:
+    """As an array; what is not a whole number of 64 bits is refused."""
+    refusal = UsageError(f"{what} must be whole numbers of 64 bits; found {values!r}")
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.dtype != np.uint64:
+        return np.atleast_1d(values).astype(np.int64).reshape(-1)
+    items = np.atleast_1d(np.asarray(values, dtype=object)).reshape(-1).tolist()
+    if not all(isinstance(item, (int, np.integer)) and not isinstance(item, bool) for item in items):
+        raise refusal
+    try:
+        return np.array([int(item) for item in items], np.int64)
+    except OverflowError:
+        raise refusal from None
 
 
 def firings(trigger: Trigger, tick: int, ticks: int) -> list[int]:
@@ -335,11 +362,6 @@ def firings(trigger: Trigger, tick: int, ticks: int) -> list[int]:
     return found
 
 
-def _maker(block: Any) -> Any:
-    makers = {**MAKE, Camera: CameraColumns}
-    return next((make for kind, make in makers.items() if isinstance(block, kind)), None)
-
-
 def _checked_seeds(scenario: Scenario, n: int | None, seeds: Sequence[int] | Integers | None) -> Integers:
     if seeds is None:
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
@@ -347,10 +369,7 @@ def _checked_seeds(scenario: Scenario, n: int | None, seeds: Sequence[int] | Int
         first = np.array([scenario.seed], np.int64)
         counted: Integers = np.arange(n, dtype=np.int64) + first  # wraps around at the end of int64
         return counted
-    try:
-        given: Integers = np.array(seeds, dtype=np.int64).reshape(-1)
-    except (OverflowError, ValueError, TypeError):
-        raise UsageError("seeds are whole numbers of 64 bits") from None
+    given = whole_numbers(seeds, "seeds")
     if (n is not None and n != given.size) or not given.size:
         raise UsageError(f"expected as many seeds as worlds; found {given.size} seeds for {n} worlds")
     return given

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -31,6 +31,7 @@ from microsim.documents.values import (
 from microsim.engine import exact
 from microsim.engine.geometry import Vector, matrix_from_rpy
 from microsim.engine.motion import Motion, mounted_at, turned
+from microsim.engine.world import Shape
 from microsim.messages.encoders import header
 from microsim.messages.template import RawTemplate, Template
 from microsim.messages.topics import Qos
@@ -229,6 +230,10 @@ class PaletteCamera:
     camera: MountedCamera
     noise: ImageNoise
 
+    def show_obstacles(self, obstacles: Sequence[Shape]) -> None:
+        """From now on, of a world that differs from its own in its obstacles."""
+        self.camera.renderer.show(*self.camera.renderer.table_of(obstacles))
+
     def read(self, view: View) -> npt.NDArray[np.uint8]:
         image: npt.NDArray[np.uint8] = self.noise.apply(self.camera.image(view.motion), view.key, view.tick)
         return image
@@ -360,5 +365,10 @@ SENSOR = Sensor(
     faults=(DROPOUT, FAIL),
     display=Display(layer="image"),
     picture=image_now,
+    unbatchable=lambda settings: (
+        "the camera {target} draws splats, which a batch cannot: write `render: plain` or take it away"
+        if settings.is_splat
+        else ""
+    ),
     position=50,
 )  # fmt: skip

@@ -211,6 +211,7 @@ class Sensor:
     messages: tuple[MessageForm, ...] = ()
     path: str = ""  # part of the topic's name of a sensor that is named like its type; default: that name
     faults: tuple[str, ...] = (DROPOUT,)
+    unbatchable: Callable[[Any], str] = lambda settings: ""  # why it cannot run in a batch, about {target}; "": it can
     display: Display = Display()
     position: int = 1000  # among the topics of a tick; plug-ins come last
 

@@ -80,6 +80,7 @@ class Lidar(MountedSensor):
 @dataclass(frozen=True)
 class LidarInstrument:
     turn: LidarTurn
+    may_break: bool = True  # a beam must not end the run
 
     def read(self, view: View) -> npt.NDArray[np.void]:
         """The points that come back, as an array of POINT."""
@@ -132,6 +133,7 @@ SENSOR = Sensor(
     about="point cloud of a turn",
     settings=Lidar,
     instrument=_instrument,
+    shape=lambda context: (len(context.settings.ring_elevations()) * context.settings.columns,),
     dtype=POINT,
     on_failure="empty",
     mount=Mount(xyz=(0.0, 0.0, 0.3)),

@@ -6,10 +6,7 @@ import numpy as np
 
 import microsim
 from microsim.batch import BatchSimulation
-from microsim.outputs import topic_name
-
-KINDS = {"odom": "odom", "gps": "gps", "imu": "imu", "range": "range", "scan": "scan", "camera": "image"}
-
+from microsim.robots.declaration import sensor_of
 
 class Singles:
     """One `Simulation` for each seed, driven like a batch."""
@@ -46,6 +43,10 @@ def reading(message: Any, kind: str) -> Any:
         return message.ranges
     if kind == "camera":
         return message.data.reshape(message.height, message.width, 3)
+    if kind == "joint_states":
+        return [*message.position, *message.velocity]
+    if kind == "lidar":
+        return message.data.reshape(-1, message.point_step)
     pose, twist = message.pose.pose, message.twist.twist
     return [
         *(pose.position.x, pose.position.y, pose.position.z),
@@ -68,10 +69,15 @@ def _assert_reading(batch: BatchSimulation, singles: Singles, world: int, name: 
     robot, sensor = name.split("/")
     block = batch.scenario.robots[robot].all_sensors()[sensor]
     kind = getattr(block, "type", sensor)
-    message = singles.last[world].get(topic_name(KINDS[kind], robot, sensor))
+    declared = sensor_of(block, sensor, batch.scenario.plugins)
+    message = singles.last[world].get(declared.topic(declared.messages[0], robot, sensor))
     if message is None:
         assert batch.sampled_at[name][world] == -1
         return
     assert singles.sims[world].clock.time_ns(int(batch.sampled_at[name][world])) == message.stamp_ns
     ours, theirs = batch.readings[name][world], np.asarray(reading(message.message, kind))
+    if kind == "lidar":
+        points = ours.view(np.uint8).reshape(len(ours), -1)
+        assert not points[len(theirs) :].any()
+        ours = points[: len(theirs)]
     np.testing.assert_array_equal(np.asarray(ours, theirs.dtype), theirs, f"{name} of world {world}")

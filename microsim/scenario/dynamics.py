@@ -1,0 +1,3 @@
+from microsim.robots.rover import Dynamics
+
+__all__ = ["Dynamics"]
