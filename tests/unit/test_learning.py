@@ -17,9 +17,8 @@ from microsim.errors import UsageError
 from microsim.learning import TASKS, env_id
 from microsim.learning.driving import Drive, RoverAvoid
 from microsim.learning.environments import TaskEnv, TaskVectorEnv, next_seeds
-from microsim.learning.flying import Hover, Patrol
+from microsim.learning.flying import Hover, Patrol, TeamTask
 from microsim.learning.parallel import TeamParallelEnv
-from microsim.learning.teaming import TeamTask
 from tests.support import COMPILED
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="whole episodes take too long with kernels as plain Python")
