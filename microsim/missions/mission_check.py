@@ -91,7 +91,7 @@ def _waypoints(entry: WaypointsAction, sim: Simulation) -> Found:
         yield f"no follower can drive a {model.name}, whose inputs are {', '.join(model.inputs)}", ("waypoints",)
     for index, waypoint in enumerate(entry.waypoints):
         if model.is_ground_bound and len(waypoint) > 2:
-            message = f"{entry.robot} stands on the ground: expected [x, y], found {show(waypoint)}"
+            message = f"{entry.robot} is a ground robot: expected [x, y], found {show(waypoint)}"
             yield message, ("waypoints", index)
 
 

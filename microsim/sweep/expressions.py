@@ -80,7 +80,7 @@ def parse(text: str, kind_of: KindOf) -> Condition:
         tree = ast.parse(" ".join(token.shown for token in tokens), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # the order was checked: this is a safety net
         raise ExpressionError(f"{text!r} is not a condition") from None
-    reader = _Reader(text, tokens, kind_of)
+    reader = _TreeReader(text, tokens, kind_of)
     kind, evaluate = reader.read(tree.body)
     if kind is not bool:
         raise ExpressionError(f"{text!r} is not a condition; compare it, as in 'collisions > 0'")
@@ -149,7 +149,7 @@ def _unexpected(text: str, expected: str, token: _Token) -> ExpressionError:
 # ---- from Python's tree to a function --------------------------------------------------------------------------------
 
 
-class _Reader:
+class _TreeReader:
     """Turns each node of the tree into its kind (bool, float or str) and the function that evaluates it."""
 
     def __init__(self, text: str, tokens: Sequence[_Token], kind_of: KindOf) -> None:

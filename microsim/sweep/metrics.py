@@ -62,7 +62,7 @@ class Metric:
     of_robots: ClassVar[bool] = False  # `name.robot` measures one robot
     look: Callable[[Block], None] | None = None
     hear: Callable[[Sequence[Message]], None] | None = None
-    needs_messages: ClassVar[bool] = False  # the run must produce them
+    needs_messages: ClassVar[bool] = False  # the run must produce them even if there is no `hear`
     judges: ClassVar[bool] = False  # depends on what the mission expects
 
     def __init__(self, run: WatchedRun, robots: Sequence[str]) -> None:
@@ -166,12 +166,12 @@ class Collisions(Metric):
 
     name, of_robots = "collisions", True
     kind: ClassVar[type] = int
+    count = ticks = 0
 
     def __init__(self, run: WatchedRun, robots: Sequence[str]) -> None:
         super().__init__(run, robots)
         self.before = {robot: run.sim.state(robot).contacts for robot in robots}
         self.touching = dict.fromkeys(robots, False)
-        self.count = self.ticks = 0
 
     @classmethod
     def able(cls, sim: Simulation) -> Sequence[str]:
@@ -205,6 +205,7 @@ class OffroadTime(Metric):
     """Time off the drivable area of a world bundle, summed over ground robots; one wheel of a car is enough."""
 
     name, unit, of_robots = "offroad_s", "s", True
+    ticks = 0
 
     def __init__(self, run: WatchedRun, robots: Sequence[str]) -> None:
         super().__init__(run, robots)
@@ -216,7 +217,6 @@ class OffroadTime(Metric):
             for name, robot in settings.items()
             if isinstance(robot, Bicycle)
         }
-        self.ticks = 0
 
     @classmethod
     def able(cls, sim: Simulation) -> Sequence[str]:
@@ -245,10 +245,7 @@ class PathLength(Metric):
     """Distance travelled over ground, summed over robots; teleports do not count."""
 
     name, unit, of_robots = "path_length", "m", True
-
-    def __init__(self, run: WatchedRun, robots: Sequence[str]) -> None:
-        super().__init__(run, robots)
-        self.sum = 0.0  # of speeds
+    sum = 0.0  # of speeds
 
     def look(self, block: Block) -> None:
         for robot in self.robots:
@@ -280,10 +277,7 @@ class MaxSpeed(Metric):
     """Highest speed over ground; that of the fastest of several robots."""
 
     name, unit, of_robots = "max_speed", "m/s", True
-
-    def __init__(self, run: WatchedRun, robots: Sequence[str]) -> None:
-        super().__init__(run, robots)
-        self.square = 0.0
+    square = 0.0
 
     def look(self, block: Block) -> None:
         fastest = (float(_speeds_squared(block[robot]).max()) for robot in self.robots)
@@ -321,11 +315,11 @@ class MinSeparation(Metric):
     """Smallest distance between any two robots."""
 
     name, unit = "min_separation", "m"
+    square = math.inf
 
     def __init__(self, run: WatchedRun, robots: Sequence[str]) -> None:
         super().__init__(run, robots)
         self.pairs = [(one, other) for index, one in enumerate(robots) for other in robots[index + 1 :]]
-        self.square = math.inf
         self.look({robot: np.array([run.sim.rows(robot)]) for robot in robots})
 
     @classmethod
@@ -349,12 +343,8 @@ _RANGING = {"sensor_msgs/msg/Range": "range", "sensor_msgs/msg/LaserScan": "rang
 class MinRange(Metric):
     """Smallest distance measured by a range sensor or laser scan, noise included; no value if none hit anything."""
 
-    name, unit, of_robots, needs_messages = "min_range", "m", True, True
-
-    def __init__(self, run: WatchedRun, robots: Sequence[str]) -> None:
-        super().__init__(run, robots)
-        self.least = math.inf
-        self.prefixes = tuple(f"/{robot}/" for robot in robots)
+    name, unit, of_robots = "min_range", "m", True
+    least = math.inf
 
     @classmethod
     def able(cls, sim: Simulation) -> Sequence[str]:
@@ -362,8 +352,9 @@ class MinRange(Metric):
         return [robot for robot in sim.robots if any(topic.startswith(f"/{robot}/") for topic in topics)]
 
     def hear(self, messages: Sequence[Message]) -> None:
+        prefixes = tuple(f"/{robot}/" for robot in self.robots)
         for message in messages:
-            if message.type in _RANGING and message.topic.startswith(self.prefixes):
+            if message.type in _RANGING and message.topic.startswith(prefixes):
                 found = getattr(message.message, _RANGING[message.type])
                 for distance in [found] if isinstance(found, float) else found.tolist():
                     if math.isfinite(distance) and distance < self.least:

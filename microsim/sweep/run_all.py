@@ -10,13 +10,10 @@ import json
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeAlias
-
-from typing_extensions import Self
 
 from microsim.errors import UsageError
 from microsim.sweep.plan import Plan, RunOutcome
@@ -54,7 +51,7 @@ def sweep_to_file(plan: Plan, pool: MakePool, out: Path, reports: Reports | None
     with ExitStack() as stack:
         journal: Journal | None = None  # no file before there is something to write
         for outcome in _outcomes(plan, outcomes, pool, reports):
-            journal = journal or stack.enter_context(Journal(journal_path, plan))
+            journal = journal or stack.enter_context(closing(Journal(journal_path, plan)))
             journal.add([outcome])
             outcomes[outcome.run] = outcome
             reports.done(outcome)
@@ -184,17 +181,8 @@ class Journal:
         self._stream.flush()
 
     def close(self) -> None:
-        if not self._stream.closed:
-            os.fsync(self._stream.fileno())
-            self._stream.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        os.fsync(self._stream.fileno())
+        self._stream.close()
 
 
 def recalled(path: Path, plan: Plan) -> dict[int, RunOutcome]:

@@ -522,7 +522,7 @@ HEAD = "scenario: flat\nduration: 5\n"
         (f"{HEAD}do:\n  - {{after: ¦x, pause: 1}}\n", "unknown entry 'x'; there are: none before this one"),
         (f"{HEAD}do:\n  - {{robot: rover, waypoints: ¦[]}}\n", "expected at least one waypoint"),
         (f"{HEAD}do:\n  - {{robot: rover, waypoints: [¦[1]]}}\n", "expected [x, y], [x, y, z] or"),
-        (f"{HEAD}do:\n  - {{robot: rover, waypoints: [¦[1, 2, 3]]}}\n", "rover stands on the ground"),
+        (f"{HEAD}do:\n  - {{robot: rover, waypoints: [¦[1, 2, 3]]}}\n", "rover is a ground robot"),
         (f"{HEAD}do:\n  - {{robot: ¦rovr, command: {{v: 1}}}}\n", "has no robot 'rovr'; did you mean 'rover'?"),
         (f"{HEAD}do:\n  - {{robot: rover, command: {{vx: ¦1}}}}\n", "rover has no command 'vx'"),
         (f"{HEAD}do:\n  - {{robot: rover, teleport: ¦{{x: 999, y: 1}}}}\n", "is off the map"),

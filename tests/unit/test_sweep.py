@@ -5,6 +5,7 @@ import io
 import json
 import math
 import statistics
+from contextlib import closing
 from fractions import Fraction
 
 import pytest
@@ -364,7 +365,7 @@ def test_whatever_is_cut_off_a_journal_the_whole_lines_count(folder, tmp_path):
     plan = plan_of(folder, seeds="0..9")
     outcomes = [RunOutcome(run, [0.1 * run, run, 1.5, None, "ab" * 32]) for run in (3, 1, 2, 7)]
     path = tmp_path / "a.journal"
-    with Journal(path, plan) as journal:
+    with closing(Journal(path, plan)) as journal:
         for outcome in outcomes:
             journal.add([outcome])
     raw = path.read_bytes()
@@ -373,14 +374,14 @@ def test_whatever_is_cut_off_a_journal_the_whole_lines_count(folder, tmp_path):
         found = recalled(path, plan)
         whole = max(raw[:length].count(b"\n") - 1, 0)
         assert found == {outcome.run: outcome for outcome in outcomes[:whole]}
-        with Journal(path, plan) as journal:
+        with closing(Journal(path, plan)) as journal:
             journal.add(outcomes[whole:])
         assert recalled(path, plan) == {outcome.run: outcome for outcome in outcomes}
 
 
 def test_failed_runs_are_flown_again_on_resuming(folder, tmp_path):
     plan = plan_of(folder, seeds="0..1")
-    with Journal(tmp_path / "a.journal", plan) as journal:
+    with closing(Journal(tmp_path / "a.journal", plan)) as journal:
         journal.add([RunOutcome(0, [], "broken"), RunOutcome(1, [0.0, 0, 0.0, None, "x"])])
     assert list(recalled(tmp_path / "a.journal", plan)) == [1]
 
