@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -147,54 +147,57 @@ def is_met(expectation: Expectation, value: float) -> bool:
     return not (expectation.at_most is not None and not value <= expectation.at_most + slack) and not math.isnan(value)
 
 
-class Watch(Protocol):
-    """One expectation that is being judged."""
+class ExpectationWatch:
+    """One expectation that is being judged, from tick `first` until tick `until`, at which it is decided."""
 
-    until: int  # the tick at which it is decided
-    complaint: str  # how it is violated; empty: not so far
+    complaint = ""  # how it is violated; empty: not so far
 
-    def look(self, tick: int, messages: Sequence[Message]) -> None: ...
+    def __init__(self, sim: Simulation, first: int, until: int) -> None:
+        self.sim, self.first, self.until = sim, first, until
+
+    def look(self, tick: int, messages: Sequence[Message]) -> None:
+        raise NotImplementedError
+
+    @property
+    def now(self) -> str:
+        return f"at {self.sim.time_ns / 1e9:.3f} s"
 
 
-class RobotWatch:
+class RobotWatch(ExpectationWatch):
     def __init__(self, sim: Simulation, entry: RobotExpectation, first: int, until: int) -> None:
-        self.sim, self.entry, self.first, self.until = sim, entry, first, until
-        self.start = sim.rows(entry.robot)
-        self.complaint = ""
+        super().__init__(sim, first, until)
+        self.entry, self.start = entry, sim.rows(entry.robot)
 
     def look(self, tick: int, messages: Sequence[Message]) -> None:
         if self.complaint or not self.first <= tick <= self.until:
             return
         rows = self.sim.rows(self.entry.robot)
-        when = f"at {self.sim.time_ns / 1e9:.3f} s"
         if self.entry.value == "position":
-            self._judge_position(rows, when)
-            return
-        value = self._value(rows)
-        if not is_met(self.entry, value):
-            self.complaint = f"{self.entry.value} of {self.entry.robot} was {value:.6g} {when}"
+            self._judge_position(rows)
+        elif not is_met(self.entry, value := self._value(rows)):
+            self.complaint = f"{self.entry.value} of {self.entry.robot} was {value:.6g} {self.now}"
 
     def _value(self, rows: Rows) -> float:
         if self.entry.value in DERIVED:
             return DERIVED[self.entry.value](self.sim, rows, self.start)
         return float(getattr(self.sim.state(self.entry.robot), self.entry.value))
 
-    def _judge_position(self, rows: Rows, when: str) -> None:
+    def _judge_position(self, rows: Rows) -> None:
         wanted = self.entry.equals
         assert isinstance(wanted, tuple)
         here = [rows[i] for i in (X, Y, Z)[: len(wanted)]]
         away = math.sqrt(sum((one - other) * (one - other) for one, other in zip(here, wanted, strict=True)))
         if away > self.entry.within + ROUNDING:
             place = ", ".join(f"{part:.3f}" for part in here)
-            self.complaint = f"{self.entry.robot} was at ({place}) {when}, {away:.3f} m away"
+            self.complaint = f"{self.entry.robot} was at ({place}) {self.now}, {away:.3f} m away"
 
 
-class TopicWatch:
+class TopicWatch(ExpectationWatch):
+    count = 0
+
     def __init__(self, sim: Simulation, entry: TopicExpectation, first: int, until: int) -> None:
-        self.sim, self.entry, self.first, self.until = sim, entry, first, until
-        self.path = None if entry.value in ("count", "rate_hz") else FieldPath(entry.value)
-        self.count = 0
-        self.complaint = ""
+        super().__init__(sim, first, until)
+        self.entry, self.path = entry, None if entry.value in TOPIC_VALUES else FieldPath(entry.value)
 
     def look(self, tick: int, messages: Sequence[Message]) -> None:
         if self.first <= tick < self.until:
@@ -208,12 +211,11 @@ class TopicWatch:
     def _read(self, message: Message) -> None:
         if self.path is None or self.complaint:
             return
-        when = f"at {self.sim.time_ns / 1e9:.3f} s"
         value = self.path.read(message.message)
         if value is None:
-            self.complaint = f"{self.entry.topic} had no {self.entry.value} {when}"
+            self.complaint = f"{self.entry.topic} had no {self.entry.value} {self.now}"
         elif not is_met(self.entry, value):
-            self.complaint = f"{self.entry.value} of {self.entry.topic} was {value:.6g} {when}"
+            self.complaint = f"{self.entry.value} of {self.entry.topic} was {value:.6g} {self.now}"
 
     def _conclude(self) -> None:
         if self.path is not None:
@@ -227,10 +229,10 @@ class TopicWatch:
             self.complaint = f"{self.entry.value} of {self.entry.topic} was {value:.6g}"
 
 
-class RadioWatch:
+class RadioWatch(ExpectationWatch):
     def __init__(self, sim: Simulation, entry: RadioExpectation, until: int) -> None:
-        self.sim, self.entry, self.until = sim, entry, until
-        self.complaint = ""
+        super().__init__(sim, until, until)
+        self.entry = entry
 
     def look(self, tick: int, messages: Sequence[Message]) -> None:
         if tick != self.until:
@@ -256,7 +258,7 @@ class Judge:
         self.mission = mission
         self._sim = sim
         self.end = self._tick(mission.duration)
-        self.watches: list[Watch] = [self._watch(entry) for entry in mission.expect]
+        self.watches: list[ExpectationWatch] = [self._watch(entry) for entry in mission.expect]
         self.tick = -1
 
     def look(self, messages: Sequence[Message]) -> None:
@@ -281,7 +283,7 @@ class Judge:
     def _tick(self, seconds: float) -> int:
         return self._sim.clock.ticks_in(Fraction(str(seconds)))
 
-    def _watch(self, entry: AnyExpectation) -> Watch:
+    def _watch(self, entry: AnyExpectation) -> ExpectationWatch:
         if isinstance(entry, RadioExpectation):
             return RadioWatch(self._sim, entry, self.end if entry.at is None else self._tick(entry.at))
         until = self.end if entry.to is None else self._tick(entry.to)
