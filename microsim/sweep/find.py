@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from microsim.documents.yaml_text import to_yaml
 from microsim.errors import MicroSimError, UsageError
 from microsim.missions import fly_mission, load_mission
-from microsim.scenario.files import SUFFIXES, find_scenario
+from microsim.scenario.files import SUFFIXES
 from microsim.scenario.overrides import with_values
 from microsim.simulation import Simulation
 from microsim.sweep.expressions import Condition
@@ -102,8 +102,13 @@ class Shrinking:
             raise FindError("the run fails only if --duration ends its mission early; leave that out")
         shrinker = Shrinker(self._fails, most_runs, report)
         case = shrinker.shrink(self.before)
-        self._write(file, case)
-        values = self._verified(file, case)
+        measured = self._values(case, "digest")
+        values = {name: measured[name] for name in self.wish.metrics}
+        self._write(file, case, values)
+        if fly_mission(file).sim.digest() != measured["digest"] or not self.wish.holds(
+            values
+        ):  # read and run as a user would
+            raise FindError(f"{file} does not fail as it did in the search; please report this as a bug")
         return Smallest(file, self.before, case, values, shrinker.runs)
 
     def _fails(self, case: FailingCase) -> bool:
@@ -117,8 +122,7 @@ class Shrinking:
 
     # ---- the file ----------------------------------------------------------------------------------------------------
 
-    def _write(self, file: Path, case: FailingCase) -> None:
-        values = self._values(case)
+    def _write(self, file: Path, case: FailingCase, values: dict[str, Value]) -> None:
         shown = ", ".join(f"{name} = {value}" for name, value in values.items())
         seed = {} if case.seed is None else {"seed": case.seed}
         mission = {**case.mission, "expect": [*case.mission.get("expect", []), *self._expected(case)]}
@@ -148,18 +152,10 @@ class Shrinking:
             own = file.with_name(f"{file.stem}.scenario.yaml")
             own.write_text(with_values(self.plan.scenario, case.changes).to_yaml(), encoding="utf-8")
             return own.name
-        name = self.plan.scenario_source.name
+        name = self.plan.scenario_place
         if Path(name).suffix not in SUFFIXES:
             return name
-        place = find_scenario(name).resolve()
-        return Path(os.path.relpath(place, file.resolve().parent)).as_posix()
-
-    def _verified(self, file: Path, case: FailingCase) -> dict[str, Value]:
-        """The file, read and run as a user would, gives the same messages."""
-        values = self._values(case, "digest")
-        if fly_mission(file).sim.digest() != values.pop("digest") or not self.wish.holds(values):
-            raise FindError(f"{file} does not fail as it did in the search; please report this as a bug")
-        return values
+        return Path(os.path.relpath(Path(name).resolve(), file.resolve().parent)).as_posix()
 
 
 def _as_mission(plan: Plan) -> dict[str, Any]:

@@ -39,6 +39,7 @@ class Plan:
     """Runs are numbered: every seed of the first combination of values, every seed of the second …"""
 
     scenario: Scenario
+    scenario_place: str  # its name or file, seen from the current folder
     scenario_source: TokenSource
     mission: Mission | None
     mission_source: TokenSource | None
@@ -138,13 +139,15 @@ def _shown(value: Any, kind: type) -> Value:
 
 def make_plan(sweep: Sweep, more_metrics: Sequence[str] = ()) -> Plan:
     """Raises ScenarioError, MissionError or SweepError with every reason why it cannot be run."""
-    scenario = load_scenario(sweep.beside(sweep.scenario))
+    scenario_place = sweep.beside(sweep.scenario)
+    scenario = load_scenario(scenario_place)
     mission = None if sweep.mission is None else load_mission(sweep.beside(sweep.mission))
     _check_settings(sweep, scenario)
     metrics = _check_runs(sweep, scenario, mission, more_metrics)
     mission_seed = None if mission is None else mission.seed
     plan = Plan(
         scenario=scenario,
+        scenario_place=scenario_place,
         scenario_source=TokenSource(sweep.scenario, scenario_content(scenario)),
         mission=mission,
         mission_source=None if mission is None else TokenSource(str(sweep.mission), mission_content(mission)),

@@ -11,7 +11,7 @@ from microsim.errors import UsageError
 from microsim.missions import fly_mission, load_mission
 from microsim.simulation import Simulation
 from microsim.sweep.find import FailingCase, Shrinker, Shrinking, first_match, simpler_numbers, wanted
-from microsim.sweep.plan import RunOutcome
+from microsim.sweep.plan import RunOutcome, make_plan
 from microsim.sweep.run_one import SweepRunner, run_one
 from microsim.sweep.sweep_file import load_sweep
 from tests.sweep_support import cli, plan_of, write_yard
@@ -66,6 +66,16 @@ def test_a_planted_failure_shrinks_to_the_one_entry_that_fails(folder):
     outcome = fly_mission(folder / "smallest.yaml")
     assert outcome.sim.state("rover").contacts > 0
     assert "contacts of rover was 1" in outcome.violations[-1]
+
+
+def test_the_scenario_of_a_sweep_file_in_another_folder_is_found_again(folder, tmp_path_factory):
+    (folder / "drive.yaml").write_text("duration: 1\ndo: [{robot: rover, command: {v: 1.0}}]\n")
+    (folder / "sweep.yaml").write_text("scenario: yard.yaml\nmission: drive.yaml\nseeds: 3\nmetrics: [digest]\n")
+    plan = make_plan(load_sweep(folder / "sweep.yaml"))
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    found = shrunk(plan, elsewhere, "path_length > 0.1 and digest != 'ab'")
+    assert found.values["path_length"] > 0.1
+    assert fly_mission(elsewhere / "smallest.yaml").sim.scenario.name == "yard"
 
 
 def test_what_is_needed_for_the_failure_stays(folder):
