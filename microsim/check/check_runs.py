@@ -170,15 +170,11 @@ class Children:
         child: CheckChild | None = None
         try:
             for run in runs:
-                if child is None:
-                    try:
-                        child = self._started(run.environment)
-                    except OSError as error:  # no more processes, or no memory for one
-                        yield Result(run, Path(), error=f"a process could not be started: {error.strerror or error}")
-                        continue
-                    if child is None:
-                        yield Result(run, Path(), error="stopped")
-                        continue
+                try:
+                    child = child or self._started(run.environment)
+                except OSError as error:  # no more processes, or no memory for one
+                    yield Result(run, Path(), error=f"a process could not be started: {error.strerror or error}")
+                    continue
                 result, is_alive = self._asked(child, run, tick, dump)
                 if not is_alive:
                     self._forget(child)
@@ -208,10 +204,10 @@ class Children:
             return Result(run, chain, error=child.end_gracefully()), False
         return _concluded(run, chain, json.loads(answer)), True
 
-    def _started(self, environment: Environment) -> CheckChild | None:
+    def _started(self, environment: Environment) -> CheckChild:
         with self._lock:
             if self._is_ending:
-                return None
+                raise InterruptedError("the check was stopped")
             child = CheckChild(environment)
             self._alive.add(child)
         return child
