@@ -101,8 +101,12 @@ def all_metrics(folders: Folders = ()) -> dict[str, type[Metric]]:
     """Every metric by name: the built-in ones, those in the folders, those of installed packages."""
     found = dict(METRICS)
     for plugin, place in _plugins(folders):
-        if not issubclass(plugin, Metric) or plugin.kind not in (float, int, bool, str):
-            raise PluginError(f"{place}: expected METRIC = a subclass of Metric whose kind is float, int, bool or str")
+        if not isinstance(plugin, type) or not issubclass(plugin, Metric):
+            raise PluginError(f"{place}: expected METRIC = a subclass of Metric, found {plugin!r}")
+        if plugin.kind not in (float, int, bool, str):
+            raise PluginError(
+                f"{place}: expected the kind float, int, bool or str for the metric, found {plugin.kind!r}"
+            )
         if not plugin.name.isidentifier():
             raise PluginError(f"{place}: expected a name such as 'tilt' for the metric, found {plugin.name!r}")
         if plugin.name in found:
@@ -111,14 +115,14 @@ def all_metrics(folders: Folders = ()) -> dict[str, type[Metric]]:
     return found
 
 
-def _plugins(folders: Folders) -> Iterator[tuple[type, str]]:
-    """Every METRIC of a plug-in, and where it is."""
+def _plugins(folders: Folders) -> Iterator[tuple[object, str]]:
+    """Every METRIC of a plug-in, and where it is: the one place that uses the plug-in finder."""
     finder: Any = plugins  # its functions are typed for sensors and generators
-    for plugin, file in finder._in_folders("METRIC", type, folders):
+    for plugin, file in finder._in_folders("METRIC", object, folders):
         yield plugin, str(file)
     for entry in finder._entries("microsim.metrics"):
         place = f"entry point {entry.group}: {entry.name}"
-        yield finder._constant(finder._load_entry(entry), "METRIC", type, place), place
+        yield finder._constant(finder._load_entry(entry), "METRIC", object, place), place
 
 
 def watch(name: str, run: WatchedRun) -> Metric:

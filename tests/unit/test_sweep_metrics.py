@@ -158,9 +158,9 @@ class Twin(Metric):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("METRIC = Bumps", "METRIC = 5", "bumps.py: expected METRIC"),
+        ("METRIC = Bumps", "METRIC = 5", "bumps.py: expected METRIC = a subclass of Metric, found 5"),
         ("METRIC = Bumps", "METRIC = int", "bumps.py: expected METRIC = a subclass of Metric"),
-        (" int,", " list,", "whose kind is float, int, bool or str"),
+        (" int,", " list,", "bumps.py: expected the kind float, int, bool or str"),
         ('"bumps"', '"my bumps"', "expected a name such as 'tilt' for the metric, found 'my bumps'"),
         ('"bumps"', '"collisions"', "there is another metric named 'collisions'"),
         ("METRIC = Bumps", "METRIC = Bump", "bumps.py:.*could not be loaded: NameError"),
