@@ -27,7 +27,7 @@ def measure() -> list[Result]:
     cores = _all_cores()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with _on(cores[-1:]), _crew(("digest", *METRICS), 1) as full, _crew(METRICS[:3], 1) as states:
+        with _on(cores[-1:]), _pool(("digest", *METRICS), 1) as full, _pool(METRICS[:3], 1) as states:
             works = (_bare, lambda: _swept(full, folder), lambda: _swept(states, folder))
             bare, swept, quick = _least(*works, clock=lambda: _cpu_s(full, states))
         results = [
@@ -43,7 +43,7 @@ def measure() -> list[Result]:
             Result("start of a sweep of one run to its result", _start(), "s"),
         ]
         if len(cores) > 1:
-            with _on(cores), _crew(("digest", *METRICS), 1) as one, _crew(("digest", *METRICS), 2) as two:
+            with _on(cores), _pool(("digest", *METRICS), 1) as one, _pool(("digest", *METRICS), 2) as two:
                 alone, together = _least(lambda: _swept(one, folder), lambda: _swept(two, folder))
             results.append(Result("two cores against one", alone / together, "×", goal=1.7))
     return results
@@ -81,7 +81,7 @@ def _cpu_s(*made: tuple[Any, Any]) -> float:
     """Of this process and of the workers, all threads."""
     if not Path("/proc/self/schedstat").exists():
         return time.perf_counter()
-    tasks = [task for _, crew in made for worker in crew.workers for task in _tasks(worker.process.pid)]
+    tasks = [task for _, pool in made for worker in pool.workers for task in _tasks(worker.process.pid)]
     return time.process_time() + sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
@@ -99,41 +99,41 @@ def _bare() -> None:
 
 
 @contextmanager
-def _crew(metrics: tuple[str, ...], jobs: int) -> Iterator[tuple[Any, Any]]:
+def _pool(metrics: tuple[str, ...], jobs: int) -> Iterator[tuple[Any, Any]]:
     """A plan, and workers that are ready: their start is measured by itself."""
-    from microsim.sweep.loading import load_sweep
     from microsim.sweep.plan import make_plan
-    from microsim.sweep.processes import LocalCrew
+    from microsim.sweep.sweep_file import load_sweep
+    from microsim.sweep.worker_pool import LocalWorkers
 
     wish = {"scenario": SCENARIO, "mission": MISSION, "seeds": f"0..{RUNS - 1}", "metrics": metrics}
     plan = make_plan(load_sweep(wish))
-    crew = LocalCrew(plan.order(), jobs, 600.0)
-    while not crew.is_ready():
-        list(crew.wait(0.2))
+    pool = LocalWorkers(plan.order(), jobs, 600.0)
+    while not pool.is_ready():
+        list(pool.wait(0.2))
     try:
-        yield plan, crew
+        yield plan, pool
     finally:
-        crew.dismiss()
+        pool.close()
 
 
 class _Kept:
-    """A crew that stays for the next round."""
+    """A pool that stays for the next round."""
 
-    def __init__(self, crew: Any) -> None:
-        self._crew = crew
-        self.size, self.has_room, self.give, self.wait = crew.size, crew.has_room, crew.give, crew.wait
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self.size, self.has_room, self.give, self.wait = pool.size, pool.has_room, pool.give, pool.wait
 
-    def dismiss(self) -> None:
+    def close(self) -> None:
         pass
 
 
 def _swept(made: tuple[Any, Any], folder: Path) -> None:
-    from microsim.sweep.sweeping import check_files, sweep_to_file
+    from microsim.sweep.run_all import check_files, sweep_to_file
 
-    plan, crew = made
+    plan, pool = made
     out = folder / "results.parquet"
     check_files(out, resume=False, overwrite=True)
-    finished = sweep_to_file(plan, lambda: _Kept(crew), out)
+    finished = sweep_to_file(plan, lambda: _Kept(pool), out)
     assert finished.is_good
     assert len(finished.rows) == RUNS
 

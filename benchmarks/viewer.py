@@ -34,14 +34,14 @@ def measure() -> list[Result]:
 
 
 def _demo() -> Any:
-    from microsim.missions.demo_pilot import Demo
+    from microsim.missions.demo_pilot import DemoPilot
     from microsim.runner import Runner
     from microsim.simulation import Simulation
 
     sim = Simulation("showcase")
     sim.step(60)
     sim.reset()
-    return Runner(sim, 1.0, Demo(sim))
+    return Runner(sim, 1.0, DemoPilot(sim))
 
 
 def _frame_us() -> float:

@@ -1,1 +1,1 @@
-"""The proof of sameness: missions flown in processes of different environments give the same messages."""
+"""Determinism check: missions run in processes with different environments must give the same messages."""

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from microsim import paths
-from microsim.check.comparison import Finding, Verdict, find, judged
-from microsim.check.environments import Environment, environments
-from microsim.check.processes import Case, Children, Result, Run, run_all
+from microsim.check.check_runs import Case, CheckRun, Children, Environment, Result, environments, run_all
+from microsim.check.determinism import CheckVerdict, Finding, find, judged
 from microsim.cli.progress import Bar, interruptible
 from microsim.cli.quiet import is_quiet
 from microsim.cli.tables import print_table
@@ -41,7 +40,7 @@ def check(options: Options) -> int:
     tried = environments(options.slow)
     with interruptible(), tempfile.TemporaryDirectory(prefix="microsim-check-") as folder:
         children = Children(Path(folder), options.timeout_s)
-        runs = [Run(case, environment) for case in cases for environment in tried]
+        runs = [CheckRun(case, environment) for case in cases for environment in tried]
         told = Bar("flying", len(runs), "runs")
         try:
             with told:
@@ -75,7 +74,7 @@ def _cases(options: Options) -> list[Case]:
     return [Case(scenario, mission, seed) for scenario in scenarios for mission in missions for seed in seeds]
 
 
-def _findings(verdicts: Sequence[Verdict], children: Children, told: Bar) -> list[Finding]:
+def _findings(verdicts: Sequence[CheckVerdict], children: Children, told: Bar) -> list[Finding]:
     pairs = [(verdict.reference, result) for verdict in verdicts for result in verdict.different]
     found = []
     for reference, result in pairs[:_EXPLAINED]:
@@ -91,7 +90,9 @@ def _said(result: Result) -> str:
 # ---- telling ---------------------------------------------------------------------------------------------------------
 
 
-def _say(verdicts: Sequence[Verdict], findings: Sequence[Finding], tried: Sequence[Environment], as_json: bool) -> None:
+def _say(
+    verdicts: Sequence[CheckVerdict], findings: Sequence[Finding], tried: Sequence[Environment], as_json: bool
+) -> None:
     if as_json:
         print(json.dumps(report(verdicts, findings, tried), ensure_ascii=False))
         return
@@ -107,7 +108,7 @@ def _say(verdicts: Sequence[Verdict], findings: Sequence[Finding], tried: Sequen
         print(_conclusion(verdicts, len(tried)))
 
 
-def _conclusion(verdicts: Sequence[Verdict], tried: int) -> str:
+def _conclusion(verdicts: Sequence[CheckVerdict], tried: int) -> str:
     good = sum(verdict.is_good for verdict in verdicts)
     count = f"{good} of {len(verdicts)} missions"
     if good == len(verdicts):
@@ -115,20 +116,20 @@ def _conclusion(verdicts: Sequence[Verdict], tried: int) -> str:
     return f"NOT identical: only {count} in {tried} environments"
 
 
-def _print_table(verdicts: Sequence[Verdict], tried: Sequence[Environment]) -> None:
+def _print_table(verdicts: Sequence[CheckVerdict], tried: Sequence[Environment]) -> None:
     rows = [_row(verdict) for verdict in verdicts]
     titles = ("scenario", "mission", "seed", "ticks", "digest", f"in {len(tried)} environments")
     print_table(titles, rows, len(titles) - 1, ["green" if row[-1] == "same" else "bold red" for row in rows])
 
 
-def _row(verdict: Verdict) -> tuple[str, ...]:
+def _row(verdict: CheckVerdict) -> tuple[str, ...]:
     reference, case = verdict.reference, verdict.case
     facts = ("", "", "") if reference.error else (str(reference.seed), str(reference.ticks), reference.digest[:16])
     mission = Path(case.mission).stem if case.mission.endswith((".yaml", ".yml", ".json")) else case.mission
     return (case.scenario, mission, *facts, _outcome(verdict))
 
 
-def _outcome(verdict: Verdict) -> str:
+def _outcome(verdict: CheckVerdict) -> str:
     groups = {"DIFFERENT": verdict.different, "FAILED": verdict.broken}
     parts = [
         f"{word} in {', '.join(result.run.environment.name for result in results)}"
@@ -145,7 +146,9 @@ def _print_environments(tried: Sequence[Environment]) -> None:
         print(f"  {environment.name:{width}}  {environment.about}")
 
 
-def report(verdicts: Sequence[Verdict], findings: Sequence[Finding], tried: Sequence[Environment]) -> dict[str, Any]:
+def report(
+    verdicts: Sequence[CheckVerdict], findings: Sequence[Finding], tried: Sequence[Environment]
+) -> dict[str, Any]:
     found = {(each.result.run.case, each.result.run.environment.name): each for each in findings}
     return {
         "identical": all(verdict.is_good for verdict in verdicts),
@@ -154,7 +157,7 @@ def report(verdicts: Sequence[Verdict], findings: Sequence[Finding], tried: Sequ
     }
 
 
-def _case_report(verdict: Verdict, found: dict[tuple[Case, str], Finding]) -> dict[str, Any]:
+def _case_report(verdict: CheckVerdict, found: dict[tuple[Case, str], Finding]) -> dict[str, Any]:
     reference, case = verdict.reference, verdict.case
     differences = []
     for result in verdict.different:

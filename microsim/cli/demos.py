@@ -34,7 +34,7 @@ class Demo:
         if sim.scenario.name == self._scenario_name():
             found: Pilot = self.pilot(sim)
             return found
-        from microsim.missions.demo_pilot import Demo as Wander
+        from microsim.missions.demo_pilot import DemoPilot as Wander
 
         return Wander(sim)
 

@@ -228,9 +228,9 @@ def _pilot(sim: Simulation, options: Options) -> Pilot | None:
         return options.pilot(sim)
     if not options.demo:
         return None
-    from microsim.missions.demo_pilot import Demo
+    from microsim.missions.demo_pilot import DemoPilot
 
-    return Demo(sim)
+    return DemoPilot(sim)
 
 
 class Stoppable(Protocol):

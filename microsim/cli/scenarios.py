@@ -65,7 +65,7 @@ def _check_bundle(source: str) -> Sequence[Problem]:
 
 
 def _is_sweep(source: str) -> bool:
-    from microsim.sweep.loading import is_sweep
+    from microsim.sweep.sweep_file import is_sweep
 
     return source not in paths.scenario_names() and source not in paths.mission_names() and is_sweep(source)
 
@@ -77,7 +77,7 @@ def _check_sweep(source: str) -> None:
 
 
 def _is_mission(source: str) -> bool:
-    from microsim.missions.loading import is_mission
+    from microsim.missions.mission_file import is_mission
 
     if source in paths.scenario_names():
         return False
@@ -86,8 +86,8 @@ def _is_mission(source: str) -> bool:
 
 def _check_mission(source: str) -> None:
     """Beside the scenario it is meant for, where it names one; it may be flown in others."""
-    from microsim.missions.binding import check
-    from microsim.missions.loading import load_mission
+    from microsim.missions.mission_check import check
+    from microsim.missions.mission_file import load_mission
     from microsim.simulation import Simulation
 
     mission = load_mission(source)
@@ -163,7 +163,7 @@ def _print_group(title: str, entries: dict[str, str]) -> None:
 
 def _groups() -> dict[str, dict[str, str]]:
     from microsim.scenario import ROBOTS, SENSORS, plugins
-    from microsim.sweep.metrics import METRICS
+    from microsim.sweep.metrics import all_metrics
 
     built_in_robots = {name: _first_line(model) for name, model in ROBOTS.items()}
     sensors = {name: _first_line(model) for name, model in SENSORS.items()}
@@ -174,7 +174,7 @@ def _groups() -> dict[str, dict[str, str]]:
         "robots": {**built_in_robots, **dict.fromkeys(plugins.robot_names(), "plug-in")},
         "sensors": {**sensors, **dict.fromkeys(plugins.sensor_names(), "plug-in")},
         "generators": {name: _generator_about(name) for name in plugins.generator_names()},
-        "metrics": {name: _first_line(metric) for name, metric in METRICS.items()},
+        "metrics": {name: _first_line(metric) for name, metric in all_metrics().items()},
     }
 
 

@@ -42,7 +42,7 @@ def take(scenario: str, at_s: float, out: Path, seed: int | None, with_pilot: bo
 
 def _prepared(name: str, seed: int | None, with_pilot: bool) -> tuple[Simulation, Pilot | None]:
     from microsim.cli.demos import load_demo
-    from microsim.missions.demo_pilot import Demo
+    from microsim.missions.demo_pilot import DemoPilot
     from microsim.paths import demo_names
     from microsim.simulation import Simulation
 
@@ -51,4 +51,4 @@ def _prepared(name: str, seed: int | None, with_pilot: bool) -> tuple[Simulation
         sim = Simulation(chosen.scenario, seed)
         return sim, chosen.pilot_for(sim)
     sim = Simulation(name, seed)
-    return sim, Demo(sim) if with_pilot else None
+    return sim, DemoPilot(sim) if with_pilot else None

@@ -16,17 +16,13 @@ from microsim.cli.quiet import is_quiet, tell
 from microsim.cli.rehearsal import compiling, parts_of, rehearse_once
 from microsim.cli.tables import print_table
 from microsim.errors import UsageError
-from microsim.sweep.crew import Crew, CrewError, fly_all
-from microsim.sweep.find import FindError, Shrinking, Smallest, first_match, wanted
-from microsim.sweep.journal import Outcome, journal_of
-from microsim.sweep.loading import is_sweep, load_sweep, values_of
-from microsim.sweep.metrics import metric
-from microsim.sweep.models import Sweep
-from microsim.sweep.plan import Plan, make_plan
-from microsim.sweep.results import ResultError
-from microsim.sweep.shrink import Case
-from microsim.sweep.summary import Figures, Group, summarised
-from microsim.sweep.sweeping import Finished, Reports, check_files, sweep_in_memory, sweep_to_file
+from microsim.sweep.expressions import Condition
+from microsim.sweep.find import FailingCase, FindError, Shrinking, Smallest, first_match, wanted
+from microsim.sweep.plan import Plan, RunOutcome, make_plan
+from microsim.sweep.results import Figures, Finished, Group, ResultError, check_figure, draw, summarised
+from microsim.sweep.run_all import Reports, check_files, journal_of, run_all, sweep_in_memory, sweep_to_file
+from microsim.sweep.sweep_file import Sweep, is_sweep, load_sweep, values_of
+from microsim.sweep.worker_pool import LocalWorkers, WorkerError, WorkerPool
 
 GOOD, FAILED = 0, 1
 _SHOWN_FAILURES = 5
@@ -49,15 +45,13 @@ class Options:
     shrink_runs: int
     json: bool
 
-    def crew(self, plan: Plan) -> Crew:
+    def workers(self, plan: Plan) -> WorkerPool:
         if self.ray is not None:
-            from microsim.sweep.cluster import RayCrew
+            from microsim.sweep.ray_workers import RayWorkers
 
-            return RayCrew(plan.order(), self.ray, self.jobs, self.timeout_s)
-        from microsim.sweep.processes import LocalCrew
-
+            return RayWorkers(plan.order(), self.ray, self.jobs, self.timeout_s)
         jobs = min(self.jobs or default_jobs(), len(plan))
-        return LocalCrew(plan.order(), jobs, self.timeout_s)
+        return LocalWorkers(plan.order(), jobs, self.timeout_s)
 
 
 def sweep(options: Options) -> int:
@@ -68,7 +62,7 @@ def sweep(options: Options) -> int:
             if options.find is not None:
                 return _find(wish, options)
             return _fly(wish, options)
-        except (CrewError, FindError, ResultError) as error:
+        except (WorkerError, FindError, ResultError) as error:
             print(f"microsim: {error}", file=sys.stderr)
             return FAILED
         except KeyboardInterrupt:
@@ -98,10 +92,10 @@ def _varied(text: str) -> tuple[str, list[Any]]:
 def _rehearse(plan: Plan) -> None:
     """Compile once, here, before many workers would do it side by side."""
     from microsim.simulation import Simulation
-    from microsim.sweep.flying import fly
+    from microsim.sweep.run_one import run_one
 
     def rehearsal() -> None:
-        fly(Simulation(plan.scenario), plan.mission, min(plan.duration or 1.0, 1.0), plan.metrics)
+        run_one(Simulation(plan.scenario), plan.mission, min(plan.duration or 1.0, 1.0), plan.metrics)
 
     with compiling():
         rehearse_once(f"sweep {parts_of(plan.scenario)} {' '.join(plan.metrics)}", rehearsal)
@@ -118,9 +112,7 @@ def _fly(wish: Sweep, options: Options) -> int:
         check_files(out, options.resume, options.overwrite)
     plan = make_plan(wish)
     if options.plot is not None:
-        from microsim.sweep.plot import check_target
-
-        check_target(options.plot)
+        check_figure(options.plot)
     _rehearse(plan)
     with Bar("flying", len(plan), "runs") as bar:
         reports = Reports(bar.begin_with, lambda outcome: _count(bar, plan, outcome), bar.note)
@@ -129,8 +121,6 @@ def _fly(wish: Sweep, options: Options) -> int:
         except KeyboardInterrupt:
             return _stopped(bar, out)
     if options.plot is not None:
-        from microsim.sweep.plot import draw
-
         draw(finished, options.plot)
     _say(finished, options, out)
     return GOOD if finished.is_good else FAILED
@@ -138,11 +128,11 @@ def _fly(wish: Sweep, options: Options) -> int:
 
 def _finished(plan: Plan, options: Options, out: Path | None, reports: Reports) -> Finished:
     if out is None:
-        return sweep_in_memory(plan, lambda: options.crew(plan), reports)
-    return sweep_to_file(plan, lambda: options.crew(plan), out, reports)
+        return sweep_in_memory(plan, lambda: options.workers(plan), reports)
+    return sweep_to_file(plan, lambda: options.workers(plan), out, reports)
 
 
-def _count(bar: Bar, plan: Plan, outcome: Outcome) -> None:
+def _count(bar: Bar, plan: Plan, outcome: RunOutcome) -> None:
     bar.count()
     if outcome.error:
         bar.note(f"microsim: run {outcome.run} failed: {outcome.error}: {plan.token(outcome.run)}")
@@ -189,14 +179,14 @@ def _conclusion(finished: Finished, out: Path | None) -> str:
 
 def _print_table(plan: Plan, groups: Sequence[Group]) -> None:
     titles = ["", "runs", "failed", *groups[0].figures]
-    rows = [_cells(group) for group in groups]
+    rows = [_cells(plan, group) for group in groups]
     print_table(titles, rows, 2, ["bold red" if group.failed else "green" for group in groups])
 
 
-def _cells(group: Group) -> list[str]:
+def _cells(plan: Plan, group: Group) -> list[str]:
     name = f"{group.key} = {group.value}" if group.key else "all"
     share = f"{100.0 * group.failure_share:.3g} %"
-    figures = [_figures(figures, metric(name).kind is bool) for name, figures in group.figures.items()]
+    figures = [_figures(figures, plan.metric(name).kind is bool) for name, figures in group.figures.items()]
     return [name, f"{group.runs:,}", share, *figures]
 
 
@@ -229,14 +219,14 @@ def _report(finished: Finished, groups: Sequence[Group], out: Path | None) -> di
 
 def _find(wish: Sweep, options: Options) -> int:
     assert options.find is not None
-    condition = wanted(options.find)
+    condition = wanted(wish, options.find)
     file = options.out or _SMALLEST
     _check_mission_file(file, options)
     plan = make_plan(wish.model_copy(update={"asserts": (), "metrics": condition.metrics}))
     _rehearse(plan)
     with Bar("searching", len(plan), "runs") as bar:
         try:
-            found = _searched(plan, options, bar)
+            found = _searched(plan, condition, options, bar)
         except KeyboardInterrupt:
             print(f"microsim: stopped after {bar.done:,} of {len(plan):,} runs; nothing was found", file=sys.stderr)
             return FAILED
@@ -250,19 +240,18 @@ def _find(wish: Sweep, options: Options) -> int:
     return FAILED
 
 
-def _searched(plan: Plan, options: Options, bar: Bar) -> Outcome | None:
-    crew = options.crew(plan)
-    condition = wanted(str(options.find))
+def _searched(plan: Plan, condition: Condition, options: Options, bar: Bar) -> RunOutcome | None:
+    pool = options.workers(plan)
 
     def counted() -> Any:
-        for outcome in fly_all(plan, range(len(plan)), crew, bar.note):
+        for outcome in run_all(plan, range(len(plan)), pool, bar.note):
             _count(bar, plan, outcome)
             yield outcome
 
     try:
         return first_match(plan, condition, counted())
     finally:
-        crew.dismiss()
+        pool.close()
 
 
 def _check_mission_file(file: Path, options: Options) -> None:
@@ -280,7 +269,7 @@ def _check_mission_file(file: Path, options: Options) -> None:
             raise UsageError(f"{path} is there already; --overwrite writes over it")
 
 
-def _sized(case: Case) -> str:
+def _sized(case: FailingCase) -> str:
     steps, seconds = case.size
     return f"{steps} {'step' if steps == 1 else 'steps'}, {seconds:g} s"
 
@@ -292,7 +281,7 @@ def _say_nothing_found(plan: Plan, options: Options) -> None:
         tell(f"not found in {len(plan):,} runs: {options.find}")
 
 
-def _say_smallest(plan: Plan, found: Outcome, smallest: Smallest, options: Options) -> None:
+def _say_smallest(plan: Plan, found: RunOutcome, smallest: Smallest, options: Options) -> None:
     token = plan.token(found.run)
     if options.json:
         facts = {"found": True, "token": token, "file": str(smallest.file), "values": smallest.values}
@@ -301,5 +290,5 @@ def _say_smallest(plan: Plan, found: Outcome, smallest: Smallest, options: Optio
     values = ", ".join(f"{name} = {value}" for name, value in smallest.values.items())
     print(f"found: {options.find}: in run {found.run:,} of {len(plan):,}: {token}")
     print(f"smallest mission that still does: {_sized(smallest.case)} instead of {_sized(smallest.before)}; {values}")
-    print(f"proved by flying it, after {smallest.runs:,} flights. Written to {smallest.file}; fly it with:")
+    print(f"verified by re-running it ({smallest.runs:,} runs). Written to {smallest.file}; run it with:")
     print(f"  microsim run --mission {smallest.file} --rtf 0")

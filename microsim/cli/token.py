@@ -17,8 +17,8 @@ from microsim.errors import UsageError
 from microsim.version import __version__
 
 if TYPE_CHECKING:
-    from microsim.sweep.metric import Value
-    from microsim.sweep.replaying import Replayable
+    from microsim.sweep.metrics import Value
+    from microsim.sweep.tokens import Replayable
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Wishes:
 
 def replay(wishes: Wishes, others: Sequence[str]) -> int:
     """Fly the run of the token, and tell every metric of it. The exit code."""
-    from microsim.sweep.replaying import from_token
+    from microsim.sweep.tokens import from_token
 
     if others:
         raise UsageError(f"--token says which run it is: leave out {', '.join(others)}")
@@ -58,12 +58,12 @@ def replay(wishes: Wishes, others: Sequence[str]) -> int:
 def _flown(again: Replayable, wishes: Wishes) -> tuple[int, dict[str, Value]]:
     from microsim.recording.recorder import Recorder
     from microsim.runner import Runner
-    from microsim.sweep.flying import ticks_of
+    from microsim.sweep.run_one import ticks_of
 
-    taken, sim = again.taken(), again.sim
-    end = ticks_of(sim, taken.pilot, again.token.duration) if wishes.at is None else sim.clock.ticks_in(wishes.at)
+    measured, sim = again.metric_run(), again.sim
+    end = ticks_of(sim, measured.pilot, again.token.duration) if wishes.at is None else sim.clock.ticks_in(wishes.at)
     with Interrupts() as interrupts:
-        runner = interrupts.runner = Runner(sim, wishes.rtf, taken)
+        runner = interrupts.runner = Runner(sim, wishes.rtf, measured)
         recorder = None
         if wishes.record is not None:
             recorder = Recorder(wishes.record, sim)
@@ -85,7 +85,7 @@ def _flown(again: Replayable, wishes: Wishes) -> tuple[int, dict[str, Value]]:
 
         save_state(wishes.save_state, sim.snapshot())
         note(f"state of tick {sim.tick:,} in {wishes.save_state}")
-    return code, taken.values()
+    return code, measured.values()
 
 
 def _said(value: Value) -> str:

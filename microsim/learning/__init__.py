@@ -1,4 +1,4 @@
-"""Environments for learning. Importing this registers `MicroSim/…-v0` with Gymnasium (the extra `rl`).
+"""Environments for reinforcement learning. Importing this registers `MicroSim/…-v0` with Gymnasium (the extra `rl`).
 
 env = gymnasium.make("microsim.learning:MicroSim/RoverAvoid-v0")
 many = gymnasium.make_vec("microsim.learning:MicroSim/RoverAvoid-v0", num_envs=1024)
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from microsim.errors import MissingExtraError
 from microsim.learning.driving import Drive, RoverAvoid
-from microsim.learning.flying import Hover, Patrol
+from microsim.learning.flying import Hover, Patrol, TeamTask
 from microsim.learning.tasks import Task
-from microsim.learning.teaming import TeamTask
 
 TASKS: dict[str, type[Task]] = {task.name: task for task in (Hover, Patrol, RoverAvoid, TeamTask, Drive)}
 

@@ -1,12 +1,11 @@
-"""Tasks as Gymnasium environments: one world, or n of them at once without a process or a copy for each.
+"""Tasks as Gymnasium environments: one world, or n at once without a process or a copy for each.
 
-Both run the same task over the same `BatchSimulation`: environment i of a vector, reset with seed s, goes exactly as a
-single one that was reset with s + i.
+Both run the same task on the same `BatchSimulation`: environment i of a vector that was reset with seed s behaves
+exactly like a single one that was reset with s + i.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -17,14 +16,12 @@ from gymnasium.vector.utils import batch_space
 
 from microsim.engine.noise import stream_keys
 from microsim.errors import UsageError
-from microsim.learning.page import Page, has_page
-from microsim.learning.picture import draw
+from microsim.learning.rendering import RENDER_MODES, RenderWindow
 from microsim.learning.tasks import Task
 
-RENDER_MODES = ("rgb_array", "human") if has_page() else ("rgb_array",)
 _METADATA: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}
 _VECTOR_METADATA = {**_METADATA, "render_modes": ["rgb_array"], "autoreset_mode": AutoresetMode.NEXT_STEP}
-NEXT_EPISODE = "next episode"  # name of the stream that makes an episode's seed from that of the one before
+NEXT_EPISODE = "next episode"  # name of the stream that derives the seed of an episode from that of the one before
 
 
 def spaces_of(task: type[Task]) -> tuple[Any, Any]:
@@ -39,34 +36,8 @@ def next_seeds(seeds: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def success(task: Task) -> dict[str, bool]:
-    """For the info of one world: whether the task's aim was reached, where it has one."""
+    """For the info of one world: whether the goal of the task was reached, if it has one."""
     return {} if task.arrived is None else {"is_success": bool(task.arrived[0])}
-
-
-class Window:
-    """What `render` gives or shows."""
-
-    def __init__(self, task: Task, mode: str | None) -> None:
-        if mode is not None and mode not in RENDER_MODES:
-            hint = "; 'human' shows the web page: pip install 'microsim[view]'" if mode == "human" else ""
-            raise UsageError(f"no render_mode {mode!r}; there are: {', '.join(RENDER_MODES)}{hint}")
-        self.task, self.mode = task, mode
-        self._page: Page | None = None
-
-    def render(self, worlds: Sequence[int]) -> list[npt.NDArray[np.uint8]] | None:
-        if self.mode == "rgb_array":
-            return [draw(self.task.batch, world, self.task.landmarks(world)) for world in worlds]
-        return None
-
-    def after_step(self) -> None:
-        if self.mode == "human":
-            self._page = self._page or Page(self.task.batch)
-            self._page.follow()
-
-    def close(self) -> None:
-        if self._page is not None:
-            self._page.close()
-            self._page = None
 
 
 class TaskEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
@@ -76,7 +47,7 @@ class TaskEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
         self.task = task(1, **options)
         self.observation_space, self.action_space = spaces_of(task)
         self.render_mode = render_mode
-        self._window = Window(self.task, render_mode)
+        self._window = RenderWindow(self.task, render_mode)
         self._has_seed = False
 
     def reset(
@@ -111,10 +82,10 @@ class TaskEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
 
 
 class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[Any]]):
-    """n worlds at once. An episode that has ended begins anew in the next step (AutoresetMode.NEXT_STEP).
+    """n worlds at once. An episode that has ended is reset in the next step (AutoresetMode.NEXT_STEP).
 
-    With `autoreset=False` it does not: its world goes on until `reset`, and what it gives means nothing. With
-    `copy=False` observations are one array, which each step fills anew.
+    With `autoreset=False` it is not: its world continues until `reset`, and its values have no meaning. With
+    `copy=False` observations are one array, which each step overwrites.
     """
 
     metadata = _VECTOR_METADATA
@@ -141,7 +112,7 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.horizon = task.horizon if max_episode_steps is None else max_episode_steps
         self._copies = copy
-        self._window = Window(self.task, render_mode)
+        self._window = RenderWindow(self.task, render_mode)
         self._steps: npt.NDArray[np.int64] = np.zeros(num_envs, np.int64)
         self._over: npt.NDArray[np.bool_] = np.zeros(num_envs, np.bool_)
         self._has_seed = False
@@ -177,14 +148,14 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
         task.act(np.asarray(actions))
         rewards, ended = task.judge()
         self._steps += 1
-        anew = np.flatnonzero(over & self._autoresets)
-        if anew.size:
-            task.reset(anew, next_seeds(task.batch.seeds[anew]))
-            rewards[anew], ended[anew], self._steps[anew] = 0.0, False, 0
+        restarted = np.flatnonzero(over & self._autoresets)
+        if restarted.size:
+            task.reset(restarted, next_seeds(task.batch.seeds[restarted]))
+            rewards[restarted], ended[restarted], self._steps[restarted] = 0.0, False, 0
         cut = ~ended & (self._steps >= self.horizon)
         self._over = ended | cut
         info = {}
-        if task.arrived is not None and self._over.any():  # as Gymnasium writes it: values, and of whom they are
+        if task.arrived is not None and self._over.any():  # Gymnasium's form: values, and which worlds have one
             info = {"is_success": task.arrived & ended, "_is_success": self._over.copy()}
         return self._seen(), rewards, ended, cut, info
 

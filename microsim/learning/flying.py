@@ -1,4 +1,4 @@
-"""Tasks of a drone: hover at a point, patrol along points."""
+"""Tasks with a drone: hover at a point, patrol along points, find a target for a rover."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from microsim.engine.components import Z
+from microsim.engine.components import YAW_RATE, X, Y, Z
+from microsim.learning.driving import see_ranges
 from microsim.learning.tasks import NO_SENSORS, QUIET, Array, Float32s, Integers, Mask, Task, distance, no_more
+from microsim.robots.rover import CONTACTS, V
 
 _DRONE = (5.0, 5.0, 3.0, 1.5)  # its limits: m/s, m/s, m/s, rad/s
 _MAP_M = 40
@@ -117,3 +119,90 @@ class Patrol(Task):
 
     def landmarks(self, world: int) -> Sequence[tuple[float, float, float]]:
         return [(float(x), float(y), self.reach_m) for x, y in self.corners[:2].T]
+
+
+class TeamTask(Task):
+    """A target lies somewhere on the field. The drone sees it from within 6 m; from then on the rover knows the way.
+
+    Action: the drone's forward, left, up, turn, then the rover's speed and turn. Observation of the drone (10): its
+    place on the field (x, y, z; 20 m from the middle is 1), velocity (5 m/s is 1), turn rate, whether the target is
+    found, offset to it (forward, left; 20 m is 1; 0 before). Of the rover (17): 9 distances of a scan over 180° as
+    shares of 8 m, its place (x, y), speed / 2 m/s, turn rate, whether the target is found, offset to it, distance to
+    the drone (20 m is 1). Reward of a step, for both: 5 for finding the target, then metres that the rover came nearer,
+    10 within 1.5 m of it, which ends the episode; −0.02 for the time, −0.2 for a rover at a wall. It is cut after 60 s.
+    """
+
+    name, horizon = "TeamTask", 600
+    limits: ClassVar = {"drone": (5.0, 5.0, 3.0, 1.5), "rover": (2.0, 1.2)}
+    sensors = ("rover/scan",)
+    parts: ClassVar = {"drone": slice(0, 10), "rover": slice(10, 27)}  # of an observation
+    low = (-10.0,) * 10 + (0.0,) * 9 + (-10.0,) * 8
+    high = (10.0,) * 10 + (1.0,) * 9 + (10.0,) * 8
+    sight_m, reach_m, goal_m = 6.0, 8.0, 1.5
+
+    def scenario(self, **changes: Any) -> dict[str, Any]:
+        no_more(changes)
+        scan = {"hz": 10, "beams": 9, "angle_min": -1.5708, "angle_max": 1.5708, "max_m": self.reach_m}
+        places = [(12, 12), (28, 12), (20, 20), (12, 28), (28, 28), (20, 8), (8, 20), (32, 20), (20, 32)]
+        return {
+            **QUIET,
+            "name": "team_task",
+            "map": {"size_xy_cells": [40, 40]},
+            "obstacles": [{"type": "box", "center": [x, y, 0], "size": [2, 2, 2]} for x, y in places],
+            "robots": {
+                "drone": {**NO_SENSORS, "start": {"map_pose": {"x": 6, "y": 4, "z": 6}}},
+                "rover": {**NO_SENSORS, "start": {"map_pose": {"x": 4, "y": 4, "yaw": 0.8}}, "scan": scan},
+            },
+            "randomize": {
+                "obstacles": {"shift_m": 3.0, "keep_probability": 0.9},
+                "starts": {robot: {"x": [3, 7], "y": [3, 7], "yaw": [-0.5, 2.1]} for robot in ("drone", "rover")},
+            },
+        }
+
+    def __init__(self, n: int, threads: int = 1, **changes: Any) -> None:
+        super().__init__(n, threads, **changes)
+        self.target: Array = np.zeros((2, n))
+        self.found: Mask = np.zeros(n, np.bool_)
+        self.before: Array = np.zeros(n)
+        self.contacts: Array = np.zeros(n)
+
+    def begin(self, worlds: Integers) -> None:
+        self.target[:, worlds] = self.batch.free_places("task/target", (10.0, 36.0), (10.0, 36.0), 1.0, worlds).T
+        self.found[worlds] = False
+        self.contacts[worlds] = 0.0
+        self.before[worlds] = distance(self.batch.rows("rover")[:, worlds], self.target[:, worlds])
+
+    def observe(self) -> Float32s:
+        seen, found, batch = self.seen, self.found, self.batch
+        rows, _, _ = self.look("drone")
+        seen[:, :3] = ((rows[:3].T - (20.0, 20.0, 0.0)) * 0.05).astype(np.float32)
+        self.see_velocity(3, rows, 0.2)
+        self._see_target(7, rows)
+        see_ranges(batch.readings["rover/scan"], self.reach_m, seen[:, 10:19])
+        drone, (rows, _, _) = rows, self.look("rover")
+        seen[:, 19], seen[:, 20] = (rows[X] - 20.0) * 0.05, (rows[Y] - 20.0) * 0.05
+        seen[:, 21], seen[:, 22] = rows[V] * 0.5, rows[YAW_RATE]
+        self._see_target(23, rows)
+        seen[:, 26] = 0.05 * distance(rows, drone[:2])
+        seen[~found, 8:10] = seen[~found, 24:26] = 0.0
+        return seen
+
+    def _see_target(self, column: int, rows: Array) -> None:
+        self.seen[:, column] = self.found
+        self.see_offset(column + 1, rows, self.target, 0.05)
+
+    def judge(self) -> tuple[Array, Mask]:
+        rover, drone = self.batch.rows("rover"), self.batch.rows("drone")
+        now = distance(rover, self.target)
+        rewards: Array = np.where(self.found, self.before - now, 0.0) - 0.02
+        rewards -= 0.2 * (rover[CONTACTS] > self.contacts)
+        self.contacts[:] = rover[CONTACTS]
+        self.before[:] = now
+        sees: Mask = ~self.found & (distance(drone, self.target) < self.sight_m)
+        self.found |= sees
+        arrived: Mask = self.found & (now < self.goal_m)
+        self.arrived = arrived
+        return rewards + 5.0 * sees + 10.0 * arrived, arrived
+
+    def landmarks(self, world: int) -> Sequence[tuple[float, float, float]]:
+        return [(float(self.target[0, world]), float(self.target[1, world]), self.goal_m)]

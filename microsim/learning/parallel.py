@@ -1,4 +1,4 @@
-"""`TeamTask` for two learners: PettingZoo's parallel API, the agents `drone` and `rover`, one reward for both."""
+"""`TeamTask` for two learners in PettingZoo's parallel API: the agents `drone` and `rover` share one reward."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from pettingzoo import ParallelEnv
 
-from microsim.learning.environments import RENDER_MODES, Window, next_seeds, success
-from microsim.learning.teaming import TeamTask
+from microsim.learning.environments import next_seeds, success
+from microsim.learning.flying import TeamTask
+from microsim.learning.rendering import RENDER_MODES, RenderWindow
 
 _METADATA = {"name": "microsim_team_task_v0", "render_modes": list(RENDER_MODES), "is_parallelizable": True}
 AGENTS = ("drone", "rover")
@@ -28,7 +29,7 @@ class TeamParallelEnv(ParallelEnv):  # type: ignore[misc]
         self.action_spaces = {
             agent: gymnasium.spaces.Box(-1.0, 1.0, (len(TeamTask.limits[agent]),), np.float32) for agent in AGENTS
         }
-        self._window = Window(self.task, render_mode)
+        self._window = RenderWindow(self.task, render_mode)
         self._has_seed = False
 
     @staticmethod

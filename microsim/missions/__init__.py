@@ -1,4 +1,4 @@
-"""Missions: YAML that says what is done at which time, and what must come of it."""
+"""Missions: YAML files that say what is done at which time, and the expected result."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from microsim.messages.outbox import Message
-from microsim.missions.loading import load_mission
-from microsim.missions.models import Mission
+from microsim.missions.mission_file import Mission, load_mission
 from microsim.missions.pilot import MissionPilot
 from microsim.scenario import Scenario
 from microsim.simulation import Simulation
@@ -18,11 +17,11 @@ from microsim.simulation import Simulation
 
 @dataclass(frozen=True)
 class Outcome:
-    """A mission that was flown."""
+    """The result of a mission."""
 
     sim: Simulation
     mission: Mission
-    violations: tuple[str, ...]  # a sentence for each thing that was not as expected
+    violations: tuple[str, ...]  # a sentence for everything that was not as expected
 
 
 def fly_mission(
@@ -31,9 +30,9 @@ def fly_mission(
     seed: int | None = None,
     tap: Callable[[Sequence[Message]], None] | None = None,
 ) -> Outcome:
-    """Fly a mission to its end, as fast as possible. `tap` gets the messages of each tick.
+    """Run a mission to its end, as fast as possible. `tap` receives the messages of each tick.
 
-    Scenario and seed are those given, else those the mission names, else the default and the scenario's.
+    Scenario and seed are those given, else those of the mission, else the default scenario and its seed.
     """
     plan = load_mission(mission)
     chosen = scenario if scenario is not None else plan.scenario or "default"

@@ -1,8 +1,8 @@
 """A small pilot for `microsim run --demo`, and an example of how to write one.
 
-It sees only messages and commands robots through the public API, so the same scenario and seed give the same run:
+It receives only messages and commands robots through the public API, so the same scenario and seed give the same run:
 - every drone flies a square at a height of 10 m and radios its position once a second;
-- every rover wanders about, avoids what its range sensor sees, and answers the drone.
+- every rover wanders, avoids what its range sensor detects, and answers the drone.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from microsim.messages.outbox import Message
 from microsim.simulation import Simulation
 
 SIDE_M, HEIGHT_M = 20.0, 10.0  # of the square
-ARRIVED_M = 1.5  # near enough, also in gusts
+ARRIVED_M = 1.5  # close enough, even in gusts
 CRUISE_M_PER_S, CRAWL_M_PER_S = 3.0, 0.6
-CLOSE_M, CLEAR_M = 2.5, 4.0  # a rover turns away below the one, and goes on above the other
+CLOSE_M, CLEAR_M = 2.5, 4.0  # a rover turns away below the first, and drives on above the second
 GREETING = b"position"
 
 
@@ -31,7 +31,7 @@ class DronePilot:
         self.target = 0
         self.position = (0.0, 0.0, 0.0)
 
-    def hear(self, topic: str, message: Any) -> None:
+    def receive(self, topic: str, message: Any) -> None:
         if topic == f"/{self.name}/odom":
             here, turned = message.pose.pose.position, message.pose.pose.orientation
             self.position = (here.x, here.y, here.z)
@@ -52,7 +52,7 @@ class DronePilot:
             vx=speed * exact.cos(direction),
             vy=speed * exact.sin(direction),
             vz=HEIGHT_M - z,
-            yaw_rate=1.5 * wrapped(direction),  # looks where it flies
+            yaw_rate=1.5 * wrapped(direction),  # faces where it flies
         )
 
     def second(self, number: int) -> None:
@@ -61,20 +61,20 @@ class DronePilot:
 
 
 class RoverPilot:
-    """Drives in long bends, and turns on the spot while something is close ahead.
+    """Drives in wide curves, and turns on the spot while something is close ahead.
 
-    The edge of the map cannot be seen, only felt: the wheels stand still. Then it backs away.
+    Its sensor does not detect the edge of the map; there the wheels stop, and it reverses.
     """
 
     def __init__(self, sim: Simulation, name: str) -> None:
         self.sim, self.name = sim, name
-        self.bend = -0.2  # [rad/s]
+        self.curve = -0.2  # [rad/s]
         self.ahead_m = math.inf
         self.is_turning = False
         self.stuck = 0  # odometry messages without motion
         self.escaping = 0  # seconds left
 
-    def hear(self, topic: str, message: Any) -> None:
+    def receive(self, topic: str, message: Any) -> None:
         if topic == f"/{self.name}/range/front":
             self.see(message.range)
         elif topic == f"/{self.name}/odom":
@@ -83,7 +83,7 @@ class RoverPilot:
             self.sim.radio_send(self.name, b"heard " + message.data.tobytes())
 
     def see(self, distance: float) -> None:
-        if math.isnan(distance):  # a dropout says nothing
+        if math.isnan(distance):  # a dropout
             return
         self.ahead_m = distance
         self.is_turning = distance < (CLEAR_M if self.is_turning else CLOSE_M)
@@ -101,21 +101,21 @@ class RoverPilot:
         elif self.is_turning:
             v, omega = (-0.3 if self.ahead_m < 0.5 * CLOSE_M else 0.0), -0.9
         else:
-            v, omega = min(CRUISE_M_PER_S, max(CRAWL_M_PER_S, 0.25 * self.ahead_m)), self.bend
+            v, omega = min(CRUISE_M_PER_S, max(CRAWL_M_PER_S, 0.25 * self.ahead_m)), self.curve
         self.sim.command(self.name, v=v, omega=omega)
 
     def second(self, number: int) -> None:
         self.escaping = max(self.escaping - 1, 0)
-        if number % 5 == 0:  # another bend, wide or narrow, in no simple order
-            self.bend = -0.08 * (1 + (number // 5 * 7) % 5)
+        if number % 5 == 0:  # another curve, wide or narrow, in an irregular order
+            self.curve = -0.08 * (1 + (number // 5 * 7) % 5)
         self.drive()
 
 
 PILOTS: dict[str, type[DronePilot] | type[RoverPilot]] = {"drone": DronePilot, "rover": RoverPilot}
 
 
-class Demo:
-    """The pilots of a simulation's robots. Call it with each tick's messages; it commands for the next tick."""
+class DemoPilot:
+    """Pilots for the robots of a simulation. Call it with each tick's messages; it commands for the next tick."""
 
     def __init__(self, sim: Simulation) -> None:
         self.sim = sim
@@ -123,7 +123,7 @@ class Demo:
         self.pilots = [PILOTS[model](sim, name) for name, model in models.items() if model in PILOTS]
         self.has_radio = sim.radio is not None
         self.next_second: int | None = None
-        self.ears = {
+        self.subscribers = {
             topic: pilot
             for pilot in self.pilots
             for topic in (f"/{pilot.name}/odom", f"/{pilot.name}/range/front", f"/radio/{pilot.name}_rx")
@@ -131,10 +131,10 @@ class Demo:
 
     def __call__(self, messages: Sequence[Message]) -> None:
         for message in messages:
-            pilot = self.ears.get(message.topic)
+            pilot = self.subscribers.get(message.topic)
             if pilot is not None:
-                pilot.hear(message.topic, message.message)
-        if self.next_second is None:  # it may take over in the middle of a run
+                pilot.receive(message.topic, message.message)
+        if self.next_second is None:  # it may start in the middle of a run
             self.next_second = self.sim.time_ns // 1_000_000_000
         if self.sim.time_ns >= self.next_second * 1_000_000_000:
             for pilot in self.pilots:

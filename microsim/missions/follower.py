@@ -1,6 +1,7 @@
-"""From waypoint to waypoint: a function of where the robot is and of nothing else.
+"""Drives a robot from waypoint to waypoint. The command depends only on where the robot is.
 
-Proportional control of velocity: fast on the way, slower towards the last waypoint, held there. It sees no obstacles.
+Proportional control of velocity: full speed between waypoints, slower towards the last, held there. It does not avoid
+obstacles.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from typing import Any, NamedTuple, TypeAlias
 from microsim.engine import exact  # the same bits on every machine, which math does not promise
 from microsim.engine.components import RobotModel
 
-FOLLOW_HZ = 20  # how often it looks and commands
-APPROACH_PER_S = 1.5  # velocity for each metre that is left
-TURN_PER_S = 2.0  # turn rate for each radian that is left
+FOLLOW_HZ = 20  # how often it sends a command
+APPROACH_PER_S = 1.5  # velocity for each remaining metre
+TURN_PER_S = 2.0  # turn rate for each remaining radian
 TURN_FIRST_RAD = 0.8  # a rover turns on the spot while its heading is further off than this
 YAW_TOLERANCE_RAD = 0.1
-EASY, TOO_TIGHT = 0.5, 0.95  # bends of a car, as a share of its tightest
-LEAST_SHARE = 0.3  # of the speed, in a car's tightest bend
+EASY, TOO_TIGHT = 0.5, 0.95  # curvature of a car's path, as a share of its tightest
+LEAST_SHARE = 0.3  # of the speed, in a car's tightest turn
 
 
-class Pose(NamedTuple):
+class FollowedPose(NamedTuple):
     x: float  # [m] map frame
     y: float
     z: float
@@ -31,18 +32,20 @@ class Pose(NamedTuple):
     drift_z: float = 0.0
 
 
-class Goal(NamedTuple):
+class FollowerGoal(NamedTuple):
     x: float  # [m] map frame
     y: float
-    z: float | None  # None: not for robots that stand on the ground
+    z: float | None  # None: for ground robots
     yaw: float | None  # [rad]; None: any
 
 
-Steer: TypeAlias = Callable[[Pose, Goal, float, bool], dict[str, float]]  # pose, goal, speed, is the last -> command
+Steer: TypeAlias = Callable[
+    [FollowedPose, FollowerGoal, float, bool], dict[str, float]
+]  # pose, goal, speed, is the last -> command
 
 
-def fly(pose: Pose, goal: Goal, speed: float, is_last: bool) -> dict[str, float]:
-    """Straight to the goal in three dimensions, against the wind, turning to its yaw on the way."""
+def fly(pose: FollowedPose, goal: FollowerGoal, speed: float, is_last: bool) -> dict[str, float]:
+    """Straight to the goal in three dimensions, compensating the wind and turning to the goal's yaw."""
     east, north, up = goal.x - pose.x, goal.y - pose.y, (pose.z if goal.z is None else goal.z) - pose.z
     distance = math.sqrt(east * east + north * north + up * up)
     wanted = _speed(distance, speed, is_last)
@@ -58,8 +61,8 @@ def fly(pose: Pose, goal: Goal, speed: float, is_last: bool) -> dict[str, float]
     }
 
 
-def drive(pose: Pose, goal: Goal, speed: float, is_last: bool) -> dict[str, float]:
-    """Towards the goal in the plane; on the spot while it is far to the side."""
+def drive(pose: FollowedPose, goal: FollowerGoal, speed: float, is_last: bool) -> dict[str, float]:
+    """Towards the goal in the plane; turns on the spot while the goal is far to the side."""
     east, north = goal.x - pose.x, goal.y - pose.y
     distance = math.sqrt(east * east + north * north)
     turn = exact.wrap_angle(exact.atan2(north, east) - pose.yaw)
@@ -67,9 +70,9 @@ def drive(pose: Pose, goal: Goal, speed: float, is_last: bool) -> dict[str, floa
     return {"v": ahead * _speed(distance, speed, is_last), "omega": TURN_PER_S * turn}
 
 
-class Car:
-    """Onto the circle through the goal along its heading. What is too tight it backs out of, steering the other way,
-    until an easy bend leads there: its wheels need time to turn, so half measures would never end.
+class CarSteering:
+    """Along the circle that touches the heading and passes through the goal. If that is too tight, it reverses with the
+    opposite lock until an easy turn is enough: with a smaller margin, the time its wheels need would make it oscillate.
     """
 
     def __init__(self, model: RobotModel, settings: Any) -> None:
@@ -79,7 +82,7 @@ class Car:
         self._radius = settings.wheelbase_m * cos / sin
         self._backs_out = False
 
-    def __call__(self, pose: Pose, goal: Goal, speed: float, is_last: bool) -> dict[str, float]:
+    def __call__(self, pose: FollowedPose, goal: FollowerGoal, speed: float, is_last: bool) -> dict[str, float]:
         east, north = goal.x - pose.x, goal.y - pose.y
         sin, cos = exact.sin(pose.yaw), exact.cos(pose.yaw)
         ahead, left = cos * east + sin * north, cos * north - sin * east
@@ -110,26 +113,27 @@ _STEERS: Mapping[frozenset[str], Steer] = {  # by the names of a robot's inputs
 
 
 def steer_for(model: RobotModel, settings: Any) -> Steer | None:
+    """The one place that decides which follower drives a robot; None: there is none for it."""
     if {"steering", "speed"} <= set(model.inputs) and model.from_twist is not None and settings.max_steering > 0.0:
-        return Car(model, settings)
+        return CarSteering(model, settings)
     return _STEERS.get(frozenset(model.inputs))
 
 
 class Follower:
-    """One robot on its way."""
+    """One robot and its goals."""
 
-    def __init__(self, steer: Steer, goals: Sequence[Goal], speed: float, tolerance: float) -> None:
+    def __init__(self, steer: Steer, goals: Sequence[FollowerGoal], speed: float, tolerance: float) -> None:
         self.steer, self.goals = steer, list(goals)
         self.speed, self.tolerance = speed, tolerance
         self.reached = 0  # waypoints, in order
-        self.stands_at_end = steer is not fly  # what flies holds its place
+        self.stands_at_end = steer is not fly  # flying robots hover
 
     @property
     def is_done(self) -> bool:
         return self.reached == len(self.goals)
 
-    def command(self, pose: Pose) -> dict[str, float]:
-        """For the next twentieth of a second."""
+    def command(self, pose: FollowedPose) -> dict[str, float]:
+        """Until the next look, a twentieth of a second later."""
         while not self.is_done and self._is_at(self.goals[self.reached], pose):
             self.reached += 1
         if self.is_done and self.stands_at_end:
@@ -137,7 +141,7 @@ class Follower:
         index = min(self.reached, len(self.goals) - 1)
         return self.steer(pose, self.goals[index], self.speed, index == len(self.goals) - 1)
 
-    def _is_at(self, goal: Goal, pose: Pose) -> bool:
+    def _is_at(self, goal: FollowerGoal, pose: FollowedPose) -> bool:
         east, north, up = goal.x - pose.x, goal.y - pose.y, 0.0 if goal.z is None else goal.z - pose.z
         square = east * east + north * north + up * up
         is_turned = goal.yaw is None or abs(exact.wrap_angle(goal.yaw - pose.yaw)) <= YAW_TOLERANCE_RAD

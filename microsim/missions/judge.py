@@ -1,30 +1,142 @@
-"""What a mission expects, watched tick by tick; it looks and never touches."""
+"""Judges what a mission expects, tick by tick; it only reads the simulation and its messages."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Protocol
+from typing import Any
 
-from microsim.engine.components import X, Y, Z
+import numpy as np
+
+from microsim.engine.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, X, Y, Z
+from microsim.engine.radio import Link
+from microsim.engine.world import World
+from microsim.errors import unknown
+from microsim.messages import fields_of, is_known, new
 from microsim.messages.outbox import Message
-from microsim.missions.expectations import (
+from microsim.missions.mission_file import (
     AnyExpectation,
     Expectation,
+    Mission,
     RadioExpectation,
     RobotExpectation,
     TopicExpectation,
 )
-from microsim.missions.models import Mission
-from microsim.missions.values import DERIVED, FieldPath, Rows, radio_value
 from microsim.simulation import Simulation
 
-ROUNDING = 1e-9  # 0.03 within 0.01 shall allow 0.04, whatever binary fractions make of it
+ROUNDING = 1e-9  # so that 0.03 within 0.01 allows 0.04 despite binary fractions
+
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+Rows = list[float]  # of a robot's state
+
+
+def _length(*parts: float) -> float:
+    return math.sqrt(sum(part * part for part in parts))
+
+
+def _displacement(sim: Simulation, rows: Rows, start: Rows) -> float:
+    return _length(*(rows[i] - start[i] for i in (X, Y, Z)))
+
+
+def _height(sim: Simulation, rows: Rows, start: Rows) -> float:
+    return rows[Z] - sim.world.ground(rows[X], rows[Y])
+
+
+def _speed(sim: Simulation, rows: Rows, start: Rows) -> float:
+    return _length(*(rows[i] for i in (VELOCITY_X, VELOCITY_Y, VELOCITY_Z)))
+
+
+def _clearance(sim: Simulation, rows: Rows, start: Rows) -> float:
+    return clearance_cells(sim.world, rows[X], rows[Y])
+
+
+DERIVED: Mapping[str, Callable[[Simulation, Rows, Rows], float]] = {
+    "position": lambda sim, rows, start: math.nan,  # three numbers: compared separately
+    "displacement": _displacement,
+    "height": _height,
+    "speed": _speed,
+    "clearance_cells": _clearance,
+}
+
+
+def clearance_cells(world: World, x: float, y: float) -> float:
+    """Distance to the nearest occupied cell or the edge of the map, in cells; 0 in an occupied cell or off the map."""
+    if not world.is_inside(x, y):
+        return 0.0
+    column, row = world.in_cells(x, y)
+    rows, columns = np.nonzero(world.occupied)
+    beside = np.maximum(np.maximum(columns - column, column - columns - 1), 0.0)
+    above = np.maximum(np.maximum(rows - row, row - rows - 1), 0.0)
+    ny, nx = world.occupied.shape
+    edge: float = min(column, row, nx - column, ny - row)
+    return min(edge, math.sqrt(float(np.min(beside * beside + above * above)))) if len(rows) else edge
+
+
+def radio_value(link: Link, value: str, tick_ms: float) -> float | None:
+    """None: there is nothing to measure yet."""
+    if value == "drop_rate":
+        return link.dropped / link.sent if link.sent else None
+    if value == "latency_ms":
+        return tick_ms * link.latency_sum / link.delivered if link.delivered else None
+    return float(getattr(link, value))
+
+
+TOPIC_VALUES = ("count", "rate_hz")
+
+
+class FieldPath:
+    """`pose.pose.position.x`, `position_covariance[0]`: the path to a number in a message."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.parts: list[str | int] = []
+        for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", text):
+            self.parts.append(name or int(index))
+
+    def problem(self, type_name: str) -> str:
+        """What is wrong with it for messages of this type; empty: it is valid."""
+        if not is_known(type_name):
+            return ""
+        if not re.fullmatch(r"\w+(\[\d+\])*(\.\w+(\[\d+\])*)*", self.text):
+            return f"expected a field such as pose.pose.position.x or covariance[0], found {self.text!r}"
+        message, kind = new(type_name), type_name
+        for part in self.parts:
+            if isinstance(part, int):
+                if not hasattr(message, "__len__") or isinstance(message, str):
+                    return f"{self.text!r}: what precedes [{part}] is not a list"
+                if part >= len(message):  # a real message may be longer
+                    return ""
+                message = message[part]
+                continue
+            names = [name for name, _ in fields_of(kind)] if kind else []
+            if part not in names:
+                return unknown(f"{kind or 'a number'} has no field", repr(part), part, names)
+            message = getattr(message, part)
+            kind = getattr(message, "__msgtype__", "")
+        return "" if _is_number(message) else f"{self.text!r} is not a number"
+
+    def read(self, message: Any) -> float | None:
+        """The number; None if this message has none."""
+        for part in self.parts:
+            try:
+                message = message[part] if isinstance(part, int) else getattr(message, part)
+            except (IndexError, TypeError, AttributeError):
+                return None
+        return float(message) if _is_number(message) else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, np.number, np.bool_))
+
+
+# ---- expectations ----------------------------------------------------------------------------------------------------
 
 
 def is_met(expectation: Expectation, value: float) -> bool:
-    """A NaN meets nothing."""
+    """A NaN meets no expectation."""
     slack = ROUNDING * max(1.0, abs(value)) if math.isfinite(value) else 0.0
     if isinstance(expectation.equals, float) and not (
         value == expectation.equals or abs(value - expectation.equals) <= expectation.within + slack
@@ -35,54 +147,57 @@ def is_met(expectation: Expectation, value: float) -> bool:
     return not (expectation.at_most is not None and not value <= expectation.at_most + slack) and not math.isnan(value)
 
 
-class Watch(Protocol):
-    """One expectation in the making."""
+class ExpectationWatch:
+    """One expectation that is being judged, from tick `first` until tick `until`, at which it is decided."""
 
-    until: int  # the tick at which it is decided
-    complaint: str  # how it is violated; empty: not so far
+    complaint = ""  # how it is violated; empty: not so far
 
-    def look(self, tick: int, messages: Sequence[Message]) -> None: ...
+    def __init__(self, sim: Simulation, first: int, until: int) -> None:
+        self.sim, self.first, self.until = sim, first, until
+
+    def look(self, tick: int, messages: Sequence[Message]) -> None:
+        raise NotImplementedError
+
+    @property
+    def now(self) -> str:
+        return f"at {self.sim.time_ns / 1e9:.3f} s"
 
 
-class RobotWatch:
+class RobotWatch(ExpectationWatch):
     def __init__(self, sim: Simulation, entry: RobotExpectation, first: int, until: int) -> None:
-        self.sim, self.entry, self.first, self.until = sim, entry, first, until
-        self.start = sim.rows(entry.robot)
-        self.complaint = ""
+        super().__init__(sim, first, until)
+        self.entry, self.start = entry, sim.rows(entry.robot)
 
     def look(self, tick: int, messages: Sequence[Message]) -> None:
         if self.complaint or not self.first <= tick <= self.until:
             return
         rows = self.sim.rows(self.entry.robot)
-        when = f"at {self.sim.time_ns / 1e9:.3f} s"
         if self.entry.value == "position":
-            self._judge_position(rows, when)
-            return
-        value = self._value(rows)
-        if not is_met(self.entry, value):
-            self.complaint = f"{self.entry.value} of {self.entry.robot} was {value:.6g} {when}"
+            self._judge_position(rows)
+        elif not is_met(self.entry, value := self._value(rows)):
+            self.complaint = f"{self.entry.value} of {self.entry.robot} was {value:.6g} {self.now}"
 
     def _value(self, rows: Rows) -> float:
         if self.entry.value in DERIVED:
             return DERIVED[self.entry.value](self.sim, rows, self.start)
         return float(getattr(self.sim.state(self.entry.robot), self.entry.value))
 
-    def _judge_position(self, rows: Rows, when: str) -> None:
+    def _judge_position(self, rows: Rows) -> None:
         wanted = self.entry.equals
         assert isinstance(wanted, tuple)
         here = [rows[i] for i in (X, Y, Z)[: len(wanted)]]
         away = math.sqrt(sum((one - other) * (one - other) for one, other in zip(here, wanted, strict=True)))
         if away > self.entry.within + ROUNDING:
             place = ", ".join(f"{part:.3f}" for part in here)
-            self.complaint = f"{self.entry.robot} was at ({place}) {when}, {away:.3f} m away"
+            self.complaint = f"{self.entry.robot} was at ({place}) {self.now}, {away:.3f} m away"
 
 
-class TopicWatch:
+class TopicWatch(ExpectationWatch):
+    count = 0
+
     def __init__(self, sim: Simulation, entry: TopicExpectation, first: int, until: int) -> None:
-        self.sim, self.entry, self.first, self.until = sim, entry, first, until
-        self.path = None if entry.value in ("count", "rate_hz") else FieldPath(entry.value)
-        self.count = 0
-        self.complaint = ""
+        super().__init__(sim, first, until)
+        self.entry, self.path = entry, None if entry.value in TOPIC_VALUES else FieldPath(entry.value)
 
     def look(self, tick: int, messages: Sequence[Message]) -> None:
         if self.first <= tick < self.until:
@@ -96,12 +211,11 @@ class TopicWatch:
     def _read(self, message: Message) -> None:
         if self.path is None or self.complaint:
             return
-        when = f"at {self.sim.time_ns / 1e9:.3f} s"
         value = self.path.read(message.message)
         if value is None:
-            self.complaint = f"{self.entry.topic} had no {self.entry.value} {when}"
+            self.complaint = f"{self.entry.topic} had no {self.entry.value} {self.now}"
         elif not is_met(self.entry, value):
-            self.complaint = f"{self.entry.value} of {self.entry.topic} was {value:.6g} {when}"
+            self.complaint = f"{self.entry.value} of {self.entry.topic} was {value:.6g} {self.now}"
 
     def _conclude(self) -> None:
         if self.path is not None:
@@ -115,36 +229,36 @@ class TopicWatch:
             self.complaint = f"{self.entry.value} of {self.entry.topic} was {value:.6g}"
 
 
-class RadioWatch:
+class RadioWatch(ExpectationWatch):
     def __init__(self, sim: Simulation, entry: RadioExpectation, until: int) -> None:
-        self.sim, self.entry, self.until = sim, entry, until
-        self.complaint = ""
+        super().__init__(sim, until, until)
+        self.entry = entry
 
     def look(self, tick: int, messages: Sequence[Message]) -> None:
         if tick != self.until:
             return
         sender, receiver = self.entry.radio
-        way = f"from {sender} to {receiver}"
+        link_name = f"from {sender} to {receiver}"
         links = self.sim.radio.links if self.sim.radio else []
         link = next((each for each in links if (each.sender, each.receiver) == self.entry.radio), None)
         value = None if link is None else radio_value(link, self.entry.value, 1000.0 * self.sim.clock.dt)
         if value is None:
-            self.complaint = f"there is no {self.entry.value} {way}: no packet was {self._lacking(link is None)}"
+            self.complaint = f"there is no {self.entry.value} {link_name}: no packet was {self._lacking(link is None)}"
         elif not is_met(self.entry, value):
-            self.complaint = f"{self.entry.value} {way} was {value:.6g}"
+            self.complaint = f"{self.entry.value} {link_name} was {value:.6g}"
 
     def _lacking(self, is_silent: bool) -> str:
         return "delivered" if self.entry.value == "latency_ms" and not is_silent else "sent"
 
 
 class Judge:
-    """Every expectation of a mission."""
+    """All expectations of a mission."""
 
     def __init__(self, sim: Simulation, mission: Mission) -> None:
         self.mission = mission
         self._sim = sim
         self.end = self._tick(mission.duration)
-        self.watches: list[Watch] = [self._watch(entry) for entry in mission.expect]
+        self.watches: list[ExpectationWatch] = [self._watch(entry) for entry in mission.expect]
         self.tick = -1
 
     def look(self, messages: Sequence[Message]) -> None:
@@ -154,11 +268,11 @@ class Judge:
                 watch.look(self.tick, messages)
 
     def undecided(self) -> int:
-        """How many could not be judged, because the run ended too soon."""
+        """How many could not be judged because the run ended early."""
         return sum(1 for watch in self.watches if not watch.complaint and watch.until > self.tick)
 
     def complaints(self) -> list[str]:
-        """A sentence for each expectation that is violated, in their order."""
+        """A sentence for each violated expectation, in their order."""
         found = []
         for index, (entry, watch) in enumerate(zip(self.mission.expect, self.watches, strict=True)):
             if watch.complaint:
@@ -169,7 +283,7 @@ class Judge:
     def _tick(self, seconds: float) -> int:
         return self._sim.clock.ticks_in(Fraction(str(seconds)))
 
-    def _watch(self, entry: AnyExpectation) -> Watch:
+    def _watch(self, entry: AnyExpectation) -> ExpectationWatch:
         if isinstance(entry, RadioExpectation):
             return RadioWatch(self._sim, entry, self.end if entry.at is None else self._tick(entry.at))
         until = self.end if entry.to is None else self._tick(entry.to)

@@ -1,7 +1,7 @@
-"""`MissionPilot`: a mission at the controls of a simulation.
+"""`MissionPilot`: runs a mission in a simulation.
 
-What it does at a tick depends on the tick, the state and the messages only, and goes through the public API: the same
-mission, scenario and seed give the same run, and a recording holds every command.
+What it does at a tick depends only on the tick, the state and the messages, and uses the public API: the same mission,
+scenario and seed give the same run, and a recording contains every command.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from microsim.engine.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, 
 from microsim.engine.timekeeper import Trigger
 from microsim.messages.outbox import Message
 from microsim.messages.topics import TOPICS
-from microsim.missions.actions import (
+from microsim.missions.follower import FOLLOW_HZ, FollowedPose, Follower, FollowerGoal, steer_for
+from microsim.missions.judge import Judge
+from microsim.missions.mission_check import changed, check, payload
+from microsim.missions.mission_file import (
     AnyAction,
     CommandAction,
+    Mission,
     PauseAction,
     RadioAction,
     SetAction,
     TeleportAction,
     WaypointsAction,
 )
-from microsim.missions.binding import changed, check, payload
-from microsim.missions.follower import FOLLOW_HZ, Follower, Goal, Pose, steer_for
-from microsim.missions.judge import Judge
-from microsim.missions.models import Mission
 from microsim.simulation import Simulation
 
 
 @dataclass
-class Voyage:
-    """A waypoints entry under way."""
+class ActiveRoute:
+    """A waypoints entry in progress."""
 
     index: int  # of the entry
     follower: Follower
     deadline: int | None  # tick
-    is_counted: bool = False  # done and told, or given up
+    is_counted: bool = False  # done and reported
 
 
 @dataclass
-class Packets:
-    """What a radio entry has sent, until one of them arrives."""
+class SentPackets:
+    """What a radio entry has sent, until one packet arrives."""
 
     sender: str
     payloads: set[bytes] = field(default_factory=set)
@@ -56,16 +56,16 @@ class MissionPilot:
     def __init__(self, sim: Simulation, mission: Mission) -> None:
         check(mission, sim)
         self.sim, self.mission = sim, mission
-        self.on_pause: Callable[[float], None] | None = None  # told to let wall time pass [s]
+        self.on_pause: Callable[[float], None] | None = None  # called to let wall time pass [s]
         self.judge = Judge(sim, mission)
         self.end = self.judge.end  # tick
         self._agenda: list[tuple[int, int, int, int]] = []  # (tick, entry, repetition, tick it is counted from)
-        self._voyages: dict[str, Voyage] = {}  # by robot
-        self._packets: dict[int, Packets] = {}  # by entry
-        self._delivered: dict[tuple[str, str], int] = {}  # packets, by direction, when it last looked
+        self._routes: dict[str, ActiveRoute] = {}  # by robot
+        self._packets: dict[int, SentPackets] = {}  # by entry
+        self._delivered: dict[tuple[str, str], int] = {}  # packets by direction, at the last look
         self._waiting: dict[str, list[int]] = {}  # name of an entry -> entries to start when it is done
-        self._ears = {TOPICS["radio_rx"].of(robot): robot for robot in sim.robots}
-        self._trouble: list[tuple[int, str]] = []  # (entry, what went wrong)
+        self._radio_topics = {TOPICS["radio_rx"].of(robot): robot for robot in sim.robots}
+        self._trouble: list[tuple[int, str]] = []  # (entry, what is wrong)
         self._follow = Trigger(min(FOLLOW_HZ, sim.scenario.physics_hz), sim.scenario.physics_hz)
         self._next_look = 0
         for index, entry in enumerate(mission.do):
@@ -81,43 +81,43 @@ class MissionPilot:
         return self.judge.tick >= self.end
 
     def violations(self) -> list[str]:
-        """A sentence for all that was not as the mission wants it."""
+        """A sentence for everything that was not as the mission expects."""
         return [*(text for _, text in sorted([*self._trouble, *self._unreached()])), *self.judge.complaints()]
 
     def undecided(self) -> int:
-        """Expectations that could not be judged, because the run ended before the mission."""
+        """Expectations that could not be judged because the run ended before the mission."""
         return self.judge.undecided()
 
     def _unreached(self) -> list[tuple[int, str]]:
         if not self.is_over:
             return []
-        under_way = [voyage for voyage in self._voyages.values() if not voyage.is_counted]
+        under_way = [route for route in self._routes.values() if not route.is_counted]
         late = [(each.index, self._not_reached(each, "by the end of the mission")) for each in under_way]
         return late + [
-            (index, f"{self._place(index)}: never began, because {self.mission.do[index].after!r} was never done")
+            (index, f"{self._place(index)}: never started, because {self.mission.do[index].after!r} was never done")
             for indices in self._waiting.values()
             for index in indices
         ]
 
-    def _not_reached(self, voyage: Voyage, when: str) -> str:
-        entry, follower = self.mission.do[voyage.index], voyage.follower
+    def _not_reached(self, route: ActiveRoute, when: str) -> str:
+        entry, follower = self.mission.do[route.index], route.follower
         assert isinstance(entry, WaypointsAction)
         number, count = follower.reached + 1, len(follower.goals)
-        return f"{self._place(voyage.index)}: {entry.robot} did not reach waypoint {number} of {count} {when}"
+        return f"{self._place(route.index)}: {entry.robot} did not reach waypoint {number} of {count} {when}"
 
     def _place(self, index: int) -> str:
         return self.mission._places.problem("", ("do", index)).place or f"do[{index}]"
 
     @property
     def waypoints(self) -> dict[str, tuple[tuple[float, float, float], ...]]:
-        """Where robots are sent now, for those who draw it."""
+        """Where robots are going, for displays."""
         ground = self.sim.world.ground
         return {
             robot: tuple(
                 (goal.x, goal.y, ground(goal.x, goal.y) + 0.2 if goal.z is None else goal.z)
-                for goal in voyage.follower.goals
+                for goal in route.follower.goals
             )
-            for robot, voyage in self._voyages.items()
+            for robot, route in self._routes.items()
         }
 
     # ---- a tick ------------------------------------------------------------------------------------------------------
@@ -130,17 +130,17 @@ class MissionPilot:
             _, index, repetition, base = heapq.heappop(self._agenda)
             self._perform(index, self.mission.do[index], repetition)
             self._plan(index, repetition + 1, base)
-        if self._voyages and tick >= self._next_look:
+        if self._routes and tick >= self._next_look:
             self._next_look = self._follow.next_tick(tick + 1)
-            for robot in list(self._voyages):
+            for robot in list(self._routes):
                 self._steer(robot)
         self.judge.look(messages)
 
     def _enter(self, index: int, base: int) -> None:
-        """An entry may begin: its times count from tick `base`."""
+        """Start an entry: its times count from tick `base`."""
         entry = self.mission.do[index]
         if isinstance(entry, RadioAction):
-            self._packets[index] = Packets(entry.robot)
+            self._packets[index] = SentPackets(entry.robot)
         self._plan(index, 0, base)
 
     def _plan(self, index: int, repetition: int, base: int) -> None:
@@ -160,10 +160,10 @@ class MissionPilot:
     def _perform(self, index: int, entry: AnyAction, repetition: int) -> None:
         sim = self.sim
         if isinstance(entry, CommandAction):
-            self._take_over(entry.robot)
+            self._end_route(entry.robot)
             sim.command(entry.robot, **entry.command)
         elif isinstance(entry, TeleportAction):
-            self._take_over(entry.robot)
+            self._end_route(entry.robot)
             place = entry.teleport
             sim.set_pose(entry.robot, place.x, place.y, place.z, place.yaw)
             sim.command(entry.robot)
@@ -179,20 +179,20 @@ class MissionPilot:
             if self.on_pause is not None:
                 self.on_pause(entry.pause)
         else:
-            self._set_off(index, entry)
+            self._start_route(index, entry)
 
     # ---- radio -------------------------------------------------------------------------------------------------------
 
     def _hear(self, messages: Sequence[Message]) -> None:
         before, self._delivered = self._delivered, self._deliveries()
         for message in messages:
-            receiver = self._ears.get(message.topic)
+            receiver = self._radio_topics.get(message.topic)
             if receiver is not None:
                 spoke = {link[0] for link, count in self._delivered.items() if count > before.get(link, 0)}
                 self._arrived(receiver, bytes(message.message.data), spoke)
 
     def _arrived(self, receiver: str, packet: bytes, spoke: set[str]) -> None:
-        """`spoke`: of whom something has arrived in this tick; others may send the same text."""
+        """`spoke`: the robots whose packets arrived in this tick; others may send the same text."""
         for index, packets in list(self._packets.items()):
             if packets.sender in spoke - {receiver} and packet in packets.payloads:
                 del self._packets[index]
@@ -205,46 +205,46 @@ class MissionPilot:
 
     # ---- waypoints ---------------------------------------------------------------------------------------------------
 
-    def _set_off(self, index: int, entry: WaypointsAction) -> None:
-        self._take_over(entry.robot)
+    def _start_route(self, index: int, entry: WaypointsAction) -> None:
+        self._end_route(entry.robot)
         model = self.sim.model(entry.robot)
         steer = steer_for(model, self.sim.drawn.robots[entry.robot])
-        assert steer is not None  # `check` has seen to it
+        assert steer is not None  # `check` ensures it
         goals = _goals(entry, self._pose(entry.robot), model.is_ground_bound)
         follower = Follower(steer, goals, entry.speed, entry.tolerance)
         deadline = None
         if entry.timeout is not None:
             deadline = self.sim.tick + self.sim.clock.ticks_in(Fraction(str(entry.timeout)))
-        self._voyages[entry.robot] = Voyage(index, follower, deadline)
+        self._routes[entry.robot] = ActiveRoute(index, follower, deadline)
         self._next_look = self.sim.tick
 
-    def _take_over(self, robot: str) -> None:
-        """Another entry takes the controls; a voyage that is not at its end will not get there."""
-        voyage = self._voyages.pop(robot, None)
-        if voyage is not None and not voyage.is_counted:
-            when = f"before another entry took over at {self.sim.time_ns / 1e9:.3f} s"
-            self._trouble.append((voyage.index, self._not_reached(voyage, when)))
+    def _end_route(self, robot: str) -> None:
+        """Another entry takes control; a route that is not finished never will be."""
+        route = self._routes.pop(robot, None)
+        if route is not None and not route.is_counted:
+            when = f"before another entry took control at {self.sim.time_ns / 1e9:.3f} s"
+            self._trouble.append((route.index, self._not_reached(route, when)))
 
     def _steer(self, robot: str) -> None:
-        voyage = self._voyages[robot]
-        self.sim.command(robot, **voyage.follower.command(self._pose(robot)))
-        if voyage.is_counted:
+        route = self._routes[robot]
+        self.sim.command(robot, **route.follower.command(self._pose(robot)))
+        if route.is_counted:
             return
-        if voyage.follower.is_done:
-            voyage.is_counted = True
-            self._done(voyage.index)
-        elif voyage.deadline is not None and self.sim.tick >= voyage.deadline:
-            when = f"in time, which was over at {self.sim.time_ns / 1e9:.3f} s"
-            self._trouble.append((voyage.index, self._not_reached(voyage, when)))
-            del self._voyages[robot]
+        if route.follower.is_done:
+            route.is_counted = True
+            self._done(route.index)
+        elif route.deadline is not None and self.sim.tick >= route.deadline:
+            when = f"within its timeout, which ended at {self.sim.time_ns / 1e9:.3f} s"
+            self._trouble.append((route.index, self._not_reached(route, when)))
+            del self._routes[robot]
             self.sim.command(robot)
 
-    def _pose(self, robot: str) -> Pose:
+    def _pose(self, robot: str) -> FollowedPose:
         rows = self.sim.rows(robot)
-        pose = Pose(rows[X], rows[Y], rows[Z], rows[YAW])
+        pose = FollowedPose(rows[X], rows[Y], rows[Z], rows[YAW])
         if not {"vx", "vy", "vz"} <= set(self.sim.model(robot).state):
             return pose
-        own = self.sim.state(robot)  # through the air, in its own axes
+        own = self.sim.state(robot)  # relative to the air, in its own axes
         sin, cos = exact.sin(pose.yaw), exact.cos(pose.yaw)
         return pose._replace(
             drift_x=rows[VELOCITY_X] - (cos * own.vx - sin * own.vy),
@@ -253,9 +253,9 @@ class MissionPilot:
         )
 
 
-def _goals(entry: WaypointsAction, start: Pose, is_ground_bound: bool) -> list[Goal]:
-    """A waypoint without z keeps the height of the one before it, at first that of the start."""
-    goals: list[Goal] = []
+def _goals(entry: WaypointsAction, start: FollowedPose, is_ground_bound: bool) -> list[FollowerGoal]:
+    """A waypoint without z has the height of the one before it, the first that of the start."""
+    goals: list[FollowerGoal] = []
     height = start.z
     for waypoint in entry.waypoints:
         x, y = waypoint[0], waypoint[1]
@@ -264,5 +264,5 @@ def _goals(entry: WaypointsAction, start: Pose, is_ground_bound: bool) -> list[G
         if len(waypoint) > 2:
             height = waypoint[2] + (start.z if entry.relative else 0.0)
         yaw = waypoint[3] if len(waypoint) > 3 else None
-        goals.append(Goal(x, y, None if is_ground_bound else height, yaw))
+        goals.append(FollowerGoal(x, y, None if is_ground_bound else height, yaw))
     return goals

@@ -1,17 +1,21 @@
-"""Sweeps: one mission flown with many seeds and settings, each run boiled down to a row of numbers."""
+"""Sweeps: one mission with many seeds and settings, and a row of metrics for each run."""
 
-from microsim.sweep.loading import load_sweep
-from microsim.sweep.metrics import METRICS
-from microsim.sweep.models import Sweep
+from microsim.sweep.metrics import METRICS, Metric
 from microsim.sweep.plan import Plan, make_plan
-from microsim.sweep.processes import LocalCrew
-from microsim.sweep.replaying import from_token
-from microsim.sweep.sweeping import Finished, Reports, sweep_in_memory, sweep_to_file
+from microsim.sweep.results import Finished
+from microsim.sweep.run_all import Reports, sweep_in_memory, sweep_to_file
+from microsim.sweep.sweep_file import Sweep, load_sweep
+from microsim.sweep.tokens import from_token
+from microsim.sweep.worker_pool import LocalWorkers
+
+LocalCrew = LocalWorkers  # its documented name
 
 __all__ = [
     "METRICS",
     "Finished",
     "LocalCrew",
+    "LocalWorkers",
+    "Metric",
     "Plan",
     "Reports",
     "Sweep",

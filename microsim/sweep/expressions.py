@@ -1,319 +1,255 @@
-"""What `--find` and `assert:` are written in: comparisons of metrics with `and`, `or`, `not`; parsed, never evaluated.
+"""The language of `--find` and `assert:`: comparisons of metrics joined by `and`, `or`, `not`. Never evaluated as code.
 
-    condition  = all { "or" all }
-    all        = one { "and" one }
-    one        = "not" one | comparison
+    condition  = comparison | condition ("and" | "or") condition | "not" condition | "(" condition ")"
     comparison = operand [ ( "<" | "<=" | ">" | ">=" | "==" | "!=" ) operand ]
-    operand    = number | "true" | "false" | 'text' | name | function "(" condition ")" | "(" condition ")"
+    operand    = number | "true" | "false" | 'text' | metric | function "(" condition ")" | "(" condition ")"
 
-A name is a metric. Functions look at all runs: mean(m), min(m), max(m), share(condition).
+Functions consider all runs: mean(m), min(m), max(m), share(condition).
+
+Python's own parser supplies precedence and nesting, and nothing else. It sees a placeholder `_` for every name, number
+and text, and of the rest only `and`, `or`, `not`, comparison signs and parentheses, in an order that was checked
+before. So a robot may be called `class`, and no input can reach what Python's grammar has beyond this one.
 """
 
 from __future__ import annotations
 
+import ast
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
 
 from microsim.errors import UsageError, unknown
 
 Value: TypeAlias = float | int | bool | str | None
 Row: TypeAlias = Mapping[str, Value]
+Evaluate: TypeAlias = Callable[[Row, Sequence[Row]], Value]  # one run, all runs
+KindOf: TypeAlias = Callable[[str], type]  # of a metric: float, int, bool or str; UsageError: there is none
 
-LONGEST = 1000  # characters
-DEEPEST = 30
+MAX_LENGTH = 1000  # characters
+MAX_DEPTH = 30
 
 _TOKEN = re.compile(
-    r"(?P<space>\s+)|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<name>[A-Za-z_]\w*(?:\.\w+)*)"
+    r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<name>[A-Za-z_]\w*(?:\.\w+)*)"
     r"|(?P<text>'[^']*'|\"[^\"]*\")|(?P<sign><=|>=|==|!=|<|>|\(|\))"
 )
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
+_COMPARE: Mapping[type[ast.cmpop], tuple[str, Callable[[Any, Any], bool]]] = {
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
 }
+_SIGNS = [sign for sign, _ in _COMPARE.values()]
+FUNCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "mean": lambda numbers: math.fsum(numbers) / len(numbers),
+    "min": min,
+    "max": max,
+    "share": lambda flags: math.fsum(flags) / len(flags),
+}
+_KIND_NAMES = {bool: "true or false", float: "a number", str: "text"}
 
 
 class ExpressionError(UsageError):
     """An expression that cannot be read."""
 
 
-# ---- the tree --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Constant:
-    value: float | bool | str
-
-    def of(self, row: Row, rows: Sequence[Row]) -> Value:
-        return self.value
-
-
-@dataclass(frozen=True)
-class Metric:
-    name: str
-
-    def of(self, row: Row, rows: Sequence[Row]) -> Value:
-        value = row[self.name]
-        return None if isinstance(value, float) and math.isnan(value) else value
-
-
-@dataclass(frozen=True)
-class Comparison:
-    sign: str
-    left: Node
-    right: Node
-
-    def of(self, row: Row, rows: Sequence[Row]) -> bool:
-        """What has no value meets no comparison, not even `!=`."""
-        left, right = self.left.of(row, rows), self.right.of(row, rows)
-        return left is not None and right is not None and _COMPARE[self.sign](left, right)
-
-
-@dataclass(frozen=True)
-class Not:
-    inner: Node
-
-    def of(self, row: Row, rows: Sequence[Row]) -> bool:
-        return not self.inner.of(row, rows)
-
-
-@dataclass(frozen=True)
-class Junction:
-    is_and: bool
-    parts: tuple[Node, ...]
-
-    def of(self, row: Row, rows: Sequence[Row]) -> bool:
-        return (all if self.is_and else any)(part.of(row, rows) for part in self.parts)
-
-
-@dataclass(frozen=True)
-class Aggregate:
-    function: str
-    inner: Node
-
-    def of(self, row: Row, rows: Sequence[Row]) -> Value:
-        values = [self.inner.of(each, rows) for each in rows]
-        if self.function == "share":
-            return sum(bool(value) for value in values) / len(values) if values else None
-        numbers = [float(value) for value in values if value is not None and not isinstance(value, str)]
-        return FUNCTIONS[self.function](numbers) if numbers else None
-
-
-Node: TypeAlias = Constant | Metric | Comparison | Not | Junction | Aggregate
-
-FUNCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
-    "mean": lambda numbers: math.fsum(numbers) / len(numbers),
-    "min": min,
-    "max": max,
-    "share": lambda numbers: math.nan,  # of runs in which a condition holds: computed by itself
-}
-
-
 @dataclass(frozen=True)
 class Condition:
-    """A parsed expression that is true or false."""
+    """An expression that is true or false."""
 
     text: str
-    root: Node
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """Every metric it looks at, in the order of the text."""
-        return tuple(dict.fromkeys(node.name for node in _walk(self.root) if isinstance(node, Metric)))
-
-    @property
-    def is_about_all_runs(self) -> bool:
-        return any(isinstance(node, Aggregate) for node in _walk(self.root))
+    metrics: tuple[str, ...]  # in the order of the text
+    is_about_all_runs: bool
+    evaluate: Evaluate = field(repr=False, compare=False)
 
     def holds(self, row: Row, rows: Sequence[Row] = ()) -> bool:
-        return bool(self.root.of(row, rows))
-
-    def checked(self, kinds: Mapping[str, type]) -> Condition:
-        """Refuses what makes no sense for metrics of these types; gives itself."""
-        _check(self.root, kinds, self.text)
-        return self
+        return bool(self.evaluate(row, rows))
 
 
-def _walk(node: Node) -> Iterator[Node]:
-    yield node
-    inner: tuple[Node, ...] = ()
-    if isinstance(node, Comparison):
-        inner = (node.left, node.right)
-    elif isinstance(node, (Not, Aggregate)):
-        inner = (node.inner,)
-    elif isinstance(node, Junction):
-        inner = node.parts
-    for each in inner:
-        yield from _walk(each)
+def parse(text: str, kind_of: KindOf) -> Condition:
+    """The condition; ExpressionError says what is wrong and at which character."""
+    if len(text) > MAX_LENGTH:
+        raise ExpressionError(f"expected an expression of at most {MAX_LENGTH} characters, found {len(text)}")
+    tokens = _tokens(text)
+    _check_order(text, tokens)
+    try:
+        tree = ast.parse(" ".join(token.shown for token in tokens), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the order was checked: this is a safety net
+        raise ExpressionError(f"{text!r} is not a condition") from None
+    reader = _TreeReader(text, tokens, kind_of)
+    kind, evaluate = reader.read(tree.body)
+    if kind is not bool:
+        raise ExpressionError(f"{text!r} is not a condition; compare it, as in 'collisions > 0'")
+    return Condition(text.strip(), tuple(dict.fromkeys(reader.metrics)), reader.has_functions, evaluate)
 
 
-# ---- what makes sense ------------------------------------------------------------------------------------------------
+# ---- tokens ----------------------------------------------------------------------------------------------------------
 
 
-def _check(root: Node, kinds: Mapping[str, type], text: str) -> None:
-    if _kind(root, kinds, text, False) is not bool:
-        raise ExpressionError(f"{text!r} is no condition: compare it, as in 'collisions > 0'")
-
-
-def _kind(node: Node, kinds: Mapping[str, type], text: str, inside: bool) -> type:
-    """bool, float or str; `inside`: of an aggregate."""
-    if isinstance(node, Constant):
-        return type(node.value)
-    if isinstance(node, Metric):
-        found = kinds[node.name]
-        return float if found is int else found
-    if isinstance(node, Comparison):
-        return _comparison_kind(node, kinds, text, inside)
-    if isinstance(node, Aggregate):
-        return _aggregate_kind(node, kinds, text, inside)
-    for part in node.parts if isinstance(node, Junction) else (node.inner,):
-        if _kind(part, kinds, text, inside) is not bool:
-            word = "not" if isinstance(node, Not) else "and" if node.is_and else "or"
-            raise ExpressionError(f"{text!r}: what stands beside `{word}` must be true or false; compare it")
-    return bool
-
-
-def _comparison_kind(node: Comparison, kinds: Mapping[str, type], text: str, inside: bool) -> type:
-    left, right = _kind(node.left, kinds, text, inside), _kind(node.right, kinds, text, inside)
-    words = {bool: "true or false", float: "a number", str: "text"}
-    if left is not right:
-        raise ExpressionError(f"{text!r} compares {words[left]} with {words[right]}")
-    if left is not float and node.sign not in ("==", "!="):
-        raise ExpressionError(f"{text!r}: {words[left]} has no order; use == or !=")
-    return bool
-
-
-def _aggregate_kind(node: Aggregate, kinds: Mapping[str, type], text: str, inside: bool) -> type:
-    if inside:
-        raise ExpressionError(f"{text!r}: {node.function}(…) cannot stand inside of another such function")
-    found, wanted = _kind(node.inner, kinds, text, True), bool if node.function == "share" else float
-    if found is not wanted:
-        expected = "a condition, as in share(collisions > 0)" if wanted is bool else "a metric that is a number"
-        raise ExpressionError(f"{text!r}: {node.function}(…) takes {expected}")
-    return float
-
-
-# ---- parsing ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Word:
-    kind: str
+class _Token(NamedTuple):
+    kind: str  # number, name, text, or sign: what the grammar itself consists of
     text: str
-    at: int  # character, from 1
+    at: int  # character in the expression, from 1
+    column: int  # in what Python parses
+
+    @property
+    def shown(self) -> str:
+        """What Python parses."""
+        return self.text if self.kind == "sign" else "_"
 
 
-def parse(text: str, known: Callable[[str], object] | None = None) -> Condition:
-    """The condition; ExpressionError says what is wrong and where. `known` refuses a name by raising UsageError."""
-    if len(text) > LONGEST:
-        raise ExpressionError(f"an expression may have {LONGEST} characters at most, this one has {len(text)}")
-    return Condition(text.strip(), _Parser(text, known).whole())
-
-
-def _words(text: str) -> list[_Word]:
-    words, place = [], 0
-    while place < len(text):
-        found = _TOKEN.match(text, place)
+def _tokens(text: str) -> list[_Token]:
+    tokens: list[_Token] = []
+    at = column = 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+            continue
+        found = _TOKEN.match(text, at)
         if found is None:
-            hint = "; equal is ==" if text[place] == "=" else ""
-            raise ExpressionError(f"{text!r}: unexpected {text[place]!r} at character {place + 1}{hint}")
-        if found.lastgroup != "space":
-            words.append(_Word(str(found.lastgroup), found[0], place + 1))
-        place = found.end()
-    return words
+            hint = "; equality is written ==" if text[at] == "=" else ""
+            raise ExpressionError(f"{text!r}: unexpected {text[at]!r} at character {at + 1}{hint}")
+        kind = "sign" if found[0] in ("and", "or", "not") else str(found.lastgroup)
+        tokens.append(_Token(kind, found[0], at + 1, column))
+        at, column = found.end(), column + len(tokens[-1].shown) + 1
+    return tokens
 
 
-class _Parser:
-    def __init__(self, text: str, known: Callable[[str], object] | None) -> None:
-        self.text, self.known = text, known
-        self.words = _words(text)
-        self.depth = 0
+def _check_order(text: str, tokens: Sequence[_Token]) -> None:
+    """Refuses the first token that cannot follow those before it, and what is nested too deeply."""
+    needs_operand, depth, before = True, 0, _Token("sign", "(", 0, 0)
+    for token in tokens:
+        if needs_operand:
+            may_negate = token.text == "not" and before.text not in _SIGNS
+            if token.kind == "sign" and token.text != "(" and not may_negate:
+                raise _unexpected(text, "a metric or a number", token)
+            needs_operand = token.kind == "sign"
+        else:
+            is_call = token.text == "(" and before.kind == "name" and before.text not in ("true", "false")
+            is_end = token.text == ")" and depth > 0
+            if not (is_call or is_end or (token.kind == "sign" and token.text not in ("(", ")", "not"))):
+                raise _unexpected(text, "`and`, `or` or " + ("`)`" if depth else "the end"), token)
+            needs_operand = not is_end
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+        if depth >= MAX_DEPTH:
+            raise ExpressionError(f"{text!r} is nested too deeply; expected at most {MAX_DEPTH} levels")
+        before = token
+    if needs_operand or depth:
+        raise ExpressionError(f"{text!r} ends too soon; expected {'a metric or a number' if needs_operand else '`)`'}")
 
-    def whole(self) -> Node:
-        node = self.condition()
-        if self.words:
-            raise self.wrong("`and`, `or` or the end")
-        return node
 
-    def condition(self) -> Node:
-        self.depth += 1
-        if self.depth > DEEPEST:
-            raise ExpressionError(f"{self.text!r} is nested too deeply; expected at most {DEEPEST} levels")
-        parts = [self.all()]
-        while self.take("or"):
-            parts.append(self.all())
-        self.depth -= 1
-        return parts[0] if len(parts) == 1 else Junction(False, tuple(parts))
+def _unexpected(text: str, expected: str, token: _Token) -> ExpressionError:
+    return ExpressionError(f"{text!r}: expected {expected}, found {token.text!r} at character {token.at}")
 
-    def all(self) -> Node:
-        parts = [self.one()]
-        while self.take("and"):
-            parts.append(self.one())
-        return parts[0] if len(parts) == 1 else Junction(True, tuple(parts))
 
-    def one(self) -> Node:
-        negations = 0
-        while self.take("not"):
-            negations += 1
-        node = self.comparison()
-        return Not(node) if negations % 2 else Not(Not(node)) if negations else node
+# ---- from Python's tree to a function --------------------------------------------------------------------------------
 
-    def comparison(self) -> Node:
-        left = self.operand()
-        if self.words and self.words[0].text in _COMPARE:
-            sign = self.words.pop(0).text
-            return Comparison(sign, left, self.operand())
-        return left
 
-    def operand(self) -> Node:
-        if self.take("("):
-            return self.closed(self.condition())
-        if not self.words:
-            raise self.wrong("a metric or a number")
-        word = self.words[0]
-        if word.kind == "sign" or word.text in ("and", "or", "not"):
-            raise self.wrong("a metric or a number")
-        self.words.pop(0)
-        if word.kind == "number":
-            return Constant(float(word.text))
-        if word.kind == "text":
-            return Constant(word.text[1:-1])
-        if word.text in ("true", "false"):
-            return Constant(word.text == "true")
-        return self.named(word)
+class _TreeReader:
+    """Turns each node of the tree into its kind (bool, float or str) and the function that evaluates it."""
 
-    def named(self, word: _Word) -> Node:
-        if self.take("("):
-            if word.text not in FUNCTIONS:
-                raise ExpressionError(f"{self.text!r}: {unknown('no function', repr(word.text), word.text, FUNCTIONS)}")
-            return Aggregate(word.text, self.closed(self.condition()))
-        if self.known is not None:
-            try:
-                self.known(word.text)
-            except UsageError as error:
-                raise ExpressionError(f"{self.text!r}: {error}") from None
-        return Metric(word.text)
+    def __init__(self, text: str, tokens: Sequence[_Token], kind_of: KindOf) -> None:
+        self.text, self.tokens, self.kind_of = text, tokens, kind_of
+        self.at_column = {token.column: token for token in tokens}
+        self.metrics: list[str] = []
+        self.has_functions = self.is_inside_function = False
 
-    def closed(self, node: Node) -> Node:
-        if not self.take(")"):
-            raise self.wrong("`)`")
-        return node
+    def read(self, node: ast.expr) -> tuple[type, Evaluate]:
+        if isinstance(node, ast.BoolOp):
+            return self._junction(node)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return self._negation(node)
+        if isinstance(node, ast.Compare):
+            return self._comparison(node)
+        if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords:
+            return self._function(node)
+        if isinstance(node, ast.Name):
+            return self._operand(self.at_column[node.col_offset])
+        raise ExpressionError(f"{self.text!r} is not a condition")  # nothing else passes the check of the order
 
-    def take(self, text: str) -> bool:
-        is_next = bool(self.words) and self.words[0].text == text and self.words[0].kind != "text"
-        if is_next:
-            self.words.pop(0)
-        return is_next
+    def _junction(self, node: ast.BoolOp) -> tuple[type, Evaluate]:
+        word, combine = ("and", all) if isinstance(node.op, ast.And) else ("or", any)
+        parts = [self._flag(part, word) for part in node.values]
+        return bool, lambda row, rows: combine(part(row, rows) for part in parts)
 
-    def wrong(self, expected: str) -> ExpressionError:
-        if not self.words:
-            return ExpressionError(f"{self.text!r} ends too soon; expected {expected}")
-        word = self.words[0]
-        return ExpressionError(f"{self.text!r}: expected {expected}, found {word.text!r} at character {word.at}")
+    def _negation(self, node: ast.UnaryOp) -> tuple[type, Evaluate]:
+        inner: ast.expr = node
+        count = 0
+        while isinstance(inner, ast.UnaryOp):  # a loop: there may be hundreds in a row
+            inner, count = inner.operand, count + 1
+        evaluate, is_odd = self._flag(inner, "not"), count % 2 == 1
+        return bool, lambda row, rows: bool(evaluate(row, rows)) is not is_odd
+
+    def _flag(self, node: ast.expr, word: str) -> Evaluate:
+        kind, evaluate = self.read(node)
+        if kind is not bool:
+            raise ExpressionError(f"{self.text!r}: the operands of `{word}` must be true or false; compare them")
+        return evaluate
+
+    def _comparison(self, node: ast.Compare) -> tuple[type, Evaluate]:
+        if len(node.ops) > 1:
+            end = node.comparators[0].end_col_offset or 0
+            second = next(token for token in self.tokens if token.column >= end and token.text in _SIGNS)
+            raise _unexpected(self.text, "`and`, `or` or the end", second)
+        (left_kind, left), (right_kind, right) = self.read(node.left), self.read(node.comparators[0])
+        sign, compare = _COMPARE[type(node.ops[0])]
+        if left_kind is not right_kind:
+            raise ExpressionError(f"{self.text!r} compares {_KIND_NAMES[left_kind]} with {_KIND_NAMES[right_kind]}")
+        if left_kind is not float and sign not in ("==", "!="):
+            raise ExpressionError(f"{self.text!r}: {_KIND_NAMES[left_kind]} has no order; use == or !=")
+
+        def evaluate(row: Row, rows: Sequence[Row]) -> bool:
+            """A missing value meets no comparison, not even `!=`."""
+            one, other = left(row, rows), right(row, rows)
+            return one is not None and other is not None and compare(one, other)
+
+        return bool, evaluate
+
+    def _function(self, node: ast.Call) -> tuple[type, Evaluate]:
+        name = self.at_column[node.func.col_offset].text
+        if name not in FUNCTIONS:
+            raise ExpressionError(f"{self.text!r}: {unknown('no function', repr(name), name, FUNCTIONS)}")
+        if self.is_inside_function:
+            raise ExpressionError(f"{self.text!r}: {name}(…) cannot be used inside another function")
+        self.has_functions = self.is_inside_function = True
+        kind, inner = self.read(node.args[0])
+        self.is_inside_function = False
+        if kind is not (bool if name == "share" else float):
+            expected = "a condition, as in share(collisions > 0)" if name == "share" else "a metric that is a number"
+            raise ExpressionError(f"{self.text!r}: {name}(…) takes {expected}")
+
+        def evaluate(row: Row, rows: Sequence[Row]) -> Value:
+            values = [inner(each, rows) for each in rows]
+            numbers = [float(value or 0.0) for value in values if value is not None or kind is bool]
+            return FUNCTIONS[name](numbers) if numbers else None
+
+        return float, evaluate
+
+    def _operand(self, token: _Token) -> tuple[type, Evaluate]:
+        value: float | bool | str
+        if token.kind == "number":
+            value = float(token.text)
+        elif token.kind == "text":
+            value = token.text[1:-1]
+        elif token.text in ("true", "false"):
+            value = token.text == "true"
+        else:
+            return self._metric(token.text)
+        return type(value), lambda row, rows: value
+
+    def _metric(self, name: str) -> tuple[type, Evaluate]:
+        try:
+            kind = self.kind_of(name)
+        except UsageError as error:
+            raise ExpressionError(f"{self.text!r}: {error}") from None
+        self.metrics.append(name)
+
+        def evaluate(row: Row, rows: Sequence[Row]) -> Value:
+            value = row[name]
+            return None if isinstance(value, float) and math.isnan(value) else value
+
+        return float if kind is int else kind, evaluate

@@ -1,45 +1,54 @@
-"""Finds a run for which a condition holds, and the smallest mission for which it still does."""
+"""Finds a run for which a condition holds, and the smallest mission for which it still does.
+
+Parts of the mission are removed and its numbers simplified as long as the condition holds. Every step is verified by
+running it. The same failing run always gives the same mission.
+"""
 
 from __future__ import annotations
 
+import copy
+import json
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from microsim.documents.yaml_text import to_yaml
 from microsim.errors import MicroSimError, UsageError
 from microsim.missions import fly_mission, load_mission
-from microsim.scenario.files import SUFFIXES, find_scenario
+from microsim.scenario.files import SUFFIXES
 from microsim.scenario.overrides import with_values
 from microsim.simulation import Simulation
 from microsim.sweep.expressions import Condition
-from microsim.sweep.flying import fly
-from microsim.sweep.journal import Outcome
-from microsim.sweep.metric import Value
-from microsim.sweep.models import condition
-from microsim.sweep.plan import Plan
-from microsim.sweep.robot_metrics import Collisions
-from microsim.sweep.shrink import Case, Shrinker
+from microsim.sweep.metrics import Collisions, Value
+from microsim.sweep.plan import Plan, RunOutcome
+from microsim.sweep.run_one import run_one
+from microsim.sweep.sweep_file import Sweep
 from microsim.sweep.tokens import mission_data
+
+Data: TypeAlias = dict[str, Any]  # of a mission, as in its file
+KeyPath: TypeAlias = tuple[str | int, ...]
+
+_OPTIONAL = ("timeout", "tolerance", "speed", "relative", "every", "times", "after", "at", "name", "yaw")
+_STEP_S = 0.1  # durations are multiples of this
 
 
 class FindError(MicroSimError):
-    """What was found cannot be shown again."""
+    """A run that was found cannot be reproduced."""
 
 
-def wanted(text: str) -> Condition:
-    """What `--find` asks for: about one run."""
-    found = condition(text)
+def wanted(sweep: Sweep, text: str) -> Condition:
+    """The condition of `--find`, which must be about one run."""
+    found = sweep.condition(text)
     if found.is_about_all_runs:
-        raise UsageError(f"{text!r} is about all runs together; what is searched for must be about one run")
+        raise UsageError(f"{text!r} is about all runs together; expected a condition about one run")
     return found
 
 
-def first_match(plan: Plan, wish: Condition, outcomes: Iterable[Outcome]) -> Outcome | None:
-    """The first in the order of the plan, in whatever order they come: so the same with any number of workers."""
-    best: Outcome | None = None
+def first_match(plan: Plan, wish: Condition, outcomes: Iterable[RunOutcome]) -> RunOutcome | None:
+    """The first in the order of the plan, in whatever order they arrive: the same with any number of workers."""
+    best: RunOutcome | None = None
     done: set[int] = set()
     for outcome in outcomes:
         done.add(outcome.run)
@@ -55,46 +64,65 @@ def _row(plan: Plan, values: Iterable[Value]) -> dict[str, Value]:
 
 
 @dataclass(frozen=True)
+class FailingCase:
+    """A run that fails: everything that determines it, except for the scenario's file."""
+
+    mission: Data
+    seed: int | None  # None: the scenario's own
+    changes: dict[str, Any]  # key path in the scenario -> value
+
+    @property
+    def size(self) -> tuple[int, float]:
+        """How many steps, waypoints counted one by one, and how long [s]."""
+        entries = self.mission.get("do", [])
+        return sum(len(entry.get("waypoints", [0])) for entry in entries), self.mission["duration"]
+
+
+@dataclass(frozen=True)
 class Smallest:
-    """What is left, proved to fail."""
+    """The smallest mission found, verified to fail."""
 
     file: Path
-    before: Case
-    case: Case
+    before: FailingCase
+    case: FailingCase
     values: dict[str, Value]  # of the condition's metrics
-    runs: int  # flown on the way
+    runs: int  # that it took
 
 
 class Shrinking:
-    """From a run that was found to a file."""
+    """From a run that was found to the file of its smallest mission."""
 
     def __init__(self, plan: Plan, wish: Condition, run: int) -> None:
         self.plan, self.wish, self.run = plan, wish, run
         combination, seed = plan.place(run)
-        self.before = Case(_as_mission(plan), seed, plan.changes(combination))
+        self.before = FailingCase(_as_mission(plan), seed, plan.changes(combination))
 
-    def smallest(self, file: Path, most_runs: int, tell: Callable[[int, Case], None]) -> Smallest:
+    def smallest(self, file: Path, most_runs: int, report: Callable[[int, FailingCase], None]) -> Smallest:
         if not self._fails(self.before):
-            raise FindError("the run fails only when its mission is cut short by --duration: leave that out")
-        shrinker = Shrinker(self._fails, most_runs, tell)
+            raise FindError("the run fails only if --duration ends its mission early; leave that out")
+        shrinker = Shrinker(self._fails, most_runs, report)
         case = shrinker.shrink(self.before)
-        self._write(file, case)
-        values = self._proved(file, case)
+        measured = self._values(case, "digest")
+        values = {name: measured[name] for name in self.wish.metrics}
+        self._write(file, case, values)
+        if fly_mission(file).sim.digest() != measured["digest"] or not self.wish.holds(
+            values
+        ):  # read and run as a user would
+            raise FindError(f"{file} does not fail as it did in the search; please report this as a bug")
         return Smallest(file, self.before, case, values, shrinker.runs)
 
-    def _fails(self, case: Case) -> bool:
+    def _fails(self, case: FailingCase) -> bool:
         return self.wish.holds(self._values(case))
 
-    def _values(self, case: Case, *more: str) -> dict[str, Value]:
-        return fly(self._simulation(case), load_mission(case.mission), None, [*self.wish.metrics, *more])
+    def _values(self, case: FailingCase, *more: str) -> dict[str, Value]:
+        return run_one(self._simulation(case), load_mission(case.mission), None, [*self.wish.metrics, *more])
 
-    def _simulation(self, case: Case) -> Simulation:
+    def _simulation(self, case: FailingCase) -> Simulation:
         return Simulation(with_values(self.plan.scenario, case.changes), case.seed)
 
     # ---- the file ----------------------------------------------------------------------------------------------------
 
-    def _write(self, file: Path, case: Case) -> None:
-        values = self._values(case)
+    def _write(self, file: Path, case: FailingCase, values: dict[str, Value]) -> None:
         shown = ", ".join(f"{name} = {value}" for name, value in values.items())
         seed = {} if case.seed is None else {"seed": case.seed}
         mission = {**case.mission, "expect": [*case.mission.get("expect", []), *self._expected(case)]}
@@ -109,33 +137,25 @@ class Shrinking:
         )
         file.write_text(comment + to_yaml(_plain(data)), encoding="utf-8")
 
-    def _expected(self, case: Case) -> list[dict[str, Any]]:
-        """What a mission can expect of itself, so that `microsim run` fails too."""
+    def _expected(self, case: FailingCase) -> list[dict[str, Any]]:
+        """Expectations that are violated, so that `microsim run` fails too."""
         if not any(name.split(".")[0] in ("collisions", "contact_s") for name in self.wish.metrics):
             return []
         sim = self._simulation(case)
-        fly(sim, load_mission(case.mission), None, [])
+        run_one(sim, load_mission(case.mission), None, [])
         hit = [robot for robot in Collisions.able(sim) if sim.state(robot).contacts]
         return [{"robot": robot, "value": "contacts", "equals": 0} for robot in hit]
 
-    def _scenario(self, file: Path, case: Case) -> str:
-        """As the mission names it; with other values it becomes a file of its own."""
+    def _scenario(self, file: Path, case: FailingCase) -> str:
+        """As the mission names it; with changed values it becomes a new file."""
         if case.changes:
             own = file.with_name(f"{file.stem}.scenario.yaml")
             own.write_text(with_values(self.plan.scenario, case.changes).to_yaml(), encoding="utf-8")
             return own.name
-        name = self.plan.scenario_source.name
+        name = self.plan.scenario_place
         if Path(name).suffix not in SUFFIXES:
             return name
-        place = find_scenario(name).resolve()
-        return Path(os.path.relpath(place, file.resolve().parent)).as_posix()
-
-    def _proved(self, file: Path, case: Case) -> dict[str, Value]:
-        """The file, read and flown as anybody would, gives the very same messages."""
-        values = self._values(case, "digest")
-        if fly_mission(file).sim.digest() != values.pop("digest") or not self.wish.holds(values):
-            raise FindError(f"{file} does not fail as it did in the search; please report this")
-        return values
+        return Path(os.path.relpath(Path(name).resolve(), file.resolve().parent)).as_posix()
 
 
 def _as_mission(plan: Plan) -> dict[str, Any]:
@@ -145,9 +165,210 @@ def _as_mission(plan: Plan) -> dict[str, Any]:
 
 
 def _plain(data: Any) -> Any:
-    """Whole numbers without a point."""
+    """Whole numbers without a decimal point."""
     if isinstance(data, dict):
         return {key: _plain(value) for key, value in data.items()}
     if isinstance(data, list):
         return [_plain(value) for value in data]
     return int(data) if isinstance(data, float) and data.is_integer() and abs(data) < 1e15 else data
+
+
+# ---- making it smaller -----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Shrinker:
+    """`fails` runs a case."""
+
+    fails: Callable[[FailingCase], bool]
+    most_runs: int
+    report: Callable[[int, FailingCase], None] = lambda runs, case: (
+        None
+    )  # after every run: how many, and the smallest so far
+    runs: int = 0
+    case: FailingCase | None = None
+    _known: dict[str, bool] = field(default_factory=dict)
+
+    def shrink(self, case: FailingCase) -> FailingCase:
+        """The smallest that was found; passes are repeated until none finds anything simpler."""
+        self.case = case
+        passes = (_durations, _settings, _entries, _expectations, _waypoints, _repetitions, _options, _numbers)
+        is_new = True
+        while is_new and self.runs < self.most_runs:
+            before = self.case
+            for candidates in passes:
+                self._pass(candidates)
+            is_new = self.case != before
+        return self.case
+
+    def _pass(self, candidates: Callable[[FailingCase], Iterator[FailingCase]]) -> None:
+        """Take the first candidate that fails, and start again from it."""
+        is_new = True
+        while is_new and self.runs < self.most_runs:
+            assert self.case is not None
+            found = next((each for each in candidates(self.case) if self._still_fails(each)), None)
+            is_new = found is not None
+            self.case = found or self.case
+
+    def _still_fails(self, case: FailingCase) -> bool:
+        key = json.dumps([case.mission, case.seed, case.changes], sort_keys=True)
+        if key not in self._known:
+            if self.runs >= self.most_runs:
+                return False
+            self.runs += 1
+            try:
+                self._known[key] = self.fails(case)
+            except MicroSimError:  # not a valid mission any more
+                self._known[key] = False
+            assert self.case is not None
+            self.report(self.runs, self.case)
+        return self._known[key]
+
+
+# candidates for a smaller case, the smallest first
+
+
+def _with(case: FailingCase, **changes: Any) -> FailingCase:
+    return replace(case, mission={**case.mission, **changes})
+
+
+def _settings(case: FailingCase) -> Iterator[FailingCase]:
+    """Without varied values, and with the default seed."""
+    if case.changes:
+        yield replace(case, changes={})
+    for path in case.changes:
+        yield replace(case, changes={key: value for key, value in case.changes.items() if key != path})
+    if case.seed is not None:
+        yield replace(case, seed=None)
+    if case.seed not in (None, 0):
+        yield replace(case, seed=0)
+
+
+def _without_parts(parts: Sequence[Any]) -> Iterator[list[Any]]:
+    """Without everything, halves, quarters … single parts (Zeller's ddmin)."""
+    size = len(parts)
+    while size:
+        for start in range(0, len(parts), size):
+            yield [*parts[:start], *parts[start + size :]]
+        size = 0 if size == 1 else (size + 1) // 2
+
+
+def _entries(case: FailingCase) -> Iterator[FailingCase]:
+    for entries in _without_parts(case.mission.get("do", [])):
+        yield _with(case, do=_without_dangling_waits(entries))
+
+
+def _without_dangling_waits(entries: Sequence[Data]) -> list[Data]:
+    """An entry that waited for one that was removed starts at its own time."""
+    names = {entry.get("name") for entry in entries}
+    return [{key: value for key, value in entry.items() if key != "after" or value in names} for entry in entries]
+
+
+def _expectations(case: FailingCase) -> Iterator[FailingCase]:
+    for expectations in _without_parts(case.mission.get("expect", [])):
+        yield _with(case, expect=expectations)
+
+
+def _durations(case: FailingCase) -> Iterator[FailingCase]:
+    """Half, three quarters, seven eighths …: finds the shortest that fails, like a bisection."""
+    steps = round(case.mission["duration"] / _STEP_S)
+    cut = (steps + 1) // 2
+    tried = set()
+    while cut:
+        left = steps - cut
+        if left > 0 and left not in tried:
+            tried.add(left)
+            yield _lasting(case, round(left * _STEP_S, 1))
+        cut //= 2
+
+
+def _lasting(case: FailingCase, seconds: float) -> FailingCase:
+    """Without what would happen later."""
+    mission = {**case.mission, "duration": seconds}
+    mission["do"] = _without_dangling_waits([entry for entry in mission.get("do", []) if _last(entry) <= seconds])
+    mission["expect"] = [entry for entry in mission.get("expect", []) if _latest(entry) < seconds]
+    return replace(case, mission=mission)
+
+
+def _last(entry: Data) -> float:
+    """When it happens for the last time."""
+    return float(entry.get("at", 0.0) + entry.get("every", 0.0) * (entry.get("times", 1) - 1))
+
+
+def _latest(expectation: Data) -> float:
+    return max(float(expectation.get(key) or 0.0) for key in ("at", "from", "to"))
+
+
+def _each_entry(case: FailingCase) -> Iterator[tuple[int, Data]]:
+    yield from enumerate(case.mission.get("do", []))
+
+
+def _replaced(case: FailingCase, index: int, entry: Data) -> FailingCase:
+    entries = list(case.mission["do"])
+    entries[index] = entry
+    return _with(case, do=entries)
+
+
+def _waypoints(case: FailingCase) -> Iterator[FailingCase]:
+    for index, entry in _each_entry(case):
+        for waypoints in _without_parts(entry.get("waypoints", [])):
+            if waypoints:
+                yield _replaced(case, index, {**entry, "waypoints": waypoints})
+
+
+def _repetitions(case: FailingCase) -> Iterator[FailingCase]:
+    for index, entry in _each_entry(case):
+        times = entry.get("times", 1)
+        if times > 1:
+            yield _replaced(case, index, {key: value for key, value in entry.items() if key not in ("every", "times")})
+            yield _replaced(case, index, {**entry, "times": times // 2})
+            yield _replaced(case, index, {**entry, "times": times - 1})
+
+
+def _options(case: FailingCase) -> Iterator[FailingCase]:
+    for index, entry in _each_entry(case):
+        for key in _OPTIONAL:
+            if key in entry:
+                yield _replaced(case, index, {name: value for name, value in entry.items() if name != key})
+        for key in entry.get("command", {}):
+            command = {name: value for name, value in entry["command"].items() if name != key}
+            yield _replaced(case, index, {**entry, "command": command})
+
+
+def _numbers(case: FailingCase) -> Iterator[FailingCase]:
+    for path, number in _numbers_in(case.mission.get("do", []), ()):
+        for simpler in simpler_numbers(number):
+            yield _with(case, do=_put(case.mission["do"], path, simpler))
+
+
+def _numbers_in(data: Any, path: KeyPath) -> Iterator[tuple[KeyPath, float]]:
+    if isinstance(data, dict):
+        for key, value in data.items():
+            if key not in ("every", "times"):
+                yield from _numbers_in(value, (*path, key))
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from _numbers_in(value, (*path, index))
+    elif isinstance(data, float) or (isinstance(data, int) and not isinstance(data, bool)):
+        yield path, data
+
+
+def _put(data: Any, path: KeyPath, value: float) -> Any:
+    data = copy.deepcopy(data)
+    place = data
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return data
+
+
+def simpler_numbers(number: float) -> Iterator[float]:
+    """0, then rounded to more and more digits: each is shorter to write than the number, or as short and smaller."""
+    candidates = [0.0, *(float(f"{number:.{digits}g}") for digits in (1, 2, 3)), float(round(number)), round(number, 1)]
+    for each in dict.fromkeys(candidates):
+        if _effort(each) < _effort(number):
+            yield each
+
+
+def _effort(number: float) -> tuple[int, float]:
+    return (len(f"{number:.15g}".lstrip("-0")), abs(number))

@@ -13,7 +13,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 import microsim
-from microsim.missions.demo_pilot import Demo
+from microsim.missions.demo_pilot import DemoPilot
 from microsim.recording.bag import open_bag
 from microsim.recording.replay import Replay
 from microsim.runner import Runner
@@ -262,7 +262,7 @@ def test_pages_leave_no_trace_in_the_messages(browser: Any, world: Path, started
     for socket in (deaf, *others):
         socket.close()
     sim = microsim.Simulation(WORLD)
-    runner = Runner(sim, 0.0, Demo(sim))
+    runner = Runner(sim, 0.0, DemoPilot(sim))
     runner.run(20 * 60)
     assert seen["digest"] == sim.digest()
 

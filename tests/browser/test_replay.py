@@ -10,7 +10,7 @@ import pytest
 
 import microsim
 from microsim.cli.replay import Wishes, replay
-from microsim.missions.demo_pilot import Demo
+from microsim.missions.demo_pilot import DemoPilot
 from microsim.recording.recorder import Recorder
 from microsim.runner import Runner
 from tests.browser_support import PROBES, SMALL, WORLD, Run, Tab
@@ -22,7 +22,7 @@ TICKS = 12 * 60
 def bag(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bags") / "flight"
     sim = microsim.Simulation(WORLD)
-    runner = Runner(sim, 0.0, Demo(sim))
+    runner = Runner(sim, 0.0, DemoPilot(sim))
     with Recorder(folder, sim) as recorder:
         recorder.attach(runner)
         runner.run(TICKS)
@@ -34,7 +34,7 @@ def digests() -> dict[int, str]:
     """Of the run that was recorded, by tick."""
     sim = microsim.Simulation(WORLD)
     found: dict[int, str] = {}
-    runner = Runner(sim, 0.0, Demo(sim), [lambda messages: found.__setitem__(sim.tick, sim.digest())])
+    runner = Runner(sim, 0.0, DemoPilot(sim), [lambda messages: found.__setitem__(sim.tick, sim.digest())])
     runner.run(TICKS)
     return found
 

@@ -11,9 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from microsim.check.comparison import Finding, find, first_tick, judged
-from microsim.check.environments import Environment, dispatched_features, environments
-from microsim.check.processes import Case, Children, Result, Run, batches
+from microsim.check.check_runs import (
+    Case,
+    CheckRun,
+    Children,
+    Environment,
+    Result,
+    batches,
+    dispatched_features,
+    environments,
+)
+from microsim.check.determinism import Finding, find, first_tick, judged
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -144,7 +152,7 @@ def children_of(folder: Path) -> list[int]:
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             words = (entry / "cmdline").read_bytes().decode(errors="replace")
-            if "microsim.check.child" in words and str(folder) in str((entry / "cwd").readlink()):
+            if "microsim.check.check_runs" in words and str(folder) in str((entry / "cwd").readlink()):
                 found.append(int(entry.name))
         except OSError:  # gone meanwhile
             continue
@@ -192,30 +200,30 @@ REFERENCE = Environment("reference", "")
 
 def test_a_child_that_crashes_is_told_of(case: Case, folder: Path) -> None:
     write_plugin(folder, "os.kill(os.getpid(), signal.SIGSEGV)")
-    result = Children(folder, 60).run(Run(case, REFERENCE))
+    result = Children(folder, 60).run(CheckRun(case, REFERENCE))
     assert result.error == "the process ended by SIGSEGV"
     write_plugin(folder, "print('last words', file=__import__('sys').stderr, flush=True); os._exit(9)")
-    assert Children(folder, 60).run(Run(case, REFERENCE)).error == "the process ended with exit code 9: last words"
+    assert Children(folder, 60).run(CheckRun(case, REFERENCE)).error == "the process ended with exit code 9: last words"
 
 
 def test_a_child_that_hangs_is_ended_at_its_time_limit(case: Case, folder: Path) -> None:
     write_plugin(folder, "time.sleep(1e6)")
     began = time.monotonic()
-    result = Children(folder, 5).run(Run(case, REFERENCE))
-    assert result.error == "no answer in 5 s; give it more with --timeout"
+    result = Children(folder, 5).run(CheckRun(case, REFERENCE))
+    assert result.error == "no answer in 5 s; allow more with --timeout"
     assert time.monotonic() - began < 20
     assert children_of(folder) == []
 
 
 def test_what_a_child_prints_is_not_taken_for_its_answer(case: Case, folder: Path) -> None:
     write_plugin(folder, "print('{\"digest\": 1}')")
-    result = Children(folder, 60).run(Run(case, REFERENCE))
+    result = Children(folder, 60).run(CheckRun(case, REFERENCE))
     assert not result.error
     assert len(result.digest) == 64
 
 
 def test_the_chain_holds_the_digest_after_every_tick(case: Case, folder: Path) -> None:
-    result = Children(folder, 60).run(Run(case, REFERENCE))
+    result = Children(folder, 60).run(CheckRun(case, REFERENCE))
     assert result.chain.stat().st_size == 32 * 31
     assert result.digest_at(30).hex() == result.digest
 
@@ -223,13 +231,13 @@ def test_the_chain_holds_the_digest_after_every_tick(case: Case, folder: Path) -
 def test_a_run_that_differs_from_itself_is_called_that(case: Case, folder: Path) -> None:
     """The chains differ, yet both agree when they are flown again."""
     children = Children(folder, 60)
-    one = children.run(Run(case, REFERENCE))
-    other = children.run(Run(case, Environment("other", "")))
+    one = children.run(CheckRun(case, REFERENCE))
+    other = children.run(CheckRun(case, Environment("other", "")))
     data = other.chain.read_bytes()
     other.chain.write_bytes(data[: 32 * 20] + bytes(32) + data[32 * 21 :])
     finding = find(one, other, children)
     assert (finding.tick, finding.difference) == (20, None)
-    assert "the run differs from itself" in str(finding)
+    assert "the run sometimes differs from itself" in str(finding)
 
 
 # ---- comparing ------------------------------------------------------------------------------------------------------
@@ -238,7 +246,7 @@ def test_a_run_that_differs_from_itself_is_called_that(case: Case, folder: Path)
 def result(folder: Path, environment: Environment, digests: list[bytes], case: Case) -> Result:
     chain = folder / f"{environment.name}.chain"
     chain.write_bytes(b"".join(digests))
-    return Result(Run(case, environment), chain, digests[-1].hex(), len(digests) - 1, 1)
+    return Result(CheckRun(case, environment), chain, digests[-1].hex(), len(digests) - 1, 1)
 
 
 def test_a_short_run_is_compared_with_the_same_tick_of_the_reference(tmp_path: Path) -> None:
@@ -247,9 +255,9 @@ def test_a_short_run_is_compared_with_the_same_tick_of_the_reference(tmp_path: P
     short, brief = Environment("short", "", short_s=0.5), Environment("brief", "")
     tried = (REFERENCE, short, brief)
     results = {
-        Run(case, REFERENCE): result(tmp_path, REFERENCE, links, case),
-        Run(case, short): result(tmp_path, short, links[:31], case),
-        Run(case, brief): result(tmp_path, brief, links[:31], case),
+        CheckRun(case, REFERENCE): result(tmp_path, REFERENCE, links, case),
+        CheckRun(case, short): result(tmp_path, short, links[:31], case),
+        CheckRun(case, brief): result(tmp_path, brief, links[:31], case),
     }
     verdict = judged(case, tried, results)
     assert verdict.same == ("short",)
@@ -271,17 +279,17 @@ def test_the_first_tick_that_differs_is_found(tmp_path: Path) -> None:
 def test_without_a_reference_nothing_is_called_the_same(tmp_path: Path) -> None:
     case, other = Case("flat", "hover", None), Environment("other", "")
     results = {
-        Run(case, REFERENCE): Result(Run(case, REFERENCE), tmp_path / "none", error="broke"),
-        Run(case, other): result(tmp_path, other, [bytes(32)], case),
+        CheckRun(case, REFERENCE): Result(CheckRun(case, REFERENCE), tmp_path / "none", error="broke"),
+        CheckRun(case, other): result(tmp_path, other, [bytes(32)], case),
     }
     verdict = judged(case, (REFERENCE, other), results)
     assert (verdict.same, verdict.is_good) == ((), False)
 
 
 def test_a_finding_whose_second_flight_failed_says_so(tmp_path: Path) -> None:
-    run = Run(Case("flat", "hover", 3), Environment("other", ""))
+    run = CheckRun(Case("flat", "hover", 3), Environment("other", ""))
     finding = Finding(Result(run, tmp_path / "x"), 5, None, "no answer in 5 s")
-    assert str(finding).startswith("flat × hover, seed 3: other differs from the reference, first at tick 5; flying")
+    assert str(finding).startswith("flat × hover, seed 3: other differs from the reference, first at tick 5; repeating")
 
 
 # ---- environments ---------------------------------------------------------------------------------------------------
@@ -302,11 +310,21 @@ def test_an_environment_differs_from_the_reference_in_one_way_whatever_the_user_
         assert changed or environment.rtf
 
 
-def test_numpy_loses_exactly_what_this_processor_has() -> None:
-    names = {environment.name: environment for environment in environments()}
-    assert ("numpy_plain" in names) == bool(dispatched_features())
-    if "numpy_plain" in names:
-        assert names["numpy_plain"].variables["NPY_DISABLE_CPU_FEATURES"].split() == dispatched_features()
+@pytest.mark.parametrize("features", [["AVX2", "FMA3"], []])
+def test_numpy_loses_exactly_what_this_processor_has(features: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("microsim.check.check_runs.dispatched_features", lambda: features)
+    disabled = [
+        environment.variables["NPY_DISABLE_CPU_FEATURES"].split()
+        for environment in environments()
+        if environment.name == "numpy_plain"
+    ]
+    assert disabled == ([features] if features else [])
+
+
+def test_the_features_that_numpy_uses_are_those_it_reports() -> None:
+    umath = pytest.importorskip("numpy._core._multiarray_umath")
+    enabled = {name for name, is_on in umath.__cpu_features__.items() if is_on}
+    assert set(dispatched_features()) == enabled & set(umath.__cpu_dispatch__)
 
 
 # ---- several missions in one process --------------------------------------------------------------------------------
@@ -316,9 +334,11 @@ def three(folder: Path, body: str) -> list[Result]:
     """A mission, one in which the plug-in does something, and the first again."""
     write_plugin(folder, f"if os.path.exists('now'): {body}")
     (folder / "other.yaml").write_text(MISSION.replace("vx: 1", "vx: 2"))
-    runs = [Run(Case("world.yaml", mission, seed), REFERENCE) for mission, seed in (("fly.yaml", 1), ("other.yaml", 2))]
+    runs = [
+        CheckRun(Case("world.yaml", mission, seed), REFERENCE) for mission, seed in (("fly.yaml", 1), ("other.yaml", 2))
+    ]
     children = Children(folder, 60)
-    flown = children.fly([runs[0], runs[1], runs[0]])
+    flown = children.run_each([runs[0], runs[1], runs[0]])
     results = [next(flown)]
     (folder / "now").touch()
     children.timeout_s = 3  # it is warm by now
@@ -353,13 +373,13 @@ def test_a_run_that_depends_on_what_its_process_flew_before_is_found(folder: Pat
     done = cli("world.yaml", "--missions", "fly.yaml", "--seeds", "2", "--jobs", "1", cwd=folder)
     assert done.returncode == 1
     assert "DIFFERENT in hash_seed" in done.stdout
-    assert "depends on what its process flew before" in done.stderr
+    assert "depends on what its process ran before" in done.stderr
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 7, 100])
 def test_each_process_has_one_environment_and_every_run_is_flown_once(jobs: int) -> None:
     tried = environments()
-    runs = [Run(Case(scenario, "hover", seed), each) for scenario in "abc" for seed in range(4) for each in tried]
+    runs = [CheckRun(Case(scenario, "hover", seed), each) for scenario in "abc" for seed in range(4) for each in tried]
     found = batches(runs, jobs)
     assert sorted(map(str, runs)) == sorted(str(run) for batch in found for run in batch)
     assert all(len({run.environment.name for run in batch}) == 1 for batch in found)

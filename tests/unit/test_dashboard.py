@@ -11,7 +11,7 @@ from rich.console import Console
 
 import microsim
 from microsim.engine.world import PALETTE
-from microsim.missions.demo_pilot import Demo
+from microsim.missions.demo_pilot import DemoPilot
 from microsim.runner import Runner
 from microsim.view.dashboard import Dashboard, screen_of
 from microsim.view.dashboard.facts import Collector, Facts
@@ -23,7 +23,7 @@ SIZES = [(60, 18), (80, 24), (120, 40), (200, 60)]
 
 def run(scenario: Any, seconds: float = 3.0) -> tuple[Runner, Collector]:
     sim = microsim.Simulation(scenario, seed=42)
-    runner = Runner(sim, 0.0, Demo(sim))
+    runner = Runner(sim, 0.0, DemoPilot(sim))
     collector = Collector(runner, 600)
     runner.run(round(60 * seconds))
     return runner, collector

@@ -7,14 +7,14 @@ import pytest
 
 import microsim
 from microsim.messages.outbox import Message
-from microsim.missions.demo_pilot import Demo
+from microsim.missions.demo_pilot import DemoPilot
 
 SCENARIOS = ["default", "flat", "maze", "obstacles_arena", "showcase"]
 
 
 def flown(scenario: object, seconds: int, seed: int = 5) -> tuple[microsim.Simulation, list[Message]]:
     sim = microsim.Simulation(scenario, seed=seed)  # type: ignore[arg-type]
-    pilot = Demo(sim)
+    pilot = DemoPilot(sim)
     messages = sim.step(0)
     pilot(messages)
     for _ in range(60 * seconds):

@@ -17,9 +17,8 @@ from microsim.errors import UsageError
 from microsim.learning import TASKS, env_id
 from microsim.learning.driving import Drive, RoverAvoid
 from microsim.learning.environments import TaskEnv, TaskVectorEnv, next_seeds
-from microsim.learning.flying import Hover, Patrol
+from microsim.learning.flying import Hover, Patrol, TeamTask
 from microsim.learning.parallel import TeamParallelEnv
-from microsim.learning.teaming import TeamTask
 from tests.support import COMPILED
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="whole episodes take too long with kernels as plain Python")
@@ -168,7 +167,7 @@ def test_the_page_shows_the_world_of_the_environment() -> None:
         env.reset(seed=4)
         for _ in range(5):
             env.step(np.array([0.5, 0.2], np.float32))
-        page, batch = env.unwrapped._window._page, env.unwrapped.task.batch
+        page, batch = env.unwrapped._window._live_view, env.unwrapped.task.batch
         assert page._runner.sim.rows("rover") == batch.rows("rover")[:, 0].tolist()
         assert page._viewer.address.startswith("http://127.0.0.1")
     finally:

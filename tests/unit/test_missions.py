@@ -3,10 +3,10 @@
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,9 @@ from microsim.cli.missions import Flight
 from microsim.engine.schedule import Command, Teleport, Transmission
 from microsim.errors import MissionError, ScenarioError
 from microsim.missions import MissionPilot, fly_mission, load_mission
-from microsim.missions.follower import Follower, Goal, Pose, drive, fly
-from microsim.missions.judge import is_met
-from microsim.missions.loading import is_mission
-from microsim.missions.models import Mission
-from microsim.missions.values import FieldPath, clearance_cells
+from microsim.missions.follower import FollowedPose, Follower, FollowerGoal, drive, fly
+from microsim.missions.judge import DERIVED, TOPIC_VALUES, FieldPath, clearance_cells, is_met
+from microsim.missions.mission_file import ACTIONS, EXPECTATIONS, Mission, is_mission
 from microsim.paths import mission_file, mission_names, scenario_file, scenario_names
 from microsim.ros2.start import start_node
 from microsim.ros2.transport.memory import Bus, MemoryTransport
@@ -133,7 +131,7 @@ def test_who_waits_for_a_lost_packet_never_begins_and_that_is_told() -> None:
         {"after": "tell", "robot": "rover", "command": {"v": 1}},
     )
     outcome = fly_mission(mission, QUIET)
-    assert outcome.violations == ("do[2]: never began, because 'tell' was never done",)
+    assert outcome.violations == ("do[2]: never started, because 'tell' was never done",)
     assert outcome.sim.state("rover").x == 5.0
 
 
@@ -148,7 +146,7 @@ def test_a_packet_of_another_with_the_same_text_is_not_taken_for_ones_own() -> N
         {"after": "heard", "robot": "third", "command": {"v": 1}},
     )
     outcome = fly_mission(mission, world)
-    assert outcome.violations == ("do[4]: never began, because 'lost' was never done",)
+    assert outcome.violations == ("do[4]: never started, because 'lost' was never done",)
     assert outcome.sim.state("third").x > 5.0
 
 
@@ -275,7 +273,9 @@ def test_relative_waypoints_count_from_where_the_robot_is() -> None:
 
 def test_a_waypoint_out_of_reach_is_a_violation_at_its_timeout_and_the_robot_stops() -> None:
     outcome = fly_to([10.0, 10.0], [15, 10], robot="drone", timeout=2, speed=1)
-    assert outcome.violations == ("do[0]: drone did not reach waypoint 2 of 2 in time, which was over at 2.000 s",)
+    assert outcome.violations == (
+        "do[0]: drone did not reach waypoint 2 of 2 within its timeout, which ended at 2.000 s",
+    )
     assert outcome.sim.state("drone").vx == pytest.approx(0.0, abs=1e-9)
 
 
@@ -295,7 +295,7 @@ def test_a_command_takes_the_controls_from_the_follower() -> None:
         QUIET,
     )
     assert outcome.sim.state("rover").v == pytest.approx(0.0, abs=1e-6)
-    assert "before another entry took over at 1.000 s" in outcome.violations[0]
+    assert "before another entry took control at 1.000 s" in outcome.violations[0]
 
 
 coordinate = st.floats(1.0, 19.0)
@@ -350,15 +350,15 @@ def test_a_car_follows_a_course_without_stopping() -> None:
 def test_the_follower_never_asks_for_more_than_the_speed(
     x: float, y: float, z: float, gx: float, gy: float, gz: float, yaw: float, speed: float, is_last: bool
 ) -> None:
-    flown = fly(Pose(x, y, z, yaw), Goal(gx, gy, gz, None), speed, is_last)
+    flown = fly(FollowedPose(x, y, z, yaw), FollowerGoal(gx, gy, gz, None), speed, is_last)
     assert math.hypot(flown["vx"], flown["vy"], flown["vz"]) <= speed * (1 + 1e-9)
-    driven = drive(Pose(x, y, z, yaw), Goal(gx, gy, None, None), speed, is_last)
+    driven = drive(FollowedPose(x, y, z, yaw), FollowerGoal(gx, gy, None, None), speed, is_last)
     assert 0.0 <= driven["v"] <= speed
 
 
 def test_a_follower_at_its_goal_is_done_and_still() -> None:
-    follower = Follower(fly, [Goal(1, 2, 3, None)], speed=1, tolerance=0.1)
-    assert follower.command(Pose(1, 2, 3, 0)) == {"vx": 0, "vy": 0, "vz": 0, "yaw_rate": 0}
+    follower = Follower(fly, [FollowerGoal(1, 2, 3, None)], speed=1, tolerance=0.1)
+    assert follower.command(FollowedPose(1, 2, 3, 0)) == {"vx": 0, "vy": 0, "vz": 0, "yaw_rate": 0}
     assert follower.is_done
 
 
@@ -515,14 +515,14 @@ HEAD = "scenario: flat\nduration: 5\n"
         (f"{HEAD}do:\n  - {{robot: rover, command: {{v: 1}}, ¦pause: 1}}\n", "found command and pause"),
         (f"{HEAD}do:\n  - {{robot: drone, command: {{vx: ¦.nan}}}}\n", "expected a finite number, found nan"),
         (f"{HEAD}do:\n  - {{at: ¦-1, pause: 1}}\n", "expected a value of at least 0, found -1"),
-        (f"{HEAD}do:\n  - {{at: ¦9, pause: 1}}\n", "9 s is after the mission's end, its duration is 5 s"),
-        (f"{HEAD}do:\n  - {{pause: 1, every: 1, times: ¦7}}\n", "6 s is after the mission's end"),
+        (f"{HEAD}do:\n  - {{at: ¦9, pause: 1}}\n", "9 s is after the end of the mission, whose duration is 5 s"),
+        (f"{HEAD}do:\n  - {{pause: 1, every: 1, times: ¦7}}\n", "6 s is after the end of the mission"),
         (f"{HEAD}do:\n  - {{pause: 1, ¦every: 1}}\n", "`every` needs `times: COUNT`"),
         (f"{HEAD}do:\n  - {{pause: 1, ¦times: 2}}\n", "`times` needs `every: SECONDS`"),
         (f"{HEAD}do:\n  - {{after: ¦x, pause: 1}}\n", "unknown entry 'x'; there are: none before this one"),
-        (f"{HEAD}do:\n  - {{robot: rover, waypoints: ¦[]}}\n", "expected one waypoint or more"),
+        (f"{HEAD}do:\n  - {{robot: rover, waypoints: ¦[]}}\n", "expected at least one waypoint"),
         (f"{HEAD}do:\n  - {{robot: rover, waypoints: [¦[1]]}}\n", "expected [x, y], [x, y, z] or"),
-        (f"{HEAD}do:\n  - {{robot: rover, waypoints: [¦[1, 2, 3]]}}\n", "rover stands on the ground"),
+        (f"{HEAD}do:\n  - {{robot: rover, waypoints: [¦[1, 2, 3]]}}\n", "rover is a ground robot"),
         (f"{HEAD}do:\n  - {{robot: ¦rovr, command: {{v: 1}}}}\n", "has no robot 'rovr'; did you mean 'rover'?"),
         (f"{HEAD}do:\n  - {{robot: rover, command: {{vx: ¦1}}}}\n", "rover has no command 'vx'"),
         (f"{HEAD}do:\n  - {{robot: rover, teleport: ¦{{x: 999, y: 1}}}}\n", "is off the map"),
@@ -542,7 +542,7 @@ HEAD = "scenario: flat\nduration: 5\n"
         (f"{HEAD}expect:\n  - {{robot: drone, value: ¦position, equals: [1, 2]}}\n", "and `within`"),
         (f"{HEAD}expect:\n  - {{robot: drone, value: z, at_most: 1, ¦at: 1, to: 2}}\n", "either `at`, or"),
         (f"{HEAD}expect:\n  - {{robot: drone, value: z, at_most: 1, from: ¦3, to: 2}}\n", "must be before"),
-        (f"{HEAD}expect:\n  - {{robot: drone, value: z, at_most: 1, at: ¦6}}\n", "after the mission's end"),
+        (f"{HEAD}expect:\n  - {{robot: drone, value: z, at_most: 1, at: ¦6}}\n", "after the end of the mission"),
         (f"{HEAD}expect:\n  - {{topic: ¦/drone/odo, value: count, equals: 1}}\n", "did you mean '/drone/odom'?"),
         (f"{HEAD}expect:\n  - {{topic: /clock, value: ¦clok.sec, equals: 1}}\n", "did you mean 'clock'?"),
         (f"{HEAD}expect:\n  - {{radio: ¦drone, value: sent, equals: 1}}\n", "expected [sender, receiver]"),
@@ -636,17 +636,65 @@ keys = st.sampled_from(
 entries = st.lists(st.dictionaries(keys, values | st.sampled_from(["drone", "rover", [[1, 2]], {"v": 1}])), max_size=3)
 
 
-@settings(max_examples=many(300, 30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.fixed_dictionaries({"duration": values | st.just(1)}, optional={"do": entries, "expect": entries}))
-def test_whatever_is_written_is_flown_or_refused_and_never_a_traceback(data: dict[str, Any]) -> None:
+def flown_or_refused(data: Mapping[str, Any]) -> bool:
+    """Whether it was run: then to its end; otherwise every reason says something about a place in it."""
     try:
-        mission = load_mission(data)
-    except MissionError:
-        return
-    if mission.duration > 2:
-        return
-    with suppress(MissionError):
-        fly_mission(mission, QUIET)
+        outcome = fly_mission(data, QUIET)
+    except MissionError as error:
+        problems = error.problems
+    else:
+        assert outcome.sim.tick == 30
+        return True
+    assert problems
+    assert all(problem.message and problem.path.startswith(("do", "expect")) for problem in problems)
+    return False
+
+
+@settings(max_examples=many(300, 30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.fixed_dictionaries({"duration": st.just(0.5)}, optional={"do": entries, "expect": entries}))
+def test_whatever_is_written_is_run_to_its_end_or_refused_with_reasons(data: dict[str, Any]) -> None:
+    is_empty = not data.get("do") and not data.get("expect")
+    assert flown_or_refused(data) or not is_empty
+
+
+@given(values)
+def test_a_duration_is_a_number_of_seconds_or_refused(value: Any) -> None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and 0 < value <= 86_400 * 365:
+        assert load_mission({"duration": value}).duration == value
+    else:
+        with pytest.raises(MissionError, match="duration"):
+            load_mission({"duration": value})
+
+
+place = st.floats(1.0, 19.0)
+good_entries = st.fixed_dictionaries({}, optional={"at": st.floats(0, 0.5)}).flatmap(
+    lambda when: st.one_of(
+        st.builds(lambda v: {**when, "robot": "rover", "command": {"v": v}}, st.floats(-9, 9)),
+        st.builds(lambda v: {**when, "robot": "drone", "command": {"vx": v, "yaw_rate": v}}, st.floats(-9, 9)),
+        st.builds(lambda x, y: {**when, "robot": "rover", "teleport": {"x": x, "y": y}}, place, place),
+        st.builds(lambda x, y: {**when, "robot": "drone", "waypoints": [[x, y]]}, place, place),
+        st.builds(lambda text: {**when, "robot": "rover", "radio": text}, st.text(max_size=5)),
+        st.builds(lambda wind: {**when, "set": {"wind.gust_sigma": wind}}, st.floats(0, 3)),
+    )
+)
+good_expectations = st.one_of(
+    st.builds(lambda z: {"robot": "drone", "value": "z", "at_least": z}, st.floats(-5, 5)),
+    st.builds(lambda n: {"topic": "/drone/odom", "value": "count", "at_most": n}, st.integers(0, 9)),
+    st.builds(lambda n: {"radio": ["rover", "drone"], "value": "sent", "equals": n}, st.integers(0, 3)),
+)
+
+
+@settings(max_examples=many(60, 5), deadline=None)
+@given(st.lists(good_entries, min_size=1, max_size=4), st.lists(good_expectations, min_size=1, max_size=3), st.data())
+def test_a_good_mission_is_run_and_one_more_key_is_refused_by_name(do: Any, expect: Any, data: st.DataObject) -> None:
+    mission = {"duration": 0.5, "do": do, "expect": expect}
+    assert flown_or_refused(mission)
+    part = data.draw(st.sampled_from(["do", "expect"]))
+    index = data.draw(st.integers(0, len(mission[part]) - 1))
+    worse = [{**entry, "zz": 1} if i == index else entry for i, entry in enumerate(mission[part])]
+    with pytest.raises(MissionError, match=re.escape(f"{part}[{index}]") + ".*unknown key 'zz'"):
+        load_mission({**mission, part: worse})
 
 
 # ---- shipped missions and files -------------------------------------------------------------------------------------
@@ -747,10 +795,6 @@ def test_validate_and_list_know_missions(tmp_path: Path) -> None:
 
 
 def test_every_key_and_value_is_explained_on_the_page() -> None:
-    from microsim.missions.actions import ACTIONS
-    from microsim.missions.expectations import EXPECTATIONS
-    from microsim.missions.values import DERIVED, TOPIC_VALUES
-
     page = (ROOT / "docs" / "missions.md").read_text(encoding="utf-8")
     models = (Mission, *ACTIONS.values(), *EXPECTATIONS.values())
     words = {key for model in models for key in model.key_names()} | {*DERIVED, *TOPIC_VALUES, *mission_names()}

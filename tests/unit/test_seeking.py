@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import microsim
-from microsim.missions.demo_pilot import Demo
+from microsim.missions.demo_pilot import DemoPilot
 from microsim.recording.bag import open_bag
 from microsim.recording.recorder import Recorder
 from microsim.recording.replay import Replay
@@ -23,7 +23,7 @@ WORLD = scenario(
 )
 
 
-class Changing(Demo):
+class Changing(DemoPilot):
     """Also changes a setting on the way, and puts a robot elsewhere."""
 
     def __call__(self, messages: Any) -> None:

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import statistics
+from contextlib import closing
 from fractions import Fraction
 
 import pytest
@@ -13,18 +14,15 @@ from hypothesis import strategies as st
 
 import microsim
 from microsim.errors import SweepError, UsageError
-from microsim.missions import fly_mission
+from microsim.missions import fly_mission, load_mission
 from microsim.scenario.overrides import full_path, with_values
-from microsim.sweep.flying import Failure, Flyer, Order, fly, needs_messages
-from microsim.sweep.journal import Journal, Outcome, recalled
-from microsim.sweep.loading import is_sweep, load_sweep, values_of
-from microsim.sweep.metrics import METRICS, watch
-from microsim.sweep.plan import make_plan
-from microsim.sweep.replaying import from_token
-from microsim.sweep.results import rows_of, write
-from microsim.sweep.summary import broken, is_failed, summarised
-from microsim.sweep.sweeping import Finished, check_files
-from microsim.sweep.trace import Run
+from microsim.sweep.metrics import METRICS, WatchedRun, watch
+from microsim.sweep.plan import RunOutcome, make_plan
+from microsim.sweep.results import Finished, broken, check_figure, draw, is_failed, summarised, write
+from microsim.sweep.run_all import Journal, check_files, recalled
+from microsim.sweep.run_one import RunFailure, SweepOrder, SweepRunner, needs_messages, run_one
+from microsim.sweep.sweep_file import is_sweep, load_sweep, values_of
+from microsim.sweep.tokens import from_token
 from tests.support import bare, scenario
 from tests.sweep_support import METRICS as TAKEN
 from tests.sweep_support import PLUGIN, cli, plan_of, write_yard
@@ -37,9 +35,7 @@ def folder(tmp_path):
 
 
 def flown(world, mission, *metrics, seed=1):
-    from microsim.missions import load_mission
-
-    return fly(microsim.Simulation(world, seed), load_mission(mission), None, metrics)
+    return run_one(microsim.Simulation(world, seed), load_mission(mission), None, metrics)
 
 
 def rover_world(**more):
@@ -195,16 +191,15 @@ def test_metrics_of_states_are_the_same_with_and_without_messages(seed):
 
 
 def test_messages_are_made_only_where_somebody_needs_them():
-    from microsim.missions import load_mission
-
+    flat = microsim.load_scenario("flat")
     plain = load_mission({"duration": 1, "expect": [{"robot": "rover", "value": "x", "at_least": 0}]})
     counts = load_mission({"duration": 1, "expect": [{"topic": "/clock", "value": "count", "at_least": 0}]})
     talks = load_mission({"duration": 1, "do": [{"robot": "drone", "radio": "hello"}]})
-    assert not needs_messages(plain, ["path_length", "passed"])
-    assert not needs_messages(counts, ["path_length"])
-    assert needs_messages(counts, ["passed"])
-    assert needs_messages(talks, ["path_length"])
-    assert needs_messages(None, ["digest"])
+    assert not needs_messages(flat, plain, ["path_length", "passed"])
+    assert not needs_messages(flat, counts, ["path_length"])
+    assert needs_messages(flat, counts, ["passed"])
+    assert needs_messages(flat, talks, ["path_length"])
+    assert needs_messages(flat, None, ["digest"])
 
 
 def test_every_metric_says_what_it_is():
@@ -216,20 +211,24 @@ def test_every_metric_says_what_it_is():
 @pytest.mark.parametrize(
     ("world", "name", "message"),
     [
-        (scenario(robots={"drone": bare(start={"map_pose": {"x": 5, "y": 5, "z": 8}})}), "collisions", "of drone"),
-        (scenario(), "path_length", "of no robot at all"),
+        (
+            scenario(robots={"drone": bare(start={"map_pose": {"x": 5, "y": 5, "z": 8}})}),
+            "collisions",
+            "cannot measure drone",
+        ),
+        (scenario(), "path_length", "cannot measure anything without a robot"),
         (rover_world(), "path_length.dorne", "has no robot 'dorne'"),
-        (rover_world(), "min_height", "of rover"),
+        (rover_world(), "min_height", "cannot measure rover"),
         (rover_world(), "min_separation", "it needs two robots"),
         (rover_world(), "radio_drop", "there is no radio between robots"),
-        (rover_world(), "min_range", "of rover"),
-        (rover_world(), "offroad_s", "there is no drivable area, which world bundles have"),
+        (rover_world(), "min_range", "cannot measure rover"),
+        (rover_world(), "offroad_s", "only world bundles have a drivable area"),
         (rover_world(), "passed", "there is no mission to judge"),
     ],
 )
 def test_a_metric_that_has_no_meaning_in_a_world_is_refused(world, name, message):
     with pytest.raises(UsageError, match=message):
-        watch(name, Run(microsim.Simulation(world), None))
+        watch(name, WatchedRun(microsim.Simulation(world), None))
 
 
 # ---- flying many -----------------------------------------------------------------------------------------------------
@@ -238,9 +237,9 @@ def test_a_metric_that_has_no_meaning_in_a_world_is_refused(world, name, message
 def test_a_run_does_not_depend_on_the_runs_before_it(folder):
     plan = plan_of(folder, seeds="0..3", vary={"wind.gust_sigma": [0, 2], "drone.cmd_time_constant": [0.1, 0.5]})
     plain = json.loads(json.dumps(plan.order().to_plain()))
-    first, second = Flyer(Order.from_plain(plain)), Flyer(plan.order())
-    forth = {run: first.fly(*plan.place(run)) for run in range(len(plan))}
-    back = {run: second.fly(*plan.place(run)) for run in reversed(range(len(plan)))}
+    first, second = SweepRunner(SweepOrder.from_plain(plain)), SweepRunner(plan.order())
+    forth = {run: first.run(*plan.place(run)) for run in range(len(plan))}
+    back = {run: second.run(*plan.place(run)) for run in reversed(range(len(plan)))}
     assert forth == back
     first.close()
     second.close()
@@ -257,21 +256,21 @@ def test_a_run_does_not_depend_on_the_runs_before_it(folder):
 def test_a_mission_that_changes_settings_leaves_nothing_behind(folder):
     (folder / "drive.yaml").write_text("duration: 1\ndo: [{at: 0.2, set: {wind.gust_sigma: 3.0}}]\n")
     plan = plan_of(folder, seeds="0..2")
-    flyer = Flyer(plan.order())
+    runner = SweepRunner(plan.order())
     for seed in (0, 1, 0):
-        assert flyer.fly(0, seed)[-1] == fly_mission(plan.mission, plan.scenario, seed).sim.digest()
-    flyer.close()
+        assert runner.run(0, seed)[-1] == fly_mission(plan.mission, plan.scenario, seed).sim.digest()
+    runner.close()
 
 
 def test_what_a_plug_in_raises_fails_its_run_and_no_other(folder):
     write_yard(folder, "if noise > 0.5: raise ValueError(f'too much {object()}')")
     plan = plan_of(folder, seeds="0..9")
-    flyer = Flyer(plan.order())
-    results = [flyer.fly(0, seed) for seed in range(10)]
-    bad = [result for result in results if isinstance(result, Failure)]
+    runner = SweepRunner(plan.order())
+    results = [runner.run(0, seed) for seed in range(10)]
+    bad = [result for result in results if isinstance(result, RunFailure)]
     assert 0 < len(bad) < 10
     assert all("too much <object object>" in failure.error for failure in bad)
-    flyer.close()
+    runner.close()
 
 
 # ---- plans and what is refused ---------------------------------------------------------------------------------------
@@ -326,7 +325,7 @@ def test_everything_wrong_with_a_sweep_file_is_told_with_its_place(folder):
         ("bad.yaml:5:17", "expected a list of values, found 3"),
         ("bad.yaml:6:9", "seeds have a key of their own"),
         ("bad.yaml:7:11", "did you mean 'collisions'?"),
-        ("bad.yaml:10:5", "equal is =="),
+        ("bad.yaml:10:5", "equality is written =="),
         ("bad.yaml:11:6", "expected a name that ends with .csv or .parquet"),
     ]:
         assert any(line.startswith(start) and part in line for line in lines), (start, part, lines)
@@ -355,7 +354,7 @@ def test_what_does_not_fit_the_scenario_is_told_with_its_place(folder, text, mes
 def test_a_sweep_without_mission_or_duration_is_refused():
     with pytest.raises(SweepError, match="`duration` must say when a run ends"):
         load_sweep({"scenario": "flat", "seeds": "0..3"})
-    with pytest.raises(SweepError, match="the seed 2 is there twice"):
+    with pytest.raises(SweepError, match="the seed 2 is listed twice"):
         load_sweep({"scenario": "flat", "duration": 1, "seeds": [1, 2, 2]})
 
 
@@ -364,9 +363,9 @@ def test_a_sweep_without_mission_or_duration_is_refused():
 
 def test_whatever_is_cut_off_a_journal_the_whole_lines_count(folder, tmp_path):
     plan = plan_of(folder, seeds="0..9")
-    outcomes = [Outcome(run, [0.1 * run, run, 1.5, None, "ab" * 32]) for run in (3, 1, 2, 7)]
+    outcomes = [RunOutcome(run, [0.1 * run, run, 1.5, None, "ab" * 32]) for run in (3, 1, 2, 7)]
     path = tmp_path / "a.journal"
-    with Journal(path, plan) as journal:
+    with closing(Journal(path, plan)) as journal:
         for outcome in outcomes:
             journal.add([outcome])
     raw = path.read_bytes()
@@ -375,15 +374,15 @@ def test_whatever_is_cut_off_a_journal_the_whole_lines_count(folder, tmp_path):
         found = recalled(path, plan)
         whole = max(raw[:length].count(b"\n") - 1, 0)
         assert found == {outcome.run: outcome for outcome in outcomes[:whole]}
-        with Journal(path, plan) as journal:
+        with closing(Journal(path, plan)) as journal:
             journal.add(outcomes[whole:])
         assert recalled(path, plan) == {outcome.run: outcome for outcome in outcomes}
 
 
 def test_failed_runs_are_flown_again_on_resuming(folder, tmp_path):
     plan = plan_of(folder, seeds="0..1")
-    with Journal(tmp_path / "a.journal", plan) as journal:
-        journal.add([Outcome(0, [], "broken"), Outcome(1, [0.0, 0, 0.0, None, "x"])])
+    with closing(Journal(tmp_path / "a.journal", plan)) as journal:
+        journal.add([RunOutcome(0, [], "broken"), RunOutcome(1, [0.0, 0, 0.0, None, "x"])])
     assert list(recalled(tmp_path / "a.journal", plan)) == [1]
 
 
@@ -398,7 +397,7 @@ def test_the_journal_of_another_sweep_is_refused(folder, tmp_path):
         with pytest.raises(UsageError, match="belongs to another sweep"):
             recalled(path, plan_of(folder, **other))
     path.write_bytes(b"hello\nworld\n")
-    with pytest.raises(UsageError, match="is no journal"):
+    with pytest.raises(UsageError, match="is not the journal of a sweep"):
         recalled(path, plan_of(folder, seeds="0..9"))
 
 
@@ -407,12 +406,12 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
     check_files(out, resume=False, overwrite=False)
     check_files(out, resume=True, overwrite=False)
     (tmp_path / "a.csv.journal").write_text("x")
-    with pytest.raises(UsageError, match="go on with --resume"):
+    with pytest.raises(UsageError, match="continue it with --resume"):
         check_files(out, resume=False, overwrite=False)
     check_files(out, resume=True, overwrite=False)
     (tmp_path / "a.csv.journal").unlink()
     out.write_text("x")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         check_files(out, resume=False, overwrite=False)
     with pytest.raises(UsageError, match="nothing to resume"):
         check_files(out, resume=True, overwrite=False)
@@ -436,8 +435,10 @@ def finished(folder):
         metrics=["path_length", "collisions", "radio_drop", "passed"],
         **{"assert": ["path_length > 2 and collisions == 0", "mean(path_length) < 100", "share(passed) == 1"]},
     )
-    outcomes = [Outcome(run, [run / 3.0, run % 2, None, True]) for run in range(15)] + [Outcome(15, [], "broken: x")]
-    return Finished(plan, rows_of(plan, outcomes))
+    outcomes = [RunOutcome(run, [run / 3.0, run % 2, None, True]) for run in range(15)] + [
+        RunOutcome(15, [], "broken: x")
+    ]
+    return Finished.of(plan, outcomes)
 
 
 def test_without_pyarrow_parquet_is_refused_before_anything_is_flown(tmp_path, monkeypatch):
@@ -454,7 +455,7 @@ def test_csv_and_parquet_hold_the_same_to_the_bit(finished, tmp_path):
     from pyarrow import parquet
 
     for name in ("a.csv", "a.parquet"):
-        write(tmp_path / name, finished.plan, finished.rows)
+        write(tmp_path / name, finished)
     table = parquet.read_table(tmp_path / "a.parquet").to_pylist()
     assert table == finished.rows
     read = list(csv.DictReader(io.StringIO((tmp_path / "a.csv").read_text())))
@@ -492,14 +493,12 @@ def test_broken_assertions_name_a_run_that_breaks_them(finished):
 
 
 def test_a_picture_is_drawn(finished, tmp_path):
-    from microsim.sweep.plot import check_target, draw
-
     draw(finished, tmp_path / "a.png")
     draw(finished, tmp_path / "b.png")
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
     with pytest.raises(microsim.MicroSimError, match="ends with"):
-        check_target(tmp_path / "a.gif")
+        check_figure(tmp_path / "a.gif")
 
 
 # ---- tokens ----------------------------------------------------------------------------------------------------------
@@ -507,13 +506,13 @@ def test_a_picture_is_drawn(finished, tmp_path):
 
 def test_a_token_gives_its_run_again(folder):
     plan = plan_of(folder, seeds="0..3", vary={"wind.gust_sigma": [0, 2]}, duration=1.0)
-    flyer = Flyer(plan.order())
+    runner = SweepRunner(plan.order())
     for run in (0, 6):
         again = from_token(plan.token(run))
-        assert fly(again.sim, again.mission, again.token.duration, TAKEN) == dict(
-            zip(TAKEN, flyer.fly(*plan.place(run)), strict=True)
+        assert run_one(again.sim, again.mission, again.token.duration, TAKEN) == dict(
+            zip(TAKEN, runner.run(*plan.place(run)), strict=True)
         )
-    flyer.close()
+    runner.close()
 
 
 def test_a_token_is_refused_when_its_files_have_changed(folder):
@@ -528,7 +527,7 @@ def test_a_token_is_refused_when_its_files_have_changed(folder):
         from_token(token)
     mission.write_text(text)
     moved = world.rename(folder / "moved.yaml")
-    with pytest.raises(UsageError, match="--scenario says where it is"):
+    with pytest.raises(UsageError, match="say where it is with --scenario"):
         from_token(token)
     assert from_token(token, scenario=str(moved)).sim.digest() == before
     moved.write_text(moved.read_text().replace("gust_sigma: 0.5", "gust_sigma: 0.6"))

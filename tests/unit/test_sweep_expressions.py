@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from microsim.errors import UsageError
 from microsim.sweep.expressions import ExpressionError, parse
-from microsim.sweep.models import condition, seeds
-from microsim.sweep.tokens import Source, Token, read_token
+from microsim.sweep.sweep_file import condition, seeds
+from microsim.sweep.tokens import Token, TokenSource, read_token
 
 SIGNS = {
     "<": operator.lt,
@@ -80,21 +80,21 @@ def test_no_text_is_taken_that_is_no_condition(text):
     [
         ("", "ends too soon; expected a metric or a number"),
         ("colisions > 0", "did you mean 'collisions'?"),
-        ("collisions = 0", "equal is =="),
+        ("collisions = 0", "equality is written =="),
         ("collisions >", "ends too soon"),
         ("collisions > 0 0", "expected `and`, `or` or the end, found '0' at character 16"),
         ("collisions", "compare it, as in 'collisions > 0'"),
-        ("collisions and passed", "beside `and` must be true or false"),
+        ("collisions and passed", "the operands of `and` must be true or false; compare them"),
         ("passed > 1", "compares true or false with a number"),
         ("digest > 'a'", "has no order; use == or !="),
-        ("radio_drop.rover > 0", "is not one of robots"),
+        ("radio_drop.rover > 0", "does not measure single robots"),
         ("mean(passed) > 0", "takes a metric that is a number"),
         ("share(collisions) > 0", "takes a condition"),
-        ("mean(mean(collisions)) > 0", "cannot stand inside"),
+        ("mean(mean(collisions)) > 0", "cannot be used inside another function"),
         ("sum(collisions) > 0", "no function 'sum'"),
         ("__import__('os').system('x') > 0", "unexpected"),
         ("(" * 40 + "passed", "nested too deeply"),
-        ("passed" + " and passed" * 200, "1000 characters at most"),
+        ("passed" + " and passed" * 200, "at most 1000 characters"),
     ],
 )
 def test_a_bad_condition_is_told_what_is_wrong(text, message):
@@ -102,13 +102,82 @@ def test_a_bad_condition_is_told_what_is_wrong(text, message):
         condition(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "passed" + ")" * 300,
+        "(" * 990,
+        "mean(" * 100 + "collisions" + ")" * 100 + " > 0",
+        "\0",
+        "\ud800",
+        "[x for x in passed]",
+        "(lambda: passed)()",
+        "passed if passed else passed",
+        "passed := passed",
+        "passed # a comment",
+        "f'{passed}' == digest",
+        "b'ab' == digest",
+        "collisions < collisions < 3",
+        "collisions in collisions",
+        "collisions > 0x10",
+        "collisions > 1_000",
+        "collisions > 1j",
+        "collisions + 1 > 0",
+        "-collisions > 0",
+        "...",
+        "()",
+        "mean() > 0",
+        "mean(collisions, collisions) > 0",
+        "passed()",
+        "True",
+        "await passed",
+    ],
+)
+def test_hostile_text_is_refused_with_our_own_error(text):
+    """Whatever Python's grammar has beyond ours."""
+    with pytest.raises(ExpressionError):
+        condition(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("not " * 240 + "passed", True),
+        ("not " * 241 + "passed", False),
+        ("(" * 29 + "passed" + ")" * 29, True),
+        ("passed" + " or passed" * 90, True),
+        ("1" * 980 + " > collisions", True),
+        ("collisions > 1e99999", False),
+        ("'\0\\\n\ud800' == digest", False),
+    ],
+)
+def test_odd_but_correct_text_is_read(text, expected):
+    assert condition(text).holds(ROW) is expected
+
+
+def test_a_condition_has_lines_quotes_and_any_name_of_a_robot():
+    assert condition("collisions > 0\n  and\tpassed").holds(ROW)
+    assert condition("digest == 'ab' and digest != \"it's\"").holds(ROW)
+    kinds = {"path_length.class": float, "path_length.2nd": float, "path_length.not": float}
+    for name in kinds:
+        found = parse(f"not {name} < 5.", kinds.__getitem__)
+        assert found.metrics == (name,)
+        assert found.holds({name: 6.0})
+        assert not found.holds({name: 4.0})
+
+
+def test_a_second_comparison_is_refused_where_it_is():
+    with pytest.raises(ExpressionError, match="expected `and`, `or` or the end, found '<' at character 18"):
+        condition("1 < (collisions) < 3")
+
+
 def test_functions_look_at_all_runs():
     rows = [{"collisions": 0}, {"collisions": 3}, {"collisions": None}, {"collisions": 1}]
     assert condition("mean(collisions) == 1.3333333333333333").holds({"collisions": None}, rows)
     assert condition("min(collisions) == 0 and max(collisions) == 3").holds({"collisions": None}, rows)
     assert condition("share(collisions > 0) == 0.5").holds({"collisions": None}, rows)
-    assert parse("mean(a) > 0").is_about_all_runs
-    assert not parse("a > 0").is_about_all_runs
+    assert parse("mean(a) > 0", lambda name: float).is_about_all_runs
+    assert not parse("a > 0", lambda name: float).is_about_all_runs
 
 
 # ---- seeds -----------------------------------------------------------------------------------------------------------
@@ -143,7 +212,9 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3),
     max_leaves=4,
 )
-sources = st.builds(Source, st.text(min_size=1, max_size=12), st.text("0123456789abcdef", min_size=16, max_size=16))
+sources = st.builds(
+    TokenSource, st.text(min_size=1, max_size=12), st.text("0123456789abcdef", min_size=16, max_size=16)
+)
 tokens = st.builds(
     Token,
     scenario=sources,

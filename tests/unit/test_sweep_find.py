@@ -10,10 +10,10 @@ from microsim.cli import sweep as command
 from microsim.errors import UsageError
 from microsim.missions import fly_mission, load_mission
 from microsim.simulation import Simulation
-from microsim.sweep.find import Shrinking, first_match, wanted
-from microsim.sweep.flying import Flyer, fly
-from microsim.sweep.journal import Outcome
-from microsim.sweep.shrink import Case, Shrinker, simpler_numbers
+from microsim.sweep.find import FailingCase, Shrinker, Shrinking, first_match, simpler_numbers, wanted
+from microsim.sweep.plan import RunOutcome, make_plan
+from microsim.sweep.run_one import SweepRunner, run_one
+from microsim.sweep.sweep_file import load_sweep
 from tests.sweep_support import cli, plan_of, write_yard
 
 # One of nine entries drives the rover into the wall at x = 15; only with little lag does it get there in time.
@@ -33,6 +33,8 @@ expect:
   - {robot: drone, value: height, at_least: 1}
 """
 
+SWEEP = load_sweep({"duration": 1})
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -42,7 +44,7 @@ def folder(tmp_path):
 
 
 def shrunk(plan, folder, text="collisions > 0", run=0, name="smallest.yaml"):
-    return Shrinking(plan, wanted(text), run).smallest(folder / name, 2000, lambda runs, case: None)
+    return Shrinking(plan, wanted(SWEEP, text), run).smallest(folder / name, 2000, lambda runs, case: None)
 
 
 def test_a_planted_failure_shrinks_to_the_one_entry_that_fails(folder):
@@ -59,11 +61,21 @@ def test_a_planted_failure_shrinks_to_the_one_entry_that_fails(folder):
     assert found.case.mission.get("expect", []) == []
     # nothing shorter fails: the wall is 10 m away
     shorter = {**found.case.mission, "duration": round(found.case.mission["duration"] - 0.1, 1)}
-    assert fly(Simulation(plan.scenario), load_mission(shorter), None, ["collisions"])["collisions"] == 0
+    assert run_one(Simulation(plan.scenario), load_mission(shorter), None, ["collisions"])["collisions"] == 0
     # the file is a mission like any other, and fails as such
     outcome = fly_mission(folder / "smallest.yaml")
     assert outcome.sim.state("rover").contacts > 0
     assert "contacts of rover was 1" in outcome.violations[-1]
+
+
+def test_the_scenario_of_a_sweep_file_in_another_folder_is_found_again(folder, tmp_path_factory):
+    (folder / "drive.yaml").write_text("duration: 1\ndo: [{robot: rover, command: {v: 1.0}}]\n")
+    (folder / "sweep.yaml").write_text("scenario: yard.yaml\nmission: drive.yaml\nseeds: 3\nmetrics: [digest]\n")
+    plan = make_plan(load_sweep(folder / "sweep.yaml"))
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    found = shrunk(plan, elsewhere, "path_length > 0.1 and digest != 'ab'")
+    assert found.values["path_length"] > 0.1
+    assert fly_mission(elsewhere / "smallest.yaml").sim.scenario.name == "yard"
 
 
 def test_what_is_needed_for_the_failure_stays(folder):
@@ -71,9 +83,9 @@ def test_what_is_needed_for_the_failure_stays(folder):
     (folder / "drive.yaml").write_text("duration: 6\ndo:\n  - {at: 1, robot: drone, command: {vz: -0.5}}\n")
     (folder / "yard.yaml").write_text((folder / "yard.yaml").read_text().replace("gust_sigma: 0.5", "gust_sigma: 0.1"))
     plan = plan_of(folder, seeds="0..19", vary={"wind.world_xyz": [[0, 0, 0], [0, 0, -0.2]]}, metrics=["min_height"])
-    flyer = Flyer(plan.order())
-    heights = [flyer.fly(*plan.place(run))[0] for run in range(len(plan))]
-    flyer.close()
+    runner = SweepRunner(plan.order())
+    heights = [runner.run(*plan.place(run))[0] for run in range(len(plan))]
+    runner.close()
     limit = (min(heights[20:]) + sorted(heights[20:])[1]) / 2.0  # only one run is lower
     run = heights.index(min(heights))
     assert run >= 20
@@ -90,8 +102,8 @@ def test_what_is_needed_for_the_failure_stays(folder):
 
 def test_the_first_match_is_that_of_the_plan_in_whatever_order_runs_come(folder):
     plan = plan_of(folder, seeds="0..9", metrics=["collisions"])
-    outcomes = [Outcome(run, [1 if run in (4, 7) else 0]) for run in range(10)]
-    wish = wanted("collisions > 0")
+    outcomes = [RunOutcome(run, [1 if run in (4, 7) else 0]) for run in range(10)]
+    wish = wanted(SWEEP, "collisions > 0")
     for order in (outcomes, outcomes[::-1], outcomes[5:] + outcomes[:5]):
         found = first_match(plan, wish, iter(order))
         assert found is not None
@@ -99,12 +111,12 @@ def test_the_first_match_is_that_of_the_plan_in_whatever_order_runs_come(folder)
     taken = iter(outcomes)
     first_match(plan, wish, taken)
     assert next(taken).run == 5  # no more are flown than needed
-    assert first_match(plan, wanted("collisions > 5"), iter(outcomes)) is None
+    assert first_match(plan, wanted(SWEEP, "collisions > 5"), iter(outcomes)) is None
 
 
 def test_what_is_searched_for_must_be_about_one_run():
-    with pytest.raises(UsageError, match="about all runs together"):
-        wanted("mean(collisions) > 0")
+    with pytest.raises(UsageError, match="about all runs together; expected a condition about one run"):
+        wanted(SWEEP, "mean(collisions) > 0")
 
 
 # ---- shrinking by itself ---------------------------------------------------------------------------------------------
@@ -112,17 +124,17 @@ def test_what_is_searched_for_must_be_about_one_run():
 letters = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=12)
 
 
-@given(letters, st.sets(st.sampled_from("abcdefgh"), min_size=1, max_size=3))
-def test_what_is_left_is_exactly_what_is_needed(entries, needed):
+@given(letters, st.data())
+def test_what_is_left_is_exactly_what_is_needed(entries, data):
     """Against the closed form: a mission that fails when it has all of some letters shrinks to one of each."""
+    needed = data.draw(st.sets(st.sampled_from(entries), min_size=1, max_size=3))
     mission = {"duration": 8.0, "do": [{"robot": letter, "command": {"v": 1.2345}} for letter in entries]}
-    case = Case(mission, 7, {"a.b": 1})
+    case = FailingCase(mission, 7, {"a.b": 1})
 
     def fails(candidate):
         return needed <= {entry["robot"] for entry in candidate.mission["do"]}
 
-    if not fails(case):
-        return
+    assert fails(case)
     found = Shrinker(fails, 5000).shrink(case)
     assert sorted(entry["robot"] for entry in found.mission["do"]) == sorted(needed)
     assert all(not entry["command"] for entry in found.mission["do"])
@@ -138,7 +150,7 @@ def test_durations_and_numbers_are_the_smallest_that_fail(tenths, least):
         speeds = [entry["command"].get("v", 0.0) for entry in case.mission["do"]]
         return round(case.mission["duration"] * 10) >= tenths and len(speeds) == 1 and speeds[0] >= least
 
-    found = Shrinker(fails, 5000).shrink(Case(mission, None, {}))
+    found = Shrinker(fails, 5000).shrink(FailingCase(mission, None, {}))
     assert round(found.mission["duration"] * 10) == tenths
     (entry,) = found.mission["do"]
     assert entry["command"].get("v", 0.0) >= least

@@ -20,12 +20,10 @@ from microsim.cli.scenarios import validate
 from microsim.engine.noise import normals, stream_key
 from microsim.errors import UsageError
 from microsim.sweep import results
-from microsim.sweep.crew import CrewError
-from microsim.sweep.journal import journal_of
-from microsim.sweep.loading import load_sweep
 from microsim.sweep.plan import make_plan
-from microsim.sweep.processes import LocalCrew
-from microsim.sweep.sweeping import Reports, sweep_to_file
+from microsim.sweep.run_all import Reports, journal_of, sweep_to_file
+from microsim.sweep.sweep_file import load_sweep
+from microsim.sweep.worker_pool import LocalWorkers, WorkerError
 from tests.sweep_support import cli, plan_of, variables, write_yard
 
 KEYS = {"seeds": "0..7", "vary": {"wind.gust_sigma": [0, 2]}}
@@ -43,7 +41,7 @@ def folder(tmp_path):
 
 
 def swept(plan, out: Path, jobs: int = 1, timeout_s: float = 60.0, **reports) -> bytes:
-    sweep_to_file(plan, lambda: LocalCrew(plan.order(), jobs, timeout_s), out, Reports(**reports))
+    sweep_to_file(plan, lambda: LocalWorkers(plan.order(), jobs, timeout_s), out, Reports(**reports))
     return out.read_bytes()
 
 
@@ -53,8 +51,8 @@ def expected(tmp_path_factory):
     folder = tmp_path_factory.mktemp("yard")
     write_yard(folder, WAIT)
     plan = plan_of(folder, **KEYS)
-    finished = sweep_to_file(plan, lambda: LocalCrew(plan.order(), 1, 60.0), folder / "one.csv")
-    results.write(folder / "one.parquet", plan, finished.rows)
+    finished = sweep_to_file(plan, lambda: LocalWorkers(plan.order(), 1, 60.0), folder / "one.csv")
+    results.write(folder / "one.parquet", finished)
     return {suffix: (folder / f"one{suffix}").read_bytes() for suffix in (".csv", ".parquet")} | {"folder": folder}
 
 
@@ -121,12 +119,12 @@ def test_a_run_that_hangs_is_ended(folder):
 
 
 def test_workers_that_cannot_start_are_no_endless_loop(folder, monkeypatch):
-    monkeypatch.setattr("microsim.sweep.processes._STARTS", 2)
+    monkeypatch.setattr("microsim.sweep.worker_pool.MAX_STARTS", 2)
     plan = plan_of(folder, seeds="0..2")
     order = plan.order()
     object.__setattr__(order, "scenario", "{broken")
-    with pytest.raises(CrewError, match=r"workers do not start: .*the recorded scenario"):
-        sweep_to_file(plan, lambda: LocalCrew(order, 1, 60.0), folder / "a.csv")
+    with pytest.raises(WorkerError, match=r"workers do not start: .*the recorded scenario"):
+        sweep_to_file(plan, lambda: LocalWorkers(order, 1, 60.0), folder / "a.csv")
 
 
 def test_a_sweep_that_is_stopped_says_how_to_go_on_and_leaves_no_worker(folder):
@@ -164,7 +162,7 @@ def test_a_sweep_file_is_a_gate(folder, capsys):
         "metrics: [path_length.rover]\nassert:\n  - path_length.rover > 2\n  - share(collisions > 0) == 0\n"
     )
     plan = make_plan(load_sweep(folder / "gate.yaml"))
-    finished = sweep_to_file(plan, lambda: LocalCrew(plan.order(), 1, 60.0), folder / "results.csv")
+    finished = sweep_to_file(plan, lambda: LocalWorkers(plan.order(), 1, 60.0), folder / "results.csv")
     assert finished.is_good
     name = str(folder / "gate.yaml")
     assert validate([name], as_json=True) == 0
@@ -225,18 +223,18 @@ def test_a_ray_cluster_gives_the_same_file_though_workers_die(cluster, folder):
     ]
     done = cli(*arguments, "--ray", cluster, "--out", "ray.parquet", cwd=folder, **QUIET)
     assert done.returncode == 0, done.stderr
-    assert "a worker was lost and is replaced" in done.stderr
+    assert "a worker was lost and replaced" in done.stderr
     assert (folder / "ray.parquet").read_bytes() == swept(plan_of(folder, **KEYS), folder / "one.parquet")
 
 
 def test_a_cluster_that_is_not_there_is_told(folder):
-    from microsim.sweep.cluster import RayCrew
+    from microsim.sweep.ray_workers import RayWorkers
 
     order = plan_of(folder, seeds="0").order()
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))  # and does not listen
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(CrewError, match=f"no Ray cluster at '{address}'"):
-            RayCrew(order, address, None, 60.0)
+        with pytest.raises(WorkerError, match=f"no Ray cluster at '{address}'"):
+            RayWorkers(order, address, None, 60.0)
     with pytest.raises(UsageError, match="expected HOST:PORT"):
-        RayCrew(order, "nowhere", None, 60.0)
+        RayWorkers(order, "nowhere", None, 60.0)

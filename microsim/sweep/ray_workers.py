@@ -1,4 +1,4 @@
-"""Workers on a Ray cluster. The one place where Ray is imported: it is an extra, and takes seconds to start."""
+"""Workers on a Ray cluster. Ray is imported only here: it is an optional extra, and takes seconds to start."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from importlib import import_module
 from typing import Any
 
 from microsim.errors import UsageError
-from microsim.sweep.crew import CrewError, Done, Lost, Task
-from microsim.sweep.flying import Flyer, Order
+from microsim.sweep.run_one import SweepOrder, SweepRunner
+from microsim.sweep.worker_pool import MAX_STARTS, Done, Lost, Task, WorkerError
 from microsim.version import __version__
 
-LOCAL = "local"  # as an address: a cluster of our own on this machine
-_STARTS = 3  # workers in a row that may die before they are ready
-_REACH_S = 5.0
+LOCAL = "local"  # as an address: a private cluster on this machine
+_CONNECT_S = 5.0
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
@@ -27,29 +26,29 @@ _QUIET = {
 
 
 class RayWorker:
-    """The actor: lives on a node of the cluster, which must have the same MicroSim."""
+    """The actor, on a node of the cluster that has the same version of MicroSim."""
 
     def __init__(self, order: dict[str, Any]) -> None:
-        self.flyer = Flyer(Order.from_plain(order))
+        self.runner = SweepRunner(SweepOrder.from_plain(order))
 
     def version(self) -> str:
         return __version__
 
-    def fly(self, tasks: Sequence[Task]) -> list[Done]:
-        return [Done(run, self.flyer.fly(combination, seed)) for run, combination, seed in tasks]
+    def run(self, tasks: Sequence[Task]) -> list[Done]:
+        return [Done(run, self.runner.run(combination, seed)) for run, combination, seed in tasks]
 
 
 @dataclass
-class _Hand:
-    actor: Any
+class _Actor:
+    handle: Any
     pending: list[int] = field(default_factory=list)
     is_ready: bool = False
     is_late: bool = False
     since: float = field(default_factory=time.monotonic)
 
 
-class RayCrew:
-    def __init__(self, order: Order, address: str, jobs: int | None, timeout_s: float) -> None:
+class RayWorkers:
+    def __init__(self, order: SweepOrder, address: str, jobs: int | None, timeout_s: float) -> None:
         self._ray = _ray(address)
         self.timeout_s = timeout_s
         _connect(self._ray, address, jobs)
@@ -58,25 +57,25 @@ class RayCrew:
             self._order = self._ray.put(order.to_plain())
             self._actor_class = self._ray.remote(num_cpus=1, max_restarts=0)(RayWorker)
             self._bad_starts = 0
-            self._calls: dict[Any, _Hand] = {}  # what is under way; a hand that is not here is free
-            self._free: list[_Hand] = []
+            self._calls: dict[Any, _Actor] = {}  # in progress; an actor that is not here is free
+            self._free: list[_Actor] = []
             for _ in range(self.size):
-                self._hire()
+                self._start()
         except BaseException:
-            self.dismiss()
+            self.close()
             raise
 
-    def _hire(self) -> None:
-        hand = _Hand(self._actor_class.remote(self._order))
-        self._calls[hand.actor.version.remote()] = hand
+    def _start(self) -> None:
+        actor = _Actor(self._actor_class.remote(self._order))
+        self._calls[actor.handle.version.remote()] = actor
 
     def has_room(self) -> bool:
         return bool(self._free)
 
     def give(self, tasks: Sequence[Task]) -> None:
-        hand = self._free.pop(0)
-        hand.pending, hand.since = [run for run, _, _ in tasks], time.monotonic()
-        self._calls[hand.actor.fly.remote(tasks)] = hand
+        actor = self._free.pop(0)
+        actor.pending, actor.since = [run for run, _, _ in tasks], time.monotonic()
+        self._calls[actor.handle.run.remote(tasks)] = actor
 
     def wait(self, seconds: float) -> Iterable[Done | Lost]:
         if not self._calls:
@@ -89,59 +88,61 @@ class RayCrew:
             yield from self._concluded(call, self._calls.pop(call))
         self._end_late()
 
-    def _concluded(self, call: Any, hand: _Hand) -> Iterable[Done | Lost]:
+    def _concluded(self, call: Any, actor: _Actor) -> Iterable[Done | Lost]:
         try:
             answer = self._ray.get(call)
         except self._ray.exceptions.RayError as error:
-            yield from self._lost(hand, error)
+            yield from self._lost(actor, error)
             return
         if isinstance(answer, str):
             if answer != __version__:
-                raise CrewError(f"the cluster has microsim {answer}, this machine {__version__}: install the same")
-            hand.is_ready, self._bad_starts = True, 0
+                raise WorkerError(
+                    f"the cluster has microsim {answer}, this machine has {__version__}; install the same version"
+                )
+            actor.is_ready, self._bad_starts = True, 0
         else:
             yield from answer
-        hand.pending = []
-        self._free.append(hand)
+        actor.pending = []
+        self._free.append(actor)
 
-    def _lost(self, hand: _Hand, error: Exception) -> Iterable[Lost]:
+    def _lost(self, actor: _Actor, error: Exception) -> Iterable[Lost]:
         why = " ".join(str(error).split())[:300]
-        if hand.is_late:
-            why = f"no result in time, which is {self.timeout_s:g} s a run; give it more with --timeout"
-        if not hand.is_ready:
+        if actor.is_late:
+            why = f"no result within {self.timeout_s:g} s for each run; allow more with --timeout"
+        if not actor.is_ready:
             self._bad_starts += 1
-            if self._bad_starts >= _STARTS:
-                raise CrewError(f"workers do not start on the cluster: {why}")
-        self._ray.kill(hand.actor)  # it may be alive, and only have raised something
-        self._hire()
-        if hand.is_ready:
-            yield Lost(hand.pending, [], why)
+            if self._bad_starts >= MAX_STARTS:
+                raise WorkerError(f"workers do not start on the cluster: {why}")
+        self._ray.kill(actor.handle)  # it may be alive, and only have raised an error
+        self._start()
+        if actor.is_ready:
+            yield Lost(actor.pending, [], why)
 
     def _end_late(self) -> None:
         now = time.monotonic()
-        for hand in self._calls.values():
-            allowed = self.timeout_s * max(len(hand.pending), 1)
-            if hand.is_ready and not hand.is_late and now - hand.since > allowed:
-                hand.is_late = True
-                self._ray.kill(hand.actor)
+        for actor in self._calls.values():
+            allowed = self.timeout_s * max(len(actor.pending), 1)
+            if actor.is_ready and not actor.is_late and now - actor.since > allowed:
+                actor.is_late = True
+                self._ray.kill(actor.handle)
 
-    def dismiss(self) -> None:
+    def close(self) -> None:
         self._ray.shutdown()
 
 
 def _ray(address: str) -> Any:
-    variables = {**_QUIET, **(_own_cluster() if address == LOCAL else {})}
+    variables = {**_QUIET, **(_private_cluster() if address == LOCAL else {})}
     for key, value in variables.items():
         os.environ.setdefault(key, value)
     try:
         return import_module("ray")
     except ImportError:
-        raise CrewError("--ray needs Ray: pip install 'microsim[ray]'") from None
+        raise WorkerError("--ray needs Ray: pip install 'microsim[ray]'") from None
 
 
-def _own_cluster() -> dict[str, str]:
-    """On 127.0.0.1 only, and for us only; left to itself, Ray would keep its token in the user's home."""
-    loopback = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # what it is called; it works on every system
+def _private_cluster() -> dict[str, str]:
+    """On 127.0.0.1 and only for us, with a token that is not stored; Ray by default stores one in the home folder."""
+    loopback = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # despite its name it has this effect on every system
     if "RAY_AUTH_MODE" in os.environ:
         return loopback
     return {**loopback, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
@@ -157,18 +158,18 @@ def _connect(ray: Any, address: str, jobs: int | None) -> None:
             ray.init(address=address, **quiet)
         except (ConnectionError, OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             reason = " ".join(str(error).split())[:300]
-            hint = "" if "RAY_AUTH_MODE" in os.environ else "; does it want a token (RAY_AUTH_MODE, RAY_AUTH_TOKEN)?"
-            raise CrewError(f"no Ray cluster at {address!r}: {reason}{hint}") from None
+            hint = "" if "RAY_AUTH_MODE" in os.environ else "; does it require a token (RAY_AUTH_MODE, RAY_AUTH_TOKEN)?"
+            raise WorkerError(f"no Ray cluster at {address!r}: {reason}{hint}") from None
 
 
 def _check_reachable(address: str) -> None:
-    """Ray itself would wait for minutes for a cluster that is not there."""
+    """Ray itself waits minutes for a cluster that does not exist."""
     host, found, port = address.removeprefix("ray://").rpartition(":")
     if not found or not port.isdecimal():
         if address not in (LOCAL, "auto"):
             raise UsageError(f"--ray: expected HOST:PORT, ray://HOST:PORT, auto or {LOCAL}, found {address!r}")
         return
     try:
-        socket.create_connection((host, int(port)), _REACH_S).close()
+        socket.create_connection((host, int(port)), _CONNECT_S).close()
     except (OSError, OverflowError) as error:
-        raise CrewError(f"no Ray cluster at {address!r}: {error}") from None
+        raise WorkerError(f"no Ray cluster at {address!r}: {error}") from None

@@ -1,4 +1,4 @@
-"""What the results of the same case say when they are laid side by side."""
+"""Compares the results of the same case in different environments, and finds the first difference."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from microsim.check.child import DIGEST_BYTES
-from microsim.check.environments import Environment
-from microsim.check.processes import Case, Children, Result, Run
+from microsim.check.check_runs import DIGEST_BYTES, Case, CheckRun, Children, Environment, Result
 from microsim.recording.differences import Difference, Entry, Place
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckVerdict:
     """One case in all environments."""
 
     case: Case
@@ -28,17 +26,17 @@ class Verdict:
         return not self.different and not self.broken
 
 
-def judged(case: Case, environments: Sequence[Environment], results: Mapping[Run, Result]) -> Verdict:
+def judged(case: Case, environments: Sequence[Environment], results: Mapping[CheckRun, Result]) -> CheckVerdict:
     """The first environment is the reference."""
-    mine = [results[Run(case, environment)] for environment in environments]
+    mine = [results[CheckRun(case, environment)] for environment in environments]
     reference = mine[0]
     broken = tuple(result for result in mine if result.error)
     if reference.error:
-        return Verdict(case, reference, (), (), broken)
+        return CheckVerdict(case, reference, (), (), broken)
     whole = [result for result in mine[1:] if not result.error]
     different = tuple(result for result in whole if not _agree(reference, result))
     same = tuple(result.run.environment.name for result in whole if result not in different)
-    return Verdict(case, reference, same, different, broken)
+    return CheckVerdict(case, reference, same, different, broken)
 
 
 def _agree(reference: Result, result: Result) -> bool:
@@ -62,11 +60,11 @@ def first_tick(one: Path, other: Path) -> int:
 
 @dataclass(frozen=True)
 class Finding:
-    """Where two environments part."""
+    """Where two environments differ."""
 
     result: Result
     tick: int
-    difference: Difference | None  # None: not seen again, so the run is not even the same as itself
+    difference: Difference | None  # None: not reproduced, so the run differs from itself
     error: str = ""
 
     @property
@@ -78,17 +76,17 @@ class Finding:
         case, name = self.result.run.case, self.result.run.environment.name
         head = f"{case}: {name} differs from the reference, first at tick {self.tick}"
         if self.error:
-            return f"{head}; flying both again failed: {self.error}"
+            return f"{head}; repeating both failed: {self.error}"
         if self.difference is None:
             return (
-                f"{head}; flown again, each alone, both agree there: the run differs from itself from time to time, "
-                "or depends on what its process flew before"
+                f"{head}; repeated, each alone, both agree there: the run sometimes differs from itself, or depends on "
+                "what its process ran before"
             )
         return f"{head}, on {self.topic}\n" + "\n".join(f"  {line}" for line in str(self.difference).splitlines())
 
 
 def find(reference: Result, result: Result, children: Children) -> Finding:
-    """Fly both again up to the first tick that differs and compare its messages."""
+    """Repeat both up to the first tick that differs and compare its messages."""
     tick = first_tick(reference.chain, result.chain)
     dumps = [children.folder / f"{name}.json" for name in ("reference", "other")]
     for run, dump in zip((reference.run, result.run), dumps, strict=True):
@@ -96,13 +94,13 @@ def find(reference: Result, result: Result, children: Children) -> Finding:
         if again.error or not dump.exists():
             return Finding(result, tick, None, again.error or "the run ends before that tick")
     names = (reference.run.environment.name, result.run.environment.name)
-    before, one = _taken(dumps[0])
-    _, other = _taken(dumps[1])
+    before, one = _dumped(dumps[0])
+    _, other = _dumped(dumps[1])
     return Finding(result, tick, _difference(before, one, other, names))
 
 
-def _taken(file: Path) -> tuple[int, list[Entry]]:
-    """(messages before the tick, those of the tick); the file goes."""
+def _dumped(file: Path) -> tuple[int, list[Entry]]:
+    """(number of messages before the tick, those of the tick); removes the file."""
     dumped = json.loads(file.read_text(encoding="utf-8"))
     file.unlink()
     rows = dumped["messages"]

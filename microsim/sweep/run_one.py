@@ -1,4 +1,4 @@
-"""One run after another, in this process: the same in a worker, on a cluster and in a replay."""
+"""One run after another in this process: the same code in a worker, on a cluster and in a replay."""
 
 from __future__ import annotations
 
@@ -11,33 +11,63 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from microsim.engine.geometry import Array
 from microsim.errors import MicroSimError
 from microsim.messages.outbox import Message
 from microsim.missions import Mission, MissionPilot, load_mission
-from microsim.missions.actions import RadioAction
-from microsim.missions.expectations import RobotExpectation
-from microsim.recording.scenarios import as_text, packed, unpacked
+from microsim.missions.mission_file import RadioAction, RobotExpectation
+from microsim.recording.scenarios import unpacked
 from microsim.scenario import Scenario
 from microsim.scenario.overrides import with_values
 from microsim.simulation import Simulation
-from microsim.sweep.metric import Value
-from microsim.sweep.metrics import metric, watch
-from microsim.sweep.tokens import mission_data
-from microsim.sweep.trace import Run, Trace
+from microsim.sweep.metrics import Block, Value, WatchedRun, checked, find_metric, watch
 
 _LONGEST_ERROR = 500  # characters
+_BLOCK_TICKS = 256  # sums are taken block by block, so their last bits depend on this number
 
 
-class Taken:
-    """A run at tick 0, and the metrics that are taken of it. To be called with the messages of every tick."""
+class _Trace:
+    """Collects the states of a run until a block is full. As bytes, the fastest copies there are."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim, self._fleets = sim, sim.fleets
+        self._copies: list[list[bytes]] = [[] for _ in self._fleets]
+        self._pairs = list(zip(self._copies, self._fleets, strict=True))
+        self.count = 0
+
+    def add(self) -> bool:
+        """The state as it is now. True: the block is full."""
+        if self._sim.fleets is not self._fleets:  # the mission changed settings
+            self._fleets = self._sim.fleets
+            self._pairs = list(zip(self._copies, self._fleets, strict=True))
+        for copies, fleet in self._pairs:
+            copies.append(fleet.state.tobytes())
+        self.count += 1
+        return self.count == _BLOCK_TICKS
+
+    def take(self) -> Block:
+        """What was collected since the last block."""
+        found: dict[str, Array] = {}
+        for copies, fleet in self._pairs:
+            states = np.frombuffer(b"".join(copies)).reshape(self.count, *fleet.state.shape)
+            found |= {name: states[:, :, column] for column, name in enumerate(fleet.names)}
+            copies.clear()
+        self.count = 0
+        return found
+
+
+class MetricRun:
+    """A run at tick 0 and the metrics that measure it. Call it with the messages of every tick."""
 
     def __init__(self, sim: Simulation, mission: Mission | None, metrics: Sequence[str]) -> None:
         self.pilot = None if mission is None else MissionPilot(sim, mission)
-        self.run = Run(sim, self.pilot)
+        self.run = WatchedRun(sim, self.pilot)
         self._watches = {name: watch(name, self.run) for name in metrics}
         self._looks = [each.look for each in self._watches.values() if each.look is not None]
         self._hears = [each.hear for each in self._watches.values() if each.hear is not None]
-        self._trace = Trace(sim)
+        self._trace = _Trace(sim)
 
     def __call__(self, messages: Sequence[Message]) -> None:
         if self.pilot is not None:
@@ -55,23 +85,25 @@ class Taken:
     def values(self) -> dict[str, Value]:
         if self._trace.count:
             self._look()
-        return {name: each.value() for name, each in self._watches.items()}
+        return {name: checked(each, each.value()) for name, each in self._watches.items()}
 
 
-def fly(sim: Simulation, mission: Mission | None, duration: float | None, metrics: Sequence[str]) -> dict[str, Value]:
-    """From tick 0 to the end; the metrics. Messages are made only where somebody needs them: four times as slow."""
-    taken = Taken(sim, mission, metrics)
-    ticks = ticks_of(sim, taken.pilot, duration)
-    if needs_messages(mission, metrics):
-        taken(sim.step(0))
+def run_one(
+    sim: Simulation, mission: Mission | None, duration: float | None, metrics: Sequence[str]
+) -> dict[str, Value]:
+    """Run from tick 0 to the end and return the metrics. Messages, four times as slow, only if something needs them."""
+    measured = MetricRun(sim, mission, metrics)
+    ticks = ticks_of(sim, measured.pilot, duration)
+    if needs_messages(sim.scenario, mission, metrics):
+        measured(sim.step(0))
         for _ in range(ticks):
-            taken(sim.step())
+            measured(sim.step())
     else:
-        taken(())
+        measured(())
         for _ in range(ticks):
             sim.advance()
-            taken(())
-    return taken.values()
+            measured(())
+    return measured.values()
 
 
 def ticks_of(sim: Simulation, pilot: MissionPilot | None, duration: float | None) -> int:
@@ -81,9 +113,9 @@ def ticks_of(sim: Simulation, pilot: MissionPilot | None, duration: float | None
     return pilot.end
 
 
-def needs_messages(mission: Mission | None, metrics: Sequence[str]) -> bool:
-    chosen = [metric(name) for name in metrics]
-    if any(each.needs_messages for each in chosen):
+def needs_messages(scenario: Scenario, mission: Mission | None, metrics: Sequence[str]) -> bool:
+    chosen = [find_metric(name, scenario.plugins) for name in metrics]
+    if any(each.needs_messages or each.hear is not None for each in chosen):
         return True
     if mission is None:
         return False
@@ -96,8 +128,8 @@ def needs_messages(mission: Mission | None, metrics: Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True)
-class Order:
-    """Everything a worker must know, as plain data: it may be on another machine."""
+class SweepOrder:
+    """Everything a worker needs, as plain data: it may be on another machine."""
 
     scenario: str
     files: Mapping[str, bytes]
@@ -105,43 +137,29 @@ class Order:
     duration: float | None
     combinations: Sequence[Mapping[str, Any]]  # key path in the scenario -> value
     metrics: Sequence[str]
-    version: str
-
-    @staticmethod
-    def of(
-        scenario: Scenario,
-        mission: Mission | None,
-        duration: float | None,
-        combinations: Sequence[Mapping[str, Any]],
-        metrics: Sequence[str],
-        version: str,
-    ) -> Order:
-        data, files = packed(scenario)
-        flown = None if mission is None else mission_data(mission)
-        return Order(as_text(data), files, flown, duration, combinations, metrics, version)
 
     def to_plain(self) -> dict[str, Any]:
         files = {name: b64encode(content).decode() for name, content in self.files.items()}
         return {**vars(self), "files": files}
 
     @staticmethod
-    def from_plain(data: Mapping[str, Any]) -> Order:
+    def from_plain(data: Mapping[str, Any]) -> SweepOrder:
         files = {name: b64decode(content) for name, content in data["files"].items()}
-        return Order(**{**data, "files": files})
+        return SweepOrder(**{**data, "files": files})
 
 
 @dataclass(frozen=True)
-class Failure:
-    """A run that did not come to its end."""
+class RunFailure:
+    """A run that did not reach its end."""
 
     error: str
     is_final: bool  # it would fail again
 
 
-class Flyer:
-    """Flies runs of one sweep. The simulation is kept from seed to seed: a reset is exact, and quick."""
+class SweepRunner:
+    """Runs of one sweep. The simulation is kept from seed to seed: a reset is exact, and fast."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: SweepOrder) -> None:
         self._order = order
         self._folder = tempfile.TemporaryDirectory(prefix="microsim-")
         self._base = unpacked(order.scenario, Path(self._folder.name), order.files)
@@ -153,16 +171,16 @@ class Flyer:
     def close(self) -> None:
         self._folder.cleanup()
 
-    def fly(self, combination: int, seed: int) -> list[Value] | Failure:
+    def run(self, combination: int, seed: int) -> list[Value] | RunFailure:
         try:
             sim = self._simulation(combination, seed)
-            return list(fly(sim, self._mission, self._order.duration, self._order.metrics).values())
+            return list(run_one(sim, self._mission, self._order.duration, self._order.metrics).values())
         except MicroSimError as error:
             self._sim = None
-            return Failure(_one_line(str(error)), is_final=True)
-        except Exception as error:  # whatever a plug-in raises ends its run and no other
+            return RunFailure(_one_line(str(error)), is_final=True)
+        except Exception as error:  # an error in a plug-in ends its run and no other
             self._sim = None
-            return Failure(_one_line(f"{type(error).__name__}: {error}"), is_final=False)
+            return RunFailure(_one_line(f"{type(error).__name__}: {error}"), is_final=False)
 
     def _simulation(self, combination: int, seed: int) -> Simulation:
         if self._scenario is None or combination != self._combination:
@@ -176,5 +194,5 @@ class Flyer:
 
 
 def _one_line(text: str) -> str:
-    """The same on every machine, as far as we can see to it: no address in memory."""
+    """The same on every machine: without addresses in memory."""
     return re.sub(r" at 0x[0-9a-fA-F]+", "", " ".join(text.split()))[:_LONGEST_ERROR]

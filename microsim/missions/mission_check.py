@@ -1,4 +1,4 @@
-"""A mission beside the simulation that shall fly it: everything that cannot work is said before the start."""
+"""Checks a mission against its simulation: everything that cannot work is reported before the start."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from typing import Any, TypeAlias
 
 from microsim.documents.values import show
 from microsim.errors import MissionError, ScenarioError, UsageError, unknown
-from microsim.missions.actions import (
+from microsim.missions.follower import steer_for
+from microsim.missions.judge import DERIVED, TOPIC_VALUES, FieldPath
+from microsim.missions.mission_file import (
     CommandAction,
+    Mission,
     RadioAction,
+    RadioExpectation,
     RobotAction,
+    RobotExpectation,
     SetAction,
     TeleportAction,
+    TopicExpectation,
     WaypointsAction,
 )
-from microsim.missions.expectations import RadioExpectation, RobotExpectation, TopicExpectation
-from microsim.missions.follower import steer_for
-from microsim.missions.models import Mission
-from microsim.missions.values import DERIVED, TOPIC_VALUES, FieldPath
 from microsim.scenario import Scenario
 from microsim.scenario.messages import in_order
 from microsim.scenario.overrides import SettingError, with_values
@@ -29,7 +31,7 @@ Found: TypeAlias = Iterator[tuple[str, Loc]]  # what is wrong, and where in the 
 
 
 def check(mission: Mission, sim: Simulation) -> None:
-    """Raises MissionError with every reason why this simulation cannot fly the mission."""
+    """Raises MissionError with every reason why this simulation cannot run the mission."""
     found = [*_actions(mission, sim), *_settings(mission, sim), *_expectations(mission, sim)]
     if found:
         raise MissionError(in_order(mission._places.problem(message, loc) for message, loc in found))
@@ -70,7 +72,7 @@ def _teleport(entry: TeleportAction, sim: Simulation) -> Found:
         return
     if not world.is_inside(place.x, place.y):
         width, height = world.size_m
-        yield f"({place.x:g}, {place.y:g}) is off the map, which is {width:g} m × {height:g} m", ("teleport",)
+        yield f"({place.x:g}, {place.y:g}) is off the map of {width:g} m × {height:g} m", ("teleport",)
     elif world.is_occupied(place.x, place.y):
         yield f"({place.x:g}, {place.y:g}) is in an occupied cell", ("teleport",)
 
@@ -89,7 +91,7 @@ def _waypoints(entry: WaypointsAction, sim: Simulation) -> Found:
         yield f"no follower can drive a {model.name}, whose inputs are {', '.join(model.inputs)}", ("waypoints",)
     for index, waypoint in enumerate(entry.waypoints):
         if model.is_ground_bound and len(waypoint) > 2:
-            message = f"{entry.robot} stands on the ground: expected [x, y], found {show(waypoint)}"
+            message = f"{entry.robot} is a ground robot: expected [x, y], found {show(waypoint)}"
             yield message, ("waypoints", index)
 
 
@@ -97,11 +99,11 @@ def payload(entry: RadioAction, repetition: int) -> bytes:
     return entry.radio.replace("{n}", str(repetition)).encode()
 
 
-# ---- other values for the scenario -----------------------------------------------------------------------------------
+# ---- changed values of the scenario ----------------------------------------------------------------------------------
 
 
 def changed(scenario: Scenario, changes: dict[str, Any]) -> Scenario:
-    """The scenario with other values; SettingError names a key path that cannot change, ScenarioError what is wrong."""
+    """The scenario with changed values; SettingError: a key that cannot change, ScenarioError: a wrong value."""
     for path in changes:
         if path.split(".")[0] in _FIXED:
             raise SettingError(f"{path.split('.')[0]} cannot change during a run", path)
@@ -135,7 +137,7 @@ def _settings(mission: Mission, sim: Simulation) -> Found:
 
 
 def _expectations(mission: Mission, sim: Simulation) -> Found:
-    is_open = any(isinstance(entry, SetAction) for entry in mission.do)  # a topic may come later
+    is_open = any(isinstance(entry, SetAction) for entry in mission.do)  # a topic may appear later
     for index, entry in enumerate(mission.expect):
         if isinstance(entry, RobotExpectation):
             found = _about_robot(entry, sim)
@@ -159,7 +161,7 @@ def _about_robot(entry: RobotExpectation, sim: Simulation) -> Found:
 def _about_topic(entry: TopicExpectation, sim: Simulation, is_open: bool) -> Found:
     if entry.topic not in sim.topics:
         if not is_open:
-            yield unknown("nothing is sent on", repr(entry.topic), entry.topic, sim.topics), ("topic",)
+            yield unknown("there is no topic", repr(entry.topic), entry.topic, sim.topics), ("topic",)
     elif entry.value not in TOPIC_VALUES:
         type_name = sim.topics[entry.topic][0]
         problem = FieldPath(entry.value).problem(type_name)

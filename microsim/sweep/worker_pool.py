@@ -1,0 +1,210 @@
+"""Workers that receive runs and return results: the processes of this machine. `ray_workers` has those of a cluster.
+
+A worker is `main` in a process. It receives lines of JSON, the order and then lists of tasks, and answers with a line
+for each result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from microsim.errors import MicroSimError
+from microsim.processes import THREAD_VARIABLES, ChildProcess, answering
+from microsim.sweep.metrics import Value
+from microsim.sweep.run_one import RunFailure, SweepOrder, SweepRunner
+
+MAX_STARTS = 3  # workers in a row that may die before they are ready
+
+Task: TypeAlias = tuple[int, int, int]  # run, combination, seed
+
+
+class WorkerError(MicroSimError):
+    """There are no workers: they do not start, or the cluster cannot be reached."""
+
+
+@dataclass(frozen=True)
+class Done:
+    run: int
+    result: Sequence[Value] | RunFailure
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A worker died and was replaced."""
+
+    suspects: Sequence[int]  # one of these runs was in progress
+    others: Sequence[int]  # runs it had not started
+    why: str
+
+
+class WorkerPool(Protocol):
+    size: int
+
+    def has_room(self) -> bool:
+        """Whether a worker has little left to do."""
+
+    def give(self, tasks: Sequence[Task]) -> None:
+        """To that worker."""
+
+    def wait(self, seconds: float) -> Iterable[Done | Lost]:
+        """What happened, after at most this long."""
+
+    def close(self) -> None:
+        """End all workers at once, whatever they are doing."""
+
+
+# ---- processes of this machine ---------------------------------------------------------------------------------------
+
+
+class Worker(ChildProcess):
+    def __init__(self, order: bytes, events: queue.SimpleQueue[tuple[Worker, bytes]]) -> None:
+        super().__init__(__name__, {**os.environ, **dict.fromkeys(THREAD_VARIABLES, "1")})
+        self.pending: deque[int] = deque()  # runs, in the order in which it takes them
+        self.is_ready = self.is_late = False
+        self.since = time.monotonic()  # when it started what it is doing
+        threading.Thread(target=self._listen, args=(events,), daemon=True).start()
+        self.send(order)
+
+    def _listen(self, events: queue.SimpleQueue[tuple[Worker, bytes]]) -> None:
+        with suppress(ValueError):  # closed while it was read: the pool has ended it
+            for line in self.answers:
+                events.put((self, line))
+        events.put((self, b""))
+
+    def give(self, tasks: Sequence[Task]) -> None:
+        if not self.pending:
+            self.since = time.monotonic()
+        self.pending.extend(run for run, _, _ in tasks)
+        self.send(json.dumps(tasks).encode())
+
+
+class LocalWorkers:
+    """A number of processes; one that dies, or takes longer than `timeout_s` for a run, is replaced."""
+
+    def __init__(self, order: SweepOrder, jobs: int, timeout_s: float) -> None:
+        self.size, self.timeout_s = jobs, timeout_s
+        self._order = json.dumps(order.to_plain()).encode()
+        self._events: queue.SimpleQueue[tuple[Worker, bytes]] = queue.SimpleQueue()
+        self._bad_starts = 0
+        self._workers: list[Worker] = []
+        try:
+            self._workers += [self._started() for _ in range(jobs)]
+        except BaseException:
+            self.close()
+            raise
+
+    def _started(self) -> Worker:
+        try:
+            return Worker(self._order, self._events)
+        except OSError as error:
+            raise WorkerError(f"a process could not be started: {error.strerror or error}") from None
+
+    def is_ready(self) -> bool:
+        """Whether all have started."""
+        return all(worker.is_ready for worker in self._workers)
+
+    def has_room(self) -> bool:
+        """A worker gets more when it has one run left, so that it never waits for us."""
+        return len(self._least_busy().pending) <= 1
+
+    def give(self, tasks: Sequence[Task]) -> None:
+        self._least_busy().give(tasks)
+
+    def _least_busy(self) -> Worker:
+        return min(self._workers, key=lambda worker: len(worker.pending))
+
+    def wait(self, seconds: float) -> Iterable[Done | Lost]:
+        found: list[tuple[Worker, bytes]] = []
+        with suppress(queue.Empty):
+            found.append(self._events.get(timeout=seconds))
+            while True:
+                found.append(self._events.get_nowait())
+        for worker, line in found:
+            event = self._answered(worker, line) if line else self._lost(worker)
+            if event is not None:
+                yield event
+        self._end_late()
+
+    def _answered(self, worker: Worker, line: bytes) -> Done | None:
+        answer = json.loads(line)
+        worker.since = time.monotonic()
+        if answer == "ready":
+            worker.is_ready, self._bad_starts = True, 0
+            return None
+        run, values, error, is_final = answer
+        worker.pending.remove(run)
+        return Done(run, RunFailure(error, is_final) if error else values)
+
+    def _lost(self, worker: Worker) -> Lost | None:
+        if worker not in self._workers:
+            return None
+        self._workers.remove(worker)
+        why = worker.end_gracefully()
+        if worker.is_late:
+            why = f"no result in {self.timeout_s:g} s; allow more with --timeout"
+        if not worker.is_ready:
+            self._bad_starts += 1
+            if self._bad_starts >= MAX_STARTS:
+                raise WorkerError(f"workers do not start: {why}")
+        self._workers.append(self._started())
+        runs, started = list(worker.pending), 1 if worker.is_ready else 0
+        return Lost(runs[:started], runs[started:], why)
+
+    def _end_late(self) -> None:
+        now = time.monotonic()
+        for worker in self._workers:
+            if worker.pending and worker.is_ready and not worker.is_late and now - worker.since > self.timeout_s:
+                worker.is_late = True
+                worker.kill()
+
+    def close(self) -> None:
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            worker.kill()
+        for worker in workers:
+            worker.end()
+
+
+# ---- in the worker ---------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    try:
+        _work()
+    except BrokenPipeError:  # the sweep is gone
+        pass
+    except BaseException:  # the sweep shows the last lines
+        traceback.print_exc()
+        sys.stderr.flush()
+    os._exit(1)  # without the interpreter's shutdown, which would wait for the thread that reads requests
+
+
+def _work() -> None:
+    with answering() as answer:
+        requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        threading.Thread(target=_receive, args=(requests,), daemon=True).start()
+        runner = SweepRunner(SweepOrder.from_plain(json.loads(requests.get())))
+        answer("ready")
+        while True:
+            for run, combination, seed in json.loads(requests.get()):
+                result = runner.run(combination, seed)
+                failure = result if isinstance(result, RunFailure) else RunFailure("", is_final=False)
+                answer([run, [] if isinstance(result, RunFailure) else result, failure.error, failure.is_final])
+
+
+def _receive(requests: queue.SimpleQueue[bytes]) -> None:
+    """When the sweep is gone, no result is of use: the worker ends in the middle of its run."""
+    for line in sys.stdin.buffer:
+        requests.put(line)
+    os._exit(0)
