@@ -45,7 +45,7 @@ class Registry(Generic[Part]):
     @property
     def built_in(self) -> dict[str, Part]:
         """Those that ship with MicroSim."""
-        if not self._built_in:
+        if not self._built_in and self.package:
             from importlib import import_module
             from pkgutil import iter_modules
 
@@ -78,6 +78,14 @@ class Registry(Generic[Part]):
     def plugin_names(self, folders: Folders = ()) -> list[str]:
         in_folders = {self.name_of(part) for part, _ in self._in_folders(folders)}
         return sorted((in_folders | {entry.name for entry in self._entries()}) - set(self.built_in))
+
+    def plugins(self, folders: Folders = ()) -> Iterator[tuple[Part, str]]:
+        """Those that are not built in, each with its place."""
+        for part, file in self._in_folders(folders):
+            yield part, str(file)
+        for entry in self._entries():
+            place = f"entry point {self.group}: {entry.name}"
+            yield self._checked(_load_entry(entry), place), place
 
     def _entries(self) -> Iterable[EntryPoint]:
         from importlib.metadata import entry_points

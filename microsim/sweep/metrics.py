@@ -20,17 +20,14 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from microsim.engine.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, X, Y, Z
-from microsim.engine.drivable import OFFROAD
 from microsim.engine.exact import sincos
 from microsim.engine.geometry import Array
 from microsim.engine.radio import Link
 from microsim.errors import PluginError, UsageError, unknown
 from microsim.messages.outbox import Message
-from microsim.messages.status import Car
 from microsim.missions import MissionPilot
-from microsim.scenario import plugins
+from microsim.registry import Registry
 from microsim.scenario.bundles import bundle_of
-from microsim.scenario.robots import Bicycle
 from microsim.simulation import Simulation
 
 Value: TypeAlias = float | int | bool | str | None
@@ -115,14 +112,12 @@ def all_metrics(folders: Folders = ()) -> dict[str, type[Metric]]:
     return found
 
 
+_REGISTRY: Registry[Any] = Registry("METRIC", "", "microsim.metrics", "a subclass of Metric", lambda part: True)
+
+
 def _plugins(folders: Folders) -> Iterator[tuple[object, str]]:
-    """Every METRIC of a plug-in, and where it is: the one place that uses the plug-in finder."""
-    finder: Any = plugins  # its functions are typed for sensors and generators
-    for plugin, file in finder._in_folders("METRIC", object, folders):
-        yield plugin, str(file)
-    for entry in finder._entries("microsim.metrics"):
-        place = f"entry point {entry.group}: {entry.name}"
-        yield finder._constant(finder._load_entry(entry), "METRIC", object, place), place
+    """Every METRIC of a plug-in, and where it is."""
+    return _REGISTRY.plugins(folders)
 
 
 def watch(name: str, run: WatchedRun) -> Metric:
@@ -215,12 +210,7 @@ class OffroadTime(Metric):
         super().__init__(run, robots)
         assert run.sim.scenario.world is not None  # `problem` ensures it
         self.area = bundle_of(run.sim.scenario.world).drivable
-        settings = {robot: run.sim.scenario.robots[robot] for robot in robots}
-        self.cars = {
-            name: Car(robot.wheelbase_m, robot.track_m)
-            for name, robot in settings.items()
-            if isinstance(robot, Bicycle)
-        }
+        self.settings = {robot: run.sim.scenario.robots[robot] for robot in robots}
 
     @classmethod
     def able(cls, sim: Simulation) -> Sequence[str]:
@@ -236,10 +226,9 @@ class OffroadTime(Metric):
             self.ticks += sum(self._is_off(robot, *pose) for pose in poses)
 
     def _is_off(self, robot: str, x: float, y: float, z: float, yaw: float) -> bool:
-        """As in `/sim/status`: for a car, its reference point or any wheel."""
-        if robot not in self.cars:
-            return self.area.polygon_at(x, y) == OFFROAD
-        return self.area.footprint(*self.cars[robot].footprint((x, y, z, yaw, *sincos(yaw))))[1] > 0
+        """As in `/sim/status`: its reference point, or any point where it touches the ground."""
+        points = self.settings[robot].ground_points((x, y, z, yaw, *sincos(yaw)))
+        return self.area.footprint(*points)[1] > 0
 
     def value(self) -> Value:
         return self.ticks * self.run.dt
