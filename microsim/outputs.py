@@ -179,7 +179,7 @@ def add_sensors(run: Run) -> None:
 
 
 def windows_of(faults: Iterable[Fault], effect: str, folders: Iterable[str]) -> list[Window]:
-    found = []
+    found: list[Window] = []
     for fault in faults:
         kind = FAULTS.find(fault.kind, folders)
         if kind is not None and kind.effect == effect:
@@ -373,9 +373,10 @@ def _add_instrument(run: Run, context: SensorContext, sensor: Sensor) -> None:
 
 def latency_of(context: SensorContext, physics_hz: float, seed: int) -> Latency:
     """Of a sensor whose settings have `latency_ms`; none for the others."""
-    delay = getattr(context.settings, "latency_ms", None)
-    times = (0.0, 0.0, 0.0) if delay is None else (delay.mean, delay.jitter, delay.drop_probability)
-    return Latency(*times, float(physics_hz), stream_key(seed, f"{context.robot}/{context.sensor}/latency"))
+    delay, key = getattr(context.settings, "latency_ms", None), f"{context.robot}/{context.sensor}/latency"
+    if delay is None:
+        return Latency(0.0, 0.0, 0.0, float(physics_hz), 0)
+    return Latency(delay.mean, delay.jitter, delay.drop_probability, float(physics_hz), stream_key(seed, key))
 
 
 def _add_plugin(run: Run, context: SensorContext, sensor: Sensor) -> None:
