@@ -8,10 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from microsim.documents.values import show, unknown
+from microsim.documents.values import describe_error, show, unknown
 from microsim.documents.yaml_text import Path, dotted
 from microsim.errors import PluginError
-from microsim.scenario.messages import describe_error
 from microsim.scenario.models import Scenario
 from microsim.scenario.plugins import Generator, check_options, find_generator, generator_names
 from microsim.scenario.random_source import Dice

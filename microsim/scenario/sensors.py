@@ -9,6 +9,12 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 from typing_extensions import Self
 
 from microsim.documents.values import (
+    MAX_BEAMS,
+    MAX_COLUMNS,
+    MAX_ELEVATION,
+    MAX_IMAGE_PIXELS,
+    MAX_IMAGE_SIDE_PX,
+    MAX_RINGS,
     Angle,
     Count,
     Finite,
@@ -28,9 +34,7 @@ from microsim.documents.values import (
 )
 
 PI = 3.141592653589793
-MAX_PIXELS = 16_000_000
-MAX_BEAMS = 4_000_000  # of a turn
-Elevation = Annotated[Finite, Field(ge=-1.57, le=1.57)]
+Elevation = Annotated[Finite, Field(ge=-MAX_ELEVATION, le=MAX_ELEVATION)]
 DEFAULT_FOCAL_PER_WIDTH = 120.0 / 128.0  # the PRD's camera: fx = 120 at 128 pixels
 
 
@@ -103,13 +107,13 @@ class Imu(MountedSensor):
 class Resolution(Model):
     """Size of an image."""
 
-    width: Annotated[Count, Field(le=8192)] = Field(128, description="Columns [px].")
-    height: Annotated[Count, Field(le=8192)] = Field(128, description="Rows [px].")
+    width: Annotated[Count, Field(le=MAX_IMAGE_SIDE_PX)] = Field(128, description="Columns [px].")
+    height: Annotated[Count, Field(le=MAX_IMAGE_SIDE_PX)] = Field(128, description="Rows [px].")
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
-        if self.width * self.height > MAX_PIXELS:
-            raise ValueError(f"expected at most {MAX_PIXELS:,} pixels, found {self.width}×{self.height}")
+        if self.width * self.height > MAX_IMAGE_PIXELS:
+            raise ValueError(f"expected at most {MAX_IMAGE_PIXELS:,} pixels, found {self.width}×{self.height}")
         return self
 
 
@@ -277,16 +281,16 @@ class Lidar(MountedSensor):
     """`sensor_msgs/PointCloud2` on `lidar/points`: x, y, z, intensity, ring, time of every beam that comes back."""
 
     hz: Hertz = Field(10, description="Turns per second; at most physics_hz [Hz].")
-    rings: Annotated[Count, Field(le=256)] = Field(16, description="Beams above each other.")
+    rings: Annotated[Count, Field(le=MAX_RINGS)] = Field(16, description="Beams above each other.")
     lowest: Elevation = Field(-0.2617993877991494, description="Elevation of the first ring [rad].")
     highest: Elevation = Field(0.2617993877991494, description="Elevation of the last ring [rad].")
     elevations: tuple[Elevation, ...] | None = Field(
         None,
         min_length=1,
-        max_length=256,
+        max_length=MAX_RINGS,
         description="Elevation of each ring [rad], in place of rings, lowest and highest.",
     )
-    columns: Annotated[Count, Field(le=65536)] = Field(
+    columns: Annotated[Count, Field(le=MAX_COLUMNS)] = Field(
         360, description="Azimuths of a turn, evenly spaced, the first one forward, counter-clockwise."
     )
     min_m: Height = Field(0.5, description="Nothing nearer comes back [m].")

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsim.bundle import load_bundle
-from microsim.bundle.archive import pack, unpack
-from microsim.bundle.generate.splat_import import Wishes, import_splat
+from microsim.bundle.bundle_writing import pack, unpack
+from microsim.bundle.generate.splat_import import SplatOptions, import_splat
 from microsim.documents.json_text import read_json
 from microsim.documents.yaml_text import read_yaml, to_yaml
 from microsim.errors import MicroSimError, ScenarioError
@@ -192,7 +192,7 @@ def test_a_damaged_splat_is_imported_finite_or_refused(tmp_path_factory, form, p
     folder = tmp_path_factory.mktemp("splat")
     (folder / "bad.ply").write_bytes(flipped(usual_ply(20, 1, form)[0], places))
     try:
-        imported = import_splat(folder / "bad.ply", folder / "good.ply", Wishes(axes="y-down", keep=10))
+        imported = import_splat(folder / "bad.ply", folder / "good.ply", SplatOptions(axes="y-down", keep=10))
     except MicroSimError:
         return
     assert imported.kept <= 10

@@ -1,4 +1,4 @@
-"""Worlds made from heights and solids that somebody else describes: a scenario, or the image of a heightmap."""
+"""A world from given heights and solids, such as those of a scenario or of an image."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.bundle.generate.calibrations import camera, lidar, sensors_of
-from microsim.bundle.generate.heights import Ground
-from microsim.bundle.generate.solids import Solids
-from microsim.bundle.generate.splats import Rows, dice, discs
-from microsim.bundle.writing import Content
+from microsim.bundle.bundle_writing import BundleContent
+from microsim.bundle.generate.surfaces import MadeGround, Rows, Solids, camera, dice, discs, lidar
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Polygons: TypeAlias = list[tuple[list[Floats], int]]
@@ -26,12 +23,12 @@ SKY = (0.58, 0.73, 0.87)
 def plain_world(
     name: str,
     description: str,
-    ground: Ground,
+    ground: MadeGround,
     solids: Solids,
     colours: Floats | None = None,
     drivable: Polygons | None = None,
     origin_wgs84: tuple[float, float, float] | None = None,
-) -> Content:
+) -> BundleContent:
     """A bundle with this ground and these solids; `colours` (ny, nx, 3) of the ground; no `drivable`: everywhere."""
     gaussians = [_ground_splats(ground, colours)]
     if solids.quads:
@@ -41,7 +38,7 @@ def plain_world(
         "lidars": {"top": lidar((0.9, 0.0, 1.9), [-15.0 + 2.0 * ring for ring in range(16)], 720)},
     }
     x, y = 0.5 * (ground.west + ground.east), 0.5 * (ground.south + ground.north)
-    content = Content(
+    content = BundleContent(
         name=name,
         description=description,
         heights=ground.heights.astype(np.float32),
@@ -52,7 +49,6 @@ def plain_world(
         gaussians=np.concatenate(gaussians),
         sh_degree=0,
         calibration=calibration,
-        sensors=sensors_of(calibration),
         mesh=solids.mesh() if solids.quads else None,
         vehicle={"start": {"x": x, "y": y, "yaw": 0.0}},
         render={"background_rgb": list(SKY)},
@@ -62,12 +58,12 @@ def plain_world(
     return content
 
 
-def _outline(ground: Ground) -> Floats:
+def _outline(ground: MadeGround) -> Floats:
     west, south, east, north = ground.west, ground.south, ground.east, ground.north
     return np.array([[west, south], [east, south], [east, north], [west, north], [west, south]])
 
 
-def around(ground: Ground, footprints: Sequence[Sequence[tuple[float, float]]]) -> Polygons:
+def around(ground: MadeGround, footprints: Sequence[Sequence[tuple[float, float]]]) -> Polygons:
     """The whole map but these footprints."""
     import shapely
     from shapely.geometry.polygon import orient
@@ -83,7 +79,7 @@ def around(ground: Ground, footprints: Sequence[Sequence[tuple[float, float]]]) 
     return polygons
 
 
-def _ground_splats(ground: Ground, colours: Floats | None) -> Rows:
+def _ground_splats(ground: MadeGround, colours: Floats | None) -> Rows:
     """A jittered grid of discs over whatever has ground."""
     width, height = ground.east - ground.west, ground.north - ground.south
     spacing = max(ground.resolution_m, math.sqrt(width * height / GROUND_SPLATS))
@@ -98,7 +94,7 @@ def _ground_splats(ground: Ground, colours: Floats | None) -> Rows:
     return discs(points[good], normals[good], round(0.62 * spacing, 4), shades[good])
 
 
-def _colours(ground: Ground, colours: Floats | None, x: Floats, y: Floats) -> Floats:
+def _colours(ground: MadeGround, colours: Floats | None, x: Floats, y: Floats) -> Floats:
     if colours is None:
         return np.broadcast_to(np.array(EARTH), (len(x), 3))
     rows, columns = ground.heights.shape
