@@ -130,12 +130,8 @@ class _BundleLoading:
         vehicle = None if facts is None else facts.vehicle
         if vehicle is not None and vehicle.start is not None and heightmap is not None:
             check_start(world, vehicle.start, heightmap)
-        if self.report.error_count:
+        if facts is None or metadata is None or timebase is None or sensors is None or self.report.error_count:
             return None
-        assert facts is not None
-        assert metadata is not None
-        assert timebase is not None
-        assert sensors is not None
         assert heightmap is not None
         assert drivable is not None
         assert gaussians is not None

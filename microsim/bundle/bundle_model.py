@@ -57,7 +57,7 @@ def breaks(rule: str, remedy: str = "") -> Any:
     return {"rule": rule, "remedy": remedy}
 
 
-class Block(Model):
+class BundleBlock(Model):
     """A mapping in a bundle's file. Angles may be written in degrees, under their name with the suffix `_deg`."""
 
     model_config = ConfigDict(validate_by_name=False)
@@ -153,13 +153,13 @@ _Overhang = Annotated[Finite, Field(ge=0, le=100)]
 _MAP_FRAME = breaks("map-frame", "map coordinates are x east, y north, z up, in metres")
 
 
-class BundleText(Block):
+class BundleText(BundleBlock):
     """A configuration file; its version has been checked by then."""
 
     version: Any = None
 
 
-class MapOrigin(Block):
+class MapOrigin(BundleBlock):
     """Where the map frame's origin is on Earth (WGS 84)."""
 
     latitude_deg: Annotated[Finite, Field(ge=-90, le=90)]
@@ -191,7 +191,7 @@ class Timebase(BundleText):
     use_sim_time: Literal[True] = Field(True, json_schema_extra=breaks("simulated-time", "write use_sim_time: true"))
 
 
-class StartPose(Block):
+class StartPose(BundleBlock):
     """Where the ego car begins, in the map frame; its height is the ground's."""
 
     angles: ClassVar[tuple[str, ...]] = ("yaw",)
@@ -201,7 +201,7 @@ class StartPose(Block):
     yaw: Annotated[float, angle(-2.0 * PI, 2.0 * PI)] = 0.0  # [rad] from east, counter-clockwise
 
 
-class Vehicle(Block):
+class Vehicle(BundleBlock):
     """What `world.yaml` says about the ego car; None: as the car model has it.
 
     base_link is the middle of the rear axle, on the ground.
@@ -240,24 +240,24 @@ class Vehicle(Block):
         return self
 
 
-class GaussianFiles(Block):
+class GaussianFiles(BundleBlock):
     background: Any = None
     render_config: Any = None
 
 
-class GeometryFiles(Block):
+class GeometryFiles(BundleBlock):
     heightmap: Any = None
     heightmap_config: Any = None
     drivable: Any = None
     static_mesh: Any = None
 
 
-class SensorFiles(Block):
+class SensorFiles(BundleBlock):
     calibration: Any = None
     tf_static: Any = None
 
 
-class SimFiles(Block):
+class SimFiles(BundleBlock):
     timebase: Any = None
 
 

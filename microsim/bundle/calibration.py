@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
-from microsim.bundle.bundle_model import Block, BundleText, Quaternion, Share, Vector, angle, angle_list, breaks
+from microsim.bundle.bundle_model import BundleBlock, BundleText, Quaternion, Share, Vector, angle, angle_list, breaks
 from microsim.bundle.rules import BundleFile
 from microsim.documents.values import (
     MAX_BEAMS,
@@ -27,7 +27,7 @@ from microsim.documents.values import (
     fail,
     refusal,
 )
-from microsim.engine.exact import PI, atan2, sincos
+from microsim.engine.exact import PI, atan2
 from microsim.errors import show
 
 QUATERNION_TOLERANCE = 1e-4  # rotations are written with at least four digits
@@ -66,7 +66,7 @@ _Step = Annotated[float, angle(2.0 * PI / MAX_COLUMNS, 2.0 * PI)]
 UnitQuaternion = Annotated[tuple[_Part, _Part, _Part, _Part], exactly(4, "[x, y, z, w]"), AfterValidator(_normalised)]
 
 
-class Placement(Block):
+class Placement(BundleBlock):
     """Where a frame is in base_link."""
 
     parent: Literal["base_link"] = "base_link"
@@ -90,21 +90,13 @@ class Extrinsics(Placement):
         if self.rotation_rpy is not None:
             if written is not None:
                 fail([detail("expected either 'rotation_quat' or 'rotation_rpy', found both", "rotation_quat")])
-            self.__dict__["quat"] = _from_euler(*self.rotation_rpy)  # the model is frozen for everyone else
+            from microsim.engine.geometry import quaternion_from_rpy
+
+            self.__dict__["quat"] = quaternion_from_rpy(*self.rotation_rpy)  # the model is frozen for everyone else
         return self
 
 
-def _from_euler(roll: float, pitch: float, yaw: float) -> Quaternion:
-    (sr, cr), (sp, cp), (sy, cy) = (sincos(0.5 * angle) for angle in (roll, pitch, yaw))
-    return (
-        sr * cp * cy - cr * sp * sy,
-        cr * sp * cy + sr * cp * sy,
-        cr * cp * sy - sr * sp * cy,
-        cr * cp * cy + sr * sp * sy,
-    )
-
-
-class MountedCalibration(Block):
+class MountedCalibration(BundleBlock):
     """What cameras and LiDARs share."""
 
     rate_hz: _Rate
@@ -120,7 +112,7 @@ class MountedCalibration(Block):
         return self.extrinsics.quat
 
 
-class Pinhole(Block):
+class Pinhole(BundleBlock):
     """Focal lengths and optical axis [px]; pixel centres are at whole numbers."""
 
     fx: _Focal
@@ -129,7 +121,7 @@ class Pinhole(Block):
     cy: _Centre
 
 
-class PlumbBob(Block):
+class PlumbBob(BundleBlock):
     """Lens distortion."""
 
     model: Literal["none", "plumb_bob"] = "plumb_bob"
@@ -165,22 +157,6 @@ class CameraCalibration(MountedCalibration):
             found = f"found {self.width} x {self.height}"
             fail([detail(f"expected at most {MAX_IMAGE_PIXELS:,} pixels, {found}", "width")])
         return self
-
-    @property
-    def fx(self) -> float:
-        return self.intrinsics.fx
-
-    @property
-    def fy(self) -> float:
-        return self.intrinsics.fy
-
-    @property
-    def cx(self) -> float:
-        return self.intrinsics.cx
-
-    @property
-    def cy(self) -> float:
-        return self.intrinsics.cy
 
     @property
     def optical_quat(self) -> Quaternion:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ConfigDict, Field
 
-from microsim.bundle.bundle_model import Block, breaks
+from microsim.bundle.bundle_model import BundleBlock, breaks
 from microsim.bundle.rules import BundleFile
 from microsim.documents.values import MAX_LENGTH_M, Finite
 from microsim.errors import show
@@ -25,7 +25,7 @@ MAX_POINTS = 2_000_000
 MAX_PRIORITY = 2**53
 
 
-class DrivableProperties(Block):
+class DrivableProperties(BundleBlock):
     """Of a feature; those of other programs are ignored."""
 
     model_config = ConfigDict(extra="ignore")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -104,15 +102,12 @@ def _mapped(source: BundleFile, offset: int, count: int, columns: int) -> npt.ND
 
 def _check_values(source: BundleFile, values: npt.NDArray[np.float32]) -> None:
     """All numbers within what can be drawn, rotations of length 1; names the first Gaussian that is not."""
-    bounds = np.full(values.shape[1], LARGEST)
-    upper = bounds.copy()
-    upper[SCALES] = LARGEST_LOG_SCALE
     rows = max(1, _VALUES_AT_ONCE // values.shape[1])
     for start in range(0, values.shape[0], rows):
         part = values[start : start + rows]
-        good = (part.min(axis=0) >= -bounds) & (part.max(axis=0) <= upper)  # NaN compares false
-        if not good.all():
-            _report_value(source, part, start, bounds, upper)
+        good = part.min() >= -LARGEST and part.max() <= LARGEST  # NaN compares false
+        if not good or part[:, SCALES].max() > LARGEST_LOG_SCALE:
+            _report_value(source, part, start)
             return
         x, y, z, w = part[:, ROTATION].astype(np.float64).T
         squared = x * x + y * y + z * z + w * w
@@ -124,10 +119,10 @@ def _check_values(source: BundleFile, values: npt.NDArray[np.float32]) -> None:
             return
 
 
-def _report_value(source: BundleFile, part: Any, start: int, bounds: Any, upper: Any) -> None:
-    good = (part >= -bounds) & (part <= upper)
-    row = int(np.flatnonzero(~good.all(axis=1))[0])
-    column = int(np.flatnonzero(~good[row])[0])
-    expected = f"expected {-bounds[column]:g} to {upper[column]:g}"
+def _report_value(source: BundleFile, part: npt.NDArray[np.float32], start: int) -> None:
+    upper = np.full(part.shape[1], LARGEST)
+    upper[SCALES] = LARGEST_LOG_SCALE
+    row, column = np.argwhere(~((part >= -LARGEST) & (part <= upper)))[0].tolist()
+    expected = f"expected {-LARGEST:g} to {upper[column]:g}"
     message = f"Gaussian {start + row} has {columns_of(3)[column]} = {float(part[row, column]):g}, {expected}"
     source.problem("splat-value", message, (), "remove such Gaussians; `microsim bundle import-splat` does")

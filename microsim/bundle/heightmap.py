@@ -79,16 +79,21 @@ def read_image_heights(file: Path, low: float, high: float) -> npt.NDArray[np.fl
     Row 0 of the result is in the south. Colours are averaged.
     """
     pixels, largest, transparent = _png(file)
-    channels = pixels.shape[2]
-    grey = pixels[:, :, 0].astype(np.float64)
-    if channels >= 3:
-        grey = (grey + pixels[:, :, 1] + pixels[:, :, 2]) / 3.0
-    heights = low + (high - low) * (grey / largest)
-    if channels in (2, 4):
-        heights[pixels[:, :, -1] == 0] = np.nan
-    if transparent is not None:
-        heights[grey == transparent] = np.nan
-    return heights[::-1].astype(np.float32)
+    rows, columns, channels = pixels.shape
+    heights = np.empty((rows, columns), np.float32)
+    step = max(1, _CELLS_AT_ONCE // columns)
+    for start in range(0, rows, step):  # in pieces: float64 copies of the whole image would be large
+        part = pixels[start : start + step]
+        grey = part[:, :, 0].astype(np.float64)
+        if channels >= 3:
+            grey = (grey + part[:, :, 1] + part[:, :, 2]) / 3.0
+        piece = low + (high - low) * (grey / largest)
+        if channels in (2, 4):
+            piece[part[:, :, -1] == 0] = np.nan
+        if transparent is not None:
+            piece[grey == transparent] = np.nan
+        heights[start : start + step] = piece
+    return heights[::-1]
 
 
 def _png(file: Path) -> tuple[npt.NDArray[np.unsignedinteger[Any]], int, int | None]:

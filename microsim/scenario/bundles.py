@@ -197,7 +197,7 @@ def _camera(camera: CameraCalibration) -> dict[str, Any]:
         "type": "camera",
         "hz": camera.rate_hz,
         "resolution": {"width": camera.width, "height": camera.height},
-        "intrinsics": {"fx": camera.fx, "fy": camera.fy, "cx": camera.cx, "cy": camera.cy},
+        "intrinsics": camera.intrinsics.model_dump(),
         "distortion": {"model": "plumb_bob", "D": list(k)},
         "noise": dict(_NO_NOISE),
         "latency_ms": dict(_NO_LATENCY),

@@ -65,7 +65,7 @@ def use(folder: Path) -> None:
     bundle.drivable.polygon_at(0.0, 0.0)
     for camera in bundle.cameras.values():
         assert camera.width > 0
-        assert camera.fx > 0.0
+        assert camera.intrinsics.fx > 0.0
         assert sum(part * part for part in camera.optical_quat) == pytest.approx(1.0)
     for lidar in bundle.lidars.values():
         assert lidar.columns > 0

@@ -8,7 +8,7 @@ import pytest
 
 from microsim import paths
 from microsim.bundle import check_bundle, load_bundle
-from microsim.bundle.bundle_model import Block
+from microsim.bundle.bundle_model import BundleBlock
 from microsim.bundle.bundle_writing import bundle_files
 from microsim.bundle.generate import generate_world
 from microsim.bundle.generate import world_oval as track
@@ -20,10 +20,10 @@ DOCUMENTATION = Path(__file__).resolve().parents[2] / "docs/world_bundle.md"
 
 
 def test_every_field_that_is_read_is_in_the_documentation():
-    def blocks(kind: type[Block]) -> set[type[Block]]:
+    def blocks(kind: type[BundleBlock]) -> set[type[BundleBlock]]:
         return {kind}.union(*(blocks(each) for each in kind.__subclasses__()))
 
-    names = {name for kind in blocks(Block) for name in kind.key_names()} - {"transforms"}
+    names = {name for kind in blocks(BundleBlock) for name in kind.key_names()} - {"transforms"}
     assert len(names) > 50
     page = DOCUMENTATION.read_text(encoding="utf-8")
     missing = [name for name in sorted(names) if not re.search(rf"\b{name.removesuffix('_deg')}(?:_deg)?\b", page)]
