@@ -128,6 +128,16 @@ def test_a_bundle_from_an_image_has_its_heights_with_north_up(here):
     assert (heights.west, heights.south, heights.resolution_m) == (-5.0, -3.75, 0.25)
 
 
+@pytest.mark.parametrize(("hole", "start"), [((10, 12), (-0.75, -0.25)), ((0, 20), None)])
+def test_a_bundle_from_an_image_starts_where_there_is_ground(here, hole, start):
+    image = np.full((30, 20, 2), 255, np.uint8)
+    image[:, slice(*hole), 1] = 0
+    (here / "hills.png").write_bytes(png(image, 8, colour=4))
+    run("bundle", "new", "hills", "--heightmap", "hills.png")
+    found = load_bundle("hills").start
+    assert (None if found is None else (found.x, found.y)) == start
+
+
 def png(pixels: np.ndarray, depth: int, filters: int = 0, colour: int = 0) -> bytes:
     """A PNG, its rows filtered with one of the five filters."""
     height, width = pixels.shape[:2]

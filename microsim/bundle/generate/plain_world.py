@@ -37,7 +37,7 @@ def plain_world(
         "cameras": {"front": camera((1.5, 0.0, 1.3))},
         "lidars": {"top": lidar((0.9, 0.0, 1.9), [-15.0 + 2.0 * ring for ring in range(16)], 720)},
     }
-    x, y = 0.5 * (ground.west + ground.east), 0.5 * (ground.south + ground.north)
+    start = _start(ground)
     content = BundleContent(
         name=name,
         description=description,
@@ -50,12 +50,29 @@ def plain_world(
         sh_degree=0,
         calibration=calibration,
         mesh=solids.mesh() if solids.quads else None,
-        vehicle={"start": {"x": x, "y": y, "yaw": 0.0}},
+        vehicle=None if start is None else {"start": {"x": start[0], "y": start[1], "yaw": 0.0}},
         render={"background_rgb": list(SKY)},
     )
     if origin_wgs84 is not None:
         content.origin_wgs84 = origin_wgs84
     return content
+
+
+def _start(ground: MadeGround) -> tuple[float, float] | None:
+    """The middle of the map, or the nearest cell with ground in and around it; None if there is no such cell."""
+    rows, columns = ground.heights.shape
+    holes = np.pad(np.isnan(ground.heights), 1, mode="edge")
+    near = [holes[j : j + rows, i : i + columns] for j in range(3) for i in range(3)]
+    is_good = ~np.logical_or.reduce(near)
+    x, y = 0.5 * (ground.west + ground.east), 0.5 * (ground.south + ground.north)
+    if is_good[rows // 2, columns // 2]:
+        return x, y
+    j, i = np.nonzero(is_good)
+    if not i.size:
+        return None
+    dx, dy = i + 0.5 - 0.5 * columns, j + 0.5 - 0.5 * rows
+    best = int(np.argmin(dx * dx + dy * dy))
+    return x + float(dx[best]) * ground.resolution_m, y + float(dy[best]) * ground.resolution_m
 
 
 def _outline(ground: MadeGround) -> Floats:
