@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from microsim.bundle.generate import templates
 from microsim.cli.values import flag, size
+from microsim.paths import world_templates
 
 bundle = typer.Typer(no_args_is_help=True, help="Make, look into and pack world bundles.")
 
@@ -17,7 +17,7 @@ BundleArgument = Annotated[str, typer.Argument(metavar="BUNDLE", help="A folder,
 JsonOption = Annotated[bool, flag("--json", "Print one line of JSON.")]
 
 
-Template = Enum("Template", {name: name for name in templates()}, type=str)  # type: ignore[misc]
+Template = Enum("Template", {name: name for name in world_templates()}, type=str)  # type: ignore[misc]
 
 
 class Axes(str, Enum):

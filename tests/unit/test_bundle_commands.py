@@ -253,9 +253,11 @@ def test_info_counts_overlapping_polygons_once(here):
 
 
 def test_every_world_generator_is_a_template(here):
-    from microsim.bundle.generate import generate_world, templates
+    from microsim.bundle.generate import generate_world
+    from microsim.paths import world_templates
 
-    assert templates() == ["minimal", "oval"]
+    assert world_templates() == ["minimal", "oval"]
+    assert "<minimal|oval>" in run("bundle", "new", "--help")
     with pytest.raises(UsageError, match="did you mean 'oval'"):
         generate_world("ovla", "mine")
 
