@@ -49,6 +49,17 @@ Quaternion: TypeAlias = tuple[float, float, float, float]  # x, y, z, w
 MAX_SIDE = 1_000_000  # cells
 DEGREE = PI / 180.0
 
+
+def rotation_matrix(x: float, y: float, z: float, w: float) -> Float64:
+    """(3, 3) of a unit quaternion."""
+    rows = [
+        [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
+        [2.0 * (x * y + z * w), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - x * w)],
+        [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y)],
+    ]
+    return np.array(rows)
+
+
 # ---- blocks of files -------------------------------------------------------------------------------------------------
 
 
@@ -77,7 +88,7 @@ class BundleBlock(Model):
 
     @classmethod
     def _with_choices(cls, error: ErrorDetails) -> InitErrorDetails:
-        """The same error, with the rule that its field stands for."""
+        """The same error, with the rule of its field."""
         if len(error["loc"]) != 1:
             return super()._with_choices(error)
         key = str(error["loc"][0])
@@ -133,7 +144,7 @@ def angle(least: float, most: float) -> BeforeValidator:
 
 
 def angle_list(least: int, most: int) -> BeforeValidator:
-    """Of a list of angles: so many of them."""
+    """Of a list of angles: its length."""
 
     def check(given: Any) -> Any:
         values = given.value if isinstance(given, _InDegrees) else given

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from microsim.bundle.bundle_files import read_bytes
+from microsim.bundle.bundle_model import rotation_matrix
 from microsim.bundle.mesh_files import Corners, Floats, MeshError, RawMesh, corner_rows
 from microsim.bundle.rules import BundleFile
 from microsim.documents.json_text import read_json
@@ -187,12 +188,7 @@ def _transform(node: Any) -> Floats:
     x, y, z, w = (float(part) for part in node.get("rotation", (0.0, 0.0, 0.0, 1.0)))
     length = math.sqrt(x * x + y * y + z * z + w * w) or 1.0
     x, y, z, w = x / length, y / length, z / length, w / length
-    turn[:3, :3] = [
-        [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
-        [2.0 * (x * y + z * w), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - x * w)],
-        [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y)],
-    ]
-    turn[:3, :3] = turn[:3, :3] * np.array(node.get("scale", (1.0, 1.0, 1.0)), np.float64)[None, :]
+    turn[:3, :3] = rotation_matrix(x, y, z, w) * np.array(node.get("scale", (1.0, 1.0, 1.0)), np.float64)[None, :]
     turn[:3, 3] = np.array(node.get("translation", (0.0, 0.0, 0.0)), np.float64)
     return _finite(turn)
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.bundle.bundle_writing import BundleContent
-from microsim.bundle.generate.surfaces import MadeGround, Rows, Solids, camera, dice, discs, lidar
+from microsim.bundle.generate.surfaces import MadeGround, Rows, Solids, camera, discs, jittered_grid, lidar
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Polygons: TypeAlias = list[tuple[list[Floats], int]]
@@ -101,12 +101,10 @@ def _ground_splats(ground: MadeGround, colours: Floats | None) -> Rows:
     width, height = ground.east - ground.west, ground.north - ground.south
     spacing = max(ground.resolution_m, math.sqrt(width * height / GROUND_SPLATS))
     columns, rows = max(1, int(width / spacing)), max(1, int(height / spacing))
-    rolls = dice("plain", columns * rows, 3)
-    x = ground.west + (np.tile(np.arange(columns), rows) + 0.5 + 0.5 * (rolls[:, 0] - 0.5)) * (width / columns)
-    y = ground.south + (np.repeat(np.arange(rows), columns) + 0.5 + 0.5 * (rolls[:, 1] - 0.5)) * (height / rows)
+    x, y, tint = jittered_grid(ground, "plain", (columns, rows), (width / columns, height / rows)).T
     z, normals = ground.height(x, y), ground.normal(x, y)
     good = np.isfinite(z) & np.isfinite(normals).all(axis=1)
-    shades = _colours(ground, colours, x, y) * (0.9 + 0.2 * rolls[:, 2])[:, None]
+    shades = _colours(ground, colours, x, y) * (0.9 + 0.2 * tint)[:, None]
     points = np.stack([x, y, z], axis=1)
     return discs(points[good], normals[good], round(0.62 * spacing, 4), shades[good])
 

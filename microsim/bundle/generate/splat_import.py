@@ -1,6 +1,6 @@
-"""From a PLY as the usual 3D Gaussian splatting programs write it (w first, normals, any axes) to one of a bundle.
+"""Converts a PLY of the usual 3D Gaussian splatting programs (w first, normals, any axes) to that of a bundle.
 
-The file is read and written piece by piece; what is not finite is left out, rotations are normalised.
+Files are read and written in pieces. Gaussians that cannot be drawn are left out, rotations are normalised.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.bundle import ply
+from microsim.bundle.bundle_model import rotation_matrix
 from microsim.bundle.bundle_writing import splat_header
 from microsim.bundle.gaussians import FIXED_COLUMNS, LARGEST, LARGEST_LOG_SCALE, SCALES, columns_of
 from microsim.bundle.rules import BundleFile, Report
@@ -51,7 +52,7 @@ class SplatOptions:
     scale: float = 1.0
     translate: tuple[float, float, float] = (0.0, 0.0, 0.0)
     crop: tuple[float, ...] = ()  # x0 x1 y0 y1 or x0 x1 y0 y1 z0 z1 [m] in the map frame
-    keep: int | None = None  # at most so many, chosen evenly at random
+    keep: int | None = None  # at most this number, chosen at random, evenly
     sh_degree: int | None = None  # at most this one
     w_first: bool = True
 
@@ -158,7 +159,7 @@ class _Turn:
 
     def __init__(self, options: SplatOptions, degree: int) -> None:
         self.quat = _times((0.0, 0.0, math.sin(0.5 * options.yaw), math.cos(0.5 * options.yaw)), AXES[options.axes])
-        self.matrix = _matrix(self.quat)
+        self.matrix = rotation_matrix(*self.quat).round(15)
         self.scale, self.move = options.scale, np.array(options.translate)
         self.degree = degree
         self.bands = turned_harmonics(self.matrix, degree)[1:, 1:]
@@ -222,17 +223,6 @@ def _products(a: tuple[float, ...], b: Floats) -> Floats:
     ]
     out = np.stack(rows, axis=1)
     return out / np.sqrt((out * out).sum(axis=1))[:, None]
-
-
-def _matrix(quat: tuple[float, float, float, float]) -> Floats:
-    x, y, z, w = quat
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-        ]
-    ).round(15)
 
 
 def guessed_ground(imported: Imported, resolution: float) -> tuple[Floats, float, float]:

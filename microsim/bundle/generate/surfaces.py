@@ -112,6 +112,15 @@ def dice(name: str, rows: int, columns: int) -> Floats:
     return out[:, :columns]
 
 
+def jittered_grid(ground: MadeGround, name: str, counts: tuple[int, int], steps: tuple[float, float]) -> Floats:
+    """(n, 3): a grid of points x, y, each moved by up to a quarter of its step, and a random number in (0, 1)."""
+    (columns, rows), (step_x, step_y) = counts, steps
+    rolls = dice(name, columns * rows, 3)
+    x = ground.west + (np.tile(np.arange(columns), rows) + 0.5 + 0.5 * (rolls[:, 0] - 0.5)) * step_x
+    y = ground.south + (np.repeat(np.arange(rows), columns) + 0.5 + 0.5 * (rolls[:, 1] - 0.5)) * step_y
+    return np.stack([x, y, rolls[:, 2]], axis=1)
+
+
 def discs(points: Floats, normals: Floats, radius: Floats | float, colours: Floats, opacity: float = 0.95) -> Rows:
     """One flat Gaussian at each point, lying across its normal; `radius` is one standard deviation [m]."""
     rows = np.zeros((len(points), len(columns_of(0))))
@@ -195,7 +204,7 @@ class Solids:
         return vertices, triangles[(a != b) & (b != c) & (c != a)].astype(np.int32)
 
     def splats(self, spacing: float, shade: float = 0.0) -> Rows:
-        """Discs about so far apart over every quadrilateral; `shade` mixes light and dark into their colours."""
+        """Discs about `spacing` apart over every quadrilateral; `shade` mixes light and dark into their colours."""
         points, normals, radii, colours = [], [], [], []
         for quad, colour in zip(self.quads, self.colours, strict=True):
             places, normal, radius = _lattice(quad, spacing)

@@ -11,7 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.bundle.bundle_writing import BundleContent
-from microsim.bundle.generate.surfaces import FORWARD, Colour, MadeGround, Rows, Solids, camera, dice, discs, lidar
+from microsim.bundle.generate.surfaces import (
+    FORWARD,
+    Colour,
+    MadeGround,
+    Rows,
+    Solids,
+    camera,
+    dice,
+    discs,
+    jittered_grid,
+    lidar,
+)
 from microsim.engine.exact import PI, TWO_PI, sincos
 from microsim.engine.value_noise import octaves
 
@@ -34,7 +45,7 @@ CROWNS = ((0.13, 0.32, 0.11), (0.2, 0.4, 0.12), (0.3, 0.42, 0.14))
 
 WALL_OFFSET, WALL_HEIGHT, WALL_THICKNESS = 9.0, 1.0, 0.4
 TREES = 90
-VERGE = 18.0  # so far from the centre line the grass is dense
+VERGE = 18.0  # distance from the centre line up to which the grass is dense
 FINE_M = 0.24  # between painted Gaussians
 FINE_BANDS = ((-6.2, -4.1), (-0.6, 0.6), (4.1, 5.8))  # distances from the centre line
 START_M = 1.8  # to either side of the start, all of the road is fine
@@ -191,12 +202,9 @@ def _is_fine(places: Floats) -> npt.NDArray[np.bool_]:
 
 
 def _jittered(ground: MadeGround, name: str, spacing: float) -> Floats:
-    """A grid of points over the map, each moved by up to a quarter of the spacing, with a random third number."""
+    """Points over the whole map, about this far apart."""
     columns, rows = int((ground.east - ground.west) / spacing), int((ground.north - ground.south) / spacing)
-    rolls = dice(name, columns * rows, 3)
-    x = ground.west + (np.tile(np.arange(columns), rows) + 0.5 + 0.5 * (rolls[:, 0] - 0.5)) * spacing
-    y = ground.south + (np.repeat(np.arange(rows), columns) + 0.5 + 0.5 * (rolls[:, 1] - 0.5)) * spacing
-    return np.stack([x, y, rolls[:, 2]], axis=1)
+    return jittered_grid(ground, name, (columns, rows), (spacing, spacing))
 
 
 def _ground_colours(places: Floats) -> Floats:
