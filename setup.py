@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent
 DATA_FOLDERS = ("launch", "rviz", "urdf", "scenarios", "missions", "worlds", "examples/demos")
 
 # viser checks no Origin and draws another page in its next minor version: viewer/page/gate.py, page.css know this one
-VIEW = ["viser>=1.1,<1.2", "yourdfpy", "xacrodoc", "pillow"]
+VIEW = ["viser>=1.1,<1.2", "yourdfpy", "xacrodoc"]
 
 RL = ["gymnasium>=1.0", "pettingzoo>=1.24"]
 
@@ -110,6 +110,7 @@ setup(
         "pydantic>=2.11",
         "ruamel.yaml",
         "shapely>=2",
+        "pillow",
         "typing_extensions",
         "typer",
         "rich<15",

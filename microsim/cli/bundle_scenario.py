@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from microsim.bundle.generate.heights import Ground
-from microsim.bundle.generate.plain import around, plain_world
-from microsim.bundle.generate.solids import Colour, Solids
-from microsim.bundle.writing import Content
+from microsim.bundle.bundle_writing import BundleContent
+from microsim.bundle.generate.plain_world import around, plain_world
+from microsim.bundle.generate.surfaces import Colour, MadeGround, Solids
 from microsim.engine.exact import TWO_PI, sincos
 from microsim.engine.world import PALETTE
 from microsim.errors import UsageError
@@ -18,12 +17,12 @@ ROUND_SIDES = 16
 UNDER_M = 1.0  # solids reach so far into the ground, which may slope
 
 
-def from_scenario(name: str, source: str) -> Content:
+def from_scenario(name: str, source: str) -> BundleContent:
     """What can be seen and hit of it; its robots and sensors stay behind."""
     scenario = load_scenario(source)
     if getattr(scenario, "world", None) is not None:
         raise UsageError(f"{source} takes place in a world bundle already; copy that one")
-    ground = Ground(elevation(scenario), scenario.map.cell_size_m, 0.0, 0.0)
+    ground = MadeGround(elevation(scenario), scenario.map.cell_size_m, 0.0, 0.0)
     solids, footprints = Solids(), []
     for obstacle in scenario.obstacles:
         x, y, z = obstacle.center

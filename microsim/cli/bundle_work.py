@@ -16,14 +16,14 @@ from rich.console import Console
 from rich.table import Table
 
 from microsim.bundle import Bundle, load_bundle
-from microsim.bundle.files import ENTRY
-from microsim.bundle.writing import Content, json_bytes, write_bundle
+from microsim.bundle.bundle_files import ENTRY
+from microsim.bundle.bundle_writing import BundleContent, json_bytes, write_bundle
 from microsim.cli.rehearsal import compiling
 from microsim.documents.yaml_text import read_yaml, to_yaml
 from microsim.errors import UsageError, show
 
 if TYPE_CHECKING:
-    from microsim.bundle.generate.splat_import import Imported, Wishes
+    from microsim.bundle.generate.splat_import import Imported, SplatOptions
 
 _PATIENCE_S = 2.0
 
@@ -43,14 +43,16 @@ def new(
         elif heightmap is not None:
             content = _from_image(folder.name, heightmap, resolution, low, high)
         else:
-            content = _from_template(folder.name, template or "minimal")
+            from microsim.bundle.generate import generate_world
+
+            content = generate_world(template or "minimal", folder.name)
     write_bundle(folder, content)
     _finish(folder)
 
 
 def _refuse_existing(folder: Path) -> None:
     if folder.exists():
-        raise UsageError(f"{folder} is there already; name a new folder")
+        raise UsageError(f"{folder} already exists; choose another folder")
     if not folder.name:
         raise UsageError(f"expected the name of a new folder, found {str(folder)!r}")
 
@@ -69,25 +71,17 @@ def _short(bundle: Bundle) -> str:
     return f"{width:g} m x {height:g} m, {counts}"
 
 
-def _from_image(name: str, file: Path, resolution: float, low: float, high: float) -> Content:
+def _from_image(name: str, file: Path, resolution: float, low: float, high: float) -> BundleContent:
     import numpy as np
 
-    from microsim.bundle.generate.heights import Ground
-    from microsim.bundle.generate.plain import plain_world
-    from microsim.bundle.generate.solids import Solids
-    from microsim.bundle.images import read_heights
+    from microsim.bundle.generate.plain_world import plain_world
+    from microsim.bundle.generate.surfaces import MadeGround, Solids
+    from microsim.bundle.heightmap import read_image_heights
 
-    heights = read_heights(file, low, high).astype(np.float64)
+    heights = read_image_heights(file, low, high).astype(np.float64)
     rows, columns = heights.shape
-    ground = Ground(heights, resolution, -0.5 * columns * resolution, -0.5 * rows * resolution)
+    ground = MadeGround(heights, resolution, -0.5 * columns * resolution, -0.5 * rows * resolution)
     return plain_world(name, f"Made from the image {file.name}.", ground, Solids())
-
-
-def _from_template(name: str, template: str) -> Content:
-    from microsim.bundle.generate.minimal import minimal_world
-    from microsim.bundle.generate.oval import oval_world
-
-    return oval_world(name) if template == "oval" else minimal_world(name)
 
 
 def info(source: str, as_json: bool) -> None:
@@ -115,10 +109,13 @@ def _words(value: Any) -> str:
 def _facts(bundle: Bundle) -> dict[str, Any]:
     import numpy as np
 
+    from microsim.bundle.drivable_geojson import covered_area_m2
+
     heights = bundle.heightmap.values
     rows, columns = heights.shape
-    ground = np.isfinite(heights)
-    lowest, highest = (float(heights[ground].min()), float(heights[ground].max())) if ground.any() else (0.0, 0.0)
+    missing = sum(int(np.isnan(row).sum()) for row in heights)
+    has_ground = missing < heights.size
+    lowest, highest = (float(np.nanmin(heights)), float(np.nanmax(heights))) if has_ground else (0.0, 0.0)
     cameras = {
         name: f"{each.width} x {each.height}, {each.rate_hz:g} Hz, {each.convention}"
         for name, each in bundle.cameras.items()
@@ -134,10 +131,10 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         "bytes": sum(file.stat().st_size for file in bundle.files.values()),
         "origin_wgs84": list(bundle.origin_wgs84),
         "heights": f"{columns} x {rows} of {bundle.heightmap.resolution_m:g} m, from {lowest:.2f} m to {highest:.2f} m",
-        "cells_without_ground": int((~ground).sum()),
+        "cells_without_ground": missing,
         "west_south_east_north_m": _bounds(bundle),
         "drivable_polygons": bundle.drivable.count,
-        "drivable_area_m2": round(_area(bundle), 1),
+        "drivable_area_m2": round(covered_area_m2(bundle.drivable), 1),
         "gaussians": bundle.gaussians.count,
         "sh_degree": bundle.gaussians.sh_degree,
         "triangles": len(bundle.mesh.triangles) if bundle.mesh is not None else 0,
@@ -154,18 +151,11 @@ def _bounds(bundle: Bundle) -> list[float]:
     return [ground.west, ground.south, ground.west + width, ground.south + height]
 
 
-def _area(bundle: Bundle) -> float:
-    """Of all polygons, overlaps counted again: outer rings add, holes take away."""
-    x0, y0, x1, y1 = bundle.drivable.edges.T
-    return 0.5 * float((x0 * y1 - x1 * y0).sum())
-
-
 def tf(source: str, output: Path | None) -> None:
-    from microsim.bundle.calibration import tf_static
-    from microsim.bundle.loading import read_sensors
+    from microsim.bundle.bundle_loading import read_sensors
 
     sensors, target = read_sensors(source)
-    text = json_bytes(tf_static(sensors))
+    text = json_bytes(sensors.tf_static())
     if output is not None and str(output) == "-":
         sys.stdout.write(text.decode())
         return
@@ -213,10 +203,10 @@ def _put_gaussians(folder: Path, splat: Path, sh_degree: int) -> None:
     config.write_bytes(json_bytes({**json.loads(config.read_text(encoding="utf-8")), "sh_degree": sh_degree}))
 
 
-def _wishes(options: Mapping[str, Any]) -> Wishes:
+def _wishes(options: Mapping[str, Any]) -> SplatOptions:
     import math
 
-    from microsim.bundle.generate.splat_import import Wishes
+    from microsim.bundle.generate.splat_import import SplatOptions
 
     crop = _numbers(options["crop"], (4, 6), "--crop") if options["crop"] is not None else ()
     if any(low >= high for low, high in zip(crop[::2], crop[1::2], strict=True)):
@@ -225,7 +215,7 @@ def _wishes(options: Mapping[str, Any]) -> Wishes:
     yaw = options["yaw_deg"] * math.pi / 180.0
     if not math.isfinite(yaw):
         raise UsageError(f"--yaw-deg: expected an angle, found {options['yaw_deg']}")
-    return Wishes(
+    return SplatOptions(
         axes=options["axes"], yaw=yaw, scale=options["scale"], translate=(x, y, z), crop=crop, keep=options["keep"],
         sh_degree=options["sh_degree"], w_first=options["w_first"],
     )  # fmt: skip
@@ -242,13 +232,13 @@ def _numbers(text: str, counts: tuple[int, ...], option: str) -> tuple[float, ..
     return numbers
 
 
-def _guessed_world(name: str, splat: Path, imported: Imported, resolution: float) -> Content:
+def _guessed_world(name: str, splat: Path, imported: Imported, resolution: float) -> BundleContent:
     import numpy as np
 
-    from microsim.bundle.generate.minimal import minimal_world
+    from microsim.bundle.generate import generate_world
     from microsim.bundle.generate.splat_import import guessed_ground
 
-    content = minimal_world(name)
+    content = generate_world("minimal", name)
     heights, content.west, content.south = guessed_ground(imported, resolution)
     content.heights, content.resolution_m = heights.astype(np.float32), resolution
     content.description = f"Gaussians of {splat.name}; heights guessed from them; nothing drivable yet."
@@ -269,7 +259,7 @@ def _copy(model: Bundle, folder: Path, name: str) -> None:
 
 
 def pack(source: str, file: Path | None) -> None:
-    from microsim.bundle.archive import pack as work
+    from microsim.bundle.bundle_writing import pack as work
 
     bundle = load_bundle(source)
     target = file or Path(f"{bundle.root.resolve().name}.zip")
@@ -278,13 +268,13 @@ def pack(source: str, file: Path | None) -> None:
 
 
 def unpack(file: Path, folder: Path | None, max_size: int | None) -> None:
-    from microsim.bundle.archive import MAX_BYTES
-    from microsim.bundle.archive import unpack as work
+    from microsim.bundle.bundle_writing import MAX_UNPACKED_BYTES
+    from microsim.bundle.bundle_writing import unpack as work
 
     target = folder or Path(file.name.removesuffix(".zip"))
     if not file.is_file():
         raise UsageError(f"no such file: {file}")
-    work(file, target, MAX_BYTES if max_size is None else max_size, _progress("unpacking"))
+    work(file, target, MAX_UNPACKED_BYTES if max_size is None else max_size, _progress("unpacking"))
     _finish(target)
 
 

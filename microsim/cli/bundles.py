@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from microsim.cli.values import flag, size
+from microsim.paths import world_templates
 
 bundle = typer.Typer(no_args_is_help=True, help="Make, look into and pack world bundles.")
 
@@ -16,9 +17,7 @@ BundleArgument = Annotated[str, typer.Argument(metavar="BUNDLE", help="A folder,
 JsonOption = Annotated[bool, flag("--json", "Print one line of JSON.")]
 
 
-class Template(str, Enum):
-    minimal = "minimal"
-    oval = "oval"
+Template = Enum("Template", {name: name for name in world_templates()}, type=str)  # type: ignore[misc]
 
 
 class Axes(str, Enum):
@@ -184,7 +183,7 @@ def unpack(
     ] = None,
     max_size: Annotated[
         int | None,
-        typer.Option("--max-size", parser=size, metavar="SIZE", help="Refuse more than this.", show_default="64GiB"),
+        typer.Option("--max-size", parser=size, metavar="SIZE", help="Refuse more than this.", show_default="4GB"),
     ] = None,
 ) -> None:
     """Take a bundle out of its file, into a new folder, which appears only when all of it is there and valid.

@@ -1,22 +1,21 @@
-"""The smallest world there can be: 128 x 128 heights, one polygon, 100 Gaussians, one camera, one LiDAR."""
+"""The smallest possible world: 128 x 128 heights, one polygon, 100 Gaussians, one camera, one LiDAR."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from microsim.bundle.generate.calibrations import camera, lidar, sensors_of
-from microsim.bundle.writing import Content
+from microsim.bundle.bundle_writing import BundleContent
+from microsim.bundle.generate.surfaces import FIRST_HARMONIC, camera, lidar
 
 GAUSSIANS = 100
 
 _SIZE = 128
 _RESOLUTION = 0.5  # [m]
-_COLOUR_0 = 0.28209479177387814  # the value of the first spherical harmonic
 
 
-def minimal_world(name: str = "minimal_test") -> Content:
-    """A gentle bowl of 64 m x 64 m about the origin, with a square to drive on and a grid of grey and green splats."""
+def make_world(name: str = "minimal_test") -> BundleContent:
+    """A gentle bowl of 64 m x 64 m about the origin, with a drivable square and a grid of grey and green splats."""
     half = 0.5 * _SIZE * _RESOLUTION
     axis = (np.arange(_SIZE, dtype=np.float64) + 0.5) * _RESOLUTION - half
     heights = (axis[None, :] * axis[None, :] + axis[:, None] * axis[:, None]) * 0.0005
@@ -25,7 +24,7 @@ def minimal_world(name: str = "minimal_test") -> Content:
         "lidars": {"top": lidar((0.9, 0.0, 1.8), [-15.0 + 2.0 * ring for ring in range(16)], 360)},
     }
     square = np.array([[-24.0, -24.0], [24.0, -24.0], [24.0, 24.0], [-24.0, 24.0], [-24.0, -24.0]])
-    return Content(
+    return BundleContent(
         name=name,
         description="The smallest world bundle: a gentle bowl with a square to drive on.",
         heights=heights.astype(np.float32),
@@ -36,7 +35,6 @@ def minimal_world(name: str = "minimal_test") -> Content:
         gaussians=_gaussians(),
         sh_degree=0,
         calibration=calibration,
-        sensors=sensors_of(calibration),
         vehicle={"start": {"x": -15.0, "y": 0.0, "yaw": 0.0}},
         render={"background_rgb": [0.53, 0.71, 0.86]},
     )
@@ -57,5 +55,5 @@ def _gaussians() -> npt.NDArray[np.float32]:
         values[index, 9] = 1.0  # no turn
         values[index, 10] = 4.0  # logit: 98 %
         colour = (0.35, 0.35, 0.37) if on_road else (0.25, 0.45, 0.2)
-        values[index, 11:14] = [(part - 0.5) / _COLOUR_0 for part in colour]
+        values[index, 11:14] = [(part - 0.5) / FIRST_HARMONIC for part in colour]
     return values

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ConfigDict, Field
 
-from microsim.bundle.fields import MAX_LENGTH_M
-from microsim.bundle.report import Source
+from microsim.bundle.bundle_model import BundleBlock, breaks
+from microsim.bundle.rules import BundleFile
+from microsim.documents.values import MAX_LENGTH_M, Finite
 from microsim.errors import show
 
 if TYPE_CHECKING:
@@ -23,8 +25,19 @@ MAX_POINTS = 2_000_000
 MAX_PRIORITY = 2**53
 
 
-def read_drivable(source: Source) -> DrivableArea | None:
-    """The area, made ready for questions; None when any polygon cannot be used."""
+class DrivableProperties(BundleBlock):
+    """Of a feature; those of other programs are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: Literal["drivable"] = Field(json_schema_extra=breaks("drivable-type", 'write "type": "drivable"'))
+    priority: Annotated[Finite, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] = Field(
+        0.0, json_schema_extra=breaks("drivable-priority")
+    )
+
+
+def read_drivable(source: BundleFile) -> DrivableArea | None:
+    """The area, indexed for queries; None and problems if any polygon cannot be used."""
     from microsim.engine.drivable import drivable_area
 
     assert source.document is not None
@@ -33,19 +46,22 @@ def read_drivable(source: Source) -> DrivableArea | None:
     priorities: list[float] = []
     for index, feature in enumerate(_features(source, source.document.data)):
         path: Path = ("features", index)
-        priority = _properties(source, path, feature)
         found = _polygons(source, path, feature)
+        if isinstance(feature, dict):
+            written = feature.get("properties")
+            given = written if isinstance(written, dict) else {}
+            properties = source.read_block(DrivableProperties, given, (*path, "properties"))
+            priorities += [properties.priority if properties is not None else 0.0] * len(found)
         polygons += found
-        priorities += [priority] * len(found)
     if source.report.error_count > before:
         return None
     if not polygons:
-        message = "there is no polygon: the whole world is off-road"
+        message = "there are no polygons: the whole world is off-road"
         source.problem("drivable-empty", message, ("features",), "draw the roads")
     return drivable_area(polygons, priorities)
 
 
-def _features(source: Source, data: Any) -> list[Any]:
+def _features(source: BundleFile, data: Any) -> list[Any]:
     _check_frame(source, data.get("crs"))
     features = data.get("features")
     if data.get("type") != "FeatureCollection":
@@ -59,35 +75,17 @@ def _features(source: Source, data: Any) -> list[Any]:
     return []
 
 
-def _check_frame(source: Source, crs: Any) -> None:
+def _check_frame(source: BundleFile, crs: Any) -> None:
     if crs is None:  # an old member of GeoJSON that many writers leave out
         return
     properties = crs.get("properties") if isinstance(crs, dict) else None
     name = properties.get("name") if isinstance(properties, dict) else None
     if name != "map_frame":
         message = f"expected coordinates of the frame 'map_frame', found {show(name if name is not None else crs)}"
-        source.problem("drivable-frame", message, ("crs",), "write the points in metres of the map frame")
+        source.problem("drivable-frame", message, ("crs",), "write the points in metres in the map frame")
 
 
-def _properties(source: Source, path: Path, feature: Any) -> float:
-    """Checks the properties of a feature; returns its priority."""
-    properties = feature.get("properties") if isinstance(feature, dict) else None
-    if not isinstance(properties, dict):
-        properties = {}
-    kind = properties.get("type")
-    if isinstance(feature, dict) and kind != "drivable":
-        message = f"expected the property type 'drivable', found {show(kind)}"
-        source.problem("drivable-type", message, (*path, "properties", "type"), 'write "type": "drivable"')
-    priority = properties.get("priority", 0)
-    number = isinstance(priority, (int, float)) and not isinstance(priority, bool)
-    if not number or not abs(priority) <= MAX_PRIORITY:
-        message = f"expected a number, found {show(priority)}"
-        source.problem("drivable-priority", message, (*path, "properties", "priority"))
-        return 0.0
-    return float(priority)
-
-
-def _polygons(source: Source, path: Path, feature: Any) -> list[list[Ring]]:
+def _polygons(source: BundleFile, path: Path, feature: Any) -> list[list[Ring]]:
     if not isinstance(feature, dict) or feature.get("type") != "Feature":
         source.problem("drivable-structure", f"expected a Feature, found {show(feature)}", path)
         return []
@@ -109,7 +107,7 @@ def _polygons(source: Source, path: Path, feature: Any) -> list[list[Ring]]:
     return [rings for rings in each if rings]
 
 
-def _polygon(source: Source, path: Path, coordinates: Any) -> list[Ring]:
+def _polygon(source: BundleFile, path: Path, coordinates: Any) -> list[Ring]:
     """Its rings, the outer one first; empty when any of them breaks a rule."""
     if not isinstance(coordinates, list) or not coordinates:
         source.problem("drivable-structure", f"expected a list of rings, found {show(coordinates)}", path)
@@ -121,7 +119,7 @@ def _polygon(source: Source, path: Path, coordinates: Any) -> list[Ring]:
     return good
 
 
-def _ring(source: Source, path: Path, points: Any, is_hole: bool) -> Ring | None:
+def _ring(source: BundleFile, path: Path, points: Any, is_hole: bool) -> Ring | None:
     if not isinstance(points, list) or not 4 <= len(points) <= MAX_POINTS:
         message = f"expected a ring of 4 to {MAX_POINTS:,} points, found {show(points)}"
         source.problem("drivable-structure", message, path)
@@ -159,7 +157,7 @@ def signed_area(ring: Ring) -> float:
     return 0.5 * math.fsum(x[:-1] * y[1:] - x[1:] * y[:-1])
 
 
-def _is_simple(source: Source, path: Path, rings: list[Ring]) -> bool:
+def _is_simple(source: BundleFile, path: Path, rings: list[Ring]) -> bool:
     import shapely
 
     try:
@@ -170,3 +168,20 @@ def _is_simple(source: Source, path: Path, rings: list[Ring]) -> bool:
         return True
     source.problem("ring-simple", f"not a simple polygon: {reason}", path, "draw it without crossings")
     return False
+
+
+def covered_area_m2(area: DrivableArea) -> float:
+    """Of the union of all polygons, whose rings follow each other in `edges`: outer ones turn left, holes right."""
+    import shapely
+
+    polygons: list[list[Ring]] = []
+    corners: list[list[float]] = []
+    for x0, y0, x1, y1 in area.edges.tolist():
+        corners.append([x0, y0])
+        if [x1, y1] == corners[0]:
+            ring = np.array([*corners, corners[0]])
+            if signed_area(ring) > 0.0:
+                polygons.append([])
+            polygons[-1].append(ring)
+            corners = []
+    return float(shapely.union_all([shapely.Polygon(rings[0], rings[1:]) for rings in polygons]).area)

@@ -1,4 +1,4 @@
-"""The files of a bundle: which names are allowed, that none leads outside, and reading texts of bounded size."""
+"""The files of a bundle: allowed names, none outside the folder, texts of bounded size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from microsim.bundle.report import Report, Source
+from microsim.bundle.rules import BundleFile, Report
 from microsim.documents.json_text import read_json
 from microsim.documents.yaml_text import read_yaml
 from microsim.errors import ScenarioError, did_you_mean, show
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ENTRY = "world.yaml"
 MAX_TEXT_BYTES = {".yaml": 500_000, ".json": 16_000_000, ".geojson": 64_000_000}
-MAX_FILE_BYTES = 64 * 1024**3  # of anything: a file with holes in it can seem to be any size
+MAX_FILE_BYTES = 64 * 1024**3  # of any file: a sparse file can appear to have any size
 SUPPORTED_MAJOR, NEWEST_MINOR = 1, 0
 
 _PART = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+)*")
@@ -33,8 +33,8 @@ class Folder:
         self.real_root = Path(os.path.realpath(root))
         self.report = report
 
-    def find(self, world: Source, key: KeyPath, name: Any, extensions: tuple[str, ...]) -> Source | None:
-        """The file that `world.yaml` names under `key`, when the name keeps the rules and the file is there."""
+    def find(self, world: BundleFile, key: KeyPath, name: Any, extensions: tuple[str, ...]) -> BundleFile | None:
+        """The file that `world.yaml` names under `key`, if the name follows the rules and the file exists."""
         if not isinstance(name, str) or not name or len(name) > 1000 or "\0" in name:
             world.problem("field-value", f"expected the path of a file, found {show(name)}", key)
             return None
@@ -45,12 +45,12 @@ class Folder:
         if not name.endswith(extensions):
             message = f"expected a file {' or '.join(extensions)}, found {show(name)}"
             rule = "splat-format" if name.endswith((".npz", ".npy")) and ".splat.ply" in extensions else None
-            remedy = "write it as a PLY; `microsim bundle import-splat` takes the usual ones" if rule else ""
+            remedy = "convert it to PLY; `microsim bundle import-splat` reads the usual ones" if rule else ""
             world.problem(rule or "file-extension", message, key, remedy)
             return None
         return self._existing(world, key, name)
 
-    def _existing(self, world: Source, key: KeyPath, name: str) -> Source | None:
+    def _existing(self, world: BundleFile, key: KeyPath, name: str) -> BundleFile | None:
         file = self.root / name
         try:
             real = Path(os.path.realpath(file))
@@ -73,21 +73,21 @@ class Folder:
             world.problem("regular-file", f"{show(name)} has more than {MAX_FILE_BYTES:,} bytes", key)
             return None
         if not os.access(file, os.R_OK):
-            world.problem("regular-file", f"{show(name)} may not be read", key, "change its permissions")
+            world.problem("regular-file", f"no permission to read {show(name)}", key, "change its permissions")
             return None
-        return Source(self.report, name, file)
+        return BundleFile(self.report, name, file)
 
-    def _missing(self, world: Source, key: KeyPath, file: Path) -> None:
+    def _missing(self, world: BundleFile, key: KeyPath, file: Path) -> None:
         beside = sorted(path.name for path in file.parent.iterdir())[:1000] if file.parent.is_dir() else []
         guess = did_you_mean(file.name, beside)
-        remedy = "" if guess else "put the file there, or name another"
+        remedy = "" if guess else "add the file, or name another one"
         world.problem("required-file", f"no such file: {file}{guess}", key, remedy)
 
 
 def name_problem(name: str) -> tuple[str, str, str] | None:
     """The first rule that a path breaks, with message and remedy."""
     if re.match(r"[A-Za-z]:", name) or name.startswith(("/", "~")) or "://" in name:
-        return "relative-path", f"expected a path relative to {ENTRY}, found {show(name)}", "write it relative"
+        return "relative-path", f"expected a path relative to {ENTRY}, found {show(name)}", "make the path relative"
     if "\\" in name:
         return "forward-slash", f"found a backslash in {show(name)}", f"write {name.replace(chr(92), '/')!r}"
     parts = name.split("/")
@@ -107,8 +107,8 @@ def _reason(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error)
 
 
-def read_bytes(source: Source, most: int) -> bytes | None:
-    """The whole file, when it is no larger than `most`."""
+def read_bytes(source: BundleFile, most: int) -> bytes | None:
+    """The whole file, if it has at most `most` bytes."""
     try:
         with source.file.open("rb") as stream:
             raw = stream.read(most + 1)
@@ -121,8 +121,8 @@ def read_bytes(source: Source, most: int) -> bytes | None:
     return raw
 
 
-def read_document(source: Source, needs_version: bool = True) -> bool:
-    """Parses the text into `source.document` and checks its version; False when there is nothing to go on with."""
+def read_document(source: BundleFile, needs_version: bool = True) -> bool:
+    """Parses the text into `source.document` and checks its version; False if it cannot be used."""
     suffix = source.file.suffix
     raw = read_bytes(source, MAX_TEXT_BYTES[suffix])
     if raw is None:
@@ -142,8 +142,8 @@ def read_document(source: Source, needs_version: bool = True) -> bool:
     return _check_version(source, needs_version)
 
 
-def _check_version(source: Source, needed: bool) -> bool:
-    """False when the file is of another major version: its fields may mean something else."""
+def _check_version(source: BundleFile, needed: bool) -> bool:
+    """False if the file has another major version: its fields may have another meaning."""
     assert source.document is not None
     data = source.document.data
     if not isinstance(data, dict):

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
-from microsim.bundle.calibration import Sensors, check_rates, frames, read_calibration
-from microsim.bundle.drivable import read_drivable
-from microsim.bundle.fields import Fields
-from microsim.bundle.files import ENTRY, Folder, name_problem, read_document
-from microsim.bundle.gaussians import read_gaussians, read_render_config
-from microsim.bundle.heightmap import read_heightmap
-from microsim.bundle.models import Bundle, Gaussians, Heightmap, Mesh, Timebase
-from microsim.bundle.report import Report, Source
-from microsim.bundle.settings import read_metadata, read_timebase, read_vehicle
-from microsim.bundle.tf_static import check_tf_static
+from microsim.bundle.bundle_files import ENTRY, Folder, name_problem, read_document
+from microsim.bundle.bundle_model import (
+    Bundle,
+    BundleText,
+    Gaussians,
+    Heightmap,
+    MetadataFile,
+    RenderConfig,
+    StaticMesh,
+    Timebase,
+    WorldFile,
+)
+from microsim.bundle.calibration import CalibrationFile, check_rates, check_tf_static, read_calibration
+from microsim.bundle.drivable_geojson import read_drivable
+from microsim.bundle.gaussians import read_gaussians
+from microsim.bundle.heightmap import check_start, read_heightmap
+from microsim.bundle.rules import BundleFile, Report
 from microsim.errors import BundleError, Problem, unknown
 from microsim.paths import world_folder, world_names
 
 if TYPE_CHECKING:
     from microsim.engine.drivable import DrivableArea
 
-RECOMMENDED_BYTES = 2 * 1024**3
+RECOMMENDED_BYTES = 2_000_000_000
+
+_Text = TypeVar("_Text", bound=BundleText)
 
 # what `world.yaml` names: key path, extensions, required
 FILES: tuple[tuple[tuple[str, ...], tuple[str, ...], bool], ...] = (
@@ -40,8 +49,8 @@ FILES: tuple[tuple[tuple[str, ...], tuple[str, ...], bool], ...] = (
 
 
 def load_bundle(source: str | Path) -> Bundle:
-    """The world of that name or in that folder, complete and checked; BundleError lists all that is wrong."""
-    loading = _Loading(find_bundle(source))
+    """The world of that name or in that folder, complete and checked; BundleError lists everything that is wrong."""
+    loading = _BundleLoading(find_bundle(source))
     bundle = loading.run()
     if bundle is None:
         raise BundleError(loading.report.problems)
@@ -49,18 +58,18 @@ def load_bundle(source: str | Path) -> Bundle:
 
 
 def check_bundle(source: str | Path) -> list[Problem]:
-    """Everything that is wrong with a bundle, and what is worth a warning; empty when all is well."""
+    """All errors and warnings of a bundle; empty if there are none."""
     try:
-        loading = _Loading(find_bundle(source))
+        loading = _BundleLoading(find_bundle(source))
     except BundleError as error:
         return list(error.problems)
     loading.run()
     return loading.report.problems
 
 
-def read_sensors(source: str | Path) -> tuple[Sensors, Path | None]:
+def read_sensors(source: str | Path) -> tuple[CalibrationFile, Path | None]:
     """The sensors of a bundle whose other files may have problems, and where its `tf_static.json` belongs."""
-    loading = _Loading(find_bundle(source))
+    loading = _BundleLoading(find_bundle(source))
     sensors, target = loading.sensors_alone()
     if sensors is None:
         raise BundleError(loading.report.problems)
@@ -68,7 +77,7 @@ def read_sensors(source: str | Path) -> tuple[Sensors, Path | None]:
 
 
 def find_bundle(source: str | Path) -> Path:
-    """The folder that a shipped world's name (`oval`, `worlds/oval`), a folder or its `world.yaml` stands for."""
+    """The folder of a shipped world (`oval`, `worlds/oval`), of a path to a folder, or of a path to a `world.yaml`."""
     text = str(source)
     path = Path(text)
     try:
@@ -85,7 +94,7 @@ def find_bundle(source: str | Path) -> Path:
 
 
 def is_bundle(source: str) -> bool:
-    """Whether this is meant to be a bundle: a shipped name, a folder, or a `world.yaml` with what bundles have."""
+    """Whether this refers to a bundle: a shipped name, a folder, or a `world.yaml` beside files of a bundle."""
     path = Path(source)
     try:
         if source and path.is_dir():
@@ -97,44 +106,55 @@ def is_bundle(source: str) -> bool:
     return source.removeprefix("worlds/") in world_names()
 
 
-class _Loading:
+class _BundleLoading:
     """The steps from a folder to a bundle; each adds the problems it finds."""
 
     def __init__(self, root: Path) -> None:
         self.report = Report()
         self.root = root
         self.folder = Folder(root, self.report)
-        self.sources: dict[str, Source] = {}
+        self.files: dict[str, BundleFile] = {}
 
     def run(self) -> Bundle | None:
-        """None when there is any error; a bundle is never handed out in part."""
+        """None if there is any error; a bundle is never handed out in part."""
         world = self._world()
-        if world is None or world.document is None:
+        if world is None:
             return None
-        fields = Fields(world, world.document.data)
-        fields.known.append("version")
-        name = fields.text("name", self.root.resolve().name, most=100)
-        vehicle, start = read_vehicle(fields.block("vehicle", required=False))
-        self._find_files(world, fields)
-        fields.done()
-        origin, description = self._metadata()
-        timebase = self._timebase()
-        cameras, lidars = self._sensors(timebase)
+        facts = world.read(WorldFile)
+        self._find_files(world)
+        metadata = self._read("metadata", MetadataFile)
+        timebase = self._read("sim.timebase", Timebase)
+        sensors = self._sensors(timebase or Timebase())
         heightmap, drivable, mesh, gaussians = self._heightmap(), self._drivable(), self._mesh(), self._gaussians()
         self._check_size(world)
-        if self.report.error_count:
+        vehicle = None if facts is None else facts.vehicle
+        if vehicle is not None and vehicle.start is not None and heightmap is not None:
+            check_start(world, vehicle.start, heightmap)
+        if facts is None or metadata is None or timebase is None or sensors is None or self.report.error_count:
             return None
         assert heightmap is not None
         assert drivable is not None
         assert gaussians is not None
-        files = {ENTRY: world.file, **{source.name: source.file for source in self.sources.values()}}
+        place = metadata.origin
         return Bundle(
-            name, self.root, description, origin, heightmap, drivable, mesh, gaussians, cameras, lidars, timebase,
-            vehicle, start, files, tuple(self.report.problems),
-        )  # fmt: skip
+            name=facts.name or self.root.resolve().name,
+            root=self.root,
+            description=metadata.description,
+            origin_wgs84=(place.latitude_deg, place.longitude_deg, place.altitude_m),
+            heightmap=heightmap,
+            drivable=drivable,
+            mesh=mesh,
+            gaussians=gaussians,
+            cameras=sensors.cameras,
+            lidars=sensors.lidars,
+            timebase=timebase,
+            vehicle=vehicle,
+            files={ENTRY: world.file, **{source.name: source.file for source in self.files.values()}},
+            warnings=tuple(self.report.problems),
+        )
 
-    def sensors_alone(self) -> tuple[Sensors | None, Path | None]:
-        """None when the entry point or the calibration cannot be read."""
+    def sensors_alone(self) -> tuple[CalibrationFile | None, Path | None]:
+        """None if the entry point or the calibration cannot be read."""
         world = self._world()
         if world is None or world.document is None:
             return None, None
@@ -146,8 +166,8 @@ class _Loading:
         wrong = not isinstance(target, str) or not target.endswith(".json") or name_problem(target) is not None
         return (None if self.report.error_count else sensors), None if wrong else self.root / str(target)
 
-    def _world(self) -> Source | None:
-        source = Source(self.report, ENTRY, self.root / ENTRY)
+    def _world(self) -> BundleFile | None:
+        source = BundleFile(self.report, ENTRY, self.root / ENTRY)
         if not source.file.exists():
             source.problem("entry-point", f"no {ENTRY} in {self.root}", (), "a bundle begins with that file")
             return None
@@ -156,75 +176,64 @@ class _Loading:
             return None
         return source if read_document(source) else None
 
-    def _find_files(self, world: Source, fields: Fields) -> None:
-        groups: dict[str, Fields] = {"": fields}
+    def _find_files(self, world: BundleFile) -> None:
+        assert world.document is not None
         for key, extensions, required in FILES:
-            group = "" if len(key) == 1 else key[0]
-            if group not in groups:
-                groups[group] = fields.block(group, required=False) or Fields(world, {}, (group,))
-            block = groups[group]
-            name: Any = block.take(key[-1], None)
+            group = world.document.data if len(key) == 1 else world.document.data.get(key[0])
+            if group is not None and not isinstance(group, dict):
+                continue  # reported already
+            name = (group or {}).get(key[-1])
             if name is not None:
                 source = self.folder.find(world, key, name, extensions)
                 if source is not None:
-                    self.sources[".".join(key)] = source
-            elif required and block.is_mapping:
+                    self.files[".".join(key)] = source
+            elif required:
                 message = f"{ENTRY} names no file under '{'.'.join(key)}'"
                 world.problem("required-file", message, key, f"add '{key[-1]}: PATH'")
-        for group, block in groups.items():
-            if group:
-                block.done()
 
-    def _document(self, key: str, needs_version: bool = True) -> Source | None:
-        source = self.sources.get(key)
+    def _document(self, key: str, needs_version: bool = True) -> BundleFile | None:
+        source = self.files.get(key)
         return source if source is not None and read_document(source, needs_version) else None
 
-    def _metadata(self) -> tuple[tuple[float, float, float], str]:
-        source = self._document("metadata")
-        return read_metadata(source) if source is not None else ((0.0, 0.0, 0.0), "")
+    def _read(self, key: str, model: type[_Text]) -> _Text | None:
+        source = self._document(key)
+        return None if source is None else source.read(model)
 
-    def _timebase(self) -> Timebase:
-        source = self._document("sim.timebase")
-        return read_timebase(source) if source is not None else Timebase()
-
-    def _sensors(self, timebase: Timebase) -> Sensors:
+    def _sensors(self, timebase: Timebase) -> CalibrationFile | None:
         source = self._document("sensors.calibration")
         derived = self._document("sensors.tf_static")
         if source is None:
-            return {}, {}
+            return None
         before = self.report.error_count
         sensors = read_calibration(source)
-        check_rates(source, sensors, timebase.physics_hz)
-        if derived is not None and self.report.error_count == before:  # else every difference would be told twice
-            check_tf_static(derived, frames(sensors))
+        if sensors is not None:
+            check_rates(source, sensors, timebase.physics_hz)
+            if derived is not None and self.report.error_count == before:  # else differences would be reported twice
+                check_tf_static(derived, sensors.frames())
         return sensors
 
     def _heightmap(self) -> Heightmap | None:
         config = self._document("geometry.heightmap_config")
-        binary = self.sources.get("geometry.heightmap")
+        binary = self.files.get("geometry.heightmap")
         return read_heightmap(config, binary) if config is not None and binary is not None else None
 
     def _drivable(self) -> DrivableArea | None:
         source = self._document("geometry.drivable", needs_version=False)
         return read_drivable(source) if source is not None else None
 
-    def _mesh(self) -> Mesh | None:
-        source = self.sources.get("geometry.static_mesh")
-        if source is None:
-            return None
-        from microsim.bundle.mesh import read_mesh
+    def _mesh(self) -> StaticMesh | None:
+        from microsim.bundle.mesh_files import read_mesh
 
-        return read_mesh(source)
+        source = self.files.get("geometry.static_mesh")
+        return None if source is None else read_mesh(source)
 
     def _gaussians(self) -> Gaussians | None:
-        config = self._document("gaussians.render_config")
-        source = self.sources.get("gaussians.background")
-        if config is None or source is None:
-            return None
-        return read_gaussians(source, read_render_config(config))
+        render = self._read("gaussians.render_config", RenderConfig)
+        source = self.files.get("gaussians.background")
+        return None if source is None else read_gaussians(source, render)
 
-    def _check_size(self, world: Source) -> None:
-        total = world.file.stat().st_size + sum(source.file.stat().st_size for source in self.sources.values())
+    def _check_size(self, world: BundleFile) -> None:
+        total = world.file.stat().st_size + sum(source.file.stat().st_size for source in self.files.values())
         if total > RECOMMENDED_BYTES:
-            message = f"the bundle has {total / 1024**3:.2f} GB, more than the recommended 2 GB"
-            world.problem("limit-bundle-size", message, (), "split the world, or thin out the Gaussians")
+            message = f"the bundle has {total / 1e9:.2f} GB, more than the recommended 2 GB"
+            world.problem("limit-bundle-size", message, (), "split the world, or reduce the number of Gaussians")

@@ -1,4 +1,4 @@
-"""Worlds made from heights and solids that somebody else describes: a scenario, or the image of a heightmap."""
+"""A world from given heights and solids, such as those of a scenario or of an image."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.bundle.generate.calibrations import camera, lidar, sensors_of
-from microsim.bundle.generate.heights import Ground
-from microsim.bundle.generate.solids import Solids
-from microsim.bundle.generate.splats import Rows, dice, discs
-from microsim.bundle.writing import Content
+from microsim.bundle.bundle_writing import BundleContent
+from microsim.bundle.generate.surfaces import MadeGround, Rows, Solids, camera, discs, jittered_grid, lidar
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Polygons: TypeAlias = list[tuple[list[Floats], int]]
@@ -26,12 +23,12 @@ SKY = (0.58, 0.73, 0.87)
 def plain_world(
     name: str,
     description: str,
-    ground: Ground,
+    ground: MadeGround,
     solids: Solids,
     colours: Floats | None = None,
     drivable: Polygons | None = None,
     origin_wgs84: tuple[float, float, float] | None = None,
-) -> Content:
+) -> BundleContent:
     """A bundle with this ground and these solids; `colours` (ny, nx, 3) of the ground; no `drivable`: everywhere."""
     gaussians = [_ground_splats(ground, colours)]
     if solids.quads:
@@ -40,8 +37,8 @@ def plain_world(
         "cameras": {"front": camera((1.5, 0.0, 1.3))},
         "lidars": {"top": lidar((0.9, 0.0, 1.9), [-15.0 + 2.0 * ring for ring in range(16)], 720)},
     }
-    x, y = 0.5 * (ground.west + ground.east), 0.5 * (ground.south + ground.north)
-    content = Content(
+    start = _start(ground)
+    content = BundleContent(
         name=name,
         description=description,
         heights=ground.heights.astype(np.float32),
@@ -52,9 +49,8 @@ def plain_world(
         gaussians=np.concatenate(gaussians),
         sh_degree=0,
         calibration=calibration,
-        sensors=sensors_of(calibration),
         mesh=solids.mesh() if solids.quads else None,
-        vehicle={"start": {"x": x, "y": y, "yaw": 0.0}},
+        vehicle=None if start is None else {"start": {"x": start[0], "y": start[1], "yaw": 0.0}},
         render={"background_rgb": list(SKY)},
     )
     if origin_wgs84 is not None:
@@ -62,12 +58,29 @@ def plain_world(
     return content
 
 
-def _outline(ground: Ground) -> Floats:
+def _start(ground: MadeGround) -> tuple[float, float] | None:
+    """The middle of the map, or the nearest cell with ground in and around it; None if there is no such cell."""
+    rows, columns = ground.heights.shape
+    holes = np.pad(np.isnan(ground.heights), 1, mode="edge")
+    near = [holes[j : j + rows, i : i + columns] for j in range(3) for i in range(3)]
+    is_good = ~np.logical_or.reduce(near)
+    x, y = 0.5 * (ground.west + ground.east), 0.5 * (ground.south + ground.north)
+    if is_good[rows // 2, columns // 2]:
+        return x, y
+    j, i = np.nonzero(is_good)
+    if not i.size:
+        return None
+    dx, dy = i + 0.5 - 0.5 * columns, j + 0.5 - 0.5 * rows
+    best = int(np.argmin(dx * dx + dy * dy))
+    return x + float(dx[best]) * ground.resolution_m, y + float(dy[best]) * ground.resolution_m
+
+
+def _outline(ground: MadeGround) -> Floats:
     west, south, east, north = ground.west, ground.south, ground.east, ground.north
     return np.array([[west, south], [east, south], [east, north], [west, north], [west, south]])
 
 
-def around(ground: Ground, footprints: Sequence[Sequence[tuple[float, float]]]) -> Polygons:
+def around(ground: MadeGround, footprints: Sequence[Sequence[tuple[float, float]]]) -> Polygons:
     """The whole map but these footprints."""
     import shapely
     from shapely.geometry.polygon import orient
@@ -83,22 +96,20 @@ def around(ground: Ground, footprints: Sequence[Sequence[tuple[float, float]]]) 
     return polygons
 
 
-def _ground_splats(ground: Ground, colours: Floats | None) -> Rows:
+def _ground_splats(ground: MadeGround, colours: Floats | None) -> Rows:
     """A jittered grid of discs over whatever has ground."""
     width, height = ground.east - ground.west, ground.north - ground.south
     spacing = max(ground.resolution_m, math.sqrt(width * height / GROUND_SPLATS))
     columns, rows = max(1, int(width / spacing)), max(1, int(height / spacing))
-    rolls = dice("plain", columns * rows, 3)
-    x = ground.west + (np.tile(np.arange(columns), rows) + 0.5 + 0.5 * (rolls[:, 0] - 0.5)) * (width / columns)
-    y = ground.south + (np.repeat(np.arange(rows), columns) + 0.5 + 0.5 * (rolls[:, 1] - 0.5)) * (height / rows)
+    x, y, tint = jittered_grid(ground, "plain", (columns, rows), (width / columns, height / rows)).T
     z, normals = ground.height(x, y), ground.normal(x, y)
     good = np.isfinite(z) & np.isfinite(normals).all(axis=1)
-    shades = _colours(ground, colours, x, y) * (0.9 + 0.2 * rolls[:, 2])[:, None]
+    shades = _colours(ground, colours, x, y) * (0.9 + 0.2 * tint)[:, None]
     points = np.stack([x, y, z], axis=1)
     return discs(points[good], normals[good], round(0.62 * spacing, 4), shades[good])
 
 
-def _colours(ground: Ground, colours: Floats | None, x: Floats, y: Floats) -> Floats:
+def _colours(ground: MadeGround, colours: Floats | None, x: Floats, y: Floats) -> Floats:
     if colours is None:
         return np.broadcast_to(np.array(EARTH), (len(x), 3))
     rows, columns = ground.heights.shape
