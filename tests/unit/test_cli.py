@@ -360,10 +360,11 @@ def commands() -> dict[str, Any]:
     from microsim.cli import app
 
     def below(name: str, command: Any) -> Iterator[tuple[str, Any]]:
-        if not hasattr(command, "commands"):
+        if not hasattr(command, "list_commands"):
             yield name, command
-        for word, each in getattr(command, "commands", {}).items():
-            yield from below(f"{name} {word}".strip(), each)
+            return
+        for word in command.list_commands(None):
+            yield from below(f"{name} {word}".strip(), command.get_command(None, word))
 
     return dict(below("", typer.main.get_command(app)))
 
@@ -387,7 +388,7 @@ def test_help_shows_words_in_brackets_and_no_type_of_flags() -> None:
 def test_compiling_is_told_once_and_only_where_something_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
     import numba
 
-    from microsim.cli.rehearsal import compiling
+    from microsim.cli.precompile import compiling
 
     inner = numba.njit(lambda x: x + 1)
     outer = numba.njit(lambda x: 2 * inner(x))
@@ -397,6 +398,73 @@ def test_compiling_is_told_once_and_only_where_something_is_compiled(capsys: pyt
     with compiling():
         assert outer(2) == 6
     assert capsys.readouterr().err == ""
+
+
+# ---- commands of others ---------------------------------------------------------------------------------------------
+
+GREETING = """
+from typing import Annotated
+
+import typer
+
+from microsim.cli.command import Command
+
+
+def hello(times: Annotated[int, typer.Option(min=1, help="How often.")] = 1) -> int:
+    \"\"\"Greet the robots.\"\"\"
+    print("hello " * times)
+    return 7
+
+
+COMMAND = Command(hello, panel="Greetings", position=5)
+"""
+
+
+def test_a_new_file_among_the_commands_is_a_new_command(tmp_path: Path) -> None:
+    (tmp_path / "say_hello.py").write_text(GREETING)
+    script = (
+        f"import sys; from microsim.cli import commands, main; commands.__path__.append({str(tmp_path)!r})\n"
+        "sys.argv = ['microsim', *sys.argv[1:]]; main()"
+    )
+
+    def changed(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", script, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=60, check=False)
+
+    top = changed("--help").stdout
+    assert top.index("Greetings") < top.index("say-hello") < top.index("Run a scenario")  # position 5 is before all
+    done = changed("say-hello", "--times", "2")
+    assert (done.returncode, done.stdout, done.stderr) == (7, "hello hello \n", "")
+    assert "How often." in changed("say-hello", "--help").stdout
+    assert "Did you mean 'say-hello'?" in refused(changed("say-helo"))
+
+
+def package_with_commands(folder: Path, **entries: str) -> str:
+    """Installs a package whose entry points are these; the folder for PYTHONPATH."""
+    facts = folder / "hello-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: hello\nVersion: 1.0\n")
+    lines = [f"{name} = {value}" for name, value in entries.items()]
+    (facts / "entry_points.txt").write_text("\n".join(["[microsim.commands]", *lines, ""]))
+    (folder / "hello_package.py").write_text(GREETING)
+    return f"{ROOT}:{folder}"
+
+
+def test_a_package_adds_a_command_through_an_entry_point(tmp_path: Path) -> None:
+    paths = package_with_commands(tmp_path, hello="hello_package:COMMAND", run="hello_package:COMMAND")
+    assert "Greet the robots." in cli("--help", PYTHONPATH=paths).stdout
+    assert cli("hello", PYTHONPATH=paths).returncode == 7
+    assert "Run a scenario" in cli("run", "--help", PYTHONPATH=paths).stdout  # ours cannot be replaced
+
+
+def test_a_broken_command_of_a_package_is_named_and_harms_no_other(tmp_path: Path) -> None:
+    paths = package_with_commands(tmp_path, hello="hello_package:HELLO", number="hello_package:GREETING")
+    (tmp_path / "hello_package.py").write_text("GREETING = 7\n")
+    done = cli("--help", PYTHONPATH=paths)
+    assert done.returncode == 0
+    assert "the command 'hello' (hello_package:HELLO) cannot be loaded: AttributeError" in done.stderr
+    assert "'number' (hello_package:GREETING) cannot be loaded: TypeError: expected a microsim.cli" in done.stderr
+    assert cli("--version", PYTHONPATH=paths).stderr == ""
 
 
 # ---- for scripts ----------------------------------------------------------------------------------------------------
