@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from microsim.engine.noise import stream_keys
-from microsim.errors import UsageError
+from microsim.errors import UsageError, install_hint
 from microsim.learning.page import Page, has_page
 from microsim.learning.picture import draw
 from microsim.learning.tasks import Task
@@ -48,7 +48,7 @@ class Window:
 
     def __init__(self, task: Task, mode: str | None) -> None:
         if mode is not None and mode not in RENDER_MODES:
-            hint = "; 'human' shows the web page: pip install 'microsim[view]'" if mode == "human" else ""
+            hint = f"; 'human' shows the web page: {install_hint('view')}" if mode == "human" else ""
             raise UsageError(f"no render_mode {mode!r}; there are: {', '.join(RENDER_MODES)}{hint}")
         self.task, self.mode = task, mode
         self._page: Page | None = None

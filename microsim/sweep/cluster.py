@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from microsim.errors import UsageError
+from microsim.errors import UsageError, install_hint
 from microsim.sweep.crew import CrewError, Done, Lost, Task
 from microsim.sweep.flying import Flyer, Order
 from microsim.version import __version__
@@ -136,7 +136,7 @@ def _ray(address: str) -> Any:
     try:
         return import_module("ray")
     except ImportError:
-        raise CrewError("--ray needs Ray: pip install 'microsim[ray]'") from None
+        raise CrewError(f"--ray needs Ray: {install_hint('ray')}") from None
 
 
 def _own_cluster() -> dict[str, str]:

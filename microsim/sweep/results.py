@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from microsim.errors import MicroSimError, UsageError
+from microsim.errors import MicroSimError, UsageError, install_hint
 from microsim.sweep.journal import Outcome
 from microsim.sweep.metric import Value
 from microsim.sweep.plan import Plan
@@ -85,4 +85,4 @@ def pyarrow(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise UsageError("parquet files need pyarrow: pip install 'microsim[sweep]', or write a .csv file") from None
+        raise UsageError(f"parquet files need pyarrow: {install_hint('sweep')}, or write a .csv file") from None
