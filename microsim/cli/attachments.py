@@ -123,10 +123,11 @@ class RecordingOptions(NamedTuple):
 
 
 def _check_room(folder: Path) -> None:
-    """States of two runs must not get mixed up."""
+    """Creates the folder now, so that a run does not end without its states; those of two runs must not be mixed."""
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"{folder} already exists, and --history would write into it: move it away")
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"states cannot be written to {folder}: {error.strerror or error}") from None
 

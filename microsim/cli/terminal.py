@@ -175,6 +175,7 @@ class Progress:
         self._line = _Line()
         self._shown_s = 0.0
         self._pace: deque[tuple[float, float]] = deque(maxlen=_RATE_WINDOW)  # wall time, simulated time gone by
+        self._wall_per_sim: float | None = None  # of the last lines
 
     def watcher(self) -> Watcher:
         from microsim.runner import Watcher
@@ -197,22 +198,24 @@ class Progress:
         if runner.paused:
             self._pace.clear()  # a pause says nothing about the pace
             return f"{done}; paused"
-        self._pace.append((runner.wall_s, runner.advanced_s))
+        self._measure_pace()
         if not self._end_tick or self._end_tick <= self._start_tick:
             return f"{done}; Ctrl-C ends"
         # after a reset the run is at tick 0 again, which may be before the tick it started from
         start = min(self._start_tick, runner.sim.tick)
         share = (runner.sim.tick - start) / (self._end_tick - start)
-        left = self._left_s()
-        return f"{100.0 * share:3.0f} %  {done}" + ("" if left is None else f", {duration(left)} left")
+        if self._wall_per_sim is None:
+            return f"{100.0 * share:3.0f} %  {done}"
+        left = (self._end_tick - runner.sim.tick) * runner.sim.clock.dt * self._wall_per_sim
+        return f"{100.0 * share:3.0f} %  {done}, {duration(left)} left"
 
-    def _left_s(self) -> float | None:
-        """At the pace of the last seconds, so that pauses, resets and a changed real-time factor do not spoil it."""
-        assert self._end_tick is not None
-        first_wall, first_advanced = self._pace[0] if len(self._pace) > 1 else (0.0, 0.0)
-        wall, advanced = self.runner.wall_s - first_wall, self.runner.advanced_s - first_advanced
-        remaining = (self._end_tick - self.runner.sim.tick) * self.runner.sim.clock.dt
-        return remaining * wall / advanced if advanced > 0.0 else None
+    def _measure_pace(self) -> None:
+        """Of the last lines only, so that pauses, resets and another real-time factor do not spoil the time left."""
+        now = (self.runner.wall_s, self.runner.advanced_s)
+        self._pace.append(now)
+        first = self._pace[0] if len(self._pace) > 1 else (0.0, 0.0)
+        if now[1] > first[1] and (len(self._pace) > 1 or self._wall_per_sim is None):
+            self._wall_per_sim = (now[0] - first[0]) / (now[1] - first[1])
 
     def end(self) -> None:
         self._line.end()
