@@ -323,7 +323,7 @@ class Flight:
         except MissionError as error:
             if self.runner is None:
                 raise
-            print(f"microsim: the mission is not flown here: {error}", file=sys.stderr)
+            print(f"microsim: the mission cannot be flown here: {error}", file=sys.stderr)
             return None
         pilot.on_pause = self._pause
         return pilot

@@ -50,10 +50,10 @@ def new(
         Template | None, typer.Option(help="Start from one of the shipped worlds.", show_default="minimal")
     ] = None,
     resolution: Annotated[
-        float, typer.Option(min=0.001, max=1000.0, metavar="M", help="Of the image: metres per pixel.")
+        float, typer.Option(min=0.001, max=1000.0, metavar="M", help="With --heightmap: metres per pixel.")
     ] = 0.5,
-    low: Annotated[float, typer.Option(min=-1e5, max=1e5, metavar="M", help="Of the image: height of black.")] = 0.0,
-    high: Annotated[float, typer.Option(min=-1e5, max=1e5, metavar="M", help="Of the image: height of white.")] = 10.0,
+    low: Annotated[float, typer.Option(min=-1e5, max=1e5, metavar="M", help="With --heightmap: height of black.")] = 0.0,
+    high: Annotated[float, typer.Option(min=-1e5, max=1e5, metavar="M", help="With --heightmap: height of white.")] = 10.0,
 ) -> None:
     """Make a bundle from a scenario, from a heightmap image, or from scratch.
 
@@ -229,8 +229,8 @@ def import_splat(
     axes: Annotated[
         Axes, typer.Option(help="Axes of the file; y-down: x right, z forward, as from COLMAP; y-up: as glTF.")
     ] = Axes.z_up,
-    yaw_deg: Annotated[float, typer.Option(metavar="DEG", help="Then turn it about the vertical.")] = 0.0,
-    scale: Annotated[float, typer.Option(min=1e-6, max=1e6, metavar="X", help="Then make it X times as large.")] = 1.0,
+    yaw_deg: Annotated[float, typer.Option(metavar="DEG", help="Then rotate it about the vertical axis.")] = 0.0,
+    scale: Annotated[float, typer.Option(min=1e-6, max=1e6, metavar="X", help="Then scale it by X.")] = 1.0,
     translate: Annotated[str, typer.Option(metavar="X,Y,Z", help="Then move it, in metres.")] = "0,0,0",
     xyzw: Annotated[bool, flag("--xyzw", "Rotations are stored as x, y, z, w; usual is w first.")] = False,
     resolution: Annotated[
@@ -288,7 +288,7 @@ def pack(
 
 @bundle.command()
 def unpack(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `pack` wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An archive that `pack` wrote.")],
     folder: Annotated[
         Path | None, typer.Argument(metavar="[FOLDER]", help="Default: the archive's name here.", show_default=False)
     ] = None,

@@ -14,7 +14,7 @@ from microsim.cli.terminal import FAILED, GOOD, print_json, tell
 
 def diff(
     one: Annotated[Path, typer.Argument(metavar="A", help="A recording.")],
-    other: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
+    other: Annotated[Path, typer.Argument(metavar="B", help="Another recording.")],
     as_json: Annotated[bool, flag("--json", "Print what was found as one line of JSON.")] = False,
     quiet: QuietOption = False,
 ) -> int:

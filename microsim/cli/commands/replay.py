@@ -60,7 +60,7 @@ def replay(
     ] = None,
     at: Annotated[
         Fraction | None,
-        typer.Option("--at", parser=simulated_time, metavar="TIME", help="Stop here.", show_default="the end"),
+        typer.Option("--at", parser=simulated_time, metavar="TIME", help="Stop at this time.", show_default="the end"),
     ] = None,
     save_state: Annotated[
         Path | None, typer.Option("--save-state", metavar="FILE", help="Save the state at the end to a file.")
@@ -360,7 +360,7 @@ def _say(again: Replay, sim: Simulation, bag: OwnBag | ForeignBag, as_json: bool
     if not again.taken and not bag.is_ours:
         note(f"nothing in this bag is an input; taken are: {', '.join(again.input_topics)}")
     if is_other:
-        print(f"recorded was the digest {recorded}: --verify shows the first difference")
+        print(f"the recording's digest is {recorded}: --verify shows the first difference")
     return FAILED if is_other else GOOD
 
 

@@ -112,7 +112,7 @@ def run(
     inject: starting_point.InjectOption = None,
     render: Annotated[
         RenderChoice,
-        typer.Option("--render", help="What renders splats; auto: a GPU if there is one. The images are the same."),
+        typer.Option("--render", help="What renders splats; auto: a GPU if there is one. The images are identical."),
     ] = RenderChoice.auto,
     view_: attachments.ViewOption = False,
     open_: attachments.OpenOption = False,
