@@ -180,7 +180,7 @@ def test_what_is_no_image_is_refused(tmp_path, raw):
 def test_new_never_touches_what_is_there(here):
     (here / "mine").mkdir()
     (here / "mine/notes.txt").write_text("keep")
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="already exists"):
         run("bundle", "new", "mine")
     assert [path.name for path in (here / "mine").iterdir()] == ["notes.txt"]
     with pytest.raises(UsageError, match="found several"):
