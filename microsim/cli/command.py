@@ -72,11 +72,6 @@ class Commands(TyperGroup):
             self._is_complete = True
         return list(self.commands)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if self.get_command(ctx, args[0]) is None:
-            self.list_commands(ctx)  # to suggest a similar name
-        return super().resolve_command(ctx, args)
-
     def invoke(self, ctx: Any) -> None:
         with guarded_output():
             code = super().invoke(ctx)
