@@ -52,8 +52,12 @@ def new(
     resolution: Annotated[
         float, typer.Option(min=0.001, max=1000.0, metavar="M", help="With --heightmap: metres per pixel.")
     ] = 0.5,
-    low: Annotated[float, typer.Option(min=-1e5, max=1e5, metavar="M", help="With --heightmap: height of black.")] = 0.0,
-    high: Annotated[float, typer.Option(min=-1e5, max=1e5, metavar="M", help="With --heightmap: height of white.")] = 10.0,
+    low: Annotated[
+        float, typer.Option(min=-1e5, max=1e5, metavar="M", help="With --heightmap: height of black.")
+    ] = 0.0,
+    high: Annotated[
+        float, typer.Option(min=-1e5, max=1e5, metavar="M", help="With --heightmap: height of white.")
+    ] = 10.0,
 ) -> None:
     """Make a bundle from a scenario, from a heightmap image, or from scratch.
 
