@@ -10,7 +10,8 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-NAME = "microsim"
+NAME = "microsim"  # of the Python package, the ament package and the command
+DISTRIBUTION = "microsim-ros2"  # for pip: "microsim" on PyPI is an unrelated project
 ROOT = Path(__file__).resolve().parent
 DATA_FOLDERS = ("launch", "rviz", "urdf", "scenarios", "missions", "worlds", "examples/demos")
 
@@ -73,7 +74,7 @@ def long_description() -> str:
 
 
 setup(
-    name=NAME,
+    name=DISTRIBUTION,
     version=version(),
     description="Deterministic robot simulator: the same bytes everywhere, with and without ROS 2",
     long_description=long_description(),

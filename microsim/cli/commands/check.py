@@ -1,30 +1,87 @@
-"""`microsim check`."""
+"""`microsim check`: the determinism check."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from microsim import paths
-from microsim.check.check_runs import Case, CheckRun, Children, Environment, Result, environments, run_all
-from microsim.check.determinism import CheckVerdict, Finding, find, judged
-from microsim.cli.progress import Bar, interruptible
-from microsim.cli.quiet import is_quiet
-from microsim.cli.tables import print_table
+import typer
+
+from microsim.cli.command import Command
+from microsim.cli.options import QuietOption, TimeoutOption, flag, words_of
+from microsim.cli.terminal import FAILED, GOOD, WRONG_INPUT, Bar, interruptible, is_quiet, print_json, print_table
 from microsim.errors import UsageError
 
-SCENARIOS = ("default", "flat", "obstacles_arena")  # when none is named
-_EXPLAINED = 3  # differences that are looked into; the others have the same cause more often than not
+if TYPE_CHECKING:
+    from microsim.check.check_runs import Case, Children, Environment, Result
+    from microsim.check.determinism import CheckVerdict, Finding
+
+_SCENARIOS = ("default", "flat", "obstacles_arena")  # when none is named
+_EXPLAINED = 3  # differences that are explained; the others have the same cause more often than not
 
 
-@dataclass(frozen=True)
-class Options:
+def check(
+    scenarios: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SCENARIO",
+            help="Scenarios, shipped or files.",
+            show_default="default flat obstacles_arena",
+        ),
+    ] = None,
+    missions: Annotated[
+        list[str] | None,
+        typer.Option("--missions", metavar="A,B", help="Missions, shipped or files.", show_default="all shipped ones"),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=1000, metavar="N", help="Fly each mission with N seeds: its own, 1, 2 …")
+    ] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, max=256, metavar="J", help="Processes at a time.", show_default="one per processor core"),
+    ] = None,
+    timeout: TimeoutOption = 600.0,
+    slow: Annotated[
+        bool, flag("--slow", "Also without the compiler: half a simulated second of each mission.")
+    ] = False,
+    as_json: Annotated[bool, flag("--json", "Print the result as one line of JSON.")] = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Check that missions give the same messages in every environment.
+
+    Each mission is flown in processes with another hash seed, one thread, another
+    pace, kernels compiled for any processor, and NumPy without this processor's
+    vector units. A difference is reported with the environment, the first tick
+    and topic, and the field. Only determinism is checked, not expectations.
+
+    Exit codes: 0 the same everywhere, 1 not, 2 the input is wrong. The first
+    time, kernels are compiled twice, which takes about a minute.
+
+    \b
+    Examples:
+      microsim check                               three scenarios × five missions
+      microsim check flat --missions hover,patrol
+      microsim check my_world.yaml --missions my_mission.yaml --seeds 5 --jobs 4
+      microsim check flat --missions radio_ping --slow --json
+    """
+    names = (tuple(scenarios or ()), words_of(missions))
+    return _check(CheckOptions(*names, seeds, jobs or default_jobs(), timeout, slow, as_json))
+
+
+COMMAND = Command(check, panel="Run", position=140)
+
+
+def default_jobs() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# ---- the work --------------------------------------------------------------------------------------------------------
+
+
+class CheckOptions(NamedTuple):
     scenarios: tuple[str, ...]
     missions: tuple[str, ...]
     seeds: int
@@ -34,35 +91,41 @@ class Options:
     json: bool
 
 
-def check(options: Options) -> int:
-    """0: the same everywhere; 1: not; 2: the input is wrong."""
+def _check(options: CheckOptions) -> int:
+    import tempfile
+
+    from microsim.check.check_runs import CheckRun, Children, environments, run_all
+    from microsim.check.determinism import judged
+
     cases = _cases(options)
     tried = environments(options.slow)
     with interruptible(), tempfile.TemporaryDirectory(prefix="microsim-check-") as folder:
         children = Children(Path(folder), options.timeout_s)
         runs = [CheckRun(case, environment) for case in cases for environment in tried]
-        told = Bar("flying", len(runs), "runs")
+        bar = Bar("running", len(runs), "runs")
         try:
-            with told:
-                results = run_all(runs, children, options.jobs, lambda result: told.count(_said(result)))
+            with bar:
+                results = run_all(runs, children, options.jobs, lambda result: bar.count(_said(result)))
                 verdicts = [judged(case, tried, results) for case in cases]
-                findings = _findings(verdicts, children, told)
+                findings = _findings(verdicts, children, bar)
         except KeyboardInterrupt:
             children.end()
-            print(f"microsim: stopped after {told.done} of {len(runs)} runs; nothing is proved", file=sys.stderr)
-            return 1
+            print(f"microsim: stopped after {bar.done} of {len(runs)} runs, without a result", file=sys.stderr)
+            return FAILED
     _say(verdicts, findings, tried, options.json)
     if any(result.is_refused for verdict in verdicts for result in verdict.broken):
-        return 2
-    return 0 if all(verdict.is_good for verdict in verdicts) else 1
+        return WRONG_INPUT
+    return GOOD if all(verdict.is_good for verdict in verdicts) else FAILED
 
 
-def _cases(options: Options) -> list[Case]:
-    """Every combination; a name or file that is wrong is refused before anything runs."""
+def _cases(options: CheckOptions) -> list[Case]:
+    """Every combination; a wrong name or file is refused before anything runs."""
+    from microsim import paths
+    from microsim.check.check_runs import Case
     from microsim.missions import load_mission
     from microsim.scenario import load_scenario
 
-    scenarios = list(dict.fromkeys(options.scenarios or SCENARIOS))
+    scenarios = list(dict.fromkeys(options.scenarios or _SCENARIOS))
     missions = list(dict.fromkeys(options.missions or paths.mission_names()))
     for scenario in scenarios:
         load_scenario(scenario)
@@ -74,11 +137,13 @@ def _cases(options: Options) -> list[Case]:
     return [Case(scenario, mission, seed) for scenario in scenarios for mission in missions for seed in seeds]
 
 
-def _findings(verdicts: Sequence[CheckVerdict], children: Children, told: Bar) -> list[Finding]:
+def _findings(verdicts: Sequence[CheckVerdict], children: Children, bar: Bar) -> list[Finding]:
+    from microsim.check.determinism import find
+
     pairs = [(verdict.reference, result) for verdict in verdicts for result in verdict.different]
     found = []
     for reference, result in pairs[:_EXPLAINED]:
-        told.say("flying again to find the first difference")
+        bar.say("flying again to find the first difference")
         found.append(find(reference, result, children))
     return found
 
@@ -87,14 +152,11 @@ def _said(result: Result) -> str:
     return f"{result.run.case} in {result.run.environment.name}"
 
 
-# ---- telling ---------------------------------------------------------------------------------------------------------
-
-
 def _say(
     verdicts: Sequence[CheckVerdict], findings: Sequence[Finding], tried: Sequence[Environment], as_json: bool
 ) -> None:
     if as_json:
-        print(json.dumps(report(verdicts, findings, tried), ensure_ascii=False))
+        print_json(_report(verdicts, findings, tried))
         return
     if not is_quiet():
         _print_table(verdicts, tried)
@@ -146,7 +208,7 @@ def _print_environments(tried: Sequence[Environment]) -> None:
         print(f"  {environment.name:{width}}  {environment.about}")
 
 
-def report(
+def _report(
     verdicts: Sequence[CheckVerdict], findings: Sequence[Finding], tried: Sequence[Environment]
 ) -> dict[str, Any]:
     found = {(each.result.run.case, each.result.run.environment.name): each for each in findings}
@@ -176,7 +238,3 @@ def _case_report(verdict: CheckVerdict, found: dict[tuple[Case, str], Finding]) 
         "different": differences,
         "failed": [{"environment": each.run.environment.name, "error": each.error} for each in verdict.broken],
     }
-
-
-def default_jobs() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

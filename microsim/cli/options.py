@@ -1,13 +1,18 @@
-"""What options take: read from what was typed, refused with what was expected."""
+"""Options of several commands, and how their values are read. A wrong value is refused with what is expected."""
 
 from __future__ import annotations
 
 import math
 import re
 from fractions import Fraction
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+
+from microsim.cli.terminal import set_quiet
+
+ROS_ARGS: list[str] = []  # of this call: `--ros-args …`, which is not for typer to parse
 
 LONGEST_S = 2**31 - 1  # what the seconds of a ROS 2 stamp can hold
 
@@ -71,3 +76,29 @@ def seed_value(text: str) -> int:
     if not -(2**63) <= seed < 2**63:
         raise typer.BadParameter(f"expected a whole number of 64 bits, found {text!r}.")
     return seed
+
+
+# ---- options of several commands -------------------------------------------------------------------------------------
+
+JsonOption = Annotated[bool, flag("--json", "Print one line of JSON.")]
+ResultJsonOption = Annotated[bool, flag("--json", "Print the result as one line of JSON, and nothing else on stdout.")]
+QuietOption = Annotated[
+    bool,
+    typer.Option(
+        "--quiet",
+        "-q",
+        metavar="",
+        callback=set_quiet,
+        help="Print nothing when all is well: no progress, no summary; only --json, --digest and errors.",
+    ),
+]
+SeedOption = Annotated[int | None, typer.Option("--seed", parser=seed_value, metavar="N", help="Seed of all noise.")]
+PilotOption = Annotated[bool, flag("--demo", "Let a simple pilot fly the drone and drive the rover.")]
+TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, metavar="S", help="Longest wall time of one run.")]
+BagArgument = Annotated[Path, typer.Argument(metavar="BAG", help="A recording: its folder, or one of its files.")]
+
+
+def words_of(values: list[str] | None) -> tuple[str, ...]:
+    """`a,b` and `a` `b` alike; a file may have a comma in its name."""
+    split = [[value] if Path(value).exists() else value.split(",") for value in values or ()]
+    return tuple(word for words in split for word in words if word)
