@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from microsim.messages.topics import SENSOR_PATHS, SERVICES, TABLE, Qos, Topic
-from microsim.ros2.node_parameters import Settings
+from microsim.ros2.node_parameters import ScenarioParameters
 from microsim.ros2.simulation_interfaces import SERVICE_NAMES
 from microsim.scenario import load_scenario
 
@@ -74,7 +74,7 @@ def _parameters() -> list[tuple[str, ...]]:
         ("`use_sim_time`", "`true`", "", "Read-only: the simulator is the clock."),
         ("`stamped_cmd_vel`", "`false`", "", "Read-only, given at the start: commands are `TwistStamped`."),
     ]
-    for each in Settings(load_scenario("default")).declarations():
+    for each in ScenarioParameters(load_scenario("default")).declarations():
         rows.append((f"`{each.name}`", f"`{_shown(each.value)}`", _limits(each), each.description))
     return rows
 

@@ -51,7 +51,7 @@ def run_node(
 ) -> int:
     """Run the node that `make` puts on a transport, until its time is over or Ctrl-C; the exit code."""
     from microsim.cli.run import Interrupts
-    from microsim.ros2.transport.choose import open_transport
+    from microsim.ros2.transport import open_transport
 
     with Interrupts() as interrupts:
         try:
@@ -76,7 +76,7 @@ def run_node(
 def _rehearse(name: str, make: Callable[[Transport], SmallNode], ros_args: tuple[str, ...]) -> None:
     """Compile, so that it is not part of the run."""
     from microsim.cli.rehearsal import compiling, rehearse_once
-    from microsim.ros2.transport.choose import open_transport
+    from microsim.ros2.transport import open_transport
 
     def rehearsal() -> None:
         quietly = (*(ros_args or ("--ros-args",)), "--log-level", "fatal")  # what it warns of, the run will

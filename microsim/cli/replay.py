@@ -206,8 +206,8 @@ def _runner(again: Replay, wishes: Wishes, stack: ExitStack) -> Runner:
     if wishes.transport == "none":
         return Runner(again.sim, wishes.rtf)
     from microsim.recording.feed import Feed
-    from microsim.ros2.start import start_node
-    from microsim.ros2.transport.choose import Kind, open_transport
+    from microsim.ros2.microsim_node import start_node
+    from microsim.ros2.transport import Kind, open_transport
 
     kind: Kind = "dds" if wishes.transport == "dds" else "rclpy" if wishes.transport == "rclpy" else "auto"
     transport = open_transport(kind, "microsim", wishes.ros_args)

@@ -112,7 +112,7 @@ def _robots_with(scenario: Scenario, sensor: str) -> list[tuple[str, Any]]:
     return [(name, block) for name, block in found if block is not None]
 
 
-class Settings:
+class ScenarioParameters:
     """The scenario in force and the one of the next reset, as parameters."""
 
     def __init__(self, scenario: Scenario) -> None:

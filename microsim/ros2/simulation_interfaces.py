@@ -24,8 +24,8 @@ from microsim.engine.components import (
 from microsim.engine.geometry import yaw_of_quaternion, yaw_quaternion
 from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import MicroSimError
+from microsim.messages import fill
 from microsim.paths import scenario_names
-from microsim.ros2.message_filling import fill
 from microsim.scenario import load_scenario
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class SimulationInterfaces:
         self.node = node
         self.stopped = False  # a stopped simulation is a paused one at its start
         for name, handler in self._handlers().items():
-            node.offer(f"/{name}", (SERVICE_NAMES[name],), _answering(handler))
+            node.services.offer(f"/{name}", (SERVICE_NAMES[name],), _answering(handler))
 
     def _handlers(self) -> dict[str, Callable[[Any], Answer]]:
         return {
@@ -86,7 +86,7 @@ class SimulationInterfaces:
     # ---- the simulation ---------------------------------------------------------------------------------------------
 
     def _features(self, request: Any) -> Answer:
-        features = [*FEATURES, STEP_ACTION] if self.node.has_step_action else [*FEATURES]
+        features = [*FEATURES, STEP_ACTION] if self.node.services.action is not None else [*FEATURES]
         return {"features": {"features": features, "custom_info": "MicroSim"}}
 
     @property
@@ -118,7 +118,7 @@ class SimulationInterfaces:
     def _step(self, request: Any) -> Answer:
         if not self.node.runner.paused:
             return result(INCORRECT_STATE, "the simulation is running; pause it first")
-        refusal = self.node.step(int(request.steps))
+        refusal = self.node.services.step(int(request.steps))
         return result(FAILED, refusal) if refusal else result()
 
     def _reset(self, request: Any) -> Answer:

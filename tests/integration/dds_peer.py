@@ -15,7 +15,7 @@ from microsim import messages as wire
 from microsim.messages.topics import Qos
 from microsim.ros2.transport import Parameter, Publisher, Value
 from microsim.ros2.transport.dds import DdsTransport
-from microsim.ros2.transport.dds.services import Client
+from microsim.ros2.transport.dds.dds_services import Client
 
 
 class Peer:

@@ -19,7 +19,7 @@ pytest.importorskip("cyclonedds")
 
 from microsim.ros2.transport.dds import DdsTransport
 from microsim.ros2.transport.dds.graph import Graph
-from microsim.ros2.transport.requests import NotYet
+from microsim.ros2.transport.standalone import NotYet
 
 from .conftest import Remote, wait_for
 

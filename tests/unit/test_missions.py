@@ -25,7 +25,7 @@ from microsim.missions.loading import is_mission
 from microsim.missions.models import Mission
 from microsim.missions.values import FieldPath, clearance_cells
 from microsim.paths import mission_file, mission_names, scenario_file, scenario_names
-from microsim.ros2.start import start_node
+from microsim.ros2.microsim_node import start_node
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.runner import Runner
 from microsim.simulation import Reconfiguration

@@ -14,9 +14,8 @@ import pytest
 import microsim
 from microsim import messages as wire
 from microsim.messages.topics import TOPICS, Qos
-from microsim.ros2.microsim_node import MicroSimNode
+from microsim.ros2.microsim_node import MicroSimNode, start_node
 from microsim.ros2.simulation_interfaces import SERVICE_NAMES, SimulationInterfaces
-from microsim.ros2.start import start_node
 from microsim.ros2.transport import MissingTypeError, OnRequest
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 
@@ -420,7 +419,7 @@ def test_what_is_not_installed_is_said_once_for_each_package(capfd: pytest.Captu
             super().serve(service, type_name, on_request)
 
     node = start_node(Bare("microsim", (), Bus()), microsim.load_scenario(BARE))
-    assert not node.has_step_action
+    assert node.services.action is None
     said = [line for line in capfd.readouterr().err.splitlines() if "not offered" in line]
     assert [line.partition("not offered: ")[2] for line in said if "microsim_interfaces" in line] == [
         "/sim/set_seed, /sim/step: microsim_interfaces is not installed; try this"

@@ -9,7 +9,7 @@ import pytest
 import microsim
 from microsim.messages.topics import Qos
 from microsim.recording.recorder import Recorder
-from microsim.ros2.start import start_node
+from microsim.ros2.microsim_node import start_node
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.run_log import LONGEST, MOST, Note, Notes
 from microsim.runner import Runner

@@ -9,10 +9,9 @@ import pytest
 from microsim import messages as wire
 from microsim.errors import UsageError
 from microsim.messages.topics import Qos
-from microsim.ros2.transport import MissingTypeError, Parameter, Transport, Value
-from microsim.ros2.transport.choose import open_transport
+from microsim.ros2.transport import MissingTypeError, Parameter, Transport, Value, open_transport
 from microsim.ros2.transport.memory import Bus, MemoryTransport
-from microsim.ros2.transport.requests import NotYet
+from microsim.ros2.transport.standalone import NotYet
 
 STRING = "std_msgs/msg/String"
 SET_BOOL = "std_srvs/srv/SetBool"

@@ -1,11 +1,12 @@
-"""A node's parameters as its peers see them: six services and /parameter_events, shared by `dds` and `memory`.
+"""A node's parameters for its peers: six services and /parameter_events, for nodes without an installed ROS 2.
 
-Types are strict, as in rclcpp and rclpy: an integer is refused where a double was declared.
+Types are strict, as in rclcpp and rclpy, unless a parameter is declared with `any_number`.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,6 @@ from microsim import messages as wire
 from microsim.errors import UsageError, did_you_mean
 from microsim.messages.topics import Qos
 from microsim.ros2.transport import OnRequest, OnSet, Parameter, Value
-from microsim.ros2.transport.node_log import now_ns
 
 EVENTS = "/parameter_events"  # global, whatever the node's namespace
 EVENTS_TYPE = "rcl_interfaces/msg/ParameterEvent"
@@ -43,7 +43,7 @@ def type_of(value: Value) -> int:
     return _SCALARS[type(value)]
 
 
-class ParameterStore:
+class ParameterServer:
     def __init__(self, node_name: str, publish_event: Callable[[bytes], None]) -> None:
         self._node_name = node_name
         self._publish_event = publish_event
@@ -63,22 +63,19 @@ class ParameterStore:
         self._event(new=[parameter.name for parameter in parameters])
 
     def show(self, values: Mapping[str, Value]) -> None:
-        """Values that changed inside the node: no question asked, but names and types must be right."""
-        for name, value in values.items():
+        """Values that changed inside the node: `on_set` is not called, but names and types must be right."""
+        shown: dict[str, Value] = {}
+        for name, given in values.items():
             if name not in self._declared:
                 raise UsageError(f"parameter {name!r} was not declared{did_you_mean(name, self._declared)}")
-            if self._wrong_type(name, self._type_given(name, value)):
-                raise UsageError(self._wrong_type(name, self._type_given(name, value)))
-        changed = [name for name, value in values.items() if value != self._values[name]]
-        self._store(values)
+            shown[name] = value = self._declared[name].converted(given)
+            kind = self._types[name] if value == [] and self._types[name] >= BYTES else type_of(value)
+            if kind != self._types[name]:
+                raise UsageError(self._wrong_type(name, kind))
+        changed = [name for name, value in shown.items() if value != self._values[name]]
+        self._values.update(shown)
         if changed:
             self._event(changed=changed)
-
-    def _store(self, values: Mapping[str, Value]) -> None:
-        self._values.update(values)
-        for name, value in values.items():
-            if self._declared[name].any_number:
-                self._types[name] = type_of(value)
 
     def services(self) -> dict[str, tuple[str, OnRequest]]:
         """Name below the node's -> type and handler."""
@@ -94,18 +91,18 @@ class ParameterStore:
     # ---- setting ------------------------------------------------------------------------------------------------
 
     def _apply(self, messages: Sequence[Any]) -> str:
-        """All or none; "" when taken, or why not."""
+        """All or none; "" when accepted, or the reason."""
         changes: dict[str, Value] = {}
         for message in messages:
             why = self._refusal(message)
             if why:
                 return why
-            changes[message.name] = self._plain(message.value)
+            changes[message.name] = self._declared[message.name].converted(_plain(message.value))
         for on_set in dict.fromkeys(self._on_set[name] for name in changes):
             why = on_set({name: value for name, value in changes.items() if self._on_set[name] is on_set})
             if why:
                 return why
-        self._store(changes)
+        self._values.update(changes)
         if changes:
             self._event(changed=list(changes))
         return ""
@@ -121,22 +118,15 @@ class ParameterStore:
             return f"parameter '{name}' cannot be undeclared"
         if kind >= len(_FIELDS):
             return f"parameter '{name}': there is no type {kind}"
-        return self._wrong_type(name, kind) or _out_of_range(parameter, self._plain(message.value))
+        value = parameter.converted(_plain(message.value))
+        if not isinstance(value, list):
+            kind = type_of(value)
+        return self._wrong_type(name, kind) if kind != self._types[name] else parameter.out_of_range(value)
 
     def _wrong_type(self, name: str, kind: int) -> str:
         expected = self._types[name]
-        if kind == expected or (self._declared[name].any_number and kind in (INTEGER, DOUBLE)):
-            return ""
         hint = "; write it with a decimal point" if (expected, kind) in ((DOUBLE, INTEGER), (DOUBLES, INTEGERS)) else ""
         return f"parameter '{name}' is of type {_TYPE_NAMES[expected]}, not {_TYPE_NAMES[kind]}{hint}"
-
-    def _type_given(self, name: str, value: Value) -> int:
-        return self._types[name] if value == [] and self._types[name] >= BYTES else type_of(value)
-
-    def _plain(self, message: Any) -> Value:
-        value = getattr(message, _FIELDS[message.type])
-        plain: Value = value.tolist() if isinstance(value, np.ndarray) else value
-        return plain
 
     # ---- messages -----------------------------------------------------------------------------------------------
 
@@ -149,7 +139,7 @@ class ParameterStore:
         return wire.new("rcl_interfaces/msg/ParameterValue", type=kind, **{_FIELDS[kind]: content})
 
     def _event(self, new: Sequence[str] = (), changed: Sequence[str] = ()) -> None:
-        stamp_ns = now_ns()
+        stamp_ns = time.time_ns()
         event = wire.new(
             EVENTS_TYPE,
             stamp=wire.new("builtin_interfaces/msg/Time", sec=stamp_ns // 10**9, nanosec=stamp_ns % 10**9),
@@ -172,7 +162,6 @@ class ParameterStore:
             type=kind,
             description=parameter.description,
             read_only=parameter.read_only,
-            dynamic_typing=parameter.any_number,
             **_ranges(parameter, kind),
         )
 
@@ -213,37 +202,28 @@ def _is_listed(name: str, prefixes: Sequence[str], depth: int) -> bool:
     )
 
 
-def _out_of_range(parameter: Parameter, value: Value) -> str:
-    low, high = parameter.minimum, parameter.maximum
-    if low is None and high is None:
-        return ""
-    low, high = -math.inf if low is None else low, math.inf if high is None else high
-    numbers = value if isinstance(value, list) else [value]
-    if all(isinstance(number, str) or low <= number <= high for number in numbers):
-        return ""
-    return f"parameter '{parameter.name}' must be {_range_text(parameter)}, not {value}"
-
-
-def _range_text(parameter: Parameter) -> str:
-    if parameter.maximum is None:
-        return f"at least {parameter.minimum}"
-    if parameter.minimum is None:
-        return f"at most {parameter.maximum}"
-    return f"from {parameter.minimum} to {parameter.maximum}"
+def _plain(message: Any) -> Value:
+    value = getattr(message, _FIELDS[message.type])
+    plain: Value = value.tolist() if isinstance(value, np.ndarray) else value
+    return plain
 
 
 def _ranges(parameter: Parameter, kind: int) -> dict[str, list[Any]]:
-    low, high = parameter.minimum, parameter.maximum
-    if low is None and high is None:
+    if parameter.bounds is None:
         return {}
+    low, high = parameter.bounds
     if kind in (INTEGER, INTEGERS):
-        bounds = (_INT64[0] if low is None else math.ceil(low), _INT64[1] if high is None else math.floor(high))
-        return {"integer_range": [_range("rcl_interfaces/msg/IntegerRange", *bounds)]}
+        ends = whole_bounds(low, high)
+        return {"integer_range": [wire.new("rcl_interfaces/msg/IntegerRange", from_value=ends[0], to_value=ends[1])]}
     if kind in (DOUBLE, DOUBLES):
-        ends = (-math.inf if low is None else float(low), math.inf if high is None else float(high))
-        return {"floating_point_range": [_range("rcl_interfaces/msg/FloatingPointRange", *ends)]}
+        limits = wire.new("rcl_interfaces/msg/FloatingPointRange", from_value=float(low), to_value=float(high))
+        return {"floating_point_range": [limits]}
     return {}
 
 
-def _range(type_name: str, low: float, high: float) -> Any:
-    return wire.new(type_name, from_value=low, to_value=high)
+def whole_bounds(low: float, high: float) -> tuple[int, int]:
+    """The bounds of a whole number of 64 bits."""
+    return (
+        _INT64[0] if math.isinf(low) else math.ceil(low),
+        _INT64[1] if math.isinf(high) else math.floor(high),
+    )

@@ -1,8 +1,8 @@
 """Servers and clients that rmw_cyclonedds_cpp understands; servers also for rmw_fastrtps_cpp.
 
-A request carries its client's id and a number in front of the body; the reply repeats both. Fast DDS has them
-elsewhere, where Cyclone DDS can neither read nor write: its clients are answered through `…transport.rtps`.
-Where that cannot be, they are refused before a handler sees them.
+A request of Cyclone DDS has its client's id and a number in front of the body, and the reply repeats both. Fast DDS
+puts them into a protocol field that Cyclone DDS can neither read nor write, so its clients are answered through
+`…transport.rtps`. Where that is not possible, their requests are refused before a handler sees them.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
+
+from cyclonedds.core import GuardCondition
 
 from microsim import messages as wire
 from microsim.messages.request_compat import modernised
 from microsim.messages.topics import Qos
 from microsim.messages.types import ENCAPSULATION
 from microsim.ros2.transport import LogLevel, OnRequest
-from microsim.ros2.transport.dds.fast_dds import FastDds
-from microsim.ros2.transport.dds.graph import Graph
-from microsim.ros2.transport.dds.quality import user_data_of
-from microsim.ros2.transport.requests import NotYet, answer
+from microsim.ros2.transport.dds.domain import interfaces, uses_multicast
+from microsim.ros2.transport.dds.graph import Graph, dds_type, type_hash_data, user_data_of
 from microsim.ros2.transport.rtps.packets import FAST_DDS
+from microsim.ros2.transport.rtps.service_participant import RtpsRequest, ServiceParticipant
+from microsim.ros2.transport.standalone import NotYet, answer
 
 SERVICE_QOS = Qos(1000)  # rmw keeps all requests; a bound keeps a flood out of memory
 REQUESTS_PER_POLL = 32
@@ -33,15 +35,64 @@ RMW_HINT = "set RMW_IMPLEMENTATION=rmw_cyclonedds_cpp there"
 
 _HEADER = struct.Struct("<Qq")  # client id, sequence number
 _BODY = len(ENCAPSULATION) + _HEADER.size
-_ANSWERED_ELSEWHERE = "fast"  # in place of a client's id: one on Fast DDS, whose request is also heard by RTPS
+_ANSWERED_ELSEWHERE = "fast"  # in place of a client's id: one on Fast DDS, whose request also arrives by RTPS
 _MANY = 256  # clients remembered before those that have gone are forgotten
 
-Log = Callable[[LogLevel, str], None]
+Log: TypeAlias = Callable[[LogLevel, str], None]
+Receive: TypeAlias = Callable[[bytes, Callable[[bytes], None]], None]  # a request, and a function that sends the reply
+
+
+class FastDdsServices:
+    """Serves clients on Fast DDS. Their requests arrive through `Graph.waiter`, like those of others."""
+
+    def __init__(self, graph: Graph, log: Log) -> None:
+        self._log = log
+        self._receivers: dict[int, tuple[str, Receive]] = {}
+        self._bell = GuardCondition(graph.participant)
+        graph.waiter.attach(self._bell, self._receive)
+        ring = partial(self._bell.set, True)
+        self._participant = ServiceParticipant(graph.domain_id, interfaces(), uses_multicast(), ring)
+        self._participant.start()
+
+    def serve(self, name: str, type_name: str, identity: str, receive: Receive) -> None:
+        halves = [
+            ((f"{prefix}{name}{end}", dds_type(f"{type_name}_{kind}")), f"{type_name}_{kind}")
+            for prefix, end, kind in (("rq", "Request", "Request"), ("rr", "Reply", "Response"))
+        ]
+        (request, request_type), (reply, _) = halves
+        number = self._participant.serve(request, reply, identity + type_hash_data(request_type))
+        self._receivers[number] = (name, receive)
+
+    def close(self) -> None:
+        self._participant.close()
+
+    def _receive(self) -> None:
+        self._bell.set(False)
+        requests = self._participant.requests
+        while requests:
+            request = requests.popleft()
+            name, receive = self._receivers[request.service]
+            receive(request.body, partial(self._answer, name, request))
+
+    def _answer(self, name: str, request: RtpsRequest, response: bytes) -> None:
+        if not self._participant.answer(request, response):
+            self._log(
+                "error", f"service {name}: an answer of {len(response):,} bytes is too large for a Fast DDS client"
+            )
+
+
+def fast_dds_services(graph: Graph, log: Log) -> FastDdsServices | None:
+    """None where all ports are taken or discovery is off; Fast DDS clients are then refused with a hint."""
+    try:
+        return FastDdsServices(graph, log) if interfaces() else None
+    except OSError as error:
+        log("warn", f"services can be called from Cyclone DDS only: {error}")
+        return None
 
 
 @dataclass
 class _Open:
-    """A request whose handler is not done."""
+    """A request whose handler cannot answer yet."""
 
     request: Any
     reply: Callable[[bytes], None]
@@ -49,7 +100,7 @@ class _Open:
 
 @dataclass
 class _Held:
-    """A reply whose client cannot hear it yet."""
+    """A reply whose client cannot receive it yet."""
 
     client: str
     cdr: bytes
@@ -57,7 +108,7 @@ class _Held:
 
 
 class Server:
-    """Puts itself into `waiting` while it has answers it could not give yet."""
+    """Adds itself to `waiting` while it has requests to answer or replies to send later."""
 
     def __init__(
         self,
@@ -67,14 +118,14 @@ class Server:
         on_request: OnRequest,
         log: Log,
         waiting: list[Server],
-        fast_dds: FastDds | None,
+        fast_dds: FastDdsServices | None,
     ) -> None:
         self._name, self._type_name, self._on_request, self._log = name, type_name, on_request, log
         self._waiting, self._fast_dds = waiting, fast_dds
         identity = f"serviceid={graph.unique_id()};"
         if (
             fast_dds is not None
-        ):  # microsim.ros2.transport.rtps.participant says why, and why readers come before the writer
+        ):  # microsim.ros2.transport.rtps.service_participant says why, and why readers come before the writer
             graph.idle_reader(f"rq{name}Request", f"{type_name}_Request")
         self._requests = graph.reader(f"rq{name}Request", f"{type_name}_Request", SERVICE_QOS, self._receive, identity)
         self._replies = graph.writer(f"rr{name}Reply", f"{type_name}_Response", SERVICE_QOS, identity)
@@ -88,13 +139,13 @@ class Server:
         self._complained_at = float("-inf")
 
     def again(self) -> None:
-        """Ask handlers again that were not done, and send replies whose clients have become ready."""
+        """Call handlers again that could not answer, and send replies whose clients have become ready."""
         open_requests, self._open = self._open, []
         for pending in open_requests:
             self._handle(pending)
         held, self._held = self._held, []
         for reply in held:
-            if self._can_hear(reply.client) or time.monotonic() > reply.until:
+            if self._can_receive(reply.client) or time.monotonic() > reply.until:
                 self._replies.write(reply.cdr)
             else:
                 self._held.append(reply)
@@ -104,7 +155,7 @@ class Server:
     def _receive(self) -> None:
         for cdr, source in self._requests.take(REQUESTS_PER_POLL):
             client = self._client(source)
-            if client is None or client == _ANSWERED_ELSEWHERE:  # or it has gone already
+            if client is None or client == _ANSWERED_ELSEWHERE:  # None: it has disappeared
                 continue
             if not client:
                 self._hint()
@@ -125,18 +176,19 @@ class Server:
 
     def _handle(self, pending: _Open) -> None:
         try:
-            response, problem = answer(self._type_name, self._on_request, pending.request)
+            response = answer(self._type_name, self._on_request, pending.request, self._log_error)
         except NotYet:
             self._open.append(pending)
             self._wait()
-            return
-        if problem:
-            self._log("error", f"service {self._name}: {problem}")
-        pending.reply(response)
+        else:
+            pending.reply(response)
+
+    def _log_error(self, problem: str) -> None:
+        self._log("error", f"service {self._name}: {problem}")
 
     def _send(self, client: str, header: bytes, response: bytes) -> None:
         cdr = ENCAPSULATION + header + response[len(ENCAPSULATION) :]
-        if self._can_hear(client):
+        if self._can_receive(client):
             self._replies.write(cdr)
         else:
             self._held.append(_Held(client, cdr, time.monotonic() + REPLY_READER_S))
@@ -158,7 +210,7 @@ class Server:
             self._clients[source] = _ANSWERED_ELSEWHERE if is_fast else user_data_of(endpoint).get("clientid", "")
         return self._clients[source]
 
-    def _can_hear(self, client: str) -> bool:
+    def _can_receive(self, client: str) -> bool:
         if client in self._listeners.values():
             return True
         writer = self._replies.writer
@@ -174,7 +226,7 @@ class Server:
     def _hint(self) -> None:
         if not self._hinted:
             self._hinted = True
-            self._log("warn", f"service {self._name}: refused a client of another RMW than Cyclone DDS; {RMW_HINT}")
+            self._log("warn", f"service {self._name}: refused a client whose RMW is not Cyclone DDS; {RMW_HINT}")
 
     def _complain(self, text: str) -> None:
         if time.monotonic() - self._complained_at >= 1.0:

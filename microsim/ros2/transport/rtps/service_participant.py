@@ -1,12 +1,11 @@
 """The participant that answers service clients of Fast DDS.
 
-It never speaks first: a participant of Fast DDS makes itself known to all, and is then told of this one, alone.
+It never starts a conversation: a participant of Fast DDS announces itself to all, and this one then answers it alone.
 
-A client sees the service twice, here and on Cyclone DDS, and must not call before it has found this one. To Fast DDS a
-service is there when it has as many readers of requests as writers of replies. So on either side one is too many:
-Cyclone DDS has a second reader, which is never read, and here is a second writer, which never writes. With one side
-alone the client goes on waiting; and while it hears of one endpoint after the other, since readers are told of before
-writers, as many of both are known only at the end.
+A client sees the service twice, here and on Cyclone DDS, and must not call before it has discovered this one. Fast DDS
+considers a service available when it has as many readers of requests as writers of replies. So each side has one too
+many: Cyclone DDS has a second reader, which is never read, and here is a second writer, which never writes. While the
+client knows only one side, it waits. Readers are announced before writers, so the numbers agree only at the end.
 """
 
 from __future__ import annotations
@@ -25,8 +24,17 @@ from itertools import count
 
 from microsim.ros2.transport.rtps import packets
 from microsim.ros2.transport.rtps.packets import Acknowledgement, Address, Fragments, Gap, Heartbeat, Sample
-from microsim.ros2.transport.rtps.peers import MOST_ENDPOINTS, MOST_PEERS, Endpoint, Peer, Service, endpoint_of, peer_of
-from microsim.ros2.transport.rtps.reliability import Arrivals, Deliveries
+from microsim.ros2.transport.rtps.peers import (
+    MOST_ENDPOINTS,
+    MOST_PEERS,
+    Arrivals,
+    Deliveries,
+    Endpoint,
+    OfferedService,
+    Peer,
+    endpoint_of,
+    peer_of,
+)
 
 GROUP = "239.255.0.1"  # where participants make themselves known
 LEASE_S = 20
@@ -49,7 +57,7 @@ _VOLATILE = struct.pack("<I", 0)
 
 
 @dataclass(frozen=True)
-class Request:
+class RtpsRequest:
     service: int
     writer: bytes  # GUID of the client's
     number: int
@@ -59,20 +67,20 @@ class Request:
 
 @dataclass
 class _Unheard:
-    request: Request
+    request: RtpsRequest
     reply: bytes
     until_s: float
 
 
-class Participant(threading.Thread):
+class ServiceParticipant(threading.Thread):
     """`wake` is called, on its thread, when there are requests to be taken."""
 
     def __init__(self, domain: int, interfaces: Sequence[str], multicast: bool, wake: Callable[[], None]) -> None:
         super().__init__(name="microsim-rtps", daemon=True)
         self.prefix = packets.OUR_VENDOR + os.urandom(packets.PREFIX - 2)
-        self.requests: deque[Request] = deque()
+        self.requests: deque[RtpsRequest] = deque()
         self._domain, self._wake = domain, wake
-        self._services: dict[int, Service] = {}
+        self._services: dict[int, OfferedService] = {}
         self._peers: dict[bytes, Peer] = {}
         self._commands: deque[Callable[[], None]] = deque()  # for the thread
         self._unheard: list[_Unheard] = []
@@ -94,11 +102,11 @@ class Participant(threading.Thread):
 
     def serve(self, request: tuple[str, str], reply: tuple[str, str], user_data: str) -> int:
         """Gives the number of the service. Each pair: topic and type."""
-        service = Service(next(self._numbers), request, reply, user_data.encode())
+        service = OfferedService(next(self._numbers), request, reply, user_data.encode())
         self._do(lambda: self._add(service))
         return service.number
 
-    def answer(self, request: Request, reply: bytes) -> bool:
+    def answer(self, request: RtpsRequest, reply: bytes) -> bool:
         """Whether it fits into a packet."""
         if len(reply) > packets.LARGEST:
             return False
@@ -223,14 +231,14 @@ class Participant(threading.Thread):
 
     # ---- endpoints ---------------------------------------------------------------------------------------------------
 
-    def _add(self, service: Service) -> None:
+    def _add(self, service: OfferedService) -> None:
         self._services[service.number] = service
         for peer in self._peers.values():
             self._announce(peer, service)
             for guid in peer.endpoints:
                 self._match_writer(peer, guid)
 
-    def _announce(self, peer: Peer, service: Service) -> None:
+    def _announce(self, peer: Peer, service: OfferedService) -> None:
         """Its reader; the writers follow when the peer knows of that."""
         self._tell_of(peer, _READERS, service.reader, service.request, service)
         peer.half_known.append(service)
@@ -241,10 +249,12 @@ class Participant(threading.Thread):
             for entity in (service.writer, service.idle_writer):
                 self._tell_of(peer, _WRITERS, entity, service.reply, service)
 
-    def _tell_of(self, peer: Peer, announcer: bytes, entity: bytes, names: tuple[str, str], service: Service) -> None:
+    def _tell_of(
+        self, peer: Peer, announcer: bytes, entity: bytes, names: tuple[str, str], service: OfferedService
+    ) -> None:
         self._deliver(peer, announcer, peer.prefix + _READER_OF[announcer], self._told(entity, names, service))
 
-    def _told(self, entity: bytes, names: tuple[str, str], service: Service) -> bytes:
+    def _told(self, entity: bytes, names: tuple[str, str], service: OfferedService) -> bytes:
         return packets.PARAMETERS + packets.parameters(
             (packets.ENDPOINT_GUID, self.prefix + entity),
             (packets.PARTICIPANT_GUID, self.prefix + _PARTICIPANT),
@@ -281,7 +291,7 @@ class Participant(threading.Thread):
             peer.arrivals[guid] = Arrivals()
             self._acknowledge_to(peer, guid, [], is_final=False)  # asks what there is
 
-    def _service_of(self, endpoint: Endpoint) -> Service | None:
+    def _service_of(self, endpoint: Endpoint) -> OfferedService | None:
         return next((each for each in self._services.values() if endpoint.names in (each.request, each.reply)), None)
 
     # ---- what arrives ------------------------------------------------------------------------------------------------
@@ -317,7 +327,7 @@ class Participant(threading.Thread):
         related = sample.inline.get(packets.RELATED_SAMPLE) or sample.inline.get(packets.RELATED_SAMPLE_OF_FAST_DDS)
         reader = related[0][:16] if related else b""
         if len(self.requests) < MOST_REQUESTS:
-            self.requests.append(Request(service.number, sample.writer, sample.number, reader, sample.payload))
+            self.requests.append(RtpsRequest(service.number, sample.writer, sample.number, reader, sample.payload))
             self._wake()
 
     def _acknowledge(self, heartbeat: Heartbeat) -> None:
@@ -345,7 +355,7 @@ class Participant(threading.Thread):
 
     # ---- what is sent ------------------------------------------------------------------------------------------------
 
-    def _send_reply(self, request: Request, reply: bytes, until_s: float) -> None:
+    def _send_reply(self, request: RtpsRequest, reply: bytes, until_s: float) -> None:
         peer = self._peers.get(request.writer[: packets.PREFIX])
         service = self._services[request.service]
         if peer is None:
