@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic.fields import FieldInfo
 
@@ -222,6 +222,8 @@ def _declaration(row: Row, value: Any, info: FieldInfo) -> Parameter:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     when = "" if row.when == "tick" else " Takes effect at the next reset."
     plain = list(value) if isinstance(value, (list, tuple)) else value
+    if is_number and _has_float(info.annotation):
+        plain = float(plain)  # also a whole number, since the type of a parameter stays
     return Parameter(
         row.name,
         plain,
@@ -230,6 +232,10 @@ def _declaration(row: Row, value: Any, info: FieldInfo) -> Parameter:
         maximum=high if is_number else None,
         any_number=is_number,
     )
+
+
+def _has_float(annotation: Any) -> bool:
+    return annotation is float or any(map(_has_float, get_args(annotation)))
 
 
 def field_limits(info: FieldInfo) -> tuple[float | None, float | None]:

@@ -71,7 +71,7 @@ class Peer:
     def crowd(self, service: str, clients: int, timeout_s: float = 20.0) -> int:
         """As many clients at once; how many are answered."""
         name = self.node.arguments.service(service)
-        crowd = [Client(self.node._graph, name, "std_srvs/srv/SetBool") for _ in range(clients)]
+        crowd = [Client(self.node.graph, name, "std_srvs/srv/SetBool") for _ in range(clients)]
         end = time.monotonic() + timeout_s
         while not all(client.is_ready() for client in crowd) and time.monotonic() < end:
             self.node.poll(0.005)

@@ -76,7 +76,7 @@ class Stage:
         topic = f"/{robot}/cmd_vel"
         self.send(topic, "geometry_msgs/msg/Twist", cdr)
         # DDS keeps no order between topics: without this a request could overtake the command
-        self._publishers[topic]._writer.writer.wait_for_acks(duration(seconds=1))
+        self._publishers[topic].writer.writer.wait_for_acks(duration(seconds=1))
 
     def wait(self, topic: str, count: int) -> None:
         wait_for(lambda: len(self.received[topic]) >= count, self.controller.poll)
