@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from rosbags.interfaces import Nodetype
+from rosbags.interfaces import Msgdef, Nodetype
 from rosbags.typesys import store as _rosbags_store
-from rosbags.typesys.store import Msgdef, Typestore
+from rosbags.typesys.store import Typestore
 from rosbags.typesys.stores import ros2_jazzy
 
 Kind: TypeAlias = tuple[Nodetype, Any]  # a field's type, as rosbags describes it

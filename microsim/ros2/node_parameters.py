@@ -221,12 +221,13 @@ def _declaration(row: Row, value: Any, info: FieldInfo) -> Parameter:
     low, high = field_limits(info)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     when = "" if row.when == "tick" else " Takes effect at the next reset."
-    plain = list(value) if isinstance(value, (list, tuple)) else value
-    if is_number and _has_float(info.annotation):
-        plain = float(plain)  # also a whole number, since the type of a parameter stays
+    if isinstance(value, tuple):
+        value = list(value)
+    elif is_number and _has_float(info.annotation):
+        value = float(value)  # also a whole number: a parameter keeps its type
     return Parameter(
         row.name,
-        plain,
+        value,
         f"{info.description or ''}{when}",
         minimum=low if is_number else None,
         maximum=high if is_number else None,

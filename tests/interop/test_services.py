@@ -99,7 +99,7 @@ def test_nobody_there_is_a_timeout(rclpy_pair: Pair) -> None:
 def test_a_field_that_is_not_there_is_named(rclpy_pair: Pair) -> None:
     host, peer = rclpy_pair
     peer.serve(service="/strict", type=SET_BOOL, response={"success": True})
-    with pytest.raises(RemoteError, match="SetBool_Request has no field datum; there are: data"):
+    with pytest.raises(RemoteError, match="SetBool_Request has no field 'datum'; did you mean 'data'"):
         host.call(service="/strict", type=SET_BOOL, request={"datum": True})
 
 
@@ -125,7 +125,7 @@ def test_set_int32_is_served_by_our_own_package(rclpy_pair: Pair) -> None:
     if not has_built_interfaces():
         pytest.skip("no compiler to build microsim_interfaces")
     host, peer = rclpy_pair
-    host.serve(service="/sim/step", type="example_interfaces/srv/SetInt32", response={"success": True})
+    host.serve(service="/sim/step", type="microsim_interfaces/srv/SetInt32", response={"success": True})
     assert peer.call(service="/sim/step", type="microsim_interfaces/srv/SetInt32", request={"data": 7})["response"][
         "success"
     ]
@@ -141,7 +141,7 @@ def test_a_package_that_is_missing_is_named_with_how_to_get_it() -> None:
         with pytest.raises(
             RemoteError, match=r"MissingTypeError.*microsim_interfaces is not installed; build it with `colcon build"
         ):
-            host.serve(service="/sim/step", type="example_interfaces/srv/SetInt32", response={})
+            host.serve(service="/sim/step", type="microsim_interfaces/srv/SetInt32", response={})
         with pytest.raises(RemoteError, match=r"MissingTypeError.*installed std_srvs does not have it"):
             host.serve(service="/new", type="std_srvs/srv/OfTomorrow", response={})
         host.serve(service="/sim/pause", type=SET_BOOL, response={"success": True})  # and the rest goes on

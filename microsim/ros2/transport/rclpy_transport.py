@@ -187,7 +187,8 @@ class RclpyTransport:
                 reason = guarded(plain)
             return SetParametersResult(successful=not reason, reason=reason)
 
-        self._node.add_pre_set_parameters_callback(convert)
+        if hasattr(self._node, "add_pre_set_parameters_callback"):  # not in Humble, where types must match exactly
+            self._node.add_pre_set_parameters_callback(convert)
         self._node.add_on_set_parameters_callback(check)
 
     def set_parameters(self, values: Mapping[str, Value]) -> None:
