@@ -564,13 +564,13 @@ def test_the_standard_interface_answers_clients_of_its_first_version() -> None:
     request = wire.new(STANDARD + "SetEntityState_Request", entity="rover")
     request.state.pose.position.x, request.state.pose.position.y, request.state.pose.orientation.w = 33.0, 44.0, 1.0
     first = SimpleNamespace(entity=request.entity, state=request.state)
-    assert interfaces._set_entity_state(first)["result"]["result"] == 1
+    assert interfaces.set_entity_state(first)["result"]["result"] == 1
     stage.tick()
     assert stage.node.sim.state("rover").x == pytest.approx(33.0)
     first.state.twist.linear.x = 1.0
-    assert interfaces._set_entity_state(first)["result"]["result"] == 0
+    assert interfaces.set_entity_state(first)["result"]["result"] == 0
     world = SimpleNamespace(uri="flat", resource_string="")
-    assert interfaces._load_world(world)["world"]["name"] == "flat"
+    assert interfaces.load_world(world)["world"]["name"] == "flat"
 
 
 def test_what_is_not_installed_is_said_once_for_each_package(capfd: pytest.CaptureFixture[str]) -> None:

@@ -85,8 +85,8 @@ def decode_or_refuse(type_name: str, cdr: bytes) -> None:
 @pytest.mark.parametrize(
     ("cdr", "why"),
     [
-        (b"", "0 bytes are no message"),
-        (b"\x00\x01\x00", "no message"),
+        (b"", "0 bytes are not a message"),
+        (b"\x00\x01\x00", "not a message"),
         (b"\x00\x00\x00\x00" + bytes(48), "big-endian"),
         (b"\x00\x03\x00\x00" + bytes(48), "unknown encapsulation 00 03"),
         (HEADER + bytes(47), "too few"),

@@ -5,7 +5,7 @@ import pytest
 
 from microsim import messages as wire
 from microsim.errors import UsageError
-from microsim.messages.request_compat import modernised
+from microsim.messages.checked import modernised
 from microsim.messages.types import DEFINITIONS, definitions
 
 # as rosidl prints them in the packages' own *.json files and generated sources

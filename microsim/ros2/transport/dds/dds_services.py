@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 from cyclonedds.core import GuardCondition
 
 from microsim import messages as wire
-from microsim.messages.request_compat import modernised
+from microsim.messages.checked import decode_request
 from microsim.messages.topics import Qos
 from microsim.messages.types import ENCAPSULATION
 from microsim.ros2.transport import LogLevel, OnRequest
@@ -168,7 +168,7 @@ class Server:
 
     def _decode(self, body: bytes, reply: Callable[[bytes], None]) -> None:
         try:
-            request = _decoded(f"{self._type_name}_Request", body)
+            request = decode_request(f"{self._type_name}_Request", body)
         except wire.WireError as error:
             self._complain(f"service {self._name}: refused a request: {error}; if its RMW is another, {RMW_HINT}")
             return
@@ -232,17 +232,6 @@ class Server:
         if time.monotonic() - self._complained_at >= 1.0:
             self._complained_at = time.monotonic()
             self._log("warn", text)
-
-
-def _decoded(type_name: str, body: bytes) -> Any:
-    """Also of a client that has an older version of the type."""
-    try:
-        return wire.decode_checked(type_name, body)
-    except wire.WireError:
-        older = modernised(type_name, body)
-        if older is None:
-            raise
-        return wire.decode_checked(type_name, older)
 
 
 class Client:
