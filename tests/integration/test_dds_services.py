@@ -81,7 +81,7 @@ def test_a_fresh_client_gets_the_answer_to_its_first_call(served: Served, remote
 
 
 def test_a_service_nobody_serves_times_out(served: Served) -> None:
-    with pytest.raises(TimeoutError, match="nobody serves it"):
+    with pytest.raises(TimeoutError, match="there is no server"):
         served.node.call("/none", SET_BOOL, {}, 0.2)
 
 

@@ -181,7 +181,7 @@ a:
     ("text", "place", "why"),
     [
         ("microsim:\n  seed: 1\n", ":2", "expected a node's name or ros__parameters, found '1'"),
-        ("ros__parameters:\n  seed: 1\n", ":1", "stands under a node's name"),
+        ("ros__parameters:\n  seed: 1\n", ":1", "must be under a node's name"),
         ("/**:\n  ros__parameters:\n    a: [1, x]\n", ":3", "one type"),
         ("/**:\n  ros__parameters:\n    a: [[1]]\n", ":3", "a list"),
         ("/**:\n  ros__parameters:\n    a:\n", ":3", "a value is missing"),

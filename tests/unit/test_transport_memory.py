@@ -152,7 +152,7 @@ def test_a_closed_node_is_gone() -> None:
     pair.peer.close()
     assert publisher.subscribers == 0
     pair.node.close()
-    with pytest.raises(TimeoutError, match="nobody serves it"):
+    with pytest.raises(TimeoutError, match="there is no server"):
         pair.peer.call("/s", SET_BOOL, {}, timeout_s=0.01)
 
 

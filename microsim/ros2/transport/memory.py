@@ -171,11 +171,11 @@ class MemoryTransport(StandaloneNode):
                 asked = True
                 self._hand_over(server, pending)
             if server is not None and server.owner is not self and server.owner._thread == threading.get_ident():
-                server.owner.poll()  # nobody else would
+                server.owner.poll()  # both are on this thread
             if pending.is_answered():
                 break
             if time.monotonic() > end:
-                raise TimeoutError(f"service {name}: " + ("no answer" if asked else "nobody serves it"))
+                raise TimeoutError(f"service {name}: " + ("no answer" if asked else "there is no server"))
             self.poll(0.01)
         return wire.decode_checked(f"{type_name}_Response", pending.response)
 

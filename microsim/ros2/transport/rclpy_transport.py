@@ -64,12 +64,12 @@ class RclpyTransport:
         self._answers = ReentrantCallbackGroup()  # so that a callback may call a service
         self._publishers: list[RclpyPublisher] = []
         self._own_change = False
-        self._later: list[Callable[[], None]] = []  # requests whose handlers were not done
+        self._later: list[Callable[[], None]] = []  # requests whose handlers could not answer
         self._failure: BaseException | None = None  # raised by a callback of ours
         self._complained_at = float("-inf")
         self._idle_until = 0.0
         self._open = True
-        self._own_publishers: dict[bytes, bool] = {}  # by their gid; False: somebody else's
+        self._own_publishers: dict[bytes, bool] = {}  # by their gid; False: another node's
         self.node_name: str = self._node.get_fully_qualified_name()
         self.overrides: Mapping[str, Value] = _overrides(self._node)
 

@@ -253,7 +253,7 @@ class Client:
         return self._ready_with is not None
 
     def problem(self) -> str:
-        return f"its server uses another RMW; {RMW_HINT}" if self._servers() else "nobody serves it"
+        return f"its server uses another RMW; {RMW_HINT}" if self._servers() else "there is no server"
 
     def _servers(self) -> set[str]:
         """Ids of the servers matched with both halves; "": one without an id."""

@@ -1,4 +1,4 @@
-"""RTPS messages as bytes, and back. Whatever is not understood is left out; what is cut short ends there."""
+"""RTPS messages to bytes and back. Unknown parts are skipped; a truncated message ends where it is cut."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Fragments:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """What a writer has to give: samples `first` to `last`."""
+    """A writer offers samples `first` to `last`."""
 
     writer: bytes
     reader: bytes
@@ -71,7 +71,7 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class Gap:
-    """Samples that will never come: from `start` to before `base`, and those listed."""
+    """Samples that will never be sent: from `start` to before `base`, and those listed."""
 
     writer: bytes
     reader: bytes
@@ -82,7 +82,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """A reader has all samples before `base`, and wants those that are missing."""
+    """A reader has all samples before `base`, and requests those that are missing."""
 
     reader: bytes  # GUID
     writer: bytes  # entity
@@ -125,7 +125,7 @@ def acknowledgement(
 
 
 def parameters(*pairs: tuple[int, bytes]) -> bytes:
-    """Without encapsulation: as it stands before a payload, too."""
+    """Without encapsulation, as before a payload."""
     parts = []
     for name, value in (*pairs, (_SENTINEL, b"")):
         padded = value + bytes(-len(value) % 4)

@@ -154,14 +154,14 @@ class Endpoint:
 @dataclass
 class Peer:
     prefix: bytes
-    discovery: tuple[Address, ...]  # where it hears of endpoints
-    user: tuple[Address, ...]  # where it hears of data
+    discovery: tuple[Address, ...]  # where it receives announcements
+    user: tuple[Address, ...]  # where it receives data
     expires_s: float = 0.0
     endpoints: dict[bytes, Endpoint] = field(default_factory=dict)  # by GUID
     arrivals: dict[bytes, Arrivals] = field(default_factory=dict)  # by its writer's GUID
     deliveries: dict[tuple[bytes, bytes], Deliveries] = field(default_factory=dict)  # by our writer and its reader
-    listeners: list[tuple[bytes, bytes]] = field(default_factory=list)  # our writers and its readers that have met
-    half_known: list[OfferedService] = field(default_factory=list)  # of whose readers alone it has been told
+    listeners: list[tuple[bytes, bytes]] = field(default_factory=list)  # our writers and its readers that have matched
+    half_known: list[OfferedService] = field(default_factory=list)  # whose readers it knows, but not yet their writers
 
     def addresses_of(self, guid: bytes) -> tuple[Address, ...]:
         if guid[-1] & _BUILTIN == _BUILTIN:
@@ -177,23 +177,23 @@ class Peer:
             del self.deliveries[key]
 
 
-def peer_of(prefix: bytes, told: Parameters) -> tuple[Peer, float]:
+def peer_of(prefix: bytes, announced: Parameters) -> tuple[Peer, float]:
     """And how long it is believed to be there, unless it says so again [s]."""
-    (seconds,) = struct.unpack_from("<i", told.get(packets.LEASE, [b"\x14\0\0\0"])[0])
-    discovery, user = (_addresses(told, name) for name in (packets.METATRAFFIC_UNICAST, packets.DEFAULT_UNICAST))
+    (seconds,) = struct.unpack_from("<i", announced.get(packets.LEASE, [b"\x14\0\0\0"])[0])
+    discovery, user = (_addresses(announced, name) for name in (packets.METATRAFFIC_UNICAST, packets.DEFAULT_UNICAST))
     return Peer(prefix, discovery, user or discovery), float(min(max(seconds, 1), 600))
 
 
-def endpoint_of(told: Parameters) -> tuple[bytes, Endpoint] | None:
+def endpoint_of(announced: Parameters) -> tuple[bytes, Endpoint] | None:
     """GUID and what is known of it; None when that is not enough."""
     try:
-        guid = told[packets.ENDPOINT_GUID][0][:16]
-        topic, type_name = (packets.text_of(told[name][0]) for name in (packets.TOPIC_NAME, packets.TYPE_NAME))
+        guid = announced[packets.ENDPOINT_GUID][0][:16]
+        topic, type_name = (packets.text_of(announced[name][0]) for name in (packets.TOPIC_NAME, packets.TYPE_NAME))
     except (KeyError, struct.error):
         return None
-    return guid, Endpoint(topic, type_name, _addresses(told, packets.UNICAST))
+    return guid, Endpoint(topic, type_name, _addresses(announced, packets.UNICAST))
 
 
-def _addresses(told: Parameters, name: int) -> tuple[Address, ...]:
-    found = (packets.address_of(value) for value in told.get(name, ()))
+def _addresses(announced: Parameters, name: int) -> tuple[Address, ...]:
+    found = (packets.address_of(value) for value in announced.get(name, ()))
     return tuple(address for address in found if address is not None)[:_MOST_ADDRESSES]

@@ -36,21 +36,21 @@ from microsim.ros2.transport.rtps.peers import (
     peer_of,
 )
 
-GROUP = "239.255.0.1"  # where participants make themselves known
+GROUP = "239.255.0.1"  # where participants announce themselves
 LEASE_S = 20
-TELL_EVERY_S = 5.0  # that this one is still there
-LOOK_EVERY_S = 0.05  # while all is quiet, and
-LOOK_SOON_S = 0.01  # while somebody has not acknowledged
-MOST_REQUESTS = 1000  # that wait to be taken
-UNHEARD_S = 10.0  # how long a reply waits for its client to be ready
-INDICES = range(32)  # of participants that others look for on one machine
+ANNOUNCE_EVERY_S = 5.0  # the participant, to keep its lease
+LOOK_EVERY_S = 0.05  # while there are peers
+LOOK_SOON_S = 0.01  # while a peer has not acknowledged
+MOST_REQUESTS = 1000  # in the queue
+UNDELIVERED_S = 10.0  # how long a reply waits for its client to be ready
+INDICES = range(32)  # of participants that others try on one machine
 
 _PARTICIPANT = b"\x00\x00\x01\xc1"
 _PARTICIPANTS, _PARTICIPANTS_READER = b"\x00\x01\x00\xc2", b"\x00\x01\x00\xc7"
-_WRITERS, _WRITERS_READER = b"\x00\x00\x03\xc2", b"\x00\x00\x03\xc7"  # announce and hear of writers
-_READERS, _READERS_READER = b"\x00\x00\x04\xc2", b"\x00\x00\x04\xc7"  # and of readers
+_WRITERS, _WRITERS_READER = b"\x00\x00\x03\xc2", b"\x00\x00\x03\xc7"  # announce writers, and receive such announcements
+_READERS, _READERS_READER = b"\x00\x00\x04\xc2", b"\x00\x00\x04\xc7"  # the same for readers
 _READER_OF = {_PARTICIPANTS: _PARTICIPANTS_READER, _WRITERS: _WRITERS_READER, _READERS: _READERS_READER}
-_BUILTIN = 0x3F  # announces and hears of participants, writers and readers
+_BUILTIN = 0x3F  # has endpoints for participants, writers and readers
 _OF_SERVICES = ("rq/", "rr/")  # how their topics begin
 _RELIABLE = struct.pack("<IiI", 2, 0, 429496729)  # blocks for 0.1 s at most
 _VOLATILE = struct.pack("<I", 0)
@@ -61,19 +61,19 @@ class RtpsRequest:
     service: int
     writer: bytes  # GUID of the client's
     number: int
-    reader: bytes  # GUID of where the client waits, if it said so
+    reader: bytes  # GUID of the client's reader, if the request names it
     body: bytes  # with encapsulation
 
 
 @dataclass
-class _Unheard:
+class _Undelivered:
     request: RtpsRequest
     reply: bytes
     until_s: float
 
 
 class ServiceParticipant(threading.Thread):
-    """`wake` is called, on its thread, when there are requests to be taken."""
+    """`wake` is called, on its thread, when there are new requests."""
 
     def __init__(self, domain: int, interfaces: Sequence[str], multicast: bool, wake: Callable[[], None]) -> None:
         super().__init__(name="microsim-rtps", daemon=True)
@@ -83,15 +83,15 @@ class ServiceParticipant(threading.Thread):
         self._services: dict[int, OfferedService] = {}
         self._peers: dict[bytes, Peer] = {}
         self._commands: deque[Callable[[], None]] = deque()  # for the thread
-        self._unheard: list[_Unheard] = []
-        self._tell_s = 0.0
+        self._undelivered: list[_Undelivered] = []
+        self._announce_s = 0.0
         self._numbers = count(1)  # of services
         self._is_open = True
         self._socket = _unicast(domain, interfaces)
         self._addresses = [(address, self._socket.getsockname()[1]) for address in interfaces]
         self._selector = selectors.DefaultSelector()
-        self._ear, self._mouth = socket.socketpair()
-        sockets = [self._socket, self._ear]
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        sockets = [self._socket, self._wake_reader]
         if multicast:
             sockets += [_multicast(domain, interfaces)]
         for each in sockets:
@@ -110,11 +110,11 @@ class ServiceParticipant(threading.Thread):
         """Whether it fits into a packet."""
         if len(reply) > packets.LARGEST:
             return False
-        self._do(lambda: self._send_reply(request, reply, time.monotonic() + UNHEARD_S))
+        self._do(lambda: self._send_reply(request, reply, time.monotonic() + UNDELIVERED_S))
         return True
 
     def close(self) -> None:
-        """Say good-bye."""
+        """Tell peers that it leaves."""
         if self._is_open:
             self._do(self._leave)
             self.join(2.0)
@@ -122,7 +122,7 @@ class ServiceParticipant(threading.Thread):
     def _do(self, command: Callable[[], None]) -> None:
         self._commands.append(command)
         with suppress(OSError):
-            self._mouth.send(b"!")
+            self._wake_writer.send(b"!")
 
     # ---- the thread --------------------------------------------------------------------------------------------------
 
@@ -134,10 +134,10 @@ class ServiceParticipant(threading.Thread):
             while self._commands:
                 self._commands.popleft()()
             if self._is_open:
-                self._look(time.monotonic())
+                self._keep_up(time.monotonic())
         for key in list(self._selector.get_map().values()):
             key.fileobj.close()  # type: ignore[union-attr]
-        self._mouth.close()
+        self._wake_writer.close()
 
     def _patience_s(self) -> float:
         if any(deliveries.waiting for peer in self._peers.values() for deliveries in peer.deliveries.values()):
@@ -150,18 +150,18 @@ class ServiceParticipant(threading.Thread):
                 packet = source.recv(65536)
             except BlockingIOError:
                 return
-            if source is self._ear or packets.vendor(packet) != packets.FAST_DDS:
+            if source is self._wake_reader or packets.vendor(packet) != packets.FAST_DDS:
                 continue
             if packet[8:20] == self.prefix:
                 continue
             for each in packets.submessages(packet, self.prefix):
-                with suppress(struct.error, ValueError):  # what is told makes no sense
+                with suppress(struct.error, ValueError):  # malformed
                     self._take(each)
 
     def _take(self, each: packets.Submessage) -> None:
         if isinstance(each, Sample):
             if each.writer[-4:] == _PARTICIPANTS:
-                self._meet(each)
+                self._take_participant(each)
                 return
             if self._is_new(each):
                 self._take_sample(each)
@@ -174,23 +174,23 @@ class ServiceParticipant(threading.Thread):
         else:
             self._skip(each)
 
-    def _look(self, now: float) -> None:
-        """What time brings."""
+    def _keep_up(self, now: float) -> None:
+        """Periodic work: expired peers, heartbeats, announcements."""
         for prefix in [peer.prefix for peer in self._peers.values() if now > peer.expires_s]:
             del self._peers[prefix]
         for peer in self._peers.values():
             for (writer, reader), deliveries in peer.deliveries.items():
                 if deliveries.is_due(now):
-                    self._remind(peer, writer, reader, deliveries)
-        if now >= self._tell_s:
-            self._tell_s = now + TELL_EVERY_S
+                    self._send_heartbeat(peer, writer, reader, deliveries)
+        if now >= self._announce_s:
+            self._announce_s = now + ANNOUNCE_EVERY_S
             for peer in self._peers.values():
                 self._introduce(peer)
-        self._unheard = [each for each in self._unheard if now <= each.until_s]
+        self._undelivered = [each for each in self._undelivered if now <= each.until_s]
 
     # ---- participants ------------------------------------------------------------------------------------------------
 
-    def _meet(self, sample: Sample) -> None:
+    def _take_participant(self, sample: Sample) -> None:
         prefix, now = sample.writer[: packets.PREFIX], time.monotonic()
         if packets.STATUS in sample.inline:
             self._peers.pop(prefix, None)
@@ -209,7 +209,7 @@ class ServiceParticipant(threading.Thread):
             self._announce(peer, service)
 
     def _introduce(self, peer: Peer) -> None:
-        told = packets.parameters(
+        announced = packets.parameters(
             (packets.PROTOCOL_VERSION, packets.VERSION),
             (packets.VENDOR, packets.OUR_VENDOR),
             (packets.PARTICIPANT_GUID, self.prefix + _PARTICIPANT),
@@ -220,7 +220,7 @@ class ServiceParticipant(threading.Thread):
             *((packets.METATRAFFIC_UNICAST, packets.locator(address)) for address in self._addresses),
             *((packets.DEFAULT_UNICAST, packets.locator(address)) for address in self._addresses),
         )
-        payload = packets.PARAMETERS + told
+        payload = packets.PARAMETERS + announced
         self._send(peer, peer.discovery, packets.data(_PARTICIPANTS_READER, _PARTICIPANTS, 1, payload))
 
     def _leave(self) -> None:
@@ -239,22 +239,24 @@ class ServiceParticipant(threading.Thread):
                 self._match_writer(peer, guid)
 
     def _announce(self, peer: Peer, service: OfferedService) -> None:
-        """Its reader; the writers follow when the peer knows of that."""
-        self._tell_of(peer, _READERS, service.reader, service.request, service)
+        """Announce its reader; the writers follow when the peer has acknowledged that."""
+        self._announce_endpoint(peer, _READERS, service.reader, service.request, service)
         peer.half_known.append(service)
 
     def _announce_writers(self, peer: Peer) -> None:
         services, peer.half_known = peer.half_known, []
         for service in services:
             for entity in (service.writer, service.idle_writer):
-                self._tell_of(peer, _WRITERS, entity, service.reply, service)
+                self._announce_endpoint(peer, _WRITERS, entity, service.reply, service)
 
-    def _tell_of(
+    def _announce_endpoint(
         self, peer: Peer, announcer: bytes, entity: bytes, names: tuple[str, str], service: OfferedService
     ) -> None:
-        self._deliver(peer, announcer, peer.prefix + _READER_OF[announcer], self._told(entity, names, service))
+        self._deliver(
+            peer, announcer, peer.prefix + _READER_OF[announcer], self._endpoint_parameters(entity, names, service)
+        )
 
-    def _told(self, entity: bytes, names: tuple[str, str], service: OfferedService) -> bytes:
+    def _endpoint_parameters(self, entity: bytes, names: tuple[str, str], service: OfferedService) -> bytes:
         return packets.PARAMETERS + packets.parameters(
             (packets.ENDPOINT_GUID, self.prefix + entity),
             (packets.PARTICIPANT_GUID, self.prefix + _PARTICIPANT),
@@ -285,11 +287,11 @@ class ServiceParticipant(threading.Thread):
         self._match_writer(peer, guid)
 
     def _match_writer(self, peer: Peer, guid: bytes) -> None:
-        """Hear a client's writer, from what it has now."""
+        """Receive from a client's writer, starting with its present samples."""
         names = peer.endpoints[guid].names
         if guid not in peer.arrivals and any(names == service.request for service in self._services.values()):
             peer.arrivals[guid] = Arrivals()
-            self._acknowledge_to(peer, guid, [], is_final=False)  # asks what there is
+            self._acknowledge_to(peer, guid, [], is_final=False)  # asks for a heartbeat
 
     def _service_of(self, endpoint: Endpoint) -> OfferedService | None:
         return next((each for each in self._services.values() if endpoint.names in (each.request, each.reply)), None)
@@ -297,7 +299,7 @@ class ServiceParticipant(threading.Thread):
     # ---- what arrives ------------------------------------------------------------------------------------------------
 
     def _arrivals(self, writer: bytes) -> tuple[Peer, Arrivals] | None:
-        """None for writers that nobody has told of: their samples will come again."""
+        """None for writers that were not announced: their samples will be sent again."""
         peer = self._peers.get(writer[: packets.PREFIX])
         if peer is None:
             return None
@@ -343,7 +345,7 @@ class ServiceParticipant(threading.Thread):
         reader = _READER_OF.get(writer[-4:])
         if reader is None:
             service = self._service_of(peer.endpoints[writer])
-            assert service is not None  # nothing else is remembered
+            assert service is not None  # only such writers are remembered
             reader = service.reader
         state = (arrivals.next, missing, arrivals.acknowledgements, is_final and not missing)
         self._send(peer, peer.addresses_of(writer), packets.acknowledgement(reader, writer[-4:], *state))
@@ -366,14 +368,14 @@ class ServiceParticipant(threading.Thread):
         if request.reader in readers:
             readers = [request.reader]
         if not readers:
-            self._unheard.append(_Unheard(request, reply, until_s))
+            self._undelivered.append(_Undelivered(request, reply, until_s))
         identity = packets.sample_identity(request.writer, request.number)
         related = packets.parameters((packets.RELATED_SAMPLE, identity), (packets.RELATED_SAMPLE_OF_FAST_DDS, identity))
         for reader in readers:
             self._deliver(peer, service.writer, reader, reply, related)
 
-    def _send_unheard(self) -> None:
-        unheard, self._unheard = self._unheard, []
+    def _send_undelivered(self) -> None:
+        unheard, self._undelivered = self._undelivered, []
         for each in unheard:
             self._send_reply(each.request, each.reply, each.until_s)
 
@@ -383,37 +385,39 @@ class ServiceParticipant(threading.Thread):
         deliveries.waiting[number] = body = packets.data(reader[-4:], writer, number, payload, inline)
         self._send(peer, peer.addresses_of(reader), body + self._heartbeat(writer, reader, deliveries))
 
-    def _remind(self, peer: Peer, writer: bytes, reader: bytes, deliveries: Deliveries) -> None:
+    def _send_heartbeat(self, peer: Peer, writer: bytes, reader: bytes, deliveries: Deliveries) -> None:
         self._send(peer, peer.addresses_of(reader), self._heartbeat(writer, reader, deliveries))
 
     def _heartbeat(self, writer: bytes, reader: bytes, deliveries: Deliveries) -> bytes:
         deliveries.heartbeats += 1
         return packets.heartbeat(reader[-4:], writer, deliveries.first, deliveries.last, deliveries.heartbeats)
 
-    def _send_again(self, told: Acknowledgement) -> None:
-        peer = self._peers.get(told.reader[: packets.PREFIX])
+    def _send_again(self, received: Acknowledgement) -> None:
+        """What the reader has not received yet."""
+        pair = writer, reader = received.writer, received.reader
+        peer = self._peers.get(reader[: packets.PREFIX])
         if peer is None:
             return
-        if (told.writer, told.reader) not in peer.listeners and len(peer.listeners) < MOST_ENDPOINTS:
-            peer.listeners.append((told.writer, told.reader))  # what was sent before would have been lost
-            self._send_unheard()
-        deliveries = peer.deliveries.setdefault((told.writer, told.reader), Deliveries())
-        for body in deliveries.acknowledge(told.base, told.missing, time.monotonic()):
-            self._send(peer, peer.addresses_of(told.reader), body)
-        if told.base == 0:  # a new reader asks what there is until it is told
-            self._remind(peer, told.writer, told.reader, deliveries)
-        if told.writer == _READERS and not deliveries.waiting:
+        if pair not in peer.listeners and len(peer.listeners) < MOST_ENDPOINTS:
+            peer.listeners.append(pair)  # anything sent before would have been lost
+            self._send_undelivered()
+        deliveries = peer.deliveries.setdefault(pair, Deliveries())
+        for body in deliveries.acknowledge(received.base, received.missing, time.monotonic()):
+            self._send(peer, peer.addresses_of(reader), body)
+        if received.base == 0:  # a new reader repeats this until it gets a heartbeat
+            self._send_heartbeat(peer, writer, reader, deliveries)
+        if writer == _READERS and not deliveries.waiting:
             self._announce_writers(peer)
 
     def _send(self, peer: Peer, addresses: Sequence[Address], *bodies: bytes) -> None:
         packet = packets.message(self.prefix, peer.prefix, *bodies)
         for address in addresses:
-            with suppress(OSError):  # whoever is there will be told again
+            with suppress(OSError):  # it will be sent again
                 self._socket.sendto(packet, address)
 
 
 def _unicast(domain: int, interfaces: Sequence[str]) -> socket.socket:
-    """On a port where others look for participants."""
+    """On one of the ports that others try."""
     host = interfaces[0] if len(interfaces) == 1 else ""
     for index in INDICES:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -434,7 +438,7 @@ def _multicast(domain: int, interfaces: Sequence[str]) -> socket.socket:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     made.bind(("" if os.name == "nt" else GROUP, 7400 + 250 * domain))
     for address in interfaces:
-        with suppress(OSError):  # an interface need not know multicast
+        with suppress(OSError):  # not every interface supports multicast
             group = socket.inet_aton(GROUP) + socket.inet_aton(address)
             made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group)
     return made
