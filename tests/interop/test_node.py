@@ -216,14 +216,24 @@ def test_a_stock_ros_2_can_step_and_reads_every_message_with_a_depth_of_ten(tran
             assert peer.call(**step, request={"data": 1})["response"]["success"]
         once = peer.call(service="/sim/step_once", type="std_srvs/srv/Trigger")["response"]
         assert once["success"], once
-        time.sleep(0.5)  # what is still on its way
+        tick = int(once["message"].removeprefix("now at tick "))
         for topic in watched:
+            _wait_for_stamp(peer, topic, tick / 60)
             peer.collect(topic=topic, clear=True)
         for _ in range(10):
             assert peer.call(**step, request={"data": 20})["response"]["success"]
-        time.sleep(0.5)
+        for topic in watched:
+            _wait_for_stamp(peer, topic, (tick + 200) / 60)
         counts = {topic: peer.collect(topic=topic)["count"] for topic in watched}
     assert counts == dict.fromkeys(watched, 200)
+
+
+def _wait_for_stamp(peer: Peer, topic: str, time_s: float) -> None:
+    """Until the message of this time has arrived; what comes later was sent later."""
+    end = time.monotonic() + 20.0
+    while not any(abs(stamp / 1e9 - time_s) < 1e-3 for stamp in peer.collect(topic=topic, stamps=True)["stamps_ns"]):
+        assert time.monotonic() < end, f"no message of {time_s:.3f} s on {topic}"
+        peer.wait(topic=topic, count=1)
 
 
 MISSION = ((0, "rover", 1.0), (60, "rover", 0.5), (120, "drone", 2.0), (300, "rover", 0.0))  # tick, robot, speed

@@ -11,6 +11,7 @@ import pytest
 from microsim.ros2.transport.rtps.service_participant import INDICES
 from tests.interop.driver import Host, Peer, RemoteError, acquaint, free_domain, has_built_interfaces
 
+EMPTY = {"structure_needs_at_least_one_member": 0}  # as some versions of rclpy show it
 SET_BOOL = "std_srvs/srv/SetBool"
 
 
@@ -45,8 +46,8 @@ def test_a_stranger_calls_us(pair: Pair) -> None:
 def test_a_service_without_fields_answers(pair: Pair) -> None:
     host, peer = pair
     host.serve(service="/sim/reset", type="std_srvs/srv/Empty", response={})
-    peer.call(service="/sim/reset", type="std_srvs/srv/Empty")
-    host.served(service="/sim/reset", count=1)
+    assert peer.call(service="/sim/reset", type="std_srvs/srv/Empty")["response"] in ({}, EMPTY)
+    assert len(host.served(service="/sim/reset", count=1)["requests"]) == 1
 
 
 def test_a_handler_that_fails_still_answers(pair: Pair) -> None:
