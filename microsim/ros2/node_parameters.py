@@ -121,26 +121,27 @@ class ScenarioParameters:
 
     def change(self, changes: Mapping[str, Value]) -> str:
         """Accept all changes, or none and give the reason. What needs a reset changes only `next_scenario`."""
-        document = copy.deepcopy(self._document)
-        for name, value in changes.items():
-            for path in self._rows[name].paths:
-                _write(document, path, value)
+        document = self._written(copy.deepcopy(self._document), changes)
         try:
             changed = load_scenario(document)
         except ScenarioError as error:
             return "; ".join(str(problem) for problem in error.problems)
-        waiting = any(self._rows[name].when == "reset" for name in changes)
         now = {name: value for name, value in changes.items() if self._rows[name].when == "tick"}
         self._document, self.next_scenario = document, changed
-        if not waiting:
+        if len(now) == len(changes):
             self.scenario = changed
         elif now:
-            present = _with_absent_cameras(self.scenario)
-            for name, value in now.items():
-                for path in self._rows[name].paths:
-                    _write(present, path, value)
-            self.scenario = load_scenario(present)
+            self.scenario = load_scenario(self._written(_with_absent_cameras(self.scenario), now))
         return ""
+
+    def _written(self, document: dict[str, Any], changes: Mapping[str, Value]) -> dict[str, Any]:
+        for name, value in changes.items():
+            for *path, last in self._rows[name].paths:
+                block = document
+                for key in path:
+                    block = block[key]
+                block[last] = value
+        return document
 
     def set_stamped(self, stamped: bool) -> None:
         """Whether commands are TwistStamped: only before the node listens."""
@@ -177,12 +178,6 @@ def _with_absent_cameras(scenario: Scenario) -> dict[str, Any]:
         if robot.get("camera") is None and robot["model"] == "drone":
             robot["camera"] = {**Camera(enabled=False).model_dump(mode="json", exclude={"mount"})}
     return document
-
-
-def _write(document: dict[str, Any], path: Path, value: Any) -> None:
-    for key in path[:-1]:
-        document = document[key]
-    document[path[-1]] = value
 
 
 def _field(scenario: Scenario, path: Path) -> FieldInfo:

@@ -55,12 +55,9 @@ class FastDdsServices:
         self._participant.start()
 
     def serve(self, name: str, type_name: str, identity: str, receive: Receive) -> None:
-        halves = [
-            ((f"{prefix}{name}{end}", dds_type(f"{type_name}_{kind}")), f"{type_name}_{kind}")
-            for prefix, end, kind in (("rq", "Request", "Request"), ("rr", "Reply", "Response"))
-        ]
-        (request, request_type), (reply, _) = halves
-        number = self._participant.serve(request, reply, identity + type_hash_data(request_type))
+        request = f"rq{name}Request", dds_type(f"{type_name}_Request")
+        reply = f"rr{name}Reply", dds_type(f"{type_name}_Response")
+        number = self._participant.serve(request, reply, identity + type_hash_data(f"{type_name}_Request"))
         self._receivers[number] = (name, receive)
 
     def close(self) -> None:
@@ -76,9 +73,7 @@ class FastDdsServices:
 
     def _answer(self, name: str, request: RtpsRequest, response: bytes) -> None:
         if not self._participant.answer(request, response):
-            self._log(
-                "error", f"service {name}: an answer of {len(response):,} bytes is too large for a Fast DDS client"
-            )
+            self._log("error", f"service {name}: a reply of {len(response):,} bytes is too large for Fast DDS")
 
 
 def fast_dds_services(graph: Graph, log: Log) -> FastDdsServices | None:

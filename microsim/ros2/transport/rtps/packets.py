@@ -34,11 +34,15 @@ Address: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Sample:
-    """What a writer sent."""
-
+class FromWriter:
     writer: bytes  # GUID
     reader: bytes  # entity; zeros: any
+
+
+@dataclass(frozen=True)
+class Sample(FromWriter):
+    """What a writer sent."""
+
     number: int
     payload: bytes  # with its encapsulation; empty when it has only a key
     inline: Parameters = field(default_factory=dict)
@@ -46,11 +50,9 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Fragments:
+class Fragments(FromWriter):
     """A piece of a sample that is larger than a packet."""
 
-    writer: bytes
-    reader: bytes
     number: int
     first: int  # number of the first fragment here, from 1
     size: int  # [byte] of each but the last
@@ -59,22 +61,18 @@ class Fragments:
 
 
 @dataclass(frozen=True)
-class Heartbeat:
+class Heartbeat(FromWriter):
     """A writer offers samples `first` to `last`."""
 
-    writer: bytes
-    reader: bytes
     first: int
     last: int
     wants_answer: bool
 
 
 @dataclass(frozen=True)
-class Gap:
+class Gap(FromWriter):
     """Samples that will never be sent: from `start` to before `base`, and those listed."""
 
-    writer: bytes
-    reader: bytes
     start: int
     base: int
     listed: tuple[int, ...]
