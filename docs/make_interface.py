@@ -21,8 +21,8 @@ namespace.
 """
 SERVICE_NOTE = """
 No distribution of ROS 2 has `example_interfaces/srv/SetInt32`. The `dds` transport therefore serves `/sim/set_seed` and
-`/sim/step` under two types, this one and `microsim_interfaces/srv/SetInt32` (in `interfaces/`), and `/sim/pause` also as
-`std_srvs/srv/SetBool`. The `rclpy` transport serves the types that are installed.
+`/sim/step` under two types, this one and `microsim_interfaces/srv/SetInt32` (in `interfaces/`), and `/sim/pause` also
+as `std_srvs/srv/SetBool`. The `rclpy` transport serves the types that are installed.
 
 These need no additional package:
 
