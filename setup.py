@@ -99,7 +99,12 @@ setup(
     ],
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
-    package_data={NAME: ["py.typed"], f"{NAME}.view.web.page": ["*.css", "*.js"], f"{NAME}.render": ["*.cu"]},
+    package_data={
+        NAME: ["py.typed"],
+        f"{NAME}.messages": ["definitions/*/*/*"],
+        f"{NAME}.view.web.page": ["*.css", "*.js"],
+        f"{NAME}.render": ["*.cu"],
+    },
     data_files=list(data_files()),
     zip_safe=False,  # numba caches compiled kernels beside the sources
     install_requires=[

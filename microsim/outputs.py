@@ -58,6 +58,7 @@ class Run:
     memories: dict[str, Array] = field(default_factory=dict)  # robot/sensor -> what it keeps
     trackers: list[Call] = field(default_factory=list)
     contexts: dict[str, SensorContext] = field(default_factory=dict)  # by robot/sensor
+    frames: list[tuple[str, str, Call | None]] = field(default_factory=list)  # parent, child, what fills in the pose
     poses: dict[str, tuple[Sensor, SensorContext, Array]] = field(
         default_factory=dict
     )  # robot -> what decides its frames
@@ -427,6 +428,7 @@ def add_frames(run: Run, tf: Topic, static: Topic) -> None:
     calls = [*roots, *(_frame_call(run, robot, "odom_to_base", exact_pose) for robot in robots)]
     message = Prepared(tf.type, encoders.transforms_message(pairs))
     first = len(pairs) - len(calls)  # the one shared odom frame lies where the map does
+    run.frames = [(*pair, calls[k - first] if k >= first else None) for k, pair in enumerate(pairs)]
     slots = []
     for index, call in enumerate(calls):
         offset, size = message.place(f"transforms[{first + index}].transform.translation.x")

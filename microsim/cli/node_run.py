@@ -53,7 +53,7 @@ def run_node(
     digest: bool = False,
 ) -> int:
     """Run the node that `make` creates on a transport, until its time is over or Ctrl-C; the exit code."""
-    from microsim.ros2.transport.choose import open_transport
+    from microsim.ros2.transport import open_transport
 
     with interrupts_end_the_run() as interrupts:
         try:
@@ -79,7 +79,7 @@ def run_node(
 
 def _precompile(name: str, make: Callable[[Transport], SmallNode], ros_args: tuple[str, ...]) -> None:
     """Compile, so that it is not part of the run."""
-    from microsim.ros2.transport.choose import open_transport
+    from microsim.ros2.transport import open_transport
 
     def first_cycle() -> None:
         quietly = (*(ros_args or ("--ros-args",)), "--log-level", "fatal")  # the run itself will warn

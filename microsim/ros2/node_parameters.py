@@ -1,7 +1,7 @@
-"""The node's parameters (PRD 5.4): dotted names for what a scenario says.
+"""The node's parameters (PRD 5.4): dotted names for values of the scenario.
 
-A parameter is a name for one or more places in the scenario. So a value is checked by the scenario's own models, its
-description and limits are theirs, and what is in force is always one complete scenario.
+A parameter is a name for one or more places in the scenario. So the scenario's own models check its value and give its
+description and limits, and there is always one complete scenario in force.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic.fields import FieldInfo
 
@@ -23,23 +23,17 @@ Path: TypeAlias = tuple[str, ...]
 When: TypeAlias = Literal["tick", "reset"]
 
 _CAMERA: dict[str, Path] = {
-    "enabled": ("enabled",),
-    "hz": ("hz",),
-    "width": ("resolution", "width"),
-    "height": ("resolution", "height"),
-    "encoding": ("encoding",),
-    "projection": ("projection",),
-    "intrinsics.fx": ("intrinsics", "fx"),
-    "intrinsics.fy": ("intrinsics", "fy"),
-    "intrinsics.cx": ("intrinsics", "cx"),
-    "intrinsics.cy": ("intrinsics", "cy"),
-    "distortion.model": ("distortion", "model"),
-    "distortion.D": ("distortion", "D"),
-    "noise.blur_sigma_px": ("noise", "blur_sigma_px"),
-    "noise.color_jitter": ("noise", "color_jitter"),
-    "latency_ms_mean": ("latency_ms", "mean"),
-    "latency_ms_jitter": ("latency_ms", "jitter"),
-    "drop_probability": ("latency_ms", "drop_probability"),
+    name: tuple(place.split("."))
+    for name, place in {
+        **{key: key for key in ("enabled", "hz")},
+        **{key: f"resolution.{key}" for key in ("width", "height")},
+        **{key: key for key in ("encoding", "projection")},
+        **{key: key for key in (f"intrinsics.{number}" for number in ("fx", "fy", "cx", "cy"))},
+        **{key: key for key in ("distortion.model", "distortion.D", "noise.blur_sigma_px", "noise.color_jitter")},
+        "latency_ms_mean": "latency_ms.mean",
+        "latency_ms_jitter": "latency_ms.jitter",
+        "drop_probability": "latency_ms.drop_probability",
+    }.items()
 }
 _RADIO = ("latency_ms_mean", "latency_ms_jitter", "drop_probability", "reordering", "half_duplex")
 _EVERY_ROBOTS: dict[str, tuple[str, str]] = {  # one parameter for a sensor of all robots -> (sensor, key)
@@ -53,21 +47,10 @@ _EVERY_ROBOTS: dict[str, tuple[str, str]] = {  # one parameter for a sensor of a
     "sensors.range_max_m": ("range", "max_m"),
     "sensors.range_dropout_probability": ("range", "dropout_probability"),
 }
-# of a robot: not its limits
+# keys of a robot that are not limits, and so are not parameters by themselves
 _BLOCKS = {
-    "model",
-    "start",
-    "dynamics",
-    "odom",
-    "gps",
-    "imu",
-    "camera",
-    "range",
-    "scan",
-    "lidar",
-    "sensors",
-    "joint_states",
-    "frame_prefix",
+    *("model", "start", "dynamics", "odom", "gps", "imu", "camera", "range", "scan", "lidar", "sensors"),
+    *("joint_states", "frame_prefix"),
 }
 
 
@@ -79,7 +62,7 @@ class Row:
 
 
 def rows(scenario: Scenario) -> Iterator[Row]:
-    """Every parameter that stands for a place in this scenario."""
+    """Every parameter of this scenario."""
     yield Row("physics_hz", (("physics_hz",),), "reset")
     for name, (sensor, key) in _EVERY_ROBOTS.items():
         paths = tuple(("robots", robot, sensor, key) for robot, block in _robots_with(scenario, sensor))
@@ -112,7 +95,7 @@ def _robots_with(scenario: Scenario, sensor: str) -> list[tuple[str, Any]]:
     return [(name, block) for name, block in found if block is not None]
 
 
-class Settings:
+class ScenarioParameters:
     """The scenario in force and the one of the next reset, as parameters."""
 
     def __init__(self, scenario: Scenario) -> None:
@@ -137,27 +120,28 @@ class Settings:
         return name in self._rows
 
     def change(self, changes: Mapping[str, Value]) -> str:
-        """Take all changes, or none and say why. What needs a reset changes only `next_scenario`."""
-        document = copy.deepcopy(self._document)
-        for name, value in changes.items():
-            for path in self._rows[name].paths:
-                _write(document, path, value)
+        """Accept all changes, or none and give the reason. What needs a reset changes only `next_scenario`."""
+        document = self._written(copy.deepcopy(self._document), changes)
         try:
             changed = load_scenario(document)
         except ScenarioError as error:
             return "; ".join(str(problem) for problem in error.problems)
-        waiting = any(self._rows[name].when == "reset" for name in changes)
         now = {name: value for name, value in changes.items() if self._rows[name].when == "tick"}
         self._document, self.next_scenario = document, changed
-        if not waiting:
+        if len(now) == len(changes):
             self.scenario = changed
         elif now:
-            present = _with_absent_cameras(self.scenario)
-            for name, value in now.items():
-                for path in self._rows[name].paths:
-                    _write(present, path, value)
-            self.scenario = load_scenario(present)
+            self.scenario = load_scenario(self._written(_with_absent_cameras(self.scenario), now))
         return ""
+
+    def _written(self, document: dict[str, Any], changes: Mapping[str, Value]) -> dict[str, Any]:
+        for name, value in changes.items():
+            for *path, last in self._rows[name].paths:
+                block = document
+                for key in path:
+                    block = block[key]
+                block[last] = value
+        return document
 
     def set_stamped(self, stamped: bool) -> None:
         """Whether commands are TwistStamped: only before the node listens."""
@@ -165,7 +149,7 @@ class Settings:
         self.scenario = self.next_scenario = load_scenario(self._document)
 
     def follow(self, scenario: Scenario) -> None:
-        """Somebody else, such as a mission, has changed what is in force."""
+        """The scenario was changed elsewhere, such as by a mission."""
         if scenario != self.scenario:
             self.scenario = self.next_scenario = scenario
             self._document = _with_absent_cameras(scenario)
@@ -177,7 +161,7 @@ class Settings:
         self.scenario, self.next_scenario, self._document = memory
 
     def use_next(self) -> None:
-        """At a reset: what waited is in force."""
+        """At a reset: pending changes take effect."""
         self.scenario = self.next_scenario
 
     def _look_up(self, row: Row) -> tuple[Any, FieldInfo]:
@@ -194,12 +178,6 @@ def _with_absent_cameras(scenario: Scenario) -> dict[str, Any]:
         if robot.get("camera") is None and robot["model"] == "drone":
             robot["camera"] = {**Camera(enabled=False).model_dump(mode="json", exclude={"mount"})}
     return document
-
-
-def _write(document: dict[str, Any], path: Path, value: Any) -> None:
-    for key in path[:-1]:
-        document = document[key]
-    document[path[-1]] = value
 
 
 def _field(scenario: Scenario, path: Path) -> FieldInfo:
@@ -221,10 +199,13 @@ def _declaration(row: Row, value: Any, info: FieldInfo) -> Parameter:
     low, high = field_limits(info)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     when = "" if row.when == "tick" else " Takes effect at the next reset."
-    plain = list(value) if isinstance(value, (list, tuple)) else value
+    if isinstance(value, tuple):
+        value = list(value)
+    elif is_number and _has_float(info.annotation):
+        value = float(value)  # also a whole number: a parameter keeps its type
     return Parameter(
         row.name,
-        plain,
+        value,
         f"{info.description or ''}{when}",
         minimum=low if is_number else None,
         maximum=high if is_number else None,
@@ -232,8 +213,12 @@ def _declaration(row: Row, value: Any, info: FieldInfo) -> Parameter:
     )
 
 
+def _has_float(annotation: Any) -> bool:
+    return annotation is float or any(map(_has_float, get_args(annotation)))
+
+
 def field_limits(info: FieldInfo) -> tuple[float | None, float | None]:
-    """Least and greatest value that a field takes."""
+    """Smallest and largest value of a field."""
     low: float | None = None
     high: float | None = None
     for item in info.metadata:

@@ -321,8 +321,8 @@ def _runner(again: Replay, options: ReplayOptions, stack: ExitStack) -> Runner:
     if options.transport == "none":
         return Runner(again.sim, options.rtf)
     from microsim.recording.feed import Feed
-    from microsim.ros2.start import start_node
-    from microsim.ros2.transport.choose import Kind, open_transport
+    from microsim.ros2.microsim_node import start_node
+    from microsim.ros2.transport import Kind, open_transport
 
     kind: Kind = "dds" if options.transport == "dds" else "rclpy" if options.transport == "rclpy" else "auto"
     transport = open_transport(kind, "microsim", options.ros_args)

@@ -276,7 +276,7 @@ def _prepared(options: RunOptions, stack: ExitStack) -> tuple[Runner, MicroSimNo
         runner.on_warning = lambda text: print(f"microsim: {runner.sim_s:.3f} s: {text}", file=sys.stderr)
         return runner, None
     stack.callback(transport.close)
-    from microsim.ros2.start import start_node
+    from microsim.ros2.microsim_node import start_node
 
     _precompile(load_scenario(options.scenario or str(transport.overrides.get("scenario", "default"))), options)
     node = start_node(transport, options.scenario, options.seed, options.rtf, lambda sim: _pilot(sim, options))
@@ -290,7 +290,7 @@ def _transport(options: RunOptions) -> Transport | None:
         if options.ros_args:
             raise UsageError("--ros-args make no sense with --transport none")
         return None
-    from microsim.ros2.transport.choose import Kind, open_transport
+    from microsim.ros2.transport import Kind, open_transport
 
     kind: Kind = "dds" if options.transport == "dds" else "rclpy" if options.transport == "rclpy" else "auto"
     try:
