@@ -13,45 +13,19 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic.fields import FieldInfo
 
+from microsim.documents.values import Model
 from microsim.errors import ScenarioError
+from microsim.robots.declaration import COMMON_SENSORS, Robot
 from microsim.ros2.transport import Parameter, Value
 from microsim.scenario import Scenario, load_scenario
-from microsim.scenario.robots import Rover
-from microsim.scenario.sensors import Camera
+from microsim.sensors import SENSORS
+from microsim.sensors.declaration import Sensor
+from microsim.sensors.plugin import PluginSensor
 
 Path: TypeAlias = tuple[str, ...]
 When: TypeAlias = Literal["tick", "reset"]
 
-_CAMERA: dict[str, Path] = {
-    name: tuple(place.split("."))
-    for name, place in {
-        **{key: key for key in ("enabled", "hz")},
-        **{key: f"resolution.{key}" for key in ("width", "height")},
-        **{key: key for key in ("encoding", "projection")},
-        **{key: key for key in (f"intrinsics.{number}" for number in ("fx", "fy", "cx", "cy"))},
-        **{key: key for key in ("distortion.model", "distortion.D", "noise.blur_sigma_px", "noise.color_jitter")},
-        "latency_ms_mean": "latency_ms.mean",
-        "latency_ms_jitter": "latency_ms.jitter",
-        "drop_probability": "latency_ms.drop_probability",
-    }.items()
-}
 _RADIO = ("latency_ms_mean", "latency_ms_jitter", "drop_probability", "reordering", "half_duplex")
-_EVERY_ROBOTS: dict[str, tuple[str, str]] = {  # one parameter for a sensor of all robots -> (sensor, key)
-    "odom_hz": ("odom", "hz"),
-    "gps_hz": ("gps", "hz"),
-    "range_hz": ("range", "hz"),
-    "sensors.gps_sigma_m": ("gps", "sigma_m"),
-    "sensors.gps_bias_drift_m_per_s": ("gps", "bias_drift_m_per_s"),
-    "sensors.range_sigma_m": ("range", "sigma_m"),
-    "sensors.range_min_m": ("range", "min_m"),
-    "sensors.range_max_m": ("range", "max_m"),
-    "sensors.range_dropout_probability": ("range", "dropout_probability"),
-}
-# keys of a robot that are not limits, and so are not parameters by themselves
-_BLOCKS = {
-    *("model", "start", "dynamics", "odom", "gps", "imu", "camera", "range", "scan", "lidar", "sensors"),
-    *("joint_states", "frame_prefix"),
-}
 
 
 @dataclass(frozen=True)
@@ -64,22 +38,19 @@ class Row:
 def rows(scenario: Scenario) -> Iterator[Row]:
     """Every parameter of this scenario."""
     yield Row("physics_hz", (("physics_hz",),), "reset")
-    for name, (sensor, key) in _EVERY_ROBOTS.items():
-        paths = tuple(("robots", robot, sensor, key) for robot, block in _robots_with(scenario, sensor))
-        if paths:
-            yield Row(name, paths)
+    yield from _common_rows(scenario)
     for robot, settings in scenario.robots.items():
-        for key in type(settings).model_fields:
-            if key not in _BLOCKS:
-                yield Row(f"{robot}.{key}", (("robots", robot, key),))
-        if isinstance(settings, Rover) and settings.dynamics is not None:
-            for key in type(settings.dynamics).model_fields:
-                yield Row(f"{robot}.dynamics.{key}", (("robots", robot, "dynamics", key),))
-        if settings.model == "drone":
+        own = [
+            key for key in type(settings).model_fields if key not in ("model", "start", "sensors", *SENSORS.built_in)
+        ]
+        for key in own:
+            yield from _numbers(f"{robot}.{key}", ("robots", robot, key), getattr(settings, key))
+        if settings.wind_parameter:
             yield Row(f"{robot}.wind_world_xyz", (("wind", "world_xyz"),))
-        if settings.camera is not None or settings.model == "drone":
-            for name, path in _CAMERA.items():
-                yield Row(f"{robot}.camera.{name}", (("robots", robot, "camera", *path),))
+        for name, sensor in COMMON_SENSORS.items():
+            yield from _sensor_rows(robot, settings, name, getattr(settings, name), sensor)
+        for name, block, sensor in _further(scenario, robot):
+            yield from _sensor_rows(robot, settings, name, block, sensor)
     for key in _RADIO:
         yield Row(f"radio.{key}", (("radio", key),))
     for key in ("gust_sigma", "gust_tau_s"):
@@ -90,9 +61,55 @@ def rows(scenario: Scenario) -> Iterator[Row]:
     yield Row("frames.per_robot_odom", (("frames", "per_robot_odom"),), "reset")
 
 
-def _robots_with(scenario: Scenario, sensor: str) -> list[tuple[str, Any]]:
-    found = [(name, getattr(robot, sensor)) for name, robot in scenario.robots.items()]
-    return [(name, block) for name, block in found if block is not None]
+def _common_rows(scenario: Scenario) -> Iterator[Row]:
+    """One parameter for a sensor of all robots."""
+    for sensor in SENSORS.built_in.values():
+        for name, key in sensor.common_parameters.items():
+            robots = [robot for robot, settings in scenario.robots.items() if getattr(settings, sensor.name, None)]
+            if robots:
+                yield Row(name, tuple(("robots", robot, sensor.name, key) for robot in robots))
+
+
+def _sensor_rows(robot: str, settings: Robot, name: str, block: Any, sensor: Sensor) -> Iterator[Row]:
+    """A sensor's own parameters: those its declaration names, or every number of its block."""
+    place = ("robots", robot, *settings.sensor_key(name))
+    if sensor.parameters is not None:
+        if block is not None or _is_carried(settings, name):
+            for parameter, path in sensor.parameters.items():
+                yield Row(f"{robot}.{name}.{parameter}", ((*place, *path.split(".")),))
+        return
+    keys = () if block is None else [key for key in _keys(block) if key not in sensor.common_parameters.values()]
+    for key in keys:
+        yield from _numbers(f"{robot}.{name}.{key}", (*place, key), _value(block, key))
+
+
+def _keys(block: Any) -> list[str]:
+    own = [key for key in type(block).model_fields if key not in ("enabled", "mount", "type", "options")]
+    return [*own, *getattr(block, "options", {})]
+
+
+def _value(block: Any, key: str) -> Any:
+    return getattr(block, "options", {}).get(key, getattr(block, key, None))
+
+
+def _numbers(name: str, place: Path, value: Any) -> Iterator[Row]:
+    """A parameter for each number and switch at a place and below it."""
+    if isinstance(value, Model):
+        for key in type(value).model_fields:
+            yield from _numbers(f"{name}.{key}", (*place, key), getattr(value, key))
+    elif isinstance(value, (bool, int, float)):
+        yield Row(name, (place,))
+
+
+def _is_carried(settings: Robot, name: str) -> bool:
+    """Whether robots of this model carry the sensor unless a scenario takes it away."""
+    return name in type(settings).model_fields and type(settings).model_fields[name].default is not None
+
+
+def _further(scenario: Scenario, robot: str) -> Iterator[tuple[str, Any, Sensor]]:
+    for owner, name, block, sensor in scenario.all_sensors:
+        if owner == robot and name not in COMMON_SENSORS:
+            yield name, block, sensor
 
 
 class ScenarioParameters:
@@ -101,7 +118,7 @@ class ScenarioParameters:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.next_scenario = scenario
-        self._document = _with_absent_cameras(scenario)
+        self._document = _with_switched_off(scenario)
         self._rows = {row.name: row for row in rows(scenario)}
 
     def declarations(self) -> list[Parameter]:
@@ -131,7 +148,7 @@ class ScenarioParameters:
         if len(now) == len(changes):
             self.scenario = changed
         elif now:
-            self.scenario = load_scenario(self._written(_with_absent_cameras(self.scenario), now))
+            self.scenario = load_scenario(self._written(_with_switched_off(self.scenario), now))
         return ""
 
     def _written(self, document: dict[str, Any], changes: Mapping[str, Value]) -> dict[str, Any]:
@@ -152,7 +169,7 @@ class ScenarioParameters:
         """The scenario was changed elsewhere, such as by a mission."""
         if scenario != self.scenario:
             self.scenario = self.next_scenario = scenario
-            self._document = _with_absent_cameras(scenario)
+            self._document = _with_switched_off(scenario)
 
     def memory(self) -> Any:
         return self.scenario, self.next_scenario, self._document
@@ -171,12 +188,16 @@ class ScenarioParameters:
         return value, _field(self.scenario, row.paths[0])
 
 
-def _with_absent_cameras(scenario: Scenario) -> dict[str, Any]:
-    """The scenario as plain data; a drone's missing camera is written as one that is switched off."""
+def _with_switched_off(scenario: Scenario) -> dict[str, Any]:
+    """The scenario as plain data; a sensor that a parameter can switch on is written as one that is switched off."""
     document = scenario.to_dict()
-    for robot in document["robots"].values():
-        if robot.get("camera") is None and robot["model"] == "drone":
-            robot["camera"] = {**Camera(enabled=False).model_dump(mode="json", exclude={"mount"})}
+    for robot, settings in scenario.robots.items():
+        for name, sensor in COMMON_SENSORS.items():
+            can_be_switched = sensor.parameters is not None and "enabled" in sensor.parameters
+            if can_be_switched and getattr(settings, name) is None and _is_carried(settings, name):
+                default = type(settings).model_fields[name].default
+                off = default.model_copy(update={"enabled": False})
+                document["robots"][robot][name] = off.model_dump(mode="json", exclude={"mount"})
     return document
 
 
@@ -188,9 +209,14 @@ def _field(scenario: Scenario, path: Path) -> FieldInfo:
         if isinstance(block, Mapping):
             block = block[key]
             continue
-        block = Camera() if block is None else block
+        if isinstance(block, PluginSensor) and key in block.options:
+            plugin = SENSORS.find(block.type, scenario.plugins)
+            assert plugin is not None  # it was there when the scenario was read
+            assert plugin.options is not None
+            return plugin.options.model_fields[key]
         info = type(block).model_fields[key]
         block = getattr(block, key)
+        block = info.default if block is None else block  # a sensor that is switched off has its defaults
     assert info is not None  # no path ends in a mapping
     return info
 

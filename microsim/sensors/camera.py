@@ -371,5 +371,15 @@ SENSOR = Sensor(
         if settings.is_splat
         else ""
     ),
+    parameters={
+        **{key: key for key in ("enabled", "hz")},
+        **{key: f"resolution.{key}" for key in ("width", "height")},
+        **{key: key for key in ("encoding", "projection")},
+        **{f"intrinsics.{number}": f"intrinsics.{number}" for number in ("fx", "fy", "cx", "cy")},
+        **{key: key for key in ("distortion.model", "distortion.D", "noise.blur_sigma_px", "noise.color_jitter")},
+        "latency_ms_mean": "latency_ms.mean",
+        "latency_ms_jitter": "latency_ms.jitter",
+        "drop_probability": "latency_ms.drop_probability",
+    },
     position=50,
 )  # fmt: skip
