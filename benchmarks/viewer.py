@@ -50,7 +50,7 @@ def _frame_us() -> float:
     runner = _demo()
     collector = Collector(runner)
     collector.scene()
-    runner.taps.append(collector.tap)
+    runner.listen(messages=collector.tap)
     times = []
     for _ in range(300):
         runner.hand_out(runner.sim.step(2))

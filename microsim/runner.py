@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TextIO, TypeAlias
+from typing import Any, Protocol, TextIO, TypeAlias
 
 from microsim.errors import MicroSimError, UsageError
+from microsim.listening import Listener, Listeners
 from microsim.messages.outbox import Message
 from microsim.run_log import Level, Note, Notes
 from microsim.simulation import Simulation
 
 Pilot: TypeAlias = Callable[[Sequence[Message]], None]  # given each tick's messages, commands robots before the next
-Tap: TypeAlias = Callable[[Sequence[Message]], None]  # given messages to look at
 
 STALL_S = 1.0  # later than this, lost time is forgiven: nobody wants an hour's ticks in a burst after a laptop's sleep
 NAP_S = 0.05  # longest sleep, so that a stop, a new real-time factor or a watcher is noticed
@@ -108,30 +108,29 @@ class Runner:
     sim: Simulation
     rtf: float = 1.0
     pilot: Pilot | None = None
-    taps: list[Tap] = field(default_factory=list)
     watchers: list[Watcher] = field(default_factory=list)
     clock: WallClock = field(default_factory=SystemClock)
-    measure: Callable[[float, float], None] | None = None  # told each tick's duration and lateness [s]
-    listen: Callable[[float], None] | None = (
-        None  # takes what has arrived, waiting at most so long [s]; before each tick
-    )
-    longest_chunk: int = 64  # ticks that may be run at once, where neither a pilot nor `measure` wants each
-    on_warning: Callable[[str], None] | None = None  # told when a sensor begins to fail
+    poll: Callable[[float], None] | None = None  # takes what has arrived, waiting at most so long [s]; before each tick
+    longest_chunk: int = 64  # ticks that may be run at once, where neither a pilot nor a listener wants each
 
     def __post_init__(self) -> None:
         self.pacer = Pacer(self.sim.clock.dt, self.rtf)
         self.notes = Notes()  # for whoever shows them
         self.messages = 0
+        self._counted = 0  # of this simulation's messages
         self.advanced_s = 0.0  # simulated seconds that went by, also before a reset
         self.lateness_s = 0.0  # of the latest tick
         self.worst_lateness_s = 0.0
         self.paused = False
+        self.paused_s = 0.0  # of wall time
+        self._paused_at = 0.0
         self.is_stopping = False
         self._started_s = self._ended_s = 0.0
+        self._lap = (0.0, 0.0, 0, 0.0)  # wall and simulated seconds, messages and paused seconds before this run
         self._next_watch_s = 0.0
         self._chunk = 1
-        self._others_ear: Callable[[str], None] | None = None
-        self._hear_warnings()
+        self.listeners = Listeners()
+        self.listen(warnings=lambda text: self.note("warn", text))
 
     @property
     def wall_s(self) -> float:
@@ -142,9 +141,26 @@ class Runner:
     def sim_s(self) -> float:
         return self.sim.time_ns / 1e9
 
+    def _totals(self) -> tuple[float, float, int, float]:
+        paused = self.clock.now() - self._paused_at if self.paused else 0.0
+        return self.wall_s, self.advanced_s, self.messages, self.paused_s + paused
+
+    @property
+    def lap_wall_s(self) -> float:
+        """Since the start or the last restart, without pauses."""
+        wall, _, _, paused = self._totals()
+        return wall - self._lap[0] - (paused - self._lap[3])
+
+    @property
+    def lap_messages(self) -> int:
+        """Since the start or the last restart."""
+        return self.messages - self._lap[2]
+
     @property
     def achieved_rtf(self) -> float:
-        return self.advanced_s / self.wall_s if self.wall_s > 0.0 else 0.0
+        """Since the start or the last restart; pauses do not count."""
+        wall = self.lap_wall_s
+        return (self.advanced_s - self._lap[1]) / wall if wall > 0.0 else 0.0
 
     def set_rtf(self, rtf: float) -> None:
         """From now on; for as fast as possible: 0."""
@@ -152,7 +168,11 @@ class Runner:
         self.rtf = rtf
 
     def pause(self, paused: bool) -> None:
-        """Time stands still while paused; then it goes on from there, without a burst."""
+        """Time stands still while paused; then it continues from there, without a burst."""
+        now = self.clock.now()
+        if self.paused:
+            self.paused_s += now - self._paused_at
+        self._paused_at = now
         self.paused = paused
         self.pacer.anchor(self.sim.tick, self.clock.now())
 
@@ -165,8 +185,11 @@ class Runner:
 
     def restart(self, sim: Simulation) -> None:
         """Go on with a simulation at its start: another one, or the same after a reset."""
-        self.sim = sim
-        self._hear_warnings()
+        for listener in self.listeners:
+            self.sim.listeners.remove(listener)
+            sim.listeners.add(listener)
+        self.sim, self._counted = sim, 0
+        self._lap = self._totals()
         self.pacer = Pacer(sim.clock.dt, self.rtf)
         self.pacer.anchor(sim.tick, self.clock.now())
 
@@ -174,15 +197,19 @@ class Runner:
         """A line for the log; those of one kind are counted. Without a kind, the text is it."""
         self.notes.add(Note(self.sim_s, level, text, kind or text, count))
 
-    def _hear_warnings(self) -> None:
-        if self.sim.on_warning != self._warned:
-            self._others_ear, self.sim.on_warning = self.sim.on_warning, self._warned
-
-    def _warned(self, text: str) -> None:
-        for ear in (self._others_ear, self.on_warning):
-            if ear is not None:
-                ear(text)
-        self.note("warn", text)
+    def listen(
+        self,
+        *,
+        messages: Callable[[Sequence[Message]], None] | None = None,
+        ticks: Callable[[bytes], None] | None = None,
+        inputs: Callable[[int, Any], None] | None = None,
+        warnings: Callable[[str], None] | None = None,
+        timing: Callable[[float, float], None] | None = None,
+        restarts: Callable[[Simulation], None] | None = None,
+    ) -> Listener:
+        """Have functions called during the run, also after a restart; see `microsim.listening.Listener`."""
+        listener = self.listeners.add(Listener(ticks, inputs, warnings, messages, timing, restarts))
+        return self.sim.listeners.add(listener)
 
     def stop(self) -> None:
         """End after the tick under way. May be called from a signal handler or another thread."""
@@ -191,6 +218,7 @@ class Runner:
     def run(self, ticks: int | None = None) -> None:
         """Advance that many ticks, or until `stop`. Tick 0 is handed out first."""
         self._started_s, self._ended_s = self.clock.now(), 0.0
+        self._lap = self._totals()
         self.pacer.anchor(self.sim.tick, self._started_s)
         for watcher in self.watchers:
             watcher.due_s = self._started_s + watcher.period_s
@@ -224,17 +252,17 @@ class Runner:
         self._advance(count if end is None else min(count, end - tick), now)
 
     def _wait(self, seconds: float) -> None:
-        (self.listen or self.clock.sleep)(seconds)
+        (self.poll or self.clock.sleep)(seconds)
 
     def _advance(self, count: int, before: float) -> None:
-        if self.listen is not None:
-            self.listen(0.0)
+        if self.poll is not None:
+            self.poll(0.0)
             count = 0 if self.paused or self.is_stopping else 1
         messages = self.sim.step(count)
         self.advanced_s += count * self.pacer.tick_s
         took = self.clock.now() - before
-        if self.measure is not None:
-            self.measure(took, self.lateness_s)
+        if self.listeners.want_timing:
+            self.listeners.timing(took, self.lateness_s)
         elif self.pilot is None:
             self._chunk = self._fitting_chunk(took)
         self.hand_out(messages)
@@ -245,12 +273,13 @@ class Runner:
         return max(1, self._chunk // 2) if took > _SLOW_S else self._chunk
 
     def hand_out(self, messages: Sequence[Message]) -> None:
-        """Give messages to the pilot and the taps."""
-        self.messages += len(messages)
+        """Give messages to the pilot and to listeners."""
+        sent = self.sim.messages_sent
+        self.messages += sent - self._counted if sent >= self._counted else sent
+        self._counted = sent
         if self.pilot is not None:
             self.pilot(messages)
-        for tap in self.taps:
-            tap(messages)
+        self.listeners.message(messages)
 
     def _watch(self, now: float) -> None:
         for watcher in self.watchers:
@@ -263,7 +292,7 @@ class Runner:
 
 
 def _stall(seconds: float) -> str:
-    return f"stood still for {seconds:.1f} s (a busy or sleeping machine): the time is lost, no tick is"
+    return f"stalled for {seconds:.1f} s (machine busy or asleep); no tick was skipped"
 
 
 class TelemetryError(MicroSimError):
@@ -294,7 +323,7 @@ class Telemetry:
         self._tick_s: list[float] = []
         self._late_s: list[float] = []
         self._before = (0.0, 0.0)  # wall time and simulated time gone by at the last row
-        runner.measure = self._measure
+        runner.listen(timing=self._measure)
         runner.watchers.append(Watcher(1.0, self._row))
 
     def close(self) -> None:

@@ -29,6 +29,7 @@ from microsim.engine.schedule import Command, Input, Schedule, Teleport, Transmi
 from microsim.engine.timekeeper import NS_PER_S, Clock, exact_rate
 from microsim.engine.world import World
 from microsim.errors import UsageError, unknown
+from microsim.listening import Listener, Listeners
 from microsim.messages import encoders
 from microsim.messages.outbox import Messages, Outbox, name_in_transcript
 from microsim.messages.topics import Qos, Topic
@@ -92,11 +93,9 @@ class Simulation:
         self._written_world = self.world
         self.clock = Clock(self.scenario.physics_hz)
         self.counters: Counter[str] = Counter()  # what was ignored, and why
-        # told of every input and the tick that takes it
-        self.on_input: Callable[[int, Input | Reconfiguration], None] | None = None
-        # given each tick's transcript, as microsim.messages.outbox describes it
-        self.on_tick: list[Callable[[bytes], None]] = []
-        self.on_warning: Callable[[str], None] | None = None  # told when a sensor begins to fail
+        self.listeners = Listeners()
+        self.on_tick: list[Callable[[bytes], None]] = []  # functions of each tick's transcript; `listen` is more general
+        self._assigned = self.listen(ticks=self._call_each)
         self._shared: dict[Any, Any] = {}  # what sensors keep from reset to reset
         self._next_seed = self._checked_seed(self.scenario.seed if seed is None else seed)
         self.reset()
@@ -117,6 +116,11 @@ class Simulation:
     def topics(self) -> Mapping[str, tuple[str, Qos]]:
         """Type and quality of service of every topic it sends on."""
         return self._outbox.topics
+
+    @property
+    def messages_sent(self) -> int:
+        """Since the last reset."""
+        return self._outbox.sent + self._schedule.tables.sent
 
     @property
     def tick(self) -> int:
@@ -155,11 +159,45 @@ class Simulation:
         self._outbox = Outbox()
         self._schedule = self._compose()
         self.opening = self._schedule.start()  # the transcript of tick 0, which happens here
-        self._tell(self.opening)
+        self.listeners.tick(self.opening)
 
-    def _tell(self, transcript: bytes) -> None:
-        for told in tuple(self.on_tick):  # one may leave
-            told(transcript)
+    # ---- listening -------------------------------------------------------------------------------------------
+
+    def listen(
+        self,
+        *,
+        ticks: Callable[[bytes], None] | None = None,
+        inputs: Callable[[int, Any], None] | None = None,
+        warnings: Callable[[str], None] | None = None,
+    ) -> Listener:
+        """Have functions called during the run; `sim.listeners.remove(listener)` ends it.
+
+        `ticks` is given each tick's transcript (its messages as bytes), `inputs` every accepted input with the tick that
+        takes it, `warnings` a text when a sensor begins to fail.
+        """
+        return self.listeners.add(Listener(ticks, inputs, warnings))
+
+    def _call_each(self, transcript: bytes) -> None:
+        for function in tuple(self.on_tick):  # one may leave
+            function(transcript)
+
+    @property
+    def on_input(self) -> Callable[[int, Any], None] | None:
+        """One function of every input and the tick that takes it; `listen` allows any number."""
+        return self._assigned.inputs
+
+    @on_input.setter
+    def on_input(self, function: Callable[[int, Any], None] | None) -> None:
+        self._assigned.inputs = function
+
+    @property
+    def on_warning(self) -> Callable[[str], None] | None:
+        """One function of warnings; `listen` allows any number."""
+        return self._assigned.warnings
+
+    @on_warning.setter
+    def on_warning(self, function: Callable[[str], None] | None) -> None:
+        self._assigned.warnings = function
 
     def _draw(self) -> None:
         """Decide what the scenario leaves to the seed."""
@@ -177,13 +215,13 @@ class Simulation:
             if of(scenario) != of(self.scenario):
                 raise UsageError(f"{what} cannot change during a run; make a new Simulation")
         memory = self._schedule.memory()
+        self._outbox.sent = self.messages_sent
         self._outbox.topics.clear()
         self.scenario = scenario
         self._draw()
         self._schedule = self._compose()
         self._schedule.recall(memory)
-        if self.on_input is not None:
-            self.on_input(self.tick, Reconfiguration(scenario))
+        self.listeners.input(self.tick, Reconfiguration(scenario))
 
     def set_seed(self, seed: int) -> None:
         """Takes effect at the next reset."""
@@ -192,8 +230,7 @@ class Simulation:
     def step(self, ticks: int = 1) -> Messages:
         """Advance; gives every message of these ticks in the order of sending. The first call also gives tick 0's."""
         for transcript in self._schedule.step(self._checked_ticks(ticks)):
-            if self.on_tick:
-                self._tell(transcript)
+            self.listeners.tick(transcript)
         return self._outbox.take()
 
     def advance(self, ticks: int = 1) -> None:
@@ -274,8 +311,7 @@ class Simulation:
 
     def _accept(self, item: Input) -> bool:
         self._schedule.pending.append(item)
-        if self.on_input is not None:
-            self.on_input(self._schedule.tick, item)
+        self.listeners.input(self._schedule.tick, item)
         return True
 
     def _ignore(self, reason: str) -> bool:
@@ -364,7 +400,7 @@ class Simulation:
         scenario, robots = self._drawn, tuple(self._drawn.robots)
         plane = tangent_plane(*scenario.map.origin_wgs84)
         physics = Physics(self.world, self.clock.dt, self._fleets(), plane)
-        self.health = health = Health(faults_in_ticks(self.scenario, self.clock), self._warn)
+        self.health = health = Health(faults_in_ticks(self.scenario, self.clock), self.listeners.warning)
         run = outputs.Run(scenario, self._seed, self.world, self.clock, physics, self._outbox, self._shared, health)
         topics = outputs.own_topics()
         outputs.add_clock(run, topics["clock"])
@@ -386,10 +422,6 @@ class Simulation:
         self._contexts, self._frames = run.contexts, run.frames
         tables, python = run.finish()
         return Schedule(self.clock, physics, radio, tables, python, run.memories, receivers, health, self._outbox)
-
-    def _warn(self, text: str) -> None:
-        if self.on_warning is not None:
-            self.on_warning(text)
 
     def _receiver(self, robot: str, topic: Topic) -> Callable[[int, bytes], None]:
         send = self._outbox.sender(topic.of(robot), topic.type, topic.qos)

@@ -117,5 +117,4 @@ def resume(file: Path, runner: Runner) -> None:
     sim = runner.sim
     latched = [message for message in sim.step(0) if sim.topics[message.topic][1].latched]
     load_state(file, sim)
-    for tap in runner.taps:
-        tap(latched)
+    runner.listeners.message(latched)

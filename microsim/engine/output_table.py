@@ -54,8 +54,8 @@ NS_PER_S = 1_000_000_000
 
 # columns of an output
 DUE, PERIOD, PARTS, FIRST_CALL, END_CALL, BLOB, BYTES, FIRST_SLOT, END_SLOT = range(9)
-NAME, NAME_BYTES, FIRST_WINDOW, END_WINDOW, DROPPED = range(9, 14)
-OUTPUT_COLUMNS = 14
+NAME, NAME_BYTES, FIRST_WINDOW, END_WINDOW, DROPPED, SENT = range(9, 15)
+OUTPUT_COLUMNS = 15
 # columns of a slot: numbers of a reading, where they stand in the message, and bytes of each; 0 bytes: the stamp
 SOURCE, TARGET, COUNT, SIZE = range(4)
 SLOT_COLUMNS = 4
@@ -158,6 +158,7 @@ def sense(
         for c in range(rows[r, FIRST_CALL], rows[r, END_CALL]):
             invoke(calls, windows, c, tick)
         position = write(rows, slots, r, stamp_ns, buffer, position)
+        rows[r, SENT] += 1
     return position
 
 
@@ -315,7 +316,7 @@ class Tables:
 
     def _output(self, output: CompiledOutput | None, name: npt.NDArray[np.uint8]) -> list[int]:
         if output is None:
-            return [NEVER, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+            return [NEVER, 1, *[0] * (OUTPUT_COLUMNS - 2)]
         first_call, first_slot, first_window = len(self._call_rows), len(self._slots), len(self._windows)
         self._windows += output.dropouts
         for each in output.calls:
@@ -325,7 +326,7 @@ class Tables:
         period, parts = output.trigger.period if output.is_timed else (1, 0)
         spans = first_call, len(self._call_rows), blob, output.message.size, first_slot, len(self._slots)
         names = _calls.address_of(name), len(output.name)
-        return [0, period, parts, *spans, *names, first_window, first_window + len(output.dropouts), 0]
+        return [0, period, parts, *spans, *names, first_window, first_window + len(output.dropouts), 0, 0]
 
     def _call(self, call: Call) -> int:
         first_jump = len(self._windows)
@@ -339,6 +340,11 @@ class Tables:
         for k, output in enumerate(self.outputs):
             if output is not None:
                 self.rows[k, DUE] = output.trigger.next_tick(tick + 1)
+
+    @property
+    def sent(self) -> int:
+        """Messages so far."""
+        return int(self.rows[:, SENT].sum())
 
     def dropped(self) -> dict[str, int]:
         """Messages that dropouts kept back, by sensor."""

@@ -108,6 +108,7 @@ class Outbox:
         self.digest = bytes(DIGEST_BYTES)
         self.topics: dict[str, tuple[str, Qos]] = {}  # every topic that may be sent on: its type and quality of service
         self.transcripts: list[bytes] = []  # of ticks whose messages are not yet handed to the caller
+        self.sent = 0  # messages that were sent one by one
         self.position = DIGEST_BYTES  # in the buffer: where the next message goes
         self.buffer: npt.NDArray[np.uint8] = np.empty(1 << 16, np.uint8)
         self._view = self.buffer.data
@@ -135,6 +136,7 @@ class Outbox:
             self._view[self.position : start] = head
             self.position = start + len(cdr)
             self._view[start : self.position] = cdr
+            self.sent += 1
 
         return send
 

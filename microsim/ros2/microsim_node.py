@@ -71,10 +71,12 @@ class MicroSimNode:
 
     def _connect(self) -> None:
         runner = self.runner
-        runner.listen = self._poll
-        runner.on_warning = lambda text: self.transport.log("warn", text)
-        runner.taps.append(self.publish)
-        runner.measure = self._lateness.beside(runner.measure)
+        runner.poll = self._poll
+        runner.listen(
+            messages=self.publish,
+            warnings=lambda text: self.transport.log("warn", text),
+            timing=self._lateness.measure,
+        )
         runner.watchers.append(Watcher(1.0, self._publish_diagnostics))
         self._advertise()
         self.transport.poll()  # announces all endpoints at once
@@ -289,15 +291,8 @@ class Lateness:
         self._late_s: list[float] = []
         self._before = (0.0, 0.0)
 
-    def beside(self, other: Measure | None) -> Measure:
-        """Records each tick, and calls `other` too."""
-
-        def note(tick_s: float, late_s: float) -> None:
-            self._late_s.append(late_s)
-            if other is not None:
-                other(tick_s, late_s)
-
-        return note
+    def measure(self, tick_s: float, late_s: float) -> None:
+        self._late_s.append(late_s)
 
     def rtf(self, runner: Runner) -> float:
         wall, advanced = runner.wall_s, runner.advanced_s

@@ -108,7 +108,7 @@ def test_sensors_that_fail_or_drop_out_are_in_the_log_and_others_hear_of_it_too(
     robots = {**BARE["robots"], "rover": {"gps": {"hz": 10}}, "drone": {"camera": {"hz": 10}}}
     runner, collector = run_of({**BARE, "robots": robots, "faults": faults})
     heard: list[str] = []
-    runner.on_warning = heard.append
+    runner.listen(warnings=heard.append)
     runner.step(60)
     found = lines(collector)
     assert found["rover/gps: drops out, its messages are missing"] == 3
@@ -133,7 +133,7 @@ def test_a_stall_is_in_the_log() -> None:
     def sleep_of_a_laptop(messages: object) -> None:
         clock.time_s += 3600.0 if runner.sim.tick == 10 else 0.0
 
-    runner.taps.append(sleep_of_a_laptop)
+    runner.listen(messages=sleep_of_a_laptop)
     runner.run(20)
     ((text, count),) = lines(collector).items()
     assert text.startswith("stood still for 3600.0 s")

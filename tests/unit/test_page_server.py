@@ -198,7 +198,7 @@ def test_fifty_pages_half_of_them_deaf_all_see_the_newest(served: tuple[Page, Co
     page, run = served
     runner = Runner(microsim.Simulation(BARE), 0.0)
     collector = Collector(runner)
-    runner.taps.append(collector.tap)
+    runner.listen(messages=collector.tap)
     with ExitStack() as stack:
         run.send(collector.scene())
         page._take()
@@ -221,7 +221,8 @@ def test_many_wishes_to_seek_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     collector = Collector(runner)
     collector.scene()
     ring = Ring(runner, collector)
-    runner.taps += [collector.tap, ring.tap]
+    runner.listen(messages=collector.tap)
+    runner.listen(messages=ring.tap)
     runner.hand_out(runner.sim.step(0))
     runner.step(50)
     asked: list[int] = []

@@ -38,7 +38,7 @@ def simulation(**changes: object) -> microsim.Simulation:
 def tick_times(runner: Runner, clock: FakeClock) -> list[float]:
     """Fills with the wall time at which each tick was run."""
     times: list[float] = []
-    runner.measure = lambda took, late: times.append(clock.time_s - 1000.0)
+    runner.listen(timing=lambda took, late: times.append(clock.time_s - 1000.0))
     return times
 
 
@@ -99,7 +99,7 @@ def test_what_is_late_is_caught_up_and_no_tick_is_skipped() -> None:
         if runner.sim.tick == 10:
             clock.time_s += 0.5
 
-    runner.taps.append(hiccup)
+    runner.listen(messages=hiccup)
     runner.run(60)
     assert runner.sim.tick == 60
     assert times[10] == pytest.approx(10 * DT + 0.5)
@@ -117,7 +117,7 @@ def test_after_a_stall_the_run_resumes_from_now_without_a_burst() -> None:
         if runner.sim.tick == 10:
             clock.time_s += 3600.0
 
-    runner.taps.append(sleep_of_a_laptop)
+    runner.listen(messages=sleep_of_a_laptop)
     runner.run(20)
     resumed = times[10]
     assert resumed == pytest.approx(3600.0 + 10 * DT)
@@ -142,7 +142,7 @@ def test_a_new_real_time_factor_counts_from_now_on() -> None:
         if runner.sim.tick == 6:
             runner.set_rtf(10.0)
 
-    runner.taps.append(faster)
+    runner.listen(messages=faster)
     runner.run(12)
     assert times[:6] == pytest.approx([k * DT for k in range(1, 7)])
     assert times[6:] == pytest.approx([6 * DT + k * DT / 10.0 for k in range(1, 7)])
@@ -165,7 +165,7 @@ def test_a_watcher_looks_once_a_period_also_after_a_stall() -> None:
     looks: list[float] = []
     runner = Runner(simulation(), 1.0, clock=clock)
     runner.watchers.append(Watcher(0.25, lambda: looks.append(clock.time_s - 1000.0)))
-    runner.taps.append(lambda messages: setattr(clock, "time_s", clock.time_s + 5.0 * (runner.sim.tick == 30)))
+    runner.listen(messages=lambda messages: setattr(clock, "time_s", clock.time_s + 5.0 * (runner.sim.tick == 30)))
     runner.run(60)
     assert all(later - sooner > 0.2 for sooner, later in itertools.pairwise(looks))
     assert 3 <= len(looks) <= 5
@@ -227,7 +227,7 @@ def test_telemetry_tells_lateness_and_the_radio(tmp_path: Path) -> None:
     sim = simulation(radio={"latency_ms_mean": 5000.0, "latency_ms_jitter": 0.0, "drop_probability": 0.0})
     sim.radio_send("drone", b"hello")
     runner = Runner(sim, 1.0, clock=clock)
-    runner.taps.append(lambda messages: setattr(clock, "time_s", clock.time_s + 0.25 * (sim.tick == 10)))
+    runner.listen(messages=lambda messages: setattr(clock, "time_s", clock.time_s + 0.25 * (sim.tick == 10)))
     telemetry = Telemetry(tmp_path / "t.csv")
     telemetry.attach(runner)
     runner.run(30)

@@ -273,7 +273,7 @@ def _prepared(options: RunOptions, stack: ExitStack) -> tuple[Runner, MicroSimNo
         _precompile(scenario, options)
         sim = Simulation(scenario, options.seed)
         runner = _runner(sim, options)
-        runner.on_warning = lambda text: print(f"microsim: {runner.sim_s:.3f} s: {text}", file=sys.stderr)
+        runner.listen(warnings=lambda text: print(f"microsim: {runner.sim_s:.3f} s: {text}", file=sys.stderr))
         return runner, None
     stack.callback(transport.close)
     from microsim.ros2.microsim_node import start_node

@@ -77,7 +77,7 @@ class Collector:
         self._histories: dict[tuple[str, str], deque[float | None]] = {}
         self._counts: dict[tuple[str, str], tuple[int, int]] = {}
         self._past: deque[tuple[float, float]] = deque([(0.0, 0.0)])
-        runner.taps.append(self.follow)
+        runner.listen(messages=self.follow)
         runner.longest_chunk = self._trail_ticks
 
     def follow(self, messages: Sequence[Message]) -> None:
