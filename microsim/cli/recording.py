@@ -17,8 +17,8 @@ from microsim.cli.values import flag, simulated_time, size
 from microsim.errors import MicroSimError, UsageError
 
 if TYPE_CHECKING:
-    from microsim.recording.history import History
     from microsim.recording.recorder import Recorder
+    from microsim.recording.state_file import History
     from microsim.runner import Runner
 
 
@@ -98,9 +98,9 @@ class Wishes:
             self._refuse_options()
         if self.folder is None and self.history is None:
             return Recordings(None, None, None)
-        from microsim.recording.bag_writer import RecordOptions
-        from microsim.recording.history import History
+        from microsim.recording.bag import RecordOptions
         from microsim.recording.recorder import Recorder
+        from microsim.recording.state_file import History
 
         recorder, history = None, None
         if self.history is not None:
@@ -315,7 +315,7 @@ def diff(
       microsim diff yesterday/flight today/flight --json
     """
     from microsim.recording.bag import open_bag
-    from microsim.recording.diff import diff as compare
+    from microsim.recording.compare import diff as compare
 
     found = compare(open_bag(one), open_bag(other))
     if as_json:
@@ -341,7 +341,7 @@ def plot(
       microsim plot flight -o flight.svg
     """
     from microsim.recording.bag import open_bag
-    from microsim.recording.plot import plot as draw
+    from microsim.recording.bag_plot import plot as draw
 
     target = output or path.with_name(f"{path.name}.png")
     draw(open_bag(path), target)
@@ -372,7 +372,7 @@ def repair(path: Annotated[Path, typer.Argument(metavar="BAG", help="The folder 
     Examples:
       microsim bag repair flight
     """
-    from microsim.recording.repair import repair as mend
+    from microsim.recording.maintenance import repair as mend
 
     done = mend(path)
     for damage in done.damaged:

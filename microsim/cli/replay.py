@@ -90,7 +90,7 @@ def _verify(again: Replay, as_json: bool) -> int:
 
 def _show(again: Replay, wishes: Wishes, stack: ExitStack) -> int:
     """On the page, until Ctrl-C."""
-    from microsim.recording.seeking import Seeker
+    from microsim.recording.replay import Seeker
     from microsim.runner import Runner
     from microsim.view.web import Recorded, Stage
 
@@ -105,7 +105,7 @@ def _show(again: Replay, wishes: Wishes, stack: ExitStack) -> int:
 
 
 def _write_html(again: Replay, path: Path) -> int:
-    from microsim.recording.seeking import Seeker
+    from microsim.recording.replay import Seeker
     from microsim.view.web.export import Facts, write_html
 
     bag = again.bag
@@ -171,13 +171,13 @@ def _last_tick(again: Replay, wishes: Wishes) -> int:
 
 
 def _run(again: Replay, wishes: Wishes, stack: ExitStack) -> int:
-    from microsim.recording.feed import Feed
+    from microsim.recording.replay import InputPilot
 
     clock, end = again.sim.clock, _last_tick(again, wishes)
     with Interrupts() as interrupts:
         runner = interrupts.runner = _runner(again, wishes, stack)
-        feed = runner.pilot = runner.pilot or Feed(again, runner.sim)
-        assert isinstance(feed, Feed)
+        feed = runner.pilot = runner.pilot or InputPilot(again, runner.sim)
+        assert isinstance(feed, InputPilot)
         recorder = _recorder(again, wishes, runner)
         if wishes.start is not None:
             latched = feed.skip_to(clock.ticks_in(wishes.start))
@@ -205,7 +205,7 @@ def _runner(again: Replay, wishes: Wishes, stack: ExitStack) -> Runner:
 
     if wishes.transport == "none":
         return Runner(again.sim, wishes.rtf)
-    from microsim.recording.feed import Feed
+    from microsim.recording.replay import InputPilot
     from microsim.ros2.start import start_node
     from microsim.ros2.transport.choose import Kind, open_transport
 
@@ -213,13 +213,13 @@ def _runner(again: Replay, wishes: Wishes, stack: ExitStack) -> Runner:
     transport = open_transport(kind, "microsim", wishes.ros_args)
     stack.callback(transport.close)
     sim = again.sim
-    return start_node(transport, sim.scenario, sim.seed, wishes.rtf, lambda sim: Feed(again, sim), False).runner
+    return start_node(transport, sim.scenario, sim.seed, wishes.rtf, lambda sim: InputPilot(again, sim), False).runner
 
 
 def _recorder(again: Replay, wishes: Wishes, runner: Runner) -> Recorder | None:
     from microsim.recording.bag import OwnBag
     from microsim.recording.recorder import Recorder
-    from microsim.recording.rerecording import recorded_options
+    from microsim.recording.verify import recorded_options
 
     if wishes.record is None:
         return None
@@ -251,7 +251,7 @@ def _say(again: Replay, sim: Simulation, bag: OwnBag | ForeignBag, as_json: bool
 
 def info(path: Path, as_json: bool) -> int:
     """0 when the bag is whole, 1 otherwise."""
-    from microsim.recording.info import look
+    from microsim.recording.maintenance import look
 
     found = look(path)
     if as_json:

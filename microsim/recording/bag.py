@@ -1,18 +1,33 @@
-"""Opens bags: ours, which are believed only as far as their checksums go, and those of `ros2 bag record`."""
+"""Opens bags (ours, checked, and those of `ros2 bag record`) and writes ours: a folder of files and `metadata.yaml`."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+import sqlite3
+import struct
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from microsim.recording.entries import FORMAT, BagError, Block, Channel, Facts
+from microsim.errors import UsageError
+from microsim.recording import mcap
+from microsim.recording.bag_model import (
+    FORMAT,
+    NAME,
+    BagChannel,
+    BagError,
+    Block,
+    FileFacts,
+    RunFacts,
+    information,
+    metadata_text,
+    read_metadata,
+)
+from microsim.recording.mcap import McapWriter
 from microsim.recording.mcap_reader import McapReader
-from microsim.recording.metadata import NAME, read_metadata
-from microsim.recording.sqlite_files import SqliteReader
-from microsim.recording.stored_order import step_back
+from microsim.recording.sqlite_bag import SqliteReader, SqliteWriter
 
 READERS: dict[str, type[McapReader] | type[SqliteReader]] = {".mcap": McapReader, ".db3": SqliteReader}
 
@@ -23,7 +38,7 @@ class OwnBag:
 
     path: Path
     files: list[Path]
-    facts: Facts
+    facts: RunFacts
     told: Mapping[str, Any] = field(default_factory=dict)  # metadata.yaml
     is_ours: bool = True
 
@@ -37,7 +52,7 @@ class OwnBag:
 
     def blocks(self) -> Iterator[Block]:
         """In order of time; channels keep their numbers from file to file."""
-        known: dict[int, Channel] = {}
+        known: dict[int, BagChannel] = {}
         count = last = 0
         for file in self.files:
             for block in READERS[file.suffix](file).blocks():
@@ -50,7 +65,7 @@ class OwnBag:
                 yield block
         self._check_count(count)
 
-    def entries_of(self, topics: Container[str]) -> Iterator[tuple[Channel, int, bytes]]:
+    def entries_of(self, topics: Container[str]) -> Iterator[tuple[BagChannel, int, bytes]]:
         """The messages of some topics, without reading all of the others."""
         for file in self.files:
             yield from READERS[file.suffix](file).entries_of(topics)
@@ -72,14 +87,14 @@ class ForeignBag:
     """Made by others, read through `rosbags`."""
 
     path: Path
-    facts: Facts = field(default_factory=lambda: Facts({}, {}))
+    facts: RunFacts = field(default_factory=lambda: RunFacts({}, {}))
     is_ours: bool = False
     end_ns: int | None = None  # time of the last message, known once all have been read
 
-    def entries_of(self, topics: Container[str]) -> Iterator[tuple[Channel, int, bytes]]:
+    def entries_of(self, topics: Container[str]) -> Iterator[tuple[BagChannel, int, bytes]]:
         """In order of time, which nobody promises from file to file."""
-        channels: dict[int, Channel] = {}
-        found: list[tuple[Channel, int, bytes]] = []
+        channels: dict[int, BagChannel] = {}
+        found: list[tuple[BagChannel, int, bytes]] = []
         self.end_ns = 0
         for block in self.blocks():
             channels.update((channel.number, channel) for channel in block.channels)
@@ -93,7 +108,7 @@ class ForeignBag:
         """Raises BagError where the clock was set back while it was recorded: several runs would be taken for one."""
         with self._reader() as reader:
             files = getattr(reader.storage, "storages", [reader.storage])  # of a folder, decompressed; or a file alone
-            back = step_back(Path(file.path) for file in files)
+            back = clock_jump(Path(file.path) for file in files)
         if back is not None:
             raise BagError(
                 f"{self.path}: its time goes back from {back[0] / 1e9:.3f} s to {back[1] / 1e9:.3f} s: the simulation "
@@ -101,7 +116,7 @@ class ForeignBag:
             )
 
     def blocks(self) -> Iterator[Block]:
-        numbers: dict[int, Channel] = {}
+        numbers: dict[int, BagChannel] = {}
         count = 0
         with self._reader() as reader:
             block = Block()
@@ -109,7 +124,7 @@ class ForeignBag:
                 if type(time) is not int:
                     raise BagError(f"{self.path}: {connection.topic}: {time!r} is no time")
                 if connection.id not in numbers:
-                    channel = Channel(len(numbers) + 1, connection.topic, connection.msgtype, "")
+                    channel = BagChannel(len(numbers) + 1, connection.topic, connection.msgtype, "")
                     numbers[connection.id] = channel
                     block.channels.append(channel)
                 block.numbers.append(numbers[connection.id].number)
@@ -160,7 +175,7 @@ def open_bag(path: Path | str) -> OwnBag | ForeignBag:
         if "microsim.version" in (told.get("custom_data") or {}):
             raise BagError(f"{place}: {files[0].name} is damaged: nothing of the run is left in it")
         return ForeignBag(place)
-    facts = Facts(readers[0].facts.start, readers[-1].facts.end, readers[0].facts.files)
+    facts = RunFacts(readers[0].facts.start, readers[-1].facts.end, readers[0].facts.files)
     _check(place, readers, facts, told)
     return OwnBag(place, files, facts, told)
 
@@ -173,7 +188,7 @@ def _is_ours(file: Path) -> bool:
 
 
 def _check(
-    place: Path, readers: list[McapReader] | list[SqliteReader] | list[Any], facts: Facts, told: Mapping[str, Any]
+    place: Path, readers: list[McapReader] | list[SqliteReader] | list[Any], facts: RunFacts, told: Mapping[str, Any]
 ) -> None:
     form = facts.start.get("format")
     if form != FORMAT:
@@ -189,3 +204,164 @@ def _check(
     custom = told.get("custom_data")
     if told and custom is not None and custom != facts.custom_data():
         raise BagError(f"{place}: {NAME} tells of another run than the files; `microsim bag repair` makes it anew")
+
+
+RESET_NS = 500_000_000  # recorders may swap neighbours; a longer way back is a reset of the clock
+
+
+def clock_jump(paths: Iterable[Path]) -> tuple[int, int] | None:
+    """The first two times [ns] of which the later is the smaller, by more than recorders swap messages."""
+    latest = 0
+    for path in paths:
+        for time in _sqlite_times(path) if path.suffix == ".db3" else _mcap_times(path):
+            if time < latest - RESET_NS:
+                return latest, time
+            latest = max(latest, time)
+    return None
+
+
+def _sqlite_times(path: Path) -> Iterator[int]:
+    database = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    try:
+        for (time,) in database.execute("SELECT timestamp FROM messages ORDER BY id"):
+            yield int(time)
+    finally:
+        database.close()
+
+
+def _mcap_times(path: Path) -> Iterator[int]:
+    """From the index of each chunk, so that none is decompressed; messages outside of chunks tell their own."""
+    found: list[tuple[int, int]] = []  # place in the chunk, time
+    for opcode, body in McapReader(path, tolerant=True).records():
+        if opcode == mcap.MESSAGE_INDEX:
+            found += [(place, time) for time, place in struct.iter_unpack("<QQ", body[6:])]
+            continue
+        yield from (time for _, time in sorted(found))
+        found = []
+        if opcode == mcap.MESSAGE:
+            yield int.from_bytes(body[6:14], "little")  # behind its channel and number
+    yield from (time for _, time in sorted(found))
+
+
+WRITERS: dict[str, type[McapWriter] | type[SqliteWriter]] = {"mcap": McapWriter, "sqlite3": SqliteWriter}
+CONTINUES = {"continues": "true"}  # in place of the end's facts, in every file but the last
+COMPRESSIONS = {"none": "", "zstd": "zstd"}
+
+
+@dataclass(frozen=True)
+class RecordOptions:
+    """How a run is recorded. Topics are shell patterns; inputs are always recorded."""
+
+    storage: str = "mcap"
+    compression: str = "none"
+    topics: tuple[str, ...] = ()  # empty: all
+    exclude: tuple[str, ...] = ()
+    split_bytes: int | None = None  # a new file when one has reached this size
+    split_s: Fraction | None = None  # a new file at each multiple of this simulated time
+    chunk_bytes: int = 2**20  # a chunk ends with the tick in which the run has said so much, if half is recorded …
+    chunk_s: int = 5  # … or this simulated time
+    queue_bytes: int = 64 * 2**20  # what may wait for the disk
+
+    def to_dict(self) -> dict[str, Any]:
+        """What decides the bytes, beside the topics."""
+        split = None if self.split_s is None else str(self.split_s)
+        return {
+            "storage": self.storage,
+            "compression": self.compression,
+            "split_bytes": self.split_bytes,
+            "split_s": split,
+            "chunk_bytes": self.chunk_bytes,
+            "chunk_s": self.chunk_s,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], choice: Mapping[str, Any]) -> RecordOptions:
+        split = None if values["split_s"] is None else Fraction(values["split_s"])
+        topics = {"topics": tuple(choice["only"]), "exclude": tuple(choice["without"])}
+        return cls(**{**values, **topics, "split_s": split})
+
+    def __post_init__(self) -> None:
+        if self.storage not in WRITERS:
+            raise UsageError(f"no storage {self.storage!r}; there are: {', '.join(WRITERS)}")
+        if self.compression not in COMPRESSIONS:
+            raise UsageError(f"no compression {self.compression!r}; there are: {', '.join(COMPRESSIONS)}")
+        if self.storage == "sqlite3" and self.compression != "none":
+            raise UsageError("sqlite3 files have no compression of their own; take mcap")
+        if (self.split_bytes is not None and self.split_bytes < 1) or (self.split_s is not None and self.split_s <= 0):
+            raise UsageError("files can be split only at a size or time above 0")
+
+
+class BagWriter:
+    def __init__(
+        self, folder: Path, facts: RunFacts, options: RecordOptions, create: Callable[[Path], Any] | None = None
+    ) -> None:
+        self.folder = folder
+        self.facts = facts
+        self.options = options
+        self._create = create
+        self._split_ns = None if options.split_s is None else options.split_s * 10**9
+        self._channels: dict[int, BagChannel] = {}
+        self._declared: set[int] = set()  # in the file that is open
+        self._done: list[FileFacts] = []
+        self._prepare()
+        self._file = self._open()
+        self._part = 0  # of the simulated time, when files are split by it
+
+    def write(self, block: Block) -> None:
+        if block.times and self._is_full(block.times[0]):
+            self._finish(CONTINUES)
+            self._file = self._open()
+        for channel in block.channels:
+            self._channels[channel.number] = channel
+        new = sorted(set(block.numbers) - self._declared)
+        self._declared.update(new)
+        self._file.write(replace(block, channels=[self._channels[number] for number in new]))
+
+    def close(self, end: Mapping[str, str]) -> None:
+        self._finish(end)
+        custom = RunFacts(self.facts.start, end).custom_data()
+        self._describe(metadata_text(self.options.storage, self._done, custom))
+
+    def _kind(self) -> type[McapWriter] | type[SqliteWriter]:
+        return WRITERS[self.options.storage]
+
+    def _prepare(self) -> None:
+        make_folder(self.folder)
+
+    def _describe(self, text: str) -> None:
+        (self.folder / NAME).write_text(text, encoding="utf-8")
+
+    def abandon(self) -> None:
+        self._file.abandon()
+
+    def _is_full(self, time_ns: int) -> bool:
+        part = self._part
+        if self._split_ns is not None:
+            self._part = int(time_ns / self._split_ns)
+        limit = self.options.split_bytes
+        return self._part != part or (limit is not None and self._file.size >= limit)
+
+    def _open(self) -> McapWriter | SqliteWriter:
+        kind = self._kind()
+        name = f"microsim_{len(self._done)}{kind.suffix}"
+        facts = self.facts if not self._done else RunFacts(self.facts.start, {})
+        self._declared.clear()
+        return kind(self.folder / name, facts, COMPRESSIONS[self.options.compression], self._create)
+
+    def _finish(self, end: Mapping[str, str]) -> None:
+        file = self._file
+        name = f"microsim_{len(self._done)}{file.suffix}"
+        told = FileFacts(name, file.times, file.counts)
+        file.close(end, lambda: information(self.options.storage, [told], {}))
+        self._done.append(told)
+
+
+def make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise BagError(f"{folder} is not empty: a recording never overwrites; give another folder")
+    except FileExistsError:
+        raise BagError(f"{folder} is a file; give a folder to record into") from None
+    except OSError as error:
+        raise BagError(f"nothing can be recorded into {folder}: {error.strerror or error}") from None

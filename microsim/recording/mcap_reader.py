@@ -1,4 +1,4 @@
-"""Reads MCAP files that MicroSim wrote, and believes nothing: every byte is covered by a checksum that is checked."""
+"""Reads MCAP files that MicroSim wrote; every byte is covered by a checksum, and every checksum is checked."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from microsim.recording import mcap_records as mcap
-from microsim.recording.compression import decompress
-from microsim.recording.entries import BagError, Block, Channel, Facts
+from microsim.recording import mcap
+from microsim.recording.bag_model import BagChannel, BagError, Block, RunFacts
+from microsim.recording.mcap import decompress
 
 _HEAD = struct.Struct("<BQ")
 _CHUNK_HEAD = struct.Struct("<QQQI")
@@ -77,13 +77,13 @@ class McapReader:
         return bool(self._start)
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> RunFacts:
         """Of a tolerant reader complete only after `blocks`."""
-        return Facts(self._start, self._end, self._files)
+        return RunFacts(self._start, self._end, self._files)
 
     def blocks(self) -> Iterator[Block]:
         """Every chunk, checked."""
-        channels: dict[int, Channel] = {}
+        channels: dict[int, BagChannel] = {}
         types: dict[int, str] = {}
         try:
             for opcode, body in self.records(check=True):
@@ -97,8 +97,8 @@ class McapReader:
                 raise BagError(f"{self.path}: {error}; `microsim bag repair` may save the rest") from None
             self.problem = str(error)
 
-    def entries_of(self, topics: Container[str]) -> Iterator[tuple[Channel, int, bytes]]:
-        """Channel, time and data of the messages of some topics; only chunks that hold any are read."""
+    def entries_of(self, topics: Container[str]) -> Iterator[tuple[BagChannel, int, bytes]]:
+        """BagChannel, time and data of the messages of some topics; only chunks that hold any are read."""
         try:
             channels, chunks = _index(self._summary, topics)
             with _opened(self.path) as file:
@@ -203,10 +203,10 @@ class _ChunkPlace:
     index_places: dict[int, int]  # by channel: where its message index begins
 
 
-def _index(summary: bytes, topics: Container[str]) -> tuple[dict[int, Channel], list[_ChunkPlace]]:
+def _index(summary: bytes, topics: Container[str]) -> tuple[dict[int, BagChannel], list[_ChunkPlace]]:
     """The channels of these topics, and the chunks in which they have messages."""
     types: dict[int, str] = {}
-    block, channels, chunks = Block(), dict[int, Channel](), list[_ChunkPlace]()
+    block, channels, chunks = Block(), dict[int, BagChannel](), list[_ChunkPlace]()
     cursor = Cursor(summary)
     while cursor.position < len(summary):
         opcode, body = cursor.number(1), Cursor(cursor.take(cursor.number(8)))
@@ -221,7 +221,9 @@ def _index(summary: bytes, topics: Container[str]) -> tuple[dict[int, Channel], 
     return wanted, [chunk for chunk in chunks if not wanted.keys().isdisjoint(chunk.index_places)]
 
 
-def _indexed(file: BinaryIO, chunk: _ChunkPlace, channels: dict[int, Channel]) -> Iterator[tuple[Channel, int, bytes]]:
+def _indexed(
+    file: BinaryIO, chunk: _ChunkPlace, channels: dict[int, BagChannel]
+) -> Iterator[tuple[BagChannel, int, bytes]]:
     file.seek(chunk.start)
     records = _chunk_records(file.read(chunk.length)[_HEAD.size :])
     places: list[int] = []
@@ -277,7 +279,7 @@ def _chunk_records(body: bytes) -> bytes:
     return records
 
 
-def _block(records: bytes, channels: dict[int, Channel], types: dict[int, str]) -> Block:
+def _block(records: bytes, channels: dict[int, BagChannel], types: dict[int, str]) -> Block:
     block = Block(size=len(records))
     unpack, head, end, position = mcap.MESSAGE_HEAD.unpack_from, mcap.MESSAGE_HEAD.size, len(records), 0
     numbers, times, data = block.numbers, block.times, block.data
@@ -299,7 +301,7 @@ def _block(records: bytes, channels: dict[int, Channel], types: dict[int, str]) 
     return block
 
 
-def _declare(opcode: int, body: Cursor, block: Block, channels: dict[int, Channel], types: dict[int, str]) -> None:
+def _declare(opcode: int, body: Cursor, block: Block, channels: dict[int, BagChannel], types: dict[int, str]) -> None:
     number = body.number(2)
     if opcode == mcap.SCHEMA:
         types[number] = body.text()
@@ -307,7 +309,7 @@ def _declare(opcode: int, body: Cursor, block: Block, channels: dict[int, Channe
         schema, topic, _ = body.number(2), body.text(), body.text()
         if schema not in types:
             raise BagError(f"{topic} has no type")
-        channel = Channel(number, topic, types[schema], body.mapping().get("offered_qos_profiles", ""))
+        channel = BagChannel(number, topic, types[schema], body.mapping().get("offered_qos_profiles", ""))
         if number not in channels:
             block.channels.append(channel)
         channels[number] = channel

@@ -1,9 +1,13 @@
-"""`Recorder`: everything a run sends and takes, in a bag that suffices to run it again."""
+"""`Recorder`: everything a run sends and takes, in a bag from which the run can be repeated."""
 
 from __future__ import annotations
 
 import json
+import platform
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from hashlib import sha256
@@ -19,14 +23,10 @@ from microsim.engine.timekeeper import NS_PER_S, Clock
 from microsim.errors import UsageError, there_are
 from microsim.messages.outbox import DIGEST_BYTES, STAMP_AND_LENGTH, Message, name_in_transcript
 from microsim.messages.topics import DEFAULT_QOS, Qos
-from microsim.recording.assembly import Assembly, Portion
-from microsim.recording.bag_writer import BagWriter, RecordOptions
-from microsim.recording.disk import Disk
-from microsim.recording.entries import FORMAT, BagError, Channel, Facts, qos_text
-from microsim.recording.inputs import encoded, input_topics
-from microsim.recording.scenarios import as_text, packed, plugin_hashes
-from microsim.recording.side_file import SideFile
-from microsim.recording.transcripts import Names
+from microsim.recording.bag import BagWriter, RecordOptions
+from microsim.recording.bag_model import FORMAT, BagChannel, BagError, RunFacts, qos_text
+from microsim.recording.chunk_assembly import Assembly, ChannelNames, Disk, Portion
+from microsim.recording.inputs import as_text, encoded, input_topics, packed, plugin_hashes
 from microsim.runner import Runner
 from microsim.simulation import Reconfiguration, Simulation
 from microsim.version import __version__
@@ -37,12 +37,12 @@ CLOCK = "/clock"  # the first message of every tick
 class Channels:
     """Numbers of channels, given before the run in the order of the topics, then of the inputs: whoever comes first."""
 
-    names: Names
+    names: ChannelNames
 
     def __init__(self, sim: Simulation, options: RecordOptions) -> None:
         self._options = options
         self._numbers: dict[bytes, int] = {}
-        self._new: list[Channel] = []
+        self._new: list[BagChannel] = []
         self._count = 0
         self.follow(sim)
 
@@ -52,9 +52,9 @@ class Channels:
             self._know(topic, type_name, qos, self._is_chosen(topic))
         for topic, type_name in input_topics(sim):
             self._know(topic, type_name, DEFAULT_QOS, True)
-        self.names = Names(self._numbers, name_in_transcript(CLOCK, sim.topics[CLOCK][0]))
+        self.names = ChannelNames(self._numbers, name_in_transcript(CLOCK, sim.topics[CLOCK][0]))
 
-    def take_new(self) -> list[Channel]:
+    def take_new(self) -> list[BagChannel]:
         """Those since the last call."""
         new, self._new = self._new, []
         return new
@@ -67,7 +67,7 @@ class Channels:
         if is_chosen:
             self._count += 1
             self._numbers[name] = self._count
-            self._new.append(Channel(self._count, topic, type_name, qos_text(qos)))
+            self._new.append(BagChannel(self._count, topic, type_name, qos_text(qos)))
 
     def _is_chosen(self, topic: str) -> bool:
         only, without = self._options.topics, self._options.exclude
@@ -273,15 +273,15 @@ class Recorder:
             "plugins": json.dumps(plugin_hashes(sim.scenario)),
         }
         try:
-            return self._writer_to(folder, Facts(start, {}, files))
+            return self._writer_to(folder, RunFacts(start, {}, files))
         except OSError as error:
             raise BagError(f"nothing can be recorded into {folder}: {error.strerror or error}") from error
 
-    def _writer_to(self, folder: Path, facts: Facts) -> BagWriter:
+    def _writer_to(self, folder: Path, facts: RunFacts) -> BagWriter:
         return BagWriter(folder, facts, self.options, self._create)
 
-    def _side_file(self, folder: Path) -> SideFile | None:
-        return SideFile(folder)
+    def _side_file(self, folder: Path) -> RecordingJson | None:
+        return RecordingJson(folder)
 
     def _check_choice(self, sim: Simulation) -> None:
         for pattern in self.options.topics:
@@ -341,3 +341,35 @@ def _first_tick(clock: Clock, time_ns: Fraction) -> int:
     while clock.time_ns(tick) < time_ns:
         tick += 1
     return tick
+
+
+NAME = "recording.json"
+
+
+class RecordingJson:
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / NAME
+        self._facts: dict[str, Any] = {
+            "started": _now(),
+            "host": platform.node(),
+            "platform": platform.platform(),
+            "python": platform.python_version(),
+            "microsim": __version__,
+            "command": sys.argv,
+        }
+        self._write()
+
+    def finish(self, runner: Runner | None) -> None:
+        self._facts["ended"] = _now()
+        if runner is not None:
+            self._facts |= {"wall_s": round(runner.wall_s, 6), "real_time_factor": round(runner.achieved_rtf, 4)}
+        self._write()
+
+    def _write(self) -> None:
+        with suppress(OSError):  # nothing depends on it
+            text = json.dumps(self._facts, indent=2, ensure_ascii=False) + "\n"
+            self._path.write_text(text, encoding="utf-8", errors="backslashreplace")  # arguments may be any bytes
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

@@ -1,9 +1,10 @@
-"""Runs a recorded mission again from its inputs, and compares every message with the recording."""
+"""Repeats a recorded run from its inputs, in one go, in wall time, or at any tick of its timeline."""
 
 from __future__ import annotations
 
 import json
 import tempfile
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,14 +19,12 @@ from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import UsageError
 from microsim.messages.outbox import Message
 from microsim.recording.bag import ForeignBag, OwnBag
-from microsim.recording.comparison import DifferentError, MessageComparison, recorded_choice, without
-from microsim.recording.differences import Difference
-from microsim.recording.entries import BagError, Channel
-from microsim.recording.inputs import InputTopics
-from microsim.recording.rerecording import OtherBytesError, Rerecorder, can_compare
-from microsim.recording.scenarios import plugin_hashes, unpacked
+from microsim.recording.bag_model import BagChannel, BagError
+from microsim.recording.compare import Difference, DifferentError, MessageComparison, recorded_choice, without
+from microsim.recording.inputs import InputTopics, plugin_hashes, unpacked
+from microsim.recording.verify import OtherBytesError, Rerecorder, can_compare
 from microsim.scenario import Scenario
-from microsim.simulation import Simulation
+from microsim.simulation import Simulation, Snapshot
 from microsim.version import __version__
 
 HandOut: TypeAlias = Callable[[Sequence[Message]], None]
@@ -35,7 +34,7 @@ _LONGEST_S = 10**8  # three years: what claims to last longer was recorded in wa
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ReplayVerdict:
     """What `verify` found."""
 
     messages: int  # compared and the same
@@ -131,7 +130,7 @@ class Replay:
             self.take(channel, data)
         self._step_to(self.last_tick() if until is None else until, hand_out)
 
-    def inputs(self) -> Iterator[tuple[int, Channel, bytes]]:
+    def inputs(self) -> Iterator[tuple[int, BagChannel, bytes]]:
         """What was taken, with the tick that took it."""
         for channel, time, data in self.bag.entries_of(self._topics):
             yield self._tick(time), channel, data
@@ -153,7 +152,7 @@ class Replay:
         self._last_time = 0
         return self._tick(max(times, default=0))
 
-    def take(self, channel: Channel, cdr: bytes) -> None:
+    def take(self, channel: BagChannel, cdr: bytes) -> None:
         """Hand a recorded input to the simulation."""
         try:
             if self._topics.take(channel.topic, channel.type, cdr):
@@ -174,7 +173,7 @@ class Replay:
 
     # ---- comparing ---------------------------------------------------------------------------------------------------
 
-    def verify(self) -> Verdict:
+    def verify(self) -> ReplayVerdict:
         """Compare every message with the recording, up to the first that differs."""
         bag = self.bag
         if not isinstance(bag, OwnBag):
@@ -214,7 +213,7 @@ class Replay:
 
     def _compare(self, bag: OwnBag, stream: MessageComparison) -> None:
         stream.collect(self.sim.step(0))
-        channels: dict[int, Channel] = {}
+        channels: dict[int, BagChannel] = {}
         for block in bag.blocks():
             channels.update((channel.number, channel) for channel in block.channels)
             inputs = {number for number, channel in channels.items() if channel.topic in self._topics}
@@ -226,7 +225,7 @@ class Replay:
             stream.compare(without(block, places))
         self._step_to(self.end_tick or 0, stream.collect)
 
-    def _verdict(self, same: int, difference: Difference | None, is_partial: bool) -> Verdict:
+    def _verdict(self, same: int, difference: Difference | None, is_partial: bool) -> ReplayVerdict:
         assert isinstance(self.bag, OwnBag)
         digest, recorded = self.sim.digest(), self.bag.facts.end.get("digest", "")
         problem = ""
@@ -237,7 +236,7 @@ class Replay:
         is_cut = not self.bag.is_complete
         if difference is None and is_cut and not same:
             problem = "the recording was cut off before its first chunk: there is nothing to compare"
-        return Verdict(same, self.sim.tick, digest, difference, problem, is_partial, is_cut)
+        return ReplayVerdict(same, self.sim.tick, digest, difference, problem, is_partial, is_cut)
 
     def _tick(self, time_ns: int) -> int:
         """The tick in which something of this time was taken: the latest that is not after it."""
@@ -283,3 +282,111 @@ class Replay:
             "and within a tick in the order of the bag",
         ]
         return sim
+
+
+_AT_ONCE = 64  # ticks; more would leave the processor's cache
+
+
+class InputPilot:
+    """Takes each input at its tick. `sim` may be another simulation of the same scenario and seed."""
+
+    def __init__(self, replay: Replay, sim: Simulation) -> None:
+        self._replay = replay
+        self._sim = sim
+        replay.use(sim)
+        self._inputs = replay.inputs()
+        self._next = next(self._inputs, None)
+
+    def __call__(self, messages: Sequence[Message] = ()) -> None:
+        while self._next is not None and self._next[0] <= self._sim.tick:
+            self._replay.take(*self._next[1:])
+            self._next = next(self._inputs, None)
+
+    def skip_to(self, tick: int) -> list[Message]:
+        """As fast as possible, with nobody listening; what the last tick sends is left for the runner.
+
+        Gives the latest message of each latched topic: who comes later still has to know of these.
+        """
+        sim = self._sim
+        latched: dict[str, Message] = {}
+        self()
+        while sim.tick < tick - 1:
+            stop = tick - 1 if self._next is None else min(tick - 1, max(self._next[0], sim.tick + 1))
+            sent = sim.step(min(stop - sim.tick, _AT_ONCE))
+            latched.update((each.topic, each) for each in sent if sim.topics[each.topic][1].latched)
+            self()
+        return list(latched.values())
+
+
+_EVERY_S, _MOST = 1.0, 600  # between snapshots; longer recordings have them further apart
+
+
+class Seeker:
+    """A pilot that feeds a replay its inputs, and moves it along its timeline. `room`: ticks up to the end."""
+
+    def __init__(self, replay: Replay, sim: Simulation) -> None:
+        self._replay, self._sim = replay, sim
+        replay.use(sim)
+        self._inputs = list(replay.inputs())
+        self._ticks = [entry[0] for entry in self._inputs]
+        self._next = 0
+        self.last = replay.last_tick()
+        self._every = max(1, round(_EVERY_S / sim.clock.dt), self.last // _MOST)
+        self._kept: dict[int, Snapshot] = {}
+        self._at: list[int] = []  # ticks of the snapshots, in order
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return 0, self.last
+
+    @property
+    def ignored(self) -> int:
+        return self._replay.ignored
+
+    @property
+    def room(self) -> int:
+        return max(self.last - self._sim.tick, 0)
+
+    def __call__(self, messages: Sequence[Message] = ()) -> None:
+        """Before a tick: what was taken in it is taken again."""
+        tick = self._sim.tick
+        if tick >= (self._at[-1] + self._every if self._at else 0):
+            self._kept[tick] = self._sim.snapshot()
+            self._at.append(tick)
+        while self._next < len(self._inputs) and self._ticks[self._next] <= tick:
+            self._replay.take(*self._inputs[self._next][1:])
+            self._next += 1
+
+    def move(self, tick: int, hand_out: Callable[[Sequence[Message]], None]) -> None:
+        """Stand at that tick. What is sent in the second before is handed out: the newest image is among it."""
+        tick = min(max(tick, 0), self.last)
+        start = max(tick - round(1.0 / self._sim.clock.dt), 0)
+        if not self._at:
+            self()
+        if tick < self._sim.tick or start > self._sim.tick + self._every:
+            self._go_back(start)
+        while self._sim.tick < tick:
+            stop = min(tick, self._next_stop())
+            messages = self._sim.step(stop - self._sim.tick)
+            self()
+            hand_out(messages)
+
+    def _go_back(self, tick: int) -> None:
+        """To the latest snapshot not after that tick."""
+        place = bisect_right(self._at, tick) - 1
+        if place < 0 or (self._at[place] <= self._sim.tick <= tick):
+            return
+        snapshot = self._kept[self._at[place]]
+        if snapshot.scenario != self._sim.scenario:
+            self._sim.reconfigure(snapshot.scenario)
+        self._sim.restore(snapshot)
+        self._next = bisect_left(self._ticks, self._at[place])  # a snapshot is made before the inputs of its tick
+        self()
+
+    def _next_stop(self) -> int:
+        """The next tick with an input or a snapshot."""
+        tick = self._sim.tick
+        wanted = [(tick // self._every + 1) * self._every, tick + self._every]
+        if self._next < len(self._inputs):
+            wanted.append(max(self._ticks[self._next], tick + 1))
+        return min(wanted)

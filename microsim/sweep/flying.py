@@ -16,7 +16,7 @@ from microsim.messages.outbox import Message
 from microsim.missions import Mission, MissionPilot, load_mission
 from microsim.missions.actions import RadioAction
 from microsim.missions.expectations import RobotExpectation
-from microsim.recording.scenarios import as_text, packed, unpacked
+from microsim.recording.inputs import as_text, packed, unpacked
 from microsim.scenario import Scenario
 from microsim.scenario.overrides import with_values
 from microsim.simulation import Simulation

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from microsim.errors import UsageError
-from microsim.recording.pictures import COLOURS, INK, PALE, STYLE, check_name, matplotlib, save
+from microsim.recording.bag_plot import COLOURS, INK, PALE, STYLE, check_name, matplotlib, save
 from microsim.sweep.metric import Value
 from microsim.sweep.metrics import metric
 from microsim.sweep.summary import is_failed

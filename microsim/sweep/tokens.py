@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 
 from microsim.errors import UsageError
 from microsim.missions import Mission
-from microsim.recording.scenarios import packed, plugin_hashes
+from microsim.recording.inputs import packed, plugin_hashes
 from microsim.scenario import Scenario
 from microsim.version import __version__
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from microsim.cli import app
 from microsim.messages import encode, new
 from microsim.recording.bag import open_bag
-from microsim.recording.entries import BagError
+from microsim.recording.bag_model import BagError
 from microsim.recording.replay import Replay
 from microsim.scenario import load_scenario
 from tests.recording_support import WORLD
@@ -133,7 +133,7 @@ def test_the_user_is_told_why_commands_were_ignored_and_when_there_were_none(tmp
 
 @pytest.mark.parametrize("place", [math.nan, math.inf, 1e308])
 def test_places_that_are_none_are_left_out_of_a_picture(tmp_path: Path, place: float) -> None:
-    from microsim.recording.plot import PlotError, plot
+    from microsim.recording.bag_plot import PlotError, plot
 
     def odometry(x: float) -> bytes:
         message = new(ODOMETRY)

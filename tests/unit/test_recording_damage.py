@@ -13,11 +13,10 @@ import pytest
 
 from microsim.errors import MicroSimError
 from microsim.recording.bag import open_bag
-from microsim.recording.diff import diff
-from microsim.recording.entries import BagError
-from microsim.recording.info import look
-from microsim.recording.repair import repair
-from microsim.recording.replay import Replay, Verdict
+from microsim.recording.bag_model import BagError
+from microsim.recording.compare import diff
+from microsim.recording.maintenance import look, repair
+from microsim.recording.replay import Replay, ReplayVerdict
 from tests.recording_support import files_of, record
 
 STORAGES = ("mcap", "zstd", "sqlite3")
@@ -45,7 +44,7 @@ def copy(originals: dict[str, Path], tmp_path: Path) -> Callable[[str], Path]:
     return make
 
 
-def verify(folder: Path) -> Verdict:
+def verify(folder: Path) -> ReplayVerdict:
     with Replay(open_bag(folder)) as again:
         return again.verify()
 
@@ -293,7 +292,7 @@ def test_a_repair_without_room_says_so_and_leaves_no_half_file(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("microsim.recording.mcap_writer.McapWriter.write", full)
+    monkeypatch.setattr("microsim.recording.mcap.McapWriter.write", full)
     with pytest.raises(BagError, match="cannot be repaired: No space left on device"):
         repair(folder)
     assert files_of(folder) == before

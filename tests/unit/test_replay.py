@@ -16,19 +16,15 @@ import microsim.recording.inputs as inputs
 from microsim.errors import UsageError
 from microsim.messages import decode, encode, new
 from microsim.messages.outbox import Message
-from microsim.recording.bag import open_bag
-from microsim.recording.bag_writer import RecordOptions
-from microsim.recording.diff import diff
-from microsim.recording.differences import first_field
-from microsim.recording.entries import BagError
-from microsim.recording.feed import Feed
+from microsim.recording.bag import RecordOptions, open_bag
+from microsim.recording.bag_model import BagError, information
+from microsim.recording.bag_plot import plot
+from microsim.recording.compare import diff, first_field
+from microsim.recording.maintenance import repair
+from microsim.recording.mcap import McapWriter
 from microsim.recording.mcap_reader import McapReader
-from microsim.recording.mcap_writer import McapWriter
-from microsim.recording.metadata import information
-from microsim.recording.plot import plot
 from microsim.recording.recorder import Recorder
-from microsim.recording.repair import repair
-from microsim.recording.replay import Replay, Verdict
+from microsim.recording.replay import InputPilot, Replay, ReplayVerdict
 from microsim.runner import Runner
 from microsim.scenario import load_scenario
 from microsim.scenario.overrides import with_values
@@ -36,7 +32,7 @@ from microsim.simulation import Simulation
 from tests.recording_support import WORLD, files_of, fly, record
 
 
-def verify(folder: Path) -> Verdict:
+def verify(folder: Path) -> ReplayVerdict:
     with Replay(open_bag(folder)) as again:
         return again.verify()
 
@@ -233,7 +229,7 @@ def test_a_pilot_gives_the_same_run_in_wall_time(tmp_path: Path) -> None:
     record(tmp_path / "bag")
     with Replay(open_bag(tmp_path / "bag")) as again:
         runner = Runner(again.sim, 100.0)
-        runner.pilot = Feed(again, runner.sim)
+        runner.pilot = InputPilot(again, runner.sim)
         runner.run(again.end_tick)
         assert runner.sim.digest() == again.bag.facts.end["digest"]
 
@@ -242,7 +238,7 @@ def test_a_replay_from_the_middle_hands_out_what_comes_then(tmp_path: Path) -> N
     sent = record(tmp_path / "bag")
     got: list[Message] = []
     with Replay(open_bag(tmp_path / "bag")) as again:
-        feed = Feed(again, again.sim)
+        feed = InputPilot(again, again.sim)
         feed.skip_to(60)
         runner = Runner(again.sim, 0.0, feed, [got.extend])
         runner.run(60 + 1)
@@ -253,7 +249,7 @@ def test_a_replay_from_the_middle_hands_out_what_comes_then(tmp_path: Path) -> N
 def test_who_joins_a_replay_in_the_middle_still_gets_what_is_latched(tmp_path: Path) -> None:
     sent = record(tmp_path / "bag", ticks=90)
     with Replay(open_bag(tmp_path / "bag")) as again:
-        latched = Feed(again, again.sim).skip_to(60)
+        latched = InputPilot(again, again.sim).skip_to(60)
         names = {topic for topic, (_, qos) in again.sim.topics.items() if qos.latched}
     assert {"/tf_static", "/sim/info"} <= names
     latest = {each.topic: each.cdr for each in sent if each.topic in names and each.stamp_ns < 59 * 10**9 // 60}

@@ -16,9 +16,17 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from microsim.errors import UsageError
-from microsim.recording.history import History
-from microsim.recording.plain_data import SnapshotError, from_bytes, to_bytes
-from microsim.recording.state_file import MAGIC, load_state, read_state, resume, save_state
+from microsim.recording.state_file import (
+    MAGIC,
+    History,
+    SnapshotError,
+    from_bytes,
+    load_state,
+    read_state,
+    resume,
+    save_state,
+    to_bytes,
+)
 from microsim.runner import Runner
 from microsim.simulation import Simulation
 from tests.recording_support import WORLD, fly

@@ -1,51 +1,207 @@
-"""MCAP files (https://mcap.dev/spec): written so that what is on the disk can always be read.
+"""MCAP files (https://mcap.dev/spec): their records, and a writer whose files can be read however the run ends.
 
-Each block becomes one chunk, which reaches the file by a single write together with its index: a killed run loses what
-was not written yet, and no more. Nothing but the run decides the bytes.
+Each block becomes one chunk, which reaches the file in a single write together with its index: a killed run loses only
+what was not written yet. The bytes depend on nothing but the run.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import sys
 from binascii import crc32
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import reduce
+from dataclasses import dataclass
+from functools import cache, reduce
 from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from microsim.recording.checksums import combined
-from microsim.recording.entries import Block, Channel, Facts, Integers, Packed, Piece, definition
-from microsim.recording.mcap_records import (
-    ATTACHMENT,
-    ATTACHMENT_INDEX,
-    CHANNEL,
-    CHUNK,
-    CHUNK_INDEX,
-    DATA_END,
-    END,
-    FOOTER,
-    HEADER,
-    MAGIC,
-    MESSAGE,
-    MESSAGE_HEAD,
-    METADATA,
-    METADATA_INDEX,
-    RECORD_HEAD,
-    SCHEMA,
-    START,
-    STATISTICS,
-    SUMMARY_OFFSET,
-    mapping,
-    record,
-    text,
-)
-from microsim.recording.message_index import message_index
+from microsim.engine.compiled import inlined, kernel, threaded_kernel
+from microsim.recording.bag_model import BagChannel, BagError, Block, Integers, Packed, Piece, RunFacts, definition
 from microsim.version import __version__
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+
+MAGIC = b"\x89MCAP0\r\n"
+(HEADER, FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK, MESSAGE_INDEX, CHUNK_INDEX, ATTACHMENT, ATTACHMENT_INDEX) = range(
+    1, 11
+)
+(STATISTICS, METADATA, METADATA_INDEX, SUMMARY_OFFSET, DATA_END) = range(11, 16)
+
+START, END = "microsim", "microsim.end"  # names of our metadata records
+
+RECORD_HEAD = 9  # bytes: opcode, length of the rest (8)
+MESSAGE_HEAD = struct.Struct("<BQHIQQ")  # opcode, length, channel, sequence, log time, publish time
+NUMBER, TIME, PLACE = range(3)  # rows of a table of messages: channel, log time [ns], where it begins in the chunk
+
+
+def record(opcode: int, *parts: bytes) -> bytes:
+    body = b"".join(parts)
+    return struct.pack("<BQ", opcode, len(body)) + body
+
+
+def text(value: str) -> bytes:
+    raw = value.encode()
+    return struct.pack("<I", len(raw)) + raw
+
+
+def mapping(values: Mapping[str, str]) -> bytes:
+    body = b"".join(text(part) for pair in values.items() for part in pair)
+    return struct.pack("<I", len(body)) + body
+
+
+@inlined
+def number_at(source: Bytes, at: int, size: int) -> int:
+    """For kernels: a little-endian number of so many bytes."""
+    value = 0
+    for place in range(size):
+        value |= np.int64(source[at + place]) << (8 * place)
+    return value
+
+
+@inlined
+def put_number(target: Bytes, at: int, size: int, value: int) -> None:
+    """For kernels, as `number_at`."""
+    for place in range(size):
+        target[at + place] = (value >> (8 * place)) & 0xFF
+
+
+LARGEST = 2**31  # [byte] a chunk that claims more is damaged
+
+
+@cache
+def zstd() -> Any:
+    from importlib import import_module
+
+    return import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+
+
+def decompress(data: bytes, name: str, size: int) -> bytes:
+    """`size` bytes; BagError when they are not what comes out."""
+    if size > LARGEST:
+        raise BagError(f"a chunk of {size:,} bytes")
+    if not name:
+        result = data
+    elif name == "zstd":
+        result = _zstd(data, size)
+    else:
+        raise BagError(f"unknown compression {name!r}")
+    if len(result) != size:
+        raise BagError("a chunk that has not the size it claims")
+    return result
+
+
+def _zstd(data: bytes, size: int) -> bytes:
+    library = zstd()
+    try:
+        found: bytes = library.ZstdDecompressor().decompress(data, max_length=size + 1)
+    except (library.ZstdError, EOFError, ValueError) as error:
+        raise BagError(f"a chunk cannot be decompressed: {error}") from None
+    return found
+
+
+_POLYNOMIAL = 0xEDB88320  # reflected: the highest bit stands for x**0
+_ONE = 1 << 31
+_ALL = 0xFFFFFFFF
+
+
+@kernel
+def combined(first: int, second: int, length: int) -> int:
+    """The checksum of two parts side by side, of which the second has `length` bytes."""
+    power, bits, left = _ONE, _ONE >> 1, 8 * length  # x ** (8 * length), by squaring x
+    while left:
+        if left & 1:
+            power = _times(bits, power)
+        bits = _times(bits, bits)
+        left >>= 1
+    return _times(power, first) ^ second
+
+
+@kernel
+def _times(a: int, b: int) -> int:
+    """Product of two polynomials modulo CRC-32's."""
+    product = 0
+    while a:
+        if a & _ONE:
+            product ^= b
+        a = (a << 1) & _ALL
+        b = (b >> 1) ^ (_POLYNOMIAL if b & 1 else 0)
+    return product
+
+
+def _table() -> npt.NDArray[np.int64]:
+    values = np.arange(256, dtype=np.int64)
+    for _ in range(8):
+        values = (values >> 1) ^ np.where(values & 1, _POLYNOMIAL, 0)
+    return values
+
+
+_BYTES = _table()
+
+
+@kernel
+def crc32_of(data: npt.NDArray[np.uint8]) -> int:
+    """Byte by byte: slower than zlib's, for small things inside of kernels."""
+    crc = _ALL
+    for byte in data:
+        crc = (crc >> 8) ^ _BYTES[(crc ^ byte) & 0xFF]
+    return crc ^ _ALL
+
+
+_HEAD = RECORD_HEAD + 6  # bytes: channel (2), bytes of the entries (4)
+_ENTRY = 16  # time (8), place (8)
+_ROW = 10  # channel (2), where its index begins in the file (8)
+
+
+@dataclass(frozen=True)
+class MessageIndex:
+    records: Piece  # one for each channel
+    crc: int  # of these
+    channels: bytes  # where the record of each channel begins in the file
+    counts: dict[int, int]  # messages by channel
+
+
+def message_index(table: Integers, shift: int, start: int) -> MessageIndex:
+    """Of the messages in the table, which are moved by `shift` in the chunk; the index begins there in the file."""
+    counts = np.bincount(table[NUMBER])
+    used = np.flatnonzero(counts)
+    records = np.empty(_ENTRY * table.shape[1] + _HEAD * len(used), np.uint8)
+    channels = np.empty(_ROW * len(used), np.uint8)
+    crc = _fill(table, counts, shift, start, records, channels)
+    return MessageIndex(
+        records.data, int(crc), channels.tobytes(), dict(zip(used.tolist(), counts[used].tolist(), strict=True))
+    )
+
+
+@threaded_kernel
+def _fill(table: Integers, counts: Integers, shift: int, start: int, records: Bytes, channels: Bytes) -> int:
+    """Gives the checksum of the records."""
+    ends = np.empty(len(counts), np.int64)  # where each channel's next entry goes
+    at = row = 0
+    for number in range(len(counts)):
+        if counts[number]:
+            put_number(channels, row, 2, number)
+            put_number(channels, row + 2, 8, start + at)
+            row += _ROW
+            size = _ENTRY * counts[number]
+            records[at] = MESSAGE_INDEX
+            put_number(records, at + 1, 8, _HEAD - RECORD_HEAD + size)
+            put_number(records, at + 9, 2, number)
+            put_number(records, at + 11, 4, size)
+            ends[number] = at + _HEAD
+            at += _HEAD + size
+    for message in range(table.shape[1]):
+        number = table[NUMBER, message]
+        put_number(records, ends[number], 8, table[TIME, message])
+        put_number(records, ends[number] + 8, 8, table[PLACE, message] + shift)
+        ends[number] += _ENTRY
+    return crc32_of(records)
+
 
 _MOST_PARTS = 500  # that the system takes at once, and some to spare
 _HEADS = np.dtype(
@@ -56,8 +212,6 @@ _HEADS = np.dtype(
 def compressor(name: str) -> Callable[[bytes], bytes]:
     if not name:
         return lambda data: data
-    from microsim.recording.compression import zstd
-
     compress: Callable[[bytes], bytes] = zstd().compress
     return compress
 
@@ -68,7 +222,7 @@ class McapWriter:
     suffix = ".mcap"
 
     def __init__(
-        self, path: Path, facts: Facts, compression: str = "", create: Callable[[Path], BinaryIO] | None = None
+        self, path: Path, facts: RunFacts, compression: str = "", create: Callable[[Path], BinaryIO] | None = None
     ) -> None:
         self._file: Any = create(path) if create else path.open("xb", buffering=0)
         self.size = 0
@@ -76,7 +230,7 @@ class McapWriter:
         self._compress = compressor(compression)
         self._checked: list[tuple[int, int]] = []  # checksum and length of each part so far
         self._types: dict[str, int] = {}
-        self._channels: list[Channel] = []
+        self._channels: list[BagChannel] = []
         self._counts: dict[int, int] = {}
         self._chunks: list[bytes] = []
         self._metadata: list[bytes] = []
@@ -110,7 +264,7 @@ class McapWriter:
             self._file.close()
 
     @property
-    def counts(self) -> dict[Channel, int]:
+    def counts(self) -> dict[BagChannel, int]:
         return {channel: self._counts[channel.number] for channel in self._channels}
 
     @property
@@ -159,7 +313,7 @@ class McapWriter:
         place = struct.pack("<QQQQQ", start, len(data), 0, 0, len(content))
         self._attachments.append(record(ATTACHMENT_INDEX, place, text(name), text(kind)))
 
-    def _declaration(self, channel: Channel) -> bytes:
+    def _declaration(self, channel: BagChannel) -> bytes:
         """The channel, and before it its type where that is new."""
         known = channel.type in self._types
         number = self._types.setdefault(channel.type, len(self._types) + 1)
@@ -236,7 +390,7 @@ def _schema(number: int, type_name: str) -> bytes:
     return record(SCHEMA, struct.pack("<H", number), text(type_name), text("ros2msg"), text(definition_text))
 
 
-def _channel(channel: Channel, schema: int) -> bytes:
+def _channel(channel: BagChannel, schema: int) -> bytes:
     notes = {"offered_qos_profiles": channel.qos, "topic_type_hash": definition(channel.type)[1]}
     ids = struct.pack("<HH", channel.number, schema)
     return record(CHANNEL, ids, text(channel.topic), text("cdr"), mapping(notes))

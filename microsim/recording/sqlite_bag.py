@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 
-from microsim.recording.entries import BagError, Block, Channel, Facts, definition
+from microsim.recording.bag_model import BagChannel, BagError, Block, RunFacts, definition
 
 _SCHEMA = """
 CREATE TABLE schema(schema_version INTEGER PRIMARY KEY, ros_distro TEXT NOT NULL);
@@ -28,13 +28,13 @@ class SqliteWriter:
     suffix = ".db3"
 
     def __init__(
-        self, path: Path, facts: Facts, compression: str = "", create: Callable[[Path], object] | None = None
+        self, path: Path, facts: RunFacts, compression: str = "", create: Callable[[Path], object] | None = None
     ) -> None:
         if path.exists():
             raise FileExistsError(17, "File exists", str(path))
         self.size = 0
         self._types: set[str] = set()
-        self._channels: list[Channel] = []
+        self._channels: list[BagChannel] = []
         self._counts: dict[int, int] = {}
         self._times: list[int] = []
         try:
@@ -68,7 +68,7 @@ class SqliteWriter:
         self._database.close()
 
     @property
-    def counts(self) -> dict[Channel, int]:
+    def counts(self) -> dict[BagChannel, int]:
         return {channel: self._counts[channel.number] for channel in self._channels}
 
     @property
@@ -79,7 +79,7 @@ class SqliteWriter:
         for key, value in sorted(values.items()):
             self._execute("INSERT INTO microsim VALUES(?, ?, ?)", place, key, value)
 
-    def _declare(self, channel: Channel) -> None:
+    def _declare(self, channel: BagChannel) -> None:
         text, type_hash = definition(channel.type)
         if channel.type not in self._types:
             self._types.add(channel.type)
@@ -123,7 +123,7 @@ class SqliteReader:
         self.path = path
         self.tolerant = tolerant
         self.problem = ""
-        self._facts = Facts({}, {})
+        self._facts = RunFacts({}, {})
         try:
             self._facts = self._read_facts()
         except BagError as error:
@@ -138,7 +138,7 @@ class SqliteReader:
         return bool(self._facts.start)
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> RunFacts:
         return self._facts
 
     def blocks(self) -> Iterator[Block]:
@@ -149,8 +149,8 @@ class SqliteReader:
                 raise
             self.problem = str(error)
 
-    def entries_of(self, topics: Container[str]) -> Iterator[tuple[Channel, int, bytes]]:
-        """Channel, time and data of the messages of some topics."""
+    def entries_of(self, topics: Container[str]) -> Iterator[tuple[BagChannel, int, bytes]]:
+        """BagChannel, time and data of the messages of some topics."""
         with _Database(self.path) as database:
             channels = {channel.number: channel for channel in _channels(database) if channel.topic in topics}
             numbers = ", ".join(map(str, channels))
@@ -160,7 +160,7 @@ class SqliteReader:
                     raise BagError(f"{self.path}: a message that cannot be")
                 yield channels[number], time, data
 
-    def _read_facts(self) -> Facts:
+    def _read_facts(self) -> RunFacts:
         with _Database(self.path) as database:
             names = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if "microsim" not in names:
@@ -172,7 +172,7 @@ class SqliteReader:
                     files[str(key)] = bytes(value)
                 else:
                     told.setdefault(place, {})[str(key)] = str(value)
-            return Facts(told["start"], told["end"], files)
+            return RunFacts(told["start"], told["end"], files)
 
     def _blocks(self) -> Iterator[Block]:
         with _Database(self.path) as database:
@@ -187,9 +187,9 @@ class SqliteReader:
                 channels = []
 
 
-def _channels(database: sqlite3.Connection) -> list[Channel]:
+def _channels(database: sqlite3.Connection) -> list[BagChannel]:
     rows = database.execute("SELECT id, name, type, offered_qos_profiles FROM topics ORDER BY id")
-    return [Channel(int(row[0]), str(row[1]), str(row[2]), str(row[3])) for row in rows]
+    return [BagChannel(int(row[0]), str(row[1]), str(row[2]), str(row[3])) for row in rows]
 
 
 def _whole_ticks(rows: sqlite3.Cursor) -> Iterator[list[tuple[int, int, bytes]]]:

@@ -1,8 +1,4 @@
-"""The quick way to prove a replay: record it again, onto a file that only compares.
-
-What the second recording would write must be, byte for byte, what the first one wrote. When it is not, this says so and
-no more; the slow way then finds out why.
-"""
+"""Whether a replay gives the recording again."""
 
 from __future__ import annotations
 
@@ -16,15 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from microsim.recording.bag import OwnBag
-from microsim.recording.bag_writer import BagWriter, RecordOptions
-from microsim.recording.compression import decompress
-from microsim.recording.entries import BagError, Facts, Piece
-from microsim.recording.mcap_records import text
-from microsim.recording.mcap_writer import McapWriter
-from microsim.recording.metadata import NAME
+from microsim.recording.bag import BagWriter, OwnBag, RecordOptions
+from microsim.recording.bag_model import NAME, BagError, Piece, RunFacts
+from microsim.recording.chunk_assembly import are_same
+from microsim.recording.mcap import McapWriter, decompress, text
 from microsim.recording.recorder import Recorder
-from microsim.recording.transcripts import are_same
 from microsim.simulation import Simulation
 
 _PIECE = 2**22  # bytes that are checked in one go
@@ -139,7 +131,7 @@ class Rerecorder(Recorder):
         self._bag = bag
         super().__init__(bag.path, sim, recorded_options(bag))
 
-    def _writer_to(self, folder: Path, facts: Facts) -> BagWriter:
+    def _writer_to(self, folder: Path, facts: RunFacts) -> BagWriter:
         return ComparingBag(folder, facts, self.options, ComparingFile)
 
     def _side_file(self, folder: Path) -> None:

@@ -1,18 +1,21 @@
-"""From the transcripts of ticks to the message records of an MCAP chunk, in one pass over the bytes.
+"""From the transcripts of ticks to the blocks of a bag, on a thread of its own behind a bounded queue.
 
-A kernel does it, so that the simulation goes on meanwhile: a thread of Python would have to take turns with it.
+A kernel turns transcripts into MCAP message records without holding Python's lock, so the simulation runs meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from microsim.engine.compiled import threaded_kernel
 from microsim.messages.outbox import DIGEST_BYTES, STAMP_AND_LENGTH
-from microsim.recording.entries import Integers
-from microsim.recording.mcap_records import (
+from microsim.recording.bag_model import BagChannel, Block, Integers, Packed
+from microsim.recording.mcap import (
     MESSAGE,
     MESSAGE_HEAD,
     NUMBER,
@@ -29,7 +32,7 @@ _HEAD = MESSAGE_HEAD.size
 _HASH_MASK = 2**31 - 1  # so that products of hashes have less than 63 bits, in Python as in a kernel
 
 
-class Names:
+class ChannelNames:
     """Which channel each name in a transcript stands for; 0: not to be recorded."""
 
     def __init__(self, numbers: Mapping[bytes, int], clock: bytes) -> None:
@@ -71,7 +74,7 @@ class Records:
         """Rows NUMBER, TIME and PLACE."""
         return self._table[:, : self.count]
 
-    def add(self, transcripts: list[bytes], names: Names) -> None:
+    def add(self, transcripts: list[bytes], names: ChannelNames) -> None:
         joined = np.frombuffer(b"".join(transcripts), np.uint8)
         starts = np.zeros(len(transcripts) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, transcripts), np.int64, len(transcripts)), out=starts[1:])
@@ -154,3 +157,125 @@ def _transcribe(
                 used += length
             at += length
     return used, count, time
+
+
+@dataclass(frozen=True)
+class Portion:
+    """Some whole ticks: the transcript of each, then one for each input that was taken there."""
+
+    transcripts: list[bytes]
+    size: int  # [byte] of all
+    start_ns: int  # time of the first tick, and
+    end_ns: int  # of the one after the last
+    names: ChannelNames
+    channels: list[BagChannel]  # new ones
+    is_border: bool = False  # no chunk goes beyond its end
+
+
+class Assembly:
+    """Makes a block of each portion, or of several when little of them is recorded."""
+
+    def __init__(self, pass_on: Callable[[Block], None], is_packed: bool, enough_bytes: int, longest_ns: int) -> None:
+        self.entries = 0  # so far
+        self._pass_on = pass_on
+        self._block = packed_block if is_packed else listed_block
+        self._enough_bytes = enough_bytes
+        self._longest_ns = longest_ns
+        self._records = Records()
+        self._channels: list[BagChannel] = []
+        self._start_ns = 0
+
+    def add(self, portion: Portion) -> None:
+        records = self._records
+        if not records.count:
+            self._start_ns = portion.start_ns
+        before = records.count
+        records.add(portion.transcripts, portion.names)
+        self.entries += records.count - before
+        self._channels += portion.channels
+        is_long = portion.end_ns - self._start_ns >= self._longest_ns
+        if portion.is_border or is_long or records.used >= self._enough_bytes:
+            self.finish()
+
+    def finish(self) -> None:
+        """Pass on what there is."""
+        if self._records.count:
+            channels, self._channels = self._channels, []
+            self._pass_on(self._block(channels, self._records))
+            self._records.clear()
+
+
+def packed_block(channels: list[BagChannel], records: Records) -> Block:
+    """For an MCAP file."""
+    numbers, times = records.table[NUMBER], records.table[TIME]
+    used, span = np.flatnonzero(np.bincount(numbers)).tolist(), [int(times[0]), int(times[-1])]
+    return Block(channels, used, span, [], records.used, Packed(records.data, records.table))
+
+
+def listed_block(channels: list[BagChannel], records: Records) -> Block:
+    """For a file that keeps messages one by one."""
+    numbers, times, places = records.table.tolist()
+    ends = [*places[1:], records.used]
+    data = [bytes(records.data[start + MESSAGE_HEAD.size : end]) for start, end in zip(places, ends, strict=True)]
+    return Block(channels, numbers, times, data, records.used)
+
+
+class Disk:
+    """Hands portions to `write` in order. After an error nothing more is written, and `error` says why."""
+
+    def __init__(self, write: Callable[[Portion], None], limit: int) -> None:
+        self.error: Exception | None = None
+        self.waiting_bytes = 0
+        self._write = write
+        self._limit = limit
+        self._queue: deque[Portion] = deque()
+        self._changed = threading.Condition()
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._work, name="microsim-recorder", daemon=True)
+        self._thread.start()
+
+    def put(self, portion: Portion, wait: bool) -> bool:
+        """False when the queue is full and must not be waited for, or when the disk has failed."""
+        with self._changed:
+            while self._is_full(portion) and self.error is None:
+                if not wait:
+                    return False
+                self._changed.wait()
+            if self.error is not None:
+                return False
+            self._queue.append(portion)
+            self.waiting_bytes += portion.size
+            self._changed.notify_all()
+        return True
+
+    def close(self) -> None:
+        """Wait until everything is written."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _is_full(self, portion: Portion) -> bool:
+        return bool(self._queue) and self.waiting_bytes + portion.size > self._limit
+
+    def _work(self) -> None:
+        while (portion := self._next()) is not None:
+            try:
+                self._write(portion)
+            except Exception as error:  # whatever it is, the run must hear of it
+                with self._changed:
+                    self.error = error
+                    self._queue.clear()
+                    self._changed.notify_all()
+                return
+            with self._changed:
+                self._queue.popleft()
+                self.waiting_bytes -= portion.size
+                self._changed.notify_all()
+
+    def _next(self) -> Portion | None:
+        """The first of the queue, which stays there while it is written."""
+        with self._changed:
+            while not self._queue and not self._is_closing:
+                self._changed.wait()
+            return self._queue[0] if self._queue else None

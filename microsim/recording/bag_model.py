@@ -1,16 +1,99 @@
-"""`metadata.yaml`: what rosbag2 wants to know of a bag before it opens the files."""
+"""What a bag consists of, whatever its storage: channels, blocks of whole ticks, facts, and `metadata.yaml`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from microsim.documents.yaml_text import read_yaml
-from microsim.errors import ScenarioError
-from microsim.recording.entries import BagError, Channel, definition
+from microsim.errors import MicroSimError, ScenarioError
+from microsim.messages.topics import Qos
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+Piece: TypeAlias = bytes | memoryview  # of a file
+
+FORMAT = "1"  # of what MicroSim puts into a bag beside ROS 2's own
+
+
+class BagError(MicroSimError):
+    """A recording cannot be written or read."""
+
+
+@dataclass(frozen=True)
+class BagChannel:
+    """A topic as a bag knows it."""
+
+    number: int  # from 1
+    topic: str
+    type: str
+    qos: str  # as rosbag2 writes it
+
+
+@dataclass
+class Block:
+    """Some whole ticks: what was sent at each, then what was taken. One chunk of a file, one transaction."""
+
+    channels: list[BagChannel] = field(default_factory=list)  # used here for the first time
+    numbers: list[int] = field(default_factory=list)  # of the channel, for each entry
+    times: list[int] = field(default_factory=list)  # [ns] for each entry
+    data: list[bytes] = field(default_factory=list)  # encoded messages
+    size: int = 0  # [byte]
+    packed: Packed | None = None  # in place of the data; then numbers name each channel once, times the first and last
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Messages as an MCAP chunk holds them."""
+
+    records: Piece
+    table: Integers  # of the messages, with the rows of `mcap_records`
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What makes the bag suffice: told at the start of every file, and when the run is over."""
+
+    start: Mapping[str, str]
+    end: Mapping[str, str]  # empty: the recording was cut off
+    files: Mapping[str, bytes] = field(default_factory=dict)  # what the scenario names: elevation
+
+    def custom_data(self) -> dict[str, str]:
+        return {f"microsim.{key}": value for key, value in sorted({**self.start, **self.end}.items())}
+
+
+@cache
+def definition(type_name: str) -> tuple[str, str]:
+    """The type's definition with all it depends on, as .msg files; and its hash."""
+    from microsim.messages.types import store_with, type_hash
+
+    text, _ = store_with(type_name).generate_msgdef(type_name, ros_version=2)
+    return text, type_hash(type_name)
+
+
+def qos_text(qos: Qos) -> str:
+    """As rosbag2 writes it, in the numbers that every distribution reads."""
+    unlimited = "    sec: 9223372036\n    nsec: 854775807"
+    return "\n".join(
+        (
+            "- history: 1",  # keep last
+            f"  depth: {qos.depth}",
+            f"  reliability: {1 if qos.reliable else 2}",
+            f"  durability: {1 if qos.latched else 2}",
+            f"  deadline:\n{unlimited}",
+            f"  lifespan:\n{unlimited}",
+            "  liveliness: 1",
+            f"  liveliness_lease_duration:\n{unlimited}",
+            "  avoid_ros_namespace_conventions: false",
+        )
+    )
+
 
 NAME = "metadata.yaml"
 VERSION = 8  # the newest that also ROS 2 Humble reads
@@ -22,7 +105,7 @@ class FileFacts:
 
     name: str
     times: tuple[int, int]  # [ns] first and last
-    counts: Mapping[Channel, int]
+    counts: Mapping[BagChannel, int]
 
     @property
     def messages(self) -> int:
@@ -48,7 +131,7 @@ def _lines(storage: str, files: Sequence[FileFacts], custom: Mapping[str, str]) 
     used = [file for file in files if file.messages] or list(files)
     start = min((file.times[0] for file in used), default=0)
     end = max((file.times[1] for file in used), default=0)
-    counts: dict[Channel, int] = {}
+    counts: dict[BagChannel, int] = {}
     for file in files:
         for channel, count in file.counts.items():
             counts[channel] = counts.get(channel, 0) + count
@@ -75,7 +158,7 @@ def _lines(storage: str, files: Sequence[FileFacts], custom: Mapping[str, str]) 
     yield "ros_distro: jazzy"
 
 
-def _topic(channel: Channel, count: int) -> Iterable[str]:
+def _topic(channel: BagChannel, count: int) -> Iterable[str]:
     return (
         "  - topic_metadata:",
         f"      name: {_quoted(channel.topic)}",
