@@ -58,8 +58,10 @@ def replay(wishes: Wishes) -> int:
     _check(wishes)
     scenario = None if wishes.scenario is None else load_scenario(wishes.scenario)
     with ExitStack() as stack:
-        again = stack.enter_context(Replay(open_bag(wishes.path), scenario, wishes.seed, wishes.plugins, wishes.world))
-        for line in again.told:
+        again = stack.enter_context(
+            Replay(open_bag(wishes.path), scenario, wishes.seed, wishes.plugins or (), wishes.world)
+        )
+        for line in again.notes:
             note(line)
         if wishes.verify:
             return _verify(again, wishes.json)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -28,7 +29,7 @@ class BagError(MicroSimError):
 
 @dataclass(frozen=True)
 class BagChannel:
-    """A topic as a bag knows it."""
+    """A topic in a bag."""
 
     number: int  # from 1
     topic: str
@@ -58,11 +59,11 @@ class Packed:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What makes the bag suffice: told at the start of every file, and when the run is over."""
+    """What a replay needs beside the inputs: stored at the start of every file, and when the run is over."""
 
     start: Mapping[str, str]
     end: Mapping[str, str]  # empty: the recording was cut off
-    files: Mapping[str, bytes] = field(default_factory=dict)  # what the scenario names: elevation
+    files: Mapping[str, bytes] = field(default_factory=dict)  # that the scenario needs: its elevation file
 
     def custom_data(self) -> dict[str, str]:
         return {f"microsim.{key}": value for key, value in sorted({**self.start, **self.end}.items())}
@@ -75,6 +76,12 @@ def definition(type_name: str) -> tuple[str, str]:
 
     text, _ = store_with(type_name).generate_msgdef(type_name, ros_version=2)
     return text, type_hash(type_name)
+
+
+def fits(topic: str, only: Sequence[str], without: Sequence[str]) -> bool:
+    """Whether shell patterns choose this topic; `only` empty: they choose all."""
+    is_named = not only or any(fnmatchcase(topic, pattern) for pattern in only)
+    return is_named and not any(fnmatchcase(topic, pattern) for pattern in without)
 
 
 def qos_text(qos: Qos) -> str:
@@ -95,8 +102,8 @@ def qos_text(qos: Qos) -> str:
     )
 
 
-NAME = "metadata.yaml"
-VERSION = 8  # the newest that also ROS 2 Humble reads
+METADATA_YAML = "metadata.yaml"  # rosbag2's description of a bag
+_VERSION = 8  # the newest that ROS 2 Humble reads too
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,7 @@ def metadata_text(storage: str, files: Sequence[FileFacts], custom: Mapping[str,
 
 
 def information(storage: str, files: Sequence[FileFacts], custom: Mapping[str, str]) -> str:
-    """Strings are quoted as in JSON, which is YAML: no library's taste in line breaks can change a byte."""
+    """Strings are quoted as JSON, which is valid YAML: the bytes depend on no YAML library."""
     return "\n".join(_lines(storage, files, custom)) + "\n"
 
 
@@ -135,7 +142,7 @@ def _lines(storage: str, files: Sequence[FileFacts], custom: Mapping[str, str]) 
     for file in files:
         for channel, count in file.counts.items():
             counts[channel] = counts.get(channel, 0) + count
-    yield f"version: {VERSION}"
+    yield f"version: {_VERSION}"
     yield f"storage_identifier: {storage}"
     yield f"duration:\n  nanoseconds: {end - start}"
     yield f"starting_time:\n  nanoseconds_since_epoch: {start}"
@@ -144,7 +151,7 @@ def _lines(storage: str, files: Sequence[FileFacts], custom: Mapping[str, str]) 
     for channel, count in sorted(counts.items(), key=lambda pair: pair[0].number):
         yield from _topic(channel, count)
     yield 'compression_format: ""'
-    yield 'compression_mode: ""'  # chunks are compressed inside the file, which is the storage's own affair
+    yield 'compression_mode: ""'  # MCAP compresses its chunks itself
     yield "relative_file_paths:"
     yield from (f"  - {_quoted(file.name)}" for file in files)
     yield "files:"
@@ -175,32 +182,36 @@ def _quoted(value: str) -> str:
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:
-    """What a bag's `metadata.yaml` tells; BagError where it is not one."""
-    path = folder / NAME
-    hint = "`microsim bag repair` makes it anew from the files"
+    """The content of a bag's `metadata.yaml`, checked."""
+    path = folder / METADATA_YAML
+    hint = "`microsim bag repair` rebuilds it from the files"
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         if not any(file.suffix in (".mcap", ".db3") for file in folder.iterdir()):
-            raise BagError(f"{folder}: not a bag: there is neither {NAME} nor a .mcap or .db3 file in it") from None
-        raise BagError(f"{folder}: there is no {NAME}; {hint}") from None
+            what = f"there is neither {METADATA_YAML} nor a .mcap or .db3 file in it"
+            raise BagError(f"{folder}: not a bag: {what}") from None
+        raise BagError(f"{folder}: there is no {METADATA_YAML}; {hint}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BagError(f"{path}: cannot be read: {error}") from None
     try:
-        whole = read_yaml(text, str(path)).data
-        told = whole["rosbag2_bagfile_information"] if isinstance(whole, dict) else None
-        if not isinstance(told, dict):
-            raise ValueError("'rosbag2_bagfile_information' is missing")
-        names = told["relative_file_paths"]
-        if not names or not all(isinstance(name, str) and Path(name).name == name for name in names):
-            raise ValueError("it names no files in this folder")
-        if told["storage_identifier"] not in ("mcap", "sqlite3"):
-            raise ValueError(f"unknown storage {told['storage_identifier']!r}")
-        if not isinstance(told["version"], int) or not 1 <= told["version"] <= 9:
-            raise ValueError(f"version {told['version']!r} of the format is unknown; from 1 to 9 can be read")
-        if type(told["message_count"]) is not int:
-            raise ValueError(f"message_count is {told['message_count']!r}, no number")
-        return dict(told)
+        return _checked_metadata(read_yaml(text, str(path)).data)
     except (ScenarioError, KeyError, TypeError, ValueError) as error:
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else error
         raise BagError(f"{path}: not rosbag2's metadata: {reason}; {hint}") from None
+
+
+def _checked_metadata(whole: Any) -> dict[str, Any]:
+    found = whole["rosbag2_bagfile_information"] if isinstance(whole, dict) else None
+    if not isinstance(found, dict):
+        raise ValueError("'rosbag2_bagfile_information' is missing")
+    names, storage, version = found["relative_file_paths"], found["storage_identifier"], found["version"]
+    if not names or not all(isinstance(name, str) and Path(name).name == name for name in names):
+        raise ValueError("it names no files in this folder")
+    if storage not in ("mcap", "sqlite3"):
+        raise ValueError(f"unknown storage {storage!r}; expected mcap or sqlite3")
+    if not isinstance(version, int) or not 1 <= version <= 9:
+        raise ValueError(f"version {version!r} of the format is unknown; expected 1 to 9")
+    if type(found["message_count"]) is not int:
+        raise ValueError(f"message_count is {found['message_count']!r}; expected a number")
+    return dict(found)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from microsim.errors import MicroSimError
 from microsim.messages import WireError, decode_checked
 from microsim.messages.template import layout
-from microsim.recording.bag import ForeignBag, OwnBag
+from microsim.recording.bag import Bag
 from microsim.recording.bag_model import BagError
 from microsim.recording.inputs import unpacked
 from microsim.scenario import Scenario
@@ -108,7 +108,7 @@ class Series:
     end_s: float = 0.0
 
 
-def read_series(bag: OwnBag | ForeignBag) -> Series:
+def read_series(bag: Bag) -> Series:
     """Odometry, ranges and what the radio tells of itself."""
     series = Series()
     collected: dict[tuple[str, str], tuple[list[int], list[bytes]]] = {}
@@ -218,7 +218,7 @@ class PlotPage:
         return COLOURS[names.index(robot) % len(COLOURS)] if robot in names else PALE
 
 
-def plot(bag: OwnBag | ForeignBag, path: Path) -> None:
+def plot(bag: Bag, path: Path) -> None:
     """Draw the run: path on the map, heights, speeds, ranges, radio."""
     check_name(path)
     mpl, figures = matplotlib("matplotlib"), matplotlib("matplotlib.figure")
@@ -232,17 +232,17 @@ def plot(bag: OwnBag | ForeignBag, path: Path) -> None:
         save(figure, path)
 
 
-def _scenario(bag: OwnBag | ForeignBag, folder: Path) -> Scenario | None:
+def _scenario(bag: Bag, folder: Path) -> Scenario | None:
     """None where there is none, or where its world or plug-ins are not at hand: paths can be drawn without."""
     if not bag.is_ours:
         return None
     try:
-        return unpacked(bag.facts.start["scenario"], folder, bag.facts.files)
+        return unpacked(bag.facts.start["scenario"], folder, bag.facts.files, ())
     except BagError:
         return None
 
 
-def _draw(figure: Any, page: PlotPage, bag: OwnBag | ForeignBag) -> None:
+def _draw(figure: Any, page: PlotPage, bag: Bag) -> None:
     panels = [_heights, _speeds]
     panels += [_ranges] if page.series.ranges else []
     panels += [_latencies, _losses] if any(link["sent"].max() > 0 for link in page.series.links.values()) else []
@@ -267,7 +267,7 @@ def _span(series: Series) -> tuple[float, float]:
     return start, max(series.end_s, start + 1e-3)
 
 
-def _titles(figure: Any, page: PlotPage, bag: OwnBag | ForeignBag) -> None:
+def _titles(figure: Any, page: PlotPage, bag: Bag) -> None:
     facts = {**bag.facts.start, **bag.facts.end}
     name = page.scenario.name if page.scenario else bag.path.name
     figure.text(0.05, 0.945, name, fontsize=17, fontweight="bold", color=INK)

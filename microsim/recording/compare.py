@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from itertools import takewhile, zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from microsim.messages import WireError, decode_checked, fields_of, is_known
 from microsim.messages.outbox import Message
-from microsim.recording.bag import ForeignBag, OwnBag
-from microsim.recording.bag_model import BagChannel, BagError, Block
+from microsim.recording.bag import Bag, OwnBag
+from microsim.recording.bag_model import BagChannel, BagError, fits
 from microsim.recording.inputs import is_input
 from microsim.recording.recorder import CLOCK
 
 
-@dataclass(frozen=True)
-class BagEntry:
+class BagEntry(NamedTuple):
     """One message of a stream."""
 
     topic: str
@@ -33,9 +32,8 @@ class BagEntry:
         return f"{self.topic} at {self.time_ns / 1e9:.9f} s"
 
 
-@dataclass(frozen=True)
-class StreamPlace:
-    """A message with the one before and the one after it; None: there is none."""
+class StreamPlace(NamedTuple):
+    """A message with the ones before and after it; None: there is none."""
 
     before: BagEntry | None
     here: BagEntry | None
@@ -68,7 +66,7 @@ class Difference:
         lines = [self._headline()]
         found = self.field()
         if found is not None:
-            where, *values = _shown_apart(*found)
+            where, *values = shown_apart(*found)
             lines.append(f"  field {where}")
             for name, value in zip(self.names, values, strict=True):
                 lines.append(f"    {name:{width}}  {value}")
@@ -84,7 +82,7 @@ class Difference:
             facts |= {"topic": entry.topic, "time_ns": entry.time_ns}
         found = self.field()
         if found is not None:
-            where, *values = _shown_apart(*found)
+            where, *values = shown_apart(*found)
             facts |= {"field": where, "values": dict(zip(self.names, values, strict=True))}
         return {**facts, "about": str(self)}
 
@@ -167,7 +165,7 @@ _WIDTH = 200  # of a value, in characters
 _BEFORE = 60  # characters of a long text that are shown before the first difference
 
 
-def _shown_apart(path: str, one: Any, other: Any) -> tuple[str, str, str]:
+def shown_apart(path: str, one: Any, other: Any) -> tuple[str, str, str]:
     """Of long texts, the part in which they differ."""
     if isinstance(one, str) and isinstance(other, str) and max(len(one), len(other)) > _WIDTH:
         at = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
@@ -183,6 +181,46 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}…"
 
 
+# ---- streams --------------------------------------------------------------------------------------------------------
+
+
+def first_difference(
+    one: Iterable[BagEntry], other: Iterable[BagEntry], names: tuple[str, str]
+) -> tuple[int, Difference | None]:
+    """How many messages are the same, and the first that is not."""
+    pairs = zip_longest(one, other)
+    before: tuple[BagEntry | None, BagEntry | None] = (None, None)
+    count = 0
+    for left, right in pairs:
+        if left != right:
+            following = next(pairs, (None, None))
+            first, second = map(StreamPlace, before, (left, right), following)
+            return count, Difference(count, first, second, names)
+        before, count = (left, right), count + 1
+    return count, None
+
+
+def recorded_entries(bag: Bag, is_wanted: Callable[[str], bool]) -> Iterator[BagEntry]:
+    """What a bag holds on some topics."""
+    channels: dict[int, BagChannel] = {}
+    for block in bag.blocks():
+        channels.update((channel.number, channel) for channel in block.channels if is_wanted(channel.topic))
+        for number, time, data in zip(block.numbers, block.times, block.data, strict=True):
+            if (channel := channels.get(number)) is not None:
+                yield BagEntry(channel.topic, channel.type, time, data)
+
+
+def sent_entries(portions: Iterable[Sequence[Message]], is_wanted: Callable[[str], bool]) -> Iterator[BagEntry]:
+    """What a simulation sends on some topics, as a recorder would write it down."""
+    wanted = cache(is_wanted)
+    time = 0
+    for messages in portions:
+        for message in messages:
+            time = message.stamp_ns if message.topic == CLOCK else time
+            if wanted(message.topic):
+                yield BagEntry(message.topic, message.type, time, message.cdr)
+
+
 def recorded_choice(bag: OwnBag) -> dict[str, list[str]]:
     """Patterns of the topics that were chosen and left out; empty: all were recorded."""
     try:
@@ -194,117 +232,11 @@ def recorded_choice(bag: OwnBag) -> dict[str, list[str]]:
 
 def is_chosen(bag: OwnBag, topic: str) -> bool:
     """Whether this topic was to be recorded. Inputs always are."""
-    if is_input(topic):
-        return True
     choice = recorded_choice(bag)
-    only, left_out = choice.get("only", []), choice.get("without", [])
-    chosen = not only or any(fnmatchcase(topic, pattern) for pattern in only)
-    return chosen and not any(fnmatchcase(topic, pattern) for pattern in left_out)
+    return is_input(topic) or fits(topic, choice.get("only", ()), choice.get("without", ()))
 
 
-def without(block: Block, places: Sequence[int]) -> Block:
-    """The block without the entries at these places."""
-    gone = set(places)
-    kept = [index for index in range(len(block.numbers)) if index not in gone]
-    return Block(
-        block.channels,
-        [block.numbers[index] for index in kept],
-        [block.times[index] for index in kept],
-        [block.data[index] for index in kept],
-    )
-
-
-class DifferentError(Exception):
-    def __init__(self, difference: Difference) -> None:
-        self.difference = difference
-
-
-class MessageComparison:
-    """Two streams side by side: what the simulation sends, and what was recorded. Both keep whole ticks together."""
-
-    def __init__(self, bag: OwnBag) -> None:
-        self._bag = bag
-        self.same = 0
-        self.is_partial = bool(recorded_choice(bag))
-        self._numbers: dict[str, int] = {}  # by topic; 0: not recorded by choice, -1: recorded never
-        self._channels: dict[int, BagChannel] = {}
-        self._sent = Block()
-        self._strangers: dict[int, tuple[str, str]] = {}
-        self._time = 0
-        self._before: tuple[BagEntry | None, BagEntry | None] = (None, None)
-
-    def collect(self, messages: Sequence[Message]) -> None:
-        numbers, sent, time = self._numbers, self._sent, self._time
-        for message in messages:
-            topic = message.topic
-            if topic == CLOCK:
-                time = message.stamp_ns
-            number = numbers.get(topic)
-            if number is None:
-                number = self._stranger(topic, message.type)
-            if number:
-                sent.numbers.append(number)
-                sent.times.append(time)
-                sent.data.append(message.cdr)
-        self._time = time
-
-    def _stranger(self, topic: str, type_name: str) -> int:
-        """A topic that the bag has not named so far."""
-        if not is_chosen(self._bag, topic):
-            self._numbers[topic] = 0
-            return 0
-        number = -1 - len(self._strangers)
-        self._strangers[number] = (topic, type_name)
-        self._numbers[topic] = number
-        return number
-
-    def compare(self, recorded: Block) -> None:
-        """What was sent so far with this block."""
-        for channel in recorded.channels:
-            self._channels[channel.number] = channel
-            number = self._numbers.get(channel.topic)
-            self._numbers[channel.topic] = channel.number
-            if number is not None and number < 0:
-                self._rename(number, channel.number)
-        sent = self._sent
-        if sent.numbers != recorded.numbers or sent.times != recorded.times or sent.data != recorded.data:
-            raise DifferentError(self._first(recorded))
-        if sent.numbers:
-            self._before = self._entry(recorded, -1), self._entry(sent, -1)
-        self.same += len(sent.numbers)
-        self._sent.numbers, self._sent.times, self._sent.data = [], [], []
-
-    def _rename(self, old: int, new: int) -> None:
-        """A topic whose first message was sent in this very block, before the block named it."""
-        if self._channels[new].type == self._strangers[old][1]:
-            self._sent.numbers = [new if number == old else number for number in self._sent.numbers]
-
-    def rest(self) -> Difference | None:
-        """After the recording's end nothing may be left."""
-        return self._first(Block()) if self._sent.numbers else None
-
-    def _first(self, recorded: Block) -> Difference:
-        sent = self._sent
-        pairs = [list(zip(b.numbers, b.times, b.data, strict=True)) for b in (recorded, sent)]
-        shared = min(map(len, pairs))
-        index = next((i for i in range(shared) if pairs[0][i] != pairs[1][i]), shared)
-        first = self._place(recorded, index, self._before[0])
-        return Difference(self.same + index, first, self._place(sent, index, self._before[1]))
-
-    def _place(self, block: Block, index: int, before: BagEntry | None) -> StreamPlace:
-        return StreamPlace(
-            self._entry(block, index - 1) if index else before, *(self._entry(block, index + n) for n in (0, 1))
-        )
-
-    def _entry(self, block: Block, index: int) -> BagEntry | None:
-        if index >= len(block.numbers):
-            return None
-        number = block.numbers[index]
-        if number < 0:
-            topic, type_name = self._strangers[number]
-        else:
-            topic, type_name = self._channels[number].topic, self._channels[number].type
-        return BagEntry(topic, type_name, block.times[index], block.data[index])
+# ---- `microsim diff` -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -336,7 +268,7 @@ class BagComparison:
         return "\n".join([head, *(f"  {note}" for note in self.notes)])
 
 
-def diff(one: OwnBag | ForeignBag, other: OwnBag | ForeignBag) -> BagComparison:
+def diff(one: Bag, other: Bag) -> BagComparison:
     """The first difference in the topics that both hold."""
     topics = _topics(one), _topics(other)
     shared = topics[0] & topics[1]
@@ -346,16 +278,18 @@ def diff(one: OwnBag | ForeignBag, other: OwnBag | ForeignBag) -> BagComparison:
         if own - shared
     ]
     is_partial = bool(notes)
-    found = _first(one, other, shared, notes + _facts(one, other))
-    if found.difference is not None:
-        return found
-    found = replace(found, problem=_problem(one, other, topics), is_partial=is_partial)
-    if is_partial and found.is_identical and one.facts.end.get("digest") == other.facts.end.get("digest", "?"):
-        return replace(found, notes=(*found.notes, "the digest, which covers all topics, is the same"))
-    return found
+    notes += _facts(one, other)
+    left, right = (recorded_entries(bag, shared.__contains__) for bag in (one, other))
+    count, difference = first_difference(left, right, (str(one.path), str(other.path)))
+    if difference is not None:
+        return BagComparison(count, difference, tuple(notes))
+    problem = _problem(one, other, topics)
+    if is_partial and not problem and one.facts.end.get("digest") == other.facts.end.get("digest", "?"):
+        notes.append("the digest, which covers all topics, is the same")
+    return BagComparison(count, None, tuple(notes), problem, is_partial)
 
 
-def _problem(one: OwnBag | ForeignBag, other: OwnBag | ForeignBag, topics: tuple[set[str], set[str]]) -> str:
+def _problem(one: Bag, other: Bag, topics: tuple[set[str], set[str]]) -> str:
     """Why two bags are not the same run though no message of the topics they share differs."""
     for bag, lacking in ((one, topics[1] - topics[0]), (other, topics[0] - topics[1])):
         missing = sorted(topic for topic in lacking if isinstance(bag, OwnBag) and is_chosen(bag, topic))
@@ -370,36 +304,12 @@ def _problem(one: OwnBag | ForeignBag, other: OwnBag | ForeignBag, topics: tuple
     return ""
 
 
-def _first(one: OwnBag | ForeignBag, other: OwnBag | ForeignBag, shared: set[str], notes: list[str]) -> BagComparison:
-    pairs = zip_longest(_entries(one, shared), _entries(other, shared))
-    before: tuple[BagEntry | None, BagEntry | None] = (None, None)
-    count = 0
-    for left, right in pairs:
-        if left != right:
-            following = next(pairs, (None, None))
-            places = [StreamPlace(*triple) for triple in zip(before, (left, right), following, strict=True)]
-            names = (str(one.path), str(other.path))
-            return BagComparison(count, Difference(count, places[0], places[1], names), tuple(notes))
-        before, count = (left, right), count + 1
-    return BagComparison(count, None, tuple(notes))
-
-
-def _topics(bag: OwnBag | ForeignBag) -> set[str]:
+def _topics(bag: Bag) -> set[str]:
     return {channel.topic for block in bag.blocks() for channel in block.channels}
 
 
-def _entries(bag: OwnBag | ForeignBag, topics: set[str]) -> Iterator[BagEntry]:
-    channels: dict[int, BagChannel] = {}
-    for block in bag.blocks():
-        channels.update((channel.number, channel) for channel in block.channels)
-        for number, time, data in zip(block.numbers, block.times, block.data, strict=True):
-            channel = channels[number]
-            if channel.topic in topics:
-                yield BagEntry(channel.topic, channel.type, time, data)
-
-
-def _facts(one: OwnBag | ForeignBag, other: OwnBag | ForeignBag) -> list[str]:
-    """What was told about the runs, where both were told of."""
+def _facts(one: Bag, other: Bag) -> list[str]:
+    """How the facts about the two runs differ, where both are known."""
     if not (one.is_ours and other.is_ours):
         return []
     left, right = ({**bag.facts.start, **bag.facts.end} for bag in (one, other))

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from microsim.recording.bag import CONTINUES, READERS, WRITERS, ForeignBag, OwnBag, open_bag
-from microsim.recording.bag_model import NAME, BagError, Block, FileFacts, RunFacts, information, metadata_text
+from microsim.recording.bag import CONTINUES, READERS, WRITERS, FileReader, ForeignBag, OwnBag, open_bag, storage_of
+from microsim.recording.bag_model import METADATA_YAML, BagError, Block, FileFacts, RunFacts, information, metadata_text
 from microsim.recording.mcap_reader import McapReader
-from microsim.recording.sqlite_bag import SqliteReader
 
 
 @dataclass
@@ -171,16 +170,16 @@ def repair(folder: Path) -> Repaired:
         raise BagError(f"{folder} cannot be repaired: {error.strerror or error}") from None
 
 
-def _mended(state: _State, readers: list[McapReader | SqliteReader]) -> Repaired:
+def _mended(state: _State, readers: list[FileReader]) -> Repaired:
     end: Mapping[str, str] = {}
     for index, reader in enumerate(readers):
         end = _mend(state, reader, is_last=index == len(readers) - 1)
     custom = RunFacts(state.facts.start, end).custom_data()
-    _describe(state, metadata_text(_storage(readers[0].path), state.files, custom))
+    _describe(state, metadata_text(storage_of(readers[0].path), state.files, custom))
     return Repaired(state.messages, max(file.times[1] for file in state.files), tuple(state.damaged))
 
 
-def _check_together(readers: list[McapReader | SqliteReader]) -> None:
+def _check_together(readers: list[FileReader]) -> None:
     """A bag with a gap, or with a file of another run, cannot be made whole."""
     first = readers[0]
     for index, reader in enumerate(readers):
@@ -193,25 +192,21 @@ def _check_together(readers: list[McapReader | SqliteReader]) -> None:
 
 
 def _describe(state: _State, text: str) -> None:
-    path = state.folder / NAME
+    path = state.folder / METADATA_YAML
     with suppress(OSError, UnicodeDecodeError):
         if path.read_text(encoding="utf-8") == text:
             return
     why = "it was missing"
     if path.exists():
-        path.replace(path.with_name(f"{NAME}.damaged"))
+        path.replace(path.with_name(f"{METADATA_YAML}.damaged"))
         why = "it did not fit the files"
     path.write_text(text, encoding="utf-8")
-    state.damaged.append(f"{NAME}: {why}")
+    state.damaged.append(f"{METADATA_YAML}: {why}")
 
 
 def _number(path: Path) -> tuple[int, str]:
     digits = path.stem.rpartition("_")[2]
     return (int(digits) if digits.isdecimal() else 0), path.name
-
-
-def _storage(path: Path) -> str:
-    return "sqlite3" if path.suffix == ".db3" else "mcap"
 
 
 def _check_known(path: Path) -> None:
@@ -223,7 +218,7 @@ def _check_known(path: Path) -> None:
         raise BagError(f"{path}: not made by microsim; `ros2 bag reindex` is for bags of others")
 
 
-def _opened(path: Path) -> McapReader | SqliteReader:
+def _opened(path: Path) -> FileReader:
     if path.suffix == ".db3":
         with suppress(sqlite3.Error):  # rolls back a transaction that was cut off
             database = sqlite3.connect(path)
@@ -232,7 +227,7 @@ def _opened(path: Path) -> McapReader | SqliteReader:
     return READERS[path.suffix](path, tolerant=True)
 
 
-def _mend(state: _State, reader: McapReader | SqliteReader, is_last: bool) -> Mapping[str, str]:
+def _mend(state: _State, reader: FileReader, is_last: bool) -> Mapping[str, str]:
     """Write the file anew beside the old one; put it in its place only if the old one was not whole."""
     path = reader.path
     fresh = path.with_name(f"{path.name}.repairing")
@@ -249,12 +244,12 @@ def _mend(state: _State, reader: McapReader | SqliteReader, is_last: bool) -> Ma
         fresh.unlink(missing_ok=True)
 
 
-def _rewritten(state: _State, reader: McapReader | SqliteReader, fresh: Path, is_last: bool) -> Mapping[str, str]:
+def _rewritten(state: _State, reader: FileReader, fresh: Path, is_last: bool) -> Mapping[str, str]:
     """All that can be read, in a new file; gives what is told at its end."""
     path = reader.path
     fresh.unlink(missing_ok=True)
     facts = state.facts if not state.files else RunFacts(state.facts.start, {})
-    writer = WRITERS[_storage(path)](fresh, facts, _compression(reader))
+    writer = WRITERS[storage_of(path)](fresh, facts, _compression(reader))
     try:
         for block in reader.blocks():
             writer.write(block)
@@ -266,14 +261,14 @@ def _rewritten(state: _State, reader: McapReader | SqliteReader, fresh: Path, is
         state.messages += told.messages
         state.files.append(told)
         end = _end(reader, is_last)
-        writer.close(end, lambda: information(_storage(path), [told], {}))
+        writer.close(end, lambda: information(storage_of(path), [told], {}))
     except BaseException:
         writer.abandon()
         raise
     return end
 
 
-def _end(reader: McapReader | SqliteReader, is_last: bool) -> Mapping[str, str]:
+def _end(reader: FileReader, is_last: bool) -> Mapping[str, str]:
     end = reader.facts.end
     if not is_last:
         if end and end != CONTINUES:
@@ -294,5 +289,5 @@ def _is_whole(path: Path) -> bool:
     return True
 
 
-def _compression(reader: McapReader | SqliteReader) -> str:
+def _compression(reader: FileReader) -> str:
     return reader.compression if isinstance(reader, McapReader) else ""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache, reduce
 from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -209,25 +209,17 @@ _HEADS = np.dtype(
 )
 
 
-def compressor(name: str) -> Callable[[bytes], bytes]:
-    if not name:
-        return lambda data: data
-    compress: Callable[[bytes], bytes] = zstd().compress
-    return compress
-
-
 class McapWriter:
     """One file. `create` opens it: tests hand in disks that are slow, full or broken."""
 
     suffix = ".mcap"
 
     def __init__(
-        self, path: Path, facts: RunFacts, compression: str = "", create: Callable[[Path], BinaryIO] | None = None
+        self, path: Path, facts: RunFacts, compression: str = "", create: Callable[[Path], Any] | None = None
     ) -> None:
         self._file: Any = create(path) if create else path.open("xb", buffering=0)
         self.size = 0
         self._compression = compression
-        self._compress = compressor(compression)
         self._checked: list[tuple[int, int]] = []  # checksum and length of each part so far
         self._types: dict[str, int] = {}
         self._channels: list[BagChannel] = []
@@ -236,7 +228,7 @@ class McapWriter:
         self._metadata: list[bytes] = []
         self._attachments: list[bytes] = []
         self._times: list[int] = []  # first and last of each chunk
-        self._put(MAGIC + record(HEADER, text("ros2"), text(f"microsim {__version__}")))
+        self._put(MAGIC + record(HEADER, text("ros2"), text(f"microsim {facts.start.get('version', __version__)}")))
         self._put_metadata(START, facts.start)
         for name, content in facts.files.items():
             self._put_attachment(name, content)
@@ -254,7 +246,8 @@ class McapWriter:
         if end:
             self._put_metadata(END, end)
         self._put_metadata("rosbag2", {"serialized_metadata": rosbag2()})
-        self._put(record(DATA_END, struct.pack("<I", self._data_crc())))
+        crc = reduce(lambda before, part: combined(before, *part), self._checked, 0)
+        self._put(record(DATA_END, struct.pack("<I", crc)))
         self._put_summary()
         self._file.close()
 
@@ -272,19 +265,9 @@ class McapWriter:
         """[ns] of the first and of the last message."""
         return min(self._times, default=0), max(self._times, default=0)
 
-    # ---- what a writer that only compares has from elsewhere ---------------------------------------------------------
-
-    def _chunk_crc(self, payload: Sequence[Piece]) -> int:
-        """Of the chunk that is put next."""
-        return reduce(lambda before, part: crc32(part, before), payload, 0)
-
-    def _data_crc(self) -> int:
-        """Of everything so far."""
-        return reduce(lambda before, part: combined(before, *part), self._checked, 0)
-
     def _compressed(self, records: bytes) -> bytes:
-        """What is put in place of these, in the chunk that is put next."""
-        return self._compress(records)
+        compressed: bytes = zstd().compress(records)
+        return compressed
 
     # ---- records -----------------------------------------------------------------------------------------------------
 
@@ -323,7 +306,7 @@ class McapWriter:
         chunk = block.packed or _packed(block)
         payload: list[Piece] = [declarations, chunk.records]
         size, name = sum(map(len, payload)), text(self._compression)
-        crc = self._chunk_crc(payload)
+        crc = reduce(lambda before, part: crc32(part, before), payload, 0)
         if self._compression:
             payload = [self._compressed(b"".join(payload))]
         length = sum(map(len, payload))

@@ -6,8 +6,9 @@ import struct
 from binascii import crc32
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from mmap import mmap
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from microsim.recording import mcap
 from microsim.recording.bag_model import BagChannel, BagError, Block, RunFacts
@@ -288,7 +289,7 @@ def _block(records: bytes, channels: dict[int, BagChannel], types: dict[int, str
             _, length, number, _, time, _ = unpack(records, position)
             stop = position + 9 + length
             if stop > end or number not in channels:
-                raise BagError("a message that cannot be")
+                raise BagError("an impossible message")
             numbers.append(number)
             times.append(time)
             data.append(records[position + head : stop])
@@ -313,3 +314,68 @@ def _declare(opcode: int, body: Cursor, block: Block, channels: dict[int, BagCha
         if number not in channels:
             block.channels.append(channel)
         channels[number] = channel
+
+
+# ---- what is in a record, for people ---------------------------------------------------------------------------------
+
+_KINDS = {
+    mcap.HEADER: "header",
+    mcap.FOOTER: "footer",
+    mcap.SCHEMA: "schema",
+    mcap.CHANNEL: "channel",
+    mcap.MESSAGE: "message",
+    mcap.CHUNK: "chunk",
+    mcap.MESSAGE_INDEX: "message index",
+    mcap.CHUNK_INDEX: "chunk index",
+    mcap.ATTACHMENT: "attachment",
+    mcap.ATTACHMENT_INDEX: "attachment index",
+    mcap.STATISTICS: "statistics",
+    mcap.METADATA: "metadata",
+    mcap.METADATA_INDEX: "metadata index",
+    mcap.SUMMARY_OFFSET: "summary offset",
+    mcap.DATA_END: "end of the data",
+}
+
+
+def described_pairs(content: mmap, start: int, records: bytes) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """What is in each of the file's records that begin there, and in each of these."""
+    while len(records) >= _HEAD.size:
+        size = _HEAD.size + _HEAD.unpack_from(records)[1]
+        if start + _HEAD.size > len(content):
+            raise BagError("cut off")
+        there = _HEAD.size + _HEAD.unpack_from(content, start)[1]
+        yield described(content[start : start + there]), described(records[:size])
+        records, start = records[size:], start + there
+
+
+def described(records: bytes) -> dict[str, Any]:
+    """Everything in a row of records, each value under a name that says where it is."""
+    found: dict[str, Any] = {}
+    cursor, count = Cursor(records), 0
+    while cursor.position < len(records):
+        opcode, length = _HEAD.unpack(cursor.take(_HEAD.size))
+        kind, body = _KINDS.get(opcode, f"record {opcode}"), cursor.take(length)
+        count += 1
+        if opcode == mcap.CHUNK:
+            found |= {f"chunk, {name}": value for name, value in described(_chunk_records(body)).items()}
+            found["chunk, times and sizes"] = body[: _CHUNK_HEAD.size]
+        elif opcode == mcap.METADATA:
+            name, values = _metadata(body)
+            found |= {f"metadata {name}, {key}": value for key, value in values.items()}
+        elif opcode in (mcap.SCHEMA, mcap.CHANNEL):
+            found |= _described_declaration(kind, Cursor(body))
+        elif opcode == mcap.MESSAGE:
+            found[f"message {count} on channel {int.from_bytes(body[:2], 'little')}"] = body
+        else:
+            found[kind] = body
+    return found
+
+
+def _described_declaration(kind: str, body: Cursor) -> dict[str, Any]:
+    number = body.number(2)
+    if kind == "schema":
+        name, encoding, text = body.text(), body.text(), body.text()
+        return {f"schema {number}, type": name, f"schema {number}, encoding": encoding, f"definition of {name}": text}
+    schema, topic, encoding, notes = body.number(2), body.text(), body.text(), body.mapping()
+    values = {"topic": topic, "schema": schema, "encoding": encoding, **notes}
+    return {f"channel {number} ({topic}), {key}": value for key, value in values.items()}

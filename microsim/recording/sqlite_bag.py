@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from microsim.recording.bag_model import BagChannel, BagError, Block, RunFacts, definition
 
@@ -30,28 +31,25 @@ class SqliteWriter:
     def __init__(
         self, path: Path, facts: RunFacts, compression: str = "", create: Callable[[Path], object] | None = None
     ) -> None:
-        if path.exists():
-            raise FileExistsError(17, "File exists", str(path))
         self.size = 0
         self._types: set[str] = set()
         self._channels: list[BagChannel] = []
         self._counts: dict[int, int] = {}
         self._times: list[int] = []
         try:
-            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._database = self._connected(path)
             self._database.executescript("PRAGMA synchronous=OFF;" + _SCHEMA)
         except sqlite3.Error as error:
             raise OSError(str(error)) from None
-        with self._transaction():
-            self._tell("start", facts.start)
-            self._tell("file", facts.files)
+        with _Transaction(self._database):
+            self._store("start", facts.start)
+            self._store("file", facts.files)
 
     def write(self, block: Block) -> None:
-        with self._transaction():
+        with _Transaction(self._database):
             for channel in block.channels:
                 self._declare(channel)
-            rows = zip(block.numbers, block.times, block.data, strict=True)
-            self._database.executemany("INSERT INTO messages(topic_id, timestamp, data) VALUES(?, ?, ?)", rows)
+            self._insert(zip(block.numbers, block.times, block.data, strict=True))
         for number in block.numbers:
             self._counts[number] += 1
         if block.times:
@@ -59,10 +57,10 @@ class SqliteWriter:
         self.size += block.size
 
     def close(self, end: Mapping[str, str], rosbag2: Callable[[], str]) -> None:
-        with self._transaction():
-            self._tell("end", end)
+        with _Transaction(self._database):
+            self._store("end", end)
             self._execute("INSERT INTO metadata(metadata_version, metadata) VALUES(8, ?)", rosbag2())
-        self._database.close()
+        self._finish()
 
     def abandon(self) -> None:
         self._database.close()
@@ -75,7 +73,7 @@ class SqliteWriter:
     def times(self) -> tuple[int, int]:
         return min(self._times, default=0), max(self._times, default=0)
 
-    def _tell(self, place: str, values: Mapping[str, str | bytes]) -> None:
+    def _store(self, place: str, values: Mapping[str, str | bytes]) -> None:
         for key, value in sorted(values.items()):
             self._execute("INSERT INTO microsim VALUES(?, ?, ?)", place, key, value)
 
@@ -94,12 +92,22 @@ class SqliteWriter:
     def _execute(self, statement: str, *values: object) -> None:
         self._database.execute(statement, values)
 
-    def _transaction(self) -> _Transaction:
-        return _Transaction(self._database)
+    # ---- what a writer that only compares does in another way --------------------------------------------------------
+
+    def _connected(self, path: Path) -> sqlite3.Connection:
+        if path.exists():
+            raise FileExistsError(17, "File exists", str(path))
+        return sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+
+    def _finish(self) -> None:
+        self._database.close()
+
+    def _insert(self, messages: Iterable[tuple[int, int, bytes]]) -> None:
+        self._database.executemany("INSERT INTO messages(topic_id, timestamp, data) VALUES(?, ?, ?)", messages)
 
 
 class _Transaction:
-    """All or nothing; what SQLite complains about becomes an OSError, as from any file."""
+    """All or nothing; errors of SQLite become an OSError, as with any file."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self.database = database
@@ -151,37 +159,33 @@ class SqliteReader:
 
     def entries_of(self, topics: Container[str]) -> Iterator[tuple[BagChannel, int, bytes]]:
         """BagChannel, time and data of the messages of some topics."""
-        with _Database(self.path) as database:
+        with ReadOnlyDatabase(self.path) as database:
             channels = {channel.number: channel for channel in _channels(database) if channel.topic in topics}
             numbers = ", ".join(map(str, channels))
             query = f"SELECT topic_id, timestamp, data FROM messages WHERE topic_id IN ({numbers}) ORDER BY id"
             for number, time, data in database.execute(query):
                 if type(time) is not int or type(data) is not bytes:
-                    raise BagError(f"{self.path}: a message that cannot be")
+                    raise BagError(f"{self.path}: an impossible message")
                 yield channels[number], time, data
 
     def _read_facts(self) -> RunFacts:
-        with _Database(self.path) as database:
+        with ReadOnlyDatabase(self.path) as database:
             names = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if "microsim" not in names:
                 return self._facts
-            told: dict[str, dict[str, str]] = {"start": {}, "end": {}}
-            files = {}
+            stored: dict[str, dict[str, Any]] = {"start": {}, "end": {}, "file": {}}
             for place, key, value in database.execute("SELECT place, key, value FROM microsim ORDER BY key"):
-                if place == "file":
-                    files[str(key)] = bytes(value)
-                else:
-                    told.setdefault(place, {})[str(key)] = str(value)
-            return RunFacts(told["start"], told["end"], files)
+                stored.setdefault(place, {})[str(key)] = bytes(value) if place == "file" else str(value)
+            return RunFacts(stored["start"], stored["end"], stored["file"])
 
     def _blocks(self) -> Iterator[Block]:
-        with _Database(self.path) as database:
+        with ReadOnlyDatabase(self.path) as database:
             channels = _channels(database)
             known = {channel.number for channel in channels}
             rows = database.execute("SELECT topic_id, timestamp, data FROM messages ORDER BY id")
             for found in _whole_ticks(rows):
                 if any(not (type(n) is type(t) is int and type(d) is bytes and n in known) for n, t, d in found):
-                    raise BagError(f"{self.path}: a message that cannot be")
+                    raise BagError(f"{self.path}: an impossible message")
                 numbers, times, data = (list(column) for column in zip(*found, strict=True))
                 yield Block(channels, numbers, times, data, sum(map(len, data)))
                 channels = []
@@ -206,8 +210,8 @@ def _whole_ticks(rows: sqlite3.Cursor) -> Iterator[list[tuple[int, int, bytes]]]
         yield held
 
 
-class _Database:
-    """Opened for reading; what SQLite complains about becomes a BagError."""
+class ReadOnlyDatabase:
+    """Opened for reading; errors of SQLite become a BagError."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

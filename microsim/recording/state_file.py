@@ -23,7 +23,7 @@ from microsim.errors import MicroSimError, UsageError
 from microsim.messages.outbox import Message
 from microsim.plugin_output import PluginMemory, SensorContext
 from microsim.recording.bag_model import BagError
-from microsim.recording.inputs import packed, plugin_hashes, unpacked
+from microsim.recording.inputs import changed_plugins, packed, plugin_hashes, unpacked
 from microsim.runner import Runner
 from microsim.scenario import Scenario
 from microsim.simulation import Simulation, Snapshot
@@ -67,6 +67,7 @@ def save_state(path: Path, snapshot: Snapshot) -> None:
     content = {
         "scenario": json.dumps(data),
         "plugins": list(snapshot.scenario.plugins),
+        **({"plugin_hashes": plugin_hashes(snapshot.scenario)} if snapshot.scenario.plugins else {}),
         "files": files,
         "next_seed": snapshot.next_seed,
         "memory": snapshot.memory,
@@ -114,7 +115,8 @@ def read_state(path: Path) -> StateFile:
         raise SnapshotError(f"{path}: damaged: its first line cannot be read") from None
     if form != FORMAT or version != __version__:
         made_by = f"made by microsim {version} in format {form}"
-        raise SnapshotError(f"{path}: {made_by}; this is {__version__}, format {FORMAT}: states do not pass versions")
+        need = f"this is {__version__}, format {FORMAT}: a state can be loaded only by the version that saved it"
+        raise SnapshotError(f"{path}: {made_by}; {need}")
     if hashlib.sha256(blob).digest() != checksum or not newline:
         raise SnapshotError(f"{path}: damaged: its checksum is wrong")
     try:
@@ -133,24 +135,28 @@ def load_state(path: Path, sim: Simulation) -> None:
     _restore(state, sim)
 
 
-def resume(path: Path, folder: Path, plugins: Sequence[Path] | None = None) -> Simulation:
+def resume(path: Path, folder: Path, plugin_folders: Sequence[Path] = ()) -> Simulation:
     """A simulation made from the file alone; `folder` takes the files that its scenario needs.
 
-    `plugins`: where its plug-ins are now, in place of the folders that it names.
+    `plugin_folders`: where its plug-ins are. Code from nowhere else is run, and only if it is the saved one.
     """
-    sim = Simulation(*scenario_of(path, folder, plugins))
+    sim = Simulation(*scenario_of(path, folder, plugin_folders))
     _restore(read_state(path), sim)
     return sim
 
 
-def scenario_of(path: Path, folder: Path, plugins: Sequence[Path] | None = None) -> tuple[Scenario, int]:
+def scenario_of(path: Path, folder: Path, plugin_folders: Sequence[Path] = ()) -> tuple[Scenario, int]:
     """What ran, and its seed; arguments as of `resume`."""
     state = read_state(path)
+    changed = "its scenario or the code of a plug-in is not what was saved"
     try:
         text, files, seed = state.content["scenario"], state.content["files"], int(state.facts["seed"])
-        scenario = unpacked(text, folder, files, state.content["plugins"] if plugins is None else plugins)
+        hashes = state.content["plugin_hashes"] if state.content["plugins"] else {}
+        if changed_plugins(text, hashes, plugin_folders):
+            raise SnapshotError(f"{path}: {changed}")
+        scenario = unpacked(text, folder, files, plugin_folders)
         if state.facts["fingerprint"] != fingerprint(scenario):
-            raise SnapshotError(f"{path}: its scenario or the code of a plug-in is another than when it was saved")
+            raise SnapshotError(f"{path}: {changed}")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SnapshotError(f"{path}: damaged: {error}") from None
     except BagError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from base64 import b64decode, b64encode
@@ -144,7 +145,8 @@ class Flyer:
     def __init__(self, order: Order) -> None:
         self._order = order
         self._folder = tempfile.TemporaryDirectory(prefix="microsim-")
-        self._base = unpacked(order.scenario, Path(self._folder.name), order.files)
+        plugins = json.loads(order.scenario)["plugins"]  # of the user who started the sweep
+        self._base = unpacked(order.scenario, Path(self._folder.name), order.files, plugins)
         self._mission = None if order.mission is None else load_mission(order.mission)
         self._scenario: Scenario | None = None
         self._combination = -1

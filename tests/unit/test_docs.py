@@ -211,7 +211,7 @@ def test_every_field_of_the_json_that_scripts_read_is_on_the_page_of_the_command
     from microsim.recording.compare import BagComparison, BagEntry, Difference, StreamPlace
     from microsim.recording.maintenance import look
     from microsim.recording.recorder import Recorder
-    from microsim.recording.replay import ReplayVerdict
+    from microsim.recording.verify import ReplayVerdict
 
     sim = microsim.Simulation("flat")
     with Recorder(tmp_path / "bag", sim):
