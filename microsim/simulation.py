@@ -225,12 +225,13 @@ class Simulation:
 
     # ---- commands: taken at the next tick --------------------------------------------------------------------
 
-    def command(self, robot: str, **values: float) -> bool:
+    def command(self, robot: str, *, stamp_ns: int | None = None, **values: float) -> bool:
         """Set a robot's velocity command, held until the next or its timeout; inputs left out are 0.
 
         Drone: vx, vy, vz [m/s] in its own axes, yaw_rate [rad/s]. Rover: v [m/s], omega [rad/s]. Car: steering [rad]
         and speed [m/s], or throttle (-1..1) and brake (0..1); its commands time out. Values beyond the limits are
-        clamped. A NaN or infinity makes the command ignored and counted: then False.
+        clamped. A NaN or infinity makes the command ignored and counted: then False. `stamp_ns`, here and below: of the
+        message that brought it; recordings keep it.
         """
         inputs = self.model(robot).inputs
         for name in values:
@@ -239,18 +240,28 @@ class Simulation:
         numbers = tuple(_number(name, values.get(name, 0.0)) for name in inputs)
         if not all(map(math.isfinite, numbers)):
             return self._ignore("commands with NaN or infinity")
-        return self._accept(Command(robot, numbers))
+        return self._accept(Command(robot, numbers, stamp_ns))
 
-    def command_twist(self, robot: str, linear: Sequence[float], turn: float) -> bool:
+    def command_twist(self, robot: str, linear: Sequence[float], turn: float, stamp_ns: int | None = None) -> bool:
         """The command that a geometry_msgs/Twist stands for: linear x, y, z [m/s] and turn rate about z [rad/s]."""
         model = self.model(robot)
         if model.from_twist is not None:
             forward = _number("linear.x", linear[0])
-            return self.command(robot, **model.from_twist(self._drawn.robots[robot], forward, _number("turn", turn)))
+            values = model.from_twist(self._drawn.robots[robot], forward, _number("turn", turn))
+            return self.command(robot, stamp_ns=stamp_ns, **values)
         fields = {"linear.x": linear[0], "linear.y": linear[1], "linear.z": linear[2], "angular.z": turn}
-        return self.command(robot, **{n: fields[f] for n, f in zip(model.inputs, model.twist_fields, strict=True)})
+        values = {n: fields[f] for n, f in zip(model.inputs, model.twist_fields, strict=True)}
+        return self.command(robot, stamp_ns=stamp_ns, **values)
 
-    def set_pose(self, robot: str, x: float, y: float, z: float | None = None, yaw: float = 0.0) -> bool:
+    def set_pose(
+        self,
+        robot: str,
+        x: float,
+        y: float,
+        z: float | None = None,
+        yaw: float = 0.0,
+        stamp_ns: int | None = None,
+    ) -> bool:
         """Put a robot somewhere, at rest; a drone without z keeps its height. Ignored and counted where it cannot."""
         model, world = self.model(robot), self.world
         height = self._height_to_come(robot) if z is None else _number("z", z)
@@ -261,7 +272,7 @@ class Simulation:
             return self._ignore("poses off the map or in an occupied cell")
         clearance: float = getattr(self._drawn.robots[robot], "ground_clearance_m", 0.0)
         lowest = world.ground(x, y) + clearance  # NaN where there is no ground: then any height will do
-        return self._accept(Teleport(robot, x, y, lowest if height < lowest else height, yaw))
+        return self._accept(Teleport(robot, x, y, lowest if height < lowest else height, yaw, stamp_ns))
 
     def _height_to_come(self, robot: str) -> float:
         """Where the robot is, or will be by the teleports that wait for the next tick."""

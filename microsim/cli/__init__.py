@@ -134,6 +134,7 @@ def run(
     view_port: view.PortOption = None,
     mission: missions.MissionOption = None,
     from_state_: from_state.FromStateOption = None,
+    plugins: from_state.PluginsOption = None,
     record: recording.RecordOption = None,
     storage: recording.StorageOption = recording.Storage.mcap,
     compress: recording.CompressOption = recording.Compression.none,
@@ -187,6 +188,7 @@ def run(
             mission,
             view.ViewWishes(view_, open_, view_host, view_port),
             from_state=from_state_,
+            plugin_folders=tuple(plugins or ()),
         )
         if from_state_ is not None:
             from_state.check_alone(options, world is not None or robots is not None or bool(inject))

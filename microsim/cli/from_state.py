@@ -25,6 +25,13 @@ FromStateOption = Annotated[
     ),
 ]
 
+PluginsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugins", metavar="FOLDER", help="With --from-state: a folder of plug-ins whose code may run; repeatable."
+    ),
+]
+
 
 def check_alone(options: Options, is_world_given: bool) -> None:
     """Nothing may be asked for that the file decides, or that begins at the start of a run."""
@@ -47,6 +54,8 @@ def check_alone(options: Options, is_world_given: bool) -> None:
 def with_scenario(options: Options, stack: ExitStack) -> Options:
     """With what the file says ran; files that the scenario needs live as long as `stack`."""
     if options.from_state is None:
+        if options.plugin_folders:
+            raise UsageError("--plugins is for --from-state; a scenario names its folders under `plugins:`")
         return options
     from microsim.recording.state_file import scenario_of
 
@@ -54,7 +63,7 @@ def with_scenario(options: Options, stack: ExitStack) -> Options:
         hint = f"microsim replay {options.from_state} --at TIME --save-state FILE"
         raise UsageError(f"{options.from_state} is a folder; a state of a recording is made by `{hint}`")
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="microsim-")))
-    scenario, seed = scenario_of(options.from_state, folder)
+    scenario, seed = scenario_of(options.from_state, folder, options.plugin_folders)
     return replace(options, scenario=scenario, seed=seed)
 
 

@@ -235,7 +235,7 @@ def replay(
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="For bags of others: the seed.")] = None,
     plugins: Annotated[
         list[Path] | None,
-        typer.Option("--plugins", metavar="FOLDER", help="Where the scenario's plug-ins are now; repeatable."),
+        typer.Option("--plugins", metavar="FOLDER", help="A folder of plug-ins whose code may run; repeatable."),
     ] = None,
     world: Annotated[
         str | None, typer.Option("--world", metavar="BUNDLE", help="Where the scenario's world bundle is now.")

@@ -51,6 +51,7 @@ class Options:
     flight: Flight | None = None  # the mission, loaded
     pilot: Callable[[Simulation], Pilot | None] | None = None  # of a demo
     from_state: Path | None = None
+    plugin_folders: tuple[Path, ...] = ()  # whose code a saved state may run
 
 
 def run(options: Options) -> int:
@@ -240,7 +241,7 @@ class Stoppable(Protocol):
 
 
 class Interrupts:
-    """Ctrl-C and SIGTERM end the run after the tick under way; a second one, or one before the start, at once."""
+    """Ctrl-C, SIGTERM and SIGHUP (a closed terminal) end the run after the tick under way; a second one at once."""
 
     def __init__(self) -> None:
         self.runner: Stoppable | None = None
@@ -248,7 +249,10 @@ class Interrupts:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+            numbers.append(signal.SIGHUP)
+        for number in numbers:
             self._before[number] = signal.signal(number, self._stop)
         return self
 

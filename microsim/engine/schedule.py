@@ -18,6 +18,7 @@ from microsim.sensors.odometry import Drift
 class Command:
     robot: str
     values: tuple[float, ...]  # in the order of the model's inputs
+    stamp_ns: int | None = None  # in the header of the message that brought it, for recordings; None: it had none
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Teleport:
     y: float
     z: float
     yaw: float
+    stamp_ns: int | None = None  # as in Command
 
 
 @dataclass(frozen=True)

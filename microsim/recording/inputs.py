@@ -19,7 +19,7 @@ from microsim.engine.schedule import Command, Input, Teleport, Transmission
 from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import MicroSimError, ScenarioError
 from microsim.messages import Template, WireError, decode_checked, encode, encoders, new
-from microsim.messages.ros_inputs import ACKERMANN_FIELDS, take_drive, take_packet, take_pose, take_twist
+from microsim.messages.ros_inputs import ACKERMANN_FIELDS, stamp_of, take_drive, take_packet, take_pose, take_twist
 from microsim.messages.topics import TOPICS
 from microsim.messages.types import ENCAPSULATION
 from microsim.recording.bag_model import BagError
@@ -195,14 +195,26 @@ def encoded(
 ) -> Encoded:
     """An input as the message that would have caused it. `pack`: as `packed`."""
     if isinstance(item, Command):
-        return _command(sim, stamp_ns, item)
+        return _command(sim, _stamp(item, stamp_ns), item)
     if isinstance(item, Teleport):
-        return _teleport(stamp_ns, item)
+        return _teleport(_stamp(item, stamp_ns), item)
     if isinstance(item, Transmission):
         topic = TOPICS["radio_tx"]
         return topic.of(item.sender), topic.type, encoders.radio_payload(item.payload)
     data, _ = pack(item.scenario)
     return RECONFIGURE, STRING, encoders.text(json.dumps({"scenario": data}, ensure_ascii=False))
+
+
+def _stamp(item: Command | Teleport, arrival_ns: int) -> tuple[int, int]:
+    """Seconds and nanoseconds in the header: as sent, else the time of arrival."""
+    sent = divmod(arrival_ns if item.stamp_ns is None else item.stamp_ns, NS_PER_S)
+    return sent if abs(sent[0]) < 2**31 else divmod(arrival_ns, NS_PER_S)
+
+
+def _exact(topic: str, values: dict[str, Any], stamp_ns: int | None) -> Encoded:
+    """As JSON, where no message holds the same numbers."""
+    stamp = {} if stamp_ns is None else {"stamp_ns": stamp_ns}
+    return topic, STRING, encoders.text(json.dumps({**values, **stamp}))
 
 
 @cache
@@ -215,15 +227,15 @@ def _places(fields: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(_AXES.index(field) for field in fields)
 
 
-def _command(sim: Simulation, stamp_ns: int, command: Command) -> Encoded:
+def _command(sim: Simulation, stamp: tuple[int, int], command: Command) -> Encoded:
     if sim.model(command.robot).from_twist is not None:
-        return _car_command(sim, stamp_ns, command)
+        return _car_command(sim, stamp, command)
     axes = [0.0] * 6
     for place, value in zip(_places(sim.model(command.robot).twist_fields), command.values, strict=True):
         axes[place] = value
     topic = TOPICS["cmd_vel"].of(command.robot)
     if sim.scenario.stamped_cmd_vel:
-        return topic, STAMPED, _stamped().encode(divmod(stamp_ns, NS_PER_S), axes)
+        return topic, STAMPED, _stamped().encode(stamp, axes)
     return topic, TWIST, _TWIST.pack(ENCAPSULATION, *axes)
 
 
@@ -232,15 +244,14 @@ def _ackermann() -> Template:
     return Template(ACKERMANN, new(ACKERMANN), ("header.stamp.sec", 2), ("drive.steering_angle", 4))
 
 
-def _car_command(sim: Simulation, stamp_ns: int, command: Command) -> Encoded:
+def _car_command(sim: Simulation, stamp: tuple[int, int], command: Command) -> Encoded:
     """As AckermannDriveStamped, where its float32 fields hold the same numbers, else as JSON."""
     values = dict(zip(sim.model(command.robot).inputs, command.values, strict=True))
     drive = tuple(values.pop(name, 0.0) for name in ACKERMANN_FIELDS)
     if not any(values.values()) and all(_fits_float32(value) for value in drive):
-        message = _ackermann().encode(divmod(stamp_ns, NS_PER_S), drive)
+        message = _ackermann().encode(stamp, drive)
         return TOPICS["ackermann_cmd"].of(command.robot), ACKERMANN, message
-    text = json.dumps({"robot": command.robot, "values": command.values})
-    return EXACT_COMMAND, STRING, encoders.text(text)
+    return _exact(EXACT_COMMAND, {"robot": command.robot, "values": command.values}, command.stamp_ns)
 
 
 def _fits_float32(value: float) -> bool:
@@ -250,16 +261,15 @@ def _fits_float32(value: float) -> bool:
         return False
 
 
-def _teleport(stamp_ns: int, item: Teleport) -> Encoded:
+def _teleport(stamp: tuple[int, int], item: Teleport) -> Encoded:
     yaw = wrap_angle(item.yaw)
     turn = quaternion_of(yaw)
     if turn is None:
         values = {"robot": item.robot, "x": item.x, "y": item.y, "z": item.z, "yaw": yaw}
-        return EXACT_POSE, STRING, encoders.text(json.dumps(values))
+        return _exact(EXACT_POSE, values, item.stamp_ns)
     x, z, w = turn
-    sec, nanosec = divmod(stamp_ns, NS_PER_S)
     message = new(POSE)
-    message.header.stamp.sec, message.header.stamp.nanosec, message.header.frame_id = sec, nanosec, "map"
+    (message.header.stamp.sec, message.header.stamp.nanosec), message.header.frame_id = stamp, "map"
     place, orientation = message.pose.position, message.pose.orientation
     place.x, place.y, place.z = item.x, item.y, item.z
     orientation.x, orientation.z, orientation.w = x, z, w
@@ -348,13 +358,15 @@ class InputTopics:
     def _take_exact_command(self, type_name: str, cdr: bytes) -> bool:
         values = json.loads(decode_checked(type_name, cdr).data)
         inputs = self.sim.model(values["robot"]).inputs
-        return self.sim.command(values["robot"], **dict(zip(inputs, values["values"], strict=True)))
+        numbers = dict(zip(inputs, values["values"], strict=True))
+        return self.sim.command(values["robot"], stamp_ns=values.get("stamp_ns"), **numbers)
 
     def _take_pose(self, sim: Simulation, robot: str, message: Any) -> bool:
         if not self._is_ours:
             return take_pose(sim, robot, message)
         place, turn = message.pose.position, message.pose.orientation
-        return sim.set_pose(robot, place.x, place.y, place.z, yaw_of(turn.x, turn.z, turn.w))
+        yaw = yaw_of(turn.x, turn.z, turn.w)
+        return sim.set_pose(robot, place.x, place.y, place.z, yaw, stamp_of(message))
 
     def _take_scenario(self, type_name: str, cdr: bytes) -> bool:
         values = json.loads(decode_checked(type_name, cdr).data)
@@ -366,4 +378,4 @@ class InputTopics:
 
     def _take_exact_pose(self, type_name: str, cdr: bytes) -> bool:
         values = json.loads(decode_checked(type_name, cdr).data)
-        return self.sim.set_pose(values["robot"], values["x"], values["y"], values["z"], values["yaw"])
+        return self.sim.set_pose(**{"stamp_ns": None, **values})

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from microsim.cli.run import Interrupts
 from microsim.recording.bag import RecordOptions, open_bag
 from microsim.recording.bag_model import BagError
-from microsim.recording.maintenance import repair
+from microsim.recording.maintenance import look, repair
 from microsim.recording.recorder import Recorder
 from microsim.recording.replay import Replay
 from microsim.runner import Runner
@@ -89,6 +92,7 @@ def test_a_slow_disk_ends_the_recording_of_a_run_in_real_time_and_not_the_run(tm
     gate.set()
     recorder.close()
     assert "the disk is too slow for real time" in recorder.error
+    assert stopped_at(recorder.error) == round(look(tmp_path / "bag").last_ns / 1e9, 3)
     with Replay(open_bag(tmp_path / "bag")) as again:
         verdict = again.verify()
     assert verdict.is_identical
@@ -108,6 +112,33 @@ def test_a_full_disk_ends_a_run_as_fast_as_possible_with_the_reason(tmp_path: Pa
         record_onto(tmp_path / "bag", room)
     if room == 60_000:
         assert repair(tmp_path / "bag").messages > 50
+
+
+def stopped_at(error: str) -> float:
+    found = re.match(r"the recording stopped at (\d+\.\d{3}) s: ", error)
+    assert found is not None, error
+    return float(found[1])
+
+
+@pytest.mark.parametrize("rtf", [0.0, 1000.0])
+def test_a_full_disk_is_reported_with_the_time_up_to_which_the_bag_holds_the_run(tmp_path: Path, rtf: float) -> None:
+    """Not with the time that the run had reached while the disk had already failed."""
+    runner = Runner(Simulation(WORLD, 3), rtf)
+    options = RecordOptions(chunk_bytes=10_000)
+    recorder = Recorder(tmp_path / "bag", runner.sim, options, lambda path: FullFile(path, 100_000))
+    recorder.attach(runner)
+    with suppress(BagError):  # as fast as possible, the run ends with its recording
+        runner.run(600)
+    recorder.close()
+    assert stopped_at(recorder.error) == round(repair(tmp_path / "bag").last_ns / 1e9, 3)
+
+
+def test_a_disk_on_which_nothing_fits_is_reported_as_that(tmp_path: Path) -> None:
+    sim = Simulation(WORLD, 3)
+    recorder = Recorder(tmp_path / "bag", sim, SMALL, lambda path: FullFile(path, 4_000))
+    sim.step(5)
+    recorder.close()
+    assert recorder.error.startswith("the recording stopped before its first tick was written: ")
 
 
 def test_a_full_disk_does_not_end_a_run_in_real_time(tmp_path: Path) -> None:
@@ -166,3 +197,30 @@ def test_a_killed_run_loses_at_most_the_last_chunk(tmp_path: Path, storage: str)
     assert verdict.is_identical
     assert verdict.messages > 1300
     assert repair(tmp_path / "bag").damaged == ()  # is whole now
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_run_that_is_ended_by_a_signal_finishes_its_bag(tmp_path: Path, number: signal.Signals) -> None:
+    """SIGHUP is what a run gets when its terminal is closed."""
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "microsim", "run", "flat", "--headless", "--transport", "none"]
+    command += ["--record", str(tmp_path / "bag"), "--telemetry", str(tmp_path / "telemetry.jsonl")]
+    process = subprocess.Popen(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, stderr=subprocess.PIPE)
+    telemetry, deadline = tmp_path / "telemetry.jsonl", time.monotonic() + 120
+    while not (telemetry.exists() and telemetry.stat().st_size) and time.monotonic() < deadline:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    bag = open_bag(tmp_path / "bag")
+    assert bag.facts.end["complete"] == "true"
+
+
+def test_nohup_still_works() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
