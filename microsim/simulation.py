@@ -225,14 +225,17 @@ class Simulation:
 
     # ---- commands: taken at the next tick --------------------------------------------------------------------
 
-    def command(self, robot: str, *, stamp_ns: int | None = None, **values: float) -> bool:
+    def command(self, robot: str, **values: float) -> bool:
         """Set a robot's velocity command, held until the next or its timeout; inputs left out are 0.
 
         Drone: vx, vy, vz [m/s] in its own axes, yaw_rate [rad/s]. Rover: v [m/s], omega [rad/s]. Car: steering [rad]
         and speed [m/s], or throttle (-1..1) and brake (0..1); its commands time out. Values beyond the limits are
-        clamped. A NaN or infinity makes the command ignored and counted: then False. `stamp_ns`, here and below: of the
-        message that brought it; recordings keep it.
+        clamped. A NaN or infinity makes the command ignored and counted: then False.
         """
+        return self.command_values(robot, values)
+
+    def command_values(self, robot: str, values: Mapping[str, float], stamp_ns: int | None = None) -> bool:
+        """As `command`. `stamp_ns`, here and below: of the message that brought it, which recordings keep."""
         inputs = self.model(robot).inputs
         for name in values:
             if name not in inputs:
@@ -248,10 +251,10 @@ class Simulation:
         if model.from_twist is not None:
             forward = _number("linear.x", linear[0])
             values = model.from_twist(self._drawn.robots[robot], forward, _number("turn", turn))
-            return self.command(robot, stamp_ns=stamp_ns, **values)
+            return self.command_values(robot, values, stamp_ns)
         fields = {"linear.x": linear[0], "linear.y": linear[1], "linear.z": linear[2], "angular.z": turn}
         values = {n: fields[f] for n, f in zip(model.inputs, model.twist_fields, strict=True)}
-        return self.command(robot, stamp_ns=stamp_ns, **values)
+        return self.command_values(robot, values, stamp_ns)
 
     def set_pose(
         self,

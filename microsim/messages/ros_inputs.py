@@ -34,7 +34,7 @@ def take_twist(sim: Simulation, robot: str, message: Any) -> bool:
 def take_drive(sim: Simulation, robot: str, message: Any) -> bool:
     """`ackermann_msgs/AckermannDriveStamped`; its jerk is not used."""
     values = {name: float(getattr(message.drive, field)) for name, field in ACKERMANN_FIELDS.items()}
-    return sim.command(robot, stamp_ns=stamp_of(message), **values)
+    return sim.command_values(robot, values, stamp_of(message))
 
 
 def take_pose(sim: Simulation, robot: str, message: Any) -> bool:

@@ -359,7 +359,7 @@ class InputTopics:
         values = json.loads(decode_checked(type_name, cdr).data)
         inputs = self.sim.model(values["robot"]).inputs
         numbers = dict(zip(inputs, values["values"], strict=True))
-        return self.sim.command(values["robot"], stamp_ns=values.get("stamp_ns"), **numbers)
+        return self.sim.command_values(values["robot"], numbers, values.get("stamp_ns"))
 
     def _take_pose(self, sim: Simulation, robot: str, message: Any) -> bool:
         if not self._is_ours:

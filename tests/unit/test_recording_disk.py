@@ -135,7 +135,7 @@ def test_a_full_disk_is_reported_with_the_time_up_to_which_the_bag_holds_the_run
 
 def test_a_disk_on_which_nothing_fits_is_reported_as_that(tmp_path: Path) -> None:
     sim = Simulation(WORLD, 3)
-    recorder = Recorder(tmp_path / "bag", sim, SMALL, lambda path: FullFile(path, 4_000))
+    recorder = Recorder(tmp_path / "bag", sim, SMALL, lambda path: FullFile(path, 9_000))
     sim.step(5)
     recorder.close()
     assert recorder.error.startswith("the recording stopped before its first tick was written: ")
@@ -172,6 +172,8 @@ recorder = Recorder(Path(sys.argv[1]), sim, RecordOptions(storage=sys.argv[2], c
 def tap(messages):
     recorder.tap(messages)
     if sim.tick == 300:
+        while recorder._disk.waiting_bytes:
+            time.sleep(0.01)
         print("far enough", flush=True)
         time.sleep(60)
 fly(sim, tap, 400)
@@ -185,7 +187,6 @@ def test_a_killed_run_loses_at_most_the_last_chunk(tmp_path: Path, storage: str)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env={**os.environ, "PYTHONPATH": str(root)})
     assert process.stdout is not None
     assert process.stdout.readline() == b"far enough\n"
-    time.sleep(0.3)
     process.send_signal(signal.SIGKILL)
     process.wait()
     with pytest.raises(BagError, match=r"repair"):
