@@ -20,6 +20,8 @@ from microsim.recording.bag_model import (
     BagError,
     Block,
     FileFacts,
+    FileReader,
+    FileWriter,
     RunFacts,
     information,
     metadata_text,
@@ -29,11 +31,8 @@ from microsim.recording.mcap import McapWriter
 from microsim.recording.mcap_reader import McapReader
 from microsim.recording.sqlite_bag import SqliteReader, SqliteWriter
 
-FileReader: TypeAlias = McapReader | SqliteReader
-FileWriter: TypeAlias = McapWriter | SqliteWriter
-
-READERS: dict[str, type[FileReader]] = {".mcap": McapReader, ".db3": SqliteReader}
-WRITERS: dict[str, type[FileWriter]] = {"mcap": McapWriter, "sqlite3": SqliteWriter}
+READERS: dict[str, Callable[..., FileReader]] = {".mcap": McapReader, ".db3": SqliteReader}
+WRITERS: dict[str, type[McapWriter] | type[SqliteWriter]] = {"mcap": McapWriter, "sqlite3": SqliteWriter}
 CONTINUES = {"continues": "true"}  # in place of the end's facts, in every file but the last
 COMPRESSIONS = {"none": "", "zstd": "zstd"}
 _RESET_NS = 500_000_000  # recorders may swap neighbours; a longer step back is a reset of the clock

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
@@ -67,6 +69,83 @@ class RunFacts:
 
     def custom_data(self) -> dict[str, str]:
         return {f"microsim.{key}": value for key, value in sorted({**self.start, **self.end}.items())}
+
+
+class FileReader(ABC):
+    """One file of a bag. `tolerant`: reads as far as it can, then says in `problem` why it stopped."""
+
+    compression = ""  # of its chunks
+
+    def __init__(self, path: Path, tolerant: bool = False) -> None:
+        self.path = path
+        self.tolerant = tolerant
+        self.problem = ""
+        self.facts = RunFacts({}, {})  # of a tolerant reader complete only after `blocks`
+
+    @property
+    def is_ours(self) -> bool:
+        return bool(self.facts.start)
+
+    def blocks(self) -> Iterator[Block]:
+        """Everything in it, checked."""
+        with self._noting():
+            yield from self._blocks()
+
+    @abstractmethod
+    def entries_of(self, topics: Container[str]) -> Iterator[tuple[BagChannel, int, bytes]]:
+        """Channel, time and data of the messages of some topics, without reading all of the others."""
+
+    @abstractmethod
+    def _blocks(self) -> Iterator[Block]: ...
+
+    @contextmanager
+    def _noting(self, hint: str = "may save the rest") -> Iterator[None]:
+        """A BagError inside becomes the problem of a tolerant reader; of others it says which file, and what helps."""
+        try:
+            yield
+        except BagError as error:
+            if not self.tolerant:
+                raise BagError(f"{self.path}: {error}; `microsim bag repair` {hint}") from None
+            self.problem = str(error)
+
+
+class FileWriter(ABC):
+    """One file of a bag that is being written."""
+
+    suffix: str
+
+    def __init__(self) -> None:
+        self.size = 0  # [byte]
+        self.counts: dict[BagChannel, int] = {}  # messages
+        self._channels: dict[int, BagChannel] = {}
+        self._times: list[int] = []  # first and last of each block
+
+    @property
+    def times(self) -> tuple[int, int]:
+        """[ns] of the first and of the last message."""
+        return min(self._times, default=0), max(self._times, default=0)
+
+    @abstractmethod
+    def write(self, block: Block) -> None:
+        """Append a block, all of it or nothing."""
+
+    @abstractmethod
+    def close(self, end: Mapping[str, str], rosbag2: Callable[[], str]) -> None:
+        """Finish the file; `rosbag2` gives the metadata that rosbag2 keeps inside each file."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Leave the file as it is."""
+
+    def _count(self, numbers: Mapping[int, int], block: Block) -> None:
+        for number, count in numbers.items():
+            self.counts[self._channels[number]] += count
+        if block.times:
+            self._times += (block.times[0], block.times[-1])
+
+    def _know(self, channels: Iterable[BagChannel]) -> None:
+        self._channels.update((channel.number, channel) for channel in channels)
+        self.counts.update(dict.fromkeys(channels, 0))
 
 
 @cache

@@ -6,13 +6,23 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from microsim.recording.bag import CONTINUES, READERS, WRITERS, FileReader, ForeignBag, OwnBag, open_bag, storage_of
-from microsim.recording.bag_model import METADATA_YAML, BagError, Block, FileFacts, RunFacts, information, metadata_text
-from microsim.recording.mcap_reader import McapReader
+from microsim.recording.bag import CONTINUES, READERS, WRITERS, ForeignBag, OwnBag, open_bag, storage_of
+from microsim.recording.bag_model import (
+    METADATA_YAML,
+    BagError,
+    Block,
+    FileFacts,
+    FileReader,
+    RunFacts,
+    information,
+    metadata_text,
+)
+
+_FACT_NAMES = {"messages": "sent", "format": "format_version"}  # `sent` are messages without inputs
 
 
 @dataclass
@@ -30,9 +40,9 @@ class Traffic:
         span_ns = self.last_ns - self.first_ns
         return (self.messages - 1) * 1e9 / span_ns if span_ns > 0 else None
 
-    def count(self, time_ns: int) -> None:
-        self.first_ns = self.first_ns if self.messages else time_ns
-        self.last_ns = time_ns
+    def add(self, time_ns: int) -> None:
+        self.first_ns = min(self.first_ns, time_ns) if self.messages else time_ns
+        self.last_ns = max(self.last_ns, time_ns)
         self.messages += 1
 
     def to_dict(self) -> dict[str, Any]:
@@ -40,14 +50,19 @@ class Traffic:
 
 
 @dataclass
-class Info:
+class BagInfo:
+    """What `look` found."""
+
     path: Path
-    facts: dict[str, str]
-    bytes: int
-    topics: dict[str, Traffic]
-    first_ns: int
-    last_ns: int
+    files: list[Path]
+    facts: dict[str, str] = field(default_factory=dict)
+    topics: dict[str, Traffic] = field(default_factory=dict)
     problem: str = ""  # what is wrong with the bag
+    _channels: dict[int, Traffic] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.stat().st_size for file in self.files)
 
     @property
     def messages(self) -> int:
@@ -55,8 +70,19 @@ class Info:
         return sum(traffic.messages for traffic in self.topics.values())
 
     @property
+    def last_ns(self) -> int:
+        return max((traffic.last_ns for traffic in self.topics.values()), default=0)
+
+    @property
     def duration_s(self) -> float:
-        return (self.last_ns - self.first_ns) / 1e9
+        first_ns = min((traffic.first_ns for traffic in self.topics.values() if traffic.messages), default=0)
+        return (self.last_ns - first_ns) / 1e9
+
+    def add(self, block: Block) -> None:
+        for channel in block.channels:
+            self._channels[channel.number] = self.topics.setdefault(channel.topic, Traffic(channel.type))
+        for number, time in zip(block.numbers, block.times, strict=True):
+            self._channels[number].add(time)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -66,88 +92,47 @@ class Info:
             "messages": self.messages,
             "problem": self.problem,
             **{_FACT_NAMES.get(name, name): _plain(text) for name, text in self.facts.items()},
-            "topics": {topic: traffic.to_dict() for topic, traffic in self.topics.items()},
+            "topics": {topic: traffic.to_dict() for topic, traffic in sorted(self.topics.items())},
         }
-
-
-_FACT_NAMES = {"messages": "sent", "format": "format_version"}  # `sent` are messages without inputs
 
 
 def _plain(text: str) -> Any:
     """A fact as what it is: the metadata of MCAP files has text only."""
     if text.lstrip("-").isdecimal() or text in ("true", "false") or text.startswith(("{", "[")):
-        try:
+        with suppress(ValueError):
             return json.loads(text)
-        except ValueError:
-            return text
     return text
 
 
-class _Counting:
-    def __init__(self) -> None:
-        self.channels: dict[int, Traffic] = {}
-        self.topics: dict[str, Traffic] = {}
-        self.times: list[int] = []
-
-    def add(self, block: Block) -> None:
-        for channel in block.channels:
-            self.channels[channel.number] = self.topics.setdefault(channel.topic, Traffic(channel.type))
-        for number, time in zip(block.numbers, block.times, strict=True):
-            self.channels[number].count(time)
-        if block.times:
-            self.times += (block.times[0], block.times[-1])
-
-
-def look(path: Path) -> Info:
+def look(path: Path) -> BagInfo:
     """Everything that can be read, and what is wrong with the rest."""
-    counting, problem = _Counting(), ""
-    facts: dict[str, str] = {}
-    files: list[Path] = []
+    files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
     try:
         bag = open_bag(path)
-        files = bag.files if isinstance(bag, OwnBag) else _files(bag)
-        facts = {**bag.facts.start, **bag.facts.end}
+        info = BagInfo(path, bag.files if isinstance(bag, OwnBag) else files, {**bag.facts.start, **bag.facts.end})
         for block in bag.blocks():
-            counting.add(block)
+            info.add(block)
     except BagError as error:
-        files = [each for each in ([path] if path.is_file() else _in(path)) if each.suffix in READERS]
-        if not files:
+        info = BagInfo(path, [file for file in files if file.suffix in READERS and file.is_file()], problem=str(error))
+        if not info.files:
             raise
-        problem, counting = str(error), _Counting()
-        for file in files:
+        for file in info.files:
             reader = READERS[file.suffix](file, tolerant=True)
             for block in reader.blocks():
-                counting.add(block)
-            facts = {**facts, **reader.facts.start, **reader.facts.end}
-    size = sum(file.stat().st_size for file in files)
-    first, last = min(counting.times, default=0), max(counting.times, default=0)
-    return Info(path, facts, size, dict(sorted(counting.topics.items())), first, last, problem)
+                info.add(block)
+            info.facts |= {**reader.facts.start, **reader.facts.end}
+    info.topics = dict(sorted(info.topics.items()))
+    return info
 
 
-def _in(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() else []
-
-
-def _files(bag: ForeignBag) -> list[Path]:
-    return [file for file in _in(bag.path) if file.is_file()] if bag.path.is_dir() else [bag.path]
+# ---- repair ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Repaired:
     messages: int
     last_ns: int
-    damaged: tuple[str, ...]  # files that were written anew, and why
-
-
-@dataclass
-class _State:
-    """Of a bag that is being mended, file by file."""
-
-    folder: Path
-    facts: RunFacts
-    files: list[FileFacts]
-    damaged: list[str]
-    messages: int = 0
+    damaged: tuple[str, ...]  # files that were rewritten, and why
 
 
 def repair(folder: Path) -> Repaired:
@@ -158,64 +143,25 @@ def repair(folder: Path) -> Repaired:
     paths = sorted((path for path in folder.iterdir() if path.suffix in READERS), key=_number)
     if not paths:
         raise BagError(f"{folder}: there is no .mcap or .db3 file in it")
-    _check_known(paths[0])
+    is_foreign = False
+    with suppress(BagError):  # damaged: that is what we are here for
+        is_foreign = isinstance(open_bag(paths[0]), ForeignBag)
+    if is_foreign:
+        raise BagError(f"{paths[0]}: not made by microsim; `ros2 bag reindex` is for bags of others")
     readers = [_opened(path) for path in paths]
-    facts = RunFacts(readers[0].facts.start, {}, readers[0].facts.files)
-    if not facts.start:
-        raise BagError(f"{paths[0]}: nothing is left: not even which scenario ran ({readers[0].problem or 'not ours'})")
+    if not readers[0].is_ours:
+        why = readers[0].problem or "not ours"
+        raise BagError(f"{paths[0]}: nothing is left: not even which scenario ran ({why})")
     _check_together(readers)
     try:
-        return _mended(_State(folder, facts, [], []), readers)
+        return _Repair(folder, readers).result()
     except OSError as error:
         raise BagError(f"{folder} cannot be repaired: {error.strerror or error}") from None
-
-
-def _mended(state: _State, readers: list[FileReader]) -> Repaired:
-    end: Mapping[str, str] = {}
-    for index, reader in enumerate(readers):
-        end = _mend(state, reader, is_last=index == len(readers) - 1)
-    custom = RunFacts(state.facts.start, end).custom_data()
-    _describe(state, metadata_text(storage_of(readers[0].path), state.files, custom))
-    return Repaired(state.messages, max(file.times[1] for file in state.files), tuple(state.damaged))
-
-
-def _check_together(readers: list[FileReader]) -> None:
-    """A bag with a gap, or with a file of another run, cannot be made whole."""
-    first = readers[0]
-    for index, reader in enumerate(readers):
-        number = reader.path.stem.rpartition("_")[2]
-        if number.isdecimal() and int(number) != index:
-            missing = f"{reader.path.stem.rpartition('_')[0]}_{index}{reader.path.suffix}"
-            raise BagError(f"{reader.path.parent}: {missing} is missing: what comes after it cannot be kept")
-        if reader.facts.start and reader.facts.start != first.facts.start:
-            raise BagError(f"{reader.path}: of another run than {first.path.name}: take one of them out of the folder")
-
-
-def _describe(state: _State, text: str) -> None:
-    path = state.folder / METADATA_YAML
-    with suppress(OSError, UnicodeDecodeError):
-        if path.read_text(encoding="utf-8") == text:
-            return
-    why = "it was missing"
-    if path.exists():
-        path.replace(path.with_name(f"{METADATA_YAML}.damaged"))
-        why = "it did not fit the files"
-    path.write_text(text, encoding="utf-8")
-    state.damaged.append(f"{METADATA_YAML}: {why}")
 
 
 def _number(path: Path) -> tuple[int, str]:
     digits = path.stem.rpartition("_")[2]
     return (int(digits) if digits.isdecimal() else 0), path.name
-
-
-def _check_known(path: Path) -> None:
-    """Leave bags of others alone."""
-    is_foreign = False
-    with suppress(BagError):  # damaged: that is what we are here for
-        is_foreign = isinstance(open_bag(path), ForeignBag)
-    if is_foreign:
-        raise BagError(f"{path}: not made by microsim; `ros2 bag reindex` is for bags of others")
 
 
 def _opened(path: Path) -> FileReader:
@@ -227,45 +173,89 @@ def _opened(path: Path) -> FileReader:
     return READERS[path.suffix](path, tolerant=True)
 
 
-def _mend(state: _State, reader: FileReader, is_last: bool) -> Mapping[str, str]:
-    """Write the file anew beside the old one; put it in its place only if the old one was not whole."""
-    path = reader.path
-    fresh = path.with_name(f"{path.name}.repairing")
-    try:
-        end = _rewritten(state, reader, fresh, is_last)
-        if _is_whole(path) and end == reader.facts.end:
+def _check_together(readers: list[FileReader]) -> None:
+    """A bag with a gap, or with a file of another run, cannot be made whole."""
+    first = readers[0]
+    for index, reader in enumerate(readers):
+        name, _, number = reader.path.stem.rpartition("_")
+        if number.isdecimal() and int(number) != index:
+            missing = f"{name}_{index}{reader.path.suffix}"
+            raise BagError(f"{reader.path.parent}: {missing} is missing: what comes after it cannot be kept")
+        if reader.is_ours and reader.facts.start != first.facts.start:
+            raise BagError(f"{reader.path}: of another run than {first.path.name}: take one of them out of the folder")
+
+
+class _Repair:
+    """A bag that is being repaired, file by file."""
+
+    def __init__(self, folder: Path, readers: list[FileReader]) -> None:
+        self._folder = folder
+        self._readers = readers
+        self._done: list[FileFacts] = []
+        self._damaged: list[str] = []
+
+    def result(self) -> Repaired:
+        end: Mapping[str, str] = {}
+        for reader in self._readers:
+            end = self._repaired(reader, is_last=reader is self._readers[-1])
+        custom = RunFacts(self._readers[0].facts.start, end).custom_data()
+        self._describe(metadata_text(storage_of(self._readers[0].path), self._done, custom))
+        messages = sum(file.messages for file in self._done)
+        return Repaired(messages, max(file.times[1] for file in self._done), tuple(self._damaged))
+
+    def _repaired(self, reader: FileReader, is_last: bool) -> Mapping[str, str]:
+        """Rewrite the file beside the old one; put it in its place only if the old one was not whole."""
+        path = reader.path
+        fresh = path.with_name(f"{path.name}.repairing")
+        try:
+            end = self._rewritten(reader, fresh, is_last)
+            if end == reader.facts.end and _is_whole(path):
+                return end
+            why = reader.problem or end.get("reason", "not finished").removeprefix("repaired: ")
+            self._damaged.append(f"{path.name}: {why}")
+            path.rename(path.with_name(f"{path.name}.damaged"))
+            fresh.rename(path)
             return end
-        why = reader.problem or end.get("reason", "not finished").removeprefix("repaired: ")
-        state.damaged.append(f"{path.name}: {why}")
-        path.rename(path.with_name(f"{path.name}.damaged"))
-        fresh.rename(path)
-        return end
-    finally:
+        finally:
+            fresh.unlink(missing_ok=True)
+
+    def _rewritten(self, reader: FileReader, fresh: Path, is_last: bool) -> Mapping[str, str]:
+        """All that can be read, in a new file; gives the facts at its end."""
+        path, storage = reader.path, storage_of(reader.path)
         fresh.unlink(missing_ok=True)
+        start = self._readers[0].facts
+        facts = RunFacts(start.start, {}, {} if self._done else start.files)
+        writer = WRITERS[storage](fresh, facts, reader.compression)
+        try:
+            for block in reader.blocks():
+                writer.write(block)
+            if reader.problem and not is_last:
+                raise BagError(
+                    f"{path}: damaged in the middle of the bag ({reader.problem}): later files cannot follow it"
+                )
+            found = FileFacts(path.name, writer.times, writer.counts)
+            before = [file.times[1] for file in self._done if file.messages]
+            if found.messages and before and found.times[0] < max(before):
+                raise BagError(f"{path}: its messages are older than those before it: files are exchanged")
+            self._done.append(found)
+            end = _end(reader, is_last)
+            writer.close(end, lambda: information(storage, [found], {}))
+        except BaseException:
+            writer.abandon()
+            raise
+        return end
 
-
-def _rewritten(state: _State, reader: FileReader, fresh: Path, is_last: bool) -> Mapping[str, str]:
-    """All that can be read, in a new file; gives what is told at its end."""
-    path = reader.path
-    fresh.unlink(missing_ok=True)
-    facts = state.facts if not state.files else RunFacts(state.facts.start, {})
-    writer = WRITERS[storage_of(path)](fresh, facts, _compression(reader))
-    try:
-        for block in reader.blocks():
-            writer.write(block)
-        if reader.problem and not is_last:
-            raise BagError(f"{path}: damaged in the middle of the bag ({reader.problem}): later files cannot follow it")
-        told = FileFacts(path.name, writer.times, writer.counts)
-        if told.messages and state.messages and told.times[0] < max(file.times[1] for file in state.files):
-            raise BagError(f"{path}: what it holds is older than what is before it: files are exchanged")
-        state.messages += told.messages
-        state.files.append(told)
-        end = _end(reader, is_last)
-        writer.close(end, lambda: information(storage_of(path), [told], {}))
-    except BaseException:
-        writer.abandon()
-        raise
-    return end
+    def _describe(self, text: str) -> None:
+        path = self._folder / METADATA_YAML
+        with suppress(OSError, UnicodeDecodeError):
+            if path.read_text(encoding="utf-8") == text:
+                return
+        why = "it was missing"
+        if path.exists():
+            path.replace(path.with_name(f"{METADATA_YAML}.damaged"))
+            why = "it did not fit the files"
+        path.write_text(text, encoding="utf-8")
+        self._damaged.append(f"{METADATA_YAML}: {why}")
 
 
 def _end(reader: FileReader, is_last: bool) -> Mapping[str, str]:
@@ -281,13 +271,8 @@ def _end(reader: FileReader, is_last: bool) -> Mapping[str, str]:
 
 
 def _is_whole(path: Path) -> bool:
-    try:
+    with suppress(BagError):
         for _ in READERS[path.suffix](path).blocks():
             pass
-    except BagError:
-        return False
-    return True
-
-
-def _compression(reader: FileReader) -> str:
-    return reader.compression if isinstance(reader, McapReader) else ""
+        return True
+    return False

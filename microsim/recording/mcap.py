@@ -22,16 +22,28 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.compiled import inlined, kernel, threaded_kernel
-from microsim.recording.bag_model import BagChannel, BagError, Block, Integers, Packed, Piece, RunFacts, definition
+from microsim.recording.bag_model import (
+    BagChannel,
+    BagError,
+    Block,
+    FileWriter,
+    Integers,
+    Packed,
+    Piece,
+    RunFacts,
+    definition,
+)
 from microsim.version import __version__
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 MAGIC = b"\x89MCAP0\r\n"
-(HEADER, FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK, MESSAGE_INDEX, CHUNK_INDEX, ATTACHMENT, ATTACHMENT_INDEX) = range(
-    1, 11
+HEADER, FOOTER, SCHEMA, CHANNEL, MESSAGE, CHUNK, MESSAGE_INDEX, CHUNK_INDEX = range(1, 9)
+ATTACHMENT, ATTACHMENT_INDEX, STATISTICS, METADATA, METADATA_INDEX, SUMMARY_OFFSET, DATA_END = range(9, 16)
+KINDS = (
+    *("", "header", "footer", "schema", "channel", "message", "chunk", "message index", "chunk index", "attachment"),
+    *("attachment index", "statistics", "metadata", "metadata index", "summary offset", "end of the data"),
 )
-(STATISTICS, METADATA, METADATA_INDEX, SUMMARY_OFFSET, DATA_END) = range(11, 16)
 
 START, END = "microsim", "microsim.end"  # names of our metadata records
 
@@ -85,24 +97,17 @@ def decompress(data: bytes, name: str, size: int) -> bytes:
     """`size` bytes; BagError when they are not what comes out."""
     if size > LARGEST:
         raise BagError(f"a chunk of {size:,} bytes")
-    if not name:
-        result = data
-    elif name == "zstd":
-        result = _zstd(data, size)
-    else:
+    if name == "zstd":
+        library = zstd()
+        try:
+            data = library.ZstdDecompressor().decompress(data, max_length=size + 1)
+        except (library.ZstdError, EOFError, ValueError) as error:
+            raise BagError(f"a chunk cannot be decompressed: {error}") from None
+    elif name:
         raise BagError(f"unknown compression {name!r}")
-    if len(result) != size:
+    if len(data) != size:
         raise BagError("a chunk that has not the size it claims")
-    return result
-
-
-def _zstd(data: bytes, size: int) -> bytes:
-    library = zstd()
-    try:
-        found: bytes = library.ZstdDecompressor().decompress(data, max_length=size + 1)
-    except (library.ZstdError, EOFError, ValueError) as error:
-        raise BagError(f"a chunk cannot be decompressed: {error}") from None
-    return found
+    return data
 
 
 _POLYNOMIAL = 0xEDB88320  # reflected: the highest bit stands for x**0
@@ -209,40 +214,33 @@ _HEADS = np.dtype(
 )
 
 
-class McapWriter:
-    """One file. `create` opens it: tests hand in disks that are slow, full or broken."""
+class McapWriter(FileWriter):
+    """`create` opens it: tests hand in disks that are slow, full or broken."""
 
     suffix = ".mcap"
 
     def __init__(
         self, path: Path, facts: RunFacts, compression: str = "", create: Callable[[Path], Any] | None = None
     ) -> None:
+        super().__init__()
         self._file: Any = create(path) if create else path.open("xb", buffering=0)
-        self.size = 0
         self._compression = compression
         self._checked: list[tuple[int, int]] = []  # checksum and length of each part so far
         self._types: dict[str, int] = {}
-        self._channels: list[BagChannel] = []
-        self._counts: dict[int, int] = {}
         self._chunks: list[bytes] = []
         self._metadata: list[bytes] = []
         self._attachments: list[bytes] = []
-        self._times: list[int] = []  # first and last of each chunk
         self._put(MAGIC + record(HEADER, text("ros2"), text(f"microsim {facts.start.get('version', __version__)}")))
         self._put_metadata(START, facts.start)
         for name, content in facts.files.items():
             self._put_attachment(name, content)
 
     def write(self, block: Block) -> None:
-        """Append a chunk with its index."""
-        for channel in block.channels:
-            self._channels.append(channel)
-            self._counts[channel.number] = 0
+        self._know(block.channels)
         head = b"".join(self._declaration(channel) for channel in block.channels)
         self._put_chunk(head, block)
 
     def close(self, end: Mapping[str, str], rosbag2: Callable[[], str]) -> None:
-        """Finish the file; `rosbag2` gives the metadata that rosbag2 keeps inside each file."""
         if end:
             self._put_metadata(END, end)
         self._put_metadata("rosbag2", {"serialized_metadata": rosbag2()})
@@ -252,18 +250,8 @@ class McapWriter:
         self._file.close()
 
     def abandon(self) -> None:
-        """Leave the file as it is."""
         with suppress(OSError):
             self._file.close()
-
-    @property
-    def counts(self) -> dict[BagChannel, int]:
-        return {channel: self._counts[channel.number] for channel in self._channels}
-
-    @property
-    def times(self) -> tuple[int, int]:
-        """[ns] of the first and of the last message."""
-        return min(self._times, default=0), max(self._times, default=0)
 
     def _compressed(self, records: bytes) -> bytes:
         compressed: bytes = zstd().compress(records)
@@ -320,15 +308,12 @@ class McapWriter:
         place = struct.pack("<QQQQI", first, last, start, len(head) + length, len(index.channels))
         sizes = struct.pack("<QQ", length, size)
         self._chunks.append(record(CHUNK_INDEX, place, index.channels, struct.pack("<Q", index_size), name, sizes))
-        for number, count in index.counts.items():
-            self._counts[number] += count
-        if block.times:
-            self._times += (first, last)
+        self._count(index.counts, block)
 
     def _put_summary(self) -> None:
         groups = {
             SCHEMA: [_schema(number, name) for name, number in self._types.items()],
-            CHANNEL: [_channel(channel, self._types[channel.type]) for channel in self._channels],
+            CHANNEL: [_channel(channel, self._types[channel.type]) for channel in self.counts],
             CHUNK_INDEX: self._chunks,
             ATTACHMENT_INDEX: self._attachments,
             METADATA_INDEX: self._metadata,
@@ -346,8 +331,9 @@ class McapWriter:
         write_all(self._file, (checked + struct.pack("<I", crc32(checked)) + MAGIC,))
 
     def _statistics(self) -> bytes:
-        counts = b"".join(struct.pack("<HQ", *pair) for pair in sorted(self._counts.items()))
-        totals = (sum(self._counts.values()), len(self._types), len(self._channels), len(self._attachments))
+        pairs = sorted((channel.number, count) for channel, count in self.counts.items())
+        counts = b"".join(struct.pack("<HQ", *pair) for pair in pairs)
+        totals = (sum(self.counts.values()), len(self._types), len(self._channels), len(self._attachments))
         head = struct.pack("<QHIIII", *totals, len(self._metadata), len(self._chunks))
         return record(STATISTICS, head, struct.pack("<QQI", *self.times, len(counts)), counts)
 

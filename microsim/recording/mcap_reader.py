@@ -5,13 +5,13 @@ from __future__ import annotations
 import struct
 from binascii import crc32
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from mmap import mmap
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from microsim.recording import mcap
-from microsim.recording.bag_model import BagChannel, BagError, Block, RunFacts
+from microsim.recording.bag_model import BagChannel, BagError, Block, FileReader
 from microsim.recording.mcap import decompress
 
 _HEAD = struct.Struct("<BQ")
@@ -42,6 +42,11 @@ class Cursor:
         except UnicodeDecodeError:
             raise BagError("text that is not UTF-8") from None
 
+    def records(self) -> Iterator[tuple[int, Cursor]]:
+        """Opcode and body of each record up to the end."""
+        while self.position < len(self.body):
+            yield self.number(1), Cursor(self.take(self.number(8)))
+
     def mapping(self) -> dict[str, str]:
         inner = Cursor(self.take(self.number(4)))
         found = {}
@@ -51,62 +56,31 @@ class Cursor:
         return found
 
 
-@dataclass
-class _Head:
-    start: dict[str, str]
-    files: dict[str, bytes]
-    problem: str = ""
-
-
-class McapReader:
-    """One file. `tolerant`: reads as far as it can, then says in `problem` why it stopped."""
-
+class McapReader(FileReader):
     def __init__(self, path: Path, tolerant: bool = False) -> None:
-        self.path = path
-        self.tolerant = tolerant
-        self.problem = ""
-        self.compression = ""  # of the first chunk
-        self._end: dict[str, str] = {}
+        super().__init__(path, tolerant)
         self._summary = b""
-        head = self._read_head()
+        with self._noting():
+            self._read_head()
         if not tolerant:
-            self._end = self._read_summary()
-        self._start, self._files = head.start, head.files
+            with self._noting("finishes it"), _opened(self.path) as file:
+                self.facts = replace(self.facts, end=self._read_end(file))
 
-    @property
-    def is_ours(self) -> bool:
-        return bool(self._start)
-
-    @property
-    def facts(self) -> RunFacts:
-        """Of a tolerant reader complete only after `blocks`."""
-        return RunFacts(self._start, self._end, self._files)
-
-    def blocks(self) -> Iterator[Block]:
-        """Every chunk, checked."""
+    def _blocks(self) -> Iterator[Block]:
         channels: dict[int, BagChannel] = {}
         types: dict[int, str] = {}
-        try:
-            for opcode, body in self.records(check=True):
-                if opcode == mcap.CHUNK:
-                    yield _block(_chunk_records(body), channels, types)
-                elif opcode == mcap.METADATA and self.tolerant:
-                    name, values = _metadata(body)
-                    self._end = values if name == mcap.END else self._end
-        except BagError as error:
-            if not self.tolerant:
-                raise BagError(f"{self.path}: {error}; `microsim bag repair` may save the rest") from None
-            self.problem = str(error)
+        for opcode, body in self.records(check=True):
+            if opcode == mcap.CHUNK:
+                yield _block(_chunk_records(body), channels, types)
+            elif opcode == mcap.METADATA and self.tolerant:
+                name, values = _metadata(body)
+                self.facts = replace(self.facts, end=values) if name == mcap.END else self.facts
 
     def entries_of(self, topics: Container[str]) -> Iterator[tuple[BagChannel, int, bytes]]:
-        """BagChannel, time and data of the messages of some topics; only chunks that hold any are read."""
-        try:
+        with self._noting(), _opened(self.path) as file:
             channels, chunks = _index(self._summary, topics)
-            with _opened(self.path) as file:
-                for chunk in chunks:
-                    yield from _indexed(file, chunk, channels)
-        except BagError as error:
-            raise BagError(f"{self.path}: {error}; `microsim bag repair` may save the rest") from None
+            for chunk in chunks:
+                yield from _indexed(file, chunk, channels)
 
     # ---- parts of the file -------------------------------------------------------------------------------------------
 
@@ -136,36 +110,22 @@ class McapReader:
                 position += _HEAD.size + length
                 yield opcode, body
 
-    def _read_head(self) -> _Head:
+    def _read_head(self) -> None:
         """What stands before the first chunk."""
-        head = _Head({}, {})
-        try:
-            for opcode, body in self.records():
-                if opcode == mcap.CHUNK:
-                    self.compression = _compression(body)
-                if opcode in (mcap.CHUNK, mcap.MESSAGE):
-                    break
-                if opcode == mcap.METADATA:
-                    name, values = _metadata(body)
-                    head.start = values if name == mcap.START else head.start
-                elif opcode == mcap.ATTACHMENT:
-                    name, content = _attachment(body)
-                    head.files[name] = content
-        except BagError as error:
-            if not self.tolerant:
-                raise BagError(f"{self.path}: {error}; `microsim bag repair` may save the rest") from None
-            self.problem = str(error)
-        return head
+        for opcode, body in self.records():
+            if opcode == mcap.CHUNK:
+                self.compression = _compression(body)
+            if opcode in (mcap.CHUNK, mcap.MESSAGE):
+                break
+            if opcode == mcap.METADATA:
+                name, values = _metadata(body)
+                self.facts = replace(self.facts, start=values) if name == mcap.START else self.facts
+            elif opcode == mcap.ATTACHMENT:
+                name, content = _attachment(body)
+                self.facts = replace(self.facts, files={**self.facts.files, name: content})
 
-    def _read_summary(self) -> dict[str, str]:
-        """Check the end of the file; gives the facts that were told there."""
-        try:
-            with _opened(self.path) as file:
-                return self._end_facts(file)
-        except BagError as error:
-            raise BagError(f"{self.path}: {error}; `microsim bag repair` finishes it") from None
-
-    def _end_facts(self, file: BinaryIO) -> dict[str, str]:
+    def _read_end(self, file: BinaryIO) -> dict[str, str]:
+        """Check the end of the file; gives the facts that are there."""
         size = self.path.stat().st_size
         tail = len(mcap.MAGIC) + 29
         if size < 2 * len(mcap.MAGIC) + 29:
@@ -186,9 +146,7 @@ class McapReader:
 
 
 def _find_end(file: BinaryIO, summary: bytes) -> dict[str, str]:
-    cursor = Cursor(summary)
-    while cursor.position < len(summary):
-        opcode, body = cursor.number(1), Cursor(cursor.take(cursor.number(8)))
+    for opcode, body in Cursor(summary).records():
         if opcode == mcap.METADATA_INDEX:
             offset, length, name = body.number(8), body.number(8), body.text()
             if name == mcap.END:
@@ -208,9 +166,7 @@ def _index(summary: bytes, topics: Container[str]) -> tuple[dict[int, BagChannel
     """The channels of these topics, and the chunks in which they have messages."""
     types: dict[int, str] = {}
     block, channels, chunks = Block(), dict[int, BagChannel](), list[_ChunkPlace]()
-    cursor = Cursor(summary)
-    while cursor.position < len(summary):
-        opcode, body = cursor.number(1), Cursor(cursor.take(cursor.number(8)))
+    for opcode, body in Cursor(summary).records():
         if opcode in (mcap.SCHEMA, mcap.CHANNEL):
             _declare(opcode, body, block, channels, types)
         elif opcode == mcap.CHUNK_INDEX:
@@ -318,24 +274,6 @@ def _declare(opcode: int, body: Cursor, block: Block, channels: dict[int, BagCha
 
 # ---- what is in a record, for people ---------------------------------------------------------------------------------
 
-_KINDS = {
-    mcap.HEADER: "header",
-    mcap.FOOTER: "footer",
-    mcap.SCHEMA: "schema",
-    mcap.CHANNEL: "channel",
-    mcap.MESSAGE: "message",
-    mcap.CHUNK: "chunk",
-    mcap.MESSAGE_INDEX: "message index",
-    mcap.CHUNK_INDEX: "chunk index",
-    mcap.ATTACHMENT: "attachment",
-    mcap.ATTACHMENT_INDEX: "attachment index",
-    mcap.STATISTICS: "statistics",
-    mcap.METADATA: "metadata",
-    mcap.METADATA_INDEX: "metadata index",
-    mcap.SUMMARY_OFFSET: "summary offset",
-    mcap.DATA_END: "end of the data",
-}
-
 
 def described_pairs(content: mmap, start: int, records: bytes) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """What is in each of the file's records that begin there, and in each of these."""
@@ -351,11 +289,8 @@ def described_pairs(content: mmap, start: int, records: bytes) -> Iterator[tuple
 def described(records: bytes) -> dict[str, Any]:
     """Everything in a row of records, each value under a name that says where it is."""
     found: dict[str, Any] = {}
-    cursor, count = Cursor(records), 0
-    while cursor.position < len(records):
-        opcode, length = _HEAD.unpack(cursor.take(_HEAD.size))
-        kind, body = _KINDS.get(opcode, f"record {opcode}"), cursor.take(length)
-        count += 1
+    for count, (opcode, cursor) in enumerate(Cursor(records).records(), 1):
+        kind, body = mcap.KINDS[opcode] if opcode < len(mcap.KINDS) else f"record {opcode}", cursor.body
         if opcode == mcap.CHUNK:
             found |= {f"chunk, {name}": value for name, value in described(_chunk_records(body)).items()}
             found["chunk, times and sizes"] = body[: _CHUNK_HEAD.size]
@@ -363,7 +298,7 @@ def described(records: bytes) -> dict[str, Any]:
             name, values = _metadata(body)
             found |= {f"metadata {name}, {key}": value for key, value in values.items()}
         elif opcode in (mcap.SCHEMA, mcap.CHANNEL):
-            found |= _described_declaration(kind, Cursor(body))
+            found |= _described_declaration(kind, cursor)
         elif opcode == mcap.MESSAGE:
             found[f"message {count} on channel {int.from_bytes(body[:2], 'little')}"] = body
         else:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from microsim.recording.bag_model import BagChannel, BagError, Block, RunFacts, definition
+from microsim.recording.bag_model import BagChannel, BagError, Block, FileReader, FileWriter, RunFacts, definition
 
 _SCHEMA = """
 CREATE TABLE schema(schema_version INTEGER PRIMARY KEY, ros_distro TEXT NOT NULL);
@@ -25,53 +27,40 @@ INSERT INTO schema(schema_version, ros_distro) VALUES (4, 'microsim');
 _BATCH = 4096  # messages of a block that is read
 
 
-class SqliteWriter:
+class SqliteWriter(FileWriter):
     suffix = ".db3"
 
     def __init__(
         self, path: Path, facts: RunFacts, compression: str = "", create: Callable[[Path], object] | None = None
     ) -> None:
-        self.size = 0
+        super().__init__()
         self._types: set[str] = set()
-        self._channels: list[BagChannel] = []
-        self._counts: dict[int, int] = {}
-        self._times: list[int] = []
         try:
             self._database = self._connected(path)
             self._database.executescript("PRAGMA synchronous=OFF;" + _SCHEMA)
         except sqlite3.Error as error:
             raise OSError(str(error)) from None
-        with _Transaction(self._database):
+        with _transaction(self._database):
             self._store("start", facts.start)
             self._store("file", facts.files)
 
     def write(self, block: Block) -> None:
-        with _Transaction(self._database):
+        with _transaction(self._database):
+            self._know(block.channels)
             for channel in block.channels:
                 self._declare(channel)
             self._insert(zip(block.numbers, block.times, block.data, strict=True))
-        for number in block.numbers:
-            self._counts[number] += 1
-        if block.times:
-            self._times += (block.times[0], block.times[-1])
+        self._count(Counter(block.numbers), block)
         self.size += block.size
 
     def close(self, end: Mapping[str, str], rosbag2: Callable[[], str]) -> None:
-        with _Transaction(self._database):
+        with _transaction(self._database):
             self._store("end", end)
             self._execute("INSERT INTO metadata(metadata_version, metadata) VALUES(8, ?)", rosbag2())
         self._finish()
 
     def abandon(self) -> None:
         self._database.close()
-
-    @property
-    def counts(self) -> dict[BagChannel, int]:
-        return {channel: self._counts[channel.number] for channel in self._channels}
-
-    @property
-    def times(self) -> tuple[int, int]:
-        return min(self._times, default=0), max(self._times, default=0)
 
     def _store(self, place: str, values: Mapping[str, str | bytes]) -> None:
         for key, value in sorted(values.items()):
@@ -86,8 +75,6 @@ class SqliteWriter:
             )
         row = (channel.number, channel.topic, channel.type, "cdr", channel.qos, type_hash)
         self._execute("INSERT INTO topics VALUES(?, ?, ?, ?, ?, ?)", *row)
-        self._channels.append(channel)
-        self._counts[channel.number] = 0
 
     def _execute(self, statement: str, *values: object) -> None:
         self._database.execute(statement, values)
@@ -106,86 +93,60 @@ class SqliteWriter:
         self._database.executemany("INSERT INTO messages(topic_id, timestamp, data) VALUES(?, ?, ?)", messages)
 
 
-class _Transaction:
+@contextmanager
+def _transaction(database: sqlite3.Connection) -> Iterator[None]:
     """All or nothing; errors of SQLite become an OSError, as with any file."""
-
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self.database = database
-
-    def __enter__(self) -> None:
-        self.database.execute("BEGIN")
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    try:
+        database.execute("BEGIN")
         try:
-            self.database.execute("COMMIT" if kind is None else "ROLLBACK")
-        except sqlite3.Error as problem:
-            raise OSError(str(problem)) from None
-        if isinstance(error, sqlite3.Error):
-            raise OSError(str(error)) from None
+            yield
+        except BaseException:
+            with suppress(sqlite3.Error):  # it may have rolled back by itself
+                database.execute("ROLLBACK")
+            raise
+        database.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise OSError(str(error)) from None
 
 
-class SqliteReader:
-    """One file, with the interface of `McapReader`."""
+class SqliteReader(FileReader):
+    """Checks types; SQLite has no checksums."""
 
     def __init__(self, path: Path, tolerant: bool = False) -> None:
-        self.path = path
-        self.tolerant = tolerant
-        self.problem = ""
-        self._facts = RunFacts({}, {})
-        try:
-            self._facts = self._read_facts()
-        except BagError as error:
-            if not tolerant:
-                raise
-            self.problem = str(error)
-        if self.is_ours and not self._facts.end and not tolerant:
+        super().__init__(path, tolerant)
+        with self._noting():
+            self.facts = self._read_facts()
+        if self.is_ours and not self.facts.end and not tolerant:
             raise BagError(f"{path}: not finished: the run was cut off; `microsim bag repair` finishes it")
 
-    @property
-    def is_ours(self) -> bool:
-        return bool(self._facts.start)
-
-    @property
-    def facts(self) -> RunFacts:
-        return self._facts
-
-    def blocks(self) -> Iterator[Block]:
-        try:
-            yield from self._blocks()
-        except BagError as error:
-            if not self.tolerant:
-                raise
-            self.problem = str(error)
-
     def entries_of(self, topics: Container[str]) -> Iterator[tuple[BagChannel, int, bytes]]:
-        """BagChannel, time and data of the messages of some topics."""
-        with ReadOnlyDatabase(self.path) as database:
+        with self._noting(), read_only(self.path) as database:
             channels = {channel.number: channel for channel in _channels(database) if channel.topic in topics}
             numbers = ", ".join(map(str, channels))
             query = f"SELECT topic_id, timestamp, data FROM messages WHERE topic_id IN ({numbers}) ORDER BY id"
             for number, time, data in database.execute(query):
                 if type(time) is not int or type(data) is not bytes:
-                    raise BagError(f"{self.path}: an impossible message")
+                    raise BagError("an impossible message")
                 yield channels[number], time, data
 
     def _read_facts(self) -> RunFacts:
-        with ReadOnlyDatabase(self.path) as database:
+        with read_only(self.path) as database:
             names = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if "microsim" not in names:
-                return self._facts
+                return RunFacts({}, {})
             stored: dict[str, dict[str, Any]] = {"start": {}, "end": {}, "file": {}}
             for place, key, value in database.execute("SELECT place, key, value FROM microsim ORDER BY key"):
                 stored.setdefault(place, {})[str(key)] = bytes(value) if place == "file" else str(value)
             return RunFacts(stored["start"], stored["end"], stored["file"])
 
     def _blocks(self) -> Iterator[Block]:
-        with ReadOnlyDatabase(self.path) as database:
+        with read_only(self.path) as database:
             channels = _channels(database)
             known = {channel.number for channel in channels}
             rows = database.execute("SELECT topic_id, timestamp, data FROM messages ORDER BY id")
             for found in _whole_ticks(rows):
                 if any(not (type(n) is type(t) is int and type(d) is bytes and n in known) for n, t, d in found):
-                    raise BagError(f"{self.path}: an impossible message")
+                    raise BagError("an impossible message")
                 numbers, times, data = (list(column) for column in zip(*found, strict=True))
                 yield Block(channels, numbers, times, data, sum(map(len, data)))
                 channels = []
@@ -210,20 +171,14 @@ def _whole_ticks(rows: sqlite3.Cursor) -> Iterator[list[tuple[int, int, bytes]]]
         yield held
 
 
-class ReadOnlyDatabase:
-    """Opened for reading; errors of SQLite become a BagError."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> sqlite3.Connection:
+@contextmanager
+def read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    """The file opened for reading; errors of SQLite and of strange values become a BagError."""
+    try:
+        database = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
         try:
-            self.database = sqlite3.connect(f"{self.path.resolve().as_uri()}?mode=ro", uri=True)
-        except sqlite3.Error as error:
-            raise BagError(f"{self.path}: cannot be read: {error}") from None
-        return self.database
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self.database.close()
-        if isinstance(error, (sqlite3.Error, ValueError, TypeError, OverflowError)):
-            raise BagError(f"{self.path}: damaged: {error}; `microsim bag repair` may save the rest") from None
+            yield database
+        finally:
+            database.close()
+    except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:
+        raise BagError(f"damaged: {error}") from None

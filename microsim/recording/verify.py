@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from microsim.recording.bag import COMPRESSIONS, BagWriter, FileWriter, OwnBag, RecordOptions
-from microsim.recording.bag_model import METADATA_YAML, BagError, Piece, RunFacts
+from microsim.recording.bag import COMPRESSIONS, BagWriter, OwnBag, RecordOptions
+from microsim.recording.bag_model import METADATA_YAML, BagError, FileWriter, Piece, RunFacts
 from microsim.recording.chunk_assembly import are_same
 from microsim.recording.compare import (
     Difference,
@@ -208,7 +208,7 @@ class ComparingSqlite(SqliteWriter):
 
     def __init__(self, path: Path, facts: RunFacts) -> None:
         self._path = path
-        self._count = 0
+        self._row = 0
         try:
             self._recorded = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False)
             self._recorded.text_factory = lambda raw: raw.decode(errors="surrogateescape")
@@ -222,8 +222,8 @@ class ComparingSqlite(SqliteWriter):
 
     def _insert(self, messages: Iterable[tuple[int, int, bytes]]) -> None:
         for message in messages:
-            self._count += 1
-            self._check_row("messages", self._count, self._messages, next(self._messages, ()), (self._count, *message))
+            self._row += 1
+            self._check_row("messages", self._row, self._messages, next(self._messages, ()), (self._row, *message))
 
     def _finish(self) -> None:
         try:
@@ -234,7 +234,7 @@ class ComparingSqlite(SqliteWriter):
         super()._finish()
 
     def _check_rest(self) -> None:
-        self._check_row("messages", self._count + 1, self._messages, next(self._messages, ()), ())
+        self._check_row("messages", self._row + 1, self._messages, next(self._messages, ()), ())
         query = "SELECT type || ' ' || name, sql FROM sqlite_master"
         schemas = [dict(database.execute(query).fetchall()) for database in (self._recorded, self._database)]
         _check_same(self._path, *schemas)
