@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -82,15 +84,10 @@ Column = npt.NDArray[np.float64]
 ODOMETRY, RANGE, DIAGNOSTICS = "nav_msgs/msg/Odometry", "sensor_msgs/msg/Range", "diagnostic_msgs/msg/DiagnosticArray"
 _FIELDS: Mapping[str, Mapping[str, str]] = {
     ODOMETRY: {
-        "x": "pose.pose.position.x",
-        "y": "pose.pose.position.y",
-        "z": "pose.pose.position.z",
-        "vx": "twist.twist.linear.x",
-        "vy": "twist.twist.linear.y",
-        "vz": "twist.twist.linear.z",
-        "turn": "twist.twist.angular.z",
+        **{axis: f"pose.pose.position.{axis}" for axis in "xyz"},
+        **{f"v{axis}": f"twist.twist.linear.{axis}" for axis in "xyz"},
     },
-    RANGE: {"range": "range", "min": "min_range", "max": "max_range"},
+    RANGE: {"range": "range", "max": "max_range"},
 }
 
 _FARTHEST_M, _LARGEST = 1e8, 1e15  # beyond that nothing can be drawn to scale
@@ -103,13 +100,12 @@ class Series:
     odometry: dict[str, dict[str, Column]] = field(default_factory=dict)
     ranges: dict[str, dict[str, Column]] = field(default_factory=dict)
     links: dict[str, dict[str, Column]] = field(default_factory=dict)  # radio, by direction
-    frames: dict[str, str] = field(default_factory=dict)  # of the odometry, by topic
     start_s: float = math.inf
     end_s: float = 0.0
 
 
 def read_series(bag: Bag) -> Series:
-    """Odometry, ranges and what the radio tells of itself."""
+    """Odometry, ranges and the radio's metrics."""
     series = Series()
     collected: dict[tuple[str, str], tuple[list[int], list[bytes]]] = {}
     channels: dict[int, tuple[str, str]] = {}
@@ -191,16 +187,15 @@ def _add_links(series: Series, times: Column, messages: Sequence[bytes]) -> None
 
 
 def _number(text: str) -> float:
-    try:
+    with suppress(ValueError):
         return float(text)
-    except ValueError:
-        return float("nan")
+    return math.nan
 
 
 _LINE = 60  # letters that fit beside a title
 _FEW, _MOST_LINKS = 4, 12  # links that are drawn in full; that are drawn one by one
-
 _FARTHEST_RANGE_M = 1e6
+_VELOCITY = ("vx", "vy", "vz")
 
 
 @dataclass(frozen=True)
@@ -233,13 +228,19 @@ def plot(bag: Bag, path: Path) -> None:
 
 
 def _scenario(bag: Bag, folder: Path) -> Scenario | None:
-    """None where there is none, or where its world or plug-ins are not at hand: paths can be drawn without."""
+    """None where there is none, or where its world or plug-in robots are not at hand: paths can be drawn without.
+
+    Sensors, which may be plug-ins, are left out: a picture needs none, and runs no code.
+    """
     if not bag.is_ours:
         return None
-    try:
-        return unpacked(bag.facts.start["scenario"], folder, bag.facts.files, ())
-    except BagError:
-        return None
+    with suppress(BagError, ValueError, AttributeError, KeyError):
+        data = json.loads(bag.facts.start["scenario"])
+        for robot in data["robots"].values():
+            robot.pop("sensors", None)
+        kept = {key: value for key, value in data.items() if key not in ("faults", "randomize")}
+        return unpacked(json.dumps(kept), folder, bag.facts.files, ())
+    return None
 
 
 def _draw(figure: Any, page: PlotPage, bag: Bag) -> None:
@@ -364,20 +365,19 @@ def _frame_map(axes: Any, page: PlotPage) -> None:
 
 
 def _heights(axes: Any, page: PlotPage) -> None:
-    axes.set_title("Altitude [m]")
-    for topic, odometry in page.series.odometry.items():
-        robot = page.robot(topic)
-        axes.plot(odometry["t"], odometry["z"], color=page.colour(robot), label=robot)
-    axes.margins(y=0.15)
+    _per_robot(axes, page, "Altitude [m]", lambda odometry: odometry["z"])
 
 
 def _speeds(axes: Any, page: PlotPage) -> None:
-    axes.set_title("Speed [m/s]")
+    _per_robot(axes, page, "Speed [m/s]", lambda odometry: np.sqrt(sum(odometry[axis] ** 2 for axis in _VELOCITY)))
+    axes.set_ylim(bottom=0.0)
+
+
+def _per_robot(axes: Any, page: PlotPage, title: str, value: Callable[[dict[str, Column]], Column]) -> None:
+    axes.set_title(title)
     for topic, odometry in page.series.odometry.items():
         robot = page.robot(topic)
-        speed = np.sqrt(odometry["vx"] ** 2 + odometry["vy"] ** 2 + odometry["vz"] ** 2)
-        axes.plot(odometry["t"], speed, color=page.colour(robot), label=robot)
-    axes.set_ylim(bottom=0.0)
+        axes.plot(odometry["t"], value(odometry), color=page.colour(robot), label=robot)
     axes.margins(y=0.15)
 
 
@@ -460,7 +460,7 @@ def _used(page: PlotPage) -> dict[str, Any]:
 
 
 def _together(links: list[Any]) -> dict[str, Any]:
-    """They are told of at the same times."""
+    """As one; their metrics are of the same times."""
     counts = {what: sum(link[what] for link in links) for what in ("sent", "dropped")}
     means = np.array([np.where(link["mean"] > 0, link["mean"], np.nan) for link in links])
     heard = np.isfinite(means).any(axis=0)

@@ -22,7 +22,7 @@ from microsim.messages.outbox import Message
 from microsim.messages.ros_inputs import stamp_of, take_pose, take_twist
 from microsim.recording.bag import RecordOptions, open_bag
 from microsim.recording.bag_model import BagError, information
-from microsim.recording.bag_plot import plot
+from microsim.recording.bag_plot import _scenario, plot
 from microsim.recording.compare import diff, first_field
 from microsim.recording.maintenance import repair
 from microsim.recording.mcap import McapWriter
@@ -377,6 +377,7 @@ def test_a_folder_named_without_hashes_is_not_trusted_either(trap: Path) -> None
 
 def test_a_picture_of_a_recording_runs_no_code(trap: Path) -> None:
     plot(open_bag(trap.parent / "bag"), trap.parent / "bag.png")
+    assert _scenario(open_bag(trap.parent / "bag"), trap.parent) is not None  # and still has the map
     assert not (trap / "ran").exists()
 
 
