@@ -257,13 +257,7 @@ class Simulation:
         return self.command_values(robot, values, stamp_ns)
 
     def set_pose(
-        self,
-        robot: str,
-        x: float,
-        y: float,
-        z: float | None = None,
-        yaw: float = 0.0,
-        stamp_ns: int | None = None,
+        self, robot: str, x: float, y: float, z: float | None = None, yaw: float = 0.0, stamp_ns: int | None = None
     ) -> bool:
         """Put a robot somewhere, at rest; a drone without z keeps its height. Ignored and counted where it cannot."""
         model, world = self.model(robot), self.world

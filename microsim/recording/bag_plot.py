@@ -304,7 +304,7 @@ def _map(axes: Any, page: PlotPage) -> None:
 
 
 def _name_ends(axes: Any, page: PlotPage) -> None:
-    """Many names, or long ones, stand where their robots are."""
+    """Many names, or long ones, go beside their robots."""
     halo = matplotlib("matplotlib.patheffects").withStroke(linewidth=2.5, foreground="white")
     for topic, odometry in page.series.odometry.items():
         name, place = _shortened(page.robot(topic)), (odometry["x"][-1], odometry["y"][-1])
@@ -416,10 +416,10 @@ def _latencies(axes: Any, page: PlotPage) -> None:
     links = _used(page)
     for name, link in links.items():
         colour = page.colour(name.split(" → ")[0])
-        told = link["mean"] > 0
+        known = link["mean"] > 0
         if len(links) <= _FEW:
-            axes.plot(link["t"][told], link["last"][told], ".", color=colour, markersize=4, alpha=0.55)
-        axes.plot(link["t"][told], link["mean"][told], color=colour, label=f"{name}, mean")
+            axes.plot(link["t"][known], link["last"][known], ".", color=colour, markersize=4, alpha=0.55)
+        axes.plot(link["t"][known], link["mean"][known], color=colour, label=f"{name}, mean")
     axes.set_ylim(bottom=0.0)
     axes.margins(y=0.15)
     _legend_above(axes)
@@ -463,7 +463,7 @@ def _together(links: list[Any]) -> dict[str, Any]:
     """As one; their metrics are of the same times."""
     counts = {what: sum(link[what] for link in links) for what in ("sent", "dropped")}
     means = np.array([np.where(link["mean"] > 0, link["mean"], np.nan) for link in links])
-    heard = np.isfinite(means).any(axis=0)
+    known = np.isfinite(means).any(axis=0)
     mean = np.zeros(means.shape[1])
-    mean[heard] = np.nanmean(means[:, heard], axis=0)
+    mean[known] = np.nanmean(means[:, known], axis=0)
     return {"t": links[0]["t"], "mean": mean, "last": mean, **counts}

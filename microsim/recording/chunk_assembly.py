@@ -33,7 +33,7 @@ _HASH_MASK = 2**31 - 1  # so that products of hashes have less than 63 bits, in 
 
 
 class ChannelNames:
-    """Which channel each name in a transcript stands for; 0: not to be recorded."""
+    """The channel of each name in a transcript; 0: not to be recorded."""
 
     def __init__(self, numbers: Mapping[bytes, int], clock: bytes) -> None:
         self.factor = 31
@@ -82,7 +82,7 @@ class Records:
         arguments = (names.hashes, names.numbers, names.factor, names.clock, self._chunk, self._table)
         self.used, self.count, self._time = _transcribe(joined, starts, *arguments, self.used, self.count, self._time)
         if self.used < 0:
-            raise RuntimeError("a message on a topic that the recorder was not told of")
+            raise RuntimeError("a message on a topic that was not announced to the recorder")
 
     def clear(self) -> None:
         self.used = self.count = 0
@@ -111,7 +111,7 @@ def are_same(first: Bytes, second: Bytes) -> bool:
 
 @threaded_kernel
 def _transcribe(
-    said: Bytes,
+    transcripts: Bytes,
     starts: Integers,  # of each tick's or input's part, and the end
     hashes: Integers,
     numbers: Integers,
@@ -130,7 +130,7 @@ def _transcribe(
         while at < end:
             name, ends = 0, 0
             while ends < 2:  # a topic and a type, each with a zero behind it
-                byte = np.int64(said[at])
+                byte = np.int64(transcripts[at])
                 name = (name * factor + byte) & _HASH_MASK
                 ends += byte == 0
                 at += 1
@@ -140,8 +140,8 @@ def _transcribe(
                     return -1, count, time
                 slot = (slot + 1) & mask
             if name == clock:
-                time = number_at(said, at, 8)
-            length = number_at(said, at + 8, 4)
+                time = number_at(transcripts, at, 8)
+            length = number_at(transcripts, at + 8, 4)
             at += 12
             if numbers[slot] > 0:
                 table[NUMBER, count], table[TIME, count], table[PLACE, count] = numbers[slot], time, used
@@ -153,7 +153,7 @@ def _transcribe(
                 put_number(chunk, used + 15, 8, time)
                 put_number(chunk, used + 23, 8, time)
                 used += _HEAD
-                chunk[used : used + length] = said[at : at + length]
+                chunk[used : used + length] = transcripts[at : at + length]
                 used += length
             at += length
     return used, count, time
@@ -262,7 +262,7 @@ class Disk:
         while (portion := self._next()) is not None:
             try:
                 self._write(portion)
-            except Exception as error:  # whatever it is, the run must hear of it
+            except Exception as error:  # whatever it is, the run must report it
                 with self._changed:
                     self.error = error
                     self._queue.clear()

@@ -75,7 +75,7 @@ class Difference:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """For machines; `about` is what a person is told."""
+        """For machines; `about` is the text for people."""
         entry = self.first.here or self.second.here
         facts: dict[str, Any] = {"after_messages": self.number, "topic": None, "time_ns": None, "field": None}
         if entry is not None:
@@ -246,7 +246,7 @@ class BagComparison:
     messages: int
     difference: Difference | None
     notes: tuple[str, ...]
-    problem: str = ""  # every message that both hold is the same, and yet the runs are not, or nobody knows
+    problem: str = ""  # every message that both hold is the same, but the runs differ, or cannot be compared
     is_partial: bool = False  # some topics are in one of them only, because the other left them out
 
     @property

@@ -111,7 +111,7 @@ class McapReader(FileReader):
                 yield opcode, body
 
     def _read_head(self) -> None:
-        """What stands before the first chunk."""
+        """What comes before the first chunk."""
         for opcode, body in self.records():
             if opcode == mcap.CHUNK:
                 self.compression = _compression(body)

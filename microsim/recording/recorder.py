@@ -36,7 +36,7 @@ CLOCK = "/clock"  # the first message of every tick
 
 
 class Channels:
-    """Numbers of channels, given before the run in the order of the topics, then of the inputs: whoever comes first."""
+    """Numbers of channels, given before the run, in the order of the topics and then of the inputs."""
 
     names: ChannelNames
 
@@ -72,17 +72,17 @@ class Channels:
 
 
 class Recorder:
-    """Hears every tick of a simulation from the start; close it at the end, or use it in a `with` block.
+    """Records every tick of a simulation from the start; close it at the end, or use it in a `with` block.
 
-    Call `tap` from time to time: it raises what went wrong. Without a runner: as fast as possible, so a full queue is
-    waited for. `create` opens files (for tests).
+    Call `tap` from time to time: it raises what went wrong. Without a runner, a full queue makes
+    the run wait. `create` opens files (for tests).
     """
 
     messages: int  # of all runs that are over
     inputs: int  # of all runs
     _inputs_before: int  # of the runs before this one
     _sim: Simulation
-    _tick: int  # the latest that was heard
+    _tick: int  # the latest that was received
     _latest: bytes  # its transcript
     _held: list[bytes]  # transcripts that go to the disk together with the next
     _size: int  # [byte] of these
@@ -102,14 +102,14 @@ class Recorder:
         self.options = options or RecordOptions()
         self.error = ""  # why the recording stopped before the run did
         self.messages = self.inputs = 0
-        self._ends_run = False  # the run shall not go on without it
+        self._ends_run = False  # the run must not continue without it
         self._create = create
         self._runner: Runner | None = None
         self.folders: list[Path] = []  # one for each run: a reset begins the next
         self._start(sim)
 
     def attach(self, runner: Runner) -> None:
-        """Follow this runner to other simulations. In real time the run goes on when the disk cannot follow."""
+        """Follow this runner to other simulations. In real time the run continues when the disk is too slow."""
         self._runner = runner
         runner.taps.append(self.tap)
 
@@ -129,7 +129,7 @@ class Recorder:
         return self._disk.error
 
     def tap(self, messages: Sequence[Message] = ()) -> None:
-        """Raise what went wrong; begin the next bag when the runner goes on with another simulation."""
+        """Raise what went wrong; begin the next bag when the runner has another simulation."""
         if self._runner is not None and self._runner.sim is not self._sim and not self.error:
             self._let_go()
             self._finish_run()

@@ -44,7 +44,7 @@ class StateFile:
 
 
 def fingerprint(scenario: Scenario) -> str:
-    """SHA-256 of all that a scenario says, with its files by content, wherever they lie."""
+    """SHA-256 of a scenario, with its files and plug-ins by content, wherever they are."""
     data, files = packed(scenario)
     data["plugins"] = plugin_hashes(scenario)
     names = sorted(files)  # have the hash of the content in them
@@ -85,7 +85,7 @@ def _write_whole(path: Path, content: bytes) -> None:
     try:
         target = path.resolve()
         if target.exists() and not target.is_file():
-            raise SnapshotError(f"{path}: cannot be written: it is no ordinary file")
+            raise SnapshotError(f"{path}: cannot be written: it is not an ordinary file")
         target.parent.mkdir(parents=True, exist_ok=True)
         fresh = target.with_name(f".{os.getpid()}.state")
         try:
@@ -126,7 +126,7 @@ def read_state(path: Path) -> StateFile:
 
 
 def load_state(path: Path, sim: Simulation) -> None:
-    """Let a simulation of the same scenario go on from there."""
+    """Let a simulation of the same scenario resume from there."""
     state = read_state(path)
     if state.facts.get("fingerprint") != fingerprint(sim.scenario):
         raise SnapshotError(
@@ -266,11 +266,11 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _plugin_memory(context: SensorContext, sensor: Any) -> PluginMemory:
-    """What a third party's sensor says of itself."""
+    """The state of a third party's sensor."""
     who = f"the sensor {context.robot}/{context.sensor}"
     if not (callable(getattr(sensor, "memory", None)) and callable(getattr(sensor, "recall", None))):
         raise SnapshotError(
-            f"{who} is a plug-in whose state nobody else knows: to be saved it needs `memory()`, which gives plain "
+            f"{who} is a plug-in: to be saved it needs `memory()`, which returns plain "
             "data, and `recall(data)`, which takes it back"
         )
     try:

@@ -138,7 +138,7 @@ def test_a_file_that_cannot_be_written_is_told_of(state: tuple[Simulation, Path]
 def test_what_is_no_ordinary_file_is_left_alone(state: tuple[Simulation, Path], tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.state"
     os.mkfifo(pipe)
-    with pytest.raises(SnapshotError, match="it is no ordinary file"):
+    with pytest.raises(SnapshotError, match="it is not an ordinary file"):
         save_state(pipe, state[0].snapshot())
     assert pipe.is_fifo()
     link = tmp_path / "link.state"
@@ -176,7 +176,7 @@ def test_a_plug_in_with_memory_goes_on_from_a_file(tmp_path: Path) -> None:
 
 def test_a_plug_in_without_memory_is_refused_in_words(tmp_path: Path) -> None:
     sim = Simulation(with_plugin(tmp_path / "plugins", ""), 3)
-    with pytest.raises(SnapshotError, match=r"drone/counts is a plug-in .* needs `memory\(\)`"):
+    with pytest.raises(SnapshotError, match=r"drone/counts is a plug-in: .* needs `memory\(\)`"):
         save_state(tmp_path / "a.state", sim.snapshot())
 
 

@@ -82,7 +82,7 @@ def test_the_kernel_has_the_bits_of_its_plain_form(monkeypatch: pytest.MonkeyPat
 
 def test_a_name_that_nobody_told_of_is_an_error() -> None:
     names = ChannelNames({name_in_transcript(*CLOCK): 1}, name_in_transcript(*CLOCK))
-    with pytest.raises(RuntimeError, match="not told of"):
+    with pytest.raises(RuntimeError, match="not announced to the recorder"):
         Records().add(said([[(1, b"x")]]), names)
 
 
