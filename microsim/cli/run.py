@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -261,9 +262,19 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
+        if number not in (signal.SIGINT, signal.SIGTERM):
+            _leave_terminal()
         if self.runner is None or self.runner.is_stopping:
             raise KeyboardInterrupt
         self.runner.stop()
+
+
+def _leave_terminal() -> None:
+    """After it was closed, whatever is still printed to it would fail, and keep the recording from being finished."""
+    with Path(os.devnull).open("wb") as nothing:
+        for descriptor in (1, 2):
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+                os.dup2(nothing.fileno(), descriptor)
 
 
 def result(runner: Runner) -> dict[str, Any]:

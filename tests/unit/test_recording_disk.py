@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -200,22 +202,56 @@ def test_a_killed_run_loses_at_most_the_last_chunk(tmp_path: Path, storage: str)
     assert repair(tmp_path / "bag").damaged == ()  # is whole now
 
 
+@contextmanager
+def recorded_run(folder: Path, terminal: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A run in real time that records; its output goes to that terminal. Telemetry shows that it has begun."""
+    root = Path(__file__).parents[2]
+    telemetry = folder / "telemetry.jsonl"
+    command = [sys.executable, "-m", "microsim", "run", "flat", "--transport", "none", "--record", str(folder / "bag")]
+    output = subprocess.DEVNULL if terminal is None else terminal
+    process = subprocess.Popen(
+        [*(() if terminal is None else ("setsid", "--ctty")), *command, "--telemetry", str(telemetry)],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root), "TERM": "xterm"},
+        stdin=output,
+        stdout=output,
+        stderr=output,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not (telemetry.exists() and telemetry.stat().st_size) and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_run_that_is_ended_by_a_signal_finishes_its_bag(tmp_path: Path, number: signal.Signals) -> None:
-    """SIGHUP is what a run gets when its terminal is closed."""
-    root = Path(__file__).parents[2]
-    command = [sys.executable, "-m", "microsim", "run", "flat", "--headless", "--transport", "none"]
-    command += ["--record", str(tmp_path / "bag"), "--telemetry", str(tmp_path / "telemetry.jsonl")]
-    process = subprocess.Popen(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, stderr=subprocess.PIPE)
-    telemetry, deadline = tmp_path / "telemetry.jsonl", time.monotonic() + 120
-    while not (telemetry.exists() and telemetry.stat().st_size) and time.monotonic() < deadline:
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 0, said
-    bag = open_bag(tmp_path / "bag")
-    assert bag.facts.end["complete"] == "true"
+    with recorded_run(tmp_path) as process:
+        process.send_signal(number)
+        assert process.wait(60) == 0
+    assert open_bag(tmp_path / "bag").facts.end["complete"] == "true"
+
+
+def test_a_run_whose_terminal_is_closed_finishes_its_bag(tmp_path: Path) -> None:
+    """Nothing can be printed any more."""
+    ours, theirs = os.openpty()
+    reader = threading.Thread(target=read_all, args=(ours,), daemon=True)
+    reader.start()
+    with recorded_run(tmp_path, theirs) as process:
+        os.close(theirs)
+        os.close(ours)
+        assert process.wait(60) == 0
+    assert open_bag(tmp_path / "bag").facts.end["complete"] == "true"
+
+
+def read_all(terminal: int) -> None:
+    with suppress(OSError):
+        while select.select([terminal], [], [], 0.1) and os.read(terminal, 65536):
+            pass
 
 
 def test_nohup_still_works() -> None:
