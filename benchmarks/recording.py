@@ -53,7 +53,7 @@ def _least(*works: Callable[[], Any], rounds: int = 7) -> list[float]:
 
 def _run(folder: Path | None = None, **options: Any) -> float:
     """Seconds from the first tick to the end of the recording."""
-    from microsim.recording.bag_writer import RecordOptions
+    from microsim.recording.bag import RecordOptions
     from microsim.recording.recorder import Recorder
     from microsim.runner import Runner
     from microsim.simulation import Simulation
@@ -90,14 +90,14 @@ def _writers(folder: Path) -> tuple[Callable[[], None], Callable[[], None]]:
     from mcap.writer import CompressionType, Writer
 
     from microsim.recording.bag import open_bag
-    from microsim.recording.entries import Block, Channel, Facts, definition
-    from microsim.recording.mcap_writer import McapWriter
+    from microsim.recording.bag_model import BagChannel, Block, RunFacts, definition
+    from microsim.recording.mcap import McapWriter
 
     blocks: list[Block] = list(open_bag(folder / "bag").blocks())
-    channels: dict[int, Channel] = {each.number: each for block in blocks for each in block.channels}
+    channels: dict[int, BagChannel] = {each.number: each for block in blocks for each in block.channels}
 
     def ours() -> None:
-        writer = McapWriter(Path("unused"), Facts({}, {}), "", lambda path: io.BytesIO())
+        writer = McapWriter(Path("unused"), RunFacts({}, {}), "", lambda path: io.BytesIO())
         for block in blocks:
             writer.write(block)
         writer.close({}, str)

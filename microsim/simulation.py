@@ -25,7 +25,7 @@ from microsim.engine.geodesy import tangent_plane
 from microsim.engine.noise import stream_key
 from microsim.engine.physics import Fleet, Physics, lean, make_fleet, put
 from microsim.engine.radio import Radio
-from microsim.engine.schedule import Command, Input, Schedule, Teleport, Transmission
+from microsim.engine.schedule import CHUNK, Command, Input, Schedule, Teleport, Transmission
 from microsim.engine.timekeeper import NS_PER_S, Clock, exact_rate
 from microsim.engine.world import World
 from microsim.errors import UsageError, unknown
@@ -94,7 +94,9 @@ class Simulation:
         self.clock = Clock(self.scenario.physics_hz)
         self.counters: Counter[str] = Counter()  # what was ignored, and why
         self.listeners = Listeners()
-        self.on_tick: list[Callable[[bytes], None]] = []  # functions of each tick's transcript; `listen` is more general
+        self.on_tick: list[
+            Callable[[bytes], None]
+        ] = []  # functions of each tick's transcript; `listen` is more general
         self._assigned = self.listen(ticks=self._call_each)
         self._shared: dict[Any, Any] = {}  # what sensors keep from reset to reset
         self._next_seed = self._checked_seed(self.scenario.seed if seed is None else seed)
@@ -159,6 +161,7 @@ class Simulation:
         self._outbox = Outbox()
         self._schedule = self._compose()
         self.opening = self._schedule.start()  # the transcript of tick 0, which happens here
+        self.transcript_tick = 0  # of the transcript that listeners were last given; `tick` may be further
         self.listeners.tick(self.opening)
 
     # ---- listening -------------------------------------------------------------------------------------------
@@ -229,7 +232,10 @@ class Simulation:
 
     def step(self, ticks: int = 1) -> Messages:
         """Advance; gives every message of these ticks in the order of sending. The first call also gives tick 0's."""
-        for transcript in self._schedule.step(self._checked_ticks(ticks)):
+        first, at_once = self.tick + 1, 1 if self.on_tick else CHUNK
+        for self.transcript_tick, transcript in enumerate(
+            self._schedule.step(self._checked_ticks(ticks), at_once), first
+        ):
             self.listeners.tick(transcript)
         return self._outbox.take()
 
@@ -253,6 +259,10 @@ class Simulation:
         and speed [m/s], or throttle (-1..1) and brake (0..1); its commands time out. Values beyond the limits are
         clamped. A NaN or infinity makes the command ignored and counted: then False.
         """
+        return self.command_values(robot, values)
+
+    def command_values(self, robot: str, values: Mapping[str, float], stamp_ns: int | None = None) -> bool:
+        """As `command`. `stamp_ns`, here and below: of the message that brought it, which recordings keep."""
         inputs = self.model(robot).inputs
         for name in values:
             if name not in inputs:
@@ -260,18 +270,22 @@ class Simulation:
         numbers = tuple(_number(name, values.get(name, 0.0)) for name in inputs)
         if not all(map(math.isfinite, numbers)):
             return self._ignore("commands with NaN or infinity")
-        return self._accept(Command(robot, numbers))
+        return self._accept(Command(robot, numbers, stamp_ns))
 
-    def command_twist(self, robot: str, linear: Sequence[float], turn: float) -> bool:
+    def command_twist(self, robot: str, linear: Sequence[float], turn: float, stamp_ns: int | None = None) -> bool:
         """The command that a geometry_msgs/Twist stands for: linear x, y, z [m/s] and turn rate about z [rad/s]."""
         model = self.model(robot)
         if model.from_twist is not None:
             forward = _number("linear.x", linear[0])
-            return self.command(robot, **model.from_twist(self._drawn.robots[robot], forward, _number("turn", turn)))
+            values = model.from_twist(self._drawn.robots[robot], forward, _number("turn", turn))
+            return self.command_values(robot, values, stamp_ns)
         fields = {"linear.x": linear[0], "linear.y": linear[1], "linear.z": linear[2], "angular.z": turn}
-        return self.command(robot, **{n: fields[f] for n, f in zip(model.inputs, model.twist_fields, strict=True)})
+        values = {n: fields[f] for n, f in zip(model.inputs, model.twist_fields, strict=True)}
+        return self.command_values(robot, values, stamp_ns)
 
-    def set_pose(self, robot: str, x: float, y: float, z: float | None = None, yaw: float = 0.0) -> bool:
+    def set_pose(
+        self, robot: str, x: float, y: float, z: float | None = None, yaw: float = 0.0, stamp_ns: int | None = None
+    ) -> bool:
         """Put a robot somewhere, at rest; a drone without z keeps its height. Ignored and counted where it cannot."""
         model, world = self.model(robot), self.world
         height = self._height_to_come(robot) if z is None else _number("z", z)
@@ -282,7 +296,7 @@ class Simulation:
             return self._ignore("poses off the map or in an occupied cell")
         clearance: float = getattr(self._drawn.robots[robot], "ground_clearance_m", 0.0)
         lowest = world.ground(x, y) + clearance  # NaN where there is no ground: then any height will do
-        return self._accept(Teleport(robot, x, y, lowest if height < lowest else height, yaw))
+        return self._accept(Teleport(robot, x, y, lowest if height < lowest else height, yaw, stamp_ns))
 
     def _height_to_come(self, robot: str) -> float:
         """Where the robot is, or will be by the teleports that wait for the next tick."""

@@ -311,7 +311,8 @@ def run_order(order: dict[str, Any]) -> dict[str, Any]:
             if order.get("dump") is not None and sim.tick == order["tick"]:
                 _dump(messages, runner.messages - len(messages), Path(order["dump"]))
 
-        runner = Runner(sim, order["rtf"], pilot, taps=[keep])
+        runner = Runner(sim, order["rtf"], pilot)
+        runner.listen(messages=keep)
         runner.run(ticks)
     return {"digest": sim.digest(), "ticks": sim.tick, "seed": sim.seed, "violations": pilot.violations()}
 

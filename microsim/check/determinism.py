@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from microsim.check.check_runs import DIGEST_BYTES, Case, CheckRun, Children, Environment, Result
-from microsim.recording.differences import Difference, Entry, Place
+from microsim.recording.compare import BagEntry, Difference, StreamPlace
 
 
 @dataclass(frozen=True)
@@ -99,15 +99,19 @@ def find(reference: Result, result: Result, children: Children) -> Finding:
     return Finding(result, tick, _difference(before, one, other, names))
 
 
-def _dumped(file: Path) -> tuple[int, list[Entry]]:
+def _dumped(file: Path) -> tuple[int, list[BagEntry]]:
     """(number of messages before the tick, those of the tick); removes the file."""
     dumped = json.loads(file.read_text(encoding="utf-8"))
     file.unlink()
     rows = dumped["messages"]
-    return dumped["before"], [Entry(topic, kind, stamp_ns, bytes.fromhex(cdr)) for topic, kind, stamp_ns, cdr in rows]
+    return dumped["before"], [
+        BagEntry(topic, kind, stamp_ns, bytes.fromhex(cdr)) for topic, kind, stamp_ns, cdr in rows
+    ]
 
 
-def _difference(before: int, one: Sequence[Entry], other: Sequence[Entry], names: tuple[str, str]) -> Difference | None:
+def _difference(
+    before: int, one: Sequence[BagEntry], other: Sequence[BagEntry], names: tuple[str, str]
+) -> Difference | None:
     longest = max(len(one), len(other))
     for index in range(longest):
         if index >= min(len(one), len(other)) or one[index] != other[index]:
@@ -115,6 +119,6 @@ def _difference(before: int, one: Sequence[Entry], other: Sequence[Entry], names
     return None
 
 
-def _around(entries: Sequence[Entry], index: int) -> Place:
+def _around(entries: Sequence[BagEntry], index: int) -> StreamPlace:
     before, here, after = (entries[i] if 0 <= i < len(entries) else None for i in (index - 1, index, index + 1))
-    return Place(before, here, after)
+    return StreamPlace(before, here, after)

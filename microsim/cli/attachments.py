@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from microsim.missions import Mission, MissionPilot
-    from microsim.recording.history import History
     from microsim.recording.recorder import Recorder
+    from microsim.recording.state_file import History
     from microsim.ros2.microsim_node import MicroSimNode
     from microsim.runner import Pilot, Runner
     from microsim.simulation import Simulation
@@ -146,9 +146,9 @@ class Recordings:
             options.refuse_alone()
         if options.folder is None and options.history is None:
             return
-        from microsim.recording.bag_writer import RecordOptions
-        from microsim.recording.history import History
+        from microsim.recording.bag import RecordOptions
         from microsim.recording.recorder import Recorder
+        from microsim.recording.state_file import History
 
         self.states = options.states
         history = None

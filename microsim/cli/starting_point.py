@@ -43,6 +43,13 @@ FromStateOption = Annotated[
     ),
 ]
 
+PluginsOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugins", metavar="FOLDER", help="With --from-state: a folder of plug-ins whose code may run; repeatable."
+    ),
+]
+
 # ---- a scenario ------------------------------------------------------------------------------------------------------
 
 
@@ -97,7 +104,7 @@ def check_state_options(given: dict[str, bool]) -> None:
         )
 
 
-def scenario_of_state(file: Path, stack: ExitStack) -> tuple[Scenario, int]:
+def scenario_of_state(file: Path, stack: ExitStack, plugins: Sequence[Path]) -> tuple[Scenario, int]:
     """The scenario and seed of a saved state; files that the scenario needs exist until `stack` is closed."""
     import tempfile
 
@@ -107,7 +114,7 @@ def scenario_of_state(file: Path, stack: ExitStack) -> tuple[Scenario, int]:
         hint = f"microsim replay {file} --at TIME --save-state FILE"
         raise UsageError(f"{file} is a folder; a state of a recording is made by `{hint}`")
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="microsim-")))
-    return scenario_of(file, folder)
+    return scenario_of(file, folder, plugins)
 
 
 def resume(file: Path, runner: Runner) -> None:

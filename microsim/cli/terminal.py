@@ -7,11 +7,13 @@ import errno
 import json
 import os
 import signal
+import stat
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
@@ -316,8 +318,8 @@ class Bar:
 
 
 @contextmanager
-def _signals(handler: Any) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+def _signals(handler: Any, *more: int) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM, *more)}
     try:
         yield
     finally:
@@ -343,12 +345,14 @@ class Stoppable(Protocol):
 
 
 class Interrupts:
-    """Ctrl-C and SIGTERM end the run after the tick under way; a second one, or one before the start, at once."""
+    """Ctrl-C, SIGTERM and SIGHUP (a closed terminal) end the run after the tick under way; a second one at once."""
 
     def __init__(self) -> None:
         self.runner: Stoppable | None = None
 
     def stop(self, number: int, frame: FrameType | None) -> None:
+        if number not in (signal.SIGINT, signal.SIGTERM):
+            _leave_terminal()
         if self.runner is None or self.runner.is_stopping:
             raise KeyboardInterrupt
         self.runner.stop()
@@ -358,5 +362,15 @@ class Interrupts:
 def interrupts_end_the_run() -> Iterator[Interrupts]:
     """From when `runner` is set; before that they raise KeyboardInterrupt."""
     interrupts = Interrupts()
-    with _signals(interrupts.stop):
+    hang_up: Any = getattr(signal, "SIGHUP", None)
+    is_ignored = hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN  # as under nohup
+    with _signals(interrupts.stop, *([] if is_ignored else [hang_up])):
         yield interrupts
+
+
+def _leave_terminal() -> None:
+    """After it was closed, whatever is still printed to it would fail, and keep the recording from being finished."""
+    with Path(os.devnull).open("wb") as nothing:
+        for descriptor in (1, 2):
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+                os.dup2(nothing.fileno(), descriptor)

@@ -40,6 +40,7 @@ CHUNK = 256  # ticks at most that are run in one call
 class Command:
     robot: str
     values: tuple[float, ...]  # in the order of the model's inputs
+    stamp_ns: int | None = None  # in the header of the message that brought it, for recordings; None: it had none
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Teleport:
     y: float
     z: float
     yaw: float
+    stamp_ns: int | None = None  # as in Command
 
 
 @dataclass(frozen=True)

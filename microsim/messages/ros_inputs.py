@@ -22,17 +22,23 @@ ACKERMANN_FIELDS = {
 _SHORTEST = 1e-3  # length of a quaternion that is a rotation; one of zeros was never filled in
 
 
+def stamp_of(message: Any) -> int | None:
+    """[ns] of the message's header; None: it has none."""
+    header = getattr(message, "header", None)
+    return None if header is None else int(header.stamp.sec) * 10**9 + int(header.stamp.nanosec)
+
+
 def take_twist(sim: Simulation, robot: str, message: Any) -> bool:
     """`geometry_msgs/Twist` or `TwistStamped`. False, here and below: ignored and counted."""
     twist = getattr(message, "twist", message)
     linear = (float(twist.linear.x), float(twist.linear.y), float(twist.linear.z))
-    return sim.command_twist(robot, linear, float(twist.angular.z))
+    return sim.command_twist(robot, linear, float(twist.angular.z), stamp_of(message))
 
 
 def take_drive(sim: Simulation, robot: str, message: Any) -> bool:
     """`ackermann_msgs/AckermannDriveStamped`; its jerk is not used."""
     values = {name: float(getattr(message.drive, field)) for name, field in ACKERMANN_FIELDS.items()}
-    return sim.command(robot, **values)
+    return sim.command_values(robot, values, stamp_of(message))
 
 
 def take_pose(sim: Simulation, robot: str, message: Any) -> bool:
@@ -47,7 +53,7 @@ def take_pose(sim: Simulation, robot: str, message: Any) -> bool:
         if frame not in frames:
             raise UsageError(unknown("there is no frame", repr(frame), frame, ("map", *frames)))
         x, y, z, *rotation = _composed(frames[frame], (x, y, z, *rotation))
-    return sim.set_pose(robot, x=x, y=y, z=z, yaw=yaw_of_quaternion(*rotation))
+    return sim.set_pose(robot, x=x, y=y, z=z, yaw=yaw_of_quaternion(*rotation), stamp_ns=stamp_of(message))
 
 
 def _frames_in_map(sim: Simulation) -> dict[str, Sequence[float]]:

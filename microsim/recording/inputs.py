@@ -1,27 +1,161 @@
-"""What a run takes, as ROS 2 messages and back: the same number of bits both ways."""
+"""What a run is given, as data and back, bit for bit: its scenario with files and plug-ins, and its inputs."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shlex
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from microsim.documents.yaml_text import read_yaml
 from microsim.engine.exact import cos, sin, wrap_angle
 from microsim.engine.geometry import yaw_of_quaternion
 from microsim.engine.schedule import Command, Input, Teleport, Transmission
 from microsim.engine.timekeeper import NS_PER_S
-from microsim.errors import MicroSimError
+from microsim.errors import MicroSimError, ScenarioError
 from microsim.messages import Template, WireError, decode_checked, encode, encoders, new
-from microsim.messages.ros_inputs import ACKERMANN_FIELDS, take_drive, take_packet, take_pose, take_twist
+from microsim.messages.ros_inputs import ACKERMANN_FIELDS, stamp_of, take_drive, take_packet, take_pose, take_twist
 from microsim.messages.topics import TOPICS
 from microsim.messages.types import ENCAPSULATION
-from microsim.recording.entries import BagError
-from microsim.recording.scenarios import packed, unpacked
+from microsim.recording.bag_model import BagError
+from microsim.scenario import ElevationFile, Scenario, load_scenario
+from microsim.scenario.files import located
+from microsim.scenario.plugins import find_sensor
+from microsim.scenario.robots import ROBOTS
+from microsim.scenario.sensors import PluginSensor
 from microsim.simulation import Reconfiguration, Simulation
+
+
+def packed(scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Plain data in which files are named by their content, and these files."""
+    data, elevation = scenario.to_dict(), scenario.map.elevation
+    if not isinstance(elevation, ElevationFile):
+        return data, {}
+    path = located(elevation.file)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BagError(f"{path} cannot be read: {error.strerror or error}") from None
+    name = f"elevation-{hashlib.sha256(content).hexdigest()[:16]}{path.suffix}"
+    data["map"]["elevation"] = {"file": name}
+    return data, {name: content}
+
+
+def as_text(data: Mapping[str, Any]) -> str:
+    """As JSON, which reads a hundred times faster than YAML."""
+    return json.dumps(data, ensure_ascii=False, indent=2)
+
+
+def unpacked(
+    text: str,
+    folder: Path,
+    files: Mapping[str, bytes],
+    plugin_folders: Sequence[str | Path],
+    world: str | Path | None = None,
+) -> Scenario:
+    """The scenario again, with its files put into `folder`.
+
+    Plug-ins come from `plugin_folders` alone, never from folders that the text names: it may be a stranger's, and
+    plug-ins are code. `world`: where its bundle is now, if that has moved.
+    """
+    try:
+        data = _scenario_data(text)
+        elevation = data.get("map", {}).get("elevation", {})
+        if "file" in elevation:
+            elevation["file"] = str(_placed(str(elevation["file"]), folder, files))
+        data["plugins"] = list(map(str, plugin_folders))
+        if world is not None:
+            if not data.get("world"):
+                raise BagError("the recorded scenario has no world bundle: leave out --world")
+            data["world"]["path"] = str(world)  # its hash stays, and is checked
+        return load_scenario(data)
+    except ScenarioError as error:
+        raise BagError(f"the recorded scenario cannot be run: {error}") from None
+    except (ValueError, AttributeError, TypeError, KeyError, RecursionError) as error:
+        raise BagError(f"the recorded scenario is damaged: {error}") from None
+
+
+def _scenario_data(text: str) -> Any:
+    return json.loads(text) if text.startswith("{") else read_yaml(text, "the recorded scenario").data
+
+
+def moved_back(data: dict[str, Any], recorded: str) -> dict[str, Any]:
+    """A scenario's data with the places of plug-ins and world bundle that the recorded text has."""
+    before = _scenario_data(recorded)
+    data["plugins"] = before.get("plugins", [])
+    if data.get("world") and before.get("world"):
+        data["world"]["path"] = before["world"]["path"]
+    return data
+
+
+def _placed(name: str, folder: Path, files: Mapping[str, bytes]) -> Path:
+    if name not in files or Path(name).name != name:
+        raise BagError(f"the file {name!r} that the recorded scenario needs is not there")
+    path = folder / name
+    if not path.exists():
+        path.write_bytes(files[name])
+    return path
+
+
+def plugin_hashes(scenario: Scenario) -> dict[str, str]:
+    """SHA-256 of the code of each sensor type and robot model that is not built in: the bag holds data, never code."""
+    found = {}
+    for robot in scenario.robots.values():
+        if robot.model not in ROBOTS:
+            found[f"{_MODEL}{robot.model}"] = _code_hash(type(robot))
+        for block in robot.all_sensors().values():
+            plugin = find_sensor(block.type, scenario.plugins) if isinstance(block, PluginSensor) else None
+            if plugin is not None:
+                found[plugin.name] = _code_hash(plugin.create)
+    return dict(sorted(found.items()))
+
+
+_MODEL = "model "  # before the name of a robot model, among names of sensors
+_NO_CODE = hashlib.sha256(b"").hexdigest()  # of what was not written in a file
+
+
+def _code_hash(made_by: Any) -> str:
+    """Of the file that it is written in."""
+    import inspect
+
+    try:
+        return hashlib.sha256(Path(inspect.getfile(made_by)).read_bytes()).hexdigest()
+    except (OSError, TypeError):
+        return _NO_CODE
+
+
+def changed_plugins(text: str, hashes: Mapping[str, str], folders: Sequence[str | Path]) -> list[str]:
+    """Names of plug-ins whose recorded code is in none of these folders; nothing in them is run.
+
+    Raises BagError when the recorded scenario needs a folder of plug-ins and none is given. Plug-ins of installed
+    packages need none.
+    """
+    from importlib.metadata import entry_points
+
+    installed = {entry.name for entry in entry_points(group="microsim.sensors")}
+    installed |= {f"{_MODEL}{entry.name}" for entry in entry_points(group="microsim.robots")}
+    named = _scenario_data(text).get("plugins") or []
+    needed = [name for name in hashes if name not in installed]
+    if named and needed and not folders:
+        options = " ".join(f"--plugins {shlex.quote(str(folder))}" for folder in named)
+        raise BagError(
+            f"it needs the plug-in {', '.join(map(repr, needed))} from {', '.join(map(str, named))}; plug-ins are code "
+            f"and run only from folders that you name: if you trust that code, add {options}"
+        )
+    try:
+        files = [file for folder in map(Path, folders) for file in sorted(folder.rglob("*.py"))]
+        present = {_NO_CODE, *(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)}
+    except OSError as error:
+        raise BagError(f"plug-ins cannot be read: {error}") from None
+    return [name for name in needed if hashes[name] not in present]
+
+
+# ---- inputs ---------------------------------------------------------------------------------------------------------
 
 RECONFIGURE = "/sim/reconfigure"
 EXACT_POSE = "/sim/set_pose"  # for a yaw that no quaternion gives back
@@ -33,7 +167,7 @@ _TWIST = struct.Struct("<4s6d")
 _AXES = ("linear.x", "linear.y", "linear.z", "angular.x", "angular.y", "angular.z")
 
 Encoded: TypeAlias = tuple[str, str, bytes]  # topic, type, message
-_Way: TypeAlias = tuple[tuple[str, ...], Callable[[str, bytes], bool]]  # types that can be taken, and how
+_Taking: TypeAlias = tuple[tuple[str, ...], Callable[[str, bytes], bool]]  # accepted types, and what handles them
 
 
 def input_topics(sim: Simulation) -> Iterator[tuple[str, str]]:
@@ -56,17 +190,31 @@ def is_input(topic: str) -> bool:
     return topic in (RECONFIGURE, EXACT_POSE, EXACT_COMMAND) or any(fnmatchcase(topic, each) for each in patterns)
 
 
-def encoded(sim: Simulation, stamp_ns: int, item: Input | Reconfiguration) -> Encoded:
-    """An input as the message that would have caused it."""
+def encoded(
+    sim: Simulation, stamp_ns: int, item: Input | Reconfiguration, pack: Callable[[Scenario], Any] = packed
+) -> Encoded:
+    """An input as the message that would have caused it. `pack`: as `packed`."""
     if isinstance(item, Command):
-        return _command(sim, stamp_ns, item)
+        return _command(sim, _stamp(item, stamp_ns), item)
     if isinstance(item, Teleport):
-        return _teleport(stamp_ns, item)
+        return _teleport(_stamp(item, stamp_ns), item)
     if isinstance(item, Transmission):
         topic = TOPICS["radio_tx"]
         return topic.of(item.sender), topic.type, encoders.radio_payload(item.payload)
-    data, _ = packed(item.scenario)
+    data, _ = pack(item.scenario)
     return RECONFIGURE, STRING, encoders.text(json.dumps({"scenario": data}, ensure_ascii=False))
+
+
+def _stamp(item: Command | Teleport, arrival_ns: int) -> tuple[int, int]:
+    """Seconds and nanoseconds in the header: as sent, else the time of arrival."""
+    sent = divmod(arrival_ns if item.stamp_ns is None else item.stamp_ns, NS_PER_S)
+    return sent if abs(sent[0]) < 2**31 else divmod(arrival_ns, NS_PER_S)
+
+
+def _exact(topic: str, values: dict[str, Any], stamp_ns: int | None) -> Encoded:
+    """As JSON, where no message holds the same numbers."""
+    stamp = {} if stamp_ns is None else {"stamp_ns": stamp_ns}
+    return topic, STRING, encoders.text(json.dumps({**values, **stamp}))
 
 
 @cache
@@ -79,15 +227,15 @@ def _places(fields: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(_AXES.index(field) for field in fields)
 
 
-def _command(sim: Simulation, stamp_ns: int, command: Command) -> Encoded:
+def _command(sim: Simulation, stamp: tuple[int, int], command: Command) -> Encoded:
     if sim.model(command.robot).from_twist is not None:
-        return _car_command(sim, stamp_ns, command)
+        return _car_command(sim, stamp, command)
     axes = [0.0] * 6
     for place, value in zip(_places(sim.model(command.robot).twist_fields), command.values, strict=True):
         axes[place] = value
     topic = TOPICS["cmd_vel"].of(command.robot)
     if sim.scenario.stamped_cmd_vel:
-        return topic, STAMPED, _stamped().encode(divmod(stamp_ns, NS_PER_S), axes)
+        return topic, STAMPED, _stamped().encode(stamp, axes)
     return topic, TWIST, _TWIST.pack(ENCAPSULATION, *axes)
 
 
@@ -96,15 +244,14 @@ def _ackermann() -> Template:
     return Template(ACKERMANN, new(ACKERMANN), ("header.stamp.sec", 2), ("drive.steering_angle", 4))
 
 
-def _car_command(sim: Simulation, stamp_ns: int, command: Command) -> Encoded:
+def _car_command(sim: Simulation, stamp: tuple[int, int], command: Command) -> Encoded:
     """As AckermannDriveStamped, where its float32 fields hold the same numbers, else as JSON."""
     values = dict(zip(sim.model(command.robot).inputs, command.values, strict=True))
     drive = tuple(values.pop(name, 0.0) for name in ACKERMANN_FIELDS)
     if not any(values.values()) and all(_fits_float32(value) for value in drive):
-        message = _ackermann().encode(divmod(stamp_ns, NS_PER_S), drive)
+        message = _ackermann().encode(stamp, drive)
         return TOPICS["ackermann_cmd"].of(command.robot), ACKERMANN, message
-    text = json.dumps({"robot": command.robot, "values": command.values})
-    return EXACT_COMMAND, STRING, encoders.text(text)
+    return _exact(EXACT_COMMAND, {"robot": command.robot, "values": command.values}, command.stamp_ns)
 
 
 def _fits_float32(value: float) -> bool:
@@ -114,16 +261,15 @@ def _fits_float32(value: float) -> bool:
         return False
 
 
-def _teleport(stamp_ns: int, item: Teleport) -> Encoded:
+def _teleport(stamp: tuple[int, int], item: Teleport) -> Encoded:
     yaw = wrap_angle(item.yaw)
     turn = quaternion_of(yaw)
     if turn is None:
         values = {"robot": item.robot, "x": item.x, "y": item.y, "z": item.z, "yaw": yaw}
-        return EXACT_POSE, STRING, encoders.text(json.dumps(values))
+        return _exact(EXACT_POSE, values, item.stamp_ns)
     x, z, w = turn
-    sec, nanosec = divmod(stamp_ns, NS_PER_S)
     message = new(POSE)
-    message.header.stamp.sec, message.header.stamp.nanosec, message.header.frame_id = sec, nanosec, "map"
+    (message.header.stamp.sec, message.header.stamp.nanosec), message.header.frame_id = stamp, "map"
     place, orientation = message.pose.position, message.pose.orientation
     place.x, place.y, place.z = item.x, item.y, item.z
     orientation.x, orientation.z, orientation.w = x, z, w
@@ -162,9 +308,9 @@ def _at_place(place: int) -> float:
 
 
 class InputTopics:
-    """Which topics of a bag are inputs of a simulation, and how each is taken.
+    """Which topics of a bag are inputs of a simulation, and how each is handed to it.
 
-    What only our own recordings hold is taken from no other bag: a stranger's scenario could name a folder of code.
+    Only our own recordings may change the scenario.
     """
 
     def __init__(self, sim: Simulation, folder: Path, files: Mapping[str, bytes], is_ours: bool) -> None:
@@ -172,7 +318,7 @@ class InputTopics:
         self._is_ours = is_ours
         self._folder = folder
         self._files = files
-        self._take: dict[str, _Way] = dict(self._of_robots())
+        self._take: dict[str, _Taking] = dict(self._of_robots())
         if is_ours:
             self._take.update(self._of_recordings())
 
@@ -194,14 +340,14 @@ class InputTopics:
         except (MicroSimError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise BagError(f"{topic}: cannot be taken: {error}") from None
 
-    def _of_robots(self) -> Iterator[tuple[str, _Way]]:
+    def _of_robots(self) -> Iterator[tuple[str, _Taking]]:
         for robot in self.sim.robots:
             yield TOPICS["cmd_vel"].of(robot), ((TWIST, STAMPED), self._of(robot, take_twist))
             yield TOPICS["ackermann_cmd"].of(robot), ((ACKERMANN,), self._of(robot, take_drive))
             yield TOPICS["set_pose"].of(robot), ((POSE,), self._of(robot, self._take_pose))
             yield TOPICS["radio_tx"].of(robot), ((TOPICS["radio_tx"].type,), self._of(robot, take_packet))
 
-    def _of_recordings(self) -> Iterator[tuple[str, _Way]]:
+    def _of_recordings(self) -> Iterator[tuple[str, _Taking]]:
         yield RECONFIGURE, ((STRING,), self._take_scenario)
         yield EXACT_POSE, ((STRING,), self._take_exact_pose)
         yield EXACT_COMMAND, ((STRING,), self._take_exact_command)
@@ -212,13 +358,15 @@ class InputTopics:
     def _take_exact_command(self, type_name: str, cdr: bytes) -> bool:
         values = json.loads(decode_checked(type_name, cdr).data)
         inputs = self.sim.model(values["robot"]).inputs
-        return self.sim.command(values["robot"], **dict(zip(inputs, values["values"], strict=True)))
+        numbers = dict(zip(inputs, values["values"], strict=True))
+        return self.sim.command_values(values["robot"], numbers, values.get("stamp_ns"))
 
     def _take_pose(self, sim: Simulation, robot: str, message: Any) -> bool:
         if not self._is_ours:
             return take_pose(sim, robot, message)
         place, turn = message.pose.position, message.pose.orientation
-        return sim.set_pose(robot, place.x, place.y, place.z, yaw_of(turn.x, turn.z, turn.w))
+        yaw = yaw_of(turn.x, turn.z, turn.w)
+        return sim.set_pose(robot, place.x, place.y, place.z, yaw, stamp_of(message))
 
     def _take_scenario(self, type_name: str, cdr: bytes) -> bool:
         values = json.loads(decode_checked(type_name, cdr).data)
@@ -230,4 +378,4 @@ class InputTopics:
 
     def _take_exact_pose(self, type_name: str, cdr: bytes) -> bool:
         values = json.loads(decode_checked(type_name, cdr).data)
-        return self.sim.set_pose(values["robot"], values["x"], values["y"], values["z"], values["yaw"])
+        return self.sim.set_pose(**{"stamp_ns": None, **values})

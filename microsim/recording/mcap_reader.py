@@ -1,17 +1,18 @@
-"""Reads MCAP files that MicroSim wrote, and believes nothing: every byte is covered by a checksum that is checked."""
+"""Reads MCAP files that MicroSim wrote; every byte is covered by a checksum, and every checksum is checked."""
 
 from __future__ import annotations
 
 import struct
 from binascii import crc32
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from mmap import mmap
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from microsim.recording import mcap_records as mcap
-from microsim.recording.compression import decompress
-from microsim.recording.entries import BagError, Block, Channel, Facts
+from microsim.recording import mcap
+from microsim.recording.bag_model import BagChannel, BagError, Block, FileReader
+from microsim.recording.mcap import decompress
 
 _HEAD = struct.Struct("<BQ")
 _CHUNK_HEAD = struct.Struct("<QQQI")
@@ -41,6 +42,11 @@ class Cursor:
         except UnicodeDecodeError:
             raise BagError("text that is not UTF-8") from None
 
+    def records(self) -> Iterator[tuple[int, Cursor]]:
+        """Opcode and body of each record up to the end."""
+        while self.position < len(self.body):
+            yield self.number(1), Cursor(self.take(self.number(8)))
+
     def mapping(self) -> dict[str, str]:
         inner = Cursor(self.take(self.number(4)))
         found = {}
@@ -50,62 +56,31 @@ class Cursor:
         return found
 
 
-@dataclass
-class _Head:
-    start: dict[str, str]
-    files: dict[str, bytes]
-    problem: str = ""
-
-
-class McapReader:
-    """One file. `tolerant`: reads as far as it can, then says in `problem` why it stopped."""
-
+class McapReader(FileReader):
     def __init__(self, path: Path, tolerant: bool = False) -> None:
-        self.path = path
-        self.tolerant = tolerant
-        self.problem = ""
-        self.compression = ""  # of the first chunk
-        self._end: dict[str, str] = {}
+        super().__init__(path, tolerant)
         self._summary = b""
-        head = self._read_head()
+        with self._noting():
+            self._read_head()
         if not tolerant:
-            self._end = self._read_summary()
-        self._start, self._files = head.start, head.files
+            with self._noting("finishes it"), _opened(self.path) as file:
+                self.facts = replace(self.facts, end=self._read_end(file))
 
-    @property
-    def is_ours(self) -> bool:
-        return bool(self._start)
-
-    @property
-    def facts(self) -> Facts:
-        """Of a tolerant reader complete only after `blocks`."""
-        return Facts(self._start, self._end, self._files)
-
-    def blocks(self) -> Iterator[Block]:
-        """Every chunk, checked."""
-        channels: dict[int, Channel] = {}
+    def _blocks(self) -> Iterator[Block]:
+        channels: dict[int, BagChannel] = {}
         types: dict[int, str] = {}
-        try:
-            for opcode, body in self.records(check=True):
-                if opcode == mcap.CHUNK:
-                    yield _block(_chunk_records(body), channels, types)
-                elif opcode == mcap.METADATA and self.tolerant:
-                    name, values = _metadata(body)
-                    self._end = values if name == mcap.END else self._end
-        except BagError as error:
-            if not self.tolerant:
-                raise BagError(f"{self.path}: {error}; `microsim bag repair` may save the rest") from None
-            self.problem = str(error)
+        for opcode, body in self.records(check=True):
+            if opcode == mcap.CHUNK:
+                yield _block(_chunk_records(body), channels, types)
+            elif opcode == mcap.METADATA and self.tolerant:
+                name, values = _metadata(body)
+                self.facts = replace(self.facts, end=values) if name == mcap.END else self.facts
 
-    def entries_of(self, topics: Container[str]) -> Iterator[tuple[Channel, int, bytes]]:
-        """Channel, time and data of the messages of some topics; only chunks that hold any are read."""
-        try:
+    def entries_of(self, topics: Container[str]) -> Iterator[tuple[BagChannel, int, bytes]]:
+        with self._noting(), _opened(self.path) as file:
             channels, chunks = _index(self._summary, topics)
-            with _opened(self.path) as file:
-                for chunk in chunks:
-                    yield from _indexed(file, chunk, channels)
-        except BagError as error:
-            raise BagError(f"{self.path}: {error}; `microsim bag repair` may save the rest") from None
+            for chunk in chunks:
+                yield from _indexed(file, chunk, channels)
 
     # ---- parts of the file -------------------------------------------------------------------------------------------
 
@@ -135,36 +110,22 @@ class McapReader:
                 position += _HEAD.size + length
                 yield opcode, body
 
-    def _read_head(self) -> _Head:
-        """What stands before the first chunk."""
-        head = _Head({}, {})
-        try:
-            for opcode, body in self.records():
-                if opcode == mcap.CHUNK:
-                    self.compression = _compression(body)
-                if opcode in (mcap.CHUNK, mcap.MESSAGE):
-                    break
-                if opcode == mcap.METADATA:
-                    name, values = _metadata(body)
-                    head.start = values if name == mcap.START else head.start
-                elif opcode == mcap.ATTACHMENT:
-                    name, content = _attachment(body)
-                    head.files[name] = content
-        except BagError as error:
-            if not self.tolerant:
-                raise BagError(f"{self.path}: {error}; `microsim bag repair` may save the rest") from None
-            self.problem = str(error)
-        return head
+    def _read_head(self) -> None:
+        """What comes before the first chunk."""
+        for opcode, body in self.records():
+            if opcode == mcap.CHUNK:
+                self.compression = _compression(body)
+            if opcode in (mcap.CHUNK, mcap.MESSAGE):
+                break
+            if opcode == mcap.METADATA:
+                name, values = _metadata(body)
+                self.facts = replace(self.facts, start=values) if name == mcap.START else self.facts
+            elif opcode == mcap.ATTACHMENT:
+                name, content = _attachment(body)
+                self.facts = replace(self.facts, files={**self.facts.files, name: content})
 
-    def _read_summary(self) -> dict[str, str]:
-        """Check the end of the file; gives the facts that were told there."""
-        try:
-            with _opened(self.path) as file:
-                return self._end_facts(file)
-        except BagError as error:
-            raise BagError(f"{self.path}: {error}; `microsim bag repair` finishes it") from None
-
-    def _end_facts(self, file: BinaryIO) -> dict[str, str]:
+    def _read_end(self, file: BinaryIO) -> dict[str, str]:
+        """Check the end of the file; gives the facts that are there."""
         size = self.path.stat().st_size
         tail = len(mcap.MAGIC) + 29
         if size < 2 * len(mcap.MAGIC) + 29:
@@ -185,9 +146,7 @@ class McapReader:
 
 
 def _find_end(file: BinaryIO, summary: bytes) -> dict[str, str]:
-    cursor = Cursor(summary)
-    while cursor.position < len(summary):
-        opcode, body = cursor.number(1), Cursor(cursor.take(cursor.number(8)))
+    for opcode, body in Cursor(summary).records():
         if opcode == mcap.METADATA_INDEX:
             offset, length, name = body.number(8), body.number(8), body.text()
             if name == mcap.END:
@@ -203,13 +162,11 @@ class _ChunkPlace:
     index_places: dict[int, int]  # by channel: where its message index begins
 
 
-def _index(summary: bytes, topics: Container[str]) -> tuple[dict[int, Channel], list[_ChunkPlace]]:
+def _index(summary: bytes, topics: Container[str]) -> tuple[dict[int, BagChannel], list[_ChunkPlace]]:
     """The channels of these topics, and the chunks in which they have messages."""
     types: dict[int, str] = {}
-    block, channels, chunks = Block(), dict[int, Channel](), list[_ChunkPlace]()
-    cursor = Cursor(summary)
-    while cursor.position < len(summary):
-        opcode, body = cursor.number(1), Cursor(cursor.take(cursor.number(8)))
+    block, channels, chunks = Block(), dict[int, BagChannel](), list[_ChunkPlace]()
+    for opcode, body in Cursor(summary).records():
         if opcode in (mcap.SCHEMA, mcap.CHANNEL):
             _declare(opcode, body, block, channels, types)
         elif opcode == mcap.CHUNK_INDEX:
@@ -221,7 +178,9 @@ def _index(summary: bytes, topics: Container[str]) -> tuple[dict[int, Channel], 
     return wanted, [chunk for chunk in chunks if not wanted.keys().isdisjoint(chunk.index_places)]
 
 
-def _indexed(file: BinaryIO, chunk: _ChunkPlace, channels: dict[int, Channel]) -> Iterator[tuple[Channel, int, bytes]]:
+def _indexed(
+    file: BinaryIO, chunk: _ChunkPlace, channels: dict[int, BagChannel]
+) -> Iterator[tuple[BagChannel, int, bytes]]:
     file.seek(chunk.start)
     records = _chunk_records(file.read(chunk.length)[_HEAD.size :])
     places: list[int] = []
@@ -277,7 +236,7 @@ def _chunk_records(body: bytes) -> bytes:
     return records
 
 
-def _block(records: bytes, channels: dict[int, Channel], types: dict[int, str]) -> Block:
+def _block(records: bytes, channels: dict[int, BagChannel], types: dict[int, str]) -> Block:
     block = Block(size=len(records))
     unpack, head, end, position = mcap.MESSAGE_HEAD.unpack_from, mcap.MESSAGE_HEAD.size, len(records), 0
     numbers, times, data = block.numbers, block.times, block.data
@@ -286,7 +245,7 @@ def _block(records: bytes, channels: dict[int, Channel], types: dict[int, str]) 
             _, length, number, _, time, _ = unpack(records, position)
             stop = position + 9 + length
             if stop > end or number not in channels:
-                raise BagError("a message that cannot be")
+                raise BagError("an impossible message")
             numbers.append(number)
             times.append(time)
             data.append(records[position + head : stop])
@@ -299,7 +258,7 @@ def _block(records: bytes, channels: dict[int, Channel], types: dict[int, str]) 
     return block
 
 
-def _declare(opcode: int, body: Cursor, block: Block, channels: dict[int, Channel], types: dict[int, str]) -> None:
+def _declare(opcode: int, body: Cursor, block: Block, channels: dict[int, BagChannel], types: dict[int, str]) -> None:
     number = body.number(2)
     if opcode == mcap.SCHEMA:
         types[number] = body.text()
@@ -307,7 +266,51 @@ def _declare(opcode: int, body: Cursor, block: Block, channels: dict[int, Channe
         schema, topic, _ = body.number(2), body.text(), body.text()
         if schema not in types:
             raise BagError(f"{topic} has no type")
-        channel = Channel(number, topic, types[schema], body.mapping().get("offered_qos_profiles", ""))
+        channel = BagChannel(number, topic, types[schema], body.mapping().get("offered_qos_profiles", ""))
         if number not in channels:
             block.channels.append(channel)
         channels[number] = channel
+
+
+# ---- what is in a record, for people ---------------------------------------------------------------------------------
+
+
+def described_pairs(content: mmap, start: int, records: bytes) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """What is in each of the file's records that begin there, and in each of these."""
+    while len(records) >= _HEAD.size:
+        size = _HEAD.size + _HEAD.unpack_from(records)[1]
+        if start + _HEAD.size > len(content):
+            raise BagError("cut off")
+        there = _HEAD.size + _HEAD.unpack_from(content, start)[1]
+        yield described(content[start : start + there]), described(records[:size])
+        records, start = records[size:], start + there
+
+
+def described(records: bytes) -> dict[str, Any]:
+    """Everything in a row of records, each value under a name that says where it is."""
+    found: dict[str, Any] = {}
+    for count, (opcode, cursor) in enumerate(Cursor(records).records(), 1):
+        kind, body = mcap.KINDS[opcode] if opcode < len(mcap.KINDS) else f"record {opcode}", cursor.body
+        if opcode == mcap.CHUNK:
+            found |= {f"chunk, {name}": value for name, value in described(_chunk_records(body)).items()}
+            found["chunk, times and sizes"] = body[: _CHUNK_HEAD.size]
+        elif opcode == mcap.METADATA:
+            name, values = _metadata(body)
+            found |= {f"metadata {name}, {key}": value for key, value in values.items()}
+        elif opcode in (mcap.SCHEMA, mcap.CHANNEL):
+            found |= _described_declaration(kind, cursor)
+        elif opcode == mcap.MESSAGE:
+            found[f"message {count} on channel {int.from_bytes(body[:2], 'little')}"] = body
+        else:
+            found[kind] = body
+    return found
+
+
+def _described_declaration(kind: str, body: Cursor) -> dict[str, Any]:
+    number = body.number(2)
+    if kind == "schema":
+        name, encoding, text = body.text(), body.text(), body.text()
+        return {f"schema {number}, type": name, f"schema {number}, encoding": encoding, f"definition of {name}": text}
+    schema, topic, encoding, notes = body.number(2), body.text(), body.text(), body.mapping()
+    values = {"topic": topic, "schema": schema, "encoding": encoding, **notes}
+    return {f"channel {number} ({topic}), {key}": value for key, value in values.items()}

@@ -1,9 +1,13 @@
-"""`Recorder`: everything a run sends and takes, in a bag that suffices to run it again."""
+"""`Recorder`: everything a run sends and takes, in a bag from which the run can be repeated."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import platform
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from hashlib import sha256
@@ -17,17 +21,15 @@ from typing_extensions import Self
 from microsim.engine.schedule import Input
 from microsim.engine.timekeeper import NS_PER_S, Clock
 from microsim.errors import UsageError, there_are
+from microsim.listening import Listener
 from microsim.messages.outbox import DIGEST_BYTES, STAMP_AND_LENGTH, Message, name_in_transcript
 from microsim.messages.topics import DEFAULT_QOS, Qos
-from microsim.recording.assembly import Assembly, Portion
-from microsim.recording.bag_writer import BagWriter, RecordOptions
-from microsim.recording.disk import Disk
-from microsim.recording.entries import FORMAT, BagError, Channel, Facts, qos_text
-from microsim.recording.inputs import encoded, input_topics
-from microsim.recording.scenarios import as_text, packed, plugin_hashes
-from microsim.recording.side_file import SideFile
-from microsim.recording.transcripts import Names
+from microsim.recording.bag import BagWriter, RecordOptions
+from microsim.recording.bag_model import FORMAT, BagChannel, BagError, RunFacts, fits, qos_text
+from microsim.recording.chunk_assembly import Assembly, ChannelNames, Disk, Portion
+from microsim.recording.inputs import as_text, encoded, input_topics, packed, plugin_hashes
 from microsim.runner import Runner
+from microsim.scenario import Scenario
 from microsim.simulation import Reconfiguration, Simulation
 from microsim.version import __version__
 
@@ -35,26 +37,26 @@ CLOCK = "/clock"  # the first message of every tick
 
 
 class Channels:
-    """Numbers of channels, given before the run in the order of the topics, then of the inputs: whoever comes first."""
+    """Numbers of channels, given before the run, in the order of the topics and then of the inputs."""
 
-    names: Names
+    names: ChannelNames
 
     def __init__(self, sim: Simulation, options: RecordOptions) -> None:
         self._options = options
         self._numbers: dict[bytes, int] = {}
-        self._new: list[Channel] = []
+        self._new: list[BagChannel] = []
         self._count = 0
         self.follow(sim)
 
     def follow(self, sim: Simulation) -> None:
         """Topics and inputs may have become more."""
         for topic, (type_name, qos) in sim.topics.items():
-            self._know(topic, type_name, qos, self._is_chosen(topic))
+            self._know(topic, type_name, qos, fits(topic, self._options.topics, self._options.exclude))
         for topic, type_name in input_topics(sim):
             self._know(topic, type_name, DEFAULT_QOS, True)
-        self.names = Names(self._numbers, name_in_transcript(CLOCK, sim.topics[CLOCK][0]))
+        self.names = ChannelNames(self._numbers, name_in_transcript(CLOCK, sim.topics[CLOCK][0]))
 
-    def take_new(self) -> list[Channel]:
+    def take_new(self) -> list[BagChannel]:
         """Those since the last call."""
         new, self._new = self._new, []
         return new
@@ -67,31 +69,25 @@ class Channels:
         if is_chosen:
             self._count += 1
             self._numbers[name] = self._count
-            self._new.append(Channel(self._count, topic, type_name, qos_text(qos)))
-
-    def _is_chosen(self, topic: str) -> bool:
-        only, without = self._options.topics, self._options.exclude
-        if only and not any(fnmatchcase(topic, pattern) for pattern in only):
-            return False
-        return not any(fnmatchcase(topic, pattern) for pattern in without)
+            self._new.append(BagChannel(self._count, topic, type_name, qos_text(qos)))
 
 
 class Recorder:
-    """Hears every tick of a simulation from the start; close it at the end, or use it in a `with` block.
+    """Records every tick of a simulation from the start; close it at the end, or use it in a `with` block.
 
-    Call `tap` from time to time: it raises what went wrong. Without a runner: as fast as possible, so a full queue is
-    waited for. `create` opens files (for tests).
+    Call `tap` from time to time: it raises what went wrong. Without a runner, a full queue makes
+    the run wait. `create` opens files (for tests).
     """
 
     messages: int  # of all runs that are over
     inputs: int  # of all runs
     _inputs_before: int  # of the runs before this one
     _sim: Simulation
-    _tick: int  # the latest that was heard
+    _tick: int  # the latest that was received
     _latest: bytes  # its transcript
     _held: list[bytes]  # transcripts that go to the disk together with the next
     _size: int  # [byte] of these
-    _start_ns: int  # time of the first of these, and
+    _start_tick: int  # of the first of these, and
     _end_tick: int  # the first that goes into another chunk
     _channels: Channels
     _disk: Disk
@@ -107,16 +103,17 @@ class Recorder:
         self.options = options or RecordOptions()
         self.error = ""  # why the recording stopped before the run did
         self.messages = self.inputs = 0
-        self._ends_run = False  # the run shall not go on without it
+        self._ends_run = False  # the run must not continue without it
         self._create = create
+        self._listener: Listener | None = None
         self._runner: Runner | None = None
         self.folders: list[Path] = []  # one for each run: a reset begins the next
         self._start(sim)
 
     def attach(self, runner: Runner) -> None:
-        """Follow this runner to other simulations. In real time the run goes on when the disk cannot follow."""
+        """Follow this runner to other simulations. In real time the run continues when the disk is too slow."""
         self._runner = runner
-        runner.taps.append(self.tap)
+        runner.listen(messages=self.tap)
 
     def __enter__(self) -> Self:
         return self
@@ -128,8 +125,13 @@ class Recorder:
         if self.error and kind is None:
             raise BagError(self.error)
 
+    @property
+    def disk_error(self) -> Exception | None:
+        """What went wrong in writing."""
+        return self._disk.error
+
     def tap(self, messages: Sequence[Message] = ()) -> None:
-        """Raise what went wrong; begin the next bag when the runner goes on with another simulation."""
+        """Raise what went wrong; begin the next bag when the runner has another simulation."""
         if self._runner is not None and self._runner.sim is not self._sim and not self.error:
             self._let_go()
             self._finish_run()
@@ -143,7 +145,7 @@ class Recorder:
         """A tick."""
         if self.error:
             return
-        if self._sim.tick != self._tick + 1:
+        if self._sim.transcript_tick != self._tick + 1:
             self._follow_jump()
             return
         self._tick += 1
@@ -155,12 +157,10 @@ class Recorder:
 
     def _take(self, tick: int, item: Input | Reconfiguration) -> None:
         """An input, written down as a tick's transcript is; it has no digest."""
-        if self._other_hook is not None:
-            self._other_hook(tick, item)
         if self.error:
             return
         stamp_ns = self._sim.clock.time_ns(tick)
-        topic, type_name, cdr = encoded(self._sim, stamp_ns, item)
+        topic, type_name, cdr = encoded(self._sim, stamp_ns, item, self._packed)
         if isinstance(item, Reconfiguration):
             self._channels.follow(self._sim)
         head = STAMP_AND_LENGTH.pack(stamp_ns, len(cdr))
@@ -177,13 +177,14 @@ class Recorder:
                 if not self.error:
                     self._start(self._sim)
             except BagError as error:  # is for the run, not for who reset it
-                self._stop(str(error))
+                self._stop(str(error), None)
                 self._ends_run = True
             return
         self._flush()
         self._stop(
             f"the next messages are of {self._sim.time_ns / 1e9:.9g} s, so some are missing: a recording begins "
-            "before the first step, and `advance` and `restore` cannot be recorded"
+            "before the first step, and `advance` and `restore` cannot be recorded",
+            self._sim.clock.time_ns(self._tick),
         )
 
     def _flush(self) -> None:
@@ -191,8 +192,9 @@ class Recorder:
         if not self._held:
             return
         is_border = self._tick >= self._end_tick
-        now_ns = self._sim.clock.time_ns(self._tick)
-        held = (self._held, self._size, self._start_ns, now_ns, self._channels.names, self._channels.take_new())
+        clock, start = self._sim.clock, self._start_tick
+        now_ns = clock.time_ns(self._tick)
+        held = (self._held, self._size, clock.time_ns(start), now_ns, self._channels.names, self._channels.take_new())
         portion = Portion(*held, is_border)
         self._open_portion()
         is_waiting = self._runner is None or not self._runner.pacer.rtf
@@ -200,27 +202,31 @@ class Recorder:
             return
         if self._disk.error is None:
             waiting = f"{self._disk.waiting_bytes / 2**20:.0f} MiB wait for it"
-            self._stop(f"the disk is too slow for real time: {waiting}. Record fewer topics, or run with --rtf 0")
+            reason = f"the disk is too slow for real time: {waiting}. Record fewer topics, or run with --rtf 0"
+            self._stop(reason, clock.time_ns(start - 1) if start else None)
             return
-        self._stop(self._disk_problem())
+        self._stop(self._disk_problem(), self._writer.end_ns)
         self._ends_run = is_waiting
 
     def _open_portion(self) -> None:
-        tick, options = max(self._tick, 0), self.options
+        clock, options = self._sim.clock, self.options
         self._held, self._size = [], 0
-        self._start_ns = self._sim.clock.time_ns(tick)
-        end = Fraction(self._start_ns + options.chunk_s * NS_PER_S)
+        self._start_tick = max(self._tick, 0)
+        start_ns = clock.time_ns(self._start_tick)
+        end = Fraction(start_ns + options.chunk_s * NS_PER_S)
         if options.split_s is not None:  # chunks end with the files they are in
             split_ns = options.split_s * NS_PER_S
-            end = min(end, split_ns * (self._start_ns // split_ns + 1))
-        self._end_tick = max(_first_tick(self._sim.clock, end), tick + 1)
+            end = min(end, split_ns * (start_ns // split_ns + 1))
+        self._end_tick = max(_first_tick(clock, end), self._start_tick + 1)
 
     # ---- start and end of a run --------------------------------------------------------------------------------------
 
     def _start(self, sim: Simulation) -> None:
         if sim.tick != 0:
             raise UsageError(f"a recording begins at tick 0, and the simulation is at tick {sim.tick}: reset it first")
-        self._check_choice(sim)
+        for pattern in self.options.topics:
+            if not any(fnmatchcase(topic, pattern) for topic in sim.topics):
+                raise UsageError(f"no topic fits {pattern!r}; {there_are(sorted(sim.topics))}")
         self._sim = sim
         self._tick = -1
         self._inputs_before = self.inputs
@@ -228,7 +234,7 @@ class Recorder:
         folder = self._next_folder()
         self._writer = self._opened(folder, sim)
         self.folders.append(folder)
-        self._side = self._side_file(folder)
+        self._json = self._recording_json(folder)
         limits = (self.options.chunk_bytes // 2, self.options.chunk_s * NS_PER_S)
         self._assembly = Assembly(self._writer.write, self.options.storage == "mcap", *limits)
         self._disk = Disk(self._assembly.add, self.options.queue_bytes)
@@ -247,22 +253,26 @@ class Recorder:
     def _listen(self) -> None:
         sim = self._sim
         self._hear(sim.opening)
-        if self._hear not in sim.on_tick:
-            sim.on_tick.append(self._hear)
-            self._other_hook = sim.on_input
-            sim.on_input = self._take
+        if self._listener is None:
+            self._listener = sim.listen(ticks=self._hear, inputs=self._take)
         for item in sim.snapshot().memory[1]:  # arrived before the recorder
             self._take(0, item)
 
     def _let_go(self) -> None:
-        sim = self._sim
-        if self._hear in sim.on_tick:
-            sim.on_tick.remove(self._hear)
-        if sim.on_input == self._take:
-            sim.on_input = self._other_hook
+        if self._listener is not None:
+            self._sim.listeners.remove(self._listener)
+            self._listener = None
 
     def _opened(self, folder: Path, sim: Simulation) -> BagWriter:
-        data, files = packed(sim.scenario)
+        try:
+            return self._writer_to(folder, self._start_facts(sim))
+        except OSError as error:
+            raise BagError(f"nothing can be recorded into {folder}: {error.strerror or error}") from error
+
+    # ---- what a recorder that only compares does in another way ------------------------------------------------------
+
+    def _start_facts(self, sim: Simulation) -> RunFacts:
+        data, files = self._packed(sim.scenario)
         start = {
             "format": FORMAT,
             "version": __version__,
@@ -272,30 +282,33 @@ class Recorder:
             "options": json.dumps(self.options.to_dict()),
             "plugins": json.dumps(plugin_hashes(sim.scenario)),
         }
-        try:
-            return self._writer_to(folder, Facts(start, {}, files))
-        except OSError as error:
-            raise BagError(f"nothing can be recorded into {folder}: {error.strerror or error}") from error
+        return RunFacts(start, {}, files)
 
-    def _writer_to(self, folder: Path, facts: Facts) -> BagWriter:
+    def _packed(self, scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
+        return packed(scenario)
+
+    def _writer_to(self, folder: Path, facts: RunFacts) -> BagWriter:
         return BagWriter(folder, facts, self.options, self._create)
 
-    def _side_file(self, folder: Path) -> SideFile | None:
-        return SideFile(folder)
+    def _recording_json(self, folder: Path) -> RecordingJson | None:
+        return RecordingJson(folder)
 
-    def _check_choice(self, sim: Simulation) -> None:
-        for pattern in self.options.topics:
-            if not any(fnmatchcase(topic, pattern) for topic in sim.topics):
-                raise UsageError(f"no topic fits {pattern!r}; {there_are(sorted(sim.topics))}")
+    def _end_facts(self, messages: int, inputs: int) -> Mapping[str, str]:
+        if self.error:
+            return {"complete": "false", "reason": self.error}
+        counts = {"messages": str(messages), "inputs": str(inputs)}
+        return {**counts, "complete": "true", "ticks": str(self._tick), "digest": sha256(self._latest).hexdigest()}
+
+    # ---- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Write what is left and finish the bag. Look at `error` afterwards."""
         self._let_go()
         self._finish_run()
 
-    def _stop(self, reason: str) -> None:
+    def _stop(self, reason: str, end_ns: int | None) -> None:
         """Take no more. What waits for the disk is left to it: here the run would have to wait."""
-        self.error = f"the recording stopped at {self._sim.clock.time_ns(max(self._tick, 0)) / 1e9:.3f} s: {reason}"
+        self.error = _stopped(reason, end_ns)
         if self._runner is not None:
             self._runner.note("error", self.error)
 
@@ -312,25 +325,25 @@ class Recorder:
                 inputs = self.inputs - self._inputs_before
                 messages = self._assembly.entries - inputs
                 self.messages += messages
-                self._writer.close(self._end(messages, inputs))
+                self._writer.close(self._end_facts(messages, inputs))
         except OSError as error:
             self._disk.error = error
         if self._disk.error is not None:
             self._writer.abandon()
-            self.error = self.error or f"the recording stopped: {self._disk_problem()}"
-        if self._side is not None:
-            self._side.finish(self._runner)
-
-    def _end(self, messages: int, inputs: int) -> dict[str, str]:
-        if self.error:
-            return {"complete": "false", "reason": self.error}
-        counts = {"messages": str(messages), "inputs": str(inputs)}
-        return {**counts, "complete": "true", "ticks": str(self._tick), "digest": sha256(self._latest).hexdigest()}
+            self.error = _stopped(self._disk_problem(), self._writer.end_ns)
+        if self._json is not None:
+            self._json.finish(self._runner)
 
     def _disk_problem(self) -> str:
         error = self._disk.error
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else repr(error)
         return f"{self._writer.folder} cannot be written: {reason}; `microsim bag repair` finishes what is there"
+
+
+def _stopped(reason: str, end_ns: int | None) -> str:
+    """`end_ns`: time of the last tick that is in the bag; None: there is none."""
+    where = "before its first tick was written" if end_ns is None else f"at {end_ns / 1e9:.3f} s"
+    return f"the recording stopped {where}: {reason}"
 
 
 def _first_tick(clock: Clock, time_ns: Fraction) -> int:
@@ -341,3 +354,34 @@ def _first_tick(clock: Clock, time_ns: Fraction) -> int:
     while clock.time_ns(tick) < time_ns:
         tick += 1
     return tick
+
+
+class RecordingJson:
+    """`recording.json`: facts of the wall clock, kept out of the files that two runs must share byte for byte."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "recording.json"
+        self._facts: dict[str, Any] = {
+            "started": _now(),
+            "host": platform.node(),
+            "platform": platform.platform(),
+            "python": platform.python_version(),
+            "microsim": __version__,
+            "command": sys.argv,
+        }
+        self._write()
+
+    def finish(self, runner: Runner | None) -> None:
+        self._facts["ended"] = _now()
+        if runner is not None:
+            self._facts |= {"wall_s": round(runner.wall_s, 6), "real_time_factor": round(runner.achieved_rtf, 4)}
+        self._write()
+
+    def _write(self) -> None:
+        with suppress(OSError):  # nothing depends on it
+            text = json.dumps(self._facts, indent=2, ensure_ascii=False) + "\n"
+            self._path.write_text(text, encoding="utf-8", errors="backslashreplace")  # arguments may be any bytes
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

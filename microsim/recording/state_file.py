@@ -8,14 +8,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from microsim.recording.entries import BagError
-from microsim.recording.plain_data import SnapshotError, from_bytes, to_bytes
-from microsim.recording.scenarios import packed, plugin_hashes, unpacked
+import numpy as np
+
+from microsim.engine.radio import Link, Packet
+from microsim.engine.schedule import Command, Teleport, Transmission
+from microsim.errors import MicroSimError, UsageError
+from microsim.messages.outbox import Message
+from microsim.plugin_output import PluginMemory, SensorContext
+from microsim.recording.bag_model import BagError
+from microsim.recording.inputs import changed_plugins, packed, plugin_hashes, unpacked
+from microsim.runner import Runner
 from microsim.scenario import Scenario
 from microsim.simulation import Simulation, Snapshot
 from microsim.version import __version__
@@ -35,7 +44,7 @@ class StateFile:
 
 
 def fingerprint(scenario: Scenario) -> str:
-    """SHA-256 of all that a scenario says, with its files by content, wherever they lie."""
+    """SHA-256 of a scenario, with its files and plug-ins by content, wherever they are."""
     data, files = packed(scenario)
     data["plugins"] = plugin_hashes(scenario)
     names = sorted(files)  # have the hash of the content in them
@@ -58,6 +67,7 @@ def save_state(path: Path, snapshot: Snapshot) -> None:
     content = {
         "scenario": json.dumps(data),
         "plugins": list(snapshot.scenario.plugins),
+        **({"plugin_hashes": plugin_hashes(snapshot.scenario)} if snapshot.scenario.plugins else {}),
         "files": files,
         "next_seed": snapshot.next_seed,
         "memory": snapshot.memory,
@@ -75,7 +85,7 @@ def _write_whole(path: Path, content: bytes) -> None:
     try:
         target = path.resolve()
         if target.exists() and not target.is_file():
-            raise SnapshotError(f"{path}: cannot be written: it is no ordinary file")
+            raise SnapshotError(f"{path}: cannot be written: it is not an ordinary file")
         target.parent.mkdir(parents=True, exist_ok=True)
         fresh = target.with_name(f".{os.getpid()}.state")
         try:
@@ -105,7 +115,8 @@ def read_state(path: Path) -> StateFile:
         raise SnapshotError(f"{path}: damaged: its first line cannot be read") from None
     if form != FORMAT or version != __version__:
         made_by = f"made by microsim {version} in format {form}"
-        raise SnapshotError(f"{path}: {made_by}; this is {__version__}, format {FORMAT}: states do not pass versions")
+        need = f"this is {__version__}, format {FORMAT}: a state can be loaded only by the version that saved it"
+        raise SnapshotError(f"{path}: {made_by}; {need}")
     if hashlib.sha256(blob).digest() != checksum or not newline:
         raise SnapshotError(f"{path}: damaged: its checksum is wrong")
     try:
@@ -115,7 +126,7 @@ def read_state(path: Path) -> StateFile:
 
 
 def load_state(path: Path, sim: Simulation) -> None:
-    """Let a simulation of the same scenario go on from there."""
+    """Let a simulation of the same scenario resume from there."""
     state = read_state(path)
     if state.facts.get("fingerprint") != fingerprint(sim.scenario):
         raise SnapshotError(
@@ -124,24 +135,28 @@ def load_state(path: Path, sim: Simulation) -> None:
     _restore(state, sim)
 
 
-def resume(path: Path, folder: Path, plugins: Sequence[Path] | None = None) -> Simulation:
+def resume(path: Path, folder: Path, plugin_folders: Sequence[Path] = ()) -> Simulation:
     """A simulation made from the file alone; `folder` takes the files that its scenario needs.
 
-    `plugins`: where its plug-ins are now, in place of the folders that it names.
+    `plugin_folders`: where its plug-ins are. Code from nowhere else is run, and only if it is the saved one.
     """
-    sim = Simulation(*scenario_of(path, folder, plugins))
+    sim = Simulation(*scenario_of(path, folder, plugin_folders))
     _restore(read_state(path), sim)
     return sim
 
 
-def scenario_of(path: Path, folder: Path, plugins: Sequence[Path] | None = None) -> tuple[Scenario, int]:
+def scenario_of(path: Path, folder: Path, plugin_folders: Sequence[Path] = ()) -> tuple[Scenario, int]:
     """What ran, and its seed; arguments as of `resume`."""
     state = read_state(path)
+    changed = "its scenario or the code of a plug-in is not what was saved"
     try:
         text, files, seed = state.content["scenario"], state.content["files"], int(state.facts["seed"])
-        scenario = unpacked(text, folder, files, state.content["plugins"] if plugins is None else plugins)
+        hashes = state.content["plugin_hashes"] if state.content["plugins"] else {}
+        if changed_plugins(text, hashes, plugin_folders):
+            raise SnapshotError(f"{path}: {changed}")
+        scenario = unpacked(text, folder, files, plugin_folders)
         if state.facts["fingerprint"] != fingerprint(scenario):
-            raise SnapshotError(f"{path}: its scenario or the code of a plug-in is another than when it was saved")
+            raise SnapshotError(f"{path}: {changed}")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SnapshotError(f"{path}: damaged: {error}") from None
     except BagError as error:
@@ -164,3 +179,217 @@ def _restore(state: StateFile, sim: Simulation) -> None:
         sim.restore(snapshot)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise SnapshotError(f"{state.path}: damaged: {error}") from None
+
+
+class SnapshotError(MicroSimError):
+    """A snapshot cannot be written to or read from a file."""
+
+
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (Command, Teleport, Transmission, Link, Packet, Message, PluginMemory)
+}
+_ARRAYS = frozenset("biufc?")  # kinds of NumPy types that are numbers
+_DEEPEST = 50
+
+
+def to_bytes(value: Any) -> bytes:
+    out = bytearray()
+    _write(out, value)
+    return bytes(out)
+
+
+def from_bytes(data: bytes) -> Any:
+    """What `to_bytes` was given; SnapshotError on anything else."""
+    reader = _Reader(data)
+    try:
+        value = reader.value()
+    except (struct.error, IndexError, ValueError, TypeError, KeyError, UnicodeDecodeError, OverflowError) as error:
+        raise SnapshotError(f"damaged: {type(error).__name__}: {error}") from None
+    if reader.position != len(data):
+        raise SnapshotError(f"damaged: {len(data) - reader.position} bytes are left over")
+    return value
+
+
+# ---- writing --------------------------------------------------------------------------------------------------------
+
+
+def _write(out: bytearray, value: Any) -> None:
+    kind = type(value)
+    if value is None or kind is bool:
+        out += b"N" if value is None else b"T" if value else b"F"
+    elif kind in _SIMPLE:
+        code, raw = _SIMPLE[kind](value)
+        out += code + struct.pack("<I", len(raw)) + raw
+    elif kind is tuple and value and isinstance(value[0], SensorContext):
+        _write(out, _plugin_memory(*value))
+    elif kind in (list, tuple):
+        _write_all(out, b"l" if kind is list else b"t", value)
+    elif kind is dict:
+        _write_all(out, b"d", [part for pair in value.items() for part in pair])
+    elif isinstance(value, (np.ndarray, np.generic)):
+        _write_array(out, value)
+    elif _KINDS.get(kind.__name__) is kind:
+        _write_all(out, b"k", [kind.__name__, *_parts(value)])
+    else:
+        raise SnapshotError(f"a {kind.__module__}.{kind.__qualname__} cannot be written to a file")
+
+
+_SIMPLE: dict[type, Callable[[Any], tuple[bytes, bytes]]] = {
+    int: lambda value: (b"i", value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)),
+    float: lambda value: (b"f", struct.pack("<d", value)),
+    str: lambda value: (b"s", value.encode()),
+    bytes: lambda value: (b"b", value),
+}
+
+
+def _write_all(out: bytearray, code: bytes, values: Any) -> None:
+    out += code + struct.pack("<I", len(values))
+    for value in values:
+        _write(out, value)
+
+
+def _write_array(out: bytearray, value: Any) -> None:
+    if value.dtype.kind not in _ARRAYS:
+        raise SnapshotError(f"an array of {value.dtype} cannot be written to a file")
+    is_array = isinstance(value, np.ndarray)
+    raw = np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
+    shape = value.shape if is_array else None
+    _write_all(out, b"a", [value.dtype.newbyteorder("<").str, shape, raw])
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, tuple):  # named
+        return list(value)
+    if is_dataclass(value):
+        return [getattr(value, field.name) for field in fields(value)]
+    return [value.topic, value.type, value.stamp_ns, value.cdr]
+
+
+def _plugin_memory(context: SensorContext, sensor: Any) -> PluginMemory:
+    """The state of a third party's sensor."""
+    who = f"the sensor {context.robot}/{context.sensor}"
+    if not (callable(getattr(sensor, "memory", None)) and callable(getattr(sensor, "recall", None))):
+        raise SnapshotError(
+            f"{who} is a plug-in: to be saved it needs `memory()`, which returns plain "
+            "data, and `recall(data)`, which takes it back"
+        )
+    try:
+        return PluginMemory(sensor.memory())
+    except Exception as error:  # a third party's code: anything may come
+        raise SnapshotError(f"{who}: memory() failed: {type(error).__name__}: {error}") from error
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.position = 0
+        self._depth = 0
+
+    def value(self) -> Any:
+        code = self._take(1)
+        if code in _CONSTANTS:
+            return _CONSTANTS[code]
+        (count,) = struct.unpack("<I", self._take(4))
+        if code in _READ:
+            return _READ[code](self._take(count))
+        return self._container(code, count)
+
+    def _container(self, code: bytes, count: int) -> Any:
+        if count > len(self.data) - self.position or self._depth >= _DEEPEST:
+            raise ValueError("a length that cannot be")
+        self._depth += 1
+        values = [self.value() for _ in range(count)]
+        self._depth -= 1
+        if code == b"l":
+            return values
+        if code == b"t":
+            return tuple(values)
+        if code == b"d":
+            return dict(zip(values[::2], values[1::2], strict=True))
+        if code == b"a":
+            return _array(*values)
+        if code == b"k":
+            return _KINDS[values[0]](*values[1:])
+        raise ValueError(f"unknown code {code!r}")
+
+    def _take(self, size: int) -> bytes:
+        part = self.data[self.position : self.position + size]
+        if len(part) < size:
+            raise ValueError("it ends too soon")
+        self.position += size
+        return part
+
+
+_CONSTANTS = {b"N": None, b"T": True, b"F": False}
+_READ: dict[bytes, Callable[[bytes], Any]] = {
+    b"i": lambda raw: int.from_bytes(raw, "little", signed=True),
+    b"f": lambda raw: struct.unpack("<d", raw)[0],
+    b"s": lambda raw: raw.decode(),
+    b"b": bytes,
+}
+
+
+def _array(kind: str, shape: tuple[int, ...] | None, raw: bytes) -> Any:
+    dtype = np.dtype(kind)
+    if dtype.kind not in _ARRAYS:
+        raise ValueError(f"an array of {kind}")
+    flat = np.frombuffer(raw, dtype)
+    return flat[0] if shape is None else flat.reshape(shape).copy()
+
+
+class History:
+    """Keeps a snapshot for every `every_s` simulated seconds of the last `span_s`, and one older."""
+
+    def __init__(self, span_s: float, every_s: float = 1.0) -> None:
+        if not (0.0 < every_s <= span_s <= 86_400.0):
+            raise UsageError(f"a history spans from {every_s:g} s to a day; found {span_s:g} s")
+        self.span_s, self.every_s = span_s, every_s
+        self._ring: deque[tuple[int, Snapshot]] = deque()
+        self._next = 0  # tick
+
+    def attach(self, runner: Runner) -> None:
+        """Look after each portion of ticks, and let portions be no longer than the interval."""
+        self._runner = runner
+        runner.longest_chunk = min(runner.longest_chunk, max(1, round(self.every_s / runner.sim.clock.dt)))
+        runner.listen(messages=self.tap)
+
+    def tap(self, messages: Sequence[Message]) -> None:
+        self.look(self._runner.sim)
+
+    def look(self, sim: Simulation) -> None:
+        """Take a snapshot if it is time for one."""
+        if self._ring and sim.tick < self._ring[-1][0]:  # reset, or gone back in time
+            self._ring.clear()
+            self._next = sim.tick
+        if sim.tick < self._next:
+            return
+        self._ring.append((sim.tick, sim.snapshot()))
+        self._next = sim.tick + max(1, round(self.every_s / sim.clock.dt))
+        oldest = sim.tick - round(self.span_s / sim.clock.dt)
+        while len(self._ring) > 1 and self._ring[1][0] <= oldest:
+            self._ring.popleft()
+
+    @property
+    def ticks(self) -> list[int]:
+        """At which there is a snapshot, oldest first."""
+        return [tick for tick, _ in self._ring]
+
+    def at(self, tick: int) -> Snapshot:
+        """The latest snapshot not after this tick."""
+        found = [snapshot for at, snapshot in self._ring if at <= tick]
+        if not found:
+            kept = f"it goes back to tick {self._ring[0][0]}" if self._ring else "it is empty"
+            raise UsageError(f"the history holds nothing from before tick {tick}: {kept}")
+        return found[-1]
+
+    def save(self, folder: Path) -> list[Path]:
+        """Every snapshot as a file, named by its tick."""
+        paths = []
+        for tick, snapshot in self._ring:
+            path = folder / f"tick_{tick:09d}{SUFFIX}"
+            save_state(path, snapshot)
+            paths.append(path)
+        return paths

@@ -12,7 +12,7 @@ from typing import Any
 
 from microsim.errors import MicroSimError, MissionError, Problem, ScenarioError, SweepError, UsageError
 from microsim.missions import Mission, MissionPilot, load_mission
-from microsim.recording.scenarios import as_text, packed
+from microsim.recording.inputs import as_text, packed
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.messages import in_order
 from microsim.scenario.overrides import full_path, with_values

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from microsim.errors import MicroSimError, UsageError, install_hint
-from microsim.recording.pictures import COLOURS, INK, PALE, STYLE, check_name, matplotlib, save
+from microsim.recording.bag_plot import COLOURS, INK, PALE, STYLE, check_name, matplotlib, save
 from microsim.sweep.expressions import Condition, Row
 from microsim.sweep.metrics import Value
 from microsim.sweep.plan import Plan, RunOutcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from base64 import b64decode, b64encode
@@ -18,7 +19,7 @@ from microsim.errors import MicroSimError
 from microsim.messages.outbox import Message
 from microsim.missions import Mission, MissionPilot, load_mission
 from microsim.missions.mission_file import RadioAction, RobotExpectation
-from microsim.recording.scenarios import unpacked
+from microsim.recording.inputs import unpacked
 from microsim.scenario import Scenario
 from microsim.scenario.overrides import with_values
 from microsim.simulation import Simulation
@@ -162,7 +163,8 @@ class SweepRunner:
     def __init__(self, order: SweepOrder) -> None:
         self._order = order
         self._folder = tempfile.TemporaryDirectory(prefix="microsim-")
-        self._base = unpacked(order.scenario, Path(self._folder.name), order.files)
+        plugins = json.loads(order.scenario)["plugins"]  # of the user who started the sweep
+        self._base = unpacked(order.scenario, Path(self._folder.name), order.files, plugins)
         self._mission = None if order.mission is None else load_mission(order.mission)
         self._scenario: Scenario | None = None
         self._combination = -1

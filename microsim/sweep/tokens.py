@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 
 from microsim.errors import MicroSimError, UsageError
 from microsim.missions import Mission, load_mission
-from microsim.recording.scenarios import packed, plugin_hashes
+from microsim.recording.inputs import packed, plugin_hashes
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.overrides import with_values
 from microsim.simulation import Simulation

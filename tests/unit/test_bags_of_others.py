@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from microsim.cli import app
 from microsim.messages import encode, new
 from microsim.recording.bag import open_bag
-from microsim.recording.entries import BagError
+from microsim.recording.bag_model import BagError
 from microsim.recording.replay import Replay
 from microsim.scenario import load_scenario
 from tests.recording_support import WORLD
@@ -103,7 +103,7 @@ def test_a_time_that_is_none_is_refused_in_words(tmp_path: Path, value: str) -> 
     folder = write(tmp_path / "bag", [("/rover/cmd_vel", TWIST, S, twist(1.0))], StoragePlugin.SQLITE3)
     with sqlite3.connect(next(folder.glob("*.db3"))) as database:
         database.execute(f"UPDATE messages SET timestamp = {value}")
-    with pytest.raises(BagError, match=r"is no time|cannot be read as a bag"):
+    with pytest.raises(BagError, match=r"is not a time|cannot be read as a bag"):
         replayed(folder)
 
 
@@ -111,7 +111,7 @@ def test_messages_that_cannot_be_read_are_not_passed_over_in_silence(tmp_path: P
     folder = write(tmp_path / "bag", [("/rover/cmd_vel", TWIST, t * S, twist(1.0)) for t in range(3)])
     description = folder / "metadata.yaml"
     description.write_text(description.read_text().replace("name: /rover/cmd_vel", "name: /rover/cmd_vol"))
-    with pytest.raises(BagError, match="tells of 3 messages, and 0 can be read"):
+    with pytest.raises(BagError, match="says 3 messages, but 0 can be read"):
         replayed(folder)
 
 
@@ -133,7 +133,7 @@ def test_the_user_is_told_why_commands_were_ignored_and_when_there_were_none(tmp
 
 @pytest.mark.parametrize("place", [math.nan, math.inf, 1e308])
 def test_places_that_are_none_are_left_out_of_a_picture(tmp_path: Path, place: float) -> None:
-    from microsim.recording.plot import PlotError, plot
+    from microsim.recording.bag_plot import PlotError, plot
 
     def odometry(x: float) -> bytes:
         message = new(ODOMETRY)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from microsim.recording.bag import open_bag
-from microsim.recording.diff import Comparison, diff
+from microsim.recording.compare import BagComparison, diff
 from microsim.recording.recorder import Recorder
 from microsim.simulation import Simulation
 from tests.recording_support import WORLD, record
 
 
-def compared(one: Path, other: Path) -> Comparison:
+def compared(one: Path, other: Path) -> BagComparison:
     return diff(open_bag(one), open_bag(other))
 
 

@@ -207,19 +207,20 @@ def test_the_layers_are_written_down_as_they_are_checked():
 
 
 def test_every_field_of_the_json_that_scripts_read_is_on_the_page_of_the_command_line(tmp_path):
-    from microsim.recording.diff import Comparison
-    from microsim.recording.differences import Difference, Entry, Place
-    from microsim.recording.info import look
+    from microsim.recording.compare import BagComparison, BagEntry, Difference, StreamPlace
+    from microsim.recording.maintenance import look
     from microsim.recording.recorder import Recorder
-    from microsim.recording.replay import Verdict
+    from microsim.recording.verify import ReplayVerdict
 
     sim = microsim.Simulation("flat")
     with Recorder(tmp_path / "bag", sim):
         sim.step(2)
     info = look(tmp_path / "bag").to_dict()
-    places = [Place(None, Entry("/t", "std_msgs/msg/Bool", 0, bytes([0, 1, 0, 0, value])), None) for value in (0, 1)]
+    places = [
+        StreamPlace(None, BagEntry("/t", "std_msgs/msg/Bool", 0, bytes([0, 1, 0, 0, value])), None) for value in (0, 1)
+    ]
     difference = Difference(0, *places)
-    found = [Verdict(0, 0, "").to_dict(), Comparison(0, None, ()).to_dict(), difference.to_dict(), info]
+    found = [ReplayVerdict(0, 0, "").to_dict(), BagComparison(0, None, ()).to_dict(), difference.to_dict(), info]
     found += [next(iter(info["topics"].values()))]
     page = (DOCS / "command_line.md").read_text(encoding="utf-8")
     assert {field for each in found for field in each if f"`{field}`" not in page} == set()

@@ -11,8 +11,7 @@ import pytest
 import microsim
 from microsim.cli.starting_point import assembled
 from microsim.errors import ScenarioError, UsageError
-from microsim.recording.bag import open_bag
-from microsim.recording.bag_writer import RecordOptions
+from microsim.recording.bag import RecordOptions, open_bag
 from microsim.recording.recorder import Recorder
 from microsim.recording.replay import Replay
 from microsim.recording.state_file import resume, save_state

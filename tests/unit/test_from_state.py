@@ -14,8 +14,7 @@ from microsim.cli.starting_point import resume
 from microsim.errors import UsageError
 from microsim.messages.outbox import Message
 from microsim.recording.bag import open_bag
-from microsim.recording.plain_data import SnapshotError
-from microsim.recording.state_file import save_state
+from microsim.recording.state_file import SnapshotError, save_state
 from microsim.runner import Runner
 from microsim.simulation import Simulation
 from tests.recording_support import WORLD, fly

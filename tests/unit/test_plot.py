@@ -7,10 +7,8 @@ import pytest
 
 import microsim
 from microsim.recording.bag import open_bag
-from microsim.recording.pictures import STYLE, matplotlib
-from microsim.recording.plot import Page, _draw, _scenario, _shortened
+from microsim.recording.bag_plot import STYLE, PlotPage, _draw, _scenario, _shortened, matplotlib, read_series
 from microsim.recording.recorder import Recorder
-from microsim.recording.series import read_series
 from microsim.runner import Runner
 
 NAMES = [f"long_distance_supply_rover_number_{number:02d}" for number in range(6)]
@@ -42,7 +40,7 @@ def figure(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with matplotlib("matplotlib").rc_context(STYLE):
         drawn = matplotlib("matplotlib.figure").Figure(figsize=(13.0, 8.2), dpi=150)
         matplotlib("matplotlib.backends.backend_agg").FigureCanvasAgg(drawn)
-        _draw(drawn, Page(read_series(bag), _scenario(bag, Path(folder))), bag)
+        _draw(drawn, PlotPage(read_series(bag), _scenario(bag, Path(folder))), bag)
         drawn.canvas.draw()
     return drawn
 

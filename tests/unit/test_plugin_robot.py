@@ -8,7 +8,7 @@ import pytest
 
 import microsim
 from microsim.engine.command_timeout import timeout_ticks
-from microsim.recording.scenarios import plugin_hashes
+from microsim.recording.inputs import plugin_hashes
 from tests.support import bare, decoded, scenario
 
 # A sled that does at once what it is told, on rails along x; after 10 ticks without a command it stands.

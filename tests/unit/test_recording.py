@@ -19,10 +19,9 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from ruamel.yaml import YAML
 
 from microsim.errors import UsageError
-from microsim.recording.bag import OwnBag, open_bag
-from microsim.recording.bag_writer import RecordOptions
-from microsim.recording.checksums import combined
-from microsim.recording.entries import BagError
+from microsim.recording.bag import OwnBag, RecordOptions, open_bag
+from microsim.recording.bag_model import BagError
+from microsim.recording.mcap import combined
 from microsim.recording.recorder import Recorder
 from microsim.runner import Runner
 from microsim.scenario import load_scenario

@@ -15,8 +15,7 @@ from microsim.cli import app
 from microsim.cli.options import simulated_time, size
 from microsim.errors import UsageError
 from microsim.recording.bag import open_bag
-from microsim.recording.plain_data import SnapshotError
-from microsim.recording.state_file import read_state, resume
+from microsim.recording.state_file import SnapshotError, read_state, resume
 from tests.recording_support import files_of, record
 
 
@@ -135,7 +134,7 @@ def test_a_plot_is_drawn_and_the_same_twice(tmp_path: Path, kind: str) -> None:
 
 
 def test_plots_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    from microsim.recording.plot import PlotError, plot
+    from microsim.recording.bag_plot import PlotError, plot
 
     record(tmp_path / "bag", ticks=10, topics=("/clock",))
     with pytest.raises(PlotError, match="no odometry"):
@@ -201,7 +200,7 @@ def test_states_that_cannot_be_written_fail_the_run_but_do_not_hide_its_result(
     def full(*_: object) -> None:
         raise SnapshotError("no room")
 
-    monkeypatch.setattr("microsim.recording.history.save_state", full)
+    monkeypatch.setattr("microsim.recording.state_file.save_state", full)
     done = run(tmp_path / "bag", "--history", "2s")
     assert done.exit_code == 1
     assert "microsim: no room" in done.output

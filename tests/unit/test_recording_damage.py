@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
+import sqlite3
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -13,11 +15,13 @@ import pytest
 
 from microsim.errors import MicroSimError
 from microsim.recording.bag import open_bag
-from microsim.recording.diff import diff
-from microsim.recording.entries import BagError
-from microsim.recording.info import look
-from microsim.recording.repair import repair
-from microsim.recording.replay import Replay, Verdict
+from microsim.recording.bag_model import BagChannel, BagError, FileFacts, information
+from microsim.recording.compare import diff
+from microsim.recording.maintenance import look, repair
+from microsim.recording.mcap import McapWriter
+from microsim.recording.mcap_reader import McapReader
+from microsim.recording.replay import Replay
+from microsim.recording.verify import ReplayVerdict
 from tests.recording_support import files_of, record
 
 STORAGES = ("mcap", "zstd", "sqlite3")
@@ -45,7 +49,7 @@ def copy(originals: dict[str, Path], tmp_path: Path) -> Callable[[str], Path]:
     return make
 
 
-def verify(folder: Path) -> Verdict:
+def verify(folder: Path) -> ReplayVerdict:
     with Replay(open_bag(folder)) as again:
         return again.verify()
 
@@ -158,8 +162,8 @@ def test_missing_metadata_is_made_anew(copy: Callable[[str], Path], storage: str
         ("storage_identifier: mcap", "storage_identifier: tape", "unknown storage 'tape'"),
         ('"microsim_0.mcap"', '"../elsewhere.mcap"', "names no files in this folder"),
         ('"microsim_0.mcap"', '"microsim_7.mcap"', "is missing"),
-        ("message_count: ", "message_count: 1", "tells of"),
-        ("message_count: ", "message_count: a", "message_count is 'a.*', no number"),
+        ("message_count: ", "message_count: 1", "says"),
+        ("message_count: ", "message_count: a", "message_count is 'a.*'; expected a number"),
         ("microsim.seed", "microsim.sead", "another run"),
         ("rosbag2_bagfile_information", "something", "is missing"),
         (":", "\t{", "not rosbag2's metadata"),
@@ -293,7 +297,7 @@ def test_a_repair_without_room_says_so_and_leaves_no_half_file(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("microsim.recording.mcap_writer.McapWriter.write", full)
+    monkeypatch.setattr("microsim.recording.mcap.McapWriter.write", full)
     with pytest.raises(BagError, match="cannot be repaired: No space left on device"):
         repair(folder)
     assert files_of(folder) == before
@@ -318,3 +322,135 @@ def test_a_bag_of_others_is_not_repaired_by_us(tmp_path: Path) -> None:
         pass
     with pytest.raises(BagError, match="`ros2 bag reindex` is for bags of others"):
         repair(tmp_path / "whole")
+
+
+# ---- tampering that leaves every message as it was -------------------------------------------------------------------
+
+_TAMPERED_TABLES = [
+    ("UPDATE topics SET offered_qos_profiles = 'none' WHERE id = 2", "table topics, row 2, offered_qos_profiles.*none"),
+    ("UPDATE topics SET type_description_hash = 'RIHS01_0' WHERE id = 3", "table topics, row 3, type_description_hash"),
+    ("UPDATE topics SET serialization_format = 'json' WHERE id = 1", "table topics, row 1, serialization_format"),
+    ("UPDATE message_definitions SET encoded_message_definition = 'x' WHERE id = 1", "encoded_message_definition"),
+    (
+        "UPDATE message_definitions SET type_description_hash = 'x' WHERE id = 2",
+        "row .*, type_description_hash: recorded .x., expected",
+    ),
+    ("UPDATE metadata SET metadata = 'version: 7'", "table metadata, row 1, metadata.*version: 7"),
+    ("UPDATE schema SET ros_distro = 'jazzy'", "ros_distro: recorded 'jazzy', expected 'microsim'"),
+    ("INSERT INTO topics SELECT 99, '/new', type, 'cdr', '', '' FROM topics LIMIT 1", "table topics, row"),
+    ("INSERT INTO microsim VALUES('more', 'key', 'value')", "table microsim, row"),
+    ("CREATE TABLE notes(text TEXT)", "table notes: recorded 'CREATE TABLE notes.*, expected None"),
+    ("DROP INDEX timestamp_idx", "index timestamp_idx: recorded None, expected 'CREATE INDEX"),
+    ("CREATE TRIGGER t AFTER INSERT ON messages BEGIN SELECT 1; END", "trigger t: recorded 'CREATE TRIGGER"),
+    ("PRAGMA user_version = 3", r"user_version: recorded \(3,\), expected \(0,\)"),
+]
+
+
+@pytest.mark.parametrize(("statement", "words"), _TAMPERED_TABLES)
+def test_a_changed_table_is_reported_with_where_and_what(
+    copy: Callable[[str], Path], statement: str, words: str
+) -> None:
+    folder = copy("sqlite3")
+    file = folder / FILES["sqlite3"]
+    database = sqlite3.connect(file)
+    with database:
+        database.execute(statement)
+    database.close()
+    found = verify(folder)
+    assert not found.is_identical
+    assert re.search(rf"^different: {file}: .*{words}", str(found)), found
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('name: "/drone/odom"', 'name: "/drone/odo"'),
+        ('type: "nav_msgs/msg/Odometry"', 'type: "std_msgs/msg/String"'),
+        ("reliability: 1", "reliability: 2"),
+        ("RIHS01_", "RIHS01_0"),
+        ("    message_count: ", "    message_count: 9"),
+        ("ros_distro: jazzy", "ros_distro: humble"),
+        ("      nanoseconds: ", "      nanoseconds: 1"),
+        ("ros_distro: jazzy", "ros_distro: jazzy\n  more: 1"),
+    ],
+)
+def test_changed_metadata_is_reported_with_where_and_what(
+    copy: Callable[[str], Path], storage: str, old: str, new: str
+) -> None:
+    folder = copy(storage)
+    path = folder / "metadata.yaml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    line = text[: text.index(old)].count("\n") + 1
+    found = verify(folder)
+    assert not found.is_identical
+    assert re.search(rf"^different: {path}: line {line + new.count(chr(10))}\b.*: recorded .*, expected ", str(found))
+
+
+class _Bragging(McapWriter):
+    """Writes another quality of service, type hash, definition or metadata record; all checksums are right."""
+
+    change = ("", "")
+
+    def _declaration(self, channel: BagChannel) -> bytes:
+        raw = super()._declaration(channel)
+        old, new = (text.encode() for text in self.change)
+        assert len(old) == len(new)
+        return raw.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("reliability: 1", "reliability: 2", r"chunk, channel \d+ \(/\S+\), offered_qos_profiles.*reliability: 2"),
+        ("RIHS01_", "RIHS02_", r"chunk, channel 1 \(/clock\), topic_type_hash: recorded 'RIHS02_"),
+        ("float64", "float46", r"chunk, definition of \w+/msg/\w+"),
+    ],
+)
+@pytest.mark.parametrize("storage", ["mcap", "zstd"])
+def test_a_changed_declaration_in_an_mcap_file_is_reported_with_where_and_what(
+    copy: Callable[[str], Path], storage: str, old: str, new: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copy(storage)
+    monkeypatch.setattr(_Bragging, "change", (old, new))
+    reader = McapReader((folder / FILES[storage]).rename(folder / "old"))
+    writer = _Bragging(folder / FILES[storage], reader.facts, "zstd" if storage == "zstd" else "")
+    for block in reader.blocks():
+        writer.write(block)
+    facts = FileFacts(FILES[storage], writer.times, writer.counts)
+    writer.close(reader.facts.end, lambda: information("mcap", [facts], {}))
+    found = verify(folder)
+    assert not found.is_identical
+    assert re.search(rf"^different: {folder / FILES[storage]}: {words}", str(found)), found
+
+
+def test_a_metadata_record_too_many_is_reported(copy: Callable[[str], Path]) -> None:
+    folder = copy("mcap")
+    reader = McapReader((folder / FILES["mcap"]).rename(folder / "old"))
+    writer = McapWriter(folder / FILES["mcap"], reader.facts)
+    writer._put_metadata("more", {"key": "value"})
+    for block in reader.blocks():
+        writer.write(block)
+    facts = FileFacts(FILES["mcap"], writer.times, writer.counts)
+    writer.close(reader.facts.end, lambda: information("mcap", [facts], {}))
+    assert "metadata more, key: recorded 'value', expected None" in str(verify(folder))
+
+
+@pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
+def test_a_cut_recording_is_compared_to_its_last_byte_too(copy: Callable[[str], Path], storage: str) -> None:
+    folder = copy(storage)
+    if storage == "mcap":
+        file = folder / FILES[storage]
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    else:
+        with sqlite3.connect(folder / FILES[storage]) as database:
+            database.execute("DELETE FROM microsim WHERE place = 'end'")
+    assert repair(folder).messages
+    found = verify(folder)
+    assert found.is_identical
+    assert found.is_cut
+    path = folder / "metadata.yaml"
+    path.write_text(path.read_text().replace('name: "/drone/odom"', 'name: "/drone/odo"', 1))
+    assert not verify(folder).is_identical

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import select
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from microsim.recording.bag import open_bag
-from microsim.recording.bag_writer import RecordOptions
-from microsim.recording.entries import BagError
+from microsim.cli.run import Interrupts
+from microsim.recording.bag import RecordOptions, open_bag
+from microsim.recording.bag_model import BagError
+from microsim.recording.maintenance import look, repair
 from microsim.recording.recorder import Recorder
-from microsim.recording.repair import repair
 from microsim.recording.replay import Replay
 from microsim.runner import Runner
 from microsim.simulation import Simulation
@@ -90,6 +94,7 @@ def test_a_slow_disk_ends_the_recording_of_a_run_in_real_time_and_not_the_run(tm
     gate.set()
     recorder.close()
     assert "the disk is too slow for real time" in recorder.error
+    assert stopped_at(recorder.error) == round(look(tmp_path / "bag").last_ns / 1e9, 3)
     with Replay(open_bag(tmp_path / "bag")) as again:
         verdict = again.verify()
     assert verdict.is_identical
@@ -109,6 +114,33 @@ def test_a_full_disk_ends_a_run_as_fast_as_possible_with_the_reason(tmp_path: Pa
         record_onto(tmp_path / "bag", room)
     if room == 60_000:
         assert repair(tmp_path / "bag").messages > 50
+
+
+def stopped_at(error: str) -> float:
+    found = re.match(r"the recording stopped at (\d+\.\d{3}) s: ", error)
+    assert found is not None, error
+    return float(found[1])
+
+
+@pytest.mark.parametrize("rtf", [0.0, 1000.0])
+def test_a_full_disk_is_reported_with_the_time_up_to_which_the_bag_holds_the_run(tmp_path: Path, rtf: float) -> None:
+    """Not with the time that the run had reached while the disk had already failed."""
+    runner = Runner(Simulation(WORLD, 3), rtf)
+    options = RecordOptions(chunk_bytes=10_000)
+    recorder = Recorder(tmp_path / "bag", runner.sim, options, lambda path: FullFile(path, 100_000))
+    recorder.attach(runner)
+    with suppress(BagError):  # as fast as possible, the run ends with its recording
+        runner.run(600)
+    recorder.close()
+    assert stopped_at(recorder.error) == round(repair(tmp_path / "bag").last_ns / 1e9, 3)
+
+
+def test_a_disk_on_which_nothing_fits_is_reported_as_that(tmp_path: Path) -> None:
+    sim = Simulation(WORLD, 3)
+    recorder = Recorder(tmp_path / "bag", sim, SMALL, lambda path: FullFile(path, 9_000))
+    sim.step(5)
+    recorder.close()
+    assert recorder.error.startswith("the recording stopped before its first tick was written: ")
 
 
 def test_a_full_disk_does_not_end_a_run_in_real_time(tmp_path: Path) -> None:
@@ -133,7 +165,7 @@ def test_a_disk_that_is_full_at_the_very_end_is_told_of(tmp_path: Path) -> None:
 _RUN = """
 import sys, time
 from pathlib import Path
-from microsim.recording.bag_writer import RecordOptions
+from microsim.recording.bag import RecordOptions
 from microsim.recording.recorder import Recorder
 from microsim.simulation import Simulation
 from tests.recording_support import WORLD, fly
@@ -142,6 +174,8 @@ recorder = Recorder(Path(sys.argv[1]), sim, RecordOptions(storage=sys.argv[2], c
 def tap(messages):
     recorder.tap(messages)
     if sim.tick == 300:
+        while recorder._disk.waiting_bytes:
+            time.sleep(0.01)
         print("far enough", flush=True)
         time.sleep(60)
 fly(sim, tap, 400)
@@ -155,7 +189,6 @@ def test_a_killed_run_loses_at_most_the_last_chunk(tmp_path: Path, storage: str)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=root, env={**os.environ, "PYTHONPATH": str(root)})
     assert process.stdout is not None
     assert process.stdout.readline() == b"far enough\n"
-    time.sleep(0.3)
     process.send_signal(signal.SIGKILL)
     process.wait()
     with pytest.raises(BagError, match=r"repair"):
@@ -167,3 +200,64 @@ def test_a_killed_run_loses_at_most_the_last_chunk(tmp_path: Path, storage: str)
     assert verdict.is_identical
     assert verdict.messages > 1300
     assert repair(tmp_path / "bag").damaged == ()  # is whole now
+
+
+@contextmanager
+def recorded_run(folder: Path, terminal: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """A run in real time that records; its output goes to that terminal. Telemetry shows that it has begun."""
+    root = Path(__file__).parents[2]
+    telemetry = folder / "telemetry.jsonl"
+    command = [sys.executable, "-m", "microsim", "run", "flat", "--transport", "none", "--record", str(folder / "bag")]
+    output = subprocess.DEVNULL if terminal is None else terminal
+    process = subprocess.Popen(
+        [*(() if terminal is None else ("setsid", "--ctty")), *command, "--telemetry", str(telemetry)],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root), "TERM": "xterm"},
+        stdin=output,
+        stdout=output,
+        stderr=output,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not (telemetry.exists() and telemetry.stat().st_size) and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_run_that_is_ended_by_a_signal_finishes_its_bag(tmp_path: Path, number: signal.Signals) -> None:
+    with recorded_run(tmp_path) as process:
+        process.send_signal(number)
+        assert process.wait(60) == 0
+    assert open_bag(tmp_path / "bag").facts.end["complete"] == "true"
+
+
+def test_a_run_whose_terminal_is_closed_finishes_its_bag(tmp_path: Path) -> None:
+    """Nothing can be printed any more."""
+    ours, theirs = os.openpty()
+    reader = threading.Thread(target=read_all, args=(ours,), daemon=True)
+    reader.start()
+    with recorded_run(tmp_path, theirs) as process:
+        os.close(theirs)
+        os.close(ours)
+        assert process.wait(60) == 0
+    assert open_bag(tmp_path / "bag").facts.end["complete"] == "true"
+
+
+def read_all(terminal: int) -> None:
+    with suppress(OSError):
+        while select.select([terminal], [], [], 0.1) and os.read(terminal, 65536):
+            pass
+
+
+def test_nohup_still_works() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 from pathlib import Path
@@ -11,24 +12,24 @@ import numpy as np
 import pytest
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
+from typer.testing import CliRunner, Result
 
 import microsim.recording.inputs as inputs
+from microsim.cli import app
 from microsim.errors import UsageError
 from microsim.messages import decode, encode, new
 from microsim.messages.outbox import Message
-from microsim.recording.bag import open_bag
-from microsim.recording.bag_writer import RecordOptions
-from microsim.recording.diff import diff
-from microsim.recording.differences import first_field
-from microsim.recording.entries import BagError
-from microsim.recording.feed import Feed
+from microsim.messages.ros_inputs import stamp_of, take_pose, take_twist
+from microsim.recording.bag import RecordOptions, open_bag
+from microsim.recording.bag_model import BagError, information
+from microsim.recording.bag_plot import _scenario, plot
+from microsim.recording.compare import diff, first_field
+from microsim.recording.maintenance import repair
+from microsim.recording.mcap import McapWriter
 from microsim.recording.mcap_reader import McapReader
-from microsim.recording.mcap_writer import McapWriter
-from microsim.recording.metadata import information
-from microsim.recording.plot import plot
 from microsim.recording.recorder import Recorder
-from microsim.recording.repair import repair
-from microsim.recording.replay import Replay, Verdict
+from microsim.recording.replay import InputPilot, Replay, ReplayVerdict
+from microsim.recording.state_file import save_state
 from microsim.runner import Runner
 from microsim.scenario import load_scenario
 from microsim.scenario.overrides import with_values
@@ -36,7 +37,7 @@ from microsim.simulation import Simulation
 from tests.recording_support import WORLD, files_of, fly, record
 
 
-def verify(folder: Path) -> Verdict:
+def verify(folder: Path) -> ReplayVerdict:
     with Replay(open_bag(folder)) as again:
         return again.verify()
 
@@ -99,11 +100,11 @@ SENSOR = Sensor("NAME", "std_msgs/msg/Float64", Count)
         recorder.tap(sim.step(30))
         sim.reconfigure(with_values(sim.scenario, {"wind.world_xyz": [1.0, 0.0, 0.0]}))
         recorder.tap(sim.step(30))
-    assert verify(tmp_path / "bag").is_identical
     (tmp_path / "left").rename(tmp_path / "links")
     (tmp_path / "right").rename(tmp_path / "rechts")
-    with Replay(open_bag(tmp_path / "bag"), plugins=[tmp_path / "links", tmp_path / "rechts"]) as again:
-        assert "other" not in "".join(again.told)
+    with Replay(open_bag(tmp_path / "bag"), plugin_folders=[tmp_path / "links", tmp_path / "rechts"]) as again:
+        assert again.notes == []
+        assert again.verify().is_identical
 
 
 def test_an_elevation_file_travels_in_the_bag(tmp_path: Path) -> None:
@@ -233,7 +234,7 @@ def test_a_pilot_gives_the_same_run_in_wall_time(tmp_path: Path) -> None:
     record(tmp_path / "bag")
     with Replay(open_bag(tmp_path / "bag")) as again:
         runner = Runner(again.sim, 100.0)
-        runner.pilot = Feed(again, runner.sim)
+        runner.pilot = InputPilot(again, runner.sim)
         runner.run(again.end_tick)
         assert runner.sim.digest() == again.bag.facts.end["digest"]
 
@@ -242,7 +243,7 @@ def test_a_replay_from_the_middle_hands_out_what_comes_then(tmp_path: Path) -> N
     sent = record(tmp_path / "bag")
     got: list[Message] = []
     with Replay(open_bag(tmp_path / "bag")) as again:
-        feed = Feed(again, again.sim)
+        feed = InputPilot(again, again.sim)
         feed.skip_to(60)
         runner = Runner(again.sim, 0.0, feed, [got.extend])
         runner.run(60 + 1)
@@ -253,11 +254,131 @@ def test_a_replay_from_the_middle_hands_out_what_comes_then(tmp_path: Path) -> N
 def test_who_joins_a_replay_in_the_middle_still_gets_what_is_latched(tmp_path: Path) -> None:
     sent = record(tmp_path / "bag", ticks=90)
     with Replay(open_bag(tmp_path / "bag")) as again:
-        latched = Feed(again, again.sim).skip_to(60)
+        latched = InputPilot(again, again.sim).skip_to(60)
         names = {topic for topic, (_, qos) in again.sim.topics.items() if qos.latched}
     assert {"/tf_static", "/sim/info"} <= names
     latest = {each.topic: each.cdr for each in sent if each.topic in names and each.stamp_ns < 59 * 10**9 // 60}
     assert {each.topic: each.cdr for each in latched} == latest
+
+
+@pytest.mark.parametrize("sent_ns", [0, 123_456_789, 1_700_000_000 * 10**9 + 7, -5 * 10**9])
+def test_inputs_keep_the_stamp_with_which_they_were_sent(tmp_path: Path, sent_ns: int) -> None:
+    """Times of the bag are times of arrival; the header of a message is the sender's."""
+    sim = Simulation({**WORLD, "stamped_cmd_vel": True}, 3)
+    pose, twist = "geometry_msgs/msg/PoseStamped", "geometry_msgs/msg/TwistStamped"
+
+    def stamped(type_name: str) -> Any:
+        message = new(type_name)
+        message.header.stamp.sec, message.header.stamp.nanosec = divmod(sent_ns, 10**9)
+        return message
+
+    with Recorder(tmp_path / "bag", sim):
+        sim.step(30)
+        assert take_pose(sim, "drone", stamped(pose))
+        assert take_twist(sim, "rover", stamped(twist))
+        sim.set_pose("rover", 6.0, 6.0)  # without a message: the time of arrival
+        sim.step(30)
+    stamps = {
+        (channel.topic, time): stamp_of(decode(channel.type, data))
+        for channel, time, data in open_bag(tmp_path / "bag").entries_of(["/drone/set_pose", "/rover/cmd_vel"])
+    }
+    assert stamps == {("/drone/set_pose", 500_000_000): sent_ns, ("/rover/cmd_vel", 500_000_000): sent_ns}
+    ((channel, _, data),) = open_bag(tmp_path / "bag").entries_of(["/rover/set_pose"])
+    assert stamp_of(decode(channel.type, data)) == 500_000_000
+    assert verify(tmp_path / "bag").is_identical
+    rerecord(tmp_path / "bag", tmp_path / "again")
+    assert files_of(tmp_path / "bag") == files_of(tmp_path / "again")
+
+
+def test_an_exact_pose_keeps_its_stamp_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "quaternion_of", lambda yaw: None)
+    sim = Simulation(WORLD, 3)
+    with Recorder(tmp_path / "bag", sim):
+        sim.step(10)
+        sim.set_pose("rover", 6.0, 6.0, yaw=0.3, stamp_ns=77)
+        sim.step(10)
+    ((channel, _, data),) = open_bag(tmp_path / "bag").entries_of(["/sim/set_pose"])
+    assert '"stamp_ns": 77' in decode(channel.type, data).data
+    assert verify(tmp_path / "bag").is_identical
+
+
+# ---- code of plug-ins -----------------------------------------------------------------------------------------------
+
+TRAP = """
+from pathlib import Path
+from microsim.scenario.plugins import Sensor
+(Path(__file__).parent / "ran").touch()
+class Count:
+    def __init__(self, context): self.n = 0
+    def update(self, dt): self.n += 1
+    def publish(self): return {"data": float(self.n)}
+    def memory(self): return self.n
+    def recall(self, data): self.n = data
+SENSOR = Sensor("count", "std_msgs/msg/Float64", Count)
+"""
+
+
+@pytest.fixture
+def trap(tmp_path: Path) -> Path:
+    """A recording and a state of a run with a plug-in, whose code says when it is run."""
+    folder = tmp_path / "code"
+    folder.mkdir()
+    (folder / "count.py").write_text(TRAP)
+    rover = {**WORLD["robots"]["rover"], "sensors": {"count": {"type": "count", "hz": 10}}}
+    sim = Simulation({**WORLD, "plugins": [str(folder)], "robots": {**WORLD["robots"], "rover": rover}}, 4)
+    with Recorder(tmp_path / "bag", sim):
+        sim.step(30)
+        save_state(tmp_path / "at.state", sim.snapshot())
+    os.utime(folder / "count.py", (1, 1))  # is loaded again: modules are kept by file and time
+    (folder / "ran").unlink()
+    return folder
+
+
+def runs(path: Path, *arguments: Any) -> Result:
+    command = {"bag": ["replay", "--verify"], "at.state": ["run", "--rtf", "0", "--duration", "1", "--from-state"]}
+    return CliRunner().invoke(app, [*map(str, (*command[path.name], path, *arguments))])
+
+
+@pytest.mark.parametrize("name", ["bag", "at.state"])
+def test_a_file_runs_no_code_from_a_folder_that_it_names(trap: Path, name: str) -> None:
+    path = trap.parent / name
+    done = runs(path)
+    assert not (trap / "ran").exists()
+    assert done.exit_code != 0
+    for word in ("'count'", f"from {trap};", f"add --plugins {trap}", str(path)):
+        assert word in str(done.exception), done.exception
+
+
+@pytest.mark.parametrize("name", ["bag", "at.state"])
+def test_code_runs_from_a_folder_that_the_user_names(trap: Path, name: str) -> None:
+    moved = trap.rename(trap.parent / "elsewhere")
+    done = runs(trap.parent / name, "--plugins", moved)
+    assert done.exit_code == 0, done.exception
+    assert (moved / "ran").exists()
+
+
+def test_hashes_are_compared_before_code_runs(trap: Path) -> None:
+    (trap / "count.py").write_text(TRAP + "# changed\n")
+    done = runs(trap.parent / "at.state", "--plugins", trap)
+    assert "is not what was saved" in str(done.exception)
+    assert not (trap / "ran").exists()
+    with Replay(open_bag(trap.parent / "bag"), plugin_folders=[trap]) as again:
+        assert again.notes == ["the code of the plug-in count is not the recorded one"]
+
+
+def test_a_folder_named_without_hashes_is_not_trusted_either(trap: Path) -> None:
+    """As a stranger would write it: no hashes, so that nothing seems to be needed."""
+    facts = open_bag(trap.parent / "bag").facts
+    with pytest.raises(BagError, match="count"):
+        inputs.unpacked(facts.start["scenario"], trap.parent, {}, ())
+    assert inputs.changed_plugins(facts.start["scenario"], {}, ()) == []
+    assert not (trap / "ran").exists()
+
+
+def test_a_picture_of_a_recording_runs_no_code(trap: Path) -> None:
+    plot(open_bag(trap.parent / "bag"), trap.parent / "bag.png")
+    assert _scenario(open_bag(trap.parent / "bag"), trap.parent) is not None  # and still has the map
+    assert not (trap / "ran").exists()
 
 
 # ---- bags of others -------------------------------------------------------------------------------------------------
@@ -293,9 +414,9 @@ def test_a_bag_of_others_is_a_stream_of_commands(tmp_path: Path, storage: Storag
         sim.step(again.sim.tick - sim.tick)
         assert again.sim.tick == 54
         assert again.sim.digest() == sim.digest()
-        assert "assumed: scenario 'small', seed 7" in again.told[0]
-        assert "tick it arrived in" in again.told[1]
-        with pytest.raises(BagError, match="only what microsim recorded can be verified"):
+        assert "assumed: scenario 'small', seed 7" in again.notes[0]
+        assert "tick it arrived in" in again.notes[1]
+        with pytest.raises(BagError, match="only recordings by microsim can be verified"):
             again.verify()
 
 

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsim.messages.outbox import Message
-from microsim.recording.bag import open_bag
-from microsim.recording.bag_writer import RecordOptions
+from microsim.recording.bag import RecordOptions, open_bag
 from microsim.recording.recorder import Recorder
 from microsim.recording.replay import Replay
 from microsim.recording.state_file import load_state, resume, save_state

@@ -12,8 +12,7 @@ import microsim
 from microsim.missions.demo_pilot import DemoPilot
 from microsim.recording.bag import open_bag
 from microsim.recording.recorder import Recorder
-from microsim.recording.replay import Replay
-from microsim.recording.seeking import Seeker
+from microsim.recording.replay import Replay, Seeker
 from microsim.runner import Runner
 from tests.support import scenario
 

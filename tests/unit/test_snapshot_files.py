@@ -16,9 +16,17 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from microsim.errors import UsageError
-from microsim.recording.history import History
-from microsim.recording.plain_data import SnapshotError, from_bytes, to_bytes
-from microsim.recording.state_file import MAGIC, load_state, read_state, resume, save_state
+from microsim.recording.state_file import (
+    MAGIC,
+    History,
+    SnapshotError,
+    from_bytes,
+    load_state,
+    read_state,
+    resume,
+    save_state,
+    to_bytes,
+)
 from microsim.runner import Runner
 from microsim.simulation import Simulation
 from tests.recording_support import WORLD, fly
@@ -86,7 +94,7 @@ def test_another_version_is_refused(state: tuple[Simulation, Path], change: dict
     head, _, body = path.read_bytes()[len(MAGIC) : -32].partition(b"\n")
     facts = {**json.loads(head), **change}
     path.write_bytes(sealed(MAGIC + json.dumps(facts).encode() + b"\n" + body))
-    with pytest.raises(SnapshotError, match="states do not pass versions"):
+    with pytest.raises(SnapshotError, match="a state can be loaded only by the version that saved it"):
         load_state(path, sim)
 
 
@@ -130,7 +138,7 @@ def test_a_file_that_cannot_be_written_is_told_of(state: tuple[Simulation, Path]
 def test_what_is_no_ordinary_file_is_left_alone(state: tuple[Simulation, Path], tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.state"
     os.mkfifo(pipe)
-    with pytest.raises(SnapshotError, match="it is no ordinary file"):
+    with pytest.raises(SnapshotError, match="it is not an ordinary file"):
         save_state(pipe, state[0].snapshot())
     assert pipe.is_fifo()
     link = tmp_path / "link.state"
@@ -154,21 +162,21 @@ def test_a_state_is_refused_when_the_code_of_a_plug_in_has_changed(tmp_path: Pat
     save_state(tmp_path / "a.state", sim.snapshot())
     (file,) = (tmp_path / "plugins").glob("*.py")
     file.write_text(file.read_text() + "\n# another\n")
-    with pytest.raises(SnapshotError, match="the code of a plug-in is another"):
-        resume(tmp_path / "a.state", tmp_path)
+    with pytest.raises(SnapshotError, match="the code of a plug-in is not what was saved"):
+        resume(tmp_path / "a.state", tmp_path, [tmp_path / "plugins"])
 
 
 def test_a_plug_in_with_memory_goes_on_from_a_file(tmp_path: Path) -> None:
     sim = Simulation(with_plugin(tmp_path / "plugins", MEMORY), 3)
     sim.step(100)
     save_state(tmp_path / "a.state", sim.snapshot())
-    again = resume(tmp_path / "a.state", tmp_path)
+    again = resume(tmp_path / "a.state", tmp_path, [tmp_path / "plugins"])
     assert [each.cdr for each in again.step(60)] == [each.cdr for each in sim.step(60)]
 
 
 def test_a_plug_in_without_memory_is_refused_in_words(tmp_path: Path) -> None:
     sim = Simulation(with_plugin(tmp_path / "plugins", ""), 3)
-    with pytest.raises(SnapshotError, match=r"drone/counts is a plug-in .* needs `memory\(\)`"):
+    with pytest.raises(SnapshotError, match=r"drone/counts is a plug-in: .* needs `memory\(\)`"):
         save_state(tmp_path / "a.state", sim.snapshot())
 
 

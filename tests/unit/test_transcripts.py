@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 
 from microsim.engine.compiled import plain
 from microsim.messages.outbox import DIGEST_BYTES, Outbox, name_in_transcript
-from microsim.recording import transcripts
-from microsim.recording.checksums import crc32_of
-from microsim.recording.mcap_records import NUMBER, PLACE, TIME
-from microsim.recording.message_index import message_index
-from microsim.recording.transcripts import Names, Records, are_same
+from microsim.recording import chunk_assembly as transcripts
+from microsim.recording.chunk_assembly import ChannelNames, Records, are_same
+from microsim.recording.mcap import NUMBER, PLACE, TIME, crc32_of, message_index
 
 CLOCK = ("/clock", "rosgraph_msgs/msg/Clock")
 TOPICS = [CLOCK, ("/a", "b/c"), ("/a", "b/d"), ("/robot/" + "x" * 300, "p/msg/T"), ("/ü/π", "p/msg/U"), ("/out", "p/T")]
@@ -42,7 +40,7 @@ def said(run: list[list[tuple[int, bytes]]]) -> list[bytes]:
 
 
 def plainly(run: list[list[tuple[int, bytes]]]) -> list[tuple[int, int, bytes]]:
-    """Channel, time and record of each message."""
+    """BagChannel, time and record of each message."""
     rows = [(number, tick, data) for tick, sent in enumerate(run) for number, data in [(0, b"clock"), *sent]]
     kept = [(NUMBERS[name_in_transcript(*TOPICS[number])], tick, data) for number, tick, data in rows]
     return [
@@ -54,7 +52,7 @@ def plainly(run: list[list[tuple[int, bytes]]]) -> list[tuple[int, int, bytes]]:
 
 @given(ticks, st.integers(0, 6))
 def test_records_are_those_of_the_plain_way_in_any_portions(run: list[list[tuple[int, bytes]]], cut: int) -> None:
-    records, names, all_said = Records(), Names(NUMBERS, name_in_transcript(*CLOCK)), said(run)
+    records, names, all_said = Records(), ChannelNames(NUMBERS, name_in_transcript(*CLOCK)), said(run)
     for portion in (all_said[:cut], all_said[cut:]):
         if portion:
             records.add(portion, names)
@@ -76,22 +74,22 @@ def test_the_digest_is_the_checksum_of_the_transcript(run: list[list[tuple[int, 
 
 def test_the_kernel_has_the_bits_of_its_plain_form(monkeypatch: pytest.MonkeyPatch) -> None:
     run = [[(1, b"abc"), (4, bytes(range(256)))], [], [(3, b""), (2, b"\xff" * 9)]]
-    records, names = Records(), Names(NUMBERS, name_in_transcript(*CLOCK))
+    records, names = Records(), ChannelNames(NUMBERS, name_in_transcript(*CLOCK))
     monkeypatch.setattr(transcripts, "_transcribe", plain(transcripts._transcribe))
     records.add(said(run), names)
     assert bytes(records.data) == b"".join(record for *_, record in plainly(run))
 
 
 def test_a_name_that_nobody_told_of_is_an_error() -> None:
-    names = Names({name_in_transcript(*CLOCK): 1}, name_in_transcript(*CLOCK))
-    with pytest.raises(RuntimeError, match="not told of"):
+    names = ChannelNames({name_in_transcript(*CLOCK): 1}, name_in_transcript(*CLOCK))
+    with pytest.raises(RuntimeError, match="not announced to the recorder"):
         Records().add(said([[(1, b"x")]]), names)
 
 
 def test_names_that_collide_get_another_table() -> None:
     """With the first factor, 31, these two have the same hash."""
     first, second = b"/Aa\0a/b\0", b"/BB\0a/b\0"
-    names = Names({first: 1, second: 2, b"/clock\0c/d\0": 3}, b"/clock\0c/d\0")
+    names = ChannelNames({first: 1, second: 2, b"/clock\0c/d\0": 3}, b"/clock\0c/d\0")
     assert names.factor > 31
     found = [names.numbers[names.hashes == names._hash(name)].tolist() for name in (first, second)]
     assert found == [[1], [2]]

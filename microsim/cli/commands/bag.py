@@ -12,7 +12,7 @@ from microsim.cli.options import BagArgument, JsonOption
 from microsim.cli.terminal import FAILED, GOOD, print_json
 
 if TYPE_CHECKING:
-    from microsim.recording.info import Info
+    from microsim.recording.maintenance import BagInfo
 
 bag = typer.Typer(no_args_is_help=True, help="Inspect and repair recordings.")
 COMMAND = Command(bag, panel="Recordings", position=240)
@@ -27,7 +27,7 @@ def info(path: BagArgument, as_json: JsonOption = False) -> int:
       microsim bag info flight
       microsim bag info flight --json
     """
-    from microsim.recording.info import look
+    from microsim.recording.maintenance import look
 
     found = look(path)
     if as_json:
@@ -37,7 +37,7 @@ def info(path: BagArgument, as_json: JsonOption = False) -> int:
     return FAILED if found.problem else GOOD
 
 
-def _print_info(found: Info) -> None:
+def _print_info(found: BagInfo) -> None:
     facts = found.facts
     print(f"{found.path}  {found.bytes / 1e6:,.1f} MB, {found.duration_s:,.3f} s, {found.messages:,} messages")
     if "seed" in facts:
@@ -64,7 +64,7 @@ def repair(path: Annotated[Path, typer.Argument(metavar="BAG", help="The folder 
     Examples:
       microsim bag repair flight
     """
-    from microsim.recording.repair import repair as repair_bag
+    from microsim.recording.maintenance import repair as repair_bag
 
     done = repair_bag(path)
     for damage in done.damaged:

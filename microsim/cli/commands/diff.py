@@ -28,7 +28,7 @@ def diff(
       microsim diff yesterday/flight today/flight --json
     """
     from microsim.recording.bag import open_bag
-    from microsim.recording.diff import diff as compare
+    from microsim.recording.compare import diff as compare
 
     found = compare(open_bag(one), open_bag(other))
     if as_json:

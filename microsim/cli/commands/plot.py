@@ -25,7 +25,7 @@ def plot(
       microsim plot flight -o flight.svg
     """
     from microsim.recording.bag import open_bag
-    from microsim.recording.plot import plot as draw
+    from microsim.recording.bag_plot import plot as draw
 
     target = output or path.with_name(f"{path.name}.png")
     draw(open_bag(path), target)

@@ -84,7 +84,7 @@ def replay(
     ] = None,
     plugins: Annotated[
         list[Path] | None,
-        typer.Option("--plugins", metavar="FOLDER", help="Where the scenario's plug-ins are now; repeatable."),
+        typer.Option("--plugins", metavar="FOLDER", help="A folder of plug-ins whose code may run; repeatable."),
     ] = None,
     world: Annotated[
         str | None, typer.Option("--world", metavar="BUNDLE", help="Where the scenario's world bundle is now.")
@@ -219,8 +219,10 @@ def replay_bag(path: Path, options: ReplayOptions) -> int:
     options.check()
     scenario = None if options.scenario is None else load_scenario(options.scenario)
     with ExitStack() as stack:
-        again = stack.enter_context(Replay(open_bag(path), scenario, options.seed, options.plugins, options.world))
-        for line in again.told:
+        again = stack.enter_context(
+            Replay(open_bag(path), scenario, options.seed, options.plugins or (), options.world)
+        )
+        for line in again.notes:
             note(line)
         if options.verify:
             return _verify(again, options.json)
@@ -251,7 +253,7 @@ def _verify(again: Replay, as_json: bool) -> int:
 
 def _show(again: Replay, options: ReplayOptions, stack: ExitStack) -> int:
     """In the web viewer, until Ctrl-C."""
-    from microsim.recording.seeking import Seeker
+    from microsim.recording.replay import Seeker
     from microsim.runner import Runner
     from microsim.view.web import Recorded, Stage
 
@@ -266,7 +268,7 @@ def _show(again: Replay, options: ReplayOptions, stack: ExitStack) -> int:
 
 
 def _write_html(again: Replay, path: Path) -> int:
-    from microsim.recording.seeking import Seeker
+    from microsim.recording.replay import Seeker
     from microsim.view.web.export import Facts, write_html
 
     bag = again.bag
@@ -297,13 +299,13 @@ def _last_tick(again: Replay, options: ReplayOptions) -> int:
 
 
 def _run(again: Replay, options: ReplayOptions, stack: ExitStack) -> int:
-    from microsim.recording.feed import Feed
+    from microsim.recording.replay import InputPilot
 
     clock, end = again.sim.clock, _last_tick(again, options)
     with interrupts_end_the_run() as interrupts:
         runner = interrupts.runner = _runner(again, options, stack)
-        feed = runner.pilot = runner.pilot or Feed(again, runner.sim)
-        assert isinstance(feed, Feed)
+        feed = runner.pilot = runner.pilot or InputPilot(again, runner.sim)
+        assert isinstance(feed, InputPilot)
         recorder = _recorder(again, options, runner)
         if options.start is not None:
             latched = feed.skip_to(clock.ticks_in(options.start))
@@ -320,7 +322,7 @@ def _runner(again: Replay, options: ReplayOptions, stack: ExitStack) -> Runner:
 
     if options.transport == "none":
         return Runner(again.sim, options.rtf)
-    from microsim.recording.feed import Feed
+    from microsim.recording.replay import InputPilot
     from microsim.ros2.microsim_node import start_node
     from microsim.ros2.transport import Kind, open_transport
 
@@ -328,13 +330,13 @@ def _runner(again: Replay, options: ReplayOptions, stack: ExitStack) -> Runner:
     transport = open_transport(kind, "microsim", options.ros_args)
     stack.callback(transport.close)
     sim = again.sim
-    return start_node(transport, sim.scenario, sim.seed, options.rtf, lambda sim: Feed(again, sim), False).runner
+    return start_node(transport, sim.scenario, sim.seed, options.rtf, lambda sim: InputPilot(again, sim), False).runner
 
 
 def _recorder(again: Replay, options: ReplayOptions, runner: Runner) -> Recorder | None:
     from microsim.recording.bag import OwnBag
     from microsim.recording.recorder import Recorder
-    from microsim.recording.rerecording import recorded_options
+    from microsim.recording.verify import recorded_options
 
     if options.record is None:
         return None

@@ -120,6 +120,7 @@ def run(
     view_port: attachments.PortOption = None,
     mission: attachments.MissionOption = None,
     from_state: starting_point.FromStateOption = None,
+    plugins: starting_point.PluginsOption = None,
     record: attachments.RecordOption = None,
     storage: attachments.StorageOption = attachments.Storage.mcap,
     compress: attachments.CompressOption = attachments.Compression.none,
@@ -149,6 +150,8 @@ def run(
       microsim run flat --ros-args -p rover.max_v:=1.0 -r __ns:=/left
     """
     _render_with(render)
+    if plugins and from_state is None:
+        raise UsageError("--plugins is for --from-state; a scenario names its folders under `plugins:`")
     if from_state is not None:
         starting_point.check_state_options({
             "--world, --robots, --inject": world is not None or robots is not None or bool(inject),
@@ -164,6 +167,7 @@ def run(
             record, storage.value, compress.value, topics_given, excluded, split_size, split_time, history
         ),
         viewer=ViewerOptions(view_, open_, view_host, view_port), from_state=from_state,
+        plugin_folders=tuple(plugins or ()),
     )  # fmt: skip
     return run_scenario(options)
 
@@ -199,6 +203,7 @@ class RunOptions(NamedTuple):
     flight: Flight | None = None  # the mission, loaded
     pilot: Callable[[Simulation], Pilot | None] | None = None  # of a demo
     from_state: Path | None = None
+    plugin_folders: tuple[Path, ...] = ()  # whose code a saved state may run
 
 
 def run_scenario(options: RunOptions) -> int:
@@ -214,7 +219,7 @@ def run_scenario(options: RunOptions) -> int:
 def _run(options: RunOptions, interrupts: Interrupts, recordings: Recordings) -> int:
     with ExitStack() as stack:
         if options.from_state is not None:
-            scenario, seed = starting_point.scenario_of_state(options.from_state, stack)
+            scenario, seed = starting_point.scenario_of_state(options.from_state, stack, options.plugin_folders)
             options = options._replace(scenario=scenario, seed=seed)
         with compiling():
             runner, node = _prepared(options, stack)
@@ -412,9 +417,9 @@ def result(runner: Runner) -> dict[str, Any]:
         "version": __version__,
         "ticks": sim.tick,
         "sim_s": sim.time_ns / 1e9,
-        "wall_s": round(runner.wall_s, 6),
+        "wall_s": round(runner.lap_wall_s, 6),
         "rtf": round(runner.achieved_rtf, 4),
-        "messages": runner.messages,
+        "messages": runner.lap_messages,
         "digest": sim.digest(),
         "ignored": dict(sim.counters),
         "radio": [

@@ -2,29 +2,204 @@
 
 from __future__ import annotations
 
+import json
+import math
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from microsim.recording.bag import ForeignBag, OwnBag
-from microsim.recording.entries import BagError
-from microsim.recording.pictures import COLOURS, INK, PALE, STYLE, PlotError, check_name, matplotlib, save
-from microsim.recording.scenarios import unpacked
-from microsim.recording.series import Series, read_series
+from microsim.errors import MicroSimError
+from microsim.messages import WireError, decode_checked
+from microsim.messages.template import layout
+from microsim.recording.bag import Bag
+from microsim.recording.bag_model import BagError
+from microsim.recording.inputs import unpacked
 from microsim.scenario import Scenario
 from microsim.scenario.scene import build_world
 
+INK, PALE, GRID = "#1f2937", "#6b7280", "#e5e7eb"
+COLOURS = ("#2563eb", "#ea580c", "#059669", "#9333ea", "#dc2626", "#0891b2", "#ca8a04", "#be185d")
+STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "text.color": INK,
+    "axes.edgecolor": "#d1d5db",
+    "axes.labelcolor": PALE,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "xtick.color": PALE,
+    "ytick.color": PALE,
+    "lines.linewidth": 1.5,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "svg.hashsalt": "microsim",
+}
+KINDS = (".png", ".svg", ".pdf")
+
+
+class PlotError(MicroSimError):
+    """A picture cannot be made."""
+
+
+def check_name(path: Path) -> None:
+    if path.suffix.lower() not in KINDS:
+        raise PlotError(f"{path}: expected a name that ends with {', '.join(KINDS)}")
+
+
+def matplotlib(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise PlotError("pictures need Matplotlib: pip install 'microsim[plot]'") from None
+
+
+def save(figure: Any, path: Path) -> None:
+    """Without a date: the same figure gives the same file."""
+    kind = path.suffix.lower()[1:]
+    notes = {"Software": None} if kind == "png" else {"Date": None} if kind == "svg" else {"CreationDate": None}
+    try:
+        figure.savefig(path, metadata=notes)
+    except OSError as error:
+        raise PlotError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+Column = npt.NDArray[np.float64]
+
+ODOMETRY, RANGE, DIAGNOSTICS = "nav_msgs/msg/Odometry", "sensor_msgs/msg/Range", "diagnostic_msgs/msg/DiagnosticArray"
+_FIELDS: Mapping[str, Mapping[str, str]] = {
+    ODOMETRY: {
+        **{axis: f"pose.pose.position.{axis}" for axis in "xyz"},
+        **{f"v{axis}": f"twist.twist.linear.{axis}" for axis in "xyz"},
+    },
+    RANGE: {"range": "range", "max": "max_range"},
+}
+
+_FARTHEST_M, _LARGEST = 1e8, 1e15  # beyond that nothing can be drawn to scale
+
+
+@dataclass
+class Series:
+    """Of each topic that can be drawn: its columns, `t` [s] among them."""
+
+    odometry: dict[str, dict[str, Column]] = field(default_factory=dict)
+    ranges: dict[str, dict[str, Column]] = field(default_factory=dict)
+    links: dict[str, dict[str, Column]] = field(default_factory=dict)  # radio, by direction
+    start_s: float = math.inf
+    end_s: float = 0.0
+
+
+def read_series(bag: Bag) -> Series:
+    """Odometry, ranges and the radio's metrics."""
+    series = Series()
+    collected: dict[tuple[str, str], tuple[list[int], list[bytes]]] = {}
+    channels: dict[int, tuple[str, str]] = {}
+    for block in bag.blocks():
+        channels.update((channel.number, (channel.topic, channel.type)) for channel in block.channels)
+        wanted = {number for number, (_, kind) in channels.items() if kind in (ODOMETRY, RANGE, DIAGNOSTICS)}
+        for number, time, data in zip(block.numbers, block.times, block.data, strict=True):
+            if number in wanted:
+                times, messages = collected.setdefault(channels[number], ([], []))
+                times.append(time)
+                messages.append(data)
+        if block.times:
+            series.start_s = min(series.start_s, block.times[0] / 1e9)
+            series.end_s = max(series.end_s, block.times[-1] / 1e9)
+    for (topic, kind), (times, messages) in collected.items():
+        try:
+            _add(series, topic, kind, np.array(times) / 1e9, messages)
+        except WireError as error:
+            raise BagError(f"{bag.path}: {topic}: {error}") from None
+    return series
+
+
+def _add(series: Series, topic: str, kind: str, times: Column, messages: list[bytes]) -> None:
+    if kind == DIAGNOSTICS:
+        if topic.endswith("/radio/metrics"):
+            _add_links(series, times, messages)
+        return
+    columns = {"t": times, **_columns(kind, messages)}
+    if kind == ODOMETRY:
+        columns = _drawable(columns)
+        if not len(columns["t"]):
+            return
+    (series.odometry if kind == ODOMETRY else series.ranges)[topic] = columns
+
+
+def _drawable(columns: dict[str, Column]) -> dict[str, Column]:
+    """Without places that are on no map; other numbers that are none leave a gap."""
+    kept = (np.abs(columns["x"]) < _FARTHEST_M) & (np.abs(columns["y"]) < _FARTHEST_M)  # false for NaN
+    found = {name: column[kept] for name, column in columns.items()}
+    return {name: np.where(np.abs(column) < _LARGEST, column, np.nan) for name, column in found.items()}
+
+
+def _columns(kind: str, messages: list[bytes]) -> dict[str, Column]:
+    """All at once where every message has the same layout, as ours have."""
+    names = _FIELDS[kind]
+    first = decode_checked(kind, messages[0])
+    if len({len(message) for message in messages}) > 1:
+        decoded = [decode_checked(kind, message) for message in messages]
+        return {name: np.array([_value(message, path) for message in decoded]) for name, path in names.items()}
+    table = np.frombuffer(b"".join(messages), np.uint8).reshape(len(messages), -1)
+    places = layout(kind, first)
+    found = {}
+    for name, path in names.items():
+        place = places[path]
+        size = 8 if place.code == "d" else 4
+        raw = np.ascontiguousarray(table[:, place.offset : place.offset + size])
+        found[name] = raw.view(f"<f{size}")[:, 0].astype(np.float64)
+    return found
+
+
+def _value(message: Any, path: str) -> float:
+    for part in path.split("."):
+        message = getattr(message, part)
+    return float(message)
+
+
+def _add_links(series: Series, times: Column, messages: Sequence[bytes]) -> None:
+    rows: dict[str, list[tuple[float, ...]]] = {}
+    for time, message in zip(times.tolist(), messages, strict=True):
+        for status in decode_checked(DIAGNOSTICS, message).status:
+            values = {pair.key: pair.value for pair in status.values}
+            if "latency_ms_mean" in values:
+                numbers = (values.get(key, "nan") for key in ("latency_ms_last", "latency_ms_mean", "sent", "dropped"))
+                name = status.name.removeprefix("radio: ").replace(" to ", " → ")
+                rows.setdefault(name, []).append((time, *map(_number, numbers)))
+    for name, found in rows.items():
+        columns = np.array(found).T
+        series.links[name] = dict(zip(("t", "last", "mean", "sent", "dropped"), columns, strict=True))
+
+
+def _number(text: str) -> float:
+    with suppress(ValueError):
+        return float(text)
+    return math.nan
+
+
 _LINE = 60  # letters that fit beside a title
 _FEW, _MOST_LINKS = 4, 12  # links that are drawn in full; that are drawn one by one
-
 _FARTHEST_RANGE_M = 1e6
+_VELOCITY = ("vx", "vy", "vz")
 
 
 @dataclass(frozen=True)
-class Page:
+class PlotPage:
     """What the panels share."""
 
     series: Series
@@ -38,7 +213,7 @@ class Page:
         return COLOURS[names.index(robot) % len(COLOURS)] if robot in names else PALE
 
 
-def plot(bag: OwnBag | ForeignBag, path: Path) -> None:
+def plot(bag: Bag, path: Path) -> None:
     """Draw the run: path on the map, heights, speeds, ranges, radio."""
     check_name(path)
     mpl, figures = matplotlib("matplotlib"), matplotlib("matplotlib.figure")
@@ -46,23 +221,29 @@ def plot(bag: OwnBag | ForeignBag, path: Path) -> None:
     if not series.odometry:
         raise PlotError(f"{bag.path}: there is no odometry in it to draw")
     with mpl.rc_context(STYLE), tempfile.TemporaryDirectory() as folder:
-        page = Page(series, _scenario(bag, Path(folder)))
+        page = PlotPage(series, _scenario(bag, Path(folder)))
         figure = figures.Figure(figsize=(13.0, 8.2), dpi=150, facecolor="white")
         _draw(figure, page, bag)
         save(figure, path)
 
 
-def _scenario(bag: OwnBag | ForeignBag, folder: Path) -> Scenario | None:
-    """None where there is none, or where its world or plug-ins are not at hand: paths can be drawn without."""
+def _scenario(bag: Bag, folder: Path) -> Scenario | None:
+    """None where there is none, or where its world or plug-in robots are not at hand: paths can be drawn without.
+
+    Sensors, which may be plug-ins, are left out: a picture needs none, and runs no code.
+    """
     if not bag.is_ours:
         return None
-    try:
-        return unpacked(bag.facts.start["scenario"], folder, bag.facts.files)
-    except BagError:
-        return None
+    with suppress(BagError, ValueError, AttributeError, KeyError):
+        data = json.loads(bag.facts.start["scenario"])
+        for robot in data["robots"].values():
+            robot.pop("sensors", None)
+        kept = {key: value for key, value in data.items() if key not in ("faults", "randomize")}
+        return unpacked(json.dumps(kept), folder, bag.facts.files, ())
+    return None
 
 
-def _draw(figure: Any, page: Page, bag: OwnBag | ForeignBag) -> None:
+def _draw(figure: Any, page: PlotPage, bag: Bag) -> None:
     panels = [_heights, _speeds]
     panels += [_ranges] if page.series.ranges else []
     panels += [_latencies, _losses] if any(link["sent"].max() > 0 for link in page.series.links.values()) else []
@@ -87,7 +268,7 @@ def _span(series: Series) -> tuple[float, float]:
     return start, max(series.end_s, start + 1e-3)
 
 
-def _titles(figure: Any, page: Page, bag: OwnBag | ForeignBag) -> None:
+def _titles(figure: Any, page: PlotPage, bag: Bag) -> None:
     facts = {**bag.facts.start, **bag.facts.end}
     name = page.scenario.name if page.scenario else bag.path.name
     figure.text(0.05, 0.945, name, fontsize=17, fontweight="bold", color=INK)
@@ -99,7 +280,7 @@ def _titles(figure: Any, page: Page, bag: OwnBag | ForeignBag) -> None:
     figure.text(0.05, 0.915, "   ·   ".join(parts), fontsize=9, color=PALE)
 
 
-def _map(axes: Any, page: Page) -> None:
+def _map(axes: Any, page: PlotPage) -> None:
     axes.set_title("Trajectory on the map" if page.scenario else "Trajectory (the map is not at hand)", pad=8)
     if page.scenario is not None:
         _ground(axes, page.scenario)
@@ -122,8 +303,8 @@ def _map(axes: Any, page: Page) -> None:
         _name_ends(axes, page)
 
 
-def _name_ends(axes: Any, page: Page) -> None:
-    """Many names, or long ones, stand where their robots are."""
+def _name_ends(axes: Any, page: PlotPage) -> None:
+    """Many names, or long ones, go beside their robots."""
     halo = matplotlib("matplotlib.patheffects").withStroke(linewidth=2.5, foreground="white")
     for topic, odometry in page.series.odometry.items():
         name, place = _shortened(page.robot(topic)), (odometry["x"][-1], odometry["y"][-1])
@@ -172,7 +353,7 @@ def _ground(axes: Any, scenario: Scenario) -> None:
     axes.imshow(occupied, origin="lower", extent=extent, cmap=dark, interpolation="nearest", zorder=2)
 
 
-def _frame_map(axes: Any, page: Page) -> None:
+def _frame_map(axes: Any, page: PlotPage) -> None:
     """What was visited, with room around it, and never beyond reason."""
     paths = page.series.odometry.values()
     low = np.array([min(float(each[axis].min()) for each in paths) for axis in "xy"])
@@ -183,25 +364,24 @@ def _frame_map(axes: Any, page: Page) -> None:
     axes.set_ylim(middle[1] - half, middle[1] + half)
 
 
-def _heights(axes: Any, page: Page) -> None:
-    axes.set_title("Altitude [m]")
-    for topic, odometry in page.series.odometry.items():
-        robot = page.robot(topic)
-        axes.plot(odometry["t"], odometry["z"], color=page.colour(robot), label=robot)
-    axes.margins(y=0.15)
+def _heights(axes: Any, page: PlotPage) -> None:
+    _per_robot(axes, page, "Altitude [m]", lambda odometry: odometry["z"])
 
 
-def _speeds(axes: Any, page: Page) -> None:
-    axes.set_title("Speed [m/s]")
-    for topic, odometry in page.series.odometry.items():
-        robot = page.robot(topic)
-        speed = np.sqrt(odometry["vx"] ** 2 + odometry["vy"] ** 2 + odometry["vz"] ** 2)
-        axes.plot(odometry["t"], speed, color=page.colour(robot), label=robot)
+def _speeds(axes: Any, page: PlotPage) -> None:
+    _per_robot(axes, page, "Speed [m/s]", lambda odometry: np.sqrt(sum(odometry[axis] ** 2 for axis in _VELOCITY)))
     axes.set_ylim(bottom=0.0)
+
+
+def _per_robot(axes: Any, page: PlotPage, title: str, value: Callable[[dict[str, Column]], Column]) -> None:
+    axes.set_title(title)
+    for topic, odometry in page.series.odometry.items():
+        robot = page.robot(topic)
+        axes.plot(odometry["t"], value(odometry), color=page.colour(robot), label=robot)
     axes.margins(y=0.15)
 
 
-def _ranges(axes: Any, page: Page) -> None:
+def _ranges(axes: Any, page: PlotPage) -> None:
     axes.set_title("Range [m]")
     limits: set[float] = set()
     for topic, measured in page.series.ranges.items():
@@ -231,21 +411,21 @@ def _ranges(axes: Any, page: Page) -> None:
     axes.set_ylim(bottom=0.0, top=max(limits) * 1.22 if limits else None)
 
 
-def _latencies(axes: Any, page: Page) -> None:
+def _latencies(axes: Any, page: PlotPage) -> None:
     axes.set_title("Radio latency [ms]")
     links = _used(page)
     for name, link in links.items():
         colour = page.colour(name.split(" → ")[0])
-        told = link["mean"] > 0
+        known = link["mean"] > 0
         if len(links) <= _FEW:
-            axes.plot(link["t"][told], link["last"][told], ".", color=colour, markersize=4, alpha=0.55)
-        axes.plot(link["t"][told], link["mean"][told], color=colour, label=f"{name}, mean")
+            axes.plot(link["t"][known], link["last"][known], ".", color=colour, markersize=4, alpha=0.55)
+        axes.plot(link["t"][known], link["mean"][known], color=colour, label=f"{name}, mean")
     axes.set_ylim(bottom=0.0)
     axes.margins(y=0.15)
     _legend_above(axes)
 
 
-def _losses(axes: Any, page: Page) -> None:
+def _losses(axes: Any, page: PlotPage) -> None:
     axes.set_title("Radio packets lost")
     links = _used(page)
     for name, link in links.items():
@@ -268,7 +448,7 @@ def _legend_above(axes: Any, instead: str = "each sender in its colour") -> None
         axes.set_title(instead, loc="right", fontsize=8, fontweight="normal", color=PALE)
 
 
-def _used(page: Page) -> dict[str, Any]:
+def _used(page: PlotPage) -> dict[str, Any]:
     """Links that were used; of many, all of a sender together."""
     used = {name: link for name, link in page.series.links.items() if link["sent"].max() > 0}
     if len(used) <= _MOST_LINKS:
@@ -280,10 +460,10 @@ def _used(page: Page) -> dict[str, Any]:
 
 
 def _together(links: list[Any]) -> dict[str, Any]:
-    """They are told of at the same times."""
+    """As one; their metrics are of the same times."""
     counts = {what: sum(link[what] for link in links) for what in ("sent", "dropped")}
     means = np.array([np.where(link["mean"] > 0, link["mean"], np.nan) for link in links])
-    heard = np.isfinite(means).any(axis=0)
+    known = np.isfinite(means).any(axis=0)
     mean = np.zeros(means.shape[1])
-    mean[heard] = np.nanmean(means[:, heard], axis=0)
+    mean[known] = np.nanmean(means[:, known], axis=0)
     return {"t": links[0]["t"], "mean": mean, "last": mean, **counts}

@@ -1,0 +1,322 @@
+"""Two streams of messages side by side: `microsim diff`, and the first difference of a replay."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import takewhile, zip_longest
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from microsim.messages import WireError, decode_checked, fields_of, is_known
+from microsim.messages.outbox import Message
+from microsim.recording.bag import Bag, OwnBag
+from microsim.recording.bag_model import BagChannel, BagError, fits
+from microsim.recording.inputs import is_input
+from microsim.recording.recorder import CLOCK
+
+
+class BagEntry(NamedTuple):
+    """One message of a stream."""
+
+    topic: str
+    type: str
+    time_ns: int
+    cdr: bytes
+
+    def __str__(self) -> str:
+        return f"{self.topic} at {self.time_ns / 1e9:.9f} s"
+
+
+class StreamPlace(NamedTuple):
+    """A message with the ones before and after it; None: there is none."""
+
+    before: BagEntry | None
+    here: BagEntry | None
+    after: BagEntry | None
+
+    def __str__(self) -> str:
+        if self.here is None:
+            return f"nothing more, after {self.before or 'nothing'}"
+        return f"{self.here}, between {self.before or 'the start'} and {self.after or 'the end'}"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first difference between two streams, and what to call them."""
+
+    number: int  # messages that are the same before it
+    first: StreamPlace
+    second: StreamPlace
+    names: tuple[str, str] = ("recorded", "replayed")
+
+    def field(self) -> tuple[str, Any, Any] | None:
+        """Path and both values, when the same message is in both with another content."""
+        one, other = self.first.here, self.second.here
+        if one is None or other is None or (one.topic, one.type) != (other.topic, other.type):
+            return None
+        return first_field(one.type, one.cdr, other.cdr)
+
+    def __str__(self) -> str:
+        width = max(map(len, self.names))
+        lines = [self._headline()]
+        found = self.field()
+        if found is not None:
+            where, *values = shown_apart(*found)
+            lines.append(f"  field {where}")
+            for name, value in zip(self.names, values, strict=True):
+                lines.append(f"    {name:{width}}  {value}")
+        for name, place in zip(self.names, (self.first, self.second), strict=True):
+            lines.append(f"  {name:{width}}  {place}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For machines; `about` is the text for people."""
+        entry = self.first.here or self.second.here
+        facts: dict[str, Any] = {"after_messages": self.number, "topic": None, "time_ns": None, "field": None}
+        if entry is not None:
+            facts |= {"topic": entry.topic, "time_ns": entry.time_ns}
+        found = self.field()
+        if found is not None:
+            where, *values = shown_apart(*found)
+            facts |= {"field": where, "values": dict(zip(self.names, values, strict=True))}
+        return {**facts, "about": str(self)}
+
+    def _headline(self) -> str:
+        entry = self.first.here or self.second.here
+        stamp = stamp_of(entry) if entry is not None else None
+        stamped = f", stamp {stamp / 1e9:.9f} s" if stamp is not None else ""
+        return f"different after {self.number:,} messages: {entry or 'the end'}{stamped}"
+
+
+def stamp_of(entry: BagEntry) -> int | None:
+    """[ns] of the message's header or clock, where it has one."""
+    try:
+        message = decode_checked(entry.type, entry.cdr)
+    except (WireError, KeyError):
+        return None
+    stamp = getattr(getattr(message, "header", None), "stamp", getattr(message, "clock", None))
+    return None if stamp is None else int(stamp.sec) * 10**9 + int(stamp.nanosec)
+
+
+def first_field(type_name: str, one: bytes, other: bytes) -> tuple[str, Any, Any] | None:
+    """Path of the first field that differs, and its two values."""
+    if one == other:
+        return None
+    try:
+        if not is_known(type_name):
+            raise WireError("a type of its own")
+        first, second = decode_checked(type_name, one), decode_checked(type_name, other)
+    except WireError:
+        return _first_byte(one, other)
+    return next(_differences(type_name, first, second, ""), None) or _first_byte(one, other)
+
+
+def _first_byte(one: bytes, other: bytes) -> tuple[str, Any, Any]:
+    at = next((i for i, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+    if at is None:
+        return "(length in bytes)", len(one), len(other)
+    return f"(byte {at})", one[at], other[at]
+
+
+def _differences(type_name: str, one: Any, other: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    for name, (_, detail) in fields_of(type_name):
+        inner = f"{path}.{name}" if path else name
+        yield from _values(detail, getattr(one, name), getattr(other, name), inner)
+
+
+def _values(detail: Any, one: Any, other: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(detail, str):
+        yield from _differences(detail, one, other, path)
+    elif isinstance(one, (list, np.ndarray)):
+        yield from _elements(detail, one, other, path)
+    elif not _same(one, other):
+        yield path, one, other
+
+
+def _elements(detail: Any, one: Any, other: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    if len(one) != len(other):
+        yield f"{path} (length)", len(one), len(other)
+    if isinstance(one, np.ndarray):
+        shared = min(len(one), len(other))
+        wide = f"V{one.dtype.itemsize}"
+        for index in np.flatnonzero(one[:shared].view(wide) != other[:shared].view(wide))[:1].tolist():
+            yield f"{path}[{index}]", one[index].item(), other[index].item()
+        return
+    kind = detail[0][1] if isinstance(detail, Sequence) and isinstance(detail[0], Sequence) else detail
+    for index, (left, right) in enumerate(zip(one, other, strict=False)):
+        yield from _values(kind, left, right, f"{path}[{index}]")
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Bit for bit: 0.0 and -0.0 differ, a NaN equals itself."""
+    if isinstance(one, float) and isinstance(other, float):
+        if math.isnan(one) or math.isnan(other):
+            return math.isnan(one) and math.isnan(other)
+        return one == other and math.copysign(1.0, one) == math.copysign(1.0, other)
+    return bool(one == other)
+
+
+_WIDTH = 200  # of a value, in characters
+_BEFORE = 60  # characters of a long text that are shown before the first difference
+
+
+def shown_apart(path: str, one: Any, other: Any) -> tuple[str, str, str]:
+    """Of long texts, the part in which they differ."""
+    if isinstance(one, str) and isinstance(other, str) and max(len(one), len(other)) > _WIDTH:
+        at = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+        start = max(at - _BEFORE, 0)
+        dots = "…" if start else ""
+        shown = [f"{dots}{_shown(text[start : start + _WIDTH - _BEFORE])}" for text in (one, other)]
+        return f"{path}, from character {at:,} on", shown[0], shown[1]
+    return path, _shown(one), _shown(other)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}…"
+
+
+# ---- streams --------------------------------------------------------------------------------------------------------
+
+
+def first_difference(
+    one: Iterable[BagEntry], other: Iterable[BagEntry], names: tuple[str, str]
+) -> tuple[int, Difference | None]:
+    """How many messages are the same, and the first that is not."""
+    pairs = zip_longest(one, other)
+    before: tuple[BagEntry | None, BagEntry | None] = (None, None)
+    count = 0
+    for left, right in pairs:
+        if left != right:
+            following = next(pairs, (None, None))
+            first, second = map(StreamPlace, before, (left, right), following)
+            return count, Difference(count, first, second, names)
+        before, count = (left, right), count + 1
+    return count, None
+
+
+def recorded_entries(bag: Bag, is_wanted: Callable[[str], bool]) -> Iterator[BagEntry]:
+    """What a bag holds on some topics."""
+    channels: dict[int, BagChannel] = {}
+    for block in bag.blocks():
+        channels.update((channel.number, channel) for channel in block.channels if is_wanted(channel.topic))
+        for number, time, data in zip(block.numbers, block.times, block.data, strict=True):
+            if (channel := channels.get(number)) is not None:
+                yield BagEntry(channel.topic, channel.type, time, data)
+
+
+def sent_entries(portions: Iterable[Sequence[Message]], is_wanted: Callable[[str], bool]) -> Iterator[BagEntry]:
+    """What a simulation sends on some topics, as a recorder would write it down."""
+    wanted = cache(is_wanted)
+    time = 0
+    for messages in portions:
+        for message in messages:
+            time = message.stamp_ns if message.topic == CLOCK else time
+            if wanted(message.topic):
+                yield BagEntry(message.topic, message.type, time, message.cdr)
+
+
+def recorded_choice(bag: OwnBag) -> dict[str, list[str]]:
+    """Patterns of the topics that were chosen and left out; empty: all were recorded."""
+    try:
+        choice = json.loads(bag.facts.start.get("topics", "{}"))
+        return {key: list(map(str, patterns)) for key, patterns in choice.items() if patterns}
+    except (ValueError, AttributeError, TypeError):
+        raise BagError(f"{bag.path}: damaged: the choice of topics cannot be read") from None
+
+
+def is_chosen(bag: OwnBag, topic: str) -> bool:
+    """Whether this topic was to be recorded. Inputs always are."""
+    choice = recorded_choice(bag)
+    return is_input(topic) or fits(topic, choice.get("only", ()), choice.get("without", ()))
+
+
+# ---- `microsim diff` -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BagComparison:
+    """What `diff` found; `notes` are differences beside the messages, and what was left out."""
+
+    messages: int
+    difference: Difference | None
+    notes: tuple[str, ...]
+    problem: str = ""  # every message that both hold is the same, but the runs differ, or cannot be compared
+    is_partial: bool = False  # some topics are in one of them only, because the other left them out
+
+    @property
+    def is_identical(self) -> bool:
+        return self.difference is None and not self.problem
+
+    def to_dict(self) -> dict[str, Any]:
+        difference = None if self.difference is None else self.difference.to_dict()
+        facts = {"identical": self.is_identical, "messages": self.messages, "difference": difference}
+        return {**facts, "problem": self.problem, "is_partial": self.is_partial, "notes": list(self.notes)}
+
+    def __str__(self) -> str:
+        if self.difference is not None:
+            head = str(self.difference)
+        elif self.problem:
+            head = f"different: {self.problem}"
+        else:
+            head = f"identical{' in what both hold' if self.is_partial else ''}: {self.messages:,} messages"
+        return "\n".join([head, *(f"  {note}" for note in self.notes)])
+
+
+def diff(one: Bag, other: Bag) -> BagComparison:
+    """The first difference in the topics that both hold."""
+    topics = _topics(one), _topics(other)
+    shared = topics[0] & topics[1]
+    notes = [
+        f"only in {bag.path}: {', '.join(sorted(own - shared))}"
+        for bag, own in zip((one, other), topics, strict=True)
+        if own - shared
+    ]
+    is_partial = bool(notes)
+    notes += _facts(one, other)
+    left, right = (recorded_entries(bag, shared.__contains__) for bag in (one, other))
+    count, difference = first_difference(left, right, (str(one.path), str(other.path)))
+    if difference is not None:
+        return BagComparison(count, difference, tuple(notes))
+    problem = _problem(one, other, topics)
+    if is_partial and not problem and one.facts.end.get("digest") == other.facts.end.get("digest", "?"):
+        notes.append("the digest, which covers all topics, is the same")
+    return BagComparison(count, None, tuple(notes), problem, is_partial)
+
+
+def _problem(one: Bag, other: Bag, topics: tuple[set[str], set[str]]) -> str:
+    """Why two bags are not the same run though no message of the topics they share differs."""
+    for bag, lacking in ((one, topics[1] - topics[0]), (other, topics[0] - topics[1])):
+        missing = sorted(topic for topic in lacking if isinstance(bag, OwnBag) and is_chosen(bag, topic))
+        if missing:
+            return f"{bag.path} has nothing on {', '.join(missing)}"
+    digests = one.facts.end.get("digest", ""), other.facts.end.get("digest", "")
+    if all(digests):
+        same = digests[0] == digests[1]
+        return "" if same else "the messages that both hold are the same, but the digests of all are not"
+    if topics[0].isdisjoint(topics[1]) and topics[0] | topics[1]:
+        return "they have no topic in common: there is nothing to compare"
+    return ""
+
+
+def _topics(bag: Bag) -> set[str]:
+    return {channel.topic for block in bag.blocks() for channel in block.channels}
+
+
+def _facts(one: Bag, other: Bag) -> list[str]:
+    """How the facts about the two runs differ, where both are known."""
+    if not (one.is_ours and other.is_ours):
+        return []
+    left, right = ({**bag.facts.start, **bag.facts.end} for bag in (one, other))
+    notes = []
+    for key in ("version", "seed", "ticks", "digest", "complete"):
+        if left.get(key) != right.get(key):
+            notes.append(f"{key}: {left.get(key, 'unknown')} and {right.get(key, 'unknown')}")
+    if left["scenario"] != right["scenario"]:
+        notes.append("the scenarios differ")
+    return notes
