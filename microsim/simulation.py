@@ -398,6 +398,7 @@ class Simulation:
             self.reset()
         self._next_seed = snapshot.next_seed
         self._schedule.recall(snapshot.memory)
+        self.transcript_tick = self.tick
         self._outbox.digest = snapshot.digest
         self._outbox.transcripts = list(snapshot.unsent)
         self.counters = Counter(snapshot.counters)
