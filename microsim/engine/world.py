@@ -1,24 +1,20 @@
 """The world: ground, occupied cells, surface classes, and the solids a camera sees. Immutable during a run.
 
-What only LiDARs and meshes need is imported when first asked for: most runs start without it.
+What only LiDARs and meshes need is made elsewhere and kept by `World.derived`: most runs start without it.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.compiled import kernel
-from microsim.engine.exact import cos, sin
 from microsim.engine.geometry import Array, Grid, clearance_of, ground_height
 
-if TYPE_CHECKING:
-    from microsim.rays.bvh import Tree
-    from microsim.rays.ground_rays import Lattice
+T = TypeVar("T")
 
 GROUND, OBSTACLE, HAZARD, TARGET, WATER = range(5)
 CLASS_NAMES = ("ground", "obstacle", "hazard", "target", "water")
@@ -70,6 +66,7 @@ class World:
     footing: Grid = field(
         init=False
     )  # as clearance, but cells without ground count as occupied: where robots can stand
+    _derived: dict[Any, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
     is_flat: bool = field(init=False)  # one height everywhere: the camera has a shorter way
 
     def __post_init__(self) -> None:
@@ -89,45 +86,13 @@ class World:
         occupied.flags.writeable = self.clearance.flags.writeable = footing.flags.writeable = False
         object.__setattr__(self, "is_flat", bool((self.elevation == self.elevation[0, 0]).all()))
 
-    @cached_property
-    def lattice(self) -> "Lattice":
-        """The ground, for rays."""
-        from microsim.rays.ground_rays import lattice
-
-        return lattice(self.elevation, self.cell_m, self.west, self.south)
-
-    @cached_property
-    def mesh_tree(self) -> "Tree":
-        """The mesh alone, for cameras, which draw obstacles in their own way."""
-        return self._tree(())
-
-    @cached_property
-    def tree(self) -> "Tree":
-        """Mesh and obstacles, for rays."""
-        return self._tree(self.obstacles) if self.obstacles else self.mesh_tree
-
-    def _tree(self, obstacles: Sequence[Shape]) -> "Tree":
-        from microsim.rays.bvh import SOLID_COLUMNS, make_tree
-
-        known = self.elevation[np.isfinite(self.elevation)] if obstacles else np.zeros(0)
-        lowest = float(known.min()) if known.size else 0.0
-        rows = np.array([self._solid(shape, lowest) for shape in obstacles]).reshape(-1, SOLID_COLUMNS)
-        if self.mesh is None:
-            return make_tree(np.zeros((0, 3)), np.zeros((0, 3), np.int32), rows)
-        return make_tree(self.mesh.vertices, self.mesh.triangles, rows)
-
-    def _solid(self, shape: Shape, lowest: float) -> list[float]:
-        """What stands on the ground reaches under it, so that nothing floats over a slope."""
-        from microsim.rays.bvh import BOX, CYLINDER
-
-        ground = self.ground(*shape.center)
-        base = (ground if math.isfinite(ground) else lowest) + shape.base_m
-        bottom = min(base, lowest) if shape.base_m <= 0.0 else base
-        if shape.kind == "circle":
-            return [CYLINDER, *shape.center, bottom, base + shape.height_m, 1.0, 0.0, shape.radius, shape.radius]
-        yaw = shape.yaw or 0.0
-        turn = [cos(yaw), sin(yaw)]
-        return [BOX, *shape.center, bottom, base + shape.height_m, *turn, 0.5 * shape.size[0], 0.5 * shape.size[1]]
+    def derived(self, make: Callable[["World"], T]) -> T:
+        """What a function makes of this world; made once, since it is costly."""
+        made = self._derived
+        if make not in made:
+            made[make] = make(self)
+        found: T = made[make]
+        return found
 
     @property
     def size_m(self) -> tuple[float, float]:

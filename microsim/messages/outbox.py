@@ -110,7 +110,7 @@ class Outbox:
         self.transcripts: list[bytes] = []  # of ticks whose messages are not yet handed to the caller
         self.sent = 0  # messages that were sent one by one
         self.position = DIGEST_BYTES  # in the buffer: where the next message goes
-        self.buffer: npt.NDArray[np.uint8] = np.empty(1 << 16, np.uint8)
+        self.buffer: npt.NDArray[np.uint8] = np.empty(1 << 18, np.uint8)
         self._view = self.buffer.data
 
     def _grow(self, size: int) -> None:

@@ -1,6 +1,7 @@
 """A tree of boxes over triangles and upright solids, for the rays of `screen_rays`."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -8,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.compiled import kernel
+from microsim.engine.exact import cos, sin
 from microsim.engine.geometry import Array
+from microsim.engine.world import Shape, World
 
 Numbers: TypeAlias = npt.NDArray[np.int32]
 TreeArrays: TypeAlias = tuple[Array, Numbers, Numbers, Numbers, Array, Array]
@@ -207,3 +210,34 @@ def _cheapest(boxes: Array, counts: npt.NDArray[np.int64], areas: Array) -> tupl
         if cost < best:
             best, place = cost, b
     return best, place
+
+
+def mesh_tree(world: World) -> Tree:
+    """The world's mesh alone, for cameras, which draw obstacles in their own way."""
+    return _tree_of(world, ())
+
+
+def tree(world: World) -> Tree:
+    """Mesh and obstacles, for rays."""
+    return _tree_of(world, world.obstacles) if world.obstacles else world.derived(mesh_tree)
+
+
+def _tree_of(world: World, obstacles: Sequence[Shape]) -> Tree:
+    known = world.elevation[np.isfinite(world.elevation)] if obstacles else np.zeros(0)
+    lowest = float(known.min()) if known.size else 0.0
+    rows = np.array([_solid_row(world, shape, lowest) for shape in obstacles]).reshape(-1, SOLID_COLUMNS)
+    if world.mesh is None:
+        return make_tree(np.zeros((0, 3)), np.zeros((0, 3), np.int32), rows)
+    return make_tree(world.mesh.vertices, world.mesh.triangles, rows)
+
+
+def _solid_row(world: World, shape: Shape, lowest: float) -> list[float]:
+    """What stands on the ground reaches under it, so that nothing floats over a slope."""
+    ground = world.ground(*shape.center)
+    base = (ground if math.isfinite(ground) else lowest) + shape.base_m
+    bottom = min(base, lowest) if shape.base_m <= 0.0 else base
+    if shape.kind == "circle":
+        return [CYLINDER, *shape.center, bottom, base + shape.height_m, 1.0, 0.0, shape.radius, shape.radius]
+    yaw = shape.yaw or 0.0
+    turn = [cos(yaw), sin(yaw)]
+    return [BOX, *shape.center, bottom, base + shape.height_m, *turn, 0.5 * shape.size[0], 0.5 * shape.size[1]]

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.geometry import Array
+from microsim.engine.world import World
 
 BLOCK = 8  # patches along a side of a block
 PER_BLOCK = 1.0 / BLOCK
@@ -42,6 +43,11 @@ class Lattice:
     def arrays(self) -> LatticeArrays:
         """What the kernels take."""
         return self.nodes, self.caps, self.tops, self.cell, self.west, self.south
+
+
+def world_lattice(world: World) -> Lattice:
+    """The ground, for rays."""
+    return lattice(world.elevation, world.cell_m, world.west, world.south)
 
 
 def lattice(elevation: Array, cell: float, west: float, south: float) -> Lattice:

@@ -342,15 +342,16 @@ class LidarTurn:
         place, axes = mounted_at(motion, self.mount), turned(motion, self.axes)
         beams, seen = self.beams, (self.best, self.hit)
         self._meet_ground(place, axes, reach)
-        if not self.world.tree.is_empty:
-            tree = self.world.tree.arrays
+        things = self.world.derived(bvh.tree)
+        if not things.is_empty:
+            tree = things.arrays
             meet_things(tree, beams.directions, beams.sectors.arrays, place, axes, *seen)
         if bodies.shape[0]:
             meet_bodies(bodies, beams.directions, place, axes, *seen)
         return self.best, self.hit
 
     def _meet_ground(self, place: Vector, axes: Rotation, reach: float) -> None:
-        ground, beams, seen = self.world.lattice, self.beams, (self.best, self.hit)
+        ground, beams, seen = self.world.derived(ground_rays.world_lattice), self.beams, (self.best, self.hit)
         if axes[2] == (0.0, 0.0, 1.0):
             meet_ground_upright(ground.arrays, beams.arrays, place, axes, reach, *seen)
         else:
@@ -362,8 +363,8 @@ class LidarTurn:
         points, rings = np.empty((best.size, 4), np.float32), np.empty(best.size, np.uint16)
         world = self.world
         count = _measure(
-            world.lattice.arrays,
-            world.tree.arrays,
+            world.derived(ground_rays.world_lattice).arrays,
+            world.derived(bvh.tree).arrays,
             bodies,
             world.surface,
             self.beams.directions,

@@ -19,7 +19,10 @@ from microsim.engine.schedule import Command, Input, Teleport, Transmission
 from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import MicroSimError, ScenarioError
 from microsim.messages import Template, WireError, decode_checked, encode, encoders, new
-from microsim.messages.ros_inputs import ACKERMANN_FIELDS, stamp_of, take_drive, take_packet, take_pose, take_twist
+from microsim.messages.inputs import INPUTS
+from microsim.messages.inputs.ackermann_cmd import ACKERMANN_FIELDS
+from microsim.messages.inputs.declaration import stamp_of
+from microsim.messages.inputs.set_pose import take_pose
 from microsim.messages.topics import TOPICS
 from microsim.messages.types import ENCAPSULATION
 from microsim.recording.bag_model import BagError
@@ -173,11 +176,9 @@ _Taking: TypeAlias = tuple[tuple[str, ...], Callable[[str, bytes], bool]]  # acc
 def input_topics(sim: Simulation) -> Iterator[tuple[str, str]]:
     """Topic and type of everything that the simulation may take, as `encoded` writes it."""
     for robot in sim.robots:
-        yield TOPICS["cmd_vel"].of(robot), STAMPED if sim.scenario.stamped_cmd_vel else TWIST
-        if "steering" in sim.model(robot).inputs:
-            yield TOPICS["ackermann_cmd"].of(robot), ACKERMANN
-        yield TOPICS["set_pose"].of(robot), POSE
-        yield TOPICS["radio_tx"].of(robot), TOPICS["radio_tx"].type
+        for kind in INPUTS.built_in.values():
+            if kind.is_meant_for(sim, robot):
+                yield kind.of(robot), kind.type_for(sim)
     yield RECONFIGURE, STRING
     yield EXACT_POSE, STRING
     if any(sim.model(robot).from_twist for robot in sim.robots):
@@ -186,7 +187,7 @@ def input_topics(sim: Simulation) -> Iterator[tuple[str, str]]:
 
 def is_input(topic: str) -> bool:
     """Whether it is a name of what a simulation takes, not of what it sends."""
-    patterns = (TOPICS[kind].of("*") for kind in ("cmd_vel", "ackermann_cmd", "set_pose", "radio_tx"))
+    patterns = (kind.of("*") for kind in INPUTS.built_in.values())
     return topic in (RECONFIGURE, EXACT_POSE, EXACT_COMMAND) or any(fnmatchcase(topic, each) for each in patterns)
 
 
@@ -342,10 +343,9 @@ class InputTopics:
 
     def _of_robots(self) -> Iterator[tuple[str, _Taking]]:
         for robot in self.sim.robots:
-            yield TOPICS["cmd_vel"].of(robot), ((TWIST, STAMPED), self._of(robot, take_twist))
-            yield TOPICS["ackermann_cmd"].of(robot), ((ACKERMANN,), self._of(robot, take_drive))
-            yield TOPICS["set_pose"].of(robot), ((POSE,), self._of(robot, self._take_pose))
-            yield TOPICS["radio_tx"].of(robot), ((TOPICS["radio_tx"].type,), self._of(robot, take_packet))
+            for kind in INPUTS.built_in.values():
+                take = self._take_pose if kind.name == "set_pose" else kind.take
+                yield kind.of(robot), (kind.types(), self._of(robot, take))
 
     def _of_recordings(self) -> Iterator[tuple[str, _Taking]]:
         yield RECONFIGURE, ((STRING,), self._take_scenario)

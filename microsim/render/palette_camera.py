@@ -109,13 +109,14 @@ class Renderer:
         self._bodies = (rays, OBSTACLE, self._depths, self._classes)
         self._mesh = None
         if world.mesh is not None and has_mesh:
+            from microsim.rays.bvh import mesh_tree
             from microsim.render.static_mesh import draw_mesh  # most worlds have none, and start without it
 
             self._draw_mesh = draw_mesh
             longest = math.sqrt(1.0 + float(np.nanmax(rays[0] * rays[0] + rays[1] * rays[1], initial=0.0)))
             room = (np.empty((3, *self._depths.shape)), np.empty(self._depths.shape, np.int32))
             canvas = (OBSTACLE, *room, self._depths, self._classes)
-            self._mesh = (rays, *self._screen, longest, *world.mesh_tree.arrays, *canvas)
+            self._mesh = (rays, *self._screen, longest, *world.derived(mesh_tree).arrays, *canvas)
         self.show(*self.table_of(world.obstacles))
 
     def table_of(self, obstacles: Sequence[Shape]) -> tuple[Array, int]:

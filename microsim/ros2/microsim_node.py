@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 from microsim.errors import MicroSimError, UsageError, did_you_mean, unknown
 from microsim.messages import encoders
 from microsim.messages.checked import WireError, decode_checked
+from microsim.messages.inputs import INPUTS
+from microsim.messages.inputs.declaration import InputKind
 from microsim.messages.outbox import Message
-from microsim.messages.ros_inputs import take_drive, take_packet, take_pose, take_twist
 from microsim.messages.topics import TOPICS, Qos
 from microsim.ros2.node_parameters import ScenarioParameters
 from microsim.ros2.sim_services import MAX_STEPS, SimServices
@@ -28,7 +29,6 @@ OWN_PARAMETERS = (
     *("ticks_per_step", "step_waits_for"),
 )
 
-Take: TypeAlias = Callable[[Simulation, str, Any], bool]  # robot, message; False when the simulation ignores it
 Measure: TypeAlias = Callable[[float, float], None]  # a tick's duration and lateness [s]
 
 
@@ -119,17 +119,15 @@ class MicroSimNode:
             self.warn(f"{topic} is not published: {error}")
 
     def _subscribe(self) -> None:
-        for robot in self.sim.robots if self._takes_inputs else ():
-            twist = "TwistStamped" if self.settings.scenario.stamped_cmd_vel else "Twist"
-            self._listen("cmd_vel", robot, take_twist, f"geometry_msgs/msg/{twist}")
-            if "steering" in self.sim.model(robot).inputs:
-                self._listen("ackermann_cmd", robot, take_drive)
-            self._listen("set_pose", robot, take_pose)
-            if self.sim.radio is not None:
-                self._listen("radio_tx", robot, take_packet)
+        sim = self.sim
+        inputs = [INPUTS.find(name, sim.scenario.plugins) for name in INPUTS.names(sim.scenario.plugins)]
+        for robot in sim.robots if self._takes_inputs else ():
+            for kind in inputs:
+                if kind is not None and kind.is_taken_by(sim, robot):
+                    self._listen(kind, robot)
 
-    def _listen(self, kind: str, robot: str, take: Take, type_name: str | None = None) -> None:
-        topic, expected = TOPICS[kind].of(robot), type_name or TOPICS[kind].type
+    def _listen(self, kind: InputKind, robot: str) -> None:
+        topic, expected = kind.of(robot), kind.type_for(self.sim)
         if topic in self._heard:
             return  # subscribed to for a world before this one
         self._heard.add(topic)
@@ -143,7 +141,7 @@ class MicroSimNode:
                 return
             self.services.note_arrival(topic)
             try:
-                if robot in self.sim.robots and not take(self.sim, robot, message):
+                if robot in self.sim.robots and not kind.take(self.sim, robot, message):
                     why = self._why()
                     self._warn(topic, f"{topic}: ignored: {why}; so far {dict(self.sim.counters)}")
                     self.runner.note("warn", f"{topic}: ignored: {why}", f"ignored: {why}")
@@ -152,7 +150,7 @@ class MicroSimNode:
                 self._ignored(topic, f"{topic}: ignored: {error}")
 
         try:
-            self.transport.subscribe(topic, expected, TOPICS[kind].qos, on_message)
+            self.transport.subscribe(topic, expected, kind.qos, on_message)
         except MissingTypeError as error:
             self.warn(f"{topic} is not subscribed to: {error}")
 

@@ -78,7 +78,7 @@ def test_beams_in_packets_meet_the_ground_where_each_does_alone(seed: int) -> No
     alone = np.empty(best.shape)
     for column, ring in np.ndindex(*best.shape):
         dx, dy, dz = rays[:, column, ring]
-        alone[column, ring] = single(*world.lattice.arrays, x, y, z, dx, dy, dz, sensor.max_m, room)
+        alone[column, ring] = single(*world.derived(world_lattice).arrays, x, y, z, dx, dy, dz, sensor.max_m, room)
     is_met = alone < sensor.max_m
     assert np.where(is_met, alone, sensor.max_m).tobytes() == best.tobytes()
     assert (hit == np.where(is_met, GROUND, bvh.NOTHING)).all()
@@ -106,7 +106,7 @@ def mesh_of(seed: int) -> Mesh:
 def every_triangle(world: World, place: Any, rays: Any, best: Any, hit: Any) -> None:
     """Möller and Trumbore's test for each ray; of two at one distance the first counts."""
     dx, dy, dz = rays
-    for number, (x, y, z, ax, ay, az, bx, by, bz) in enumerate(world.tree.triangles.tolist()):
+    for number, (x, y, z, ax, ay, az, bx, by, bz) in enumerate(world.derived(tree).triangles.tolist()):
         sx, sy, sz = place[0] - x, place[1] - y, place[2] - z
         qx, qy, qz = sy * az - sz * ay, sz * ax - sx * az, sx * ay - sy * ax
         px, py, pz = dy * bz - dz * by, dz * bx - dx * bz, dx * by - dy * bx

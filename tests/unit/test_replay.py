@@ -18,8 +18,10 @@ import microsim.recording.inputs as inputs
 from microsim.cli import app
 from microsim.errors import UsageError
 from microsim.messages import decode, encode, new
+from microsim.messages.inputs.cmd_vel import take_twist
+from microsim.messages.inputs.declaration import stamp_of
+from microsim.messages.inputs.set_pose import take_pose
 from microsim.messages.outbox import Message
-from microsim.messages.ros_inputs import stamp_of, take_pose, take_twist
 from microsim.recording.bag import RecordOptions, open_bag
 from microsim.recording.bag_model import BagError, information
 from microsim.recording.bag_plot import _scenario, plot

@@ -1,8 +1,16 @@
-"""Velocity commands."""
+"""Velocity commands: `geometry_msgs/Twist`, or `TwistStamped`."""
 
-from microsim.messages.inputs.declaration import InputKind
-from microsim.messages.ros_inputs import take_twist
+from typing import Any
+
+from microsim.messages.inputs.declaration import InputKind, InputTarget, stamp_of
 from microsim.messages.topics import Qos
+
+
+def take_twist(sim: InputTarget, robot: str, message: Any) -> bool:
+    twist = getattr(message, "twist", message)
+    linear = (float(twist.linear.x), float(twist.linear.y), float(twist.linear.z))
+    return sim.command_twist(robot, linear, float(twist.angular.z), stamp_of(message))
+
 
 INPUT = InputKind(
     "cmd_vel",

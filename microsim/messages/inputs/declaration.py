@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from microsim.messages.topics import Qos, Topic
 
-if TYPE_CHECKING:
-    from microsim.simulation import Simulation
+
+class InputTarget(Protocol):
+    """What inputs act on: a `Simulation`."""
+
+    @property
+    def scenario(self) -> Any: ...
+
+    @property
+    def radio(self) -> Any: ...
+
+    def command_twist(self, robot: str, linear: Sequence[float], turn: float, stamp_ns: int | None = None) -> bool: ...
+
+    def command_values(self, robot: str, values: Mapping[str, float], stamp_ns: int | None = None) -> bool: ...
+
+    def set_pose(
+        self, robot: str, x: float, y: float, z: float | None = None, yaw: float = 0.0, stamp_ns: int | None = None
+    ) -> bool: ...
+
+    def radio_send(self, sender: str, payload: bytes) -> bool: ...
+
+    def frame_poses(self) -> Mapping[str, tuple[str, tuple[float, ...]]]: ...
 
 
 @dataclass(frozen=True)
@@ -22,18 +41,33 @@ class InputKind:
     qos: Qos
     rate: str
     about: str
-    take: Callable[[Simulation, str, Any], bool]  # robot, decoded message; False: ignored and counted
+    take: Callable[[InputTarget, str, Any], bool]  # robot, decoded message; False: ignored and counted
     stamped_type: str = ""  # of scenarios with `stamped_cmd_vel`
-    applies: Callable[[Simulation, str], bool] | None = None  # default: robots that list it in `inputs`
+    applies: Callable[[InputTarget], bool] | None = None  # to every robot of this run; default: to robots that list it
     position: int = 1000
 
-    def is_taken_by(self, sim: Simulation, robot: str) -> bool:
-        if self.applies is not None:
-            return self.applies(sim, robot)
-        return self.name in sim.scenario.robots[robot].inputs
+    def is_taken_by(self, sim: InputTarget, robot: str) -> bool:
+        return self.is_meant_for(sim, robot) and (self.applies is None or self.applies(sim))
 
-    def type_for(self, sim: Simulation) -> str:
+    def is_meant_for(self, sim: InputTarget, robot: str) -> bool:
+        """Whether recordings have a place for it, though it may have no effect in this run."""
+        return self.applies is not None or self.name in sim.scenario.robots[robot].inputs
+
+    def type_for(self, sim: InputTarget) -> str:
         return self.stamped_type if self.stamped_type and sim.scenario.stamped_cmd_vel else self.type
+
+    def types(self) -> tuple[str, ...]:
+        return (self.type, self.stamped_type) if self.stamped_type else (self.type,)
+
+    def of(self, robot: str) -> str:
+        """The topic of a robot."""
+        return self.topic.format(robot=robot)
 
     def topic_row(self) -> Topic:
         return Topic(self.name, self.topic, self.type, self.qos, self.rate, "in", self.about)
+
+
+def stamp_of(message: Any) -> int | None:
+    """[ns] of the message's header; None: it has none."""
+    header = getattr(message, "header", None)
+    return None if header is None else int(header.stamp.sec) * 10**9 + int(header.stamp.nanosec)

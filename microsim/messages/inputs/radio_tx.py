@@ -1,8 +1,14 @@
-"""Packets for the radio."""
+"""Packets for the radio: `std_msgs/ByteMultiArray`."""
 
-from microsim.messages.inputs.declaration import InputKind
-from microsim.messages.ros_inputs import take_packet
+from typing import Any
+
+from microsim.messages.inputs.declaration import InputKind, InputTarget
 from microsim.messages.topics import Qos
+
+
+def take_packet(sim: InputTarget, robot: str, message: Any) -> bool:
+    return sim.radio_send(robot, bytes(message.data))
+
 
 INPUT = InputKind(
     "radio_tx",
@@ -12,6 +18,6 @@ INPUT = InputKind(
     "any",
     "what the robot sends to the others",
     take_packet,
-    applies=lambda sim, robot: sim.radio is not None,
+    applies=lambda sim: sim.radio is not None,
     position=4,
 )
