@@ -10,12 +10,13 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
-NAME = "microsim"
+NAME = "microsim"  # of the Python package, the ament package and the command
+DISTRIBUTION = "microsim-ros2"  # for pip: "microsim" on PyPI is an unrelated project
 ROOT = Path(__file__).resolve().parent
 DATA_FOLDERS = ("launch", "rviz", "urdf", "scenarios", "missions", "worlds", "examples/demos")
 
 # viser checks no Origin and draws another page in its next minor version: viewer/page/gate.py, page.css know this one
-VIEW = ["viser>=1.1,<1.2", "yourdfpy", "xacrodoc", "pillow"]
+VIEW = ["viser>=1.1,<1.2", "yourdfpy", "xacrodoc"]
 
 RL = ["gymnasium>=1.0", "pettingzoo>=1.24"]
 
@@ -73,7 +74,7 @@ def long_description() -> str:
 
 
 setup(
-    name=NAME,
+    name=DISTRIBUTION,
     version=version(),
     description="Deterministic robot simulator: the same bytes everywhere, with and without ROS 2",
     long_description=long_description(),
@@ -98,7 +99,12 @@ setup(
     ],
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=[NAME, f"{NAME}.*"]),
-    package_data={NAME: ["py.typed"], f"{NAME}.view.web.page": ["*.css", "*.js"], f"{NAME}.render": ["*.cu"]},
+    package_data={
+        NAME: ["py.typed"],
+        f"{NAME}.messages": ["definitions/*/*/*"],
+        f"{NAME}.view.web.page": ["*.css", "*.js"],
+        f"{NAME}.render": ["*.cu"],
+    },
     data_files=list(data_files()),
     zip_safe=False,  # numba caches compiled kernels beside the sources
     install_requires=[
@@ -110,6 +116,7 @@ setup(
         "pydantic>=2.11",
         "ruamel.yaml",
         "shapely>=2",
+        "pillow",
         "typing_extensions",
         "typer",
         "rich<15",

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness import Result, cpu_seconds
-from microsim.bundle.generate.minimal import minimal_world
-from microsim.bundle.writing import splat_header, write_bundle
+from microsim.bundle.bundle_writing import splat_header, write_bundle
+from microsim.bundle.generate import generate_world
 from microsim.engine.compiled import kernel
 from microsim.engine.drivable import drivable_area, polygon_at
 
@@ -26,12 +26,12 @@ TRIANGLES = 4_000_000
 
 _LOAD = """
 import json, sys, time
-import numpy, shapely, ruamel.yaml, microsim.engine.exact, microsim.bundle.loading
+import numpy, shapely, ruamel.yaml, microsim.engine.exact, microsim.bundle
 def memory(name):  # of this process alone; what resource tells is inherited
     return next(1024 * int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(name))
 before = memory("VmRSS")
 start = time.perf_counter()
-bundle = microsim.bundle.loading.load_bundle(sys.argv[1])
+bundle = microsim.bundle.load_bundle(sys.argv[1])
 seconds = time.perf_counter() - start
 print(json.dumps({"seconds": seconds, "bytes": memory("VmHWM") - before, "gaussians": bundle.gaussians.count}))
 """
@@ -123,7 +123,7 @@ def _load_once(bundle: Path) -> dict[str, float]:
 
 
 def _write_gigabyte(folder: Path) -> int:
-    content = minimal_world("gigabyte")
+    content = generate_world("minimal", "gigabyte")
     content.heights = np.zeros((SIDE, SIDE), np.float32)
     content.gaussians = np.zeros((0, 59), np.float32)
     content.sh_degree = 3

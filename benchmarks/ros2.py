@@ -79,7 +79,7 @@ def _round_trips(listener: Any, rounds: int = 500) -> float:
 
 def _nobody_listening() -> list[Result]:
     """What publishing adds to a tick when no one has subscribed."""
-    from microsim.ros2.start import start_node
+    from microsim.ros2.microsim_node import start_node
     from microsim.ros2.transport.dds import DdsTransport
     from microsim.simulation import Simulation
 

@@ -1,4 +1,4 @@
-"""Writes docs/interface.md from the table of topics, the services and the parameters."""
+"""Writes docs/interface.md from the tables of topics, services and parameters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from microsim.messages.topics import SENSOR_PATHS, SERVICES, TABLE, Qos, Topic
-from microsim.ros2.node_parameters import Settings
+from microsim.ros2.node_parameters import ScenarioParameters
 from microsim.ros2.simulation_interfaces import SERVICE_NAMES
 from microsim.scenario import load_scenario
 
@@ -20,17 +20,25 @@ keeps it current. `<robot>` stands for a robot's name, such as `drone` or `rover
 namespace.
 """
 SERVICE_NOTE = """
-On an installed ROS 2, `SetInt32` is `microsim_interfaces/srv/SetInt32` (in `interfaces/`): no distribution has
-`example_interfaces/srv/SetInt32`. Without that package, `ros2 param set /microsim seed N` and the standard services
-below do the same.
+No distribution of ROS 2 has `example_interfaces/srv/SetInt32`. The `dds` transport therefore serves `/sim/set_seed` and
+`/sim/step` under two types, this one and `microsim_interfaces/srv/SetInt32` (in `interfaces/`), and `/sim/pause` also
+as `std_srvs/srv/SetBool`. The `rclpy` transport serves the types that are installed.
+
+These need no additional package:
+
+| To | Use |
+| --- | --- |
+| step | `/sim/step_once` (`std_srvs/srv/Trigger`) advances by the parameter `ticks_per_step` |
+| set the seed | `ros2 param set /microsim seed N`, then `/sim/reset` |
+| pause | `/sim/pause`, or `/set_simulation_state` below |
 """
 STANDARD_NOTE = """
-The standard `simulation_interfaces` (1.x and 2.x), as other simulators offer it. `get_simulator_features` tells what is
+The standard `simulation_interfaces` (1.x and 2.x), as other simulators offer it. `get_simulator_features` lists what is
 supported.
 """
 PARAMETER_NOTE = """
-Of the scenario `default`; other scenarios have the same for their own robots. A whole number is taken wherever a number
-is. What waits for a reset says so. A value that a scenario could not have is refused with the reason.
+These are the parameters of the scenario `default`; other scenarios have the same for their own robots. An integer is
+accepted for a double and converted. A value that a scenario could not have is refused with the reason.
 """
 
 
@@ -73,8 +81,15 @@ def _parameters() -> list[tuple[str, ...]]:
         ("`real_time_factor`", "`1.0`", "0 … 100000", "Simulated seconds per second; 0: as fast as possible."),
         ("`use_sim_time`", "`true`", "", "Read-only: the simulator is the clock."),
         ("`stamped_cmd_vel`", "`false`", "", "Read-only, given at the start: commands are `TwistStamped`."),
+        ("`ticks_per_step`", "`1`", "1 … 1000000", "Ticks that one call of `/sim/step_once` advances."),
+        (
+            "`step_waits_for`",
+            "",
+            "",
+            "Topics with commands, separated by spaces: a step waits for a message on each. Empty: for none.",
+        ),
     ]
-    for each in Settings(load_scenario("default")).declarations():
+    for each in ScenarioParameters(load_scenario("default")).declarations():
         rows.append((f"`{each.name}`", f"`{_shown(each.value)}`", _limits(each), each.description))
     return rows
 

@@ -1,20 +1,21 @@
-"""MicroSim with RViz, robot models and a recording, as asked for.
+"""MicroSim with RViz, robot models and a recording.
 
     ros2 launch microsim microsim.launch.py
     ros2 launch microsim microsim.launch.py scenario:=obstacles_arena seed:=7 headless:=true
     ros2 launch microsim microsim.launch.py --show-args
 
-What is not given is not passed on, so that it comes from the params file, else from the scenario.
+Arguments that are not given are not passed on: their values come from the params file, else from the scenario.
 """
 
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from ament_index_python.packages import PackageNotFoundError, get_package_prefix
 from launch import LaunchContext, LaunchDescription
-from launch.actions import DeclareLaunchArgument, ExecuteProcess, OpaqueFunction, Shutdown
+from launch.actions import DeclareLaunchArgument, OpaqueFunction, Shutdown
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
@@ -41,7 +42,9 @@ def generate_launch_description() -> LaunchDescription:
                 "true: static frames come from urdf/, not from the simulator; auto: only models, when RViz is shown",
                 AUTO,
             ),
-            _argument("record", "", "record all topics with `ros2 bag record` into this new folder; empty: do not"),
+            _argument(
+                "record", "", "record all messages and commands, from tick 0, into this new folder; empty: do not"
+            ),
             OpaqueFunction(function=_start),
         ]
     )
@@ -67,9 +70,7 @@ def _start(context: LaunchContext) -> list:
         actions.append(_rviz(namespace, given("rviz_config")))
     if switch("use_robot_state_publisher", shows_rviz):
         actions += [_robot_model(namespace, robot, gives_frames) for robot in ROBOTS]
-    if given("record"):
-        actions.append(_recorder(namespace, given("record")))
-    actions.append(_simulator(namespace, given("scenario"), given("seed"), given("params_file"), gives_frames))
+    actions.append(_simulator(namespace, given, gives_frames))
     return actions
 
 
@@ -81,24 +82,39 @@ def _can_show_rviz() -> bool:
         return False
 
 
-def _simulator(namespace: str, scenario: str, seed: str, params_file: str, others_give_frames: bool) -> Node:
+def _simulator(namespace: str, given: Callable[[str], str], others_give_frames: bool) -> Node:
     parameters: dict = {"use_sim_time": True}
-    if scenario:
-        parameters["scenario"] = ParameterValue(scenario, value_type=str)  # even if the name looks like a number
-    if seed:
-        parameters["seed"] = int(seed)
+    if given("scenario"):
+        # a string, even if the name looks like a number
+        parameters["scenario"] = ParameterValue(given("scenario"), value_type=str)
+    if given("seed"):
+        parameters["seed"] = _whole("seed", given("seed"))
     if others_give_frames:
         parameters["frames.publish_static_tf"] = False
+    record, params_file = given("record"), given("params_file")
+    if record and Path(record).exists():
+        raise RuntimeError(f"record:={record} already exists; choose another folder")
+    if params_file and not Path(params_file).is_file():
+        raise RuntimeError(f"params_file:={params_file} does not exist")
     return Node(
         package="microsim",
         executable="microsim",
         name="microsim",
         namespace=namespace,
+        # the simulator records itself: a recorder of its own process would subscribe only after the first ticks
+        arguments=["run", "--record", record] if record else [],
         parameters=[*([params_file] if params_file else []), parameters],
         output="screen",
         additional_env={"PYTHONUNBUFFERED": "1"},
         on_exit=Shutdown(reason="the simulator ended"),
     )
+
+
+def _whole(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise RuntimeError(f"{name}:={text} is not a whole number") from None
 
 
 def _robot_model(namespace: str, robot: str, gives_frames: bool) -> Node:
@@ -142,12 +158,6 @@ def _rviz(namespace: str, config: str) -> Node:
         parameters=[{"use_sim_time": True}],
         remappings=_under(namespace, "/clock", "/tf", "/tf_static", *sorted(set(topics))),
     )
-
-
-def _recorder(namespace: str, folder: str) -> ExecuteProcess:
-    # The recorder knows simulated time by the name /clock alone.
-    what = ["--regex", f"^{namespace}/.*"] if namespace else ["--all", "--use-sim-time"]
-    return ExecuteProcess(cmd=["ros2", "bag", "record", "--output", folder, *what], output="screen")
 
 
 def _under(namespace: str, *topics: str) -> list[tuple[str, str]]:

@@ -14,8 +14,12 @@ MicroSimError
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+DISTRIBUTION = "microsim-ros2"  # for pip; "microsim" on PyPI is an unrelated project
 
 
 class MicroSimError(Exception):
@@ -109,10 +113,15 @@ def show(value: object, depth: int = 2) -> str:
     return text if len(text) <= 60 else text[:57] + "…'"
 
 
+_FILE_SUFFIXES = (".yaml", ".yml", ".json", ".geojson", ".png", ".pgm", ".ply", ".obj", ".glb", ".bin")
+
+
 def did_you_mean(word: object, choices: Iterable[str]) -> str:
     """`"; did you mean 'default'?"` for the nearest choice, or `""` when none is near."""
-    names = {choice.lower(): choice for choice in choices}
-    near = difflib.get_close_matches(str(word)[:100].lower(), names, n=1)
+    text = str(word)[:100].lower()
+    suffix = next((each for each in _FILE_SUFFIXES if text.endswith(each)), "")  # of two files, it makes no likeness
+    names = {choice.lower().removesuffix(suffix): choice for choice in choices}
+    near = difflib.get_close_matches(text.removesuffix(suffix), names, n=1, cutoff=0.65 if suffix else 0.6)
     return f"; did you mean {names[near[0]]!r}?" if near else ""
 
 
@@ -126,3 +135,28 @@ def unknown(what: str, shown: str, word: object, choices: Iterable[str]) -> str:
 def there_are(choices: Iterable[str]) -> str:
     """`"there are: default, flat"`, to end a message with what could have been written."""
     return "there are: " + (", ".join(choices) or "none")
+
+
+def install_hint(extra: str) -> str:
+    """The command that installs an optional extra here: `pip install 'microsim-ros2[plot]'`."""
+    marker = Path("share", "ament_index", "resource_index", "packages", "microsim")
+    prefixes = filter(None, os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep))
+    if any((Path(prefix) / marker).is_file() for prefix in prefixes):  # a ROS 2 workspace, which pip must not change
+        return f"pip install {' '.join(_libraries(extra)) or f'the packages of the extra {extra!r} in setup.py'}"
+    root = Path(__file__).resolve().parents[1]
+    if (root / "setup.py").is_file():  # a checkout
+        return f"pip install -e '{'.' if root == Path.cwd() else root}[{extra}]'"
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
+
+
+def _libraries(extra: str) -> list[str]:
+    """What an extra consists of, quoted for a shell where that is needed."""
+    import shlex
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        found = [line.partition(";") for line in requires(DISTRIBUTION) or ()]
+    except PackageNotFoundError:
+        return []
+    wanted = (f'extra == "{extra}"', f"extra == '{extra}'")
+    return [shlex.quote(name.strip()) for name, _, condition in found if any(each in condition for each in wanted)]

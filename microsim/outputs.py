@@ -58,6 +58,7 @@ class Run:
     memories: dict[str, Array] = field(default_factory=dict)  # robot/sensor -> what it keeps
     trackers: list[Call] = field(default_factory=list)
     contexts: dict[str, SensorContext] = field(default_factory=dict)  # by robot/sensor
+    frames: list[tuple[str, str, Call | None]] = field(default_factory=list)  # parent, child, what fills in the pose
     poses: dict[str, tuple[Sensor, SensorContext, Array]] = field(
         default_factory=dict
     )  # robot -> what decides its frames
@@ -179,7 +180,7 @@ def add_sensors(run: Run) -> None:
 
 
 def windows_of(faults: Iterable[Fault], effect: str, folders: Iterable[str]) -> list[Window]:
-    found = []
+    found: list[Window] = []
     for fault in faults:
         kind = FAULTS.find(fault.kind, folders)
         if kind is not None and kind.effect == effect:
@@ -373,9 +374,10 @@ def _add_instrument(run: Run, context: SensorContext, sensor: Sensor) -> None:
 
 def latency_of(context: SensorContext, physics_hz: float, seed: int) -> Latency:
     """Of a sensor whose settings have `latency_ms`; none for the others."""
-    delay = getattr(context.settings, "latency_ms", None)
-    times = (0.0, 0.0, 0.0) if delay is None else (delay.mean, delay.jitter, delay.drop_probability)
-    return Latency(*times, float(physics_hz), stream_key(seed, f"{context.robot}/{context.sensor}/latency"))
+    delay, key = getattr(context.settings, "latency_ms", None), f"{context.robot}/{context.sensor}/latency"
+    if delay is None:
+        return Latency(0.0, 0.0, 0.0, float(physics_hz), 0)
+    return Latency(delay.mean, delay.jitter, delay.drop_probability, float(physics_hz), stream_key(seed, key))
 
 
 def _add_plugin(run: Run, context: SensorContext, sensor: Sensor) -> None:
@@ -426,6 +428,7 @@ def add_frames(run: Run, tf: Topic, static: Topic) -> None:
     calls = [*roots, *(_frame_call(run, robot, "odom_to_base", exact_pose) for robot in robots)]
     message = Prepared(tf.type, encoders.transforms_message(pairs))
     first = len(pairs) - len(calls)  # the one shared odom frame lies where the map does
+    run.frames = [(*pair, calls[k - first] if k >= first else None) for k, pair in enumerate(pairs)]
     slots = []
     for index, call in enumerate(calls):
         offset, size = message.place(f"transforms[{first + index}].transform.translation.x")

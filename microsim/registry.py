@@ -99,7 +99,7 @@ class Registry(Generic[Part]):
                 yield self._checked(module, str(file)), file
 
     def _checked(self, loaded: Any, place: str) -> Part:
-        part = getattr(loaded, self.constant, None) if isinstance(loaded, ModuleType) else loaded
+        part: Any = getattr(loaded, self.constant, None) if isinstance(loaded, ModuleType) else loaded
         if not self.is_part(part):
             raise PluginError(f"{place}: expected {self.constant} = {self.expected}, found {type(part).__name__}")
         checked: Part = part

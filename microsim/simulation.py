@@ -30,7 +30,7 @@ from microsim.engine.timekeeper import NS_PER_S, Clock, exact_rate
 from microsim.engine.world import World
 from microsim.errors import UsageError, unknown
 from microsim.messages import encoders
-from microsim.messages.outbox import Messages, Outbox
+from microsim.messages.outbox import Messages, Outbox, name_in_transcript
 from microsim.messages.topics import Qos, Topic
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.randomised import draw
@@ -301,6 +301,16 @@ class Simulation:
         numbers: list[float] = fleet.state[:, column].tolist()
         return numbers
 
+    def frame_poses(self) -> dict[str, tuple[str, tuple[float, ...]]]:
+        """Every frame of /tf -> its parent, and its pose there now: x, y, z [m] and quaternion x, y, z, w."""
+        topic = outputs.own_topics()["tf"]
+        self._schedule.evaluate(name_in_transcript(topic.name, topic.type))
+        origin = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+        return {
+            child: (parent, origin if call is None else tuple(call.reading.tolist()))
+            for parent, child, call in self._frames
+        }
+
     def render(self, robot: str, sensor: str = "camera") -> npt.NDArray[np.uint8]:
         """What a camera sees now, (height, width, 3) uint8, before blur and jitter."""
         self.model(robot)
@@ -373,7 +383,7 @@ class Simulation:
         info = encoders.text(json.dumps(self._info(run.rates), sort_keys=True))
         run.once(topics["sim_info"], info)
         receivers = {robot: self._receiver(robot, topics["radio_rx"]) for robot in robots}
-        self._contexts = run.contexts
+        self._contexts, self._frames = run.contexts, run.frames
         tables, python = run.finish()
         return Schedule(self.clock, physics, radio, tables, python, run.memories, receivers, health, self._outbox)
 

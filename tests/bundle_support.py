@@ -10,7 +10,7 @@ import numpy as np
 
 from microsim import paths
 from microsim.bundle import load_bundle
-from microsim.bundle.writing import mesh_ply
+from microsim.bundle.bundle_writing import mesh_ply
 from microsim.documents.yaml_text import read_yaml, to_yaml
 from microsim.errors import BundleError, Problem
 
@@ -46,7 +46,7 @@ def change(file: Path, edit: Callable[[Any], Any]) -> None:
 
 
 def problems(folder: Path) -> list[Problem]:
-    """What is wrong, as loading tells it: it refuses exactly when any of it is an error."""
+    """What is wrong, as loading reports it: it refuses exactly when any of it is an error."""
     try:
         bundle = load_bundle(folder)
     except BundleError as error:

@@ -276,13 +276,18 @@ def parameter_table(settings: Any) -> str:
 
 
 def commands() -> dict[str, str]:
-    """What `--help` says, as Markdown: one file per command."""
+    """What `--help` says, as Markdown: one file per command, and one with all that the page does not describe."""
     import typer
 
     from microsim.cli import app
 
     root: Any = typer.main.get_command(app)
-    return {f"command_{name.replace('-', '_')}": _command(name, command) for name, command in root.commands.items()}
+    found = {name: _command(name, root.get_command(None, name)) for name in root.list_commands(None)}
+    page = (Path(__file__).parents[1] / "command_line.md").read_text(encoding="utf-8")
+    described = {name: text for name, text in found.items() if f"## microsim {name}\n" in page}
+    further = [f"(microsim-{name})=\n## microsim {name}\n\n{found[name]}" for name in found if name not in described]
+    files = {f"command_{name.replace('-', '_')}": text for name, text in described.items()}
+    return {**files, "further_commands": "\n".join(further)}
 
 
 def metrics() -> str:

@@ -1,6 +1,6 @@
 """Train a rover to cross a field of obstacles: CMA-ES over a small network, a few minutes on two cores.
 
-    pip install 'microsim[rl,plot]' cma
+    pip install '.[rl,plot]' cma
     python train_rover_avoid.py                       (writes rover_avoid.npz and rover_avoid.png)
     python drive_rover_avoid.py rover_avoid.npz       (drives the same policy through ROS 2)
 

@@ -328,7 +328,7 @@ class InstrumentColumns(SensorColumns):
     def _instrument(self, world: int) -> Any:
         """The one of this thread, made to see this world."""
         ground = self.robot.ground
-        tools = self._own.__dict__
+        tools: dict[Any, Any] = self._own.__dict__
         if world in self._settings:
             key = ("world", world)
             if key not in tools or tools[key][0] is not self._settings[world]:

@@ -3,24 +3,22 @@
     load_bundle("oval") -> Bundle           a shipped name, a folder, or its world.yaml; BundleError lists every problem
     check_bundle("my_world") -> [Problem]   errors and warnings (`is_warning`), each with file, line, rule and remedy
 
-What a Bundle holds is in `microsim.bundle.models`; who may drive where is asked of `bundle.drivable`
-(`microsim.engine.drivable`); every rule is in `microsim.bundle.rules`.
+`microsim.bundle.bundle_model` describes a Bundle, `microsim.bundle.rules` lists every rule; `bundle.drivable`
+(`microsim.engine.drivable`) says whether a point is on a road.
 """
 
-from microsim.bundle.loading import check_bundle, find_bundle, is_bundle, load_bundle
-from microsim.bundle.models import (
+from microsim.bundle.bundle_loading import check_bundle, find_bundle, is_bundle, load_bundle
+from microsim.bundle.bundle_model import (
     Bundle,
-    CameraCalibration,
-    Extrinsics,
     Gaussians,
     Heightmap,
-    LidarCalibration,
-    Mesh,
     RenderConfig,
     StartPose,
+    StaticMesh,
     Timebase,
     Vehicle,
 )
+from microsim.bundle.calibration import CameraCalibration, Extrinsics, LidarCalibration
 from microsim.bundle.rules import RULES
 
 __all__ = [
@@ -31,9 +29,9 @@ __all__ = [
     "Gaussians",
     "Heightmap",
     "LidarCalibration",
-    "Mesh",
     "RenderConfig",
     "StartPose",
+    "StaticMesh",
     "Timebase",
     "Vehicle",
     "check_bundle",

@@ -1,6 +1,6 @@
 """Triangles from a GLB (binary glTF 2.0), turned from its axes (y up) into those of the map frame (z up).
 
-Geometry only: positions, indices, nodes with their transforms. What would need an extension to be read is refused.
+Geometry only: positions, indices, nodes with their transforms. Files that require an extension are refused.
 """
 
 from __future__ import annotations
@@ -11,27 +11,28 @@ from typing import Any
 
 import numpy as np
 
-from microsim.bundle.files import read_bytes
-from microsim.bundle.mesh_arrays import Corners, Floats, MeshError, fans
-from microsim.bundle.report import Source
+from microsim.bundle.bundle_files import read_bytes
+from microsim.bundle.bundle_model import rotation_matrix
+from microsim.bundle.mesh_files import Corners, Floats, MeshError, RawMesh, corner_rows
+from microsim.bundle.rules import BundleFile
 from microsim.documents.json_text import read_json
 from microsim.errors import ScenarioError
 
 MAX_BYTES = 2_000_000_000
 MAX_NODES = 100_000
-MAX_VERTICES = 200_000_000  # with a mesh named by many nodes counted again for each
+MAX_GLB_VERTICES = 200_000_000  # a mesh that several nodes use counts for each
 _KINDS = {5120: "i1", 5121: "u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
 _INDEX_KINDS = (5121, 5123, 5125)
 
 
-def read_glb_mesh(source: Source) -> tuple[Floats, Corners] | None:
-    """Vertices and triangles of the scene; None when the file itself could not be read."""
+def read_glb_mesh(source: BundleFile) -> RawMesh | None:
+    """Vertices and triangles of the scene; None if the file could not be read."""
     raw = read_bytes(source, MAX_BYTES)
     if raw is None:
         return None
     tree, blob = _chunks(raw)
     try:
-        return _Scene(tree, blob).arrays()
+        return _Scene(tree, blob).mesh()
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         raise MeshError(f"the glTF inside is not well formed: {type(error).__name__}: {error}") from None
 
@@ -57,9 +58,9 @@ def _chunks(raw: bytes) -> tuple[Any, bytes]:
         text = found[b"JSON"].decode("utf-8")
         return read_json(text, "glTF").data, found.get(b"BIN\0", b"")
     except (KeyError, UnicodeDecodeError):
-        raise MeshError("there is no JSON chunk in it") from None
+        raise MeshError("the file has no JSON chunk") from None
     except ScenarioError as error:
-        raise MeshError(f"its JSON chunk: {error.problems[0].message}") from None
+        raise MeshError(f"in the JSON chunk: {error.problems[0].message}") from None
 
 
 class _Scene:
@@ -73,16 +74,16 @@ class _Scene:
         self.count = 0
         self.visits = 0
 
-    def arrays(self) -> tuple[Floats, Corners]:
+    def mesh(self) -> RawMesh:
         needed = [name for name in self.tree.get("extensionsRequired", ()) if name != "KHR_mesh_quantization"]
         if needed:
-            raise MeshError(f"it needs glTF extensions that are not supported: {', '.join(map(str, needed))}"[:300])
+            raise MeshError(f"it requires unsupported glTF extensions: {', '.join(map(str, needed))}"[:300])
         for root in self._roots():
             self._node(root, np.eye(4), 0)
         if not self.vertices:
-            raise MeshError("there is no mesh in its scene")
+            raise MeshError("the scene has no mesh")
         x, y, z = np.concatenate(self.vertices).T
-        return np.stack([x, -z, y], axis=1), np.concatenate(self.triangles)
+        return RawMesh(np.stack([x, -z, y], axis=1), [np.concatenate(self.triangles)])
 
     def _roots(self) -> list[int]:
         scenes, nodes = self.tree.get("scenes", []), self.tree.get("nodes", [])
@@ -94,7 +95,7 @@ class _Scene:
     def _node(self, number: int, above: Floats, depth: int) -> None:
         self.visits += 1
         if self.visits > MAX_NODES or depth > 100:
-            raise MeshError("its nodes are too many, or go round in a circle")
+            raise MeshError("it has too many nodes, or its nodes form a circle")
         node = self.tree["nodes"][_index(number, self.tree["nodes"])]
         here = _product(above, _transform(node))
         if "mesh" in node:
@@ -109,22 +110,22 @@ class _Scene:
         if mode in (0, 1, 2, 3):
             return  # points and lines
         if mode != 4:
-            raise MeshError("it holds triangle strips or fans; export plain triangles")
+            raise MeshError("it has triangle strips or fans; export plain triangles")
         positions = self._accessor(primitive["attributes"]["POSITION"], "VEC3").astype(np.float64)
         self.count += len(positions)
-        if self.count > MAX_VERTICES:
-            raise MeshError(f"expected at most {MAX_VERTICES:,} vertices, found more")
+        if self.count > MAX_GLB_VERTICES:
+            raise MeshError(f"expected at most {MAX_GLB_VERTICES:,} vertices, found more")
         if "indices" in primitive:
             indices = self._accessor(primitive["indices"], "SCALAR").astype(np.int64).reshape(-1)
         else:
             indices = np.arange(len(positions), dtype=np.int64)
         if len(indices) % 3:
-            raise MeshError(f"{len(indices)} indices are no triangles")
+            raise MeshError(f"{len(indices)} indices are not triangles")
         if indices.size and int(indices.max()) >= len(positions):
-            raise MeshError(f"an index names vertex {int(indices.max())} of {len(positions)}", rule="mesh-value")
+            raise MeshError(f"an index refers to vertex {int(indices.max())} of {len(positions)}", rule="mesh-value")
         offset = self.count - len(positions)
         self.vertices.append(_placed(positions, place))
-        self.triangles.append(fans(indices.reshape(-1, 3) + offset))
+        self.triangles.append(corner_rows(indices.reshape(-1, 3) + offset))
 
     def _accessor(self, number: int, shape: str) -> Any:
         accessors, views = self.tree["accessors"], self.tree["bufferViews"]
@@ -136,7 +137,7 @@ class _Scene:
             raise MeshError("expected unsigned indices")
         view = views[_index(accessor["bufferView"], views)]
         if view["buffer"] != 0 or "uri" in self.tree["buffers"][0]:
-            raise MeshError("its data is in another file; export everything into the GLB")
+            raise MeshError("its data is in another file; export everything into one GLB")
         columns = 3 if shape == "VEC3" else 1
         start = _size(view.get("byteOffset", 0)) + _size(accessor.get("byteOffset", 0))
         stride, count = _size(view.get("byteStride", 0)) or columns * kind.itemsize, _size(accessor["count"])
@@ -155,7 +156,7 @@ def _normalised(rows: Any, kind: Any) -> Any:
 
 def _index(value: Any, items: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < len(items):
-        raise MeshError(f"it names number {value!r} of {len(items)}"[:200])
+        raise MeshError(f"it refers to number {value!r} of {len(items)}"[:200])
     return value
 
 
@@ -187,12 +188,7 @@ def _transform(node: Any) -> Floats:
     x, y, z, w = (float(part) for part in node.get("rotation", (0.0, 0.0, 0.0, 1.0)))
     length = math.sqrt(x * x + y * y + z * z + w * w) or 1.0
     x, y, z, w = x / length, y / length, z / length, w / length
-    turn[:3, :3] = [
-        [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
-        [2.0 * (x * y + z * w), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - x * w)],
-        [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y)],
-    ]
-    turn[:3, :3] = turn[:3, :3] * np.array(node.get("scale", (1.0, 1.0, 1.0)), np.float64)[None, :]
+    turn[:3, :3] = rotation_matrix(x, y, z, w) * np.array(node.get("scale", (1.0, 1.0, 1.0)), np.float64)[None, :]
     turn[:3, 3] = np.array(node.get("translation", (0.0, 0.0, 0.0)), np.float64)
     return _finite(turn)
 

@@ -18,15 +18,50 @@ MAX_LENGTH_M = 1e7  # a quarter of the equator; beyond it float64 metres lose th
 
 MAX_HZ = 10_000
 
+# of sensors, wherever they are described
+MAX_IMAGE_SIDE_PX = 8192
+MAX_IMAGE_PIXELS = 16_000_000
+MAX_ELEVATION = 1.57  # [rad]
+MAX_RINGS = 256
+MAX_COLUMNS = 65_536
+MAX_BEAMS = 4_000_000  # of a turn
+
+_BOUNDS = {
+    "greater_than": ("above", "gt"),
+    "greater_than_equal": ("of at least", "ge"),
+    "less_than": ("below", "lt"),
+    "less_than_equal": ("of at most", "le"),
+}
+
+_KINDS = {
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "finite_number": "a finite number",
+}
+
 _KNOWN_ERRORS = frozenset(get_args(core_schema.ErrorType))
 
 CLASS_NAMES = ("ground", "obstacle", "hazard", "target", "water")  # the index is the class id (PRD §4.2.2.1)
 
 
-def detail(message: str, *loc: str | int, found: object = None, at_key: bool = False) -> InitErrorDetails:
-    """One problem, at `loc` below the value that is being validated; `at_key`: with the key there, not its value."""
-    error = PydanticCustomError("scenario", "{message}", {"message": message, "at_key": at_key})
-    return InitErrorDetails(type=error, loc=loc, input=found)
+def refusal(message: str, at_key: bool = False, rule: str = "", remedy: str = "") -> PydanticCustomError:
+    """What a validator raises. `at_key`: the key is wrong, not its value; `rule`: that of world bundles it breaks."""
+    context = {"message": message, "at_key": at_key, "rule": rule, "remedy": remedy}
+    return PydanticCustomError("scenario", "{message}", context)
+
+
+def detail(
+    message: str, *loc: str | int, found: object = None, at_key: bool = False, rule: str = "", remedy: str = ""
+) -> InitErrorDetails:
+    """One problem, at `loc` below the value that is being validated."""
+    return InitErrorDetails(type=refusal(message, at_key, rule, remedy), loc=loc, input=found)
 
 
 def fail(details: Iterable[InitErrorDetails]) -> NoReturn:
@@ -39,6 +74,42 @@ def describe(value: object) -> str:
         kind = " (text; write numbers without quotes)" if _is_number(value) else " (text)"
         return show(value) + kind
     return show(value)
+
+
+def describe_error(error: ErrorDetails) -> str:
+    """One line: what is expected, what was found."""
+    kind, found, context = error["type"], error["input"], error.get("ctx", {})
+    if kind == "scenario":
+        return str(context["message"])
+    if kind in ("value_error", "assertion_error"):
+        return str(context.get("error", error["msg"]))
+    if kind in _BOUNDS:
+        words, key = _BOUNDS[kind]
+        return f"expected a value {words} {_plain(context[key])}, found {show(found)}"
+    if kind in _KINDS:
+        return f"expected {_KINDS[kind]}, found {describe(found)}"
+    if kind == "literal_error":
+        return _not_among(str(context["expected"]), found)
+    if kind in ("too_short", "too_long"):
+        least, most = context.get("min_length"), context.get("max_length")
+        bound = f"at least {least}" if kind == "too_short" else f"at most {most}"
+        return f"expected {bound} values, found {context['actual_length']}"
+    if kind in ("string_too_short", "string_too_long"):
+        bound = (
+            f"at least {context['min_length']}" if kind == "string_too_short" else f"at most {context['max_length']}"
+        )
+        return f"expected text of {bound} characters, found {show(found)}"
+    return f"{error['msg'][:1].lower()}{error['msg'][1:]}, found {show(found)}"
+
+
+def _plain(number: Any) -> str:
+    return f"{number:g}" if isinstance(number, float) else str(number)
+
+
+def _not_among(expected: str, found: object) -> str:
+    choices = [choice.strip("'") for choice in expected.replace(" or ", ", ").split(", ")]
+    guess = did_you_mean(found, choices) if isinstance(found, str) else ""
+    return f"expected {expected}, found {show(found)}{guess}"
 
 
 def _is_number(text: str) -> bool:
@@ -95,7 +166,9 @@ class Model(BaseModel):
 def _again(error: ErrorDetails, *prefix: str | int) -> InitErrorDetails:
     loc = (*prefix, *error["loc"])
     if error["type"] == "scenario":
-        return detail(error["ctx"]["message"], *loc, found=error["input"], at_key=error["ctx"]["at_key"])
+        return InitErrorDetails(
+            type=PydanticCustomError("scenario", "{message}", error["ctx"]), loc=loc, input=error["input"]
+        )
     if error["type"] not in _KNOWN_ERRORS:  # a plug-in's model may have kinds of its own
         return detail(error["msg"], *loc, found=error["input"])
     return InitErrorDetails(type=error["type"], loc=loc, input=error["input"], ctx=error.get("ctx", {}))

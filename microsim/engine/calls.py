@@ -73,7 +73,7 @@ if _IS_PLAIN:
         def view(address: int, count: int) -> npt.NDArray[Any]:
             if count == 0:
                 return np.empty(0, kind)
-            memory = (ctypes.c_char * (size * count)).from_address(int(address))
+            memory: Any = (ctypes.c_char * (size * count)).from_address(int(address))
             return np.frombuffer(memory, kind)
 
         return view
@@ -88,19 +88,19 @@ if _IS_PLAIN:
     def copy(target: int, source: int, size: int) -> None:
         ctypes.memmove(int(target), int(source), int(size))
 
-    def table_address(rows: Rows) -> int:
+    def table_address(rows: npt.NDArray[Any]) -> int:
         return address_of(rows)
 
 else:
 
-    @intrinsic  # type: ignore[misc]
+    @intrinsic  # type: ignore[untyped-decorator]
     def _pointer(typing: Any, address: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return builder.inttoptr(args[0], cgutils.voidptr_t)
 
         return types.voidptr(types.int64), code
 
-    @intrinsic  # type: ignore[misc]
+    @intrinsic  # type: ignore[untyped-decorator]
     def call(typing: Any, function: Any, row: Any) -> Any:
         """Call the function at an address with the address of a row."""
 
@@ -111,7 +111,7 @@ else:
 
         return types.void(types.int64, types.int64), code
 
-    @intrinsic  # type: ignore[misc]
+    @intrinsic  # type: ignore[untyped-decorator]
     def copy(typing: Any, target: Any, source: Any, size: Any) -> Any:
         """Copy bytes from address to address."""
 
@@ -143,7 +143,7 @@ else:
         return numba.carray(_pointer(address), count, np.uint8)
 
     @kernel
-    def table_address(rows: Rows) -> int:
+    def table_address(rows: npt.NDArray[Any]) -> int:
         return rows.ctypes.data
 
 

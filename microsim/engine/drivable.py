@@ -1,11 +1,11 @@
-"""Which drivable polygon a point lies in: exact, with holes and priorities, quick for any number of them.
+"""The drivable polygon at a point: exact, with holes and priorities, fast for any number of polygons.
 
-A polygon is closed: its edges, those of its holes too, belong to it. Where several contain a point, the one with the
-smallest priority number is in force; among equals, the first. Nothing but + - * and comparisons decides, and the side
-of an edge is decided exactly, so the answer is the same on every machine.
+A polygon is closed: its edges, including those of its holes, belong to it. If several contain a point, the one with the
+smallest priority number takes precedence; among equals, the first. Only + - * and comparisons decide, and the side of
+an edge is computed exactly, so the answer is the same on every machine.
 
-Two indices make it quick: a grid of buckets names the polygons near a point, and for each polygon a stack of slabs in y
-names the edges that a ray to the east from that point can meet.
+Two indices make it fast: a grid of buckets lists the polygons near a point, and for each polygon a stack of slabs in y
+lists the edges that a ray to the east from that point can meet.
 """
 
 import math
@@ -42,7 +42,7 @@ class DrivableArea:
     grid: Floats  # (4,) west, south [m], buckets per metre along x and y
     grid_shape: tuple[int, int]  # rows, columns
     bucket_start: Ints  # (rows·columns + 1,)
-    bucket_polygons: Ints  # those near each bucket, the one in force first
+    bucket_polygons: Ints  # those near each bucket, in order of precedence
 
     @property
     def count(self) -> int:
@@ -58,11 +58,11 @@ class DrivableArea:
         )  # fmt: skip
 
     def polygon_at(self, x: float, y: float) -> int:
-        """The polygon in force at a point, or OFFROAD. NaN is off-road."""
+        """The polygon at a point that takes precedence, or OFFROAD. NaN is off-road."""
         return int(polygon_at(x, y, *self.arrays))
 
     def footprint(self, x: Floats, y: Floats) -> tuple[int, int]:
-        """(the polygon in force at the first point, how many of the points are off-road)."""
+        """(the polygon at the first point, how many of the points are off-road)."""
         first, outside = footprint_at(x, y, *self.arrays)
         return int(first), int(outside)
 
@@ -167,7 +167,7 @@ def polygon_at(
     x: float, y: float, edges: Floats, slab_origin: Floats, slab_first: Ints, slab_start: Ints, slab_edges: Ints,
     grid: Floats, rows: int, columns: int, bucket_start: Ints, bucket_polygons: Ints,
 ) -> int:  # fmt: skip
-    """The polygon in force at a point, or OFFROAD."""
+    """The polygon at a point that takes precedence, or OFFROAD."""
     across, along = (x - grid[0]) * grid[2], (y - grid[1]) * grid[3]
     if not (across >= 0.0 and along >= 0.0 and across < columns and along < rows):
         return OFFROAD
@@ -184,7 +184,7 @@ def footprint_at(
     x: Floats, y: Floats, edges: Floats, slab_origin: Floats, slab_first: Ints, slab_start: Ints, slab_edges: Ints,
     grid: Floats, rows: int, columns: int, bucket_start: Ints, bucket_polygons: Ints,
 ) -> tuple[int, int]:  # fmt: skip
-    """The polygon in force at the first point, and how many of the points are off-road."""
+    """The polygon at the first point, and how many of the points are off-road."""
     first, outside = OFFROAD, 0
     for index in range(x.shape[0]):
         polygon = polygon_at(
@@ -271,7 +271,7 @@ def _spread(first: Ints, last: Ints) -> tuple[Ints, Ints]:
 
 
 def _buckets(edges: Sequence[Floats], priority: Floats) -> tuple[Floats, tuple[int, int], Ints, Ints]:
-    """A grid over all polygons; each bucket lists those whose bounding box is near, the one in force first."""
+    """A grid over all polygons; each bucket lists those whose bounding box is near, in order of precedence."""
     if not edges:
         return np.array([0.0, 0.0, 1.0, 1.0]), (0, 0), np.zeros(1, np.int64), np.zeros(0, np.int64)
     boxes = np.array([_box(each) for each in edges])

@@ -18,9 +18,12 @@ from microsim.engine.output_table import (
     AT_TICK,
     DONE,
     DUE,
+    END_CALL,
     END_TICK,
+    FIRST_CALL,
     Tables,
     begin_tick,
+    invoke,
     run_ticks,
     sense,
     track,
@@ -198,6 +201,15 @@ class Schedule:
         )  # fmt: skip
         if tables.has_dropouts:
             self.health.dropped.update_to(tables.dropped())
+
+    def evaluate(self, name: bytes) -> None:
+        """Fill in the readings of an output as they are now, without sending it."""
+        tables = self.tables
+        self.physics.look()
+        for row, output in enumerate(tables.outputs):
+            if output is not None and output.name == name:
+                for call in range(*tables.rows[row, FIRST_CALL : END_CALL + 1].tolist()):
+                    invoke(tables.calls, tables.windows, call, self.tick)
 
     def memory(self) -> Any:
         return (

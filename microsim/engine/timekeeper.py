@@ -56,7 +56,7 @@ def round_half_up(value: Fraction) -> int:
 class Trigger:
     """Fires at ticks round(i * physics_hz / rate), i = 0, 1, 2 …: each the nearest tick to its ideal time."""
 
-    def __init__(self, rate_hz: float | Fraction, physics_hz: float) -> None:
+    def __init__(self, rate_hz: float | Fraction, physics_hz: float | Fraction) -> None:
         period = exact_rate(physics_hz) / exact_rate(rate_hz)  # in ticks
         if period < 1:
             raise ValueError(f"a rate of {rate_hz} Hz is above physics_hz = {physics_hz}")

@@ -6,7 +6,7 @@ many = gymnasium.make_vec("microsim.learning:MicroSim/RoverAvoid-v0", num_envs=1
 
 from __future__ import annotations
 
-from microsim.errors import MissingExtraError
+from microsim.errors import MissingExtraError, install_hint
 from microsim.learning.driving import Drive, RoverAvoid
 from microsim.learning.flying import Hover, Patrol, TeamTask
 from microsim.learning.tasks import Task
@@ -22,7 +22,7 @@ def _register() -> None:
     try:
         import gymnasium
     except ImportError:
-        raise MissingExtraError("learning needs Gymnasium: pip install 'microsim[rl]'") from None
+        raise MissingExtraError(f"learning needs Gymnasium: {install_hint('rl')}") from None
     for name, task in TASKS.items():
         if env_id(name) not in gymnasium.registry:
             gymnasium.register(

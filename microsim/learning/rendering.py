@@ -13,7 +13,7 @@ from microsim.batch import BatchSimulation
 from microsim.engine.components import YAW, X, Y
 from microsim.engine.exact import sincos
 from microsim.engine.world import OBSTACLE, PALETTE, TARGET
-from microsim.errors import UsageError
+from microsim.errors import UsageError, install_hint
 from microsim.learning.tasks import Task
 from microsim.runner import Runner
 from microsim.simulation import Simulation
@@ -28,7 +28,7 @@ class RenderWindow:
 
     def __init__(self, task: Task, mode: str | None) -> None:
         if mode is not None and mode not in RENDER_MODES:
-            hint = "; 'human' shows the web viewer: pip install 'microsim[view]'" if mode == "human" else ""
+            hint = f"; 'human' shows the web viewer: {install_hint('view')}" if mode == "human" else ""
             raise UsageError(f"no render_mode {mode!r}; there are: {', '.join(RENDER_MODES)}{hint}")
         self.task, self.mode = task, mode
         self._live_view: LiveView | None = None

@@ -1,7 +1,7 @@
 """ROS 2 messages as bytes, without ROS 2: types, CDR and type hashes over the `rosbags` library."""
 
 from microsim.messages.checked import WireError, decode_checked
-from microsim.messages.mappings import from_mapping
+from microsim.messages.mappings import fill, from_mapping
 from microsim.messages.template import Prepared, RawTemplate, Template, layout
 from microsim.messages.types import constants_of, decode, encode, fields_of, is_known, new, type_hash
 
@@ -15,6 +15,7 @@ __all__ = [
     "decode_checked",
     "encode",
     "fields_of",
+    "fill",
     "from_mapping",
     "is_known",
     "layout",

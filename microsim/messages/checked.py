@@ -1,11 +1,12 @@
-"""Decoding what comes from outside: a message or WireError, never another exception and never garbage.
+"""Decoding bytes from outside: a message or WireError, never another exception and never garbage.
 
-The bytes are walked once along the type's definition before anything is made of them, so that a length that is a lie
-costs nothing. A run of numbers whose layout is fixed is one comparison.
+The bytes are checked against the type's definition before anything is allocated, so that a wrong length costs nothing.
+A run of numbers whose layout is fixed is one comparison.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, TypeAlias
@@ -16,6 +17,7 @@ from microsim.errors import MicroSimError
 from microsim.messages.types import ENCAPSULATION, decode, fields_of
 
 LARGEST = 64 * 2**20  # [byte]
+_TWIST_AND_ACCELERATION = struct.Struct("<12d")  # how a simulation_interfaces/msg/EntityState ends
 
 _SIZES = {"bool": 1, "byte": 1, "char": 1, "float32": 4, "float64": 8} | {
     f"{sign}int{bits}": bits // 8 for sign in ("", "u") for bits in (8, 16, 32, 64)
@@ -32,6 +34,29 @@ def decode_checked(type_name: str, cdr: bytes) -> Any:
     """The message; raises WireError when `cdr` is anything but one message of this type in little-endian CDR."""
     check(type_name, cdr)
     return decode(type_name, cdr)
+
+
+def decode_request(type_name: str, cdr: bytes) -> Any:
+    """`decode_checked`, also for a client that has an older version of the type."""
+    try:
+        return decode_checked(type_name, cdr)
+    except WireError:
+        newer = modernised(type_name, cdr)
+        if newer is None:
+            raise
+        return decode_checked(type_name, newer)
+
+
+def modernised(type_name: str, cdr: bytes) -> bytes | None:
+    """A request in the layout of an older version of its type, in the layout of ours; None: there is no older one.
+
+    simulation_interfaces 1.x, as in ROS 2 Jazzy, sets the whole state of an entity; 2.x says which parts. LoadWorld,
+    the other request that changed, has kept its bytes.
+    """
+    if type_name != "simulation_interfaces/srv/SetEntityState_Request" or len(cdr) < _TWIST_AND_ACCELERATION.size:
+        return None
+    numbers = _TWIST_AND_ACCELERATION.unpack_from(cdr, len(cdr) - _TWIST_AND_ACCELERATION.size)
+    return cdr + bytes((True, any(numbers[:6]), any(numbers[6:]), 0))  # set_pose, set_twist, set_acceleration, padding
 
 
 def check(type_name: str, cdr: bytes) -> None:
@@ -56,7 +81,7 @@ class _BytesError(Exception):
 
 def _encapsulation_problem(head: bytes) -> str:
     if len(head) < 4:
-        return f"{len(head)} bytes are no message"
+        return f"{len(head)} bytes are not a message"
     return "big-endian" if head[:2] == b"\x00\x00" else f"unknown encapsulation {head[:2].hex(' ')}"
 
 

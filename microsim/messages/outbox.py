@@ -109,14 +109,14 @@ class Outbox:
         self.topics: dict[str, tuple[str, Qos]] = {}  # every topic that may be sent on: its type and quality of service
         self.transcripts: list[bytes] = []  # of ticks whose messages are not yet handed to the caller
         self.position = DIGEST_BYTES  # in the buffer: where the next message goes
-        self._grow(1 << 16)
+        self.buffer: npt.NDArray[np.uint8] = np.empty(1 << 16, np.uint8)
+        self._view = self.buffer.data
 
     def _grow(self, size: int) -> None:
         larger: npt.NDArray[np.uint8] = np.empty(size, np.uint8)
-        if self.position > DIGEST_BYTES:
-            larger[: self.position] = self.buffer[: self.position]
+        larger[: len(self.buffer)] = self.buffer
         self.buffer = larger
-        self._view = memoryview(larger)
+        self._view = larger.data
 
     def make_room(self, size: int) -> None:
         """For so many further bytes."""

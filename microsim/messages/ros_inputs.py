@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from microsim.engine.geometry import yaw_of_quaternion
+from microsim.errors import UsageError, unknown
 
 if TYPE_CHECKING:
     from microsim.simulation import Simulation
@@ -17,7 +19,7 @@ ACKERMANN_FIELDS = {
     "speed": "speed",
     "acceleration": "acceleration",
 }
-_NOT_FILLED_IN = 1e-3  # length of a quaternion below which nobody meant it
+_SHORTEST = 1e-3  # length of a quaternion that is a rotation; one of zeros was never filled in
 
 
 def take_twist(sim: Simulation, robot: str, message: Any) -> bool:
@@ -34,12 +36,42 @@ def take_drive(sim: Simulation, robot: str, message: Any) -> bool:
 
 
 def take_pose(sim: Simulation, robot: str, message: Any) -> bool:
-    """`geometry_msgs/PoseStamped`; an orientation that is not filled in looks east."""
+    """`geometry_msgs/PoseStamped` in a frame that /tf has now; without a frame: map."""
     place, turn = message.pose.position, message.pose.orientation
-    length = math.sqrt(turn.x * turn.x + turn.y * turn.y + turn.z * turn.z + turn.w * turn.w)
-    # a NaN goes on and is refused by the simulation
-    yaw = 0.0 if length < _NOT_FILLED_IN else yaw_of_quaternion(turn.x, turn.y, turn.z, turn.w)
-    return sim.set_pose(robot, x=place.x, y=place.y, z=place.z, yaw=yaw)
+    x, y, z, *rotation = (place.x, place.y, place.z, turn.x, turn.y, turn.z, turn.w)
+    if math.sqrt(sum(part * part for part in rotation)) < _SHORTEST:  # the simulation refuses NaN
+        raise UsageError("the orientation is a quaternion of zeros; for a robot that faces east set w to 1")
+    frame = str(message.header.frame_id).removeprefix("/")
+    if frame not in ("", "map"):
+        frames = _frames_in_map(sim)
+        if frame not in frames:
+            raise UsageError(unknown("there is no frame", repr(frame), frame, ("map", *frames)))
+        x, y, z, *rotation = _composed(frames[frame], (x, y, z, *rotation))
+    return sim.set_pose(robot, x=x, y=y, z=z, yaw=yaw_of_quaternion(*rotation))
+
+
+def _frames_in_map(sim: Simulation) -> dict[str, Sequence[float]]:
+    """Pose in the map of every frame that moves: x, y, z and quaternion x, y, z, w."""
+    found: dict[str, Sequence[float]] = {}
+    for child, (parent, pose) in sim.frame_poses().items():
+        found[child] = pose if parent == "map" else _composed(found[parent], pose)
+    return found
+
+
+def _composed(frame: Sequence[float], pose: Sequence[float]) -> tuple[float, ...]:
+    """A pose that is given in `frame`, in the frame in which `frame` is given."""
+    (px, py, pz, ax, ay, az, aw), (x, y, z, bx, by, bz, bw) = frame, pose
+    # p + q v q*, for a unit quaternion
+    tx, ty, tz = 2.0 * (ay * z - az * y), 2.0 * (az * x - ax * z), 2.0 * (ax * y - ay * x)
+    return (
+        px + x + aw * tx + ay * tz - az * ty,
+        py + y + aw * ty + az * tx - ax * tz,
+        pz + z + aw * tz + ax * ty - ay * tx,
+        aw * bx + ax * bw + ay * bz - az * by,
+        aw * by - ax * bz + ay * bw + az * bx,
+        aw * bz + ax * by - ay * bx + az * bw,
+        aw * bw - ax * bx - ay * by - az * bz,
+    )
 
 
 def take_packet(sim: Simulation, robot: str, message: Any) -> bool:

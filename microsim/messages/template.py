@@ -37,15 +37,15 @@ _STAMP = re.compile(r"(\w+\[\d+\]\.)?header\.stamp\.sec|clock\.sec")
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where numbers stand in an encoded message: offset [byte], struct code, how many side by side."""
+class ByteSpan:
+    """Where numbers are in an encoded message: offset [byte], struct code, how many side by side."""
 
     offset: int
     code: str
     count: int
 
 
-def layout(type_name: str, message: Any) -> dict[str, Place]:
+def layout(type_name: str, message: Any) -> dict[str, ByteSpan]:
     """Path of each number or array of numbers -> its place, in the order of the bytes."""
     return dict(_Walk().message(type_name, message, ""))
 
@@ -54,11 +54,11 @@ class _Walk:
     def __init__(self) -> None:
         self.position = 0  # alignment counts from after the encapsulation header
 
-    def message(self, type_name: str, message: Any, path: str) -> Iterator[tuple[str, Place]]:
+    def message(self, type_name: str, message: Any, path: str) -> Iterator[tuple[str, ByteSpan]]:
         for name, kind in fields_of(type_name):
             yield from self._value(kind, getattr(message, name), f"{path}.{name}" if path else name)
 
-    def _value(self, kind: tuple[Nodetype, Any], value: Any, path: str) -> Iterator[tuple[str, Place]]:
+    def _value(self, kind: tuple[Nodetype, Any], value: Any, path: str) -> Iterator[tuple[str, ByteSpan]]:
         node, detail = kind
         if node == Nodetype.NAME:
             yield from self.message(detail, value, path)
@@ -69,7 +69,7 @@ class _Walk:
                 self._skip(4, 4)
             yield from self._elements(detail[0], value, path)
 
-    def _elements(self, kind: tuple[Nodetype, Any], values: Any, path: str) -> Iterator[tuple[str, Place]]:
+    def _elements(self, kind: tuple[Nodetype, Any], values: Any, path: str) -> Iterator[tuple[str, ByteSpan]]:
         if kind[0] == Nodetype.BASE and kind[1][0] != "string":
             if len(values):
                 yield from self._numbers(kind[1][0], values, len(values), path)
@@ -77,13 +77,13 @@ class _Walk:
         for index, value in enumerate(values):
             yield from self._value(kind, value, f"{path}[{index}]")
 
-    def _numbers(self, base: str, value: Any, count: int, path: str) -> Iterator[tuple[str, Place]]:
+    def _numbers(self, base: str, value: Any, count: int, path: str) -> Iterator[tuple[str, ByteSpan]]:
         if base == "string":
             self._skip(4, 4 + len(value.encode()) + 1)
             return
         size = struct.calcsize(_FORMATS[base])
         start = self._skip(size, size * count)
-        yield path, Place(len(ENCAPSULATION) + start, _FORMATS[base], count)
+        yield path, ByteSpan(len(ENCAPSULATION) + start, _FORMATS[base], count)
 
     def _skip(self, alignment: int, size: int) -> int:
         start = self.position + (-self.position % alignment)
@@ -164,7 +164,7 @@ class RawTemplate:
         return bytes(self._blob)
 
 
-def _run(places: dict[str, Place], path: str, count: int) -> tuple[int, str]:
+def _run(places: dict[str, ByteSpan], path: str, count: int) -> tuple[int, str]:
     """Offset and struct codes of `count` numbers side by side from `path` on."""
     start = end = places[path].offset
     codes = ""

@@ -1,17 +1,27 @@
-"""ROS 2 (Jazzy) message types: make, encode, decode."""
+"""ROS 2 (Jazzy) message types: define, make, encode, decode.
 
+`rosbags` defines the common messages. The folder `definitions/` adds services, actions and a few more packages
+(simulation_interfaces 2.1, ackermann_msgs 2.0) as ROS 2 writes them: .msg, .srv and .action files, read on first use.
+A service `pkg/srv/Name` gives the types `pkg/srv/Name_Request` and `pkg/srv/Name_Response`.
+"""
+
+import re
+from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
-from rosbags.interfaces import Nodetype
-from rosbags.typesys import Stores, get_typestore
+from rosbags.interfaces import Msgdef, Nodetype
 from rosbags.typesys import store as _rosbags_store
 from rosbags.typesys.store import Typestore
+from rosbags.typesys.stores import ros2_jazzy
 
-from microsim.messages.definitions import definitions
+Kind: TypeAlias = tuple[Nodetype, Any]  # a field's type, as rosbags describes it
+Definition: TypeAlias = tuple[list[tuple[str, str, Any]], list[tuple[str, Kind]]]  # constants, fields
 
 ENCAPSULATION = b"\x00\x01\x00\x00"  # XCDR1, little endian
+DEFINITIONS = Path(__file__).with_name("definitions")  # <package>/<msg, srv or action>/<Name>.<the same>
 
 NUMPY_TYPES = {
     "bool": np.bool_,
@@ -29,25 +39,52 @@ NUMPY_TYPES = {
     "float64": np.float64,
 }
 
+_GOAL_ID = "unique_identifier_msgs/UUID goal_id\n"
+_EMPTY = "uint8 structure_needs_at_least_one_member"  # the member that IDL adds to an empty struct
+_LINE = re.compile(r"(?P<type>[\w/]+)(?P<many>\[(?P<count>\d*)\])?\s+(?P<name>\w+)\s*(=\s*(?P<value>\S+))?")
+
+
+class _Store(Typestore):
+    def get_msgdef(self, typename: str) -> Msgdef[object]:
+        """Encode and decode `byte` as an octet, 0 to 255: rosbags 0.11 takes it for a signed number.
+
+        The definition itself must keep `byte`, because the type hash tells the two apart.
+        """
+        if typename not in self.cache:
+            constants, fields = kept = self.fielddefs[typename]
+            self.fielddefs[typename] = constants, [(name, _with_octets(kind)) for name, kind in fields]
+            try:
+                super().get_msgdef(typename)
+            finally:
+                self.fielddefs[typename] = kept
+        return self.cache[typename]
+
+
+def _with_octets(kind: Any) -> Any:
+    node, detail = kind
+    if node == Nodetype.BASE:
+        return (node, ("uint8", 0)) if detail[0] == "byte" else kind
+    return kind if node == Nodetype.NAME else (node, (_with_octets(detail[0]), detail[1]))
+
 
 @cache
 def store() -> Typestore:
     # rosidl counts `char` as uint8 in type hashes; rosbags 0.11 does not
     _rosbags_store.TIDMAP["char"] = _rosbags_store.TIDMAP["uint8"]
-    return get_typestore(Stores.ROS2_JAZZY)
-
-
-@cache
-def _add_services() -> None:
-    store().register(definitions())  # type: ignore[arg-type] # its type of a dictionary lists every literal
+    return _Store(ros2_jazzy)
 
 
 def store_with(type_name: str) -> Typestore:
-    """The store, with services once somebody asks for one: they take a moment to make."""
+    """The store, with the types of `definitions/` once one of them is needed."""
     types = store()
     if type_name not in types.fielddefs:
-        _add_services()
+        _add_definitions()
     return types
+
+
+@cache
+def _add_definitions() -> None:
+    store().register(definitions())  # type: ignore[arg-type] # its type of a dictionary lists every literal
 
 
 def is_known(type_name: str) -> bool:
@@ -64,13 +101,13 @@ def constants_of(type_name: str) -> dict[str, Any]:
 
 def new(type_name: str, /, **values: Any) -> Any:
     """A message with every field at its zero, then `values`."""
-    arguments = {name: values.pop(name) if name in values else _zero(kind) for name, kind in fields_of(type_name)}
+    arguments = {name: values.pop(name) if name in values else zero(kind) for name, kind in fields_of(type_name)}
     if values:
         raise TypeError(f"{type_name} has no field {', '.join(values)}; there are: {', '.join(arguments)}")
     return store().types[type_name](**arguments)
 
 
-def _zero(kind: tuple[Nodetype, Any]) -> Any:
+def zero(kind: Kind) -> Any:
     node, detail = kind
     if node == Nodetype.BASE:
         base = detail[0]
@@ -82,7 +119,7 @@ def _zero(kind: tuple[Nodetype, Any]) -> Any:
         length = 0
     if element[0] == Nodetype.BASE and element[1][0] != "string":
         return np.zeros(length, NUMPY_TYPES[element[1][0]])
-    return [_zero(element) for _ in range(length)]
+    return [zero(element) for _ in range(length)]
 
 
 def encode(type_name: str, message: Any) -> bytes:
@@ -102,3 +139,72 @@ def decode(type_name: str, cdr: bytes) -> Any:
 @cache
 def type_hash(type_name: str) -> str:
     return str(store_with(type_name).hash_rihs01(type_name))
+
+
+# ---- the folder `definitions/` ---------------------------------------------------------------------------------------
+
+
+def definitions() -> dict[str, Definition]:
+    """Every type of the folder, in the form that rosbags registers."""
+    texts: dict[str, str] = {}
+    for path in sorted(DEFINITIONS.glob("*/*/*.*")):
+        name, text = "/".join(path.relative_to(DEFINITIONS).with_suffix("").parts), path.read_text(encoding="utf-8")
+        if path.suffix == ".srv":
+            texts |= _service(name, *text.split("---\n"))
+        elif path.suffix == ".action":
+            texts |= _action(name, *text.split("---\n"))
+        else:
+            texts[name] = text
+    return {name: _definition(name, text) for name, text in texts.items()}
+
+
+def _service(name: str, request: str, response: str) -> dict[str, str]:
+    return {f"{name}_Request": request, f"{name}_Response": response}
+
+
+def _action(name: str, goal: str, result: str, feedback: str) -> dict[str, str]:
+    """What rosidl makes of an action: three messages, two services and the message of the feedback topic."""
+    return {
+        f"{name}_Goal": goal,
+        f"{name}_Result": result,
+        f"{name}_Feedback": feedback,
+        f"{name}_FeedbackMessage": f"{_GOAL_ID}{name}_Feedback feedback",
+        **_service(f"{name}_SendGoal", f"{_GOAL_ID}{name}_Goal goal", "bool accepted\nbuiltin_interfaces/Time stamp"),
+        **_service(f"{name}_GetResult", _GOAL_ID, f"int8 status\n{name}_Result result"),
+    }
+
+
+def _definition(name: str, text: str) -> Definition:
+    constants, fields = [], []
+    for line in _lines(name, text):
+        if line["value"] is not None:
+            constants.append((line["name"], line["type"], int(line["value"])))
+        else:
+            fields.append((line["name"], _kind(name.partition("/")[0], line)))
+    return (constants, fields) if fields else _definition(name, f"{text}\n{_EMPTY}")
+
+
+def _lines(name: str, text: str) -> Iterator[re.Match[str]]:
+    for line in text.splitlines():
+        content = line.partition("#")[0].strip()
+        match = _LINE.fullmatch(content)
+        if match is not None:
+            yield match
+        elif content:
+            raise ValueError(f"{name}: expected a field or a constant, found {line!r}")
+
+
+def _kind(package: str, line: re.Match[str]) -> Kind:
+    element: Kind
+    if line["type"] in NUMPY_TYPES or line["type"] == "string":
+        element = (Nodetype.BASE, (line["type"], 0))
+    else:
+        element = (Nodetype.NAME, _full_name(package, line["type"]))
+    if line["many"] is None:
+        return element
+    return (Nodetype.ARRAY if line["count"] else Nodetype.SEQUENCE), (element, int(line["count"] or 0))
+
+
+def _full_name(package: str, name: str) -> str:
+    parts = name.split("/")
+    return name if len(parts) == 3 else f"{parts[0] if len(parts) == 2 else package}/msg/{parts[-1]}"

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from microsim.errors import MicroSimError
+from microsim.errors import MicroSimError, install_hint
 
 INK, PALE, GRID = "#1f2937", "#6b7280", "#e5e7eb"
 COLOURS = ("#2563eb", "#ea580c", "#059669", "#9333ea", "#dc2626", "#0891b2", "#ca8a04", "#be185d")
@@ -50,7 +50,7 @@ def matplotlib(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise PlotError("pictures need Matplotlib: pip install 'microsim[plot]'") from None
+        raise PlotError(f"pictures need Matplotlib: {install_hint('plot')}") from None
 
 
 def save(figure: Any, path: Path) -> None:

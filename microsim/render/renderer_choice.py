@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from microsim.errors import install_hint
 from microsim.render import gpu
 from microsim.render.palette_camera import CameraModel
 from microsim.render.render_options import Choice, Say, nobody
@@ -17,8 +18,6 @@ from microsim.render.threads import Threads, available
 if TYPE_CHECKING:
     from microsim.render.splat.picture import Picture
 
-_INSTALL = "pip install 'microsim[gpu]' and an NVIDIA driver are needed"
-
 
 def open_renderer(splats: Splats, choice: Choice = "auto", threads: int = 0, say: Say = nobody) -> Renderer:
     """`threads` 0: as many as there are processors. `say` gets a line when something takes time or goes another way."""
@@ -28,7 +27,8 @@ def open_renderer(splats: Splats, choice: Choice = "auto", threads: int = 0, say
     name = gpu.device_name()
     if name is None:
         if choice == "gpu":
-            say(f"no GPU can be used here ({_INSTALL}): splats are drawn on the CPU")
+            needed = f"it needs an NVIDIA driver and: {install_hint('gpu')}"
+            say(f"no GPU can be used here ({needed}): splats are drawn on the CPU")
         return cpu
     say(f"preparing {name} for splats (compiled once, then kept) …")
     problem = self_test()

@@ -1,4 +1,4 @@
-"""The node `microsim`: a running simulation on a transport."""
+"""The node `microsim`: a running simulation on a transport. `start_node` makes one from the user's options."""
 
 from __future__ import annotations
 
@@ -6,47 +6,44 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from microsim.errors import MicroSimError
+from microsim.errors import MicroSimError, UsageError, did_you_mean, unknown
 from microsim.messages import encoders
 from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.outbox import Message
 from microsim.messages.ros_inputs import take_drive, take_packet, take_pose, take_twist
 from microsim.messages.topics import TOPICS, Qos
-from microsim.ros2.lateness import Lateness
-from microsim.ros2.node_parameters import Settings
-from microsim.ros2.simulate_steps import SimulateSteps
+from microsim.ros2.node_parameters import ScenarioParameters
+from microsim.ros2.sim_services import MAX_STEPS, SimServices
 from microsim.ros2.simulation_interfaces import SimulationInterfaces
 from microsim.ros2.transport import MissingTypeError, Parameter, Publisher, Transport, Value
 from microsim.runner import Pilot, Runner, Watcher
-from microsim.scenario import Scenario
+from microsim.scenario import Scenario, load_scenario
 from microsim.simulation import Simulation
 
-MAX_STEPS = 1_000_000  # ticks that one call of /sim/step may ask for
 _QUIET_S = 1.0  # at most one warning of a kind in this time
+_RENAMED = {"camera_hz": "drone.camera.hz"}  # PRD 5.4 calls the first deprecated
+# parameters that do not belong to a scenario
 OWN_PARAMETERS = (
-    "scenario",
-    "seed",
-    "real_time_factor",
-    "use_sim_time",
-    "stamped_cmd_vel",
-)  # parameters of no scenario's
-
+    *("scenario", "seed", "real_time_factor", "use_sim_time", "stamped_cmd_vel"),
+    *("ticks_per_step", "step_waits_for"),
+)
 
 Take: TypeAlias = Callable[[Simulation, str, Any], bool]  # robot, message; False when the simulation ignores it
+Measure: TypeAlias = Callable[[float, float], None]  # a tick's duration and lateness [s]
 
 
 class MicroSimNode:
-    """Publishes what the simulation sends, takes commands, serves the services, shows the parameters."""
+    """Publishes the simulation's messages, takes commands, and offers services and parameters."""
 
     def __init__(
         self,
         transport: Transport,
         runner: Runner,
-        settings: Settings,
+        settings: ScenarioParameters,
         pilot_for: Callable[[Simulation], Pilot | None] = lambda sim: None,
         takes_inputs: bool = True,
     ) -> None:
-        """`takes_inputs` false: topics drive nothing, as in a replay, where only the pilot does."""
+        """`takes_inputs` false: no commands from topics, as in a replay, where only the pilot commands."""
         self.transport = transport
         self._takes_inputs = takes_inputs
         self._pilot_for = pilot_for
@@ -62,17 +59,15 @@ class MicroSimNode:
         self._lateness = Lateness()
         self._encode_diagnostics = encoders.diagnostics()
         self._subscribe()
-        self._serve()
+        self.services = SimServices(self)
+        SimulationInterfaces(self)
+        self.services.report_missing()
         self._declare()
         self._connect()
 
     @property
     def sim(self) -> Simulation:
         return self.runner.sim
-
-    @property
-    def has_step_action(self) -> bool:
-        return self._action is not None
 
     def _connect(self) -> None:
         runner = self.runner
@@ -82,20 +77,20 @@ class MicroSimNode:
         runner.measure = self._lateness.beside(runner.measure)
         runner.watchers.append(Watcher(1.0, self._publish_diagnostics))
         self._advertise()
-        self.transport.poll()  # peers are told of all endpoints at once
+        self.transport.poll()  # announces all endpoints at once
 
     def warn(self, text: str) -> None:
-        """To ROS 2 and the run's own notes."""
+        """To ROS 2 and to the log of the run."""
         self.transport.log("warn", text)
         self.runner.note("warn", text)
 
     def _poll(self, timeout_s: float) -> None:
-        action = self._action
-        if action is None or action.under_way is None:
+        action = self.services.action
+        if action is None or action.current is None:
             self.transport.poll(timeout_s)
             return
         self.transport.poll(0.0)
-        action.go_on()
+        action.advance()
 
     # ---- topics -----------------------------------------------------------------------------------------------------
 
@@ -134,7 +129,7 @@ class MicroSimNode:
     def _listen(self, kind: str, robot: str, take: Take, type_name: str | None = None) -> None:
         topic, expected = TOPICS[kind].of(robot), type_name or TOPICS[kind].type
         if topic in self._heard:
-            return  # since a world before this one
+            return  # subscribed to for a world before this one
         self._heard.add(topic)
 
         def on_message(cdr: bytes) -> None:
@@ -142,8 +137,9 @@ class MicroSimNode:
                 message = decode_checked(expected, cdr)
             except WireError as error:
                 self.malformed += 1
-                self._ignored(topic, f"{topic}: a message that is no {expected} was ignored: {error}")
+                self._ignored(topic, f"{topic}: ignored a message that is not a valid {expected}: {error}")
                 return
+            self.services.note_arrival(topic)
             try:
                 if robot in self.sim.robots and not take(self.sim, robot, message):
                     why = self._why()
@@ -156,10 +152,10 @@ class MicroSimNode:
         try:
             self.transport.subscribe(topic, expected, TOPICS[kind].qos, on_message)
         except MissingTypeError as error:
-            self.warn(f"{topic} is not listened to: {error}")
+            self.warn(f"{topic} is not subscribed to: {error}")
 
     def _why(self) -> str:
-        """What the simulation has counted since the last time."""
+        """The reasons that the simulation has counted since the last time."""
         counters, before = self.sim.counters, self._counted
         self._counted = dict(counters)
         return ", ".join(reason for reason, count in counters.items() if count != before.get(reason))
@@ -192,38 +188,7 @@ class MicroSimNode:
         }
         publisher.publish(self._encode_diagnostics(sim.time_ns, {"microsim": facts}))
 
-    # ---- services ---------------------------------------------------------------------------------------------------
-
-    def _serve(self) -> None:
-        self._not_offered: dict[str, list[str]] = {}  # why -> what
-        self.offer("/sim/reset", ("std_srvs/srv/Empty",), lambda request, response: self.reset())
-        self.offer("/sim/pause", ("example_interfaces/srv/SetBool", "std_srvs/srv/SetBool"), self._on_pause)
-        set_int = ("example_interfaces/srv/SetInt32", "microsim_interfaces/srv/SetInt32")
-        self.offer("/sim/set_seed", set_int, self._on_set_seed)
-        self.offer("/sim/step", set_int, self._on_step)
-        self._action = self._step_action()
-        SimulationInterfaces(self)
-        for why, names in self._not_offered.items():  # one line for each package that is not installed
-            self.warn(f"not offered: {', '.join(names)}: {why}")
-
-    def _step_action(self) -> SimulateSteps | None:
-        try:
-            return SimulateSteps(self)
-        except MissingTypeError as error:
-            self._not_offered.setdefault(error.reason, []).append("the action simulate_steps")
-            return None
-
-    def offer(self, service: str, types: tuple[str, ...], handler: Callable[[Any, Any], None]) -> None:
-        """Serve under the first of the types that the transport knows."""
-        reasons = []
-        for type_name in types:
-            try:
-                self.transport.serve(service, type_name, handler)
-            except MissingTypeError as error:
-                reasons.append(error.reason)
-            else:
-                return
-        self._not_offered.setdefault(reasons[0], []).append(service)
+    # ---- control ----------------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
         """Back to the start with the seed and the parameters set meanwhile."""
@@ -237,8 +202,8 @@ class MicroSimNode:
         self._run(sim)
 
     def load(self, scenario: Scenario) -> None:
-        """Go on with another scenario, from its start and with its seed."""
-        self.settings = Settings(scenario)
+        """Continue with another scenario, from its start and with its seed."""
+        self.settings = ScenarioParameters(scenario)
         sim = Simulation(scenario)
         self.runner.restart(sim)
         self._subscribe()
@@ -252,29 +217,6 @@ class MicroSimNode:
         self.runner.hand_out(sim.step(0))
         declared = {name: value for name, value in self.settings.values().items() if name in self._declared}
         self.transport.set_parameters({**declared, "scenario": sim.scenario.name, "seed": sim.seed})
-
-    def _on_pause(self, request: Any, response: Any) -> None:
-        self.runner.pause(bool(request.data))
-        response.success, response.message = True, "paused" if request.data else "running"
-
-    def _on_set_seed(self, request: Any, response: Any) -> None:
-        self.sim.set_seed(int(request.data))
-        response.success, response.message = True, f"seed {int(request.data)} takes effect at the next reset"
-
-    def _on_step(self, request: Any, response: Any) -> None:
-        response.message = self.step(int(request.data))
-        response.success = not response.message
-        if response.success:
-            response.message = f"now at tick {self.sim.tick}"
-
-    def step(self, ticks: int) -> str:
-        """Advance a paused simulation; gives the reason when it cannot."""
-        if not self.runner.paused:
-            return "the simulation is running; pause it first (/sim/pause with data: true)"
-        if not 1 <= ticks <= MAX_STEPS:
-            return f"the number of ticks must be from 1 to {MAX_STEPS}, found {ticks}"
-        self.runner.step(ticks)
-        return ""
 
     # ---- parameters -------------------------------------------------------------------------------------------------
 
@@ -292,6 +234,14 @@ class MicroSimNode:
             ),
             Parameter("use_sim_time", True, "The simulator is the clock.", read_only=True),
             Parameter("stamped_cmd_vel", self.sim.scenario.stamped_cmd_vel, "Take TwistStamped.", read_only=True),
+            Parameter(
+                "ticks_per_step", 1, "Ticks that one call of /sim/step_once advances.", minimum=1, maximum=MAX_STEPS
+            ),
+            Parameter(
+                "step_waits_for",
+                "",
+                "Topics with commands, separated by spaces: a step waits for a message on each. Empty: for none.",
+            ),
         ]
         parameters = [*own, *self.settings.declarations()]
         self._declared = {parameter.name for parameter in parameters}
@@ -300,16 +250,16 @@ class MicroSimNode:
     def _on_set(self, changes: Mapping[str, Value]) -> str:
         """All or none."""
         of_scenario = {name: value for name, value in changes.items() if name not in OWN_PARAMETERS}
-        strange = [name for name in of_scenario if not self.settings.knows(name)]
-        if strange:
-            return f"the scenario {self.sim.scenario.name!r} has no {strange[0]}"
+        absent = [name for name in of_scenario if not self.settings.knows(name)]
+        if absent:
+            return f"the scenario {self.sim.scenario.name!r} has no {absent[0]}"
         self.settings.follow(self.sim.scenario)
         before = self.settings.memory()
         try:
             refusal = self.settings.change(of_scenario) if of_scenario else ""
             if refusal:
                 return refusal
-            self._set_own({name: value for name, value in changes.items() if name not in of_scenario})
+            self.set_own({name: value for name, value in changes.items() if name not in of_scenario})
         except MicroSimError as error:
             self.settings.recall(before)
             return str(error)
@@ -317,8 +267,115 @@ class MicroSimNode:
             self.sim.reconfigure(self.settings.scenario)
         return ""
 
-    def _set_own(self, changes: Mapping[str, Any]) -> None:
+    def set_own(self, changes: Mapping[str, Any]) -> None:
         if "real_time_factor" in changes:
             self.runner.set_rtf(float(changes["real_time_factor"]))
         if "seed" in changes:
             self.sim.set_seed(int(changes["seed"]))
+        if "ticks_per_step" in changes:
+            self.services.ticks_per_step = int(_number("ticks_per_step", changes["ticks_per_step"]))
+        if "step_waits_for" in changes:
+            topics = tuple(str(changes["step_waits_for"]).split())
+            for topic in topics:
+                if topic not in self._heard:
+                    raise UsageError(unknown("no input topic", repr(topic), topic, sorted(self._heard)))
+            self.services.step_waits_for = topics
+
+
+class Lateness:
+    """How well the run keeps to wall time, for /diagnostics; figures since the last time they were requested."""
+
+    def __init__(self) -> None:
+        self._late_s: list[float] = []
+        self._before = (0.0, 0.0)
+
+    def beside(self, other: Measure | None) -> Measure:
+        """Records each tick, and calls `other` too."""
+
+        def note(tick_s: float, late_s: float) -> None:
+            self._late_s.append(late_s)
+            if other is not None:
+                other(tick_s, late_s)
+
+        return note
+
+    def rtf(self, runner: Runner) -> float:
+        wall, advanced = runner.wall_s, runner.advanced_s
+        (wall_before, advanced_before), self._before = self._before, (wall, advanced)
+        return (advanced - advanced_before) / (wall - wall_before) if wall > wall_before else 0.0
+
+    def figures(self) -> dict[str, str]:
+        late, self._late_s = sorted(self._late_s) or [0.0], []
+        last = len(late) - 1
+        return {
+            "lateness_ms_p50": f"{1e3 * late[round(0.5 * last)]:.3f}",
+            "lateness_ms_p99": f"{1e3 * late[round(0.99 * last)]:.3f}",
+            "lateness_ms_max": f"{1e3 * late[last]:.3f}",
+        }
+
+
+def start_node(
+    transport: Transport,
+    scenario: Scenario | str | None,
+    seed: int | None = None,
+    rtf: float | None = None,
+    pilot_for: Callable[[Simulation], Pilot | None] = lambda sim: None,
+    takes_inputs: bool = True,
+) -> MicroSimNode:
+    """Scenario < parameters from --ros-args < the arguments given here. `pilot_for` makes what drives the robots."""
+    problems: list[str] = []
+
+    def warn(text: str) -> None:
+        transport.log("warn", text)
+        problems.append(text)
+
+    overrides = _renamed(warn, transport.overrides)
+    own = {name: overrides.pop(name) for name in OWN_PARAMETERS if name in overrides}
+    settings = ScenarioParameters(
+        load_scenario(scenario if scenario is not None else str(own.get("scenario", "default")))
+    )
+    _apply(warn, settings, overrides)
+    chosen_seed = own.get("seed") if seed is None else seed
+    chosen_rtf = own.get("real_time_factor", 1.0) if rtf is None else rtf
+    if "stamped_cmd_vel" in own:
+        settings.set_stamped(bool(own["stamped_cmd_vel"]))
+    sim = Simulation(settings.scenario, _whole(chosen_seed))
+    runner = Runner(sim, _number("real_time_factor", chosen_rtf), pilot_for(sim))
+    node = MicroSimNode(transport, runner, settings, pilot_for, takes_inputs)
+    node.set_own({name: own[name] for name in ("ticks_per_step", "step_waits_for") if name in own})
+    for problem in problems:
+        runner.note("warn", problem)
+    return node
+
+
+def _renamed(warn: Callable[[str], None], overrides: Mapping[str, Value]) -> dict[str, Any]:
+    found = dict(overrides)
+    for old, new in _RENAMED.items():
+        if old in found:
+            warn(f"the parameter {old} is deprecated: use {new}")
+            found.setdefault(new, found.pop(old))
+    return found
+
+
+def _apply(warn: Callable[[str], None], settings: ScenarioParameters, overrides: Mapping[str, Value]) -> None:
+    known = {name: value for name, value in overrides.items() if settings.knows(name)}
+    for name in overrides:
+        if name not in known:
+            near = did_you_mean(name, [*settings.values(), *OWN_PARAMETERS])
+            warn(f"there is no parameter {name}{near}")
+    refusal = settings.change(known) if known else ""
+    if refusal:
+        raise UsageError(f"a parameter from --ros-args is not accepted: {refusal}")
+    settings.use_next()
+
+
+def _whole(seed: Any) -> int | None:
+    if seed is None or (isinstance(seed, int) and not isinstance(seed, bool)):
+        return seed
+    raise UsageError(f"the parameter seed must be a whole number, found {seed!r}")
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    raise UsageError(f"the parameter {name} must be a number, found {value!r}")

@@ -1,7 +1,7 @@
-"""The node's parameters (PRD 5.4): dotted names for what a scenario says.
+"""The node's parameters (PRD 5.4): dotted names for values of the scenario.
 
-A parameter is a name for one or more places in the scenario. So a value is checked by the scenario's own models, its
-description and limits are theirs, and what is in force is always one complete scenario.
+A parameter is a name for one or more places in the scenario. So the scenario's own models check its value and give its
+description and limits, and there is always one complete scenario in force.
 """
 
 from __future__ import annotations
@@ -9,66 +9,23 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic.fields import FieldInfo
 
+from microsim.documents.values import Model
 from microsim.errors import ScenarioError
+from microsim.robots.declaration import COMMON_SENSORS, Robot
 from microsim.ros2.transport import Parameter, Value
 from microsim.scenario import Scenario, load_scenario
-from microsim.scenario.robots import Rover
-from microsim.scenario.sensors import Camera
+from microsim.sensors import SENSORS
+from microsim.sensors.declaration import Sensor
+from microsim.sensors.plugin import PluginSensor
 
 Path: TypeAlias = tuple[str, ...]
 When: TypeAlias = Literal["tick", "reset"]
 
-_CAMERA: dict[str, Path] = {
-    "enabled": ("enabled",),
-    "hz": ("hz",),
-    "width": ("resolution", "width"),
-    "height": ("resolution", "height"),
-    "encoding": ("encoding",),
-    "projection": ("projection",),
-    "intrinsics.fx": ("intrinsics", "fx"),
-    "intrinsics.fy": ("intrinsics", "fy"),
-    "intrinsics.cx": ("intrinsics", "cx"),
-    "intrinsics.cy": ("intrinsics", "cy"),
-    "distortion.model": ("distortion", "model"),
-    "distortion.D": ("distortion", "D"),
-    "noise.blur_sigma_px": ("noise", "blur_sigma_px"),
-    "noise.color_jitter": ("noise", "color_jitter"),
-    "latency_ms_mean": ("latency_ms", "mean"),
-    "latency_ms_jitter": ("latency_ms", "jitter"),
-    "drop_probability": ("latency_ms", "drop_probability"),
-}
 _RADIO = ("latency_ms_mean", "latency_ms_jitter", "drop_probability", "reordering", "half_duplex")
-_EVERY_ROBOTS: dict[str, tuple[str, str]] = {  # one parameter for a sensor of all robots -> (sensor, key)
-    "odom_hz": ("odom", "hz"),
-    "gps_hz": ("gps", "hz"),
-    "range_hz": ("range", "hz"),
-    "sensors.gps_sigma_m": ("gps", "sigma_m"),
-    "sensors.gps_bias_drift_m_per_s": ("gps", "bias_drift_m_per_s"),
-    "sensors.range_sigma_m": ("range", "sigma_m"),
-    "sensors.range_min_m": ("range", "min_m"),
-    "sensors.range_max_m": ("range", "max_m"),
-    "sensors.range_dropout_probability": ("range", "dropout_probability"),
-}
-# of a robot: not its limits
-_BLOCKS = {
-    "model",
-    "start",
-    "dynamics",
-    "odom",
-    "gps",
-    "imu",
-    "camera",
-    "range",
-    "scan",
-    "lidar",
-    "sensors",
-    "joint_states",
-    "frame_prefix",
-}
 
 
 @dataclass(frozen=True)
@@ -79,24 +36,21 @@ class Row:
 
 
 def rows(scenario: Scenario) -> Iterator[Row]:
-    """Every parameter that stands for a place in this scenario."""
+    """Every parameter of this scenario."""
     yield Row("physics_hz", (("physics_hz",),), "reset")
-    for name, (sensor, key) in _EVERY_ROBOTS.items():
-        paths = tuple(("robots", robot, sensor, key) for robot, block in _robots_with(scenario, sensor))
-        if paths:
-            yield Row(name, paths)
+    yield from _common_rows(scenario)
     for robot, settings in scenario.robots.items():
-        for key in type(settings).model_fields:
-            if key not in _BLOCKS:
-                yield Row(f"{robot}.{key}", (("robots", robot, key),))
-        if isinstance(settings, Rover) and settings.dynamics is not None:
-            for key in type(settings.dynamics).model_fields:
-                yield Row(f"{robot}.dynamics.{key}", (("robots", robot, "dynamics", key),))
-        if settings.model == "drone":
+        own = [
+            key for key in type(settings).model_fields if key not in ("model", "start", "sensors", *SENSORS.built_in)
+        ]
+        for key in own:
+            yield from _numbers(f"{robot}.{key}", ("robots", robot, key), getattr(settings, key))
+        if settings.wind_parameter:
             yield Row(f"{robot}.wind_world_xyz", (("wind", "world_xyz"),))
-        if settings.camera is not None or settings.model == "drone":
-            for name, path in _CAMERA.items():
-                yield Row(f"{robot}.camera.{name}", (("robots", robot, "camera", *path),))
+        for name, sensor in COMMON_SENSORS.items():
+            yield from _sensor_rows(robot, settings, name, getattr(settings, name), sensor)
+        for name, block, sensor in _further(scenario, robot):
+            yield from _sensor_rows(robot, settings, name, block, sensor)
     for key in _RADIO:
         yield Row(f"radio.{key}", (("radio", key),))
     for key in ("gust_sigma", "gust_tau_s"):
@@ -107,18 +61,64 @@ def rows(scenario: Scenario) -> Iterator[Row]:
     yield Row("frames.per_robot_odom", (("frames", "per_robot_odom"),), "reset")
 
 
-def _robots_with(scenario: Scenario, sensor: str) -> list[tuple[str, Any]]:
-    found = [(name, getattr(robot, sensor)) for name, robot in scenario.robots.items()]
-    return [(name, block) for name, block in found if block is not None]
+def _common_rows(scenario: Scenario) -> Iterator[Row]:
+    """One parameter for a sensor of all robots."""
+    for sensor in SENSORS.built_in.values():
+        for name, key in sensor.common_parameters.items():
+            robots = [robot for robot, settings in scenario.robots.items() if getattr(settings, sensor.name, None)]
+            if robots:
+                yield Row(name, tuple(("robots", robot, sensor.name, key) for robot in robots))
 
 
-class Settings:
+def _sensor_rows(robot: str, settings: Robot, name: str, block: Any, sensor: Sensor) -> Iterator[Row]:
+    """A sensor's own parameters: those its declaration names, or every number of its block."""
+    place = ("robots", robot, *settings.sensor_key(name))
+    if sensor.parameters is not None:
+        if block is not None or _is_carried(settings, name):
+            for parameter, path in sensor.parameters.items():
+                yield Row(f"{robot}.{name}.{parameter}", ((*place, *path.split(".")),))
+        return
+    keys = () if block is None else [key for key in _keys(block) if key not in sensor.common_parameters.values()]
+    for key in keys:
+        yield from _numbers(f"{robot}.{name}.{key}", (*place, key), _value(block, key))
+
+
+def _keys(block: Any) -> list[str]:
+    own = [key for key in type(block).model_fields if key not in ("enabled", "mount", "type", "options")]
+    return [*own, *getattr(block, "options", {})]
+
+
+def _value(block: Any, key: str) -> Any:
+    return getattr(block, "options", {}).get(key, getattr(block, key, None))
+
+
+def _numbers(name: str, place: Path, value: Any) -> Iterator[Row]:
+    """A parameter for each number and switch at a place and below it."""
+    if isinstance(value, Model):
+        for key in type(value).model_fields:
+            yield from _numbers(f"{name}.{key}", (*place, key), getattr(value, key))
+    elif isinstance(value, (bool, int, float)):
+        yield Row(name, (place,))
+
+
+def _is_carried(settings: Robot, name: str) -> bool:
+    """Whether robots of this model carry the sensor unless a scenario takes it away."""
+    return name in type(settings).model_fields and type(settings).model_fields[name].default is not None
+
+
+def _further(scenario: Scenario, robot: str) -> Iterator[tuple[str, Any, Sensor]]:
+    for owner, name, block, sensor in scenario.all_sensors:
+        if owner == robot and name not in COMMON_SENSORS:
+            yield name, block, sensor
+
+
+class ScenarioParameters:
     """The scenario in force and the one of the next reset, as parameters."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.next_scenario = scenario
-        self._document = _with_absent_cameras(scenario)
+        self._document = _with_switched_off(scenario)
         self._rows = {row.name: row for row in rows(scenario)}
 
     def declarations(self) -> list[Parameter]:
@@ -137,27 +137,28 @@ class Settings:
         return name in self._rows
 
     def change(self, changes: Mapping[str, Value]) -> str:
-        """Take all changes, or none and say why. What needs a reset changes only `next_scenario`."""
-        document = copy.deepcopy(self._document)
-        for name, value in changes.items():
-            for path in self._rows[name].paths:
-                _write(document, path, value)
+        """Accept all changes, or none and give the reason. What needs a reset changes only `next_scenario`."""
+        document = self._written(copy.deepcopy(self._document), changes)
         try:
             changed = load_scenario(document)
         except ScenarioError as error:
             return "; ".join(str(problem) for problem in error.problems)
-        waiting = any(self._rows[name].when == "reset" for name in changes)
         now = {name: value for name, value in changes.items() if self._rows[name].when == "tick"}
         self._document, self.next_scenario = document, changed
-        if not waiting:
+        if len(now) == len(changes):
             self.scenario = changed
         elif now:
-            present = _with_absent_cameras(self.scenario)
-            for name, value in now.items():
-                for path in self._rows[name].paths:
-                    _write(present, path, value)
-            self.scenario = load_scenario(present)
+            self.scenario = load_scenario(self._written(_with_switched_off(self.scenario), now))
         return ""
+
+    def _written(self, document: dict[str, Any], changes: Mapping[str, Value]) -> dict[str, Any]:
+        for name, value in changes.items():
+            for *path, last in self._rows[name].paths:
+                block = document
+                for key in path:
+                    block = block[key]
+                block[last] = value
+        return document
 
     def set_stamped(self, stamped: bool) -> None:
         """Whether commands are TwistStamped: only before the node listens."""
@@ -165,10 +166,10 @@ class Settings:
         self.scenario = self.next_scenario = load_scenario(self._document)
 
     def follow(self, scenario: Scenario) -> None:
-        """Somebody else, such as a mission, has changed what is in force."""
+        """The scenario was changed elsewhere, such as by a mission."""
         if scenario != self.scenario:
             self.scenario = self.next_scenario = scenario
-            self._document = _with_absent_cameras(scenario)
+            self._document = _with_switched_off(scenario)
 
     def memory(self) -> Any:
         return self.scenario, self.next_scenario, self._document
@@ -177,7 +178,7 @@ class Settings:
         self.scenario, self.next_scenario, self._document = memory
 
     def use_next(self) -> None:
-        """At a reset: what waited is in force."""
+        """At a reset: pending changes take effect."""
         self.scenario = self.next_scenario
 
     def _look_up(self, row: Row) -> tuple[Any, FieldInfo]:
@@ -187,19 +188,17 @@ class Settings:
         return value, _field(self.scenario, row.paths[0])
 
 
-def _with_absent_cameras(scenario: Scenario) -> dict[str, Any]:
-    """The scenario as plain data; a drone's missing camera is written as one that is switched off."""
+def _with_switched_off(scenario: Scenario) -> dict[str, Any]:
+    """The scenario as plain data; a sensor that a parameter can switch on is written as one that is switched off."""
     document = scenario.to_dict()
-    for robot in document["robots"].values():
-        if robot.get("camera") is None and robot["model"] == "drone":
-            robot["camera"] = {**Camera(enabled=False).model_dump(mode="json", exclude={"mount"})}
+    for robot, settings in scenario.robots.items():
+        for name, sensor in COMMON_SENSORS.items():
+            can_be_switched = sensor.parameters is not None and "enabled" in sensor.parameters
+            if can_be_switched and getattr(settings, name) is None and _is_carried(settings, name):
+                default = type(settings).model_fields[name].default
+                off = default.model_copy(update={"enabled": False})
+                document["robots"][robot][name] = off.model_dump(mode="json", exclude={"mount"})
     return document
-
-
-def _write(document: dict[str, Any], path: Path, value: Any) -> None:
-    for key in path[:-1]:
-        document = document[key]
-    document[path[-1]] = value
 
 
 def _field(scenario: Scenario, path: Path) -> FieldInfo:
@@ -210,9 +209,14 @@ def _field(scenario: Scenario, path: Path) -> FieldInfo:
         if isinstance(block, Mapping):
             block = block[key]
             continue
-        block = Camera() if block is None else block
+        if isinstance(block, PluginSensor) and key in block.options:
+            plugin = SENSORS.find(block.type, scenario.plugins)
+            assert plugin is not None  # it was there when the scenario was read
+            assert plugin.options is not None
+            return plugin.options.model_fields[key]
         info = type(block).model_fields[key]
         block = getattr(block, key)
+        block = info.default if block is None else block  # a sensor that is switched off has its defaults
     assert info is not None  # no path ends in a mapping
     return info
 
@@ -221,10 +225,13 @@ def _declaration(row: Row, value: Any, info: FieldInfo) -> Parameter:
     low, high = field_limits(info)
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     when = "" if row.when == "tick" else " Takes effect at the next reset."
-    plain = list(value) if isinstance(value, (list, tuple)) else value
+    if isinstance(value, tuple):
+        value = list(value)
+    elif is_number and _has_float(info.annotation):
+        value = float(value)  # also a whole number: a parameter keeps its type
     return Parameter(
         row.name,
-        plain,
+        value,
         f"{info.description or ''}{when}",
         minimum=low if is_number else None,
         maximum=high if is_number else None,
@@ -232,8 +239,12 @@ def _declaration(row: Row, value: Any, info: FieldInfo) -> Parameter:
     )
 
 
+def _has_float(annotation: Any) -> bool:
+    return annotation is float or any(map(_has_float, get_args(annotation)))
+
+
 def field_limits(info: FieldInfo) -> tuple[float | None, float | None]:
-    """Least and greatest value that a field takes."""
+    """Smallest and largest value of a field."""
     low: float | None = None
     high: float | None = None
     for item in info.metadata:

@@ -1,4 +1,4 @@
-"""The standard `simulation_interfaces` services (1.x, 2.x): what tools that know no MicroSim use to control it."""
+"""The standard `simulation_interfaces` services (1.x, 2.x), for tools that control any simulator."""
 
 from __future__ import annotations
 
@@ -8,24 +8,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from microsim.documents.yaml_text import read_yaml
-from microsim.engine.components import (
-    ACCELERATION_X,
-    ACCELERATION_Y,
-    ACCELERATION_Z,
-    VELOCITY_X,
-    VELOCITY_Y,
-    VELOCITY_Z,
-    YAW,
-    YAW_RATE,
-    X,
-    Y,
-    Z,
-)
+from microsim.engine import components as row
 from microsim.engine.geometry import yaw_of_quaternion, yaw_quaternion
 from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import MicroSimError
+from microsim.messages import fill
 from microsim.paths import scenario_names
-from microsim.ros2.message_filling import fill
 from microsim.scenario import load_scenario
 
 if TYPE_CHECKING:
@@ -58,35 +46,18 @@ def result(code: int = OK, why: str = "") -> Answer:
 
 
 class SimulationInterfaces:
-    """Serves the standard on a node. Names are those of other simulators: in the namespace, without a prefix."""
+    """Serves the standard on a node: each service by the method of its name, in the namespace, without a prefix."""
 
     def __init__(self, node: MicroSimNode) -> None:
         self.node = node
         self.stopped = False  # a stopped simulation is a paused one at its start
-        for name, handler in self._handlers().items():
-            node.offer(f"/{name}", (SERVICE_NAMES[name],), _answering(handler))
-
-    def _handlers(self) -> dict[str, Callable[[Any], Answer]]:
-        return {
-            "get_simulator_features": self._features,
-            "get_simulation_state": self._get_state,
-            "set_simulation_state": self._set_state,
-            "step_simulation": self._step,
-            "reset_simulation": self._reset,
-            "get_entities": self._entities,
-            "get_entity_state": self._entity_state,
-            "set_entity_state": self._set_entity_state,
-            "get_entities_states": self._entities_states,
-            "get_entity_info": self._entity_info,
-            "get_current_world": self._world,
-            "get_available_worlds": self._worlds,
-            "load_world": self._load_world,
-        }
+        for name, type_name in SERVICE_NAMES.items():
+            node.services.offer(f"/{name}", (type_name,), _answering(getattr(self, name)))
 
     # ---- the simulation ---------------------------------------------------------------------------------------------
 
-    def _features(self, request: Any) -> Answer:
-        features = [*FEATURES, STEP_ACTION] if self.node.has_step_action else [*FEATURES]
+    def get_simulator_features(self, request: Any) -> Answer:
+        features = [*FEATURES, STEP_ACTION] if self.node.services.action is not None else [*FEATURES]
         return {"features": {"features": features, "custom_info": "MicroSim"}}
 
     @property
@@ -95,13 +66,13 @@ class SimulationInterfaces:
             return PLAYING
         return STOPPED if self.stopped and self.node.sim.tick == 0 else PAUSED
 
-    def _get_state(self, request: Any) -> Answer:
+    def get_simulation_state(self, request: Any) -> Answer:
         return {"state": {"state": self.state}, **result()}
 
-    def _set_state(self, request: Any) -> Answer:
+    def set_simulation_state(self, request: Any) -> Answer:
         wanted, runner = int(request.state.state), self.node.runner
         if wanted == self.state:
-            return result(ALREADY_IN_TARGET_STATE, "the simulation is in that state already")
+            return result(ALREADY_IN_TARGET_STATE, "the simulation is already in that state")
         if wanted == QUITTING:
             runner.stop()
         elif wanted in (PLAYING, PAUSED):
@@ -112,16 +83,16 @@ class SimulationInterfaces:
             self.node.reset()
             self.stopped = True
         else:
-            return result(INCORRECT_TRANSITION, f"state {wanted} cannot be asked for; there are 0 to 3")
+            return result(INCORRECT_TRANSITION, f"state {wanted} cannot be requested; there are 0 to 3")
         return result()
 
-    def _step(self, request: Any) -> Answer:
+    def step_simulation(self, request: Any) -> Answer:
         if not self.node.runner.paused:
             return result(INCORRECT_STATE, "the simulation is running; pause it first")
-        refusal = self.node.step(int(request.steps))
+        refusal = self.node.services.step(int(request.steps))
         return result(FAILED, refusal) if refusal else result()
 
-    def _reset(self, request: Any) -> Answer:
+    def reset_simulation(self, request: Any) -> Answer:
         scope = int(request.scope)
         if scope in (SCOPE_DEFAULT, SCOPE_ALL, SCOPE_TIME | SCOPE_STATE):
             self.node.reset()
@@ -132,7 +103,7 @@ class SimulationInterfaces:
         return result(UNSUPPORTED, f"scope {scope} is not supported; there are 0, {SCOPE_STATE}, 3 and {SCOPE_ALL}")
 
     def _send_home(self) -> None:
-        """Every robot at rest where it started; time and noise go on."""
+        """Put every robot where it started, at rest; time and noise continue."""
         sim = self.node.sim
         for robot, settings in sim.scenario.robots.items():
             pose = settings.start.map_pose
@@ -145,29 +116,29 @@ class SimulationInterfaces:
         if len(filters.tags.tags) or int(filters.bounds.type):
             return [], result(UNSUPPORTED, "filters by tags and by bounds are not supported")
         pattern = str(filters.filter)
-        # a quantified group can take a regular expression for ever; a filter of names needs none
+        # a repeated group can take exponential time; a filter of names needs none
         if len(pattern) > MAX_FILTER or re.search(r"\)[*+{?]", pattern):
             return [], result(FAILED, f"expected a filter of at most {MAX_FILTER} characters without repeated groups")
         try:
             names = [name for name in self.node.sim.robots if not pattern or re.fullmatch(pattern, name)]
         except re.error as error:
-            return [], result(FAILED, f"the filter is no regular expression: {error}")
+            return [], result(FAILED, f"the filter is not a regular expression: {error}")
         categories = [int(item.category) for item in filters.categories]
         return (names if not categories or ROBOT in categories else []), result()
 
-    def _entities(self, request: Any) -> Answer:
+    def get_entities(self, request: Any) -> Answer:
         names, outcome = self._matching(request.filters)
         return {"entities": names, **outcome}
 
-    def _entities_states(self, request: Any) -> Answer:
+    def get_entities_states(self, request: Any) -> Answer:
         names, outcome = self._matching(request.filters)
         return {"entities": names, "states": [self._state_of(name) for name in names], **outcome}
 
-    def _entity_state(self, request: Any) -> Answer:
+    def get_entity_state(self, request: Any) -> Answer:
         missing = self._missing(request.entity)
         return missing or {"state": self._state_of(request.entity), **result()}
 
-    def _entity_info(self, request: Any) -> Answer:
+    def get_entity_info(self, request: Any) -> Answer:
         missing = self._missing(request.entity)
         if missing:
             return missing
@@ -177,23 +148,23 @@ class SimulationInterfaces:
     def _missing(self, entity: str) -> Answer | None:
         if entity in self.node.sim.robots:
             return None
-        return result(NOT_FOUND, f"no entity {entity!r}; there are: {', '.join(self.node.sim.robots)}")
+        return result(NOT_FOUND, f"there is no entity {entity!r}; there are: {', '.join(self.node.sim.robots)}")
 
     def _state_of(self, robot: str) -> Answer:
         numbers = self.node.sim.rows(robot)
-        qz, qw = yaw_quaternion(numbers[YAW])
+        qz, qw = yaw_quaternion(numbers[row.YAW])
         seconds, nanoseconds = divmod(self.node.sim.time_ns, NS_PER_S)
         return {
             "header": {"stamp": {"sec": seconds, "nanosec": nanoseconds}, "frame_id": "map"},
-            "pose": {"position": _xyz(numbers, X, Y, Z), "orientation": {"z": qz, "w": qw}},
+            "pose": {"position": _xyz(numbers, row.X, row.Y, row.Z), "orientation": {"z": qz, "w": qw}},
             "twist": {
-                "linear": _xyz(numbers, VELOCITY_X, VELOCITY_Y, VELOCITY_Z),
-                "angular": {"z": numbers[YAW_RATE]},
+                "linear": _xyz(numbers, row.VELOCITY_X, row.VELOCITY_Y, row.VELOCITY_Z),
+                "angular": {"z": numbers[row.YAW_RATE]},
             },
-            "acceleration": {"linear": _xyz(numbers, ACCELERATION_X, ACCELERATION_Y, ACCELERATION_Z)},
+            "acceleration": {"linear": _xyz(numbers, row.ACCELERATION_X, row.ACCELERATION_Y, row.ACCELERATION_Z)},
         }
 
-    def _set_entity_state(self, request: Any) -> Answer:
+    def set_entity_state(self, request: Any) -> Answer:
         missing = self._missing(request.entity)
         if missing:
             return missing
@@ -217,23 +188,23 @@ class SimulationInterfaces:
 
     # ---- worlds: the scenarios --------------------------------------------------------------------------------------
 
-    def _world(self, request: Any) -> Answer:
+    def get_current_world(self, request: Any) -> Answer:
         scenario = self.node.sim.scenario
         return {"world": _resource(scenario.name, text=scenario.to_yaml()), **result()}
 
-    def _worlds(self, request: Any) -> Answer:
+    def get_available_worlds(self, request: Any) -> Answer:
         return {"worlds": [_resource(name) for name in scenario_names()], **result()}
 
-    def _load_world(self, request: Any) -> Answer:
-        """By a shipped scenario's name, or by the text of one. Text from the network may name no plug-in folders."""
+    def load_world(self, request: Any) -> Answer:
+        """By the name of a shipped scenario, or by its text. Text from the network may not name plug-in folders."""
         resource = getattr(request, "world_resource", request)  # 1.x has its fields in the request itself
         uri, text = str(resource.uri), str(resource.resource_string)
         try:
             if uri and uri not in scenario_names():
                 names = ", ".join(scenario_names())
-                return result(NO_RESOURCE, f"no scenario {uri!r}; there are: {names}")
+                return result(NO_RESOURCE, f"there is no scenario {uri!r}; there are: {names}")
             if not uri and not text:
-                return result(NO_RESOURCE, "expected a uri, which is a scenario's name, or a scenario's text")
+                return result(NO_RESOURCE, "expected the name of a scenario as uri, or the text of one")
             document: Any = uri or read_yaml(text, "world_resource").data
             if isinstance(document, Mapping) and document.get("plugins"):
                 return result(UNSUPPORTED, "a scenario sent over the network may not name plug-in folders")

@@ -26,6 +26,15 @@ _NO_NOISE = {"blur_sigma_px": 0.0, "color_jitter": 0.0}
 _NO_LATENCY = {"mean": 0.0, "jitter": 0.0, "drop_probability": 0.0}
 _CHUNK = 1 << 22
 
+_CAR_KEYS = {  # a bundle's name for a key of the car, where they differ
+    "max_steer": "max_steering",
+    "max_steer_rate": "max_steering_rate",
+    "max_speed_m_per_s": "max_speed",
+    "max_reverse_m_per_s": "max_reverse_speed",
+    "max_acceleration_m_per_s2": "max_acceleration",
+    "max_brake_m_per_s2": "max_deceleration",
+}
+
 
 class WorldBundle(Model):
     """The world bundle a scenario takes place in; `world: PATH` is short for `world: {path: PATH}`."""
@@ -166,18 +175,9 @@ def _vehicle(bundle: Bundle) -> dict[str, Any]:
         "cmd_timeout_s": bundle.timebase.control_timeout_s,
         "emergency_deceleration": bundle.timebase.emergency_brake_m_per_s2,
     }
-    car = bundle.vehicle
-    if car is not None:
-        same = ("wheelbase_m", "track_m", "wheel_radius_m", "length_m", "width_m", "height_m", "rear_overhang_m")
-        facts |= {name: getattr(car, name) for name in same}
-        facts |= {
-            "max_steering": car.max_steer,
-            "max_steering_rate": car.max_steer_rate,
-            "max_speed": car.max_speed_m_per_s,
-            "max_reverse_speed": car.max_reverse_m_per_s,
-            "max_acceleration": car.max_acceleration_m_per_s2,
-            "max_deceleration": car.max_brake_m_per_s2,
-        }
+    if bundle.vehicle is not None:
+        written = bundle.vehicle.model_dump(exclude={"start"}, exclude_none=True)
+        facts |= {_CAR_KEYS.get(name, name): value for name, value in written.items()}
     return facts
 
 
@@ -196,7 +196,7 @@ def _camera(camera: CameraCalibration) -> dict[str, Any]:
         "type": "camera",
         "hz": camera.rate_hz,
         "resolution": {"width": camera.width, "height": camera.height},
-        "intrinsics": {"fx": camera.fx, "fy": camera.fy, "cx": camera.cx, "cy": camera.cy},
+        "intrinsics": camera.intrinsics.model_dump(),
         "distortion": {"model": "plumb_bob", "D": list(k)},
         "noise": dict(_NO_NOISE),
         "latency_ms": dict(_NO_LATENCY),

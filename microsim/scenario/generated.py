@@ -8,12 +8,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from microsim.documents.values import show, unknown
+from microsim.documents.values import describe_error, show, unknown
 from microsim.documents.yaml_text import Path, dotted
 from microsim.errors import PluginError
 from microsim.generators import GENERATORS
 from microsim.generators.declaration import Dice, Generator
-from microsim.scenario.messages import describe_error
 from microsim.scenario.models import Scenario
 from microsim.scenario.world import FEATURES, OBSTACLES
 from microsim.sensors.plugin import check_options

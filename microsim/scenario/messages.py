@@ -8,31 +8,11 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from microsim.documents.values import describe, show
+from microsim.documents.values import describe_error
 from microsim.documents.yaml_text import Document, Path, dotted
-from microsim.errors import Problem, did_you_mean
+from microsim.errors import Problem
 
 _KEY = "[key]"  # pydantic's mark for an error about a key of a mapping
-
-_BOUNDS = {
-    "greater_than": ("above", "gt"),
-    "greater_than_equal": ("of at least", "ge"),
-    "less_than": ("below", "lt"),
-    "less_than_equal": ("of at most", "le"),
-}
-
-_KINDS = {
-    "float_type": "a number",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "bool_type": "true or false",
-    "string_type": "text",
-    "tuple_type": "a list",
-    "list_type": "a list",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "finite_number": "a finite number",
-}
 
 
 class Places:
@@ -74,39 +54,3 @@ def _as_written(path: Path, data: Any) -> Path:
         if isinstance(data, Mapping) and "class" not in data and "class_id" in data:
             return (*path[:-1], "class_id")
     return path
-
-
-def describe_error(error: ErrorDetails) -> str:
-    """One line: what is expected, what was found."""
-    kind, found, context = error["type"], error["input"], error.get("ctx", {})
-    if kind == "scenario":
-        return str(context["message"])
-    if kind in ("value_error", "assertion_error"):
-        return str(context.get("error", error["msg"]))
-    if kind in _BOUNDS:
-        words, key = _BOUNDS[kind]
-        return f"expected a value {words} {_plain(context[key])}, found {show(found)}"
-    if kind in _KINDS:
-        return f"expected {_KINDS[kind]}, found {describe(found)}"
-    if kind == "literal_error":
-        return _not_among(str(context["expected"]), found)
-    if kind in ("too_short", "too_long"):
-        least, most = context.get("min_length"), context.get("max_length")
-        bound = f"at least {least}" if kind == "too_short" else f"at most {most}"
-        return f"expected {bound} values, found {context['actual_length']}"
-    if kind in ("string_too_short", "string_too_long"):
-        bound = (
-            f"at least {context['min_length']}" if kind == "string_too_short" else f"at most {context['max_length']}"
-        )
-        return f"expected text of {bound} characters, found {show(found)}"
-    return f"{error['msg'][:1].lower()}{error['msg'][1:]}, found {show(found)}"
-
-
-def _plain(number: Any) -> str:
-    return f"{number:g}" if isinstance(number, float) else str(number)
-
-
-def _not_among(expected: str, found: object) -> str:
-    choices = [choice.strip("'") for choice in expected.replace(" or ", ", ").split(", ")]
-    guess = did_you_mean(found, choices) if isinstance(found, str) else ""
-    return f"expected {expected}, found {show(found)}{guess}"

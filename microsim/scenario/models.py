@@ -102,7 +102,7 @@ class Scenario(Model):
     features: tuple[Feature, ...] = Field((), description="What only cameras see.")
     frames: Frames = Field(Frames(), description="The tree of frames.")
     robots: dict[RosName, SerializeAsAny[Robot]] = Field(
-        {name: ROBOTS.built_in[name]() for name in ("drone", "rover")},
+        {name: ROBOTS.built_in[name](model=name) for name in ("drone", "rover")},
         description="The robots by name; without this key, a drone and a rover. An empty block has every default.",
     )
     radio: Radio = Field(Radio(), description="The radio between robots.")

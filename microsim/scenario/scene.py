@@ -50,12 +50,12 @@ def _bundle_world(scenario: Scenario, bundle: Bundle) -> World:
     heights = grid.values.astype(np.float64)
     rows, columns = heights.shape
     inside = drivable_cells(bundle.drivable, (rows, columns), grid.resolution_m, grid.west, grid.south)
-    classes = np.where(inside, TARGET, GROUND)
+    classes = np.where(inside, np.uint8(TARGET), np.uint8(GROUND))
     heights.flags.writeable = False
     return World(
         cell_m=float(grid.resolution_m),
         elevation=heights,
-        surface=classes.astype(np.uint8),
+        surface=classes,
         obstacles=tuple(obstacle_shape(obstacle) for obstacle in scenario.obstacles),
         features=tuple(feature_shape(feature) for feature in scenario.features),
         west=grid.west,

@@ -17,6 +17,8 @@ from pydantic_core import InitErrorDetails
 from typing_extensions import Self
 
 from microsim.documents.values import (
+    MAX_IMAGE_PIXELS,
+    MAX_IMAGE_SIDE_PX,
     Count,
     Finite,
     Hertz,
@@ -52,7 +54,6 @@ from microsim.sensors.declaration import (
 )
 
 NS_PER_S = 1_000_000_000
-MAX_PIXELS = 16_000_000
 DEFAULT_FOCAL_PER_WIDTH = 120.0 / 128.0  # the PRD's camera: fx = 120 at 128 pixels
 LOOKING_FORWARD = (-exact.PI / 2, 0.0, -exact.PI / 2)
 LOOKING_DOWN = (exact.PI, 0.0, -exact.PI / 2)  # the top of the image is the robot's forward
@@ -61,13 +62,13 @@ LOOKING_DOWN = (exact.PI, 0.0, -exact.PI / 2)  # the top of the image is the rob
 class Resolution(Model):
     """Size of an image."""
 
-    width: Annotated[Count, Field(le=8192)] = Field(128, description="Columns [px].")
-    height: Annotated[Count, Field(le=8192)] = Field(128, description="Rows [px].")
+    width: Annotated[Count, Field(le=MAX_IMAGE_SIDE_PX)] = Field(128, description="Columns [px].")
+    height: Annotated[Count, Field(le=MAX_IMAGE_SIDE_PX)] = Field(128, description="Rows [px].")
 
     @model_validator(mode="after")
     def _bounded(self) -> Self:
-        if self.width * self.height > MAX_PIXELS:
-            raise ValueError(f"expected at most {MAX_PIXELS:,} pixels, found {self.width}×{self.height}")
+        if self.width * self.height > MAX_IMAGE_PIXELS:
+            raise ValueError(f"expected at most {MAX_IMAGE_PIXELS:,} pixels, found {self.width}×{self.height}")
         return self
 
 
@@ -370,5 +371,15 @@ SENSOR = Sensor(
         if settings.is_splat
         else ""
     ),
+    parameters={
+        **{key: key for key in ("enabled", "hz")},
+        **{key: f"resolution.{key}" for key in ("width", "height")},
+        **{key: key for key in ("encoding", "projection")},
+        **{f"intrinsics.{number}": f"intrinsics.{number}" for number in ("fx", "fy", "cx", "cy")},
+        **{key: key for key in ("distortion.model", "distortion.D", "noise.blur_sigma_px", "noise.color_jitter")},
+        "latency_ms_mean": "latency_ms.mean",
+        "latency_ms_jitter": "latency_ms.jitter",
+        "drop_probability": "latency_ms.drop_probability",
+    },
     position=50,
 )  # fmt: skip

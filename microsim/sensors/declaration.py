@@ -209,6 +209,10 @@ class Sensor:
     on_failure: Literal["repeat", "empty"] = "repeat"  # what is sent while it fails: the last reading, or nothing in it
     # what all have
     messages: tuple[MessageForm, ...] = ()
+    common_parameters: Mapping[str, str] = field(default_factory=dict)  # ROS parameters for all robots -> key
+    parameters: Mapping[str, str] | None = (
+        None  # of <robot>.<sensor>: name -> place in its block; default: every number
+    )
     path: str = ""  # part of the topic's name of a sensor that is named like its type; default: that name
     faults: tuple[str, ...] = (DROPOUT,)
     unbatchable: Callable[[Any], str] = lambda settings: ""  # why it cannot run in a batch, about {target}; "": it can

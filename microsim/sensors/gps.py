@@ -88,5 +88,10 @@ SENSOR = Sensor(
     ),
     faults=(DROPOUT, JUMP),
     display=Display("{latitude:.6f}° {longitude:.6f}° {altitude:.1f} m", ("altitude",), "fix"),
+    common_parameters={
+        "gps_hz": "hz",
+        "sensors.gps_sigma_m": "sigma_m",
+        "sensors.gps_bias_drift_m_per_s": "bias_drift_m_per_s",
+    },
     position=30,
 )

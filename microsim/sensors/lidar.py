@@ -12,7 +12,21 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from microsim.documents.values import Chance, Count, Finite, Height, Hertz, Length, Noise, nearest_first, show
+from microsim.documents.values import (
+    MAX_BEAMS,
+    MAX_COLUMNS,
+    MAX_ELEVATION,
+    MAX_RINGS,
+    Chance,
+    Count,
+    Finite,
+    Height,
+    Hertz,
+    Length,
+    Noise,
+    nearest_first,
+    show,
+)
 from microsim.engine.geometry import matrix_from_rpy
 from microsim.messages.encoders import header
 from microsim.messages.template import layout
@@ -35,24 +49,23 @@ from microsim.sensors.declaration import (
 if TYPE_CHECKING:
     from microsim.rays.lidar_turn import LidarTurn
 
-MAX_BEAMS = 4_000_000  # of a turn
-Elevation = Annotated[Finite, Field(ge=-1.57, le=1.57)]
+Elevation = Annotated[Finite, Field(ge=-MAX_ELEVATION, le=MAX_ELEVATION)]
 
 
 class Lidar(MountedSensor):
     """`sensor_msgs/PointCloud2` on `lidar/points`: x, y, z, intensity, ring, time of every beam that comes back."""
 
     hz: Hertz = Field(10, description="Turns per second; at most physics_hz [Hz].")
-    rings: Annotated[Count, Field(le=256)] = Field(16, description="Beams above each other.")
+    rings: Annotated[Count, Field(le=MAX_RINGS)] = Field(16, description="Beams above each other.")
     lowest: Elevation = Field(-0.2617993877991494, description="Elevation of the first ring [rad].")
     highest: Elevation = Field(0.2617993877991494, description="Elevation of the last ring [rad].")
     elevations: tuple[Elevation, ...] | None = Field(
         None,
         min_length=1,
-        max_length=256,
+        max_length=MAX_RINGS,
         description="Elevation of each ring [rad], in place of rings, lowest and highest.",
     )
-    columns: Annotated[Count, Field(le=65536)] = Field(
+    columns: Annotated[Count, Field(le=MAX_COLUMNS)] = Field(
         360, description="Azimuths of a turn, evenly spaced, the first one forward, counter-clockwise."
     )
     min_m: Height = Field(0.5, description="Nothing nearer comes back [m].")

@@ -203,5 +203,6 @@ SENSOR = Sensor(
         MessageForm("nav_msgs/msg/Odometry", "/{robot}/{sensor}", Qos(10), "pose and velocity", _odometry, _POSE_SLOTS),
     ),
     display=Display(plot=("pose.pose.position.x", "pose.pose.position.y", "twist.twist.linear.x"), layer="pose"),
+    common_parameters={"odom_hz": "hz"},
     position=10,
 )

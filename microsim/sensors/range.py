@@ -126,5 +126,12 @@ SENSOR = Sensor(
     ),
     path="range/front",
     display=Display("{range:.2f} m", ("range",), "beam"),
+    common_parameters={
+        "range_hz": "hz",
+        "sensors.range_sigma_m": "sigma_m",
+        "sensors.range_min_m": "min_m",
+        "sensors.range_max_m": "max_m",
+        "sensors.range_dropout_probability": "dropout_probability",
+    },
     position=60,
 )

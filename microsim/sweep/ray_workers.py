@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from microsim.errors import UsageError
+from microsim.errors import UsageError, install_hint
 from microsim.sweep.run_one import SweepOrder, SweepRunner
 from microsim.sweep.worker_pool import MAX_STARTS, Done, Lost, Task, WorkerError
 from microsim.version import __version__
@@ -137,7 +137,7 @@ def _ray(address: str) -> Any:
     try:
         return import_module("ray")
     except ImportError:
-        raise WorkerError("--ray needs Ray: pip install 'microsim[ray]'") from None
+        raise WorkerError(f"--ray needs Ray: {install_hint('ray')}") from None
 
 
 def _private_cluster() -> dict[str, str]:

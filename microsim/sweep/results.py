@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from microsim.errors import MicroSimError, UsageError
+from microsim.errors import MicroSimError, UsageError, install_hint
 from microsim.recording.pictures import COLOURS, INK, PALE, STYLE, check_name, matplotlib, save
 from microsim.sweep.expressions import Condition, Row
 from microsim.sweep.metrics import Value
@@ -210,7 +210,7 @@ def _pyarrow(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise UsageError("parquet files need pyarrow: pip install 'microsim[sweep]', or write a .csv file") from None
+        raise UsageError(f"parquet files need pyarrow: {install_hint('sweep')}, or write a .csv file") from None
 
 
 # ---- the figure: a panel for each metric and each key that varies; without any, the distribution of values -----------

@@ -7,7 +7,7 @@ import pytest
 
 import microsim
 from microsim.messages.topics import SERVICES, Qos, Topic, table
-from microsim.ros2.node_parameters import Settings
+from microsim.ros2.node_parameters import ScenarioParameters
 
 # PRD 5.1, contract 4 to 6: topic -> (row of our table, type, keep_last, rate [Hz]); None: they give none
 PUBLISHED: dict[str, tuple[str, str, int | None, float | None]] = {
@@ -99,7 +99,7 @@ def test_services_have_the_documents_names_and_types() -> None:
 
 
 def test_parameters_have_the_documents_names_and_defaults() -> None:
-    declared = Settings(microsim.load_scenario("default")).values()
+    declared = ScenarioParameters(microsim.load_scenario("default")).values()
     assert {name: declared.get(name) for name in PARAMETERS} == PARAMETERS
 
 

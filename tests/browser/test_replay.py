@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import microsim
-from microsim.cli.replay import Wishes, replay
+from microsim.cli.commands.replay import ReplayOptions, replay_bag
 from microsim.missions.demo_pilot import DemoPilot
 from microsim.recording.recorder import Recorder
 from microsim.runner import Runner
@@ -77,8 +77,7 @@ def test_a_recording_is_stepped_and_played_but_not_beyond_its_end(tab: Tab, dige
 
 def test_a_recording_as_a_file_plays_without_a_server(browser: Any, bag: Path, tmp_path: Path) -> None:
     path = tmp_path / "flight.html"
-    nothing = (False, 0.0, None, None, None, None, None, None, None, "none")
-    assert replay(Wishes(bag, *nothing, html=path)) == 0
+    assert replay_bag(bag, ReplayOptions(html=path)) == 0
     assert path.stat().st_size < 1_300_000
     context = browser.new_context(viewport=SMALL, offline=True)
     page = context.new_page()

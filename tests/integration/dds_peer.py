@@ -15,7 +15,7 @@ from microsim import messages as wire
 from microsim.messages.topics import Qos
 from microsim.ros2.transport import Parameter, Publisher, Value
 from microsim.ros2.transport.dds import DdsTransport
-from microsim.ros2.transport.dds.services import Client
+from microsim.ros2.transport.dds.dds_services import Client
 
 
 class Peer:
@@ -71,7 +71,7 @@ class Peer:
     def crowd(self, service: str, clients: int, timeout_s: float = 20.0) -> int:
         """As many clients at once; how many are answered."""
         name = self.node.arguments.service(service)
-        crowd = [Client(self.node._graph, name, "std_srvs/srv/SetBool") for _ in range(clients)]
+        crowd = [Client(self.node.graph, name, "std_srvs/srv/SetBool") for _ in range(clients)]
         end = time.monotonic() + timeout_s
         while not all(client.is_ready() for client in crowd) and time.monotonic() < end:
             self.node.poll(0.005)

@@ -19,7 +19,7 @@ pytest.importorskip("cyclonedds")
 
 from microsim.ros2.transport.dds import DdsTransport
 from microsim.ros2.transport.dds.graph import Graph
-from microsim.ros2.transport.requests import NotYet
+from microsim.ros2.transport.standalone import NotYet
 
 from .conftest import Remote, wait_for
 
@@ -81,7 +81,7 @@ def test_a_fresh_client_gets_the_answer_to_its_first_call(served: Served, remote
 
 
 def test_a_service_nobody_serves_times_out(served: Served) -> None:
-    with pytest.raises(TimeoutError, match="nobody serves it"):
+    with pytest.raises(TimeoutError, match="there is no server"):
         served.node.call("/none", SET_BOOL, {}, 0.2)
 
 

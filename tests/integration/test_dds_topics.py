@@ -120,7 +120,7 @@ def test_a_quality_that_cannot_be_met_is_warned_about(
 
     def is_said() -> bool:
         said.append(capfd.readouterr().err)
-        return "/sensor: a peer and this node disagree about reliability" in "".join(said)
+        return "/sensor: the reliability QoS of a peer and of this node do not match" in "".join(said)
 
     wait_for(is_said, node.poll)
     assert publisher.subscribers == 0
@@ -140,7 +140,7 @@ def test_a_peer_that_publishes_another_type_is_warned_about(
 
     def is_said() -> bool:
         said.append(capfd.readouterr().err)
-        return f"/go: a peer publishes {STRING} there, and this node takes {TWIST}" in "".join(said)
+        return f"/go: a peer publishes {STRING} there, but this node expects {TWIST}" in "".join(said)
 
     wait_for(is_said, node.poll)
     for _ in range(5):

@@ -37,7 +37,7 @@ class Car(Stage):
         message.drive.steering_angle, message.drive.speed = steering, speed
         self.send("/ego/ackermann_cmd", ACKERMANN, wire.encode(ACKERMANN, message))
         # DDS keeps no order between topics: without this a request could overtake the command
-        self._publishers["/ego/ackermann_cmd"]._writer.writer.wait_for_acks(duration(seconds=1))
+        self._publishers["/ego/ackermann_cmd"].writer.writer.wait_for_acks(duration(seconds=1))
 
     def close(self) -> None:
         self.end()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ import microsim
 from microsim import messages as wire
 from microsim.messages.topics import Qos
 from microsim.ros2.transport.dds import DdsTransport
-from tests.integration.conftest import PATIENCE_S, ROOT, wait_for
+from tests.integration.conftest import PATIENCE_S, ROOT, Remote, wait_for
 
 STATE = "simulation_interfaces/srv/GetEntityState"
 SET_INT, SET_BOOL = "example_interfaces/srv/SetInt32", "example_interfaces/srv/SetBool"
@@ -76,7 +76,7 @@ class Stage:
         topic = f"/{robot}/cmd_vel"
         self.send(topic, "geometry_msgs/msg/Twist", cdr)
         # DDS keeps no order between topics: without this a request could overtake the command
-        self._publishers[topic]._writer.writer.wait_for_acks(duration(seconds=1))
+        self._publishers[topic].writer.writer.wait_for_acks(duration(seconds=1))
 
     def wait(self, topic: str, count: int) -> None:
         wait_for(lambda: len(self.received[topic]) >= count, self.controller.poll)
@@ -142,6 +142,39 @@ def test_the_bytes_of_a_stepped_mission_are_those_in_memory(stage: Stage) -> Non
     for topic, messages in expected.items():
         stage.wait(topic, messages.total())
         assert Counter(stage.received[topic]) == messages, topic
+
+
+def test_one_service_has_both_types(stage: Stage) -> None:
+    """No ROS 2 has example_interfaces/srv/SetInt32; microsim_interfaces can be built, and std_srvs is everywhere."""
+    stage.pause()
+    stage.call("/sim/reset", "std_srvs/srv/Empty")
+    for number, type_name in enumerate((SET_INT, "microsim_interfaces/srv/SetInt32"), 1):
+        assert stage.call("/sim/step", type_name, data=10).message == f"now at tick {10 * number}"
+        assert stage.call("/sim/set_seed", type_name, data=number).success
+    assert stage.call("/sim/step_once", "std_srvs/srv/Trigger").message == "now at tick 21"
+    assert stage.call("/sim/pause", "std_srvs/srv/SetBool", data=False).message == "running"
+
+
+def test_a_stepped_run_arrives_completely_at_a_reader_that_keeps_ten(
+    stage: Stage, remote: Callable[..., Remote]
+) -> None:
+    stage.pause()
+    topics = ("/clock", "/tf", "/drone/imu/data_raw")
+    types = microsim.Simulation("default").topics
+    reader = remote("reader")
+    for topic in topics:
+        reader.do("subscribe", topic=topic, type_name=types[topic][0], qos={"depth": 10})
+    stage.call("/sim/step", SET_INT, data=1)
+    wait_for(lambda: _stepped(stage) and all(reader.do("count", topic=topic) for topic in topics))
+    before = {topic: reader.do("count", topic=topic) for topic in topics}
+    for _ in range(10):
+        assert stage.call("/sim/step", SET_INT, data=20).success
+    wait_for(lambda: all(reader.do("count", topic=topic) >= before[topic] + 200 for topic in topics))
+    assert {topic: reader.do("count", topic=topic) - before[topic] for topic in topics} == dict.fromkeys(topics, 200)
+
+
+def _stepped(stage: Stage) -> bool:
+    return bool(stage.call("/sim/step", SET_INT, data=1).success)
 
 
 def test_a_thousand_resets_leave_no_leak_and_turn_time_back_only_then(stage: Stage) -> None:

@@ -104,9 +104,10 @@ def environment(domain: int, built_interfaces: bool = True, **more: str) -> dict
         "ROS_LOG_DIR": str(Path(tempfile.gettempdir()) / "microsim-ros-logs"),
         "RCUTILS_COLORIZED_OUTPUT": "0",
         "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": str(REPOSITORY),  # this checkout, whichever is installed
     }
     if built_interfaces and INTERFACES.exists():
-        own["PYTHONPATH"] = str(INTERFACES)
+        own["PYTHONPATH"] += os.pathsep + str(INTERFACES)
     return {name: value for name, value in (inherited | own | more).items() if value or name not in more}
 
 

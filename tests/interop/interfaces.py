@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from microsim.messages.definitions import ACTIONS, MESSAGES, SERVICES
+from microsim.messages.types import DEFINITIONS
 
 PREFIX = Path(sys.prefix)
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -40,21 +40,15 @@ RUNTIME = (
 
 
 def sources() -> dict[str, dict[str, str]]:
-    """package -> path of a .msg or .srv file -> its text."""
-    texts = {
-        "tf2_msgs": {"msg/TFMessage.msg": "geometry_msgs/TransformStamped[] transforms\n"},
-        "microsim_interfaces": {"srv/SetInt32.srv": SERVICES["microsim_interfaces/srv/SetInt32"]},
-        "example_interfaces": {"srv/SetBool.srv": SERVICES["example_interfaces/srv/SetBool"]},
-        "simulation_interfaces": {},
-        "ackermann_msgs": {},
-    }
-    for name, text in {**MESSAGES, **SERVICES, **ACTIONS}.items():
-        package, kind, short = name.split("/")
-        if package in ("simulation_interfaces", "ackermann_msgs"):
-            texts[package][f"{kind}/{short}.{kind}"] = "\n".join(line.strip() for line in text.splitlines())
+    """package -> path of a .msg, .srv or .action file -> its text."""
+    texts = {"tf2_msgs": {"msg/TFMessage.msg": "geometry_msgs/TransformStamped[] transforms\n"}}
+    for package in ("simulation_interfaces", "ackermann_msgs"):
+        folder = DEFINITIONS / package
+        texts[package] = {path.relative_to(folder).as_posix(): path.read_text() for path in folder.glob("*/*")}
+    standard = DEFINITIONS / "example_interfaces" / "srv" / "SetBool.srv"  # upstream has no SetInt32
+    texts["example_interfaces"] = {"srv/SetBool.srv": standard.read_text()}
     ours = REPOSITORY / "interfaces" / "microsim_interfaces" / "srv" / "SetInt32.srv"
-    if ours.exists():
-        texts["microsim_interfaces"]["srv/SetInt32.srv"] = ours.read_text()
+    texts["microsim_interfaces"] = {"srv/SetInt32.srv": ours.read_text()}
     return texts
 
 

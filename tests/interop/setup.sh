@@ -10,7 +10,7 @@ built=$repository/.cache/rclpy-interfaces # by interfaces.py: packages that PyPI
 
 hash_of() { (cd "$repository" && for file in "$@"; do [ ! -f "$file" ] || cat "$file"; done | sha256sum); }
 venv_from=$(hash_of tests/interop/{requirements.txt,setup.sh} setup.py setup.cfg microsim/version.py)
-built_from="$venv_from $(hash_of tests/interop/interfaces.py microsim/messages/definitions.py interfaces/microsim_interfaces/srv/*.srv)"
+built_from="$venv_from $(hash_of tests/interop/interfaces.py microsim/messages/definitions/*/*/* interfaces/microsim_interfaces/srv/*.srv)"
 
 has_venv() { [ "$(cat "$venv/.made-from" 2>/dev/null)" = "$venv_from" ]; }
 has_built() { [ "$(cat "$built/made-from" 2>/dev/null)" = "$built_from" ]; }

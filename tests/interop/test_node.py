@@ -177,7 +177,7 @@ def test_services_and_parameters_answer_every_client(transport: str) -> None:
         values = peer.get_parameters(node="/microsim", names=["drone.max_vx", "physics_hz", "drone.camera.hz"])[
             "values"
         ]
-        assert values == {"drone.max_vx": 5.0, "physics_hz": 60, "drone.camera.hz": 2}
+        assert values == {"drone.max_vx": 5.0, "physics_hz": 60.0, "drone.camera.hz": 2.0}
         results = peer.set_parameters(node="/microsim", values={"drone.max_vx": 2.5, "rover.max_v": -1.0})["results"]
         assert [each["successful"] for each in results] == [True, False]
         assert results[1]["reason"]
@@ -197,6 +197,43 @@ def test_services_and_parameters_answer_every_client(transport: str) -> None:
         assert (outcome["accepted"], outcome["status"]) == (True, 4)
         assert outcome["feedback"][-1] == {"completed_steps": 50, "remaining_steps": 0}
         peer.call(service="/sim/reset", type="std_srvs/srv/Empty")
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_stock_ros_2_can_step_and_reads_every_message_with_a_depth_of_ten(transport: str) -> None:
+    """With our own interface package, and with types that every installation has."""
+    if not has_built_interfaces():
+        pytest.skip("the interfaces that PyPI lacks could not be built here")
+    topics = microsim.Simulation("default").topics
+    watched = ("/clock", "/tf", "/drone/imu/data_raw")
+    with free_domain() as domain, Peer(domain) as peer, Node(domain, transport) as node:
+        _ready(peer, node, ["/clock"])
+        peer.call(service="/sim/pause", type="example_interfaces/srv/SetBool", request={"data": True})
+        for topic in watched:
+            peer.subscribe(topic=topic, type=topics[topic][0], qos={"depth": 10})
+        step = {"service": "/sim/step", "type": "microsim_interfaces/srv/SetInt32"}
+        while not all(peer.collect(topic=topic)["count"] for topic in watched):
+            assert peer.call(**step, request={"data": 1})["response"]["success"]
+        once = peer.call(service="/sim/step_once", type="std_srvs/srv/Trigger")["response"]
+        assert once["success"], once
+        tick = int(once["message"].removeprefix("now at tick "))
+        for topic in watched:
+            _wait_for_stamp(peer, topic, tick / 60)
+            peer.collect(topic=topic, clear=True)
+        for _ in range(10):
+            assert peer.call(**step, request={"data": 20})["response"]["success"]
+        for topic in watched:
+            _wait_for_stamp(peer, topic, (tick + 200) / 60)
+        counts = {topic: peer.collect(topic=topic)["count"] for topic in watched}
+    assert counts == dict.fromkeys(watched, 200)
+
+
+def _wait_for_stamp(peer: Peer, topic: str, time_s: float) -> None:
+    """Until the message of this time has arrived; what comes later was sent later."""
+    end = time.monotonic() + 20.0
+    while not any(abs(stamp / 1e9 - time_s) < 1e-3 for stamp in peer.collect(topic=topic, stamps=True)["stamps_ns"]):
+        assert time.monotonic() < end, f"no message of {time_s:.3f} s on {topic}"
+        peer.wait(topic=topic, count=1)
 
 
 MISSION = ((0, "rover", 1.0), (60, "rover", 0.5), (120, "drone", 2.0), (300, "rover", 0.0))  # tick, robot, speed

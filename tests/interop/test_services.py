@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from microsim.ros2.transport.rtps.participant import INDICES
+from microsim.ros2.transport.rtps.service_participant import INDICES
 from tests.interop.driver import Host, Peer, RemoteError, acquaint, free_domain, has_built_interfaces
 
+EMPTY = {"structure_needs_at_least_one_member": 0}  # as some versions of rclpy show it
 SET_BOOL = "std_srvs/srv/SetBool"
 
 
@@ -45,8 +46,8 @@ def test_a_stranger_calls_us(pair: Pair) -> None:
 def test_a_service_without_fields_answers(pair: Pair) -> None:
     host, peer = pair
     host.serve(service="/sim/reset", type="std_srvs/srv/Empty", response={})
-    peer.call(service="/sim/reset", type="std_srvs/srv/Empty")
-    host.served(service="/sim/reset", count=1)
+    assert peer.call(service="/sim/reset", type="std_srvs/srv/Empty")["response"] in ({}, EMPTY)
+    assert len(host.served(service="/sim/reset", count=1)["requests"]) == 1
 
 
 def test_a_handler_that_fails_still_answers(pair: Pair) -> None:
@@ -99,7 +100,7 @@ def test_nobody_there_is_a_timeout(rclpy_pair: Pair) -> None:
 def test_a_field_that_is_not_there_is_named(rclpy_pair: Pair) -> None:
     host, peer = rclpy_pair
     peer.serve(service="/strict", type=SET_BOOL, response={"success": True})
-    with pytest.raises(RemoteError, match="SetBool_Request has no field datum; there are: data"):
+    with pytest.raises(RemoteError, match="SetBool_Request has no field 'datum'; did you mean 'data'"):
         host.call(service="/strict", type=SET_BOOL, request={"datum": True})
 
 
@@ -125,7 +126,7 @@ def test_set_int32_is_served_by_our_own_package(rclpy_pair: Pair) -> None:
     if not has_built_interfaces():
         pytest.skip("no compiler to build microsim_interfaces")
     host, peer = rclpy_pair
-    host.serve(service="/sim/step", type="example_interfaces/srv/SetInt32", response={"success": True})
+    host.serve(service="/sim/step", type="microsim_interfaces/srv/SetInt32", response={"success": True})
     assert peer.call(service="/sim/step", type="microsim_interfaces/srv/SetInt32", request={"data": 7})["response"][
         "success"
     ]
@@ -141,7 +142,7 @@ def test_a_package_that_is_missing_is_named_with_how_to_get_it() -> None:
         with pytest.raises(
             RemoteError, match=r"MissingTypeError.*microsim_interfaces is not installed; build it with `colcon build"
         ):
-            host.serve(service="/sim/step", type="example_interfaces/srv/SetInt32", response={})
+            host.serve(service="/sim/step", type="microsim_interfaces/srv/SetInt32", response={})
         with pytest.raises(RemoteError, match=r"MissingTypeError.*installed std_srvs does not have it"):
             host.serve(service="/new", type="std_srvs/srv/OfTomorrow", response={})
         host.serve(service="/sim/pause", type=SET_BOOL, response={"success": True})  # and the rest goes on

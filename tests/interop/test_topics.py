@@ -162,6 +162,7 @@ def test_garbage_on_a_topic_reaches_us_as_it_is_and_hurts_nobody(pair: Pair) -> 
     for cdr in (*garbage, whole):
         peer.publish(topic="/garbage", type="geometry_msgs/msg/Twist", raw=encoded(cdr))
     host.until_last(topic="/garbage", raw=encoded(whole))
+    assert encoded(garbage[0]) in host.wait(topic="/garbage")["raw"]
 
 
 def test_nobody_is_warned_about_us(pair: Pair) -> None:

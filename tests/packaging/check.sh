@@ -55,12 +55,12 @@ works "$venv/bin/microsim"
 has_all_data "$venv/share/microsim"
 [ -e "$venv/share/ament_index/resource_index/packages/microsim" ] || fail "no ament marker"
 pip check
-pip uninstall --yes microsim
+pip uninstall --yes microsim-ros2
 
 say "pip install --editable ."
 pip install --editable "$source_tree"
 works "$venv/bin/microsim"
-pip uninstall --yes microsim
+pip uninstall --yes microsim-ros2
 
 pip install colcon-common-extensions
 copy_tree

@@ -38,7 +38,7 @@ HOMES = {
     "shapely": ("bundle/",),
     "typer": ("cli/",),
     "rich": ("cli/", "dashboard/"),
-    "rclpy": ("transport/rclpy_transport.py", "transport/rclpy_types.py"),
+    "rclpy": ("transport/rclpy_transport.py",),
     "cyclonedds": ("transport/dds/",),
     "viser": ("viewer/",),
     "yourdfpy": ("viewer/",),

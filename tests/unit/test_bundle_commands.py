@@ -3,8 +3,10 @@
 import io
 import json
 import math
+import shutil
 import stat
 import struct
+import types
 import zipfile
 import zlib
 from pathlib import Path
@@ -15,9 +17,8 @@ from typer.testing import CliRunner
 
 from microsim.bundle import check_bundle, load_bundle
 from microsim.bundle.gaussians import FIXED_COLUMNS, columns_of
-from microsim.bundle.generate import harmonics
-from microsim.bundle.generate.splat_import import AXES
-from microsim.bundle.images import read_heights
+from microsim.bundle.generate.splat_import import AXES, harmonics
+from microsim.bundle.heightmap import read_image_heights
 from microsim.cli import app
 from microsim.errors import BundleError, MicroSimError, UsageError
 from tests.bundle_support import change, small_bundle
@@ -47,7 +48,7 @@ def test_validate_takes_bundles_beside_scenarios_and_tells_warnings_apart(here):
     done = CliRunner().invoke(app, ["validate", "small", "small/world.yaml", "oval", "worlds/minimal_test", "flat"])
     assert done.exit_code == 0
     assert done.output.count(" ok ") == 5
-    assert "warning: features: there is no polygon" in done.output
+    assert "warning: features: there are no polygons" in done.output
     change(here / "small/sim/timebase.yaml", lambda data: data.update(version="2.0.0"))
     done = CliRunner().invoke(app, ["validate", "small", "flat"])
     assert done.exit_code == 2
@@ -127,6 +128,16 @@ def test_a_bundle_from_an_image_has_its_heights_with_north_up(here):
     assert (heights.west, heights.south, heights.resolution_m) == (-5.0, -3.75, 0.25)
 
 
+@pytest.mark.parametrize(("hole", "start"), [((10, 12), (-0.75, -0.25)), ((0, 20), None)])
+def test_a_bundle_from_an_image_starts_where_there_is_ground(here, hole, start):
+    image = np.full((30, 20, 2), 255, np.uint8)
+    image[:, slice(*hole), 1] = 0
+    (here / "hills.png").write_bytes(png(image, 8, colour=4))
+    run("bundle", "new", "hills", "--heightmap", "hills.png")
+    found = load_bundle("hills").start
+    assert (None if found is None else (found.x, found.y)) == start
+
+
 def png(pixels: np.ndarray, depth: int, filters: int = 0, colour: int = 0) -> bytes:
     """A PNG, its rows filtered with one of the five filters."""
     height, width = pixels.shape[:2]
@@ -157,8 +168,35 @@ def png(pixels: np.ndarray, depth: int, filters: int = 0, colour: int = 0) -> by
 def test_images_are_read_whatever_their_filter(tmp_path, filters, depth):
     pixels = np.random.default_rng(filters).integers(0, 1 << depth, (7, 9))
     (tmp_path / "grey.png").write_bytes(png(pixels, depth, filters))
-    found = read_heights(tmp_path / "grey.png", 0.0, float((1 << depth) - 1))
+    found = read_image_heights(tmp_path / "grey.png", 0.0, float((1 << depth) - 1))
     assert (found[::-1] == pixels).all()
+
+
+def test_grey_images_with_transparency_keep_their_16_bits(tmp_path):
+    pixels = np.random.default_rng(1).integers(0, 1 << 16, (6, 7, 2))
+    pixels[:, :, 1] = 65535
+    pixels[4, 3, 1] = 0
+    (tmp_path / "grey.png").write_bytes(png(pixels, 16, 4, colour=4))
+    found = read_image_heights(tmp_path / "grey.png", 0.0, 65535.0)[::-1]
+    assert np.argwhere(np.isnan(found)).tolist() == [[4, 3]]
+    known = np.isfinite(found)
+    assert (found[known] == pixels[:, :, 0][known]).all()
+
+
+def test_a_bomb_of_an_image_is_refused_before_it_is_decoded(tmp_path):
+    (tmp_path / "bomb.png").write_bytes(png(np.zeros((1, 1)), 8).replace(
+        struct.pack(">II", 1, 1), struct.pack(">II", 60_000, 60_000), 1
+    ))  # fmt: skip
+    with pytest.raises(UsageError, match=r"bomb\.png"):
+        read_image_heights(tmp_path / "bomb.png", 0.0, 1.0)
+
+
+@pytest.mark.parametrize(("depth", "colour"), [(16, 2), (8, 3)])
+def test_images_whose_bits_would_be_lost_are_refused(tmp_path, depth, colour):
+    pixels = np.zeros((3, 3, 3) if colour == 2 else (3, 3))
+    (tmp_path / "colour.png").write_bytes(png(pixels, depth, colour=colour))
+    with pytest.raises(UsageError, match="expected a grey PNG of 8 or 16 bits"):
+        read_image_heights(tmp_path / "colour.png", 0.0, 1.0)
 
 
 def test_transparent_pixels_are_no_ground(tmp_path):
@@ -166,7 +204,7 @@ def test_transparent_pixels_are_no_ground(tmp_path):
     pixels[:, :, 1] = 255
     pixels[1, 2, 1] = 0
     (tmp_path / "holes.png").write_bytes(png(pixels, 8, 4, colour=4))
-    heights = read_heights(tmp_path / "holes.png", 0.0, 1.0)
+    heights = read_image_heights(tmp_path / "holes.png", 0.0, 1.0)
     assert np.argwhere(np.isnan(heights)).tolist() == [[2, 2]]
 
 
@@ -174,13 +212,13 @@ def test_transparent_pixels_are_no_ground(tmp_path):
 def test_what_is_no_image_is_refused(tmp_path, raw):
     (tmp_path / "bad.png").write_bytes(raw)
     with pytest.raises(UsageError, match=r"bad\.png"):
-        read_heights(tmp_path / "bad.png", 0.0, 1.0)
+        read_image_heights(tmp_path / "bad.png", 0.0, 1.0)
 
 
 def test_new_never_touches_what_is_there(here):
     (here / "mine").mkdir()
     (here / "mine/notes.txt").write_text("keep")
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="already exists"):
         run("bundle", "new", "mine")
     assert [path.name for path in (here / "mine").iterdir()] == ["notes.txt"]
     with pytest.raises(UsageError, match="found several"):
@@ -193,10 +231,35 @@ def test_new_never_touches_what_is_there(here):
 def test_info_tells_what_is_in_a_bundle(here):
     facts = json.loads(run("bundle", "info", "oval", "--json"))
     assert facts["triangles"] > 1000
-    assert facts["drivable_area_m2"] == pytest.approx(10 * 348.5 + 44 * 12, rel=0.01)
+    assert facts["drivable_area_m2"] == pytest.approx(10 * 348.5 + 44 * 10, rel=0.001)
     assert "32 beams x 1024" in run("bundle", "info", "oval")
     with pytest.raises(MicroSimError, match="did you mean 'oval'"):
         run("bundle", "info", "ovla")
+
+
+def test_info_counts_overlapping_polygons_once(here):
+    folder = small_bundle(here / "small")
+
+    def edit(data):
+        square = [[0, 0], [10, 0], [10, 10], [0, 10], [0, 0]]
+        moved = [[x + 5, y] for x, y in square]
+        hole = [[1, 1], [1, 2], [2, 2], [2, 1], [1, 1]]
+        first = data["features"][0]
+        first["geometry"]["coordinates"] = [square, hole]
+        data["features"].append({**first, "geometry": {"type": "Polygon", "coordinates": [moved]}})
+
+    change(folder / "geometry/drivable.geojson", edit)
+    assert json.loads(run("bundle", "info", "small", "--json"))["drivable_area_m2"] == 149.0
+
+
+def test_every_world_generator_is_a_template(here):
+    from microsim.bundle.generate import generate_world
+    from microsim.paths import world_templates
+
+    assert world_templates() == ["minimal", "oval"]
+    assert "<minimal|oval>" in run("bundle", "new", "--help")
+    with pytest.raises(UsageError, match="did you mean 'oval'"):
+        generate_world("ovla", "mine")
 
 
 def test_tf_derives_the_transforms_from_the_calibration(here):
@@ -296,8 +359,8 @@ def test_turned_gaussians_look_the_same_from_turned_directions(here, axes):
     directions /= np.sqrt((directions**2).sum(axis=1))[:, None]
     for row, source in zip(found, rows, strict=True):
         for channel in range(3):
-            new = harmonics.values(directions @ turn.T, 3)[:, 1:] @ row[14 + 15 * channel : 29 + 15 * channel]
-            old = harmonics.values(directions, 3)[:, 1:] @ source[14 + 15 * channel : 29 + 15 * channel]
+            new = harmonics(directions @ turn.T, 3)[:, 1:] @ row[14 + 15 * channel : 29 + 15 * channel]
+            old = harmonics(directions, 3)[:, 1:] @ source[14 + 15 * channel : 29 + 15 * channel]
             np.testing.assert_allclose(new, old, atol=1e-4)
 
 
@@ -399,11 +462,11 @@ def archive(entries: dict[str, bytes], mode: int = stat.S_IFREG | 0o644) -> byte
         (archive({"world.yaml": b"", "/etc/evil.conf": b"x"}), "relative-path"),
         (archive({"world.yaml": b"", "sim\\evil.yaml": b"x"}), "forward-slash"),
         (archive({"world.yaml": b"", "Evil.yaml": b"x"}), "file-name"),
-        (archive({"world.yaml": b"/etc/passwd"}, stat.S_IFLNK | 0o777), "no regular file"),
+        (archive({"world.yaml": b"/etc/passwd"}, stat.S_IFLNK | 0o777), "not a regular file"),
         (archive({"metadata.json": b"{}"}), "no world.yaml"),
         (archive({f"f_{index}.bin": b"" for index in range(1001)}), "at most 1000 files"),
-        (b"not a zip", "not an archive"),
-        (archive({"world.yaml": b"version: 1.0.0\n"})[:-10], "not an archive"),
+        (b"not a zip", "not a readable ZIP archive"),
+        (archive({"world.yaml": b"version: 1.0.0\n"})[:-10], "not a readable ZIP archive"),
     ],
 )
 def test_an_archive_that_would_escape_or_is_no_bundle_leaves_nothing_behind(here, raw, said):
@@ -429,7 +492,24 @@ def test_an_archive_larger_than_allowed_is_refused_before_anything_is_written(he
     assert len(stream.getvalue()) < 100_000
     with pytest.raises(UsageError, match="larger than 1,000,000 bytes"):
         run("bundle", "unpack", "bomb.zip", "folder", "--max-size", "1MB")
+    with pytest.raises(UsageError, match=r"at most 500,000 bytes of 'world\.yaml', found 50,000,000"):
+        run("bundle", "unpack", "bomb.zip", "folder")
     assert [path.name for path in here.iterdir()] == ["bomb.zip"]
+
+
+def test_an_archive_is_refused_before_the_disk_is_full_or_more_than_4_gb_are_written(here, monkeypatch):
+    from microsim.bundle import bundle_writing
+
+    assert bundle_writing.MAX_UNPACKED_BYTES == 4_000_000_000
+    run("bundle", "pack", "minimal_test", "small.zip")
+    monkeypatch.setattr(bundle_writing, "MAX_UNPACKED_BYTES", 50_000)
+    with pytest.raises(UsageError, match="larger than 50,000 bytes; allow more with --max-size"):
+        run("bundle", "unpack", "small.zip", "folder")
+    free = types.SimpleNamespace(free=40_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
+    with pytest.raises(UsageError, match="has 40,000 left"):
+        run("bundle", "unpack", "small.zip", "folder", "--max-size", "1MB")
+    assert [path.name for path in here.iterdir()] == ["small.zip"]
 
 
 @pytest.mark.parametrize("command", ["new", "info", "tf", "import-splat", "pack", "unpack"])

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsim.bundle import load_bundle
-from microsim.bundle.archive import pack, unpack
-from microsim.bundle.generate.splat_import import Wishes, import_splat
+from microsim.bundle.bundle_writing import pack, unpack
+from microsim.bundle.generate.splat_import import SplatOptions, import_splat
 from microsim.documents.json_text import read_json
 from microsim.documents.yaml_text import read_yaml, to_yaml
 from microsim.errors import MicroSimError, ScenarioError
@@ -65,7 +65,7 @@ def use(folder: Path) -> None:
     bundle.drivable.polygon_at(0.0, 0.0)
     for camera in bundle.cameras.values():
         assert camera.width > 0
-        assert camera.fx > 0.0
+        assert camera.intrinsics.fx > 0.0
         assert sum(part * part for part in camera.optical_quat) == pytest.approx(1.0)
     for lidar in bundle.lidars.values():
         assert lidar.columns > 0
@@ -192,7 +192,7 @@ def test_a_damaged_splat_is_imported_finite_or_refused(tmp_path_factory, form, p
     folder = tmp_path_factory.mktemp("splat")
     (folder / "bad.ply").write_bytes(flipped(usual_ply(20, 1, form)[0], places))
     try:
-        imported = import_splat(folder / "bad.ply", folder / "good.ply", Wishes(axes="y-down", keep=10))
+        imported = import_splat(folder / "bad.ply", folder / "good.ply", SplatOptions(axes="y-down", keep=10))
     except MicroSimError:
         return
     assert imported.kept <= 10

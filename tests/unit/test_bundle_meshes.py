@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from microsim.bundle.mesh import read_mesh
-from microsim.bundle.models import Mesh
-from microsim.bundle.report import Report, Source
-from microsim.bundle.writing import mesh_ply
+from microsim.bundle import StaticMesh
+from microsim.bundle.bundle_writing import mesh_ply
+from microsim.bundle.mesh_files import read_mesh
+from microsim.bundle.rules import BundleFile, Report
 from tests.bundle_support import CUBE_TRIANGLES, CUBE_VERTICES
 
 
@@ -57,16 +57,16 @@ def cube_glb(**node: object) -> bytes:
     return glb(*cube_tree(**node))
 
 
-def mesh_of(tmp_path: Path, name: str, raw: bytes) -> tuple[Mesh | None, list[str]]:
+def mesh_of(tmp_path: Path, name: str, raw: bytes) -> tuple[StaticMesh | None, list[str]]:
     file = tmp_path / name
     file.write_bytes(raw)
     report = Report()
-    mesh = read_mesh(Source(report, name, file))
+    mesh = read_mesh(BundleFile(report, name, file))
     assert (mesh is None) == bool(report.error_count)
     return mesh, [str(problem) for problem in report.problems]
 
 
-def corners(mesh: Mesh | None) -> np.ndarray:
+def corners(mesh: StaticMesh | None) -> np.ndarray:
     assert mesh is not None
     return mesh.vertices[mesh.triangles]
 
@@ -84,11 +84,12 @@ def test_every_format_gives_the_same_cube(tmp_path, name):
     assert not mesh.vertices.flags.writeable
 
 
-def test_polygons_become_fans_of_triangles(tmp_path):
+def test_convex_polygons_become_fans_of_triangles(tmp_path):
     header = b"ply\nformat binary_little_endian 1.0\nelement vertex 5\n"
     header += b"property double x\nproperty double y\nproperty double z\nproperty uchar red\n"
     header += b"element face 2\nproperty uchar flags\nproperty list uchar uint vertex_index\nend_header\n"
-    rows = b"".join(struct.pack("<dddB", float(index), float(index % 2), 0.0, 9) for index in range(5))
+    places = ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0), (0.5, 2.0))
+    rows = b"".join(struct.pack("<dddB", x, y, 0.0, 9) for x, y in places)
     faces = struct.pack("<BB4I", 0, 4, 0, 1, 2, 3) + struct.pack("<BB3I", 0, 3, 2, 3, 4)
     mesh, said = mesh_of(tmp_path, "mixed.ply", header + rows + faces)
     assert said == []
@@ -97,6 +98,53 @@ def test_polygons_become_fans_of_triangles(tmp_path):
     obj, _ = mesh_of(tmp_path, "square.obj", b"v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nf 1 2 3 4\nf -4 -3 -1\n")
     assert obj is not None
     assert obj.triangles.tolist() == [[0, 1, 2], [0, 2, 3], [0, 1, 3]]
+
+
+L_SHAPE = [(0, 0), (4, 0), (4, 1), (1, 1), (1, 4), (0, 4)]  # a fan about some of its corners has the wrong area
+SPIRAL = [(0, 0), (5, 0), (5, 5), (1, 5), (1, 2), (3, 2), (3, 3), (2, 3), (2, 4), (4, 4), (4, 1), (0, 1)]
+KEYHOLE = [(0, 0), (4, 0), (4, 4), (0, 4), (0, 0), (1, 1), (1, 3), (3, 3), (3, 1), (1, 1)]  # a hole behind a slit
+
+
+def polygon_obj(points: list[tuple[float, ...]]) -> bytes:
+    lines = [f"v {' '.join(map(str, point))}" for point in points]
+    return "\n".join([*lines, f"f {' '.join(str(index + 1) for index in range(len(points)))}"]).encode()
+
+
+def areas(mesh: StaticMesh | None) -> np.ndarray:
+    a, b, c = corners(mesh).transpose(1, 0, 2)
+    return 0.5 * np.sqrt((np.cross(b - a, c - a) ** 2).sum(axis=1))
+
+
+@pytest.mark.parametrize(("shape", "area"), [(L_SHAPE, 7.0), (SPIRAL, 15.0), (KEYHOLE, 12.0)])
+@pytest.mark.parametrize("first", range(6))
+@pytest.mark.parametrize("tilt", [(0.0, 0.0), (1.0, -2.0)])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_concave_polygons_are_covered_exactly_whichever_corner_comes_first(tmp_path, shape, area, first, tilt, reverse):
+    turned = shape[first:] + shape[:first] if shape != KEYHOLE else shape
+    points = [(x, y, tilt[0] * x + tilt[1] * y) for x, y in (turned[::-1] if reverse else turned)]
+    mesh, said = mesh_of(tmp_path, "shape.obj", polygon_obj(points))
+    assert said == []
+    slope = float(np.sqrt(1.0 + tilt[0] ** 2 + tilt[1] ** 2))
+    assert areas(mesh).sum() == pytest.approx(area * slope)
+
+
+def test_concave_and_convex_polygons_keep_their_order_in_the_file(tmp_path):
+    lines = [f"v {x} {y} 0" for x, y in [*L_SHAPE, (9, 9)]]
+    raw = "\n".join([*lines, "f 1 2 7 5 6 1", "f 4 5 6 1 2 3", "f 1 2 7 5 6 6"]).encode()
+    mesh, said = mesh_of(tmp_path, "three.obj", raw)
+    assert said == []
+    assert mesh is not None
+    assert areas(mesh)[4:8].sum() == pytest.approx(7.0)
+    assert mesh.triangles[0].tolist() == [0, 1, 6]
+    assert mesh.triangles[8].tolist() == [0, 1, 6]
+
+
+@pytest.mark.parametrize("shape", [[(0, 0), (2, 2), (2, 0), (0, 2)], [(0, 0), (3, 0), (3, 3), (1, -1), (0, 3)]])
+def test_polygons_that_cross_themselves_are_refused_with_their_line(tmp_path, shape):
+    mesh, said = mesh_of(tmp_path, "crossing.obj", polygon_obj([(x, y, 1.0) for x, y in shape]))
+    assert mesh is None
+    assert f"crossing.obj:{len(shape) + 1}: face 0 with {len(shape)} corners is not a simple polygon" in said[0]
+    assert "[mesh-value]" in said[0]
 
 
 def test_the_nodes_of_a_glb_move_turn_and_scale_what_is_below_them(tmp_path):
@@ -149,11 +197,11 @@ def test_a_glb_that_cannot_be_read_says_why(tmp_path, raw, said):
     [
         (b"v 0 0\nf 1 1 1\n", "broken.obj:1: expected 'v X Y Z'"),
         (b"v 0 0 nan\nv 0 0 0\nv 1 0 0\nf 1 2 3\n", "vertex 0"),
-        (b"v 0 0 0\nf 1 2 3\n", "names the vertices"),
+        (b"v 0 0 0\nf 1 2 3\n", "refers to the vertices"),
         (b"v 0 0 0\nf 0 0 0\n", "broken.obj:2:"),
         (b"v 0 0 0\nf 1 1\n", "3 to 255"),
         (b"v 0 0 0\nsurface 1 1\n", "unexpected line"),
-        (b"# nothing\n", "no vertex"),
+        (b"# nothing\n", "no vertices"),
         (b"\xff\xfe\x00", "unexpected line"),
     ],
 )

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from microsim.bundle import RULES, check_bundle, load_bundle
+from microsim.bundle.bundle_writing import mesh_ply, splat_ply
 from microsim.bundle.gaussians import columns_of
-from microsim.bundle.writing import mesh_ply, splat_ply
 from microsim.errors import BundleError
 from tests.bundle_support import CUBE_TRIANGLES, CUBE_VERTICES, assert_breaks, change, problems, small_bundle
 
@@ -434,7 +434,7 @@ def test_both_camera_conventions_look_the_same_way(bundle):
     assert abs(sum(a * b for a, b in zip(found, forward, strict=True))) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("name", ["front left", "front-left", "front/left", "前", "front.left", ""])
+@pytest.mark.parametrize("name", ["front left", "front-left", "front/left", "前", "front.left", "", "Front", "f" * 58])
 def test_rule_sensor_id(bundle, name):
     def rename(data):
         data["cameras"][name] = data["cameras"].pop("front")
@@ -484,12 +484,81 @@ def test_rule_calibration_wins_when_a_transform_is_missing_unknown_or_doubled(bu
 
 def test_rule_calibration_wins_over_a_sensor_only_tf_knows(bundle):
     change(bundle / "sensors/calibration.yaml", lambda data: data.pop("lidars"))
-    assert_breaks(bundle, "calibration-wins", "knows no 'lidar_top'")
+    assert_breaks(bundle, "calibration-wins", "has no 'lidar_top'")
 
 
 def test_rule_simulated_time(bundle):
     change(bundle / "sim/timebase.yaml", lambda data: data.update(use_sim_time=False))
     assert_breaks(bundle, "simulated-time", "true")
+
+
+@pytest.mark.parametrize("place", [(-33.0, 0.0), (0.0, 32.0), (1e6, 1e6)])
+def test_rule_start_pose_is_on_the_map(bundle, place):
+    x, y = place
+    change(bundle / "world.yaml", lambda data: data.update(vehicle={"start": {"x": x, "y": y}}))
+    found = assert_breaks(bundle, "start-pose", "outside the map, which is x from -32 to 32 and y from -32 to 32")
+    assert (found[0].path, Path(found[0].file or "").name) == ("vehicle.start", "world.yaml")
+    assert found[0].line is not None
+
+
+@pytest.mark.parametrize("hole", [(64, 34), (63, 33), (65, 35)])
+def test_rule_start_pose_is_where_there_is_ground(bundle, hole):
+    heights = np.zeros((128, 128), np.float32)
+    heights[hole] = np.nan
+    (bundle / "geometry/heightmap.bin").write_bytes(heights.tobytes())
+    found = assert_breaks(bundle, "start-pose", "x -15, y 0 is in or beside a cell without ground")
+    assert found[0].line is not None
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (lambda data: camera(data).update(width=8192, height=8192), ("16,000,000 pixels", "8192 x 8192")),
+        (lambda data: camera(data).update(width=8193), ("at most 8192", "8193")),
+        (lambda data: lidar(data).update(elevations_deg=[0.01 * ring for ring in range(1000)]), ("256", "1000")),
+        (lambda data: lidar(data).update(elevations_deg=[90.0]), ("89.95", "90.0")),
+        (lambda data: lidar(data).update(columns=100_000), ("65536", "100000")),
+        (
+            lambda data: lidar(data).update(columns=65_536, elevations_deg=[0.1 * ring for ring in range(100)]),
+            ("4,000,000 beams", "6,553,600"),
+        ),
+    ],
+)
+def test_rule_field_value_bounds_sensors_as_scenarios_do(bundle, edit, words):
+    """What a run would refuse is refused by the check, with the bundle's own file and line."""
+    change(bundle / "sensors/calibration.yaml", edit)
+    found = assert_breaks(bundle, "field-value", *words)
+    assert Path(found[0].file or "").name == "calibration.yaml"
+    assert found[0].line is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "edit"),
+    [
+        ("sensors/calibration.yaml", lambda data: camera(data).update(width=5000, height=3200)),
+        (
+            "sensors/calibration.yaml",
+            lambda data: lidar(data).update(columns=15_625, elevations_deg=[0.1 * ring for ring in range(256)]),
+        ),
+        ("sensors/calibration.yaml", lambda data: lidar(data).update(elevations_deg=[-89.95, 89.95])),
+        ("world.yaml", lambda data: data.update(vehicle={"start": {"x": -32, "y": 31.99}})),
+        ("world.yaml", lambda data: data["vehicle"].update(max_steer_deg=80, length_m=3.6)),
+        ("sim/timebase.yaml", lambda data: data.update(physics_hz=10_000, control_timeout_s=3600)),
+    ],
+)
+def test_what_the_check_just_accepts_a_scenario_accepts_too(bundle, name, edit):
+    from microsim.scenario import load_scenario
+
+    change(bundle / name, edit)
+    assert problems(bundle) == []
+    assert "ego" in load_scenario({"world": str(bundle)}).robots
+
+
+def test_a_vehicle_holds_only_what_its_file_says(bundle):
+    change(bundle / "world.yaml", lambda data: data.update(vehicle={"wheelbase_m": 2.5, "max_steer_deg": 30}))
+    vehicle = load_bundle(bundle).vehicle
+    assert vehicle is not None
+    assert vehicle.model_dump(exclude_none=True) == {"wheelbase_m": 2.5, "max_steer": pytest.approx(math.pi / 6)}
 
 
 def test_the_timebase_has_the_documents_defaults(bundle):
@@ -627,6 +696,24 @@ def test_rule_splat_value(bundle, value):
     assert_breaks(bundle, "splat-value", "Gaussian 42", "scale_1")
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "bound"),
+    [("scale_1", 15.0, "13.8"), ("f_dc_0", 1e7, "1e+06"), ("x", -2e6, "-1e+06"), ("opacity", 1e30, "1e+06")],
+)
+def test_rule_splat_value_refuses_what_would_not_be_drawn(bundle, column, value, bound):
+    values = gaussians(bundle)
+    values[42, columns_of(0).index(column)] = value
+    splat(bundle, values=values)
+    assert_breaks(bundle, "splat-value", "Gaussian 42", column, f"{value:g}", bound)
+
+
+def test_rule_splat_value_has_the_bounds_of_the_renderer():
+    from microsim.bundle.gaussians import LARGEST, LARGEST_LOG_SCALE
+    from microsim.render.splat import activation
+
+    assert (LARGEST, LARGEST_LOG_SCALE) == (activation._LARGEST, activation._LARGEST_LOG_SCALE)
+
+
 def test_rule_sh_degree_is_mandatory(bundle):
     change(bundle / "gaussians/render_config.json", lambda data: data.pop("sh_degree"))
     assert_breaks(bundle, "sh-degree", "sh_degree")
@@ -679,7 +766,7 @@ def test_rule_mesh_value_wants_vertices_that_exist(bundle, index):
     triangles = CUBE_TRIANGLES.copy()
     triangles[5, 0] = index
     (bundle / "geometry/static_mesh.ply").write_bytes(mesh_ply(CUBE_VERTICES, triangles))
-    assert_breaks(bundle, "mesh-value", "triangle 5", "there are 8")
+    assert_breaks(bundle, "mesh-value", "face 5", "there are 8")
 
 
 # ---- drivable area
@@ -788,7 +875,7 @@ def test_rule_drivable_empty_is_a_warning_and_everything_is_off_road(bundle):
 
 
 def test_rule_limit_bundle_size(bundle, monkeypatch):
-    monkeypatch.setattr("microsim.bundle.loading.RECOMMENDED_BYTES", 50_000)
+    monkeypatch.setattr("microsim.bundle.bundle_loading.RECOMMENDED_BYTES", 50_000)
     assert all(problem.is_warning for problem in assert_breaks(bundle, "limit-bundle-size", "2 GB"))
 
 
@@ -803,17 +890,17 @@ def test_rule_limit_heightmap(bundle, monkeypatch):
 
 
 def test_rule_limit_triangles(bundle, monkeypatch):
-    monkeypatch.setattr("microsim.bundle.mesh.RECOMMENDED_TRIANGLES", 11)
+    monkeypatch.setattr("microsim.bundle.mesh_files.RECOMMENDED_TRIANGLES", 11)
     assert all(problem.is_warning for problem in assert_breaks(bundle, "limit-triangles", "12 triangles"))
 
 
 def test_the_limits_are_those_of_the_document():
-    from microsim.bundle import gaussians, heightmap, loading, mesh
+    from microsim.bundle import bundle_loading, gaussians, heightmap, mesh_files
 
-    assert loading.RECOMMENDED_BYTES == 2 * 1024**3
+    assert bundle_loading.RECOMMENDED_BYTES == 2_000_000_000
     assert gaussians.RECOMMENDED_GAUSSIANS == 5_000_000
     assert heightmap.RECOMMENDED_CELLS == 4096 * 4096
-    assert mesh.RECOMMENDED_TRIANGLES == 10_000_000
+    assert mesh_files.RECOMMENDED_TRIANGLES == 10_000_000
 
 
 def test_every_rule_has_a_test_named_after_it():

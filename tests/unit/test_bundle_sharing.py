@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from microsim.bundle import load_bundle
-from microsim.bundle.writing import splat_ply
+from microsim.bundle.bundle_writing import splat_ply
 from tests.bundle_support import change, small_bundle
 
 LOADER = """

@@ -1,5 +1,6 @@
 """The command line as a shell sees it: exit codes, what goes to stdout and what to stderr, signals, pipes."""
 
+import contextlib
 import csv
 import inspect
 import json
@@ -11,13 +12,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import microsim
+from microsim.cli.terminal import Progress
+from microsim.runner import Runner, Watcher
 
 ROOT = Path(__file__).resolve().parents[2]
 FAST = ("--rtf", "0", "--headless")
@@ -120,6 +123,60 @@ def test_a_run_of_some_seconds_shows_progress_on_stderr_only() -> None:
     assert "left" not in done.stdout
 
 
+class QuickClock:
+    """Wall time that passes only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += max(seconds, 1e-3)
+
+
+def progress_lines(events: dict[float, Callable[[Runner], None]]) -> list[str]:
+    """What a run of ten seconds in real time says each second, with something done to it at given times."""
+    runner = Runner(microsim.Simulation("flat"), 1.0, clock=QuickClock())
+    progress = Progress(runner, 600)
+    lines: list[str] = []
+    runner.watchers.append(Watcher(1.0, lambda: lines.append(progress.line())))
+    for at, event in events.items():
+        runner.watchers.append(Watcher(at, once(event, runner)))
+    runner.run(600)
+    return lines
+
+
+def once(event: Callable[[Runner], None], runner: Runner) -> Callable[[], None]:
+    left = [event]
+    return lambda: left.pop()(runner) if left else None
+
+
+def seconds_left(lines: list[str]) -> list[int]:
+    return [int(found[1]) for line in lines if (found := re.search(r", (\d+) s left$", line))]
+
+
+def test_progress_counts_down_also_after_a_reset() -> None:
+    def reset(runner: Runner) -> None:
+        runner.sim.reset(None)
+        runner.restart(runner.sim)
+
+    lines = progress_lines({7.25: reset})
+    assert len(lines) == 17
+    left = seconds_left(lines)
+    assert len(left) == len(lines)
+    assert left[:7] == [9, 8, 7, 6, 5, 4, 3]
+    assert left[7:] == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
+
+
+def test_a_pause_is_shown_and_does_not_make_the_rest_seem_slow() -> None:
+    lines = progress_lines({3.5: lambda runner: runner.pause(True), 60.0: lambda runner: runner.pause(False)})
+    assert all(line.endswith("; paused") for line in lines[3:59])
+    assert max(seconds_left(lines)) == 9
+    assert seconds_left(lines[60:])[0] in (5, 6)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_the_run_with_a_summary(number: signal.Signals) -> None:
     process = start("run", "flat", "--headless", "--digest")
@@ -179,6 +236,22 @@ def read_all(terminal: int) -> str:
         parts.append(part)
     os.close(terminal)
     return b"".join(parts).decode()
+
+
+def radio_facts(links: int) -> list[dict[str, Any]]:
+    counts = {"sent": 3, "delivered": 2, "dropped": 1, "overflowed": 0, "queued": 0, "latency_ms_mean": 40.0}
+    return [{"from": f"r{index}", "to": "base", **counts} for index in range(links)]
+
+
+@pytest.mark.parametrize(("links", "shown", "last"), [(10, 10, "r9 → base"), (13, 11, "… and 3 more links: --json")])
+def test_the_summary_says_how_many_radio_links_it_leaves_out(links: int, shown: int, last: str) -> None:
+    from microsim.cli.commands.run import summary
+
+    facts = {"scenario": "s", "seed": 1, "rtf": 1.0, "ticks": 60, "sim_s": 1.0, "wall_s": 1.0, "messages": 9}
+    lines = summary({**facts, "radio": radio_facts(links), "ignored": {}}).splitlines()
+    radio = [line for line in lines if line.startswith("  radio ")]
+    assert len(radio) == shown
+    assert last in radio[-1]
 
 
 # ---- telemetry ------------------------------------------------------------------------------------------------------
@@ -272,6 +345,34 @@ def test_every_problem_of_a_scenario_is_told_with_its_place(tmp_path: Path) -> N
     assert "did you mean 'seed'" in words
 
 
+@pytest.mark.parametrize(
+    ("name", "suggested"), [("maps.yaml", "map.yaml"), ("b.yaml", None), ("hills.yaml", None), ("mop.yml", None)]
+)
+def test_a_missing_file_is_corrected_to_similar_names_only(name: str, suggested: str | None, tmp_path: Path) -> None:
+    for each in ("map.yaml", "a.yaml", "walls.yaml"):
+        (tmp_path / each).write_text("name: mine\n")
+    hint = "" if suggested is None else f"; did you mean '{suggested}'?"
+    assert refused(cli("run", name, cwd=tmp_path)) == f"microsim: {name}: no such file{hint}"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run flat --duration 1 --rtf 0 --record /proc/here/x",
+        "run flat --duration 1 --rtf 0 --telemetry /proc/x.csv",
+        "run flat --duration 1 --rtf 0 --history 1s",
+        "sweep flat --seeds 0..1 --duration 1 --jobs 1 --out /proc/x.csv",
+        "shot flat --out /proc/x.png",
+        "bundle new /proc/x",
+        "bundle tf oval -o /proc/x.json",
+        "bundle pack minimal_test /proc/x.zip",
+    ],
+)
+def test_a_path_that_cannot_be_written_is_wrong_input_whatever_the_command(command: str) -> None:
+    words = refused(cli(*command.split(), cwd=Path("/proc")))
+    assert "No such file or directory" in words
+
+
 # ---- validate, schema, list, help -----------------------------------------------------------------------------------
 
 
@@ -283,6 +384,22 @@ def test_validate_names_the_good_and_every_problem_of_the_bad(tmp_path: Path) ->
     assert [line.split() for line in done.stdout.splitlines()] == [["ok", "default"], ["ok", "flat"]]
     assert done.stderr.count("bad.yaml:") == 2
     assert "nowhere.yaml: no such file" in done.stderr
+
+
+def test_validate_prints_each_result_as_soon_as_it_is_known(tmp_path: Path) -> None:
+    slow = tmp_path / "slow.yaml"
+    os.mkfifo(slow)
+    process = start("validate", "flat", str(slow))
+    assert process.stdout is not None
+    assert process.stdout.readline() == " ok  flat\n"  # while the second is still waited for
+    while process.poll() is None:  # it is opened more than once: to see what kind of file it is
+        with contextlib.suppress(OSError):
+            writing = os.open(slow, os.O_WRONLY | os.O_NONBLOCK)
+            os.write(writing, b"name: mine\n")
+            os.close(writing)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.02)
+    process.communicate(timeout=20)
 
 
 def test_validate_is_good_when_all_are() -> None:
@@ -319,6 +436,24 @@ def test_list_tells_what_there_is() -> None:
     groups = json.loads(cli("list", "--json").stdout)
     assert list(groups["scenarios"]) == microsim_scenarios()
     assert all(groups["scenarios"].values())
+
+
+@pytest.mark.parametrize("arguments", [("list",), ("--help",), ("run", "flat", "--duration", "1", "--rtf", "0")])
+def test_a_terminal_without_unicode_is_served_too(arguments: tuple[str, ...]) -> None:
+    done = cli(*arguments, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.isascii()
+
+
+def test_json_is_the_same_without_unicode(tmp_path: Path) -> None:
+    scenario = tmp_path / "Zürich.yaml"
+    scenario.write_text("name: Zürich\n", encoding="utf-8")
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    arguments = ("run", str(scenario), "--duration", "0", "--json")
+    assert json.loads(cli(*arguments, **locale).stdout)["scenario"] == "Zürich"
+    assert json.loads(cli("list", "--json", PYTHONIOENCODING="ascii").stdout) == json.loads(
+        cli("list", "--json").stdout
+    )
 
 
 @pytest.mark.parametrize("arguments", ["list", "schema", "--help", "run --duration 0 --digest"])
@@ -360,10 +495,11 @@ def commands() -> dict[str, Any]:
     from microsim.cli import app
 
     def below(name: str, command: Any) -> Iterator[tuple[str, Any]]:
-        if not hasattr(command, "commands"):
+        if not hasattr(command, "list_commands"):
             yield name, command
-        for word, each in getattr(command, "commands", {}).items():
-            yield from below(f"{name} {word}".strip(), each)
+            return
+        for word in command.list_commands(None):
+            yield from below(f"{name} {word}".strip(), command.get_command(None, word))
 
     return dict(below("", typer.main.get_command(app)))
 
@@ -387,7 +523,7 @@ def test_help_shows_words_in_brackets_and_no_type_of_flags() -> None:
 def test_compiling_is_told_once_and_only_where_something_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
     import numba
 
-    from microsim.cli.rehearsal import compiling
+    from microsim.cli.precompile import compiling
 
     inner = numba.njit(lambda x: x + 1)
     outer = numba.njit(lambda x: 2 * inner(x))
@@ -397,6 +533,73 @@ def test_compiling_is_told_once_and_only_where_something_is_compiled(capsys: pyt
     with compiling():
         assert outer(2) == 6
     assert capsys.readouterr().err == ""
+
+
+# ---- commands of others ---------------------------------------------------------------------------------------------
+
+GREETING = """
+from typing import Annotated
+
+import typer
+
+from microsim.cli.command import Command
+
+
+def hello(times: Annotated[int, typer.Option(min=1, help="How often.")] = 1) -> int:
+    \"\"\"Greet the robots.\"\"\"
+    print("hello " * times)
+    return 7
+
+
+COMMAND = Command(hello, panel="Greetings", position=5)
+"""
+
+
+def test_a_new_file_among_the_commands_is_a_new_command(tmp_path: Path) -> None:
+    (tmp_path / "say_hello.py").write_text(GREETING)
+    script = (
+        f"import sys; from microsim.cli import commands, main; commands.__path__.append({str(tmp_path)!r})\n"
+        "sys.argv = ['microsim', *sys.argv[1:]]; main()"
+    )
+
+    def changed(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", script, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=60, check=False)
+
+    top = changed("--help").stdout
+    assert top.index("Greetings") < top.index("say-hello") < top.index("Run a scenario")  # position 5 is before all
+    done = changed("say-hello", "--times", "2")
+    assert (done.returncode, done.stdout, done.stderr) == (7, "hello hello \n", "")
+    assert "How often." in changed("say-hello", "--help").stdout
+    assert "Did you mean 'say-hello'?" in refused(changed("say-helo"))
+
+
+def package_with_commands(folder: Path, **entries: str) -> str:
+    """Installs a package whose entry points are these; the folder for PYTHONPATH."""
+    facts = folder / "hello-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: hello\nVersion: 1.0\n")
+    lines = [f"{name} = {value}" for name, value in entries.items()]
+    (facts / "entry_points.txt").write_text("\n".join(["[microsim.commands]", *lines, ""]))
+    (folder / "hello_package.py").write_text(GREETING)
+    return f"{ROOT}:{folder}"
+
+
+def test_a_package_adds_a_command_through_an_entry_point(tmp_path: Path) -> None:
+    paths = package_with_commands(tmp_path, hello="hello_package:COMMAND", run="hello_package:COMMAND")
+    assert "Greet the robots." in cli("--help", PYTHONPATH=paths).stdout
+    assert cli("hello", PYTHONPATH=paths).returncode == 7
+    assert "Run a scenario" in cli("run", "--help", PYTHONPATH=paths).stdout  # ours cannot be replaced
+
+
+def test_a_broken_command_of_a_package_is_named_and_harms_no_other(tmp_path: Path) -> None:
+    paths = package_with_commands(tmp_path, hello="hello_package:HELLO", number="hello_package:GREETING")
+    (tmp_path / "hello_package.py").write_text("GREETING = 7\n")
+    done = cli("--help", PYTHONPATH=paths)
+    assert done.returncode == 0
+    assert "the command 'hello' (hello_package:HELLO) cannot be loaded: AttributeError" in done.stderr
+    assert "'number' (hello_package:GREETING) cannot be loaded: TypeError: expected a microsim.cli" in done.stderr
+    assert cli("--version", PYTHONPATH=paths).stderr == ""
 
 
 # ---- for scripts ----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from microsim.cli import app
-from microsim.cli.demos import about, load_demo
+from microsim.cli.commands.demo import about, load_demo
 from microsim.errors import MicroSimError, PluginError, UsageError
 from microsim.paths import demo_file, demo_names
 from microsim.runner import Runner

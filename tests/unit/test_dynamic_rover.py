@@ -14,7 +14,7 @@ from microsim.batch import BatchSimulation
 from microsim.engine.components import YAW, YAW_RATE, X, Y
 from microsim.missions import fly_mission
 from microsim.robots import dynamic_rover, rover
-from microsim.ros2.node_parameters import Settings
+from microsim.ros2.node_parameters import ScenarioParameters
 from microsim.scenario import json_schema
 from microsim.scenario.dynamics import Dynamics
 from tests.support import COMPILED, bare, many, scenario
@@ -390,14 +390,14 @@ def test_a_snapshot_carries_everything():
 
 
 def test_dynamics_are_parameters_of_the_node_where_a_rover_has_them():
-    settings = Settings(microsim.load_scenario(world(dynamics={})))
+    settings = ScenarioParameters(microsim.load_scenario(world(dynamics={})))
     declared = {parameter.name: parameter for parameter in settings.declarations()}
     assert declared["rover.dynamics.mass"].value == 5.0
     assert declared["rover.dynamics.mass"].minimum == 1e-3
     assert settings.change({"rover.dynamics.mass": 8}) == ""
     assert settings.scenario.robots["rover"].dynamics.mass == 8.0
     assert "at least 0.001" in settings.change({"rover.dynamics.mass": 0.0})
-    plain = Settings(microsim.load_scenario(world()))
+    plain = ScenarioParameters(microsim.load_scenario(world()))
     assert not [parameter.name for parameter in plain.declarations() if "dynamics" in parameter.name]
 
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from microsim.cli import app
-from microsim.cli.from_state import go_on
+from microsim.cli.starting_point import resume
 from microsim.errors import UsageError
 from microsim.messages.outbox import Message
 from microsim.recording.bag import open_bag
@@ -104,7 +104,7 @@ def test_who_listens_hears_what_was_latched_before(tmp_path: Path) -> None:
     save_state(tmp_path / "at.state", sim.snapshot())
     heard: list[Message] = []
     runner = Runner(Simulation(WORLD, 3), 0.0, taps=[heard.extend])
-    go_on(tmp_path / "at.state", runner)
+    resume(tmp_path / "at.state", runner)
     assert {"/tf_static", "/sim/info"} <= {message.topic for message in heard}
     assert runner.sim.tick == 60
     runner.run(60)

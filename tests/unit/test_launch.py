@@ -1,8 +1,10 @@
-"""What the launch file declares and starts. `launch` is not on PyPI, so small stand-ins record what it is told."""
+"""What the launch files declare and start. `launch` is not on PyPI, so small stand-ins record how they are called."""
 
 from __future__ import annotations
 
+import os
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -10,6 +12,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from rosbags.highlevel import AnyReader
 
 import microsim
 from microsim.messages.topics import table
@@ -50,7 +53,7 @@ def launch_file(stand_ins: None) -> dict[str, Any]:
 def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {
         "launch": ("LaunchDescription", "LaunchContext"),
-        "launch.actions": ("DeclareLaunchArgument", "ExecuteProcess", "OpaqueFunction", "Shutdown"),
+        "launch.actions": ("DeclareLaunchArgument", "OpaqueFunction", "Shutdown"),
         "launch.substitutions": (),
         "launch_ros": (),
         "launch_ros.actions": ("Node",),
@@ -82,8 +85,8 @@ class Started:
         for name, value in given.items():
             assert self.arguments[name].choices is None or value in self.arguments[name].choices
         actions = start.function(context | given)
-        self.nodes = {node.namespace + ":" + node.package: node for node in actions if type(node).__name__ == "Node"}
-        self.processes = [action.cmd for action in actions if type(action).__name__ == "ExecuteProcess"]
+        assert {type(action).__name__ for action in actions} == {"Node"}
+        self.nodes = {node.namespace + ":" + node.package: node for node in actions}
 
     def parameters(self, node: str) -> dict[str, Any]:
         return {name: getattr(value, "values", [value])[0] for name, value in self.nodes[node].parameters[-1].items()}
@@ -116,12 +119,14 @@ def test_what_is_not_given_is_not_passed_on(launch_file: dict[str, Any]) -> None
     started = Started(launch_file, headless="true")
     assert list(started.nodes) == [":microsim"]
     assert started.nodes[":microsim"].parameters == [{"use_sim_time": True}]
-    assert started.processes == []
+    assert started.nodes[":microsim"].arguments == []
 
 
-def test_scenario_and_seed_come_after_the_params_file(launch_file: dict[str, Any]) -> None:
-    started = Started(launch_file, scenario="flat", seed="-7", params_file="/tmp/p.yaml", headless="true")
-    assert started.nodes[":microsim"].parameters[0] == "/tmp/p.yaml"
+def test_scenario_and_seed_come_after_the_params_file(launch_file: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.touch()
+    started = Started(launch_file, scenario="flat", seed="-7", params_file=str(file), headless="true")
+    assert started.nodes[":microsim"].parameters[0] == str(file)
     assert started.parameters(":microsim") == {"use_sim_time": True, "scenario": "flat", "seed": -7}
 
 
@@ -205,13 +210,38 @@ def test_a_namespace_holds_every_node_and_every_absolute_name(launch_file: dict[
     assert dict(given.nodes["/one/two/drone:robot_state_publisher"].remappings)["/tf_static"] == "/one/two/tf_static"
     shown = {row.of("drone", "camera") for row in table() if row.kind in ("image", "camera_info", "markers", "occupancy")}
     assert shown <= set(dict(started.nodes["/one/two:rviz2"].remappings))
-    assert started.processes == [["ros2", "bag", "record", "--output", "bag", "--regex", "^/one/two/.*"]]
+    assert started.nodes["/one/two:microsim"].arguments == ["run", "--record", "bag"]
 
 
-def test_without_a_namespace_nothing_is_remapped_and_all_is_recorded(launch_file: dict[str, Any]) -> None:
-    started = Started(launch_file, record="bag")
-    assert started.nodes[":rviz2"].remappings == []
-    assert started.processes == [["ros2", "bag", "record", "--output", "bag", "--all", "--use-sim-time"]]
+def test_without_a_namespace_nothing_is_remapped(launch_file: dict[str, Any]) -> None:
+    assert Started(launch_file).nodes[":rviz2"].remappings == []
+
+
+def test_the_simulator_records_itself_so_that_no_tick_is_missed(launch_file: dict[str, Any], tmp_path: Path) -> None:
+    node = Started(launch_file, record=str(tmp_path / "bag"), headless="true").nodes[":microsim"]
+    assert node.arguments == ["run", "--record", str(tmp_path / "bag")]
+    command = [sys.executable, "-m", "microsim", *node.arguments, "--duration", "0.1", "--rtf", "0"]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
+    with AnyReader([tmp_path / "bag"]) as bag:
+        clock = [at for connection, at, _ in bag.messages() if connection.topic == "/clock"]
+    assert (len(clock), clock[0]) == (7, 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"record": str(ROOT / "docs")}, f"record:={ROOT / 'docs'} already exists; choose another folder"),
+        ({"seed": "abc"}, "seed:=abc is not a whole number"),
+        ({"seed": "1.5"}, "seed:=1.5 is not a whole number"),
+        ({"params_file": "no.yaml"}, "params_file:=no.yaml does not exist"),
+    ],
+)
+def test_a_bad_argument_is_refused_before_anything_starts(
+    launch_file: dict[str, Any], given: dict[str, str], why: str
+) -> None:
+    with pytest.raises(RuntimeError) as refused:
+        Started(launch_file, **given)
+    assert str(refused.value) == why
 
 
 def test_the_parameter_that_leaves_static_frames_to_others_is_one_of_the_scenario() -> None:

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
 import microsim
-from microsim.errors import UsageError
+from microsim.errors import UsageError, install_hint
 from microsim.learning import TASKS, env_id
 from microsim.learning.driving import Drive, RoverAvoid
 from microsim.learning.environments import TaskEnv, TaskVectorEnv, next_seeds
@@ -149,7 +149,7 @@ def test_only_ways_to_render_that_are_installed_are_offered() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[0] == "['rgb_array']"
-    assert "pip install 'microsim[view]'" in done.stdout
+    assert install_hint("view") in done.stdout
 
 
 def test_without_gymnasium_it_is_an_import_error_that_says_what_to_install() -> None:
@@ -157,7 +157,7 @@ def test_without_gymnasium_it_is_an_import_error_that_says_what_to_install() -> 
         "import sys; sys.modules['gymnasium'] = None\ntry: import microsim.learning\nexcept ImportError as e: print(e)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "learning needs Gymnasium: pip install 'microsim[rl]'\n"
+    assert done.stdout == f"learning needs Gymnasium: {install_hint('rl')}\n"
 
 
 @pytest.mark.slow

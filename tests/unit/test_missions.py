@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import microsim
-from microsim.cli.missions import Flight
+from microsim.cli.attachments import Flight
 from microsim.engine.schedule import Command, Teleport, Transmission
 from microsim.errors import MissionError, ScenarioError
 from microsim.missions import MissionPilot, fly_mission, load_mission
@@ -23,7 +23,7 @@ from microsim.missions.follower import FollowedPose, Follower, FollowerGoal, dri
 from microsim.missions.judge import DERIVED, TOPIC_VALUES, FieldPath, clearance_cells, is_met
 from microsim.missions.mission_file import ACTIONS, EXPECTATIONS, Mission, is_mission
 from microsim.paths import mission_file, mission_names, scenario_file, scenario_names
-from microsim.ros2.start import start_node
+from microsim.ros2.microsim_node import start_node
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.runner import Runner
 from microsim.simulation import Reconfiguration

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,9 +16,8 @@ import pytest
 import microsim
 from microsim import messages as wire
 from microsim.messages.topics import TOPICS, Qos
-from microsim.ros2.microsim_node import MicroSimNode
+from microsim.ros2.microsim_node import MicroSimNode, start_node
 from microsim.ros2.simulation_interfaces import SERVICE_NAMES, SimulationInterfaces
-from microsim.ros2.start import start_node
 from microsim.ros2.transport import MissingTypeError, OnRequest
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 
@@ -71,8 +72,6 @@ class Stage:
 
     def _together(self, work: Any) -> Any:
         """Both sides poll: the caller waits on its own thread."""
-        from concurrent.futures import ThreadPoolExecutor
-
         with ThreadPoolExecutor(1) as pool:
             future = pool.submit(work)
             while not future.done():
@@ -178,27 +177,92 @@ def test_stamped_commands_are_taken_on_request() -> None:
     assert stage.node.sim.state("rover").v > 0.0
 
 
-def test_a_pose_teleports() -> None:
-    stage = Stage()
+def _send_pose(stage: Stage, frame: str, x: float, y: float, z: float = 0.0, w: float = 1.0) -> None:
+    """To the rover; z and w of the orientation."""
     message = wire.new("geometry_msgs/msg/PoseStamped")
-    message.pose.position.x, message.pose.position.y = 30.0, 40.0
-    message.pose.orientation.z = message.pose.orientation.w = math.sqrt(0.5)
+    message.header.frame_id = frame
+    message.pose.position.x, message.pose.position.y = x, y
+    message.pose.orientation.z, message.pose.orientation.w = z, w
     cdr = wire.encode("geometry_msgs/msg/PoseStamped", message)
     stage.controller.send("/rover/set_pose", "geometry_msgs/msg/PoseStamped", Qos(10), cdr)
-    stage.tick()
+
+
+def _place(stage: Stage) -> tuple[float, float, float]:
     state = stage.node.sim.state("rover")
-    assert (state.x, state.y, state.yaw) == pytest.approx((30.0, 40.0, math.pi / 2))
+    return state.x, state.y, state.yaw
+
+
+@pytest.mark.parametrize("frame", ["", "map", "/map", "odom"])
+def test_a_pose_teleports(frame: str) -> None:
+    stage = Stage()
+    _send_pose(stage, frame, 30.0, 40.0, math.sqrt(0.5), math.sqrt(0.5))
+    stage.tick()
+    assert _place(stage) == pytest.approx((30.0, 40.0, math.pi / 2))
+
+
+def test_a_pose_may_be_given_in_the_frame_of_a_robot() -> None:
+    stage = Stage()
+    _send_pose(stage, "map", 30.0, 40.0, math.sqrt(0.5), math.sqrt(0.5))  # faces north
+    stage.tick()
+    _send_pose(stage, "rover/base_link", 3.0, 1.0, math.sqrt(0.5), math.sqrt(0.5))
+    stage.tick()
+    assert _place(stage) == pytest.approx((29.0, 43.0, math.pi))
+    drone = stage.node.sim.state("drone")
+    _send_pose(stage, "drone/base_link", 5.0, 0.0)
+    stage.tick()
+    expected = (drone.x + 5.0 * math.cos(drone.yaw), drone.y + 5.0 * math.sin(drone.yaw), drone.yaw)
+    assert _place(stage) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_pose_may_be_given_in_an_odometry_frame_that_drifts() -> None:
+    drift = {"position_per_m": 0.2, "yaw_per_rad": 0.2}
+    scenario = {**BARE, "frames": {"per_robot_odom": True}}
+    scenario["robots"] = {"rover": {"odom": {"drift": drift}, "start": {"map_pose": {"x": 50, "y": 50}}}}
+    stage = Stage(scenario)
+    stage.controller.listen("/tf", "tf2_msgs/msg/TFMessage")
+    stage.controller.twist("rover", x=2.0, turn=0.3)
+    stage.tick(120)
+    stage.controller.twist("rover")
+    stage.tick(120)
+    sent = wire.decode("tf2_msgs/msg/TFMessage", stage.controller.received["/tf"][-1]).transforms
+    (odom,) = [each.transform for each in sent if each.child_frame_id == "rover/odom"]
+    assert (odom.translation.x, odom.translation.y) != (0.0, 0.0)
+    yaw = 2.0 * math.atan2(odom.rotation.z, odom.rotation.w)
+    _send_pose(stage, "rover/odom", 40.0, 45.0)
+    stage.tick()
+    x = odom.translation.x + 40.0 * math.cos(yaw) - 45.0 * math.sin(yaw)
+    y = odom.translation.y + 40.0 * math.sin(yaw) + 45.0 * math.cos(yaw)
+    assert _place(stage) == pytest.approx((x, y, yaw))
+
+
+@pytest.mark.parametrize(
+    ("frame", "w", "why"),
+    [
+        ("rover/bose_link", 1.0, "there is no frame 'rover/bose_link'; did you mean 'rover/base_link'?"),
+        ("map", 0.0, "the orientation is a quaternion of zeros"),
+    ],
+)
+def test_a_pose_without_a_place_or_a_direction_is_refused_with_a_warning(
+    frame: str, w: float, why: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stage = Stage()
+    before = _place(stage)
+    _send_pose(stage, frame, 30.0, 40.0, w=w)
+    stage.tick()
+    assert _place(stage) == before
+    assert stage.node.malformed == 1
+    assert f"/rover/set_pose: ignored: {why}" in capfd.readouterr().err
 
 
 def test_radio_goes_from_tx_to_rx() -> None:
     stage = Stage({**BARE, "radio": {"drop_probability": 0.0}})
     stage.controller.listen("/radio/rover_rx", "std_msgs/msg/ByteMultiArray", Qos(5, reliable=False))
-    message = wire.new("std_msgs/msg/ByteMultiArray", data=np.frombuffer(b"hello", np.uint8))
+    message = wire.new("std_msgs/msg/ByteMultiArray", data=np.array([104, 0, 200, 255], np.uint8))
     cdr = wire.encode("std_msgs/msg/ByteMultiArray", message)
     stage.controller.send("/radio/drone_tx", "std_msgs/msg/ByteMultiArray", Qos(1, reliable=False), cdr)
     stage.tick(30)
     (received,) = stage.controller.received["/radio/rover_rx"]
-    assert bytes(wire.decode("std_msgs/msg/ByteMultiArray", received).data) == b"hello"
+    assert wire.decode("std_msgs/msg/ByteMultiArray", received).data.tolist() == [104, 0, 200, 255]
 
 
 def test_services_pause_step_and_reset() -> None:
@@ -216,6 +280,88 @@ def test_services_pause_step_and_reset() -> None:
     assert "pause" in running.message
     stage.call("/sim/reset", "std_srvs/srv/Empty")
     assert stage.node.sim.tick == 0
+
+
+@pytest.mark.parametrize("package", ["example_interfaces", "microsim_interfaces"])
+def test_steps_and_seeds_are_taken_under_both_types(package: str) -> None:
+    """The first is that of the documents, which no distribution has; the second is ours, in `interfaces/`."""
+    stage = Stage()
+    assert stage.call("/sim/step", f"{package}/srv/SetInt32", data=2).message == "now at tick 2"
+    assert stage.call("/sim/set_seed", f"{package}/srv/SetInt32", data=5).success
+    assert stage.node.sim.next_seed == 5
+    pause = {"example_interfaces": "example_interfaces", "microsim_interfaces": "std_srvs"}[package]
+    assert stage.call("/sim/pause", f"{pause}/srv/SetBool", data=False).message == "running"
+
+
+def test_steps_and_seeds_need_only_types_that_every_ros_2_has() -> None:
+    stage = Stage()
+    assert stage.call("/sim/step_once", "std_srvs/srv/Trigger").message == "now at tick 1"
+    assert _set(stage, "ticks_per_step", 20) == ""
+    assert stage.call("/sim/step_once", "std_srvs/srv/Trigger").message == "now at tick 21"
+    assert "from 1 to" in _set(stage, "ticks_per_step", 0)
+    assert _set(stage, "seed", 7) == ""
+    stage.call("/sim/reset", "std_srvs/srv/Empty")
+    assert stage.node.sim.seed == 7
+    begun = Stage(ros_args=("--ros-args", "-p", "ticks_per_step:=3"))
+    assert begun.call("/sim/step_once", "std_srvs/srv/Trigger").message == "now at tick 3"
+
+
+def test_a_stepped_run_arrives_completely_where_ten_messages_are_kept() -> None:
+    stage = Stage()
+    topics = ("/clock", "/tf", "/drone/imu/data_raw")
+    for topic in topics:
+        stage.controller.listen(topic, stage.node.sim.topics[topic][0], Qos(10))
+    stage.tick()
+    for box in stage.controller.received.values():
+        box.clear()
+    for _ in range(5):
+        assert stage.call("/sim/step", "example_interfaces/srv/SetInt32", data=40).success
+    stage.controller.transport.poll()
+    assert {topic: len(stage.controller.received[topic]) for topic in topics} == dict.fromkeys(topics, 200)
+
+
+def test_a_subscriber_that_never_reads_delays_a_step_only_once() -> None:
+    stage = Stage()
+    deaf = MemoryTransport("deaf", bus=stage.bus)
+    deaf.subscribe("/clock", "rosgraph_msgs/msg/Clock", Qos(10), lambda cdr: None)
+    deaf._thread = -1  # of another thread, which hangs
+    waits: list[bool] = []
+    wait_for_acks = stage.transport.wait_for_acks
+
+    def count(timeout_s: float) -> bool:
+        waits.append(wait_for_acks(0.001))
+        return waits[-1]
+
+    stage.transport.wait_for_acks = count  # type: ignore[method-assign]
+    assert stage.call("/sim/step", "example_interfaces/srv/SetInt32", data=600).success
+    assert waits == [False]
+    assert stage.node.sim.tick == 600
+
+
+def test_a_step_can_wait_for_its_command() -> None:
+    stage = Stage()
+    assert _set(stage, "step_waits_for", "/rover/cmd_vel") == ""
+    stage.controller.twist("rover", x=1.0)
+    stage.controller.transport.poll()
+    assert stage.call("/sim/step", "example_interfaces/srv/SetInt32", data=60).success
+    assert stage.node.sim.state("rover").v == pytest.approx(1.0, abs=0.01)
+
+    def late() -> Any:
+        """The request overtakes the command."""
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(stage.controller.transport.call, "/sim/step_once", "std_srvs/srv/Trigger", {}, 60.0)
+            while not stage.bus.servers["/sim/step_once", "std_srvs/srv/Trigger"].queue:
+                threading.Event().wait(0.001)
+            stage.controller.twist("rover", x=0.0)
+            return answer.result()
+
+    tick = stage.node.sim.tick
+    assert stage._together(late).success
+    assert stage.node.sim.tick == tick + 1
+    assert stage.node.sim.state("rover").v < 0.95
+    refused = stage.call("/step_simulation", "simulation_interfaces/srv/StepSimulation", steps=1).result
+    assert "no message on /rover/cmd_vel within 2 s" in refused.error_message
+    assert "did you mean '/rover/cmd_vel'" in _set(stage, "step_waits_for", "/rover/cmd_vol")
 
 
 def test_a_seed_set_by_service_counts_from_the_next_reset() -> None:
@@ -277,10 +423,28 @@ def test_a_bad_parameter_is_refused_with_a_sentence() -> None:
     assert stage.node.sim.scenario == microsim.load_scenario(BARE)
 
 
-def test_an_integer_is_taken_for_a_number() -> None:
+def _get(stage: Stage, name: str) -> Any:
+    request = {"names": [name]}
+    return stage.call("/microsim/get_parameters", "rcl_interfaces/srv/GetParameters", **request).values[0]
+
+
+@pytest.mark.parametrize(("name", "value"), [("rover.max_v", 1), ("gps_hz", 2), ("physics_hz", 80)])
+def test_an_integer_is_taken_for_a_double_which_stays_one(name: str, value: int) -> None:
     stage = Stage()
-    assert _set(stage, "rover.max_v", 1) == ""
-    assert stage.node.sim.scenario.robots["rover"].max_v == 1  # type: ignore[attr-defined]
+    assert _get(stage, name).type == 3
+    assert _set(stage, name, value) == ""
+    assert (_get(stage, name).type, _get(stage, name).double_value) == (3, value)
+    stage.call("/sim/reset", "std_srvs/srv/Empty")
+    assert (_get(stage, name).type, _get(stage, name).double_value) == (3, value)
+    assert _set(stage, name, value + 0.5) == ""
+    assert _get(stage, name).double_value == value + 0.5
+
+
+def test_a_whole_double_is_taken_for_an_integer_and_a_fraction_is_not() -> None:
+    stage = Stage("default")
+    assert _set(stage, "drone.camera.width", 64.0) == ""
+    assert (_get(stage, "drone.camera.width").type, _get(stage, "drone.camera.width").integer_value) == (2, 64)
+    assert "is of type integer, not double" in _set(stage, "drone.camera.width", 64.5)
 
 
 def test_a_parameter_does_not_undo_what_a_mission_changed() -> None:
@@ -400,13 +564,13 @@ def test_the_standard_interface_answers_clients_of_its_first_version() -> None:
     request = wire.new(STANDARD + "SetEntityState_Request", entity="rover")
     request.state.pose.position.x, request.state.pose.position.y, request.state.pose.orientation.w = 33.0, 44.0, 1.0
     first = SimpleNamespace(entity=request.entity, state=request.state)
-    assert interfaces._set_entity_state(first)["result"]["result"] == 1
+    assert interfaces.set_entity_state(first)["result"]["result"] == 1
     stage.tick()
     assert stage.node.sim.state("rover").x == pytest.approx(33.0)
     first.state.twist.linear.x = 1.0
-    assert interfaces._set_entity_state(first)["result"]["result"] == 0
+    assert interfaces.set_entity_state(first)["result"]["result"] == 0
     world = SimpleNamespace(uri="flat", resource_string="")
-    assert interfaces._load_world(world)["world"]["name"] == "flat"
+    assert interfaces.load_world(world)["world"]["name"] == "flat"
 
 
 def test_what_is_not_installed_is_said_once_for_each_package(capfd: pytest.CaptureFixture[str]) -> None:
@@ -420,7 +584,7 @@ def test_what_is_not_installed_is_said_once_for_each_package(capfd: pytest.Captu
             super().serve(service, type_name, on_request)
 
     node = start_node(Bare("microsim", (), Bus()), microsim.load_scenario(BARE))
-    assert not node.has_step_action
+    assert node.services.action is None
     said = [line for line in capfd.readouterr().err.splitlines() if "not offered" in line]
     assert [line.partition("not offered: ")[2] for line in said if "microsim_interfaces" in line] == [
         "/sim/set_seed, /sim/step: microsim_interfaces is not installed; try this"

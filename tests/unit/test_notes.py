@@ -9,7 +9,7 @@ import pytest
 import microsim
 from microsim.messages.topics import Qos
 from microsim.recording.recorder import Recorder
-from microsim.ros2.start import start_node
+from microsim.ros2.microsim_node import start_node
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.run_log import LONGEST, MOST, Note, Notes
 from microsim.runner import Runner
@@ -79,7 +79,7 @@ def test_what_ros_2_sends_wrongly_is_in_the_log_with_its_topic_each_time() -> No
     found = lines(collector)
     assert found.pop("/rover/cmd_vel: ignored: commands with NaN or infinity") == 4
     ((text, count),) = found.items()
-    assert text.startswith("/rover/cmd_vel: a message that is no geometry_msgs/msg/Twist was ignored")
+    assert text.startswith("/rover/cmd_vel: ignored a message that is not a valid geometry_msgs/msg/Twist")
     assert count == 4
     assert lines(collector) == {}
 

@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from microsim.cli import app
-from microsim.cli.values import simulated_time, size
+from microsim.cli.options import simulated_time, size
 from microsim.errors import UsageError
 from microsim.recording.bag import open_bag
 from microsim.recording.plain_data import SnapshotError
@@ -190,7 +190,7 @@ def test_options_of_a_recording_need_one(option: str, value: str) -> None:
 def test_states_of_two_runs_do_not_get_mixed_up(tmp_path: Path) -> None:
     (tmp_path / "bag_states").mkdir()
     (tmp_path / "bag_states" / "tick_000000999.state").touch()
-    with pytest.raises(UsageError, match=r"bag_states is there already, .*: move it away"):
+    with pytest.raises(UsageError, match=r"bag_states already exists, .*: move it away"):
         run(tmp_path / "bag", "--history", "2s")
     assert not (tmp_path / "bag").exists()
 

@@ -10,7 +10,7 @@ import pytest
 
 import microsim
 from microsim.learning.driving import RoverAvoid
-from microsim.ros2.start import start_node
+from microsim.ros2.microsim_node import start_node
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from tests.support import COMPILED
 

@@ -21,7 +21,7 @@ from microsim.messages.topics import Qos
 from microsim.ros2.robot_simulator.node import RobotSimulatorNode
 from microsim.ros2.transport import OnMessage
 from microsim.ros2.transport.memory import Bus, MemoryTransport
-from microsim.ros2.transport.node_log import ROSOUT_QOS, ROSOUT_TYPE
+from microsim.ros2.transport.standalone import ROSOUT_QOS, ROSOUT_TYPE
 from tests.navigation import steer, yaw_of
 from tests.support import stamp_ns
 from tests.unit.test_robot_simulator import PARAMETERS

@@ -122,12 +122,14 @@ def test_a_parameter_may_be_meant_for_one_node() -> None:
     assert arguments.overrides == {"a": 1, "robots.drone.max_vx": 3.0}
 
 
-def test_the_command_line_wins_over_files_and_later_files_over_earlier(tmp_path: Path) -> None:
+def test_the_last_of_files_and_parameters_wins_as_in_rcl(tmp_path: Path) -> None:
     first, second = tmp_path / "1.yaml", tmp_path / "2.yaml"
     first.write_text("/**:\n  ros__parameters: {a: 1, b: 1, c: 1}\n")
     second.write_text("/**:\n  ros__parameters: {b: 2, c: 2}\n")
     arguments = parse("-p", "c:=3", "--params-file", str(first), "--params-file", str(second))
-    assert arguments.overrides == {"a": 1, "b": 2, "c": 3}
+    assert arguments.overrides == {"a": 1, "b": 2, "c": 2}
+    arguments = parse("--params-file", str(second), "-p", "c:=3", "--params-file", str(first), "-p", "a:=4")
+    assert arguments.overrides == {"a": 4, "b": 1, "c": 1}
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ a:
     ("text", "place", "why"),
     [
         ("microsim:\n  seed: 1\n", ":2", "expected a node's name or ros__parameters, found '1'"),
-        ("ros__parameters:\n  seed: 1\n", ":1", "stands under a node's name"),
+        ("ros__parameters:\n  seed: 1\n", ":1", "must be under a node's name"),
         ("/**:\n  ros__parameters:\n    a: [1, x]\n", ":3", "one type"),
         ("/**:\n  ros__parameters:\n    a: [[1]]\n", ":3", "a list"),
         ("/**:\n  ros__parameters:\n    a:\n", ":3", "a value is missing"),
@@ -241,8 +243,8 @@ def test_switches_and_what_is_not_for_us() -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["-p"], "-p wants name:=value"),
-        (["-p", "--"], "-p wants name:=value"),
+        (["-p"], "-p requires name:=value"),
+        (["-p", "--"], "-p requires name:=value"),
         (["-p", "a"], "written name:=value"),
         (["-p", "a:="], "a value is missing"),
         (["-p", ":=1"], "written name:=value"),

@@ -20,7 +20,7 @@ from microsim.messages import decode, encode, new
 from microsim.messages.topics import DEFAULT_QOS
 from microsim.ros2.sim_rover import NODE_NAME, WHEEL_JOINTS, RoverCore, RoverSettings, sim_rover
 from microsim.ros2.transport.memory import Bus, MemoryTransport
-from microsim.ros2.transport.node_log import ROSOUT, ROSOUT_QOS
+from microsim.ros2.transport.standalone import ROSOUT, ROSOUT_QOS
 
 ROOT = Path(__file__).resolve().parents[2]
 TWIST, POSE, JOINTS = "geometry_msgs/msg/Twist", "geometry_msgs/msg/Pose2D", "sensor_msgs/msg/JointState"

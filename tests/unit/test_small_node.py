@@ -77,7 +77,7 @@ def heard(bus: Bus, topic: str, type_name: str) -> tuple[MemoryTransport, list[A
 def said(bus: Bus) -> tuple[MemoryTransport, list[str]]:
     peer, lines = MemoryTransport("ear", bus=bus), list[str]()
     log = "rcl_interfaces/msg/Log"
-    from microsim.ros2.transport.node_log import ROSOUT, ROSOUT_QOS
+    from microsim.ros2.transport.standalone import ROSOUT, ROSOUT_QOS
 
     peer.subscribe(ROSOUT, log, ROSOUT_QOS, lambda cdr: lines.append(decode(log, cdr).msg))
     return peer, lines

@@ -298,7 +298,7 @@ def test_without_a_gpu_the_cpu_draws_and_says_so_only_when_a_gpu_was_asked_for(m
         said.clear()
         assert isinstance(choice.open_renderer(scene, asked, say=said.append), CpuRenderer)
         assert len(said) == lines
-    assert "microsim[gpu]" in said[0]
+    assert "[gpu]'" in said[0]
 
 
 def test_a_gpu_that_draws_something_else_is_not_used(monkeypatch):

@@ -446,7 +446,7 @@ def test_without_pyarrow_parquet_is_refused_before_anything_is_flown(tmp_path, m
         raise ImportError(name)
 
     monkeypatch.setattr("microsim.sweep.results.import_module", absent)
-    with pytest.raises(UsageError, match=r"pip install 'microsim\[sweep\]', or write a .csv file"):
+    with pytest.raises(UsageError, match=r"pip install -e '.*\[sweep\]', or write a .csv file"):
         check_files(tmp_path / "a.parquet", False, False)
     check_files(tmp_path / "a.csv", False, False)
 
@@ -557,9 +557,9 @@ def test_the_command_line_replays_a_token(folder):
 
 
 def test_a_token_stands_alone(folder):
-    from microsim.cli.token import Wishes, replay
+    from microsim.cli.commands.replay import ReplayOptions, replay, replay_token
 
     with pytest.raises(UsageError, match="leave out BAG, --seed"):
-        replay(Wishes("microsim-", None, None, 0.0, None, None, None), ["BAG", "--seed"])
+        replay(folder / "bag", token="microsim-", seed=3)
     with pytest.raises(UsageError, match="expected a token that begins with microsim-"):
-        replay(Wishes("hello", None, None, 0.0, None, None, None), [])
+        replay_token("hello", None, ReplayOptions())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsim.cli import sweep as command
+from microsim.cli.commands.sweep import SweepOptions, run_sweep
 from microsim.errors import UsageError
 from microsim.missions import fly_mission, load_mission
 from microsim.simulation import Simulation
@@ -184,7 +184,7 @@ def test_the_command_line_finds_shrinks_and_writes_a_mission_that_fails(folder):
 
 def test_nothing_found_is_no_failure(folder, capsys):
     given = {"mission": str(folder / "drive.yaml"), "duration": 0.5, "seeds": "0..3"}
-    options = command.Options(
+    options = SweepOptions(
         str(folder / "yard.yaml"),
         given,
         (),
@@ -199,6 +199,6 @@ def test_nothing_found_is_no_failure(folder, capsys):
         9,
         True,
     )
-    assert command.sweep(options) == 0
+    assert run_sweep(options) == 0
     assert json.loads(capsys.readouterr().out) == {"found": False, "runs": 4}
     assert not (folder / "other.yaml").exists()

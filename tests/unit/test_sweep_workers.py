@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from microsim.cli.scenarios import validate
+from microsim.cli.commands.validate import validate
 from microsim.engine.noise import normals, stream_key
 from microsim.errors import UsageError
 from microsim.sweep import results

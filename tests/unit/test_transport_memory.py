@@ -9,10 +9,9 @@ import pytest
 from microsim import messages as wire
 from microsim.errors import UsageError
 from microsim.messages.topics import Qos
-from microsim.ros2.transport import MissingTypeError, Parameter, Transport, Value
-from microsim.ros2.transport.choose import open_transport
+from microsim.ros2.transport import MissingTypeError, Parameter, Transport, Value, open_transport
 from microsim.ros2.transport.memory import Bus, MemoryTransport
-from microsim.ros2.transport.requests import NotYet
+from microsim.ros2.transport.standalone import NotYet
 
 STRING = "std_msgs/msg/String"
 SET_BOOL = "std_srvs/srv/SetBool"
@@ -153,7 +152,7 @@ def test_a_closed_node_is_gone() -> None:
     pair.peer.close()
     assert publisher.subscribers == 0
     pair.node.close()
-    with pytest.raises(TimeoutError, match="nobody serves it"):
+    with pytest.raises(TimeoutError, match="there is no server"):
         pair.peer.call("/s", SET_BOOL, {}, timeout_s=0.01)
 
 

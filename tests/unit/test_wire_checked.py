@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from microsim import messages as wire
 from microsim.errors import MicroSimError
 from microsim.messages import WireError, decode_checked
-from microsim.messages import definitions as services
+from microsim.messages.types import definitions
 
 TWIST = "geometry_msgs/msg/Twist"
 STRING = "std_msgs/msg/String"
 INPUTS = [TWIST, "geometry_msgs/msg/TwistStamped", "geometry_msgs/msg/PoseStamped", "std_msgs/msg/ByteMultiArray"]
-REQUESTS = [f"{name}_Request" for name in services.SERVICES]
+REQUESTS = [name for name in definitions() if "/srv/" in name and name.endswith("_Request")]
 HEADER = b"\x00\x01\x00\x00"
 
 
@@ -85,8 +85,8 @@ def decode_or_refuse(type_name: str, cdr: bytes) -> None:
 @pytest.mark.parametrize(
     ("cdr", "why"),
     [
-        (b"", "0 bytes are no message"),
-        (b"\x00\x01\x00", "no message"),
+        (b"", "0 bytes are not a message"),
+        (b"\x00\x01\x00", "not a message"),
         (b"\x00\x00\x00\x00" + bytes(48), "big-endian"),
         (b"\x00\x03\x00\x00" + bytes(48), "unknown encapsulation 00 03"),
         (HEADER + bytes(47), "too few"),

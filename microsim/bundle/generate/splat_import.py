@@ -1,6 +1,6 @@
-"""From a PLY as the usual 3D Gaussian splatting programs write it (w first, normals, any axes) to one of a bundle.
+"""Converts a PLY of the usual 3D Gaussian splatting programs (w first, normals, any axes) to that of a bundle.
 
-The file is read and written piece by piece; what is not finite is left out, rotations are normalised.
+Files are read and written in pieces. Gaussians that cannot be drawn are left out, rotations are normalised.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.bundle import ply
-from microsim.bundle.gaussians import FIXED_COLUMNS, columns_of
-from microsim.bundle.generate import harmonics
-from microsim.bundle.report import Report, Source
-from microsim.bundle.writing import splat_header
+from microsim.bundle.bundle_model import rotation_matrix
+from microsim.bundle.bundle_writing import splat_header
+from microsim.bundle.gaussians import FIXED_COLUMNS, LARGEST, LARGEST_LOG_SCALE, SCALES, columns_of
+from microsim.bundle.rules import BundleFile, Report
 from microsim.engine.value_noise import mix
 from microsim.errors import UsageError
 
@@ -33,9 +33,18 @@ AXES = {  # how the source's axes lie, as the turn (x, y, z, w) that puts z up
 MAX_ASCII_BYTES = 4_000_000_000
 _AT_ONCE = 1 << 16
 
+# spherical harmonics as 3D Gaussian splatting defines them
+_C0 = 0.28209479177387814
+_C1 = 0.4886025119029199
+_C2 = (1.0925484305920792, -1.0925484305920792, 0.31539156525252005, -1.0925484305920792, 0.5462742152960396)
+_C3 = (
+    -0.5900435899266435, 2.890611442640554, -0.4570457994644658, 0.3731763325901154, -0.4570457994644658,
+    1.445305721320277, -0.5900435899266435,
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
-class Wishes:
+class SplatOptions:
     """What to do with the Gaussians: turn, then scale, then move, then crop, then thin out."""
 
     axes: str = "z-up"
@@ -43,7 +52,7 @@ class Wishes:
     scale: float = 1.0
     translate: tuple[float, float, float] = (0.0, 0.0, 0.0)
     crop: tuple[float, ...] = ()  # x0 x1 y0 y1 or x0 x1 y0 y1 z0 z1 [m] in the map frame
-    keep: int | None = None  # at most so many, chosen evenly at random
+    keep: int | None = None  # at most this number, chosen at random, evenly
     sh_degree: int | None = None  # at most this one
     w_first: bool = True
 
@@ -60,13 +69,13 @@ class Imported:
 
 
 def import_splat(
-    source: Path, target: Path, wishes: Wishes, progress: Callable[[int, int], None] | None = None
+    source: Path, target: Path, options: SplatOptions, progress: Callable[[int, int], None] | None = None
 ) -> Imported:
     """Writes `target`; raises UsageError when the source is not what it should be."""
     table = _Table(source)
-    degree = min(table.degree, 3 if wishes.sh_degree is None else wishes.sh_degree)
-    turned = _Turn(wishes, degree)
-    chosen = _chosen(table, turned, wishes)
+    degree = min(table.degree, 3 if options.sh_degree is None else options.sh_degree)
+    turned = _Turn(options, degree)
+    chosen = _chosen(table, turned, options)
     kept = int(chosen.sum())
     points, opaque = np.empty((kept, 3), np.float32), np.empty(kept, np.bool_)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -74,7 +83,7 @@ def import_splat(
         stream.write(splat_header(kept, degree))
         at = 0
         for start, rows in table.pieces():
-            piece = turned.applied(rows[chosen[start : start + len(rows)]], table.degree, wishes.w_first)
+            piece = turned.applied(rows[chosen[start : start + len(rows)]], table.degree, options.w_first)
             stream.write(piece.tobytes())
             points[at : at + len(piece)], opaque[at : at + len(piece)] = piece[:, 0:3], piece[:, 10] > 0.0
             at += len(piece)
@@ -88,7 +97,7 @@ class _Table:
 
     def __init__(self, file: Path) -> None:
         report = Report()
-        source = Source(report, file.name, file)
+        source = BundleFile(report, file.name, file)
         if not file.is_file():
             raise UsageError(f"no such file: {file}")
         header = ply.read_header(source, "splat-format", ply.FORMATS)
@@ -112,7 +121,7 @@ class _Table:
             raise UsageError(f"{self.file}: expected 0, 9, 24 or 45 properties f_rest_0, f_rest_1 …, found {rest}")
         return degree
 
-    def _mapped(self, header: ply.Header, vertex: ply.Element) -> Any:
+    def _mapped(self, header: ply.PlyHeader, vertex: ply.PlyElement) -> Any:
         order = ">" if header.format == "binary_big_endian" else "<"
         kind = np.dtype([(each.name, ply.KINDS[each.kind].replace("<", order)) for each in vertex.properties])
         size = self.file.stat().st_size
@@ -122,7 +131,7 @@ class _Table:
             raise UsageError(f"{self.file}: the file is cut short: {self.count:,} Gaussians do not fit into it")
         return np.memmap(self.file, kind, "r", header.length, (self.count,)) if self.count else np.zeros(0, kind)
 
-    def _from_ascii(self, header: ply.Header, kind: Any, size: int) -> Any:
+    def _from_ascii(self, header: ply.PlyHeader, kind: Any, size: int) -> Any:
         if size > MAX_ASCII_BYTES:
             raise UsageError(f"{self.file}: expected at most {MAX_ASCII_BYTES:,} bytes of ASCII")
         words = self.file.read_bytes()[header.length :].split()
@@ -148,12 +157,12 @@ class _Table:
 class _Turn:
     """Turns, scales and moves Gaussians, with their colours."""
 
-    def __init__(self, wishes: Wishes, degree: int) -> None:
-        self.quat = _times((0.0, 0.0, math.sin(0.5 * wishes.yaw), math.cos(0.5 * wishes.yaw)), AXES[wishes.axes])
-        self.matrix = _matrix(self.quat)
-        self.scale, self.move = wishes.scale, np.array(wishes.translate)
+    def __init__(self, options: SplatOptions, degree: int) -> None:
+        self.quat = _times((0.0, 0.0, math.sin(0.5 * options.yaw), math.cos(0.5 * options.yaw)), AXES[options.axes])
+        self.matrix = rotation_matrix(*self.quat).round(15)
+        self.scale, self.move = options.scale, np.array(options.translate)
         self.degree = degree
-        self.bands = harmonics.turn(self.matrix, degree)[1:, 1:]
+        self.bands = turned_harmonics(self.matrix, degree)[1:, 1:]
 
     def points(self, rows: Floats) -> Floats:
         return (rows[:, 0:3] @ self.matrix.T) * self.scale + self.move
@@ -171,22 +180,24 @@ class _Turn:
         return out.astype("<f4")
 
 
-def _chosen(table: _Table, turned: _Turn, wishes: Wishes) -> npt.NDArray[np.bool_]:
+def _chosen(table: _Table, turned: _Turn, options: SplatOptions) -> npt.NDArray[np.bool_]:
     """Which rows stay: finite, with a rotation, within the crop; of those at most `keep`."""
     chosen = np.zeros(table.count, np.bool_)
     for start, rows in table.pieces():
         with np.errstate(invalid="ignore", over="ignore"):
-            good = (np.abs(rows) < 1e30).all(axis=1) & ((rows[:, 6:10] ** 2).sum(axis=1) > 1e-12)
             points = turned.points(rows)
-            for axis in range(len(wishes.crop) // 2):
-                low, high = wishes.crop[2 * axis], wishes.crop[2 * axis + 1]
+            good = (np.abs(rows) <= LARGEST).all(axis=1) & ((rows[:, 6:10] ** 2).sum(axis=1) > 1e-12)
+            good &= (np.abs(points) <= LARGEST).all(axis=1)
+            good &= (rows[:, SCALES] + math.log(options.scale) <= LARGEST_LOG_SCALE).all(axis=1)
+            for axis in range(len(options.crop) // 2):
+                low, high = options.crop[2 * axis], options.crop[2 * axis + 1]
                 good &= (points[:, axis] >= low) & (points[:, axis] <= high)
         chosen[start : start + len(rows)] = good
     places = np.flatnonzero(chosen)
-    if wishes.keep is not None and len(places) > wishes.keep:
+    if options.keep is not None and len(places) > options.keep:
         order = np.argsort(_scrambled(places), kind="stable")
         chosen[:] = False
-        chosen[places[order[: wishes.keep]]] = True
+        chosen[places[order[: options.keep]]] = True
     return chosen
 
 
@@ -214,17 +225,6 @@ def _products(a: tuple[float, ...], b: Floats) -> Floats:
     return out / np.sqrt((out * out).sum(axis=1))[:, None]
 
 
-def _matrix(quat: tuple[float, float, float, float]) -> Floats:
-    x, y, z, w = quat
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)],
-            [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
-            [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
-        ]
-    ).round(15)
-
-
 def guessed_ground(imported: Imported, resolution: float) -> tuple[Floats, float, float]:
     """Heights (ny, nx), west and south: in each cell the lower tenth of what can be seen; NaN where nothing is."""
     points = imported.points[imported.opaque].astype(np.float64)
@@ -244,3 +244,36 @@ def guessed_ground(imported: Imported, resolution: float) -> tuple[Floats, float
     out = np.full(columns * rows, np.nan)
     out[cells[first]] = heights[first + counts // 10]
     return out.reshape(rows, columns), west, south
+
+
+# ---- spherical harmonics ---------------------------------------------------------------------------------------------
+
+
+def harmonics(directions: Floats, degree: int) -> Floats:
+    """(n, (degree + 1)²) at unit vectors (n, 3)."""
+    x, y, z = directions.T
+    parts = [np.full(len(x), _C0)]
+    if degree >= 1:
+        parts += [-_C1 * y, _C1 * z, -_C1 * x]
+    xx, yy, zz = x * x, y * y, z * z
+    if degree >= 2:
+        parts += [_C2[0] * x * y, _C2[1] * y * z, _C2[2] * (2 * zz - xx - yy), _C2[3] * x * z, _C2[4] * (xx - yy)]
+    if degree >= 3:
+        parts += [
+            _C3[0] * y * (3 * xx - yy), _C3[1] * x * y * z, _C3[2] * y * (4 * zz - xx - yy),
+            _C3[3] * z * (2 * zz - 3 * xx - 3 * yy), _C3[4] * x * (4 * zz - xx - yy), _C3[5] * z * (xx - yy),
+            _C3[6] * x * (xx - 3 * yy),
+        ]  # fmt: skip
+    return np.stack(parts, axis=1)
+
+
+def turned_harmonics(matrix: Floats, degree: int) -> Floats:
+    """What a turn of the world does to the coefficients: new = turn · old, so that new(R d) = old(d)."""
+    count = 200
+    index = np.arange(count) + 0.5
+    z = 1.0 - 2.0 * index / count
+    angle = index * 2.399963229728653  # the golden angle spreads directions evenly
+    radius = np.sqrt(1.0 - z * z)
+    directions = np.stack([radius * np.cos(angle), radius * np.sin(angle), z], axis=1)
+    after, before = harmonics(directions @ matrix.T, degree), harmonics(directions, degree)
+    return np.linalg.lstsq(after, before, rcond=None)[0].round(12)

@@ -2,32 +2,38 @@
 
 - `dds`: Eclipse Cyclone DDS from PyPI; no ROS 2 installation needed.
 - `rclpy`: an installed ROS 2.
-- `memory`: inside one process; what tests and Python users take.
+- `memory`: inside one process, for tests and Python users.
 
-Names are given as in the table of topics, with a leading slash, and are relative to the node's namespace; remappings
-are the transport's business. Callbacks run inside `poll`, on the thread that calls it, and nowhere else: so the tick
-decides when it listens.
+Names are written as in the table of topics, with a leading slash, and are relative to the node's namespace; the
+transport applies remappings. Callbacks run inside `poll`, on the thread that calls it, and nowhere else: the simulation
+decides when it takes inputs.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Literal, Protocol, TypeAlias
 
+from microsim.errors import UsageError, unknown
 from microsim.messages.topics import Qos
+
+Kind: TypeAlias = Literal["auto", "dds", "rclpy", "memory"]
+KINDS: tuple[Kind, ...] = ("auto", "dds", "rclpy", "memory")
 
 Value: TypeAlias = bool | int | float | str | list[bool] | list[int] | list[float] | list[str]
 LogLevel: TypeAlias = Literal["debug", "info", "warn", "error"]
 
-OnMessage: TypeAlias = Callable[[bytes], None]  # encoded message, as it came
+OnMessage: TypeAlias = Callable[[bytes], None]  # gets an encoded message
 OnRequest: TypeAlias = Callable[[Any, Any], None]  # (request, response to fill in)
-OnSet: TypeAlias = Callable[[Mapping[str, Value]], str]  # changes -> "" when taken, or why not; all or none
+OnSet: TypeAlias = Callable[[Mapping[str, Value]], str]  # changes -> "" when accepted, or the reason; all or none
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A declared parameter; its value's type is its type for good, save that a number may take the other kind."""
+    """A declared parameter. The type of its value is the type of the parameter and never changes."""
 
     name: str  # dotted
     value: Value
@@ -35,12 +41,38 @@ class Parameter:
     read_only: bool = False
     minimum: float | None = None
     maximum: float | None = None
-    any_number: bool = False  # integers and doubles are both taken (dynamic typing)
+    any_number: bool = False  # accepts an integer for a double, and a whole double for an integer; both are converted
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Smallest and largest value; None: not limited."""
+        if self.minimum is None and self.maximum is None:
+            return None
+        return -math.inf if self.minimum is None else self.minimum, math.inf if self.maximum is None else self.maximum
+
+    def converted(self, value: Any) -> Any:
+        """A number as the declared kind of number, where it may be given as the other; any other value as it is."""
+        if self.any_number and not isinstance(value, bool):
+            if isinstance(self.value, float) and isinstance(value, int):
+                return float(value)
+            if not isinstance(self.value, float) and isinstance(value, float) and value.is_integer():
+                return int(value)
+        return value
+
+    def out_of_range(self, value: Any) -> str:
+        """Why a value, or an element of a list, is outside the bounds; empty when it is not. NaN is outside."""
+        numbers = value if isinstance(value, list) else [value]
+        if self.bounds is None or all(isinstance(n, str) or self.bounds[0] <= n <= self.bounds[1] for n in numbers):
+            return ""
+        expected = f"from {self.minimum} to {self.maximum}"
+        if self.maximum is None or self.minimum is None:
+            expected = f"at least {self.minimum}" if self.maximum is None else f"at most {self.maximum}"
+        return f"parameter '{self.name}' must be {expected}, not {value}"
 
 
 class Publisher(Protocol):
     def publish(self, cdr: bytes) -> None:
-        """Hand over an encoded message; never waits long for a slow reader, and is quick when nobody listens."""
+        """Send an encoded message; never waits long for a slow reader, and is quick without subscribers."""
 
     @property
     def subscribers(self) -> int: ...
@@ -51,6 +83,7 @@ class Transport(Protocol):
     node_name: str  # fully qualified, such as /microsim
     overrides: Mapping[str, Value]  # parameters from --ros-args -p and --params-file that are meant for this node
     tells_senders: bool  # whether `from_others` leaves out everything this node sends, not only what it can recognise
+    serves_many_types: bool  # whether a service may be served under several types at once
 
     def publisher(self, topic: str, type_name: str, qos: Qos) -> Publisher: ...
 
@@ -63,14 +96,17 @@ class Transport(Protocol):
     def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
         """Call a service of another node and wait, polling; raises TimeoutError."""
 
+    def wait_for_acks(self, timeout_s: float) -> bool:
+        """Wait until all reliable subscribers have received what was published; False: not within that time."""
+
     def declare(self, parameters: Sequence[Parameter], on_set: OnSet) -> None:
         """Declare the node's parameters, with its parameter services and /parameter_events."""
 
     def set_parameters(self, values: Mapping[str, Value]) -> None:
-        """Show values that changed inside the node, without asking `on_set`."""
+        """Publish values that changed inside the node, without calling `on_set`."""
 
     def log(self, level: LogLevel, text: str) -> None:
-        """To the terminal and /rosout."""
+        """Write a line to the terminal and /rosout."""
 
     def poll(self, timeout_s: float = 0.0) -> None:
         """Run the callbacks of what has arrived; wait up to timeout_s for something to arrive."""
@@ -79,8 +115,37 @@ class Transport(Protocol):
 
 
 class MissingTypeError(Exception):
-    """The transport does not know a message type; `reason` says which package has it and how to get it."""
+    """The transport does not have a message type; `reason` says which package has it and how to get it."""
 
     def __init__(self, type_name: str, reason: str) -> None:
         super().__init__(f"{type_name}: {reason}")
         self.reason = reason
+
+
+def open_transport(kind: Kind = "auto", node_name: str = "microsim", ros_args: Sequence[str] = ()) -> Transport:
+    """`auto`: rclpy where ROS 2 is sourced, else dds. `ros_args` as on the command line, `--ros-args` in front."""
+    if kind not in KINDS:
+        raise UsageError(unknown("no transport", repr(kind), kind, KINDS))
+    arguments = list(ros_args)
+    if arguments and "--ros-args" not in arguments:
+        arguments.insert(0, "--ros-args")
+    if kind == "rclpy" or (kind == "auto" and find_spec("rclpy") is not None):
+        try:
+            from microsim.ros2.transport.rclpy_transport import RclpyTransport
+
+            return RclpyTransport(node_name, arguments)
+        except ImportError as error:  # an incomplete ROS 2 environment
+            if kind == "rclpy":
+                raise UsageError(f"rclpy cannot be imported ({error}); source a ROS 2 installation first") from error
+    if kind == "memory":
+        from microsim.ros2.transport.memory import MemoryTransport
+
+        return MemoryTransport(node_name, arguments)
+    if find_spec("cyclonedds") is None:
+        raise UsageError(
+            "the dds transport needs Cyclone DDS: pip install 'cyclonedds>=11.0,<12' (CPython 3.10 to 3.13; Linux "
+            "x86_64, macOS arm64, Windows); elsewhere source a ROS 2 installation, and rclpy is used"
+        )
+    from microsim.ros2.transport.dds import DdsTransport
+
+    return DdsTransport(node_name, arguments)

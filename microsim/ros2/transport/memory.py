@@ -1,4 +1,4 @@
-"""The transport inside one process: tests and Python users join nodes on a `Bus`, and all is immediate.
+"""The transport inside one process: nodes that share a `Bus` exchange messages at once, without a network.
 
 bus = Bus()
 simulator, controller = MemoryTransport("microsim", bus=bus), MemoryTransport("controller", bus=bus)
@@ -16,11 +16,17 @@ from typing import Any
 from microsim import messages as wire
 from microsim.errors import UsageError
 from microsim.messages.topics import Qos
-from microsim.ros2.transport import LogLevel, OnMessage, OnRequest, OnSet, Parameter, Value
-from microsim.ros2.transport.node_log import ROSOUT, ROSOUT_QOS, ROSOUT_TYPE, log_message, now_ns, say
-from microsim.ros2.transport.parameters import EVENTS, EVENTS_TYPE, PARAMETERS_QOS, ParameterStore
-from microsim.ros2.transport.requests import NotYet, answer, known_service, known_type
-from microsim.ros2.transport.ros_arguments import parse_ros_arguments
+from microsim.ros2.transport import OnMessage, OnRequest
+from microsim.ros2.transport.standalone import (
+    ROSOUT,
+    ROSOUT_QOS,
+    ROSOUT_TYPE,
+    NotYet,
+    StandaloneNode,
+    answer,
+    known_service,
+    known_type,
+)
 
 
 class Bus:
@@ -30,8 +36,8 @@ class Bus:
         self.changed = threading.Condition()
         self.publishers: list[MemoryPublisher] = []
         self.subscriptions: list[_Subscription] = []
-        self.changes = 0  # of the subscriptions: publishers then look anew who listens to them
-        self.servers: dict[str, _Server] = {}
+        self.changes = 0  # of the subscriptions: publishers then match again
+        self.servers: dict[tuple[str, str], _Server] = {}  # by name and type
 
 
 @dataclass(eq=False)
@@ -45,7 +51,7 @@ class _Subscription:
     from_others: bool
 
     def matches(self, publisher: MemoryPublisher) -> bool:
-        """As DDS: a reader asks for no more than its writer offers."""
+        """As in DDS: a reader requests no more than its writer offers."""
         offered = publisher.qos
         return (
             (self.topic, self.type_name) == (publisher.topic, publisher.type_name)
@@ -67,6 +73,7 @@ class _Request:
 @dataclass(eq=False)
 class _Server:
     owner: MemoryTransport
+    name: str
     type_name: str
     on_request: OnRequest
     queue: deque[_Request] = field(default_factory=deque)
@@ -104,23 +111,21 @@ class MemoryPublisher:
         return self._listening
 
 
-class MemoryTransport:
+class MemoryTransport(StandaloneNode):
     name = "memory"
     tells_senders = True
+    serves_many_types = True
 
     def __init__(self, node_name: str = "microsim", ros_args: Sequence[str] = (), bus: Bus | None = None) -> None:
-        self.arguments = parse_ros_arguments(ros_args, node_name)
-        self.node_name = self.arguments.node_name
-        self.overrides: Mapping[str, Value] = self.arguments.overrides
+        super().__init__(node_name, ros_args)
         self.bus = bus or Bus()
         self._thread = threading.get_ident()  # that polls
-        self._rosout = self._publisher(ROSOUT, ROSOUT_TYPE, ROSOUT_QOS) if self.arguments.rosout else None
-        self._parameters: ParameterStore | None = None
+        self._rosout = self.publisher_at(ROSOUT, ROSOUT_TYPE, ROSOUT_QOS) if self.arguments.rosout else None
 
     def publisher(self, topic: str, type_name: str, qos: Qos) -> MemoryPublisher:
-        return self._publisher(self.arguments.topic(topic), type_name, qos)
+        return self.publisher_at(self.arguments.topic(topic), type_name, qos)
 
-    def _publisher(self, topic: str, type_name: str, qos: Qos) -> MemoryPublisher:
+    def publisher_at(self, topic: str, type_name: str, qos: Qos) -> MemoryPublisher:
         made = MemoryPublisher(self.bus, self, topic, known_type(type_name), qos, deque(maxlen=qos.depth))
         with self.bus.changed:
             self.bus.publishers.append(made)
@@ -136,12 +141,24 @@ class MemoryTransport:
                 for publisher in self.bus.publishers:
                     queue.extend(publisher.kept if made.matches(publisher) else ())
 
+    def wait_for_acks(self, timeout_s: float) -> bool:
+        """Until the subscribers of other threads have taken everything; those of this thread cannot meanwhile."""
+        with self.bus.changed:
+            return self.bus.changed.wait_for(lambda: not any(map(self._is_behind, self.bus.subscriptions)), timeout_s)
+
+    def _is_behind(self, subscription: _Subscription) -> bool:
+        if not subscription.queue or not subscription.qos.reliable:
+            return False
+        is_elsewhere = subscription.owner._thread != threading.get_ident()
+        return is_elsewhere and any(p.owner is self and subscription.matches(p) for p in self.bus.publishers)
+
     def serve(self, service: str, type_name: str, on_request: OnRequest) -> None:
         name = self.arguments.service(service)
+        key = name, known_service(type_name)
         with self.bus.changed:
-            if name in self.bus.servers:
+            if key in self.bus.servers:
                 raise UsageError(f"service {name} is served already")
-            self.bus.servers[name] = _Server(self, known_service(type_name), on_request)
+            self.bus.servers[key] = _Server(self, name, type_name, on_request)
 
     def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
         name = self.arguments.service(service)
@@ -149,16 +166,16 @@ class MemoryTransport:
         pending, asked = _Request(wire.encode(f"{type_name}_Request", message)), False
         end = time.monotonic() + timeout_s
         while not pending.is_answered():
-            server = self.bus.servers.get(name)
-            if server is not None and server.type_name == type_name and not asked:
+            server = self.bus.servers.get((name, type_name))
+            if server is not None and not asked:
                 asked = True
                 self._hand_over(server, pending)
             if server is not None and server.owner is not self and server.owner._thread == threading.get_ident():
-                server.owner.poll()  # nobody else would
+                server.owner.poll()  # both are on this thread
             if pending.is_answered():
                 break
             if time.monotonic() > end:
-                raise TimeoutError(f"service {name}: " + ("no answer" if asked else "nobody serves it"))
+                raise TimeoutError(f"service {name}: " + ("no answer" if asked else "there is no server"))
             self.poll(0.01)
         return wire.decode_checked(f"{type_name}_Response", pending.response)
 
@@ -167,57 +184,40 @@ class MemoryTransport:
             server.queue.append(pending)
             self.bus.changed.notify_all()
 
-    def declare(self, parameters: Sequence[Parameter], on_set: OnSet) -> None:
-        if self._parameters is None:
-            self._parameters = ParameterStore(
-                self.node_name, self._publisher(EVENTS, EVENTS_TYPE, PARAMETERS_QOS).publish
-            )
-            for name, (type_name, handler) in self._parameters.services().items():
-                self.serve(f"~/{name}", type_name, handler)
-        self._parameters.declare(parameters, on_set)
-
-    def set_parameters(self, values: Mapping[str, Value]) -> None:
-        if self._parameters is None:
-            raise UsageError("no parameters were declared")
-        self._parameters.show(values)
-
-    def log(self, level: LogLevel, text: str) -> None:
-        if not self.arguments.shows(level):
-            return
-        stamp_ns, logger = now_ns(), self.arguments.logger
-        if self.arguments.terminal:
-            say(level, logger, text, stamp_ns)
-        if self._rosout is not None:
-            self._rosout.publish(log_message(level, logger, text, stamp_ns))
-
     def poll(self, timeout_s: float = 0.0) -> None:
         self._thread = threading.get_ident()
         with self.bus.changed:
             if timeout_s > 0 and not self._has_work():
                 self.bus.changed.wait_for(self._has_work, timeout_s)
             subscriptions = [s for s in self.bus.subscriptions if s.owner is self and s.queue]
-            servers = [(n, s) for n, s in self.bus.servers.items() if s.owner is self and s.queue]
+            servers = [s for s in self.bus.servers.values() if s.owner is self and s.queue]
         for subscription in subscriptions:
             # what callbacks publish meanwhile waits for the next poll
             for _ in range(len(subscription.queue)):
                 subscription.on_message(subscription.queue.popleft())
-        for name, server in servers:
+        if subscriptions:
+            with self.bus.changed:
+                self.bus.changed.notify_all()  # who waits for them to be taken
+        for server in servers:
             for _ in range(len(server.queue)):
-                self._answer(name, server, server.queue.popleft())
+                self._answer(server, server.queue.popleft())
 
     def _has_work(self) -> bool:
         messages = any(s.owner is self and s.queue for s in self.bus.subscriptions)
         return messages or any(s.owner is self and s.queue for s in self.bus.servers.values())
 
-    def _answer(self, name: str, server: _Server, pending: _Request) -> None:
+    def _answer(self, server: _Server, pending: _Request) -> None:
         request = wire.decode_checked(f"{server.type_name}_Request", pending.cdr)
         try:
-            response, problem = answer(server.type_name, server.on_request, request)
+            response = answer(
+                server.type_name,
+                server.on_request,
+                request,
+                lambda why: self.log("error", f"service {server.name}: {why}"),
+            )
         except NotYet:
             server.queue.append(pending)
             return
-        if problem:
-            self.log("error", f"service {name}: {problem}")
         with self.bus.changed:
             pending.response = response
             self.bus.changed.notify_all()
@@ -227,4 +227,4 @@ class MemoryTransport:
             self.bus.publishers = [p for p in self.bus.publishers if p.owner is not self]
             self.bus.subscriptions = [s for s in self.bus.subscriptions if s.owner is not self]
             self.bus.changes += 1
-            self.bus.servers = {name: s for name, s in self.bus.servers.items() if s.owner is not self}
+            self.bus.servers = {key: s for key, s in self.bus.servers.items() if s.owner is not self}

@@ -69,7 +69,7 @@ def _compose(text: str, where: str, in_file: bool = False) -> Any:
         place = f"{where}:{mark.line + 1}" if mark is not None and in_file else where
         raise UsageError(f"{place}: not YAML: {error.problem or error.context}") from error
     except (YAMLError, ValueError, RecursionError, AttributeError, TypeError, LookupError, AssertionError) as error:
-        # ruamel.yaml lets some of these escape on text that is no YAML
+        # ruamel.yaml raises some of these for text that is not YAML
         raise UsageError(f"{where}: not YAML: {error}") from error
 
 
@@ -79,7 +79,7 @@ def _nodes(mapping: Any, node_name: str, file: str) -> Iterator[Override]:
         if key.value != PARAMETERS_KEY:
             yield from _nodes(value, f"{node_name}/{key.value}".replace("//", "/"), file)
         elif not node_name:
-            raise UsageError(f"{_place(file, key)}: {PARAMETERS_KEY} stands under a node's name, such as /**")
+            raise UsageError(f"{_place(file, key)}: {PARAMETERS_KEY} must be under a node's name, such as /**")
         elif not _is_nothing(value):
             yield from _parameters(value, node_name, "", file)
 

@@ -1,7 +1,9 @@
-"""The transport over an installed ROS 2: a real rclpy node, so that every `--ros-args` is read by ROS 2 itself."""
+"""The transport over an installed ROS 2: an rclpy node, so that ROS 2 itself reads `--ros-args`."""
 
 from __future__ import annotations
 
+import importlib
+import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import rclpy
-from rcl_interfaces.msg import SetParametersResult
+from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.context import Context
 from rclpy.executors import (
@@ -20,26 +22,30 @@ from rclpy.executors import (
 )
 from rclpy.node import Node
 from rclpy.parameter import Parameter as RosParameter
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.signals import SignalHandlerOptions
+from rclpy.type_support import check_for_type_support
 
 from microsim.errors import UsageError
+from microsim.messages import fill
 from microsim.messages.topics import Qos
-from microsim.ros2.transport import LogLevel, OnMessage, OnRequest, OnSet, Parameter, Value
-from microsim.ros2.transport.rclpy_types import (
-    descriptor,
-    fill,
-    find_type,
-    plain_value,
-    quality,
-    refusal,
-    ros_parameter,
+from microsim.ros2.transport import (
+    LogLevel,
+    MissingTypeError,
+    OnMessage,
+    OnRequest,
+    OnSet,
+    Parameter,
+    Value,
 )
-from microsim.ros2.transport.requests import NotYet
+from microsim.ros2.transport.parameter_server import whole_bounds
+from microsim.ros2.transport.standalone import NotYet
 
 CALLBACKS_PER_POLL = 200  # a flood of messages must not hold up the tick
-IDLE_S = 0.001  # asking rclpy takes 0.3 ms, a tick less: when nothing has come, do not ask again before this
+IDLE_S = 0.001  # asking rclpy takes 0.3 ms, longer than a tick: when nothing has arrived, wait before asking again
+READING_S = 0.01  # that subscribers get to read what was published
 GRAPH_POLL_S = 0.01  # rclpy has no event for "a service has appeared"
-REPEAT_S = 1.0  # the same complaint at most so often
+REPEAT_S = 1.0  # between two warnings of the same kind
 SIM_TIME = "use_sim_time"
 
 T = TypeVar("T")
@@ -48,6 +54,7 @@ T = TypeVar("T")
 class RclpyTransport:
     name = "rclpy"
     tells_senders = False  # not every distribution and middleware says who sent a message
+    serves_many_types = False  # rmw_fastrtps_cpp allows one
 
     def __init__(self, node_name: str = "microsim", ros_args: Sequence[str] = ()) -> None:
         self._context = Context()
@@ -55,13 +62,14 @@ class RclpyTransport:
         self._executor = _Executor(context=self._context)
         self._executor.add_node(self._node)
         self._answers = ReentrantCallbackGroup()  # so that a callback may call a service
+        self._publishers: list[RclpyPublisher] = []
         self._own_change = False
-        self._later: list[Callable[[], None]] = []  # requests whose handlers were not done
+        self._later: list[Callable[[], None]] = []  # requests whose handlers could not answer
         self._failure: BaseException | None = None  # raised by a callback of ours
         self._complained_at = float("-inf")
         self._idle_until = 0.0
         self._open = True
-        self._own_publishers: dict[bytes, bool] = {}  # by their gid; False: somebody else's
+        self._own_publishers: dict[bytes, bool] = {}  # by their gid; False: another node's
         self.node_name: str = self._node.get_fully_qualified_name()
         self.overrides: Mapping[str, Value] = _overrides(self._node)
 
@@ -69,7 +77,8 @@ class RclpyTransport:
 
     def publisher(self, topic: str, type_name: str, qos: Qos) -> RclpyPublisher:
         made = self._node.create_publisher(find_type(type_name), _relative(topic), quality(qos))
-        return RclpyPublisher(made, keeps_last=qos.latched)
+        self._publishers.append(RclpyPublisher(made, keeps_last=qos.latched))
+        return self._publishers[-1]
 
     def subscribe(self, topic: str, type_name: str, qos: Qos, on_message: OnMessage, from_others: bool = False) -> None:
         callback = self._guarded(lambda cdr: on_message(bytes(cdr)))
@@ -101,7 +110,7 @@ class RclpyTransport:
                 on_request(request, response)
             except NotYet:
                 return _Later(request)
-            except Exception as error:  # answers even so: nobody waits for ever
+            except Exception as error:  # of any kind: the client waits for an answer
                 self.log("error", f"service {service}: {type(error).__name__}: {error}")
                 response = kind.Response()
                 if hasattr(response, "message"):
@@ -135,7 +144,7 @@ class RclpyTransport:
             self._node.destroy_client(client)
 
     def _ask_again(self) -> None:
-        """Handlers that could not answer at the last poll."""
+        """Call handlers that could not answer at the last poll."""
         later, self._later = self._later, []
         for ask in later:
             ask()
@@ -161,18 +170,30 @@ class RclpyTransport:
         declared = {parameter.name: parameter for parameter in parameters}
         guarded = self._guarded(on_set)
 
-        def asked(changes: list[Any]) -> SetParametersResult:
+        def convert(changes: list[Any]) -> list[Any]:
+            """Whole numbers for doubles: before rclpy compares types."""
+            return [
+                RosParameter(each.name, value=declared[each.name].converted(each.value))
+                if each.name in declared and declared[each.name].any_number and each.value is not None
+                else each
+                for each in changes
+            ]
+
+        def check(changes: list[Any]) -> SetParametersResult:
             ours = {} if self._own_change else {each.name: each.value for each in changes if each.name in declared}
-            reason = next(filter(None, (refusal(declared[name], value) for name, value in ours.items())), "")
-            if ours and not reason:
-                reason = guarded({name: plain_value(value) for name, value in ours.items()})
+            plain = {name: plain_value(value) for name, value in ours.items()}
+            reason = next(filter(None, (declared[name].out_of_range(value) for name, value in plain.items())), "")
+            if plain and not reason:
+                reason = guarded(plain)
             return SetParametersResult(successful=not reason, reason=reason)
 
-        self._node.add_on_set_parameters_callback(asked)
+        if hasattr(self._node, "add_pre_set_parameters_callback"):  # not in Humble, where types must match exactly
+            self._node.add_pre_set_parameters_callback(convert)
+        self._node.add_on_set_parameters_callback(check)
 
     def set_parameters(self, values: Mapping[str, Value]) -> None:
-        current = {name: self._node.get_parameter(name).value for name in values}
-        changed = [name for name, value in values.items() if plain_value(current[name]) != value]
+        current = {name: self._node.get_parameter(name) for name in values}
+        changed = {name: value for name, value in values.items() if plain_value(current[name].value) != value}
         described = [self._node.describe_parameter(name) for name in changed]
         locked = [each for each in described if each.read_only]  # read-only for others
         self._own_change = True
@@ -180,7 +201,10 @@ class RclpyTransport:
             for each in locked:
                 each.read_only = False
             result = self._node.set_parameters_atomically(
-                [ros_parameter(each, values[each.name]) for each in described]
+                [
+                    RosParameter(name, current[name].type_, _of_type(current[name], value))
+                    for name, value in changed.items()
+                ]
             )
         finally:
             self._own_change = False
@@ -190,6 +214,12 @@ class RclpyTransport:
             raise UsageError(result.reason)
 
     # ---- the rest
+
+    def wait_for_acks(self, timeout_s: float) -> bool:
+        """Give subscribers time to read. No RMW reports acknowledgements soon: Fast DDS needs up to 3 s for one."""
+        if any(publisher.subscribers for publisher in self._publishers):
+            time.sleep(min(timeout_s, READING_S))
+        return True
 
     def log(self, level: LogLevel, text: str) -> None:
         _LOG[level](self._node.get_logger(), text)
@@ -217,7 +247,7 @@ class RclpyTransport:
         self._context.try_shutdown()
 
     def _guarded(self, callback: Callable[..., T]) -> Callable[..., T]:
-        """Keep apart what our callbacks raise, which `poll` passes on, from what goes wrong inside rclpy."""
+        """Keep what our callbacks raise, which `poll` raises again, apart from errors inside rclpy."""
 
         def guarded(*arguments: Any) -> T:
             try:
@@ -236,7 +266,7 @@ class RclpyTransport:
 
 @dataclass(frozen=True)
 class _Later:
-    """In place of a response: the handler is to be asked again."""
+    """In place of a response: the handler must be called again."""
 
     request: Any
 
@@ -285,7 +315,7 @@ def _node(name: str, ros_args: list[str], context: Context) -> Node:
         rclpy.init(args=ros_args, context=context, signal_handler_options=SignalHandlerOptions.NO)
     except RuntimeError as error:
         raise UsageError(f"--ros-args: {re.sub(r', at [^ ,]+:[0-9]+', '', str(error))}") from error
-    # This node makes the time: with use_sim_time, which launch files set for every node, its own clock would wait
+    # This node publishes /clock: with use_sim_time, which launch files set for every node, its own clock would wait
     # for itself. So it keeps the wall clock, whatever the parameter says.
     node = Node(name, context=context, parameter_overrides=[RosParameter(SIM_TIME, value=False)])
     node.remove_on_set_parameters_callback(node._time_source._on_parameter_event)
@@ -298,14 +328,88 @@ def _overrides(node: Node) -> dict[str, Value]:
     return {name: plain_value(parameter.value) for name, parameter in given.items()}
 
 
+def _of_type(parameter: RosParameter, value: Value) -> Value:
+    return float(value) if parameter.type_ == RosParameter.Type.DOUBLE and isinstance(value, int) else value
+
+
 def _relative(name: str) -> str:
     return name.lstrip("/")
 
 
-# rclpy wants one place in the source for each level
+# rclpy requires one place in the source for each level
 _LOG: dict[LogLevel, Callable[[Any, str], Any]] = {
     "debug": lambda logger, text: logger.debug(text),
     "info": lambda logger, text: logger.info(text),
     "warn": lambda logger, text: logger.warning(text),
     "error": lambda logger, text: logger.error(text),
 }
+
+# ---- types and values ------------------------------------------------------------------------------------------------
+
+
+def find_type(type_name: str) -> Any:
+    """The class of a message or service; raises MissingTypeError."""
+    package, kind, short = type_name.split("/")
+    try:
+        importlib.import_module(package)
+    except ImportError as error:
+        raise MissingTypeError(type_name, f"{package} is not installed; {_how_to_get(package)}") from error
+    try:
+        module = importlib.import_module(f"{package}.{kind}")
+        found = _part_of_action(module, short) if kind == "action" else getattr(module, short)
+        check_for_type_support(found)
+    except (ImportError, AttributeError) as error:
+        raise MissingTypeError(
+            type_name, f"the installed {package} does not have it; {_how_to_get(package)}, in a newer version"
+        ) from error
+    return found
+
+
+def _part_of_action(module: Any, name: str) -> Any:
+    """Of Name_SendGoal, Name_GetResult, Name_FeedbackMessage."""
+    action, _, part = name.rpartition("_")
+    whole = getattr(module, action)
+    check_for_type_support(whole)  # and with it, that of its parts
+    return getattr(whole.Impl, part if part == "FeedbackMessage" else f"{part}Service")
+
+
+def _how_to_get(package: str) -> str:
+    if package == "microsim_interfaces":
+        return "build it with `colcon build --base-paths . interfaces` in MicroSim's source, and source it"
+    distribution = os.environ.get("ROS_DISTRO", "$ROS_DISTRO")
+    return f"try `apt install ros-{distribution}-{package.replace('_', '-')}`"
+
+
+def quality(qos: Qos) -> QoSProfile:
+    return QoSProfile(
+        history=HistoryPolicy.KEEP_LAST,
+        depth=qos.depth,
+        reliability=ReliabilityPolicy.RELIABLE if qos.reliable else ReliabilityPolicy.BEST_EFFORT,
+        durability=DurabilityPolicy.TRANSIENT_LOCAL if qos.latched else DurabilityPolicy.VOLATILE,
+    )
+
+
+def descriptor(parameter: Parameter) -> ParameterDescriptor:
+    described = ParameterDescriptor(
+        name=parameter.name,
+        type=RosParameter.Type.from_parameter_value(parameter.value).value,
+        description=parameter.description,
+        read_only=parameter.read_only,
+    )
+    if parameter.bounds is None:
+        return described
+    low, high = parameter.bounds
+    elements = parameter.value if isinstance(parameter.value, list) else [parameter.value]
+    if any(isinstance(element, float) for element in elements):
+        described.floating_point_range = [FloatingPointRange(from_value=float(low), to_value=float(high))]
+    else:
+        bounds = whole_bounds(low, high)
+        described.integer_range = [IntegerRange(from_value=bounds[0], to_value=bounds[1])]
+    return described
+
+
+def plain_value(value: Any) -> Value:
+    """A parameter's value, whatever kind of array rclpy keeps it in."""
+    if isinstance(value, bool | int | float | str):
+        return value
+    return [element[0] if isinstance(element, bytes) else element for element in value]

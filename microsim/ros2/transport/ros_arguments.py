@@ -1,4 +1,4 @@
-"""What follows `--ros-args` on the command line, read as rcl reads it: names, remappings, parameters, log levels.
+"""The arguments after `--ros-args` on the command line, read as rcl does: names, remappings, parameters, log levels.
 
 microsim run --ros-args -r __ns:=/a -r drone/cmd_vel:=/teleop -p seed:=7 --params-file f.yaml --log-level debug --
 """
@@ -109,7 +109,7 @@ def parse_ros_arguments(arguments: Sequence[str], node: str, namespace: str = "/
     namespace = _special(found.remaps, "__ns", node, namespace)
     remaps = [r for r in found.remaps if not r.old.startswith("__") and r.node in ("", node)]
     overrides: dict[str, Value] = {}
-    for override in (*found.from_files, *found.from_parameters):
+    for override in found.overrides:  # in the order of the arguments: as in rcl, the last one wins
         if override.is_for(_join(namespace, node)):
             overrides[override.name] = override.value
     return RosArguments(
@@ -128,8 +128,7 @@ def parse_ros_arguments(arguments: Sequence[str], node: str, namespace: str = "/
 @dataclass
 class _Found:
     remaps: list[Remap] = field(default_factory=list)
-    from_files: list[Override] = field(default_factory=list)
-    from_parameters: list[Override] = field(default_factory=list)
+    overrides: list[Override] = field(default_factory=list)
     log_levels: dict[str, int] = field(default_factory=dict)
     switches: dict[str, bool] = field(default_factory=dict)
     enclave: str = "/"
@@ -151,7 +150,7 @@ def _read(arguments: Sequence[str], found: _Found) -> None:
         elif argument in _TAKING_A_VALUE:
             value = next(rest, None)
             if value is None or value in ("--", "--ros-args"):
-                raise UsageError(f"{argument} wants {_TAKING_A_VALUE[argument]} after it")
+                raise UsageError(f"{argument} requires {_TAKING_A_VALUE[argument]}")
             _take(argument, value, found)
         else:
             known = [*_TAKING_A_VALUE, *_SWITCHES]
@@ -163,13 +162,13 @@ def _take(flag: str, text: str, found: _Found) -> None:
     if flag in ("-r", "--remap"):
         found.remaps.append(_remap(text, where))
     elif flag in ("-p", "--param"):
-        found.from_parameters.append(_parameter(text, where))
+        found.overrides.append(_parameter(text, where))
     elif flag == "--params-file":
-        found.from_files.extend(read_params_file(Path(text)))
+        found.overrides.extend(read_params_file(Path(text)))
     elif flag == "--log-level":
         name, _, level = text.rpartition(":=")
         if level.lower() not in LEVELS:
-            raise UsageError(f"{where}: no level {level!r}; there are: {', '.join(LEVELS)}")
+            raise UsageError(f"{where}: there is no level {level!r}; there are: {', '.join(LEVELS)}")
         found.log_levels[name] = LEVELS[level.lower()]
     elif flag in ("-e", "--enclave"):
         if not text.startswith("/"):
@@ -182,7 +181,7 @@ def _remap(text: str, where: str) -> Remap:
     if not sign or not old or not new:
         raise UsageError(f"{where}: a remapping is written old:=new")
     if "*" in text or "\\" in text:
-        raise UsageError(f"{where}: wildcards are not possible in remappings")
+        raise UsageError(f"{where}: remappings with wildcards are not supported")
     node, old = _node_prefix(old)
     kind = "topic" if old.startswith("rostopic://") else "service" if old.startswith("rosservice://") else ""
     old = "__node" if old == "__name" else _REMAP_SIDE.sub("", old)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from microsim.errors import MicroSimError
+from microsim.errors import MicroSimError, install_hint
 
 NAMES = ("viser", "trimesh", "yourdfpy", "xacrodoc", "PIL", "websockets")
 
@@ -16,4 +16,4 @@ class ViewerError(MicroSimError):
 def need_extra(what: str) -> None:
     missing = [name for name in NAMES if find_spec(name) is None]
     if missing:
-        raise ViewerError(f"{what} needs {missing[0]}, which is not installed: pip install 'microsim[view]'")
+        raise ViewerError(f"{what} needs {missing[0]}, which is not installed: {install_hint('view')}")

@@ -84,6 +84,7 @@ _serdata_view = _function(
 _view_done = _function(_QUICK, "ddsi_serdata_to_ser_unref", None, ct.c_void_p, ct.c_void_p)
 _serdata_done = _function(_QUICK, "ddsi_serdata_unref", None, ct.c_void_p)
 _matched_status = _function(_QUICK, "dds_get_publication_matched_status", ct.c_int32, _entity, ct.c_void_p)
+_wait_for_acks = _function(_NORMAL, "dds_wait_for_acks", ct.c_int32, _entity, ct.c_int64)
 _attach = _function(_NORMAL, "dds_waitset_attach", ct.c_int32, _entity, _entity, ct.c_ssize_t)
 _wait = _function(_NORMAL, "dds_waitset_wait", ct.c_int32, _entity, ct.c_void_p, ct.c_size_t, ct.c_int64)
 _look = _function(_QUICK, "dds_waitset_wait", ct.c_int32, _entity, ct.c_void_p, ct.c_size_t, ct.c_int64)
@@ -91,9 +92,9 @@ _set_log_mask = _function(_QUICK, "dds_set_log_mask", None, ct.c_uint32)
 
 
 def print_errors_only() -> None:
-    """Of the library's own log. It warns of every type that Fast DDS 3 describes, which nobody asked it to read.
+    """Limit the library's own log to errors: it warns of every type that Fast DDS 3 describes, needlessly.
 
-    What `<Tracing>` in CYCLONEDDS_URI writes to a file is not touched.
+    A trace file requested with `<Tracing>` in CYCLONEDDS_URI is not affected.
     """
     _set_log_mask(_FATAL | _ERROR)
 
@@ -104,8 +105,8 @@ def _checked(code: int, doing: str) -> int:
     return code
 
 
-class CdrTopic(Topic):  # type: ignore[type-arg] # its samples are no IDL types
-    """Known by its name and its type's name; what is written to it is opaque."""
+class CdrTopic(Topic):  # type: ignore[type-arg] # its samples are not IDL types
+    """A topic known by its name and the name of its type; the bytes written to it are opaque."""
 
     def __init__(self, participant: DomainParticipant, name: str, type_name: str) -> None:
         operations = (ct.c_uint32 * 3)(_ONE_OCTET, 0, 0)
@@ -128,8 +129,8 @@ class CdrWriter:
 
     def __init__(self, writer: DataWriter[bytes]) -> None:
         self.writer = writer
-        self.timeouts = 0  # messages given up because a reliable reader did not keep up
-        self.is_heard = False  # whether there were readers when last asked
+        self.timeouts = 0  # messages dropped because a reliable reader did not keep up
+        self.is_heard = False  # whether there were readers at the last look
         self._ref = writer._ref
         sertype = ct.c_void_p()
         _checked(_sertype_of(self._ref, ct.byref(sertype)), "dds_get_entity_sertype")
@@ -158,8 +159,12 @@ class CdrWriter:
         self.is_heard = count > 0
         return count
 
+    def wait_for_acks(self, timeout_s: float) -> bool:
+        """Whether all reliable readers have acknowledged everything within that time."""
+        return not self.matched() or _wait_for_acks(self._ref, int(max(timeout_s, 0.0) * 1e9)) >= 0
+
     def keeps_bytes(self, cdr: bytes) -> bool:
-        """Whether the library gives back what it was given: a check of its binary interface."""
+        """Whether the library returns the bytes it was given: a check of its binary interface."""
         self._bytes.base, self._bytes.size = cdr, len(cdr)
         serdata = _serdata_from(self._sertype, _SERDATA, 1, self._bytes_at, len(cdr))
         try:
@@ -210,7 +215,7 @@ class CdrReader:
 
 
 class Waiter:
-    """Waits for the first of many conditions and says which are true."""
+    """Waits for the first of many conditions and returns those that are true."""
 
     def __init__(self, participant: DomainParticipant) -> None:
         self.waitset = WaitSet(participant)
@@ -226,7 +231,7 @@ class Waiter:
     def wait(self, timeout_ns: int) -> list[Callable[[], None]]:
         """The actions of the conditions that are true, in the order in which they were attached.
 
-        So a node that subscribes before it serves takes a command before the request that was sent after it.
+        So a node that subscribes before it serves handles a command before a request that was sent after it.
         """
         fired = self._fired
         wait = _wait if timeout_ns > 0 else _look

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import socket
+import struct
 import sys
 from collections.abc import Mapping
 from html import escape
@@ -13,23 +15,26 @@ from cyclonedds.domain import Domain
 
 from microsim.errors import UsageError, did_you_mean, there_are
 from microsim.ros2.transport.dds.cdr_endpoints import print_errors_only
-from microsim.ros2.transport.network import LOOPBACK, ipv4_addresses
 
 LARGEST_ID = 232
 RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")
 
-_PRECONDITION_NOT_MET = -4
+LOOPBACK = "127.0.0.1"
 
-# Whole images in few datagrams: a 640×480 image goes four times as fast. Watermarks far away: a writer that keeps the
-# last few messages needs no throttle, and a reader that hangs must not slow the tick.
+_PRECONDITION_NOT_MET = -4
+_GET_FLAGS, _GET_ADDRESS, _UP = 0x8913, 0x8915, 0x1  # SIOCGIFFLAGS, SIOCGIFADDR, IFF_UP of Linux
+
+# Large datagrams: 640×480 images are four times as fast. High watermarks: a writer that keeps the last few messages
+# needs no throttling, and a reader that hangs must not slow the tick. Early heartbeats: readers answer them with an
+# acknowledgement, for which stepping waits (by default they come every 100 ms).
 _TUNING = (
     "<General><MaxMessageSize>65500B</MaxMessageSize><FragmentSize>60000B</FragmentSize></General>"
     "<Internal><Watermarks><WhcAdaptive>false</WhcAdaptive><WhcHigh>1GB</WhcHigh><WhcHighInit>1GB</WhcHighInit>"
-    "</Watermarks></Internal>"
+    "</Watermarks><HeartbeatInterval min='2ms' minsched='5ms'>5ms</HeartbeatInterval></Internal>"
 )
 
-# Left alone, Cyclone DDS takes one interface and hears nothing of the others. Fast DDS, told to stay on this machine,
-# speaks on the loopback interface; Cyclone DDS, told the same, on any. So both are taken.
+# By default Cyclone DDS uses one interface and receives nothing from the others. Fast DDS limited to this machine uses
+# the loopback interface; Cyclone DDS limited to this machine may use any. So both are used.
 _LOOPBACK_TOO = (
     '<General><Interfaces><NetworkInterface autodetermine="true"/><NetworkInterface address="127.0.0.1"/>'
     "</Interfaces></General>"
@@ -47,7 +52,7 @@ def domain_id(environment: Mapping[str, str] = os.environ) -> int:
 
 
 def configuration(environment: Mapping[str, str] = os.environ) -> str:
-    """As rmw_cyclonedds_cpp makes it; what CYCLONEDDS_URI says comes last and wins."""
+    """As rmw_cyclonedds_cpp makes it; CYCLONEDDS_URI comes last and wins."""
     uri = environment.get("CYCLONEDDS_URI", "")
     # a user's interfaces would be added to ours, and none may be named twice
     interfaces = _LOOPBACK_TOO if _reach(environment)[0] == "LOCALHOST" and not uri and _has_network() else ""
@@ -71,7 +76,7 @@ def _discovery(environment: Mapping[str, str]) -> str:
 
 
 def _has_network() -> bool:
-    """Whether an interface other than loopback is up with an IPv4 address; False where that is not known."""
+    """Whether an interface other than loopback is up with an IPv4 address; False where that cannot be found out."""
     return sys.platform == "linux" and any(not address.startswith("127.") for address in ipv4_addresses().values())
 
 
@@ -80,7 +85,7 @@ def uses_multicast(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def interfaces(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """IPv4 addresses where peers may be met; empty where none may."""
+    """IPv4 addresses where peers may be; empty where discovery is off."""
     there, uri = ipv4_addresses(), environment.get("CYCLONEDDS_URI", "")
     reach = _reach(environment)[0]
     if reach == "OFF":
@@ -105,7 +110,7 @@ def _reach(environment: Mapping[str, str]) -> tuple[str, list[str]]:
 
 
 def open_domain(number: int) -> None:
-    """Once per process and domain; whoever comes first decides its configuration."""
+    """Once per process and domain; the first call decides the configuration."""
     if number in _domains:
         return
     text = configuration()
@@ -113,8 +118,38 @@ def open_domain(number: int) -> None:
     try:
         _domains[number] = Domain(number, text)
     except (DDSException, UnicodeEncodeError) as error:
-        if getattr(error, "code", None) == _PRECONDITION_NOT_MET:  # opened by somebody else in this process
+        if getattr(error, "code", None) == _PRECONDITION_NOT_MET:  # opened by other code in this process
             return
         uri = os.environ.get("CYCLONEDDS_URI")
         blame = f"; CYCLONEDDS_URI is {uri}" if uri else ""
-        raise UsageError(f"Cyclone DDS does not take its configuration: {error}{blame}") from error
+        raise UsageError(f"Cyclone DDS refuses its configuration: {error}{blame}") from error
+
+
+def ipv4_addresses() -> dict[str, str]:
+    """IPv4 address of each interface that is up, by its name. Other systems than Linux: loopback and the main one."""
+    if sys.platform != "linux":
+        return {"": LOOPBACK, **({"default": main} if (main := _main_address()) else {})}
+    from fcntl import ioctl
+
+    found = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for _, name in socket.if_nameindex():
+            asked = struct.pack("16s24x", name.encode()[:15])
+            try:
+                (flags,) = struct.unpack_from("<H", ioctl(any_socket, _GET_FLAGS, asked), 16)
+                address = socket.inet_ntoa(ioctl(any_socket, _GET_ADDRESS, asked)[20:24])
+            except OSError:  # it has no address, or has just disappeared
+                continue
+            if flags & _UP:
+                found[name] = address
+    return found
+
+
+def _main_address() -> str:
+    """The address of the interface towards other machines; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            any_socket.connect(("239.255.0.1", 1))
+        except OSError:
+            return ""
+        return str(any_socket.getsockname()[0])

@@ -1,13 +1,14 @@
-"""One participant with one node: its endpoints, and telling peers about them."""
+"""One DDS participant with one ROS 2 node: its endpoints, and how peers learn about them."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from cyclonedds.core import DDSException, DDSStatus, Entity
+from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication
+from cyclonedds.core import DDSException, DDSStatus, Entity, ReadCondition
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.pub import DataWriter
 from cyclonedds.pub import Publisher as DdsPublisher
@@ -15,21 +16,22 @@ from cyclonedds.qos import Policy
 from cyclonedds.qos import Qos as DdsQos
 from cyclonedds.sub import DataReader
 from cyclonedds.sub import Subscriber as DdsSubscriber
+from cyclonedds.util import duration
 
 from microsim import messages as wire
 from microsim.errors import UsageError
 from microsim.messages.topics import Qos
-from microsim.ros2.transport.dds.cdr_endpoints import CdrReader, CdrTopic, CdrWriter, Waiter
+from microsim.ros2.transport.dds.cdr_endpoints import ANY_STATE, CdrReader, CdrTopic, CdrWriter, Waiter
 from microsim.ros2.transport.dds.domain import domain_id, open_domain
-from microsim.ros2.transport.dds.quality import dds_type, quality, type_hash_data
-from microsim.ros2.transport.dds.type_mismatch import OtherTypes
 
 DISCOVERY_TOPIC = "ros_discovery_info"
 DISCOVERY_TYPE = "rmw_dds_common/msg/ParticipantEntitiesInfo"
 DISCOVERY_QOS = Qos(1, latched=True)
+BLOCKING_S = 0.1  # longest time a reliable writer waits for a slow reader; rmw waits for ever
 
-
-_POLICIES = {2: "durability", 4: "deadline", 8: "liveliness", 11: "reliability"}  # that keep endpoints apart
+_AT_ONCE = 64  # endpoints of others read at once
+_MANY = 1000  # topics of others that are remembered, for subscriptions made later
+_POLICIES = {2: "durability", 4: "deadline", 8: "liveliness", 11: "reliability"}  # that prevent a match
 
 
 class Graph:
@@ -45,8 +47,8 @@ class Graph:
         self._subscriber = self._keep(DdsSubscriber(self.participant))
         self.waiter = Waiter(self.participant)
         self._keep(self.waiter.waitset)
-        self._other_types = OtherTypes(self.participant, self.waiter, warn)
-        for entity in self._other_types.entities:
+        self._type_mismatches = TypeMismatches(self.participant, self.waiter, warn)
+        for entity in self._type_mismatches.entities:
             self._keep(entity)
         self._topics: dict[tuple[str, str], CdrTopic] = {}
         self._numbers = itertools.count(1)
@@ -57,9 +59,7 @@ class Graph:
         self._discovery = CdrWriter(self._keep(writer))
         self.is_announced = False
         if not self._discovery.keeps_bytes(self._entities_info(is_open=True)):
-            raise UsageError(
-                "this build of cyclonedds does not carry ROS 2 messages; pip install 'cyclonedds>=11.0,<12'"
-            )
+            raise UsageError("this build of cyclonedds cannot carry ROS 2 messages; pip install 'cyclonedds>=11.0,<12'")
 
     def writer(
         self, topic: str, type_name: str, qos: Qos, user_data: str = "", lifespan_s: float | None = None
@@ -88,7 +88,7 @@ class Graph:
         made = self._keep(DataReader(self._subscriber, self._topic(topic, type_name), settings))
         self._readers.append(made.guid.bytes)
         self.is_announced = False
-        self._other_types.want(topic, dds_type(type_name))
+        self._type_mismatches.want(topic, dds_type(type_name))
         reader = CdrReader(made, qos.depth)
         self.waiter.attach(self._keep(reader.has_data), on_data)
         made.set_status_mask(DDSStatus.RequestedIncompatibleQos)
@@ -96,7 +96,7 @@ class Graph:
         return reader
 
     def idle_reader(self, topic: str, type_name: str) -> None:
-        """One that is there and is never read; it does not count as the node's."""
+        """A reader that is never read and does not count as the node's."""
         settings = quality(Qos(1), type_hash_data(type_name))
         self._keep(DataReader(self._subscriber, self._topic(topic, type_name), settings))
 
@@ -108,7 +108,7 @@ class Graph:
 
     def _mismatch(self, status: Any, topic: str) -> None:
         policy = _POLICIES.get(status.last_policy_id, f"policy {status.last_policy_id}")
-        self._warn(f"{topic[2:]}: a peer and this node disagree about {policy}, and nothing passes between them")
+        self._warn(f"{topic[2:]}: the {policy} QoS of a peer and of this node do not match: no messages are exchanged")
 
     def unique_id(self) -> str:
         """For the two halves of a service or client: 16 bytes as rmw_cyclonedds_cpp prints them."""
@@ -116,7 +116,7 @@ class Graph:
         return f"{raw[0]:2x}." + ".".join(f"{byte:x}" for byte in raw[1:])
 
     def announce(self) -> None:
-        """Say which endpoints belong to the node: peers keep the last such message of each participant."""
+        """Publish which endpoints belong to the node: peers keep the last such message of each participant."""
         self.is_announced = True
         self._discovery.write(self._entities_info(is_open=True))
 
@@ -151,6 +151,102 @@ class Graph:
         return entity
 
 
+class TypeMismatches:
+    """Warns once of each topic on which a peer publishes another type than this node subscribes to.
+
+    DDS does not match the two and reports nothing. Names and types are those of DDS, except in warnings.
+    """
+
+    def __init__(self, participant: DomainParticipant, waiter: Waiter, warn: Callable[[str], None]) -> None:
+        self._warn = warn
+        self._wanted: dict[str, set[str]] = {}  # a service may have several types
+        self._seen: dict[tuple[str, str], None] = {}
+        self._reader = BuiltinDataReader(participant, BuiltinTopicDcpsPublication)
+        self._has_data = ReadCondition(self._reader, ANY_STATE)
+        self.entities = [self._reader, self._has_data]
+        waiter.attach(self._has_data, self._look)
+
+    def want(self, topic: str, type_name: str) -> None:
+        self._wanted.setdefault(topic, set()).add(type_name)
+        for name, its_type in self._seen:
+            if name == topic:
+                self._compare(name, its_type)
+
+    def _look(self) -> None:
+        for topic, type_name in self._published():
+            if (topic, type_name) not in self._seen and len(self._seen) < _MANY:
+                self._seen[topic, type_name] = None
+                self._compare(topic, type_name)
+
+    def _published(self) -> Iterator[tuple[str, str]]:
+        while True:
+            try:
+                samples = self._reader.take(_AT_ONCE)
+            except DDSException:  # nothing left
+                return
+            for sample in samples:
+                if sample.sample_info.valid_data:
+                    yield sample.topic_name, sample.type_name
+            if len(samples) < _AT_ONCE:
+                return
+
+    def _compare(self, topic: str, type_name: str) -> None:
+        wanted = self._wanted.get(topic, {type_name})
+        if type_name not in wanted:
+            expected = " or ".join(map(ros_type, sorted(wanted)))
+            self._warn(
+                f"{topic[2:]}: a peer publishes {ros_type(type_name)} there, but this node expects {expected}: "
+                "its messages are not received"
+            )
+
+
+def ros_type(type_name: str) -> str:
+    """geometry_msgs::msg::dds_::Twist_ -> geometry_msgs/msg/Twist; a type of another form stays as it is."""
+    parts = type_name.split("::")
+    if len(parts) != 4 or parts[2] != "dds_":
+        return type_name
+    return f"{parts[0]}/{parts[1]}/{parts[3].removesuffix('_')}"
+
+
+def quality(qos: Qos, user_data: str, lifespan_s: float | None = None, ignore_local: bool = False) -> DdsQos:
+    history = Policy.History.KeepLast(qos.depth)
+    reliable = Policy.Reliability.Reliable(duration(seconds=BLOCKING_S))
+    policies: list[Any] = [
+        history,
+        reliable if qos.reliable else Policy.Reliability.BestEffort,
+        Policy.Durability.TransientLocal if qos.latched else Policy.Durability.Volatile,
+        Policy.WriterDataLifecycle(autodispose=False),
+        Policy.Liveliness.Automatic(duration(infinite=True)),
+        Policy.Userdata(data=user_data.encode()),
+    ]
+    if qos.latched:
+        policies.append(Policy.DurabilityService(0, history, -1, -1, -1))
+    if lifespan_s is not None:
+        policies.append(Policy.Lifespan(duration(seconds=lifespan_s)))
+    if ignore_local:
+        policies.append(Policy.IgnoreLocal.Participant)
+    return DdsQos(*policies)
+
+
+def type_hash_data(type_name: str) -> str:
+    return f"typehash={wire.type_hash(type_name)};"
+
+
+def user_data_of(endpoint: Any) -> dict[str, str]:
+    """key=value; pairs that an endpoint announces."""
+    policy = endpoint.qos[Policy.Userdata] if endpoint is not None and endpoint.qos is not None else None
+    if policy is None:
+        return {}
+    pairs = (pair.partition("=") for pair in bytes(policy.data).decode("latin1").split(";"))
+    return {key: value for key, sign, value in pairs if sign}
+
+
+def dds_type(type_name: str) -> str:
+    """geometry_msgs/msg/Twist -> geometry_msgs::msg::dds_::Twist_"""
+    package, kind, name = type_name.split("/")
+    return f"{package}::{kind}::dds_::{name}_"
+
+
 def _gid(guid: bytes) -> Any:
     return wire.new("rmw_dds_common/msg/Gid", data=np.frombuffer(guid, np.uint8))
 
@@ -160,6 +256,6 @@ def _participant(number: int, enclave: str) -> DomainParticipant:
         return DomainParticipant(number, DdsQos(Policy.Userdata(data=f"enclave={enclave};".encode())))
     except DDSException as error:
         raise UsageError(
-            f"no DDS participant on domain {number}: {error}; too many nodes on this machine, or a network interface "
-            "that is not there (see CYCLONEDDS_URI)"
+            f"cannot create a DDS participant on domain {number}: {error}; too many nodes may run on this machine, "
+            "or CYCLONEDDS_URI names a network interface that does not exist"
         ) from error

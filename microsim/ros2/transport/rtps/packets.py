@@ -1,4 +1,4 @@
-"""RTPS messages as bytes, and back. Whatever is not understood is left out; what is cut short ends there."""
+"""RTPS messages to bytes and back. Unknown parts are skipped; a truncated message ends where it is cut."""
 
 from __future__ import annotations
 
@@ -34,11 +34,15 @@ Address: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Sample:
-    """What a writer sent."""
-
+class FromWriter:
     writer: bytes  # GUID
     reader: bytes  # entity; zeros: any
+
+
+@dataclass(frozen=True)
+class Sample(FromWriter):
+    """What a writer sent."""
+
     number: int
     payload: bytes  # with its encapsulation; empty when it has only a key
     inline: Parameters = field(default_factory=dict)
@@ -46,11 +50,9 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Fragments:
+class Fragments(FromWriter):
     """A piece of a sample that is larger than a packet."""
 
-    writer: bytes
-    reader: bytes
     number: int
     first: int  # number of the first fragment here, from 1
     size: int  # [byte] of each but the last
@@ -59,22 +61,18 @@ class Fragments:
 
 
 @dataclass(frozen=True)
-class Heartbeat:
-    """What a writer has to give: samples `first` to `last`."""
+class Heartbeat(FromWriter):
+    """A writer offers samples `first` to `last`."""
 
-    writer: bytes
-    reader: bytes
     first: int
     last: int
     wants_answer: bool
 
 
 @dataclass(frozen=True)
-class Gap:
-    """Samples that will never come: from `start` to before `base`, and those listed."""
+class Gap(FromWriter):
+    """Samples that will never be sent: from `start` to before `base`, and those listed."""
 
-    writer: bytes
-    reader: bytes
     start: int
     base: int
     listed: tuple[int, ...]
@@ -82,7 +80,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """A reader has all samples before `base`, and wants those that are missing."""
+    """A reader has all samples before `base`, and requests those that are missing."""
 
     reader: bytes  # GUID
     writer: bytes  # entity
@@ -125,7 +123,7 @@ def acknowledgement(
 
 
 def parameters(*pairs: tuple[int, bytes]) -> bytes:
-    """Without encapsulation: as it stands before a payload, too."""
+    """Without encapsulation, as before a payload."""
     parts = []
     for name, value in (*pairs, (_SENTINEL, b"")):
         padded = value + bytes(-len(value) % 4)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any
 
+from microsim.errors import install_hint
 from microsim.view.web.interface import FRAME_HZ, Control, Frame, PageOptions, Scene
 from microsim.view.web.page.access import Gate, is_loopback
 from microsim.view.web.page.html import page_html
@@ -45,7 +46,7 @@ def serve(pipe: Connection, options: Any) -> None:
 
 def _explained(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError):
-        return f"the page needs {error.name}: pip install 'microsim[view]'"
+        return f"the page needs {error.name}: {install_hint('view')}"
     return f"the page cannot be served: {error}"
 
 

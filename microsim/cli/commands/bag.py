@@ -1,0 +1,73 @@
+"""`microsim bag`: inspecting and repairing recordings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from microsim.cli.command import Command
+from microsim.cli.options import BagArgument, JsonOption
+from microsim.cli.terminal import FAILED, GOOD, print_json
+
+if TYPE_CHECKING:
+    from microsim.recording.info import Info
+
+bag = typer.Typer(no_args_is_help=True, help="Inspect and repair recordings.")
+COMMAND = Command(bag, panel="Recordings", position=240)
+
+
+@bag.command()
+def info(path: BagArgument, as_json: JsonOption = False) -> int:
+    """Show what a recording contains, and whether it is complete. Exit code 1 when it is damaged.
+
+    \b
+    Examples:
+      microsim bag info flight
+      microsim bag info flight --json
+    """
+    from microsim.recording.info import look
+
+    found = look(path)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        _print_info(found)
+    return FAILED if found.problem else GOOD
+
+
+def _print_info(found: Info) -> None:
+    facts = found.facts
+    print(f"{found.path}  {found.bytes / 1e6:,.1f} MB, {found.duration_s:,.3f} s, {found.messages:,} messages")
+    if "seed" in facts:
+        print(f"  made by     microsim {facts.get('version')}, seed {facts['seed']}")
+        print(f"  ticks       {facts.get('ticks', 'unknown')}")
+        print(f"  digest      {facts.get('digest') or 'unknown'}")
+        if facts.get("complete") != "true":
+            print(f"  cut off     {facts.get('reason', 'not finished')}")
+    width = max(map(len, found.topics), default=0)
+    for topic, traffic in found.topics.items():
+        rate = f"{traffic.rate_hz:8.2f} Hz" if traffic.rate_hz else " " * 11
+        print(f"  {topic:{width}}  {traffic.messages:>9,}  {rate}  {traffic.type}")
+    if found.problem:
+        print(f"damaged: {found.problem}")
+
+
+@bag.command()
+def repair(path: Annotated[Path, typer.Argument(metavar="BAG", help="The folder of a recording.")]) -> None:
+    """Finish a recording that was cut off: everything readable is kept.
+
+    A file that has to change is kept beside its new version as `….damaged`.
+
+    \b
+    Examples:
+      microsim bag repair flight
+    """
+    from microsim.recording.repair import repair as repair_bag
+
+    done = repair_bag(path)
+    for damage in done.damaged:
+        print(f"written anew: {damage}")
+    state = "finished" if done.damaged else "was whole"
+    print(f"{path} {state}: {done.messages:,} messages, up to {done.last_ns / 1e9:.3f} s")

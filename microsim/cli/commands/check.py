@@ -1,0 +1,240 @@
+"""`microsim check`: the determinism check."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from microsim.cli.command import Command
+from microsim.cli.options import QuietOption, TimeoutOption, flag, words_of
+from microsim.cli.terminal import FAILED, GOOD, WRONG_INPUT, Bar, interruptible, is_quiet, print_json, print_table
+from microsim.errors import UsageError
+
+if TYPE_CHECKING:
+    from microsim.check.check_runs import Case, Children, Environment, Result
+    from microsim.check.determinism import CheckVerdict, Finding
+
+_SCENARIOS = ("default", "flat", "obstacles_arena")  # when none is named
+_EXPLAINED = 3  # differences that are explained; the others have the same cause more often than not
+
+
+def check(
+    scenarios: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SCENARIO",
+            help="Scenarios, shipped or files.",
+            show_default="default flat obstacles_arena",
+        ),
+    ] = None,
+    missions: Annotated[
+        list[str] | None,
+        typer.Option("--missions", metavar="A,B", help="Missions, shipped or files.", show_default="all shipped ones"),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=1000, metavar="N", help="Fly each mission with N seeds: its own, 1, 2 …")
+    ] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, max=256, metavar="J", help="Processes at a time.", show_default="one per processor core"),
+    ] = None,
+    timeout: TimeoutOption = 600.0,
+    slow: Annotated[
+        bool, flag("--slow", "Also without the compiler: half a simulated second of each mission.")
+    ] = False,
+    as_json: Annotated[bool, flag("--json", "Print the result as one line of JSON.")] = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Check that missions give the same messages in every environment.
+
+    Each mission is flown in processes with another hash seed, one thread, another
+    pace, kernels compiled for any processor, and NumPy without this processor's
+    vector units. A difference is reported with the environment, the first tick
+    and topic, and the field. Only determinism is checked, not expectations.
+
+    Exit codes: 0 the same everywhere, 1 not, 2 the input is wrong. The first
+    time, kernels are compiled twice, which takes about a minute.
+
+    \b
+    Examples:
+      microsim check                               three scenarios × five missions
+      microsim check flat --missions hover,patrol
+      microsim check my_world.yaml --missions my_mission.yaml --seeds 5 --jobs 4
+      microsim check flat --missions radio_ping --slow --json
+    """
+    names = (tuple(scenarios or ()), words_of(missions))
+    return _check(CheckOptions(*names, seeds, jobs or default_jobs(), timeout, slow, as_json))
+
+
+COMMAND = Command(check, panel="Run", position=140)
+
+
+def default_jobs() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# ---- the work --------------------------------------------------------------------------------------------------------
+
+
+class CheckOptions(NamedTuple):
+    scenarios: tuple[str, ...]
+    missions: tuple[str, ...]
+    seeds: int
+    jobs: int
+    timeout_s: float
+    slow: bool
+    json: bool
+
+
+def _check(options: CheckOptions) -> int:
+    import tempfile
+
+    from microsim.check.check_runs import CheckRun, Children, environments, run_all
+    from microsim.check.determinism import judged
+
+    cases = _cases(options)
+    tried = environments(options.slow)
+    with interruptible(), tempfile.TemporaryDirectory(prefix="microsim-check-") as folder:
+        children = Children(Path(folder), options.timeout_s)
+        runs = [CheckRun(case, environment) for case in cases for environment in tried]
+        bar = Bar("running", len(runs), "runs")
+        try:
+            with bar:
+                results = run_all(runs, children, options.jobs, lambda result: bar.count(_said(result)))
+                verdicts = [judged(case, tried, results) for case in cases]
+                findings = _findings(verdicts, children, bar)
+        except KeyboardInterrupt:
+            children.end()
+            print(f"microsim: stopped after {bar.done} of {len(runs)} runs, without a result", file=sys.stderr)
+            return FAILED
+    _say(verdicts, findings, tried, options.json)
+    if any(result.is_refused for verdict in verdicts for result in verdict.broken):
+        return WRONG_INPUT
+    return GOOD if all(verdict.is_good for verdict in verdicts) else FAILED
+
+
+def _cases(options: CheckOptions) -> list[Case]:
+    """Every combination; a wrong name or file is refused before anything runs."""
+    from microsim import paths
+    from microsim.check.check_runs import Case
+    from microsim.missions import load_mission
+    from microsim.scenario import load_scenario
+
+    scenarios = list(dict.fromkeys(options.scenarios or _SCENARIOS))
+    missions = list(dict.fromkeys(options.missions or paths.mission_names()))
+    for scenario in scenarios:
+        load_scenario(scenario)
+    for mission in missions:
+        load_mission(mission)
+    if not scenarios or not missions:
+        raise UsageError("there is nothing to check")
+    seeds = [None, *range(1, options.seeds)]
+    return [Case(scenario, mission, seed) for scenario in scenarios for mission in missions for seed in seeds]
+
+
+def _findings(verdicts: Sequence[CheckVerdict], children: Children, bar: Bar) -> list[Finding]:
+    from microsim.check.determinism import find
+
+    pairs = [(verdict.reference, result) for verdict in verdicts for result in verdict.different]
+    found = []
+    for reference, result in pairs[:_EXPLAINED]:
+        bar.say("flying again to find the first difference")
+        found.append(find(reference, result, children))
+    return found
+
+
+def _said(result: Result) -> str:
+    return f"{result.run.case} in {result.run.environment.name}"
+
+
+def _say(
+    verdicts: Sequence[CheckVerdict], findings: Sequence[Finding], tried: Sequence[Environment], as_json: bool
+) -> None:
+    if as_json:
+        print_json(_report(verdicts, findings, tried))
+        return
+    if not is_quiet():
+        _print_table(verdicts, tried)
+        _print_environments(tried)
+    for verdict in verdicts:
+        for result in verdict.broken:
+            print(f"microsim: {verdict.case} in {result.run.environment.name}: {result.error}", file=sys.stderr)
+    for finding in findings:
+        print(f"microsim: {finding}", file=sys.stderr)
+    if not is_quiet() or not all(verdict.is_good for verdict in verdicts):
+        print(_conclusion(verdicts, len(tried)))
+
+
+def _conclusion(verdicts: Sequence[CheckVerdict], tried: int) -> str:
+    good = sum(verdict.is_good for verdict in verdicts)
+    count = f"{good} of {len(verdicts)} missions"
+    if good == len(verdicts):
+        return f"identical: {count} in {tried} environments"
+    return f"NOT identical: only {count} in {tried} environments"
+
+
+def _print_table(verdicts: Sequence[CheckVerdict], tried: Sequence[Environment]) -> None:
+    rows = [_row(verdict) for verdict in verdicts]
+    titles = ("scenario", "mission", "seed", "ticks", "digest", f"in {len(tried)} environments")
+    print_table(titles, rows, len(titles) - 1, ["green" if row[-1] == "same" else "bold red" for row in rows])
+
+
+def _row(verdict: CheckVerdict) -> tuple[str, ...]:
+    reference, case = verdict.reference, verdict.case
+    facts = ("", "", "") if reference.error else (str(reference.seed), str(reference.ticks), reference.digest[:16])
+    mission = Path(case.mission).stem if case.mission.endswith((".yaml", ".yml", ".json")) else case.mission
+    return (case.scenario, mission, *facts, _outcome(verdict))
+
+
+def _outcome(verdict: CheckVerdict) -> str:
+    groups = {"DIFFERENT": verdict.different, "FAILED": verdict.broken}
+    parts = [
+        f"{word} in {', '.join(result.run.environment.name for result in results)}"
+        for word, results in groups.items()
+        if results
+    ]
+    return "; ".join(parts) or "same"
+
+
+def _print_environments(tried: Sequence[Environment]) -> None:
+    width = max(len(environment.name) for environment in tried)
+    print()
+    for environment in tried:
+        print(f"  {environment.name:{width}}  {environment.about}")
+
+
+def _report(
+    verdicts: Sequence[CheckVerdict], findings: Sequence[Finding], tried: Sequence[Environment]
+) -> dict[str, Any]:
+    found = {(each.result.run.case, each.result.run.environment.name): each for each in findings}
+    return {
+        "identical": all(verdict.is_good for verdict in verdicts),
+        "environments": {environment.name: environment.about for environment in tried},
+        "missions": [_case_report(verdict, found) for verdict in verdicts],
+    }
+
+
+def _case_report(verdict: CheckVerdict, found: dict[tuple[Case, str], Finding]) -> dict[str, Any]:
+    reference, case = verdict.reference, verdict.case
+    differences = []
+    for result in verdict.different:
+        finding = found.get((case, result.run.environment.name))
+        facts: dict[str, Any] = {"environment": result.run.environment.name, "digest": result.digest}
+        if finding is not None:
+            facts |= {"tick": finding.tick, "topic": finding.topic, "about": str(finding)}
+        differences.append(facts)
+    return {
+        "scenario": case.scenario,
+        "mission": case.mission,
+        "seed": None if reference.error else reference.seed,
+        "ticks": reference.ticks,
+        "digest": reference.digest,
+        "same": list(verdict.same),
+        "different": differences,
+        "failed": [{"environment": each.run.environment.name, "error": each.error} for each in verdict.broken],
+    }

@@ -1,0 +1,127 @@
+"""`microsim demo`."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from microsim.cli import attachments
+from microsim.cli.command import Command
+from microsim.cli.options import ResultJsonOption, flag, real_time_factor, seconds, seed_value
+from microsim.cli.terminal import GOOD
+from microsim.errors import PluginError, UsageError, unknown
+
+if TYPE_CHECKING:
+    from microsim.runner import Pilot
+    from microsim.simulation import Simulation
+
+
+def demo(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="A shipped demo, or a file of your own.", show_default="list them"),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(parser=seed_value, metavar="N", help="Seed of all noise; default: the demo's.")
+    ] = None,
+    duration: Annotated[
+        float | None, typer.Option(parser=seconds, metavar="S", help="Simulated seconds; default: until Ctrl-C.")
+    ] = None,
+    rtf: Annotated[
+        float | None, typer.Option(parser=real_time_factor, metavar="X", help="Real-time factor.", show_default="1")
+    ] = None,
+    no_view: Annotated[bool, flag("--no-view", "Without the web viewer.")] = False,
+    open_: attachments.OpenOption = False,
+    view_host: attachments.HostOption = None,
+    view_port: attachments.PortOption = None,
+    record: attachments.RecordOption = None,
+    as_json: ResultJsonOption = False,
+) -> int:
+    """Run a demo in the web viewer, or list the demos. Each is a file to read and to start your own from.
+
+    \b
+    Examples:
+      microsim demo                                        list the demos
+      microsim demo team --open                            in the browser
+      microsim demo avoid --no-view --rtf 0 --duration 60
+      microsim demo my_pilot.py --open
+    """
+    from microsim.cli.commands.run import RunOptions, run_scenario
+    from microsim.scenario import load_scenario
+
+    if name is None:
+        return _list()
+    chosen = load_demo(name)
+    viewer = attachments.NO_VIEWER if no_view else attachments.ViewerOptions(True, open_, view_host, view_port)
+    options = RunOptions(
+        load_scenario(chosen.scenario), seed, duration, rtf, headless=True, json=as_json, transport="none",
+        recording=attachments.RecordingOptions(record), viewer=viewer, pilot=chosen.pilot_for,
+    )  # fmt: skip
+    return run_scenario(options)
+
+
+COMMAND = Command(demo, panel="Run", position=120)
+
+
+def _list() -> int:
+    from microsim.paths import demo_file, demo_names
+
+    for name in demo_names():
+        print(f"  {name:8} {about(demo_file(name))}")
+    print("\nRun one: microsim demo team --open")
+    print(f"Read one: {demo_file('team')}")
+    return GOOD
+
+
+class ShippedDemo(NamedTuple):
+    """A file with `SCENARIO`, a name or a mapping, and `Pilot(sim)`, called with each tick's messages."""
+
+    name: str
+    path: Path
+    scenario: Any
+    pilot: Any
+
+    def pilot_for(self, sim: Simulation) -> Pilot | None:
+        """Its own in its scenario; in another, loaded in the viewer, the simple pilot of `--demo`."""
+        if sim.scenario.name == self._scenario_name():
+            found: Pilot = self.pilot(sim)
+            return found
+        from microsim.missions.demo_pilot import DemoPilot
+
+        return DemoPilot(sim)
+
+    def _scenario_name(self) -> str:
+        from microsim.scenario import load_scenario
+
+        return load_scenario(self.scenario).name
+
+
+def load_demo(name: str) -> ShippedDemo:
+    """A shipped one by its name, or a file."""
+    from microsim.paths import demo_file, demo_names
+
+    path = demo_file(name) if name in demo_names() else Path(name)
+    if not path.is_file():
+        raise UsageError(unknown("no demo", repr(name), name, demo_names()))
+    spec = importlib.util.spec_from_file_location(f"microsim_demo_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path}: expected a Python file, whose name ends with .py")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # the file is the user's: anything may come
+        raise PluginError(f"{path}: cannot be loaded: {type(error).__name__}: {error}") from error
+    missing = [word for word in ("SCENARIO", "Pilot") if not hasattr(module, word)]
+    if missing:
+        raise PluginError(f"{path}: a demo has SCENARIO and Pilot; there is no {missing[0]}")
+    return ShippedDemo(path.stem, path, module.SCENARIO, module.Pilot)
+
+
+def about(path: Path) -> str:
+    """The first line of a demo's documentation, without running it."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0]

@@ -1,0 +1,35 @@
+"""`microsim plot`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from microsim.cli.command import Command
+from microsim.cli.options import BagArgument
+
+
+def plot(
+    path: BagArgument,
+    output: Annotated[
+        Path | None, typer.Option("--out", "-o", "--output", metavar="FILE", help="PNG, SVG or PDF; default: BAG.png.")
+    ] = None,
+) -> None:
+    """Plot a recording: trajectory on the map, altitude, speeds, ranges, radio.
+
+    \b
+    Examples:
+      microsim plot flight                       writes flight.png
+      microsim plot flight -o flight.svg
+    """
+    from microsim.recording.bag import open_bag
+    from microsim.recording.plot import plot as draw
+
+    target = output or path.with_name(f"{path.name}.png")
+    draw(open_bag(path), target)
+    print(target)
+
+
+COMMAND = Command(plot, panel="Recordings", position=230)

@@ -1,0 +1,82 @@
+"""`microsim shot`: a picture of one moment."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from microsim.cli.command import Command
+from microsim.cli.options import PilotOption, SeedOption, seconds
+from microsim.errors import UsageError
+
+if TYPE_CHECKING:
+    from microsim.runner import Pilot
+    from microsim.simulation import Simulation
+
+_KINDS = (".png", ".jpg", ".jpeg", ".webp")
+_TRAIL_S = 0.2
+
+
+def shot(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A shipped scenario or demo, or a file.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="PNG, JPEG or WebP; default: SCENARIO.png.")
+    ] = None,
+    at: Annotated[float, typer.Option("--at", parser=seconds, metavar="TIME", help="Simulated time: 20, 2min.")] = 0.0,
+    seed: SeedOption = None,
+    pilot: PilotOption = False,
+) -> None:
+    """Draw one moment: the map from above, the robots' paths and their camera images. Needs no browser.
+
+    \b
+    Examples:
+      microsim shot showcase --demo --at 20                writes showcase.png
+      microsim shot team --at 60 --out team.png        a demo, with its own pilot
+    """
+    target = out or Path(f"{Path(scenario).stem}.png")
+    _draw(scenario, at, target, seed, pilot)
+    print(target)
+
+
+COMMAND = Command(shot, panel="Run", position=150)
+
+
+def _draw(scenario: str, at_s: float, out: Path, seed: int | None, with_pilot: bool) -> None:
+    if out.suffix.lower() not in _KINDS:
+        raise UsageError(f"{out}: expected a name that ends with {', '.join(_KINDS)}")
+    from microsim.runner import Runner
+    from microsim.view.web.extra import need_extra
+
+    need_extra("a picture")
+    from microsim.view.web.still import save_still
+
+    sim, pilot = _prepared(scenario, seed, with_pilot)
+    paths: dict[str, list[tuple[float, float]]] = {robot: [] for robot in sim.robots}
+    every = max(1, round(_TRAIL_S / sim.clock.dt))
+
+    def follow(messages: object) -> None:
+        if sim.tick % every == 0:
+            for robot, path in paths.items():
+                state = sim.state(robot)
+                path.append((state.x, state.y))
+
+    runner = Runner(sim, 0.0, pilot, [follow], longest_chunk=every)
+    runner.run(sim.clock.ticks_in(Fraction(str(at_s))))
+    save_still(out, sim, paths)
+
+
+def _prepared(name: str, seed: int | None, with_pilot: bool) -> tuple[Simulation, Pilot | None]:
+    from microsim.cli.commands.demo import load_demo
+    from microsim.missions.demo_pilot import DemoPilot
+    from microsim.paths import demo_names
+    from microsim.simulation import Simulation
+
+    if name in demo_names():
+        chosen = load_demo(name)
+        sim = Simulation(chosen.scenario, seed)
+        return sim, chosen.pilot_for(sim)
+    sim = Simulation(name, seed)
+    return sim, DemoPilot(sim) if with_pilot else None

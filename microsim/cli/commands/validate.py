@@ -1,0 +1,153 @@
+"""`microsim validate`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from microsim.cli.command import Command
+from microsim.cli.options import JsonOption
+from microsim.cli.precompile import compiling
+from microsim.cli.terminal import GOOD, WRONG_INPUT, print_json
+from microsim.errors import MicroSimError, Problem, ScenarioError
+
+
+def validate(
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE", help="Scenarios, missions, sweeps, world bundles."),
+    ],
+    as_json: JsonOption = False,
+) -> int:
+    """Check scenarios, missions, sweeps and world bundles, and list everything that is wrong with them.
+
+    Each result is printed as soon as it is known. The exit code is 2 if any file
+    is bad; warnings do not change it.
+
+    \b
+    Examples:
+      microsim validate my_world.yaml
+      microsim validate scenarios/*.yaml missions/*.yaml --json
+      microsim validate worlds/oval my_bundle/
+    """
+    reports = []
+    is_bad = False
+    for source in dict.fromkeys(files):
+        with compiling():
+            kind = _kind(source)
+            problems = _problems(source, kind)
+        is_bad = is_bad or _is_bad(problems)
+        if as_json:
+            reports.append(_report(source, kind, problems))
+        else:
+            _say(source, problems)
+            sys.stdout.flush()
+    if as_json:
+        print_json(reports)
+    return WRONG_INPUT if is_bad else GOOD
+
+
+COMMAND = Command(validate, panel="Scenarios and worlds", position=320)
+
+
+def _is_bad(problems: Iterable[Problem]) -> bool:
+    return any(not problem.is_warning for problem in problems)
+
+
+def _problems(source: str, kind: str) -> Sequence[Problem]:
+    try:
+        return _CHECKS[kind](source)
+    except ScenarioError as error:
+        return error.problems
+    except MicroSimError as error:  # a plug-in that cannot be loaded
+        return (Problem(str(error), file=source),)
+
+
+def _kind(source: str) -> str:
+    """What a name or file is: shipped names come first, then what the file itself says."""
+    from microsim import paths
+    from microsim.bundle import is_bundle
+    from microsim.missions.mission_file import is_mission
+    from microsim.sweep.sweep_file import is_sweep
+
+    if source in paths.scenario_names():
+        return "scenario"
+    if source in paths.mission_names():
+        return "mission"
+    if is_bundle(source):
+        return "bundle"
+    if is_sweep(source):
+        return "sweep"
+    return "mission" if is_mission(Path(source)) else "scenario"
+
+
+def _check_scenario(source: str) -> Sequence[Problem]:
+    from microsim.scenario import load_scenario
+
+    load_scenario(source)
+    return ()
+
+
+def _check_bundle(source: str) -> Sequence[Problem]:
+    from microsim.bundle import check_bundle
+
+    return check_bundle(source)
+
+
+def _check_sweep(source: str) -> Sequence[Problem]:
+    from microsim.sweep import load_sweep, make_plan
+
+    make_plan(load_sweep(source))
+    return ()
+
+
+def _check_mission(source: str) -> Sequence[Problem]:
+    """Together with the scenario it names, if it names one; it may be flown in others."""
+    from microsim.missions.mission_check import check
+    from microsim.missions.mission_file import load_mission
+    from microsim.simulation import Simulation
+
+    mission = load_mission(source)
+    if mission.scenario is not None:
+        check(mission, Simulation(mission.scenario, mission.seed))
+    return ()
+
+
+_CHECKS = {"scenario": _check_scenario, "mission": _check_mission, "sweep": _check_sweep, "bundle": _check_bundle}
+
+
+def _report(source: str, kind: str, problems: Iterable[Problem]) -> dict[str, Any]:
+    found = list(problems)
+    details = [
+        {"message": each.message, "path": each.path, "file": each.file, "line": each.line, "column": each.column}
+        | ({"rule": each.rule, "remedy": each.remedy, "is_warning": each.is_warning} if kind == "bundle" else {})
+        for each in found
+    ]
+    return {kind: source, "ok": not _is_bad(found), "problems": details}
+
+
+def _say(source: str, problems: Sequence[Problem]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    if _is_bad(problems):
+        warnings = sum(problem.is_warning for problem in problems)
+        count = _counted(len(problems) - warnings, "problem") + (
+            f", {_counted(warnings, 'warning')}" if warnings else ""
+        )
+        console.print(Text.assemble(("bad ", "bold red"), " ", source, (f"  {count}", "dim")))
+    else:
+        Console(highlight=False, soft_wrap=True).print(Text.assemble((" ok ", "bold green"), " ", source))
+    for problem in problems:
+        words = ": ".join(part for part in (problem.path, problem.explanation) if part)
+        mark = ("warning: ", "yellow") if problem.is_warning else ""
+        console.print(Text.assemble("     ", (problem.place, "cyan"), ": " if problem.place else "", mark, words))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

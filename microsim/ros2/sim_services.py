@@ -1,0 +1,226 @@
+"""The services /sim/* and the action simulate_steps: reset, pause, seed, and stepping a paused simulation."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from microsim import messages as wire
+from microsim.engine.timekeeper import NS_PER_S
+from microsim.messages.topics import Qos
+from microsim.ros2.transport import MissingTypeError
+from microsim.ros2.transport.standalone import NotYet
+
+if TYPE_CHECKING:
+    from microsim.ros2.microsim_node import MicroSimNode
+
+# No distribution of ROS 2 has the first type; `interfaces/` has the second. `simulation_interfaces` and /sim/step_once
+# do the same with types that every installation has.
+SET_INT = ("example_interfaces/srv/SetInt32", "microsim_interfaces/srv/SetInt32")
+SET_BOOL = ("example_interfaces/srv/SetBool", "std_srvs/srv/SetBool")
+
+MAX_STEPS = 1_000_000  # ticks of one call
+TICKS_AHEAD = 3  # sent before subscribers must have received them: less than the ten messages that most keep
+ACKNOWLEDGED_S = 0.1  # how long a step waits for a slow subscriber
+INPUT_S = 2.0  # how long a step waits for the messages of `step_waits_for`
+
+
+class SimServices:
+    """Serves /sim/* on a node, each under every type that the transport has."""
+
+    def __init__(self, node: MicroSimNode) -> None:
+        self._node = node
+        self._missing: dict[str, list[str]] = {}  # why -> what is not offered
+        self.ticks_per_step = 1  # of /sim/step_once
+        self.step_waits_for: tuple[str, ...] = ()  # topics that must bring a message before each step
+        self._arrived: set[str] = set()  # topics that have, since the last step
+        self._ahead = 0  # ticks since the subscribers were last known to have received everything
+        self._give_up_s: float | None = None  # when the step that waits for them is refused
+        self.offer("/sim/reset", ("std_srvs/srv/Empty",), lambda request, response: node.reset())
+        self.offer("/sim/pause", SET_BOOL, self._on_pause)
+        self.offer("/sim/set_seed", SET_INT, self._on_set_seed)
+        self.offer("/sim/step", SET_INT, lambda request, response: self._on_step(int(request.data), response))
+        trigger = ("std_srvs/srv/Trigger",)
+        self.offer("/sim/step_once", trigger, lambda request, response: self._on_step(self.ticks_per_step, response))
+        self.action: SimulateSteps | None = None
+        try:
+            self.action = SimulateSteps(node, self)
+        except MissingTypeError as error:
+            self._missing.setdefault(error.reason, []).append("the action simulate_steps")
+
+    def offer(self, service: str, types: tuple[str, ...], handler: Callable[[Any, Any], None]) -> None:
+        """Serve under the types that the transport has, or under the first of them where it cannot serve several."""
+        served, reason = False, ""
+        for type_name in types:
+            try:
+                self._node.transport.serve(service, type_name, handler)
+            except MissingTypeError as error:
+                reason = error.reason
+            else:
+                served = True
+                if not self._node.transport.serves_many_types:
+                    return
+        if not served:
+            self._missing.setdefault(reason, []).append(service)
+
+    def report_missing(self) -> None:
+        """One warning for each package that is not installed."""
+        for why, names in self._missing.items():
+            self._node.warn(f"not offered: {', '.join(names)}: {why}")
+
+    def _on_pause(self, request: Any, response: Any) -> None:
+        self._node.runner.pause(bool(request.data))
+        response.success, response.message = True, "paused" if request.data else "running"
+
+    def _on_set_seed(self, request: Any, response: Any) -> None:
+        self._node.sim.set_seed(int(request.data))
+        response.success, response.message = True, f"seed {int(request.data)} takes effect at the next reset"
+
+    def _on_step(self, ticks: int, response: Any) -> None:
+        refusal = self.step(ticks)
+        response.success, response.message = not refusal, refusal or f"now at tick {self._node.sim.tick}"
+
+    # ---- stepping ---------------------------------------------------------------------------------------------------
+
+    def note_arrival(self, topic: str) -> None:
+        self._arrived.add(topic)
+
+    def step(self, ticks: int) -> str:
+        """Advance a paused simulation; gives the reason when it cannot, and raises NotYet while an input is missing."""
+        if not self._node.runner.paused:
+            return "the simulation is running; pause it first (/sim/pause with data: true)"
+        if not 1 <= ticks <= MAX_STEPS:
+            return f"the number of ticks must be from 1 to {MAX_STEPS}, found {ticks}"
+        missing = [topic for topic in self.step_waits_for if topic not in self._arrived]
+        if missing:
+            now = self._node.runner.clock.now()
+            self._give_up_s = now + INPUT_S if self._give_up_s is None else self._give_up_s
+            if now < self._give_up_s:
+                raise NotYet
+        self._give_up_s = None
+        if missing:
+            return f"no message on {', '.join(missing)} within {INPUT_S:g} s (parameter step_waits_for)"
+        self._arrived.clear()
+        self.advance(ticks)
+        return ""
+
+    def advance(self, ticks: int) -> None:
+        """A few ticks at a time, and then wait until the subscribers have received them.
+
+        If all were sent in one burst, a subscriber that keeps the last ten messages would lose the others. When one
+        does not acknowledge in time, the rest of the step does not wait: it must not hold up the others.
+        """
+        are_keeping_up = True
+        for _ in range(ticks):
+            self._node.runner.step(1)
+            self._ahead += 1
+            if self._ahead >= TICKS_AHEAD and are_keeping_up:
+                are_keeping_up = self._node.transport.wait_for_acks(ACKNOWLEDGED_S)
+                self._ahead = 0
+
+
+# ---- the action ------------------------------------------------------------------------------------------------------
+
+ACTION = "simulation_interfaces/action/SimulateSteps"
+TOPIC = "/simulate_steps/_action"
+EXECUTING, SUCCEEDED, CANCELED = 2, 4, 5  # action_msgs/msg/GoalStatus
+AT_ONCE = 20  # ticks between two polls, so that a cancellation is received
+KEPT = 100  # finished goals whose result can still be requested
+
+
+@dataclass
+class StepGoal:
+    id: bytes
+    steps: int
+    stamp_ns: int
+    done: int = 0
+    status: int = EXECUTING
+
+    def info(self) -> dict[str, Any]:
+        """As an action_msgs/msg/GoalInfo."""
+        seconds, nanoseconds = divmod(self.stamp_ns, NS_PER_S)
+        return {"goal_id": {"uuid": list(self.id)}, "stamp": {"sec": seconds, "nanosec": nanoseconds}}
+
+
+class SimulateSteps:
+    """`simulation_interfaces/action/SimulateSteps`, from the services and topics that an action consists of.
+
+    Goals run one after the other; each steps a paused simulation.
+    """
+
+    def __init__(self, node: MicroSimNode, services: SimServices) -> None:
+        self._node, self._services = node, services
+        self.goals: OrderedDict[bytes, StepGoal] = OrderedDict()
+        node.transport.serve(f"{TOPIC}/send_goal", f"{ACTION}_SendGoal", self._on_goal)
+        node.transport.serve(f"{TOPIC}/get_result", f"{ACTION}_GetResult", self._on_result)
+        node.transport.serve(f"{TOPIC}/cancel_goal", "action_msgs/srv/CancelGoal", self._on_cancel)
+        self._feedback = node.transport.publisher(f"{TOPIC}/feedback", f"{ACTION}_FeedbackMessage", Qos(10))
+        latched = Qos(1, latched=True)
+        self._status = node.transport.publisher(f"{TOPIC}/status", "action_msgs/msg/GoalStatusArray", latched)
+
+    @property
+    def current(self) -> StepGoal | None:
+        return next((goal for goal in self.goals.values() if goal.status == EXECUTING), None)
+
+    def advance(self) -> None:
+        """A few ticks of the current goal; called at every poll of the node."""
+        goal = self.current
+        if goal is None:
+            return
+        if not self._node.runner.paused:  # it was resumed meanwhile
+            self._end(goal, CANCELED)
+            return
+        count = min(AT_ONCE, goal.steps - goal.done)
+        self._services.advance(count)
+        goal.done += count
+        values = {
+            "goal_id": {"uuid": list(goal.id)},
+            "feedback": {"completed_steps": goal.done, "remaining_steps": goal.steps - goal.done},
+        }
+        kind = f"{ACTION}_FeedbackMessage"
+        self._feedback.publish(wire.encode(kind, wire.from_mapping(kind, values)))
+        if goal.done == goal.steps:
+            self._end(goal, SUCCEEDED)
+
+    def _on_goal(self, request: Any, response: Any) -> None:
+        goal = StepGoal(bytes(request.goal_id.uuid), int(request.goal.steps), self._node.sim.time_ns)
+        response.accepted = self._node.runner.paused and goal.steps >= 1 and goal.id not in self.goals
+        response.stamp.sec, response.stamp.nanosec = divmod(goal.stamp_ns, NS_PER_S)
+        if not response.accepted:
+            self._node.warn("simulate_steps: refused; pause the simulation and request 1 step or more")
+            return
+        self.goals[goal.id] = goal
+        while len(self.goals) > KEPT and next(iter(self.goals.values())).status != EXECUTING:
+            self.goals.popitem(last=False)
+        self._publish_status()
+
+    def _on_result(self, request: Any, response: Any) -> None:
+        goal = self.goals.get(bytes(request.goal_id.uuid))
+        if goal is None:
+            return  # status 0: unknown
+        if goal.status == EXECUTING:
+            raise NotYet
+        response.status = goal.status
+        outcome = {"result": 1, "error_message": ""}
+        if goal.status != SUCCEEDED:
+            outcome = {"result": 4, "error_message": f"canceled after {goal.done} of {goal.steps} steps"}
+        wire.fill(response.result, {"result": outcome})
+
+    def _on_cancel(self, request: Any, response: Any) -> None:
+        wanted = bytes(request.goal_info.goal_id.uuid)
+        ended = [goal for goal in self.goals.values() if goal.status == EXECUTING and wanted in (bytes(16), goal.id)]
+        for goal in ended:
+            self._end(goal, CANCELED)
+        response.return_code = 0 if ended else 2
+        wire.fill(response, {"goals_canceling": [goal.info() for goal in ended]})
+
+    def _end(self, goal: StepGoal, status: int) -> None:
+        goal.status = status
+        self._publish_status()
+
+    def _publish_status(self) -> None:
+        kind = "action_msgs/msg/GoalStatusArray"
+        entries = [{"goal_info": goal.info(), "status": goal.status} for goal in self.goals.values()]
+        self._status.publish(wire.encode(kind, wire.from_mapping(kind, {"status_list": entries})))

@@ -1,0 +1,288 @@
+"""Servers and clients that rmw_cyclonedds_cpp understands; servers also for rmw_fastrtps_cpp.
+
+A request of Cyclone DDS has its client's id and a number in front of the body, and the reply repeats both. Fast DDS
+puts them into a protocol field that Cyclone DDS can neither read nor write, so its clients are answered through
+`…transport.rtps`. Where that is not possible, their requests are refused before a handler sees them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from cyclonedds.core import GuardCondition
+
+from microsim import messages as wire
+from microsim.messages.checked import decode_request
+from microsim.messages.topics import Qos
+from microsim.messages.types import ENCAPSULATION
+from microsim.ros2.transport import LogLevel, OnRequest
+from microsim.ros2.transport.dds.domain import interfaces, uses_multicast
+from microsim.ros2.transport.dds.graph import Graph, dds_type, type_hash_data, user_data_of
+from microsim.ros2.transport.rtps.packets import FAST_DDS
+from microsim.ros2.transport.rtps.service_participant import RtpsRequest, ServiceParticipant
+from microsim.ros2.transport.standalone import NotYet, answer
+
+SERVICE_QOS = Qos(1000)  # rmw keeps all requests; a bound keeps a flood out of memory
+REQUESTS_PER_POLL = 32
+REPLY_READER_S = 0.1  # how long a reply waits for its client to be ready for it
+RMW_HINT = "set RMW_IMPLEMENTATION=rmw_cyclonedds_cpp there"
+
+_HEADER = struct.Struct("<Qq")  # client id, sequence number
+_BODY = len(ENCAPSULATION) + _HEADER.size
+_ANSWERED_ELSEWHERE = "fast"  # in place of a client's id: one on Fast DDS, whose request also arrives by RTPS
+_MANY = 256  # clients remembered before those that have gone are forgotten
+
+Log: TypeAlias = Callable[[LogLevel, str], None]
+Receive: TypeAlias = Callable[[bytes, Callable[[bytes], None]], None]  # a request, and a function that sends the reply
+
+
+class FastDdsServices:
+    """Serves clients on Fast DDS. Their requests arrive through `Graph.waiter`, like those of others."""
+
+    def __init__(self, graph: Graph, log: Log) -> None:
+        self._log = log
+        self._receivers: dict[int, tuple[str, Receive]] = {}
+        self._bell = GuardCondition(graph.participant)
+        graph.waiter.attach(self._bell, self._receive)
+        ring = partial(self._bell.set, True)
+        self._participant = ServiceParticipant(graph.domain_id, interfaces(), uses_multicast(), ring)
+        self._participant.start()
+
+    def serve(self, name: str, type_name: str, identity: str, receive: Receive) -> None:
+        request = f"rq{name}Request", dds_type(f"{type_name}_Request")
+        reply = f"rr{name}Reply", dds_type(f"{type_name}_Response")
+        number = self._participant.serve(request, reply, identity + type_hash_data(f"{type_name}_Request"))
+        self._receivers[number] = (name, receive)
+
+    def close(self) -> None:
+        self._participant.close()
+
+    def _receive(self) -> None:
+        self._bell.set(False)
+        requests = self._participant.requests
+        while requests:
+            request = requests.popleft()
+            name, receive = self._receivers[request.service]
+            receive(request.body, partial(self._answer, name, request))
+
+    def _answer(self, name: str, request: RtpsRequest, response: bytes) -> None:
+        if not self._participant.answer(request, response):
+            self._log("error", f"service {name}: a reply of {len(response):,} bytes is too large for Fast DDS")
+
+
+def fast_dds_services(graph: Graph, log: Log) -> FastDdsServices | None:
+    """None where all ports are taken or discovery is off; Fast DDS clients are then refused with a hint."""
+    try:
+        return FastDdsServices(graph, log) if interfaces() else None
+    except OSError as error:
+        log("warn", f"services can be called from Cyclone DDS only: {error}")
+        return None
+
+
+@dataclass
+class _Open:
+    """A request whose handler cannot answer yet."""
+
+    request: Any
+    reply: Callable[[bytes], None]
+
+
+@dataclass
+class _Held:
+    """A reply whose client cannot receive it yet."""
+
+    client: str
+    cdr: bytes
+    until: float
+
+
+class Server:
+    """Adds itself to `waiting` while it has requests to answer or replies to send later."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        name: str,
+        type_name: str,
+        on_request: OnRequest,
+        log: Log,
+        waiting: list[Server],
+        fast_dds: FastDdsServices | None,
+    ) -> None:
+        self._name, self._type_name, self._on_request, self._log = name, type_name, on_request, log
+        self._waiting, self._fast_dds = waiting, fast_dds
+        identity = f"serviceid={graph.unique_id()};"
+        if (
+            fast_dds is not None
+        ):  # microsim.ros2.transport.rtps.service_participant says why, and why readers come before the writer
+            graph.idle_reader(f"rq{name}Request", f"{type_name}_Request")
+        self._requests = graph.reader(f"rq{name}Request", f"{type_name}_Request", SERVICE_QOS, self._receive, identity)
+        self._replies = graph.writer(f"rr{name}Reply", f"{type_name}_Response", SERVICE_QOS, identity)
+        if fast_dds is not None:
+            fast_dds.serve(name, type_name, identity, self._receive_from_fast_dds)
+        self._clients: dict[int, str] = {}  # handle of a request writer -> clientid, "": of another RMW
+        self._listeners: dict[int, str] = {}  # handle of a reply reader -> clientid
+        self._open: list[_Open] = []
+        self._held: list[_Held] = []
+        self._hinted = False
+        self._complained_at = float("-inf")
+
+    def again(self) -> None:
+        """Call handlers again that could not answer, and send replies whose clients have become ready."""
+        open_requests, self._open = self._open, []
+        for pending in open_requests:
+            self._handle(pending)
+        held, self._held = self._held, []
+        for reply in held:
+            if self._can_receive(reply.client) or time.monotonic() > reply.until:
+                self._replies.write(reply.cdr)
+            else:
+                self._held.append(reply)
+        if not self._open and not self._held and self in self._waiting:
+            self._waiting.remove(self)
+
+    def _receive(self) -> None:
+        for cdr, source in self._requests.take(REQUESTS_PER_POLL):
+            client = self._client(source)
+            if client is None or client == _ANSWERED_ELSEWHERE:  # None: it has disappeared
+                continue
+            if not client:
+                self._hint()
+                continue
+            body = ENCAPSULATION + cdr[_BODY:] if cdr[:2] == ENCAPSULATION[:2] and len(cdr) >= _BODY else b""
+            self._decode(body, partial(self._send, client, cdr[len(ENCAPSULATION) : _BODY]))
+
+    def _receive_from_fast_dds(self, cdr: bytes, reply: Callable[[bytes], None]) -> None:
+        self._decode(cdr if cdr[:2] == ENCAPSULATION[:2] else b"", reply)
+
+    def _decode(self, body: bytes, reply: Callable[[bytes], None]) -> None:
+        try:
+            request = decode_request(f"{self._type_name}_Request", body)
+        except wire.WireError as error:
+            self._complain(f"service {self._name}: refused a request: {error}; if its RMW is another, {RMW_HINT}")
+            return
+        self._handle(_Open(request, reply))
+
+    def _handle(self, pending: _Open) -> None:
+        try:
+            response = answer(self._type_name, self._on_request, pending.request, self._log_error)
+        except NotYet:
+            self._open.append(pending)
+            self._wait()
+        else:
+            pending.reply(response)
+
+    def _log_error(self, problem: str) -> None:
+        self._log("error", f"service {self._name}: {problem}")
+
+    def _send(self, client: str, header: bytes, response: bytes) -> None:
+        cdr = ENCAPSULATION + header + response[len(ENCAPSULATION) :]
+        if self._can_receive(client):
+            self._replies.write(cdr)
+        else:
+            self._held.append(_Held(client, cdr, time.monotonic() + REPLY_READER_S))
+            self._wait()
+
+    def _wait(self) -> None:
+        if self not in self._waiting:
+            self._waiting.append(self)
+
+    def _client(self, source: int) -> str | None:
+        if source not in self._clients:
+            endpoint = self._requests.reader.get_matched_publication_data(source)
+            if endpoint is None:
+                return None
+            if len(self._clients) > _MANY:
+                there = set(self._requests.reader.get_matched_publications())
+                self._clients = {handle: client for handle, client in self._clients.items() if handle in there}
+            is_fast = self._fast_dds is not None and endpoint.key.bytes[:2] == FAST_DDS
+            self._clients[source] = _ANSWERED_ELSEWHERE if is_fast else user_data_of(endpoint).get("clientid", "")
+        return self._clients[source]
+
+    def _can_receive(self, client: str) -> bool:
+        if client in self._listeners.values():
+            return True
+        writer = self._replies.writer
+        known, self._listeners = self._listeners, {}
+        for handle in writer.get_matched_subscriptions():
+            if handle in known:
+                self._listeners[handle] = known[handle]
+            else:
+                endpoint = writer.get_matched_subscription_data(handle)
+                self._listeners[handle] = user_data_of(endpoint).get("clientid", "")
+        return client in self._listeners.values()
+
+    def _hint(self) -> None:
+        if not self._hinted:
+            self._hinted = True
+            self._log("warn", f"service {self._name}: refused a client whose RMW is not Cyclone DDS; {RMW_HINT}")
+
+    def _complain(self, text: str) -> None:
+        if time.monotonic() - self._complained_at >= 1.0:
+            self._complained_at = time.monotonic()
+            self._log("warn", text)
+
+
+class Client:
+    def __init__(self, graph: Graph, name: str, type_name: str) -> None:
+        self._type_name = type_name
+        identity = f"clientid={graph.unique_id()};"
+        self._requests = graph.writer(f"rq{name}Request", f"{type_name}_Request", SERVICE_QOS, identity)
+        self._replies = graph.reader(f"rr{name}Reply", f"{type_name}_Response", SERVICE_QOS, self._receive, identity)
+        self._id = self._requests.writer.get_instance_handle() & 0xFFFF_FFFF_FFFF_FFFF
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, bytes] = {}  # by sequence number; empty while waiting
+        self._ready_with: tuple[list[int], list[int]] | None = None  # peers when a server was last found
+
+    def is_ready(self) -> bool:
+        """Whether one server is matched with both halves."""
+        peers = self._replies.reader.get_matched_publications(), self._requests.writer.get_matched_subscriptions()
+        if peers != self._ready_with:
+            self._ready_with = peers if self._servers() - {""} else None
+        return self._ready_with is not None
+
+    def problem(self) -> str:
+        return f"its server uses another RMW; {RMW_HINT}" if self._servers() else "there is no server"
+
+    def _servers(self) -> set[str]:
+        """Ids of the servers matched with both halves; "": one without an id."""
+        reader, writer = self._replies.reader, self._requests.writer
+        repliers = {
+            user_data_of(reader.get_matched_publication_data(handle)).get("serviceid", "")
+            for handle in reader.get_matched_publications()
+        }
+        listeners = {
+            user_data_of(writer.get_matched_subscription_data(handle)).get("serviceid", "")
+            for handle in writer.get_matched_subscriptions()
+        }
+        return repliers & listeners
+
+    def send(self, request: Mapping[str, Any]) -> int:
+        message = wire.from_mapping(f"{self._type_name}_Request", request)
+        body = wire.encode(f"{self._type_name}_Request", message)[len(ENCAPSULATION) :]
+        number = next(self._numbers)
+        self._answers[number] = b""
+        self._requests.write(ENCAPSULATION + _HEADER.pack(self._id, number) + body)
+        return number
+
+    def answer(self, number: int) -> Any:
+        """The response, or None while there is none."""
+        cdr = self._answers[number]
+        return wire.decode_checked(f"{self._type_name}_Response", cdr) if cdr else None
+
+    def forget(self, number: int) -> None:
+        self._answers.pop(number, None)
+
+    def _receive(self) -> None:
+        for cdr, _ in self._replies.take():
+            if len(cdr) < _BODY:
+                continue
+            client, number = _HEADER.unpack_from(cdr, len(ENCAPSULATION))
+            if client == self._id and number in self._answers:
+                self._answers[number] = cdr[: len(ENCAPSULATION)] + cdr[_BODY:]
