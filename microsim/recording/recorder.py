@@ -32,6 +32,13 @@ from microsim.simulation import Reconfiguration, Simulation
 from microsim.version import __version__
 
 CLOCK = "/clock"  # the first message of every tick
+_STAMP_AT = DIGEST_BYTES + len(name_in_transcript(CLOCK, "rosgraph_msgs/msg/Clock"))
+
+
+def time_of(transcript: bytes) -> int:
+    """Of a tick, in simulated nanoseconds; the simulation itself may be some ticks ahead when it hands them out."""
+    stamp_ns: int = STAMP_AND_LENGTH.unpack_from(transcript, _STAMP_AT)[0]
+    return stamp_ns
 
 
 class Channels:
@@ -143,7 +150,7 @@ class Recorder:
         """A tick."""
         if self.error:
             return
-        if self._sim.tick != self._tick + 1:
+        if time_of(transcript) != self._sim.clock.time_ns(self._tick + 1):
             self._follow_jump()
             return
         self._tick += 1
