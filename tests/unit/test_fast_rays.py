@@ -184,7 +184,9 @@ def test_relief_drawn_from_front_to_back_is_every_patch_drawn_everywhere(seed: i
     assert 0.05 < np.isfinite(depths).mean() < 0.95  # there is ground and sky to be compared
 
 
-@pytest.mark.parametrize("seed", [seed for seed, is_one_cell in enumerate(IS_ONE_CELL) if is_one_cell and seed % 2 == 0])
+@pytest.mark.parametrize(
+    "seed", [seed for seed, is_one_cell in enumerate(IS_ONE_CELL) if is_one_cell and seed % 2 == 0]
+)
 def test_level_ground_is_where_each_ray_alone_meets_the_plane(seed: int) -> None:
     world, (position, rotation) = scene(seed)[0], view(seed)
     assert world.is_flat

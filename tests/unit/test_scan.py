@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import microsim
-from microsim.engine.geometry import distance_to_occupied
 from microsim.engine.components import Mount
+from microsim.engine.geometry import distance_to_occupied
 from microsim.sensors import scan as scan_module
 from tests.support import Probe, bare, decoded, many, on_topic, scenario
 

@@ -210,7 +210,7 @@ def test_a_robot_model_is_found_by_entry_point(entry_points: dict[str, list[Entr
     assert load_scenario(scenario.to_dict()) == scenario
     assert "there are: drone, rover, bicycle, submarine" in complaint({"robots": {"x": {"model": "boat"}}})
     entry_points["microsim.robots"] = [EntryPoint("submarine", f"{HERE}:SUBMARINE_DEPTH", "microsim.robots")]
-    with pytest.raises(PluginError, match="microsim.robots: submarine: expected ROBOT = a subclass of Robot, found float"):
+    with pytest.raises(PluginError, match="submarine: expected ROBOT = a subclass of Robot, found float"):
         load_scenario({"robots": {"submarine": {}}})
 
 
