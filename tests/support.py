@@ -1,12 +1,21 @@
 """Small things that tests of the engine share."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numba
 import numpy as np
 
 import microsim
+from microsim.engine.calls import address_of, sample_address
+from microsim.engine.components import Mount
+from microsim.engine.geodesy import tangent_plane
+from microsim.engine.motion import FIELDS
+from microsim.engine.output_table import Call, Tables, track
+from microsim.engine.physics import Physics
+from microsim.engine.timekeeper import Clock
+from microsim.engine.world import World
+from microsim.sensors.declaration import Sensor, SensorContext
 
 COMPILED = not numba.config.DISABLE_JIT  # `make coverage` runs kernels as plain Python, a hundred times slower
 
@@ -55,3 +64,66 @@ def ks_distance(samples: Any, cdf: Any) -> float:
     above = np.max(np.arange(1, n + 1) / n - expected)
     below = np.max(expected - np.arange(n) / n)
     return float(np.sqrt(n) * max(above, below))
+
+
+def flat_world(cells: int = 20) -> World:
+    """Level ground with nothing on it, in cells of 1 m."""
+    return World(1.0, np.zeros((cells, cells)), np.zeros((cells, cells), np.uint8), (), ())
+
+
+class Probe:
+    """The kernels of one sensor, called as the engine calls them, but with motions that the test makes up."""
+
+    def __init__(
+        self,
+        sensor: Sensor,
+        settings: Mapping[str, Any] | None = None,
+        world: World | None = None,
+        *,
+        mount: Mount | None = None,
+        key: int = 1,
+        physics_hz: float = 60,
+        origin_wgs84: tuple[float, float, float] = (0.0, 0.0, 0.0),
+    ) -> None:
+        assert sensor.settings is not None
+        self.sensor, self.clock = sensor, Clock(physics_hz)
+        self._physics = Physics(world or flat_world(), self.clock.dt, (), tangent_plane(*origin_wgs84))
+        self.context = SensorContext(
+            robot="robot",
+            sensor=sensor.name,
+            settings=sensor.settings.model_validate(settings or {}),
+            world=self._physics.world,
+            physics=self._physics,
+            clock=self.clock,
+            key=key,
+            mount=mount or Mount(),
+        )
+        self.settings = np.array([*sensor.numbers(self.context), 0.0])
+        self.memory = np.zeros(max(len(sensor.memory), 1))
+        self.table = np.zeros(1) if sensor.table is None else sensor.table(self.context)
+
+    def begin(self, motion: Sequence[float]) -> None:
+        """Its memory as a run starts with it."""
+        self.memory[:] = 0.0 if self.sensor.begin is None else self.sensor.begin(motion)
+
+    def sample(self, motion: Sequence[float], tick: int = 0) -> Any:
+        """A reading."""
+        return self.call(self.sensor.sample, motion, tick, self.sensor.reading_size(self.context))
+
+    def call(self, kernel: Any, motion: Sequence[float], tick: int = 0, size: int = 7) -> Any:
+        """What one of its kernels makes of a motion: `size` numbers, all of which it must write."""
+        seen, reading = np.array(motion, np.float64), np.full(size, np.nan)
+        assert seen.shape == (FIELDS,)
+        call = Call(
+            sample_address(kernel),
+            self.settings,
+            address_of(seen),
+            reading,
+            self.context.key,
+            mount=np.array(self.context.mount.xyz, np.float64),
+            memory=self.memory,
+            table=self.table,
+        )
+        tables = Tables((), (call,), self._physics.rows, self._physics.scene, self.clock)
+        track(tables.calls, tables.windows, tables.trackers, tick)
+        return reading

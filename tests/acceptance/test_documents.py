@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import microsim
-from microsim.messages.topics import SERVICES, TABLE, Qos, Topic
+from microsim.messages.topics import SERVICES, Qos, Topic, table
 from microsim.ros2.node_parameters import ScenarioParameters
 
 # PRD 5.1, contract 4 to 6: topic -> (row of our table, type, keep_last, rate [Hz]); None: they give none
@@ -60,7 +60,7 @@ PARAMETERS |= {"sensors.range_min_m": 0.2, "sensors.range_max_m": 10.0}
 
 
 def row(kind: str) -> Topic:
-    return next(topic for topic in TABLE if topic.kind == kind)
+    return next(topic for topic in table() if topic.kind == kind)
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +85,13 @@ def test_a_topic_has_the_documents_type_rate_and_quality_of_service(sent: list[m
 @pytest.mark.parametrize("name", TAKEN)
 def test_inputs_have_the_documents_types_and_quality_of_service(name: str) -> None:
     type_name, qos = TAKEN[name]
-    found = next(topic for topic in TABLE if topic.direction == "in" and topic.name == name)
+    found = next(topic for topic in table() if topic.direction == "in" and topic.name == name)
     assert found.type == type_name
     assert qos in (None, found.qos)
 
 
 def test_what_a_robot_hears_on_the_radio_is_best_effort_and_keeps_five() -> None:
-    assert [topic.qos for topic in TABLE if topic.name == "/radio/{robot}_rx"] == [Qos(5, reliable=False)]
+    assert [topic.qos for topic in table() if topic.name == "/radio/{robot}_rx"] == [Qos(5, reliable=False)]
 
 
 def test_services_have_the_documents_names_and_types() -> None:

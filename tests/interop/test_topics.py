@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from microsim import messages as wire
-from microsim.messages.topics import TABLE, Topic
+from microsim.messages.topics import Topic, table
 from tests.interop.driver import Host, Peer, connect, encoded, has_built_interfaces
 from tests.interop.samples import sample_bytes
 
-TYPES = sorted({row.type for row in TABLE} | {"geometry_msgs/msg/TwistStamped", "sensor_msgs/msg/PointCloud2"})
-ROWS = [pytest.param(row, id=row.kind) for row in TABLE]
+TYPES = sorted({row.type for row in table()} | {"geometry_msgs/msg/TwistStamped", "sensor_msgs/msg/PointCloud2"})
+ROWS = [pytest.param(row, id=row.kind) for row in table()]
 STRING = "std_msgs/msg/String"
 Pair = tuple[Host, Peer]
 

@@ -8,6 +8,7 @@ import microsim
 from microsim.batch import BatchSimulation
 from microsim.robots.declaration import sensor_of
 
+
 class Singles:
     """One `Simulation` for each seed, driven like a batch."""
 

@@ -20,7 +20,6 @@ from microsim.engine.components import (
     YAW_RATE,
     X,
 )
-from microsim.engine.frames import Frames
 from microsim.engine.geometry import matrix_from_rpy
 from microsim.engine.motion import (
     ACCEL_FORWARD,
@@ -39,8 +38,9 @@ from microsim.engine.motion import (
     observe,
     turned,
 )
-from microsim.sensors.imu import Imu
-from microsim.sensors.odometry import Drift, Odometry
+from microsim.sensors import imu, odometry
+from microsim.sensors.odometry import map_to_odom, odom_to_base
+from tests.support import Probe
 
 ANGLES = st.floats(-1.2, 1.2)
 HEADINGS = st.floats(-math.pi, math.pi)
@@ -129,18 +129,18 @@ def test_a_level_robot_has_exact_zeros() -> None:
 
 @given(ANGLES, ANGLES, HEADINGS)
 def test_an_imu_at_rest_feels_gravity_along_the_map_s_vertical(roll: float, pitch: float, yaw: float) -> None:
-    imu = Imu(gyro_sigma=0.0, accel_sigma=0.0, key=1)
-    sample = imu.sample(motion_of(roll=roll, pitch=pitch, yaw=yaw), 0)
+    probe = Probe(imu.SENSOR, {"gyro_sigma_rad_per_s": 0.0, "accel_sigma_m_per_s2": 0.0})
+    sample = probe.sample(motion_of(roll=roll, pitch=pitch, yaw=yaw))
     np.testing.assert_allclose(rotation(roll, pitch, yaw) @ sample[3:], (0.0, 0.0, GRAVITY), atol=1e-13)
 
 
 def test_map_to_odom_to_base_link_is_the_true_pose_of_a_tilted_robot_with_drift() -> None:
     motion = motion_of(roll=0.2, pitch=-0.1, yaw=1.0, place=(3.0, 4.0, 5.0))
-    drift = Drift(0.01, 0.01, key=3)
-    drift.start(motion)
-    drift.pose = [2.0, 5.0, 5.5, 0.6]
-    frames = Frames(("ego",), {"ego": Odometry(drift)}, per_robot_odom=True)
-    (odom, base) = frames.poses({"ego": motion})
+    probe = Probe(odometry.SENSOR, {"drift": {"position_per_m": 0.01, "yaw_per_rad": 0.01}}, key=3)
+    probe.begin(motion)
+    probe.memory[:4] = (2.0, 5.0, 5.5, 0.6)  # where it believes to be
+    odom, base = probe.call(map_to_odom, motion), probe.call(odom_to_base, motion)
     outer, inner = matrix_of_quaternion(*odom[3:]), matrix_of_quaternion(*base[3:])
     np.testing.assert_allclose(outer @ inner, rotation(0.2, -0.1, 1.0), atol=1e-12)
-    np.testing.assert_allclose(outer @ np.array(base[:3]) + np.array(odom[:3]), (3.0, 4.0, 5.0), atol=1e-12)
+    np.testing.assert_allclose(outer @ base[:3] + odom[:3], (3.0, 4.0, 5.0), atol=1e-12)
+    np.testing.assert_array_equal(base[:3], (2.0, 5.0, 5.5))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import microsim
 from microsim.engine.components import Wind
+from microsim.engine.geodesy import tangent_plane
 from microsim.engine.motion import AXES, X, Y, Z
 from microsim.engine.physics import Physics, lean, make_fleet, put
 from microsim.engine.world import Shape, World
@@ -19,12 +20,12 @@ from microsim.recording.bag import RecordOptions, open_bag
 from microsim.recording.recorder import Recorder
 from microsim.recording.replay import Replay
 from microsim.robots import car as bicycle
+from microsim.robots.car import Bicycle
 from microsim.scenario import load_scenario
-from microsim.scenario.robots import Bicycle
 from tests.support import bare, decoded, many, scenario
 
 DT = 0.01
-CAR = Bicycle()
+CAR, MODEL = Bicycle(), Bicycle.engine
 BASE = CAR.wheelbase_m
 
 
@@ -39,21 +40,21 @@ def physics(
     ground: World, x: float = 0.0, y: float = 0.0, yaw: float = 0.0, cmd_timeout_s: float | None = None, **changes: Any
 ) -> Physics:
     car = CAR.model_copy(update={**changes, "cmd_timeout_s": cmd_timeout_s})
-    state = np.zeros((bicycle.ROBOT.rows, 1))
-    put(bicycle.ROBOT, state[:, 0], ground, x, y, 0.0, yaw)
-    parameters = np.array([bicycle.ROBOT.parameters(car, Wind(), DT)]).T.copy()
-    fleet = make_fleet(bicycle.ROBOT, ["ego"], state, parameters, [0])
+    state = np.zeros((MODEL.rows, 1))
+    put(MODEL, state[:, 0], ground, x, y, 0.0, yaw)
+    parameters = np.array([MODEL.parameters(car, Wind(), DT)]).T.copy()
+    fleet = make_fleet(MODEL, ["ego"], state, parameters, [0])
     lean(fleet, ground)
-    return Physics(ground, DT, [fleet])
+    return Physics(ground, DT, [fleet], tangent_plane(0.0, 0.0, 0.0))
 
 
 def command(run: Physics, **values: float) -> None:
-    run.command("ego", [values.get(name, 0.0) for name in bicycle.ROBOT.inputs])
+    run.command("ego", [values.get(name, 0.0) for name in MODEL.inputs])
 
 
 def state(run: Physics) -> Any:
     rows = run.fleets[0].state[:, 0]
-    return {name: float(rows[row]) for name, row in bicycle.ROBOT.state.items()}
+    return {name: float(rows[row]) for name, row in MODEL.state.items()}
 
 
 def drive(run: Physics, ticks: int, start: int = 0) -> list[Any]:

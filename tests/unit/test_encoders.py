@@ -9,7 +9,7 @@ import pytest
 import microsim
 from microsim.engine.world import PALETTE
 from microsim.messages import decode, encode, encoders
-from microsim.messages.topics import TABLE
+from microsim.messages.topics import table
 from tests.golden.mission import SHORT
 from tests.support import decoded, on_topic, stamp_ns
 
@@ -45,7 +45,7 @@ def test_every_kind_of_topic_is_sent_with_the_type_of_the_table(busy):
     sim, messages = busy
     types = {message.topic: message.type for message in messages}
     elsewhere = ("diagnostics", "depth", "segmentation")  # by the node, and by splat cameras
-    for topic in TABLE:
+    for topic in table():
         if topic.direction == "out" and topic.kind not in elsewhere:
             names = [name for name in types if matches(topic, name, sim)]
             assert names, topic
@@ -72,7 +72,7 @@ def test_the_clock_is_sent_first_in_every_tick_and_tells_the_tick(busy):
 
 def test_within_a_tick_messages_keep_the_order_of_the_table():
     sim = microsim.Simulation("default")
-    order = [topic.of("x", topic.kind) for topic in TABLE]
+    order = [topic.of("x", topic.kind) for topic in table()]
     kinds = [
         "/" + "/".join(part if part not in sim.robots else "x" for part in m.topic[1:].split("/")) for m in sim.step(0)
     ]

@@ -12,10 +12,10 @@ from microsim.engine.motion import mounted_at, turned
 from microsim.engine.world import Mesh, Shape, World
 from microsim.rays import bvh
 from microsim.rays.ground_rays import single
+from microsim.rays.lidar_turn import LidarTurn, beam_table
 from microsim.rays.reflection import GROUND
 from microsim.render import ground as render_ground
 from microsim.render.palette_camera import CameraModel, Renderer
-from microsim.sensors.lidar import Lidar, beam_table
 from tests.support import many
 from tests.unit.test_lidar import NOBODY, motion_at
 
@@ -53,16 +53,16 @@ def scene(seed: int, mesh: Mesh | None = None, obstacles: tuple[Shape, ...] = ()
     return world, motion_at(x, y, z, *TILTS[seed % len(TILTS)], YAWS[seed % len(YAWS)])
 
 
-def sensor_in(world: World, seed: int) -> Lidar:
+def sensor_in(world: World, seed: int) -> LidarTurn:
     columns, rings = ((8, 40), (270, 5), (600, 9), (1, 33), (65, 16))[seed % 5]
     elevations = np.radians(np.linspace(-25.0, 15.0, rings))
     if seed % 7 == 0:
         elevations = np.random.default_rng(seed).uniform(-1.55, 1.55, rings)
     beams, reach = beam_table(elevations.tolist(), columns), (5.0, 40.0, 120.0)[seed % 3]
-    return Lidar(world, (0.3, 0.0, 0.0), matrix_from_rpy(0.0, 0.0, 0.1), beams, 0.0, reach, 0.0, 0.0, 1)
+    return LidarTurn(world, (0.3, 0.0, 0.0), matrix_from_rpy(0.0, 0.0, 0.1), beams, 0.0, reach, 0.0, 0.0)
 
 
-def rays_of(sensor: Lidar, motion: list[float]) -> tuple[Any, Any]:
+def rays_of(sensor: LidarTurn, motion: list[float]) -> tuple[Any, Any]:
     """(3, columns, rings), added up in the order in which the kernel does."""
     x, y, z = sensor.beams.directions
     rows = [a * x + b * y + c * z for a, b, c in turned(motion, sensor.axes)]
@@ -164,9 +164,14 @@ def view(seed: int) -> tuple[tuple[float, float, float], Any]:
     return (x, y, max(z, below + 0.5) if math.isfinite(below) else z), tuple(map(tuple, optical.tolist()))
 
 
-@pytest.mark.parametrize("seed", range(many(30, 2)))
+IS_ONE_CELL = [SIZES[seed % len(SIZES)] == (1, 1) for seed in range(many(30, 5))]
+
+
+@pytest.mark.parametrize("seed", [seed for seed, is_one_cell in enumerate(IS_ONE_CELL) if not is_one_cell])
 def test_relief_drawn_from_front_to_back_is_every_patch_drawn_everywhere(seed: int) -> None:
     world, (position, rotation) = scene(seed)[0], view(seed)
+    assert not world.is_flat
+    assert not world.ground(*position[:2]) >= position[2]  # it is above the ground, or above a hole
     camera = camera_in(world, seed)
     depths = camera.depths(position, rotation)
     terrain, plain, patch = camera._terrain, np.full(depths.shape, math.inf), np.empty(10)
@@ -175,8 +180,24 @@ def test_relief_drawn_from_front_to_back_is_every_patch_drawn_everywhere(seed: i
         if terrain.holes[j, i] != render_ground._HOLE:
             render_ground._fill_patch(camera._pose, *grid, j, i, patch)
             render_ground._draw_patch(camera._pose, patch, camera._relief[0], 0, 61, 0, 43, plain)
-    if not world.is_flat and world.ground(*position[:2]) < position[2]:
-        assert depths.tobytes() == plain.tobytes()
+    assert depths.tobytes() == plain.tobytes()
+    assert 0.05 < np.isfinite(depths).mean() < 0.95  # there is ground and sky to be compared
+
+
+@pytest.mark.parametrize(
+    "seed", [seed for seed, is_one_cell in enumerate(IS_ONE_CELL) if is_one_cell and seed % 2 == 0]
+)
+def test_level_ground_is_where_each_ray_alone_meets_the_plane(seed: int) -> None:
+    world, (position, rotation) = scene(seed)[0], view(seed)
+    assert world.is_flat
+    camera = camera_in(world, seed)
+    depths = camera.depths(position, rotation)
+    a, b = camera._relief[0]
+    fall = rotation[2][0] * a + rotation[2][1] * b + rotation[2][2]
+    with np.errstate(all="ignore"):
+        expected = (world.ground(*position[:2]) - position[2]) / fall
+    np.testing.assert_allclose(depths, np.where(expected > 0.0, expected, math.inf), rtol=1e-12)
+    assert 0.05 < np.isfinite(depths).mean() < 0.95
 
 
 @pytest.mark.parametrize("seed", range(many(30, 2)))

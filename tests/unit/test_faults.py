@@ -79,16 +79,16 @@ def test_a_failing_lidar_sends_empty_clouds() -> None:
 
 
 def test_a_lidar_that_breaks_by_itself_sends_empty_clouds_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    from microsim.sensors.lidar import Lidar
+    from microsim.rays.lidar_turn import LidarTurn
 
-    whole = Lidar.sample
+    whole = LidarTurn.sample
 
-    def breaking(self: Any, motion: Any, bodies: Any, tick: int) -> Any:
+    def breaking(self: Any, motion: Any, bodies: Any, key: int, tick: int) -> Any:
         if 30 <= tick < 50:
             raise MemoryError("no room")
-        return whole(self, motion, bodies, tick)
+        return whole(self, motion, bodies, key, tick)
 
-    monkeypatch.setattr(Lidar, "sample", breaking)
+    monkeypatch.setattr(LidarTurn, "sample", breaking)
     sim, sent = run()
     assert [cloud.width > 0 for cloud in by_stamp(sent, "/ego/lidar/points").values()] == [True] * 3 + [False] * 2 + [
         True
@@ -265,7 +265,7 @@ def test_the_road_is_asked_about_for_the_reference_point_and_every_wheel() -> No
         ("camera:fail@x-2s", "expected TARGET:KIND@FROMs-TOs"),
         ("camera:fail@3s-2s", "expected from_s below to_s"),
         ("camera:explode@1s-2s", "fail"),
-        ("gps:fail@1s-2s", "ego/gps cannot fail; those who can: ego/camera, ego/lidar"),
+        ("gps:fail@1s-2s", "ego/gps cannot fail; supported by: ego/camera, ego/lidar"),
         ("gps:jump@1s-2s", "a jump needs `offset_m`"),
         ("camera:blackout@1s-2s", "a blackout is the radio's"),
         ({"target": "camera", "kind": "fail", "to": 3}, "did you mean 'to_s'"),

@@ -15,7 +15,7 @@ import pytest
 from rosbags.highlevel import AnyReader
 
 import microsim
-from microsim.messages.topics import TABLE
+from microsim.messages.topics import table
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "launch" / "microsim.launch.py"
@@ -208,7 +208,8 @@ def test_a_namespace_holds_every_node_and_every_absolute_name(launch_file: dict[
             assert {"/clock", "/tf", "/tf_static"} <= set(moved)
     given = Started(launch_file, namespace="one/two", use_robot_state_publisher="true")
     assert dict(given.nodes["/one/two/drone:robot_state_publisher"].remappings)["/tf_static"] == "/one/two/tf_static"
-    shown = {row.of("drone", "camera") for row in TABLE if row.kind in ("image", "camera_info", "markers", "occupancy")}
+    kinds = ("image", "camera_info", "markers", "occupancy")
+    shown = {row.of("drone", "camera") for row in table() if row.kind in kinds}
     assert shown <= set(dict(started.nodes["/one/two:rviz2"].remappings))
     assert started.nodes["/one/two:microsim"].arguments == ["run", "--record", "bag"]
 

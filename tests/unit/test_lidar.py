@@ -15,11 +15,11 @@ from microsim.engine.motion import FIELDS, observe
 from microsim.engine.world import Mesh, Shape, World
 from microsim.errors import ScenarioError
 from microsim.messages import decode_checked
-from microsim.rays import bvh
+from microsim.rays import POINT, bvh
 from microsim.rays.ground_rays import lattice, single, walk
+from microsim.rays.lidar_turn import Beams, LidarTurn, beam_table
 from microsim.rays.reflection import GROUND
 from microsim.scenario import load_scenario
-from microsim.sensors.lidar import POINT, Beams, Lidar, beam_table
 from tests.support import bare, decoded, many, on_topic, scenario, stamp_ns
 from tests.unit.ray_reference import ground_distance, triangle_distance
 
@@ -44,10 +44,10 @@ def world(elevation: Any, cell: float = 1.0, west: float = 0.0, south: float = 0
 def lidar(ground: World, elevations: Any, columns: int = 24, reach: float = 200.0, **changes: Any) -> Any:
     values = {"mount": (0.0, 0.0, 0.0), "axes": matrix_from_rpy(0.0, 0.0, 0.0), "sigma_m": 0.0} | changes
     beams: Beams = beam_table(elevations, columns)
-    return Lidar(ground, beams=beams, min_m=0.0, max_m=reach, dropout_probability=0.0, key=1, **values)
+    return LidarTurn(ground, beams=beams, min_m=0.0, max_m=reach, dropout_probability=0.0, **values)
 
 
-def directions(sensor: Lidar, motion: list[float]) -> Any:
+def directions(sensor: LidarTurn, motion: list[float]) -> Any:
     axes = np.array(motion[21:30]).reshape(3, 3) @ np.array(sensor.axes)
     return np.einsum("ij,jkl->ikl", axes, sensor.beams.directions)
 
@@ -121,7 +121,7 @@ def test_beams_that_share_their_walk_see_what_single_rays_see(seed: int) -> None
     random = np.random.default_rng(seed)
     ground = lattice(np.cumsum(random.normal(0, 0.3, (150, 170)), axis=1), 0.5, -20.0, -30.0)
     table, room = beam_table(np.sort(random.uniform(-1.2, 0.5, 20)), 60), np.empty(2)
-    origin = (random.uniform(-40, 80), random.uniform(-40, 50), float(np.nanmax(ground.nodes)) + 1.0)
+    origin, met = (random.uniform(-40, 80), random.uniform(-40, 50), float(np.nanmax(ground.nodes)) + 1.0), 0
     for column in range(60):
         ux, uy = table.headings[:, column]
         flat = np.empty(20)
@@ -131,6 +131,8 @@ def test_beams_that_share_their_walk_see_what_single_rays_see(seed: int) -> None
             alone = single(*ground.arrays, *origin, *d, 1e9, room)
             if alone < 99.0:
                 assert flat[k] * table.slants[k] == pytest.approx(alone, rel=1e-9)
+                met += 1
+    assert met > 100
 
 
 def test_a_vertical_beam_meets_the_ground_below_and_nothing_above() -> None:
@@ -167,7 +169,7 @@ def test_obstacles_are_met_where_boxes_and_cylinders_are(tilt: Any) -> None:
     sensor = lidar(world(np.zeros((60, 60)), west=-30.0, south=-30.0, obstacles=(box, tower)), ELEVATIONS, 90, 25.0)
     motion = motion_at(0.2, 0.1, 1.7, *tilt)
     best, hit = sensor.distances(motion, NOBODY)
-    rays, origin = directions(sensor, motion), np.array(motion[:3])
+    rays, origin, met = directions(sensor, motion), np.array(motion[:3]), set()
     for column in range(90):
         for ring in range(len(ELEVATIONS)):
             d = rays[:, column, ring]
@@ -182,6 +184,8 @@ def test_obstacles_are_met_where_boxes_and_cylinders_are(tilt: Any) -> None:
             if found[what] < 24.9:
                 assert best[column, ring] == pytest.approx(found[what], rel=1e-9)
                 assert hit[column, ring] == what
+                met.add(what)
+    assert met == {0, 1, GROUND}
 
 
 def soup(count: int, seed: int) -> Mesh:

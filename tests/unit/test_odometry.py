@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import microsim
-from microsim.sensors.odometry import Odometry
-from tests.support import bare, decoded, many, on_topic, scenario
+from microsim.sensors import odometry
+from microsim.sensors.odometry import map_to_odom
+from tests.support import Probe, bare, decoded, many, on_topic, scenario
 
 
 def moving(robot="drone", drift=None, hz=30, seed=1, **changes):
@@ -180,9 +181,13 @@ def test_drift_does_not_depend_on_how_often_odometry_is_sent():
     assert slow.last == fast.last
 
 
-def test_without_odometry_there_is_nothing_to_remember():
-    odometry = Odometry()
-    assert odometry.memory() is None
-    odometry.recall(None)
-    assert odometry.drift is None
-    assert odometry.pose_variance() == (1e-4, 1e-4)
+def test_without_drift_nothing_is_kept_up_from_tick_to_tick():
+    """The pose is the true one whatever the memory holds, the variances do not grow, and the odom frame is the map."""
+    probe, motion = Probe(odometry.SENSOR), moving()._schedule.physics.motions["drone"]
+    assert not odometry.SENSOR.is_tracking(probe.context.settings)
+    probe.memory[:] = 77.0
+    reading = probe.sample(motion)
+    assert reading[:3].tolist() == [100.0, 100.0, 9.0]
+    assert reading[13:].tolist() == [1e-4, 1e-4]
+    assert probe.call(map_to_odom, motion).tolist() == [0, 0, 0, 0, 0, 0, 1]
+    assert (probe.memory == 77.0).all()

@@ -115,7 +115,7 @@ def test_a_robot_in_a_folder_of_plugins_is_found_by_its_models_name(tmp_path: Pa
     ("code", "words"),
     [
         ("ROBOT = 3", "expected ROBOT = a subclass of Robot, found int"),
-        ("class Sledge: pass\nROBOT = Sledge", "plug-in robot sledge: expected a subclass of Robot, found"),
+        ("class Sledge: pass\nROBOT = Sledge", r"sledge\.py: expected ROBOT = a subclass of Robot, found type"),
         ("ROBOT = nothing", "sledge.py:1: plug-in could not be loaded: NameError"),
     ],
 )

@@ -17,7 +17,7 @@ import pytest
 
 from microsim import Simulation
 from microsim.engine.world import PALETTE
-from microsim.messages.topics import TABLE
+from microsim.messages.topics import table
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "ros2"
 FILES = sorted(FOLDER.glob("*.py"))
@@ -316,7 +316,7 @@ def test_an_example_needs_ros_only_when_it_runs(path: Path) -> None:
 def test_an_example_names_topics_that_exist_relative_to_its_namespace(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
     sensors = {"image": "camera", "camera_info": "camera", "range": "range/front"}
-    known = {row.of(robot, sensors.get(row.kind, row.kind)) for row in TABLE for robot in ("drone", "rover", "ego")}
+    known = {row.of(robot, sensors.get(row.kind, row.kind)) for row in table() for robot in ("drone", "rover", "ego")}
     listed = source.split('"""')[1]
     words = {word.strip(".,;()") for word in listed.split()}
     topics = {word for word in words if word.split("/")[0] in ("drone", "rover", "ego", "radio") and "/" in word}

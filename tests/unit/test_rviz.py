@@ -11,7 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import microsim
-from microsim.messages.topics import SENSOR_PATHS, TABLE, Topic
+from microsim.messages.topics import Topic, table
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "rviz" / "microsim_view.rviz"
@@ -37,8 +37,8 @@ def kind(part: dict[str, Any]) -> str:
 
 def published() -> dict[str, Topic]:
     """Every topic of the two robots, by name."""
-    sensors = {"image": "camera", "camera_info": "camera", **SENSOR_PATHS}
-    return {row.of(robot, sensors.get(row.kind, row.kind)): row for row in TABLE for robot in ("drone", "rover")}
+    sensors = {"image": "camera", "camera_info": "camera", "range": "range/front"}
+    return {row.of(robot, sensors.get(row.kind, row.kind)): row for row in table() for robot in ("drone", "rover")}
 
 
 def test_every_display_of_the_checklist_is_there_and_enabled(view: dict[str, Any]) -> None:

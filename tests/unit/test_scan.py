@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import microsim
+from microsim.engine.components import Mount
 from microsim.engine.geometry import distance_to_occupied
-from microsim.sensors.scan import beam_table
-from tests.support import bare, decoded, many, on_topic, scenario
+from microsim.sensors import scan as scan_module
+from tests.support import Probe, bare, decoded, many, on_topic, scenario
 
 ROOM = [
     {"type": "box", "center": [10, 5.5, 0], "size": [10, 1, 1]},
@@ -124,8 +125,10 @@ def test_inside_a_wall_every_beam_is_too_near():
 
 
 def test_beam_angles_are_wrapped_before_they_are_used():
-    beams, _ = beam_table(-math.pi, math.pi, 7, 1e4)
-    assert np.hypot(*beams) == pytest.approx(np.ones(7))
+    table = Probe(scan_module.SENSOR, {"beams": 7}, mount=Mount(rpy=(0.0, 0.0, 1e4))).table
+    assert np.hypot(*table.reshape(2, 7)) == pytest.approx(np.ones(7))
+    expected = [-math.pi + i * 2 * math.pi / 7 + math.remainder(1e4, 2 * math.pi) for i in range(7)]
+    assert table == pytest.approx([*np.cos(expected), *np.sin(expected)], abs=1e-9)
 
 
 def test_the_message_tells_what_the_scanner_is():

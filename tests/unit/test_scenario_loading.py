@@ -15,21 +15,12 @@ from pydantic import ValidationError
 
 from microsim.errors import ScenarioError
 from microsim.paths import scenario_file, scenario_names
-from microsim.scenario import (
-    Box,
-    Camera,
-    Cylinder,
-    Drone,
-    ElevationFile,
-    FlatElevation,
-    Intrinsics,
-    Mount,
-    Robot,
-    Rover,
-    Scenario,
-    SensorBlock,
-    load_scenario,
-)
+from microsim.robots.drone import Drone
+from microsim.robots.rover import Rover
+from microsim.scenario import Box, Cylinder, ElevationFile, FlatElevation, Robot, Scenario, load_scenario
+from microsim.sensors import SENSORS
+from microsim.sensors.camera import Camera, Intrinsics
+from microsim.sensors.declaration import Mount
 
 PRD = """\
 name: "default"
@@ -114,7 +105,8 @@ def test_the_scenario_of_the_requirements_loads_from_any_folder(
 
 def test_the_scenario_of_the_requirements_says_nothing_but_defaults_apart_from_obstacles_and_wind() -> None:
     default = load_scenario("default")
-    changed = {"obstacles": (), "wind": Scenario().wind, "map": Scenario().map}
+    level = default.map.model_copy(update={"elevation": FlatElevation()})  # its file is level too
+    changed = {"obstacles": (), "wind": Scenario().wind, "map": level}
     assert default.model_copy(update=changed) == load_scenario({})
 
 
@@ -361,10 +353,25 @@ def test_a_dump_does_not_depend_on_the_hash_seed() -> None:
     assert len(dumps) == 1
 
 
-def test_every_sensor_of_every_shipped_scenario_is_a_sensor() -> None:
-    for name in scenario_names():
-        for each in load_scenario(name).robots.values():
-            assert all(isinstance(block, SensorBlock) for block in each.all_sensors().values())
+DRONE, ROVER = ["odom", "gps", "imu", "camera"], ["odom", "gps", "imu", "range"]
+SHIPPED = {
+    "default": {"drone": DRONE, "rover": ROVER},
+    "flat": {"drone": DRONE, "rover": ROVER},
+    "maze": {"drone": DRONE, "rover": [*ROVER, "scan"]},
+    "obstacles_arena": {"drone": DRONE, "rover": ROVER},
+    "showcase": {"drone": DRONE, "rover": ["odom", "gps", "imu", "camera", "range", "scan"]},
+}
+
+
+@pytest.mark.parametrize("name", scenario_names())
+def test_every_shipped_scenario_carries_the_sensors_that_its_text_says_each_with_its_own_settings(name: str) -> None:
+    scenario = load_scenario(name)
+    assert {robot: list(each.all_sensors()) for robot, each in scenario.robots.items()} == SHIPPED[name]
+    for robot, sensor, block, kind in scenario.all_sensors:
+        assert kind is SENSORS.built_in[sensor], robot  # none of them has a name of its own
+        assert type(block) is kind.settings
+        assert block is scenario.robots[robot].all_sensors()[sensor]
+        assert 0 < block.hz <= scenario.physics_hz
 
 
 def test_the_shipped_default_is_the_text_of_the_requirements_below_its_comment() -> None:

@@ -10,16 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsim.errors import PluginError, ScenarioError
-from microsim.scenario import Box, Circle, PluginSensor, Robot, load_scenario
-from microsim.scenario import plugins as plugins_module
+from microsim.generators.declaration import Dice, Generator
+from microsim.generators.random_maze import carve
+from microsim.registry import Registry
+from microsim.scenario import Box, Circle, Robot, load_scenario
 from microsim.scenario.checks import occupancy
-from microsim.scenario.maze import carve
-from microsim.scenario.plugins import Generator, Sensor, find_sensor
-from microsim.scenario.random_source import Dice
+from microsim.sensors import SENSORS
+from microsim.sensors.declaration import Sensor
+from microsim.sensors.plugin import PluginSensor
 
 THERMOMETER = """
 from pydantic import BaseModel, Field
-from microsim.scenario.plugins import Sensor
+from microsim.sensors.declaration import Sensor
 
 class Options(BaseModel):
     offset_k: float = Field(0.5, ge=0)
@@ -32,7 +34,7 @@ SENSOR = Sensor("thermometer", "sensor_msgs/msg/Temperature", create, Options)
 
 ROW_OF_POSTS = """
 from pydantic import BaseModel
-from microsim.scenario.plugins import Generator
+from microsim.generators.declaration import Generator
 
 class Options(BaseModel):
     count: int = 3
@@ -74,7 +76,7 @@ def test_a_sensor_from_a_folder_has_its_own_keys_beside_the_common_ones(folder: 
     assert isinstance(nose, PluginSensor)
     assert (nose.type, nose.hz, nose.options, nose.mount.xyz) == ("thermometer", 4, {"offset_k": 2.0}, (1, 2, 3))
     assert load_scenario(scenario.to_dict()) == scenario
-    found = find_sensor(nose.type, scenario.plugins)
+    found = SENSORS.find(nose.type, scenario.plugins)
     assert found is not None
     assert found.message_type == "sensor_msgs/msg/Temperature"
 
@@ -164,7 +166,7 @@ def test_two_plug_ins_of_one_name_are_refused(folder: Path) -> None:
 def entry_points(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[EntryPoint]]:
     """The entry points that packages would declare, by group."""
     declared: dict[str, list[EntryPoint]] = {}
-    monkeypatch.setattr(plugins_module, "_entries", lambda group: declared.get(group, []))
+    monkeypatch.setattr(Registry, "_entries", lambda self: declared.get(self.group, []))
     return declared
 
 
@@ -208,7 +210,7 @@ def test_a_robot_model_is_found_by_entry_point(entry_points: dict[str, list[Entr
     assert load_scenario(scenario.to_dict()) == scenario
     assert "there are: drone, rover, bicycle, submarine" in complaint({"robots": {"x": {"model": "boat"}}})
     entry_points["microsim.robots"] = [EntryPoint("submarine", f"{HERE}:SUBMARINE_DEPTH", "microsim.robots")]
-    with pytest.raises(PluginError, match="expected a subclass of Robot"):
+    with pytest.raises(PluginError, match="submarine: expected ROBOT = a subclass of Robot, found float"):
         load_scenario({"robots": {"submarine": {}}})
 
 

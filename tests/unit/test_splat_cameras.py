@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import microsim
-from microsim import splat_cameras
 from microsim.engine.world import OBSTACLE, PALETTE
 from microsim.errors import MicroSimError, ScenarioError
 from microsim.render import renderer_choice as choice
 from microsim.render.render_options import wish
 from microsim.render.splat.renderer import CpuRenderer
+from microsim.sensors import _splat_camera as splat_cameras
 from tests.support import COMPILED, decoded
 
 pytestmark = pytest.mark.skipif(
@@ -144,8 +144,8 @@ def test_the_bundle_s_exposure_gain_and_noise_follow_the_seed(monkeypatch: pytes
 
     made = splat_cameras.SplatScene.__init__
 
-    def noisy(self: Any, world: Any) -> None:
-        made(self, world)
+    def noisy(self: Any, *given: Any) -> None:
+        made(self, *given)
         self.settings = replace(self.settings, exposure_ev=-0.5, gain_sigma=0.1, noise_sigma=4.0)
 
     clean = images(microsim.Simulation(scenario(), seed=1).step(1))[0].astype(float)

@@ -4,7 +4,7 @@ import pytest
 
 import microsim
 from microsim.messages import is_known
-from microsim.messages.topics import ORDER, TABLE, TOPICS
+from microsim.messages.topics import TOPICS, table
 
 REQUIRED = [  # topic, type, reliable, depth (None: the requirements leave it open), direction
     ("/clock", "rosgraph_msgs/msg/Clock", True, None, "out"),
@@ -34,7 +34,7 @@ REQUIRED = [  # topic, type, reliable, depth (None: the requirements leave it op
 
 def row_of(name):
     sensors = ("odom", "gps", "imu", "camera", "range/front", "scan")
-    for topic in TABLE:
+    for topic in table():
         only = {
             "odom": ("odom",),
             "joint_states": ("joint_states",),
@@ -61,8 +61,8 @@ def test_what_is_sent_once_is_latched():
 
 
 def test_kinds_are_unique_types_exist_and_rows_explain_themselves():
-    assert len(TOPICS) == len(TABLE) == len(ORDER)
-    for topic in TABLE:
+    assert len(TOPICS) == len(table())
+    for topic in table():
         assert is_known(topic.type)
         assert topic.about
 

@@ -11,10 +11,10 @@ from rosbags.interfaces import Nodetype
 
 from microsim.messages import RawTemplate, Template, decode, encode, fields_of, is_known, new, type_hash
 from microsim.messages.template import layout
-from microsim.messages.topics import TABLE
+from microsim.messages.topics import table
 from tests.support import many
 
-TYPES = sorted({topic.type for topic in TABLE} | {"geometry_msgs/msg/TwistStamped", "sensor_msgs/msg/PointCloud2"})
+TYPES = sorted({topic.type for topic in table()} | {"geometry_msgs/msg/TwistStamped", "sensor_msgs/msg/PointCloud2"})
 LIMITS = {
     "byte": (0, 127),  # the library packs a single byte as signed; a level of a diagnostic is 0 to 3
     "char": (0, 255),
