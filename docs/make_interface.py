@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from microsim.messages.topics import SENSOR_PATHS, SERVICES, TABLE, Qos, Topic
+from microsim.messages.topics import SERVICES, Qos, Topic, table
 from microsim.ros2.node_parameters import ScenarioParameters
 from microsim.ros2.simulation_interfaces import SERVICE_NAMES
 from microsim.scenario import load_scenario
@@ -45,7 +45,7 @@ accepted for a double and converted. A value that a scenario could not have is r
 def page() -> str:
     parts = [HEAD]
     for direction, title in (("out", "Published"), ("in", "Taken")):
-        rows = [_topic_row(topic) for topic in TABLE if topic.direction == direction]
+        rows = [_topic_row(topic) for topic in table() if topic.direction == direction]
         parts.append(f"## {title}\n\n" + _table(("Topic", "Type", "QoS", "Rate", "Meaning"), rows))
     services = [(f"`{each.name}`", f"`{each.type}`", each.about) for each in SERVICES]
     parts.append("## Services\n\n" + _table(("Service", "Type", "Meaning"), services) + SERVICE_NOTE)
@@ -63,9 +63,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _topic_row(topic: Topic) -> tuple[str, ...]:
-    sensors = {**dict.fromkeys(("image", "camera_info", "depth", "segmentation"), "camera"), "points": "lidar"}
-    sensor = sensors.get(topic.kind, SENSOR_PATHS.get(topic.kind, topic.kind))
-    name = topic.of("<robot>", sensor)
+    name = topic.of("<robot>", topic.sensor)
     return f"`{name}`", f"`{topic.type}`", _qos(topic.qos), topic.rate.replace("*", "\\*"), topic.about
 
 

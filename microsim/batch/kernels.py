@@ -41,8 +41,8 @@ Grids: TypeAlias = Grid  # (1 or n, ny, nx)
 
 _call, _invoke, _is_within = _calls.call, output_table.invoke, output_table.is_within
 _floats_at, _integers_at, _singles_at = _calls.floats_at, _calls.integers_at, _calls.singles_at
-_table_address = _calls.table_address
-_observe = motion.observe
+_table_address, _float_grid_at = _calls.table_address, _calls.float_grid_at
+_observe, _observe_place = motion.observe, motion.observe_place
 _ground_height = geometry.ground_height
 _wrap_angle = exact.wrap_angle
 _sincos = exact.sincos
@@ -51,8 +51,8 @@ _uniforms = noise.uniforms
 
 # columns of a sensor's steps: bytes from one world's numbers to the next one's, then addresses of columns of worlds
 SETTINGS_STEP, MEMORY_STEP, READING_STEP, SINGLES, SINGLES_STEP, KEYS_AT, SAMPLED_AT, DROPPED_AT = range(8)
-FIRST_WINDOW, END_WINDOW, IS_TRACKER = range(8, 11)
-STEP_COLUMNS = 11
+FIRST_WINDOW, END_WINDOW, IS_TRACKER, READS_PLACE = range(8, 12)
+STEP_COLUMNS = 12
 
 
 @threaded_kernel
@@ -142,11 +142,14 @@ def sense(calls: Rows, steps: Rows, fleet: Rows, worlds: Integers, tick: Integer
 
     calls (k, CALL_COLUMNS) hold the addresses of world 0, steps (k, STEP_COLUMNS) how far it is to the next world's.
     """
-    seen, rows = np.empty((1, FIELDS)), calls.copy()
-    state = _floats_at(fleet[STATE], fleet[STATE_ROWS] * fleet[WIDTH]).reshape((fleet[STATE_ROWS], fleet[WIDTH]))
+    seen, rows = np.zeros((1, FIELDS)), calls.copy()
+    state = _float_grid_at(fleet[STATE], fleet[STATE_ROWS], fleet[WIDTH])
     for index in range(worlds.shape[0]):
         w = worlds[index]
-        _observe(state[:, w : w + 1], seen)
+        if steps[0, READS_PLACE]:
+            _observe_place(state, w, seen)
+        else:
+            _observe(state[:, w : w + 1], seen)
         for k in range(rows.shape[0]):
             step, row = steps[k], rows[k]
             if _is_within(windows, step[FIRST_WINDOW], step[END_WINDOW], tick[w]):

@@ -196,6 +196,7 @@ class KernelColumns(SensorColumns):
             settings.strides[0] if len(settings) > 1 else 0, memories.strides[0],
             0 if self._is_rounded else self._numbers.strides[0], *rounded,
             address_of(self.keys), address_of(self.sampled_at), address_of(self.dropped), *silent, is_tracker,
+            int(self.sensor.reads_place_only),
         ]  # fmt: skip
 
     def reset(self, worlds: Integers, seeds: Integers) -> None:

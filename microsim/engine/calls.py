@@ -80,6 +80,13 @@ if _IS_PLAIN:
 
     floats_at, integers_at = _view(np.float64, 8), _view(np.int64, 8)
     singles_at, words_at, bytes_at = _view(np.float32, 4), _view(np.int32, 4), _view(np.uint8, 1)
+
+    def float_grid_at(address: int, rows: int, columns: int) -> Array:
+        return floats_at(address, rows * columns).reshape(rows, columns)
+
+    def byte_grid_at(address: int, rows: int, columns: int) -> Grid:
+        return bytes_at(address, rows * columns).reshape(rows, columns)
+
     _functions: dict[int, Callable[[int], None]] = {}
 
     def call(function: int, row: int) -> None:
@@ -143,23 +150,29 @@ else:
         return numba.carray(_pointer(address), count, np.uint8)
 
     @kernel
+    def float_grid_at(address: int, rows: int, columns: int) -> Array:
+        return numba.carray(_pointer(address), (rows, columns), np.float64)
+
+    @kernel
+    def byte_grid_at(address: int, rows: int, columns: int) -> Grid:
+        return numba.carray(_pointer(address), (rows, columns), np.uint8)
+
+    @kernel
     def table_address(rows: npt.NDArray[Any]) -> int:
         return rows.ctypes.data
 
 
 @kernel
 def _grid_at(row: Rows, place: int, world: int) -> Grid:
-    rows, columns = row[place + 1], row[place + 2]
-    return bytes_at(row[place] + world * row[place + 3], rows * columns).reshape((rows, columns))
+    return byte_grid_at(row[place] + world * row[place + 3], row[place + 1], row[place + 2])
 
 
 @kernel
 def scene_at(address: int, world: int, table: Array) -> Scene:
     """The scene of a row that `scene_row` wrote."""
     row, numbers = integers_at(address, SCENE_COLUMNS), floats_at(address, SCENE_COLUMNS)
-    rows, columns = row[_ELEVATION + 1], row[_ELEVATION + 2]
     return Scene(
-        floats_at(row[_ELEVATION], rows * columns).reshape((rows, columns)),
+        float_grid_at(row[_ELEVATION], row[_ELEVATION + 1], row[_ELEVATION + 2]),
         _grid_at(row, _SURFACE, 0),
         _grid_at(row, _CLEARANCE, world),
         _grid_at(row, _FOOTING, world),
@@ -207,7 +220,7 @@ def _sample_entry(address: int) -> None:
 
 @kernel
 def _columns_at(address: int, rows: int, width: int, begin: int, end: int) -> Array:
-    return floats_at(address, rows * width).reshape((rows, width))[:, begin:end]
+    return float_grid_at(address, rows, width)[:, begin:end]
 
 
 @kernel

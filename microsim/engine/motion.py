@@ -56,6 +56,17 @@ def observe(state: Array, out: Array) -> None:
 
 
 @kernel
+def observe_place(state: Array, i: int, out: Array) -> None:
+    """Column i of a state: place and heading alone, or all of it where the robot leans."""
+    out[0, X], out[0, Y], out[0, Z], out[0, YAW] = state[_X, i], state[_Y, i], state[_Z, i], state[_YAW, i]
+    out[0, ROLL], out[0, PITCH] = state[_ROLL, i], state[_PITCH, i]
+    out[0, SIN_YAW], out[0, COS_YAW] = _sincos(state[_YAW, i])
+    out[0, QUATERNION_X], out[0, QUATERNION_Y] = 0.0, 0.0
+    if state[_ROLL, i] != 0.0 or state[_PITCH, i] != 0.0:
+        observe(state[:, i : i + 1], out)
+
+
+@kernel
 def _observe_level(state: Array, out: Array, i: int) -> None:
     sine, cosine = out[i, SIN_YAW], out[i, COS_YAW]
     half_sine, half_cosine = _sincos(0.5 * state[_YAW, i])

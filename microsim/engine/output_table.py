@@ -45,7 +45,7 @@ _bytes_at, _copy, _call = _calls.bytes_at, _calls.copy, _calls.call
 _floats_at, _singles_at, _words_at, _integers_at = (
     _calls.floats_at, _calls.singles_at, _calls.words_at, _calls.integers_at,
 )  # fmt: skip
-_table_address = _calls.table_address
+_table_address, _float_grid_at = _calls.table_address, _calls.float_grid_at
 _observe, _place_of = _motion.observe, _motion.place_of
 
 NEVER = 2**62  # a tick that does not come
@@ -176,8 +176,8 @@ def look(fleets: Rows) -> None:
     for f in range(fleets.shape[0]):
         row = fleets[f]
         count = row[END] - row[BEGIN]
-        state = _floats_at(row[STATE], row[STATE_ROWS] * row[WIDTH]).reshape((row[STATE_ROWS], row[WIDTH]))
-        _observe(state, _floats_at(row[FLEET_SEEN], count * FIELDS).reshape((count, FIELDS)))
+        state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
+        _observe(state, _float_grid_at(row[FLEET_SEEN], count, FIELDS))
 
 
 @kernel

@@ -29,6 +29,7 @@ class Topic:
     direction: Literal["out", "in"] = "out"
     about: str = ""
     position: int = 0  # among the topics of a tick
+    sensor: str = ""  # what stands for {sensor} where a sensor is named like its type
 
     def of(self, robot: str = "", sensor: str = "") -> str:
         return self.name.format(robot=robot, sensor=sensor)
@@ -142,6 +143,7 @@ def table() -> tuple[Topic, ...]:
             form.rate or f"robots.*.{sensor.name}.hz",
             about=form.about,
             position=sensor.position,
+            sensor=sensor.path or sensor.name,
         )
         for sensor in SENSORS.built_in.values()
         for form in sensor.messages

@@ -186,6 +186,7 @@ class Sensor:
     # the kernel form
     sample: Kernel | None = None
     sample_of: Callable[[SensorContext], Kernel | None] | None = None  # a kernel that depends on the robot
+    reads_place_only: bool = False  # of the motion, its kernels read place and heading alone: quicker in batches
     reads_state: bool = False  # the kernel is given the robot's state in place of its motion
     reading: Mapping[str, str] = field(default_factory=dict)  # names of its numbers -> unit
     size: Callable[[SensorContext], int] | None = None  # how many numbers each name of `reading` stands for; default: 1

@@ -66,6 +66,7 @@ SENSOR = Sensor(
     settings=Gps,
     is_standard=True,
     sample=sample,
+    reads_place_only=True,
     reading={"latitude": "deg", "longitude": "deg", "altitude": "m", "variance": "m²"},
     numbers=lambda context: (context.settings.sigma_m, context.settings.bias_drift_m_per_s),
     memory=("east", "north", "up", "last_tick"),

@@ -112,6 +112,7 @@ SENSOR = Sensor(
     settings=Range,
     mount=Mount(xyz=(0.25, 0.0, 0.08)),
     sample=sample,
+    reads_place_only=True,
     reading={"range": "m"},
     numbers=_numbers,
     messages=(

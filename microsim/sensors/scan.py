@@ -131,6 +131,7 @@ SENSOR = Sensor(
     settings=Scan,
     mount=Mount(xyz=(0.25, 0.0, 0.08)),
     sample=sample,
+    reads_place_only=True,
     reading={"ranges": "m"},
     size=lambda context: int(context.settings.beams),
     dtype=np.float32,
