@@ -20,10 +20,10 @@ def take(scenario: str, at_s: float, out: Path, seed: int | None, with_pilot: bo
     if out.suffix.lower() not in KINDS:
         raise UsageError(f"{out}: expected a name that ends with {', '.join(KINDS)}")
     from microsim.runner import Runner
-    from microsim.view.web.extra import need_extra
+    from microsim.view.web.interface import need_extra
 
     need_extra("a picture")
-    from microsim.view.web.still import save_still
+    from microsim.view.web.export import save_still
 
     sim, pilot = _prepared(scenario, seed, with_pilot)
     ways: dict[str, list[tuple[float, float]]] = {robot: [] for robot in sim.robots}

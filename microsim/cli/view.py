@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from microsim.ros2.microsim_node import MicroSimNode
     from microsim.runner import Pilot, Runner
     from microsim.simulation import Simulation
-    from microsim.view.web import Stage, Viewer
-    from microsim.view.web.timeline import Timeline
+    from microsim.view.web import Stage, Timeline, Viewer
 
 ViewOption = Annotated[bool, flag("--view", "Show the run on a web page, served on this machine only.")]
 OpenOption = Annotated[bool, flag("--open", "Show it and open a browser on it.")]
