@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.components import PITCH, ROLL, VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, YAW_RATE, X, Y, Z
+from microsim.messages.outbox import Message
+from microsim.runner import Runner
 from microsim.scenario import Scenario
 from microsim.sensors.declaration import MessageForm, Sensor, SensorBlock, default_form
 from microsim.simulation import Simulation
@@ -94,6 +96,43 @@ def link_states(sim: Simulation) -> tuple[LinkState, ...]:
         )
         for link in sim.radio.links_to_tell_of()
     )
+
+
+@dataclass(frozen=True)
+class RunState:
+    """A run at a moment."""
+
+    tick: int
+    time_ns: int
+    seed: int
+    asked_rtf: float
+    rtf: float  # over the last seconds
+    lateness_ms: float
+    worst_lateness_ms: float
+    digest: str
+    robots: Mapping[str, RobotState]
+    links: tuple[LinkState, ...]
+
+    def age(self, message: Message) -> float:
+        """[s] of simulated time since what it describes."""
+        return max(self.time_ns - message.stamp_ns, 0) / 1e9
+
+
+def run_state(runner: Runner, rtf: float = 0.0) -> dict[str, Any]:
+    """The fields of `RunState` now."""
+    sim = runner.sim
+    return {
+        "tick": sim.tick,
+        "time_ns": sim.time_ns,
+        "seed": sim.seed,
+        "asked_rtf": runner.rtf,
+        "rtf": rtf,
+        "lateness_ms": 1000.0 * runner.lateness_s,
+        "worst_lateness_ms": 1000.0 * runner.worst_lateness_s,
+        "digest": sim.digest(),
+        "robots": robot_states(sim),
+        "links": link_states(sim),
+    }
 
 
 class RecentPace:

@@ -127,7 +127,7 @@ def test_any_scenario_can_be_drawn(scenario: dict[str, Any]) -> None:
 def test_ignored_inputs_and_a_slow_machine_are_told(showcase: tuple[Runner, RunFacts]) -> None:
     runner, facts = showcase
     worse = dataclasses.replace(
-        facts, ignored={"commands with NaN or infinity": 3}, asked_rtf=1.0, rtf=0.5, lateness_s=0.25
+        facts, ignored={"commands with NaN or infinity": 3}, asked_rtf=1.0, rtf=0.5, lateness_ms=250.0
     )
     text = text_of(runner, worse, 80, 24)
     assert "3 commands with NaN or infinity" in text

@@ -341,7 +341,7 @@ def _header(facts: RunFacts, width: int) -> RenderableType:
             " ",
         ),
     )
-    left = Text.assemble(" ", (_time(facts.sim_s), "bold"), ("  tick ", "dim"), f"{facts.tick:,}")
+    left = Text.assemble(" ", (_time(facts.time_ns / 1e9), "bold"), ("  tick ", "dim"), f"{facts.tick:,}")
     right = _pace(facts, width)
     bottom.add_row(left, _progress(facts, width - left.cell_len - right.cell_len - 4), right)
     return Group(top, bottom)
@@ -364,9 +364,9 @@ def _pace(facts: RunFacts, width: int) -> Text:
     if width >= 72:
         text.append(f" of {facts.asked_rtf:g}×" if facts.asked_rtf else " unlimited", "dim")
     if facts.asked_rtf:
-        text.append_text(Text.assemble(("  tick lag ", "dim"), f"{1e3 * facts.lateness_s:.1f} ms"))
+        text.append_text(Text.assemble(("  tick lag ", "dim"), f"{facts.lateness_ms:.1f} ms"))
         if width >= 110:
-            text.append(f" (worst {1e3 * facts.worst_lateness_s:.1f})", "dim")
+            text.append(f" (worst {facts.worst_lateness_ms:.1f})", "dim")
     return text.append(" ")
 
 

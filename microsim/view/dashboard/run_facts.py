@@ -9,15 +9,7 @@ from dataclasses import dataclass
 from microsim.engine.components import X, Y
 from microsim.messages.outbox import Message
 from microsim.runner import Runner
-from microsim.view.run_state import (
-    LinkState,
-    RecentPace,
-    RobotState,
-    ShownSensor,
-    link_states,
-    robot_states,
-    shown_sensors,
-)
+from microsim.view.run_state import LinkState, RecentPace, RunState, ShownSensor, link_states, run_state, shown_sensors
 
 TRAIL_POINTS = 400
 TRAIL_S = 0.25  # simulated time between points
@@ -25,31 +17,16 @@ _HISTORY = 200  # packets of a link
 
 
 @dataclass(frozen=True)
-class RunFacts:
+class RunFacts(RunState):
     scenario: str
-    seed: int
-    tick: int
     ticks: int | None  # at the end; None: it runs until stopped
-    sim_s: float
-    time_ns: int
     wall_s: float
-    asked_rtf: float
-    rtf: float
-    lateness_s: float
-    worst_lateness_s: float
-    digest: str
-    robots: Mapping[str, RobotState]
     models: Mapping[str, str]  # of the robots
     sensors: tuple[ShownSensor, ...]
     trails: Mapping[str, Sequence[tuple[float, float]]]
-    links: tuple[LinkState, ...]
     latencies: Mapping[tuple[str, str], Sequence[float | None]]  # [ms] of the last packets of a link; None: lost
     latest: Mapping[str, Message]  # by topic
     ignored: Mapping[str, int]
-
-    def age(self, message: Message) -> float:
-        """[s] of simulated time since what it describes."""
-        return max(self.time_ns - message.stamp_ns, 0) / 1e9
 
 
 class FactsCollector:
@@ -95,23 +72,13 @@ class FactsCollector:
     def facts(self) -> RunFacts:
         runner, sim = self.runner, self.runner.sim
         return RunFacts(
+            **run_state(runner, self._pace.update(runner.wall_s, runner.advanced_s)),
             scenario=sim.scenario.name,
-            seed=sim.seed,
-            tick=sim.tick,
             ticks=self.ticks,
-            sim_s=runner.sim_s,
-            time_ns=sim.time_ns,
             wall_s=runner.wall_s,
-            asked_rtf=runner.rtf,
-            rtf=self._pace.update(runner.wall_s, runner.advanced_s),
-            lateness_s=runner.lateness_s,
-            worst_lateness_s=runner.worst_lateness_s,
-            digest=sim.digest(),
-            robots=robot_states(sim),
             models={name: robot.model for name, robot in sim.scenario.robots.items()},
             sensors=self._sensors,
             trails={name: tuple(trail) for name, trail in self._trails.items()},
-            links=link_states(sim),
             latencies={key: tuple(history) for key, history in self._latencies.items()},
             latest=dict(self.latest),
             ignored=dict(sim.counters),

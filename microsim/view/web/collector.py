@@ -13,7 +13,7 @@ from microsim.run_log import Note
 from microsim.runner import Runner
 from microsim.scenario.bundles import bundle_of
 from microsim.simulation import Simulation
-from microsim.view.run_state import RecentPace, ShownSensor, link_states, robot_states, shown_sensors
+from microsim.view.run_state import RecentPace, ShownSensor, link_states, robot_states, run_state, shown_sensors
 from microsim.view.web.interface import News, PageFrame, PageScene, RobotLook, SensorLook, Step
 
 _SLOW = 0.9  # of the requested pace: below it, the run is reported as too slow
@@ -110,20 +110,10 @@ class FrameCollector:
         """The state as it is now, without messages."""
         runner, sim = self.runner, self.runner.sim
         return PageFrame(
+            **run_state(runner),
             epoch=self.epoch,
-            tick=sim.tick,
-            time_ns=sim.time_ns,
-            seed=sim.seed,
             next_seed=sim.next_seed,
             is_paused=runner.paused,
-            asked_rtf=runner.rtf,
-            rtf=0.0,
-            lateness_ms=1000.0 * runner.lateness_s,
-            worst_lateness_ms=1000.0 * runner.worst_lateness_s,
-            digest=sim.digest(),
-            robots=robot_states(sim),
-            links=link_states(sim),
-            news={},
             waypoints=dict(getattr(runner.pilot, "waypoints", {})),
             driven=self.driven,
             has_pilot=runner.pilot is not None,

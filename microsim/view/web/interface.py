@@ -16,7 +16,7 @@ from microsim.errors import MicroSimError
 from microsim.robots.declaration import Look
 from microsim.run_log import Note
 from microsim.sensors.declaration import Layer
-from microsim.view.run_state import LinkState, RobotState
+from microsim.view.run_state import LinkState, RobotState, RunState
 
 FRAME_HZ = 30.0
 _EXTRA = ("viser", "trimesh", "yourdfpy", "xacrodoc", "PIL", "websockets")  # libraries of the extra `view`
@@ -105,21 +105,11 @@ class Step:
 
 
 @dataclass(frozen=True)
-class PageFrame:
+class PageFrame(RunState):
     epoch: int  # another number: time has jumped (reset, another scenario, rewind), forget what was drawn
-    tick: int
-    time_ns: int
-    seed: int
     next_seed: int
     is_paused: bool
-    asked_rtf: float
-    rtf: float  # over the last seconds
-    lateness_ms: float
-    worst_lateness_ms: float
-    digest: str
-    robots: Mapping[str, RobotState]
-    links: tuple[LinkState, ...]
-    news: Mapping[str, News]  # topics with a message since the last frame
+    news: Mapping[str, News] = field(default_factory=dict)  # topics with a message since the last frame
     waypoints: Mapping[str, tuple[tuple[float, float, float], ...]] = field(default_factory=dict)
     way: tuple[Step, ...] = ()  # since the last frame
     driven: str = ""  # the robot that the page drives

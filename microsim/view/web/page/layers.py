@@ -16,7 +16,7 @@ from microsim.engine.geometry import matrix_from_rpy, quaternion_from_rpy
 from microsim.messages import decode
 from microsim.view.run_state import RobotState, picture
 from microsim.view.web.interface import News, PageFrame, PageScene, SensorLook
-from microsim.view.web.page.robot_bodies import RobotBody, wxyz_of_matrix
+from microsim.view.web.page.robot_bodies import RobotBody, add_lines, add_points, wxyz_of_matrix
 
 _HIT, _MISS = (255, 64, 64), (255, 150, 150)
 _MOST_POINTS = 40_000  # of a point cloud
@@ -65,9 +65,7 @@ class Beam(SensorLayer):
     reach = 0.0
 
     def build(self, scene: Any) -> None:
-        self._line = scene.add_line_segments(
-            self.name, np.zeros((1, 2, 3), np.float32), colors=_HIT, thickness=2.0, thickness_units="screen"
-        )
+        self._line = add_lines(scene, self.name, _HIT, 2.0)
         self._end = scene.add_icosphere(
             f"{self.name}/hit", radius=0.07 * max(self.scale, 1.5), color=_HIT, cast_shadow=False
         )
@@ -94,15 +92,7 @@ class PointsLayer(SensorLayer):
     _local: Any = None  # (n, 3) to be drawn
 
     def build(self, scene: Any) -> None:
-        self._cloud = scene.add_point_cloud(
-            self.name,
-            np.zeros((1, 3), np.float32),
-            colors=self.colour,
-            point_size=self.size_m,
-            point_shape="circle",
-            precision="float32",
-            visible=False,
-        )
+        self._cloud = add_points(scene, self.name, self.colour, self.size_m)
 
     def draw(self, robot: RobotState) -> None:
         if self._local is None:
@@ -186,15 +176,7 @@ class Fixes(SensorLayer):
         self._points: deque[tuple[float, float, float]] = deque(maxlen=_FIXES)
         self._sigma = (0.0, 0.0, 0.0)
         self._is_new = False
-        self._cloud = scene.add_point_cloud(
-            f"{self.name}/fixes",
-            np.zeros((1, 3), np.float32),
-            colors=self.body.colour,
-            point_size=0.16,
-            point_shape="diamond",
-            precision="float32",
-            visible=False,
-        )
+        self._cloud = add_points(scene, f"{self.name}/fixes", self.body.colour, 0.16, "diamond")
         self._doubt = scene.add_icosphere(
             f"{self.name}/sigma", radius=1.0, color=self.body.colour, opacity=0.13, cast_shadow=False, visible=False
         )
@@ -314,22 +296,8 @@ class RadioPulses:
         self._clock = clock
         self._pulses: list[Pulse] = []
         self._counts: dict[tuple[str, str], tuple[int, int]] = {}
-        self._line = server.scene.add_line_segments(
-            "/radio/line",
-            np.zeros((1, 2, 3), np.float32),
-            colors=(0, 180, 130),
-            thickness=1.0,
-            thickness_units="screen",
-        )
-        self._cloud = server.scene.add_point_cloud(
-            "/radio/packets",
-            np.zeros((1, 3), np.float32),
-            colors=_ARRIVING,
-            point_size=0.2 * min(max(scale, 1.0), 2.5),
-            point_shape="circle",
-            precision="float32",
-            visible=False,
-        )
+        self._line = add_lines(server.scene, "/radio/line", (0, 180, 130), 1.0)
+        self._cloud = add_points(server.scene, "/radio/packets", _ARRIVING, 0.2 * min(max(scale, 1.0), 2.5))
 
     def draw(self, frame: PageFrame, is_new: bool) -> None:
         now = self._clock(frame)

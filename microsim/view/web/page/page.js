@@ -271,7 +271,7 @@
   const facts = (message) => {
     for (const [name, cells] of Object.entries(rows.facts)) {
       const now = message.robots[name]; if (!now) continue;
-      const seen = now.range === undefined ? "–" : now.range === null ? "clear" : now.range.toFixed(1);
+      const seen = now.beam === undefined ? "–" : now.beam === null ? "clear" : now.beam.toFixed(1);
       [`${now.position[0].toFixed(1)}, ${now.position[1].toFixed(1)}`, number(now.height), number(now.speed), seen].forEach((word, index) => put(cells[index], word));
     }
   };

@@ -287,7 +287,7 @@ def _state(frame: PageFrame, stage: Stage3D) -> dict[str, Any]:
         }
     for layer in stage.sensors.layers:
         if layer.reading is not None:
-            robots[layer.look.robot].setdefault("range", finite(layer.reading))
+            robots[layer.look.robot].setdefault("beam", finite(layer.reading))
     return {
         "type": "state",
         "tick": frame.tick,

@@ -30,6 +30,26 @@ _TRAIL_POINTS, _TRAIL_M, _TRAIL_S = 1500, 0.12, 90.0
 _SPIN_RAD_PER_S = 38.0  # of propellers: slow enough to see them turn
 
 
+def add_points(scene: Any, name: str, colour: Any, size_m: float, shape: str = "circle", points: Any = None) -> Any:
+    """A point cloud; without points, one that is hidden until it has some."""
+    first = np.zeros((1, 3), np.float32) if points is None else points
+    return scene.add_point_cloud(
+        name,
+        first,
+        colors=colour,
+        point_size=size_m,
+        point_shape=shape,
+        precision="float32",
+        visible=points is not None,
+    )
+
+
+def add_lines(scene: Any, name: str, colour: Any, width_px: float, ends: Any = None) -> Any:
+    """Line segments, (n, 2, 3)."""
+    first = np.zeros((1, 2, 3), np.float32) if ends is None else ends
+    return scene.add_line_segments(name, first, colors=colour, thickness=width_px, thickness_units="screen")
+
+
 def wxyz_of(rpy: tuple[float, float, float]) -> tuple[float, float, float, float]:
     x, y, z, w = quaternion_from_rpy(*rpy)
     return w, x, y, z
@@ -165,13 +185,7 @@ class RobotBody:
             f"/robots/{look.name}/name", look.name, position=above, anchor="bottom-center", font_screen_scale=0.9
         )
         self._trail: deque[tuple[int, tuple[float, float, float]]] = deque(maxlen=_TRAIL_POINTS)
-        self._line = server.scene.add_line_segments(
-            f"/trails/{look.name}",
-            np.zeros((1, 2, 3), np.float32),
-            colors=self.colour,
-            thickness=2.5,
-            thickness_units="screen",
-        )
+        self._line = add_lines(server.scene, f"/trails/{look.name}", self.colour, 2.5)
         self._drawn = (0, 0)  # first and last tick of the line
 
     def _add(self, link: RobotLink, scale: float, shadows: bool) -> None:

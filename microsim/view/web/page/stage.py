@@ -12,7 +12,7 @@ from microsim.engine.world import CLASS_NAMES, PALETTE
 from microsim.view.web.interface import PageFrame, PageScene
 from microsim.view.web.page import world_meshes as meshes
 from microsim.view.web.page.layers import RadioPulses, SensorLayers
-from microsim.view.web.page.robot_bodies import COLOURS, RobotBody, wxyz_of
+from microsim.view.web.page.robot_bodies import COLOURS, RobotBody, add_lines, add_points, wxyz_of
 
 # what a page can switch on and off: name -> (shown at first, roots of the scene tree)
 LAYERS: dict[str, tuple[bool, tuple[str, ...]]] = {
@@ -219,16 +219,7 @@ class Stage3D:
             if not len(points):
                 continue
             colour = self.colours[name]
-            scene.add_point_cloud(
-                f"/waypoints/{name}",
-                points,
-                colors=colour,
-                point_size=0.3 * self.scale if len(points) < 20 else 0.08 * self.scale,
-                point_shape="diamond",
-                precision="float32",
-            )
+            size = (0.3 if len(points) < 20 else 0.08) * self.scale
+            add_points(scene, f"/waypoints/{name}", colour, size, "diamond", points)
             if len(points) > 1:
-                ends = np.stack([points[:-1], points[1:]], axis=1)
-                scene.add_line_segments(
-                    f"/waypoints/{name}/way", ends, colors=colour, thickness=1.0, thickness_units="screen"
-                )
+                add_lines(scene, f"/waypoints/{name}/way", colour, 1.0, np.stack([points[:-1], points[1:]], axis=1))
