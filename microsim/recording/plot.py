@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ from microsim.recording.bag import ForeignBag, OwnBag
 from microsim.recording.entries import BagError
 from microsim.recording.pictures import COLOURS, INK, PALE, STYLE, PlotError, check_name, matplotlib, save
 from microsim.recording.scenarios import unpacked
-from microsim.recording.series import Series, read_series
+from microsim.recording.series import ODOMETRY, RANGE, Series, read_series
 from microsim.scenario import Scenario
 from microsim.scenario.scene import build_world
+from microsim.sensors.declaration import default_form
 
 _LINE = 60  # letters that fit beside a title
 _FEW, _MOST_LINKS = 4, 12  # links that are drawn in full; that are drawn one by one
@@ -42,11 +45,12 @@ def plot(bag: OwnBag | ForeignBag, path: Path) -> None:
     """Draw the run: path on the map, heights, speeds, ranges, radio."""
     check_name(path)
     mpl, figures = matplotlib("matplotlib"), matplotlib("matplotlib.figure")
-    series = read_series(bag)
-    if not series.odometry:
-        raise PlotError(f"{bag.path}: there is no odometry in it to draw")
     with mpl.rc_context(STYLE), tempfile.TemporaryDirectory() as folder:
-        page = Page(series, _scenario(bag, Path(folder)))
+        scenario = _scenario(bag, Path(folder))
+        series = read_series(bag, _declared_plots(scenario))
+        if not series.odometry:
+            raise PlotError(f"{bag.path}: there is no odometry in it to draw")
+        page = Page(series, scenario)
         figure = figures.Figure(figsize=(13.0, 8.2), dpi=150, facecolor="white")
         _draw(figure, page, bag)
         save(figure, path)
@@ -62,9 +66,21 @@ def _scenario(bag: OwnBag | ForeignBag, folder: Path) -> Scenario | None:
         return None
 
 
+def _declared_plots(scenario: Scenario | None) -> dict[str, tuple[str, ...]]:
+    """Topic -> fields that its sensor declares to be plotted."""
+    found = {}
+    for robot, name, _, kind in scenario.all_sensors if scenario is not None else ():
+        form = kind.messages[0] if kind.messages else default_form(kind)
+        if form.type not in (ODOMETRY, RANGE):  # these have panels of their own
+            found[kind.topic(form, robot, name)] = kind.display.plot
+    return found
+
+
 def _draw(figure: Any, page: Page, bag: OwnBag | ForeignBag) -> None:
-    panels = [_heights, _speeds]
+    panels: list[Callable[[Any, Page], None]] = [_heights, _speeds]
     panels += [_ranges] if page.series.ranges else []
+    names = {(topic.split("/")[2], path) for topic, path in page.series.readings}
+    panels += [partial(_readings, sensor=sensor, path=path) for sensor, path in sorted(names)]
     panels += [_latencies, _losses] if any(link["sent"].max() > 0 for link in page.series.links.values()) else []
     grid = figure.add_gridspec(
         len(panels), 2, width_ratios=(1.25, 1), left=0.05, right=0.975, top=0.875, bottom=0.07, wspace=0.14, hspace=0.42
@@ -229,6 +245,14 @@ def _ranges(axes: Any, page: Page) -> None:
             ha="right",
         )
     axes.set_ylim(bottom=0.0, top=max(limits) * 1.22 if limits else None)
+
+
+def _readings(axes: Any, page: Page, sensor: str, path: str) -> None:
+    axes.set_title(f"{sensor} {path}")
+    for (topic, field), reading in page.series.readings.items():
+        if (topic.split("/")[2], field) == (sensor, path):
+            axes.plot(reading["t"], reading["value"], color=page.colour(page.robot(topic)))
+    axes.margins(y=0.15)
 
 
 def _latencies(axes: Any, page: Page) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from microsim.errors import unknown
 from microsim.messages import WireError, decode_checked
 from microsim.messages.template import layout
 from microsim.recording.bag import ForeignBag, OwnBag
@@ -40,20 +41,22 @@ class Series:
 
     odometry: dict[str, dict[str, Column]] = field(default_factory=dict)
     ranges: dict[str, dict[str, Column]] = field(default_factory=dict)
+    readings: dict[tuple[str, str], dict[str, Column]] = field(default_factory=dict)  # by topic and field: `t`, `value`
     links: dict[str, dict[str, Column]] = field(default_factory=dict)  # radio, by direction
     frames: dict[str, str] = field(default_factory=dict)  # of the odometry, by topic
     start_s: float = math.inf
     end_s: float = 0.0
 
 
-def read_series(bag: OwnBag | ForeignBag) -> Series:
-    """Odometry, ranges and what the radio tells of itself."""
-    series = Series()
+def read_series(bag: OwnBag | ForeignBag, fields: Mapping[str, Sequence[str]] | None = None) -> Series:
+    """Odometry, ranges, the radio's statistics, and of other topics the numbers that `fields` names."""
+    series, fields = Series(), fields or {}
     collected: dict[tuple[str, str], tuple[list[int], list[bytes]]] = {}
     channels: dict[int, tuple[str, str]] = {}
     for block in bag.blocks():
         channels.update((channel.number, (channel.topic, channel.type)) for channel in block.channels)
-        wanted = {number for number, (_, kind) in channels.items() if kind in (ODOMETRY, RANGE, DIAGNOSTICS)}
+        kinds = (ODOMETRY, RANGE, DIAGNOSTICS)
+        wanted = {number for number, (topic, kind) in channels.items() if kind in kinds or topic in fields}
         for number, time, data in zip(block.numbers, block.times, block.data, strict=True):
             if number in wanted:
                 times, messages = collected.setdefault(channels[number], ([], []))
@@ -64,7 +67,10 @@ def read_series(bag: OwnBag | ForeignBag) -> Series:
             series.end_s = max(series.end_s, block.times[-1] / 1e9)
     for (topic, kind), (times, messages) in collected.items():
         try:
-            _add(series, topic, kind, np.array(times) / 1e9, messages)
+            seconds = np.array(times) / 1e9
+            _add(series, topic, kind, seconds, messages)
+            for path, values in _columns(kind, messages, {path: path for path in fields.get(topic, ())}).items():
+                series.readings[topic, path] = {"t": seconds, "value": values}
         except WireError as error:
             raise BagError(f"{bag.path}: {topic}: {error}") from None
     return series
@@ -75,7 +81,9 @@ def _add(series: Series, topic: str, kind: str, times: Column, messages: list[by
         if topic.endswith("/radio/metrics"):
             _add_links(series, times, messages)
         return
-    columns = {"t": times, **_columns(kind, messages)}
+    if kind not in _FIELDS:
+        return
+    columns = {"t": times, **_columns(kind, messages, _FIELDS[kind])}
     if kind == ODOMETRY:
         columns = _drawable(columns)
         if not len(columns["t"]):
@@ -90,21 +98,22 @@ def _drawable(columns: dict[str, Column]) -> dict[str, Column]:
     return {name: np.where(np.abs(column) < _LARGEST, column, np.nan) for name, column in found.items()}
 
 
-def _columns(kind: str, messages: list[bytes]) -> dict[str, Column]:
-    """All at once where every message has the same layout, as ours have."""
-    names = _FIELDS[kind]
+def _columns(kind: str, messages: list[bytes], names: Mapping[str, str]) -> dict[str, Column]:
+    """Name -> path in the message. All at once where every message has the same layout, as ours have."""
     first = decode_checked(kind, messages[0])
+    places = layout(kind, first)
+    for path in names.values():
+        if path not in places:
+            raise WireError(unknown(f"{kind} has no number", repr(path), path, places))
     if len({len(message) for message in messages}) > 1:
         decoded = [decode_checked(kind, message) for message in messages]
         return {name: np.array([_value(message, path) for message in decoded]) for name, path in names.items()}
     table = np.frombuffer(b"".join(messages), np.uint8).reshape(len(messages), -1)
-    places = layout(kind, first)
     found = {}
     for name, path in names.items():
-        place = places[path]
-        size = 8 if place.code == "d" else 4
-        raw = np.ascontiguousarray(table[:, place.offset : place.offset + size])
-        found[name] = raw.view(f"<f{size}")[:, 0].astype(np.float64)
+        number = np.dtype(f"<{places[path].code}")
+        raw = np.ascontiguousarray(table[:, places[path].offset : places[path].offset + number.itemsize])
+        found[name] = raw.view(number)[:, 0].astype(np.float64)
     return found
 
 

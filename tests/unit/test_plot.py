@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 import microsim
-from microsim.recording.bag import open_bag
+from microsim.recording.bag import ForeignBag, OwnBag, open_bag
+from microsim.recording.entries import BagError
 from microsim.recording.pictures import STYLE, matplotlib
-from microsim.recording.plot import Page, _draw, _scenario, _shortened
+from microsim.recording.plot import Page, _declared_plots, _draw, _scenario, _shortened, plot
 from microsim.recording.recorder import Recorder
 from microsim.recording.series import read_series
 from microsim.runner import Runner
@@ -83,3 +84,42 @@ def test_a_shortened_name_keeps_its_beginning_and_end() -> None:
     assert len(short) == 18
     assert short.startswith("long_dis")
     assert short.endswith("ber_03")
+
+
+THERMOMETER = """
+from microsim.sensors.declaration import Display, Sensor
+
+class Thermometer:
+    def __init__(self, context): self.context = context
+    def update(self, dt): ...
+    def publish(self):
+        return {{"temperature": 20.0 + self.context.tick}}
+
+SENSOR = Sensor("thermometer", "sensor_msgs/msg/Temperature", Thermometer, display=Display(plot=("{field}",)))
+"""
+
+
+def recorded_thermometer(folder: Path, field: str) -> OwnBag | ForeignBag:
+    (folder / "thermometer.py").write_text(THERMOMETER.format(field=field))
+    robots = {"rover": {"sensors": {"hood": {"type": "thermometer", "hz": 10}}}}
+    sim = microsim.Simulation({"plugins": [str(folder)], "robots": robots})
+    with Recorder(folder / "bag", sim) as recorder:
+        runner = Runner(sim, 0.0, lambda messages: None)
+        recorder.attach(runner)
+        runner.run(30)
+    return open_bag(folder / "bag")
+
+
+def test_what_a_plugin_declares_to_be_plotted_is_plotted(tmp_path: Path) -> None:
+    bag = recorded_thermometer(tmp_path, "temperature")
+    fields = _declared_plots(_scenario(bag, tmp_path))
+    assert fields["/rover/hood"] == ("temperature",)
+    assert read_series(bag, fields).readings["/rover/hood", "temperature"]["value"].tolist() == [20, 26, 32, 38, 44, 50]
+    plot(bag, tmp_path / "run.svg")
+    assert "hood temperature" in (tmp_path / "run.svg").read_text()
+
+
+def test_a_field_to_plot_that_does_not_exist_is_reported_with_those_that_do(tmp_path: Path) -> None:
+    bag = recorded_thermometer(tmp_path, "temprature")
+    with pytest.raises(BagError, match=r"/rover/hood: .*has no number 'temprature'; did you mean 'temperature'"):
+        plot(bag, tmp_path / "run.svg")
