@@ -15,7 +15,8 @@ DISTRIBUTION = "microsim-ros2"  # for pip: "microsim" on PyPI is an unrelated pr
 ROOT = Path(__file__).resolve().parent
 DATA_FOLDERS = ("launch", "rviz", "urdf", "scenarios", "missions", "worlds", "examples/demos")
 
-# viser checks no Origin and draws another page in its next minor version: viewer/page/gate.py, page.css know this one
+# viser checks no Origin and draws another page in its next minor version: view/web/page/access.py and page.css are
+# made for this one
 VIEW = ["viser>=1.1,<1.2", "yourdfpy", "xacrodoc"]
 
 RL = ["gymnasium>=1.0", "pettingzoo>=1.24"]

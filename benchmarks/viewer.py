@@ -45,10 +45,10 @@ def _demo() -> Any:
 
 
 def _frame_us() -> float:
-    from microsim.view.web.collector import Collector
+    from microsim.view.web.collector import FrameCollector
 
     runner = _demo()
-    collector = Collector(runner)
+    collector = FrameCollector(runner)
     collector.scene()
     runner.listen(messages=collector.tap)
     times = []

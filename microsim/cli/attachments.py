@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from microsim.ros2.microsim_node import MicroSimNode
     from microsim.runner import Pilot, Runner
     from microsim.simulation import Simulation
-    from microsim.view.web import Stage, Viewer
-    from microsim.view.web.timeline import Timeline
+    from microsim.view.web import Stage, Timeline, Viewer
 
 # ---- a recording -----------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """A small pilot for `microsim run --demo`, and an example of how to write one.
 
 It receives only messages and commands robots through the public API, so the same scenario and seed give the same run:
-- every drone flies a square at a height of 10 m and radios its position once a second;
-- every rover wanders, avoids what its range sensor detects, and answers the drone.
+- every robot that flies goes round a square at a height of 10 m and radios its position once a second;
+- every robot that turns and drives wanders, avoids what its range sensor detects, and answers.
+Which is which a robot declares as its `follower`.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from typing import Any
 
 from microsim.engine import exact  # the same bits on every machine, which math does not promise
 from microsim.messages.outbox import Message
+from microsim.missions.follower import steer_for
 from microsim.simulation import Simulation
 
 SIDE_M, HEIGHT_M = 20.0, 10.0  # of the square
 ARRIVED_M = 1.5  # close enough, even in gusts
 CRUISE_M_PER_S, CRAWL_M_PER_S = 3.0, 0.6
-CLOSE_M, CLEAR_M = 2.5, 4.0  # a rover turns away below the first, and drives on above the second
+CLOSE_M, CLEAR_M = 2.5, 4.0  # a driving robot turns away below the first, and drives on above the second
 GREETING = b"position"
 
 
-class DronePilot:
+class FlyingPilot:
     """Flies from corner to corner by odometry."""
 
     def __init__(self, sim: Simulation, name: str) -> None:
@@ -60,7 +62,7 @@ class DronePilot:
         self.sim.radio_send(self.name, GREETING + f" {x:.2f} {y:.2f} {z:.2f}".encode())
 
 
-class RoverPilot:
+class DrivingPilot:
     """Drives in wide curves, and turns on the spot while something is close ahead.
 
     Its sensor does not detect the edge of the map; there the wheels stop, and it reverses.
@@ -111,7 +113,7 @@ class RoverPilot:
         self.drive()
 
 
-PILOTS: dict[str, type[DronePilot] | type[RoverPilot]] = {"drone": DronePilot, "rover": RoverPilot}
+PILOTS: dict[str, type[FlyingPilot] | type[DrivingPilot]] = {"fly": FlyingPilot, "turn_and_drive": DrivingPilot}
 
 
 class DemoPilot:
@@ -119,8 +121,11 @@ class DemoPilot:
 
     def __init__(self, sim: Simulation) -> None:
         self.sim = sim
-        models = {name: robot.model for name, robot in sim.scenario.robots.items()}
-        self.pilots = [PILOTS[model](sim, name) for name, model in models.items() if model in PILOTS]
+        robots = sim.scenario.robots
+        can_drive = [name for name, robot in robots.items() if steer_for(robot.engine_model, robot) is not None]
+        self.pilots = [
+            PILOTS[robots[name].follower](sim, name) for name in can_drive if robots[name].follower in PILOTS
+        ]
         self.has_radio = sim.radio is not None
         self.next_second: int | None = None
         self.subscribers = {
@@ -138,7 +143,7 @@ class DemoPilot:
             self.next_second = self.sim.time_ns // 1_000_000_000
         if self.sim.time_ns >= self.next_second * 1_000_000_000:
             for pilot in self.pilots:
-                if self.has_radio or isinstance(pilot, RoverPilot):
+                if self.has_radio or isinstance(pilot, DrivingPilot):
                     pilot.second(self.next_second)
             self.next_second += 1
 

@@ -106,17 +106,23 @@ def _speed(distance: float, speed: float, is_last: bool) -> float:
     return min(speed, APPROACH_PER_S * distance) if is_last else speed
 
 
-_STEERS: Mapping[frozenset[str], Steer] = {  # by the names of a robot's inputs
-    frozenset(("vx", "vy", "vz", "yaw_rate")): fly,
-    frozenset(("v", "omega")): drive,
+def _pure_pursuit(model: RobotModel, settings: Any) -> Steer | None:
+    can_steer = model.from_twist is not None and getattr(settings, "max_steering", 0.0) > 0.0
+    return CarSteering(model, settings) if can_steer else None
+
+
+_FOLLOWERS: Mapping[str, tuple[frozenset[str], Callable[[RobotModel, Any], Steer | None]]] = {
+    # what a robot declares as its `follower` -> inputs that are commanded, and what commands them
+    "fly": (frozenset(("vx", "vy", "vz", "yaw_rate")), lambda model, settings: fly),
+    "turn_and_drive": (frozenset(("v", "omega")), lambda model, settings: drive),
+    "pure_pursuit": (frozenset(("steering", "speed")), _pure_pursuit),
 }
 
 
 def steer_for(model: RobotModel, settings: Any) -> Steer | None:
-    """The one place that decides which follower drives a robot; None: there is none for it."""
-    if {"steering", "speed"} <= set(model.inputs) and model.from_twist is not None and settings.max_steering > 0.0:
-        return CarSteering(model, settings)
-    return _STEERS.get(frozenset(model.inputs))
+    """The follower that a robot declares; None: there is none, or the robot lacks the inputs that it commands."""
+    inputs, make = _FOLLOWERS.get(settings.follower, (frozenset(), lambda model, settings: None))
+    return make(model, settings) if inputs <= set(model.inputs) else None
 
 
 class Follower:

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from microsim.errors import MicroSimError
+from microsim.errors import MicroSimError, install_hint
 from microsim.messages import WireError, decode_checked
 from microsim.messages.template import layout
 from microsim.recording.bag import Bag
@@ -66,7 +67,7 @@ def matplotlib(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError:
-        raise PlotError("pictures need Matplotlib: pip install 'microsim[plot]'") from None
+        raise PlotError(f"pictures need Matplotlib: {install_hint('plot')}") from None
 
 
 def save(figure: Any, path: Path) -> None:
@@ -100,18 +101,20 @@ class Series:
     odometry: dict[str, dict[str, Column]] = field(default_factory=dict)
     ranges: dict[str, dict[str, Column]] = field(default_factory=dict)
     links: dict[str, dict[str, Column]] = field(default_factory=dict)  # radio, by direction
+    readings: dict[tuple[str, str], dict[str, Column]] = field(default_factory=dict)  # by topic and field: `t`, `value`
     start_s: float = math.inf
     end_s: float = 0.0
 
 
 def read_series(bag: Bag) -> Series:
     """Odometry, ranges and the radio's metrics."""
-    series = Series()
+    series, declared = Series(), declared_plots()
     collected: dict[tuple[str, str], tuple[list[int], list[bytes]]] = {}
     channels: dict[int, tuple[str, str]] = {}
     for block in bag.blocks():
         channels.update((channel.number, (channel.topic, channel.type)) for channel in block.channels)
-        wanted = {number for number, (_, kind) in channels.items() if kind in (ODOMETRY, RANGE, DIAGNOSTICS)}
+        kinds = (ODOMETRY, RANGE, DIAGNOSTICS, *declared)
+        wanted = {number for number, (_, kind) in channels.items() if kind in kinds}
         for number, time, data in zip(block.numbers, block.times, block.data, strict=True):
             if number in wanted:
                 times, messages = collected.setdefault(channels[number], ([], []))
@@ -122,7 +125,11 @@ def read_series(bag: Bag) -> Series:
             series.end_s = max(series.end_s, block.times[-1] / 1e9)
     for (topic, kind), (times, messages) in collected.items():
         try:
-            _add(series, topic, kind, np.array(times) / 1e9, messages)
+            seconds = np.array(times) / 1e9
+            _add(series, topic, kind, seconds, messages)
+            paths = {path: path for path in declared.get(kind, ())}
+            for path, values in _columns(kind, messages, paths).items():
+                series.readings[topic, path] = {"t": seconds, "value": values}
         except WireError as error:
             raise BagError(f"{bag.path}: {topic}: {error}") from None
     return series
@@ -133,7 +140,9 @@ def _add(series: Series, topic: str, kind: str, times: Column, messages: list[by
         if topic.endswith("/radio/metrics"):
             _add_links(series, times, messages)
         return
-    columns = {"t": times, **_columns(kind, messages)}
+    if kind not in _FIELDS:
+        return
+    columns = {"t": times, **_columns(kind, messages, _FIELDS[kind])}
     if kind == ODOMETRY:
         columns = _drawable(columns)
         if not len(columns["t"]):
@@ -148,9 +157,16 @@ def _drawable(columns: dict[str, Column]) -> dict[str, Column]:
     return {name: np.where(np.abs(column) < _LARGEST, column, np.nan) for name, column in found.items()}
 
 
-def _columns(kind: str, messages: list[bytes]) -> dict[str, Column]:
-    """All at once where every message has the same layout, as ours have."""
-    names = _FIELDS[kind]
+def declared_plots() -> dict[str, tuple[str, ...]]:
+    """Message type -> fields that the declarations of sensors want drawn; odometry and range have panels of their own."""
+    from microsim.sensors import SENSORS
+
+    forms = [(sensor.messages[0].type, sensor.display.plot) for sensor in SENSORS.built_in.values()]
+    return {kind: plot for kind, plot in forms if plot and kind not in (ODOMETRY, RANGE)}
+
+
+def _columns(kind: str, messages: list[bytes], names: Mapping[str, str]) -> dict[str, Column]:
+    """Name -> path in the message. All at once where every message has the same layout, as ours have."""
     first = decode_checked(kind, messages[0])
     if len({len(message) for message in messages}) > 1:
         decoded = [decode_checked(kind, message) for message in messages]
@@ -159,10 +175,9 @@ def _columns(kind: str, messages: list[bytes]) -> dict[str, Column]:
     places = layout(kind, first)
     found = {}
     for name, path in names.items():
-        place = places[path]
-        size = 8 if place.code == "d" else 4
-        raw = np.ascontiguousarray(table[:, place.offset : place.offset + size])
-        found[name] = raw.view(f"<f{size}")[:, 0].astype(np.float64)
+        number = np.dtype(f"<{places[path].code}")
+        raw = np.ascontiguousarray(table[:, places[path].offset : places[path].offset + number.itemsize])
+        found[name] = raw.view(number)[:, 0].astype(np.float64)
     return found
 
 
@@ -244,7 +259,9 @@ def _scenario(bag: Bag, folder: Path) -> Scenario | None:
 
 
 def _draw(figure: Any, page: PlotPage, bag: Bag) -> None:
-    panels = [_heights, _speeds]
+    panels: list[Callable[[Any, PlotPage], None]] = [_heights, _speeds]
+    names = {(topic.split("/")[2], path) for topic, path in page.series.readings if topic.count("/") > 1}
+    panels += [partial(_readings, sensor=sensor, path=path) for sensor, path in sorted(names)]
     panels += [_ranges] if page.series.ranges else []
     panels += [_latencies, _losses] if any(link["sent"].max() > 0 for link in page.series.links.values()) else []
     grid = figure.add_gridspec(
@@ -378,6 +395,14 @@ def _per_robot(axes: Any, page: PlotPage, title: str, value: Callable[[dict[str,
     for topic, odometry in page.series.odometry.items():
         robot = page.robot(topic)
         axes.plot(odometry["t"], value(odometry), color=page.colour(robot), label=robot)
+    axes.margins(y=0.15)
+
+
+def _readings(axes: Any, page: PlotPage, sensor: str, path: str) -> None:
+    axes.set_title(f"{sensor} {path}")
+    for (topic, field_path), reading in page.series.readings.items():
+        if (topic.split("/")[2], field_path) == (sensor, path):
+            axes.plot(reading["t"], reading["value"], color=page.colour(page.robot(topic)))
     axes.margins(y=0.15)
 
 

@@ -377,7 +377,7 @@ class Bicycle(Robot):
     names: ClassVar[tuple[str, ...]] = ("ego",)
     inputs: ClassVar[tuple[str, ...]] = ("cmd_vel", "ackermann_cmd", "set_pose")
     follower: ClassVar[str] = "pure_pursuit"
-    urdf: ClassVar[str] = "car"
+    urdf: ClassVar[str] = "ego"
     mounts: ClassVar[Mapping[str, Mount]] = {
         "gps": Mount(xyz=(0.0, 0.0, 1.5)),
         "imu": Mount(xyz=(0.0, 0.0, 0.4)),

@@ -364,7 +364,7 @@ SENSOR = Sensor(
         ),
     ),
     faults=(DROPOUT, FAIL),
-    display=Display(layer="image"),
+    display=Display("{width}×{height}  seen {age:.2f} s ago", layer="image", order=40),
     picture=image_now,
     unbatchable=lambda settings: (
         "the camera {target} draws splats, which a batch cannot: write `render: plain` or take it away"

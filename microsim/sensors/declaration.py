@@ -146,13 +146,28 @@ class MessageForm:
     kind: str = ""  # by which the table of topics names it; default: the sensor's name
 
 
+LinePart: TypeAlias = str | tuple[str, str] | tuple[float, str]  # text, text with a style, bar with a style
+Layer: TypeAlias = Literal["", "beam", "fan", "points", "image", "fix", "pose", "joints"]
+
+
 @dataclass(frozen=True)
 class Display:
-    """How people see a reading: on a dashboard line, in a plot, as a layer of the viewer."""
+    """How people see the messages of a sensor's first form: on a dashboard line, in a plot, as a layer of the viewer.
 
-    line: str | Callable[[Any], str] = ""  # format with the reading's names, or a function of the decoded message
-    plot: tuple[str, ...] = ()  # fields of the message to draw first
-    layer: Literal["", "beam", "fan", "points", "image", "fix", "pose"] = ""
+    A line is a format with the message's fields and `age` [s], several formats of which the first that fits is used, or
+    a function of the decoded message. The function returns text, or parts: text, text with a style of `rich`, and a
+    share 0..1 with a style, which is drawn as a bar in the remaining room. Default: the message's first numbers.
+
+    A layer is drawn from the message: "beam" from a Range, "fan" from a LaserScan, "points" from a PointCloud2, "image"
+    from an Image (with the CameraInfo that the sensor sends beside it), "fix" from a NavSatFix, "pose" from anything
+    with a pose, "joints" from a JointState (it moves the joints of the robot's URDF).
+    """
+
+    line: str | tuple[str, ...] | Callable[[Any], str | Sequence[LinePart]] = ""
+    plot: tuple[str, ...] = ()  # fields that are plotted unless others are chosen
+    layer: Layer = ""
+    is_hidden: bool = False  # the dashboard has no line for it
+    order: int = 1000  # among the lines of a robot
 
 
 @dataclass(frozen=True)

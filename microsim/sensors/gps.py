@@ -88,7 +88,11 @@ SENSOR = Sensor(
         ),
     ),
     faults=(DROPOUT, JUMP),
-    display=Display("{latitude:.6f}° {longitude:.6f}° {altitude:.1f} m", ("altitude",), "fix"),
+    display=Display(
+        ("{latitude:.6f}°  {longitude:.6f}°  {altitude:.1f} m", "{latitude:.5f} {longitude:.5f} {altitude:.0f} m"),
+        layer="fix",
+        order=20,
+    ),
     common_parameters={
         "gps_hz": "hz",
         "sensors.gps_sigma_m": "sigma_m",

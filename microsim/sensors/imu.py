@@ -91,6 +91,9 @@ _AXIS_NAMES = ("angular_velocity.x", "angular_velocity.y", "angular_velocity.z")
     "linear_acceleration.z",
 )
 
+_FORCE = " ".join(f"{{linear_acceleration.{axis}:+.2f}}" for axis in "xyz") + " m/s²"
+_TURN = " ".join(f"{{angular_velocity.{axis}:+.2f}}" for axis in "xyz") + " rad/s"
+
 SENSOR = Sensor(
     "imu",
     title="IMU",
@@ -110,6 +113,6 @@ SENSOR = Sensor(
             {name: name for name in _AXIS_NAMES},
         ),
     ),
-    display=Display(plot=("angular_velocity.z", "linear_acceleration.x")),
+    display=Display((f"{_FORCE}  {_TURN}", _FORCE), order=30),
     position=40,
 )

@@ -53,6 +53,6 @@ SENSOR = Sensor(
             {"position": "position", "velocity": "velocity"},
         ),
     ),
-    display=Display(plot=("position",)),
+    display=Display("{age:.2f} s ago", layer="joints"),
     position=20,
 )

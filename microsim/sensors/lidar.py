@@ -161,6 +161,6 @@ SENSOR = Sensor(
         ),
     ),
     faults=(DROPOUT, FAIL),
-    display=Display(layer="points"),
+    display=Display("{age:.2f} s ago", layer="points"),
     position=80,
 )

@@ -202,7 +202,7 @@ SENSOR = Sensor(
     messages=(
         MessageForm("nav_msgs/msg/Odometry", "/{robot}/{sensor}", Qos(10), "pose and velocity", _odometry, _POSE_SLOTS),
     ),
-    display=Display(plot=("pose.pose.position.x", "pose.pose.position.y", "twist.twist.linear.x"), layer="pose"),
+    display=Display(layer="pose", is_hidden=True),  # the dashboard shows the true pose
     common_parameters={"odom_hz": "hz"},
     position=10,
 )

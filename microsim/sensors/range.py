@@ -17,7 +17,7 @@ from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, SIN_YAW, X, Y
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.declaration import Display, MessageForm, Mount, MountedSensor, Sensor, SensorContext
+from microsim.sensors.declaration import Display, LinePart, MessageForm, Mount, MountedSensor, Sensor, SensorContext
 
 _distance_to_occupied = geometry.distance_to_occupied
 _normals = noise.normals
@@ -105,6 +105,15 @@ def _range(context: SensorContext) -> Any:
     )
 
 
+def _line(message: Any) -> list[LinePart]:
+    distance, least, most = float(message.range), float(message.min_range), float(message.max_range)
+    if math.isnan(distance):
+        return [("no echo", "dim")]
+    share = (distance - least) / (most - least)
+    words = f" {distance:5.2f} m" if math.isfinite(distance) else "   clear" if distance > 0.0 else "    near"
+    return [(share, "red" if share < 0.15 else "yellow" if share < 0.4 else "green"), words]
+
+
 SENSOR = Sensor(
     "range",
     title="Range sensor",
@@ -126,7 +135,7 @@ SENSOR = Sensor(
         ),
     ),
     path="range/front",
-    display=Display("{range:.2f} m", ("range",), "beam"),
+    display=Display(_line, ("range",), "beam", order=10),
     common_parameters={
         "range_hz": "hz",
         "sensors.range_sigma_m": "sigma_m",

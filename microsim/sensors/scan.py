@@ -124,6 +124,11 @@ def _scan(context: SensorContext) -> Any:
     )
 
 
+def _line(message: Any) -> str:
+    hits = message.ranges[np.isfinite(message.ranges)]
+    return f"{len(message.ranges)} beams, {f'nearest {hits.min():.2f} m' if len(hits) else 'clear'}"
+
+
 SENSOR = Sensor(
     "scan",
     title="Laser scanner",
@@ -142,6 +147,6 @@ SENSOR = Sensor(
             "sensor_msgs/msg/LaserScan", "/{robot}/{sensor}", Qos(5), "planar scan", _scan, {"ranges": "ranges"}
         ),
     ),
-    display=Display(layer="fan"),
+    display=Display(_line, layer="fan"),
     position=70,
 )

@@ -18,7 +18,7 @@ from microsim.recording.bag import open_bag
 from microsim.recording.replay import Replay
 from microsim.runner import Runner
 from microsim.view.web import PageOptions, Viewer, ViewerError
-from microsim.view.web.page.server import Page
+from microsim.view.web.page import ViewerPage
 from tests.browser_support import PROBES, SMALL, WORLD, Run, Tab, front_door, open_panels
 
 
@@ -319,7 +319,7 @@ def test_garbage_from_a_page_is_ignored(run: Run) -> None:
 
 def test_another_address_needs_the_token() -> None:
     ours, theirs = Pipe()
-    page = Page(theirs, PageOptions(host="0.0.0.0", port=0))
+    page = ViewerPage(theirs, PageOptions(host="0.0.0.0", port=0))
     try:
         address = page.address.replace("0.0.0.0", "127.0.0.1")
         bare = address.split("?")[0]

@@ -13,7 +13,7 @@ from microsim.ros2.microsim_node import start_node
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.run_log import LONGEST, MOST, Note, Notes
 from microsim.runner import Runner
-from microsim.view.web.collector import Collector
+from microsim.view.web.collector import FrameCollector
 from microsim.view.web.page.panel_data import Panels
 
 BARE: dict[str, Any] = {
@@ -33,14 +33,14 @@ class Clock:
         self.time_s += seconds
 
 
-def run_of(scenario: dict[str, Any], **options: Any) -> tuple[Runner, Collector]:
+def run_of(scenario: dict[str, Any], **options: Any) -> tuple[Runner, FrameCollector]:
     runner = Runner(microsim.Simulation(scenario), clock=Clock(), **options)
-    collector = Collector(runner)
+    collector = FrameCollector(runner)
     collector.scene()
     return runner, collector
 
 
-def lines(collector: Collector) -> dict[str, int]:
+def lines(collector: FrameCollector) -> dict[str, int]:
     return {note.text: note.count for note in collector.frame().log}
 
 
@@ -67,7 +67,7 @@ def test_what_ros_2_sends_wrongly_is_in_the_log_with_its_topic_each_time() -> No
     bus = Bus()
     node = start_node(MemoryTransport("microsim", bus=bus), microsim.load_scenario(BARE))
     other = MemoryTransport("other", bus=bus).publisher("/rover/cmd_vel", "geometry_msgs/msg/Twist", Qos(100))
-    collector = Collector(node.runner)
+    collector = FrameCollector(node.runner)
     collector.scene()
     twist = microsim.messages.new("geometry_msgs/msg/Twist")
     twist.linear.x = math.nan
@@ -173,7 +173,7 @@ def test_the_panels_count_on_and_are_bounded() -> None:
     panels._state = {"type": "state"}
     import json
 
-    (state,) = (json.loads(text) for text in panels._unknown_to({"scene": {}, "line": 0, "images": {}, "plot": -1.0}))
+    (state,) = (json.loads(text) for text in panels._unknown_to({"scene": {}, "line": 0, "images": {}, "plot": -1.0, "fields": 0}))
     assert len(state["log"]) == 200
     number, seconds, level, text, times = state["log"][-2]
     assert (seconds, level, text, times) == (999, "warn", "text 999", 2000)

@@ -18,12 +18,10 @@ from websockets.typing import Subprotocol
 
 import microsim
 from microsim.runner import Runner
-from microsim.view.web.collector import Collector
-from microsim.view.web.controls import Controls, Stage
+from microsim.view.web.collector import FrameCollector
+from microsim.view.web.controls import Controls, Ring, Stage
 from microsim.view.web.interface import Control, PageOptions
-from microsim.view.web.page import access as gate
-from microsim.view.web.page.server import Page
-from microsim.view.web.timeline import Ring
+from microsim.view.web.page import ViewerPage, access
 from tests.browser_support import front_door, open_panels
 
 BARE: dict[str, Any] = {
@@ -33,9 +31,9 @@ BARE: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[tuple[Page, Connection]]:
+def served() -> Iterator[tuple[ViewerPage, Connection]]:
     ours, theirs = Pipe()
-    page = Page(theirs, PageOptions(port=0))
+    page = ViewerPage(theirs, PageOptions(port=0))
     yield page, ours
     page.server.stop()
 
@@ -47,7 +45,7 @@ def heard(run: Connection) -> list[Control]:
     return found
 
 
-def raw(page: Page, request: bytes) -> bytes:
+def raw(page: ViewerPage, request: bytes) -> bytes:
     """What is answered to that."""
     with socket.create_connection(("127.0.0.1", page.server.get_port()), timeout=20) as wire:
         wire.sendall(request)
@@ -72,7 +70,7 @@ def raw(page: Page, request: bytes) -> bytes:
         "http://127.0.0.1/etc/passwd",
     ],
 )
-def test_no_path_leads_to_a_file(served: tuple[Page, Connection], path: str) -> None:
+def test_no_path_leads_to_a_file(served: tuple[ViewerPage, Connection], path: str) -> None:
     page, _ = served
     answer = raw(page, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     assert answer.split(b" ")[1] in (b"404", b"303")
@@ -90,14 +88,14 @@ def test_no_path_leads_to_a_file(served: tuple[Page, Connection], path: str) -> 
     ],
     ids=["another method", "noise", "many headers", "a long path"],
 )
-def test_what_is_no_request_of_a_page_gets_no_page(served: tuple[Page, Connection], request_: bytes) -> None:
+def test_what_is_no_request_of_a_page_gets_no_page(served: tuple[ViewerPage, Connection], request_: bytes) -> None:
     page, _ = served
     answer = raw(page, request_)
     assert not answer.startswith(b"HTTP/1.1 2")
     assert front_door(page.address)[0] == 303
 
 
-def test_an_address_of_an_older_run_leads_to_a_page_of_this_one(served: tuple[Page, Connection]) -> None:
+def test_an_address_of_an_older_run_leads_to_a_page_of_this_one(served: tuple[ViewerPage, Connection]) -> None:
     """The scene's own socket is in the address of an open page: kept, it would lead to the run that is gone."""
     page, _ = served
     status, place = front_door(f"{page.address}?light=&websocket=ws://127.0.0.1:1/p/old")
@@ -105,7 +103,7 @@ def test_an_address_of_an_older_run_leads_to_a_page_of_this_one(served: tuple[Pa
     assert front_door(f"{page.address}p/old/?light=") == (303, "/")
 
 
-def test_a_huge_message_cuts_off_its_sender_only(served: tuple[Page, Connection]) -> None:
+def test_a_huge_message_cuts_off_its_sender_only(served: tuple[ViewerPage, Connection]) -> None:
     page, run = served
     with open_panels(page.address) as good, open_panels(page.address) as bad:
         with suppress(ConnectionClosed):
@@ -116,7 +114,7 @@ def test_a_huge_message_cuts_off_its_sender_only(served: tuple[Page, Connection]
         assert heard(run) == [Control("pause", True)]
 
 
-def test_what_no_page_of_ours_sends_never_reaches_the_run(served: tuple[Page, Connection]) -> None:
+def test_what_no_page_of_ours_sends_never_reaches_the_run(served: tuple[ViewerPage, Connection]) -> None:
     page, run = served
     with open_panels(page.address) as socket_:
         for text in (
@@ -132,7 +130,7 @@ def test_what_no_page_of_ours_sends_never_reaches_the_run(served: tuple[Page, Co
         assert heard(run) == [Control("branch", None)]
 
 
-def test_a_flood_from_one_page_is_cut_off_and_others_are_heard(served: tuple[Page, Connection]) -> None:
+def test_a_flood_from_one_page_is_cut_off_and_others_are_heard(served: tuple[ViewerPage, Connection]) -> None:
     page, run = served
     with open_panels(page.address) as loud, open_panels(page.address) as calm:
         began = time.monotonic()
@@ -149,17 +147,17 @@ def test_a_flood_from_one_page_is_cut_off_and_others_are_heard(served: tuple[Pag
 
 
 def test_only_so_many_may_be_connected_at_once(
-    served: tuple[Page, Connection], monkeypatch: pytest.MonkeyPatch
+    served: tuple[ViewerPage, Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page, _ = served
-    monkeypatch.setattr(gate, "_MOST_SOCKETS", 3)
+    monkeypatch.setattr(access, "_MOST_SOCKETS", 3)
     with ExitStack() as stack:
         until(lambda: _can_open(page, stack), True)
         until(lambda: _can_open(page, stack), False)
     until(lambda: _can_open(page, ExitStack()), True)  # when they have gone, others may
 
 
-def _can_open(page: Page, stack: ExitStack) -> bool:
+def _can_open(page: ViewerPage, stack: ExitStack) -> bool:
     try:
         stack.enter_context(open_panels(page.address))
     except InvalidStatus as refused:
@@ -175,7 +173,7 @@ def until(question: Callable[[], bool], wanted: bool) -> None:
     raise AssertionError
 
 
-def test_noise_on_the_way_to_the_scene_harms_nobody(served: tuple[Page, Connection]) -> None:
+def test_noise_on_the_way_to_the_scene_harms_nobody(served: tuple[ViewerPage, Connection]) -> None:
     page, run = served
     parts = urlsplit(page.address)
     site = f"{parts.hostname}:{parts.port}"
@@ -194,10 +192,10 @@ def test_noise_on_the_way_to_the_scene_harms_nobody(served: tuple[Page, Connecti
         assert heard(run) == [Control("branch", None)]
 
 
-def test_fifty_pages_half_of_them_deaf_all_see_the_newest(served: tuple[Page, Connection]) -> None:
+def test_fifty_pages_half_of_them_deaf_all_see_the_newest(served: tuple[ViewerPage, Connection]) -> None:
     page, run = served
     runner = Runner(microsim.Simulation(BARE), 0.0)
-    collector = Collector(runner)
+    collector = FrameCollector(runner)
     runner.listen(messages=collector.tap)
     with ExitStack() as stack:
         run.send(collector.scene())
@@ -218,7 +216,7 @@ def test_fifty_pages_half_of_them_deaf_all_see_the_newest(served: tuple[Page, Co
 
 def test_many_wishes_to_seek_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = Runner(microsim.Simulation(BARE), 0.0)
-    collector = Collector(runner)
+    collector = FrameCollector(runner)
     collector.scene()
     ring = Ring(runner, collector)
     runner.listen(messages=collector.tap)

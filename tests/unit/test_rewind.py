@@ -10,8 +10,8 @@ import microsim
 from microsim.messages.outbox import Message
 from microsim.recording.recorder import Recorder
 from microsim.runner import Runner
-from microsim.view.web.collector import Collector
-from microsim.view.web.timeline import EVERY_S, SPAN_S, Ring
+from microsim.view.web.collector import FrameCollector
+from microsim.view.web.controls import EVERY_S, SPAN_S, Ring
 
 WORLD = {
     "name": "playground",
@@ -55,7 +55,7 @@ class Live:
     def __init__(self, pilot: type[Wanderer] | None = Wanderer) -> None:
         self.sim = microsim.Simulation(WORLD)
         self.runner = Runner(self.sim, 0.0, None if pilot is None else pilot(self.sim))
-        self.collector = Collector(self.runner)
+        self.collector = FrameCollector(self.runner)
         self.collector.scene()
         self.ring = Ring(self.runner, self.collector)
         self.digests: dict[int, str] = {}
@@ -133,11 +133,11 @@ def test_a_branch_forgets_what_came_after_it() -> None:
         assert frame.digest == live.digests[tick]
 
 
-def test_a_pilot_that_cannot_be_copied_is_told_of() -> None:
+def test_a_pilot_that_cannot_be_copied_is_reported() -> None:
     live = Live(Uncopied)
     live.go_on(40)
     live.ring.seek(20)
-    assert "cannot go back in time" in live.ring.branch()
+    assert "its pilot cannot be copied" in live.ring.branch()
     assert live.runner.pilot is None
 
 

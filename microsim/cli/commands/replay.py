@@ -269,11 +269,16 @@ def _show(again: Replay, options: ReplayOptions, stack: ExitStack) -> int:
 
 def _write_html(again: Replay, path: Path) -> int:
     from microsim.recording.replay import Seeker
-    from microsim.view.web.export import Facts, write_html
+    from microsim.view.web.interface import need_extra
+
+    need_extra("a page")
+    from microsim.view.web.export import ExportFacts, write_html
 
     bag = again.bag
     ignored = f"{again.ignored} inputs ignored" if again.ignored else ""
-    facts = Facts(again.sim.scenario.name, again.sim.seed, bag.path.name, bag.facts.end.get("digest", ""), ignored)
+    facts = ExportFacts(
+        again.sim.scenario.name, again.sim.seed, bag.path.name, bag.facts.end.get("digest", ""), ignored
+    )
     progress = ShareProgress()
     size = write_html(path, again.sim, Seeker(again, again.sim), facts, progress.tell)
     progress.end()

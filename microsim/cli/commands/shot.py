@@ -48,10 +48,10 @@ def _draw(scenario: str, at_s: float, out: Path, seed: int | None, with_pilot: b
     if out.suffix.lower() not in _KINDS:
         raise UsageError(f"{out}: expected a name that ends with {', '.join(_KINDS)}")
     from microsim.runner import Runner
-    from microsim.view.web.extra import need_extra
+    from microsim.view.web.interface import need_extra
 
     need_extra("a picture")
-    from microsim.view.web.still import save_still
+    from microsim.view.web.export import save_still
 
     sim, pilot = _prepared(scenario, seed, with_pilot)
     paths: dict[str, list[tuple[float, float]]] = {robot: [] for robot in sim.robots}

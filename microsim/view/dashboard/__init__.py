@@ -1,7 +1,7 @@
 """The live dashboard in the terminal.
 
 The thread that ticks only copies facts, ten times a second; drawing and writing happen in a thread of their own. A slow
-terminal thus shows fewer frames and delays nothing.
+terminal shows fewer frames and delays nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.live import Live
 
 from microsim.runner import Runner, Watcher
-from microsim.view.dashboard.facts import Collector, Facts
 from microsim.view.dashboard.panels import Screen
+from microsim.view.dashboard.run_facts import FactsCollector, RunFacts
 from microsim.view.dashboard.world_map import WorldMap
+from microsim.view.run_state import robot_states
 
 PERIOD_S = 0.1
 _SHARE = 0.25  # of the time at most is spent drawing
@@ -28,9 +29,9 @@ class Dashboard:
 
     def __init__(self, runner: Runner, ticks: int | None, console: Console | None = None) -> None:
         self._console = console or Console()
-        self._collector = Collector(runner, ticks)
+        self._collector = FactsCollector(runner, ticks)
         self._screen = screen_of(runner)
-        self._facts: Facts | None = None
+        self._facts: RunFacts | None = None
         self._news = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._show, name="dashboard", daemon=True)
@@ -73,5 +74,4 @@ class Dashboard:
 
 
 def screen_of(runner: Runner) -> Screen:
-    states = [runner.sim.state(name) for name in runner.sim.robots]
-    return Screen(WorldMap(runner.sim.world, [(state.x, state.y) for state in states]))
+    return Screen(WorldMap(runner.sim.world, [robot.position[:2] for robot in robot_states(runner.sim).values()]))

@@ -1,10 +1,15 @@
-"""Facts to a screenful: header, map, robots, radio, camera; what is shown depends on the room there is."""
+"""Facts to a screenful: header, map, robots, radio, camera; what is shown depends on the room there is.
+
+How a sensor's line reads is in its declaration (`microsim.sensors.declaration.Display`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from string import Formatter
+from typing import Any
 
-import numpy as np
 from rich import box
 from rich.align import Align
 from rich.console import Group, RenderableType
@@ -14,13 +19,17 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from microsim.view.dashboard.facts import Facts, Robot
-from microsim.view.dashboard.lines import radio_lines, robot_lines, sensor_messages, short_line, topic_lines
-from microsim.view.dashboard.raster import Image, Pixels, arrow, bar, shrunk
-from microsim.view.dashboard.world_map import WorldMap, robot_colour
+from microsim.messages.outbox import Message
+from microsim.sensors.declaration import Display, LinePart
+from microsim.view.dashboard.run_facts import RunFacts
+from microsim.view.dashboard.world_map import Pixels, WorldMap, arrow, robot_colour, shrunk
+from microsim.view.run_state import LinkState, RobotState, ShownSensor, numbers, picture
 
+SPARKS = "▁▂▃▄▅▆▇█"
 _WIDE, _VERY_WIDE = 100, 160  # columns from which there is room for two and three columns of panels
 _FRAME = 2  # rows or columns that a panel's border takes
+_LABEL = 7  # characters of a sensor's name
+_ROOMY = 40  # characters from which numbers are given more room
 
 
 class Screen:
@@ -30,7 +39,7 @@ class Screen:
         self.map = world_map
         self._thumbnails: dict[str, tuple[object, int, Pixels]] = {}  # by topic: message, width, picture
 
-    def draw(self, facts: Facts, width: int, height: int) -> Layout:
+    def draw(self, facts: RunFacts, width: int, height: int) -> Layout:
         rows = max(height - 3, 4)
         body = Layout()
         body.split_row(*(self._three_columns if width >= _VERY_WIDE else self._two_columns)(facts, width, rows))
@@ -38,14 +47,14 @@ class Screen:
         screen.split_column(Layout(_header(facts, width), size=2), body, Layout(_footer(facts), size=1))
         return screen
 
-    def _two_columns(self, facts: Facts, width: int, rows: int) -> list[Layout]:
+    def _two_columns(self, facts: RunFacts, width: int, rows: int) -> list[Layout]:
         side = _clamped(width * 12 // 25, 34, 56)
         panels = self._text_panels(facts, side, rows)
         if width >= _WIDE:
             panels += self._cameras(facts, side, rows - _height(panels))
         return [Layout(self._map(facts, width - side, rows)), Layout(_stack(panels, rows), size=side)]
 
-    def _three_columns(self, facts: Facts, width: int, rows: int) -> list[Layout]:
+    def _three_columns(self, facts: RunFacts, width: int, rows: int) -> list[Layout]:
         side, cameras = _clamped(width // 4, 46, 56), _clamped(width // 4, 40, 60)
         panels = self._text_panels(facts, side, rows)
         panels += _topics_panel(facts, side - 2 * _FRAME, rows - _height(panels))
@@ -55,51 +64,42 @@ class Screen:
             right.append(Layout(_stack(pictures, rows), size=cameras))
         return [Layout(self._map(facts, width - sum(part.size or 0 for part in right), rows)), *right]
 
-    def _map(self, facts: Facts, width: int, rows: int) -> RenderableType:
-        places = {robot.name: robot.place for robot in facts.robots}
-        picture = self.map.draw(max(width - _FRAME, 1), max(rows - _FRAME, 1), places, facts.trails)
-        return _panel(picture, "map", f"grid {self.map.grid_m:g} m")
+    def _map(self, facts: RunFacts, width: int, rows: int) -> RenderableType:
+        drawn = self.map.draw(max(width - _FRAME, 1), max(rows - _FRAME, 1), facts.robots, facts.trails)
+        return _panel(drawn, "map", f"grid {self.map.grid_m:g} m")
 
-    def _text_panels(self, facts: Facts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
+    def _text_panels(self, facts: RunFacts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
         inner = width - 2 * _FRAME
         radio = _radio_panel(facts, inner, rows)
         left = rows - (radio[1] if radio else 0)
         return [*_robot_panels(facts, inner, left), *([radio] if radio else [])]
 
-    def _cameras(self, facts: Facts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
+    def _cameras(self, facts: RunFacts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
         """Thumbnails of the newest images, as many as fit."""
         panels: list[tuple[RenderableType, int]] = []
-        for robot in facts.robots:
-            for sensor, message in sensor_messages(facts, robot.name):
-                if message.type != "sensor_msgs/msg/Image":
-                    continue
-                picture = self._thumbnail(message.topic, message, width - 2 * _FRAME, rows - _FRAME)
-                if picture is None:
-                    return panels
-                age = max(facts.time_ns - message.stamp_ns, 0) / 1e9
-                panel = _panel(Align.center(picture), f"{robot.name} {sensor}", f"{age:.2f} s ago")
-                panels.append((panel, picture.rows + _FRAME))
-                rows -= picture.rows + _FRAME
+        for sensor, message in _shown_messages(facts, facts.robots):
+            if sensor.kind.display.layer != "image":
+                continue
+            drawn = self._thumbnail(message, width - 2 * _FRAME, rows - _FRAME)
+            if drawn is None:
+                return panels
+            title = f"{sensor.robot} {sensor.name}"
+            panels.append((_panel(Align.center(drawn), title, f"{facts.age(message):.2f} s ago"), drawn.rows + _FRAME))
+            rows -= drawn.rows + _FRAME
         return panels
 
-    def _thumbnail(self, topic: str, message: object, columns: int, rows: int) -> Pixels | None:
-        seen = self._thumbnails.get(topic)
+    def _thumbnail(self, message: Message, columns: int, rows: int) -> Pixels | None:
+        seen = self._thumbnails.get(message.topic)
         if seen is not None and seen[0] is message and seen[1] == columns and seen[2].rows <= rows:
             return seen[2]
-        image = _picture(message)
+        image = picture(message.message)
         width = min(columns, int(2 * rows * image.shape[1] / image.shape[0]))
         height = width * image.shape[0] // image.shape[1] // 2 * 2
         if width < 12 or height < 12:
             return None
-        picture = Pixels(shrunk(image, width, height))
-        self._thumbnails[topic] = (message, columns, picture)
-        return picture
-
-
-def _picture(message: object) -> Image:
-    image = message.message  # type: ignore[attr-defined]
-    pixels: Image = np.asarray(image.data, np.uint8).reshape(image.height, image.step)[:, : 3 * image.width]
-    return pixels.reshape(image.height, image.width, 3)
+        drawn = Pixels(shrunk(image, width, height))
+        self._thumbnails[message.topic] = (message, columns, drawn)
+        return drawn
 
 
 def _height(panels: Sequence[tuple[RenderableType, int]]) -> int:
@@ -137,24 +137,32 @@ def _stack(panels: Sequence[tuple[RenderableType, int]], rows: int) -> Renderabl
     return column
 
 
-def _robot_panels(facts: Facts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
+def _robot_panels(facts: RunFacts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
     """Every sensor of every robot where there is room, else a line for each robot."""
-    full = [robot_lines(facts, robot, width) for robot in facts.robots]
+    full = [_robot_lines(facts, name, width) for name in facts.robots]
     for most in range(max(map(len, full), default=0), 2, -1):
         if sum(min(len(lines), most) + _FRAME for lines in full) <= rows:
-            shown = [lines[:most] for lines in full]
             return [
-                (_panel(_lines(lines), _robot_title(index, robot), _kind(robot), tight=False), len(lines) + _FRAME)
-                for index, (robot, lines) in enumerate(zip(facts.robots, shown, strict=True))
+                (_robot_panel(facts, name, index, lines[:most]), min(len(lines), most) + _FRAME)
+                for index, (name, lines) in enumerate(zip(facts.robots, full, strict=True))
             ]
-    room = max(rows - _FRAME, 1)
     lines = [
-        Text.assemble((arrow(robot.place.yaw), _colour(index)), " ", short_line(robot, width - 2))
-        for index, robot in enumerate(facts.robots)
+        Text.assemble((arrow(robot.rpy[2]), _colour(index)), " ", _short_line(name, robot, width - 2))
+        for index, (name, robot) in enumerate(facts.robots.items())
     ]
-    if len(lines) > room:
-        lines = [*lines[: room - 1], Text(f"… and {len(lines) - room + 1} more", "dim")]
+    lines = _fitting(lines, max(rows - _FRAME, 1))
     return [(_panel(_lines(lines), "robots", "x, y, z [m], heading", tight=False), len(lines) + _FRAME)]
+
+
+def _robot_panel(facts: RunFacts, name: str, index: int, lines: Sequence[Text]) -> Panel:
+    title = Text.assemble((f"{arrow(facts.robots[name].rpy[2])} {name}", _colour(index)))
+    model = facts.models[name]
+    return _panel(_lines(lines), title, "" if model == name else model, tight=False)
+
+
+def _fitting(lines: list[Text], room: int) -> list[Text]:
+    """As many as there is room for, with a word about the others."""
+    return lines if len(lines) <= room else [*lines[: room - 1], Text(f"… and {len(lines) - room + 1} more", "dim")]
 
 
 def _lines(lines: Sequence[Text]) -> RenderableType:
@@ -163,40 +171,162 @@ def _lines(lines: Sequence[Text]) -> RenderableType:
     return Group(*lines)
 
 
-def _kind(robot: Robot) -> str:
-    return "" if robot.model == robot.name else robot.model
-
-
 def _colour(index: int) -> Style:
     return Style.parse("bold not dim rgb({},{},{})".format(*robot_colour(index)))
 
 
-def _robot_title(index: int, robot: Robot) -> Text:
-    return Text.assemble((f"{arrow(robot.place.yaw)} {robot.name}", _colour(index)))
+# ---- lines of robots and sensors -------------------------------------------------------------------------------------
 
 
-def _radio_panel(facts: Facts, width: int, rows: int) -> tuple[RenderableType, int] | None:
-    if not facts.radios:
+def _robot_lines(facts: RunFacts, name: str, width: int) -> list[Text]:
+    """Most telling first: where there is little room, the last are left out."""
+    robot = facts.robots[name]
+    lines = [_pose(robot, width), _motion(robot)]
+    for sensor, message in sorted(_shown_messages(facts, [name]), key=lambda item: item[0].kind.display.order):
+        content = sensor_line(sensor.kind.display, message.message, width - _LABEL, facts.age(message))
+        lines.append(Text.assemble((f"{sensor.name[: _LABEL - 1]:{_LABEL}}", "dim"), content))
+    return lines
+
+
+def _shown_messages(facts: RunFacts, robots: Iterable[str]) -> Iterator[tuple[ShownSensor, Message]]:
+    """Sensors with their newest messages, robot by robot, in the order in which they first arrived."""
+    sensors = {
+        topic: sensor
+        for sensor in facts.sensors
+        for topic in sensor.topics_of_type(sensor.main_form.type)
+        if not sensor.kind.display.is_hidden
+    }
+    for robot in robots:
+        for topic, message in facts.latest.items():
+            if topic in sensors and sensors[topic].robot == robot:
+                yield sensors[topic], message
+
+
+def sensor_line(display: Display, message: Any, width: int, age: float) -> Text:
+    """A reading in one line, as its sensor declares it; default: the message's first numbers with their names."""
+    try:
+        if callable(display.line):
+            return _assembled(display.line(message), width)
+        formats = (display.line,) if isinstance(display.line, str) else display.line
+        if not any(formats):
+            return _first_numbers(message, width, age)
+        texts = [_formatted(each, message, age) for each in formats]
+        return next((text for text in texts if text.cell_len <= width), texts[-1])
+    except Exception as error:  # a plug-in's display must not end the dashboard
+        return Text(f"display: {type(error).__name__}: {error}", "red")
+
+
+def _formatted(line: str, message: Any, age: float) -> Text:
+    """Values in full, the words between them dim."""
+    values, formatter, text = _Fields(message, age=age), Formatter(), Text()
+    for words, name, style, _ in formatter.parse(line):
+        text.append(words, "dim")
+        if name is not None:
+            text.append(format(formatter.get_field(name, (), values)[0], style or ""))
+    return text
+
+
+class _Fields(dict[str, Any]):
+    """The fields of a message and what else a line may show."""
+
+    def __init__(self, message: Any, **others: Any) -> None:
+        super().__init__(others)
+        self._message = message
+
+    def __missing__(self, name: str) -> Any:
+        return getattr(self._message, name)
+
+
+def _assembled(parts: str | Sequence[LinePart], width: int) -> Text:
+    """Text and bars, which share the room that the text leaves."""
+    if isinstance(parts, str):
+        return Text(parts)
+    pieces = [part if isinstance(part, tuple) else (part, "") for part in parts]
+    room = max(width - sum(len(value) for value, _ in pieces if isinstance(value, str)), 0)
+    text = Text()
+    for value, style in pieces:
+        if isinstance(value, str):
+            text.append(value, style)
+        else:
+            filled, empty = bar(value, room)
+            text.append(filled, style).append(empty, "dim")
+    return text
+
+
+def _first_numbers(message: Any, width: int, age: float) -> Text:
+    text = Text()
+    for path, value in numbers(message):
+        part = Text.assemble((f"{path.split('.')[-1]} ", "dim"), f"{value:.6g}")
+        if text and text.cell_len + 2 + part.cell_len > width:
+            break
+        text = Text("  ").join([text, part]) if text else part
+    return text or Text.assemble(f"{age:.2f}", (" s ago", "dim"))
+
+
+def _pose(robot: RobotState, width: int) -> Text:
+    x, y, z = robot.position
+    gap = "  " if width >= _ROOMY else " "
+    parts = (("x ", f"{x:6.2f}{gap}"), ("y ", f"{y:6.2f}{gap}"), ("z ", f"{z:5.2f}{gap}"))
+    heading = f"{math.degrees(robot.rpy[2]):4.0f}°"
+    return Text.assemble(*(part for name, number in parts for part in ((name, "dim"), number)), heading)
+
+
+def _motion(robot: RobotState) -> Text:
+    text = Text.assemble(f"{robot.speed:5.2f}", (" m/s   turn ", "dim"), f"{robot.turn:+5.2f}", (" rad/s", "dim"))
+    if robot.contacts:
+        text.append(f"  {robot.contacts} bumps" if robot.contacts < 1000 else "  at a wall", "yellow")
+    return text
+
+
+def _short_line(name: str, robot: RobotState, width: int) -> Text:
+    """A robot in one line, where there is no room for more."""
+    x, y, z = robot.position
+    room = max(width - 27, 4)
+    return Text(f"{name[:room]:{room}} {x:6.1f} {y:6.1f} {z:5.1f} {math.degrees(robot.rpy[2]):4.0f}°")
+
+
+# ---- radio, topics, header -------------------------------------------------------------------------------------------
+
+
+def _radio_panel(facts: RunFacts, width: int, rows: int) -> tuple[RenderableType, int] | None:
+    if not facts.links:
         return None
-    busiest = sorted(facts.radios, key=lambda radio: -radio.sent) if len(facts.radios) > 2 else list(facts.radios)
+    busiest = sorted(facts.links, key=lambda link: -link.sent) if len(facts.links) > 2 else list(facts.links)
     shown = busiest[: max((rows - 12) // 3, 1)]
-    lines = [line for radio in shown for line in radio_lines(radio, width)]
+    lines = [line for link in shown for line in _link_lines(facts, link, width)]
     if len(busiest) > len(shown):
         lines.append(Text(f"… and {len(busiest) - len(shown)} more", "dim"))
     return _panel(_lines(lines), "radio", "mean latency", tight=False), len(lines) + _FRAME
 
 
-def _topics_panel(facts: Facts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
-    lines = topic_lines(facts, width)
-    room = rows - _FRAME
-    if room < 4:
+def _link_lines(facts: RunFacts, link: LinkState, width: int) -> list[Text]:
+    who, history = f"{link.sender} → {link.receiver} ", facts.latencies.get((link.sender, link.receiver), ())
+    latency = f" {link.latency_ms:.0f} ms" if link.delivered else " silent"
+    top = max(200.0, *(value for value in history if value is not None), 0.0)
+    sparks = Text(spark(history, width - len(who) - len(latency), top), "cyan")
+    sparks.highlight_words(["×"], "red")
+    gap = " " * (width - len(who) - sparks.cell_len - len(latency))
+    counts = (link.sent, " sent  "), (link.delivered, " got  "), (link.lost, " lost  "), (link.queued, " on air")
+    return [
+        Text.assemble(who, gap, sparks, latency),
+        Text.assemble(*(part for number, word in counts for part in (str(number), (word, "dim")))),
+    ]
+
+
+def _topics_panel(facts: RunFacts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
+    """Every topic, its type and the size of its newest message."""
+    if rows - _FRAME < 4:
         return []
-    if len(lines) > room:
-        lines = [*lines[: room - 1], Text(f"… and {len(lines) - room + 1} more", "dim")]
+    lines = []
+    for topic, message in sorted(facts.latest.items()):
+        kind = f"{message.type.split('/')[-1]} {len(message.cdr):6,} B"
+        gap = " " * max(width - len(topic) - len(kind), 1)
+        lines.append(Text.assemble(topic, gap, (kind, "dim")))
+    lines = _fitting(lines, rows - _FRAME)
     return [(_panel(_lines(lines), "topics", f"{len(facts.latest)}", tight=False), len(lines) + _FRAME)]
 
 
-def _header(facts: Facts, width: int) -> RenderableType:
+def _header(facts: RunFacts, width: int) -> RenderableType:
     top, bottom = Table.grid(expand=True), Table.grid(expand=True, padding=(0, 1))
     top.add_column(justify="left", no_wrap=True)
     top.add_column(justify="right", no_wrap=True)
@@ -211,13 +341,13 @@ def _header(facts: Facts, width: int) -> RenderableType:
             " ",
         ),
     )
-    left = Text.assemble(" ", (_time(facts.sim_s), "bold"), ("  tick ", "dim"), f"{facts.tick:,}")
+    left = Text.assemble(" ", (_time(facts.time_ns / 1e9), "bold"), ("  tick ", "dim"), f"{facts.tick:,}")
     right = _pace(facts, width)
     bottom.add_row(left, _progress(facts, width - left.cell_len - right.cell_len - 4), right)
     return Group(top, bottom)
 
 
-def _progress(facts: Facts, width: int) -> Text:
+def _progress(facts: RunFacts, width: int) -> Text:
     if facts.ticks is None or width < 8:
         return Text(" " * max(width, 0))
     part = facts.tick / facts.ticks if facts.ticks else 1.0
@@ -226,17 +356,17 @@ def _progress(facts: Facts, width: int) -> Text:
     return Text.assemble((filled, "cyan"), (empty, "dim"), words)
 
 
-def _pace(facts: Facts, width: int) -> Text:
+def _pace(facts: RunFacts, width: int) -> Text:
     is_behind = bool(facts.asked_rtf) and facts.rtf < 0.95 * facts.asked_rtf and facts.wall_s > 2.0
     text = Text.assemble(
         (f"{facts.rtf:.2f}×" if facts.rtf < 100 else f"{facts.rtf:.0f}×", "bold yellow" if is_behind else "bold green")
     )
     if width >= 72:
-        text.append(f" of {facts.asked_rtf:g}×" if facts.asked_rtf else " flat out", "dim")
+        text.append(f" of {facts.asked_rtf:g}×" if facts.asked_rtf else " unlimited", "dim")
     if facts.asked_rtf:
-        text.append_text(Text.assemble(("  late ", "dim"), f"{1e3 * facts.lateness_s:.1f} ms"))
+        text.append_text(Text.assemble(("  tick lag ", "dim"), f"{facts.lateness_ms:.1f} ms"))
         if width >= 110:
-            text.append(f" (worst {1e3 * facts.worst_lateness_s:.1f})", "dim")
+            text.append(f" (worst {facts.worst_lateness_ms:.1f})", "dim")
     return text.append(" ")
 
 
@@ -246,15 +376,25 @@ def _time(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:06.3f}" if hours else f"{minutes:02d}:{rest:06.3f}"
 
 
-def _footer(facts: Facts) -> RenderableType:
+def _footer(facts: RunFacts) -> RenderableType:
+    ignored = Text(no_wrap=True, overflow="ellipsis")
     if facts.ignored:
-        text = ", ".join(f"{count} {reason}" for reason, count in facts.ignored.items())
-        ignored = Text.assemble((" ignored: ", "yellow"), text)
-    else:
-        ignored = Text(" no input ignored", "dim")
-    ignored.no_wrap, ignored.overflow = True, "ellipsis"
+        ignored.append(" ignored: ", "yellow")
+        ignored.append(", ".join(f"{count} {reason}" for reason, count in facts.ignored.items()))
     grid = Table.grid(expand=True)
     grid.add_column(ratio=1, no_wrap=True)
     grid.add_column(justify="right", no_wrap=True)
     grid.add_row(ignored, Text("Ctrl-C ends ", "dim"))
     return grid
+
+
+def bar(part: float, width: int) -> tuple[str, str]:
+    """Its filled and its empty length."""
+    filled = round(min(max(part, 0.0), 1.0) * width)
+    return "━" * filled, "─" * (width - filled)
+
+
+def spark(values: Sequence[float | None], width: int, top: float) -> str:
+    """The last values as a sparkline from 0 to `top`; None, a loss, as a cross."""
+    shown = values[-width:] if width > 0 else ()
+    return "".join("×" if value is None else SPARKS[min(int(8.0 * value / top), 7)] for value in shown)

@@ -1,17 +1,30 @@
-"""The map of the world: relief, water, hazards, targets, obstacles, robots and where they have been."""
+"""The map of the world in half-block characters: relief, water, hazards, targets, obstacles, robots and their trails.
+
+Every character shows two square pixels, one above the other; camera images are drawn in the same way.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from rich.color import Color
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
+from rich.segment import Segment
+from rich.style import Style
 
 from microsim.engine.world import GROUND, PALETTE, Shape, World
-from microsim.view.dashboard.raster import Colour, Image, Mark, Pixels, arrow
+from microsim.view.run_state import Picture, RobotState
 
+Colour: TypeAlias = tuple[int, int, int]
+
+ARROWS = "→↗↑↖←↙↓↘"
 GROUND_COLOUR, GRID_COLOUR, OUTSIDE_COLOUR = (40, 46, 58), (46, 53, 66), (24, 27, 34)
 ROBOT_COLOURS: tuple[Colour, ...] = (
     *((240, 150, 50), (205, 120, 230), (215, 175, 45), (235, 110, 160), (130, 150, 250), (170, 190, 60)),
@@ -22,13 +35,93 @@ _SMALLEST_VIEW_M = 24.0
 _GRIDS_M = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 
 
-class Place(NamedTuple):
-    x: float
-    y: float
-    yaw: float
+# ---- pictures of characters ------------------------------------------------------------------------------------------
 
 
-class View(NamedTuple):
+class Mark(NamedTuple):
+    """A character drawn over a picture, on a tile of its own."""
+
+    character: str
+    colour: Colour  # of the tile
+
+
+class Pixels:
+    """An image of even height as a renderable; marks are keyed by (row of characters, column)."""
+
+    def __init__(self, image: Picture, marks: Mapping[tuple[int, int], Mark] | None = None) -> None:
+        self.rows, self.columns = image.shape[0] // 2, image.shape[1]
+        marked = {row for row, _ in marks or ()}
+        self.segments: list[Segment] = []
+        for row in range(self.rows):
+            upper, lower = image[2 * row].tobytes(), image[2 * row + 1].tobytes()
+            if marks and row in marked:
+                own = {column: mark for (at, column), mark in marks.items() if at == row}
+                self.segments += _segments(upper, lower, own)
+            else:
+                self.segments += _plain_segments(upper, lower)
+            self.segments.append(Segment.line())
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self.segments
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(self.columns, self.columns)
+
+
+@lru_cache(maxsize=512)
+def _plain_segments(upper: bytes, lower: bytes) -> list[Segment]:
+    """Most rows of a map are as they were in the last frame."""
+    return _segments(upper, lower, {})
+
+
+def _segments(upper: bytes, lower: bytes, marks: Mapping[int, Mark]) -> list[Segment]:
+    """One row of characters; neighbours of one look share a segment."""
+    cells = zip(_colours(upper), _colours(lower), strict=True)
+    looks = [_marked(marks[column]) if column in marks else _block(*cell) for column, cell in enumerate(cells)]
+    return [Segment(character * len(list(run)), style) for (character, style), run in groupby(looks)]
+
+
+def _colours(line: bytes) -> list[Colour]:
+    return list(zip(line[0::3], line[1::3], line[2::3], strict=True))
+
+
+@lru_cache(maxsize=8192)
+def _block(upper: Colour, lower: Colour) -> tuple[str, Style]:
+    if upper == lower:
+        return " ", Style(bgcolor=Color.from_rgb(*upper))
+    return "▀", Style(color=Color.from_rgb(*upper), bgcolor=Color.from_rgb(*lower))
+
+
+def _marked(mark: Mark) -> tuple[str, Style]:
+    return mark.character, Style(color=Color.from_rgb(0, 0, 0), bgcolor=Color.from_rgb(*mark.colour), bold=True)
+
+
+def shrunk(image: Picture, width: int, height: int) -> Picture:
+    """The image at another size, each pixel the mean of what it covers."""
+    rows, columns = np.linspace(0, image.shape[0], height + 1), np.linspace(0, image.shape[1], width + 1)
+    narrow = _means(image.astype(np.float64).swapaxes(0, 1), columns).swapaxes(0, 1)
+    return np.asarray(np.rint(_means(narrow, rows)), np.uint8)
+
+
+def _means(values: npt.NDArray[np.float64], edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Means over the first axis between edges, from its running sum."""
+    total = np.concatenate([np.zeros((1, *values.shape[1:])), np.cumsum(values, axis=0)])
+    whole = np.minimum(edges.astype(np.intp), values.shape[0] - 1)
+    part = (edges - whole)[(...,) + (None,) * (values.ndim - 1)]
+    at_edges = total[whole] + part * values[whole]
+    widths = np.diff(edges)[(...,) + (None,) * (values.ndim - 1)]
+    return np.asarray(np.diff(at_edges, axis=0) / widths)
+
+
+def arrow(yaw: float) -> str:
+    """Points where a robot of that heading faces, on a map with north up."""
+    return ARROWS[round(yaw / (math.pi / 4.0)) % 8] if math.isfinite(yaw) else "•"
+
+
+# ---- the map ---------------------------------------------------------------------------------------------------------
+
+
+class MapView(NamedTuple):
     """A rectangle of the map frame, drawn with square pixels."""
 
     x: float  # of the western edge
@@ -57,11 +150,15 @@ class WorldMap:
     def __init__(self, world: World, starts: Sequence[tuple[float, float]]) -> None:
         self.world = world
         self._box = _padded(_interesting(world, starts), world.extent_m)
-        self._view: View | None = None
-        self._background: Image | None = None
+        self._view: MapView | None = None
+        self._background: Picture | None = None
 
     def draw(
-        self, columns: int, rows: int, robots: Mapping[str, Place], trails: Mapping[str, Sequence[tuple[float, float]]]
+        self,
+        columns: int,
+        rows: int,
+        robots: Mapping[str, RobotState],
+        trails: Mapping[str, Sequence[tuple[float, float]]],
     ) -> Pixels:
         self._keep_in_view(robots)
         view = _fitting(self._box, self.world.extent_m, columns, 2 * rows)
@@ -69,20 +166,20 @@ class WorldMap:
             self._view, self._background = view, _background(self.world, view)
         image = self._background.copy()
         marks = {}
-        for index, (name, place) in enumerate(robots.items()):
-            colour = robot_colour(index)
-            _draw_trail(image, view, [*trails.get(name, ()), (place.x, place.y)], colour)
-            row, column = view.pixel(place.x, place.y)
-            marks[row // 2, column] = Mark(arrow(place.yaw), colour)
+        for index, (name, robot) in enumerate(robots.items()):
+            (x, y, _), colour = robot.position, robot_colour(index)
+            _draw_trail(image, view, [*trails.get(name, ()), (x, y)], colour)
+            row, column = view.pixel(x, y)
+            marks[row // 2, column] = Mark(arrow(robot.rpy[2]), colour)
         return Pixels(image, marks)
 
     @property
     def grid_m(self) -> float:
         return self._view.grid_m if self._view is not None else 0.0
 
-    def _keep_in_view(self, robots: Mapping[str, Place]) -> None:
+    def _keep_in_view(self, robots: Mapping[str, RobotState]) -> None:
         west, south, east, north = self._box
-        for x, y, _ in robots.values():
+        for x, y, _ in (robot.position for robot in robots.values()):
             if not (west <= x <= east and south <= y <= north) and math.isfinite(x + y):
                 grown = (min(west, x), min(south, y), max(east, x), max(north, y))
                 self._box = west, south, east, north = _padded(grown, self.world.extent_m)
@@ -124,13 +221,13 @@ def _padded(box: Box, extent: Box) -> Box:
     )
 
 
-def _fitting(box: Box, extent: Box, columns: int, rows: int) -> View:
+def _fitting(box: Box, extent: Box, columns: int, rows: int) -> MapView:
     """The box in the middle, moved where that shows more of the map and less of what is beyond."""
     west, south, east, north = box
     pixel = max((east - west) / columns, (north - south) / rows, _SMALLEST_VIEW_M / max(columns, rows))
     x = _moved(west, east, columns * pixel, extent[0], extent[2])
     y = _moved(south, north, rows * pixel, extent[1], extent[3])
-    return View(x, y + rows * pixel, pixel, columns, rows)
+    return MapView(x, y + rows * pixel, pixel, columns, rows)
 
 
 def _moved(low: float, high: float, length: float, first: float, last: float) -> float:
@@ -141,7 +238,7 @@ def _moved(low: float, high: float, length: float, first: float, last: float) ->
     return min(max(start, min(first, low)), max(last, high) - length)
 
 
-def _background(world: World, view: View) -> Image:
+def _background(world: World, view: MapView) -> Picture:
     x, y = view.centres()
     column = np.floor((x - world.west) / world.cell_m).astype(np.intp)
     row = np.floor((y - world.south) / world.cell_m).astype(np.intp)
@@ -161,14 +258,14 @@ def _background(world: World, view: View) -> Image:
     return image
 
 
-def _draw_grid(image: Image, view: View) -> None:
+def _draw_grid(image: Picture, view: MapView) -> None:
     x, y = view.centres()
     half = 0.5 * view.pixel_m
     image[:, np.floor((x - half) / view.grid_m) != np.floor((x + half) / view.grid_m)] = GRID_COLOUR
     image[np.floor((y - half) / view.grid_m) != np.floor((y + half) / view.grid_m), :] = GRID_COLOUR
 
 
-def _shade(image: Image, height: npt.NDArray[np.float64], pixel_m: float) -> None:
+def _shade(image: Picture, height: npt.NDArray[np.float64], pixel_m: float) -> None:
     """Slopes that face north-west are lighter; few steps, so that neighbours look alike."""
     if min(height.shape) < 2 or float(np.ptp(height)) == 0.0:
         return
@@ -207,7 +304,7 @@ def _in_triangle(shape: Shape, x: npt.NDArray[np.float64], y: npt.NDArray[np.flo
     return inside
 
 
-def _draw_trail(image: Image, view: View, points: Sequence[tuple[float, float]], colour: Colour) -> None:
+def _draw_trail(image: Picture, view: MapView, points: Sequence[tuple[float, float]], colour: Colour) -> None:
     """Older parts fade into the ground."""
     if len(points) < 2:
         return

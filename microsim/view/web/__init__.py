@@ -1,24 +1,30 @@
 """The web page of a run: `with Viewer(runner) as viewer: print(viewer.address); runner.run()`.
 
-The page lives in a process of its own. This side copies facts thirty times a second, when the other is ready for them,
-and takes the wishes of pages between two ticks. Nothing here waits, and nothing here changes a run that nobody drives.
+The page has a process of its own (`microsim.view.web.page`). This side copies facts thirty times a second, when the
+other is ready for them, and carries out the requests of pages between two ticks. Nothing here waits, and nothing here
+changes a run that nobody drives.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import socket
+import threading
+from collections import deque
 from collections.abc import Sequence
+from multiprocessing.connection import Connection
 from typing import Any
 
 from microsim.messages.outbox import Message
 from microsim.runner import Runner, Watcher
-from microsim.view.web.channel import Channel
-from microsim.view.web.collector import Collector
-from microsim.view.web.controls import Controls, Stage
-from microsim.view.web.extra import ViewerError
-from microsim.view.web.interface import FRAME_HZ, PageOptions
-from microsim.view.web.timeline import Recorded, Ring, Timeline
+from microsim.view.web.collector import FrameCollector
+from microsim.view.web.controls import Controls, Recorded, Ring, Stage, Timeline
+from microsim.view.web.interface import FRAME_HZ, Control, PageFrame, PageOptions, PageScene, ViewerError, need_extra
 
-__all__ = ["PageOptions", "Recorded", "Stage", "Viewer", "ViewerError"]
+__all__ = ["PageOptions", "Recorded", "Stage", "Timeline", "Viewer", "ViewerError"]
+
+_MOST_CONTROLS = 256
+_START_S = 120.0  # on a busy machine with cold files; a second otherwise
 
 
 class Viewer:
@@ -34,23 +40,23 @@ class Viewer:
     ) -> None:
         self.runner = runner
         self._scene_rest = scene
-        self._collector = Collector(runner)
+        self._collector = FrameCollector(runner)
         self._ring = Ring(runner, self._collector) if timeline is None else None
         self._timeline: Timeline | None = timeline or self._ring
         self._controls = Controls(runner, self._collector, stage or Stage(), self._timeline)
         self._collector.past = lambda: self._timeline.span if self._timeline is not None else (0, 0)
-        self._channel = Channel(options or PageOptions())
-        self.address = self._channel.address
+        self._page = PageProcess(options or PageOptions())
+        self.address = self._page.address
         self._last: tuple[Any, ...] = ()
-        runner.taps.append(self._tap)
+        runner.listen(messages=self._tap)
         runner.watchers.append(Watcher(1.0 / FRAME_HZ, self._look))
-        self._others, runner.listen = runner.listen, self._listen if runner.listen is not None else None
+        self._others, runner.poll = runner.poll, self._poll if runner.poll is not None else None
         if self._ring is not None:
             runner.longest_chunk = min(runner.longest_chunk, 64)
-        self._channel.put(self._collector.scene(**scene))
+        self._page.put(self._collector.scene(**scene))
 
     def forbid_branches(self) -> None:
-        """For runs that are recorded: a recording goes one way only."""
+        """For runs that are recorded: a recording has one past only."""
         if self._ring is not None:
             self._ring.can_branch = False
 
@@ -58,30 +64,135 @@ class Viewer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._channel.put(self._collector.frame())  # the last moment, whenever the one before was shown
-        self._channel.close()
+        self._page.put(self._collector.frame())  # the last moment, whenever the one before was shown
+        self._page.close()
 
     def _tap(self, messages: Sequence[Message]) -> None:
         if self._collector.has_changed_scene():
-            self._channel.put(self._collector.scene(**self._scene_rest))
+            self._page.put(self._collector.scene(**self._scene_rest))
         self._collector.tap(messages)
         if self._collector.driven and self.runner.pilot is not None:
             self._controls.insist()
         if self._ring is not None:
             self._ring.tap(messages)
 
-    def _listen(self, seconds: float) -> None:
+    def _poll(self, seconds: float) -> None:
         if self._others is not None:
             self._others(seconds)
         if self._collector.driven:
             self._controls.insist()
 
     def _look(self) -> None:
-        self._controls.take(self._channel.take())
-        if not self._channel.is_free:
+        self._controls.take(self._page.take())
+        if not self._page.is_free:
             return
         frame = self._controls.shown or self._collector.frame()
         now = (frame.tick, frame.is_past, frame.is_paused, frame.asked_rtf, frame.next_seed, frame.driven, frame.log)
         if (frame.epoch, now) != self._last:
-            self._channel.put(frame)
+            self._page.put(frame)
             self._last = frame.epoch, now
+
+
+class PageProcess:
+    """Starts the page's process and exchanges frames and controls with it. Neither can make the run wait.
+
+    One frame waits at a time; while it does, no other is made. Controls wait in a short queue, and what exceeds it is
+    dropped. Reading and writing happen in threads, which spend their time waiting for the other process.
+    """
+
+    def __init__(self, options: PageOptions) -> None:
+        need_extra("the page")
+        _check_host(options.host)
+        context = multiprocessing.get_context("spawn")
+        here, there = context.Pipe()
+        self._pipe: Connection = here
+        self._process = context.Process(target=_serve, args=(there, options), name="microsim-view", daemon=True)
+        self._controls: deque[Control] = deque(maxlen=_MOST_CONTROLS)
+        self._waiting: PageScene | PageFrame | None = None
+        self._news = threading.Condition()
+        self._closing = False
+        self.is_broken = False
+        self._process.start()
+        there.close()
+        self.address = self._greeting()
+        for work in (self._write, self._read):
+            threading.Thread(target=work, name="microsim-view", daemon=True).start()
+
+    def _greeting(self) -> str:
+        """The page's address, once it can be opened."""
+        try:
+            if not self._pipe.poll(_START_S):
+                raise ViewerError(f"the page did not start within {_START_S:.0f} s")
+            kind, text = self._pipe.recv()
+        except EOFError:
+            raise ViewerError("the process of the page ended before it could be opened") from None
+        if kind != "address":
+            raise ViewerError(str(text))
+        return str(text)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a frame would be taken now."""
+        return self._waiting is None and not self.is_broken
+
+    def put(self, item: PageScene | PageFrame) -> None:
+        """Hand over; it replaces whatever waits, except that a frame never replaces a scene."""
+        with self._news:
+            if not (isinstance(self._waiting, PageScene) and isinstance(item, PageFrame)):
+                self._waiting = item
+            self._news.notify()
+
+    def take(self) -> list[Control]:
+        """Every request since the last call."""
+        found: list[Control] = []
+        while self._controls:
+            found.append(self._controls.popleft())
+        return found
+
+    def close(self) -> None:
+        with self._news:
+            self._closing = True
+            self._news.notify()
+        self._process.join(timeout=3.0)
+        if self._process.is_alive():
+            self._process.terminate()
+            self._process.join(timeout=2.0)
+
+    def _write(self) -> None:
+        try:
+            while True:
+                with self._news:
+                    self._news.wait_for(lambda: self._waiting is not None or self._closing)
+                    item, self._waiting = self._waiting, None
+                    is_last = self._closing
+                if item is not None:
+                    self._pipe.send(item)
+                if is_last:
+                    self._pipe.send(None)
+                    return
+        except (OSError, ValueError):  # the other side has gone; the run continues
+            self.is_broken = True
+
+    def _read(self) -> None:
+        try:
+            while True:
+                self._controls.append(self._pipe.recv())
+        except (EOFError, OSError):
+            self.is_broken = True
+
+
+def _check_host(host: str) -> None:
+    """Refuses an address that nothing can be served on; viser would try for ever."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as trial:
+            trial.bind(address)
+    except OSError as error:
+        reason = f"{error.strerror or error}; this machine has no such address"
+        raise ViewerError(f"the page cannot be served on {host}: {reason}") from None
+
+
+def _serve(pipe: Connection, options: PageOptions) -> None:
+    from microsim.view.web.page import serve
+
+    serve(pipe, options)

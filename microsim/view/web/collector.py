@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from microsim.engine.components import PITCH, ROLL, VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, YAW_RATE, Mount, X, Y, Z
+from microsim.engine.components import Mount
 from microsim.messages.outbox import Message
-from microsim.outputs import camera_model, topic_name
 from microsim.run_log import Note
 from microsim.runner import Runner
-from microsim.scenario import sensors as blocks
 from microsim.scenario.bundles import bundle_of
 from microsim.simulation import Simulation
-from microsim.view.web.interface import (
-    Frame,
-    LinkFrame,
-    News,
-    RobotFrame,
-    RobotLook,
-    Scene,
-    SensorKind,
-    SensorLook,
-    Step,
-)
+from microsim.view.run_state import RecentPace, ShownSensor, link_states, robot_states, run_state, shown_sensors
+from microsim.view.web.interface import News, PageFrame, PageScene, RobotLook, SensorLook, Step
 
-_RECENT_S = 2.0  # over which the achieved real-time factor is taken
-_SLOW = 0.9  # of the pace that is asked for; a run below it is told to be too slow
+_SLOW = 0.9  # of the requested pace: below it, the run is reported as too slow
 _STEP_S, _MOST_STEPS = 0.1, 1200  # simulated time between steps of the way; kept for one frame
-
-_KINDS: dict[type, tuple[SensorKind, str]] = {  # settings of a sensor -> what is drawn, kind of its topic
-    blocks.Camera: ("camera", "image"),
-    blocks.Range: ("range", "range"),
-    blocks.Scan: ("scan", "scan"),
-    blocks.Gps: ("gps", "gps"),
-    blocks.Lidar: ("lidar", "points"),
-}
+_CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
 
 
-class Collector:
+class FrameCollector:
     """Follows a run. `frame` gives what is new since the last call."""
 
     def __init__(self, runner: Runner) -> None:
@@ -49,17 +29,17 @@ class Collector:
         self.epoch = 0
         self.driven = ""
         self.past: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        self.drawn: set[str] = set()  # topics that a page needs
         self._sim: Simulation | None = None
         self._tick = -1
         self._news: dict[str, Message] = {}
         self._latest: dict[str, Message] = {}  # the same, but never handed over
         self._counters: Counter[str] = Counter()
         self._is_slow = False
-        self._recent: deque[tuple[float, float]] = deque()
+        self._pace = RecentPace()
         self._way: deque[Step] = deque(maxlen=_MOST_STEPS)
         self._next_step = 0
-        self._beams: dict[str, str] = {}  # robot -> topic of its range sensor
-        self.drawn: set[str] = set()
+        self._plotted: set[str] = set()  # topics whose messages are part of the steps
 
     def tap(self, messages: Sequence[Message]) -> None:
         news, latest, drawn = self._news, self._latest, self.drawn
@@ -69,20 +49,19 @@ class Collector:
         sim = self.runner.sim
         if sim.tick >= self._next_step or sim.tick < self._tick:
             self._next_step = sim.tick + max(1, round(_STEP_S / sim.clock.dt))
-            robots = {name: _robot_frame(sim, name) for name in sim.robots}
-            self._way.append(Step(sim.tick, sim.time_ns, robots, _links(sim), self._ranges()))
+            readings = as_news({topic: latest[topic] for topic in self._plotted if topic in latest})
+            self._way.append(Step(sim.tick, sim.time_ns, robot_states(sim), link_states(sim), readings))
 
-    def _ranges(self) -> dict[str, News]:
-        known = {
-            robot: latest for robot, topic in self._beams.items() if (latest := self._latest.get(topic)) is not None
-        }
-        return {robot: News(each.type, each.stamp_ns, each.cdr) for robot, each in known.items()}
+    def plot(self, topic: str) -> None:
+        """From now on, the messages of this topic are part of the steps."""
+        if topic in self.drawn:
+            self._plotted.add(topic)
 
     def jump(self) -> None:
-        """Time does not go on from where it was."""
+        """Time does not continue from where it was."""
         self.epoch += 1
         self._tick = -1
-        self._recent.clear()
+        self._pace.clear()
         self._news.clear()
         self._way.clear()
         self._next_step = 0
@@ -95,57 +74,46 @@ class Collector:
         """Whether another simulation runs than the last scene was made of."""
         return self.runner.sim is not self._sim
 
-    def scene(self, **rest: Any) -> Scene:
+    def scene(self, **rest: Any) -> PageScene:
         sim = self._sim = self.runner.sim
-        found = tuple(drawn_sensors(sim))
-        self.drawn = {sensor.topic for sensor in found}
-        self._beams = {sensor.robot: sensor.topic for sensor in reversed(found) if sensor.kind == "range"}
+        looks = tuple(_sensor_look(sensor) for sensor in shown_sensors(sim.scenario))
+        self.drawn = {topic for look in looks for topic in (look.topic, look.info_topic) if topic}
+        self._plotted = {look.topic for look in looks if look.plot}
         self._latest.clear()
         self.jump()
-        return Scene(
+        return PageScene(
             scenario=sim.scenario.name,
             physics_hz=float(sim.scenario.physics_hz),
             world=sim.world,
             robots=tuple(_robot_look(sim, name) for name in sim.robots),
-            sensors=found,
+            sensors=looks,
             origin_wgs84=sim.scenario.map.origin_wgs84,
             has_radio=sim.radio is not None,
             bundle="" if sim.scenario.world is None else str(bundle_of(sim.scenario.world).root),
             **rest,
         )
 
-    def frame(self) -> Frame:
+    def frame(self) -> PageFrame:
         """What is new since the last call."""
         sim = self.runner.sim
         if sim.tick < self._tick:
             self.jump()
         self._tick = sim.tick
-        news = {topic: News(each.type, each.stamp_ns, each.cdr) for topic, each in self._news.items()}
-        rtf = self._rtf()
-        self._tell_pace(rtf)
+        news, rtf = as_news(self._news), self._rtf()
+        self._report_pace(rtf)
         found = replace(self.still(), news=news, log=self._log(sim), rtf=rtf, past=self.past(), way=tuple(self._way))
         self._news.clear()
         self._way.clear()
         return found
 
-    def still(self) -> Frame:
+    def still(self) -> PageFrame:
         """The state as it is now, without messages."""
         runner, sim = self.runner, self.runner.sim
-        return Frame(
+        return PageFrame(
+            **run_state(runner),
             epoch=self.epoch,
-            tick=sim.tick,
-            time_ns=sim.time_ns,
-            seed=sim.seed,
             next_seed=sim.next_seed,
             is_paused=runner.paused,
-            asked_rtf=runner.rtf,
-            rtf=0.0,
-            lateness_ms=1000.0 * runner.lateness_s,
-            worst_lateness_ms=1000.0 * runner.worst_lateness_s,
-            digest=sim.digest(),
-            robots={name: _robot_frame(sim, name) for name in sim.robots},
-            links=_links(sim),
-            news={},
             waypoints=dict(getattr(runner.pilot, "waypoints", {})),
             driven=self.driven,
             has_pilot=runner.pilot is not None,
@@ -153,37 +121,36 @@ class Collector:
 
     def _rtf(self) -> float:
         """0 while paused."""
-        now, sim_s = self.runner.clock.now(), self.runner.sim_s
         if self.runner.paused:
-            self._recent.clear()
-        self._recent.append((now, sim_s))
-        while len(self._recent) > 2 and now - self._recent[1][0] > _RECENT_S:
-            self._recent.popleft()
-        before = self._recent[0]
-        return (sim_s - before[1]) / (now - before[0]) if now > before[0] else 0.0
+            self._pace.clear()
+        return self._pace.update(self.runner.clock.now(), self.runner.sim_s)
 
     def _log(self, sim: Simulation) -> tuple[Note, ...]:
         """What the run has noted, and what it only counts."""
-        runner, told = self.runner, self.runner.notes.take()
+        runner, notes = self.runner, self.runner.notes.take()
         counts = _counted(sim)
-        more = counts - self._counters - Counter({note.kind: note.count for note in told})
+        more = counts - self._counters - Counter({note.kind: note.count for note in notes})
         self._counters = counts
         for text, count in more.items():
             runner.note("warn", text, count=count)
-        return told + runner.notes.take()
+        return notes + runner.notes.take()
 
-    def _tell_pace(self, rtf: float) -> None:
+    def _report_pace(self, rtf: float) -> None:
         """Once whenever it gets too slow."""
-        asked, recent = self.runner.rtf, self._recent
-        if self.runner.paused or not asked or recent[-1][0] - recent[0][0] < 0.9 * _RECENT_S:
+        requested = self.runner.rtf
+        if self.runner.paused or not requested or not self._pace.is_settled:
             return
-        was_slow, self._is_slow = self._is_slow, rtf < _SLOW * asked
+        was_slow, self._is_slow = self._is_slow, rtf < _SLOW * requested
         if self._is_slow and not was_slow:
-            self.runner.note("warn", f"too slow: {rtf:.2f} × real time, where {asked:g} × is asked for", "slow")
+            self.runner.note("warn", f"too slow: {rtf:.2f} × real time, {requested:g} × requested", "slow")
+
+
+def as_news(messages: Mapping[str, Message]) -> dict[str, News]:
+    return {topic: News(each.type, each.stamp_ns, each.cdr) for topic, each in messages.items()}
 
 
 def _counted(sim: Simulation) -> Counter[str]:
-    """What a simulation counts without a word, as lines of the log."""
+    """What a simulation only counts, as lines of the log."""
     found = Counter({f"ignored: {reason}": count for reason, count in sim.counters.items()})
     for target, count in sim.health.dropped.items():
         found[f"{target}: drops out, its messages are missing"] = count
@@ -193,65 +160,30 @@ def _counted(sim: Simulation) -> Counter[str]:
     return found
 
 
-def drawn_sensors(sim: Simulation) -> list[SensorLook]:
-    found = []
-    for robot, settings in sim.scenario.robots.items():
-        for name, block in settings.all_sensors().items():
-            known = next((each for kind, each in _KINDS.items() if isinstance(block, kind)), None)
-            if known is None:
-                continue
-            mounted = getattr(block, "mount", None) or Mount()
-            mount = Mount(tuple(mounted.xyz), tuple(mounted.rpy))
-            look = SensorLook(robot, name, known[0], topic_name(known[1], robot, name), mount)
-            found.append(_detailed(look, block))
-    return found
-
-
-def _detailed(look: SensorLook, block: Any) -> SensorLook:
-    if isinstance(block, blocks.Camera):
-        model = camera_model(block)
-        return replace(look, size=(model.width, model.height), focal_px=(model.fx, model.fy))
-    return replace(look, max_m=float(getattr(block, "max_m", 0.0)))
+def _sensor_look(sensor: ShownSensor) -> SensorLook:
+    kind, mount = sensor.kind, getattr(sensor.block, "mount", Mount())
+    slots = sensor.main_form.slots
+    return SensorLook(
+        robot=sensor.robot,
+        name=sensor.name,
+        layer=kind.display.layer,
+        topic=sensor.topic,
+        mount=Mount(tuple(mount.xyz), tuple(mount.rpy)),
+        info_topic=next(iter(sensor.topics_of_type(_CAMERA_INFO)), "") if kind.display.layer == "image" else "",
+        plot=kind.display.plot,
+        units={} if callable(slots) else {path: kind.reading[name] for path, name in slots.items()},
+    )
 
 
 def _robot_look(sim: Simulation, name: str) -> RobotLook:
     model, settings = sim.model(name), sim.scenario.robots[name]
-    limits = {each: float(getattr(settings, f"max_{each}", 1.0)) for each in model.inputs}
-    return RobotLook(name, model.name, limits, model.is_ground_bound, getattr(settings, "wheel_radius_m", 0.068))
-
-
-def _robot_frame(sim: Simulation, name: str) -> RobotFrame:
-    rows = sim.rows(name)
-    velocity = (rows[VELOCITY_X], rows[VELOCITY_Y], rows[VELOCITY_Z])
-    named = sim.model(name).state
-    contacts, steering = named.get("contacts"), named.get("steering")
-    return RobotFrame(
-        position=(rows[X], rows[Y], rows[Z]),
-        rpy=(rows[ROLL], rows[PITCH], rows[YAW]),
-        speed=math.hypot(*velocity),
-        velocity=velocity,
-        turn=rows[YAW_RATE],
-        height=rows[Z] - sim.world.ground(rows[X], rows[Y]),
-        contacts=None if contacts is None else int(rows[contacts]),
-        steering=rows[steering] if steering is not None else 0.0,
-    )
-
-
-def _links(sim: Simulation) -> tuple[LinkFrame, ...]:
-    if sim.radio is None:
-        return ()
-    tick_ms = 1000.0 * sim.clock.dt
-    return tuple(
-        LinkFrame(
-            sender=link.sender,
-            receiver=link.receiver,
-            sent=link.sent,
-            delivered=link.delivered,
-            lost=link.dropped + link.overflowed,
-            latency_ms=tick_ms * link.latency_sum / link.delivered if link.delivered else 0.0,
-            last_latency_ms=tick_ms * link.last_latency,
-            queued=len(link.queue),
-            rssi_dbm=link.rssi_dbm,
-        )
-        for link in sim.radio.links_to_tell_of()
+    center, size = settings.body()
+    return RobotLook(
+        name=name,
+        model=settings.model,
+        limits={each: float(getattr(settings, f"max_{each}", 1.0)) for each in model.inputs},
+        is_ground_bound=model.is_ground_bound,
+        urdf=settings.urdf,
+        look=settings.look(),
+        top_m=center[2] + 0.5 * size[2],
     )

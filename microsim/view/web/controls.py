@@ -1,39 +1,298 @@
-"""What a page may do to a run. It goes through the inputs that everybody uses, so it is recorded like theirs."""
+"""What a page may do to a run: pace, reset, rewind and driving. It goes through the inputs that everybody uses.
+
+A timeline is what the page's slider moves along: the last minutes of a live run, or a whole recording.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import copy
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
+from microsim.engine.schedule import Input
 from microsim.errors import MicroSimError, UsageError
-from microsim.runner import Runner
-from microsim.view.web.collector import Collector
-from microsim.view.web.interface import Control, Frame
-from microsim.view.web.timeline import Timeline
+from microsim.listening import Listener
+from microsim.messages.outbox import Message
+from microsim.runner import Pilot, Runner
+from microsim.simulation import Reconfiguration, Simulation, Snapshot
+from microsim.view.web.collector import FrameCollector, as_news
+from microsim.view.web.interface import Control, News, PageFrame
 
-DEAD_MAN_S = 0.4  # a drive command counts for so long; then the robot is stopped
+SPAN_S, EVERY_S = 120.0, 0.25  # of simulated time
+DEAD_MAN_S = 0.4  # a drive command is valid for this time; then the robot is stopped
 MOST_STEPS = 100_000
+
+
+# ---- timelines -------------------------------------------------------------------------------------------------------
+
+
+class Timeline(Protocol):
+    """What the page's slider moves along."""
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First and last tick that can be shown."""
+        ...
+
+    @property
+    def room(self) -> int | None:
+        """Ticks that may still be run; None: any number."""
+        ...
+
+    def seek(self, tick: int) -> PageFrame | None:
+        """Show that tick: a frame of it, or None when the run itself is there now."""
+        ...
+
+    def branch(self) -> str:
+        """Continue from what is shown. Returns a sentence about it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Moment:
+    tick: int
+    snapshot: Snapshot
+    frame: PageFrame
+    pilot: Pilot | None  # as it was then; None: there was none, or it cannot be copied
+    first_input: int  # among those remembered: the first that came after it
+
+
+class Ring:
+    """The last two minutes of a live run, tick by tick. Looking back changes nothing.
+
+    A moment is kept every quarter of a second, with the inputs after it; what is between two is computed again, in the
+    run's own simulation, which is then put back to where it was.
+    """
+
+    def __init__(self, runner: Runner, collector: FrameCollector, can_branch: bool = True) -> None:
+        self.runner = runner
+        self.can_branch = can_branch
+        self.shown: int | None = None  # an earlier tick
+        self._collector = collector
+        self._moments: deque[Moment] = deque()
+        self._inputs: list[tuple[int, Input]] = []  # since the first moment, with the tick at which each was taken
+        self._dropped = 0  # number of inputs before these
+        self._news: dict[str, News] = {}  # the newest of every topic
+        self._sim: Simulation | None = None
+        self._listener: Listener | None = None
+        self._tick = -1
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return (self._moments[0].tick if self._moments else self.runner.sim.tick), self.runner.sim.tick
+
+    room = None
+
+    # ---- remembering -------------------------------------------------------------------------------------------------
+
+    def tap(self, messages: Sequence[Message]) -> None:
+        sim = self.runner.sim
+        if not messages:
+            return
+        if sim is not self._sim:
+            if self._sim is not None and self._listener is not None:
+                self._sim.listeners.remove(self._listener)
+            self._sim, self._listener = sim, sim.listen(inputs=self._on_input)
+            self._forget()
+        if sim.tick <= self._tick:  # another run, or tick 0 again
+            self._forget()
+        self._tick = sim.tick
+        self._news.update(self._drawn(messages))
+        if not self._moments or sim.tick >= self._moments[-1].tick + self._every():
+            self._keep()
+
+    def _every(self) -> int:
+        return max(1, round(EVERY_S / self.runner.sim.clock.dt))
+
+    def _on_input(self, tick: int, item: Input | Reconfiguration) -> None:
+        if isinstance(item, Reconfiguration):
+            self._forget()  # snapshots belong to a scenario
+        elif self._moments:
+            self._inputs.append((tick, item))
+
+    def _keep(self) -> None:
+        """Remember this moment of the run."""
+        sim = self.runner.sim
+        frame = replace(self._collector.still(), news=dict(self._news))
+        pilot = _copied(self.runner.pilot, sim)
+        self._moments.append(Moment(sim.tick, sim.snapshot(), frame, pilot, self._dropped + len(self._inputs)))
+        oldest = sim.tick - round(SPAN_S / sim.clock.dt)
+        while len(self._moments) > 1 and self._moments[1].tick <= oldest:
+            self._moments.popleft()
+        del self._inputs[: self._moments[0].first_input - self._dropped]
+        self._dropped = self._moments[0].first_input
+
+    def _drawn(self, messages: Sequence[Message]) -> dict[str, News]:
+        return as_news({each.topic: each for each in messages if each.topic in self._collector.drawn})
+
+    def _forget(self) -> None:
+        self._moments.clear()
+        self._inputs.clear()
+        self._dropped = 0
+        self._news.clear()
+        self._tick, self.shown = -1, None
+
+    # ---- looking back ------------------------------------------------------------------------------------------------
+
+    def seek(self, tick: int) -> PageFrame | None:
+        """Exactly that tick, or the first there is."""
+        if not self._moments or tick >= self.runner.sim.tick:
+            self.shown = None
+            return None
+        self.shown = max(tick, self._moments[0].tick)
+        with self._elsewhere():
+            _, frame = self._go_to(self.shown, with_pilot=False)
+        return replace(frame, is_paused=True, is_past=True, past=self.span)
+
+    def branch(self) -> str:
+        tick, sim = self.shown, self.runner.sim
+        if tick is None:
+            return "already at the newest moment"
+        if not self.can_branch:
+            return "a run that is being recorded cannot branch: run it without --record"
+        had_pilot = self.runner.pilot is not None
+        with self.runner.sim.listeners.silenced():
+            pilot, frame = self._go_to(tick, with_pilot=True)
+        self.runner.restart(sim)
+        self.runner.pilot = pilot
+        while self._moments and self._moments[-1].tick >= tick:
+            self._moments.pop()
+        self._news, self._tick, self.shown = dict(frame.news), tick, None
+        self._keep()
+        note = "; its pilot cannot be copied, so drive by hand" if had_pilot and pilot is None else ""
+        return f"branched at tick {tick:,}, {sim.time_ns / 1e9:.2f} s{note}"
+
+    def _go_to(self, tick: int, with_pilot: bool) -> tuple[Pilot | None, PageFrame]:
+        """Make the simulation what it was after that tick. Returns its pilot at that time and a frame."""
+        sim, moments = self.runner.sim, list(self._moments)
+        place = bisect_right([moment.tick for moment in moments], tick) - 1
+        moment, first = moments[place], moments[place].first_input - self._dropped
+        end = moments[place + 1].first_input - self._dropped if place + 1 < len(moments) else len(self._inputs)
+        inputs, news = deque(self._inputs[first:end]), dict(moment.frame.news)
+        pilot = _copied(moment.pilot, sim) if with_pilot else None
+        sim.restore(moment.snapshot)
+        while sim.tick < tick:
+            while inputs and inputs[0][0] <= sim.tick:
+                sim.waiting.append(inputs.popleft()[1])
+            messages = sim.step()
+            news.update(self._drawn(messages))
+            if pilot is not None:
+                pilot(messages)
+                if sim.tick < tick:
+                    sim.waiting.clear()  # they are among the remembered ones
+        still = replace(self._collector.still(), news=news, waypoints=moment.frame.waypoints)
+        return pilot, still
+
+    @contextmanager
+    def _elsewhere(self) -> Iterator[None]:
+        """The simulation is afterwards what it was before."""
+        sim = self.runner.sim
+        now = sim.snapshot()
+        try:
+            with sim.listeners.silenced():  # ticks, inputs and warnings have been reported once
+                yield
+        finally:
+            sim.restore(now)
+
+
+class Moving(Protocol):
+    """A recorded run that can be moved to any of its ticks."""
+
+    last: int
+
+    @property
+    def ignored(self) -> int:
+        """Recorded inputs that were not taken, so far."""
+        ...
+
+    @property
+    def span(self) -> tuple[int, int]: ...
+
+    @property
+    def room(self) -> int: ...
+
+    def __call__(self, messages: Sequence[Message]) -> None: ...
+
+    def move(self, tick: int, hand_out: Callable[[Sequence[Message]], None]) -> None: ...
+
+
+class Recorded:
+    """The timeline of a replay: all of it can be shown, by running to it."""
+
+    def __init__(self, runner: Runner, replay: Moving) -> None:
+        self.runner, self._replay = runner, replay
+        self._ignored = 0
+        runner.pilot = self
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self._replay.span
+
+    @property
+    def room(self) -> int:
+        return self._replay.room
+
+    def __call__(self, messages: Sequence[Message]) -> None:
+        """The runner's pilot: inputs come from the recording, at whose end it pauses."""
+        self._replay(messages)
+        self._report_ignored()
+        if not self.room and not self.runner.paused:
+            self.runner.pause(True)
+
+    def seek(self, tick: int) -> PageFrame | None:
+        self._replay.move(tick, self._hand_out)
+        self.runner.restart(self.runner.sim)
+        return None
+
+    def _hand_out(self, messages: Sequence[Message]) -> None:
+        self.runner.listeners.message(messages)
+
+    def _report_ignored(self) -> None:
+        more, self._ignored = self._replay.ignored - self._ignored, self._replay.ignored
+        if more > 0:
+            self.runner.note("warn", "recorded inputs were ignored: this version does not support them", "replay", more)
+
+    def branch(self) -> str:
+        return "a recording cannot branch"
+
+
+def _copied(pilot: Pilot | None, sim: Simulation) -> Pilot | None:
+    """A copy of a pilot with its memory, for the same simulation."""
+    if pilot is None:
+        return None
+    shared: dict[int, Any] = {id(sim): sim}
+    try:
+        return copy.deepcopy(pilot, shared)
+    except Exception:  # generators, sockets, whatever a pilot may hold
+        return None
+
+
+# ---- requests of pages -----------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Stage:
-    """How this run is reset and given another scenario; None: it cannot be."""
+    """How this run is reset and loads another scenario; None: it cannot."""
 
     reset: Callable[[int | None], None] | None = None
     load: Callable[[str], None] | None = None
 
 
 class Controls:
-    """Carries out what pages wish, in the thread that ticks."""
+    """Carries out the requests of pages, in the thread that ticks."""
 
-    def __init__(self, runner: Runner, collector: Collector, stage: Stage, timeline: Timeline | None) -> None:
+    def __init__(self, runner: Runner, collector: FrameCollector, stage: Stage, timeline: Timeline | None) -> None:
         self.runner = runner
         self.stage = stage
         self.timeline = timeline
-        self.shown: Frame | None = None  # a moment of the past that is looked at
+        self.shown: PageFrame | None = None  # an earlier moment
         self._collector = collector
         self._command: dict[str, float] = {}
-        self._until = 0.0  # wall time at which the dead man's latch opens
+        self._until = 0.0  # wall time at which the robot is stopped
         self._is_moving = False
         self._do: dict[str, Callable[[Control], None]] = {
             "pause": self._pause,
@@ -45,18 +304,19 @@ class Controls:
             "release": self._release,
             "seek": self._seek,
             "branch": self._branch,
+            "plot": lambda control: self._collector.plot(str(control.value)),
         }
 
     def take(self, controls: list[Control]) -> None:
         last_seek = max((place for place, each in enumerate(controls) if each.kind == "seek"), default=-1)
         for place, control in enumerate(controls):
             if control.kind == "seek" and place != last_seek:
-                continue  # somebody drags: only where it is now matters
+                continue  # the slider is being dragged: only its last position matters
             try:
                 self._do[control.kind](control)
             except (MicroSimError, KeyError, TypeError, ValueError, OverflowError) as error:
                 self.runner.note("warn", f"{control.kind}: {error}", f"control {control.kind}")
-        self._watch_latch()
+        self._check_dead_man()
 
     # ---- time --------------------------------------------------------------------------------------------------------
 
@@ -64,7 +324,7 @@ class Controls:
         if not control.value:
             self._to_now()
             if self.timeline is not None and self.timeline.room == 0:
-                self._seek(Control("seek", self.timeline.span[0]))  # from the end it begins anew
+                self._seek(Control("seek", self.timeline.span[0]))  # from the end it starts over
         self.runner.pause(bool(control.value))
 
     def _step(self, control: Control) -> None:
@@ -84,7 +344,7 @@ class Controls:
     def _reset(self, control: Control) -> None:
         if self.stage.reset is None:
             raise UsageError("this run cannot be reset")
-        self._let_go()
+        self._stop_driving()
         self.shown = None
         self.stage.reset(None if control.value is None else int(control.value))
         self._collector.jump()
@@ -92,8 +352,8 @@ class Controls:
 
     def _load(self, control: Control) -> None:
         if self.stage.load is None:
-            raise UsageError("this run stays in its scenario")
-        self._let_go()
+            raise UsageError("this run cannot load another scenario")
+        self._stop_driving()
         self.shown = None
         self.stage.load(str(control.value))
         self.runner.note("info", f"scenario {self.runner.sim.scenario.name}, seed {self.runner.sim.seed}")
@@ -106,7 +366,7 @@ class Controls:
         self.runner.pause(True)
         was_past = self.shown is not None
         if self.timeline.room is not None:
-            self._collector.jump()  # a recording itself goes there
+            self._collector.jump()  # a recording itself moves there
         self.shown = self.timeline.seek(int(control.value))
         if self.shown is None and was_past:
             self._collector.again()
@@ -114,7 +374,7 @@ class Controls:
     def _branch(self, control: Control) -> None:
         if self.timeline is None:
             raise UsageError("this run has no timeline")
-        self._let_go()
+        self._stop_driving()
         text = self.timeline.branch()
         self.shown = None
         self._collector.jump()
@@ -129,12 +389,12 @@ class Controls:
     # ---- driving -----------------------------------------------------------------------------------------------------
 
     def _drive(self, control: Control) -> None:
-        """{robot, inputs}: hold this command until the latch opens, whatever a pilot wants."""
+        """(robot, inputs): hold this command for a moment, whatever a pilot commands."""
         if self.timeline is not None and self.timeline.room is not None:
             raise UsageError("a recording cannot be driven")
         robot, inputs = control.value
         if self._collector.driven not in ("", robot):
-            self._let_go()
+            self._stop_driving()
         self.runner.sim.model(robot)
         self._collector.driven = robot
         command = {str(name): float(value) for name, value in inputs.items()}
@@ -146,11 +406,11 @@ class Controls:
 
     def _release(self, control: Control) -> None:
         robot = self._collector.driven
-        self._let_go()
+        self._stop_driving()
         if robot:
-            self.runner.note("info", f"{robot} is handed back")
+            self.runner.note("info", f"{robot} is handed back to its pilot")
 
-    def _let_go(self) -> None:
+    def _stop_driving(self) -> None:
         if self._is_moving:
             self._stop()
         self._collector.driven = ""
@@ -162,12 +422,12 @@ class Controls:
         if self._collector.driven in self.runner.sim.robots:
             self.runner.sim.command(self._collector.driven)
 
-    def _watch_latch(self) -> None:
+    def _check_dead_man(self) -> None:
         if self._is_moving and self.runner.clock.now() >= self._until:
             self._stop()
 
     def insist(self) -> None:
-        """Our command again, after others had their say: the robot obeys whoever has its wheel."""
+        """Repeat our command after those of others: the page overrides them."""
         robot = self._collector.driven
         if robot and robot in self.runner.sim.robots:
             self.runner.sim.command(robot, **self._command)

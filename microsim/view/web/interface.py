@@ -1,19 +1,35 @@
-"""What passes between a run and its page: `Scene` once, `Frame`s one way, `Control`s the other.
+"""What passes between a run and its page: `PageScene` once, `PageFrame`s one way, `Control`s the other.
 
-Both sides know only these. A frame is the newest state there is; whoever is slow misses some, and nobody waits.
+Both processes import only this from each other. A frame is the newest state; a slow reader misses some, nobody waits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from importlib.util import find_spec
+from typing import Any, Literal
 
 from microsim.engine.components import Mount
 from microsim.engine.world import World
+from microsim.errors import MicroSimError, install_hint
+from microsim.robots.declaration import Look
 from microsim.run_log import Note
+from microsim.sensors.declaration import Layer
+from microsim.view.run_state import LinkState, RobotState, RunState
 
 FRAME_HZ = 30.0
+_EXTRA = ("viser", "trimesh", "yourdfpy", "xacrodoc", "PIL", "websockets")  # libraries of the extra `view`
+
+
+class ViewerError(MicroSimError):
+    """The page cannot be served, or a picture or page cannot be written."""
+
+
+def need_extra(what: str) -> None:
+    missing = [name for name in _EXTRA if find_spec(name) is None]
+    if missing:
+        raise ViewerError(f"{what} needs {missing[0]}, which is not installed: {install_hint('view')}")
 
 
 @dataclass(frozen=True)
@@ -23,25 +39,21 @@ class PageOptions:
     host: str = "127.0.0.1"
     port: int = 8080  # the first of those that are tried; 0: any that is free
     shadows: bool = True
-    is_dark: bool | None = None  # None: as the browser wishes
-
-
-SensorKind: TypeAlias = Literal["camera", "range", "scan", "gps", "lidar"]
+    is_dark: bool | None = None  # None: the browser's preference
 
 
 @dataclass(frozen=True)
 class SensorLook:
-    """A sensor whose messages are drawn."""
+    """A sensor and how its messages are drawn, see `microsim.sensors.declaration.Display`."""
 
     robot: str
     name: str
-    kind: SensorKind
+    layer: Layer
     topic: str
     mount: Mount
-    frame: str = ""
-    max_m: float = 0.0  # range
-    size: tuple[int, int] = (0, 0)  # camera: width, height [px]
-    focal_px: tuple[float, float] = (0.0, 0.0)
+    info_topic: str = ""  # of the CameraInfo that belongs to an image
+    plot: tuple[str, ...] = ()
+    units: Mapping[str, str] = field(default_factory=dict)  # field of the message -> unit
 
 
 @dataclass(frozen=True)
@@ -49,12 +61,14 @@ class RobotLook:
     name: str
     model: str
     limits: Mapping[str, float]  # input of the command -> its largest value
-    is_ground_bound: bool = True
-    wheel_radius_m: float = 0.068
+    is_ground_bound: bool
+    urdf: str  # name or path of its model; "": drawn as its look
+    look: Look
+    top_m: float  # of its body, above base_link
 
 
 @dataclass(frozen=True)
-class Scene:
+class PageScene:
     """Everything that stays as it is until another scenario is loaded."""
 
     scenario: str
@@ -68,33 +82,6 @@ class Scene:
     mode: Literal["live", "replay"] = "live"
     title: str = ""
     bundle: str = ""  # folder of the world bundle it takes place in
-
-
-@dataclass(frozen=True)
-class RobotFrame:
-    position: tuple[float, float, float]  # [m] map frame
-    rpy: tuple[float, float, float]  # [rad]
-    speed: float  # [m/s] over ground, upwards included
-    velocity: tuple[float, float, float]  # [m/s] map axes
-    turn: float  # [rad/s]
-    height: float  # [m] above the ground
-    contacts: int | None = None
-    steering: float = 0.0  # [rad] of a car's front wheels
-
-
-@dataclass(frozen=True)
-class LinkFrame:
-    """One direction of the radio since the last reset."""
-
-    sender: str
-    receiver: str
-    sent: int
-    delivered: int
-    lost: int
-    latency_ms: float  # mean
-    last_latency_ms: float
-    queued: int
-    rssi_dbm: float | None = None
 
 
 @dataclass(frozen=True)
@@ -112,44 +99,34 @@ class Step:
 
     tick: int
     time_ns: int
-    robots: Mapping[str, RobotFrame]
-    links: tuple[LinkFrame, ...]
-    ranges: Mapping[str, News] = field(default_factory=dict)  # the newest of each range sensor, by robot
+    robots: Mapping[str, RobotState]
+    links: tuple[LinkState, ...]
+    readings: Mapping[str, News] = field(default_factory=dict)  # of the topics that are plotted
 
 
 @dataclass(frozen=True)
-class Frame:
-    epoch: int  # another number: time has jumped (reset, another scenario, gone back), forget what was drawn
-    tick: int
-    time_ns: int
-    seed: int
+class PageFrame(RunState):
+    epoch: int  # another number: time has jumped (reset, another scenario, rewind), forget what was drawn
     next_seed: int
     is_paused: bool
-    asked_rtf: float
-    rtf: float  # over the last seconds
-    lateness_ms: float
-    worst_lateness_ms: float
-    digest: str
-    robots: Mapping[str, RobotFrame]
-    links: tuple[LinkFrame, ...]
-    news: Mapping[str, News]  # topics with a message since the last frame
+    news: Mapping[str, News] = field(default_factory=dict)  # topics with a message since the last frame
     waypoints: Mapping[str, tuple[tuple[float, float, float], ...]] = field(default_factory=dict)
     way: tuple[Step, ...] = ()  # since the last frame
     driven: str = ""  # the robot that the page drives
     has_pilot: bool = False
     log: tuple[Note, ...] = ()  # since the last frame
-    past: tuple[int, int] = (0, 0)  # ticks that can be gone back to
-    is_past: bool = False  # this frame shows what was, the run stands still meanwhile
+    past: tuple[int, int] = (0, 0)  # first and last tick that can be shown
+    is_past: bool = False  # this frame shows an earlier moment; the run is paused meanwhile
 
 
-RUN_KINDS = ("pause", "step", "reset", "speed", "load", "drive", "release", "seek", "branch")  # wishes for the run
-PAGE_KINDS = ("view", "layer", "theme", "scale")  # and for its pages
+RUN_KINDS = ("pause", "step", "reset", "speed", "load", "drive", "release", "seek", "branch", "plot")  # for the run
+PAGE_KINDS = ("view", "layer", "theme", "scale")  # for its pages
 KINDS = frozenset(RUN_KINDS + PAGE_KINDS)
 
 
 @dataclass(frozen=True)
 class Control:
-    """A wish from a page."""
+    """A request from a page."""
 
     kind: str  # one of `RUN_KINDS`
     value: Any = None

@@ -1,1 +1,343 @@
-"""The process of the page: viser draws the scene, `page.js` the panels around it."""
+"""The process of the page: receives frames, draws them, passes on the requests of pages."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import os
+import secrets
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from microsim.errors import install_hint
+from microsim.view.web.interface import FRAME_HZ, Control, PageFrame, PageOptions, PageScene
+from microsim.view.web.page.access import AccessCheck, is_loopback, split
+from microsim.view.web.page.panel_data import Panels
+from microsim.view.web.page.stage import LAYERS, Stage3D, sky
+
+_AIM_S = 1.0  # between two updates of where a new page looks from
+_NICENESS = 12  # a lower priority than the run's: on a busy machine the page gets slow, not the run
+_SMOOTH = 0.18  # of the way in a frame
+_MOST = 1000  # pages that are remembered
+
+
+def serve(pipe: Connection, options: PageOptions) -> None:
+    """Until the run ends or goes away."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which then ends us
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # stdout is the run's
+    with_priority = getattr(os, "nice", None)
+    if with_priority is not None:
+        with_priority(_NICENESS)
+    try:
+        page = ViewerPage(pipe, options)
+    except Exception as error:  # whatever it is, the run reports it
+        pipe.send(("error", _explained(error)))
+        return
+    pipe.send(("address", page.address))
+    with suppress(EOFError, OSError):  # the run has gone
+        page.run()
+    page.panels.end()
+    os._exit(0)  # viser would take its time, and print about it
+
+
+def _explained(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return f"the page needs {error.name}: {install_hint('view')}"
+    return f"the page cannot be served: {error}"
+
+
+class ViewerPage:
+    def __init__(self, pipe: Connection, options: PageOptions) -> None:
+        self._pipe, self._options = pipe, options
+        self._requests: deque[tuple[str, str, Any]] = deque(maxlen=256)
+        self._stage: Stage3D | None = None
+        self._frame: PageFrame | None = None
+        self._aimed_s = 0.0
+        self.token = None if is_loopback(options.host) else secrets.token_urlsafe(18)
+        self.panels = Panels(self._request)
+        access = AccessCheck(_page_html(options.is_dark), self.token, self.panels.serve)
+        self.server = _started(options, access)
+        self._cameras = Cameras(self.server, self._home)
+        self._own: dict[str, Callable[[str, Any], None]] = {
+            "view": self._on_view,
+            "layer": self._on_layer,
+            "theme": self._on_theme,
+            "scale": self._on_scale,
+        }
+        self._hidden = {name for name, (is_shown, _) in LAYERS.items() if not is_shown}
+
+    @property
+    def address(self) -> str:
+        host = "127.0.0.1" if self._options.host in ("0.0.0.0", "::") and self.token is None else self._options.host
+        address = f"http://{f'[{host}]' if ':' in host else host}:{self.server.get_port()}/"
+        return address if self.token is None else f"{address}?token={self.token}"
+
+    def run(self) -> None:
+        while self._take():
+            self._obey()
+
+    def _obey(self) -> None:
+        """The last request of each kind: repeated ones are carried out once."""
+        last: dict[tuple[str, ...], tuple[str, str, Any]] = {}
+        while self._requests:
+            kind, page, value = self._requests.popleft()
+            last[kind, "" if kind == "scale" else page, str(value)[:40] if kind == "layer" else ""] = kind, page, value
+        for kind, page, value in last.values():
+            with suppress(AttributeError, KeyError, IndexError, TypeError, ValueError):  # not what our page sends
+                self._own[kind](page, value)
+
+    def _take(self) -> bool:
+        """Show what has arrived since the last time, or the same again: pulses continue while the run is paused."""
+        newest: PageFrame | None = None
+        wait_s = 1.0 / FRAME_HZ
+        while self._pipe.poll(wait_s):
+            item = self._pipe.recv()
+            if item is None:
+                if newest is not None:
+                    self._show(newest)
+                return False
+            if isinstance(item, PageScene):
+                self._build(item)
+                newest = None
+            else:
+                newest = item if newest is None else _merged(newest, item)
+            wait_s = 0.0
+        if newest is not None:
+            self._show(newest)
+        elif self._frame is not None and self._stage is not None:
+            self._stage.draw(replace(self._frame, news={}, log=(), way=()))
+            self._aim(False)
+        return True
+
+    def _show(self, frame: PageFrame) -> None:
+        if self._stage is None:
+            return
+        is_first, self._frame = self._frame is None, frame
+        self._aim(is_first)
+        self._stage.draw(frame)
+        self._cameras.follow(frame)
+        self.panels.tell(frame, self._stage)
+
+    def _build(self, scene: PageScene, scale: float | None = None) -> None:
+        self.server.scene.reset()
+        self.server.scene.set_up_direction("+z")
+        self._frame = None
+        self._stage = Stage3D(self.server, scene, self._options.shadows, scale)
+        for name in LAYERS:
+            self._stage.show(name, name not in self._hidden)
+        self.panels.begin(scene, self._stage)
+
+    def _home(self) -> tuple[Any, Any]:
+        """Eye and centre from where all robots are seen now."""
+        if self._stage is None:
+            return (0.0, 0.0, 10.0), (0.0, 0.0, 0.0)
+        robots = self._frame.robots.values() if self._frame is not None else ()
+        return self._stage.home([each.position for each in robots])
+
+    def _aim(self, is_first: bool) -> None:
+        """New pages, and those that were open at the start of this scene, see all robots."""
+        now = time.monotonic()
+        if not is_first and now < self._aimed_s + _AIM_S:
+            return
+        self._aimed_s = now
+        eye, centre = self._home()
+        self.server.initial_camera.position = eye
+        self.server.initial_camera.look_at = centre
+        self.server.initial_camera.fov = 0.8
+        self.server.initial_camera.near = 0.05
+        self.server.initial_camera.far = 5000.0
+        for client in self.server.get_clients().values() if is_first else ():
+            self._cameras.put(client, eye, centre)
+
+    # ---- requests ----------------------------------------------------------------------------------------------------
+
+    def _request(self, page: str, kind: str, value: Any) -> None:
+        """From a page: some things are done by the thread that draws, all others by the run."""
+        if kind == "plot":
+            self.panels.plot(str(value))
+        if kind in self._own:
+            self._requests.append((kind, page, value))
+            return
+        self._pipe.send(Control(kind, value))
+
+    def _on_view(self, page: str, value: Any) -> None:
+        self._cameras.choose(page, str(value.get("mode", "free")), str(value.get("robot", "")))
+
+    def _on_layer(self, page: str, value: Any) -> None:
+        name, is_shown = str(value[0]), bool(value[1])
+        if name in LAYERS and self._stage is not None:
+            (self._hidden.discard if is_shown else self._hidden.add)(name)
+            self._stage.show(name, is_shown)
+            self.panels.layers = {each: each not in self._hidden for each in LAYERS}
+
+    def _on_theme(self, page: str, value: Any) -> None:
+        """Sky and viser's own colours, for that page only."""
+        is_dark = bool(value)
+
+        def paint(client: Any) -> None:
+            client.scene.set_background_image(sky(is_dark))
+            client.gui.configure_theme(dark_mode=is_dark, show_logo=False, show_share_button=False)
+
+        self._cameras.when_there(page, paint)
+
+    def _on_scale(self, page: str, value: Any) -> None:
+        if self._stage is not None:
+            frame, scene = self._frame, self._stage.scene
+            self._build(scene, min(max(float(value), 1.0), 10.0))
+            self._frame = frame
+
+
+def _merged(older: PageFrame, newer: PageFrame) -> PageFrame:
+    """The newer of two, with what only the older contains."""
+    return replace(newer, news={**older.news, **newer.news}, log=(*older.log, *newer.log), way=(*older.way, *newer.way))
+
+
+def _started(options: PageOptions, access: AccessCheck) -> Any:
+    """viser behind our access checks."""
+    import viser
+
+    with access.in_front():
+        server = viser.ViserServer(host=options.host, port=options.port, label="MicroSim", verbose=False)
+    server.gui.configure_theme(show_logo=False, show_share_button=False)
+    return server
+
+
+def quiet_server() -> Any:
+    """For drawing without pages: on this machine, at a port and behind a token that nobody knows."""
+
+    async def nobody(page: str, connection: Any) -> None:
+        return
+
+    access = AccessCheck(b"", secrets.token_urlsafe(18), nobody)
+    with contextlib.redirect_stdout(io.StringIO()):
+        return _started(PageOptions(port=0), access)
+
+
+# ---- cameras of pages ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class ViewChoice:
+    mode: str = "free"  # free, chase, top
+    robot: str = ""
+    eye: tuple[float, float, float] | None = None
+    yaw: float = 0.0
+
+
+class Cameras:
+    """Where each page looks from: free, behind a robot, or from above."""
+
+    def __init__(self, server: Any, home: Callable[[], tuple[Any, Any]]) -> None:
+        self._server = server
+        self._choices: dict[str, ViewChoice] = {}  # by page
+        self._waiting: dict[str, Callable[[Any], None]] = {}  # page -> what to do when its viser client is there
+        self.home = home
+        server.on_client_connect(self._greet)
+        server.on_client_disconnect(lambda client: self._clients.pop(client.client_id, None))
+        self._clients: dict[int, str] = {}
+
+    def _greet(self, client: Any) -> None:
+        page = self._page_of(client)
+        self._clients[client.client_id] = page
+        todo = self._waiting.get(page)
+        if todo is not None:
+            todo(client)
+
+    def _page_of(self, client: Any) -> str:
+        connection = self._server._websock_server._live_connections.get(client.client_id)
+        return split(connection.request.path)[0] if connection is not None and connection.request else ""
+
+    def when_there(self, page: str, todo: Callable[[Any], None]) -> None:
+        """Now, and whenever this page reconnects."""
+        self._waiting[page] = todo
+        _bound(self._waiting)
+        for client in self._of(page):
+            todo(client)
+
+    def _of(self, page: str) -> list[Any]:
+        clients = self._server.get_clients()
+        return [client for number, client in clients.items() if self._clients.get(number) == page]
+
+    def choose(self, page: str, mode: str, robot: str) -> None:
+        if mode == "home":
+            self._choices.pop(page, None)
+            eye, centre = self.home()
+            for client in self._of(page):
+                self.put(client, eye, centre)
+        else:
+            self._choices[page] = ViewChoice(mode, robot)
+            _bound(self._choices)
+
+    def put(self, client: Any, eye: Any, centre: Any) -> None:
+        with client.atomic():
+            client.camera.position = eye
+            client.camera.look_at = centre
+
+    def follow(self, frame: PageFrame) -> None:
+        for page, choice in list(self._choices.items()):
+            robot = frame.robots.get(choice.robot)
+            if choice.mode == "free" or robot is None:
+                continue
+            clients = self._of(page)
+            if not clients:
+                continue
+            x, y, z = robot.position
+            share = 1.0 if choice.eye is None else _SMOOTH
+            if choice.mode == "chase":
+                choice.yaw += (1.0 if choice.eye is None else 0.1) * math.remainder(robot.rpy[2] - choice.yaw, math.tau)
+                back, up = self.distance, 0.45 * self.distance
+                goal = (x - back * math.cos(choice.yaw), y - back * math.sin(choice.yaw), z + up)
+            else:
+                goal = (x, y - 0.01, z + 4.0 * self.distance)
+            old = choice.eye or goal
+            choice.eye = tuple(a + share * (b - a) for a, b in zip(old, goal, strict=True))  # type: ignore[assignment]
+            for client in clients:
+                self.put(client, choice.eye, (x, y, z + (0.3 if choice.mode == "chase" else 0.0)))
+
+    distance = 9.0  # [m] behind the robot
+
+
+def _bound(pages: dict[str, Any]) -> None:
+    while len(pages) > _MOST:
+        del pages[next(iter(pages))]
+
+
+# ---- the file a browser gets -----------------------------------------------------------------------------------------
+
+
+def own(name: str) -> str:
+    """A script or style of ours."""
+    return (files("microsim.view.web.page") / name).read_text(encoding="utf-8")
+
+
+def _viser_html() -> str:
+    import viser
+
+    return (Path(viser.__file__).parent / "client" / "build" / "index.html").read_text(encoding="utf-8")
+
+
+def _page_html(is_dark: bool | None) -> bytes:
+    """viser's page with our own panels in it: one file, nothing to fetch."""
+    config = {"dark": is_dark}
+    head = (
+        f"<style>{own('page.css')}</style><script>window.MICROSIM={json.dumps(config)};</script>"
+        f"<script>{own('plots.js')}</script><script>{own('page.js')}</script>"
+    )
+    return with_head(_viser_html(), "MicroSim", head).encode()
+
+
+def with_head(html: str, title: str, head: str) -> str:
+    """With our title and scripts, before viser's own."""
+    html = html.replace("<title>Viser</title>", f"<title>{title}</title>", 1)
+    at = html.index('<meta charset="utf-8" />') + len('<meta charset="utf-8" />')
+    return html[:at] + head + html[at:]

@@ -1,7 +1,7 @@
-"""Who may come in. viser answers everybody; in front of it stand these checks.
+"""Who may open a page. viser answers everybody, so these checks come first.
 
-A page lives under an address of its own, `/p/<secret>/`, given out at the front door `/` to whoever may have one: on
-this machine anybody whose browser calls us by a loopback name, from elsewhere only who brings the token. Both its
+A page has an address of its own, `/p/<secret>/`, which the front door `/` gives to those who may have one: on this
+machine any browser that calls us by a loopback name, from elsewhere only one that brings the token. Both its
 websockets (viser's, and ours for panels and keys) run under that address, and only with this site as their origin, so
 that a page of another site can neither guess nor use it. No page may fetch anything from anywhere else.
 """
@@ -30,12 +30,12 @@ _POLICY = (
 )
 _MOST_PAGES = 1000  # addresses given out; the oldest are forgotten
 _MOST_SOCKETS = 200  # open at once: two for each page
-_MOST_BYTES = 64 * 1024  # of a message from a page: who sends more is cut off
+_MOST_BYTES = 64 * 1024  # of a message from a page; the connection of a larger one is closed
 
 Handler: TypeAlias = Callable[[ServerConnection], Awaitable[None]]
 
 
-class Gate:
+class AccessCheck:
     """`token`: what must be in the address of the front door; None: nothing, on this machine only."""
 
     def __init__(self, html: bytes, token: str | None, panels: Callable[[str, ServerConnection], Awaitable[None]]):
@@ -47,7 +47,7 @@ class Gate:
 
     @contextmanager
     def in_front(self) -> Iterator[None]:
-        """viser's server, started meanwhile, is behind this gate."""
+        """viser's server, started meanwhile, is behind these checks."""
         serve = websockets.asyncio.server.serve
 
         def guarded(handler: Handler, *arguments: Any, **options: Any) -> Any:
@@ -73,10 +73,10 @@ class Gate:
         return handle
 
     def _answer(self, connection: ServerConnection, request: Request) -> Response | None:
-        """None: go on as a websocket."""
+        """None: continue as a websocket."""
         host = request.headers.get("Host", "")
         if not self._is_our_name(host):
-            return _refusal("this is not the name the page is served under")
+            return _refusal("the page is not served under this name")
         if request.headers.get("Upgrade", "").lower() == "websocket":
             return self._refused_socket(request, host)
         address = urlsplit(request.path)
@@ -87,13 +87,13 @@ class Gate:
             return self._page(host)
         if page and rest == "":
             return _moved("/")  # an address from before we were started
-        return Response(http.HTTPStatus.NOT_FOUND, "Not Found", Headers(), b"there is nothing here: the page is at /\n")
+        return Response(http.HTTPStatus.NOT_FOUND, "Not Found", Headers(), b"not found: the page is at /\n")
 
     def _refused_socket(self, request: Request, host: str) -> Response | None:
         if request.headers.get("Origin") != f"http://{host}":
             return _refusal("a page of another site may not connect")
         if split(request.path)[0] not in self._pages:
-            return _refusal("open the page by its front door")
+            return _refusal("open the page at / first")
         if len(self._sockets) >= _MOST_SOCKETS:
             return _refusal("too many pages are open: close some of them", http.HTTPStatus.SERVICE_UNAVAILABLE)
         return None
@@ -108,7 +108,7 @@ class Gate:
     def _front_door(self, query: str) -> Response:
         given = parse_qs(query).get("token", [""])[0]
         if self.token is not None and not hmac.compare_digest(given.encode(), self.token.encode()):
-            return _refusal("the address lacks the token that was printed when the run began")
+            return _refusal("the address needs the token that was printed when the run began")
         page = secrets.token_urlsafe(16)
         self._pages[page] = None
         while len(self._pages) > _MOST_PAGES:

@@ -1,7 +1,7 @@
 "use strict";
 // The file of a run: viser's player, with our words and plots beside it. Its slider and the plots show one moment.
 addEventListener("DOMContentLoaded", () => {
-  const { words, colours, points: columns } = window.MICROSIM_RUN;
+  const { words, colours, points: columns, plots: sensorPlots } = window.MICROSIM_RUN;
   const make = (tag, attributes = {}, ...inside) => { const node = document.createElement(tag); for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value); node.append(...inside); return node; };
   const points = columns.t.map((t, index) => { // from columns, which are smaller, to moments
     const point = { t };
@@ -12,7 +12,7 @@ addEventListener("DOMContentLoaded", () => {
   const [title, ...rest] = words, box = make("div", { id: "ms-plots" }), robots = make("p", { id: "ms-robots" });
   for (const [name, colour] of Object.entries(colours)) robots.append(make("span", {}, make("i", { class: "key-colour", style: `background:${colour}` }), name));
   const hide = make("button", { id: "ms-hide", title: "Hide or show the plots", "aria-expanded": "true" }, "Plots");
-  const card = make("aside", { id: "ms-card", "aria-label": "The run" }, make("header", {}, make("b", {}, title), hide), ...rest.map((word) => make("p", {}, word)), robots, box);
+  const card = make("aside", { id: "ms-card", "aria-label": "Run" }, make("header", {}, make("b", {}, title), hide), ...rest.map((word) => make("p", {}, word)), robots, box);
   document.body.append(card); document.body.classList.add("ms-file");
   const field = () => document.querySelector("#root .mantine-NumberInput-input"), slider = () => document.querySelector("#root .mantine-Slider-thumb");
   const seek = (seconds) => { // as if it were typed into the player's own field of time
@@ -20,6 +20,7 @@ addEventListener("DOMContentLoaded", () => {
     Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(input, seconds.toFixed(2)); input.dispatchEvent(new Event("input", { bubbles: true }));
   };
   const plots = window.MicroSimPlots.create(box, colourOf, seek);
+  plots.choose(sensorPlots);
   let drawn = null;
   const follow = () => {
     const thumb = slider(), now = thumb ? Number(thumb.getAttribute("aria-valuenow")) : 0;

@@ -1,12 +1,12 @@
 "use strict";
-// The panels: what the run tells them comes over one websocket, what a user wants goes back over it. No library, no build.
+// The panels: the state of the run comes over one websocket, requests go back over it. No library, no build.
 (() => {
   const config = window.MICROSIM || {};
   // viser's splats are squares of two coordinates; three.js wants a third for a sphere around them, complains, and draws them well.
   const complain = console.error.bind(console);
   console.error = (...words) => { if (!String(words[0]).startsWith("THREE.BufferGeometry.computeBoundingSphere(): Computed radius is NaN")) complain(...words); };
   const asked = new URLSearchParams(location.search);
-  const HEARTBEAT_MS = 100; // while a key is held; the run stops the robot when it hears nothing for 400 ms
+  const HEARTBEAT_MS = 100; // while a key is held; the run stops the robot after 400 ms without a message
   const RETRY_MS = 1500; // between two tries to find the run again
   const WINDOW_S = 60; // of the plots
   const SPEEDS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 0]; // 0: as fast as possible
@@ -16,17 +16,17 @@
   };
   const AXES = { ahead: ["vx", "v", "speed", "velocity"], side: ["vy"], up: ["vz"], turn: ["yaw_rate", "omega", "steering", "steering_angle", "steer"] };
   const LAYER_WORDS = {
-    trails: ["Trails", "The ways robots came"], sensors: ["Sensors", "Range beams, scans, camera frustums and GPS fixes"],
-    radio: ["Radio", "Packets between robots: green arrives, red is lost"], waypoints: ["Waypoints", "Where a pilot wants to go"],
+    trails: ["Trails", "The paths of the robots"], sensors: ["Sensors", "What sensors measure: beams, scans, images, fixes"],
+    radio: ["Radio", "Packets between robots: green ones arrive, red ones are lost"], waypoints: ["Waypoints", "The goals of a pilot or mission"],
     labels: ["Scale", "Metres along the edges, and north"], frames: ["Frames", "Axes of map, base_link and sensors: x red, y green, z blue"],
-    lidar: ["LiDAR", "Points, coloured by height"], splats: ["Splats", "The Gaussian splats of the world bundle"], drivable: ["Drivable", "Where the car may drive"],
+    points: ["Point clouds", "Points, coloured by height"], poses: ["Poses", "Axes at the poses that odometry and localisation report"], splats: ["Splats", "The Gaussian splats of the world bundle"], drivable: ["Drivable", "Edges of the drivable area"],
   };
   const VIEWS = [["free", "Free", "Move the camera yourself: drag, scroll, W A S D Q E"], ["chase", "Chase", "Follow the chosen robot from behind"],
     ["top", "Top", "Look down on the chosen robot"], ["home", "All", "See all robots"]];
   const LEVEL_MARKS = { warn: "⚠", error: "✕", info: "·" };
   const FEW = 3, SHORT = 26; // that many robots, with names of that many letters in all, are buttons; more are a list
 
-  let socket = null, scene = null, state = null, robot = "", camera = "", series = [], seeking = false, seekWish = null, heartbeat = null, hasEnded = false, plots = null;
+  let socket = null, scene = null, state = null, robot = "", camera = "", series = [], fields = [], added = [], seeking = false, wantedTick = null, heartbeat = null, hasEnded = false, plots = null;
   const held = new Set(), images = {}, rows = {};
 
   // ---- small things -------------------------------------------------------------------------------------------------
@@ -71,18 +71,19 @@
       make("span", { id: "ms-pill", class: "pill wait", role: "status", "data-testid": "status" }, "Connecting"), make("div", { class: "space" }),
       make("div", { class: "clock", title: "Simulated time" }, make("span", { id: "ms-time", "data-testid": "time" }, "–"), make("small", {}, " s")),
       fact("ms-tick", "tick", "Ticks since the start: the unit of simulated time"), fact("ms-seed-now", "seed", "The seed of all noise in this run"),
-      fact("ms-rtf", "real time", "Simulated seconds per second, over the last two"), fact("ms-late", "late", "How late the last tick was (and the latest of all)"),
+      fact("ms-rtf", "real time", "Simulated seconds per second, over the last two"), fact("ms-late", "tick lag", "Lag of the last tick behind its time"),
       make("button", { id: "ms-theme", class: "icon", title: "Light or dark", "aria-label": "Light or dark", onclick: () => { kept.set(isDark() ? "light" : "dark"); setTheme(!isDark()); } }, "◐"),
       make("button", { id: "ms-clean", class: "icon", title: "Only the scene: hide the panels", "aria-label": "Only the scene", onclick: () => setClean(true) }, "▢"));
   };
 
-  const left = () => make("aside", { id: "ms-left", class: "column", "aria-label": "What sensors say" },
+  const left = () => make("aside", { id: "ms-left", class: "column", "aria-label": "Sensors and plots" },
     section("ms-camera", "Camera", make("em", { id: "ms-camera-stamp" }),
       make("div", { class: "frame" }, make("img", { id: "ms-image", alt: "what the camera sees", title: "The newest image, as it was published", "data-testid": "camera", hidden: true }),
         make("p", { id: "ms-no-image", class: "empty" }, "No image yet")),
       make("div", { id: "ms-cameras", class: "group wide" }),
       make("select", { id: "ms-camera-list", "aria-label": "Camera", title: "Whose camera is shown", hidden: true, onchange: (event) => { camera = event.target.value; showImage(); } })),
-    section("ms-plot-box", "Last minute", make("em", { id: "ms-plot-of" }), make("div", { id: "ms-plots" }), make("p", { id: "ms-no-plots", class: "empty" }, "Curves appear with the first seconds of the run")),
+    section("ms-plot-box", "Last minute", make("em", { id: "ms-plot-of" }), make("div", { id: "ms-plots" }), make("p", { id: "ms-no-plots", class: "empty" }, "Plots appear with the first seconds of the run"),
+      make("select", { id: "ms-add-plot", "aria-label": "Add a plot", title: "Plot any number of any sensor's messages, from now on", hidden: true, onchange: (event) => addPlot(event.target.value) })),
     section("ms-radio", "Radio", make("em", { id: "ms-radio-of" }), make("table", { id: "ms-links", "data-testid": "links" })));
 
   const padButton = (code) => {
@@ -103,7 +104,7 @@
       make("div", { class: "row" }, make("span", { class: "note" }, "Throttle"),
         make("input", { id: "ms-throttle", type: "range", min: 5, max: 100, step: 5, value: 60, title: "How fast keys drive, in percent of the robot's limit", "aria-label": "Throttle", oninput: (event) => text("ms-throttle-now", `${event.target.value} %`) }),
         make("span", { id: "ms-throttle-now", class: "note right" }, "60 %")),
-      make("button", { id: "ms-release", hidden: true, title: "Let the pilot have this robot again", onclick: () => send("release") }, "Hand back to the pilot")),
+      make("button", { id: "ms-release", hidden: true, title: "Give this robot back to the pilot", onclick: () => send("release") }, "Hand back to the pilot")),
     section("ms-state", "Robots", make("em", {}, "in metres"), make("table", { id: "ms-facts", "data-testid": "robots" }), make("p", { id: "ms-no-robots", class: "empty" }, "No robot yet")),
     section("ms-look", "View", null,
       make("div", { class: "group wide", id: "ms-view", role: "group", "aria-label": "Where to look from" },
@@ -115,19 +116,19 @@
     section("ms-proof", "Digest so far", make("button", { id: "ms-copy", class: "link", title: "Copy the digest", onclick: copyDigest }, "Copy"),
       make("div", { id: "ms-digest", class: "digest", title: "SHA-256 over every message since the start: the same scenario, seed and commands give the same", "data-testid": "digest" }, "–")),
     section("ms-log", "Log", make("em", { id: "ms-log-count" }), make("ol", { id: "ms-lines", role: "log", "aria-label": "Warnings and events", "data-testid": "log" }),
-      make("p", { id: "ms-no-lines", class: "empty" }, "Nothing to report: warnings, ignored commands and failing sensors are told here.")));
+      make("p", { id: "ms-no-lines", class: "empty" }, "Nothing to report. Warnings, ignored commands and failing sensors appear here.")));
 
   const steps = () => [
     make("button", { id: "ms-back-1", title: "Look back by one tick (key ,)", "aria-label": "Back by one tick", onclick: () => stepBack() }, "−1"),
     ...[1, 10, 60].map((ticks) => make("button", { id: `ms-step-${ticks}`, title: `Advance by ${ticks} tick${ticks > 1 ? "s" : " (key .)"}, and pause`, "aria-label": `Advance by ${ticks} ticks`, onclick: () => send("step", ticks) }, `+${ticks}`))];
   const bottom = () => make("footer", { id: "ms-transport" },
-    make("button", { id: "ms-play", class: "main", title: "Pause or go on (key P)", onclick: () => playOrPause() }, "Pause"),
+    make("button", { id: "ms-play", class: "main", title: "Pause or continue (key P)", onclick: () => playOrPause() }, "Pause"),
     make("div", { class: "group", role: "group", "aria-label": "Steps" }, ...steps()),
     make("label", { class: "small", id: "ms-seed-box" }, "Seed", make("input", { id: "ms-seed", type: "text", inputmode: "numeric", autocomplete: "off", title: "Seed for the next reset", onkeydown: (event) => { if (event.key === "Enter") reset(); event.stopPropagation(); } })),
     make("button", { id: "ms-reset", title: "Back to the start, with this seed", onclick: () => reset() }, "Reset"),
     make("div", { id: "ms-timeline" }, make("input", { id: "ms-scrub", type: "range", min: 0, max: 1, step: 1, value: 0, title: "Look back: drag to any tick of the last two minutes", "aria-label": "Timeline", oninput: onScrub, onchange: () => { seeking = false; } }),
       make("div", { class: "ends" }, make("span", { id: "ms-from" }, "0 s"), make("span", { id: "ms-what" }, ""), make("span", { id: "ms-to" }, "0 s"))),
-    make("button", { id: "ms-branch", hidden: true, title: "Forget what came after this moment, and go on from here", onclick: () => send("branch") }, "Branch here"),
+    make("button", { id: "ms-branch", hidden: true, title: "Discard what came after this moment and continue from here", onclick: () => send("branch") }, "Branch here"),
     make("label", { class: "small", id: "ms-speed-box" }, make("span", { id: "ms-speed-now" }, "Speed 1×"),
       make("input", { id: "ms-speed", type: "range", min: 0, max: SPEEDS.length - 1, step: 1, value: 3, title: "Simulated seconds per second: 0.1 to 50, then as fast as possible", "aria-label": "Speed", oninput: (event) => send("speed", SPEEDS[Number(event.target.value)]) })));
 
@@ -140,7 +141,7 @@
     document.body.classList.add("ms-ready");
     if (asked.has("clean")) document.body.classList.add("ms-clean");
     $("ms").addEventListener("click", (event) => { if (event.detail && event.target.closest("button")) event.target.closest("button").blur(); }); // after a click of the mouse keys are for driving
-    plots = window.MicroSimPlots.create($("ms-plots"), lineColour, (seconds) => { if (scene && state) { $("ms-scrub").value = Math.round(seconds * scene.hz); wishSeek(Math.round(seconds * scene.hz)); } });
+    plots = window.MicroSimPlots.create($("ms-plots"), lineColour, (seconds) => { if (scene && state) { $("ms-scrub").value = Math.round(seconds * scene.hz); requestSeek(Math.round(seconds * scene.hz)); } });
     fit(); connect();
   };
   const setClean = (clean) => { document.body.classList.toggle("ms-clean", clean); fit(); $(clean ? "ms-show" : "ms-clean").focus(); };
@@ -156,7 +157,7 @@
     drawPlots();
   };
 
-  // ---- what the run tells -------------------------------------------------------------------------------------------
+  // ---- state of the run ---------------------------------------------------------------------------------------------
   const veil = (title, words = "") => { $("ms-veil").hidden = !title; text("ms-veil-title", title); text("ms-veil-text", words); };
   const pill = (kind, words) => { const node = $("ms-pill"); node.className = `pill ${kind}`; put(node, words); };
   const connect = () => {
@@ -169,12 +170,12 @@
     const first = state !== null || !document.body.classList.contains("ms-lost"), time = $("ms-time").textContent;
     state = null; releaseAll(); document.body.classList.add("ms-lost");
     pill("gone", hasEnded ? "The run has ended" : "No connection");
-    if (first && hasEnded) veil(`The run has ended${time === "–" ? "" : ` at ${time} s`}`, "The last moment stays here to look at. Start the run again in the terminal: this page then comes back by itself.");
-    else if (first) veil("The page has lost its run", "It may have stopped, or this machine slept. Look into its terminal; this page tries again by itself.");
+    if (first && hasEnded) veil(`The run has ended${time === "–" ? "" : ` at ${time} s`}`, "The last moment stays visible. Start the run again in the terminal and this page reconnects by itself.");
+    else if (first) veil("Connection lost", "The run may have stopped, or this machine was asleep. Check the terminal; this page reconnects by itself.");
     for (const node of $("ms").querySelectorAll("#ms-transport button, #ms-transport input, #ms-drive button, #ms-look button, #ms-look input, #ms-scenario")) node.disabled = true;
     setTimeout(again, RETRY_MS);
   };
-  const again = async () => { // a run that was started anew gives out new addresses: the front door knows
+  const again = async () => { // a run that was restarted gives out new addresses at the front door
     try {
       const answer = await fetch(location.pathname, { redirect: "manual", cache: "no-store" });
       if (answer.type === "opaqueredirect") { asked.delete("websocket"); location.replace(`/?${asked}`); return; }
@@ -185,10 +186,11 @@
     if (message.type === "scene") onScene(message);
     else if (message.type === "image") { images[message.topic] = message; if (message.topic === camera) showImage(); }
     else if (message.type === "end") hasEnded = true;
+    else if (message.type === "fields") { fields = message.sensors; showChoices(); }
     else if (message.type === "state" && scene) onState(message);
   };
   const onScene = (message) => {
-    const isOther = !scene || scene.scenario !== message.scenario; scene = message; series = []; for (const topic of Object.keys(images)) delete images[topic];
+    const isOther = !scene || scene.scenario !== message.scenario; scene = message; series = []; fields = []; if (isOther) added = []; choosePlots(); for (const topic of Object.keys(images)) delete images[topic];
     document.body.classList.remove("ms-lost");
     for (const node of $("ms").querySelectorAll("#ms-transport button, #ms-transport input, #ms-drive button, #ms-look button, #ms-look input")) node.disabled = false;
     if (!scene.robots.some((each) => each.name === robot)) robot = (scene.robots[scene.robots.length - 1] || {}).name || "";
@@ -232,7 +234,7 @@
     while (scene.mode === "live" && series.length && series[0].t < series[series.length - 1].t - 2.2 * WINDOW_S) series.shift();
     text("ms-time", message.time.toFixed(2)); text("ms-tick", message.tick.toLocaleString("en")); text("ms-seed-now", message.seed);
     text("ms-rtf", message.paused ? "–" : `${message.rtf.toFixed(2)} ×`); text("ms-late", message.paused ? "–" : `${message.late_ms.toFixed(1)} ms`);
-    $("ms-late").parentElement.title = `How late the last tick was; the latest of all was ${message.worst_ms.toFixed(1)} ms late`;
+    $("ms-late").parentElement.title = `Lag of the last tick behind its time; the worst so far was ${message.worst_ms.toFixed(1)} ms`;
     pill(message.is_past ? "past" : message.paused ? "paused" : "", message.is_past ? "Looking back" : message.paused ? "Paused" : scene.mode === "replay" ? "Replay" : "Running");
     text("ms-play", message.paused ? (message.is_past ? "To now" : "Play") : "Pause");
     if (document.activeElement !== $("ms-seed") && (!before || before.next_seed !== message.next_seed || !$("ms-seed").value)) $("ms-seed").value = message.next_seed;
@@ -253,12 +255,12 @@
     scrub.min = first; scrub.max = Math.max(last, first + 1); if (!seeking) scrub.value = message.tick;
     scrub.setAttribute("aria-valuetext", `${message.time.toFixed(2)} seconds, tick ${message.tick}`);
     text("ms-from", `${(first / scene.hz).toFixed(1)} s`); text("ms-to", `${(last / scene.hz).toFixed(1)} s`);
-    text("ms-what", message.is_past ? `looking at ${message.time.toFixed(2)} s, tick ${message.tick.toLocaleString("en")}` : "");
+    text("ms-what", message.is_past ? `showing ${message.time.toFixed(2)} s, tick ${message.tick.toLocaleString("en")}` : "");
     show("ms-branch", scene.mode === "live" && message.is_past);
     $("ms-back-1").disabled = message.tick <= first;
   };
   const head = (...words) => make("tr", {}, ...words.map((word) => make("th", { scope: "col" }, word)));
-  const buildFacts = () => { // cells stay, only their words change: what is pointed at or clicked does not vanish
+  const buildFacts = () => { // cells stay, only their texts change, so that what is pointed at or clicked does not vanish
     rows.facts = {};
     $("ms-facts").replaceChildren(...(scene.robots.length ? [head("", "x, y", "up", "m/s", "range")] : []), ...scene.robots.map((each) => {
       const cells = [1, 2, 3, 4].map(() => make("td", {}, "–"));
@@ -269,7 +271,7 @@
   const facts = (message) => {
     for (const [name, cells] of Object.entries(rows.facts)) {
       const now = message.robots[name]; if (!now) continue;
-      const seen = now.range === undefined ? "–" : now.range === null ? "clear" : now.range.toFixed(1);
+      const seen = now.beam === undefined ? "–" : now.beam === null ? "clear" : now.beam.toFixed(1);
       [`${now.position[0].toFixed(1)}, ${now.position[1].toFixed(1)}`, number(now.height), number(now.speed), seen].forEach((word, index) => put(cells[index], word));
     }
   };
@@ -311,15 +313,15 @@
   };
   let view = "free";
   const setView = (mode) => { view = mode === "home" ? "free" : mode; send("view", { mode, robot }); marks(); };
-  const reset = () => { const wish = $("ms-seed").value.trim(); send("reset", wish === "" ? null : wish); };
+  const reset = () => { const seed = $("ms-seed").value.trim(); send("reset", seed === "" ? null : seed); };
   const playOrPause = () => send("pause", !(state && state.paused));
   const stepBack = () => { if (state && state.tick > state.past[0]) send("seek", state.tick - 1); };
   function copyDigest() { const done = (word) => { text("ms-copy", word); setTimeout(() => text("ms-copy", "Copy"), 1500); }; (navigator.clipboard ? navigator.clipboard.writeText($("ms-digest").textContent) : Promise.reject(new Error())).then(() => done("Copied"), () => done("Select it by hand")); }
-  const wishSeek = (tick) => { // at most one wish on its way
-    if (seekWish === null) setTimeout(() => { send("seek", seekWish); seekWish = null; }, 40);
-    seekWish = tick;
+  const requestSeek = (tick) => { // at most one request under way
+    if (wantedTick === null) setTimeout(() => { send("seek", wantedTick); wantedTick = null; }, 40);
+    wantedTick = tick;
   };
-  function onScrub(event) { seeking = true; wishSeek(Number(event.target.value)); }
+  function onScrub(event) { seeking = true; requestSeek(Number(event.target.value)); }
 
   // ---- plots --------------------------------------------------------------------------------------------------------
   const lineColour = (name) => { const found = scene && scene.robots.find((each) => each.name === name.split(" → ")[0]); return found ? css(found.colour) : "#888"; };
@@ -334,6 +336,19 @@
     show("ms-no-plots", !plots.shown().length);
   };
 
+  const choosePlots = () => { plots.choose([...scene.plots, ...added]); showChoices(); };
+  const showChoices = () => { // numbers that are not plotted yet; those of one sensor on several robots are one plot
+    const known = new Set([...scene.plots, ...added].map((each) => each.kind)), groups = new Map();
+    for (const each of fields) for (const plot of each.plots) { if (known.has(plot.kind)) continue; const name = plot.kind.split(":")[0]; if (!groups.has(name)) groups.set(name, new Map()); groups.get(name).set(plot.kind, plot); }
+    const chooser = $("ms-add-plot"); show("ms-add-plot", groups.size > 0 && scene.mode === "live");
+    chooser.replaceChildren(option("", "Add a plot…"), ...[...groups].map(([name, found]) => { const group = make("optgroup", { label: name }); group.append(...[...found.values()].map((plot) => option(plot.kind, plot.kind.slice(name.length + 1) + (plot.unit ? ` [${plot.unit}]` : "")))); return group; }));
+  };
+  const addPlot = (kind) => {
+    const owners = fields.filter((each) => each.plots.some((plot) => plot.kind === kind)); if (!owners.length) return;
+    for (const each of owners) send("plot", each.topic);
+    added.push(owners[0].plots.find((plot) => plot.kind === kind)); choosePlots(); drawPlots();
+  };
+
   // ---- driving ------------------------------------------------------------------------------------------------------
   const axisInput = (chosen, axis) => AXES[axis].find((name) => name in chosen.limits);
   const command = () => {
@@ -342,7 +357,7 @@
     for (const code of held) { const [axis, sign] = KEYS[code], input = axisInput(chosen, axis); if (input) inputs[input] += sign * share * chosen.limits[input]; }
     return [robot, inputs];
   };
-  const drive = () => { const wish = command(); if (wish && scene.mode === "live") send("drive", wish); };
+  const drive = () => { const wanted = command(); if (wanted && scene.mode === "live") send("drive", wanted); };
   const showHeld = () => { for (const node of document.querySelectorAll("[data-key]")) node.classList.toggle("held", held.has(node.dataset.key)); };
   const press = (code) => {
     if (held.has(code) || !scene || document.querySelector(`[data-key="${code}"]`).disabled) return;

@@ -1,10 +1,9 @@
 "use strict";
 // Small plots over time, for the page and for the file of a run: each robot in its own colour, one cursor through all.
+// What is plotted of sensors comes from their declarations: {kind: "sensor:field", title, unit}.
 window.MicroSimPlots = (() => {
-  const KINDS = {
-    height: ["Height above ground", "m", 1], speed: ["Speed", "m/s", 1], range: ["Range", "m", 1],
-    latency: ["Radio latency", "ms", 0], lost: ["Packets lost", "", 0], rssi: ["Radio signal", "dBm", 0],
-  };
+  const FIRST = [{ kind: "height", title: "Height above ground", unit: "m", digits: 1 }, { kind: "speed", title: "Speed", unit: "m/s", digits: 1 }];
+  const LAST = [{ kind: "latency", title: "Radio latency", unit: "ms", digits: 0 }, { kind: "lost", title: "Packets lost", unit: "", digits: 0 }, { kind: "rssi", title: "Radio signal", unit: "dBm", digits: 0, span: 10 }];
   const GAP_S = 5; // without a point for so long, a line is not drawn on
 
   const make = (tag, className, text) => { const node = document.createElement(tag); node.className = className; if (text) node.textContent = text; return node; };
@@ -13,21 +12,22 @@ window.MicroSimPlots = (() => {
     const first = Math.floor(low / step + 1e-9), last = Math.ceil(high / step - 1e-9);
     return Array.from({ length: last - first + 1 }, (_, index) => (first + index) * step);
   };
-  const digitsOf = (step) => Math.max(0, Math.min(3, -Math.floor(Math.log10(step) + 1e-9)));
+  const digitsOf = (step) => Math.max(0, Math.min(6, -Math.floor(Math.log10(step) + 1e-9)));
   const firstAfter = (points, time) => { let low = 0, high = points.length; while (low < high) { const middle = (low + high) >> 1; if (points[middle].t < time) low = middle + 1; else high = middle; } return low; };
 
   // `box`: where they go; `colourOf(name)`: of a line; `onSeek(seconds)`: a place in a plot was clicked
   const create = (box, colourOf, onSeek) => {
     let asked = { points: [], start: 0, end: 1, cursor: null, chosen: "" };
-    const plots = {};
-    box.replaceChildren(...Object.entries(KINDS).map(([kind, [title, unit, digits]]) => {
+    let plots = {};
+    const choose = (sensors) => { plots = {}; box.replaceChildren(...[...FIRST, ...sensors, ...LAST].map(plotOf)); }; // `sensors`: what is plotted of them
+    const plotOf = ({ kind, title, unit, digits, span }) => {
       const node = make("div", "plot"), head = make("div", "name"), now = make("b", ""), canvas = document.createElement("canvas");
       node.style.display = "none"; head.append(make("span", "", unit ? `${title}, ${unit}` : title), now); node.append(head, canvas);
       canvas.setAttribute("role", "img"); canvas.dataset.plot = kind; canvas.title = `${title}: each robot in its own colour. Click to go to that moment.`;
       canvas.addEventListener("pointerdown", (event) => seek(event, canvas)); canvas.addEventListener("pointermove", (event) => { if (event.buttons & 1) seek(event, canvas); });
-      plots[kind] = { node, canvas, now, title, unit, digits };
+      plots[kind] = { node, canvas, now, title, unit, digits, span, isSensor: kind.includes(":") };
       return node;
-    }));
+    };
     const em = (node) => parseFloat(getComputedStyle(node).fontSize), left = (canvas) => 2.5 * em(canvas);
     const seek = (event, canvas) => {
       const side = left(canvas), share = (event.clientX - canvas.getBoundingClientRect().left - side) / (canvas.clientWidth - side - 3);
@@ -37,7 +37,7 @@ window.MicroSimPlots = (() => {
       const own = names.filter((name) => name.split(" → ")[0] === asked.chosen), shown = names.length <= 2 ? names : own.slice(0, 1);
       plot.now.replaceChildren(...shown.flatMap((name) => {
         const dot = make("i", "key-colour"); dot.style.background = colourOf(name); dot.title = name;
-        const value = values[name]; return [dot, value === null || value === undefined ? "– " : `${value.toFixed(plot.digits)} `];
+        const value = values[name]; return [dot, value === null || value === undefined ? "– " : `${plot.digits === undefined ? Number(value.toPrecision(6)) : value.toFixed(plot.digits)} `];
       }));
       plot.canvas.setAttribute("aria-label", `${plot.title}: ${names.map((name) => `${name} ${values[name] ?? "nothing"} ${plot.unit}`).slice(0, 6).join(", ")}`);
     };
@@ -54,11 +54,13 @@ window.MicroSimPlots = (() => {
       pen.setTransform(ratio, 0, 0, ratio, 0, 0); pen.clearRect(0, 0, width, height);
       let low = Infinity, high = -Infinity;
       for (const point of seen) for (const name of names) { const value = point[kind][name]; if (value !== null && value !== undefined) { low = Math.min(low, value); high = Math.max(high, value); } }
-      if (kind !== "rssi") { low = Math.min(low, 0); high = Math.max(high, low + 1); } else if (high - low < 10) { low -= 5; high += 5; }
-      const ticks = ticksOf(low, high, 3), digits = digitsOf(ticks[1] - ticks[0]); [low, high] = [ticks[0], ticks[ticks.length - 1]];
+      if (plot.span) { if (high - low < plot.span) { low -= 0.5 * plot.span; high += 0.5 * plot.span; } }
+      else if (!plot.isSensor || (low >= 0 && low < 0.7 * high)) { low = Math.min(low, 0); high = Math.max(high, low + (plot.isSensor ? 1e-6 : 1)); }
+      else if (high - low < 1e-3 * Math.abs(high) + 1e-6) { const pad = 1e-3 * Math.abs(high) + 1e-6; low -= pad; high += pad; }
+      const ticks = ticksOf(low, high, 3), [scale, letter] = Math.max(-low, high) >= 1e4 ? [1e-3, "k"] : [1, ""], digits = digitsOf(scale * (ticks[1] - ticks[0])); [low, high] = [ticks[0], ticks[ticks.length - 1]];
       const u = (time) => side + (time - start) / (end - start) * (width - side - 3), v = (value) => height - 1.5 * unit - (value - low) / (high - low) * (height - 2.1 * unit);
       pen.font = `${0.76 * unit}px system-ui, sans-serif`; pen.lineWidth = 1; pen.textBaseline = "middle"; pen.textAlign = "right";
-      for (const value of ticks) { pen.strokeStyle = ink("--line"); pen.beginPath(); pen.moveTo(side, v(value)); pen.lineTo(width - 3, v(value)); pen.stroke(); pen.fillStyle = ink("--dim"); pen.fillText(value.toFixed(digits), side - 5, v(value)); }
+      for (const value of ticks) { pen.strokeStyle = ink("--line"); pen.beginPath(); pen.moveTo(side, v(value)); pen.lineTo(width - 3, v(value)); pen.stroke(); pen.fillStyle = ink("--dim"); pen.fillText((scale * value).toFixed(digits) + letter, side - 5, v(value)); }
       pen.textBaseline = "alphabetic"; pen.textAlign = "left"; pen.fillText(`${start.toFixed(0)} s`, side, height - 1); pen.textAlign = "right"; pen.fillText(`${end.toFixed(0)} s`, width - 3, height - 1);
       pen.save(); pen.beginPath(); pen.rect(side, 0, width - side, height); pen.clip();
       const order = [...names].sort((a, b) => (a.split(" → ")[0] === asked.chosen) - (b.split(" → ")[0] === asked.chosen)), many = names.length > 4;
@@ -78,7 +80,8 @@ window.MicroSimPlots = (() => {
       said(plot, names, (at && at[kind]) || {});
     };
     const draw = (wish = {}) => { asked = { ...asked, ...wish }; if (asked.end <= asked.start) asked.end = asked.start + 1; if (document.hidden) return; for (const [kind, plot] of Object.entries(plots)) drawOne(kind, plot); };
-    return { draw, shown: () => Object.keys(plots).filter((kind) => plots[kind].node.style.display !== "none"), asked: () => asked };
+    choose([]);
+    return { draw, choose, shown: () => Object.keys(plots).filter((kind) => plots[kind].node.style.display !== "none"), asked: () => asked };
   };
-  return { create, KINDS };
+  return { create };
 })();

@@ -1,21 +1,53 @@
-"""Robots in the scene: their bodies, what turns on them, their names and the ways they came."""
+"""Robots in the scene: their bodies from URDF or `look`, what moves on them, their names and trails."""
 
 from __future__ import annotations
 
+import io
 import math
 from collections import deque
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
+import trimesh
 
 from microsim.engine.geometry import quaternion_from_rpy
-from microsim.view.web.interface import RobotFrame, RobotLook
-from microsim.view.web.page.meshes import robot_links
+from microsim.paths import data_folder
+from microsim.robots.declaration import Look
+from microsim.view.run_state import RobotState
+from microsim.view.web.interface import RobotLook
+from microsim.view.web.page.world_meshes import Floats
+
+Rgba: TypeAlias = tuple[float, float, float, float]
+
+_ACCENT: Rgba = (0.123, 0.456, 0.789, 1.0)  # no material has this colour
 
 COLOURS = ((45, 125, 246), (245, 124, 32), (16, 160, 110), (150, 70, 220), (220, 50, 90), (10, 150, 180), (200, 160, 0))
 _TRAIL_POINTS, _TRAIL_M, _TRAIL_S = 1500, 0.12, 90.0
-_SPIN_RAD_PER_S = 38.0  # of propellers: slow enough to be seen turning
+_SPIN_RAD_PER_S = 38.0  # of propellers: slow enough to see them turn
+
+
+def add_points(scene: Any, name: str, colour: Any, size_m: float, shape: str = "circle", points: Any = None) -> Any:
+    """A point cloud; without points, one that is hidden until it has some."""
+    first = np.zeros((1, 3), np.float32) if points is None else points
+    return scene.add_point_cloud(
+        name,
+        first,
+        colors=colour,
+        point_size=size_m,
+        point_shape=shape,
+        precision="float32",
+        visible=points is not None,
+    )
+
+
+def add_lines(scene: Any, name: str, colour: Any, width_px: float, ends: Any = None) -> Any:
+    """Line segments, (n, 2, 3)."""
+    first = np.zeros((1, 2, 3), np.float32) if ends is None else ends
+    return scene.add_line_segments(name, first, colors=colour, thickness=width_px, thickness_units="screen")
 
 
 def wxyz_of(rpy: tuple[float, float, float]) -> tuple[float, float, float, float]:
@@ -28,7 +60,112 @@ def spin(axis: Any, angle: float) -> tuple[float, float, float, float]:
     return math.cos(0.5 * angle), half * axis[0], half * axis[1], half * axis[2]
 
 
-class Body:
+def wxyz_of_matrix(matrix: Any) -> tuple[float, float, float, float]:
+    from viser.transforms import SO3
+
+    wxyz = SO3.from_matrix(np.asarray(matrix, float)).wxyz
+    return float(wxyz[0]), float(wxyz[1]), float(wxyz[2]), float(wxyz[3])
+
+
+# ---- links -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RobotLink:
+    """One link of a robot: its visuals, those of one colour in one mesh."""
+
+    name: str
+    parent: str  # "": the robot itself
+    meshes: tuple[tuple[Rgba, trimesh.Trimesh], ...]
+    origin: Floats  # (4, 4) in its parent
+    joint: str = ""  # that moves it; "": fixed
+    axis: Floats | None = None  # about which it turns
+    radius_m: float = 0.0  # of what turns
+
+
+def robot_links(look: RobotLook, accent: tuple[int, int, int]) -> tuple[RobotLink, ...]:
+    """From the robot's URDF, in that colour; without one, its look with a lid in that colour."""
+    colour: Rgba = (accent[0] / 255, accent[1] / 255, accent[2] / 255, 1.0)
+    is_path = look.urdf.endswith((".urdf", ".xacro"))
+    named = Path(look.urdf) if is_path else data_folder() / "urdf" / f"{look.urdf}.urdf.xacro"
+    file = named if look.urdf and named.is_file() else None
+    return tuple(
+        replace(link, meshes=tuple((colour if each == _ACCENT else each, mesh) for each, mesh in link.meshes))
+        for link in (_look_links(look.look) if file is None else _urdf_links(file))
+    )
+
+
+def _look_links(look: Look) -> tuple[RobotLink, ...]:
+    size, parts = np.array(look.size), []
+    for colour, part, lift in (((*look.colour, 1.0), size, 0.0), (_ACCENT, size * (0.6, 0.6, 0.1), 0.55 * size[2])):
+        if look.shape == "cylinder":
+            mesh = trimesh.creation.cylinder(radius=0.5, height=part[2], sections=24)
+            mesh.apply_scale((part[0], part[1], 1.0))
+        else:
+            mesh = trimesh.creation.box(extents=part)
+        mesh.apply_translation(np.array(look.center) + np.array((0.0, 0.0, lift)))
+        parts.append((colour, mesh))
+    return (RobotLink("base_link", "", tuple(parts), np.eye(4)),)
+
+
+@cache
+def _urdf_links(file: Path) -> tuple[RobotLink, ...]:
+    """Where the robot's own colour goes there is `_ACCENT`: the file is read once for all robots of a model."""
+    import xacrodoc
+    import yourdfpy
+
+    accent = " ".join(map(str, _ACCENT))
+    text = xacrodoc.XacroDoc.from_file(str(file), subargs={"accent": accent, "paint": accent}).to_urdf_string()
+    urdf = yourdfpy.URDF.load(io.StringIO(text), build_scene_graph=False, load_meshes=False)
+    colours = {each.name: each.color for each in urdf.robot.materials if each.color is not None}
+    joints = {joint.child: joint for joint in urdf.robot.joints}
+    return tuple(_urdf_link(link, joints.get(link.name), colours) for link in urdf.robot.links)
+
+
+def _urdf_link(link: Any, joint: Any, colours: dict[str, Any]) -> RobotLink:
+    parts = [part for visual in link.visuals if (part := _visual(visual, colours)) is not None]
+    if joint is None:
+        return RobotLink(link.name, "", _by_colour(parts), np.eye(4))
+    origin = np.eye(4) if joint.origin is None else joint.origin
+    fixed = RobotLink(link.name, joint.parent, _by_colour(parts), origin)
+    if joint.type not in ("continuous", "revolute"):
+        return fixed
+    axis = np.array(joint.axis, float)
+    reach = [np.linalg.norm(np.cross(mesh.vertices, axis), axis=1).max() for _, mesh in parts]
+    return replace(fixed, joint=joint.name, axis=axis, radius_m=float(max(reach, default=0.0)))
+
+
+def _by_colour(parts: list[tuple[Rgba, trimesh.Trimesh]]) -> tuple[tuple[Rgba, trimesh.Trimesh], ...]:
+    groups: dict[Rgba, list[trimesh.Trimesh]] = {}
+    for colour, part in parts:
+        groups.setdefault(colour, []).append(part)
+    return tuple((colour, trimesh.util.concatenate(group)) for colour, group in groups.items())
+
+
+def _visual(visual: Any, colours: dict[str, Any]) -> tuple[Rgba, trimesh.Trimesh] | None:
+    shape = visual.geometry
+    if shape.box is not None:
+        part = trimesh.creation.box(extents=shape.box.size)
+    elif shape.cylinder is not None:
+        part = trimesh.creation.cylinder(radius=shape.cylinder.radius, height=shape.cylinder.length, sections=24)
+    elif shape.sphere is not None:
+        part = trimesh.creation.icosphere(subdivisions=1, radius=shape.sphere.radius)
+    else:
+        return None
+    if visual.origin is not None:
+        part.apply_transform(visual.origin)
+    material = visual.material
+    colour = material.color if material is not None and material.color is not None else None
+    if colour is None and material is not None:
+        colour = colours.get(material.name)
+    red, green, blue, alpha = (0.7, 0.7, 0.7, 1.0) if colour is None else (float(each) for each in colour.rgba)
+    return (red, green, blue, alpha), part
+
+
+# ---- a robot in the scene --------------------------------------------------------------------------------------------
+
+
+class RobotBody:
     """One robot, drawn `scale` times its size."""
 
     def __init__(self, server: Any, look: RobotLook, number: int, scale: float, shadows: bool, hz: float) -> None:
@@ -37,29 +174,24 @@ class Body:
         self.colour = COLOURS[number % len(COLOURS)]
         self._server = server
         self._root = server.scene.add_frame(f"/robots/{look.name}", show_axes=False)
-        self._turning: list[tuple[Any, Any]] = []
-        self._angle = 0.0
+        self.joints: dict[str, float] = {}  # [rad] by name, as far as they are known
+        self._turning: list[tuple[Any, RobotLink]] = []
+        self._way = self._spin = 0.0  # [m] driven, [rad] turned by propellers
         self._paths = {"": f"/robots/{look.name}"}
-        for link in robot_links(look.model, self.colour):
+        for link in robot_links(look, self.colour):
             self._add(link, scale, shadows)
-        up = (2.2 if look.wheel_radius_m > 0.2 else 0.75 if look.is_ground_bound else 0.45) * scale
+        above = (0, 0, (look.top_m + 0.5) * scale)
         server.scene.add_label(
-            f"/robots/{look.name}/name", look.name, position=(0, 0, up), anchor="bottom-center", font_screen_scale=0.9
+            f"/robots/{look.name}/name", look.name, position=above, anchor="bottom-center", font_screen_scale=0.9
         )
         self._trail: deque[tuple[int, tuple[float, float, float]]] = deque(maxlen=_TRAIL_POINTS)
-        self._line = server.scene.add_line_segments(
-            f"/trails/{look.name}",
-            np.zeros((1, 2, 3), np.float32),
-            colors=self.colour,
-            thickness=2.5,
-            thickness_units="screen",
-        )
+        self._line = add_lines(server.scene, f"/trails/{look.name}", self.colour, 2.5)
         self._drawn = (0, 0)  # first and last tick of the line
 
-    def _add(self, link: Any, scale: float, shadows: bool) -> None:
+    def _add(self, link: RobotLink, scale: float, shadows: bool) -> None:
         path = self._paths[link.name] = f"{self._paths.get(link.parent, self._paths[''])}/{link.name}"
         place = tuple(scale * link.origin[:3, 3])
-        turn = _quaternion(link.origin[:3, :3])
+        turn = wxyz_of_matrix(link.origin[:3, :3])
         frame = self._server.scene.add_frame(path, show_axes=False, position=place, wxyz=turn)
         for number, ((red, green, blue, alpha), mesh) in enumerate(link.meshes):
             self._server.scene.add_mesh_simple(
@@ -73,16 +205,16 @@ class Body:
                 cast_shadow=shadows and alpha == 1.0,
             )
         if link.axis is not None:
-            self._turning.append((frame, link.axis))
+            self._turning.append((frame, link))
 
-    def move(self, frame: RobotFrame, seconds: float) -> None:
+    def move(self, frame: RobotState, seconds: float) -> None:
         """`seconds`: simulated time since the last frame; 0 when time has jumped."""
         self._root.position = frame.position
         self._root.wxyz = wxyz_of(frame.rpy)
         self._turn(frame, seconds)
 
     def forget_after(self, tick: int) -> None:
-        """What was to come has not happened."""
+        """Remove the later part of the trail."""
         while self._trail and self._trail[-1][0] > tick:
             self._trail.pop()
 
@@ -112,22 +244,19 @@ class Body:
         points = np.array([point for _, point in islice(self._trail, shown)], np.float32)
         self._line.points = np.stack([points[:-1], points[1:]], axis=1)
 
-    def _turn(self, frame: RobotFrame, seconds: float) -> None:
-        if not self._turning or seconds <= 0.0:
-            return
+    def _turn(self, robot: RobotState, seconds: float) -> None:
         if self.look.is_ground_bound:
-            yaw = frame.rpy[2]
-            ahead = frame.velocity[0] * math.cos(yaw) + frame.velocity[1] * math.sin(yaw)
-            self._angle += seconds * ahead / self.look.wheel_radius_m
-        elif frame.height > 0.15 or frame.speed > 0.05:
-            self._angle += min(seconds, 0.1) * _SPIN_RAD_PER_S
-        for node, axis in self._turning:  # wheels of ground robots turn about y, what steers them about z
-            is_steering = self.look.is_ground_bound and abs(axis[2]) > 0.5
-            node.wxyz = spin(axis, frame.steering if is_steering else self._angle)
+            yaw = robot.rpy[2]
+            self._way += seconds * (robot.velocity[0] * math.cos(yaw) + robot.velocity[1] * math.sin(yaw))
+        elif robot.height > 0.15 or robot.speed > 0.05:
+            self._spin += min(seconds, 0.1) * _SPIN_RAD_PER_S
+        for node, link in self._turning:
+            angle = self.joints.get(link.joint)
+            node.wxyz = spin(link.axis, self._guessed(link) if angle is None else angle)
 
-
-def _quaternion(matrix: Any) -> tuple[float, float, float, float]:
-    from viser.transforms import SO3
-
-    wxyz = SO3.from_matrix(np.asarray(matrix, float)).wxyz
-    return float(wxyz[0]), float(wxyz[1]), float(wxyz[2]), float(wxyz[3])
+    def _guessed(self, link: RobotLink) -> float:
+        """[rad] of a joint that nobody reports: wheels roll, propellers turn, all else stands still."""
+        if not self.look.is_ground_bound:
+            return self._spin
+        is_wheel = link.axis is not None and abs(link.axis[1]) > 0.5 and link.radius_m > 0.0
+        return self._way / link.radius_m if is_wheel else 0.0

@@ -1,4 +1,4 @@
-"""The three-dimensional part of the page: the world, and everything that moves in it."""
+"""The three-dimensional part of the page: the world and everything that moves in it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from microsim.engine.world import CLASS_NAMES, PALETTE
-from microsim.view.web.interface import Frame, Scene
-from microsim.view.web.page import meshes
-from microsim.view.web.page import sensor_layers as sensors
-from microsim.view.web.page.bundle_layers import draw_bundle
-from microsim.view.web.page.radio_pulses import Packets
-from microsim.view.web.page.robot_bodies import COLOURS, Body, wxyz_of
+from microsim.view.web.interface import PageFrame, PageScene
+from microsim.view.web.page import world_meshes as meshes
+from microsim.view.web.page.layers import RadioPulses, SensorLayers
+from microsim.view.web.page.robot_bodies import COLOURS, RobotBody, add_lines, add_points, wxyz_of
 
 # what a page can switch on and off: name -> (shown at first, roots of the scene tree)
 LAYERS: dict[str, tuple[bool, tuple[str, ...]]] = {
@@ -24,7 +22,8 @@ LAYERS: dict[str, tuple[bool, tuple[str, ...]]] = {
     "waypoints": (True, ("/waypoints",)),
     "labels": (True, ("/scale",)),
     "frames": (False, ("/frames",)),
-    "lidar": (True, ("/lidar",)),
+    "poses": (False, ("/poses",)),
+    "points": (True, ("/points",)),
     "drivable": (True, ("/drivable",)),
     "splats": (True, ("/splats",)),
 }
@@ -40,7 +39,7 @@ def sky(is_dark: bool) -> Any:
     return np.repeat(rows[:, None, :], 8, axis=1).astype(np.uint8)
 
 
-def robot_scale(scene: Scene) -> float:
+def robot_scale(scene: PageScene) -> float:
     """Half a metre in a field of two hundred cannot be seen: robots are drawn larger in large worlds."""
     if scene.bundle:
         return 1.0
@@ -51,13 +50,13 @@ class Stage3D:
     """Draws frames of one scene."""
 
     def __init__(
-        self, server: Any, scene: Scene, shadows: bool, scale: float | None = None, is_film: bool = False
+        self, server: Any, scene: PageScene, shadows: bool, scale: float | None = None, is_film: bool = False
     ) -> None:
         """`is_film`: drawn ahead of time, so that everything moves in simulated time."""
         self.server, self.scene = server, scene
         self.scale = robot_scale(scene) if scale is None else scale
         self.colours = {look.name: COLOURS[number % len(COLOURS)] for number, look in enumerate(scene.robots)}
-        self._frame: Frame | None = None
+        self._frame: PageFrame | None = None
         self._waypoints: Any = None
         self._world(shadows)
         self._ruler()
@@ -65,26 +64,28 @@ class Stage3D:
             for root in roots:
                 server.scene.add_frame(root, show_axes=False)
         self.bodies = {
-            look.name: Body(server, look, number, self.scale, shadows, scene.physics_hz)
+            look.name: RobotBody(server, look, number, self.scale, shadows, scene.physics_hz)
             for number, look in enumerate(scene.robots)
         }
-        self.sensors = sensors.drawn(server, scene, self.colours, self.scale)
+        self.sensors = SensorLayers(server, scene, self.bodies, self.scale)
         clock = {"clock": lambda frame: frame.time_ns / 1e9} if is_film else {}
-        self._packets = Packets(server, self.scale, **clock) if scene.has_radio else None
+        self._radio = RadioPulses(server, self.scale, **clock) if scene.has_radio else None
         if scene.bundle:
-            draw_bundle(server, scene)
+            meshes.draw_bundle(server, scene.bundle, scene.world)
         self.layers = [name for name in LAYERS if self._has(name)]
         self._axes = self._frames()
-        self.show("frames", LAYERS["frames"][0])
+        for name, (is_shown, _) in LAYERS.items():
+            self.show(name, is_shown)
 
     def _has(self, layer: str) -> bool:
         if layer in ("drivable", "splats"):
             return bool(self.scene.bundle)
         if layer == "radio":
             return self.scene.has_radio
-        return layer != "lidar" or any(look.kind == "lidar" for look in self.scene.sensors)
+        own = {"points": "points", "poses": "pose"}.get(layer)
+        return own is None or any(look.layer == own for look in self.scene.sensors)
 
-    # ---- what stands still -------------------------------------------------------------------------------------------
+    # ---- what does not move ------------------------------------------------------------------------------------------
 
     def _world(self, shadows: bool) -> None:
         scene, world = self.server.scene, self.scene.world
@@ -184,15 +185,14 @@ class Stage3D:
 
     # ---- what moves --------------------------------------------------------------------------------------------------
 
-    def draw(self, frame: Frame) -> None:
+    def draw(self, frame: PageFrame) -> None:
         before = self._frame
         is_new = before is None or frame.epoch != before.epoch or frame.tick < before.tick or frame.is_past
         is_new = is_new or (before is not None and before.is_past)
         seconds = 0.0 if before is None or is_new else (frame.time_ns - before.time_ns) / 1e9
         self._frame = frame
         for topic, news in frame.news.items():
-            if topic in self.sensors:
-                self.sensors[topic].hear(news)
+            self.sensors.hear(topic, news)
         with self.server.atomic():
             for name, body in self.bodies.items():
                 if name in frame.robots:
@@ -203,16 +203,12 @@ class Stage3D:
                     body.draw_trail(frame.tick)
                     axes = self._axes[name]
                     axes.position, axes.wxyz = frame.robots[name].position, wxyz_of(frame.robots[name].rpy)
-            for sensor in self.sensors.values():
-                if is_new and hasattr(sensor, "forget"):
-                    sensor.forget()
-                sensor.draw(frame.robots[sensor.look.robot])
-            if self._packets is not None:
-                self._packets.hear(frame, is_new)
-                self._packets.draw(frame)
+            self.sensors.draw(frame.robots, is_new)
+            if self._radio is not None:
+                self._radio.draw(frame, is_new)
             self._draw_waypoints(frame)
 
-    def _draw_waypoints(self, frame: Frame) -> None:
+    def _draw_waypoints(self, frame: PageFrame) -> None:
         if frame.waypoints == self._waypoints:
             return
         self._waypoints = frame.waypoints
@@ -223,16 +219,7 @@ class Stage3D:
             if not len(points):
                 continue
             colour = self.colours[name]
-            scene.add_point_cloud(
-                f"/waypoints/{name}",
-                points,
-                colors=colour,
-                point_size=0.3 * self.scale if len(points) < 20 else 0.08 * self.scale,
-                point_shape="diamond",
-                precision="float32",
-            )
+            size = (0.3 if len(points) < 20 else 0.08) * self.scale
+            add_points(scene, f"/waypoints/{name}", colour, size, "diamond", points)
             if len(points) > 1:
-                ends = np.stack([points[:-1], points[1:]], axis=1)
-                scene.add_line_segments(
-                    f"/waypoints/{name}/way", ends, colors=colour, thickness=1.0, thickness_units="screen"
-                )
+                add_lines(scene, f"/waypoints/{name}/way", colour, 1.0, np.stack([points[:-1], points[1:]], axis=1))

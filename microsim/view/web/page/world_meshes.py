@@ -1,28 +1,27 @@
-"""The world as meshes: ground with a painted texture, everything that stands on it, robots from their URDFs."""
+"""The world as meshes: the ground with a painted texture, what is on it, and what only world bundles have."""
 
 from __future__ import annotations
 
-import io
 import math
-from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import trimesh
 from PIL import Image, ImageDraw
 
+from microsim.bundle import Bundle, load_bundle
 from microsim.engine.world import GROUND, PALETTE, TARGET, WATER, Shape, World
-from microsim.paths import data_folder
 
 Floats = npt.NDArray[np.float64]
 _MOST_CELLS = 200  # along one side of the mesh; finer maps are thinned out, their colours are not
 _TEXTURE = 1024  # [px] at most along one side
-_PAINT_M = 0.03  # flat features float so high above the ground, else the two would flicker
+_PAINT_M = 0.03  # height of flat features above the ground, else the two would flicker
 _ROUND = 40  # corners of a circle
-_FILES = {"bicycle": "ego", "dynamic_rover": "rover"}  # model -> its URDF, where the name is another
 _ROAD, _GRASS = (88, 94, 104), (150, 163, 138)  # of world bundles, where the drivable area is of class target
+_MOST_SPLATS = 250_000  # the most opaque ones are drawn
+_SH_DC = 0.28209479177387814  # of a colour of 3D Gaussian splatting, beside the grey of 0.5
 
 
 # ---- ground ----------------------------------------------------------------------------------------------------------
@@ -123,7 +122,7 @@ def _rule(image: Image.Image, world: World) -> None:
             draw.line([(0, v), (image.width, v)], fill=(20, 30, 45, alpha), width=width)
 
 
-# ---- what stands on it -----------------------------------------------------------------------------------------------
+# ---- obstacles and features ------------------------------------------------------------------------------------------
 
 
 def shapes(world: World) -> dict[int, trimesh.Trimesh]:
@@ -201,83 +200,56 @@ def _billboard(world: World, shape: Shape) -> trimesh.Trimesh:
     return trimesh.util.concatenate(plates)
 
 
-# ---- robots ----------------------------------------------------------------------------------------------------------
+# ---- world bundles ---------------------------------------------------------------------------------------------------
 
 
-Rgba: TypeAlias = tuple[float, float, float, float]
-
-_ACCENT: Rgba = (0.123, 0.456, 0.789, 1.0)  # no material has this colour
-
-
-@dataclass(frozen=True)
-class Link:
-    """One link of a robot: its visuals, those of one colour in one mesh."""
-
-    name: str
-    parent: str  # "": the robot itself
-    meshes: tuple[tuple[Rgba, trimesh.Trimesh], ...]
-    origin: Floats  # (4, 4) in its parent
-    axis: Floats | None  # about which it turns; None: fixed
+def draw_bundle(server: Any, folder: str, world: World) -> None:
+    bundle = load_bundle(Path(folder))
+    edges = bundle.drivable.edges
+    if len(edges):
+        lines = _on_the_ground(world, edges)
+        server.scene.add_line_segments(
+            "/drivable/edges", lines, colors=(255, 214, 64), thickness=2.5, thickness_units="screen"
+        )
+    splats = _gaussians(bundle)
+    if splats is not None:
+        server.scene.add_gaussian_splats("/splats/background", **splats)
 
 
-def robot_links(model: str, accent: tuple[int, int, int]) -> tuple[Link, ...]:
-    """From `urdf/<model>.urdf.xacro`, in that colour; a plain box where there is none."""
-    colour: Rgba = (accent[0] / 255, accent[1] / 255, accent[2] / 255, 1.0)
-    return tuple(
-        replace(link, meshes=tuple((colour if each == _ACCENT else each, mesh) for each, mesh in link.meshes))
-        for link in _links(model)
-    )
+def _on_the_ground(world: World, edges: Any) -> Any:
+    """(n, 2, 3): each edge in pieces of at most two metres, a little above the ground."""
+    lines = []
+    for x0, y0, x1, y1 in edges:
+        count = max(1, min(200, int(np.hypot(x1 - x0, y1 - y0) / 2.0) + 1))
+        x, y = np.linspace(x0, x1, count + 1), np.linspace(y0, y1, count + 1)
+        z = np.array([heights_at(world, x[k : k + 1], y[k : k + 1])[0, 0] for k in range(count + 1)]) + 0.06
+        points = np.stack([x, y, z], axis=1)
+        lines.append(np.stack([points[:-1], points[1:]], axis=1))
+    return np.concatenate(lines).astype(np.float32)
 
 
-@cache
-def _links(model: str) -> tuple[Link, ...]:
-    """Where the robot's own colour goes there is `_ACCENT`: the file is read once for all robots of a model."""
-    file = data_folder() / "urdf" / f"{_FILES.get(model, model)}.urdf.xacro"
-    if not file.is_file():
-        box = trimesh.creation.box(extents=(0.5, 0.4, 0.3))
-        box.apply_translation((0.0, 0.0, 0.15))
-        return (Link("base_link", "", ((_ACCENT, box),), np.eye(4), None),)
-    import xacrodoc
-    import yourdfpy
-
-    accent = " ".join(map(str, _ACCENT))
-    text = xacrodoc.XacroDoc.from_file(str(file), subargs={"accent": accent, "paint": accent}).to_urdf_string()
-    urdf = yourdfpy.URDF.load(io.StringIO(text), build_scene_graph=False, load_meshes=False)
-    colours = {each.name: each.color for each in urdf.robot.materials if each.color is not None}
-    joints = {joint.child: joint for joint in urdf.robot.joints}
-    found = []
-    for link in urdf.robot.links:
-        parts = [part for visual in link.visuals if (part := _visual(visual, colours)) is not None]
-        joint = joints.get(link.name)
-        turns = joint is not None and joint.type in ("continuous", "revolute")
-        origin = np.eye(4) if joint is None or joint.origin is None else joint.origin
-        axis = np.array(joint.axis, float) if joint is not None and turns else None
-        found.append(Link(link.name, "" if joint is None else joint.parent, _by_colour(parts), origin, axis))
-    return tuple(found)
-
-
-def _by_colour(parts: list[tuple[Rgba, trimesh.Trimesh]]) -> tuple[tuple[Rgba, trimesh.Trimesh], ...]:
-    groups: dict[Rgba, list[trimesh.Trimesh]] = {}
-    for colour, part in parts:
-        groups.setdefault(colour, []).append(part)
-    return tuple((colour, trimesh.util.concatenate(group)) for colour, group in groups.items())
-
-
-def _visual(visual: Any, colours: dict[str, Any]) -> tuple[Rgba, trimesh.Trimesh] | None:
-    shape = visual.geometry
-    if shape.box is not None:
-        part = trimesh.creation.box(extents=shape.box.size)
-    elif shape.cylinder is not None:
-        part = trimesh.creation.cylinder(radius=shape.cylinder.radius, height=shape.cylinder.length, sections=24)
-    elif shape.sphere is not None:
-        part = trimesh.creation.icosphere(subdivisions=1, radius=shape.sphere.radius)
-    else:
+def _gaussians(bundle: Bundle) -> dict[str, Any] | None:
+    """Centres, covariances, colours and opacities as viser takes them; colours are the same from everywhere."""
+    found = bundle.gaussians
+    count = len(found.values)
+    if not count:
         return None
-    if visual.origin is not None:
-        part.apply_transform(visual.origin)
-    material = visual.material
-    colour = material.color if material is not None and material.color is not None else None
-    if colour is None and material is not None:
-        colour = colours.get(material.name)
-    red, green, blue, alpha = (0.7, 0.7, 0.7, 1.0) if colour is None else (float(each) for each in colour.rgba)
-    return (red, green, blue, alpha), part
+    opacity = 1.0 / (1.0 + np.exp(-np.asarray(found.column("opacity"), np.float64)[:, 0]))
+    rows = np.arange(count)
+    if count > _MOST_SPLATS:
+        rows = np.sort(np.argsort(-opacity, kind="stable")[:_MOST_SPLATS])
+    centres, scales = (np.asarray(found.column(name, 3), np.float64)[rows] for name in ("x", "scale_0"))
+    x, y, z, w = np.asarray(found.column("rot_0", 4), np.float64)[rows].T
+    turn = np.empty((len(rows), 3, 3))
+    turn[:, 0] = np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)], axis=1)
+    turn[:, 1] = np.stack([2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)], axis=1)
+    turn[:, 2] = np.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=1)
+    stretched = turn * np.exp(scales)[:, None, :]
+    return {
+        "centers": centres.astype(np.float32),
+        "covariances": (stretched @ stretched.transpose(0, 2, 1)).astype(np.float32),
+        "rgbs": np.clip(0.5 + _SH_DC * np.asarray(found.column("f_dc_0", 3), np.float64)[rows], 0.0, 1.0).astype(
+            np.float32
+        ),
+        "opacities": opacity[rows, None].astype(np.float32),
+    }
