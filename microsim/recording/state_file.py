@@ -30,7 +30,7 @@ from microsim.simulation import Simulation, Snapshot
 from microsim.version import __version__
 
 MAGIC = b"MICROSIM STATE\n"
-FORMAT = 1
+FORMAT = 2
 SUFFIX = ".state"
 
 
