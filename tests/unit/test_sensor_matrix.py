@@ -22,7 +22,7 @@ from microsim.scenario import load_scenario
 from microsim.sensors import SENSORS
 from microsim.sensors.declaration import Sensor, default_form, varies
 from tests.support import bare, decoded, on_topic, scenario
-from tests.unit.batch_reference import Singles, assert_equal
+from tests.unit.batch_reference import Singles, assert_equal, reading
 
 SIMPLE = '''
 """A thermometer that warms up with the way its robot has gone."""
@@ -94,11 +94,28 @@ SENSOR = Sensor(
 '''
 
 
+ALTERING = '''
+"""A fault that is not built in: every number of a reading is one too large."""
+from microsim.engine.compiled import kernel
+from microsim.faults.declaration import FaultKind
+
+@kernel
+def alter(settings, motion, memory, scene, key, tick, reading):
+    if settings[0] <= tick < settings[1]:
+        for k in range(reading.shape[0]):
+            reading[k] += 1.0
+        memory[0] += 1.0
+
+FAULT = FaultKind("inflate", "readings are one too large", "alter", alter=alter)
+'''
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _plugins(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("matrix")
     (folder / "simple_probe.py").write_text(SIMPLE)
     (folder / "kernel_probe.py").write_text(KERNEL)
+    (folder / "inflate.py").write_text(ALTERING)
     PLUGINS.append(str(folder))
 
 
@@ -281,6 +298,35 @@ def test_any_other_fault_shows_where_it_is_supported_and_is_refused_by_name_else
         assert ours[2] != theirs[2]
     assert stream(sent, topics, outside) == stream(plain, topics, outside)
     assert sim.health.dropped == {}
+
+
+@every_sensor
+def test_a_plug_in_s_fault_alters_readings_of_kernels_alone_and_in_batches_and_is_refused_by_name_elsewhere(
+    subject: Subject,
+) -> None:
+    data = subject.scenario("IT:inflate@0.3s-0.6s", "IT:dropout@0.35s-0.45s")
+    if not subject.sensor.has_kernel:
+        with pytest.raises(ScenarioError, match=f"{subject.target} cannot inflate"):
+            load_scenario(data)
+        return
+    still = {} if forgets(subject) else {"bias_drift_m_per_s": 0.0}
+    (sim, plain), (_, sent) = run(subject.scenario(**still)), run(subject.scenario("IT:inflate@0.3s-0.6s", **still))
+    (topic,) = subject.topics(sim)
+    assert stream(sent, [topic], outside) == stream(plain, [topic], outside)
+    ours, theirs = (
+        [
+            reading(each.message, subject.sensor)
+            for each in on_topic(messages, topic)
+            if inside(each.stamp_ns // 1_000_000)
+        ]
+        for messages in (sent, plain)
+    )
+    assert len(ours) == 3
+    np.testing.assert_allclose(ours, np.array(theirs) + 1.0, rtol=1e-6)
+    assert_batch_equals_singles(data)
+    twin = microsim.Simulation(data, 5)
+    twin.step(47)
+    assert [each.cdr for each in twin.fork().step(30)] == [each.cdr for each in twin.step(30)]
 
 
 @every_sensor
@@ -475,10 +521,11 @@ def test_a_pipeline_delays_messages_and_keeps_their_stamps_or_is_refused_by_name
     assert sent_at(subject.scenario(latency_ms=NO_DELAY), subject) == [(at, at) for at in range(0, 1000, 100)]
 
 
-@every_sensor
+LATE = [pytest.param(each, id=label) for label, each in SUBJECTS.items() if each.kind == "camera"]
+
+
+@pytest.mark.parametrize("subject", LATE)
 def test_what_is_under_way_in_a_pipeline_survives_a_snapshot_and_is_late_in_a_batch_too(subject: Subject) -> None:
-    if not has_latency(subject):
-        pytest.skip("it has no pipeline: see the test above")
     data = subject.scenario(latency_ms={"mean": 130.0, "jitter": 20.0, "drop_probability": 0.2})
     sim = microsim.Simulation(data, 5)
     sim.command("ego", speed=3.0)
@@ -488,3 +535,10 @@ def test_what_is_under_way_in_a_pipeline_survives_a_snapshot_and_is_late_in_a_ba
     assert first[0] == first[1]
     assert any(stamp <= 440_000_000 for _, stamp, _ in first[0])
     assert_batch_equals_singles(data)
+
+
+def test_nothing_with_a_pipeline_is_left_out_above() -> None:
+    late = {
+        kind for kind, each in SENSORS.built_in.items() if each.settings and "latency_ms" in each.settings.model_fields
+    }
+    assert late == {"camera"}
