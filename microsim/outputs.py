@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -234,7 +234,7 @@ def _altering(run: Run, call: Call, faults: Iterable[Fault]) -> list[Call]:
         if kind is not None and kind.effect == "alter":
             settings = np.array([fault.first_tick, fault.end_tick, *fault.offset], np.float64)
             run.memories[f"{fault.target}:{kind.name}:{fault.first_tick}"] = memory = np.zeros(call.reading.size)
-            calls.append(Call(sample_address(kind.alter), settings, call.seen, call.reading, call.key, memory=memory))
+            calls.append(replace(call, function=sample_address(kind.alter), settings=settings, memory=memory))
     return calls
 
 

@@ -154,7 +154,7 @@ def sense(calls: Rows, steps: Rows, fleet: Rows, worlds: Integers, tick: Integer
             step, row = steps[k], rows[k]
             if _is_within(windows, step[FIRST_WINDOW], step[END_WINDOW], tick[w]):
                 _integers_at(step[DROPPED_AT], w + 1)[w] += 1
-                continue
+                break  # faults that would alter the reading follow it
             row[SETTINGS] = calls[k, SETTINGS] + w * step[SETTINGS_STEP]
             row[MEMORY] = calls[k, MEMORY] + w * step[MEMORY_STEP]
             row[READING] = calls[k, READING] + w * step[READING_STEP]

@@ -150,7 +150,7 @@ class KernelColumns(SensorColumns):
         self.readings = self._numbers.reshape(-1, *sensor.reading_shape(context))
         if self._is_rounded:
             self.readings = np.zeros((n, *sensor.reading_shape(context)), sensor.dtype)
-        self.has_history = bool(sensor.memory) and sensor.track is None
+        self.has_history = (bool(sensor.memory) and sensor.track is None) or bool(self.windows("silence"))
         self.is_tracking = sensor.track is not None and sensor.is_tracking(self.block) and self.owner is self
         self._room = threading.local()
         self._make_calls(kernel)

@@ -94,6 +94,12 @@ class Messages(Sequence[Message]):
     def __radd__(self, other: Sequence[Message]) -> list[Message]:
         return [*other, *self]
 
+    def __eq__(self, other: object) -> bool:
+        """As a list of the same messages."""
+        return isinstance(other, (Messages, list)) and self._list() == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __repr__(self) -> str:
         return f"Messages({len(self)} of {len(self._transcripts)} ticks)"
 

@@ -26,11 +26,10 @@ from microsim.messages.inputs.set_pose import take_pose
 from microsim.messages.topics import TOPICS
 from microsim.messages.types import ENCAPSULATION
 from microsim.recording.bag_model import BagError
+from microsim.robots.declaration import ROBOTS
 from microsim.scenario import ElevationFile, Scenario, load_scenario
 from microsim.scenario.files import located
-from microsim.scenario.plugins import find_sensor
-from microsim.scenario.robots import ROBOTS
-from microsim.scenario.sensors import PluginSensor
+from microsim.sensors import SENSORS
 from microsim.simulation import Reconfiguration, Simulation
 
 
@@ -109,12 +108,11 @@ def plugin_hashes(scenario: Scenario) -> dict[str, str]:
     """SHA-256 of the code of each sensor type and robot model that is not built in: the bag holds data, never code."""
     found = {}
     for robot in scenario.robots.values():
-        if robot.model not in ROBOTS:
+        if robot.model not in ROBOTS.built_in:
             found[f"{_MODEL}{robot.model}"] = _code_hash(type(robot))
-        for block in robot.all_sensors().values():
-            plugin = find_sensor(block.type, scenario.plugins) if isinstance(block, PluginSensor) else None
-            if plugin is not None:
-                found[plugin.name] = _code_hash(plugin.create)
+    for _, _, _, sensor in scenario.all_sensors:
+        if sensor.name not in SENSORS.built_in:
+            found[sensor.name] = _code_hash(sensor.create or sensor.settings)
     return dict(sorted(found.items()))
 
 

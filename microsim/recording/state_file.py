@@ -21,11 +21,12 @@ from microsim.engine.radio import Link, Packet
 from microsim.engine.schedule import Command, Teleport, Transmission
 from microsim.errors import MicroSimError, UsageError
 from microsim.messages.outbox import Message
-from microsim.plugin_output import PluginMemory, SensorContext
 from microsim.recording.bag_model import BagError
 from microsim.recording.inputs import changed_plugins, packed, plugin_hashes, unpacked
 from microsim.runner import Runner
 from microsim.scenario import Scenario
+from microsim.sensors.declaration import SensorContext
+from microsim.sensors.plugin import PluginMemory
 from microsim.simulation import Simulation, Snapshot
 from microsim.version import __version__
 

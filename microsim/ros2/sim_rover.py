@@ -25,13 +25,13 @@ from microsim.messages import encoders
 from microsim.messages.outbox import Outbox
 from microsim.messages.topics import TOPICS
 from microsim.robots import dynamic_rover
+from microsim.robots.rover import Dynamics
 from microsim.robots.wheels import WHEEL_ROWS, roll
 from microsim.ros2.node_settings import read_settings
 from microsim.ros2.node_time import READ_ONLY, TimeSettings
 from microsim.ros2.paced_node import SmallNode
 from microsim.ros2.transport import Transport
 from microsim.runner import WallClock
-from microsim.scenario.dynamics import Dynamics
 from microsim.sensors import pose2d
 
 NODE_NAME = "fake_rover_state_controller"

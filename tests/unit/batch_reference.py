@@ -7,6 +7,7 @@ import numpy as np
 import microsim
 from microsim.batch import BatchSimulation
 from microsim.robots.declaration import sensor_of
+from microsim.sensors.declaration import Sensor
 
 
 class Singles:
@@ -31,30 +32,26 @@ class Singles:
             self.last[world] = {message.topic: message for message in self.sims[world].step(0)}
 
 
-def reading(message: Any, kind: str) -> Any:
+def reading(message: Any, sensor: Sensor) -> Any:
     """The numbers of a message, in the order of a batch's reading."""
-    if kind == "gps":
-        return [message.latitude, message.longitude, message.altitude, message.position_covariance[0]]
-    if kind == "imu":
-        turn, force = message.angular_velocity, message.linear_acceleration
-        return [turn.x, turn.y, turn.z, force.x, force.y, force.z]
-    if kind == "range":
-        return np.float32(message.range)
-    if kind == "scan":
-        return message.ranges
-    if kind == "camera":
+    if sensor.name == "camera":
         return message.data.reshape(message.height, message.width, 3)
-    if kind == "joint_states":
-        return [*message.position, *message.velocity]
-    if kind == "lidar":
+    if sensor.name == "lidar":
         return message.data.reshape(-1, message.point_step)
-    pose, twist = message.pose.pose, message.twist.twist
-    return [
-        *(pose.position.x, pose.position.y, pose.position.z),
-        *(pose.orientation.x, pose.orientation.y, pose.orientation.z, pose.orientation.w),
-        *(twist.linear.x, twist.linear.y, twist.linear.z, twist.angular.x, twist.angular.y, twist.angular.z),
-        *(message.pose.covariance[0], message.pose.covariance[35]),
-    ]
+    (form,) = sensor.messages  # of a sensor with a kernel: the declaration says where the numbers are
+    assert not callable(form.slots)
+    path_of = {name: path for path, name in reversed(form.slots.items())}
+    numbers = [at(message, path_of[name]) for name in sensor.reading]
+    return np.concatenate(numbers) if sensor.size is not None else np.array(numbers)
+
+
+def at(message: Any, path: str) -> Any:
+    """What is at a path such as `pose.covariance[35]`."""
+    for part in path.split("."):
+        name, _, index = part.rstrip("]").partition("[")
+        message = getattr(message, name)
+        message = message[int(index)] if index else message
+    return message
 
 
 def assert_equal(batch: BatchSimulation, singles: Singles) -> None:
@@ -69,16 +66,17 @@ def assert_equal(batch: BatchSimulation, singles: Singles) -> None:
 def _assert_reading(batch: BatchSimulation, singles: Singles, world: int, name: str) -> None:
     robot, sensor = name.split("/")
     block = batch.scenario.robots[robot].all_sensors()[sensor]
-    kind = getattr(block, "type", sensor)
     declared = sensor_of(block, sensor, batch.scenario.plugins)
     message = singles.last[world].get(declared.topic(declared.messages[0], robot, sensor))
     if message is None:
         assert batch.sampled_at[name][world] == -1
         return
     assert singles.sims[world].clock.time_ns(int(batch.sampled_at[name][world])) == message.stamp_ns
-    ours, theirs = batch.readings[name][world], np.asarray(reading(message.message, kind))
-    if kind == "lidar":
+    ours, theirs = batch.readings[name][world], reading(message.message, declared)
+    if declared.name == "lidar":
         points = ours.view(np.uint8).reshape(len(ours), -1)
         assert not points[len(theirs) :].any()
         ours = points[: len(theirs)]
-    np.testing.assert_array_equal(np.asarray(ours, theirs.dtype), theirs, f"{name} of world {world}")
+    if declared.name == "range":  # a float32 in its message
+        ours, theirs = np.float32(ours), theirs.reshape(())
+    np.testing.assert_array_equal(ours, theirs, f"{name} of world {world}")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import microsim
 from tests.golden.mission import SHORT, fly, run_short_mission
-from tests.support import many
+from tests.support import bare, many, on_topic, scenario
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "altimeter"
 
@@ -73,6 +73,29 @@ def test_any_grouping_of_ticks_gives_the_same_bytes(seed):
         grouped.step(ticks)
         left -= ticks
     assert grouped.digest() == at_once.digest()
+
+
+@pytest.mark.parametrize("group", [2, 7, 20, 100])
+def test_a_packet_handed_in_before_a_long_step_arrives_at_its_tick(group):
+    """Also where nothing but the packet interrupts the compiled ticks."""
+
+    def run(ticks):
+        robots = {name: bare(model="rover") for name in ("a", "b")}
+        sim = microsim.Simulation(scenario(robots=robots, radio={"latency_ms_mean": 80.0, "latency_ms_jitter": 60.0}))
+        sent = sim.step(0)
+        while sim.tick < 300:
+            if sim.tick % 100 == 0:
+                sim.radio_send("a", bytes([sim.tick % 256]))
+            sent += sim.step(min(ticks, 100 - sim.tick % 100))
+        return sim, sent
+
+    def received(sent):
+        return [(m.stamp_ns, m.cdr) for m in on_topic(sent, "/radio/b_rx")]
+
+    (sim, one_by_one), (other, grouped) = run(1), run(group)
+    assert len(received(one_by_one)) > 0
+    assert received(grouped) == received(one_by_one)
+    assert (other.tick, other.digest()) == (sim.tick, sim.digest())
 
 
 @pytest.mark.parametrize(

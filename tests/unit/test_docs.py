@@ -146,7 +146,7 @@ def test_every_public_name_is_in_the_python_reference():
 
 
 def test_everything_a_plug_in_sensor_gets_is_explained():
-    from microsim.plugin_output import SensorContext
+    from microsim.sensors.declaration import SensorContext
 
     page = (DOCS / "plugins.md").read_text(encoding="utf-8")
     inside = {"physics", "key"}  # what the others are made from

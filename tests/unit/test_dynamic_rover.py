@@ -14,9 +14,9 @@ from microsim.batch import BatchSimulation
 from microsim.engine.components import YAW, YAW_RATE, X, Y
 from microsim.missions import fly_mission
 from microsim.robots import dynamic_rover, rover
+from microsim.robots.rover import Dynamics
 from microsim.ros2.node_parameters import ScenarioParameters
 from microsim.scenario import json_schema
-from microsim.scenario.dynamics import Dynamics
 from tests.support import COMPILED, bare, many, scenario
 
 M, INERTIA, C, C_TURN, T, A_MAX, ALPHA_MAX = 5.0, 0.5, 2.0, 1.0, 0.3, 4.0, 10.0

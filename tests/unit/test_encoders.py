@@ -10,8 +10,9 @@ import microsim
 from microsim.engine.world import PALETTE
 from microsim.messages import decode, encode, encoders
 from microsim.messages.topics import table
+from microsim.sensors import SENSORS
 from tests.golden.mission import SHORT
-from tests.support import decoded, on_topic, stamp_ns
+from tests.support import COMPILED, bare, decoded, on_topic, scenario, stamp_ns
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +33,62 @@ def busy():
 def test_every_message_decodes_and_encodes_to_the_same_bytes(busy):
     for message in busy[1]:
         assert encode(message.type, message.message) == message.cdr, message
+
+
+SPLAT = {
+    "resolution": {"width": 16, "height": 12},
+    "render": {"type": "splat", "depth": True, "segmentation": True},
+}
+
+
+def forms():
+    return [
+        pytest.param(sensor, form, id=f"{sensor.name}-{form.kind or form.type}")
+        for sensor in SENSORS.built_in.values()
+        for form in sensor.messages
+    ]
+
+
+def carrying(sensor):
+    """A run with that sensor twice: under its own name, and where it may be, under another with other settings."""
+    small = {"camera": SPLAT, "lidar": {"columns": 24}, "scan": {"beams": 7}}.get(sensor.name, {})
+    car = bare(**{"joint_states": None, "cmd_timeout_s": None, sensor.name: {"hz": 10, **small}})
+    car["sensors"] = {"camera_front": None, "lidar_top": None}  # of the bundle
+    if sensor.is_common:
+        mount = {"mount": {"xyz": [0.5, 0.1, 1.0], "rpy": [0.1, 0.2, 0.3]}} if sensor.name != "odom" else {}
+        car["sensors"]["other"] = {"type": sensor.name, "hz": 20, **small, **mount}
+    sim = microsim.Simulation({"world": "worlds/minimal_test", "robots": {"ego": car}}, seed=3)
+    sim.command("ego", speed=3.0, steering=0.3)
+    return sim
+
+
+@pytest.mark.skipif(not COMPILED, reason="100,000 splats as plain Python take hours")
+@pytest.mark.parametrize(("sensor", "form"), forms())
+def test_a_prepared_message_has_the_bytes_of_real_encoding_whatever_the_form(sensor, form):
+    """Its numbers are written into a message encoded once: that must give what encoding the whole message gives."""
+    sim = carrying(sensor)
+    messages = sim.step(40)
+    for name in (sensor.name, "other")[: 1 + sensor.is_common]:
+        sent = on_topic(messages, sensor.topic(form, "ego", name))
+        assert len(sent) >= 4
+        assert len({message.cdr for message in sent}) == len(sent)  # stamps differ at least
+        for message in sent:
+            assert message.type == form.type
+            assert encode(form.type, message.message) == message.cdr
+            assert stamp_ns(message.message.header) == message.stamp_ns
+
+
+def test_drift_changes_the_covariance_and_nothing_about_the_encoding():
+    drift = {"position_per_m": 0.1, "yaw_per_rad": 0.1}
+    robots = {"rover": bare(odom={"hz": 30, "drift": drift})}
+    sim = microsim.Simulation(scenario(robots=robots, frames={"per_robot_odom": True}, map={"size_xy_cells": [60, 60]}))
+    sim.command("rover", v=1.5, omega=0.5)
+    sent = on_topic(sim.step(90), "/rover/odom")
+    diagonals = {tuple(np.diag(message.message.pose.covariance.reshape(6, 6)).tolist()) for message in sent}
+    assert len(diagonals) > 30
+    assert all(len(set(each[:3])) == 1 and len(set(each[3:])) == 1 for each in diagonals)
+    for message in sent:
+        assert encode(message.type, message.message) == message.cdr
 
 
 def test_every_header_carries_the_stamp_of_its_message(busy):

@@ -151,6 +151,36 @@ def test_a_warning_is_given_once_when_a_sensor_begins_to_fail() -> None:
     assert any("ego/camera: failed, its last image is sent again" in text for text in heard)
 
 
+SEEING = """
+from microsim.engine.compiled import kernel
+from microsim.faults.declaration import FaultKind
+
+@kernel
+def alter(settings, motion, memory, scene, key, tick, reading):
+    reading[0] = motion[1]
+
+FAULT = FaultKind("mislead", "the first number is the robot's y", "alter", alter=alter)
+"""
+
+
+@pytest.mark.parametrize(("sensor", "number"), [("joint_states", "position"), ("gps", "latitude"), ("scan", "ranges")])
+def test_a_fault_that_alters_a_reading_sees_the_robot_that_carries_the_sensor(
+    tmp_path: Path, sensor: str, number: str
+) -> None:
+    """Its state where the sensor's own kernel sees that, else its motion."""
+    (tmp_path / "mislead.py").write_text(SEEING)
+    robots = {
+        name: bare(model="bicycle", joint_states=None, start={"map_pose": {"x": 10.0, "y": y}})
+        for name, y in (("first", 7.0), ("second", 14.0))
+    }
+    robots["second"][sensor] = {"hz": 10, **({"beams": 3} if sensor == "scan" else {})}
+    faults = [f"second/{sensor}:mislead@0s-1s"]
+    sim = microsim.Simulation(scenario(plugins=[str(tmp_path)], robots=robots, faults=faults))
+    topic = next(topic for topic in sim.topics if topic.startswith(f"/second/{sensor}"))
+    (message,) = decoded(sim.step(0), topic)
+    assert np.atleast_1d(getattr(message, number))[0] == 14.0
+
+
 # ---- the same again --------------------------------------------------------------------------------------------------
 
 EVERYTHING = ("camera:fail@0.2s-0.7s", "lidar:fail@0.4s-0.6s", "gps:jump(5,0,0)@0.1s-0.9s", "imu:dropout@0.5s-0.8s")

@@ -78,7 +78,7 @@ ROBOT = Blimp
     ),
     "microsim.faults": (
         "stuck",
-        '''
+        """
 from microsim.engine.compiled import kernel
 from microsim.faults.declaration import FaultKind
 
@@ -88,11 +88,11 @@ def alter(settings, motion, memory, scene, key, tick, reading):
         reading[0] = 7.0
 
 FAULT = FaultKind("stuck", "a reading is 7", "alter", alter=alter)
-''',
+""",
     ),
     "microsim.messages.inputs": (
         "kick",
-        '''
+        """
 from microsim.messages.inputs.declaration import InputKind
 from microsim.messages.topics import Qos
 
@@ -101,7 +101,7 @@ def take(sim, robot, message):
 
 INPUT = InputKind("kick", "/{robot}/kick", "std_msgs/msg/Float64", Qos(3), "any", "one number for all axes", take,
                   applies=lambda sim: True)
-''',
+""",
     ),
     "microsim.generators": (
         "pillars",
@@ -149,7 +149,7 @@ class Highest(Metric):
 METRIC = Highest
 '''
 
-CHILD = r'''
+CHILD = r"""
 import importlib, json, sys
 folders = json.loads(sys.argv[1])
 for package, folder in folders.items():
@@ -209,7 +209,7 @@ print(json.dumps({
     "drawn": sim.drawn.robots["blimp"].altitude_meter.wobble_m,
     "metric": repr(result), "z": sim.state("blimp").z,
 }))
-'''
+"""
 
 
 @pytest.fixture(scope="module")

@@ -35,6 +35,7 @@ from microsim.recording.state_file import save_state
 from microsim.runner import Runner
 from microsim.scenario import load_scenario
 from microsim.scenario.overrides import with_values
+from microsim.sensors import SENSORS
 from microsim.simulation import Simulation
 from tests.recording_support import WORLD, files_of, fly, record
 
@@ -222,9 +223,15 @@ def test_other_commands_give_another_run(tmp_path: Path) -> None:
     assert verdict.difference.first.here.topic in ("/rover/odom", "/tf", "/rover/imu/data_raw")
 
 
+def misplaced(settings: Any, motion: Any, memory: Any, scene: Any, key: int, tick: int, reading: Any) -> None:
+    """A GPS's kernel of another version."""
+    reading[0], reading[1], reading[2], reading[3] = 1.0, 2.0, 3.0, 4.0
+
+
 def test_a_run_of_other_code_is_told_from_the_recorded_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record(tmp_path / "bag")
-    monkeypatch.setattr("microsim.sensors.gps.Gps.sample", lambda self, motion, tick: (1.0, 2.0, 3.0, 4.0))
+    other = dataclasses.replace(SENSORS.built_in["gps"], sample=misplaced)
+    monkeypatch.setitem(SENSORS.built_in, "gps", other)
     difference = verify(tmp_path / "bag").difference
     assert difference is not None
     field = difference.field()

@@ -1,3 +1,0 @@
-from microsim.robots.rover import Dynamics
-
-__all__ = ["Dynamics"]
