@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import microsim
-from microsim.scenario import plugins
+from microsim.sensors import SENSORS
 from tests.support import bare, decoded, on_topic, scenario
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "altimeter"
@@ -250,4 +250,4 @@ def test_a_plugin_that_holds_parts_of_the_context_follows_its_own_simulation_aft
 
 def test_the_altimeter_is_not_loaded_unless_it_is_named():
     microsim.Simulation(scenario(plugins=[str(EXAMPLE)]))
-    assert plugins.find_sensor("altimeter") is None
+    assert SENSORS.find("altimeter") is None
