@@ -175,8 +175,8 @@ class Simulation:
     ) -> Listener:
         """Have functions called during the run; `sim.listeners.remove(listener)` ends it.
 
-        `ticks` is given each tick's transcript (its messages as bytes), `inputs` every accepted input with the tick that
-        takes it, `warnings` a text when a sensor begins to fail.
+        `ticks` receives each tick's transcript (its messages as bytes), `inputs` every accepted input with the tick
+        that takes it, `warnings` a text when a sensor begins to fail.
         """
         return self.listeners.add(Listener(ticks, inputs, warnings))
 
@@ -233,9 +233,8 @@ class Simulation:
     def step(self, ticks: int = 1) -> Messages:
         """Advance; gives every message of these ticks in the order of sending. The first call also gives tick 0's."""
         first, at_once = self.tick + 1, 1 if self.on_tick else CHUNK
-        for self.transcript_tick, transcript in enumerate(
-            self._schedule.step(self._checked_ticks(ticks), at_once), first
-        ):
+        for tick, transcript in enumerate(self._schedule.step(self._checked_ticks(ticks), at_once), first):
+            self.transcript_tick = tick
             self.listeners.tick(transcript)
         return self._outbox.take()
 

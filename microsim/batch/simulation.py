@@ -53,8 +53,8 @@ class BatchSimulation:
     """n worlds that advance together when `step` is called.
 
     `seeds` has one for each world; by default they count up from the scenario's. `sensors` are those to run, as
-    `robot/sensor`; by default all. One that cannot run in a batch is refused by name. Cameras cost most: leave them out where nobody looks. `threads` share
-    the worlds among them.
+    `robot/sensor`; by default all, and one that cannot run in a batch is refused by name. Cameras cost most: leave them
+    out where nobody looks. `threads` share the worlds among them.
     """
 
     def __init__(

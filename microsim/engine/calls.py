@@ -186,8 +186,14 @@ def scene_at(address: int, world: int, table: Array) -> Scene:
 
 
 def scene_row(
-    elevation: Array, surface: Grid, clearances: Grid, footings: Grid, origin: tuple[float, float, float], dt: float, plane: Array
-) -> Rows:  # fmt: skip
+    elevation: Array,
+    surface: Grid,
+    clearances: Grid,
+    footings: Grid,
+    origin: tuple[float, float, float],
+    dt: float,
+    plane: Array,
+) -> Rows:
     """clearances and footings (n, ny, nx) or (1, ny, nx); origin: cell size, west, south [m]. Keeps nothing alive."""
     row: Rows = np.zeros(SCENE_COLUMNS, np.int64)
     row[_ELEVATION : _ELEVATION + 4] = address_of(elevation), *elevation.shape, 0

@@ -91,7 +91,7 @@ def time_ns(clock: Rows, tick: int) -> int:
 
 @kernel
 def is_within(windows: Array, first: int, end: int, tick: int) -> bool:
-    for k in range(first, end):
+    for k in range(first, end):  # noqa: SIM110 - numba compiles no generator
         if windows[k, FROM] <= tick < windows[k, UNTIL]:
             return True
     return False

@@ -2,8 +2,8 @@
 
 The engine carries out the effect. `silence`: no message is sent. `shift`: the sensor's place is off by `offset_m`.
 `fail`: no new reading can be made, and the sensor's declaration says what is sent instead. `blackout`: the radio loses
-every packet. `alter`: a kernel with a sensor's signature changes the reading; its settings are the first tick, the first
-tick after it, and `offset_m`.
+every packet. `alter`: a kernel with a sensor's signature changes the reading; its settings are the first tick, the
+first tick after it, and `offset_m`.
 """
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def _drawable(columns: dict[str, Column]) -> dict[str, Column]:
 
 
 def declared_plots() -> dict[str, tuple[str, ...]]:
-    """Message type -> fields that the declarations of sensors want drawn; odometry and range have panels of their own."""
+    """Message type -> fields that sensors declare for plots; odometry and range have panels of their own."""
     from microsim.sensors import SENSORS
 
     forms = [(sensor.messages[0].type, sensor.display.plot) for sensor in SENSORS.built_in.values()]

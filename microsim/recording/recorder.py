@@ -181,8 +181,9 @@ class Recorder:
                 self._ends_run = True
             return
         self._flush()
+        next_ns = self._sim.clock.time_ns(self._sim.transcript_tick)
         self._stop(
-            f"the next messages are of {self._sim.clock.time_ns(self._sim.transcript_tick) / 1e9:.9g} s, so some are missing: a recording begins "
+            f"the next messages are of {next_ns / 1e9:.9g} s, so some are missing: a recording begins "
             "before the first step, and `advance` and `restore` cannot be recorded",
             self._sim.clock.time_ns(self._tick),
         )

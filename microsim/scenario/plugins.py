@@ -1,4 +1,4 @@
-"""Where plug-ins written for version 0.1 import from; the classes are in `microsim.sensors` and `microsim.generators`."""
+"""Where plug-ins written for version 0.1 import from; see `microsim.sensors`, `microsim.generators`."""
 
 from microsim.generators.declaration import Generator
 from microsim.sensors.declaration import Sensor

@@ -42,6 +42,9 @@ class Mount(Model):
     )
 
 
+_AT_BASE = Mount()
+
+
 class SensorBlock(Model):
     """What every sensor has."""
 
@@ -49,7 +52,7 @@ class SensorBlock(Model):
     hz: Hertz = Field(10, description="Rate; at most physics_hz [Hz].")
 
     def unfit(self, name: str, others: Mapping[str, Any]) -> list[InitErrorDetails]:
-        """What is wrong with the sensor of that name beside the other blocks of its scenario, as far as these are valid."""
+        """What is wrong with the sensor of that name beside the other blocks of its scenario, where these are valid."""
         return []
 
 
@@ -130,8 +133,8 @@ class Instrument(Protocol):
 class MessageForm:
     """A message that a sensor sends.
 
-    The message of `prototype` is encoded once, and each reading is written into it. `slots`: path in the message -> name
-    in the reading. A sensor with an instrument has an `encoder` instead: it makes a function `(stamp_ns, reading) -> bytes`.
+    The message of `prototype` is encoded once, and each reading is written into it. `slots`: path in the message ->
+    name in the reading. A sensor with an instrument has an `encoder` instead, which makes `(stamp_ns, reading) -> bytes`.
     """
 
     type: str
@@ -197,7 +200,7 @@ class Sensor:
     about: str = ""
     settings: type[SensorBlock] | None = None
     is_standard: bool = False  # robots carry it unless a scenario takes it away
-    mount: Mount = Mount()  # where robots carry it, unless their model or the scenario says otherwise
+    mount: Mount = _AT_BASE  # where robots carry it, unless their model or the scenario says otherwise
     # the kernel form
     sample: Kernel | None = None
     sample_of: Callable[[SensorContext], Kernel | None] | None = None  # a kernel that depends on the robot

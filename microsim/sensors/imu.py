@@ -85,11 +85,7 @@ def _data(context: SensorContext) -> Any:
     return message
 
 
-_AXIS_NAMES = ("angular_velocity.x", "angular_velocity.y", "angular_velocity.z") + (
-    "linear_acceleration.x",
-    "linear_acceleration.y",
-    "linear_acceleration.z",
-)
+_AXIS_NAMES = tuple(f"{what}.{axis}" for what in ("angular_velocity", "linear_acceleration") for axis in "xyz")
 
 _FORCE = " ".join(f"{{linear_acceleration.{axis}:+.2f}}" for axis in "xyz") + " m/s²"
 _TURN = " ".join(f"{{angular_velocity.{axis}:+.2f}}" for axis in "xyz") + " rad/s"

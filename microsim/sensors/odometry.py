@@ -192,7 +192,7 @@ SENSOR = Sensor(
         *(f"true_{axis}" for axis in ("x", "y", "z", "yaw")),
         "distance_m",
         "turned_rad",
-    ),  # fmt: skip
+    ),
     begin=_begin,
     track=track,
     is_tracking=lambda settings: settings.drift is not None,

@@ -11,7 +11,7 @@ from microsim.engine.geometry import matrix_from_rpy
 from microsim.engine.motion import mounted_at, turned
 from microsim.engine.world import Mesh, Shape, World
 from microsim.rays import bvh
-from microsim.rays.ground_rays import single
+from microsim.rays.ground_rays import single, world_lattice
 from microsim.rays.lidar_turn import LidarTurn, beam_table
 from microsim.rays.reflection import GROUND
 from microsim.render import ground as render_ground

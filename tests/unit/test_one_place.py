@@ -114,7 +114,8 @@ class PillarOptions(BaseModel):
     count: int = 3
 
 GENERATOR = Generator("pillars", lambda options, map, random: [
-    {"type": "cylinder", "center": [30.0 + 2 * k, 30.0, 0.0], "radius": 0.5, "height": 2.0} for k in range(options.count)
+    {"type": "cylinder", "center": [30.0 + 2 * k, 30.0, 0.0], "radius": 0.5, "height": 2.0}
+    for k in range(options.count)
 ], PillarOptions)
 ''',
     ),
@@ -203,9 +204,11 @@ print(json.dumps({
     "parameters": [each.name for each in ScenarioParameters(scenario).declarations()],
     "heights": heights, "fork": [each.message.data for each in twin.step(60) if each.topic == "/blimp/altitude_meter"],
     "here": [each.message.data for each in sim.fork().step(60) if each.topic == "/blimp/altitude_meter"],
-    "batch": float(batch.readings["blimp/altitude_meter"][0]), "sampled_at": int(batch.sampled_at["blimp/altitude_meter"][0]),
-    "obstacles": len(scenario.obstacles), "is_taken": is_taken, "table": [topic.of("R", topic.sensor) for topic in table()],
-    "recorded": sorted({channel.topic for channel, _, _ in open_bag(out / "bag").entries_of({"/blimp/altitude_meter"})}),
+    "batch": float(batch.readings["blimp/altitude_meter"][0]),
+    "sampled_at": int(batch.sampled_at["blimp/altitude_meter"][0]),
+    "obstacles": len(scenario.obstacles), "is_taken": is_taken,
+    "table": [topic.of("R", topic.sensor) for topic in table()],
+    "recorded": [channel.topic for channel, _, _ in open_bag(out / "bag").entries_of({"/blimp/altitude_meter"})],
     "drawn": sim.drawn.robots["blimp"].altitude_meter.wobble_m,
     "metric": repr(result), "z": sim.state("blimp").z,
 }))
@@ -235,7 +238,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     )
     assert child.returncode == 0, child.stderr[-3000:]
     result: dict[str, Any] = json.loads(child.stdout.strip().split("\n")[-1])
-    greeted = "import sys; import microsim.cli.commands as c; c.__path__.append(sys.argv.pop(1)); from microsim.cli import main; main()"
+    greeted = "import sys; import microsim.cli.commands as commands; commands.__path__.append(sys.argv.pop(1))\n"
+    greeted += "from microsim.cli import main; main()"
     for words, key in ((["--help"], "help"), (["greet"], "greeting")):
         ran = subprocess.run(
             [sys.executable, "-c", greeted, folders["microsim.cli.commands"], *words],

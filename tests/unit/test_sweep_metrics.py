@@ -11,7 +11,6 @@ import microsim
 from docs.ext import reference
 from microsim.errors import PluginError, SweepError, UsageError
 from microsim.missions import load_mission
-from microsim.scenario import plugins
 from microsim.sweep import METRICS, Metric, load_sweep, make_plan
 from microsim.sweep import metrics as built_in
 from microsim.sweep.find import wanted
@@ -128,7 +127,7 @@ def test_a_journal_is_not_continued_with_another_version_of_the_metric(folder):
 
 def test_an_installed_package_adds_a_metric_by_entry_point(monkeypatch):
     entry = EntryPoint("digest_twin", "tests.unit.test_sweep_metrics:Twin", "microsim.metrics")
-    monkeypatch.setattr(plugins, "_entries", lambda group: [entry] if group == entry.group else [])
+    monkeypatch.setattr(built_in._REGISTRY, "_entries", lambda: [entry])
     assert find_metric("twin") is Twin
     assert list(all_metrics()) == [*METRICS, "twin"]
     assert load_sweep({"duration": 1, "metrics": ["twin"], "assert": ["twin == 'x'"]}).all_metrics == ("twin",)
