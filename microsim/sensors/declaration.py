@@ -134,7 +134,8 @@ class MessageForm:
     """A message that a sensor sends.
 
     The message of `prototype` is encoded once, and each reading is written into it. `slots`: path in the message ->
-    name in the reading. A sensor with an instrument has an `encoder` instead, which makes `(stamp_ns, reading) -> bytes`.
+    name in the reading. A sensor with an instrument has an `encoder` instead, which makes a function of stamp [ns] and
+    reading that gives bytes.
     """
 
     type: str

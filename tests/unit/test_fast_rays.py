@@ -106,7 +106,7 @@ def mesh_of(seed: int) -> Mesh:
 def every_triangle(world: World, place: Any, rays: Any, best: Any, hit: Any) -> None:
     """Möller and Trumbore's test for each ray; of two at one distance the first counts."""
     dx, dy, dz = rays
-    for number, (x, y, z, ax, ay, az, bx, by, bz) in enumerate(world.derived(tree).triangles.tolist()):
+    for number, (x, y, z, ax, ay, az, bx, by, bz) in enumerate(world.derived(bvh.tree).triangles.tolist()):
         sx, sy, sz = place[0] - x, place[1] - y, place[2] - z
         qx, qy, qz = sy * az - sz * ay, sz * ax - sx * az, sx * ay - sy * ax
         px, py, pz = dy * bz - dz * by, dz * bx - dx * bz, dx * by - dy * bx
