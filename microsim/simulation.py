@@ -5,7 +5,6 @@ The composition root: the only module that knows every part.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, namedtuple
 from collections.abc import Callable, Mapping, Sequence
@@ -17,26 +16,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from microsim import outputs
-from microsim.documents.values import without_none
-from microsim.engine.components import RobotModel, Wind, Z
-from microsim.engine.faults import RADIO, Fault, Health, of_target
-from microsim.engine.geodesy import tangent_plane
-from microsim.engine.noise import stream_key
-from microsim.engine.physics import Fleet, Physics, lean, make_fleet, put
+from microsim.engine.components import RobotModel, Z
+from microsim.engine.faults import Fault, Health
+from microsim.engine.physics import Fleet
 from microsim.engine.radio import Radio
 from microsim.engine.schedule import CHUNK, Command, Input, Schedule, Teleport, Transmission
 from microsim.engine.timekeeper import NS_PER_S, Clock, exact_rate
 from microsim.engine.world import World
 from microsim.errors import UsageError, unknown
 from microsim.listening import Listener, Listeners
-from microsim.messages import encoders
 from microsim.messages.outbox import Messages, Outbox, name_in_transcript
-from microsim.messages.topics import Qos, Topic
+from microsim.messages.topics import Qos
+from microsim.outputs.compose import compose
+from microsim.outputs.own_topics import own_topics
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.randomised import draw
-from microsim.scenario.scene import build_world, radio_settings
-from microsim.version import __version__
+from microsim.scenario.scene import build_world
 
 INT64 = range(-(2**63), 2**63)
 END_OF_TIME_NS = 2**31 * NS_PER_S  # seconds in stamps are int32
@@ -352,7 +347,7 @@ class Simulation:
 
     def frame_poses(self) -> dict[str, tuple[str, tuple[float, ...]]]:
         """Every frame of /tf -> its parent, and its pose there now: x, y, z [m] and quaternion x, y, z, w."""
-        topic = outputs.own_topics()["tf"]
+        topic = own_topics()["tf"]
         self._schedule.evaluate(name_in_transcript(topic.name, topic.type))
         origin = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
         return {
@@ -411,88 +406,11 @@ class Simulation:
     # ---- composition -----------------------------------------------------------------------------------------
 
     def _compose(self) -> Schedule:
-        scenario, robots = self._drawn, tuple(self._drawn.robots)
-        plane = tangent_plane(*scenario.map.origin_wgs84)
-        physics = Physics(self.world, self.clock.dt, self._fleets(), plane)
-        self.health = health = Health(faults_in_ticks(self.scenario, self.clock), self.listeners.warning)
-        run = outputs.Run(scenario, self._seed, self.world, self.clock, physics, self._outbox, self._shared, health)
-        topics = outputs.own_topics()
-        outputs.add_clock(run, topics["clock"])
-        outputs.add_sensors(run)
-        outputs.add_frames(run, topics["tf"], topics["tf_static"])
-        outputs.add_status(run, topics["sim_status"])
-        outputs.add_world(run, topics["occupancy"], topics["markers"])
-        radio = None
-        if scenario.radio.enabled and len(robots) > 1:
-            radio = Radio(radio_settings(scenario), robots, float(scenario.physics_hz), self._seed)
-            radio.blackouts = tuple(
-                (int(first), int(end))
-                for first, end, *_ in outputs.windows_of(of_target(health.faults, RADIO), "blackout", scenario.plugins)
-            )
-            self._add_metrics(run, radio, topics["radio_metrics"])
-        info = encoders.text(json.dumps(self._info(run.rates), sort_keys=True))
-        run.once(topics["sim_info"], info)
-        receivers = {robot: self._receiver(robot, topics["radio_rx"]) for robot in robots}
+        self.health = Health(faults_in_ticks(self.scenario, self.clock), self.listeners.warning)
+        parts = self._drawn, self._seed, self.world, self.clock, self._outbox, self._shared, self.health
+        schedule, run = compose(*parts)
         self._contexts, self._frames = run.contexts, run.frames
-        tables, python = run.finish()
-        return Schedule(self.clock, physics, radio, tables, python, run.memories, receivers, health, self._outbox)
-
-    def _receiver(self, robot: str, topic: Topic) -> Callable[[int, bytes], None]:
-        send = self._outbox.sender(topic.of(robot), topic.type, topic.qos)
-        return lambda stamp_ns, payload: send(stamp_ns, encoders.radio_payload(payload))
-
-    def _fleets(self) -> list[Fleet]:
-        """Robots of one model side by side, models in the order in which the scenario first names them."""
-        by_model: dict[str, list[str]] = {}
-        for name, robot in self._drawn.robots.items():
-            by_model.setdefault(robot.engine_name, []).append(name)
-        return [self._fleet(self.model(names[0]), names) for names in by_model.values()]
-
-    def _fleet(self, model: RobotModel, names: list[str]) -> Fleet:
-        wind = self._drawn.wind
-        air = Wind(wind.world_xyz, wind.gust_sigma, wind.gust_tau_s)
-        states = np.zeros((model.rows, len(names)))
-        parameters = []
-        for column, name in enumerate(names):
-            robot = self._drawn.robots[name]
-            pose = robot.start.map_pose
-            put(model, states[:, column], self.world, pose.x, pose.y, pose.z or 0.0, pose.yaw)
-            parameters.append(model.parameters(robot, air, self.clock.dt))
-        keys = [stream_key(self._seed, f"{name}/air/gust") for name in names]
-        fleet = make_fleet(model, names, states, np.array(parameters).T.copy(), keys)
-        lean(fleet, self.world)
-        return fleet
-
-    def _add_metrics(self, run: outputs.Run, radio: Radio, topic: Topic) -> None:
-        rate = self._drawn.radio.metrics_hz
-        if not rate:
-            return
-        tick_ms = 1000.0 * self.clock.dt
-
-        encode = encoders.diagnostics()
-
-        def message(tick: int, stamp: int) -> bytes:
-            names = {f"radio: {link.sender} to {link.receiver}": link for link in radio.links_to_tell_of()}
-            return encode(stamp, {name: link.metrics(tick_ms) for name, link in names.items()})
-
-        outputs.add_periodic(run, topic, rate, message)
-
-    def _info(self, rates: Mapping[str, float]) -> dict[str, Any]:
-        """What `/sim/info` tells."""
-        scenario = self._drawn
-        robots = {name: robot.model_dump(mode="json", by_alias=True) for name, robot in scenario.robots.items()}
-        for block in robots.values():
-            without_none(block, ("lidar", "convention", "render"))  # digests without them are older than these keys
-        return {
-            "version": __version__,
-            "scenario": scenario.name,
-            "seed": self._seed,
-            "physics_hz": scenario.physics_hz,
-            "rates_hz": dict(rates),
-            "robots": robots,
-            "radio": scenario.radio.model_dump(mode="json"),
-            "wind": scenario.wind.model_dump(mode="json"),
-        }
+        return schedule
 
     # ---- what users get wrong --------------------------------------------------------------------------------
 

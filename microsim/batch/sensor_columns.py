@@ -29,7 +29,7 @@ from microsim.engine.random_layout import numbers_between
 from microsim.engine.timekeeper import Clock, Trigger
 from microsim.errors import UsageError
 from microsim.faults import FAULTS
-from microsim.outputs import latency_of, windows_of
+from microsim.outputs.sensor_outputs import latency_of, windows_of
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import value_stream
 from microsim.scenario.randomize import with_value

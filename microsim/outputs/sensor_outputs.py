@@ -1,126 +1,35 @@
-"""From a scenario to what a run sends: the declarations of its sensors become rows of the output table.
+"""Sensors of a scenario as outputs. Nothing here knows a particular kind of sensor.
 
-Nothing here knows a particular kind of sensor. A sensor with a kernel becomes a row that needs no Python; one with an
-instrument, or of the simple form, becomes an output that Python makes at its own ticks.
+A sensor with a kernel becomes a row that needs no Python; one with an instrument, or of the simple form, becomes an
+output that Python makes at its own ticks.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine.bodies import Body, body_row
 from microsim.engine.calls import address_of, sample_address
 from microsim.engine.components import Mount
 from microsim.engine.faults import Fault, Health, of_target
-from microsim.engine.frames import exact_pose, identity, place_pose
 from microsim.engine.geometry import Array, matrix_from_rpy, rpy_from_matrix
-from microsim.engine.motion import FIELDS
 from microsim.engine.noise import stream_key
-from microsim.engine.output_table import Call, CompiledOutput, Slot, Tables, Window
-from microsim.engine.physics import Physics
-from microsim.engine.pipeline import Delayed, Latency, Output, Periodic
-from microsim.engine.timekeeper import Clock, Trigger
-from microsim.engine.world import World
+from microsim.engine.output_table import Call, CompiledOutput, Slot, Window
+from microsim.engine.pipeline import Delayed, Latency
 from microsim.errors import PluginError
 from microsim.faults import FAULTS
-from microsim.messages import Prepared, encoders, is_known, markers
-from microsim.messages.outbox import Outbox, Send, name_in_transcript
-from microsim.messages.status import HZ, Status
-from microsim.messages.topics import Qos, Topic, table
+from microsim.messages import Prepared, encoders, is_known
+from microsim.messages.outbox import name_in_transcript
+from microsim.outputs.run import Run, bodies_of
 from microsim.scenario.bundles import bundle_of
-from microsim.scenario.models import Scenario
 from microsim.sensors.declaration import Instrument, Sensor, SensorContext, View, default_form
 from microsim.sensors.plugin import PluginOutput, as_plugin_error
 
 PI = 3.141592653589793
-
-
-@dataclass
-class Run:
-    """What the outputs of one run share, and the outputs themselves."""
-
-    scenario: Scenario
-    seed: int
-    world: World
-    clock: Clock
-    physics: Physics
-    outbox: Outbox
-    shared: dict[Any, Any]  # renderers and the like, kept from reset to reset
-    health: Health = field(default_factory=Health)
-    mounts: list[tuple[str, str, Mount]] = field(default_factory=list)  # static frames
-    rates: dict[str, float] = field(default_factory=dict)  # [Hz] by topic, for /sim/info
-    memories: dict[str, Array] = field(default_factory=dict)  # robot/sensor -> what it keeps
-    trackers: list[Call] = field(default_factory=list)
-    contexts: dict[str, SensorContext] = field(default_factory=dict)  # by robot/sensor
-    frames: list[tuple[str, str, Call | None]] = field(default_factory=list)  # parent, child, what fills in the pose
-    poses: dict[str, tuple[Sensor, SensorContext, Array]] = field(
-        default_factory=dict
-    )  # robot -> what decides its frames
-    _outputs: list[tuple[int, str, CompiledOutput | Output]] = field(default_factory=list)
-
-    def key(self, stream: str) -> int:
-        return stream_key(self.seed, stream)
-
-    def trigger(self, hz: float) -> Trigger:
-        return Trigger(hz, self.scenario.physics_hz)
-
-    def add(self, position: int, name: str, output: CompiledOutput | Output) -> None:
-        self._outputs.append((position, name, output))
-
-    def sender(self, topic: str, type_name: str, qos: Qos) -> Send:
-        return self.outbox.sender(topic, type_name, qos)
-
-    def compiled(
-        self, topic: Topic, hz: float, message: Any, calls: Iterable[Call] = (), slots: Iterable[Slot] = ()
-    ) -> None:
-        """One of the simulator's own topics."""
-        self.outbox.topics[topic.name] = (topic.type, topic.qos)
-        self.rates[topic.name] = hz
-        ready = message if isinstance(message, Prepared) else Prepared(topic.type, message)
-        stamps = [Slot(offset) for offset in ready.stamps()]
-        name = name_in_transcript(topic.name, topic.type)
-        output = CompiledOutput(name, self.trigger(hz), ready.bytes, [*stamps, *slots], list(calls))
-        self.add(topic.position, topic.name, output)
-
-    def once(self, topic: Topic, cdr: bytes) -> None:
-        self.add(topic.position, topic.name, Once(cdr, self.sender(topic.name, topic.type, topic.qos)))
-
-    def ordered(self) -> list[tuple[str, CompiledOutput | Output]]:
-        """Every output, in the order of sending; those of one position as they were added."""
-        return [(name, output) for _, name, output in sorted(self._outputs, key=lambda item: item[0])]
-
-    def seen(self, robot: str) -> int:
-        """Address of the robot's motion."""
-        fleet, column = self.physics.home[robot]
-        return address_of(fleet.seen) + 8 * FIELDS * column
-
-    def others(self, robot: str) -> dict[str, Body]:
-        """What a robot can see of the others."""
-        robots = self.scenario.robots
-        return {name: Body(*settings.body()) for name, settings in robots.items() if name != robot}
-
-    def finish(self) -> tuple[Tables, dict[str, tuple[int, Output]]]:
-        """The tables, and the outputs that Python makes with their rows."""
-        ordered = self.ordered()
-        compiled = [output if isinstance(output, CompiledOutput) else None for _, output in ordered]
-        python = {
-            name: (row, output) for row, (name, output) in enumerate(ordered) if not isinstance(output, CompiledOutput)
-        }
-        return Tables(compiled, self.trackers, self.physics.rows, self.physics.scene, self.clock), python
-
-
-def bodies_of(robots: Mapping[str, Body], motions: Mapping[str, Any]) -> Array:
-    """(n, 15) where the robots' boxes are now, as `body_row` writes them."""
-    return np.array([body_row(motions[name], body) for name, body in robots.items()]).reshape(-1, 15)
-
-
-# ---- sensors ---------------------------------------------------------------------------------------------------------
 
 
 def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> SensorContext:
@@ -405,112 +314,3 @@ def _add_plugin(run: Run, context: SensorContext, sensor: Sensor) -> None:
 
     trigger = run.trigger(context.settings.hz)
     run.add(sensor.position, topic, PluginOutput(context, created, trigger, run.clock.dt, send, is_silent))
-
-
-# ---- the simulator's own topics --------------------------------------------------------------------------------------
-
-
-def own_topics() -> dict[str, Topic]:
-    return {topic.kind: topic for topic in table()}
-
-
-def add_clock(run: Run, topic: Topic) -> None:
-    run.compiled(topic, run.scenario.physics_hz, encoders.clock_message())
-
-
-def add_frames(run: Run, tf: Topic, static: Topic) -> None:
-    """`/tf` at its rate: map -> odom -> base_link; `/tf_static` once: base_link -> sensors."""
-    robots, each_has_odom = list(run.scenario.robots), run.scenario.frames.per_robot_odom
-    odom = {robot: f"{robot}/odom" if each_has_odom else "odom" for robot in robots}
-    pairs = [("map", frame) for frame in dict.fromkeys(odom.values() if each_has_odom else ["odom"])]
-    pairs += [(odom[robot], run.scenario.robots[robot].frame(robot, "base_link")) for robot in robots]
-    roots = [_frame_call(run, robot, "map_to_odom", identity) for robot in robots] if each_has_odom else []
-    calls = [*roots, *(_frame_call(run, robot, "odom_to_base", exact_pose) for robot in robots)]
-    message = Prepared(tf.type, encoders.transforms_message(pairs))
-    first = len(pairs) - len(calls)  # the one shared odom frame lies where the map does
-    run.frames = [(*pair, calls[k - first] if k >= first else None) for k, pair in enumerate(pairs)]
-    slots = []
-    for index, call in enumerate(calls):
-        offset, size = message.place(f"transforms[{first + index}].transform.translation.x")
-        slots.append(Slot(offset, size, call.reading, 0, 7))
-    run.compiled(tf, run.scenario.frames.tf_hz, message, calls, slots)
-    if run.scenario.frames.publish_static_tf:
-        run.once(static, encoders.static_transforms(run.mounts))
-
-
-def _frame_call(run: Run, robot: str, which: str, default: Any) -> Call:
-    found = run.poses.get(robot)
-    if found is None:
-        return Call(sample_address(default), np.zeros(1), run.seen(robot), np.zeros(7))
-    sensor, context, memory = found
-    kernel = getattr(sensor.frames, which)
-    numbers = np.array([*sensor.numbers(context), 0.0], np.float64)
-    return Call(sample_address(kernel), numbers, run.seen(robot), np.zeros(7), memory=memory)
-
-
-def add_status(run: Run, topic: Topic) -> None:
-    """`/sim/status`, where there is something to report."""
-    scenario, physics = run.scenario, run.physics
-    watched = {name: robot for name, robot in scenario.robots.items() if robot.is_watched}
-    if not watched and scenario.world is None and not scenario.faults:
-        return
-    area = None if scenario.world is None else bundle_of(scenario.world).drivable
-    sensors = tuple(f"{robot}/{name}" for robot, name, _, _ in scenario.all_sensors)
-    hz = min(HZ, float(scenario.physics_hz))
-    send, encode = run.sender(topic.name, topic.type, topic.qos), encoders.status()
-    run.rates[topic.name] = hz
-    run.add(
-        topic.position, topic.name, Status(physics, watched, area, sensors, run.health, run.trigger(hz), encode, send)
-    )
-
-
-@dataclass
-class Once:
-    """Sent at tick 0, after every reset, and again when it has changed."""
-
-    cdr: bytes
-    send: Send
-    due: float = 0
-
-    def fire(self, tick: int, stamp_ns: int) -> None:
-        self.send(stamp_ns, self.cdr)
-        self.due = math.inf
-
-    def memory(self) -> tuple[bytes, float]:
-        return self.cdr, self.due
-
-    def recall(self, memory: tuple[bytes, float] | None, tick: int) -> None:
-        cdr, due = memory or (b"", math.inf)
-        self.due = due if cdr == self.cdr else tick + 1
-
-
-def add_world(run: Run, occupancy: Topic, shown: Topic) -> None:
-    settings = run.scenario.world_topics
-    if settings.occupancy_hz:
-        run.compiled(occupancy, settings.occupancy_hz, markers.occupancy_message(run.world))
-    if settings.markers_hz:
-        robots = run.scenario.robots
-        message = Prepared(
-            shown.type, markers.markers_message(run.world, {name: robots[name].look() for name in robots})
-        )
-        first = len(run.world.obstacles) + len(run.world.features)
-        calls = [_marker_call(run, robot) for robot in robots]
-        slots = []
-        for index, call in enumerate(calls):
-            offset, size = message.place(f"markers[{first + index}].pose.position.x")
-            slots.append(Slot(offset, size, call.reading, 0, 7))
-        run.compiled(shown, settings.markers_hz, message, calls, slots)
-
-
-def _marker_call(run: Run, robot: str) -> Call:
-    """The pose of the middle of what is drawn of a robot."""
-    center = run.scenario.robots[robot].look().center
-    kernel = place_pose if any(center) else exact_pose
-    return Call(sample_address(kernel), np.zeros(1), run.seen(robot), np.zeros(7), mount=np.array(center, np.float64))
-
-
-def add_periodic(run: Run, topic: Topic, hz: float, encode: Callable[[int, int], bytes | None]) -> None:
-    """`encode(tick, stamp_ns)` at a rate, in Python."""
-    run.rates[topic.name] = hz
-    send = run.sender(topic.name, topic.type, topic.qos)
-    run.add(topic.position, topic.name, Periodic(run.trigger(hz), encode, send))

@@ -1,0 +1,1 @@
+"""From declarations to what a run sends: rows of the output table, and outputs that Python makes."""

@@ -1,0 +1,115 @@
+"""A run put together: robots, sensors, the simulator's own topics and the radio become a schedule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from microsim.documents.values import without_none
+from microsim.engine.components import RobotModel, Wind
+from microsim.engine.faults import RADIO, Health, of_target
+from microsim.engine.geodesy import tangent_plane
+from microsim.engine.noise import stream_key
+from microsim.engine.physics import Fleet, Physics, lean, make_fleet, put
+from microsim.engine.radio import Radio
+from microsim.engine.schedule import Schedule
+from microsim.engine.timekeeper import Clock
+from microsim.engine.world import World
+from microsim.messages import encoders
+from microsim.messages.outbox import Outbox
+from microsim.messages.topics import Topic
+from microsim.outputs import own_topics
+from microsim.outputs.run import Run
+from microsim.outputs.sensor_outputs import add_sensors, windows_of
+from microsim.scenario.models import Scenario
+from microsim.scenario.scene import radio_settings
+from microsim.version import __version__
+
+
+def compose(
+    scenario: Scenario, seed: int, world: World, clock: Clock, outbox: Outbox, shared: dict[Any, Any], health: Health
+) -> tuple[Schedule, Run]:
+    """scenario: with everything that it leaves to the seed decided."""
+    plane = tangent_plane(*scenario.map.origin_wgs84)
+    physics = Physics(world, clock.dt, _fleets(scenario, seed, world, clock), plane)
+    run = Run(scenario, seed, world, clock, physics, outbox, shared, health)
+    topics = own_topics.own_topics()
+    own_topics.add_clock(run, topics["clock"])
+    add_sensors(run)
+    own_topics.add_frames(run, topics["tf"], topics["tf_static"])
+    own_topics.add_status(run, topics["sim_status"])
+    own_topics.add_world(run, topics["occupancy"], topics["markers"])
+    radio = _radio(run, topics["radio_metrics"])
+    run.once(topics["sim_info"], encoders.text(json.dumps(_info(run), sort_keys=True)))
+    receivers = {robot: _receiver(outbox, robot, topics["radio_rx"]) for robot in scenario.robots}
+    tables, python = run.finish()
+    return Schedule(clock, physics, radio, tables, python, run.memories, receivers, health, outbox), run
+
+
+def _radio(run: Run, topic: Topic) -> Radio | None:
+    scenario, robots = run.scenario, tuple(run.scenario.robots)
+    if not scenario.radio.enabled or len(robots) < 2:
+        return None
+    radio = Radio(radio_settings(scenario), robots, float(scenario.physics_hz), run.seed)
+    blackouts = windows_of(of_target(run.health.faults, RADIO), "blackout", scenario.plugins)
+    radio.blackouts = tuple((int(first), int(end)) for first, end, *_ in blackouts)
+    if scenario.radio.metrics_hz:
+        tick_ms, encode = 1000.0 * run.clock.dt, encoders.diagnostics()
+
+        def message(tick: int, stamp: int) -> bytes:
+            names = {f"radio: {link.sender} to {link.receiver}": link for link in radio.links_to_tell_of()}
+            return encode(stamp, {name: link.metrics(tick_ms) for name, link in names.items()})
+
+        own_topics.add_periodic(run, topic, scenario.radio.metrics_hz, message)
+    return radio
+
+
+def _receiver(outbox: Outbox, robot: str, topic: Topic) -> Callable[[int, bytes], None]:
+    send = outbox.sender(topic.of(robot), topic.type, topic.qos)
+    return lambda stamp_ns, payload: send(stamp_ns, encoders.radio_payload(payload))
+
+
+def _fleets(scenario: Scenario, seed: int, world: World, clock: Clock) -> list[Fleet]:
+    """Robots of one model side by side, models in the order in which the scenario first names them."""
+    by_model: dict[str, list[str]] = {}
+    for name, robot in scenario.robots.items():
+        by_model.setdefault(robot.engine_name, []).append(name)
+    groups = [(scenario.robots[names[0]].engine_model, names) for names in by_model.values()]
+    return [_fleet(scenario, seed, world, clock, *group) for group in groups]
+
+
+def _fleet(scenario: Scenario, seed: int, world: World, clock: Clock, model: RobotModel, names: list[str]) -> Fleet:
+    wind = scenario.wind
+    air = Wind(wind.world_xyz, wind.gust_sigma, wind.gust_tau_s)
+    states = np.zeros((model.rows, len(names)))
+    parameters = []
+    for column, name in enumerate(names):
+        robot = scenario.robots[name]
+        pose = robot.start.map_pose
+        put(model, states[:, column], world, pose.x, pose.y, pose.z or 0.0, pose.yaw)
+        parameters.append(model.parameters(robot, air, clock.dt))
+    keys = [stream_key(seed, f"{name}/air/gust") for name in names]
+    fleet = make_fleet(model, names, states, np.array(parameters).T.copy(), keys)
+    lean(fleet, world)
+    return fleet
+
+
+def _info(run: Run) -> Mapping[str, Any]:
+    """What `/sim/info` reports."""
+    scenario = run.scenario
+    robots = {name: robot.model_dump(mode="json", by_alias=True) for name, robot in scenario.robots.items()}
+    for block in robots.values():
+        without_none(block, ("lidar", "convention", "render"))  # digests without them are older than these keys
+    return {
+        "version": __version__,
+        "scenario": scenario.name,
+        "seed": run.seed,
+        "physics_hz": scenario.physics_hz,
+        "rates_hz": dict(run.rates),
+        "robots": robots,
+        "radio": scenario.radio.model_dump(mode="json"),
+        "wind": scenario.wind.model_dump(mode="json"),
+    }
