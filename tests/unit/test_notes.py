@@ -173,7 +173,8 @@ def test_the_panels_count_on_and_are_bounded() -> None:
     panels._state = {"type": "state"}
     import json
 
-    (state,) = (json.loads(text) for text in panels._unknown_to({"scene": {}, "line": 0, "images": {}, "plot": -1.0, "fields": 0}))
+    known = {"scene": {}, "line": 0, "images": {}, "plot": -1.0, "fields": 0}
+    (state,) = (json.loads(text) for text in panels._unknown_to(known))
     assert len(state["log"]) == 200
     number, seconds, level, text, times = state["log"][-2]
     assert (seconds, level, text, times) == (999, "warn", "text 999", 2000)
