@@ -121,10 +121,10 @@ class DemoPilot:
 
     def __init__(self, sim: Simulation) -> None:
         self.sim = sim
-        robots = sim.scenario.robots
-        can_drive = [name for name, robot in robots.items() if steer_for(robot.engine_model, robot) is not None]
         self.pilots = [
-            PILOTS[robots[name].follower](sim, name) for name in can_drive if robots[name].follower in PILOTS
+            PILOTS[robot.follower](sim, name)
+            for name, robot in sim.scenario.robots.items()
+            if robot.follower in PILOTS and steer_for(robot.engine_model, robot) is not None
         ]
         self.has_radio = sim.radio is not None
         self.next_second: int | None = None

@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import pytest
 from typer.testing import CliRunner
@@ -10,7 +10,13 @@ from typer.testing import CliRunner
 from microsim.cli import app
 from microsim.cli.commands.demo import about, load_demo
 from microsim.errors import MicroSimError, PluginError, UsageError
+from microsim.missions.demo_pilot import DemoPilot
+from microsim.missions.follower import steer_for
 from microsim.paths import demo_file, demo_names
+from microsim.robots.car import Bicycle
+from microsim.robots.declaration import Robot
+from microsim.robots.drone import Drone
+from microsim.robots.rover import Rover
 from microsim.runner import Runner
 from microsim.simulation import Simulation
 
@@ -107,3 +113,34 @@ def test_a_still_shows_map_and_camera(tmp_path: Path) -> None:
 def test_stills_go_into_pictures_only(tmp_path: Path) -> None:
     with pytest.raises(MicroSimError, match=r"ends with \.png"):
         CliRunner().invoke(app, ["shot", "flat", "--out", str(tmp_path / "x.txt")], catch_exceptions=False)
+
+
+class Boat(Rover):
+    """A robot of another name that drives like a rover."""
+
+    model: Literal["boat"] = "boat"  # type: ignore[assignment]
+
+
+class Glider(Rover):
+    follower: ClassVar[str] = "fly"  # which needs inputs that it does not have
+
+
+@pytest.mark.parametrize(
+    ("robot", "expected"),
+    [(Drone(), "fly"), (Rover(), "drive"), (Boat(), "drive"), (Bicycle(), "CarSteering"), (Glider(), "NoneType")],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_the_follower_that_drives_a_robot_is_the_one_it_declares(robot: Robot, expected: str) -> None:
+    steer = steer_for(robot.engine_model, robot)
+    assert getattr(steer, "__name__", type(steer).__name__) == expected
+
+
+def test_a_car_that_cannot_steer_has_no_follower() -> None:
+    robot = Bicycle(max_steering=0.0)
+    assert steer_for(robot.engine_model, robot) is None
+
+
+def test_the_demo_pilot_takes_robots_by_what_they_declare() -> None:
+    sim = Simulation({"robots": {"a": {"model": "drone"}, "b": {"model": "rover"}, "ego": {}}})
+    pilots = {pilot.name: type(pilot).__name__ for pilot in DemoPilot(sim).pilots}
+    assert pilots == {"a": "FlyingPilot", "b": "DrivingPilot"}

@@ -9,7 +9,7 @@ import pytest
 import microsim
 from microsim.messages.topics import Qos
 from microsim.recording.recorder import Recorder
-from microsim.ros2.microsim_node import start_node
+from microsim.ros2.start import start_node
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.run_log import LONGEST, MOST, Note, Notes
 from microsim.runner import Runner
@@ -79,7 +79,7 @@ def test_what_ros_2_sends_wrongly_is_in_the_log_with_its_topic_each_time() -> No
     found = lines(collector)
     assert found.pop("/rover/cmd_vel: ignored: commands with NaN or infinity") == 4
     ((text, count),) = found.items()
-    assert text.startswith("/rover/cmd_vel: ignored a message that is not a valid geometry_msgs/msg/Twist")
+    assert text.startswith("/rover/cmd_vel: a message that is no geometry_msgs/msg/Twist was ignored")
     assert count == 4
     assert lines(collector) == {}
 
@@ -108,7 +108,7 @@ def test_sensors_that_fail_or_drop_out_are_in_the_log_and_others_hear_of_it_too(
     robots = {**BARE["robots"], "rover": {"gps": {"hz": 10}}, "drone": {"camera": {"hz": 10}}}
     runner, collector = run_of({**BARE, "robots": robots, "faults": faults})
     heard: list[str] = []
-    runner.listen(warnings=heard.append)
+    runner.on_warning = heard.append
     runner.step(60)
     found = lines(collector)
     assert found["rover/gps: drops out, its messages are missing"] == 3
@@ -133,7 +133,7 @@ def test_a_stall_is_in_the_log() -> None:
     def sleep_of_a_laptop(messages: object) -> None:
         clock.time_s += 3600.0 if runner.sim.tick == 10 else 0.0
 
-    runner.listen(messages=sleep_of_a_laptop)
+    runner.taps.append(sleep_of_a_laptop)
     runner.run(20)
     ((text, count),) = lines(collector).items()
     assert text.startswith("stood still for 3600.0 s")
@@ -173,10 +173,8 @@ def test_the_panels_count_on_and_are_bounded() -> None:
     panels._state = {"type": "state"}
     import json
 
-    (state,) = (
-        json.loads(text)
-        for text in panels._unknown_to({"scene": {}, "line": 0, "images": {}, "plot": -1.0, "fields": 0})
-    )
+    known = {"scene": {}, "line": 0, "images": {}, "plot": -1.0, "fields": 0}
+    (state,) = (json.loads(text) for text in panels._unknown_to(known))
     assert len(state["log"]) == 200
     number, seconds, level, text, times = state["log"][-2]
     assert (seconds, level, text, times) == (999, "warn", "text 999", 2000)

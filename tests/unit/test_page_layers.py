@@ -136,8 +136,8 @@ def test_a_message_that_is_not_what_its_layer_requires_is_reported_once(stage: t
     assert text.startswith("/craft/odd: sensor_msgs/msg/Temperature cannot be drawn as 'fan': AttributeError")
     panels = Panels(lambda page, kind, value: None)
     panels.begin(drawn.scene, drawn)
-    panels.tell(frame, drawn)
-    panels.tell(frame, drawn)
+    panels.update(frame, drawn)
+    panels.update(frame, drawn)
     assert [(line.text, line.times) for line in panels._log.values() if "odd" in line.text] == [(text, 1)]
 
 
@@ -165,7 +165,7 @@ def test_what_is_plotted_at_first_is_declared_and_any_number_can_be_chosen(
     drawn, frame = stage
     panels = Panels(lambda page, kind, value: None)
     panels.begin(drawn.scene, drawn)
-    panels.tell(frame, drawn)
+    panels.update(frame, drawn)
     messages = [
         json.loads(text) for text in panels._unknown_to({"scene": 0, "line": 0, "images": {}, "plot": 0, "fields": 0})
     ]
@@ -201,7 +201,7 @@ def test_anything_with_a_pose_can_be_a_pose_layer(
         pose = pose.pose
     pose.position.x, pose.orientation.w = x, 1.0
     axes: Any = layer(stage[0], "drone", "odom")
-    stage[0].sensors.hear("/drone/odom", News(type_name, 0, encode(type_name, filled)))
+    stage[0].sensors.receive("/drone/odom", News(type_name, 0, encode(type_name, filled)))
     assert tuple(axes._axes.position) == (x, 0.0, 0.0)
 
 

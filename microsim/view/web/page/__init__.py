@@ -126,7 +126,7 @@ class ViewerPage:
         self._aim(is_first)
         self._stage.draw(frame)
         self._cameras.follow(frame)
-        self.panels.tell(frame, self._stage)
+        self.panels.update(frame, self._stage)
 
     def _build(self, scene: PageScene, scale: float | None = None) -> None:
         self.server.scene.reset()

@@ -44,7 +44,7 @@ class SensorLayer:
     def build(self, scene: Any) -> None:
         """Add what it consists of."""
 
-    def hear(self, message: Any, stamp_ns: int) -> None:
+    def receive(self, message: Any, stamp_ns: int) -> None:
         """A new message."""
 
     def draw(self, robot: RobotState) -> None:
@@ -70,7 +70,7 @@ class Beam(SensorLayer):
             f"{self.name}/hit", radius=0.07 * max(self.scale, 1.5), color=_HIT, cast_shadow=False
         )
 
-    def hear(self, message: Any, stamp_ns: int) -> None:
+    def receive(self, message: Any, stamp_ns: int) -> None:
         self.reach = float(message.max_range)
         if not math.isnan(message.range):  # a dropout says nothing
             self.reading = float(message.range)
@@ -111,7 +111,7 @@ class PointsLayer(SensorLayer):
 class Fan(PointsLayer):
     """The hits of a `sensor_msgs/LaserScan`."""
 
-    def hear(self, message: Any, stamp_ns: int) -> None:
+    def receive(self, message: Any, stamp_ns: int) -> None:
         ranges = np.asarray(message.ranges, float)
         angles = message.angle_min + np.arange(len(ranges)) * message.angle_increment
         hits = np.isfinite(ranges)
@@ -124,7 +124,7 @@ class PointCloud(PointsLayer):
 
     root, size_m, colour = "/points", 0.09, (255, 255, 255)
 
-    def hear(self, message: Any, stamp_ns: int) -> None:
+    def receive(self, message: Any, stamp_ns: int) -> None:
         at = {each.name: each.offset for each in message.fields}
         every = max(1, math.ceil(message.width * message.height / _MOST_POINTS))
         rows = np.asarray(message.data, np.uint8).reshape(-1, message.point_step)[::every]
@@ -154,7 +154,7 @@ class ImageView(SensorLayer):
             cast_shadow=False,
         )
 
-    def hear(self, message: Any, stamp_ns: int) -> None:
+    def receive(self, message: Any, stamp_ns: int) -> None:
         if hasattr(message, "distortion_model"):  # a CameraInfo
             if message.k[4] > 0.0:
                 self._frustum.fov = 2.0 * math.atan(0.5 * message.height / message.k[4])
@@ -181,7 +181,7 @@ class Fixes(SensorLayer):
             f"{self.name}/sigma", radius=1.0, color=self.body.colour, opacity=0.13, cast_shadow=False, visible=False
         )
 
-    def hear(self, message: Any, stamp_ns: int) -> None:
+    def receive(self, message: Any, stamp_ns: int) -> None:
         self._points.append(enu_from_wgs84(self._plane, message.latitude, message.longitude, message.altitude))
         sigmas = np.sqrt(np.maximum(np.asarray(message.position_covariance)[[0, 4, 8]], 0.0))
         self._sigma = (float(sigmas[0]), float(sigmas[1]), float(sigmas[2]))
@@ -209,7 +209,7 @@ class PoseAxes(SensorLayer):
         length = 0.6 * self.scale
         self._axes = scene.add_frame(self.name, axes_length=length, axes_radius=0.03 * length, visible=False)
 
-    def hear(self, message: Any, stamp_ns: int) -> None:
+    def receive(self, message: Any, stamp_ns: int) -> None:
         while hasattr(message, "pose"):
             message = message.pose
         if hasattr(message, "theta"):
@@ -225,7 +225,7 @@ class PoseAxes(SensorLayer):
 class Joints(SensorLayer):
     """A `sensor_msgs/JointState` moves the joints of the robot's model."""
 
-    def hear(self, message: Any, stamp_ns: int) -> None:
+    def receive(self, message: Any, stamp_ns: int) -> None:
         self.body.joints.update(zip(message.name, map(float, message.position), strict=False))
 
 
@@ -252,12 +252,12 @@ class SensorLayers:
         }
         self.problems: dict[str, str] = {}  # topic -> why its messages cannot be drawn
 
-    def hear(self, topic: str, news: News) -> None:
+    def receive(self, topic: str, news: News) -> None:
         layer = self._by_topic.get(topic)
         if layer is None or topic in self.problems:
             return
         try:
-            layer.hear(decode(news.type, news.cdr), news.stamp_ns)
+            layer.receive(decode(news.type, news.cdr), news.stamp_ns)
         except Exception as error:  # a plug-in's message need not be what its layer requires
             self.problems[topic] = (
                 f"{topic}: {news.type} cannot be drawn as {layer.look.layer!r}: {type(error).__name__}: {error}"

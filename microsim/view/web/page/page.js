@@ -163,7 +163,7 @@
   const connect = () => {
     socket = new WebSocket(`${location.origin.replace("http", "ws")}${location.pathname.replace(/\/$/, "")}/panels`);
     socket.onopen = () => { hasEnded = false; setTheme(isDark()); };
-    socket.onmessage = (event) => hear(JSON.parse(event.data));
+    socket.onmessage = (event) => receive(JSON.parse(event.data));
     socket.onclose = () => lost();
   };
   const lost = () => {
@@ -182,7 +182,7 @@
     } catch { setTimeout(again, RETRY_MS); return; }
     connect();
   };
-  const hear = (message) => {
+  const receive = (message) => {
     if (message.type === "scene") onScene(message);
     else if (message.type === "image") { images[message.topic] = message; if (message.topic === camera) showImage(); }
     else if (message.type === "end") hasEnded = true;

@@ -101,7 +101,7 @@ class Panels:
                 self._state = {}
         self._wake()
 
-    def tell(self, frame: PageFrame, stage: Stage3D) -> None:
+    def update(self, frame: PageFrame, stage: Stage3D) -> None:
         with self._lock:
             if frame.epoch != self._epoch:
                 self._epoch = frame.epoch
@@ -159,6 +159,9 @@ class Panels:
             news = frame.news.get(look.topic)
             if look.topic not in self._fields and news is not None and len(news.cdr) <= _MOST_BYTES:
                 paths = [path for path, _ in numbers(decode(news.type, news.cdr))]
+                for path in set(look.plot) - set(paths):
+                    text = f"{look.topic}: {news.type} has no number {path!r} to plot; there are: {', '.join(paths)}"
+                    self._take_note(Note(frame.time_ns / 1e9, "warn", text, text))
                 paths.sort(key=lambda path: path not in look.units)  # what it measures comes first
                 plots = [_plot_of(look, path) for path in paths]
                 self._fields[look.topic] = {"topic": look.topic, "robot": look.robot, "plots": plots}
@@ -195,16 +198,16 @@ class Panels:
         news.set()
         sender = asyncio.create_task(self._send(connection, news))
         try:
-            heard, since = 0, time.monotonic()
+            count, since = 0, time.monotonic()
             async for text in connection:
-                heard += 1
-                if heard <= _MOST_REQUESTS:
-                    self._hear(page, text)
-                elif heard > _FLOOD:
+                count += 1
+                if count <= _MOST_REQUESTS:
+                    self._receive(page, text)
+                elif count > _FLOOD:
                     await connection.close(1008, "too many messages")
                     return
                 if time.monotonic() > since + 1.0:
-                    heard, since = 0, time.monotonic()
+                    count, since = 0, time.monotonic()
         except ConnectionClosed:
             pass
         finally:
@@ -256,7 +259,7 @@ class Panels:
         known["plot"], known["epoch"] = self._points, self._plot_epoch
         return {"whole": is_whole, "points": points}
 
-    def _hear(self, page: str, text: str | bytes) -> None:
+    def _receive(self, page: str, text: str | bytes) -> None:
         try:
             message = json.loads(text)
             kind, value = message["kind"], message.get("value")

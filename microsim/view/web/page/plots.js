@@ -79,7 +79,7 @@ window.MicroSimPlots = (() => {
       const at = points[Math.max(0, Math.min(points.length, firstAfter(points, (cursor ?? end) + 1e-6)) - 1)];
       said(plot, names, (at && at[kind]) || {});
     };
-    const draw = (wish = {}) => { asked = { ...asked, ...wish }; if (asked.end <= asked.start) asked.end = asked.start + 1; if (document.hidden) return; for (const [kind, plot] of Object.entries(plots)) drawOne(kind, plot); };
+    const draw = (change = {}) => { asked = { ...asked, ...change }; if (asked.end <= asked.start) asked.end = asked.start + 1; if (document.hidden) return; for (const [kind, plot] of Object.entries(plots)) drawOne(kind, plot); };
     choose([]);
     return { draw, choose, shown: () => Object.keys(plots).filter((kind) => plots[kind].node.style.display !== "none"), asked: () => asked };
   };

@@ -127,15 +127,13 @@ class Stage3D:
         style = {"font_size_mode": "scene", "font_scene_height": 0.42 * size, "depth_test": True}
         z = world.ground(west, south)
         z = 0.0 if math.isnan(z) else z
-        for number in range(math.ceil(west / step), math.floor(east / step) + 1):
-            text = f"{number * step:g}" + (" m" if number * step + step > east else "")
-            place = (number * step, south - 0.9 * size, z)
-            scene.add_label(f"/scale/x{number}", text, position=place, anchor="center-center", **style)
-        for number in range(math.ceil(south / step), math.floor(north / step) + 1):
-            if number * step > south + 0.5 * step:
-                text = f"{number * step:g}" + (" m" if number * step + step > north else "")
-                place = (west - 1.1 * size, number * step, z)
-                scene.add_label(f"/scale/y{number}", text, position=place, anchor="center-center", **style)
+        numbers = [("x", east, number) for number in range(math.ceil(west / step), math.floor(east / step) + 1)]
+        first = math.floor(south / step + 0.5) + 1  # not in the corner, where the other axis begins
+        numbers += [("y", north, number) for number in range(first, math.floor(north / step) + 1)]
+        for axis, end, number in numbers:
+            text = f"{number * step:g}" + (" m" if number * step + step > end else "")
+            place = (number * step, south - 0.9 * size, z) if axis == "x" else (west - 1.1 * size, number * step, z)
+            scene.add_label(f"/scale/{axis}{number}", text, position=place, anchor="center-center", **style)
         ahead = np.array([0.0, 1.0, 0.0])
         at = np.array([east + 1.6 * size, north - 3.2 * size, z + 0.2])
         scene.add_arrows(
@@ -192,7 +190,7 @@ class Stage3D:
         seconds = 0.0 if before is None or is_new else (frame.time_ns - before.time_ns) / 1e9
         self._frame = frame
         for topic, news in frame.news.items():
-            self.sensors.hear(topic, news)
+            self.sensors.receive(topic, news)
         with self.server.atomic():
             for name, body in self.bodies.items():
                 if name in frame.robots:

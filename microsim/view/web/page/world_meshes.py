@@ -188,7 +188,7 @@ def _painted(world: World, shape: Shape, outline: Floats) -> trimesh.Trimesh:
 
 
 def _billboard(world: World, shape: Shape) -> trimesh.Trimesh:
-    """Yaw is where it faces; one that turns to whoever looks is drawn as a cross."""
+    """Yaw is where it faces; one that always faces the camera is drawn as a cross."""
     x, y = shape.center
     base = world.ground(x, y) + shape.base_m
     plates = []
