@@ -56,7 +56,7 @@ HOMES = {
     "yourdfpy": ("view/web/",),
     "ray": ("sweep/ray_workers.py",),
     "pyarrow": ("sweep/results.py",),
-    "matplotlib": ("recording/pictures.py",),
+    "matplotlib": ("recording/bag_plot.py",),
     "gymnasium": ("learning/",),
     "pettingzoo": ("learning/",),
     "embreex": ("bundle/",),
