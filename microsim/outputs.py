@@ -69,6 +69,9 @@ class Run:
     def trigger(self, hz: float) -> Trigger:
         return Trigger(hz, self.scenario.physics_hz)
 
+    def odom_frame(self, robot: str) -> str:
+        return f"{robot}/odom" if self.scenario.frames.per_robot_odom else "odom"
+
     def add(self, position: int, name: str, output: CompiledOutput | Output) -> None:
         self._outputs.append((position, name, output))
 
@@ -141,7 +144,7 @@ def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> S
         mount=mount,
         frame=frame,
         robot_settings=settings,
-        odom_frame=f"{robot}/odom" if run.scenario.frames.per_robot_odom else "odom",
+        odom_frame=run.odom_frame(robot),
         base_frame=settings.frame(robot, "base_link"),
         bodies=lambda: bodies_of(others, motions),
         bundle=None if world is None else lambda: bundle_of(world),
@@ -419,7 +422,7 @@ def add_clock(run: Run, topic: Topic) -> None:
 def add_frames(run: Run, tf: Topic, static: Topic) -> None:
     """`/tf` at its rate: map -> odom -> base_link; `/tf_static` once: base_link -> sensors."""
     robots, each_has_odom = list(run.scenario.robots), run.scenario.frames.per_robot_odom
-    odom = {robot: f"{robot}/odom" if each_has_odom else "odom" for robot in robots}
+    odom = {robot: run.odom_frame(robot) for robot in robots}
     pairs = [("map", frame) for frame in dict.fromkeys(odom.values() if each_has_odom else ["odom"])]
     pairs += [(odom[robot], run.scenario.robots[robot].frame(robot, "base_link")) for robot in robots]
     roots = [_frame_call(run, robot, "map_to_odom", identity) for robot in robots] if each_has_odom else []

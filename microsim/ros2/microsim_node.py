@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 from microsim.errors import MicroSimError
 from microsim.messages import encoders
 from microsim.messages.checked import WireError, decode_checked
+from microsim.messages.inputs import INPUTS
 from microsim.messages.outbox import Message
-from microsim.messages.ros_inputs import take_drive, take_packet, take_pose, take_twist
 from microsim.messages.topics import TOPICS, Qos
 from microsim.ros2.lateness import Lateness
 from microsim.ros2.node_parameters import Settings
@@ -123,16 +123,12 @@ class MicroSimNode:
 
     def _subscribe(self) -> None:
         for robot in self.sim.robots if self._takes_inputs else ():
-            twist = "TwistStamped" if self.settings.scenario.stamped_cmd_vel else "Twist"
-            self._listen("cmd_vel", robot, take_twist, f"geometry_msgs/msg/{twist}")
-            if "steering" in self.sim.model(robot).inputs:
-                self._listen("ackermann_cmd", robot, take_drive)
-            self._listen("set_pose", robot, take_pose)
-            if self.sim.radio is not None:
-                self._listen("radio_tx", robot, take_packet)
+            for kind in INPUTS.built_in.values():
+                if kind.is_taken_by(self.sim, robot):
+                    self._listen(kind.name, robot, kind.take, kind.type_for(self.sim))
 
-    def _listen(self, kind: str, robot: str, take: Take, type_name: str | None = None) -> None:
-        topic, expected = TOPICS[kind].of(robot), type_name or TOPICS[kind].type
+    def _listen(self, kind: str, robot: str, take: Take, expected: str) -> None:
+        topic = TOPICS[kind].of(robot)
         if topic in self._heard:
             return  # since a world before this one
         self._heard.add(topic)

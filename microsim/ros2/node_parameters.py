@@ -18,6 +18,7 @@ from microsim.ros2.transport import Parameter, Value
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.robots import Rover
 from microsim.scenario.sensors import Camera
+from microsim.sensors import SENSORS
 
 Path: TypeAlias = tuple[str, ...]
 When: TypeAlias = Literal["tick", "reset"]
@@ -87,7 +88,7 @@ def rows(scenario: Scenario) -> Iterator[Row]:
             yield Row(name, paths)
     for robot, settings in scenario.robots.items():
         for key in type(settings).model_fields:
-            if key not in _BLOCKS:
+            if key not in _BLOCKS and key not in SENSORS.built_in:
                 yield Row(f"{robot}.{key}", (("robots", robot, key),))
         if isinstance(settings, Rover) and settings.dynamics is not None:
             for key in type(settings.dynamics).model_fields:

@@ -299,7 +299,7 @@ def _overrides(node: Node) -> dict[str, Value]:
 
 
 def _relative(name: str) -> str:
-    return name.lstrip("/")
+    return name[1:] if name.startswith("//") else name.lstrip("/")
 
 
 # rclpy wants one place in the source for each level

@@ -1,0 +1,163 @@
+"""`Simulation` as the small nodes use it: their world, their clock, and only the topics that their documents name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from microsim import outputs
+from microsim.engine.calls import sample_address
+from microsim.engine.faults import Health
+from microsim.engine.geodesy import tangent_plane
+from microsim.engine.geometry import Array
+from microsim.engine.output_table import DUE, NEVER, Call, CompiledOutput, Slot
+from microsim.engine.physics import Fleet, Physics
+from microsim.engine.pipeline import Output, Periodic
+from microsim.engine.schedule import Schedule
+from microsim.engine.world import World
+from microsim.messages import Prepared, encoders
+from microsim.messages.outbox import Outbox
+from microsim.messages.topics import TOPICS, Topic
+from microsim.ros2.node_time import NodeClock
+from microsim.scenario import Scenario, load_scenario
+from microsim.simulation import Simulation
+
+OK, WARN = 0, 1  # levels of diagnostic_msgs/DiagnosticStatus
+Statuses = Mapping[str, tuple[int, str, Mapping[str, str]]]  # name -> level, message, values
+
+
+def level_world(cell_m: float, west: float, south: float) -> World:
+    """One free cell of level ground."""
+    return World(cell_m, np.zeros((1, 1)), np.zeros((1, 1), np.uint8), (), (), west, south)
+
+
+PLANE = level_world(1e15, -5e14, -5e14)  # nobody comes to its edge
+
+
+def node_scenario(name: str, rate_hz: float, seed: int, robots: Mapping[str, Any]) -> Scenario:
+    """A scenario with these robots, whose names need not be those of a scenario's file."""
+    empty = load_scenario({"name": name, "seed": seed, "physics_hz": rate_hz, "robots": {}})
+    return empty.model_copy(update={"robots": dict(robots)})
+
+
+class NodeRun(outputs.Run):
+    """A robot without a name has its topics without a prefix."""
+
+    def add(self, position: int, name: str, output: CompiledOutput | Output) -> None:
+        if isinstance(output, CompiledOutput):
+            output.name = output.name.replace(b"//", b"/", 1)
+        super().add(position, name, output)
+
+    def odom_frame(self, robot: str) -> str:
+        return str(getattr(self.scenario.robots[robot], "odom_frame", "odom"))
+
+    def add_transforms(self, topic: Topic, hz: float, transforms: Sequence[tuple[str, str, Call]]) -> None:
+        """A message with (parent, child, call that gives x, y, z and a quaternion) each."""
+        message = Prepared(
+            topic.type, encoders.transforms_message([(parent, child) for parent, child, _ in transforms])
+        )
+        slots = []
+        for index, (_, _, call) in enumerate(transforms):
+            offset, size = message.place(f"transforms[{index}].transform.translation.x")
+            slots.append(Slot(offset, size, call.reading, 0, 7))
+        self.compiled(topic, hz, message, [call for _, _, call in transforms], slots)
+
+    def frame_call(self, kernel: Callable[..., None], robot: str, memory: Array, settings: Array) -> Call:
+        return Call(sample_address(kernel), settings, self.seen(robot), np.zeros(7), memory=memory)
+
+    def add_diagnostics(self, hz: float, statuses: Callable[[Fleet, int], Statuses]) -> Periodic | None:
+        """`/diagnostics` at a rate, from (robots, tick); 0: never. The output may be made due earlier."""
+        if not hz:
+            return None
+        topic, encode = TOPICS["diagnostics"], encoders.status()
+        hz = min(hz, float(self.scenario.physics_hz))
+        send = self.sender(topic.name, topic.type, topic.qos)
+        fleet = self.physics.fleets[0]
+        output = Periodic(self.trigger(hz), lambda tick, stamp_ns: encode(stamp_ns, statuses(fleet, tick)), send)
+        self.add(topic.position, topic.name, output)
+        return output
+
+
+class NodeSimulation(Simulation):
+    """`compose(run)` adds what is sent, beside what the robots' sensors send."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        world: World,
+        clock: NodeClock,
+        publish_clock: bool,
+        compose: Callable[[NodeRun], None],
+    ) -> None:
+        self._node_world, self._node_clock, self._publish_clock, self._add = world, clock, publish_clock, compose
+        super().__init__(scenario)
+
+    def _draw(self) -> None:
+        self.clock, self.world, self._drawn = self._node_clock, self._node_world, self.scenario
+
+    def _compose(self) -> Schedule:
+        physics = Physics(self.world, self.clock.dt, self._fleets(), tangent_plane(*self.scenario.map.origin_wgs84))
+        self.health = Health((), self._warn)
+        outbox = self._outbox
+        run = NodeRun(self.scenario, self.seed, self.world, self.clock, physics, outbox, self._shared, self.health)
+        if self._publish_clock:
+            outputs.add_clock(run, TOPICS["clock"])
+        outputs.add_sensors(run)
+        self._add(run)
+        self._contexts = run.contexts
+        for topic in [topic for topic in outbox.topics if topic.startswith("//")]:
+            outbox.topics[topic[1:]] = outbox.topics.pop(topic)
+        tables, python = run.finish()
+        return Schedule(self.clock, physics, None, tables, python, run.memories, {}, self.health, outbox)
+
+    @property
+    def outbox(self) -> Outbox:
+        return self._outbox
+
+    @property
+    def fleet(self) -> Fleet:
+        """All robots of a node are of one model."""
+        return self.fleets[0]
+
+    def use_world(self, world: World) -> None:
+        """From the next tick on."""
+        self._node_world = world
+        self.reconfigure(self.scenario)
+
+    def memory_of(self, sensor: str) -> Array:
+        """What a sensor, `robot/name`, keeps from tick to tick."""
+        memory: Array = self._schedule.memories[sensor]
+        return memory
+
+    def place(self, robot: str, x: float, y: float, yaw: float) -> None:
+        """Put a robot there at once, at rest, whatever is there."""
+        self._schedule.physics.place(robot, x, y, 0.0, yaw)
+        self._schedule.physics.look()
+
+    # ---- outputs that are held back ----------------------------------------------------------------------------------
+
+    def rows_of(self, topics: Iterable[str]) -> list[int]:
+        """The rows of these topics in the table of outputs."""
+        rows = {bytes(each.name).partition(b"\0")[0].decode(): k for k, each in enumerate(self._outputs) if each}
+        return [rows[topic] for topic in topics if topic in rows]
+
+    @property
+    def _outputs(self) -> Sequence[CompiledOutput | None]:
+        return self._schedule.tables.outputs
+
+    def hold(self, rows: Sequence[int]) -> None:
+        """Send nothing of these outputs until they are released."""
+        self._schedule.tables.rows[rows, DUE] = NEVER
+
+    def release(self, rows: Sequence[int]) -> None:
+        """From the next tick on, at their own times."""
+        for row in rows:
+            output = self._outputs[row]
+            assert output is not None
+            self._schedule.tables.rows[row, DUE] = output.trigger.next_tick(self.tick + 1)
+
+    def send_next(self, rows: Sequence[int]) -> None:
+        """At the next tick, whether they are due or not."""
+        self._schedule.tables.rows[rows, DUE] = 0
