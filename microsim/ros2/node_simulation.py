@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from microsim import outputs
-from microsim.engine.calls import sample_address
+from microsim.engine.calls import address_of, sample_address
 from microsim.engine.faults import Health
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.geometry import Array
@@ -42,6 +42,14 @@ def node_scenario(name: str, rate_hz: float, seed: int, robots: Mapping[str, Any
     return empty.model_copy(update={"robots": dict(robots)})
 
 
+class Diagnostics(Periodic):
+    """Keeps to its own ticks when it was made due in between."""
+
+    def fire(self, tick: int, stamp_ns: int) -> None:
+        super().fire(tick, stamp_ns)
+        self.due = self.trigger.next_tick(tick + 1)
+
+
 class NodeRun(outputs.Run):
     """A robot without a name has its topics without a prefix."""
 
@@ -53,7 +61,7 @@ class NodeRun(outputs.Run):
     def odom_frame(self, robot: str) -> str:
         return str(getattr(self.scenario.robots[robot], "odom_frame", "odom"))
 
-    def add_transforms(self, topic: Topic, hz: float, transforms: Sequence[tuple[str, str, Call]]) -> None:
+    def add_transforms(self, topic: Topic, hz: Any, transforms: Sequence[tuple[str, str, Call]]) -> None:
         """A message with (parent, child, call that gives x, y, z and a quaternion) each."""
         message = Prepared(
             topic.type, encoders.transforms_message([(parent, child) for parent, child, _ in transforms])
@@ -67,6 +75,23 @@ class NodeRun(outputs.Run):
     def frame_call(self, kernel: Callable[..., None], robot: str, memory: Array, settings: Array) -> Call:
         return Call(sample_address(kernel), settings, self.seen(robot), np.zeros(7), memory=memory)
 
+    def alter(self, sensor: str, kernel: Callable[..., None], memory: Array, reads_state: bool = False) -> None:
+        """Call a kernel with a sensor's signature on the readings of every sensor of that name."""
+        kernels = {each.target: each for _, _, each in self._outputs if isinstance(each, CompiledOutput)}
+        for robot, (fleet, column) in self.physics.home.items():
+            output = kernels.get(f"{robot}/{sensor}")
+            if output is None:
+                continue
+            own = output.calls[0]
+            further = Call(
+                sample_address(kernel), own.settings, own.seen, own.reading, own.key,
+                mount=own.mount, memory=memory, table=own.table,
+            )  # fmt: skip
+            if reads_state:
+                further.size, further.stride = fleet.state.shape
+                further.seen, further.motion = address_of(fleet.state) + 8 * column, np.zeros(further.size)
+            output.calls = [*output.calls, further]
+
     def add_diagnostics(self, hz: float, statuses: Callable[[Fleet, int], Statuses]) -> Periodic | None:
         """`/diagnostics` at a rate, from (robots, tick); 0: never. The output may be made due earlier."""
         if not hz:
@@ -75,13 +100,13 @@ class NodeRun(outputs.Run):
         hz = min(hz, float(self.scenario.physics_hz))
         send = self.sender(topic.name, topic.type, topic.qos)
         fleet = self.physics.fleets[0]
-        output = Periodic(self.trigger(hz), lambda tick, stamp_ns: encode(stamp_ns, statuses(fleet, tick)), send)
+        output = Diagnostics(self.trigger(hz), lambda tick, stamp_ns: encode(stamp_ns, statuses(fleet, tick)), send)
         self.add(topic.position, topic.name, output)
         return output
 
 
 class NodeSimulation(Simulation):
-    """`compose(run)` adds what is sent, beside what the robots' sensors send."""
+    """`compose(run)` adds what is sent, beside what the robots' sensors send. Topics that are held send nothing."""
 
     def __init__(
         self,
@@ -90,8 +115,10 @@ class NodeSimulation(Simulation):
         clock: NodeClock,
         publish_clock: bool,
         compose: Callable[[NodeRun], None],
+        held: Iterable[str] = (),
     ) -> None:
         self._node_world, self._node_clock, self._publish_clock, self._add = world, clock, publish_clock, compose
+        self._held = set(held)
         super().__init__(scenario)
 
     def _draw(self) -> None:
@@ -109,8 +136,22 @@ class NodeSimulation(Simulation):
         self._contexts = run.contexts
         for topic in [topic for topic in outbox.topics if topic.startswith("//")]:
             outbox.topics[topic[1:]] = outbox.topics.pop(topic)
-        tables, python = run.finish()
-        return Schedule(self.clock, physics, None, tables, python, run.memories, {}, self.health, outbox)
+        self._tables, python = run.finish()
+        self._rows = {
+            bytes(each.name).partition(b"\0")[0].decode(): row
+            for row, each in enumerate(self._tables.outputs)
+            if each is not None
+        }
+        self._hold()
+        return Schedule(self.clock, physics, None, self._tables, python, run.memories, {}, self.health, outbox)
+
+    def reconfigure(self, scenario: Scenario) -> None:
+        super().reconfigure(scenario)
+        self._hold()
+
+    def _hold(self) -> None:
+        for topic in self._held & set(self._rows):
+            self._tables.rows[self._rows[topic], DUE] = NEVER
 
     @property
     def outbox(self) -> Outbox:
@@ -136,28 +177,18 @@ class NodeSimulation(Simulation):
         self._schedule.physics.place(robot, x, y, 0.0, yaw)
         self._schedule.physics.look()
 
-    # ---- outputs that are held back ----------------------------------------------------------------------------------
+    def release(self, topics: Iterable[str]) -> None:
+        """Send what was held, from the next tick on, at its own times."""
+        for topic in self._held.intersection(topics):
+            self._held.discard(topic)
+            if topic in self._rows:
+                row = self._rows[topic]
+                output = self._tables.outputs[row]
+                assert output is not None
+                self._tables.rows[row, DUE] = output.trigger.next_tick(self.tick + 1)
 
-    def rows_of(self, topics: Iterable[str]) -> list[int]:
-        """The rows of these topics in the table of outputs."""
-        rows = {bytes(each.name).partition(b"\0")[0].decode(): k for k, each in enumerate(self._outputs) if each}
-        return [rows[topic] for topic in topics if topic in rows]
-
-    @property
-    def _outputs(self) -> Sequence[CompiledOutput | None]:
-        return self._schedule.tables.outputs
-
-    def hold(self, rows: Sequence[int]) -> None:
-        """Send nothing of these outputs until they are released."""
-        self._schedule.tables.rows[rows, DUE] = NEVER
-
-    def release(self, rows: Sequence[int]) -> None:
-        """From the next tick on, at their own times."""
-        for row in rows:
-            output = self._outputs[row]
-            assert output is not None
-            self._schedule.tables.rows[row, DUE] = output.trigger.next_tick(self.tick + 1)
-
-    def send_next(self, rows: Sequence[int]) -> None:
-        """At the next tick, whether they are due or not."""
-        self._schedule.tables.rows[rows, DUE] = 0
+    def send_next(self, topics: Iterable[str]) -> None:
+        """At the next tick, whether due or not; not those that are held."""
+        for topic in topics:
+            if topic in self._rows and topic not in self._held:
+                self._tables.rows[self._rows[topic], DUE] = 0

@@ -13,7 +13,7 @@ clock. `SmallNode` puts it on a transport, hands it what arrives, keeps the pace
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -27,6 +27,7 @@ from microsim.ros2.transport import LogLevel, MissingTypeError, Transport, Value
 from microsim.runner import NAP_S, SystemClock, WallClock
 
 QUIET_S = 1.0  # at most one line of a kind in this time, unless said otherwise
+REMEMBERED = 10_000  # messages of one's own, where a transport does not say who sent a message
 QUIET_TIME_S = 10.0  # the same for warnings about time
 
 Take: TypeAlias = Callable[[Any], None]  # gets a decoded message
@@ -61,6 +62,7 @@ class SmallNode:
         self.is_deterministic = settings.publish_clock  # stamps too are a function of ticks
         if not self.is_deterministic:
             core.pace = self._time.figures
+        self.own: dict[str, OrderedDict[bytes, None]] = {}  # by topic: what was sent lately, where it comes back
         self._said_at: dict[str, float] = {}
         self._publish: dict[str, Callable[[bytes], None]] = {}
         self._is_started = False
@@ -77,10 +79,16 @@ class SmallNode:
     ) -> None:
         """Messages reach `take` between two ticks. One that cannot be read is ignored, counted and warned about.
 
-        `from_others`: those that this node sends itself are left out, where the transport can tell.
+        `from_others`: those that this node sends itself are left out. Where the transport does not say who sent a
+        message, they are known by their bytes.
         """
+        own: OrderedDict[bytes, None] | None = None
+        if from_others and not self.transport.tells_senders:
+            own = self.own.setdefault(topic, OrderedDict())
 
         def on_message(cdr: bytes) -> None:
+            if own is not None and cdr in own:
+                return
             try:
                 message = decode_checked(type_name, cdr)
             except WireError as error:
@@ -170,3 +178,11 @@ class SmallNode:
         for message in messages:
             if message.topic in publish:
                 publish[message.topic](message.cdr)
+            if message.topic in self.own:
+                self._remember(self.own[message.topic], message.cdr)
+
+    @staticmethod
+    def _remember(own: OrderedDict[bytes, None], cdr: bytes) -> None:
+        own[cdr] = None
+        if len(own) > REMEMBERED:
+            own.popitem(last=False)

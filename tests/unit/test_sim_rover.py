@@ -435,7 +435,7 @@ def test_it_moves_as_a_rover_of_a_scenario_bit_for_bit():
 
 
 def test_a_kinematic_rover_of_a_scenario_has_no_wheels_that_turn():
-    with pytest.raises(microsim.ScenarioError, match="joint_states.*dynamics"):
+    with pytest.raises(microsim.ScenarioError, match=r"joint_states.*dynamics"):
         microsim.Simulation({"robots": {"rover": {"joint_states": {}}}})
 
 
