@@ -138,8 +138,9 @@ class RoverCore:
 
     def _scenario(self) -> Scenario:
         settings = self.settings
+        none: dict[str, Any] = dict.fromkeys(COMMON_SENSORS)
         rover = Rover(
-            **dict.fromkeys(COMMON_SENSORS),
+            **none,
             max_v=settings.max_v,
             max_omega=settings.max_omega,
             dynamics=Dynamics(**{name: getattr(settings, name) for name in Dynamics.model_fields}),

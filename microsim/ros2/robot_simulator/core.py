@@ -342,8 +342,8 @@ class RobotSimulator:
 
     def pose(self, robot: int = 0) -> Pose:
         """Where localisation believes the robot to be: what /tf says."""
-        correction = self._memory(self.robots[robot], "amcl_pose").tolist()
-        return Pose(*localisation.compose(*correction, *self.place(robot)))
+        x, y, yaw = self._memory(self.robots[robot], "amcl_pose").tolist()
+        return Pose(*localisation.compose(x, y, yaw, *self.place(robot)))
 
     def place(self, robot: int = 0) -> Pose:
         """Where it is: what its scanner sees."""
