@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 import microsim
 from microsim.batch import BatchSimulation
-from microsim.engine.components import YAW, YAW_RATE, X, Y
 from microsim.missions import fly_mission
-from microsim.robots import dynamic_rover, rover
+from microsim.robots import rover
 from microsim.robots.rover import Dynamics
 from microsim.ros2.node_parameters import ScenarioParameters
 from microsim.scenario import json_schema
@@ -228,27 +227,6 @@ def test_the_model_is_the_documents_formulas(commands: Any, hz: int, use_dynamic
     difference = np.array(found) - expected
     difference[:, 2] = [math.remainder(angle, 2 * math.pi) for angle in difference[:, 2]]
     assert np.abs(difference).max() < 1e-10
-
-
-@settings(max_examples=many(20), deadline=None)
-@given(COMMANDS, st.booleans())
-def test_on_a_free_plane_it_is_the_same_bits_as_in_a_world(commands: Any, use_dynamics: bool):
-    """What `sim_rover` runs and what a scenario runs are one model."""
-    sim = driving(50, {"use_dynamics": use_dynamics})
-    dynamics = Dynamics(use_dynamics=use_dynamics)
-    state, command = np.zeros((dynamic_rover.ROWS, 2)), np.zeros((2, 2))
-    state[X], state[Y] = 30.0, 30.0
-    column = dynamic_rover.column(dynamics, 50.0, 50.0, sim.clock.dt)
-    parameters = np.array([column, column]).T.copy()
-    for v, omega, ticks in commands:
-        sim.command("rover", v=v, omega=omega)
-        command[:, 1], state[dynamic_rover.COMMAND_AGE, 1] = (v, omega), 0.0
-        sim.advance(ticks)
-        for _ in range(ticks):
-            dynamic_rover.advance_on_plane(state, command, parameters, sim.clock.dt)
-    rows = [X, Y, YAW, rover.V, YAW_RATE]
-    assert state[rows, 1].tolist() == [sim.rows("rover")[row] for row in rows]
-    assert state[rows, 0].tolist() == [30.0, 30.0, 0.0, 0.0, 0.0]
 
 
 # ---- in a world

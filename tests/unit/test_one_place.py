@@ -100,7 +100,7 @@ def take(sim, robot, message):
     return sim.command_twist(robot, (message.data, 0.0, message.data), 0.0)
 
 INPUT = InputKind("kick", "/{robot}/kick", "std_msgs/msg/Float64", Qos(3), "any", "one number for all axes", take,
-                  applies=lambda sim: True)
+                  meant_for=lambda sim, robot: True)
 """,
     ),
     "microsim.generators": (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from microsim.errors import UsageError
 from microsim.messages.outbox import Message
 from microsim.ros2.node_settings import changed, declarations
-from microsim.ros2.robot_simulator.fleet import Pose
+from microsim.ros2.robot_simulator.core import Pose
 from microsim.ros2.robot_simulator.settings import RobotSimulatorSettings
 from tests.navigation import Hand, yaw_of
 from tests.support import ks_distance, many, stamp_ns
@@ -108,6 +108,17 @@ def test_a_command_holds_for_the_timeout_and_not_a_tick_longer(hz, timeout, tick
     assert hand.levels("TIMEOUT_STOP") == ["warn"]
     hand.step(50)
     assert hand.levels("TIMEOUT_STOP") == ["warn"]
+
+
+def test_with_a_timeout_shorter_than_a_cycle_a_command_still_acts_for_one():
+    hand = Hand(cmd_timeout_sec=0.001)
+    hand.start()
+    hand.core.command(0, 1.0, 0.0)
+    hand.step()
+    assert hand.core.odometry().x == pytest.approx(0.1)
+    assert hand.core.state() == "ACTIVE"
+    hand.step()
+    assert (hand.core.state(), hand.core.velocity()) == ("TIMEOUT_STOP", (0.0, 0.0))
 
 
 def test_the_timeout_counts_from_the_latest_command_and_without_any_from_the_target():
@@ -351,6 +362,24 @@ def test_a_turn_radius_limits_the_curvature_as_of_a_car():
     assert hand.core.velocity() == (1.0, 0.1)
 
 
+@settings(max_examples=many(30))
+@given(
+    radius=st.floats(0.2, 5.0),
+    alpha=st.floats(0.1, 5.0),
+    jerk=st.sampled_from([0.0, 1.0]),
+    commands=st.lists(st.tuples(st.floats(-2.0, 2.0), st.floats(-3.0, 3.0)), min_size=1, max_size=8),
+)
+def test_no_curve_is_tighter_than_the_turn_radius_whatever_else_is_limited(radius, alpha, jerk, commands):
+    hand = Hand(min_turn_radius_m=radius, max_angular_accel=alpha, max_angular_jerk=jerk, max_linear_accel=3.0)
+    hand.start()
+    for command in commands:
+        hand.core.command(0, *command)
+        for _ in range(5):
+            hand.step()
+            v, omega = hand.core.velocity()
+            assert abs(omega) * radius <= abs(v) * (1.0 + 1e-12)
+
+
 # ---- places ---------------------------------------------------------------------------------------------------------
 
 POSES = st.builds(Pose, st.floats(-50.0, 50.0), st.floats(-50.0, 50.0), st.floats(-3.1, 3.1))
@@ -389,6 +418,38 @@ def test_a_late_localiser_that_is_right_does_not_pull_a_moving_robot_back(late_t
     pose, stamp = seen[max(len(seen) - 1 - late_ticks, 0)]
     hand.core.external_pose(0, pose, stamp)
     assert hand.core.pose() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.9])
+@pytest.mark.parametrize("back", [0, 3])
+def test_a_pose_stamped_between_two_ticks_is_compared_with_where_the_robot_was_then(share, back):
+    """At 10 Hz and 2 m/s, up to 0.2 m lie between ticks; without interpolation all of it would be a step forward."""
+    hand = Hand()
+    hand.start(1.0, 1.0, 0.3)
+    hand.core.command(0, 2.0, 0.0)
+    hand.step(15)
+    tick = hand.core.tick - back
+    seconds = 0.1 * (tick + share)
+    true = Pose(1.0 + 2.0 * seconds * math.cos(0.3), 1.0 + 2.0 * seconds * math.sin(0.3), 0.3)
+    before = hand.core.pose()
+    hand.core.external_pose(0, true, round(1e9 * seconds))
+    assert hand.core.pose() == pytest.approx(before, abs=1e-8)
+
+
+def test_a_pose_of_before_an_initial_pose_does_not_undo_it():
+    hand = Hand()
+    hand.start(1.0, 1.0)
+    hand.step(15)
+    stamp = hand.core.clock.time_ns(hand.core.tick - 2)
+    hand.core.initial_pose(0, Pose(8.0, 3.0, 1.0))
+    hand.core.external_pose(0, Pose(1.0, 1.0, 0.0), stamp)
+    hand.step(2)
+    hand.core.external_pose(0, Pose(1.0, 1.0, 0.0), stamp)
+    assert hand.core.pose() == pytest.approx((8.0, 3.0, 1.0))
+    assert hand.levels("of before the robot was put elsewhere") == ["info"] * 2
+    assert hand.core.facts()["stale_poses"] == "2"
+    hand.core.external_pose(0, Pose(8.5, 3.0, 1.0), hand.core.clock.time_ns(hand.core.tick - 1))
+    assert hand.core.pose() == pytest.approx((8.5, 3.0, 1.0))
 
 
 @pytest.mark.parametrize("stamp", [0, 5, 10**19 // 2, -3])
@@ -568,17 +629,6 @@ def test_diagnostics_show_the_state_machine_at_every_change_and_every_second():
     values = {pair.key: pair.value for pair in hand.on("/diagnostics")[-1].status[0].values}
     assert (values["state"], values["timeouts"], values["commands"]) == ("ACTIVE", "1", "1")
     assert Hand(diagnostics_hz=0.0).on("/diagnostics") == []
-
-
-def test_a_message_that_cannot_be_made_is_an_error_and_the_run_goes_on():
-    hand = Hand()
-    hand.start()
-    hand.core.move(0)
-    hand.core.send(1, 2**31 * 10**9)  # no stamp holds that
-    assert "error" in hand.levels("could not be made")
-    hand.core.move(1)
-    hand.core.send(2, 10**9)
-    assert [each.topic for each in hand.core.outbox.take()][-1] == "/amcl_pose"
 
 
 def test_robots_of_one_node_have_topics_of_their_own_and_do_not_touch_each_other():

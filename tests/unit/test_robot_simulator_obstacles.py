@@ -9,11 +9,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from microsim.engine import nav_robots
+from microsim.engine.calls import Scene
+from microsim.engine.world import World
 from microsim.errors import MapError
 from microsim.rays import discs
-from microsim.ros2.robot_simulator.fleet import NOWHERE, Pose
-from microsim.ros2.robot_simulator.grids import GridMap
+from microsim.robots import navigation_robot
+from microsim.ros2.robot_simulator.core import Pose
+from microsim.ros2.robot_simulator.maps import NOWHERE, world_of_cells
 from microsim.ros2.robot_simulator.moving import MovingObstacles, read_obstacles
 from tests.navigation import Hand
 from tests.support import many, stamp_ns
@@ -32,10 +34,10 @@ def places(obstacles, ticks, grid=NOWHERE):
     return found
 
 
-def wall(x: float, length: float = 10.0, cell: float = 0.1) -> GridMap:
+def wall(x: float, length: float = 10.0, cell: float = 0.1) -> World:
     """A thick wall from x on, for y from -length/2 to length/2."""
     cells = round(length / cell)
-    return GridMap(cell, (x, -length / 2, 0.0), np.ones((cells, 10), np.uint8))
+    return world_of_cells(np.ones((cells, 10), np.uint8), cell, (x, -length / 2, 0.0))
 
 
 # ---- how they move --------------------------------------------------------------------------------------------------
@@ -86,7 +88,7 @@ def test_a_random_walker_stays_in_its_rectangle_and_never_outruns_its_speed(seed
 def test_a_random_walker_never_enters_an_occupied_cell():
     occupied = np.zeros((20, 20), np.uint8)
     occupied[5:15, 8:12] = 1
-    grid = GridMap(0.25, (-2.0, -2.0, 0.4), occupied)
+    grid = world_of_cells(occupied, 0.25, (-2.0, -2.0, 0.4))
     walker = {"walk": {"start": [-1.5, -1.0], "speed": 1.0, "within": [[-4, -4], [4, 4]]}}
     found = places(moving(walker, seed=4), many(3000, 300), grid)
     assert not any(grid.is_occupied(x, y) for ((x, y),) in found)
@@ -146,7 +148,7 @@ def test_a_bad_file_of_obstacles_is_refused_with_its_place(tmp_path, text, said)
 # ---- what a scan sees -----------------------------------------------------------------------------------------------
 
 
-def marched(grid: GridMap, round_ones, pose, angle, reach, step=0.002):
+def marched(grid: World, round_ones, pose, angle, reach, step=0.002):
     """Distance along a ray in small steps: slow, and certain."""
     x, y, yaw = pose
     for k in range(int(reach / step)):
@@ -160,7 +162,7 @@ def marched(grid: GridMap, round_ones, pose, angle, reach, step=0.002):
 @given(st.integers(0, 2**32), st.floats(-3.1, 3.1), st.floats(-3.1, 3.1))
 def test_a_scan_agrees_with_marching_along_every_ray(seed, turned, yaw):
     dice = np.random.default_rng(seed)
-    grid = GridMap(0.25, (-2.0, -2.5, turned), (dice.random((16, 20)) < 0.1).astype(np.uint8))
+    grid = world_of_cells((dice.random((16, 20)) < 0.1).astype(np.uint8), 0.25, (-2.0, -2.5, turned))
     round_ones = [(*dice.uniform(-3.0, 3.0, 2), dice.uniform(0.1, 0.5)) for _ in range(2)]
     standing = [{"at": [x, y], "radius": radius} for x, y, radius in round_ones]
     pose = Pose(*dice.uniform(-1.0, 1.0, 2), yaw)
@@ -352,7 +354,7 @@ def test_the_free_way_of_a_round_robot_agrees_with_moving_it_a_little_at_a_time(
 def test_no_robot_is_let_into_an_occupied_cell_ahead_of_it(seed, turned, heading):
     """The rays across its width stand half a cell apart: a corner may be cut by less, but no cell is entered."""
     dice = np.random.default_rng(seed)
-    grid = GridMap(0.5, (-5.0, -5.0, turned), (dice.random((20, 20)) < 0.05).astype(np.uint8))
+    grid = world_of_cells((dice.random((20, 20)) < 0.05).astype(np.uint8), 0.5, (-5.0, -5.0, turned))
     if grid.is_occupied(0.0, 0.0):
         return
     hand = Hand(grid, cmd_timeout_sec=1000.0, stop_distance_m=0.1)
@@ -365,10 +367,86 @@ def test_no_robot_is_let_into_an_occupied_cell_ahead_of_it(seed, turned, heading
 
 def test_kernels_and_their_plain_forms_agree_to_the_bit():
     dice = np.random.default_rng(7)
-    grid = GridMap(0.5, (-5.0, -5.0, 0.3), (dice.random((20, 20)) < 0.1).astype(np.uint8))
-    round_ones = np.array([[1.0, -2.0], [2.0, 1.0], [0.3, 0.5]])
-    plain = getattr(nav_robots.free_way, "py_func", nav_robots.free_way)
+    world = world_of_cells((dice.random((20, 20)) < 0.1).astype(np.uint8), 0.5, (-5.0, -5.0, 0.3))
+    none = np.zeros(1)
+    grids = world.elevation, world.surface, world.clearance, world.footing
+    scene = Scene(*grids, world.cell_m, world.west, world.south, 0.1, none, none)
+    plain = getattr(navigation_robot.free_way, "py_func", navigation_robot.free_way)
     for heading in np.linspace(-3.0, 3.0, 40):
-        arguments = (0.1, 0.2, math.cos(heading), math.sin(heading), 0.25, 5.0, True)
-        shared = (grid.clearance, grid.cell_m, grid.frame, round_ones)
-        assert nav_robots.free_way(*arguments, *shared) == plain(*arguments, *shared)
+        arguments = (scene, 0.1, 0.2, math.cos(heading), math.sin(heading), 0.25, 5.0)
+        assert navigation_robot.free_way(*arguments) == plain(*arguments)
+
+
+# ---- braking --------------------------------------------------------------------------------------------------------
+
+
+def distance_kept(hand: Hand, ticks: int) -> tuple[float, float]:
+    """The least way between the robot's front and the wall at x = 5, and the greatest speed beyond the line."""
+    least, beyond = math.inf, -math.inf
+    for _ in range(ticks):
+        before = 5.0 - 0.25 - hand.core.place().x
+        hand.step()
+        least = min(least, 5.0 - 0.25 - hand.core.place().x)
+        if before < 1.5:
+            beyond = max(beyond, hand.core.velocity()[0] - 2.0 * max(before - 0.3, 0.0) / 1.2)
+    return least, beyond
+
+
+@pytest.mark.parametrize("hz", [5.0, 10.0, 100.0])
+@pytest.mark.parametrize("limits", [{"max_linear_accel": a} for a in (0.3, 0.5, 1.0, 1.3, 2.0, 5.0)])
+def test_with_limited_acceleration_it_still_stops_before_a_wall(hz, limits):
+    hand = Hand(wall(5.0), cycle_hz=hz, cmd_timeout_sec=1000.0, **limits)
+    hand.start(-15.0)
+    hand.core.command(0, 2.0, 0.0)
+    least, beyond = distance_kept(hand, round(40 * hz))
+    assert least > 0.3 - 1e-9  # stop_distance_m
+    assert least < 0.4
+    assert beyond < 1e-6  # and it keeps to the documented line
+    assert hand.core.sim.state("").contacts == 0
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"max_linear_jerk": 1.0},
+        {"max_linear_jerk": 5.0},
+        {"max_linear_accel": 1.0, "max_linear_jerk": 1.0},
+        {"max_linear_accel": 0.5, "max_linear_jerk": 4.0},
+    ],
+)
+def test_with_limited_jerk_it_never_touches_a_wall(limits):
+    hand = Hand(wall(5.0), cycle_hz=20.0, cmd_timeout_sec=1000.0, **limits)
+    hand.start(-15.0)
+    hand.core.command(0, 2.0, 0.0)
+    least, _ = distance_kept(hand, 1200)
+    assert 0.2 < least < 0.5
+    assert hand.core.sim.state("").contacts == 0
+
+
+@pytest.mark.parametrize("hz", [0.5, 1.0, 2.0, 3.0])
+@pytest.mark.parametrize("start", [-3.0, -2.6, 1.17, 2.9])
+def test_at_slow_cycle_rates_it_does_not_jump_over_a_wall(hz, start):
+    hand = Hand(wall(5.0), cycle_hz=hz, cmd_timeout_sec=1000.0)
+    hand.start(start)
+    hand.core.command(0, 2.0, 0.0)
+    hand.step(60)
+    assert 4.0 < hand.core.place().x <= 5.0 - 0.25 - 0.3 + 1e-9
+
+
+def test_what_it_cannot_brake_for_stops_it_where_it_touches():
+    """It times out at full speed a little before a wall, and may brake no harder than 0.2 m/s²."""
+    hand = Hand(
+        None, [{"path": [[3.0, 9.0], [3.0, 0.0]], "speed": 9.0, "radius": 0.5, "repeat": "once"}], max_linear_accel=0.2
+    )
+    hand.start(-1.0)
+    for _ in range(100):
+        hand.core.command(0, 2.0, 0.0)
+        hand.step()
+    assert hand.core.place().x < 3.0 - 0.5 - 0.25 + 1e-9
+    walled = Hand(wall(5.0), max_linear_accel=0.05, cmd_timeout_sec=1000.0, enable_slow_down=True, stop_distance_m=0.0)
+    walled.start(4.0)
+    walled.core.sim.fleet.state[navigation_robot.V, 0] = 2.0  # as if thrown
+    walled.step(20)
+    assert walled.core.place().x == pytest.approx(4.75, abs=1e-9)
+    assert walled.core.velocity()[0] == 0.0
+    assert walled.core.sim.state("").contacts > 0

