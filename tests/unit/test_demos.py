@@ -25,8 +25,10 @@ def flown(name: str, seconds: float, look: Any = None) -> tuple[Simulation, Any]
     demo = load_demo(name)
     sim = Simulation(demo.scenario)
     pilot = demo.pilot_for(sim)
-    taps = [] if look is None else [lambda messages: look(sim)]
-    Runner(sim, 0.0, pilot, taps).run(round(seconds * 60))
+    runner = Runner(sim, 0.0, pilot)
+    if look is not None:
+        runner.listen(messages=lambda messages: look(sim))
+    runner.run(round(seconds * 60))
     return sim, pilot
 
 

@@ -102,7 +102,8 @@ def test_who_listens_hears_what_was_latched_before(tmp_path: Path) -> None:
     fly(sim, lambda messages: None, 60)
     save_state(tmp_path / "at.state", sim.snapshot())
     heard: list[Message] = []
-    runner = Runner(Simulation(WORLD, 3), 0.0, taps=[heard.extend])
+    runner = Runner(Simulation(WORLD, 3), 0.0)
+    runner.listen(messages=heard.extend)
     resume(tmp_path / "at.state", runner)
     assert {"/tf_static", "/sim/info"} <= {message.topic for message in heard}
     assert runner.sim.tick == 60

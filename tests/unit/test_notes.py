@@ -133,10 +133,10 @@ def test_a_stall_is_in_the_log() -> None:
     def sleep_of_a_laptop(messages: object) -> None:
         clock.time_s += 3600.0 if runner.sim.tick == 10 else 0.0
 
-    runner.taps.append(sleep_of_a_laptop)
+    runner.listen(messages=sleep_of_a_laptop)
     runner.run(20)
     ((text, count),) = lines(collector).items()
-    assert text.startswith("stood still for 3600.0 s")
+    assert text.startswith("stalled for 3600.0 s")
     assert count == 1
 
 

@@ -82,7 +82,7 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> FrameCollector:
     }
     runner = Runner(microsim.Simulation(scenario), 0.0)
     collector = FrameCollector(runner)
-    runner.taps.append(collector.tap)
+    runner.listen(messages=collector.tap)
     return collector
 
 

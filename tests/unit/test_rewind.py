@@ -60,7 +60,8 @@ class Live:
         self.ring = Ring(self.runner, self.collector)
         self.digests: dict[int, str] = {}
         self.places: dict[int, list[float]] = {}
-        self.runner.taps += [self.ring.tap, self._remember]
+        self.runner.listen(messages=self.ring.tap)
+        self.runner.listen(messages=self._remember)
         self.runner.hand_out(self.sim.step(0))
 
     def _remember(self, messages: Sequence[Message]) -> None:

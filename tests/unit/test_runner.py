@@ -173,7 +173,8 @@ def test_a_watcher_looks_once_a_period_also_after_a_stall() -> None:
 
 def test_every_message_is_counted_and_handed_out_once() -> None:
     seen: list[microsim.Message] = []
-    runner = Runner(simulation(), 0.0, taps=[seen.extend])
+    runner = Runner(simulation(), 0.0)
+    runner.listen(messages=seen.extend)
     runner.run(90)
     expected = simulation().step(90)
     assert runner.messages == len(expected)
