@@ -40,11 +40,11 @@ def rovers() -> list[Result]:
 
 
 def navigators() -> list[Result]:
-    from microsim.ros2.robot_simulator.grids import grid_of_scenario
+    from microsim.ros2.robot_simulator.maps import world_of_scenario
     from microsim.ros2.robot_simulator.node import NAME, RobotSimulatorNode
     from microsim.ros2.transport.dds import DdsTransport
 
-    grid = grid_of_scenario("obstacles_arena")
+    world = world_of_scenario("obstacles_arena")
     names = [f"r{robot}" for robot in range(ROBOTS)]
     settings = (f"robots:=[{', '.join(names)}]", f"cycle_hz:={RATE_HZ}", "publish_clock:=true")
     arguments = ["--ros-args", "--log-level", "warn", *(word for each in settings for word in ("-p", each))]
@@ -59,7 +59,7 @@ def navigators() -> list[Result]:
             _result(f"robot_simulator, {ROBOTS} robots at 1,000 Hz", _core_steps(_navigators(ROBOTS), ROBOTS)),
             _result(
                 f"robot_simulator, {ROBOTS} robots at 1,000 Hz in a map, with scans at 10 Hz and noise",
-                _core_steps(_navigators(ROBOTS, grid, **scanning), ROBOTS),
+                _core_steps(_navigators(ROBOTS, world, **scanning), ROBOTS),
             ),
             _result(f"robot_simulator, {ROBOTS} robots at 1,000 Hz, with its publishers on DDS", _node_steps(node)),
         ]
@@ -67,17 +67,17 @@ def navigators() -> list[Result]:
         transport.close()
 
 
-def _navigators(robots: int, grid: Any = None, **settings: Any) -> Any:
+def _navigators(robots: int, world: Any = None, **settings: Any) -> Any:
     from microsim.ros2.robot_simulator.core import RobotSimulator
     from microsim.ros2.robot_simulator.settings import RobotSimulatorSettings
 
     names = tuple(f"r{robot}" for robot in range(robots))
     chosen = RobotSimulatorSettings(cycle_hz=RATE_HZ, robots=names, publish_clock=True, **settings)
-    return _place(RobotSimulator(chosen, lambda level, text, kind: None, grid))
+    return _place(RobotSimulator(chosen, lambda level, text, kind: None, world))
 
 
 def _place(core: Any) -> Any:
-    from microsim.ros2.robot_simulator.fleet import Pose
+    from microsim.ros2.robot_simulator.core import Pose
 
     for robot in range(len(core.robots)):
         core.initial_pose(robot, Pose(10.0 + 0.5 * robot, 12.0, 0.06 * robot))
@@ -97,11 +97,8 @@ def _core_steps(core: Any, robots: int) -> Callable[[], None]:
         for _ in range(TICKS):
             for robot in range(tick % COMMAND_EVERY, robots, COMMAND_EVERY):
                 core.command(robot, 1.0, 0.3)
-            core.move(tick)
+            core.step()
             tick += 1
-            core.send(tick, tick * 1_000_000)
-            core.outbox.close_tick()
-            core.outbox.take()
 
     return steps
 

@@ -15,9 +15,9 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 
-from microsim.ros2.robot_simulator.core import RobotSimulator
-from microsim.ros2.robot_simulator.fleet import Pose
-from microsim.ros2.robot_simulator.grids import GridMap
+from microsim.engine.world import World
+from microsim.ros2.robot_simulator.core import Pose, RobotSimulator
+from microsim.ros2.robot_simulator.maps import world_of_cells
 from microsim.ros2.robot_simulator.moving import read_obstacles
 from microsim.ros2.robot_simulator.settings import RobotSimulatorSettings
 
@@ -87,12 +87,12 @@ def states(file: Path) -> None:
 # ---- a run ----------------------------------------------------------------------------------------------------------
 
 
-def room() -> GridMap:
+def room() -> World:
     """8 m × 5 m with walls and a pillar, cells of 0.1 m."""
     occupied = np.zeros((50, 80), np.uint8)
     occupied[0] = occupied[-1] = occupied[:, 0] = occupied[:, -1] = 1
     occupied[18:24, 30:36] = 1
-    return GridMap(0.1, (0.0, 0.0, 0.0), occupied)
+    return world_of_cells(occupied, 0.1)
 
 
 CROWD = {
@@ -112,23 +112,20 @@ def run(file: Path) -> None:
     for tick in range(240):
         if tick < 120:
             core.command(0, 1.0, 0.0)
-        core.move(tick)
-        core.send(tick + 1, core.clock.time_ns(tick + 1))
-        for message in core.outbox.take():
+        for message in core.step():
             if message.topic == "/scan" and tick == 96:
                 scan = message.message, core.place(), core.moving.discs[:, 0].copy()
         rows.append(((tick + 1) / 20.0, core.velocity()[0], core.place().x, core.facts()["state"]))
     figure, (left, right) = plt.subplots(1, 2, figsize=(11.0, 3.9), width_ratios=(1.5, 1.0))
     assert scan is not None
-    _draw_room(left, core.grid, rows, *scan)
+    _draw_room(left, core.sim.world, rows, *scan)
     _draw_speed(right, rows)
     figure.tight_layout()
     figure.savefig(file, dpi=130, facecolor="white")
     plt.close(figure)
 
 
-def _draw_room(axes: plt.Axes, grid: GridMap | None, rows: list, scan: object, place: Pose, disc: np.ndarray) -> None:
-    assert grid is not None
+def _draw_room(axes: plt.Axes, grid: World, rows: list, scan: object, place: Pose, disc: np.ndarray) -> None:
     axes.imshow(grid.occupied, origin="lower", extent=(0, 8, 0, 5), cmap="Greys", vmax=1.6)
     axes.plot([row[2] for row in rows], [3.2] * len(rows), color=GOOD, lw=1.5, label="way")
     angles = [scan.angle_min + k * scan.angle_increment + place.yaw for k in range(len(scan.ranges))]

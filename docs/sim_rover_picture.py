@@ -36,8 +36,8 @@ def drive(use_dynamics: bool) -> np.ndarray:
     for tick in range(round(END_S * HZ)):
         if tick % 10 == 0 and tick <= LAST_COMMAND_S * HZ:
             core.command(0, *command(tick / HZ))
-        rows.append([tick / HZ, *core.fleet.state[[V, YAW_RATE, X, Y], 0]])
-        core.move(tick)
+        rows.append([tick / HZ, *core.sim.fleet.state[[V, YAW_RATE, X, Y], 0]])
+        core.step()
     return np.array(rows)
 
 

@@ -10,9 +10,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from microsim.ros2.robot_simulator.core import RobotSimulator
-from microsim.ros2.robot_simulator.fleet import Pose
-from microsim.ros2.robot_simulator.grids import GridMap
+from microsim.engine.world import World
+from microsim.ros2.robot_simulator.core import Pose, RobotSimulator
 from microsim.ros2.robot_simulator.moving import read_obstacles
 from microsim.ros2.robot_simulator.settings import RobotSimulatorSettings
 
@@ -20,27 +19,17 @@ from microsim.ros2.robot_simulator.settings import RobotSimulatorSettings
 class Hand:
     """A core, its ticks, and what it said and sent."""
 
-    def __init__(
-        self, grid: GridMap | None = None, obstacles: Sequence[Mapping[str, Any]] = (), **settings: Any
-    ) -> None:
+    def __init__(self, grid: World | None = None, obstacles: Sequence[Mapping[str, Any]] = (), **settings: Any) -> None:
         self.said: list[tuple[str, str]] = []
         moving = read_obstacles({"obstacles": list(obstacles)}) if obstacles else ()
         self.core = RobotSimulator(RobotSimulatorSettings(**settings), self._say, grid, moving)
-        self.sent: list[Any] = []
-        self._send()
+        self.sent: list[Any] = list(self.core.step(0))
 
     def _say(self, level: str, text: str, kind: str) -> None:
         self.said.append((level, text))
 
-    def _send(self) -> None:
-        self.core.send(self.core.tick, self.core.clock.time_ns(self.core.tick))
-        self.core.outbox.close_tick()
-        self.sent += self.core.outbox.take()
-
     def step(self, ticks: int = 1) -> None:
-        for _ in range(ticks):
-            self.core.move(self.core.tick)
-            self._send()
+        self.sent += self.core.step(ticks)
 
     def start(self, x: float = 0.0, y: float = 0.0, yaw: float = 0.0) -> None:
         """A first target: the robot is there, and ACTIVE."""

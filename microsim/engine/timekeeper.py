@@ -22,13 +22,17 @@ class Clock:
         self._numerator = 2 * NS_PER_S * self.rate.denominator
         self._denominator = 2 * self.rate.numerator
         self._half = self.rate.numerator
-        # whether `output_table.time_ns` can compute it in 64 bits
-        self.is_simple = self.rate.numerator * self.rate.denominator < 2**31 and self.rate.denominator < 2**20
+        self._is_simple = self.rate.numerator * self.rate.denominator < 2**31 and self.rate.denominator < 2**20
 
     @property
     def fraction(self) -> tuple[int, int]:
         """Ticks per second: numerator and denominator."""
         return self.rate.numerator, self.rate.denominator
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether `output_table.time_ns` can compute it in 64 bits."""
+        return self._is_simple
 
     def time_ns(self, tick: int) -> int:
         """Nearest nanosecond to the tick's time."""

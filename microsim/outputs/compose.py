@@ -34,7 +34,7 @@ def compose(
 ) -> tuple[Schedule, Run]:
     """scenario: with everything that it leaves to the seed decided."""
     plane = tangent_plane(*scenario.map.origin_wgs84)
-    physics = Physics(world, clock.dt, _fleets(scenario, seed, world, clock), plane)
+    physics = Physics(world, clock.dt, fleets_of(scenario, seed, world, clock), plane)
     run = Run(scenario, seed, world, clock, physics, outbox, shared, health)
     topics = own_topics.own_topics()
     own_topics.add_clock(run, topics["clock"])
@@ -72,7 +72,7 @@ def _receiver(outbox: Outbox, robot: str, topic: Topic) -> Callable[[int, bytes]
     return lambda stamp_ns, payload: send(stamp_ns, encoders.radio_payload(payload))
 
 
-def _fleets(scenario: Scenario, seed: int, world: World, clock: Clock) -> list[Fleet]:
+def fleets_of(scenario: Scenario, seed: int, world: World, clock: Clock) -> list[Fleet]:
     """Robots of one model side by side, models in the order in which the scenario first names them."""
     by_model: dict[str, list[str]] = {}
     for name, robot in scenario.robots.items():

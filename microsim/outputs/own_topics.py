@@ -29,7 +29,7 @@ def add_clock(run: Run, topic: Topic) -> None:
 def add_frames(run: Run, tf: Topic, static: Topic) -> None:
     """`/tf` at its rate: map -> odom -> base_link; `/tf_static` once: base_link -> sensors."""
     robots, each_has_odom = list(run.scenario.robots), run.scenario.frames.per_robot_odom
-    odom = {robot: f"{robot}/odom" if each_has_odom else "odom" for robot in robots}
+    odom = {robot: run.odom_frame(robot) for robot in robots}
     pairs = [("map", frame) for frame in dict.fromkeys(odom.values() if each_has_odom else ["odom"])]
     pairs += [(odom[robot], run.scenario.robots[robot].frame(robot, "base_link")) for robot in robots]
     roots = [_frame_call(run, robot, "map_to_odom", identity) for robot in robots] if each_has_odom else []

@@ -77,6 +77,9 @@ class Run:
     def trigger(self, hz: float) -> Trigger:
         return Trigger(hz, self.scenario.physics_hz)
 
+    def odom_frame(self, robot: str) -> str:
+        return f"{robot}/odom" if self.scenario.frames.per_robot_odom else "odom"
+
     def add(self, position: int, name: str, output: CompiledOutput | Output) -> None:
         self._outputs.append((position, name, output))
 

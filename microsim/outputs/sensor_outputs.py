@@ -51,7 +51,7 @@ def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> S
         mount=mount,
         frame=frame,
         robot_settings=settings,
-        odom_frame=f"{robot}/odom" if run.scenario.frames.per_robot_odom else "odom",
+        odom_frame=run.odom_frame(robot),
         base_frame=settings.frame(robot, "base_link"),
         bodies=lambda: bodies_of(others, motions),
         bundle=None if world is None else lambda: bundle_of(world),

@@ -9,10 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine import exact, geometry, noise
+from microsim.engine.calls import Scene
 from microsim.engine.compiled import kernel
 from microsim.engine.geometry import Array, Grid
+from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, SIN_YAW
 
 _is_free = geometry.is_free
+_normals = noise.normals
 _sincos = exact.sincos
 _uniforms = noise.uniforms
 
@@ -28,23 +31,50 @@ SPEED, TURN_TICKS, WEST, SOUTH, EAST, NORTH = range(6)  # [m/s] [ticks] [m] [m] 
 
 
 @kernel
-def see_discs(discs: Array, x: float, y: float, sine: float, cosine: float, beams: Array, out: Array) -> None:
-    """Shorten `out`, distances along beams (2, n: cos and sin in the sensor's frame), to the nearest disc; 0 inside."""
+def shorten_ranges(
+    settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array
+) -> None:
+    """Ranges of a scan that was just made, as if discs (`memory`: their rows one after the other) stood in its way.
+
+    The rest is what the scan's own kernel is given: min, max and sigma [m], its beams, its noise.
+    """
+    discs, count = memory.reshape((3, memory.shape[0] // 3)), reading.shape[0]
+    low, high, sigma = settings[0], settings[1], settings[2]
+    for i in range(count):
+        ahead, aside = scene.table[i], scene.table[count + i]
+        dx, dy = motion[COS_YAW] * ahead - motion[SIN_YAW] * aside, motion[SIN_YAW] * ahead + motion[COS_YAW] * aside
+        value = distance_to_discs(discs, motion[PLACE_X], motion[PLACE_Y], dx, dy)
+        if value == math.inf:
+            continue
+        if sigma > 0.0:
+            first, second = _normals(key, tick, i // 2)
+            value += sigma * (first if i % 2 == 0 else second)
+        reading[i] = min(reading[i], -math.inf if value < low else math.inf if value > high else value)
+
+
+@kernel
+def distance_to_discs(discs: Array, x: float, y: float, dx: float, dy: float) -> float:
+    """Along a ray to the nearest disc; 0 inside one, inf when it meets none."""
+    nearest = math.inf
     for k in range(discs.shape[1]):
-        east, north = discs[X, k] - x, discs[Y, k] - y
-        radius = discs[RADIUS, k]
+        east, north, radius = discs[X, k] - x, discs[Y, k] - y, discs[RADIUS, k]
         outside = east * east + north * north - radius * radius
-        for i in range(beams.shape[1]):
-            dx = cosine * beams[0, i] - sine * beams[1, i]
-            dy = sine * beams[0, i] + cosine * beams[1, i]
-            along = dx * east + dy * north
-            beside = along * along - outside
-            distance = math.inf
-            if outside <= 0.0:
-                distance = 0.0
-            elif along > 0.0 and beside >= 0.0:
-                distance = along - math.sqrt(beside)
-            out[i] = min(out[i], distance)
+        along = dx * east + dy * north
+        beside = along * along - outside
+        if outside <= 0.0:
+            nearest = 0.0
+        elif along > 0.0 and beside >= 0.0:
+            nearest = min(nearest, along - math.sqrt(beside))
+    return nearest
+
+
+@kernel
+def ways_to_discs(discs: Array, places: Array, radii: Array, ahead: Array, astern: Array) -> None:
+    """`way_to_discs` of many robots, forward and backward; places (4, n): x, y, z and heading."""
+    for i in range(places.shape[1]):
+        sine, cosine = _sincos(places[3, i])
+        ahead[i] = way_to_discs(discs, places[0, i], places[1, i], cosine, sine, radii[i])
+        astern[i] = way_to_discs(discs, places[0, i], places[1, i], -cosine, -sine, radii[i])
 
 
 @kernel
@@ -99,15 +129,15 @@ def walk(
     keys: npt.NDArray[np.int64],
     tick: int,
     dt: float,
-    has_grid: bool,
     clearance: Grid,
     cell: float,
-    frame: Array,
+    west: float,
+    south: float,
 ) -> None:
     """Random walkers from tick to tick + 1: straight ahead, with a new heading every TURN_TICKS.
 
     Who would leave their rectangle or enter an occupied cell stays, and takes a new heading at the next tick. Any
-    tick's heading is a function of (key, tick), whatever happened before. `frame`: x, y, sin, cos of the grid's corner.
+    tick's heading is a function of (key, tick), whatever happened before.
     """
     for i in range(state.shape[1]):
         if tick % int(parameters[TURN_TICKS, i]) == 0 or state[HEADING, i] == math.inf:
@@ -116,9 +146,8 @@ def walk(
         x = state[X, i] + parameters[SPEED, i] * cosine * dt
         y = state[Y, i] + parameters[SPEED, i] * sine * dt
         inside = parameters[WEST, i] <= x <= parameters[EAST, i] and parameters[SOUTH, i] <= y <= parameters[NORTH, i]
-        if inside and has_grid:
-            east, north = x - frame[0], y - frame[1]
-            u, v = frame[3] * east + frame[2] * north, frame[3] * north - frame[2] * east
+        if inside:
+            u, v = x - west, y - south
             rows, columns = clearance.shape
             on_grid = 0.0 <= u < columns * cell and 0.0 <= v < rows * cell
             inside = not on_grid or _is_free(clearance, cell, u, v)

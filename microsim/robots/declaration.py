@@ -172,7 +172,8 @@ class Robot(Model):
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = handler(self)
-        return {key: value for key, value in data.items() if value is not None or key not in self.absent_when_null}
+        absent = (*self.absent_when_null, *(name for name, sensor in COMMON_SENSORS.items() if sensor.is_younger))
+        return {key: value for key, value in data.items() if value is not None or key not in absent}
 
     @classmethod
     def belongs_elsewhere(cls, key: str) -> str:

@@ -6,7 +6,9 @@ with inertia I and torque:
     F = m (v_t - v) / T - c v          a = clamp(F / m, ±F_max / m)          v <- v + a dt
     heading of the way: yaw + ω dt / 2                                       yaw <- wrap(yaw + ω dt)
 
-In kinematic mode v is v_t at once. v and ω on the second line are the new ones.
+In kinematic mode v is v_t at once. v and ω on the second line are the new ones. The wheels roll without slipping:
+
+    angle <- angle + (v ∓ ω track / 2) / radius dt                           left and right
 """
 
 from typing import Any
@@ -18,25 +20,34 @@ from microsim.engine.compiled import kernel
 from microsim.engine.components import COMMON_ROWS, YAW, YAW_RATE, RobotModel, Wind, X, Y, Z
 from microsim.engine.geometry import Array
 from microsim.robots.drone import Keys
-from microsim.robots.rover import CONTACTS, Dynamics, V, travel
+from microsim.robots.rover import CONTACTS, Dynamics, V, WheelJoints, travel
 
 _sincos = exact.sincos
-_wrap_angle = exact.wrap_angle
 
 # rows of the state after the common ones: V and CONTACTS as a rover has them, then
 COMMAND_AGE = COMMON_ROWS + 2  # ticks since the last command
-ROWS = COMMON_ROWS + 3
+LEFT_WHEEL, RIGHT_WHEEL = COMMON_ROWS + 3, COMMON_ROWS + 4  # [rad] angles of the wheels of either side
+ROWS = COMMON_ROWS + 5
+
+JOINTS = (
+    "base_to_front_left_wheel",
+    "base_to_front_right_wheel",
+    "base_to_rear_left_wheel",
+    "base_to_rear_right_wheel",
+)  # of urdf/rover.urdf.xacro
 
 # rows of the parameters
 _MAX_V, _MAX_OMEGA, _TIMEOUT, _IS_DYNAMIC, _RESPONSE = range(5)
 _MASS, _DRAG, _MAX_ACCELERATION, _INERTIA, _TURN_DRAG, _MAX_TURN_ACCELERATION = range(5, 11)
+_WHEEL_RADIUS, _TRACK = 11, 12
+_JOINT_RADIUS, _JOINT_TRACK = range(2)  # of the settings of `joint_values`
 
 
-def column(dynamics: Dynamics, max_v: float, max_omega: float, dt: float) -> tuple[float, ...]:
-    """A rover's parameters."""
+def parameters(settings: Any, wind: Wind, dt: float) -> tuple[float, ...]:
+    dynamics: Dynamics = settings.dynamics
     return (
-        max_v,
-        max_omega,
+        settings.max_v,
+        settings.max_omega,
         timeout_ticks(dynamics.command_timeout, dt),
         float(dynamics.use_dynamics),
         dynamics.response_time,
@@ -46,11 +57,14 @@ def column(dynamics: Dynamics, max_v: float, max_omega: float, dt: float) -> tup
         dynamics.inertia,
         dynamics.angular_drag,
         dynamics.max_torque / dynamics.inertia,
+        *wheels_of(settings),
     )
 
 
-def parameters(settings: Any, wind: Wind, dt: float) -> tuple[float, ...]:
-    return column(settings.dynamics, settings.max_v, settings.max_omega, dt)
+def wheels_of(settings: Any) -> tuple[float, float]:
+    """Radius of the wheels and distance between the sides [m]."""
+    wheels: WheelJoints = settings.joint_states or WheelJoints()
+    return wheels.wheel_radius_m, wheels.track_m
 
 
 @kernel
@@ -77,24 +91,33 @@ def _speeds(state: Array, command: Array, parameters: Array, i: int, dt: float) 
 
 
 @kernel
+def _side_speeds(v: float, omega: float, radius: float, track: float) -> tuple[float, float]:
+    """How fast the left and the right wheels turn [rad/s]."""
+    across = 0.5 * track * omega
+    return (v - across) / radius, (v + across) / radius
+
+
+@kernel
 def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int) -> None:
     for i in range(state.shape[1]):
         for _ in range(ticks):
             v, omega = _speeds(state, command, parameters, i, scene.dt)
             sine, cosine = _sincos(state[YAW, i] + 0.5 * omega * scene.dt)
             travel(state, i, v, omega, sine, cosine, scene)
+            left, right = _side_speeds(state[V, i], omega, parameters[_WHEEL_RADIUS, i], parameters[_TRACK, i])
+            state[LEFT_WHEEL, i] += left * scene.dt
+            state[RIGHT_WHEEL, i] += right * scene.dt
 
 
 @kernel
-def advance_on_plane(state: Array, command: Array, parameters: Array, dt: float) -> None:
-    """One tick of all columns on a plane without end and without obstacles: pose and speeds, and nothing else."""
-    for i in range(state.shape[1]):
-        v, omega = _speeds(state, command, parameters, i, dt)
-        sine, cosine = _sincos(state[YAW, i] + 0.5 * omega * dt)
-        state[X, i] += cosine * v * dt
-        state[Y, i] += sine * v * dt
-        state[YAW, i] = _wrap_angle(state[YAW, i] + omega * dt)
-        state[V, i], state[YAW_RATE, i] = v, omega
+def joint_values(
+    settings: Array, state: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array
+) -> None:
+    """Positions, then speeds of JOINTS."""
+    left, right = _side_speeds(state[V], state[YAW_RATE], settings[_JOINT_RADIUS], settings[_JOINT_TRACK])
+    for wheel in range(2):
+        reading[2 * wheel], reading[2 * wheel + 1] = state[LEFT_WHEEL], state[RIGHT_WHEEL]
+        reading[4 + 2 * wheel], reading[5 + 2 * wheel] = left, right
 
 
 DYNAMIC = RobotModel(
@@ -108,4 +131,7 @@ DYNAMIC = RobotModel(
     is_ground_bound=True,
     command_age=COMMAND_AGE,
     needs_tick=lambda parameters: False,
+    joints=JOINTS,
+    joint_kernel=joint_values,
+    joint_numbers=wheels_of,
 )

@@ -35,6 +35,7 @@ from microsim.robots.declaration import Limit, Look, Pose, Robot, Start, TimeCon
 from microsim.robots.drone import Keys, approach, lag_factor
 from microsim.sensors.camera import LOOKING_FORWARD
 from microsim.sensors.declaration import Mount
+from microsim.sensors.joint_states import JointStates
 from microsim.sensors.range import Range
 
 _distance_to_occupied = geometry.distance_to_occupied
@@ -259,11 +260,21 @@ class Dynamics(Model):
         )
 
 
+WheelLength = Annotated[Finite, Field(ge=1e-3, le=1e3)]
+
+
+class WheelJoints(JointStates):
+    """`sensor_msgs/JointState` on `joint_states`: the four wheels of `urdf/rover.urdf.xacro`."""
+
+    wheel_radius_m: WheelLength = Field(0.068, description="Radius of the wheels [m].")
+    track_m: WheelLength = Field(0.33, description="Distance between left and right wheels [m].")
+
+
 class Rover(Robot):
     """A rover: it drives and turns on the ground, and stops at occupied cells. Kinematic, or with mass and drag."""
 
     position: ClassVar[int] = 2
-    absent_when_null: ClassVar[tuple[str, ...]] = ("dynamics",)
+    absent_when_null: ClassVar[tuple[str, ...]] = ("dynamics", "joint_states")
     mounts: ClassVar[Mapping[str, Mount]] = {
         "gps": Mount(xyz=(0.0, 0.0, 0.15)),
         "camera": Mount(xyz=(0.25, 0.0, 0.15), rpy=LOOKING_FORWARD),
@@ -280,6 +291,9 @@ class Rover(Robot):
         None, description="Mass, drag and command timeout in place of the lag; null: kinematic, and commands are held."
     )
     range: Range | None = Field(Range(), description="Range sensor looking forward; null: none.")
+    joint_states: WheelJoints | None = Field(
+        None, description="Angles and speeds of the wheels, of a rover with dynamics; null: none."
+    )
 
     @field_validator("dynamics", mode="before")
     @classmethod
@@ -295,7 +309,10 @@ class Rover(Robot):
         return DYNAMIC
 
     def unfit(self, physics_hz: float) -> list[InitErrorDetails]:
-        problem = self.dynamics.too_quick(physics_hz) if self.dynamics is not None else ""
+        if self.dynamics is None:
+            message = "a kinematic rover has no wheels that turn: write `dynamics: {}` beside it"
+            return [] if self.joint_states is None else [detail(message, "joint_states", at_key=True)]
+        problem = self.dynamics.too_quick(physics_hz)
         return [detail(problem, "dynamics")] if problem else []
 
     def body(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:

@@ -1,10 +1,10 @@
 """A small paced node: what `sim_rover` and `robot_simulator` share, for one robot or hundreds in one process.
 
-A `Core` holds the robots and is a pure function of ticks, inputs and stamps: it never looks at a clock. `SmallNode`
-puts it on a transport, hands it what arrives, keeps the pace and publishes what it sends:
+A `Core` holds the robots, in a `Simulation`, and is a pure function of ticks and inputs: it never looks at the wall
+clock. `SmallNode` puts it on a transport, hands it what arrives, keeps the pace and publishes what it sends:
 
     settings = read_settings(transport, MySettings)          # defaults < --ros-args; fields are parameters
-    node = SmallNode(transport, MyCore(settings), rate_hz=50.0, settings=settings)
+    node = SmallNode(transport, MyCore(settings), settings)
     node.subscribe("/cmd_vel", "geometry_msgs/msg/Twist", take)
     node.declare(settings, change)
     node.run()
@@ -13,58 +13,56 @@ puts it on a transport, hands it what arrives, keeps the pace and publishes what
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from microsim.engine.timekeeper import Clock
 from microsim.errors import UsageError
-from microsim.messages import encoders
 from microsim.messages.checked import WireError, decode_checked
-from microsim.messages.outbox import Outbox
-from microsim.messages.topics import DEFAULT_QOS, TOPICS, Qos
+from microsim.messages.outbox import Message, Outbox
+from microsim.messages.topics import DEFAULT_QOS, Qos
 from microsim.ros2.node_settings import Settings, changed, declarations
-from microsim.ros2.node_time import TimeSettings, node_time
+from microsim.ros2.node_time import NodeClock, TimeSettings, node_time
 from microsim.ros2.transport import LogLevel, MissingTypeError, Transport, Value
 from microsim.runner import NAP_S, SystemClock, WallClock
 
 QUIET_S = 1.0  # at most one line of a kind in this time, unless said otherwise
+REMEMBERED = 10_000  # messages of one's own, where a transport does not say who sent a message
+QUIET_TIME_S = 10.0  # the same for warnings about time
 
 Take: TypeAlias = Callable[[Any], None]  # gets a decoded message
 
 
 class Core(Protocol):
-    """The robots of a node. `move` and `send` depend on nothing but their arguments and the inputs taken before."""
+    """The robots of a node. `step` depends on nothing but the inputs taken before."""
 
-    outbox: Outbox
+    clock: NodeClock
+    pace: Callable[[], Mapping[str, str]]  # figures for /diagnostics that depend on the wall clock
 
-    def move(self, tick: int) -> None:
-        """From tick to tick + 1."""
+    @property
+    def outbox(self) -> Outbox: ...
 
-    def send(self, tick: int, stamp_ns: int) -> None:
-        """Put what is due at this tick into the outbox."""
+    def step(self, ticks: int = 1) -> Sequence[Message]:
+        """Advance; gives the messages of these ticks. The first call also gives tick 0's."""
 
 
 class SmallNode:
     """Drives a core: inputs, then a tick, then messages, at the pace its settings ask for."""
 
     def __init__(
-        self,
-        transport: Transport,
-        core: Core,
-        rate_hz: float,
-        settings: TimeSettings,
-        clock: WallClock | None = None,
+        self, transport: Transport, core: Core, settings: TimeSettings, clock: WallClock | None = None
     ) -> None:
         self.transport = transport
         self.core = core
         self.tick = 0
         self.is_stopping = False
         self.ignored: Counter[str] = Counter()  # inputs that were not taken, by reason
-        self.ticks = Clock(rate_hz)
-        self._time = node_time(transport, settings, self.ticks, clock or SystemClock())
+        self.ticks = core.clock
+        self._time = node_time(transport, settings, self.ticks, clock or SystemClock(), self._warn_of_time)
         self.is_deterministic = settings.publish_clock  # stamps too are a function of ticks
-        self._send_clock = _clock_sender(core.outbox) if settings.publish_clock else None
+        if not self.is_deterministic:
+            core.pace = self._time.figures
+        self.own: dict[str, OrderedDict[bytes, None]] = {}  # by topic: what was sent lately, where it comes back
         self._said_at: dict[str, float] = {}
         self._publish: dict[str, Callable[[bytes], None]] = {}
         self._is_started = False
@@ -81,10 +79,16 @@ class SmallNode:
     ) -> None:
         """Messages reach `take` between two ticks. One that cannot be read is ignored, counted and warned about.
 
-        `from_others`: those that this node sends itself are left out, where the transport can tell.
+        `from_others`: those that this node sends itself are left out. Where the transport does not say who sent a
+        message, they are known by their bytes.
         """
+        own: OrderedDict[bytes, None] | None = None
+        if from_others and not self.transport.tells_senders:
+            own = self.own.setdefault(topic, OrderedDict())
 
         def on_message(cdr: bytes) -> None:
+            if own is not None and cdr in own:
+                return
             try:
                 message = decode_checked(type_name, cdr)
             except WireError as error:
@@ -138,13 +142,17 @@ class SmallNode:
                 self.transport.log("warn", f"{topic} is not published: {error}")
         self.transport.poll()  # peers are told of all endpoints at once
         self._is_started = True
-        self._send()
+        self.say("info", f"started; waiting for {self._time.waits_for or self.waits_for()}")
+        self._send(self.core.step(0))
+
+    def waits_for(self) -> str:
+        """What the node waits for when it starts."""
+        return "commands"
 
     def step(self) -> None:
         """One tick, now."""
-        self.core.move(self.tick)
         self.tick += 1
-        self._send()
+        self._send(self.core.step())
 
     def run(self, ticks: int | None = None) -> None:
         """At the pace of the settings, that many ticks or until `stop`."""
@@ -162,18 +170,19 @@ class SmallNode:
         """End after the tick under way. May be called from a signal handler or another thread."""
         self.is_stopping = True
 
-    def _send(self) -> None:
-        stamp_ns, outbox, publish = self._time.stamp_ns(self.tick), self.core.outbox, self._publish
-        if self._send_clock is not None:
-            self._send_clock(stamp_ns)
-        self.core.send(self.tick, stamp_ns)
-        outbox.close_tick()
-        for message in outbox.take():
+    def _warn_of_time(self, text: str) -> None:
+        self.say("warn", text, text.partition(" ")[0], QUIET_TIME_S)
+
+    def _send(self, messages: Sequence[Message]) -> None:
+        publish = self._publish
+        for message in messages:
             if message.topic in publish:
                 publish[message.topic](message.cdr)
+            if message.topic in self.own:
+                self._remember(self.own[message.topic], message.cdr)
 
-
-def _clock_sender(outbox: Outbox) -> Callable[[int], None]:
-    topic, encode = TOPICS["clock"], encoders.clock()
-    send = outbox.sender(topic.name, topic.type, topic.qos)
-    return lambda stamp_ns: send(stamp_ns, encode(stamp_ns))
+    @staticmethod
+    def _remember(own: OrderedDict[bytes, None], cdr: bytes) -> None:
+        own[cdr] = None
+        if len(own) > REMEMBERED:
+            own.popitem(last=False)

@@ -1,48 +1,56 @@
 """The node `fake_rover_state_controller`: rovers with mass and drag on a plane, as their document describes them.
 
-`RoverCore` is a function of ticks, commands and stamps; `sim_rover` puts it on a transport.
+The rovers are those of any scenario, with `dynamics`, `joint_states` and `pose2D`. `RoverCore` runs them in a
+`Simulation`; `sim_rover` puts it on a transport.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import Self
 
-from microsim.documents.values import Angle, Count, Finite, Hertz, Length, Metres, Model, Seed, Sigma, Switch, show
+from microsim.documents.values import (
+    Angle,
+    Count,
+    Finite,
+    Hertz,
+    HertzOrOff,
+    Length,
+    Metres,
+    Model,
+    Seed,
+    Sigma,
+    Switch,
+    show,
+)
 from microsim.engine.command_timeout import timeout_ticks
-from microsim.engine.components import YAW, X, Y
-from microsim.engine.exact import wrap_angle
-from microsim.engine.noise import stream_key
-from microsim.engine.physics import make_fleet
-from microsim.engine.timekeeper import Clock
-from microsim.messages import encoders
-from microsim.messages.outbox import Outbox
+from microsim.engine.components import YAW_RATE
+from microsim.engine.frames import exact_pose
+from microsim.engine.physics import Fleet
+from microsim.messages.outbox import Messages, Outbox
 from microsim.messages.topics import TOPICS
-from microsim.robots import dynamic_rover
-from microsim.robots.rover import Dynamics
-from microsim.robots.wheels import WHEEL_ROWS, roll
+from microsim.robots.declaration import COMMON_SENSORS
+from microsim.robots.dynamic_rover import COMMAND_AGE, JOINTS
+from microsim.robots.rover import Dynamics, Rover, RoverPose, RoverStart, V, WheelJoints
 from microsim.ros2.node_settings import read_settings
-from microsim.ros2.node_time import READ_ONLY, TimeSettings
+from microsim.ros2.node_simulation import OK, PLANE, NodeRun, NodeSimulation, Statuses, node_scenario
+from microsim.ros2.node_time import READ_ONLY, NodeClock, TimeSettings, node_clock
 from microsim.ros2.paced_node import SmallNode
 from microsim.ros2.transport import Transport
 from microsim.runner import WallClock
-from microsim.sensors import pose2d
+from microsim.scenario import Scenario
+from microsim.sensors.pose2d import Pose2D
 
 NODE_NAME = "fake_rover_state_controller"
 TWIST = "geometry_msgs/msg/Twist"
 JOY = "/joy/cmd_vel"
-WHEEL_JOINTS = (
-    "base_to_front_left_wheel",
-    "base_to_front_right_wheel",
-    "base_to_rear_left_wheel",
-    "base_to_rear_right_wheel",
-)  # of urdf/rover.urdf.xacro
+WHEEL_JOINTS = JOINTS
 
 
 def _robot_id(value: str) -> str:
@@ -82,6 +90,9 @@ class RoverSettings(TimeSettings, Dynamics, RoverIdentity):
     position_noise: Sigma = Field(0.0, description="Noise of x and y on pose2D, 1 sigma [m].")
     heading_noise: Sigma = Field(0.0, description="Noise of theta on pose2D, 1 sigma [rad].")
     seed: Seed = Field(0, description="Seed of the noise.", json_schema_extra=READ_ONLY)
+    diagnostics_hz: HertzOrOff = Field(
+        1.0, description="Rate of /diagnostics [Hz]; 0: never.", json_schema_extra=READ_ONLY
+    )
     count: Annotated[Count, Field(le=10_000)] = Field(
         1, description="How many rovers; robot_id is counted on: p0, p1, p2 ….", json_schema_extra=READ_ONLY
     )
@@ -105,101 +116,114 @@ class RoverSettings(TimeSettings, Dynamics, RoverIdentity):
 
 
 class RoverCore:
-    """`count` rovers side by side, one per column."""
+    """`count` rovers side by side on a plane, without a clock or a transport."""
 
-    def __init__(self, settings: RoverSettings) -> None:
-        self.outbox = Outbox()
+    def __init__(self, settings: RoverSettings, clock: NodeClock | None = None) -> None:
         self.robot_ids = settings.robot_ids()
-        self.dt = Clock(settings.update_rate).dt
+        self.clock = clock or NodeClock(settings.update_rate)
         self.overruled = 0  # commands that came while the joystick had the rovers
-        self._tick = 0  # that the next `move` starts from
+        self.pace: Callable[[], Mapping[str, str]] = dict
         self._joy_until = 0.0  # the joystick's command is in force before this tick
-        count = settings.count
-        states = np.zeros((dynamic_rover.ROWS, count))
-        states[X], states[Y] = settings.x, settings.y + settings.spacing * np.arange(count)
-        states[YAW] = wrap_angle(settings.t)
-        keys = [stream_key(settings.seed, f"{robot}/pose2D") for robot in self.robot_ids]
-        self.fleet = make_fleet(dynamic_rover.ROBOT, self.robot_ids, states, np.empty((0, 0)), keys)
-        self.wheels = np.zeros((WHEEL_ROWS, count))
-        self._poses = np.empty((count, 3))
-        self._senders = [self._sender(robot) for robot in self.robot_ids]
-        self._send_frames = self._frames() if settings.publish_tf else None
-        self.configure(settings)
+        self.settings = settings
+        self.sim = NodeSimulation(self._scenario(), PLANE, self.clock, settings.publish_clock, self._compose)
+
+    @property
+    def outbox(self) -> Outbox:
+        return self.sim.outbox
 
     def configure(self, settings: RoverSettings) -> None:
         """Go on from here with other settings."""
         self.settings = settings
-        dynamics: Any = settings  # has their fields, but frozen
-        column = dynamic_rover.column(dynamics, settings.max_v, settings.max_omega, self.dt)
-        self.fleet.parameters = np.repeat(np.array(column)[:, None], len(self.robot_ids), axis=1)
+        self.sim.reconfigure(self._scenario())
+
+    def _scenario(self) -> Scenario:
+        settings = self.settings
+        none: dict[str, Any] = dict.fromkeys(COMMON_SENSORS)
+        rover = Rover(
+            **none,
+            max_v=settings.max_v,
+            max_omega=settings.max_omega,
+            dynamics=Dynamics(**{name: getattr(settings, name) for name in Dynamics.model_fields}),
+            joint_states=WheelJoints(
+                hz=settings.update_rate, wheel_radius_m=settings.wheel_radius, track_m=settings.track_width
+            ),
+        )
+        pose = Pose2D(
+            hz=settings.update_rate, position_sigma_m=settings.position_noise, yaw_sigma_rad=settings.heading_noise
+        )
+        robots = {}
+        for index, robot in enumerate(self.robot_ids):
+            place = RoverPose(yaw=settings.t).model_copy(
+                update={"x": settings.x, "y": settings.y + settings.spacing * index}
+            )
+            start = RoverStart(map_pose=RoverPose()).model_copy(update={"map_pose": place})
+            robots[robot] = rover.model_copy(update={"start": start, "pose2D": pose})
+        return node_scenario("sim_rover", settings.update_rate, settings.seed, robots)
+
+    def _compose(self, run: NodeRun) -> None:
+        if self.settings.publish_tf:
+            pairs = [("odom", f"{robot}/base_link", robot) for robot in self.robot_ids]
+            unused = np.zeros(1)
+            frames = [
+                (parent, child, run.frame_call(exact_pose, robot, unused, unused)) for parent, child, robot in pairs
+            ]
+            run.add_transforms(TOPICS["tf"], self.settings.update_rate, frames)
+        run.add_diagnostics(self.settings.diagnostics_hz, self._statuses)
 
     # ---- commands: taken at the next tick -----------------------------------------------------------------------
 
     def command(self, robot: int, v: float, omega: float) -> bool:
         """On cmd_vel of the rover with this number; False when the joystick has it."""
-        if self._tick < self._joy_until:
+        if self.sim.tick < self._joy_until:
             self.overruled += 1
             return False
-        self.fleet.take(robot, (v, omega))
+        self.sim.fleet.take(robot, (v, omega))
         return True
 
     def joystick(self, v: float, omega: float) -> None:
         """On /joy/cmd_vel: for every rover, and alone for as long as this command is in force."""
-        self.fleet.take(slice(None), [[v], [omega]])
-        self._joy_until = self._tick + timeout_ticks(self.settings.command_timeout, self.dt)
+        self.sim.fleet.take(slice(None), [[v], [omega]])
+        self._joy_until = self.sim.tick + timeout_ticks(self.settings.command_timeout, self.clock.dt)
 
     def let_go(self) -> None:
         """Of the joystick: cmd_vel counts again from now on."""
         self._joy_until = 0.0
 
-    # ---- the tick -------------------------------------------------------------------------------------------------
+    def step(self, ticks: int = 1) -> Messages:
+        """Advance; gives the messages of these ticks. The first call also gives tick 0's."""
+        return self.sim.step(ticks)
 
-    def move(self, tick: int) -> None:
-        fleet, settings = self.fleet, self.settings
-        dynamic_rover.advance_on_plane(fleet.state, fleet.command, fleet.parameters, self.dt)
-        roll(fleet.state, self.wheels, settings.wheel_radius, settings.track_width, self.dt)
-        self._tick = tick + 1
+    # ---- diagnostics ----------------------------------------------------------------------------------------------
 
-    def send(self, tick: int, stamp_ns: int) -> None:
-        fleet, settings = self.fleet, self.settings
-        pose2d.measure(fleet.state, fleet.keys, tick, settings.position_noise, settings.heading_noise, self._poses)
-        for send, pose, wheels in zip(self._senders, self._poses.tolist(), self.wheels.T.tolist(), strict=True):
-            send(stamp_ns, pose, wheels)
-        if self._send_frames is not None:
-            self._send_frames(stamp_ns)
-
-    def _sender(self, robot: str) -> Callable[[int, list[float], list[float]], None]:
-        joint_type, pose_type = "sensor_msgs/msg/JointState", "geometry_msgs/msg/Pose2D"
-        encode_joints = encoders.joint_states(f"{robot}/base_link", WHEEL_JOINTS)
-        encode_pose = encoders.pose2d()
-        send_joints = self.outbox.sender(f"/{robot}/joint_states", joint_type)
-        send_pose = self.outbox.sender(f"/{robot}/pose2D", pose_type)
-
-        def send(stamp_ns: int, pose: list[float], wheels: list[float]) -> None:
-            left, right, left_speed, right_speed = wheels
-            angles, speeds = (left, right, left, right), (left_speed, right_speed, left_speed, right_speed)
-            send_joints(stamp_ns, encode_joints(stamp_ns, angles, speeds))
-            send_pose(stamp_ns, encode_pose(pose))
-
-        return send
-
-    def _frames(self) -> Callable[[int], None]:
-        encode = encoders.transforms([("odom", f"{robot}/base_link") for robot in self.robot_ids])
-        topic, rows = TOPICS["tf"], np.empty((len(self.robot_ids), 7))
-        send = self.outbox.sender(topic.name, topic.type, topic.qos)
-
-        def send_frames(stamp_ns: int) -> None:
-            pose2d.transforms(self.fleet.state, rows)
-            send(stamp_ns, encode(stamp_ns, rows.tolist()))
-
-        return send_frames
+    def _statuses(self, fleet: Fleet, tick: int) -> Statuses:
+        """What /diagnostics says: each rover, then the node."""
+        limit = timeout_ticks(self.settings.command_timeout, self.clock.dt)
+        speeds, turns, ages = fleet.state[[V, YAW_RATE, COMMAND_AGE]].tolist()
+        found = {}
+        for robot, v, omega, age in zip(self.robot_ids, speeds, turns, ages, strict=True):
+            driven = "driven by the joystick" if tick <= self._joy_until else "driven"
+            message = driven if age <= limit else "no command"
+            age_s = {"command_age_s": f"{age * self.clock.dt:.3f}"}
+            values = {"linear_mps": f"{v:.3f}", "angular_rps": f"{omega:.3f}", **age_s}
+            found[f"{NODE_NAME}: {robot}"] = (OK, message, values)
+        own = {"overruled_commands": str(self.overruled), **self.pace()}
+        return {**found, NODE_NAME: (OK, "ok", own)}
 
 
-def sim_rover(transport: Transport, clock: WallClock | None = None) -> SmallNode:
+class SimRoverNode(SmallNode):
+    core: RoverCore
+
+    def waits_for(self) -> str:
+        topics = [f"/{robot}/cmd_vel" for robot in self.core.robot_ids]
+        listed = topics[0] if len(topics) == 1 else f"{topics[0]} … {topics[-1]}"
+        return f"commands on {listed}{f' or {JOY}' if self.core.settings.direct_joy_control else ''}"
+
+
+def sim_rover(transport: Transport, clock: WallClock | None = None) -> SimRoverNode:
     """The node, ready to run, with the parameters of --ros-args."""
     settings = read_settings(transport, RoverSettings)
-    core = RoverCore(settings)
-    node = SmallNode(transport, core, settings.update_rate, settings, clock)
+    core = RoverCore(settings, node_clock(settings, settings.update_rate))
+    node = SimRoverNode(transport, core, settings, clock)
     for index, robot in enumerate(core.robot_ids):
         node.subscribe(f"/{robot}/cmd_vel", TWIST, _cmd_vel(node, core, index, f"/{robot}/cmd_vel"))
     joystick = _Joystick(node, core)

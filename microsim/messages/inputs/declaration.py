@@ -43,15 +43,18 @@ class InputKind:
     about: str
     take: Callable[[InputTarget, str, Any], bool]  # robot, decoded message; False: ignored and counted
     stamped_type: str = ""  # of scenarios with `stamped_cmd_vel`
-    applies: Callable[[InputTarget], bool] | None = None  # to every robot of this run; default: to robots that list it
+    meant_for: Callable[[InputTarget, str], bool] | None = None  # robot; default: robots that list it in `inputs`
+    applies: Callable[[InputTarget], bool] = lambda sim: True  # whether it can have an effect in this run
     position: int = 1000
 
     def is_taken_by(self, sim: InputTarget, robot: str) -> bool:
-        return self.is_meant_for(sim, robot) and (self.applies is None or self.applies(sim))
+        return self.is_meant_for(sim, robot) and self.applies(sim)
 
     def is_meant_for(self, sim: InputTarget, robot: str) -> bool:
         """Whether recordings have a place for it, though it may have no effect in this run."""
-        return self.applies is not None or self.name in sim.scenario.robots[robot].inputs
+        if self.meant_for is not None:
+            return self.meant_for(sim, robot)
+        return self.name in sim.scenario.robots[robot].inputs
 
     def type_for(self, sim: InputTarget) -> str:
         return self.stamped_type if self.stamped_type and sim.scenario.stamped_cmd_vel else self.type

@@ -18,6 +18,7 @@ INPUT = InputKind(
     "any",
     "what the robot sends to the others",
     take_packet,
+    meant_for=lambda sim, robot: True,
     applies=lambda sim: sim.radio is not None,
     position=4,
 )

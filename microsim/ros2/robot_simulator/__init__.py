@@ -1,12 +1,8 @@
 """The node `robot_simulator`: `/cmd_vel` in, `/odom` and `/amcl_pose` out, for navigation tests.
 
-settings.py    its parameters
-core.py        states, and what is said and sent: a pure function of ticks and inputs
-fleet.py       the robots as columns of numbers
-sending.py     what a robot sends
-scanner.py     /scan
-grids.py       occupancy grids, from messages and scenarios
-map_files.py   maps of map_server: YAML and pgm.py
+settings.py    its parameters, and the robot of a scenario that they describe
+core.py        the document's states around the robots of a `Simulation`
+maps.py        worlds from map_server's files, occupancy grids and scenarios
 moving.py      moving obstacles, and their YAML
 node.py        the core on a transport
 """

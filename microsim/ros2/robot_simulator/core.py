@@ -1,4 +1,4 @@
-"""The core of `robot_simulator`: states, and what is said and sent. A pure function of ticks, inputs and stamps.
+"""The core of `robot_simulator`: the document's states around robots of a `Simulation`. A function of ticks and inputs.
 
 IDLE ──first /active_target, or /initialpose──▶ ACTIVE ──no command for cmd_timeout_sec──▶ TIMEOUT_STOP
                                                   ▲──────a command (auto_resume)───────────────┘
@@ -7,42 +7,71 @@ IDLE ──first /active_target, or /initialpose──▶ ACTIVE ──no comman
 from __future__ import annotations
 
 import math
-import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from microsim.engine.nav_robots import ACTIVE, IDLE, TIMEOUT_STOP
-from microsim.engine.noise import stream_key
-from microsim.engine.timekeeper import Clock, Trigger, exact_rate
-from microsim.messages import encoders
-from microsim.messages.outbox import Outbox
-from microsim.messages.topics import TOPICS
-from microsim.ros2.robot_simulator.fleet import NOWHERE, Fleet, Pose
-from microsim.ros2.robot_simulator.grids import GridMap
+from microsim.documents.values import MAX_LENGTH_M
+from microsim.engine import exact
+from microsim.engine.components import YAW, YAW_RATE, X, Y, Z
+from microsim.engine.geometry import Array
+from microsim.engine.physics import Fleet
+from microsim.engine.pipeline import Periodic
+from microsim.engine.timekeeper import Trigger, exact_rate
+from microsim.engine.world import World
+from microsim.messages.outbox import Message, Outbox
+from microsim.messages.topics import TOPICS, Topic
+from microsim.rays import discs
+from microsim.robots.navigation_robot import AHEAD, COMMAND_AGE, OTHERS_AHEAD, OTHERS_ASTERN, V, exact_speeds
+from microsim.ros2.node_simulation import OK, WARN, NodeRun, NodeSimulation, Statuses, node_scenario
+from microsim.ros2.node_time import NodeClock
+from microsim.ros2.robot_simulator.maps import NOWHERE
 from microsim.ros2.robot_simulator.moving import MovingObstacles, Obstacle
-from microsim.ros2.robot_simulator.scanner import Scanner
-from microsim.ros2.robot_simulator.sending import Sending, topic_of
 from microsim.ros2.robot_simulator.settings import RobotSimulatorSettings
 from microsim.ros2.transport import LogLevel
+from microsim.scenario import Scenario
+from microsim.sensors import localisation, odometry
 
-STATES = ("IDLE", "ACTIVE", "TIMEOUT_STOP")  # by the modes of sim/nav_robots.py
-FASTEST = 1e6  # [m/s, rad/s] no command is meant to be faster; beyond it a position would soon be no number
-WAITING_S = 5.0  # how often somebody who waits for a first target is reminded of it
+IDLE, ACTIVE, TIMEOUT_STOP = range(3)
+STATES = ("IDLE", "ACTIVE", "TIMEOUT_STOP")
+DEGREE = exact.PI / 180.0
+FASTEST = 1e6  # [m/s, rad/s] no command is meant to be faster; beyond it a position would soon not be a number
+REMEMBERED_S = 2.0  # a localiser that is later than this is taken as of now
+STALE_S = 10.0  # a pose stamped less than this before an /initialpose is of before it
+WAITING_S = 5.0  # how often a node that waits for a first target says so
 
-_OK, _WARN = 0, 1  # levels of diagnostic_msgs/DiagnosticStatus
 _COUNTED = (
     *("commands", "clipped_commands", "bad_commands", "early_commands", "late_commands", "timeouts"),
-    *("targets", "external_poses", "initial_poses", "bad_poses"),
+    *("targets", "external_poses", "initial_poses", "bad_poses", "stale_poses"),
 )
+_ODOM_POSE, _ODOM_TRUE = slice(0, 4), slice(4, 8)  # in the memory of odometry: x, y, z, yaw there and in the map
 
 
 class Say(Protocol):
     def __call__(self, level: LogLevel, text: str, kind: str) -> None:
         """Log; lines of one kind may be left out when they come too often."""
+
+
+class Pose(NamedTuple):
+    """Planar, in the map frame."""
+
+    x: float  # [m]
+    y: float  # [m]
+    yaw: float  # [rad]
+
+    def is_usable(self) -> bool:
+        return all(map(math.isfinite, self)) and abs(self.x) <= MAX_LENGTH_M and abs(self.y) <= MAX_LENGTH_M
+
+    def __str__(self) -> str:
+        return f"({self.x:.3f}, {self.y:.3f}), {self.yaw / DEGREE:.1f}°"
+
+
+def topic_of(robot: str, name: str) -> str:
+    """A robot without a name has the document's topics; others have them below their names."""
+    return f"/{robot}{name}" if robot else name
 
 
 class RobotSimulator:
@@ -52,47 +81,86 @@ class RobotSimulator:
         self,
         settings: RobotSimulatorSettings,
         say: Say,
-        grid: GridMap | None = None,
+        world: World | None = None,
         obstacles: Sequence[Obstacle] = (),
+        clock: NodeClock | None = None,
     ) -> None:
-        self.robots = settings.robots
-        self.outbox = Outbox()
-        self.clock = Clock(settings.cycle_hz)
-        self.tick = 0
-        self.grid = grid
+        self.robots, self.settings = settings.robots, settings
+        self.clock = clock or NodeClock(settings.cycle_hz)
         self.moving = MovingObstacles(obstacles, settings.seed, self.clock.dt)
         self.counters = [Counter[str]() for _ in self.robots]
+        self.pace: Callable[[], Mapping[str, str]] = dict
         self._say = say
-        self._fleet = Fleet(settings, self.clock)
-        self._is_stopped = np.zeros(len(self.robots), np.bool_)  # by a timeout that was told
-        self._changed: list[int] = []  # robots whose state has changed since the last tick was sent
-        self._scanner = Scanner(settings) if settings.scan_hz else None
-        self._scan_keys = [stream_key(settings.seed, f"{robot}/scan") for robot in self.robots]
-        self.sending = [Sending(robot, settings, self.outbox, self._scanner) for robot in self.robots]
-        diagnostics = TOPICS["diagnostics"]
-        self._send_diagnostics = self.outbox.sender(diagnostics.name, diagnostics.type, diagnostics.qos)
-        self._encode_diagnostics = encoders.diagnostics()
-        self._scan_due = _trigger(settings.scan_hz, settings)
-        self._diagnostics_due = _trigger(settings.diagnostics_hz, settings)
-        self._waiting_due = _trigger(1.0 / WAITING_S, settings)
-        self.configure(settings)
+        self._mode = np.zeros(len(self.robots), np.int64)
+        self._reminder = Trigger(min(Fraction(1, int(WAITING_S)), exact_rate(settings.cycle_hz)), settings.cycle_hz)
+        self._next_reminder = 0  # tick
+        self._next_timeout = 0  # no robot can time out before this tick
+        self._diagnostics: Periodic | None = None
+        self.history = PoseHistory(settings)
+        held = [topic_of(robot, name) for robot in self.robots for name in ("/odom", "/tf", "/amcl_pose", "/scan")]
+        scene = world or NOWHERE, self.clock, settings.publish_clock
+        self.sim = NodeSimulation(self._scenario(), *scene, self._compose, held)
+        for robot in self.robots:
+            start = settings.x0, settings.y0, 0.0, exact.wrap_angle(settings.yaw0_deg * DEGREE)
+            self._memory(robot, "odom")[_ODOM_POSE] = start
 
-    # ---- inputs -----------------------------------------------------------------------------------------------------
+    @property
+    def outbox(self) -> Outbox:
+        return self.sim.outbox
+
+    @property
+    def tick(self) -> int:
+        return self.sim.tick
+
+    # ---- what the simulation is made of ------------------------------------------------------------------------------
 
     def configure(self, settings: RobotSimulatorSettings) -> None:
         """From the next tick on. What may not change is as it was."""
         self.settings = settings
-        self._odom_due = _trigger(Fraction(1000, settings.timer_publish_odom_ms), settings)
-        self._fleet.configure(settings)
-        for sending in self.sending:
-            sending.configure(settings)
+        self._next_timeout = 0
+        self.sim.reconfigure(self._scenario())
 
-    def use_map(self, grid: GridMap) -> None:
-        self.grid = grid
+    def use_map(self, world: World) -> None:
+        self.sim.use_world(world)
+
+    def _scenario(self) -> Scenario:
+        settings = self.settings
+        robot = settings.robot()
+        return node_scenario("robot_simulator", settings.cycle_hz, settings.seed, dict.fromkeys(self.robots, robot))
+
+    def _compose(self, run: NodeRun) -> None:
+        if self.settings.publish_tf:
+            for robot in self.robots:
+                self._add_frames(run, robot)
+        run.alter("odom", exact_speeds, np.zeros(1), reads_state=True)
+        if len(self.moving):
+            run.alter("scan", discs.shorten_ranges, self.moving.discs.reshape(-1))
+        self._diagnostics = run.add_diagnostics(self.settings.diagnostics_hz, self._statuses)
+
+    def _add_frames(self, run: NodeRun, robot: str) -> None:
+        """/tf of a robot, as `tf_tree` says."""
+        settings, odom = self.settings, run.memories[f"{robot}/odom"]
+        correction, drifts = run.memories[f"{robot}/amcl_pose"], np.ones(1)
+        top, middle, base = settings.frame_map, settings.frame_odom, settings.frame_base
+        frames = []
+        if settings.tf_tree == "map_base":
+            frames.append((top, base, run.frame_call(localisation.map_to_base, robot, correction, odom)))
+        if settings.tf_tree == "map_odom_base":
+            frames.append((top, middle, run.frame_call(localisation.map_to_odom, robot, correction, odom)))
+        if settings.tf_tree != "map_base":
+            frames.append((middle, base, run.frame_call(odometry.odom_to_base, robot, odom, drifts)))
+        tf = TOPICS["tf"]
+        topic = Topic("tf", topic_of(robot, "/tf"), tf.type, tf.qos, tf.rate, position=tf.position)
+        run.add_transforms(topic, settings.odom_hz, frames)
+
+    def _memory(self, robot: str, sensor: str) -> Array:
+        return self.sim.memory_of(f"{robot}/{sensor}")
+
+    # ---- inputs -----------------------------------------------------------------------------------------------------
 
     def command(self, robot: int, v: float, omega: float) -> None:
         """`/cmd_vel`."""
-        topic, counters, mode = self._topic(robot, "/cmd_vel"), self.counters[robot], self._fleet.mode[robot]
+        topic, counters, mode = self._topic(robot, "/cmd_vel"), self.counters[robot], self._mode[robot]
         if not (abs(v) <= FASTEST and abs(omega) <= FASTEST):  # false for a NaN
             counters["bad_commands"] += 1
             text = f"{topic}: linear.x {v}, angular.z {omega} is no velocity; ignored"
@@ -106,24 +174,27 @@ class RobotSimulator:
             self._say("info", text, f"{robot} late")
         else:
             counters["commands"] += 1
-            counters["clipped_commands"] += self._fleet.command(robot, v, omega, self.tick)
+            limits = self.settings
+            is_beyond = abs(v) > limits.max_linear_mps or abs(omega) > limits.max_angular_rps
+            counters["clipped_commands"] += limits.enable_cmd_limit and is_beyond
+            self.sim.fleet.take(robot, (v, omega))
             if mode == TIMEOUT_STOP:
                 self._activate(robot)
                 self._say("info", f"{topic}: commands come again; {self._named(robot)}ACTIVE", f"{robot} resumed")
 
     def target(self, robot: int, pose: Pose) -> None:
         """`/active_target`: the first one says where the robot is; later ones are only noted."""
-        topic, mode = self._topic(robot, "/active_target"), self._fleet.mode[robot]
+        topic, mode = self._topic(robot, "/active_target"), self._mode[robot]
         if not self._is_usable(robot, topic, pose):
             return
         self.counters[robot]["targets"] += 1
         if mode == IDLE:
-            self._fleet.put(robot, pose, self.tick)
+            self._put(robot, pose)
             self._activate(robot)
             self._say("info", f"{topic}: the robot starts at {pose}; {self._named(robot)}ACTIVE", "")
             return
         if mode == TIMEOUT_STOP and not self.settings.auto_resume:
-            self._fleet.halt(robot, self.tick)
+            self._halt(robot)
             self._activate(robot)
             self._say("info", f"{topic}: a new target; {self._named(robot)}ACTIVE", f"{robot} resumed")
         x, y, _ = self.pose(robot)
@@ -133,16 +204,23 @@ class RobotSimulator:
     def external_pose(self, robot: int, pose: Pose, stamp_ns: int = 0) -> None:
         """`/amcl_pose` of somebody else: moves the odom frame so that the robot was there at that time.
 
-        Without a stamp: is there now. Its real place stays.
+        Without a stamp: is there now. Its real place stays. A pose of before it was put somewhere does not count.
         """
         topic = self._topic(robot, "/amcl_pose")
         if not self._is_usable(robot, topic, pose):
             return
-        if self._fleet.mode[robot] == IDLE:
+        if self._mode[robot] == IDLE:
             self._say("info", f"{topic}: ignored: {self._waiting_for(robot)}", f"{robot} early pose")
             return
+        if self.history.is_stale(robot, stamp_ns):
+            self.counters[robot]["stale_poses"] += 1
+            self._say("info", f"{topic}: ignored: it is of before the robot was put elsewhere", f"{robot} stale")
+            return
         self.counters[robot]["external_poses"] += 1
-        self._fleet.localise(robot, pose, stamp_ns)
+        speeds = self.velocity(robot)
+        then = self.history.pose_at(robot, stamp_ns, self.place(robot), speeds)
+        yaw = exact.wrap_angle(pose.yaw)
+        self._memory(self.robots[robot], "amcl_pose")[:] = localisation.correction_for(pose.x, pose.y, yaw, *then)
         self._say("info", f"{topic}: localised at {pose}", f"{robot} localised")
 
     def initial_pose(self, robot: int, pose: Pose) -> None:
@@ -151,7 +229,7 @@ class RobotSimulator:
         if not self._is_usable(robot, topic, pose):
             return
         self.counters[robot]["initial_poses"] += 1
-        self._fleet.put(robot, pose, self.tick)
+        self._put(robot, pose)
         self._activate(robot)
         self._say("info", f"{topic}: the robot is put at {pose}; {self._named(robot)}ACTIVE", f"{robot} put")
 
@@ -162,111 +240,135 @@ class RobotSimulator:
         self._say("error", f"{topic}: x {pose.x}, y {pose.y}, yaw {pose.yaw} is no pose; ignored", f"{robot} bad pose")
         return False
 
+    def _put(self, robot: int, pose: Pose) -> None:
+        """There, at rest, and known to be there; odometry does not jump."""
+        name = self.robots[robot]
+        self.sim.place(name, *pose)
+        self._memory(name, "amcl_pose")[:] = 0.0
+        self._memory(name, "odom")[_ODOM_TRUE] = self.sim.fleet.state[[X, Y, Z, YAW], robot]
+        self.history.put(robot, self.clock.time_ns(self.tick))
+        self._halt(robot)
+
+    def _halt(self, robot: int) -> None:
+        """No command, and the timeout counts from now."""
+        self.sim.fleet.take(robot, (0.0, 0.0))
+
     def _activate(self, robot: int) -> None:
-        if self._fleet.mode[robot] != ACTIVE:
-            self._fleet.mode[robot] = ACTIVE
-            self._is_stopped[robot] = False
-            self._changed.append(robot)
+        if self._mode[robot] != ACTIVE:
+            if self._mode[robot] == IDLE:
+                self.sim.release([self._topic(robot, name) for name in ("/odom", "/tf", "/amcl_pose", "/scan")])
+            self._mode[robot] = ACTIVE
+            self._next_timeout = 0
+            self._tell_at_once(robot)
+
+    def _tell_at_once(self, robot: int) -> None:
+        """A change of state is sent with the next tick, whether /odom is due or not."""
+        self.sim.send_next([self._topic(robot, name) for name in ("/odom", "/tf")])
+        if self._diagnostics is not None:
+            self._diagnostics.due = 0
 
     # ---- the tick ---------------------------------------------------------------------------------------------------
 
-    def move(self, tick: int) -> None:
-        """From tick to tick + 1."""
-        stopped = self._fleet.advance(tick, self.grid, self.moving)
-        self.tick = tick + 1
-        if stopped:
-            self._note_timeouts()
+    def step(self, ticks: int = 1) -> Sequence[Message]:
+        """Advance; gives the messages of these ticks. The first call also gives tick 0's."""
+        sent: list[Sequence[Message]] = []
+        if self.tick >= self._next_reminder:
+            self._remind()
+        for _ in range(ticks):
+            if self.tick >= self._next_timeout:
+                self._stop_the_silent()
+            if len(self.moving):
+                self._move_obstacles()
+            sent.append(self.sim.step(1))
+            tick = self.sim.tick
+            self.history.note(tick, self.clock.time_ns(tick), self.sim.fleet.state)
+            if tick >= self._next_reminder:
+                self._remind()
+        if len(sent) == 1:
+            return sent[0]
+        return [message for messages in (sent or [self.sim.step(0)]) for message in messages]
 
-    def _note_timeouts(self) -> None:
-        for robot in np.flatnonzero((self._fleet.mode == TIMEOUT_STOP) & ~self._is_stopped).tolist():
-            self._is_stopped[robot] = True
-            self._fleet.halt(robot, self.tick)
-            self._changed.append(robot)
+    def _stop_the_silent(self) -> None:
+        """Robots whose command runs out in the next tick; and when that can next happen."""
+        limit = max(int(exact_rate(self.settings.cmd_timeout_sec) * self.clock.rate), 1)
+        ages = self.sim.fleet.state[COMMAND_AGE]
+        for robot in np.flatnonzero((self._mode == ACTIVE) & (ages >= limit)).tolist():
+            self._mode[robot] = TIMEOUT_STOP
+            self._halt(robot)
+            self._tell_at_once(robot)
             self.counters[robot]["timeouts"] += 1
             silence = f"{self._topic(robot, '/cmd_vel')}: nothing for {self.settings.cmd_timeout_sec:g} s"
             self._say("warn", f"{silence}; {self._named(robot)}TIMEOUT_STOP", f"{robot} timeout")
+        oldest = ages[self._mode == ACTIVE].max(initial=0.0)
+        self._next_timeout = self.tick + limit - int(oldest)
 
-    def send(self, tick: int, stamp_ns: int) -> None:
-        """What is due at this tick. A robot that is IDLE knows of no place, and sends nothing."""
-        rows, modes, changed = self._fleet.observed(tick, stamp_ns), self._fleet.mode.tolist(), self._changed
-        is_odom_due, is_scan_due = _is_due(self._odom_due, tick), _is_due(self._scan_due, tick)
-        for robot, sending in enumerate(self.sending):
-            if modes[robot] == IDLE:
-                continue
-            try:
-                if is_odom_due or robot in changed:  # a stop is told at once
-                    sending.odom_and_tf(stamp_ns, rows[robot])
-                sending.pose(stamp_ns, rows[robot])
-                if is_scan_due:
-                    self._scan(robot, tick, stamp_ns)
-            except (ValueError, struct.error) as error:
-                self._say("error", f"a message could not be made: {error}", "message")
-        if _is_due(self._diagnostics_due, tick) or (changed and self._diagnostics_due is not None):
-            self._diagnose(stamp_ns)
-        changed.clear()
-        if IDLE in modes and _is_due(self._waiting_due, tick):
-            self._remind(modes)
+    def _move_obstacles(self) -> None:
+        """Robots see where they are before the tick, scans where they are after it."""
+        fleet = self.sim.fleet
+        radii = np.full(len(self.robots), self.settings.robot_radius_m)
+        ahead, astern = fleet.parameters[OTHERS_AHEAD], fleet.parameters[OTHERS_ASTERN]
+        discs.ways_to_discs(self.moving.discs, fleet.state[X : YAW + 1], radii, ahead, astern)
+        self.moving.advance(self.tick, self.sim.world)
 
-    def _scan(self, robot: int, tick: int, stamp_ns: int) -> None:
-        assert self._scanner is not None
-        grid, sending = self.grid or NOWHERE, self.sending[robot]
-        ranges = self._scanner.ranges(self.place(robot), grid, self.moving.discs, self._scan_keys[robot], tick)
-        sending.send_scan(stamp_ns, sending.encode_scan(stamp_ns, ranges))
+    def _remind(self) -> None:
+        self._next_reminder = self._reminder.next_tick(self.tick + 1)
+        idle = [self.robots[robot] for robot in np.flatnonzero(self._mode == IDLE)]
+        if idle:
+            named = f" ({len(idle)} robots: {', '.join(idle[:5])}{', …' if len(idle) > 5 else ''})"
+            self._say("info", f"waiting for a first /active_target or /initialpose{named if idle != [''] else ''}", "")
 
-    def _diagnose(self, stamp_ns: int) -> None:
-        statuses, verdicts = {}, {}
+    def _statuses(self, fleet: Fleet, tick: int) -> Statuses:
+        found = {}
         for robot, name in enumerate(self.robots):
-            title = f"robot_simulator: {name}" if name else "robot_simulator"
-            statuses[title] = self.facts(robot)
             state = self.state(robot)
-            verdicts[title] = (_WARN if state == "TIMEOUT_STOP" else _OK, state)
-        try:
-            self._send_diagnostics(stamp_ns, self._encode_diagnostics(stamp_ns, statuses, verdicts))
-        except (ValueError, struct.error) as error:
-            self._say("error", f"a message could not be made: {error}", "message")
-
-    def _remind(self, modes: Sequence[int]) -> None:
-        idle = [self.robots[robot] for robot, mode in enumerate(modes) if mode == IDLE]
-        who = f" ({len(idle)} robots: {', '.join(idle[:5])}{', …' if len(idle) > 5 else ''})" if idle != [""] else ""
-        self._say("info", f"waiting for a first /active_target or /initialpose{who}", "")
+            title = f"robot_simulator: {name}" if name else "robot_simulator"
+            found[title] = (WARN if state == "TIMEOUT_STOP" else OK, state, self._facts(robot, fleet))
+        return found
 
     # ---- what is so -------------------------------------------------------------------------------------------------
 
     def state(self, robot: int = 0) -> str:
-        return STATES[self._fleet.mode[robot]]
+        return STATES[self._mode[robot]]
 
     def velocity(self, robot: int = 0) -> tuple[float, float]:
         """Linear and angular [m/s, rad/s]."""
-        return self._fleet.velocity(robot)
+        v, omega = self.sim.fleet.state[[V, YAW_RATE], robot].tolist()
+        return v, omega
 
     def odometry(self, robot: int = 0) -> Pose:
         """In the odom frame."""
-        return self._fleet.odometry(robot)
+        x, y, _, yaw = self._memory(self.robots[robot], "odom")[_ODOM_POSE].tolist()
+        return Pose(x, y, yaw)
 
     def pose(self, robot: int = 0) -> Pose:
         """Where localisation believes the robot to be: what /tf says."""
-        return self._fleet.pose(robot)
+        x, y, yaw = self._memory(self.robots[robot], "amcl_pose").tolist()
+        return Pose(*localisation.compose(x, y, yaw, *self.place(robot)))
 
     def place(self, robot: int = 0) -> Pose:
         """Where it is: what its scanner sees."""
-        return self._fleet.place(robot)
+        return Pose(*self.sim.fleet.state[[X, Y, YAW], robot].tolist())
 
     def facts(self, robot: int = 0) -> dict[str, str]:
         """What /diagnostics says of a robot."""
-        v, omega = self.velocity(robot)
-        age_s = (self.tick - int(self._fleet.since[robot])) * self.clock.dt
+        return self._facts(robot, self.sim.fleet)
+
+    def _facts(self, robot: int, fleet: Fleet) -> dict[str, str]:
+        v, omega, age, ahead = fleet.state[[V, YAW_RATE, COMMAND_AGE, AHEAD], robot].tolist()
+        age_s = f"{age * self.clock.dt:.3f}" if self.state(robot) == "ACTIVE" else ""
         return {
             "state": self.state(robot),
             "linear_mps": f"{v:.3f}",
             "angular_rps": f"{omega:.3f}",
-            "command_age_s": f"{age_s:.3f}" if self.state(robot) == "ACTIVE" else "",
-            "free_way_m": f"{self._fleet.free_way(robot):.3f}",
+            "command_age_s": age_s,
+            "free_way_m": f"{ahead:.3f}",
             **{name: str(self.counters[robot][name]) for name in _COUNTED},
+            **self.pace(),
         }
 
     def digest(self) -> str:
         """SHA-256 over every message so far."""
-        return self.outbox.digest.hex()
+        return self.sim.digest()
 
     def _topic(self, robot: int, name: str) -> str:
         return topic_of(self.robots[robot], name)
@@ -278,21 +380,52 @@ class RobotSimulator:
         return f"waiting for a first {self._topic(robot, '/active_target')}"
 
 
-def _trigger(hz: float | Fraction, settings: RobotSimulatorSettings) -> Trigger | None:
-    """At that rate, or at every tick where the cycle is slower; None: never."""
-    return Trigger(min(hz, exact_rate(settings.cycle_hz)), settings.cycle_hz) if hz > 0 else None
+class PoseHistory:
+    """Where the robots were at the latest ticks, by stamp."""
 
+    def __init__(self, settings: RobotSimulatorSettings) -> None:
+        count, ticks = len(settings.robots), math.ceil(REMEMBERED_S * settings.cycle_hz) + 2
+        self._period_ns = 1e9 / float(settings.cycle_hz)
+        self._stamps = np.full(ticks, -1, np.int64)  # [ns], a ring
+        self._poses = np.zeros((ticks, YAW + 1, count))  # x, y, z, yaw at these ticks
+        self._put_at = np.full(count, -1, np.int64)  # [ns] when a robot was last put somewhere
 
-def _is_due(trigger: Trigger | None, tick: int) -> bool:
-    return trigger is not None and trigger.next_tick(tick) == tick
+    def note(self, tick: int, stamp_ns: int, state: Array) -> None:
+        slot = tick % len(self._stamps)
+        self._stamps[slot], self._poses[slot] = stamp_ns, state[: YAW + 1]
 
+    def put(self, robot: int, stamp_ns: int) -> None:
+        self._put_at[robot] = stamp_ns
 
-def rehearse(settings: RobotSimulatorSettings, obstacles: Sequence[Obstacle]) -> None:
-    """Compile, or fetch from the cache, all that a run needs: afterwards its first ticks are as quick as later ones."""
-    robots = RobotSimulator(settings, lambda level, text, kind: None, NOWHERE, obstacles)
-    robots.send(0, 0)
-    robots.initial_pose(0, Pose(0.0, 0.0, 0.0))
-    robots.external_pose(0, Pose(0.0, 0.0, 0.0))
-    robots.command(0, 0.1, 0.1)
-    robots.move(0)
-    robots.send(0, 0)
+    def is_stale(self, robot: int, stamp_ns: int) -> bool:
+        """Whether a stamp is of before the robot was put where it is; one of another clock is not."""
+        age_ns = int(self._put_at[robot]) - stamp_ns
+        return stamp_ns > 0 and 0 <= age_ns < STALE_S * 1e9
+
+    def _pose(self, slot: Any, robot: int) -> Pose:
+        return Pose(*self._poses[slot, [X, Y, YAW], robot].tolist())
+
+    def pose_at(self, robot: int, stamp_ns: int, now: Pose, speeds: tuple[float, float]) -> Pose:
+        """Interpolated between ticks, extrapolated up to a tick after the latest; now, where the stamp is not ours."""
+        known = np.flatnonzero((self._stamps > self._put_at[robot]) & (self._stamps >= 0))
+        stamps = self._stamps[known]
+        if stamp_ns <= 0 or not known.size or stamp_ns < stamps.min():
+            return now
+        before = known[np.argmax(np.where(stamps <= stamp_ns, stamps, -1))]
+        pose = self._pose(before, robot)
+        since_ns = stamp_ns - int(self._stamps[before])
+        later = known[stamps > stamp_ns]
+        if later.size:
+            after = later[np.argmin(self._stamps[later])]
+            share = since_ns / int(self._stamps[after] - self._stamps[before])
+            end = self._pose(after, robot)
+            turn = exact.wrap_angle(end.yaw - pose.yaw)
+            yaw = exact.wrap_angle(pose.yaw + share * turn)
+            return Pose(pose.x + share * (end.x - pose.x), pose.y + share * (end.y - pose.y), yaw)
+        if since_ns > self._period_ns:
+            return now
+        (v, omega), ahead_s = speeds, since_ns / 1e9
+        sine, cosine = exact.sincos(now.yaw)
+        return Pose(
+            now.x + v * cosine * ahead_s, now.y + v * sine * ahead_s, exact.wrap_angle(now.yaw + omega * ahead_s)
+        )

@@ -21,9 +21,9 @@ from microsim.documents.values import Finite, Length, Model, PointXY, Positive, 
 from microsim.documents.yaml_text import read_yaml
 from microsim.engine.geometry import Array
 from microsim.engine.noise import stream_key
+from microsim.engine.world import World
 from microsim.errors import MapError, ScenarioError
 from microsim.rays import discs
-from microsim.ros2.robot_simulator.grids import GridMap
 from microsim.scenario.files import read_text
 from microsim.scenario.messages import Places, in_order
 
@@ -145,12 +145,11 @@ class MovingObstacles:
     def __len__(self) -> int:
         return int(self.discs.shape[1])
 
-    def advance(self, tick: int, grid: GridMap) -> None:
+    def advance(self, tick: int, world: World) -> None:
         """From tick to tick + 1."""
         if len(self._keys):
-            discs.walk(
-                self._walk, self._bounds, self._keys, tick, self._dt, True, grid.clearance, grid.cell_m, grid.frame
-            )
+            grid = world.clearance, world.cell_m, world.west, world.south
+            discs.walk(self._walk, self._bounds, self._keys, tick, self._dt, *grid)
         self._place(tick + 1)
 
     def _place(self, tick: int) -> None:

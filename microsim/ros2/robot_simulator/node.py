@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import UsageError
 from microsim.messages.topics import Qos
 from microsim.ros2.node_settings import read_settings
+from microsim.ros2.node_time import node_clock
 from microsim.ros2.paced_node import SmallNode
-from microsim.ros2.robot_simulator.core import RobotSimulator, rehearse
-from microsim.ros2.robot_simulator.fleet import Pose
-from microsim.ros2.robot_simulator.grids import GridMap, grid_of_message, grid_of_scenario, heading
-from microsim.ros2.robot_simulator.map_files import is_map, read_map
+from microsim.ros2.robot_simulator.core import Pose, RobotSimulator, topic_of
+from microsim.ros2.robot_simulator.maps import heading, load_map, world_of_message
 from microsim.ros2.robot_simulator.moving import read_obstacles
-from microsim.ros2.robot_simulator.sending import POSE, topic_of
 from microsim.ros2.robot_simulator.settings import RobotSimulatorSettings
 from microsim.ros2.transport import LogLevel, Transport
 from microsim.runner import WallClock
-from microsim.scenario.files import SUFFIXES
+from microsim.sensors.localisation import POSE_TYPE as POSE
 
 NAME = "robot_simulator"
 COMMAND_QOS = Qos(10)  # §9: reliable, keep last 10; so are targets and external poses
@@ -36,17 +33,19 @@ class RobotSimulatorNode(SmallNode):
         """Settings that are not given are read from the transport's --ros-args."""
         chosen = settings if settings is not None else read_settings(transport, RobotSimulatorSettings)
         obstacles = read_obstacles(chosen.obstacles) if chosen.obstacles else ()
-        core = RobotSimulator(chosen, self._say_of_robot, load_map(chosen), obstacles)
-        rehearse(chosen, obstacles)
-        super().__init__(transport, core, chosen.cycle_hz, chosen, clock)
-        if not transport.tells_senders:
-            for sending in core.sending:
-                sending.remember()
+        world = load_map(chosen.map, chosen.map_occupied_min) if chosen.map else None
+        core = RobotSimulator(chosen, self._say_of_robot, world, obstacles, node_clock(chosen, chosen.cycle_hz))
+        super().__init__(transport, core, chosen, clock)
         for number, robot in enumerate(chosen.robots):
             self._listen(number, robot, chosen)
         if chosen.map_topic:
             self.subscribe(chosen.map_topic, "nav_msgs/msg/OccupancyGrid", self._on_map, MAP_QOS)
         self.declare(chosen, core.configure)
+
+    def waits_for(self) -> str:
+        topics = ", ".join(topic_of(robot, "/active_target") for robot in self.core.robots[:3])
+        more = ", …" if len(self.core.robots) > 3 else ""
+        return f"a first pose on {topics}{more} or /initialpose; until then commands are ignored"
 
     def _say_of_robot(self, level: LogLevel, text: str, kind: str) -> None:
         self.say(level, text, kind)
@@ -71,14 +70,9 @@ class RobotSimulatorNode(SmallNode):
             self.core.target(robot, _pose(message.pose))
 
     def _on_amcl_pose(self, robot: int, message: Any) -> None:
-        stamp, pose = message.header.stamp, message.pose.pose
-        place, turn = pose.position, pose.orientation
-        numbers = float(place.x), float(place.y), float(turn.z), float(turn.w)
-        stamp_ns = stamp.sec * NS_PER_S + stamp.nanosec
-        if self.core.sending[robot].is_own(stamp_ns, numbers):
-            return
+        stamp = message.header.stamp
         if self._is_in_map_frame(robot, "/amcl_pose", message):
-            self.core.external_pose(robot, _pose(pose), stamp_ns)
+            self.core.external_pose(robot, _pose(message.pose.pose), stamp.sec * NS_PER_S + stamp.nanosec)
 
     def _on_initial_pose(self, robot: int, message: Any) -> None:
         if self._is_in_map_frame(robot, "/initialpose", message):
@@ -96,21 +90,11 @@ class RobotSimulatorNode(SmallNode):
     def _on_map(self, message: Any) -> None:
         topic = self.core.settings.map_topic
         try:
-            self.core.use_map(grid_of_message(message, self.core.settings.map_occupied_min))
+            self.core.use_map(world_of_message(message, self.core.settings.map_occupied_min))
         except UsageError as error:
             self.ignore(f"maps on {topic}", "error", f"{topic}: ignored: {error}")
         else:
             self.say("info", f"{topic}: a map of {message.info.width} by {message.info.height} cells", "map")
-
-
-def load_map(settings: RobotSimulatorSettings) -> GridMap | None:
-    """What the parameter `map` names; raises MapError or ScenarioError."""
-    if not settings.map:
-        return None
-    file = Path(settings.map)
-    if file.suffix in SUFFIXES and is_map(file):
-        return read_map(file, settings.map_occupied_min)
-    return grid_of_scenario(settings.map)
 
 
 def _pose(message: Any) -> Pose:

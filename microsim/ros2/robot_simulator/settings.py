@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -20,7 +21,14 @@ from microsim.documents.values import (
     detail,
     fail,
 )
+from microsim.engine import exact
+from microsim.engine.timekeeper import exact_rate
+from microsim.robots.declaration import COMMON_SENSORS, FURTHER_SENSORS
+from microsim.robots.navigation_robot import NavigationRobot
 from microsim.ros2.node_time import READ_ONLY, TimeSettings
+from microsim.sensors.declaration import Mount
+from microsim.sensors.odometry import Odometry, OdometryDrift
+from microsim.sensors.scan import Scan
 
 Speed = Annotated[Finite, Field(ge=0, le=1e6)]
 Limit = Annotated[Finite, Field(ge=0, le=1e9)]  # 0: none
@@ -41,6 +49,38 @@ def fixed(default: Any, description: str) -> Any:
 def open_(default: Any, description: str) -> Any:
     """A setting that may be changed at any time."""
     return Field(default, description=description)
+
+
+# what a robot's settings have under the same name, and under others
+_SAME = (
+    *("max_linear_accel", "max_linear_jerk", "max_angular_accel", "max_angular_jerk", "min_turn_radius_m"),
+    *("slow_distance_m", "stop_distance_m"),
+)
+_RENAMED = {
+    "max_v": "max_linear_mps",
+    "max_omega": "max_angular_rps",
+    "limit_commands": "enable_cmd_limit",
+    "cmd_timeout_s": "cmd_timeout_sec",
+    "slow_down": "enable_slow_down",
+    "radius_m": "robot_radius_m",
+    "odom_frame": "frame_odom",
+    "base_frame": "frame_base",
+    "scan_frame": "frame_scan",
+}
+
+
+class NodeRobot(NavigationRobot):
+    """A navigation robot whose frames have the names of the node's parameters."""
+
+    odom_frame: str = "odom"
+    base_frame: str = "base_link"
+    scan_frame: str = ""
+
+    def frame(self, robot: str, link: str) -> str:
+        return self.base_frame
+
+    def sensor_frame(self, robot: str, sensor: str, suffix: str = "_link") -> str:
+        return self.scan_frame or self.base_frame
 
 
 class RobotSimulatorSettings(TimeSettings):
@@ -96,6 +136,40 @@ class RobotSimulatorSettings(TimeSettings):
         ("",), "Names of the robots; each has the topics of a node of its own below its name. One without a name: none."
     )
     seed: Seed = fixed(0, "Of all noise.")
+
+    @property
+    def odom_hz(self) -> Fraction:
+        """Rate of /odom and /tf: at most every update."""
+        return min(Fraction(1000, self.timer_publish_odom_ms), exact_rate(self.cycle_hz))
+
+    def robot(self) -> NodeRobot:
+        """Each robot of the node, as a scenario would have it."""
+        scan = None
+        if self.scan_hz:
+            scan = Scan.model_construct(
+                enabled=True,
+                hz=self.scan_hz,
+                mount=Mount(),
+                beams=self.scan_beams,
+                angle_min=self.scan_angle_min,
+                angle_max=self.scan_angle_max,
+                min_m=self.scan_range_min,
+                max_m=self.scan_range_max,
+                sigma_m=self.scan_noise_std_m,
+                dropout_probability=0.0,
+            )
+        localisation: Any = FURTHER_SENSORS["localisation"]
+        pose = localisation(
+            hz=self.cycle_hz,
+            position_sigma_m=self.pose_noise_std_m,
+            yaw_sigma_rad=self.yaw_noise_std_deg * (exact.PI / 180.0),
+            frame_id=self.frame_map,
+        )
+        drift = OdometryDrift(position_per_m=0.0, yaw_per_rad=0.0)  # exact, in a frame that starts anywhere
+        values: dict[str, Any] = {**dict.fromkeys(COMMON_SENSORS), **{name: getattr(self, name) for name in _SAME}}
+        robot = NodeRobot(**values, **{name: getattr(self, ours) for name, ours in _RENAMED.items()})
+        odom = Odometry(drift=drift).model_copy(update={"hz": self.odom_hz})
+        return robot.model_copy(update={"odom": odom, "scan": scan, "sensors": {"amcl_pose": pose}})
 
     @field_validator("robots")
     @classmethod

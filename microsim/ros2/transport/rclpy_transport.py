@@ -333,7 +333,7 @@ def _of_type(parameter: RosParameter, value: Value) -> Value:
 
 
 def _relative(name: str) -> str:
-    return name.lstrip("/")
+    return name[1:] if name.startswith("//") else name.lstrip("/")
 
 
 # rclpy requires one place in the source for each level

@@ -93,8 +93,8 @@ class RosArguments:
         return name if name.startswith("/") else _join(self.namespace, name)
 
     def _resolve(self, name: str, kind: str) -> str:
-        # names of the table start with a slash but belong to the node's namespace
-        full = self.expand(name.lstrip("/"))
+        # names of the table start with a slash but belong to the node's namespace; two slashes: to none
+        full = name[1:] if name.startswith("//") else self.expand(name.lstrip("/"))
         for remap in self.remaps:
             if remap.kind in ("", kind) and self.expand(remap.old) == full:
                 return self.expand(remap.new)

@@ -1,0 +1,305 @@
+"""Round planar robot for navigation tests: limits of speed, acceleration and jerk, a command timeout, and braking.
+
+In a tick of dt, in this order: the command (0 once it has run out) is clipped; it is limited by what is in the way; the
+speeds approach it within their limits; then Euler's step, x <- x + v cos(yaw) dt, yaw <- wrap(yaw + ω dt), no farther
+than to where the robot would touch something.
+
+With the free way d before it, the speed is at most max_v (d - stop) / (slow - stop) from slow_distance_m on, and 0 from
+stop_distance_m on. Where acceleration or jerk are limited it brakes so early that it can keep to that line.
+"""
+
+import math
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from microsim.documents.values import Finite, Switch, detail, fail
+from microsim.engine import exact, geometry, speed_limits
+from microsim.engine.calls import Scene
+from microsim.engine.compiled import kernel
+from microsim.engine.components import (
+    ACCELERATION_X,
+    ACCELERATION_Y,
+    COMMON_ROWS,
+    VELOCITY_X,
+    VELOCITY_Y,
+    YAW,
+    YAW_RATE,
+    RobotModel,
+    Wind,
+    X,
+    Y,
+    Z,
+)
+from microsim.engine.geometry import Array, Grid
+from microsim.robots.declaration import Look, Robot
+from microsim.robots.drone import Keys
+
+_distance_to_occupied = geometry.distance_to_occupied
+_ground_height = geometry.ground_height
+_sincos = exact.sincos
+_towards = speed_limits.towards
+_wrap_angle = exact.wrap_angle
+
+# rows of the state after the common ones
+V, ACCEL, ALPHA = COMMON_ROWS, COMMON_ROWS + 1, COMMON_ROWS + 2  # [m/s] [m/s^2] [rad/s^2]
+AHEAD = COMMON_ROWS + 3  # [m] free way in the direction of the command; inf when there is none or nobody looked
+CONTACTS = COMMON_ROWS + 4  # ticks in which something stopped the robot
+TIMED_OUT = COMMON_ROWS + 5  # 1 where the command has run out
+COMMAND_AGE = COMMON_ROWS + 6  # ticks since the last command
+_ROWS = COMMON_ROWS + 7
+
+# rows of the parameters
+_MAX_V, _MAX_OMEGA, _IS_CLIPPED, _TIMEOUT, _SLOW, _STOP, _RADIUS, _MIN_TURN = range(8)
+_MAX_ACCEL, _MAX_JERK, _MAX_ALPHA, _MAX_ANGULAR_JERK = range(8, 12)
+OTHERS_AHEAD, OTHERS_ASTERN = 12, 13  # [m] free way to what moves, written by whoever moves it; inf: none
+
+_RAYS = 16  # at most so many on either side of the middle
+
+
+def parameters(settings: Any, wind: Wind, dt: float) -> tuple[float, ...]:
+    return (
+        settings.max_v,
+        settings.max_omega,
+        float(settings.limit_commands),
+        float(max(math.floor(settings.cmd_timeout_s / dt + 1e-9), 1)),  # a command acts for a tick at least
+        settings.slow_distance_m if settings.slow_down else 0.0,
+        settings.stop_distance_m,
+        settings.radius_m,
+        settings.min_turn_radius_m,
+        settings.max_linear_accel,
+        settings.max_linear_jerk,
+        settings.max_angular_accel,
+        settings.max_angular_jerk,
+        math.inf,
+        math.inf,
+    )
+
+
+@kernel
+def _is_occupied(clearance: Grid, cell: float, u: float, v: float) -> bool:
+    """True when a point lies in an occupied cell; beyond the grid nothing is."""
+    rows, columns = clearance.shape
+    column, row = u / cell, v / cell
+    # compared before they become integers: what an out-of-range number becomes depends on the processor
+    return 0.0 <= column < columns and 0.0 <= row < rows and clearance[int(row), int(column)] == 0
+
+
+@kernel
+def free_way(scene: Scene, x: float, y: float, dx: float, dy: float, radius: float, reach: float) -> float:
+    """How far a round robot at (x, y) can drive along the unit vector (dx, dy), inf beyond `reach`.
+
+    The grid is looked at along parallel rays across the robot's width, at most half a cell apart. A ray that begins in
+    an occupied cell does not count: a robot that touches a wall may drive along it, and one put into a wall drive out.
+    """
+    clearance, cell, u, v = scene.clearance, scene.cell, x - scene.west, y - scene.south
+    rays = min(math.ceil(2.0 * radius / cell), _RAYS)  # on either side
+    free = math.inf
+    for k in range(-rays, rays + 1):
+        aside = radius * k / rays if rays > 0 else 0.0
+        front = math.sqrt(max(radius * radius - aside * aside, 0.0))
+        start_u, start_v = u - dy * aside, v + dx * aside
+        if not _is_occupied(clearance, cell, start_u, start_v):
+            way = _distance_to_occupied(clearance, cell, start_u, start_v, dx, dy, reach + front, False)
+            free = min(free, max(way - front, 0.0))
+    return free if free <= reach else math.inf
+
+
+@kernel
+def allowed_speed(ahead: float, max_v: float, slow: float, stop: float, dt: float) -> float:
+    """Falls in a straight line from max_v at `slow` to 0 at `stop`, and never lets a tick reach past `stop`."""
+    if ahead <= stop:
+        return 0.0
+    left = ahead - stop
+    if ahead >= slow:
+        return left / dt
+    return min(max_v * left / (slow - stop), left / dt)
+
+
+@kernel
+def _braking(v: float, max_accel: float, max_jerk: float) -> tuple[float, float]:
+    """Deceleration [m/s^2] to count on from the speed v, and the time until it is reached [s]; inf: no limit."""
+    decel = max_accel if max_accel > 0.0 else math.inf
+    if max_jerk > 0.0:
+        decel = min(decel, max(math.sqrt(v * max_jerk), 1e-6))
+        return decel, 2.0 * decel / max_jerk  # it may be speeding up as hard as that
+    return decel, 0.0
+
+
+@kernel
+def braked_speed(left: float, decel: float, delay: float, slope: float, dt: float) -> float:
+    """The greatest speed from which the robot can still keep to v <= slope * way, with `left` of that way before it.
+
+    It drives on for a tick and the delay, then brakes: v = sqrt(2 decel (way - decel / (2 slope^2))), the parabola that
+    touches the line at v = decel / slope.
+    """
+    wait = delay + dt
+    slowest = left / (1.0 / slope + wait)
+    if slowest * slope <= decel:
+        return slowest
+    half = decel * wait
+    return math.sqrt(max(half * half + 2.0 * decel * left - (decel / slope) * (decel / slope), 0.0)) - half
+
+
+@kernel
+def _speed_before_obstacles(
+    state: Array, parameters: Array, i: int, scene: Scene, v: float, sine: float, cosine: float
+) -> float:
+    """The commanded speed, as far as what is in the way allows; notes the free way."""
+    state[AHEAD, i] = math.inf
+    slow, stop = parameters[_SLOW, i], parameters[_STOP, i]
+    if slow <= 0.0 or v == 0.0:
+        return v
+    sign = 1.0 if v > 0.0 else -1.0
+    fastest = max(abs(v), abs(state[V, i]))
+    slope = parameters[_MAX_V, i] / (slow - stop)
+    decel, delay = _braking(fastest, parameters[_MAX_ACCEL, i], parameters[_MAX_JERK, i])
+    reach = max(slow, stop + fastest * (scene.dt + delay))
+    if decel < math.inf and slope > 0.0:
+        reach = max(reach, stop + fastest * (scene.dt + delay) + fastest * fastest / decel + decel / (slope * slope))
+    others = parameters[OTHERS_AHEAD, i] if v > 0.0 else parameters[OTHERS_ASTERN, i]
+    free = free_way(scene, state[X, i], state[Y, i], sign * cosine, sign * sine, parameters[_RADIUS, i], reach)
+    ahead = min(free, others)
+    if ahead > reach:
+        return v
+    if ahead <= slow:
+        state[AHEAD, i] = ahead
+    most = allowed_speed(ahead, parameters[_MAX_V, i], slow, stop, scene.dt)
+    if decel < math.inf and slope > 0.0:
+        most = min(most, braked_speed(max(ahead - stop, 0.0), decel, delay, slope, scene.dt))
+    return min(max(v, -most), most)
+
+
+@kernel
+def _free_step(state: Array, parameters: Array, i: int, scene: Scene, step: float, sine: float, cosine: float) -> float:
+    """How much of a step [m, negative: backward] the robot can go before it touches something."""
+    if parameters[_SLOW, i] <= 0.0 or step == 0.0:
+        return step
+    sign = 1.0 if step > 0.0 else -1.0
+    others = parameters[OTHERS_AHEAD, i] if step > 0.0 else parameters[OTHERS_ASTERN, i]
+    free = free_way(scene, state[X, i], state[Y, i], sign * cosine, sign * sine, parameters[_RADIUS, i], abs(step))
+    return sign * min(abs(step), free, others)
+
+
+@kernel
+def _turn(state: Array, parameters: Array, i: int, v: float, omega: float, dt: float) -> tuple[float, float]:
+    """Turning rate and its change in this tick. The radius of a curve is kept even where its limits would not."""
+    most = abs(v) / parameters[_MIN_TURN, i] if parameters[_MIN_TURN, i] > 0.0 else math.inf
+    omega = min(max(omega, -most), most)
+    before = state[YAW_RATE, i]
+    omega, alpha = _towards(
+        before, state[ALPHA, i], omega, parameters[_MAX_ALPHA, i], parameters[_MAX_ANGULAR_JERK, i], dt
+    )
+    if abs(omega) > most:
+        omega = min(max(omega, -most), most)
+        alpha = (omega - before) / dt
+    return omega, alpha
+
+
+@kernel
+def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int) -> None:
+    for i in range(state.shape[1]):
+        for _ in range(ticks):
+            _drive(state, command, parameters, i, scene)
+
+
+@kernel
+def _drive(state: Array, command: Array, parameters: Array, i: int, scene: Scene) -> None:
+    dt = scene.dt
+    state[TIMED_OUT, i] = 1.0 if state[COMMAND_AGE, i] >= parameters[_TIMEOUT, i] else 0.0
+    state[COMMAND_AGE, i] += 1.0
+    v, omega = 0.0, 0.0
+    if state[TIMED_OUT, i] == 0.0:
+        v, omega = command[0, i], command[1, i]
+    if parameters[_IS_CLIPPED, i] > 0.0:
+        most_v, most_omega = parameters[_MAX_V, i], parameters[_MAX_OMEGA, i]
+        v, omega = min(max(v, -most_v), most_v), min(max(omega, -most_omega), most_omega)
+    sine, cosine = _sincos(state[YAW, i])
+    v = _speed_before_obstacles(state, parameters, i, scene, v, sine, cosine)
+    v, accel = _towards(state[V, i], state[ACCEL, i], v, parameters[_MAX_ACCEL, i], parameters[_MAX_JERK, i], dt)
+    step = _free_step(state, parameters, i, scene, v * dt, sine, cosine)
+    dx, dy = v * cosine * dt, v * sine * dt
+    if step != v * dt:
+        v, accel, dx, dy = 0.0, 0.0, step * cosine, step * sine
+        state[CONTACTS, i] += 1.0
+    omega, alpha = _turn(state, parameters, i, v, omega, dt)
+    state[X, i] += dx
+    state[Y, i] += dy
+    state[YAW, i] = _wrap_angle(state[YAW, i] + omega * dt)
+    sine, cosine = _sincos(state[YAW, i])
+    velocity_x, velocity_y = v * cosine, v * sine
+    state[ACCELERATION_X, i] = (velocity_x - state[VELOCITY_X, i]) / dt
+    state[ACCELERATION_Y, i] = (velocity_y - state[VELOCITY_Y, i]) / dt
+    state[VELOCITY_X, i], state[VELOCITY_Y, i], state[YAW_RATE, i] = velocity_x, velocity_y, omega
+    state[V, i], state[ACCEL, i], state[ALPHA, i] = v, accel, alpha
+    state[Z, i] = _ground_height(scene.elevation, scene.cell, state[X, i] - scene.west, state[Y, i] - scene.south)
+
+
+@kernel
+def exact_speeds(
+    settings: Array, state: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array
+) -> None:
+    """Put the speeds into a reading of odometry as they are in the state, without the rounding of turned axes."""
+    reading[7], reading[8], reading[9] = state[V], 0.0, 0.0
+    reading[10], reading[11], reading[12] = 0.0, 0.0, state[YAW_RATE]
+
+
+NAVIGATION = RobotModel(
+    name="navigation_robot",
+    inputs=("v", "omega"),
+    twist_fields=("linear.x", "angular.z"),
+    rows=_ROWS,
+    state={"x": X, "y": Y, "z": Z, "yaw": YAW, "v": V, "omega": YAW_RATE, "contacts": CONTACTS},
+    parameters=parameters,
+    advance=advance,
+    is_ground_bound=True,
+    command_age=COMMAND_AGE,
+    needs_tick=lambda parameters: False,
+)
+
+Speed = Annotated[Finite, Field(ge=0, le=1e6)]
+Limit = Annotated[Finite, Field(ge=0, le=1e9)]  # 0: none
+Distance = Annotated[Finite, Field(ge=0, le=1e6)]
+Seconds = Annotated[Finite, Field(ge=0.001, le=1e6)]
+
+
+class NavigationRobot(Robot):
+    """A round robot that drives and turns in the plane, within limits, and brakes before what is in its way."""
+
+    position: ClassVar[int] = 4
+    urdf: ClassVar[str] = "rover"
+    engine: ClassVar[RobotModel] = NAVIGATION
+
+    model: Literal["navigation_robot"] = Field("navigation_robot", description="A robot for navigation tests.")
+    max_v: Speed = Field(2.0, description="Greatest speed of a command, forward and backward [m/s].")
+    max_omega: Speed = Field(3.0, description="Greatest turning rate of a command [rad/s].")
+    limit_commands: Switch = Field(True, description="Whether commands are clipped to these.")
+    cmd_timeout_s: Seconds = Field(2.0, description="The robot stops when no command has come for longer [s].")
+    max_linear_accel: Limit = Field(0.0, description="Greatest linear acceleration and deceleration [m/s^2]; 0: none.")
+    max_linear_jerk: Limit = Field(0.0, description="Greatest change of linear acceleration [m/s^3]; 0: none.")
+    max_angular_accel: Limit = Field(0.0, description="Greatest angular acceleration [rad/s^2]; 0: none.")
+    max_angular_jerk: Limit = Field(0.0, description="Greatest change of angular acceleration [rad/s^3]; 0: none.")
+    min_turn_radius_m: Distance = Field(0.0, description="Smallest radius of a curve [m]; 0: turns on the spot.")
+    slow_down: Switch = Field(True, description="Whether it slows down and stops before obstacles.")
+    slow_distance_m: Distance = Field(1.5, description="From this free way on the speed is limited [m] …")
+    stop_distance_m: Distance = Field(0.3, description="… down to 0 at this one [m].")
+    radius_m: Distance = Field(0.25, description="Radius of the robot [m].")
+
+    @model_validator(mode="after")
+    def _slows_before_it_stops(self) -> Self:
+        if self.stop_distance_m >= self.slow_distance_m > 0.0:
+            message = f"expected less than slow_distance_m, which is {self.slow_distance_m:g}, found "
+            fail([detail(f"{message}{self.stop_distance_m:g}", "stop_distance_m")])
+        return self
+
+    def body(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+        size = max(2.0 * self.radius_m, 0.01)
+        return (0.0, 0.0, 0.15), (size, size, 0.3)
+
+    def look(self) -> Look:
+        center, size = self.body()
+        return Look("cylinder", size, (0.2, 0.4, 0.8), center)
+
+
+ROBOT = NavigationRobot

@@ -1,0 +1,297 @@
+"""A batch of worlds: each is the `Simulation` with its seed, bit for bit, whatever the others do."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import microsim
+from microsim.batch import BatchSimulation
+from microsim.errors import ScenarioError, UsageError
+from tests.support import bare, many
+from tests.unit.batch.batch_reference import Singles, assert_equal
+
+SEEDS = st.integers(-(2**63), 2**63 - 1)
+
+OBSTACLES = [
+    {"type": "box", "center": [14, 12, 0], "size": [2.5, 3, 2]},
+    {"type": "cylinder", "center": [8, 15, 0], "radius": 1.7, "height": 2},
+    {"type": "box", "center": [16, 4, 0], "size": [1, 1, 1]},
+]
+ROBOTS: dict[str, dict[str, Any]] = {
+    "drone": bare(
+        start={"map_pose": {"x": 5, "y": 6, "z": 3}}, gps={"hz": 7}, imu={"hz": 20, "mount": {"rpy": [0.1, 0.2, 0.3]}}
+    ),
+    "rover": bare(
+        start={"map_pose": {"x": 6, "y": 6}},
+        odom={"hz": 30, "drift": {}},
+        range={"hz": 10, "dropout_probability": 0.2},
+        scan={"hz": 12.5, "beams": 9, "dropout_probability": 0.1},
+        gps={"hz": 5},
+        sensors={"second": {"type": "odom", "hz": 4}},
+    ),
+    "heavy": bare(
+        model="rover", start={"map_pose": {"x": 12, "y": 16}}, dynamics={"command_timeout": 0.2}, imu={"hz": 25}
+    ),
+    "car": bare(
+        model="bicycle", start={"map_pose": {"x": 9, "y": 4}}, imu={"hz": 50}, range={"hz": 10}, odom={"hz": 10}
+    ),
+}
+RANDOMIZE = {
+    "values": {
+        "robots.rover.max_v": [1, 3],
+        "robots.rover.range.sigma_m": [0, 0.3],
+        "robots.rover.odom.drift.yaw_per_rad": [0, 0.2],
+        "robots.drone.gps.sigma_m": [1, 4],
+        "robots.drone.cmd_time_constant": [0, 0.3],
+        "robots.heavy.dynamics.mass": [1, 9],
+        "wind.gust_sigma": [0, 1],
+        "wind.world_xyz.1": [-1, 1],
+    },
+    "starts": {
+        "rover": {"x": [1, 19], "y": [1, 19], "yaw": [-3.1, 3.1], "gap_m": 0.5},
+        "drone": {"x": [1, 19], "z": [1, 8]},
+    },
+    "obstacles": {"shift_m": 5, "keep_probability": 0.8},
+}
+
+
+def scenario(**changes: Any) -> dict[str, Any]:
+    return {
+        "name": "batch",
+        "map": {"size_xy_cells": [20, 20]},
+        "obstacles": OBSTACLES,
+        "robots": ROBOTS,
+        "frames": {"per_robot_odom": True},
+        "wind": {"gust_sigma": 0.4},
+        "world_topics": {"occupancy_hz": 0, "markers_hz": 0},
+        "radio": {"enabled": False},
+        **changes,
+    }
+
+
+HILLS = {"size_xy_cells": [20, 20], "elevation": {"generate": "hills", "amplitude_m": 1.0, "wavelength_m": 8.0}}
+SCENARIOS = {
+    "flat": microsim.load_scenario(scenario()),
+    "hills": microsim.load_scenario(scenario(map=HILLS, physics_hz=50)),
+    "random": microsim.load_scenario(scenario(randomize=RANDOMIZE)),
+    "random hills": microsim.load_scenario(scenario(map=HILLS, randomize=RANDOMIZE)),
+}
+
+
+def drive(batch: BatchSimulation, singles: Singles, dice: np.random.Generator, ticks: int) -> None:
+    """The same random commands to both, some of them NaN, then the same number of ticks."""
+    for robot in batch.robots:
+        commands = dice.uniform(-3, 3, (len(batch.inputs(robot)), batch.n))
+        commands[dice.random(commands.shape) < 0.02] = np.nan
+        batch.commands(robot)[:] = commands
+        if ticks:  # a step of none hands nothing in
+            singles.command(robot, commands)
+    batch.step(ticks)
+    singles.step(ticks)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+@settings(max_examples=many(4, 1), suppress_health_check=list(HealthCheck))
+@given(seeds=st.lists(SEEDS, min_size=1, max_size=10), threads=st.integers(1, 3), dice=st.integers(0, 2**32))
+def test_each_world_equals_the_simulation_with_its_seed(name: str, seeds: list[int], threads: int, dice: int) -> None:
+    random = np.random.default_rng(dice)
+    batch, singles = BatchSimulation(SCENARIOS[name], seeds=seeds, threads=threads), Singles(SCENARIOS[name], seeds)
+    assert_equal(batch, singles)
+    for _ in range(6):
+        if random.random() < 0.4:
+            mask = random.random(batch.n) < 0.5
+            batch.reset(mask)
+            singles.reset(np.flatnonzero(mask))
+        drive(batch, singles, random, int(random.integers(0, 20)))
+        assert_equal(batch, singles)
+
+
+@pytest.mark.parametrize("n", [9, 65])
+def test_blocks_of_worlds_equal_single_ones(n: int) -> None:
+    if n > many(65):
+        pytest.skip("too many worlds for kernels as plain Python")
+    seeds = list(range(n))
+    random = np.random.default_rng(n)
+    batch, singles = BatchSimulation(SCENARIOS["flat"], seeds=seeds, threads=2), Singles(SCENARIOS["flat"], seeds)
+    for ticks in (7, 12):
+        drive(batch, singles, random, ticks)
+    assert_equal(batch, singles)
+
+
+def test_a_camera_sees_in_a_batch_what_it_sees_alone() -> None:
+    robots = {
+        "drone": bare(
+            start={"map_pose": {"x": 9, "y": 9, "z": 9}},
+            camera={"hz": 9, "noise": {"color_jitter": 0.2}, "resolution": {"width": 32, "height": 24}},
+        )
+    }
+    for randomize in (None, {"obstacles": {"shift_m": 5}}):
+        source = scenario(robots=robots, randomize=randomize)
+        batch, singles = BatchSimulation(source, seeds=[3, 4, 5], threads=2), Singles(source, [3, 4, 5])
+        random = np.random.default_rng(1)
+        for ticks in (0, 1, 5, 14, 30):
+            drive(batch, singles, random, ticks)
+            assert_equal(batch, singles)
+        assert (batch.sampled_at["drone/camera"] > 0).all()
+        batch.reset([1])
+        singles.reset([1])
+        later = batch.snapshot()
+        drive(batch, singles, random, 25)
+        assert_equal(batch, singles)
+        images = batch.readings["drone/camera"].copy()
+        batch.restore(later)
+        batch.step(0)
+        assert not np.array_equal(images, batch.readings["drone/camera"])
+
+
+def test_permuting_worlds_permutes_results() -> None:
+    seeds, order = np.arange(10) * 7, np.random.default_rng(5).permutation(10)
+    commands = np.random.default_rng(6).uniform(-2, 2, (2, 10))
+    forward = BatchSimulation(SCENARIOS["random"], seeds=seeds)
+    shuffled = BatchSimulation(SCENARIOS["random"], seeds=seeds[order], threads=2)
+    forward.commands("rover")[:] = commands
+    shuffled.commands("rover")[:] = commands[:, order]
+    forward.step(31)
+    shuffled.step(31)
+    np.testing.assert_array_equal(forward.rows("rover")[:, order], shuffled.rows("rover"))
+    for name in forward.sensors:
+        np.testing.assert_array_equal(forward.readings[name][order], shuffled.readings[name])
+
+
+def test_a_reset_by_mask_leaves_the_others_as_they_were() -> None:
+    batch = BatchSimulation(SCENARIOS["random"], 8)
+    batch.commands("rover")[:] = 1.0
+    batch.step(40)
+    before = {name: value.copy() for name, value in batch.readings.items()}
+    rows, mask = batch.rows("rover").copy(), np.arange(8) % 3 == 0
+    batch.reset(mask, seeds=np.arange(3) + 1000)
+    np.testing.assert_array_equal(batch.rows("rover")[:, ~mask], rows[:, ~mask])
+    for name, value in before.items():
+        np.testing.assert_array_equal(batch.readings[name][~mask], value[~mask])
+    assert batch.tick.tolist() == [0, 40, 40, 0, 40, 40, 0, 40]
+    assert batch.seeds[mask].tolist() == [1000, 1001, 1002]
+
+
+@given(dice=st.integers(0, 2**32))
+@settings(max_examples=many(3, 1))
+def test_a_snapshot_of_some_worlds_goes_on_like_them(dice: int) -> None:
+    random = np.random.default_rng(dice)
+    batch = BatchSimulation(SCENARIOS["random"], 9)
+    batch.commands("rover")[:] = random.uniform(-1, 1, (2, 9))
+    batch.step(int(random.integers(1, 30)))
+    batch.reset([2, 5])
+    batch.step(int(random.integers(1, 30)))
+    chosen = random.permutation(9)[: int(random.integers(1, 9))]
+    snapshot, twin = batch.snapshot(chosen), batch.fork(chosen)
+    batch.step(17)
+    twin.step(17)
+    for robot in batch.robots:
+        np.testing.assert_array_equal(batch.rows(robot)[:, chosen], twin.rows(robot))
+    after = {name: value[chosen].copy() for name, value in batch.readings.items()}
+    batch.step(3)
+    batch.restore(snapshot, chosen)
+    batch.step(17)
+    for name, value in after.items():
+        np.testing.assert_array_equal(batch.readings[name][chosen], value)
+
+
+def test_arrays_are_views() -> None:
+    batch = BatchSimulation(SCENARIOS["flat"], 5)
+    x, readings = batch.state("rover")["x"], batch.readings["rover/range"]
+    before, first = x.copy(), readings.copy()
+    batch.commands("rover")[0] = 1.5
+    batch.step(30)
+    assert (x != before).all()
+    assert not np.array_equal(readings, first)
+
+
+def test_advance_moves_as_simulation_advance_does() -> None:
+    batch = BatchSimulation(SCENARIOS["hills"], 3, sensors=())
+    singles = [microsim.Simulation(SCENARIOS["hills"], int(seed)) for seed in batch.seeds]
+    batch.advance(45)
+    for world, sim in enumerate(singles):
+        sim.advance(45)
+        assert batch.rows("drone")[:, world].tolist() == sim.rows("drone")
+
+
+def test_memory_per_world_is_small() -> None:
+    source = scenario(robots={name: bare(start={"map_pose": {"x": 5, "y": 5}}) for name in ("drone", "rover")})
+    batch = BatchSimulation(source, 4096)
+    assert batch.memory_bytes() / batch.n <= 1024
+
+
+def test_mistakes_are_told() -> None:
+    batch = BatchSimulation(SCENARIOS["flat"], 2)
+    with pytest.raises(UsageError, match="no robot 'dron'; did you mean 'drone'"):
+        batch.commands("dron")
+    with pytest.raises(UsageError, match="no sensor 'rover/rang'; did you mean 'rover/range'"):
+        BatchSimulation(SCENARIOS["flat"], 2, sensors=["rover/rang"])
+    with pytest.raises(UsageError, match="at least 1; found 0"):
+        BatchSimulation(SCENARIOS["flat"], 0)
+    with pytest.raises(UsageError, match="3 seeds for 2 worlds"):
+        BatchSimulation(SCENARIOS["flat"], 2, seeds=[1, 2, 3])
+    with pytest.raises(UsageError, match="each once"):
+        batch.reset([0, 0])
+    with pytest.raises(UsageError, match="mask has one value for each of the 2 worlds"):
+        batch.reset(np.ones(3, bool))
+    with pytest.raises(UsageError, match="0 or more; found -1"):
+        batch.step(-1)
+
+
+# ---- what the seed decides -------------------------------------------------------------------------------------------
+
+
+def test_a_drawn_scenario_is_a_function_of_the_seed_and_lies_within_its_spans() -> None:
+    first, again, other = (microsim.Simulation(SCENARIOS["random"], seed) for seed in (5, 5, 6))
+    assert first.drawn == again.drawn != other.drawn
+    assert first.drawn.randomize is None
+    for seed in range(many(40)):
+        sim = microsim.Simulation(SCENARIOS["random"], seed)
+        pose = sim.drawn.robots["rover"].start.map_pose
+        assert 1 <= sim.drawn.robots["rover"].max_v <= 3  # type: ignore[attr-defined]
+        assert 1 <= pose.x <= 19
+        assert not sim.world.is_occupied(pose.x, pose.y)
+        assert sim.drawn.robots["drone"].start.map_pose.y == 6
+
+
+def test_adding_a_draw_changes_no_other() -> None:
+    fewer = scenario(randomize={"values": {"robots.rover.max_v": [1, 3]}})
+    more = scenario(randomize=RANDOMIZE)
+    speeds = [microsim.Simulation(source, 9).drawn.robots["rover"].max_v for source in (fewer, more)]  # type: ignore[attr-defined]
+    assert speeds[0] == speeds[1]
+
+
+def test_obstacles_keep_away_from_starts() -> None:
+    source = scenario(randomize={"obstacles": {"shift_m": 15, "gap_m": 2.0}})
+    for seed in range(many(30)):
+        sim = microsim.Simulation(source, seed)
+        for robot in sim.robots:
+            x, y = sim.rows(robot)[:2]
+            assert not sim.world.is_occupied(x, y)
+
+
+def test_without_the_block_nothing_is_drawn() -> None:
+    sim = microsim.Simulation(SCENARIOS["flat"], 3)
+    assert sim.drawn is sim.scenario
+    assert "randomize" not in sim.scenario.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        ({"values": {"robots.rover.max_w": [1, 2]}}, "robots.rover has no 'max_w'; did you mean 'max_v'"),
+        ({"values": {"robots.rover.max_v": [-5, 2]}}, "-5.0 would be refused"),
+        ({"values": {"robots.rover.max_v": [3, 2]}}, r"expected \[low, high\]"),
+        ({"values": {"physics_hz": [1, 2]}}, "begins with robots or wind"),
+        ({"values": {"robots.rover.range.hz": [1, 2]}}, "cannot be drawn"),
+        ({"values": {"robots.rover.model": [1, 2]}}, "only a number can be drawn"),
+        ({"starts": {"rovr": {}}}, "no robot 'rovr'; did you mean 'rover'"),
+        ({"obstacles": {"shift": 3}}, "did you mean 'shift_m'"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(block: dict[str, Any], message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        microsim.load_scenario(scenario(randomize=block))

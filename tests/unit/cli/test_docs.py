@@ -1,0 +1,226 @@
+"""What the documentation shows is run: Python and `microsim` blocks in order, YAML loaded, names and tables complete.
+
+In a page, a block with a caption is a file of that name. A `text` block after a `python` block is what it prints; in a
+`console` block the lines after `$ microsim …` are. There `…` stands for anything, and any digest for any other.
+"""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import microsim
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCS = ROOT / "docs"
+sys.path.append(str(DOCS / "ext"))
+
+import reference  # noqa: E402
+
+PAGES = sorted(DOCS.glob("*.md"))
+FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    place: str
+    language: str
+    caption: str
+    text: str
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    content = page.read_text(encoding="utf-8")
+    for found in FENCE.finditer(content):
+        language = found["info"].removeprefix("{code-block}").strip()
+        options = re.match(r"(?::[^\n]*\n)*", found["body"])
+        assert options is not None
+        caption = re.search(r":caption: (.+)", options[0])
+        line = content.count("\n", 0, found.start()) + 1
+        body = found["body"][options.end() :].lstrip("\n")
+        yield Block(f"{page.name}:{line}", language, caption[1] if caption else "", body)
+
+
+def assert_prints(expected: str, printed: str, place: str) -> None:
+    parts = [re.escape(part) for part in _without_digests(expected).split("…")]
+    assert re.fullmatch("(?s)" + ".*".join(parts), _without_digests(printed)), f"{place} prints:\n{printed}"
+
+
+def _without_digests(text: str) -> str:
+    lines = [line.rstrip() for line in text.strip().splitlines()]
+    return re.sub(r"\b[0-9a-f]{64}\b", "<digest>", "\n".join(lines))
+
+
+def run_page(page: Path) -> None:
+    """Every block of a page in order, in the current folder."""
+    names: dict[str, object] = {"__name__": "__main__"}
+    printed = None
+    for block in blocks(page):
+        before, printed = printed, None
+        if block.caption:
+            Path(block.caption).parent.mkdir(parents=True, exist_ok=True)
+            Path(block.caption).write_text(block.text, encoding="utf-8")
+        elif block.language == "python":
+            output = io.StringIO()
+            with contextlib.redirect_stdout(output):
+                exec(compile(block.text, block.place, "exec"), names)  # noqa: S102
+            printed = output.getvalue()
+        elif block.language == "text" and before is not None:
+            assert_prints(block.text, before, block.place)
+        elif block.language == "console":
+            run_console(block)
+
+
+def run_console(block: Block) -> None:
+    for command, expected in re.findall(r"^\$ (.+)\n((?:(?!\$ ).*\n?)*)", block.text, re.MULTILINE):
+        words = shlex.split(command, comments=True)
+        assert words[0] == "microsim", f"{block.place}: only `microsim` commands belong into a console block"
+        environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "400", "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(
+            [sys.executable, "-m", *words], capture_output=True, text=True, env=environment, timeout=120, check=False
+        )
+        output = done.stdout + re.sub(r"^compiling kernels.*\n", "", done.stderr, flags=re.MULTILINE)
+        assert "Traceback" not in output, output
+        if expected.strip():
+            assert_prints(expected, output, block.place)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "tutorial.md"], ids=lambda page: page.name)
+def test_a_reader_gets_what_the_page_shows(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_page(page)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "tutorial.md"], ids=lambda page: page.name)
+def test_python_on_the_other_pages_runs_too(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if any(block.language == "python" for block in blocks(page)):
+        run_page(page)
+
+
+def test_every_yaml_block_of_the_scenario_page_is_a_scenario():
+    from microsim.documents.yaml_text import read_yaml
+
+    for block in blocks(DOCS / "scenario.md"):
+        if block.language == "yaml":
+            microsim.load_scenario(read_yaml(block.text, block.place).data)
+
+
+def test_every_generated_table_is_on_a_page():
+    included = re.findall(r"\{include\} _generated/(\w+)\.md", "".join(page.read_text("utf-8") for page in PAGES))
+    missing = sorted(set(reference.pages()) - set(included))
+    assert not missing, f"add {{include}} _generated/NAME.md to a page of docs/ for: {missing}"
+    assert sorted(included) == sorted(reference.pages())
+
+
+def test_every_key_of_every_block_is_explained():
+    for name, block in reference.scenario_blocks().items():
+        text = reference.block_table(name, block)
+        for key, schema in block["properties"].items():
+            assert key == "class_id" or f"| `{key}` |" in text
+            assert schema.get("description"), f"{name}.{key} has no description"
+
+
+def test_every_link_to_a_block_has_a_target():
+    page = (DOCS / "scenario.md").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^\(([\w-]+)\)=$", page, re.MULTILINE))
+    linked = {target for text in reference.pages().values() for target in re.findall(r"\]\(#([\w-]+)\)", text)}
+    assert linked <= targets
+
+
+def test_every_public_name_is_in_the_python_reference():
+    page = (DOCS / "python_api.md").read_text(encoding="utf-8")
+    missing = [name for name in microsim.__all__ if f"microsim.{name}" not in page]
+    assert not missing
+    assert ".. autoclass:: microsim.Simulation\n   :members:\n   :undoc-members:" in page
+    attributes = [name for name in vars(microsim.Simulation({})) if not name.startswith("_")]
+    assert not [name for name in attributes if f"| `{name}` |" not in page]
+
+
+def test_everything_a_plug_in_sensor_gets_is_explained():
+    from microsim.sensors.declaration import SensorContext
+
+    page = (DOCS / "plugins.md").read_text(encoding="utf-8")
+    inside = {"physics", "key"}  # what the others are made from
+    names = {*SensorContext.__dataclass_fields__, *vars(SensorContext)} - inside
+    assert not [name for name in names if not name.startswith("_") and f"`{name}" not in page]
+
+
+def test_every_page_is_in_the_table_of_contents():
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    assert not [page.stem for page in PAGES if page.stem != "index" and f"\n{page.stem}\n" not in index]
+
+
+def test_links_between_pages_lead_somewhere():
+    for page in [ROOT / "README.md", *PAGES]:
+        for target in re.findall(r"\]\(([^)#\s]+?)(?:#[^)]*)?\)", FENCE.sub("", page.read_text(encoding="utf-8"))):
+            if not re.match(r"[a-z]+:", target):
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_readme_has_the_two_commands_and_the_makefile_has_them_too():
+    readme, makefile = (ROOT / "README.md").read_text("utf-8"), (ROOT / "Makefile").read_text("utf-8")
+    shell = next(block.text for block in blocks(ROOT / "README.md") if block.language == "sh")
+    assert [line.split("#")[0].strip() for line in shell.strip().splitlines()] == ["make run", "make test"]
+    for target in re.findall(r"`make ([a-z0-9]+)", readme):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"make {target}"
+
+
+def test_pip_is_never_told_to_take_the_package_of_that_name_from_pypi():
+    """It is an unrelated project's."""
+    pages = [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
+    lines = [(page.name, line) for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
+    assert [each for each in lines if re.search(r"pip install '?microsim\b(?!-ros2)", each[1])] == []
+
+
+def test_every_extra_is_explained():
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
+    extras = re.findall(
+        r'^        "([a-z-]+)": ', setup.partition("extras_require")[2].partition("entry_points")[0], re.M
+    )
+    page = (DOCS / "install.md").read_text(encoding="utf-8").partition("## Extras")[2]
+    assert len(extras) > 5
+    assert [extra for extra in extras if f"`{extra}`" not in page] == []
+
+
+def test_every_part_of_the_package_is_in_the_folder_table():
+    table = (DOCS / "architecture.md").read_text(encoding="utf-8").partition("## Folder by folder")[2]
+    parts = [path for path in (ROOT / "microsim").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
+    names = [path.name if path.is_file() else f"{path.name}/" for path in parts if not path.name.startswith("__")]
+    assert [name for name in names if f"`{name}`" not in table and f"`microsim/{name}`" not in table] == []
+
+
+def test_the_layers_are_written_down_as_they_are_checked():
+    layers = re.search(r"^layers = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M | re.S)
+    assert layers is not None
+    checked = [re.sub(r"[()]", "", row).replace(" : ", ", ") for row in re.findall(r'"(.*?)"', layers[1])]
+    written = re.findall(r"^    ([a-z_|, ]+)$", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.M)
+    assert written == checked
+
+
+def test_every_field_of_the_json_that_scripts_read_is_on_the_page_of_the_command_line(tmp_path):
+    from microsim.recording.compare import BagComparison, BagEntry, Difference, StreamPlace
+    from microsim.recording.maintenance import look
+    from microsim.recording.recorder import Recorder
+    from microsim.recording.verify import ReplayVerdict
+
+    sim = microsim.Simulation("flat")
+    with Recorder(tmp_path / "bag", sim):
+        sim.step(2)
+    info = look(tmp_path / "bag").to_dict()
+    places = [
+        StreamPlace(None, BagEntry("/t", "std_msgs/msg/Bool", 0, bytes([0, 1, 0, 0, value])), None) for value in (0, 1)
+    ]
+    difference = Difference(0, *places)
+    found = [ReplayVerdict(0, 0, "").to_dict(), BagComparison(0, None, ()).to_dict(), difference.to_dict(), info]
+    found += [next(iter(info["topics"].values()))]
+    page = (DOCS / "command_line.md").read_text(encoding="utf-8")
+    assert {field for each in found for field in each if f"`{field}`" not in page} == set()

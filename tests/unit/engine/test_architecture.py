@@ -1,0 +1,165 @@
+"""Rules about imports that the layer contracts in pyproject.toml cannot state."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[3] / "microsim"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# The tick and the rays that sensors cast: nothing else of MicroSim is needed to run them.
+CORE = ("engine/", "rays/")
+# All that decides what a run's numbers are: the core, and the parts that are declared with settings and messages.
+COMPUTING = (*CORE, "robots/", "sensors/", "faults/", "render/", "batch/")
+
+# What the core may import: arrays, the compiler, and parts of the standard library that only compute.
+PURE = {
+    "__future__", "abc", "bisect", "collections", "contextlib", "copy", "dataclasses", "enum", "fractions", "functools",
+    "hashlib", "heapq", "itertools", "math", "numba", "numpy", "operator", "struct", "types", "typing",
+    "typing_extensions",
+}  # fmt: skip
+
+EXCEPTIONS = {
+    # the cache of compiled kernels is found once, at import, and never looked at in a tick
+    ("engine/compiled.py", "os"), ("engine/compiled.py", "pathlib"),
+    # functions are called by address: through the compiler's own instructions, or through ctypes without it
+    ("engine/calls.py", "llvmlite"), ("engine/calls.py", "ctypes"), ("engine/calls.py", "inspect"),
+}  # fmt: skip
+
+# These round differently from one processor, libm or NumPy to the next; microsim.engine.exact has ours.
+# sqrt, fsum, floor, ceil, fabs, copysign, isnan, isfinite and the constants are exact everywhere.
+INEXACT = {
+    "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+    "arcsin", "arccos", "arctan", "arctan2", "arcsinh", "arccosh", "arctanh",
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "power", "hypot", "cbrt", "dist", "fma",
+    "sumprod", "gamma", "lgamma", "erf", "erfc", "float_power", "logaddexp", "sinc", "linalg", "random", "einsum",
+}  # fmt: skip
+
+# A heavy library is imported in one place, so that whoever does not need it never pays for it.
+HOMES = {
+    "numba": ("engine/",),
+    "llvmlite": ("engine/calls.py",),
+    "rosbags": ("messages/", "recording/"),
+    "ruamel": ("documents/", "ros2/transport/params_files.py"),
+    "shapely": ("bundle/",),
+    "PIL": ("bundle/", "view/web/", "ros2/robot_simulator/"),
+    "typer": ("cli/",),
+    "rich": ("cli/", "view/dashboard/"),
+    "rclpy": ("ros2/transport/rclpy_transport.py",),
+    "cyclonedds": ("ros2/transport/dds/",),
+    "viser": ("view/web/",),
+    "yourdfpy": ("view/web/",),
+    "ray": ("sweep/ray_workers.py",),
+    "pyarrow": ("sweep/results.py",),
+    "matplotlib": ("recording/bag_plot.py",),
+    "gymnasium": ("learning/",),
+    "pettingzoo": ("learning/",),
+    "embreex": ("bundle/",),
+    "cupy": ("batch/", "render/gpu.py"),
+}
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything imported, at any depth."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute here"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def name(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def in_folders(folders: tuple[str, ...]) -> list[Path]:
+    found = [path for path in MODULES if name(path).startswith(folders)]
+    assert {name(path).split("/")[0] + "/" for path in found} == set(folders), "a folder was renamed"
+    return found
+
+
+def test_a_home_is_a_folder_or_module_that_is_there() -> None:
+    places = {place for homes in HOMES.values() for place in homes} | {place for place, _ in EXCEPTIONS}
+    assert not [place for place in places if not (PACKAGE / place).exists()]
+
+
+@pytest.mark.parametrize("path", [*in_folders(CORE), PACKAGE / "render/screen.py"], ids=name)
+def test_the_core_imports_only_itself_numpy_numba_and_what_merely_computes(path: Path) -> None:
+    foreign = [
+        f"line {line}: {imported}"
+        for line, imported in imports(path)
+        if imported.split(".")[0] not in PURE
+        and not imported.startswith(("microsim.engine", "microsim.rays", "microsim.render.screen"))
+        and (name(path), imported.split(".")[0]) not in EXCEPTIONS
+    ]
+    assert not foreign
+
+
+@pytest.mark.parametrize("path", in_folders(COMPUTING), ids=name)
+def test_the_core_takes_no_transcendental_function_from_math_or_numpy(path: Path) -> None:
+    calls = [
+        f"line {node.lineno}: {node.value.id}.{node.attr}"
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in {"math", "np", "numpy"}
+        and node.attr in INEXACT
+    ]
+    taken = [
+        f"line {line}: {imported}"
+        for line, imported in imports(path)
+        if imported.split(".")[0] in {"math", "numpy"} and imported.split(".")[-1] in INEXACT
+    ]
+    assert not calls + taken
+
+
+@pytest.mark.parametrize("path", in_folders(COMPUTING), ids=name)
+def test_no_kernel_trades_exactness_or_order_for_speed(path: Path) -> None:
+    loose = [
+        f"line {node.value.lineno}: {node.arg}"
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.keyword)
+        and node.arg == "fastmath"
+        and not (isinstance(node.value, ast.Constant) and node.value.value is False)
+    ]
+    assert not loose
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_heavy_imports_have_one_home(path: Path) -> None:
+    strays = [
+        f"line {line}: {imported} belongs into {' or '.join(HOMES[imported.split('.')[0]])}"
+        for line, imported in imports(path)
+        if imported.split(".")[0] in HOMES and not name(path).startswith(HOMES[imported.split(".")[0]])
+    ]
+    assert not strays
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_a_module_stays_within_500_lines(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 500
+
+
+def test_a_run_without_lidar_and_mesh_starts_without_their_modules() -> None:
+    run = "import sys, microsim; microsim.Simulation('default').step(2); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, check=True).stdout.split()
+    parts = {
+        *(f"microsim.rays.{each}" for each in ("lidar_turn", "reflection", "bvh", "ground_rays", "ground_packets")),
+        "microsim.rays.screen_rays",
+        "microsim.render.static_mesh",
+        "microsim.render.splat.renderer",
+        "microsim.sensors._splat_camera",
+    }
+    assert all(find_spec(part) for part in parts), "a module was renamed"
+    assert "microsim.simulation" in loaded
+    assert not parts & set(loaded)

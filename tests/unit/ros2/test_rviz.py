@@ -1,0 +1,122 @@
+"""The RViz profile shows what the simulator publishes, with a quality of service that matches it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ruamel.yaml import YAML
+
+import microsim
+from microsim.messages.topics import Topic, table
+
+ROOT = Path(__file__).resolve().parents[3]
+FILE = ROOT / "rviz" / "microsim_view.rviz"
+MESSAGE_OF = {
+    "Map": "nav_msgs/msg/OccupancyGrid",
+    "MarkerArray": "visualization_msgs/msg/MarkerArray",
+    "Odometry": "nav_msgs/msg/Odometry",
+    "Range": "sensor_msgs/msg/Range",
+    "Image": "sensor_msgs/msg/Image",
+    "Camera": "sensor_msgs/msg/Image",
+    "SetGoal": "geometry_msgs/msg/PoseStamped",
+}
+
+
+@pytest.fixture(scope="module")
+def view() -> dict[str, Any]:
+    return YAML(typ="safe").load(FILE.read_text(encoding="utf-8"))["Visualization Manager"]  # type: ignore[no-any-return]
+
+
+def kind(part: dict[str, Any]) -> str:
+    return str(part["Class"]).removeprefix("rviz_default_plugins/")
+
+
+def published() -> dict[str, Topic]:
+    """Every topic of the two robots, by name."""
+    sensors = {"image": "camera", "camera_info": "camera", "range": "range/front"}
+    return {row.of(robot, sensors.get(row.kind, row.kind)): row for row in table() for robot in ("drone", "rover")}
+
+
+def test_every_display_of_the_checklist_is_there_and_enabled(view: dict[str, Any]) -> None:
+    shown = [
+        (kind(display), display.get("Topic", display.get("Description Topic", {})).get("Value"))
+        for display in view["Displays"]
+    ]
+    assert sorted(shown, key=str) == sorted(
+        [
+            ("Grid", None),
+            ("TF", None),
+            ("RobotModel", "/drone/robot_description"),
+            ("RobotModel", "/rover/robot_description"),
+            ("Odometry", "/drone/odom"),
+            ("Odometry", "/rover/odom"),
+            ("Image", "/drone/camera/image_raw"),
+            ("Camera", "/drone/camera/image_raw"),
+            ("Range", "/rover/range/front"),
+            ("Map", "/world/occupancy"),
+            ("MarkerArray", "/world/markers"),
+        ],
+        key=str,
+    )
+    assert all(display["Enabled"] is display["Value"] is True for display in view["Displays"])
+    assert view["Global Options"]["Fixed Frame"] == "map"
+
+
+def test_every_topic_is_one_of_the_simulator_with_a_quality_of_service_that_matches(view: dict[str, Any]) -> None:
+    table = published()
+    for part in [*view["Displays"], *view["Tools"]]:
+        if "Topic" not in part:
+            continue
+        asked, row = part["Topic"], table[part["Topic"]["Value"]]
+        assert row.type == MESSAGE_OF[kind(part)]
+        assert asked["History Policy"] == "Keep Last"
+        assert asked["Depth"] == row.qos.depth
+        assert asked["Reliability Policy"] == ("Reliable" if row.qos.reliable else "Best Effort")
+        assert asked["Durability Policy"] == ("Transient Local" if row.qos.latched else "Volatile")
+
+
+def test_robot_models_find_their_latched_description_and_their_frames(view: dict[str, Any]) -> None:
+    models = [display for display in view["Displays"] if kind(display) == "RobotModel"]
+    assert [model["TF Prefix"] for model in models] == ["drone", "rover"]  # RViz adds the slash
+    for model in models:
+        assert model["Description Source"] == "Topic"
+        assert model["Description Topic"]["Durability Policy"] == "Transient Local"
+        assert model["Description Topic"]["Value"] == f"/{model['TF Prefix']}/robot_description"
+
+
+def test_robots_are_shown_by_their_models_and_not_by_markers_too(view: dict[str, Any]) -> None:
+    (markers,) = [sent for sent in microsim.Simulation("showcase").step(0) if sent.topic == "/world/markers"]
+    spaces = {marker.ns for marker in markers.message.markers}
+    (display,) = [display for display in view["Displays"] if kind(display) == "MarkerArray"]
+    assert display["Namespaces"] == {space: space != "robots" for space in spaces}
+
+
+def test_the_camera_display_knows_every_other_display_by_name(view: dict[str, Any]) -> None:
+    names = {display["Name"] for display in view["Displays"]}
+    assert len(names) == len(view["Displays"])
+    (camera,) = [display for display in view["Displays"] if kind(display) == "Camera"]
+    assert set(camera["Visibility"]) == names - {camera["Name"]} | {"Value"}
+
+
+def test_the_first_view_holds_both_robots_of_the_default_scenario(view: dict[str, Any]) -> None:
+    camera = view["Views"]["Current"]
+    assert kind(camera) == "Orbit"
+    focus = np.array([camera["Focal Point"][axis] for axis in "XYZ"], float)
+    yaw, pitch = camera["Yaw"], camera["Pitch"]
+    back = np.array([math.cos(yaw) * math.cos(pitch), math.sin(yaw) * math.cos(pitch), math.sin(pitch)])
+    eye = focus + camera["Distance"] * back
+    right = np.cross(-back, (0.0, 0.0, 1.0))
+    right /= np.linalg.norm(right)
+    half_height = math.tan(math.radians(45.0) / 2.0)  # RViz sees 45° from bottom to top
+    simulation = microsim.Simulation("default")
+    for robot in simulation.robots:
+        state = simulation.state(robot)
+        ray = np.array([state.x, state.y, state.z]) - eye
+        depth = -back @ ray
+        assert depth < 40.0
+        assert abs(right @ ray) / depth < 0.8 * half_height
+        assert abs(np.cross(right, -back) @ ray) / depth < 0.8 * half_height
