@@ -79,7 +79,7 @@ def test_what_ros_2_sends_wrongly_is_in_the_log_with_its_topic_each_time() -> No
     found = lines(collector)
     assert found.pop("/rover/cmd_vel: ignored: commands with NaN or infinity") == 4
     ((text, count),) = found.items()
-    assert text.startswith("/rover/cmd_vel: a message that is no geometry_msgs/msg/Twist was ignored")
+    assert text.startswith("/rover/cmd_vel: ignored a message that is not a valid geometry_msgs/msg/Twist: ")
     assert count == 4
     assert lines(collector) == {}
 

@@ -208,10 +208,12 @@ def test_after_a_reset_the_next_bag_begins(tmp_path: Path) -> None:
 def test_a_recorder_hears_every_tick_whoever_takes_the_messages(tmp_path: Path) -> None:
     record(tmp_path / "tapped")
     sim = Simulation(WORLD, 3)
+    before = list(sim.listeners)
     with Recorder(tmp_path / "one", sim), Recorder(tmp_path / "other", sim):
+        assert len(list(sim.listeners)) == len(before) + 2
         fly(sim, lambda messages: None, portion=7)
     assert files_of(tmp_path / "one") == files_of(tmp_path / "other") == files_of(tmp_path / "tapped")
-    assert not list(sim.listeners)
+    assert list(sim.listeners) == before
 
 
 def test_a_reset_before_the_first_step_is_a_run_of_its_own(tmp_path: Path) -> None:

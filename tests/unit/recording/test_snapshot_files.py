@@ -17,6 +17,7 @@ from hypothesis.extra.numpy import arrays
 
 from microsim.errors import UsageError
 from microsim.recording.state_file import (
+    FORMAT,
     MAGIC,
     History,
     SnapshotError,
@@ -88,7 +89,7 @@ def sealed(blob: bytes) -> bytes:
     return blob + hashlib.sha256(blob).digest()
 
 
-@pytest.mark.parametrize("change", [{"version": "99.0"}, {"format": 2}])
+@pytest.mark.parametrize("change", [{"version": "99.0"}, {"format": FORMAT - 1}, {"format": FORMAT + 1}])
 def test_another_version_is_refused(state: tuple[Simulation, Path], change: dict[str, Any]) -> None:
     sim, path = state
     head, _, body = path.read_bytes()[len(MAGIC) : -32].partition(b"\n")
