@@ -13,7 +13,7 @@ from microsim.render.splat.activation import activate
 from microsim.render.splat.picture import Exposure, Shot, Sky, Things, lens_of
 from microsim.render.splat.rasteriser import Rasteriser
 from microsim.render.splat.renderer import CpuRenderer
-from tests.unit import splat_scenes
+from tests.unit.render import splat_scenes
 from tests.unit.render.test_splat_reference import HORIZON, assert_close, expected
 
 pytestmark = pytest.mark.gpu

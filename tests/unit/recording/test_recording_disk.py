@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from microsim.cli.run import Interrupts
+from microsim.cli.terminal import interrupts_end_the_run
 from microsim.recording.bag import RecordOptions, open_bag
 from microsim.recording.bag_model import BagError
 from microsim.recording.maintenance import look, repair
@@ -257,7 +257,7 @@ def read_all(terminal: int) -> None:
 def test_nohup_still_works() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with Interrupts():
+        with interrupts_end_the_run():
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)

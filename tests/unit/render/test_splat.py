@@ -24,7 +24,7 @@ from microsim.render.splat.rasteriser import Rasteriser
 from microsim.render.splat.renderer import CpuRenderer
 from microsim.render.threads import Threads
 from tests.support import COMPILED, many
-from tests.unit import splat_scenes
+from tests.unit.render import splat_scenes
 
 CAMERA = CameraModel(48, 32, 30.0, 30.0, 23.5, 15.5)
 AHEAD = ((0.0, 0.0, 1.0), (-1.0, 0.0, 0.0), (0.0, -1.0, 0.0))  # looking along x

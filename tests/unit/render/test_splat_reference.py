@@ -7,7 +7,7 @@ from microsim.render.splat.activation import activate
 from microsim.render.splat.projection import view_of
 from microsim.render.splat.rasteriser import Rasteriser
 from tests.support import COMPILED
-from tests.unit import splat_reference, splat_scenes
+from tests.unit.render import splat_reference, splat_scenes
 
 SHOTS = splat_scenes.shots()
 QUICK = ("ties in depth", "near plane", "nothing")  # as plain Python, a scene takes minutes
