@@ -145,7 +145,7 @@ def test_a_blackout_loses_every_packet_handed_in_meanwhile() -> None:
 def test_a_warning_is_given_once_when_a_sensor_begins_to_fail() -> None:
     sim = microsim.Simulation(setting("camera:fail@0.3s-0.6s", "lidar:fail@0.3s-0.6s"))
     heard: list[str] = []
-    sim.on_warning = heard.append
+    sim.listen(warnings=heard.append)
     sim.step(100)
     assert len(heard) == 2
     assert any("ego/camera: failed, its last image is sent again" in text for text in heard)

@@ -9,7 +9,7 @@ import pytest
 import microsim
 from microsim.messages.topics import Qos
 from microsim.recording.recorder import Recorder
-from microsim.ros2.start import start_node
+from microsim.ros2.microsim_node import start_node
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.run_log import LONGEST, MOST, Note, Notes
 from microsim.runner import Runner
@@ -108,7 +108,7 @@ def test_sensors_that_fail_or_drop_out_are_in_the_log_and_others_hear_of_it_too(
     robots = {**BARE["robots"], "rover": {"gps": {"hz": 10}}, "drone": {"camera": {"hz": 10}}}
     runner, collector = run_of({**BARE, "robots": robots, "faults": faults})
     heard: list[str] = []
-    runner.on_warning = heard.append
+    runner.listen(warnings=heard.append)
     runner.step(60)
     found = lines(collector)
     assert found["rover/gps: drops out, its messages are missing"] == 3

@@ -421,7 +421,7 @@ def test_a_teleport_without_height_keeps_that_of_one_that_waits():
 
 def test_every_input_is_told_to_who_listens_with_the_tick_that_takes_it():
     sim, heard = make(PLAIN), []
-    sim.on_input = lambda tick, item: heard.append((tick, type(item).__name__))
+    sim.listen(inputs=lambda tick, item: heard.append((tick, type(item).__name__)))
     sim.command("drone", vx=1.0)
     sim.step(3)
     sim.set_pose("rover", x=3.0, y=3.0)

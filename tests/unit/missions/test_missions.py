@@ -49,7 +49,7 @@ def inputs_of(mission: Mission, world: Any = None) -> list[tuple[int, Any]]:
     """(tick that takes it, input) of a whole mission."""
     sim = microsim.Simulation(world or QUIET)
     taken: list[tuple[int, Any]] = []
-    sim.on_input = lambda tick, item: taken.append((tick, item))
+    sim.listen(inputs=lambda tick, item: taken.append((tick, item)))
     pilot = MissionPilot(sim, mission)
     Runner(sim, 0.0, pilot).run(pilot.end)
     return taken

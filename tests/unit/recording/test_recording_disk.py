@@ -259,5 +259,6 @@ def test_nohup_still_works() -> None:
     try:
         with interrupts_end_the_run():
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL  # which is heeded, as ever
     finally:
         signal.signal(signal.SIGHUP, before)
