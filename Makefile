@@ -13,12 +13,16 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 READY := $(VENV)/.ready
 FAST  := -m "not slow and not bench and not aarch64 and not interop and not gpu"
+QUICK := $(addprefix tests/unit/, engine/test_exact.py engine/test_noise.py engine/test_geometry.py engine/test_timekeeper.py \
+  engine/test_radio.py sensors/test_gps.py sensors/test_imu.py sensors/test_odometry.py sensors/test_range.py \
+  robots/test_drone.py robots/test_rover.py messages/test_wire.py scenario/test_scenario_loading.py \
+  recording/test_transcripts.py sweep/test_sweep_expressions.py ros2/test_transport_memory.py)
 CODE  := microsim tests benchmarks examples docs launch setup.py
 METADATA := setup.py setup.cfg pyproject.toml microsim/version.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run demo test test-all check format format-check lint types layers static coverage bench gpu docs aarch64 interop packaging hooks clean distclean
+.PHONY: help setup run demo test quick test-all check format format-check lint types layers static coverage bench gpu docs aarch64 interop packaging hooks clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +35,9 @@ demo: $(READY)-view ## See a demo in the browser, and drive (DEMO=team ARGS=)
 
 test: $(READY)-dev ## Run the fast tests (ARGS= goes to pytest)
 	@$(BIN)/python -m pytest -n $(WORKERS) $(FAST) $(ARGS)
+
+quick: $(READY)-dev ## Run a representative part of the tests, in under a minute
+	@$(BIN)/python -m pytest -q -n $(WORKERS) $(FAST) $(QUICK) $(ARGS)
 
 test-all: $(READY)-dev ## Run the slow tests too
 	@$(BIN)/python -m pytest -n $(WORKERS) -m "not bench and not aarch64 and not gpu" $(ARGS)

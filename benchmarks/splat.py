@@ -40,7 +40,7 @@ from microsim.render.splat.projection import (
 from microsim.render.splat.rasteriser import Rasteriser
 from microsim.render.splat.renderer import CpuRenderer
 from microsim.render.threads import Threads
-from tests.unit import splat_scenes
+from tests.unit.render import splat_scenes
 
 SIZE = (640, 480)
 GPU_SIZE = (1280, 720)

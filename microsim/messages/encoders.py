@@ -11,12 +11,11 @@ import numpy as np
 from microsim.engine.components import Mount
 from microsim.engine.geometry import quaternion_from_rpy
 from microsim.engine.timekeeper import NS_PER_S
-from microsim.messages import RawTemplate, Template, encode, fields_of, new
+from microsim.messages import Template, encode, fields_of, new
 
 Encoder: TypeAlias = Callable[..., bytes]
 
 STAMP = ("header.stamp.sec", 2)
-POSE_VARIANCE = TWIST_VARIANCE = 1e-4  # of robots without drift
 
 
 def header(frame_id: str) -> Any:
@@ -44,25 +43,6 @@ def transforms_message(pairs: Sequence[tuple[str, str]]) -> Any:
     return message
 
 
-def transforms(pairs: Sequence[tuple[str, str]]) -> Encoder:
-    """values: for each (parent, child) frame x, y, z, quaternion x, y, z, w."""
-    message = new("tf2_msgs/msg/TFMessage", transforms=[_transform(*pair) for pair in pairs])
-    slots = []
-    for index in range(len(pairs)):
-        slots += [(f"transforms[{index}].header.stamp.sec", 2), (f"transforms[{index}].transform.translation.x", 7)]
-    template = Template("tf2_msgs/msg/TFMessage", message, *slots)
-
-    def build(stamp_ns: int, poses: Sequence[Sequence[float]]) -> bytes:
-        stamp = divmod(stamp_ns, NS_PER_S)
-        values: list[Sequence[float]] = []
-        for pose in poses:
-            values.append(stamp)
-            values.append(pose)
-        return template.encode(*values)
-
-    return build
-
-
 def static_transforms(mounts: Sequence[tuple[str, str, Mount]]) -> bytes:
     """(parent, child, mount) of every sensor, stamped 0."""
     message = new("tf2_msgs/msg/TFMessage", transforms=[_transform(parent, child) for parent, child, _ in mounts])
@@ -71,80 +51,6 @@ def static_transforms(mounts: Sequence[tuple[str, str, Mount]]) -> bytes:
         translation.x, translation.y, translation.z = mount.xyz
         rotation.x, rotation.y, rotation.z, rotation.w = quaternion_from_rpy(*mount.rpy)
     return encode("tf2_msgs/msg/TFMessage", message)
-
-
-def odometry(frame: str, child: str) -> Encoder:
-    """values: pose (x, y, z, quaternion), twist (6 numbers), variance (position, yaw) or None: as before."""
-    message = new("nav_msgs/msg/Odometry", header=header(frame), child_frame_id=child)
-    message.pose.covariance[::7] = POSE_VARIANCE
-    message.twist.covariance[::7] = TWIST_VARIANCE
-    pose_slot, twist_slot = ("pose.pose.position.x", 7), ("twist.twist.linear.x", 6)
-    fixed = Template("nav_msgs/msg/Odometry", message, STAMP, pose_slot, twist_slot)
-    growing = Template("nav_msgs/msg/Odometry", message, STAMP, pose_slot, ("pose.covariance", 36), twist_slot)
-
-    def build(
-        stamp_ns: int, pose: Sequence[float], twist: Sequence[float], variance: tuple[float, float] | None
-    ) -> bytes:
-        stamp = divmod(stamp_ns, NS_PER_S)
-        if variance is None:
-            return fixed.encode(stamp, pose, twist)
-        return growing.encode(stamp, pose, _diagonal(variance), twist)
-
-    return build
-
-
-def joint_states(frame: str, names: Sequence[str]) -> Encoder:
-    """values: positions [rad], velocities [rad/s]."""
-    count = len(names)
-    type_name = "sensor_msgs/msg/JointState"
-    message = new(type_name, header=header(frame), name=list(names), position=np.zeros(count), velocity=np.zeros(count))
-    template = Template(type_name, message, STAMP, ("position", count), ("velocity", count))
-    return lambda stamp_ns, positions, velocities: template.encode(divmod(stamp_ns, NS_PER_S), positions, velocities)
-
-
-def pose2d() -> Encoder:
-    """values: x [m], y [m], theta [rad]; there is no stamp in it."""
-    template = Template("geometry_msgs/msg/Pose2D", new("geometry_msgs/msg/Pose2D"), ("x", 3))
-    return template.encode
-
-
-def _diagonal(variance: tuple[float, float]) -> list[float]:
-    """6 × 6 with the position's variance three times, then the heading's."""
-    matrix = [0.0] * 36
-    matrix[0] = matrix[7] = matrix[14] = variance[0]
-    matrix[21] = matrix[28] = matrix[35] = variance[1]
-    return matrix
-
-
-def pose_with_covariance(frame: str, position_variance: float, yaw_variance: float) -> Encoder:
-    """values: x, y [m], quaternion z, w. A planar pose, as AMCL sends it."""
-    type_name = "geometry_msgs/msg/PoseWithCovarianceStamped"
-    message = new(type_name, header=header(frame))
-    message.pose.covariance[[0, 7]] = position_variance
-    message.pose.covariance[35] = yaw_variance
-    template = Template(type_name, message, STAMP, ("pose.pose.position.x", 7))
-
-    def build(stamp_ns: int, x: float, y: float, qz: float, qw: float) -> bytes:
-        return template.encode(divmod(stamp_ns, NS_PER_S), (x, y, 0.0, 0.0, 0.0, qz, qw))
-
-    return build
-
-
-def scan(frame: str, angle_min: float, step: float, beams: int, period_s: float, min_m: float, max_m: float) -> Encoder:
-    """values: float32 array of distances [m]."""
-    message = new(
-        "sensor_msgs/msg/LaserScan",
-        header=header(frame),
-        angle_min=angle_min,
-        angle_max=angle_min + step * (beams - 1),
-        angle_increment=step,
-        scan_time=period_s,
-        range_min=min_m,
-        range_max=max_m,
-        ranges=np.zeros(beams, np.float32),
-    )
-    template = RawTemplate("sensor_msgs/msg/LaserScan", message, "ranges")
-    return lambda stamp_ns, ranges: template.encode(divmod(stamp_ns, NS_PER_S), ranges.tobytes())
 
 
 def radio_payload(payload: bytes) -> bytes:
