@@ -208,7 +208,7 @@ class Robot(Model):
                 problems.append(detail(str(error), name, found=block))
             else:
                 if sensor.enabled:
-                    kind = COMMON_SENSORS.get(getattr(sensor, "type", ""))
+                    kind = SENSORS.find(getattr(sensor, "type", ""), (info.context or {}).get("plugins", ()))
                     blocks[name] = sensor if kind is None else cls._mounted(sensor, kind)
         if problems:
             fail(problems)
