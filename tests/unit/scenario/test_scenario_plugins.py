@@ -122,7 +122,7 @@ def test_an_unknown_sensor_lists_the_plug_ins_too(folder: Path) -> None:
     said = complaint(with_sensor(folder, type="thermometre"))
     assert said.endswith(
         "unknown sensor type 'thermometre'; did you mean 'thermometer'? there are: "
-        "odom, gps, imu, camera, range, scan, lidar, thermometer"
+        "odom, localisation, pose2D, gps, imu, camera, range, scan, lidar, thermometer"
     )
 
 
@@ -208,7 +208,9 @@ def test_a_robot_model_is_found_by_entry_point(entry_points: dict[str, list[Entr
     scenario = load_scenario({"robots": {"submarine": {"max_depth_m": 30}, "second": {"model": "submarine"}}})
     assert [each.max_depth_m for each in scenario.robots.values() if isinstance(each, Submarine)] == [30, 100]
     assert load_scenario(scenario.to_dict()) == scenario
-    assert "there are: drone, rover, bicycle, submarine" in complaint({"robots": {"x": {"model": "boat"}}})
+    assert "there are: drone, rover, bicycle, navigation_robot, submarine" in complaint(
+        {"robots": {"x": {"model": "boat"}}}
+    )
     entry_points["microsim.robots"] = [EntryPoint("submarine", f"{HERE}:SUBMARINE_DEPTH", "microsim.robots")]
     with pytest.raises(PluginError, match="submarine: expected ROBOT = a subclass of Robot, found float"):
         load_scenario({"robots": {"submarine": {}}})

@@ -57,7 +57,7 @@ from microsim.engine.motion import FORWARD, PLACE_X
 from microsim.messages.encoders import header
 from microsim.messages.topics import DEFAULT_QOS
 from microsim.messages.types import new
-from microsim.sensors.declaration import DROPOUT, JUMP, MessageForm, MountedSensor, Sensor
+from microsim.sensors.declaration import DROPOUT, JUMP, MessageForm, Mount, MountedSensor, Sensor
 
 _normals = noise.normals
 
@@ -78,6 +78,7 @@ SENSOR = Sensor(
     "kernel_probe",
     settings=ThermometerSettings,
     sample=sample,
+    mount=Mount(xyz=(0.5, 0.0, 1.0)),
     track=track,
     memory=("way_m",),
     reading={"temperature": "K", "place": "m"},
@@ -192,7 +193,7 @@ SUBJECTS = {
     ),
     "late camera": Subject("camera", {"latency_ms": {"mean": 120.0, "jitter": 60.0, "drop_probability": 0.1}}),
     "simple plug-in": Subject("simple_probe", name="mine"),
-    "kernel plug-in": Subject("kernel_probe", name="mine", block={"mount": {"xyz": [0.5, 0.0, 1.0]}}),
+    "kernel plug-in": Subject("kernel_probe", name="mine"),
 }
 every_sensor = pytest.mark.parametrize("subject", [pytest.param(each, id=label) for label, each in SUBJECTS.items()])
 
@@ -244,6 +245,27 @@ def status_of(sent: list[Any], target: str) -> list[dict[str, str]]:
 def forgets(subject: Subject) -> bool:
     """Whether a reading is independent of those before it: not that of a GPS whose bias walks from fix to fix."""
     return subject.block.get("bias_drift_m_per_s", 0.005 if subject.kind == "gps" else 0.0) == 0.0
+
+
+# ---- mount -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["gps", "scan", "kernel_probe"])
+def test_a_further_sensor_sits_where_its_declaration_says_unless_the_scenario_says_otherwise(kind: str) -> None:
+    sensors = {"one": {"type": kind}, "two": {"type": kind, "mount": {"rpy": [0.0, 0.0, 1.0]}}}
+    data = scenario(plugins=PLUGINS, robots={"drone": bare(sensors=sensors, start={"map_pose": {"x": 5.0, "y": 5.0}})})
+    sim = microsim.Simulation(data)
+    one, two = (sim.scenario.robots["drone"].sensors[name].mount for name in ("one", "two"))
+    sensor, robot = SENSORS.find(kind, PLUGINS), type(sim.scenario.robots["drone"])
+    assert sensor is not None
+    declared = robot.mounts.get(kind, sensor.mount)
+    assert any(declared.xyz)
+    assert (one.xyz, one.rpy) == (declared.xyz, declared.rpy)
+    assert (two.xyz, two.rpy) == (declared.xyz, (0.0, 0.0, 1.0))
+    frames = {each.child_frame_id: each.transform for each in decoded(sim.step(0), "/tf_static")[0].transforms}
+    place = frames["drone/one_link"].translation
+    assert (place.x, place.y, place.z) == declared.xyz
+    assert load_scenario(sim.scenario.to_dict()) == sim.scenario
 
 
 # ---- faults ----------------------------------------------------------------------------------------------------------
