@@ -33,16 +33,8 @@ REQUIRED = [  # topic, type, reliable, depth (None: the requirements leave it op
 
 
 def row_of(name):
-    sensors = ("odom", "gps", "imu", "camera", "range/front", "scan")
     for topic in table():
-        only = {
-            "odom": ("odom",),
-            "joint_states": ("joint_states",),
-            "points": ("lidar",),
-            "range": ("range/front",),
-            "scan": ("scan",),
-        }.get(topic.kind, sensors)
-        if any(topic.of(robot, sensor) == name for robot in ("drone", "rover") for sensor in only):
+        if any(topic.of(robot, topic.sensor) == name for robot in ("drone", "rover")):
             return topic
     return None
 
