@@ -191,14 +191,20 @@ def classes() -> str:
     return table(("Class", "Name", "Colour", "Usual shape"), rows)
 
 
+def _defaults(sensors: Any) -> dict[str, Any]:
+    """Sensors that sit elsewhere than at base_link by themselves."""
+    found = {name: sensor.mount for name, sensor in sensors.items()}
+    return {name: mount for name, mount in found.items() if any(mount.xyz) or any(mount.rpy)}
+
+
 def mounts() -> str:
     """Where each model carries its sensors unless a scenario says otherwise."""
-    from microsim.scenario import ROBOTS
+    from microsim.robots.declaration import COMMON_SENSORS, ROBOTS
 
     rows = [
         (f"`{model}`", f"`{sensor}`", f"`{_yaml(list(mount.xyz))}`", f"`{_yaml(list(mount.rpy))}`")
-        for model, kind in ROBOTS.items()
-        for sensor, mount in kind.mounts.items()
+        for model, kind in ROBOTS.built_in.items()
+        for sensor, mount in {**_defaults(COMMON_SENSORS), **kind.mounts}.items()
     ]
     return table(("Robot", "Sensor", "`xyz`, m", "`rpy`, rad"), rows)
 
@@ -207,7 +213,7 @@ def mounts() -> str:
 
 
 def topics() -> str:
-    from microsim.messages.topics import TABLE
+    from microsim.messages.topics import table as topic_table
 
     parts = []
     for direction, title in (("out", "Published"), ("in", "Taken")):
@@ -219,7 +225,7 @@ def topics() -> str:
                 _code(each.rate),
                 each.about,
             )
-            for each in TABLE
+            for each in topic_table()
             if each.direction == direction
         ]
         parts.append(f"## {title}\n\n" + table(("Topic", "Type", "QoS", "Rate", "Meaning"), rows))
@@ -232,12 +238,7 @@ def _code(rate: str) -> str:
 
 
 def _topic_name(topic: Any) -> str:
-    from microsim.messages.topics import SENSOR_PATHS
-
-    cameras = dict.fromkeys(("image", "camera_info", "depth", "segmentation"), "camera")
-    fixed = {**cameras, "cmd_vel": "", "set_pose": ""}
-    sensor = fixed.get(topic.kind, SENSOR_PATHS.get(topic.kind, topic.kind))
-    return topic.of("<robot>", sensor)
+    return str(topic.of("<robot>", topic.sensor))
 
 
 def _qos(qos: Any) -> str:

@@ -6,6 +6,7 @@ plug-ins, starts, rates beside physics_hz, and conditions between two keys.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -141,8 +142,9 @@ def _name_robots(definitions: dict[str, Schema]) -> None:
         },
         "patternProperties": {_ros_name_but([*ROBOTS.built_in, *RESERVED_NAMES]): _ref("AnyRobot")},
     }
-    for unused in ("Robot", "SensorBlock", "Start", "Pose"):
-        definitions.pop(unused, None)
+    for name in ("Robot", "SensorBlock", "Start", "Pose"):
+        if _ref(name)["$ref"] not in json.dumps({key: each for key, each in definitions.items() if key != name}):
+            definitions.pop(name, None)
 
 
 def _ros_name_but(taken: Iterable[str]) -> str:

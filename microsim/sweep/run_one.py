@@ -157,13 +157,20 @@ class RunFailure:
     is_final: bool  # it would fail again
 
 
+def _plugin_folders(scenario: str) -> list[str]:
+    try:
+        return list(json.loads(scenario)["plugins"])
+    except (ValueError, KeyError, TypeError):
+        return []  # what is wrong with the scenario is reported where it is read
+
+
 class SweepRunner:
     """Runs of one sweep. The simulation is kept from seed to seed: a reset is exact, and fast."""
 
     def __init__(self, order: SweepOrder) -> None:
         self._order = order
         self._folder = tempfile.TemporaryDirectory(prefix="microsim-")
-        plugins = json.loads(order.scenario)["plugins"]  # of the user who started the sweep
+        plugins = _plugin_folders(order.scenario)  # of the user who started the sweep
         self._base = unpacked(order.scenario, Path(self._folder.name), order.files, plugins)
         self._mission = None if order.mission is None else load_mission(order.mission)
         self._scenario: Scenario | None = None

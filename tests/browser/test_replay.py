@@ -34,7 +34,8 @@ def digests() -> dict[int, str]:
     """Of the run that was recorded, by tick."""
     sim = microsim.Simulation(WORLD)
     found: dict[int, str] = {}
-    runner = Runner(sim, 0.0, DemoPilot(sim), [lambda messages: found.__setitem__(sim.tick, sim.digest())])
+    runner = Runner(sim, 0.0, DemoPilot(sim))
+    runner.listen(messages=lambda messages: found.__setitem__(sim.tick, sim.digest()))
     runner.run(TICKS)
     return found
 

@@ -133,7 +133,7 @@ def test_in_a_ros_2_workspace_the_libraries_themselves_are_installed(installed: 
     marker.parent.mkdir(parents=True)
     marker.touch()
     told = hint(installed, AMENT_PREFIX_PATH=f"/opt/ros/jazzy:{installed}")
-    assert told == "pip install 'viser>=1.1,<1.2' yourdfpy xacrodoc pillow"
+    assert told == "pip install 'viser>=1.1,<1.2' yourdfpy xacrodoc"
     (installed / "microsim_ros2-0.1.0.dist-info" / "METADATA").unlink()
     assert (
         hint(installed, AMENT_PREFIX_PATH=str(installed)) == "pip install the packages of the extra 'view' in setup.py"

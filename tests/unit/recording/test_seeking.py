@@ -40,7 +40,8 @@ def flight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Seeker, A
     folder: Path = tmp_path_factory.mktemp("seek") / "bag"
     sim = microsim.Simulation(WORLD)
     found: dict[int, str] = {}
-    runner = Runner(sim, 0.0, Changing(sim), [lambda messages: found.__setitem__(sim.tick, sim.digest())])
+    runner = Runner(sim, 0.0, Changing(sim))
+    runner.listen(messages=lambda messages: found.__setitem__(sim.tick, sim.digest()))
     with Recorder(folder, sim) as recorder:
         recorder.attach(runner)
         runner.run(TICKS)

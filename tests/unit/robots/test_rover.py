@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import microsim
+from microsim.engine.calls import Scene
 from microsim.engine.geometry import clearance_of
 from microsim.robots.rover import CONTACT_GAP_M, free_length
 from tests.support import bare, many, scenario
@@ -285,7 +286,9 @@ def test_the_free_length_ends_in_a_free_cell(x, y, angle, length):
     if occupied[int(y), int(x)]:
         return
     dx, dy = math.cos(angle), math.sin(angle)
-    free = free_length(clearance_of(occupied), 1.0, 0.0, 0.0, x, y, dx, dy, length)
+    grid, flat = clearance_of(occupied), np.zeros((1, 1))
+    scene = Scene(flat, grid, grid, grid, 1.0, 0.0, 0.0, 0.1, np.zeros(12), np.zeros(1))
+    free = free_length(scene, x, y, dx, dy, length)
     assert 0.0 <= free <= length
     end_x, end_y = x + dx * free, y + dy * free
     assert 0.0 <= end_x < 4.0

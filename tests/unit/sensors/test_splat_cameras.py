@@ -140,13 +140,11 @@ def test_the_mesh_is_drawn_among_the_splats_when_wanted() -> None:
 
 
 def test_the_bundle_s_exposure_gain_and_noise_follow_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace
-
     made = splat_cameras.SplatScene.__init__
 
     def noisy(self: Any, *given: Any) -> None:
         made(self, *given)
-        self.settings = replace(self.settings, exposure_ev=-0.5, gain_sigma=0.1, noise_sigma=4.0)
+        self.settings = self.settings.model_copy(update={"exposure_ev": -0.5, "gain_sigma": 0.1, "noise_sigma": 4.0})
 
     clean = images(microsim.Simulation(scenario(), seed=1).step(1))[0].astype(float)
     monkeypatch.setattr(splat_cameras.SplatScene, "__init__", noisy)

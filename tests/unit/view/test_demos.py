@@ -75,7 +75,9 @@ def test_the_car_follows_its_eight_and_stays_on_the_road() -> None:
         state = sim.state("ego")
         off.append(min(math.dist((state.x, state.y), point) for point in pilot.track))  # type: ignore[attr-defined]
 
-    Runner(sim, 0.0, pilot, [look]).run(30 * 100)
+    runner = Runner(sim, 0.0, pilot)
+    runner.listen(messages=look)
+    runner.run(30 * 100)
     assert max(off) < 1.0
     assert sim.state("ego").contacts == 0
 
