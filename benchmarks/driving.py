@@ -11,7 +11,7 @@ from benchmarks.harness import Result, cpu_seconds
 from microsim.engine.geometry import matrix_from_rpy
 from microsim.engine.motion import FIELDS, observe
 from microsim.engine.world import Mesh, World
-from microsim.sensors.lidar import Lidar, beam_table
+from microsim.rays.lidar_turn import LidarTurn, beam_table
 from microsim.simulation import Simulation
 
 SIDE, CELL = 1000, 0.5  # of the heightmap: cells, metres
@@ -55,12 +55,12 @@ def _motion(tilt: float) -> list[float]:
     return seen
 
 
-def _lidar(world: World) -> Lidar:
+def _lidar(world: World) -> LidarTurn:
     beams = beam_table([math.radians(-25.0 + 1.25 * ring) for ring in range(RINGS)], COLUMNS)
-    return Lidar(world, (0.0, 0.0, 0.0), matrix_from_rpy(0.0, 0.0, 0.0), beams, 0.5, REACH_M, 0.0, 0.0, 1)
+    return LidarTurn(world, (0.0, 0.0, 0.0), matrix_from_rpy(0.0, 0.0, 0.0), beams, 0.5, REACH_M, 0.0, 0.0)
 
 
-def _rate(lidar: Lidar, tilt: float) -> float:
+def _rate(lidar: LidarTurn, tilt: float) -> float:
     """Millions of rays a second."""
     motion, nobody = _motion(tilt), np.zeros((0, 15))
     lidar.distances(motion, nobody)
@@ -81,7 +81,7 @@ def _rays() -> list[Result]:
     ]
 
 
-def _embree(mesh: Mesh, lidar: Lidar) -> str:
+def _embree(mesh: Mesh, lidar: LidarTurn) -> str:
     """Embree on the triangles alone."""
     try:
         from embreex.mesh_construction import TriangleMesh
