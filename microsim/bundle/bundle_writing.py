@@ -231,6 +231,8 @@ def unpack(file: Path, folder: Path, max_bytes: int = MAX_UNPACKED_BYTES, progre
 
 def _checked(file: Path, archive: zipfile.ZipFile, max_bytes: int) -> list[zipfile.ZipInfo]:
     """The files of the archive, if every name follows the rules of bundles and the declared sizes are within bounds."""
+    if not all(entry.filename for entry in archive.infolist()):
+        raise UsageError(f"{file}: damaged: an entry has no name")
     entries = [entry for entry in archive.infolist() if not entry.is_dir()]
     if len(entries) > MAX_ARCHIVED_FILES:
         raise UsageError(f"{file}: expected at most {MAX_ARCHIVED_FILES} files, found {len(entries)}")
