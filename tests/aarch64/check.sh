@@ -79,7 +79,7 @@ from importlib.metadata import requires
 from pip._vendor.packaging.requirements import Requirement
 
 there = {"platform_system": "Linux", "platform_machine": "aarch64", "sys_platform": "linux", "extra": ""}
-wanted = [Requirement(line) for line in requires("microsim") or ()]
+wanted = [Requirement(line) for line in requires("microsim-ros2") or ()]
 print("\n".join(sorted(f"{each.name}{each.specifier}" for each in wanted if not each.marker or each.marker.evaluate(there))))
 PYTHON
 )
