@@ -308,7 +308,7 @@ def test_a_command_is_one_file(found: dict[str, Any]) -> None:
 def test_no_other_module_names_a_kind_of_sensor() -> None:
     """Robots name the sensors they carry, and the two small nodes the robots of their documents."""
     allowed = re.compile(r"microsim/(sensors|robots|ros2/(robot_simulator|sim_rover))")
-    wanted = re.compile(r"from microsim\.sensors\.(?!declaration|plugin\b)(\w+) import")
+    wanted = re.compile(r"from microsim\.sensors\.(?!(?:sensor|plugin)\b)(\w+) import")
     strangers = [
         f"{path.relative_to(ROOT)}: {found[0]}"
         for path in sorted((ROOT / "microsim").rglob("*.py"))
