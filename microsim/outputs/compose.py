@@ -57,11 +57,11 @@ def _radio(run: Run, topic: Topic) -> Radio | None:
     blackouts = windows_of(of_target(run.health.faults, RADIO), "blackout", scenario.plugins)
     radio.blackouts = tuple((int(first), int(end)) for first, end, *_ in blackouts)
     if scenario.radio.metrics_hz:
-        tick_ms, encode = 1000.0 * run.clock.dt, encoders.diagnostics()
+        tick_ms = 1000.0 * run.clock.dt
 
         def message(tick: int, stamp: int) -> bytes:
             names = {f"radio: {link.sender} to {link.receiver}": link for link in radio.links_to_tell_of()}
-            return encode(stamp, {name: link.metrics(tick_ms) for name, link in names.items()})
+            return encoders.diagnostics(stamp, {n: (0, "ok", link.metrics(tick_ms)) for n, link in names.items()})
 
         own_topics.add_periodic(run, topic, scenario.radio.metrics_hz, message)
     return radio

@@ -202,6 +202,9 @@ def _memory(run: Run, context: SensorContext, sensor: Sensor, target: str) -> Ar
     return memory
 
 
+_NO_BODIES: Array = np.zeros((0, 15))
+
+
 @dataclass
 class GuardedInstrument:
     """An instrument, and what is sent in its place while it fails: its last reading (black at first), or none."""
@@ -218,6 +221,7 @@ class GuardedInstrument:
         self._fails = windows_of(self.faults, "fail", self.folders)
         self._silent = windows_of(self.faults, "silence", self.folders)
         self.may_break = bool(getattr(self.instrument, "may_break", False))
+        self._sees_robots = bool(getattr(self.instrument, "sees_robots", True))
         self.last: npt.NDArray[Any] | None = None  # kept only where it can be needed
 
     def reading(self, tick: int) -> npt.NDArray[Any] | None:
@@ -241,7 +245,7 @@ class GuardedInstrument:
     def _view(self, tick: int) -> View:
         context = self.context
         context.now[0] = tick
-        return View(context.motion, context.key, tick, context.bodies())
+        return View(context.motion, context.key, tick, context.bodies() if self._sees_robots else _NO_BODIES)
 
     def _instead(self, problem: str) -> npt.NDArray[Any]:
         if self.sensor.on_failure == "empty":

@@ -57,7 +57,6 @@ class MicroSimNode:
         self._last_warning_s: dict[str, float] = {}
         self._counted: dict[str, int] = {}  # what the simulation had ignored when we last looked
         self._lateness = Lateness()
-        self._encode_diagnostics = encoders.diagnostics()
         self._subscribe()
         self.services = SimServices(self)
         SimulationInterfaces(self)
@@ -186,7 +185,7 @@ class MicroSimNode:
             "ignored_inputs": str(sum(sim.counters.values())),
             "malformed_messages": str(self.malformed),
         }
-        publisher.publish(self._encode_diagnostics(sim.time_ns, {"microsim": facts}))
+        publisher.publish(encoders.diagnostics(sim.time_ns, {"microsim": (0, "ok", facts)}))
 
     # ---- control ----------------------------------------------------------------------------------------------------
 
