@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from microsim.engine.components import Mount
+from microsim.engine.components import FixedMount
 from microsim.engine.geometry import quaternion_from_rpy
 from microsim.engine.timekeeper import NS_PER_S
 from microsim.messages import Template, encode, fields_of, new
@@ -47,7 +47,7 @@ def transforms_message(pairs: Sequence[tuple[str, str]]) -> Any:
     return message
 
 
-def static_transforms(mounts: Sequence[tuple[str, str, Mount]]) -> bytes:
+def static_transforms(mounts: Sequence[tuple[str, str, FixedMount]]) -> bytes:
     """(parent, child, mount) of every sensor, stamped 0."""
     message = new("tf2_msgs/msg/TFMessage", transforms=[_transform(parent, child) for parent, child, _ in mounts])
     for item, (_, _, mount) in zip(message.transforms, mounts, strict=True):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from microsim.documents.values import without_none
-from microsim.engine.components import RobotModel, Wind
+from microsim.engine.components import Airflow, RobotModel
 from microsim.engine.faults import RADIO, Health, of_target
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.noise import stream_key
@@ -83,7 +83,7 @@ def fleets_of(scenario: Scenario, seed: int, world: World, clock: Clock) -> list
 
 def _fleet(scenario: Scenario, seed: int, world: World, clock: Clock, model: RobotModel, names: list[str]) -> Fleet:
     wind = scenario.wind
-    air = Wind(wind.world_xyz, wind.gust_sigma, wind.gust_tau_s)
+    air = Airflow(wind.world_xyz, wind.gust_sigma, wind.gust_tau_s)
     states = np.zeros((model.rows, len(names)))
     parameters = []
     for column, name in enumerate(names):

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.calls import address_of, sample_address
-from microsim.engine.components import Mount
+from microsim.engine.components import FixedMount
 from microsim.engine.faults import Fault, Health, of_target
 from microsim.engine.geometry import Array, matrix_from_rpy, rpy_from_matrix
 from microsim.engine.noise import stream_key
@@ -35,9 +35,9 @@ PI = 3.141592653589793
 def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> SensorContext:
     """What the sensor may know; its link is added to the tree of frames."""
     settings = run.scenario.robots[robot]
-    mount, frame = Mount(), settings.frame(robot, "base_link")
+    mount, frame = FixedMount(), settings.frame(robot, "base_link")
     if hasattr(block, "mount"):
-        mount = Mount(block.mount.xyz, block.mount.rpy)
+        mount = FixedMount(block.mount.xyz, block.mount.rpy)
         frame = _add_frame(run, robot, name, block, sensor)
     others, motions, world = run.others(robot), run.physics.motions, run.scenario.world
     return SensorContext(
@@ -62,15 +62,15 @@ def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> S
 
 def _add_frame(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> str:
     """The frame of its messages. With axes as `ros` has them, the optical frame is a further one in the sensor's."""
-    settings, mount = run.scenario.robots[robot], Mount(block.mount.xyz, block.mount.rpy)
+    settings, mount = run.scenario.robots[robot], FixedMount(block.mount.xyz, block.mount.rpy)
     base, frame = settings.frame(robot, "base_link"), settings.sensor_frame(robot, name, sensor.frame_suffix)
     if getattr(block, "convention", None) != "ros":
         run.mounts.append((base, frame, mount))
         return frame
     (a, b, c), (d, e, f), (g, h, i) = matrix_from_rpy(*mount.rpy)
-    turned = Mount(mount.xyz, rpy_from_matrix(((a, -b, -c), (d, -e, -f), (g, -h, -i))))
+    turned = FixedMount(mount.xyz, rpy_from_matrix(((a, -b, -c), (d, -e, -f), (g, -h, -i))))
     run.mounts.append((base, frame, turned))
-    run.mounts.append((frame, f"{frame}_optical", Mount(rpy=(PI, 0.0, 0.0))))
+    run.mounts.append((frame, f"{frame}_optical", FixedMount(rpy=(PI, 0.0, 0.0))))
     return f"{frame}_optical"
 
 

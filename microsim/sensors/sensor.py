@@ -17,7 +17,7 @@ from pydantic import Field
 from pydantic_core import InitErrorDetails
 
 from microsim.documents.values import VARIES, Hertz, Model, PointXYZ, RollPitchYaw, Switch
-from microsim.engine.components import Mount as FixedMount
+from microsim.engine.components import FixedMount
 from microsim.engine.motion import Motion, mounted_at
 from microsim.messages.topics import DEFAULT_QOS, Qos
 
