@@ -1,4 +1,4 @@
-"""Try what docs/reliability.md promises, at length, and write the result to docs/soak_result.md."""
+"""Try what docs/reliability.md promises, at length, and write the result to docs/results/soak.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.soak.mutated_inputs import SHARES, try_many
 
 MILLION = 1_000_000
 PORTION = 2_000  # inputs that a process tries before it is replaced
-RESULT = Path(__file__).resolve().parents[2] / "docs/soak_result.md"
+RESULT = Path(__file__).resolve().parents[2] / "docs/results/soak.md"
 
 
 def main() -> int:
