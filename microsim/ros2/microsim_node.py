@@ -73,9 +73,7 @@ class MicroSimNode:
         runner = self.runner
         runner.poll = self._poll
         runner.listen(
-            messages=self.publish,
-            warnings=lambda text: self.transport.log("warn", text),
-            timing=self._lateness.measure,
+            messages=self.publish, warnings=lambda text: self.transport.log("warn", text), timing=self._lateness.measure
         )
         runner.watchers.append(Watcher(1.0, self._publish_diagnostics))
         self._advertise()

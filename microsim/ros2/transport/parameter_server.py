@@ -223,7 +223,4 @@ def _ranges(parameter: Parameter, kind: int) -> dict[str, list[Any]]:
 
 def whole_bounds(low: float, high: float) -> tuple[int, int]:
     """The bounds of a whole number of 64 bits."""
-    return (
-        _INT64[0] if math.isinf(low) else math.ceil(low),
-        _INT64[1] if math.isinf(high) else math.floor(high),
-    )
+    return (_INT64[0] if math.isinf(low) else math.ceil(low), _INT64[1] if math.isinf(high) else math.floor(high))

@@ -134,9 +134,7 @@ class Graph:
             writer_gid_seq=[_gid(guid) for guid in self._writers],
         )
         message = wire.new(
-            DISCOVERY_TYPE,
-            gid=_gid(self.participant.guid.bytes),
-            node_entities_info_seq=[node] if is_open else [],
+            DISCOVERY_TYPE, gid=_gid(self.participant.guid.bytes), node_entities_info_seq=[node] if is_open else []
         )
         return wire.encode(DISCOVERY_TYPE, message)
 
