@@ -60,7 +60,7 @@ class Packed:
 
 
 @dataclass(frozen=True)
-class RunFacts:
+class BagFacts:
     """What a replay needs beside the inputs: stored at the start of every file, and when the run is over."""
 
     start: Mapping[str, str]
@@ -80,7 +80,7 @@ class FileReader(ABC):
         self.path = path
         self.tolerant = tolerant
         self.problem = ""
-        self.facts = RunFacts({}, {})  # of a tolerant reader complete only after `blocks`
+        self.facts = BagFacts({}, {})  # of a tolerant reader complete only after `blocks`
 
     @property
     def is_ours(self) -> bool:

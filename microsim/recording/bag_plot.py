@@ -19,7 +19,7 @@ import numpy.typing as npt
 from microsim.errors import MicroSimError, install_hint
 from microsim.messages import WireError, decode_checked
 from microsim.messages.template import layout
-from microsim.recording.bag import Bag
+from microsim.recording.bag_io import Bag
 from microsim.recording.bag_model import BagError
 from microsim.recording.inputs import unpacked
 from microsim.scenario import Scenario

@@ -14,7 +14,7 @@ import numpy as np
 
 from microsim.messages import WireError, decode_checked, fields_of, is_known
 from microsim.messages.outbox import Message
-from microsim.recording.bag import Bag, OwnBag
+from microsim.recording.bag_io import Bag, OwnBag
 from microsim.recording.bag_model import BagChannel, BagError, fits
 from microsim.recording.inputs import is_input
 from microsim.recording.recorder import CLOCK

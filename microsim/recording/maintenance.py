@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from microsim.recording.bag import CONTINUES, READERS, WRITERS, ForeignBag, OwnBag, open_bag, storage_of
+from microsim.recording.bag_io import CONTINUES, READERS, WRITERS, ForeignBag, OwnBag, open_bag, storage_of
 from microsim.recording.bag_model import (
     METADATA_YAML,
     BagError,
+    BagFacts,
     Block,
     FileFacts,
     FileReader,
-    RunFacts,
     information,
     metadata_text,
 )
@@ -198,7 +198,7 @@ class _Repair:
         end: Mapping[str, str] = {}
         for reader in self._readers:
             end = self._repaired(reader, is_last=reader is self._readers[-1])
-        custom = RunFacts(self._readers[0].facts.start, end).custom_data()
+        custom = BagFacts(self._readers[0].facts.start, end).custom_data()
         self._describe(metadata_text(storage_of(self._readers[0].path), self._done, custom))
         messages = sum(file.messages for file in self._done)
         return Repaired(messages, max(file.times[1] for file in self._done), tuple(self._damaged))
@@ -224,7 +224,7 @@ class _Repair:
         path, storage = reader.path, storage_of(reader.path)
         fresh.unlink(missing_ok=True)
         start = self._readers[0].facts
-        facts = RunFacts(start.start, {}, {} if self._done else start.files)
+        facts = BagFacts(start.start, {}, {} if self._done else start.files)
         writer = WRITERS[storage](fresh, facts, reader.compression)
         try:
             for block in reader.blocks():

@@ -25,12 +25,12 @@ from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.recording.bag_model import (
     BagChannel,
     BagError,
+    BagFacts,
     Block,
     FileWriter,
     Integers,
     Packed,
     Piece,
-    RunFacts,
     definition,
 )
 from microsim.version import __version__
@@ -220,7 +220,7 @@ class McapWriter(FileWriter):
     suffix = ".mcap"
 
     def __init__(
-        self, path: Path, facts: RunFacts, compression: str = "", create: Callable[[Path], Any] | None = None
+        self, path: Path, facts: BagFacts, compression: str = "", create: Callable[[Path], Any] | None = None
     ) -> None:
         super().__init__()
         self._file: Any = create(path) if create else path.open("xb", buffering=0)

@@ -24,8 +24,8 @@ from microsim.errors import UsageError, there_are
 from microsim.listening import Listener
 from microsim.messages.outbox import DIGEST_BYTES, STAMP_AND_LENGTH, Message, name_in_transcript
 from microsim.messages.topics import DEFAULT_QOS, Qos
-from microsim.recording.bag import BagWriter, RecordOptions
-from microsim.recording.bag_model import FORMAT, BagChannel, BagError, RunFacts, fits, qos_text
+from microsim.recording.bag_io import BagWriter, RecordOptions
+from microsim.recording.bag_model import FORMAT, BagChannel, BagError, BagFacts, fits, qos_text
 from microsim.recording.chunk_assembly import Assembly, ChannelNames, Disk, Portion
 from microsim.recording.inputs import as_text, encoded, input_topics, packed, plugin_hashes
 from microsim.runner import Runner
@@ -272,7 +272,7 @@ class Recorder:
 
     # ---- what a recorder that only compares does in another way ------------------------------------------------------
 
-    def _start_facts(self, sim: Simulation) -> RunFacts:
+    def _start_facts(self, sim: Simulation) -> BagFacts:
         data, files = self._packed(sim.scenario)
         start = {
             "format": FORMAT,
@@ -283,12 +283,12 @@ class Recorder:
             "options": json.dumps(self.options.to_dict()),
             "plugins": json.dumps(plugin_hashes(sim.scenario)),
         }
-        return RunFacts(start, {}, files)
+        return BagFacts(start, {}, files)
 
     def _packed(self, scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
         return packed(scenario)
 
-    def _writer_to(self, folder: Path, facts: RunFacts) -> BagWriter:
+    def _writer_to(self, folder: Path, facts: BagFacts) -> BagWriter:
         return BagWriter(folder, facts, self.options, self._create)
 
     def _recording_json(self, folder: Path) -> RecordingJson | None:

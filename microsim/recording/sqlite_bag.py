@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from microsim.recording.bag_model import BagChannel, BagError, Block, FileReader, FileWriter, RunFacts, definition
+from microsim.recording.bag_model import BagChannel, BagError, BagFacts, Block, FileReader, FileWriter, definition
 
 _SCHEMA = """
 CREATE TABLE schema(schema_version INTEGER PRIMARY KEY, ros_distro TEXT NOT NULL);
@@ -31,7 +31,7 @@ class SqliteWriter(FileWriter):
     suffix = ".db3"
 
     def __init__(
-        self, path: Path, facts: RunFacts, compression: str = "", create: Callable[[Path], object] | None = None
+        self, path: Path, facts: BagFacts, compression: str = "", create: Callable[[Path], object] | None = None
     ) -> None:
         super().__init__()
         self._types: set[str] = set()
@@ -129,15 +129,15 @@ class SqliteReader(FileReader):
                     raise BagError("an impossible message")
                 yield channels[number], time, data
 
-    def _read_facts(self) -> RunFacts:
+    def _read_facts(self) -> BagFacts:
         with read_only(self.path) as database:
             names = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if "microsim" not in names:
-                return RunFacts({}, {})
+                return BagFacts({}, {})
             stored: dict[str, dict[str, Any]] = {"start": {}, "end": {}, "file": {}}
             for place, key, value in database.execute("SELECT place, key, value FROM microsim ORDER BY key"):
                 stored.setdefault(place, {})[str(key)] = bytes(value) if place == "file" else str(value)
-            return RunFacts(stored["start"], stored["end"], stored["file"])
+            return BagFacts(stored["start"], stored["end"], stored["file"])
 
     def _blocks(self) -> Iterator[Block]:
         with read_only(self.path) as database:

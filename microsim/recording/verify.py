@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from microsim.recording.bag import COMPRESSIONS, BagWriter, OwnBag, RecordOptions
-from microsim.recording.bag_model import METADATA_YAML, BagError, FileWriter, Piece, RunFacts
+from microsim.recording.bag_io import COMPRESSIONS, BagWriter, OwnBag, RecordOptions
+from microsim.recording.bag_model import METADATA_YAML, BagError, BagFacts, FileWriter, Piece
 from microsim.recording.chunk_assembly import are_same
 from microsim.recording.compare import (
     Difference,
@@ -40,7 +40,7 @@ from microsim.simulation import Simulation
 from microsim.version import __version__
 
 if TYPE_CHECKING:
-    from microsim.recording.replay import Replay
+    from microsim.recording.bag_replay import Replay
 
 _COMPRESSION_IN_CHUNK = 37  # bytes from the start of a chunk to the name of its compression
 
@@ -206,7 +206,7 @@ _TABLES = {
 class ComparingSqlite(SqliteWriter):
     """Writes everything but the messages into memory, and compares schema and rows with the file."""
 
-    def __init__(self, path: Path, facts: RunFacts) -> None:
+    def __init__(self, path: Path, facts: BagFacts) -> None:
         self._path = path
         self._row = 0
         try:
@@ -268,14 +268,14 @@ def _is_same_type(one: Any, other: Any) -> bool:
 class ComparingBag(BagWriter):
     """Compares every file of a bag, `metadata.yaml` too."""
 
-    def __init__(self, bag: OwnBag, facts: RunFacts, options: RecordOptions) -> None:
+    def __init__(self, bag: OwnBag, facts: BagFacts, options: RecordOptions) -> None:
         self._bag = bag
         super().__init__(bag.path, facts, options)
 
     def _prepare(self) -> None:
         pass
 
-    def _file_writer(self, path: Path, facts: RunFacts) -> FileWriter:
+    def _file_writer(self, path: Path, facts: BagFacts) -> FileWriter:
         number, files = len(self._done), self._bag.files
         if number == len(files):
             raise DifferentBytesError(self._bag.path, "number of files", number, f"more than {number}")
@@ -301,13 +301,13 @@ class Rerecorder(Recorder):
         self._bag = bag
         super().__init__(bag.path, sim, recorded_options(bag))
 
-    def _writer_to(self, folder: Path, facts: RunFacts) -> BagWriter:
+    def _writer_to(self, folder: Path, facts: BagFacts) -> BagWriter:
         return ComparingBag(self._bag, facts, self.options)
 
     def _recording_json(self, folder: Path) -> None:
         return None
 
-    def _start_facts(self, sim: Simulation) -> RunFacts:
+    def _start_facts(self, sim: Simulation) -> BagFacts:
         """Those of the recording where another version made it: they are what the replay starts from."""
         recorded = self._bag.facts
         return super()._start_facts(sim) if recorded.start["version"] == __version__ else recorded

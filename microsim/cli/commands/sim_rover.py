@@ -26,8 +26,8 @@ def sim_rover(
       microsim sim-rover --transport memory --duration 2 --digest \\
           --ros-args -p publish_clock:=true
     """
-    from microsim.ros2.sim_rover import NODE_NAME
-    from microsim.ros2.sim_rover import sim_rover as make
+    from microsim.ros2.rover_node import NODE_NAME
+    from microsim.ros2.rover_node import sim_rover as make
 
     return run_node(NODE_NAME, make, transport, tuple(ROS_ARGS), duration, digest)
 

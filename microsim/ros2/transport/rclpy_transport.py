@@ -25,8 +25,7 @@ from microsim.errors import UsageError
 from microsim.messages import fill
 from microsim.messages.topics import Qos
 from microsim.ros2.transport import LogLevel, MissingTypeError, OnMessage, OnRequest, OnSet, Parameter, Value
-from microsim.ros2.transport.parameter_server import whole_bounds
-from microsim.ros2.transport.standalone import NotYet
+from microsim.ros2.transport.standalone import NotYet, whole_bounds
 
 CALLBACKS_PER_POLL = 200  # a flood of messages must not hold up the tick
 IDLE_S = 0.001  # asking rclpy takes 0.3 ms, longer than a tick: when nothing has arrived, wait before asking again

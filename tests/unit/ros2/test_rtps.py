@@ -10,9 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsim.ros2.transport.rtps import packets
-from microsim.ros2.transport.rtps.packets import Acknowledgement, Fragments, Gap, Heartbeat, Sample
-from microsim.ros2.transport.rtps.peers import Arrivals, Deliveries, endpoint_of, peer_of
+from microsim.ros2.transport import rtps_packets as packets
+from microsim.ros2.transport.rtps_packets import (
+    Acknowledgement,
+    Arrivals,
+    Deliveries,
+    Fragments,
+    Gap,
+    Heartbeat,
+    Sample,
+    endpoint_of,
+    peer_of,
+)
 
 US, THEM = b"us" + bytes(10), b"\x01\x0f" + bytes(range(10))
 READER, WRITER = b"\x00\x00\x01\x04", b"\x00\x00\x02\x03"

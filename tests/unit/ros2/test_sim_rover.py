@@ -19,7 +19,7 @@ import microsim
 from microsim.errors import UsageError
 from microsim.messages import decode, encode, new
 from microsim.messages.topics import DEFAULT_QOS
-from microsim.ros2.sim_rover import NODE_NAME, WHEEL_JOINTS, RoverCore, RoverSettings, sim_rover
+from microsim.ros2.rover_node import NODE_NAME, WHEEL_JOINTS, RoverCore, RoverSettings, sim_rover
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.ros2.transport.standalone import ROSOUT, ROSOUT_QOS
 

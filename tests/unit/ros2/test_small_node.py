@@ -12,9 +12,8 @@ from microsim.errors import UsageError
 from microsim.messages import decode, encode, encoders, new
 from microsim.messages.outbox import Messages, Outbox
 from microsim.messages.topics import DEFAULT_QOS
-from microsim.ros2.node_settings import read_settings
-from microsim.ros2.node_time import READ_ONLY, NodeClock, TimeSettings, node_clock
-from microsim.ros2.paced_node import SmallNode
+from microsim.ros2.node_parameters import read_settings
+from microsim.ros2.paced_node import READ_ONLY, NodeClock, SmallNode, TimeSettings, node_clock
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 
 FLOAT = "std_msgs/msg/Float64"

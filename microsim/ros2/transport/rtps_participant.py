@@ -22,16 +22,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 
-from microsim.ros2.transport.rtps import packets
-from microsim.ros2.transport.rtps.packets import Acknowledgement, Address, Fragments, Gap, Heartbeat, Sample
-from microsim.ros2.transport.rtps.peers import (
+from microsim.ros2.transport import rtps_packets as packets
+from microsim.ros2.transport.rtps_packets import (
     MOST_ENDPOINTS,
     MOST_PEERS,
+    Acknowledgement,
+    Address,
     Arrivals,
     Deliveries,
     Endpoint,
+    Fragments,
+    Gap,
+    Heartbeat,
     OfferedService,
     Peer,
+    Sample,
     endpoint_of,
     peer_of,
 )

@@ -25,7 +25,7 @@ from microsim.engine import exact
 from microsim.engine.timekeeper import exact_rate
 from microsim.robots.declaration import COMMON_SENSORS, FURTHER_SENSORS
 from microsim.robots.navigation_robot import NavigationRobot
-from microsim.ros2.node_time import READ_ONLY, TimeSettings
+from microsim.ros2.paced_node import READ_ONLY, TimeSettings
 from microsim.sensors.declaration import Mount
 from microsim.sensors.odometry import Odometry, OdometryDrift
 from microsim.sensors.scan import Scan

@@ -17,7 +17,7 @@ from typing_extensions import Self
 from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import ScenarioError, UsageError
 from microsim.messages.outbox import Message
-from microsim.recording.bag import Bag, ForeignBag
+from microsim.recording.bag_io import Bag, ForeignBag
 from microsim.recording.bag_model import BagChannel, BagError
 from microsim.recording.inputs import InputTopics, changed_plugins, unpacked
 from microsim.recording.verify import ReplayVerdict, verify

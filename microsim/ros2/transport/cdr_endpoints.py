@@ -56,7 +56,7 @@ class _Bytes(ct.Structure):  # struct iovec
     _fields_ = (("base", ct.c_char_p), ("size", ct.c_size_t))
 
 
-class _View(ct.Structure):  # struct iovec, for reading
+class _BytesRead(ct.Structure):  # struct iovec, for reading
     _fields_ = (("base", ct.c_void_p), ("size", ct.c_size_t))
 
 
@@ -168,13 +168,13 @@ class CdrWriter:
         self._bytes.base, self._bytes.size = cdr, len(cdr)
         serdata = _serdata_from(self._sertype, _SERDATA, 1, self._bytes_at, len(cdr))
         try:
-            return bool(serdata) and _bytes_of(serdata, _View()) == cdr
+            return bool(serdata) and _bytes_of(serdata, _BytesRead()) == cdr
         finally:
             if serdata:
                 _serdata_done(serdata)
 
 
-def _bytes_of(serdata: int, view: _View) -> bytes:
+def _bytes_of(serdata: int, view: _BytesRead) -> bytes:
     size = _serdata_size(serdata)
     reference = _serdata_view(serdata, 0, size, ct.byref(view))
     cdr = ct.string_at(view.base, size)  # the one copy on the way in
@@ -199,7 +199,7 @@ class CdrReader:
     def take(self, limit: int | None = None) -> list[tuple[bytes, int]]:
         """(message, handle of its writer), oldest first, at most `limit` or else the history's depth; never waits."""
         taken: list[tuple[bytes, int]] = []
-        left, view = min(limit or self._depth, self._depth), _View()
+        left, view = min(limit or self._depth, self._depth), _BytesRead()
         while left > 0:
             wanted = min(left, self._batch)
             count = _checked(_take(self._ref, self._serdata, wanted, self._infos, ANY_STATE), "dds_takecdr")

@@ -38,10 +38,9 @@ from microsim.messages.topics import TOPICS
 from microsim.robots.declaration import COMMON_SENSORS
 from microsim.robots.dynamic_rover import COMMAND_AGE, JOINTS
 from microsim.robots.rover import Dynamics, Rover, RoverPose, RoverStart, V, WheelJoints
-from microsim.ros2.node_settings import read_settings
+from microsim.ros2.node_parameters import read_settings
 from microsim.ros2.node_simulation import OK, PLANE, NodeRun, NodeSimulation, Statuses, node_scenario
-from microsim.ros2.node_time import READ_ONLY, NodeClock, TimeSettings, node_clock
-from microsim.ros2.paced_node import SmallNode
+from microsim.ros2.paced_node import READ_ONLY, NodeClock, SmallNode, TimeSettings, node_clock
 from microsim.ros2.transport import Transport
 from microsim.runner import WallClock
 from microsim.scenario import Scenario

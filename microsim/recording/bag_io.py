@@ -18,11 +18,11 @@ from microsim.recording.bag_model import (
     METADATA_YAML,
     BagChannel,
     BagError,
+    BagFacts,
     Block,
     FileFacts,
     FileReader,
     FileWriter,
-    RunFacts,
     information,
     metadata_text,
     read_metadata,
@@ -48,7 +48,7 @@ class OwnBag:
 
     path: Path
     files: list[Path]
-    facts: RunFacts
+    facts: BagFacts
     metadata: Mapping[str, Any] = field(default_factory=dict)  # of metadata.yaml; empty: a file by itself
     is_ours: bool = True
     end_ns: int | None = None
@@ -89,7 +89,7 @@ class ForeignBag:
     """A bag by others, read through `rosbags`."""
 
     path: Path
-    facts: RunFacts = field(default_factory=lambda: RunFacts({}, {}))
+    facts: BagFacts = field(default_factory=lambda: BagFacts({}, {}))
     is_ours: bool = False
     end_ns: int | None = None  # time of the last message, known once all have been read
 
@@ -178,7 +178,7 @@ def open_bag(path: Path | str) -> Bag:
             raise BagError(f"{place}: {files[0].name} is damaged: nothing of the run is left in it")
         return ForeignBag(place)
     readers = [READERS[file.suffix](file) for file in files]
-    facts = RunFacts(readers[0].facts.start, readers[-1].facts.end, readers[0].facts.files)
+    facts = BagFacts(readers[0].facts.start, readers[-1].facts.end, readers[0].facts.files)
     _check(place, [reader.facts for reader in readers], facts, metadata)
     return OwnBag(place, files, facts, metadata)
 
@@ -190,7 +190,7 @@ def _is_ours(file: Path) -> bool:
     return reader.is_ours
 
 
-def _check(place: Path, parts: list[RunFacts], facts: RunFacts, metadata: Mapping[str, Any]) -> None:
+def _check(place: Path, parts: list[BagFacts], facts: BagFacts, metadata: Mapping[str, Any]) -> None:
     form = facts.start.get("format")
     if form != FORMAT:
         made_by = facts.start.get("version", "an unknown version")
@@ -290,7 +290,7 @@ class BagWriter:
     """One file after another, and `metadata.yaml` at the end. `create` opens MCAP files (for tests)."""
 
     def __init__(
-        self, folder: Path, facts: RunFacts, options: RecordOptions, create: Callable[[Path], Any] | None = None
+        self, folder: Path, facts: BagFacts, options: RecordOptions, create: Callable[[Path], Any] | None = None
     ) -> None:
         self.folder = folder
         self.facts = facts
@@ -318,7 +318,7 @@ class BagWriter:
 
     def close(self, end: Mapping[str, str]) -> None:
         self._finish(end)
-        custom = RunFacts(self.facts.start, end).custom_data()
+        custom = BagFacts(self.facts.start, end).custom_data()
         self._describe(metadata_text(self.options.storage, self._done, custom))
 
     def abandon(self) -> None:
@@ -332,7 +332,7 @@ class BagWriter:
         return self._part != part or (limit is not None and self._file.size >= limit)
 
     def _open(self) -> FileWriter:
-        facts = self.facts if not self._done else RunFacts(self.facts.start, {})
+        facts = self.facts if not self._done else BagFacts(self.facts.start, {})
         self._declared.clear()
         return self._file_writer(self.folder / self._name(), facts)
 
@@ -357,7 +357,7 @@ class BagWriter:
         except OSError as error:
             raise BagError(f"nothing can be recorded into {folder}: {error.strerror or error}") from None
 
-    def _file_writer(self, path: Path, facts: RunFacts) -> FileWriter:
+    def _file_writer(self, path: Path, facts: BagFacts) -> FileWriter:
         return WRITERS[self.options.storage](path, facts, COMPRESSIONS[self.options.compression], self._create)
 
     def _describe(self, text: str) -> None:
