@@ -20,14 +20,14 @@ def measure() -> list[Result]:
 
 
 def rovers() -> list[Result]:
-    from microsim.ros2.rover_node import NODE_NAME, RoverCore, RoverSettings, sim_rover
+    from microsim.ros2.rover_node import NODE_NAME, RoverCore, RoverSettings, SimRoverNode
     from microsim.ros2.transport.dds import DdsTransport
 
     alone = RoverCore(RoverSettings(count=1, update_rate=RATE_HZ, publish_clock=True))
     many = RoverCore(RoverSettings(count=ROBOTS, update_rate=RATE_HZ, publish_clock=True))
     settings = (f"count:={ROBOTS}", f"update_rate:={RATE_HZ}", "publish_clock:=true")
     transport = DdsTransport(NODE_NAME, ["--ros-args", *(word for each in settings for word in ("-p", each))])
-    node = sim_rover(transport)
+    node = SimRoverNode(transport)
     node.start()
     try:
         return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -118,7 +118,7 @@ class ForeignBag:
             )
 
     def blocks(self) -> Iterator[Block]:
-        numbers: dict[int, BagChannel] = {}
+        numbers: dict[int, int] = {}
         count = 0
         with self._reader() as reader:
             block = Block()
@@ -126,10 +126,9 @@ class ForeignBag:
                 if type(time) is not int:
                     raise BagError(f"{self.path}: {connection.topic}: {time!r} is not a time")
                 if connection.id not in numbers:
-                    channel = BagChannel(len(numbers) + 1, connection.topic, connection.msgtype, "")
-                    numbers[connection.id] = channel
-                    block.channels.append(channel)
-                block.numbers.append(numbers[connection.id].number)
+                    numbers[connection.id] = len(numbers) + 1
+                    block.channels.append(BagChannel(len(numbers), connection.topic, connection.msgtype, ""))
+                block.numbers.append(numbers[connection.id])
                 block.times.append(time)
                 block.data.append(bytes(data))
                 count += 1
@@ -173,7 +172,10 @@ def open_bag(path: Path | str) -> Bag:
             raise BagError(f"{place}: the file {file.name} of this bag is missing")
     if any(file.suffix not in READERS for file in files):
         return ForeignBag(place)  # compressed as a whole
-    if not _is_ours(files[0]):
+    first = READERS[files[0].suffix](files[0], tolerant=True)
+    if not first.is_ours:
+        if first.problem:
+            READERS[files[0].suffix](files[0])  # raises what is wrong
         if "microsim.version" in (metadata.get("custom_data") or {}):
             raise BagError(f"{place}: {files[0].name} is damaged: nothing of the run is left in it")
         return ForeignBag(place)
@@ -181,13 +183,6 @@ def open_bag(path: Path | str) -> Bag:
     facts = BagFacts(readers[0].facts.start, readers[-1].facts.end, readers[0].facts.files)
     _check(place, [reader.facts for reader in readers], facts, metadata)
     return OwnBag(place, files, facts, metadata)
-
-
-def _is_ours(file: Path) -> bool:
-    reader = READERS[file.suffix](file, tolerant=True)
-    if not reader.is_ours and reader.problem:
-        READERS[file.suffix](file)  # raises what is wrong
-    return reader.is_ours
 
 
 def _check(place: Path, parts: list[BagFacts], facts: BagFacts, metadata: Mapping[str, Any]) -> None:
@@ -202,11 +197,9 @@ def _check(place: Path, parts: list[BagFacts], facts: BagFacts, metadata: Mappin
         raise BagError(f"{place}: its files are of different runs")
     if [bool(part.end.get("continues")) for part in parts] != [True] * (len(parts) - 1) + [False]:
         raise BagError(f"{place}: a part of a bag; give the folder with all its files, or repair it")
-    custom = metadata.get("custom_data")
-    if custom is not None and custom != facts.custom_data():
-        raise BagError(
-            f"{place}: {METADATA_YAML} describes another run than the files; `microsim bag repair` rebuilds it"
-        )
+    if metadata.get("custom_data") not in (None, facts.custom_data()):
+        problem = f"{METADATA_YAML} describes another run than the files"
+        raise BagError(f"{place}: {problem}; `microsim bag repair` rebuilds it")
 
 
 def clock_jump(files: Iterable[Path]) -> tuple[int, int] | None:
@@ -224,12 +217,8 @@ def clock_jump(files: Iterable[Path]) -> tuple[int, int] | None:
 
 
 def _sqlite_times(path: Path) -> Iterator[int]:
-    database = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
-    try:
-        for (time,) in database.execute("SELECT timestamp FROM messages ORDER BY id"):
-            yield int(time)
-    finally:
-        database.close()
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+        yield from (int(time) for (time,) in database.execute("SELECT timestamp FROM messages ORDER BY id"))
 
 
 def _mcap_times(path: Path) -> Iterator[int]:
@@ -292,9 +281,7 @@ class BagWriter:
     def __init__(
         self, folder: Path, facts: BagFacts, options: RecordOptions, create: Callable[[Path], Any] | None = None
     ) -> None:
-        self.folder = folder
-        self.facts = facts
-        self.options = options
+        self.folder, self.facts, self.options = folder, facts, options
         self.end_ns: int | None = None  # time of the last message that is in the files
         self._create = create
         self._split_ns = None if options.split_s is None else options.split_s * 10**9
@@ -318,17 +305,14 @@ class BagWriter:
 
     def close(self, end: Mapping[str, str]) -> None:
         self._finish(end)
-        custom = BagFacts(self.facts.start, end).custom_data()
-        self._describe(metadata_text(self.options.storage, self._done, custom))
+        self._describe(metadata_text(self.options.storage, self._done, BagFacts(self.facts.start, end).custom_data()))
 
     def abandon(self) -> None:
         self._file.abandon()
 
     def _is_full(self, time_ns: int) -> bool:
-        part = self._part
-        if self._split_ns is not None:
-            self._part = int(time_ns / self._split_ns)
-        limit = self.options.split_bytes
+        part, limit = self._part, self.options.split_bytes
+        self._part = 0 if self._split_ns is None else int(time_ns / self._split_ns)
         return self._part != part or (limit is not None and self._file.size >= limit)
 
     def _open(self) -> FileWriter:

@@ -125,9 +125,6 @@ def look(path: Path) -> BagInfo:
     return info
 
 
-# ---- repair ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Repaired:
     messages: int
@@ -150,8 +147,7 @@ def repair(folder: Path) -> Repaired:
         raise BagError(f"{paths[0]}: not made by microsim; `ros2 bag reindex` is for bags of others")
     readers = [_opened(path) for path in paths]
     if not readers[0].is_ours:
-        why = readers[0].problem or "not ours"
-        raise BagError(f"{paths[0]}: nothing is left: not even which scenario ran ({why})")
+        raise BagError(f"{paths[0]}: nothing is left: not even which scenario ran ({readers[0].problem or 'not ours'})")
     _check_together(readers)
     try:
         return _Repair(folder, readers).result()
@@ -189,8 +185,7 @@ class _Repair:
     """A bag that is being repaired, file by file."""
 
     def __init__(self, folder: Path, readers: list[FileReader]) -> None:
-        self._folder = folder
-        self._readers = readers
+        self._folder, self._readers = folder, readers
         self._done: list[FileFacts] = []
         self._damaged: list[str] = []
 
@@ -230,9 +225,8 @@ class _Repair:
             for block in reader.blocks():
                 writer.write(block)
             if reader.problem and not is_last:
-                raise BagError(
-                    f"{path}: damaged in the middle of the bag ({reader.problem}): later files cannot follow it"
-                )
+                where = f"damaged in the middle of the bag ({reader.problem})"
+                raise BagError(f"{path}: {where}: later files cannot follow it")
             found = FileFacts(path.name, writer.times, writer.counts)
             before = [file.times[1] for file in self._done if file.messages]
             if found.messages and before and found.times[0] < max(before):

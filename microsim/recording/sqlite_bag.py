@@ -70,9 +70,8 @@ class SqliteWriter(FileWriter):
         text, type_hash = definition(channel.type)
         if channel.type not in self._types:
             self._types.add(channel.type)
-            self._execute(
-                "INSERT INTO message_definitions VALUES(NULL, ?, 'ros2msg', ?, ?)", channel.type, text, type_hash
-            )
+            row: tuple[Any, ...] = channel.type, text, type_hash
+            self._execute("INSERT INTO message_definitions VALUES(NULL, ?, 'ros2msg', ?, ?)", *row)
         row = (channel.number, channel.topic, channel.type, "cdr", channel.qos, type_hash)
         self._execute("INSERT INTO topics VALUES(?, ?, ?, ?, ?, ?)", *row)
 

@@ -16,6 +16,7 @@ import math
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from pydantic import Field
@@ -30,27 +31,29 @@ from microsim.ros2.node_parameters import Settings, changed, declarations
 from microsim.ros2.transport import LogLevel, MissingTypeError, Transport, Value
 from microsim.runner import NAP_S, Pacer, SystemClock, WallClock
 
-READ_ONLY: dict[str, Any] = {"read_only": True}  # `json_schema_extra` of a setting that is fixed once the node started
-
 JUMP_S = 2.0  # a /clock that is farther ahead has jumped: the time between is skipped
 LAG_S = 0.25  # a tick that is later than this is worth a warning
 STEP_NS = 100_000_000  # stamps that are farther from the system's clock follow it: somebody set it
 
 
+def fixed(default: Any, description: str) -> Any:
+    """A setting that stays as it was when the node started."""
+    return Field(default, description=description, json_schema_extra={"read_only": True})
+
+
+def changeable(default: Any, description: str) -> Any:
+    """A setting that may be changed at any time."""
+    return Field(default, description=description)
+
+
 class TimeSettings(Model):
     """What every small node can be told about time; its own settings derive from it."""
 
-    use_sim_time: Switch = Field(
-        False, description="Follow the /clock of another node in place of the system's.", json_schema_extra=READ_ONLY
+    use_sim_time: Switch = fixed(False, "Follow the /clock of another node in place of the system's.")
+    publish_clock: Switch = fixed(
+        False, "Make simulated time: it starts at 0, is published on /clock, and same commands give same bytes."
     )
-    publish_clock: Switch = Field(
-        False,
-        description="Make simulated time: it starts at 0, is published on /clock, and same commands give same bytes.",
-        json_schema_extra=READ_ONLY,
-    )
-    speed_factor: Positive = Field(
-        1.0, description="Simulated seconds per second, with publish_clock.", json_schema_extra=READ_ONLY
-    )
+    speed_factor: Positive = fixed(1.0, "Simulated seconds per second, with publish_clock.")
 
 
 class NodeClock(Clock):
@@ -171,19 +174,14 @@ class ClockTime:
         self._has_own = False
         self.waits_for = "/clock (use_sim_time is true)"
         topic, qos = TOPICS["clock"], Qos(10, reliable=False)  # takes what any publisher offers
-        transport.subscribe(topic.name, topic.type, qos, self._on_own)
+        transport.subscribe(topic.name, topic.type, qos, partial(self._hear, True))
         if transport.node_name.count("/") > 1:
-            transport.subscribe(f"/{topic.name}", topic.type, qos, self._on_global)
+            transport.subscribe(f"/{topic.name}", topic.type, qos, partial(self._hear, False))
 
-    def _on_own(self, cdr: bytes) -> None:
-        self._has_own = True
-        self._hear(cdr)
-
-    def _on_global(self, cdr: bytes) -> None:
-        if not self._has_own:
-            self._hear(cdr)
-
-    def _hear(self, cdr: bytes) -> None:
+    def _hear(self, is_own: bool, cdr: bytes) -> None:
+        self._has_own = self._has_own or is_own
+        if self._has_own and not is_own:
+            return
         try:
             stamp = decode_checked(TOPICS["clock"].type, cdr).clock
         except WireError:
@@ -243,8 +241,7 @@ class SmallNode:
     def __init__(
         self, transport: Transport, core: Core, settings: TimeSettings, clock: WallClock | None = None
     ) -> None:
-        self.transport = transport
-        self.core = core
+        self.transport, self.core = transport, core
         self.tick = 0
         self.is_stopping = False
         self.ignored: Counter[str] = Counter()  # inputs that were not taken, by reason
@@ -369,11 +366,7 @@ class SmallNode:
         for message in messages:
             if message.topic in publish:
                 publish[message.topic](message.cdr)
-            if message.topic in self.own:
-                self._remember(self.own[message.topic], message.cdr)
-
-    @staticmethod
-    def _remember(own: OrderedDict[bytes, None], cdr: bytes) -> None:
-        own[cdr] = None
-        if len(own) > REMEMBERED:
-            own.popitem(last=False)
+            if (own := self.own.get(message.topic)) is not None:
+                own[message.cdr] = None
+                if len(own) > REMEMBERED:
+                    own.popitem(last=False)

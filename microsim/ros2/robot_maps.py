@@ -6,15 +6,22 @@ A pixel's shade is 0 for black and 1 for white; how occupied its cell is, occ, i
 - scale: the same, but from free_thresh to occupied_thresh a straight line from 0 to 100;
 - raw: the pixel's value (of 255) where it is 0 to 100, else unknown; `negate` and thresholds do not count.
 The image's last row is the map's first.
+
+And moving obstacles: round, upright, scripted or on a random walk. From YAML:
+
+obstacles:
+  - {name: forklift, radius: 0.6, path: [[0, 0], [8, 0], [8, 4]], speed: 1.2, repeat: back_and_forth, start_s: 2.0}
+  - {name: child, radius: 0.3, walk: {start: [3, 4], speed: 0.8, turn_every_s: 1.5, within: [[0, 0], [10, 8]]}}
+  - {name: pillar, radius: 0.4, at: [5, 5]}
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -119,15 +126,11 @@ def _unturned(occupied: Grid, cell_m: float, origin: Origin) -> tuple[Grid, floa
     return found, west * cell_m, south * cell_m
 
 
-def world_of_values(values: npt.NDArray[np.int8], cell_m: float, origin: Origin, threshold: int) -> MapWorld:
-    """From occupancies (rows, columns) of 0 to 100 and -1. What is unknown is free."""
-    return world_of_cells((values >= threshold).astype(np.uint8), cell_m, origin)
-
-
 def world_of_message(message: Any, threshold: int = DEFAULT_THRESHOLD) -> MapWorld:
     """From a nav_msgs/OccupancyGrid; UsageError when it makes no sense."""
     info, place, turn = message.info, message.info.origin.position, message.info.origin.orientation
-    rows, columns, cell_m = int(info.height), int(info.width), _metres(info.resolution)
+    rows, columns = int(info.height), int(info.width)
+    cell_m = float(str(np.float32(info.resolution)))  # as a person wrote it: 0.05, not its neighbour 0.0500000007
     if not rows or not columns or rows * columns != len(message.data):
         raise UsageError(f"a map of {columns} by {rows} cells comes with {len(message.data)} values")
     if not (math.isfinite(cell_m) and 0.0 < cell_m <= MAX_LENGTH_M):
@@ -135,7 +138,8 @@ def world_of_message(message: Any, threshold: int = DEFAULT_THRESHOLD) -> MapWor
     pose = (float(place.x), float(place.y), heading(turn))
     if not all(math.isfinite(value) and abs(value) <= MAX_LENGTH_M for value in pose):
         raise UsageError(f"a map's origin cannot be at {pose}")
-    return world_of_values(np.asarray(message.data, np.int8).reshape(rows, columns), cell_m, pose, threshold)
+    values = np.asarray(message.data, np.int8).reshape(rows, columns)
+    return world_of_cells((values >= threshold).astype(np.uint8), cell_m, pose)  # what is unknown is free
 
 
 def world_of_scenario(source: str) -> MapWorld:
@@ -155,11 +159,6 @@ def heading(quaternion: Any) -> float:
     x, y, z, w = (float(getattr(quaternion, name)) for name in "xyzw")
     length = x * x + y * y + z * z + w * w
     return yaw_of_quaternion(x, y, z, w) if length >= 1e-6 else 0.0 if length < 1e-6 else math.nan
-
-
-def _metres(single: Any) -> float:
-    """float32 as a person wrote it: 0.05, not its neighbour 0.0500000007."""
-    return float(str(np.float32(single)))
 
 
 class MapFile(Model):
@@ -192,16 +191,34 @@ class MapFile(Model):
 
 def read_map(file: str | Path, threshold: int = DEFAULT_THRESHOLD) -> MapWorld:
     """A map of map_server; MapError says, with file and line, all that is wrong."""
-    file = Path(file)
-    try:
-        document = read_yaml(read_text(file), str(file))
-    except ScenarioError as error:
-        raise MapError(error.problems) from None
-    places = Places(str(file), document)
-    described = _described(document.data, places)
-    shades, depth = _image(file.parent / described.image, places)
+    known = MapFile.key_names()
+
+    def without_unknown(data: Any) -> Any:
+        """map_server ignores keys it does not know; those that look like a typo are refused."""
+        if not isinstance(data, Mapping):
+            return data
+        return {key: value for key, value in data.items() if key in known or did_you_mean(key, known)}
+
+    described, places = _validated(MapFile, Path(file), without_unknown)
+    shades, depth = _image(Path(file).parent / described.image, places)
     values = occupancy(shades, depth, described)
-    return world_of_values(values, described.resolution, described.origin, threshold)
+    return world_of_cells((values >= threshold).astype(np.uint8), described.resolution, described.origin)
+
+
+def _validated(kind: type[Document], source: Path | Any, prepared: Callable[[Any], Any]) -> tuple[Document, Places]:
+    """A file or its content as a model, and where its parts are."""
+    places, data = Places(), source
+    if isinstance(source, Path):
+        try:
+            document = read_yaml(read_text(source), str(source))
+        except ScenarioError as error:
+            raise MapError(error.problems) from None
+        places, data = Places(str(source), document), document.data
+    data = prepared(data)
+    try:
+        return kind.model_validate(data), places
+    except ValidationError as error:
+        raise MapError(in_order(places.problems(error, data, lambda path: path))) from None
 
 
 def is_map(file: Path) -> bool:
@@ -211,16 +228,6 @@ def is_map(file: Path) -> bool:
     except ScenarioError:
         return False
     return isinstance(data, Mapping) and ("image" in data or "resolution" in data)
-
-
-def _described(data: Any, places: Places) -> MapFile:
-    known = MapFile.key_names()
-    if isinstance(data, Mapping):  # map_server ignores keys it does not know; those that look like a slip are refused
-        data = {key: value for key, value in data.items() if key in known or did_you_mean(key, known)}
-    try:
-        return MapFile.model_validate(data)
-    except ValidationError as error:
-        raise MapError(in_order(places.problems(error, data, lambda path: path))) from None
 
 
 def _image(file: Path, places: Places) -> tuple[npt.NDArray[np.uint16], int]:
@@ -259,25 +266,21 @@ def read_grey(file: Path) -> tuple[npt.NDArray[np.uint16], int]:
 
 def occupancy(pixels: npt.NDArray[np.uint16], depth: int, described: MapFile) -> npt.NDArray[np.int8]:
     """Occupancies of the cells, first row at the bottom; `depth` is the value of white."""
-    meaning = _meaning_of_shades(np.arange(depth + 1) / depth, described)
-    return meaning[pixels[::-1]]
-
-
-def _meaning_of_shades(shade: npt.NDArray[np.float64], described: MapFile) -> npt.NDArray[np.int8]:
+    shade = np.arange(depth + 1) / depth
+    occ, low, high = shade if described.negate else 1.0 - shade, described.free_thresh, described.occupied_thresh
     if described.mode == "raw":
         grey = np.floor(shade * 255.0 + 0.5)
-        return np.where(grey <= OCCUPIED, grey, UNKNOWN).astype(np.int8)
-    occ = shade if described.negate else 1.0 - shade
-    low, high = described.free_thresh, described.occupied_thresh
-    between: Any = UNKNOWN
-    if described.mode == "scale":
-        between = np.rint((occ - low) / (high - low) * OCCUPIED)
-    return np.where(occ > high, OCCUPIED, np.where(occ < low, 0, between)).astype(np.int8)
+        meaning = np.where(grey <= OCCUPIED, grey, UNKNOWN)
+    else:
+        between: Any = np.rint((occ - low) / (high - low) * OCCUPIED) if described.mode == "scale" else UNKNOWN
+        meaning = np.where(occ > high, OCCUPIED, np.where(occ < low, 0, between))
+    return meaning.astype(np.int8)[pixels[::-1]]
 
 
 _REPEAT = {"once": discs.ONCE, "loop": discs.LOOP, "back_and_forth": discs.BACK_AND_FORTH}
 _KINDS = ("path", "walk", "at")
 
+Document = TypeVar("Document", bound=Model)
 Seconds = Annotated[Finite, Field(ge=0, le=1e9)]
 Speed = Annotated[Finite, Field(ge=0, le=1e3)]
 
@@ -335,7 +338,7 @@ class Obstacle(Model):
         if given != ["path"]:
             strange = [key for key in ("speed", "repeat", "start_s") if key in self.model_fields_set]
             if strange:
-                where = "; a walk's speed stands under `walk:`" if strange[0] == "speed" and self.walk else ""
+                where = "; a walk's speed is given under `walk:`" if strange[0] == "speed" and self.walk else ""
                 fail([detail(f"{strange[0]} belongs to a path{where}", strange[0], at_key=True)])
         return self
 
@@ -359,34 +362,27 @@ def names(obstacles: Sequence[Obstacle]) -> list[str]:
 
 def read_obstacles(source: str | Path | Mapping[str, Any]) -> tuple[Obstacle, ...]:
     """From a file or its content; MapError says, with file and line, all that is wrong."""
-    places, data = Places(), source
-    if not isinstance(source, Mapping):
-        try:
-            document = read_yaml(read_text(Path(source)), str(source))
-        except ScenarioError as error:
-            raise MapError(error.problems) from None
-        places, data = Places(str(source), document), document.data
-    try:
-        return ObstacleFile.model_validate(data).obstacles
-    except ValidationError as error:
-        raise MapError(in_order(places.problems(error, data, lambda path: path))) from None
+    given = source if isinstance(source, Mapping) else Path(source)
+    return _validated(ObstacleFile, given, lambda data: data)[0].obstacles
 
 
 class MovingObstacles:
     """Where they are. `discs` (3, n) holds those that follow paths first, then the walkers."""
 
     def __init__(self, obstacles: Sequence[Obstacle], seed: int, dt: float) -> None:
-        named = list(zip(names(obstacles), obstacles, strict=True))
-        scripted = [each for _, each in named if each.walk is None]
-        walkers = [(name, each) for name, each in named if each.walk is not None]
-        self.discs: Array = np.zeros((3, len(named)))
+        scripted = [each for each in obstacles if each.walk is None]
+        walkers = [
+            (name, each) for name, each in zip(names(obstacles), obstacles, strict=True) if each.walk is not None
+        ]
+        self.discs: Array = np.zeros((3, len(obstacles)))
         self.discs[discs.RADIUS] = [each.radius for each in (*scripted, *(each for _, each in walkers))]
         self._dt = dt
         self._paths = _paths(scripted)
         self._scripted, self._walkers = self.discs[:, : len(scripted)], self.discs[:2, len(scripted) :]
         walks = [each.walk for _, each in walkers if each.walk is not None]
         self._walk = np.array([(*walk.start, math.inf) for walk in walks]).reshape(-1, 3).T.copy()
-        self._bounds = np.array([_plan(walk, dt) for walk in walks]).reshape(-1, 6).T.copy()
+        plans = [(walk.speed, float(max(round(walk.turn_every_s / dt), 1)), *walk.bounds) for walk in walks]
+        self._bounds = np.array(plans).reshape(-1, 6).T.copy()
         self._keys = np.array([stream_key(seed, f"obstacle/{name}") for name, _ in walkers], np.int64)
         self._place(0)
 
@@ -406,10 +402,6 @@ class MovingObstacles:
         self._walkers[:] = self._walk[:2]
 
 
-def _plan(walk: ObstacleWalk, dt: float) -> tuple[float, ...]:
-    return walk.speed, float(max(round(walk.turn_every_s / dt), 1)), *walk.bounds
-
-
 def _paths(scripted: Sequence[Obstacle]) -> tuple[Array, Array, Any, Array]:
     points: list[tuple[float, float]] = []
     lengths: list[float] = []
@@ -426,9 +418,5 @@ def _paths(scripted: Sequence[Obstacle]) -> tuple[Array, Array, Any, Array]:
             lengths.append(way)
         first.append(len(points))
     plans = [(each.speed, each.start_s, float(_REPEAT[each.repeat])) for each in scripted]
-    return (
-        np.array(points).reshape(-1, 2).T.copy(),
-        np.array(lengths),
-        np.array(first, np.int64),
-        np.array(plans).reshape(-1, 3).T.copy(),
-    )
+    places, schedule = np.array(points).reshape(-1, 2).T.copy(), np.array(plans).reshape(-1, 3).T.copy()
+    return places, np.array(lengths), np.array(first, np.int64), schedule

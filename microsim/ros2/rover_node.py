@@ -1,7 +1,7 @@
 """The node `fake_rover_state_controller`: rovers with mass and drag on a plane, as their document describes them.
 
 The rovers are those of any scenario, with `dynamics`, `joint_states` and `pose2D`. `RoverCore` runs them in a
-`Simulation`; `sim_rover` puts it on a transport.
+`Simulation`; `SimRoverNode` puts it on a transport.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -40,7 +41,7 @@ from microsim.robots.dynamic_rover import COMMAND_AGE, JOINTS
 from microsim.robots.rover import Dynamics, Rover, RoverPose, RoverStart, V, WheelJoints
 from microsim.ros2.node_parameters import read_settings
 from microsim.ros2.node_simulation import OK, PLANE, NodeRun, NodeSimulation, Statuses, node_scenario
-from microsim.ros2.paced_node import READ_ONLY, NodeClock, SmallNode, TimeSettings, node_clock
+from microsim.ros2.paced_node import NodeClock, SmallNode, TimeSettings, changeable, fixed, node_clock
 from microsim.ros2.transport import Transport
 from microsim.runner import WallClock
 from microsim.scenario import Scenario
@@ -66,43 +67,32 @@ WheelLength = Annotated[Finite, Field(ge=1e-3, le=1e3)]
 class RoverIdentity(Model):
     """Who the rover is, where it starts, and who drives it."""
 
-    robot_id: RobotId = Field(
-        "p0", description="Namespace of the robot's topics and frames.", json_schema_extra=READ_ONLY
-    )
-    x: Metres = Field(0.0, description="Initial x [m].", json_schema_extra=READ_ONLY)
-    y: Metres = Field(0.0, description="Initial y [m].", json_schema_extra=READ_ONLY)
-    t: Angle = Field(0.0, description="Initial heading, counter-clockwise from x [rad].", json_schema_extra=READ_ONLY)
-    direct_joy_control: Switch = Field(False, description="Listen to /joy/cmd_vel, which then wins over cmd_vel.")
+    robot_id: RobotId = fixed("p0", "Namespace of the robot's topics and frames.")
+    x: Metres = fixed(0.0, "Initial x [m].")
+    y: Metres = fixed(0.0, "Initial y [m].")
+    t: Angle = fixed(0.0, "Initial heading, counter-clockwise from x [rad].")
+    direct_joy_control: Switch = changeable(False, "Listen to /joy/cmd_vel, which then wins over cmd_vel.")
 
 
 class RoverSettings(TimeSettings, Dynamics, RoverIdentity):
     """Every parameter of `sim_rover`; fields of later bases come first."""
 
-    update_rate: Hertz = Field(50.0, description="Updates and messages per second [Hz].", json_schema_extra=READ_ONLY)
-    max_v: Limit = Field(1e4, description="Commands beyond are clamped to it [m/s].")
-    max_omega: Limit = Field(1e4, description="Commands beyond are clamped to it [rad/s].")
-    wheel_radius: WheelLength = Field(0.068, description="For the wheel angles; that of the URDF [m].")
-    track_width: WheelLength = Field(0.33, description="Between left and right wheels; that of the URDF [m].")
-    publish_tf: Switch = Field(
-        False, description="Publish odom → <robot_id>/base_link on /tf.", json_schema_extra=READ_ONLY
-    )
-    position_noise: Sigma = Field(0.0, description="Noise of x and y on pose2D, 1 sigma [m].")
-    heading_noise: Sigma = Field(0.0, description="Noise of theta on pose2D, 1 sigma [rad].")
-    seed: Seed = Field(0, description="Seed of the noise.", json_schema_extra=READ_ONLY)
-    diagnostics_hz: HertzOrOff = Field(
-        1.0, description="Rate of /diagnostics [Hz]; 0: never.", json_schema_extra=READ_ONLY
-    )
-    count: Annotated[Count, Field(le=10_000)] = Field(
-        1, description="How many rovers; robot_id is counted on: p0, p1, p2 ….", json_schema_extra=READ_ONLY
-    )
-    spacing: Length = Field(
-        2.0, description="Way along y from one rover's start to the next [m].", json_schema_extra=READ_ONLY
-    )
+    update_rate: Hertz = fixed(50.0, "Updates and messages per second [Hz].")
+    max_v: Limit = changeable(1e4, "Commands beyond are clamped to it [m/s].")
+    max_omega: Limit = changeable(1e4, "Commands beyond are clamped to it [rad/s].")
+    wheel_radius: WheelLength = changeable(0.068, "For the wheel angles; that of the URDF [m].")
+    track_width: WheelLength = changeable(0.33, "Between left and right wheels; that of the URDF [m].")
+    publish_tf: Switch = fixed(False, "Publish odom → <robot_id>/base_link on /tf.")
+    position_noise: Sigma = changeable(0.0, "Noise of x and y on pose2D, 1 sigma [m].")
+    heading_noise: Sigma = changeable(0.0, "Noise of theta on pose2D, 1 sigma [rad].")
+    seed: Seed = fixed(0, "Seed of the noise.")
+    diagnostics_hz: HertzOrOff = fixed(1.0, "Rate of /diagnostics [Hz]; 0: never.")
+    count: Annotated[Count, Field(le=10_000)] = fixed(1, "How many rovers; robot_id is counted on: p0, p1, p2 ….")
+    spacing: Length = fixed(2.0, "Way along y from one rover's start to the next [m].")
 
     @model_validator(mode="after")
     def _settles(self) -> Self:
-        problem = self.too_quick(self.update_rate)
-        if problem:
+        if problem := self.too_quick(self.update_rate):
             raise ValueError(problem)
         return self
 
@@ -133,43 +123,32 @@ class RoverCore:
     def configure(self, settings: RoverSettings) -> None:
         """Go on from here with other settings."""
         self.settings = settings
+        if not settings.direct_joy_control:
+            self._joy_until = 0.0  # cmd_vel counts again from now on
         self.sim.reconfigure(self._scenario())
 
     def _scenario(self) -> Scenario:
         settings = self.settings
         none: dict[str, Any] = dict.fromkeys(COMMON_SENSORS)
-        rover = Rover(
-            **none,
-            max_v=settings.max_v,
-            max_omega=settings.max_omega,
-            dynamics=Dynamics(**{name: getattr(settings, name) for name in Dynamics.model_fields}),
-            joint_states=WheelJoints(
-                hz=settings.update_rate, wheel_radius_m=settings.wheel_radius, track_m=settings.track_width
-            ),
-        )
-        pose = Pose2D(
-            hz=settings.update_rate, position_sigma_m=settings.position_noise, yaw_sigma_rad=settings.heading_noise
-        )
+        hz, v, omega = settings.update_rate, settings.max_v, settings.max_omega
+        dynamics = Dynamics(**{name: getattr(settings, name) for name in Dynamics.model_fields})
+        joints = WheelJoints(hz=hz, wheel_radius_m=settings.wheel_radius, track_m=settings.track_width)
+        rover = Rover(**none, max_v=v, max_omega=omega, dynamics=dynamics, joint_states=joints)
+        pose = Pose2D(hz=hz, position_sigma_m=settings.position_noise, yaw_sigma_rad=settings.heading_noise)
         robots = {}
         for index, robot in enumerate(self.robot_ids):
-            place = RoverPose(yaw=settings.t).model_copy(
-                update={"x": settings.x, "y": settings.y + settings.spacing * index}
-            )
+            where = {"x": settings.x, "y": settings.y + settings.spacing * index}
+            place = RoverPose(yaw=settings.t).model_copy(update=where)
             start = RoverStart(map_pose=RoverPose()).model_copy(update={"map_pose": place})
             robots[robot] = rover.model_copy(update={"start": start, "pose2D": pose})
         return node_scenario("sim_rover", settings.update_rate, settings.seed, robots)
 
     def _compose(self, run: NodeRun) -> None:
         if self.settings.publish_tf:
-            pairs = [("odom", f"{robot}/base_link", robot) for robot in self.robot_ids]
-            unused = np.zeros(1)
-            frames = [
-                (parent, child, run.frame_call(exact_pose, robot, unused, unused)) for parent, child, robot in pairs
-            ]
+            calls = {robot: run.frame_call(exact_pose, robot, np.zeros(1), np.zeros(1)) for robot in self.robot_ids}
+            frames = [("odom", f"{robot}/base_link", call) for robot, call in calls.items()]
             run.add_transforms(TOPICS["tf"], self.settings.update_rate, frames)
         run.add_diagnostics(self.settings.diagnostics_hz, self._statuses)
-
-    # ---- commands: taken at the next tick -----------------------------------------------------------------------
 
     def command(self, robot: int, v: float, omega: float) -> bool:
         """On cmd_vel of the rover with this number; False when the joystick has it."""
@@ -184,15 +163,9 @@ class RoverCore:
         self.sim.fleet.take(slice(None), [[v], [omega]])
         self._joy_until = self.sim.tick + timeout_ticks(self.settings.command_timeout, self.clock.dt)
 
-    def let_go(self) -> None:
-        """Of the joystick: cmd_vel counts again from now on."""
-        self._joy_until = 0.0
-
     def step(self, ticks: int = 1) -> Messages:
         """Advance; gives the messages of these ticks. The first call also gives tick 0's."""
         return self.sim.step(ticks)
-
-    # ---- diagnostics ----------------------------------------------------------------------------------------------
 
     def _statuses(self, fleet: Fleet, tick: int) -> Statuses:
         """What /diagnostics says: each rover, then the node."""
@@ -201,75 +174,55 @@ class RoverCore:
         found = {}
         for robot, v, omega, age in zip(self.robot_ids, speeds, turns, ages, strict=True):
             driven = "driven by the joystick" if tick <= self._joy_until else "driven"
-            message = driven if age <= limit else "no command"
-            age_s = {"command_age_s": f"{age * self.clock.dt:.3f}"}
-            values = {"linear_mps": f"{v:.3f}", "angular_rps": f"{omega:.3f}", **age_s}
-            found[f"{NODE_NAME}: {robot}"] = (OK, message, values)
-        own = {"overruled_commands": str(self.overruled), **self.pace()}
-        return {**found, NODE_NAME: (OK, "ok", own)}
+            values = {"linear_mps": v, "angular_rps": omega, "command_age_s": age * self.clock.dt}
+            texts = {name: f"{value:.3f}" for name, value in values.items()}
+            found[f"{NODE_NAME}: {robot}"] = (OK, driven if age <= limit else "no command", texts)
+        return {**found, NODE_NAME: (OK, "ok", {"overruled_commands": str(self.overruled), **self.pace()})}
 
 
 class SimRoverNode(SmallNode):
+    """With the parameters of --ros-args."""
+
     core: RoverCore
+
+    def __init__(self, transport: Transport, clock: WallClock | None = None) -> None:
+        settings = read_settings(transport, RoverSettings)
+        super().__init__(transport, RoverCore(settings, node_clock(settings, settings.update_rate)), settings, clock)
+        for index, robot in enumerate(self.core.robot_ids):
+            self.subscribe(f"/{robot}/cmd_vel", TWIST, partial(self._on_cmd_vel, index, f"/{robot}/cmd_vel"))
+        self._has_subscribed_to_joystick = False
+        self._use_joystick(settings)
+        self.declare(settings, self._change)
 
     def waits_for(self) -> str:
         topics = [f"/{robot}/cmd_vel" for robot in self.core.robot_ids]
         listed = topics[0] if len(topics) == 1 else f"{topics[0]} … {topics[-1]}"
         return f"commands on {listed}{f' or {JOY}' if self.core.settings.direct_joy_control else ''}"
 
+    def _change(self, settings: RoverSettings) -> None:
+        self.core.configure(settings)
+        self._use_joystick(settings)
 
-def sim_rover(transport: Transport, clock: WallClock | None = None) -> SimRoverNode:
-    """The node, ready to run, with the parameters of --ros-args."""
-    settings = read_settings(transport, RoverSettings)
-    core = RoverCore(settings, node_clock(settings, settings.update_rate))
-    node = SimRoverNode(transport, core, settings, clock)
-    for index, robot in enumerate(core.robot_ids):
-        node.subscribe(f"/{robot}/cmd_vel", TWIST, _cmd_vel(node, core, index, f"/{robot}/cmd_vel"))
-    joystick = _Joystick(node, core)
-    joystick.listen(settings)
+    def _use_joystick(self, settings: RoverSettings) -> None:
+        """Nobody can unsubscribe: once subscribed to, it is listened to or not."""
+        if settings.direct_joy_control and not self._has_subscribed_to_joystick:
+            self._has_subscribed_to_joystick = True
+            self.subscribe(JOY, TWIST, self._on_joystick)
 
-    def change(wanted: RoverSettings) -> None:
-        core.configure(wanted)
-        joystick.listen(wanted)
+    def _on_cmd_vel(self, index: int, topic: str, message: Any) -> None:
+        command = self._finite(topic, message)
+        if command is not None and not self.core.command(index, *command):
+            self.ignore(f"commands on {topic}, overruled by {JOY}", "info", f"{topic}: ignored, the joystick drives")
 
-    node.declare(settings, change)
-    return node
-
-
-def _cmd_vel(node: SmallNode, core: RoverCore, index: int, topic: str) -> Callable[[Any], None]:
-    def take(message: Any) -> None:
-        command = _finite(node, topic, message)
-        if command is not None and not core.command(index, *command):
-            node.ignore(f"commands on {topic}, overruled by {JOY}", "info", f"{topic}: ignored, the joystick drives")
-
-    return take
-
-
-class _Joystick:
-    """Subscribes when it is first wanted; nobody can unsubscribe, so later it is only listened to or not."""
-
-    def __init__(self, node: SmallNode, core: RoverCore) -> None:
-        self._node, self._core = node, core
-        self._is_wanted = self._is_subscribed = False
-
-    def listen(self, settings: RoverSettings) -> None:
-        self._is_wanted = settings.direct_joy_control
-        if not self._is_wanted:
-            self._core.let_go()
-        elif not self._is_subscribed:
-            self._is_subscribed = True
-            self._node.subscribe(JOY, TWIST, self._take)
-
-    def _take(self, message: Any) -> None:
-        command = _finite(self._node, JOY, message) if self._is_wanted else None
+    def _on_joystick(self, message: Any) -> None:
+        command = self._finite(JOY, message) if self.core.settings.direct_joy_control else None
         if command is not None:
-            self._core.joystick(*command)
+            self.core.joystick(*command)
 
-
-def _finite(node: SmallNode, topic: str, message: Any) -> tuple[float, float] | None:
-    """v and ω of a Twist; None, counted and said, when one is no number."""
-    v, omega = float(message.linear.x), float(message.angular.z)
-    if math.isfinite(v) and math.isfinite(omega):
-        return v, omega
-    node.ignore(f"commands with NaN or infinity on {topic}", "error", f"{topic}: NaN or infinity, ignored")
-    return None
+    def _finite(self, topic: str, message: Any) -> tuple[float, float] | None:
+        """v and ω of a Twist; None, counted and logged, when one is not a finite number."""
+        v, omega = float(message.linear.x), float(message.angular.z)
+        if math.isfinite(v) and math.isfinite(omega):
+            return v, omega
+        self.ignore(f"commands with NaN or infinity on {topic}", "error", f"{topic}: NaN or infinity, ignored")
+        return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from microsim import messages as wire
 from microsim.engine.timekeeper import NS_PER_S
 from microsim.messages.topics import Qos
-from microsim.ros2.transport import MissingTypeError
+from microsim.ros2.transport import MissingTypeError, Publisher
 from microsim.ros2.transport.standalone import NotYet
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ class SimServices:
 
     def __init__(self, node: MicroSimNode) -> None:
         self._node = node
-        self._missing: dict[str, list[str]] = {}  # why -> what is not offered
+        self.missing: dict[str, list[str]] = {}  # why -> what is not offered
         self.ticks_per_step = 1  # of /sim/step_once
         self.step_waits_for: tuple[str, ...] = ()  # topics that must bring a message before each step
-        self._arrived: set[str] = set()  # topics that have, since the last step
+        self.arrived: set[str] = set()  # topics that have, since the last step
         self._ahead = 0  # ticks since the subscribers were last known to have received everything
         self._give_up_s: float | None = None  # when the step that waits for them is refused
         self.offer("/sim/reset", ("std_srvs/srv/Empty",), lambda request, response: node.reset())
@@ -48,7 +48,7 @@ class SimServices:
         try:
             self.action = SimulateSteps(node, self)
         except MissingTypeError as error:
-            self._missing.setdefault(error.reason, []).append("the action simulate_steps")
+            self.missing.setdefault(error.reason, []).append("the action simulate_steps")
 
     def offer(self, service: str, types: tuple[str, ...], handler: Callable[[Any, Any], None]) -> None:
         """Serve under the types that the transport has, or under the first of them where it cannot serve several."""
@@ -63,12 +63,7 @@ class SimServices:
                 if not self._node.transport.serves_many_types:
                     return
         if not served:
-            self._missing.setdefault(reason, []).append(service)
-
-    def report_missing(self) -> None:
-        """One warning for each package that is not installed."""
-        for why, names in self._missing.items():
-            self._node.warn(f"not offered: {', '.join(names)}: {why}")
+            self.missing.setdefault(reason, []).append(service)
 
     def _on_pause(self, request: Any, response: Any) -> None:
         self._node.runner.pause(bool(request.data))
@@ -82,18 +77,13 @@ class SimServices:
         refusal = self.step(ticks)
         response.success, response.message = not refusal, refusal or f"now at tick {self._node.sim.tick}"
 
-    # ---- stepping ---------------------------------------------------------------------------------------------------
-
-    def note_arrival(self, topic: str) -> None:
-        self._arrived.add(topic)
-
     def step(self, ticks: int) -> str:
         """Advance a paused simulation; gives the reason when it cannot, and raises NotYet while an input is missing."""
         if not self._node.runner.paused:
             return "the simulation is running; pause it first (/sim/pause with data: true)"
         if not 1 <= ticks <= MAX_STEPS:
             return f"the number of ticks must be from 1 to {MAX_STEPS}, found {ticks}"
-        missing = [topic for topic in self.step_waits_for if topic not in self._arrived]
+        missing = [topic for topic in self.step_waits_for if topic not in self.arrived]
         if missing:
             now = self._node.runner.clock.now()
             self._give_up_s = now + INPUT_S if self._give_up_s is None else self._give_up_s
@@ -102,7 +92,7 @@ class SimServices:
         self._give_up_s = None
         if missing:
             return f"no message on {', '.join(missing)} within {INPUT_S:g} s (parameter step_waits_for)"
-        self._arrived.clear()
+        self.arrived.clear()
         self.advance(ticks)
         return ""
 
@@ -120,8 +110,6 @@ class SimServices:
                 are_keeping_up = self._node.transport.wait_for_acks(ACKNOWLEDGED_S)
                 self._ahead = 0
 
-
-# ---- the action ------------------------------------------------------------------------------------------------------
 
 ACTION = "simulation_interfaces/action/SimulateSteps"
 TOPIC = "/simulate_steps/_action"
@@ -175,12 +163,10 @@ class SimulateSteps:
         count = min(AT_ONCE, goal.steps - goal.done)
         self._services.advance(count)
         goal.done += count
-        values = {
-            "goal_id": {"uuid": list(goal.id)},
-            "feedback": {"completed_steps": goal.done, "remaining_steps": goal.steps - goal.done},
-        }
-        kind = f"{ACTION}_FeedbackMessage"
-        self._feedback.publish(wire.encode(kind, wire.from_mapping(kind, values)))
+        feedback = {"completed_steps": goal.done, "remaining_steps": goal.steps - goal.done}
+        _publish(
+            self._feedback, f"{ACTION}_FeedbackMessage", {"goal_id": {"uuid": list(goal.id)}, "feedback": feedback}
+        )
         if goal.done == goal.steps:
             self._end(goal, SUCCEEDED)
 
@@ -221,6 +207,9 @@ class SimulateSteps:
         self._publish_status()
 
     def _publish_status(self) -> None:
-        kind = "action_msgs/msg/GoalStatusArray"
         entries = [{"goal_info": goal.info(), "status": goal.status} for goal in self.goals.values()]
-        self._status.publish(wire.encode(kind, wire.from_mapping(kind, {"status_list": entries})))
+        _publish(self._status, "action_msgs/msg/GoalStatusArray", {"status_list": entries})
+
+
+def _publish(publisher: Publisher, kind: str, values: dict[str, Any]) -> None:
+    publisher.publish(wire.encode(kind, wire.from_mapping(kind, values)))

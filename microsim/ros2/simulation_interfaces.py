@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from microsim.documents.yaml_text import read_yaml
@@ -52,7 +53,10 @@ class SimulationInterfaces:
         self.node = node
         self.stopped = False  # a stopped simulation is a paused one at its start
         for name, type_name in SERVICE_NAMES.items():
-            node.services.offer(f"/{name}", (type_name,), _answering(getattr(self, name)))
+            node.services.offer(f"/{name}", (type_name,), partial(self._answer, getattr(self, name)))
+
+    def _answer(self, handler: Callable[[Any], Answer], request: Any, response: Any) -> None:
+        fill(response, handler(request))
 
     # ---- the simulation ---------------------------------------------------------------------------------------------
 
@@ -98,17 +102,12 @@ class SimulationInterfaces:
             self.node.reset()
             return result()
         if scope == SCOPE_STATE:
-            self._send_home()
+            for robot, settings in self.node.sim.scenario.robots.items():  # time and noise continue
+                pose = settings.start.map_pose
+                self.node.sim.command(robot)
+                self.node.sim.set_pose(robot, x=pose.x, y=pose.y, z=pose.z, yaw=pose.yaw)
             return result()
         return result(UNSUPPORTED, f"scope {scope} is not supported; there are 0, {SCOPE_STATE}, 3 and {SCOPE_ALL}")
-
-    def _send_home(self) -> None:
-        """Put every robot where it started, at rest; time and noise continue."""
-        sim = self.node.sim
-        for robot, settings in sim.scenario.robots.items():
-            pose = settings.start.map_pose
-            sim.command(robot)
-            sim.set_pose(robot, x=pose.x, y=pose.y, z=pose.z, yaw=pose.yaw)
 
     # ---- entities: the robots ---------------------------------------------------------------------------------------
 
@@ -135,12 +134,10 @@ class SimulationInterfaces:
         return {"entities": names, "states": [self._state_of(name) for name in names], **outcome}
 
     def get_entity_state(self, request: Any) -> Answer:
-        missing = self._missing(request.entity)
-        return missing or {"state": self._state_of(request.entity), **result()}
+        return self._missing(request.entity) or {"state": self._state_of(request.entity), **result()}
 
     def get_entity_info(self, request: Any) -> Answer:
-        missing = self._missing(request.entity)
-        if missing:
+        if missing := self._missing(request.entity):
             return missing
         model = self.node.sim.scenario.robots[request.entity].model
         return {"info": {"category": {"category": ROBOT}, "description": f"MicroSim {model}"}, **result()}
@@ -165,18 +162,15 @@ class SimulationInterfaces:
         }
 
     def set_entity_state(self, request: Any) -> Answer:
-        missing = self._missing(request.entity)
-        if missing:
+        if missing := self._missing(request.entity):
             return missing
         state = request.state
         if state.header.frame_id not in ("", "map"):
             return result(INVALID_POSE, f"expected a pose in the frame map, found {state.header.frame_id!r}")
         if not _sets_pose_alone(request):
-            return result(
-                UNSUPPORTED,
-                "only the pose can be set, at rest: set_pose true, set_twist and set_acceleration false; "
-                "in simulation_interfaces 1.x a twist and an acceleration of zeros",
-            )
+            need = "set_pose true, set_twist and set_acceleration false"
+            older = "in simulation_interfaces 1.x a twist and an acceleration of zeros"
+            return result(UNSUPPORTED, f"only the pose can be set, at rest: {need}; {older}")
         place, turn = state.pose.position, state.pose.orientation
         length = math.sqrt(turn.x * turn.x + turn.y * turn.y + turn.z * turn.z + turn.w * turn.w)
         if not 0.9 < length < 1.1:
@@ -201,8 +195,7 @@ class SimulationInterfaces:
         uri, text = str(resource.uri), str(resource.resource_string)
         try:
             if uri and uri not in scenario_names():
-                names = ", ".join(scenario_names())
-                return result(NO_RESOURCE, f"there is no scenario {uri!r}; there are: {names}")
+                return result(NO_RESOURCE, f"there is no scenario {uri!r}; there are: {', '.join(scenario_names())}")
             if not uri and not text:
                 return result(NO_RESOURCE, "expected the name of a scenario as uri, or the text of one")
             document: Any = uri or read_yaml(text, "world_resource").data
@@ -228,12 +221,5 @@ def _xyz(numbers: list[float], x: int, y: int, z: int) -> Answer:
 
 
 def _resource(name: str, text: str = "") -> Answer:
-    uri = "" if text else name
-    return {"name": name, "world_resource": {"uri": uri, "resource_string": text}, "description": f"scenario {name}"}
-
-
-def _answering(handler: Callable[[Any], Answer]) -> Callable[[Any, Any], None]:
-    def on_request(request: Any, response: Any) -> None:
-        fill(response, handler(request))
-
-    return on_request
+    resource = {"uri": "" if text else name, "resource_string": text}
+    return {"name": name, "world_resource": resource, "description": f"scenario {name}"}

@@ -37,17 +37,9 @@ class _Blob(ct.Structure):
 
 class _TopicDescriptor(ct.Structure):
     _fields_ = (
-        ("size", ct.c_uint32),
-        ("align", ct.c_uint32),
-        ("flagset", ct.c_uint32),
-        ("nkeys", ct.c_uint32),
-        ("typename", ct.c_char_p),
-        ("keys", ct.c_void_p),
-        ("nops", ct.c_uint32),
-        ("ops", ct.POINTER(ct.c_uint32)),
-        ("meta", ct.c_char_p),
-        ("type_information", _Blob),
-        ("type_mapping", _Blob),
+        *((name, ct.c_uint32) for name in ("size", "align", "flagset", "nkeys")),
+        *(("typename", ct.c_char_p), ("keys", ct.c_void_p), ("nops", ct.c_uint32), ("ops", ct.POINTER(ct.c_uint32))),
+        *(("meta", ct.c_char_p), ("type_information", _Blob), ("type_mapping", _Blob)),
         ("restrict_data_representation", ct.c_uint32),
     )
 
@@ -110,15 +102,9 @@ class CdrTopic(Topic):  # type: ignore[type-arg] # its samples are not IDL types
 
     def __init__(self, participant: DomainParticipant, name: str, type_name: str) -> None:
         operations = (ct.c_uint32 * 3)(_ONE_OCTET, 0, 0)
-        descriptor = _TopicDescriptor(
-            size=1,
-            align=1,
-            flagset=_RESTRICT_DATA_REPRESENTATION,
-            typename=type_name.encode(),
-            nops=2,
-            ops=operations,
-            restrict_data_representation=_XCDR1_ONLY,
-        )
+        layout = {"size": 1, "align": 1, "nops": 2, "ops": operations, "typename": type_name.encode()}
+        limits = {"flagset": _RESTRICT_DATA_REPRESENTATION, "restrict_data_representation": _XCDR1_ONLY}
+        descriptor = _TopicDescriptor(**layout, **limits)
         Entity.__init__(self, _create_topic(participant._ref, ct.byref(descriptor), name.encode(), None, None))
         self.data_type = bytes
         self._keepalive_entities = [participant]

@@ -7,7 +7,6 @@ import itertools
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -44,7 +43,8 @@ _ANSWERED_ELSEWHERE = "fast"  # in place of a client's id: one on Fast DDS, whos
 _MANY = 256  # clients remembered before those that have gone are forgotten
 
 Log: TypeAlias = Callable[[LogLevel, str], None]
-Receive: TypeAlias = Callable[[bytes, Callable[[bytes], None]], None]  # a request, and a function that sends the reply
+Reply: TypeAlias = Callable[[bytes], None]  # sends it
+Receive: TypeAlias = Callable[[bytes, Reply], None]  # gets a request
 
 
 class FastDdsServices:
@@ -90,23 +90,6 @@ def fast_dds_services(graph: Graph, log: Log) -> FastDdsServices | None:
         return None
 
 
-@dataclass
-class _Open:
-    """A request whose handler cannot answer yet."""
-
-    request: Any
-    reply: Callable[[bytes], None]
-
-
-@dataclass
-class _Held:
-    """A reply whose client cannot receive it yet."""
-
-    client: str
-    cdr: bytes
-    until: float
-
-
 class DdsServer:
     """Adds itself to `waiting` while it has requests to answer or replies to send later."""
 
@@ -123,9 +106,7 @@ class DdsServer:
         self._name, self._type_name, self._on_request, self._log = name, type_name, on_request, log
         self._waiting, self._fast_dds = waiting, fast_dds
         identity = f"serviceid={graph.unique_id()};"
-        if (
-            fast_dds is not None
-        ):  # microsim.ros2.transport.rtps_participant says why, and why readers come before the writer
+        if fast_dds is not None:  # rtps_participant.py says why, and why readers come before the writer
             graph.idle_reader(f"rq{name}Request", f"{type_name}_Request")
         self._requests = graph.reader(f"rq{name}Request", f"{type_name}_Request", SERVICE_QOS, self._receive, identity)
         self._replies = graph.writer(f"rr{name}Reply", f"{type_name}_Response", SERVICE_QOS, identity)
@@ -133,22 +114,24 @@ class DdsServer:
             fast_dds.serve(name, type_name, identity, self._receive_from_fast_dds)
         self._clients: dict[int, str] = {}  # handle of a request writer -> clientid, "": of another RMW
         self._listeners: dict[int, str] = {}  # handle of a reply reader -> clientid
-        self._open: list[_Open] = []
-        self._held: list[_Held] = []
+        self._open: list[tuple[Any, Reply]] = []  # requests whose handlers cannot answer yet
+        self._held: list[
+            tuple[str, bytes, float]
+        ] = []  # client that cannot receive its reply yet, the reply, until when
         self._hinted = False
         self._complained_at = float("-inf")
 
     def again(self) -> None:
         """Call handlers again that could not answer, and send replies whose clients have become ready."""
         open_requests, self._open = self._open, []
-        for pending in open_requests:
-            self._handle(pending)
+        for request, reply in open_requests:
+            self._handle(request, reply)
         held, self._held = self._held, []
-        for reply in held:
-            if self._can_receive(reply.client) or time.monotonic() > reply.until:
-                self._replies.write(reply.cdr)
+        for client, cdr, until in held:
+            if self._can_receive(client) or time.monotonic() > until:
+                self._replies.write(cdr)
             else:
-                self._held.append(reply)
+                self._held.append((client, cdr, until))
         if not self._open and not self._held and self in self._waiting:
             self._waiting.remove(self)
 
@@ -158,30 +141,34 @@ class DdsServer:
             if client is None or client == _ANSWERED_ELSEWHERE:  # None: it has disappeared
                 continue
             if not client:
-                self._hint()
+                if not self._hinted:
+                    hint = f"service {self._name}: refused a client whose RMW is not Cyclone DDS; {RMW_HINT}"
+                    self._log("warn", hint)
+                self._hinted = True
                 continue
             body = ENCAPSULATION + cdr[_BODY:] if cdr[:2] == ENCAPSULATION[:2] and len(cdr) >= _BODY else b""
             self._decode(body, partial(self._send, client, cdr[len(ENCAPSULATION) : _BODY]))
 
-    def _receive_from_fast_dds(self, cdr: bytes, reply: Callable[[bytes], None]) -> None:
+    def _receive_from_fast_dds(self, cdr: bytes, reply: Reply) -> None:
         self._decode(cdr if cdr[:2] == ENCAPSULATION[:2] else b"", reply)
 
-    def _decode(self, body: bytes, reply: Callable[[bytes], None]) -> None:
+    def _decode(self, body: bytes, reply: Reply) -> None:
         try:
             request = decode_request(f"{self._type_name}_Request", body)
         except wire.WireError as error:
-            self._complain(f"service {self._name}: refused a request: {error}; if its RMW is another, {RMW_HINT}")
+            if time.monotonic() - self._complained_at >= 1.0:
+                self._complained_at = time.monotonic()
+                text = f"service {self._name}: refused a request: {error}; if its RMW is another, {RMW_HINT}"
+                self._log("warn", text)
             return
-        self._handle(_Open(request, reply))
+        self._handle(request, reply)
 
-    def _handle(self, pending: _Open) -> None:
+    def _handle(self, request: Any, reply: Reply) -> None:
         try:
-            response = answer(self._type_name, self._on_request, pending.request, self._log_error)
+            reply(answer(self._type_name, self._on_request, request, self._log_error))
         except NotYet:
-            self._open.append(pending)
+            self._open.append((request, reply))
             self._wait()
-        else:
-            pending.reply(response)
 
     def _log_error(self, problem: str) -> None:
         self._log("error", f"service {self._name}: {problem}")
@@ -191,7 +178,7 @@ class DdsServer:
         if self._can_receive(client):
             self._replies.write(cdr)
         else:
-            self._held.append(_Held(client, cdr, time.monotonic() + REPLY_READER_S))
+            self._held.append((client, cdr, time.monotonic() + REPLY_READER_S))
             self._wait()
 
     def _wait(self) -> None:
@@ -223,16 +210,6 @@ class DdsServer:
                 self._listeners[handle] = user_data_of(endpoint).get("clientid", "")
         return client in self._listeners.values()
 
-    def _hint(self) -> None:
-        if not self._hinted:
-            self._hinted = True
-            self._log("warn", f"service {self._name}: refused a client whose RMW is not Cyclone DDS; {RMW_HINT}")
-
-    def _complain(self, text: str) -> None:
-        if time.monotonic() - self._complained_at >= 1.0:
-            self._complained_at = time.monotonic()
-            self._log("warn", text)
-
 
 class Client:
     def __init__(self, graph: Graph, name: str, type_name: str) -> None:
@@ -258,15 +235,10 @@ class Client:
     def _servers(self) -> set[str]:
         """Ids of the servers matched with both halves; "": one without an id."""
         reader, writer = self._replies.reader, self._requests.writer
-        repliers = {
-            user_data_of(reader.get_matched_publication_data(handle)).get("serviceid", "")
-            for handle in reader.get_matched_publications()
-        }
-        listeners = {
-            user_data_of(writer.get_matched_subscription_data(handle)).get("serviceid", "")
-            for handle in writer.get_matched_subscriptions()
-        }
-        return repliers & listeners
+        repliers = map(reader.get_matched_publication_data, reader.get_matched_publications())
+        listeners = map(writer.get_matched_subscription_data, writer.get_matched_subscriptions())
+        ids = [{user_data_of(each).get("serviceid", "") for each in side} for side in (repliers, listeners)]
+        return ids[0] & ids[1]
 
     def send(self, request: Mapping[str, Any]) -> int:
         message = wire.from_mapping(f"{self._type_name}_Request", request)
@@ -301,22 +273,20 @@ RETRY_S = 0.002  # how soon requests and replies that could not be handled are t
 
 class DdsPublisher:
     def __init__(self, transport: DdsTransport, topic: str, type_name: str, qos: Qos, lifespan_s: float | None) -> None:
-        self._transport = transport
+        self._transport, self._qos = transport, qos
         self.writer = transport.graph.writer(f"rt{topic}", known_type(type_name), qos, lifespan_s=lifespan_s)
-        self._is_kept = qos.latched
-        self._is_reliable = qos.reliable
         self._unheard = 0  # messages without a subscriber
 
     def publish(self, cdr: bytes) -> None:
         """Does nothing without subscribers, unless late ones get the message. `poll` notices new subscribers."""
         if not self._transport.graph.is_announced:
             self._transport.graph.announce()
-        if not self._is_kept and not self.writer.is_heard:
+        if not self._qos.latched and not self.writer.is_heard:
             self._unheard += 1
             if self._unheard % ASK_EVERY != 1 or not self.writer.matched():  # for nodes that never poll
                 return
         self.writer.write(cdr)
-        if self._is_reliable:
+        if self._qos.reliable:
             self._transport.unacknowledged[self.writer] = None
 
     @property
@@ -326,8 +296,6 @@ class DdsPublisher:
 
 class DdsTransport(StandaloneNode):
     name = "dds"
-    tells_senders = True
-    serves_many_types = True
 
     def __init__(self, node_name: str = "microsim", ros_args: Sequence[str] = ()) -> None:
         super().__init__(node_name, ros_args)
@@ -341,8 +309,6 @@ class DdsTransport(StandaloneNode):
             self._rosout = DdsPublisher(self, ROSOUT, ROSOUT_TYPE, ROSOUT_QOS, ROSOUT_LIFESPAN_S)
         self._is_open = True
         atexit.register(self.close)  # so that peers see the node leave at once, without a timeout
-
-    # ---- topics
 
     def publisher(self, topic: str, type_name: str, qos: Qos) -> DdsPublisher:
         return self.publisher_at(self.arguments.topic(topic), type_name, qos)
@@ -363,8 +329,6 @@ class DdsTransport(StandaloneNode):
         name = f"rt{self.arguments.topic(topic)}"
         reader = self.graph.reader(name, known_type(type_name), qos, deliver, from_others=from_others)
 
-    # ---- services
-
     def serve(self, service: str, type_name: str, on_request: OnRequest) -> None:
         name = self.arguments.service(service)
         if self._fast_dds is None:
@@ -374,7 +338,8 @@ class DdsTransport(StandaloneNode):
 
     def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
         name, end = self.arguments.service(service), time.monotonic() + timeout_s
-        client = self._client(name, known_service(type_name))
+        key = name, known_service(type_name)
+        client = self._clients[key] = self._clients.get(key) or Client(self.graph, *key)
         while not client.is_ready():
             if time.monotonic() > end:
                 raise TimeoutError(f"service {name}: {client.problem()}")
@@ -389,14 +354,6 @@ class DdsTransport(StandaloneNode):
             return response
         finally:
             client.forget(number)
-
-    def _client(self, name: str, type_name: str) -> Client:
-        key = name, type_name
-        if key not in self._clients:
-            self._clients[key] = Client(self.graph, name, type_name)
-        return self._clients[key]
-
-    # ---- life
 
     def poll(self, timeout_s: float = 0.0) -> None:
         if not self.graph.is_announced:

@@ -67,8 +67,10 @@ def domain_id(environment: Mapping[str, str] = os.environ) -> int:
 def configuration(environment: Mapping[str, str] = os.environ) -> str:
     """As rmw_cyclonedds_cpp makes it; CYCLONEDDS_URI comes last and wins."""
     uri = environment.get("CYCLONEDDS_URI", "")
-    # a user's interfaces would be added to ours, and none may be named twice
-    interfaces = _LOOPBACK_TOO if _reach(environment)[0] == "LOCALHOST" and not uri and _has_network() else ""
+    # a user's interfaces would be added to ours, and none may be named twice; elsewhere than on Linux they are unknown
+    is_local = _reach(environment)[0] == "LOCALHOST" and not uri and sys.platform == "linux"
+    has_network = is_local and any(not address.startswith("127.") for address in ipv4_addresses().values())
+    interfaces = _LOOPBACK_TOO if has_network else ""
     text = f"<CycloneDDS><Domain>{_TUNING}{interfaces}{_discovery(environment)}</Domain></CycloneDDS>"
     return f"{text},{uri}" if uri else text
 
@@ -88,23 +90,16 @@ def _discovery(environment: Mapping[str, str]) -> str:
     return f"{multicast}<Discovery>{index}{f'<Peers>{addresses}</Peers>' if peers else ''}</Discovery>"
 
 
-def _has_network() -> bool:
-    """Whether an interface other than loopback is up with an IPv4 address; False where that cannot be found out."""
-    return sys.platform == "linux" and any(not address.startswith("127.") for address in ipv4_addresses().values())
-
-
 def uses_multicast(environment: Mapping[str, str] = os.environ) -> bool:
     return _reach(environment)[0] in ("SUBNET", "SYSTEM_DEFAULT")
 
 
 def interfaces(environment: Mapping[str, str] = os.environ) -> list[str]:
     """IPv4 addresses where peers may be; empty where discovery is off."""
-    there, uri = ipv4_addresses(), environment.get("CYCLONEDDS_URI", "")
-    reach = _reach(environment)[0]
+    there, reach = ipv4_addresses(), _reach(environment)[0]
     if reach == "OFF":
         return []
-    chosen = _INTERFACE.findall(uri)
-    if chosen:
+    if chosen := _INTERFACE.findall(environment.get("CYCLONEDDS_URI", "")):
         return [address for name, address in there.items() if name in chosen or address in chosen]
     if reach == "LOCALHOST":
         return [LOOPBACK]
@@ -133,8 +128,7 @@ def open_domain(number: int) -> None:
     except (DDSException, UnicodeEncodeError) as error:
         if getattr(error, "code", None) == _PRECONDITION_NOT_MET:  # opened by other code in this process
             return
-        uri = os.environ.get("CYCLONEDDS_URI")
-        blame = f"; CYCLONEDDS_URI is {uri}" if uri else ""
+        blame = f"; CYCLONEDDS_URI is {os.environ['CYCLONEDDS_URI']}" if os.environ.get("CYCLONEDDS_URI") else ""
         raise UsageError(f"Cyclone DDS refuses its configuration: {error}{blame}") from error
 
 
@@ -192,8 +186,7 @@ class Graph:
         self.waiter = Waiter(self.participant)
         self._keep(self.waiter.waitset)
         self._type_mismatches = TypeMismatches(self.participant, self.waiter, warn)
-        for entity in self._type_mismatches.entities:
-            self._keep(entity)
+        self._entities += self._type_mismatches.entities
         self._topics: dict[tuple[str, str], CdrTopic] = {}
         self._numbers = itertools.count(1)
         self._readers: list[bytes] = []
@@ -270,16 +263,10 @@ class Graph:
             self._entities.pop().__del__()  # deletes it in the library, now
 
     def _entities_info(self, is_open: bool) -> bytes:
-        node = wire.new(
-            "rmw_dds_common/msg/NodeEntitiesInfo",
-            node_namespace=self._namespace,
-            node_name=self._node,
-            reader_gid_seq=[_gid(guid) for guid in self._readers],
-            writer_gid_seq=[_gid(guid) for guid in self._writers],
-        )
-        message = wire.new(
-            DISCOVERY_TYPE, gid=_gid(self.participant.guid.bytes), node_entities_info_seq=[node] if is_open else []
-        )
+        gids = {"reader_gid_seq": [*map(_gid, self._readers)], "writer_gid_seq": [*map(_gid, self._writers)]}
+        names = {"node_namespace": self._namespace, "node_name": self._node}
+        nodes = [wire.new("rmw_dds_common/msg/NodeEntitiesInfo", **names, **gids)] if is_open else []
+        message = wire.new(DISCOVERY_TYPE, gid=_gid(self.participant.guid.bytes), node_entities_info_seq=nodes)
         return wire.encode(DISCOVERY_TYPE, message)
 
     def _topic(self, name: str, type_name: str) -> CdrTopic:
@@ -335,11 +322,9 @@ class TypeMismatches:
     def _compare(self, topic: str, type_name: str) -> None:
         wanted = self._wanted.get(topic, {type_name})
         if type_name not in wanted:
-            expected = " or ".join(map(ros_type, sorted(wanted)))
-            self._warn(
-                f"{topic[2:]}: a peer publishes {ros_type(type_name)} there, but this node expects {expected}: "
-                "its messages are not received"
-            )
+            published, expected = ros_type(type_name), " or ".join(map(ros_type, sorted(wanted)))
+            mismatch = f"a peer publishes {published} there, but this node expects {expected}"
+            self._warn(f"{topic[2:]}: {mismatch}: its messages are not received")
 
 
 def ros_type(type_name: str) -> str:
@@ -397,7 +382,7 @@ def _participant(number: int, enclave: str) -> DomainParticipant:
     try:
         return DomainParticipant(number, DdsQos(Policy.Userdata(data=f"enclave={enclave};".encode())))
     except DDSException as error:
-        raise UsageError(
-            f"cannot create a DDS participant on domain {number}: {error}; too many nodes may run on this machine, "
-            "or CYCLONEDDS_URI names a network interface that does not exist"
-        ) from error
+        causes = (
+            "too many nodes may run on this machine, or CYCLONEDDS_URI names a network interface that does not exist"
+        )
+        raise UsageError(f"cannot create a DDS participant on domain {number}: {error}; {causes}") from error

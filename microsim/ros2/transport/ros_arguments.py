@@ -24,16 +24,12 @@ _REMAP_SIDE = re.compile(r"(?:rostopic://|rosservice://)")
 _PARAMETER_NAME = re.compile(r"[\w~/][\w./~-]*", re.ASCII)
 
 _TAKING_A_VALUE = {
-    "-p": "name:=value",
-    "--param": "name:=value",
-    "-r": "old:=new",
-    "--remap": "old:=new",
-    "--params-file": "a file",
+    **dict.fromkeys(("-p", "--param"), "name:=value"),
+    **dict.fromkeys(("-r", "--remap"), "old:=new"),
+    **dict.fromkeys(("--params-file", "--log-config-file"), "a file"),
+    **dict.fromkeys(("-e", "--enclave"), "an enclave"),
     "--log-level": "a level",
-    "--log-config-file": "a file",
     "--log-file-name": "a name",
-    "-e": "an enclave",
-    "--enclave": "an enclave",
 }
 _SWITCHES = {f"--{able}-{what}-logs" for able in ("enable", "disable") for what in ("rosout", "stdout", "external-lib")}
 
@@ -108,21 +104,11 @@ def parse_ros_arguments(arguments: Sequence[str], node: str, namespace: str = "/
     node = _special(found.remaps, "__node", node, node)
     namespace = _special(found.remaps, "__ns", node, namespace)
     remaps = [r for r in found.remaps if not r.old.startswith("__") and r.node in ("", node)]
-    overrides: dict[str, Value] = {}
-    for override in found.overrides:  # in the order of the arguments: as in rcl, the last one wins
-        if override.is_for(_join(namespace, node)):
-            overrides[override.name] = override.value
-    return RosArguments(
-        node,
-        namespace,
-        overrides,
-        tuple(remaps),
-        found.log_levels,
-        found.switches.get("rosout", True),
-        found.switches.get("stdout", True),
-        found.enclave,
-        tuple(found.other),
-    )
+    name = _join(namespace, node)  # as in rcl, the last of the arguments wins
+    overrides = {override.name: override.value for override in found.overrides if override.is_for(name)}
+    switches = found.switches.get("rosout", True), found.switches.get("stdout", True)
+    others = found.enclave, tuple(found.other)
+    return RosArguments(node, namespace, overrides, tuple(remaps), found.log_levels, *switches, *others)
 
 
 @dataclass
@@ -193,7 +179,8 @@ def _remap(text: str, where: str) -> Remap:
             raise UsageError(f"{where}: {new!r} is not a namespace, such as /robots/a")
     else:
         for name in (old, new):
-            if not _is_name(name):
+            plain = re.sub(r"\{(node|ns|namespace)\}/?", "x", name)
+            if _NAME.fullmatch(plain) is None or "__" in plain:
                 raise UsageError(f"{where}: {name!r} is not the name of a topic or service")
     return Remap(old, new, node, kind)
 
@@ -210,11 +197,6 @@ def _node_prefix(text: str) -> tuple[str, str]:
     """`node:name` -> node, name."""
     match = re.fullmatch(rf"({_TOKEN}):(?!//)(.*)", text, re.ASCII)
     return (match[1], match[2]) if match else ("", text)
-
-
-def _is_name(name: str) -> bool:
-    name = re.sub(r"\{(node|ns|namespace)\}/?", "x", name)
-    return _NAME.fullmatch(name) is not None and "__" not in name
 
 
 def _special(remaps: Sequence[Remap], old: str, node: str, otherwise: str) -> str:
@@ -290,7 +272,7 @@ def _nodes(mapping: Any, node_name: str, file: str) -> Iterator[Override]:
             yield from _nodes(value, f"{node_name}/{key.value}".replace("//", "/"), file)
         elif not node_name:
             raise UsageError(f"{_place(file, key)}: {PARAMETERS_KEY} must be under a node's name, such as /**")
-        elif not _is_nothing(value):
+        elif value.id != "scalar" or value.value or value.style:  # not empty
             yield from _parameters(value, node_name, "", file)
 
 
@@ -329,7 +311,8 @@ def _value(node: Any, where: str) -> Value:
 
 
 def _scalar(node: Any, where: str) -> bool | int | float | str:
-    text, tag = str(node.value), _written_tag(node)
+    text, is_tagged = str(node.value), getattr(node.ctag, "handle", None) == "!!"
+    tag = str(node.tag).rpartition(":")[2] if is_tagged else ""  # `str` for `!!str 1`, and so on
     if node.style or tag == "str":  # quoted, or a block of text
         return text
     if not text:
@@ -340,11 +323,6 @@ def _scalar(node: Any, where: str) -> bool | int | float | str:
     if tag in ("bool", "int", "float") and type(value).__name__ != tag:
         raise UsageError(f"{where}: {text!r} is not of the type {tag}")
     return value
-
-
-def _written_tag(node: Any) -> str:
-    """`str` for `!!str 1`, and so on; nothing when the tag only follows from the text."""
-    return str(node.tag).rpartition(":")[2] if getattr(node.ctag, "handle", None) == "!!" else ""
 
 
 def _plain(text: str) -> bool | int | float | str:
@@ -360,14 +338,9 @@ def _plain(text: str) -> bool | int | float | str:
     return text
 
 
-def _is_nothing(node: Any) -> bool:
-    return node.id == "scalar" and not node.value and not node.style
-
-
 def _kind(node: Any) -> str:
-    if node.id == "mapping":
-        return "a mapping"
-    return "a list" if node.id == "sequence" else repr(node.value) if node.value else "nothing"
+    kinds = {"mapping": "a mapping", "sequence": "a list"}
+    return kinds.get(node.id) or (repr(node.value) if node.value else "nothing")
 
 
 def _place(file: str, node: Any) -> str:

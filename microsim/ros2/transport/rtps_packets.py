@@ -1,4 +1,8 @@
-"""RTPS messages to bytes and back. Unknown parts are skipped; a truncated message ends where it is cut."""
+"""RTPS (https://www.omg.org/spec/DDSI-RTPS/2.5): messages to bytes and back, peers, and reliable streams between them.
+
+Unknown parts are skipped; a truncated message ends where it is cut. RTPS is the protocol under DDS: here is the part
+that is needed to answer service clients of Fast DDS.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,11 @@ LARGEST = 65_000  # [byte] that go into a packet of UDP, with the headers
 ACKNACK, HEARTBEAT, GAP, INFO_DESTINATION, DATA, DATA_FRAGMENT = 0x06, 0x07, 0x08, 0x0E, 0x15, 0x16
 _LITTLE, _FINAL, _INLINE, _PAYLOAD, _KEY = 0x01, 0x02, 0x02, 0x04, 0x08
 
-(LEASE, TOPIC_NAME, TYPE_NAME, DOMAIN_ID, PROTOCOL_VERSION, VENDOR, RELIABILITY, DURABILITY) = (
-    *(0x0002, 0x0005, 0x0007, 0x000F, 0x0015, 0x0016, 0x001A, 0x001D),
-)
-(USER_DATA, UNICAST, DEFAULT_UNICAST, METATRAFFIC_UNICAST) = (0x002C, 0x002F, 0x0031, 0x0032)
-(PARTICIPANT_GUID, BUILTIN_ENDPOINTS, ENDPOINT_GUID, ENTITY_NAME, KEY_HASH, STATUS) = (
-    *(0x0050, 0x0058, 0x005A, 0x0062, 0x0070, 0x0071),
-)
+LEASE, TOPIC_NAME, TYPE_NAME, DOMAIN_ID, PROTOCOL_VERSION = 0x0002, 0x0005, 0x0007, 0x000F, 0x0015
+VENDOR, RELIABILITY, DURABILITY = 0x0016, 0x001A, 0x001D
+USER_DATA, UNICAST, DEFAULT_UNICAST, METATRAFFIC_UNICAST = 0x002C, 0x002F, 0x0031, 0x0032
+PARTICIPANT_GUID, BUILTIN_ENDPOINTS, ENDPOINT_GUID, ENTITY_NAME = 0x0050, 0x0058, 0x005A, 0x0062
+KEY_HASH, STATUS = 0x0070, 0x0071
 RELATED_SAMPLE, RELATED_SAMPLE_OF_FAST_DDS = 0x0083, 0x800F
 _SENTINEL = 1
 PARAMETERS = b"\x00\x03\x00\x00"  # encapsulation of a list of parameters, little endian
@@ -90,8 +92,6 @@ class Acknowledgement:
 
 Submessage: TypeAlias = Sample | Fragments | Heartbeat | Gap | Acknowledgement
 
-# ---- writing ---------------------------------------------------------------------------------------------------------
-
 
 def message(source: bytes, destination: bytes, *submessages: bytes) -> bytes:
     """From a participant to another, both named by their prefix."""
@@ -100,13 +100,13 @@ def message(source: bytes, destination: bytes, *submessages: bytes) -> bytes:
 
 
 def data(reader: bytes, writer: bytes, number: int, payload: bytes, inline: bytes = b"") -> bytes:
-    head = struct.pack("<HH", 0, 16) + reader + writer + _number(number)
+    head = struct.pack("<HH", 0, 16) + reader + writer + number_bytes(number)
     flags = _LITTLE | (_PAYLOAD if payload else 0) | (_INLINE if inline else 0)
     return _submessage(DATA, flags, head + inline + payload)
 
 
 def heartbeat(reader: bytes, writer: bytes, first: int, last: int, count: int) -> bytes:
-    body = reader + writer + _number(first) + _number(last) + struct.pack("<I", count)
+    body = reader + writer + number_bytes(first) + number_bytes(last) + struct.pack("<I", count)
     return _submessage(HEARTBEAT, _LITTLE, body)
 
 
@@ -118,7 +118,7 @@ def acknowledgement(
     words = [0] * (-(-bits // 32))
     for place in wanted:
         words[place // 32] |= 1 << (31 - place % 32)
-    body = reader + writer + _number(base) + struct.pack(f"<I{len(words)}II", bits, *words, count)
+    body = reader + writer + number_bytes(base) + struct.pack(f"<I{len(words)}II", bits, *words, count)
     return _submessage(ACKNACK, _LITTLE | (_FINAL if is_final else 0), body)
 
 
@@ -136,16 +136,8 @@ def string(text: str) -> bytes:
     return struct.pack("<I", len(raw)) + raw
 
 
-def octets(raw: bytes) -> bytes:
-    return struct.pack("<I", len(raw)) + raw
-
-
 def locator(address: Address) -> bytes:
     return struct.pack("<iI", _UDP4, address[1]) + bytes(12) + bytes(map(int, address[0].split(".")))
-
-
-def sample_identity(writer: bytes, number: int) -> bytes:
-    return writer + _number(number)
 
 
 def _submessage(kind: int, flags: int, body: bytes) -> bytes:
@@ -153,11 +145,8 @@ def _submessage(kind: int, flags: int, body: bytes) -> bytes:
     return struct.pack("<BBH", kind, flags, len(body)) + body
 
 
-def _number(value: int) -> bytes:
+def number_bytes(value: int) -> bytes:
     return struct.pack("<iI", value >> 32, value & 0xFFFFFFFF)
-
-
-# ---- reading ---------------------------------------------------------------------------------------------------------
 
 
 def vendor(packet: bytes) -> bytes:
@@ -364,24 +353,24 @@ class Deliveries:
         self.last += 1
         if len(self.waiting) >= self._limit:
             del self.waiting[min(self.waiting)]
-        self._pause_s = self.FIRST_PAUSE_S
-        self.due_s = now + self._pause_s
+        self._pause(now, self.FIRST_PAUSE_S)
         return self.last
+
+    def _pause(self, now: float, pause_s: float) -> None:
+        self._pause_s, self.due_s = pause_s, now + pause_s
 
     def acknowledge(self, base: int, missing: Iterable[int], now: float) -> list[bytes]:
         """Forget what has arrived; gives what must be sent again."""
         for number in [number for number in self.waiting if number < base]:
             del self.waiting[number]
-        self._pause_s = self.FIRST_PAUSE_S
-        self.due_s = now + self._pause_s
+        self._pause(now, self.FIRST_PAUSE_S)
         return [self.waiting[number] for number in missing if number in self.waiting]
 
     def is_due(self, now: float) -> bool:
         """Time to ask what has arrived; less and less often."""
         if not self.waiting or now < self.due_s:
             return False
-        self._pause_s = min(2.0 * self._pause_s, self.LONGEST_PAUSE_S)
-        self.due_s = now + self._pause_s
+        self._pause(now, min(2.0 * self._pause_s, self.LONGEST_PAUSE_S))
         return True
 
 
@@ -409,13 +398,8 @@ class OfferedService:
 
 @dataclass(frozen=True)
 class Endpoint:
-    topic: str
-    type_name: str
+    names: tuple[str, str]  # topic and type
     addresses: tuple[Address, ...]  # empty: those of the participant
-
-    @property
-    def names(self) -> tuple[str, str]:
-        return self.topic, self.type_name
 
 
 @dataclass
@@ -455,10 +439,10 @@ def endpoint_of(announced: Parameters) -> tuple[bytes, Endpoint] | None:
     """GUID and what is known of it; None when that is not enough."""
     try:
         guid = announced[ENDPOINT_GUID][0][:16]
-        topic, type_name = (text_of(announced[name][0]) for name in (TOPIC_NAME, TYPE_NAME))
+        names = text_of(announced[TOPIC_NAME][0]), text_of(announced[TYPE_NAME][0])
     except (KeyError, struct.error):
         return None
-    return guid, Endpoint(topic, type_name, _addresses(announced, UNICAST))
+    return guid, Endpoint(names, _addresses(announced, UNICAST))
 
 
 def _addresses(announced: Parameters, name: int) -> tuple[Address, ...]:

@@ -31,6 +31,9 @@ _COLOURS: Mapping[LogLevel, str] = {"debug": "\033[32m", "info": "", "warn": "\0
 
 
 class StandaloneNode:
+    tells_senders = True
+    serves_many_types = True
+
     def __init__(self, node_name: str, ros_args: Sequence[str]) -> None:
         self.arguments = parse_ros_arguments(ros_args, node_name)
         self.node_name = self.arguments.node_name
@@ -65,35 +68,26 @@ class StandaloneNode:
         if self.arguments.terminal:
             _print(level, logger, text, stamp_ns)
         if self._rosout is not None:
-            stamp = wire.new("builtin_interfaces/msg/Time", sec=stamp_ns // 10**9, nanosec=stamp_ns % 10**9)
-            text = text.replace("\0", "")
-            message = wire.new(ROSOUT_TYPE, stamp=stamp, level=LEVELS[level], name=logger, msg=text)
-            self._rosout.publish(wire.encode(ROSOUT_TYPE, message))
+            content = {"level": LEVELS[level], "name": logger, "msg": text.replace("\0", "")}
+            self._rosout.publish(wire.encode(ROSOUT_TYPE, wire.new(ROSOUT_TYPE, stamp=_stamp(stamp_ns), **content)))
+
+
+def _stamp(time_ns: int) -> Any:
+    return wire.new("builtin_interfaces/msg/Time", sec=time_ns // 10**9, nanosec=time_ns % 10**9)
 
 
 def _print(level: LogLevel, logger: str, text: str, stamp_ns: int) -> None:
     """As rcl does; RCUTILS_CONSOLE_OUTPUT_FORMAT, _COLORIZED_OUTPUT and _LOGGING_USE_STDOUT are respected."""
     stream = sys.stdout if os.environ.get("RCUTILS_LOGGING_USE_STDOUT") == "1" else sys.stderr
-    parts = {
-        "severity": level.upper(),
-        "time": f"{stamp_ns // 10**9}.{stamp_ns % 10**9:09d}",
-        "time_as_nanoseconds": str(stamp_ns),
-        "name": logger,
-        "message": text,
-    }
+    parts = {"severity": level.upper(), "time": f"{stamp_ns // 10**9}.{stamp_ns % 10**9:09d}"}
+    parts |= {"time_as_nanoseconds": str(stamp_ns), "name": logger, "message": text}
     form = os.environ.get("RCUTILS_CONSOLE_OUTPUT_FORMAT") or _FORMAT
     line = re.sub(r"\{(\w+)\}", lambda key: parts.get(key[1], ""), form)
-    colour = _COLOURS[level] if _is_coloured(stream) else ""
+    setting = os.environ.get("RCUTILS_COLORIZED_OUTPUT", "")
+    is_coloured = setting == "1" if setting in ("0", "1") else bool(getattr(stream, "isatty", bool)())
+    colour = _COLOURS[level] if is_coloured else ""
     with contextlib.suppress(OSError, ValueError):  # a closed terminal does not stop the node
         print(f"{colour}{line}\033[0m" if colour else line, file=stream, flush=True)
-
-
-def _is_coloured(stream: object) -> bool:
-    setting = os.environ.get("RCUTILS_COLORIZED_OUTPUT", "")
-    return setting == "1" if setting in ("0", "1") else bool(getattr(stream, "isatty", bool)())
-
-
-# ---- requests --------------------------------------------------------------------------------------------------------
 
 
 class NotYet(Exception):  # noqa: N818 - not an error
@@ -136,13 +130,10 @@ PARAMETERS_QOS = Qos(1000)
 
 NOT_SET, BOOL, INTEGER, DOUBLE, STRING, BYTES, BOOLS, INTEGERS, DOUBLES, STRINGS = range(10)
 _TYPE_NAMES = (
-    "not set", "bool", "integer", "double", "string", "byte array",
-    "bool array", "integer array", "double array", "string array",
-)  # fmt: skip
-_FIELDS = (
-    "", "bool_value", "integer_value", "double_value", "string_value", "byte_array_value",
-    "bool_array_value", "integer_array_value", "double_array_value", "string_array_value",
-)  # fmt: skip
+    *("not set", "bool", "integer", "double", "string", "byte array"),
+    *("bool array", "integer array", "double array", "string array"),
+)
+_FIELDS = ("", *(f"{name.replace(' ', '_')}_value" for name in _TYPE_NAMES[1:]))
 _SCALARS = {bool: BOOL, int: INTEGER, float: DOUBLE, str: STRING}
 _ARRAYS = {bool: BOOLS, int: INTEGERS, float: DOUBLES, str: STRINGS}
 _ARRAY_TYPES = {BYTES: np.uint8, BOOLS: np.bool_, INTEGERS: np.int64, DOUBLES: np.float64}
@@ -158,8 +149,7 @@ def type_of(value: Value) -> int:
 
 class ParameterServer:
     def __init__(self, node_name: str, publish_event: Callable[[bytes], None]) -> None:
-        self._node_name = node_name
-        self._publish_event = publish_event
+        self._node_name, self._publish_event = node_name, publish_event
         self._declared: dict[str, Parameter] = {}
         self._types: dict[str, int] = {}
         self._values: dict[str, Value] = {}
@@ -201,19 +191,15 @@ class ParameterServer:
             "set_parameters_atomically": ("rcl_interfaces/srv/SetParametersAtomically", self._set_atomically),
         }
 
-    # ---- setting ------------------------------------------------------------------------------------------------
-
     def _apply(self, messages: Sequence[Any]) -> str:
         """All or none; "" when accepted, or the reason."""
         changes: dict[str, Value] = {}
         for message in messages:
-            why = self._refusal(message)
-            if why:
+            if why := self._refusal(message):
                 return why
             changes[message.name] = self._declared[message.name].converted(_plain(message.value))
         for on_set in dict.fromkeys(self._on_set[name] for name in changes):
-            why = on_set({name: value for name, value in changes.items() if self._on_set[name] is on_set})
-            if why:
+            if why := on_set({name: value for name, value in changes.items() if self._on_set[name] is on_set}):
                 return why
         self._values.update(changes)
         if changes:
@@ -241,44 +227,30 @@ class ParameterServer:
         hint = "; write it with a decimal point" if (expected, kind) in ((DOUBLE, INTEGER), (DOUBLES, INTEGERS)) else ""
         return f"parameter '{name}' is of type {_TYPE_NAMES[expected]}, not {_TYPE_NAMES[kind]}{hint}"
 
-    # ---- messages -----------------------------------------------------------------------------------------------
-
     def _value_message(self, name: str) -> Any:
         if name not in self._values:
             return wire.new("rcl_interfaces/msg/ParameterValue")
         kind, value = self._types[name], self._values[name]
-        array_type = _ARRAY_TYPES.get(kind)
-        content: Any = value if array_type is None else np.asarray(value, array_type)
+        content: Any = np.asarray(value, _ARRAY_TYPES[kind]) if kind in _ARRAY_TYPES else value
         return wire.new("rcl_interfaces/msg/ParameterValue", type=kind, **{_FIELDS[kind]: content})
 
     def _event(self, new: Sequence[str] = (), changed: Sequence[str] = ()) -> None:
-        stamp_ns = time.time_ns()
-        event = wire.new(
-            EVENTS_TYPE,
-            stamp=wire.new("builtin_interfaces/msg/Time", sec=stamp_ns // 10**9, nanosec=stamp_ns % 10**9),
-            node=self._node_name,
-            new_parameters=[self._parameter_message(name) for name in new],
-            changed_parameters=[self._parameter_message(name) for name in changed],
-        )
+        lists = {"new_parameters": new, "changed_parameters": changed}
+        parameters = {
+            key: [
+                wire.new("rcl_interfaces/msg/Parameter", name=each, value=self._value_message(each)) for each in names
+            ]
+            for key, names in lists.items()
+        }
+        event = wire.new(EVENTS_TYPE, stamp=_stamp(time.time_ns()), node=self._node_name, **parameters)
         self._publish_event(wire.encode(EVENTS_TYPE, event))
-
-    def _parameter_message(self, name: str) -> Any:
-        return wire.new("rcl_interfaces/msg/Parameter", name=name, value=self._value_message(name))
 
     def _descriptor(self, name: str) -> Any:
         if name not in self._declared:
             return wire.new("rcl_interfaces/msg/ParameterDescriptor", name=name)
         parameter, kind = self._declared[name], self._types[name]
-        return wire.new(
-            "rcl_interfaces/msg/ParameterDescriptor",
-            name=name,
-            type=kind,
-            description=parameter.description,
-            read_only=parameter.read_only,
-            **_ranges(parameter, kind),
-        )
-
-    # ---- services -----------------------------------------------------------------------------------------------
+        about = {"name": name, "type": kind, "description": parameter.description, "read_only": parameter.read_only}
+        return wire.new("rcl_interfaces/msg/ParameterDescriptor", **about, **_ranges(parameter, kind))
 
     def _describe(self, request: Any, response: Any) -> None:
         response.descriptors = [self._descriptor(name) for name in request.names]

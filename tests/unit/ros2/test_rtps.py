@@ -38,7 +38,7 @@ def read(*submessages: bytes) -> list[packets.Submessage]:
 
 @given(numbers, st.binary(min_size=4, max_size=99), st.integers(0, 9))
 def test_samples_pass_unchanged(number: int, payload: bytes, place: int) -> None:
-    inline = packets.parameters((packets.RELATED_SAMPLE, packets.sample_identity(THEM + WRITER, place)))
+    inline = packets.parameters((packets.RELATED_SAMPLE, THEM + WRITER + packets.number_bytes(place)))
     (found,) = read(packets.data(READER, WRITER, number, payload, inline))
     assert isinstance(found, Sample)
     assert (found.writer, found.reader, found.number) == (US + WRITER, READER, number)
