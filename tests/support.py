@@ -15,7 +15,7 @@ from microsim.engine.output_table import Call, Tables, track
 from microsim.engine.physics import Physics
 from microsim.engine.timekeeper import Clock
 from microsim.engine.world import World
-from microsim.sensors.declaration import Sensor, SensorContext
+from microsim.sensors.sensor import Sensor, SensorContext
 
 COMPILED = not numba.config.DISABLE_JIT  # `make coverage` runs kernels as plain Python, a hundred times slower
 

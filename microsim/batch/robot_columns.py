@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from microsim.batch.columns import Integers, columns, shared, width_for
-from microsim.batch.ground import Ground
+from microsim.batch.batch_columns import Integers, columns, shared, width_for
+from microsim.batch.batch_ground import Ground
 from microsim.batch.kernels import move, put_at_start, take_commands
 from microsim.engine.calls import Rows, address_of, advance_address
 from microsim.engine.components import Wind

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from microsim.batch.columns import Integers, width_for
+from microsim.batch.batch_columns import Integers, width_for
 from microsim.batch.kernels import sense
 from microsim.batch.robot_columns import RobotColumns
 from microsim.engine.bodies import Body, body_row
@@ -33,7 +33,7 @@ from microsim.outputs.sensor_outputs import latency_of, windows_of
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import value_stream
 from microsim.scenario.randomize import with_value
-from microsim.sensors.declaration import Sensor, SensorContext, View
+from microsim.sensors.sensor import Sensor, SensorContext, View
 
 NEVER = -1  # tick of a reading that has not been made yet
 

@@ -25,7 +25,7 @@ from microsim.messages import Prepared
 from microsim.messages.outbox import Outbox, Send, name_in_transcript
 from microsim.messages.topics import Qos, Topic
 from microsim.scenario.models import Scenario
-from microsim.sensors.declaration import Sensor, SensorContext
+from microsim.sensors.sensor import Sensor, SensorContext
 
 
 @dataclass

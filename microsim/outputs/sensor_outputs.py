@@ -26,8 +26,8 @@ from microsim.messages import Prepared, encoders, is_known
 from microsim.messages.outbox import name_in_transcript
 from microsim.outputs.run import Run, bodies_of
 from microsim.scenario.bundles import bundle_of
-from microsim.sensors.declaration import Instrument, Sensor, SensorContext, View, default_form
 from microsim.sensors.plugin import PluginOutput, as_plugin_error
+from microsim.sensors.sensor import Instrument, Sensor, SensorContext, View, default_form
 
 PI = 3.141592653589793
 

@@ -28,12 +28,28 @@ from microsim.scenario.scene import build_world
 INK, PALE, GRID = "#1f2937", "#6b7280", "#e5e7eb"
 COLOURS = ("#2563eb", "#ea580c", "#059669", "#9333ea", "#dc2626", "#0891b2", "#ca8a04", "#be185d")
 STYLE = {
-    "font.family": "DejaVu Sans", "font.size": 9, "text.color": INK, "svg.hashsalt": "microsim",
-    "axes.edgecolor": "#d1d5db", "axes.labelcolor": PALE, "axes.grid": True, "axes.axisbelow": True,
-    "axes.titlecolor": INK, "axes.titlesize": 10, "axes.titleweight": "bold", "axes.titlelocation": "left",
-    "axes.spines.top": False, "axes.spines.right": False, "grid.color": GRID, "grid.linewidth": 0.8,
-    "xtick.color": PALE, "ytick.color": PALE, "lines.linewidth": 1.5, "lines.solid_capstyle": "round",
-    "legend.frameon": False, "legend.fontsize": 8,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "text.color": INK,
+    "svg.hashsalt": "microsim",
+    "axes.edgecolor": "#d1d5db",
+    "axes.labelcolor": PALE,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "xtick.color": PALE,
+    "ytick.color": PALE,
+    "lines.linewidth": 1.5,
+    "lines.solid_capstyle": "round",
+    "legend.frameon": False,
+    "legend.fontsize": 8,
 }
 KINDS = (".png", ".svg", ".pdf")
 

@@ -37,12 +37,12 @@ from microsim.engine.components import (
 )
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.motion import COS_YAW, SIN_YAW, Motion
-from microsim.robots.declaration import Limit, Look, Report, Robot, Start
 from microsim.robots.drone import Keys
+from microsim.robots.robot import Limit, Look, Report, Robot, Start
 from microsim.robots.rover import RoverPose
 from microsim.sensors.camera import LOOKING_FORWARD
-from microsim.sensors.declaration import Mount
 from microsim.sensors.joint_states import JointStates
+from microsim.sensors.sensor import Mount
 
 _atan2 = exact.atan2
 _ground_height = geometry.ground_height

@@ -9,9 +9,10 @@ import numpy.typing as npt
 from pydantic import Field
 
 from microsim.documents.values import Height, Metres
-from microsim.engine import columns, exact, geometry, noise
+from microsim.engine import column_blocks as columns
+from microsim.engine import exact, geometry, noise
 from microsim.engine.calls import Scene
-from microsim.engine.columns import BLOCK, FEW
+from microsim.engine.column_blocks import BLOCK, FEW
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.components import (
     ACCELERATION_X,
@@ -31,9 +32,9 @@ from microsim.engine.components import (
     Z,
 )
 from microsim.engine.geometry import Array
-from microsim.robots.declaration import Limit, Look, Pose, Robot, Start, TimeConstant
+from microsim.robots.robot import Limit, Look, Pose, Robot, Start, TimeConstant
 from microsim.sensors.camera import LOOKING_DOWN, Camera
-from microsim.sensors.declaration import Mount
+from microsim.sensors.sensor import Mount
 
 _ground_height = geometry.ground_height
 _normals = noise.normals

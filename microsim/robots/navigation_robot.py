@@ -33,8 +33,8 @@ from microsim.engine.components import (
     Z,
 )
 from microsim.engine.geometry import Array, Grid
-from microsim.robots.declaration import Look, Robot
 from microsim.robots.drone import Keys
+from microsim.robots.robot import Look, Robot
 
 _distance_to_occupied = geometry.distance_to_occupied
 _ground_height = geometry.ground_height

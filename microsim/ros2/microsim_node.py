@@ -11,7 +11,7 @@ from microsim.errors import MicroSimError, UsageError, did_you_mean, unknown
 from microsim.messages import encoders
 from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.inputs import INPUTS
-from microsim.messages.inputs.declaration import InputKind
+from microsim.messages.inputs.input_kind import InputKind
 from microsim.messages.outbox import Message
 from microsim.messages.topics import TOPICS
 from microsim.ros2.node_parameters import ScenarioParameters

@@ -40,7 +40,7 @@ from microsim.messages.topics import Qos
 from microsim.messages.types import new
 from microsim.render.image_noise import ImageNoise
 from microsim.render.palette_camera import CameraModel, Renderer
-from microsim.sensors.declaration import (
+from microsim.sensors.sensor import (
     DROPOUT,
     FAIL,
     Display,

@@ -13,9 +13,9 @@ from typing import Any, Literal
 from microsim.engine.components import Mount
 from microsim.engine.world import World
 from microsim.errors import MicroSimError, install_hint
-from microsim.robots.declaration import Look
+from microsim.robots.robot import Look
 from microsim.run_log import Note
-from microsim.sensors.declaration import Layer
+from microsim.sensors.sensor import Layer
 from microsim.view.run_state import LinkState, RobotState, RunState
 
 FRAME_HZ = 30.0
@@ -44,7 +44,7 @@ class PageOptions:
 
 @dataclass(frozen=True)
 class SensorLook:
-    """A sensor and how its messages are drawn, see `microsim.sensors.declaration.Display`."""
+    """A sensor and how its messages are drawn, see `microsim.sensors.sensor.Display`."""
 
     robot: str
     name: str
