@@ -155,8 +155,6 @@ class ForeignBag:
 
 Bag: TypeAlias = OwnBag | ForeignBag
 
-# ---- opening --------------------------------------------------------------------------------------------------------
-
 
 def open_bag(path: Path | str) -> Bag:
     """A folder with metadata.yaml, or one of its files."""
@@ -209,7 +207,7 @@ def clock_jump(files: Iterable[Path]) -> tuple[int, int] | None:
     """
     latest = 0
     for file in files:
-        for time in _sqlite_times(file) if file.suffix == ".db3" else _mcap_times(file):
+        for time in (_sqlite_times if file.suffix == ".db3" else _mcap_times)(file):
             if time < latest - _RESET_NS:
                 return latest, time
             latest = max(latest, time)
@@ -233,9 +231,6 @@ def _mcap_times(path: Path) -> Iterator[int]:
         if opcode == mcap.MESSAGE:
             yield int.from_bytes(body[6:14], "little")  # behind its channel and number
     yield from (time for _, time in sorted(found))
-
-
-# ---- writing --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

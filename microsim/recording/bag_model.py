@@ -33,8 +33,6 @@ class BagError(MicroSimError):
 
 @dataclass(frozen=True)
 class BagChannel:
-    """A topic in a bag."""
-
     number: int  # from 1
     topic: str
     type: str
@@ -182,8 +180,6 @@ _quoted = json.dumps
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What one file of a bag holds."""
-
     name: str
     times: tuple[int, int]  # [ns] first and last
     counts: Mapping[BagChannel, int]
@@ -194,7 +190,6 @@ class FileFacts:
 
 
 def metadata_text(storage: str, files: Sequence[FileFacts], custom: Mapping[str, str]) -> str:
-    """The whole file."""
     return f"rosbag2_bagfile_information:\n{indent(information(storage, files, custom), '  ')}"
 
 

@@ -105,7 +105,6 @@ class Replay:
         self.taken = self._last_time = 0
 
     def last_tick(self) -> int:
-        """Where the recording ends."""
         if self.end_tick is not None:
             return self.end_tick
         if self.bag.end_ns is not None:
@@ -115,7 +114,6 @@ class Replay:
         return self._tick(max(times, default=0))
 
     def take(self, channel: BagChannel, cdr: bytes) -> None:
-        """Hand a recorded input to the simulation."""
         try:
             if self._topics.take(channel.topic, channel.type, cdr):
                 self.taken += 1
@@ -134,7 +132,6 @@ class Replay:
                 self.on_tick(sim.tick)
 
     def restart(self) -> None:
-        """Back to the start."""
         self.sim.reset()
         if self.sim.scenario != self._scenario:
             self.sim = Simulation(self._scenario, self.sim.seed)

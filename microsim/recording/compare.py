@@ -21,8 +21,6 @@ from microsim.recording.recorder import CLOCK
 
 
 class BagEntry(NamedTuple):
-    """One message of a stream."""
-
     topic: str
     type: str
     time_ns: int

@@ -152,6 +152,7 @@ def changed_plugins(text: str, hashes: Mapping[str, str], folders: Folders) -> l
 RECONFIGURE = "/sim/reconfigure"
 EXACT_POSE = "/sim/set_pose"  # for a yaw that no quaternion gives back
 EXACT_COMMAND = "/sim/command"  # for what neither a Twist nor an AckermannDrive can hold
+JSON_TOPICS = (RECONFIGURE, EXACT_POSE, EXACT_COMMAND)
 STRING, TWIST, STAMPED = "std_msgs/msg/String", "geometry_msgs/msg/Twist", "geometry_msgs/msg/TwistStamped"
 POSE, ACKERMANN = TOPICS["set_pose"].type, TOPICS["ackermann_cmd"].type
 _UNIT, _BITS = 2.0**-60, 2**63 - 1
@@ -159,7 +160,7 @@ _TWIST = struct.Struct("<4s6d")
 _AXES = ("linear.x", "linear.y", "linear.z", "angular.x", "angular.y", "angular.z")
 
 Encoded: TypeAlias = tuple[str, str, bytes]  # topic, type, message
-_Taking: TypeAlias = tuple[tuple[str, ...], Callable[[str, bytes], bool]]  # accepted types, and what handles them
+_Taking: TypeAlias = tuple[tuple[str, ...], Callable[[Any], bool]]  # accepted types; what takes a message or its JSON
 
 
 def input_topics(sim: Simulation) -> Iterator[tuple[str, str]]:
@@ -177,7 +178,7 @@ def input_topics(sim: Simulation) -> Iterator[tuple[str, str]]:
 def is_input(topic: str) -> bool:
     """Whether it is a name of what a simulation takes, not of what it sends."""
     patterns = (kind.of("*") for kind in INPUTS.built_in.values())
-    return topic in (RECONFIGURE, EXACT_POSE, EXACT_COMMAND) or any(fnmatchcase(topic, each) for each in patterns)
+    return topic in JSON_TOPICS or any(fnmatchcase(topic, each) for each in patterns)
 
 
 def encoded(
@@ -302,11 +303,10 @@ class InputTopics:
         for robot in sim.robots:
             for kind in INPUTS.built_in.values():
                 take = self._take_pose if kind.name == "set_pose" else kind.take
-                self._take[kind.of(robot)] = kind.types(), partial(self._take_message, robot, take)
+                self._take[kind.of(robot)] = kind.types(), partial(take, sim, robot)
         if is_ours:
-            exact = {RECONFIGURE: self._take_scenario, EXACT_POSE: self._take_exact_pose}
-            exact[EXACT_COMMAND] = self._take_exact_command
-            self._take |= {topic: ((STRING,), partial(self._take_json, take)) for topic, take in exact.items()}
+            takers = self._take_scenario, self._take_exact_pose, self._take_exact_command
+            self._take |= {topic: ((STRING,), take) for topic, take in zip(JSON_TOPICS, takers, strict=True)}
 
     def __contains__(self, topic: object) -> bool:
         return topic in self._take
@@ -320,17 +320,12 @@ class InputTopics:
         if type_name not in types:
             raise BagError(f"{topic}: expected {' or '.join(types)}, found {type_name}")
         try:
-            return take(type_name, cdr)
+            message = decode_checked(type_name, cdr)
+            return take(json.loads(message.data)) if topic in JSON_TOPICS else take(message)
         except WireError as error:
             raise BagError(f"{topic}: not a {type_name}: {error}") from None
         except (MicroSimError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise BagError(f"{topic}: cannot be taken: {error}") from None
-
-    def _take_message(self, robot: str, take: Callable[..., bool], type_name: str, cdr: bytes) -> bool:
-        return take(self.sim, robot, decode_checked(type_name, cdr))
-
-    def _take_json(self, take: Callable[[dict[str, Any]], bool], type_name: str, cdr: bytes) -> bool:
-        return take(json.loads(decode_checked(type_name, cdr).data))
 
     def _take_exact_command(self, values: dict[str, Any]) -> bool:
         numbers = dict(zip(self.sim.model(values["robot"]).inputs, values["values"], strict=True))

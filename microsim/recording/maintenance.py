@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,8 +28,6 @@ _FACT_NAMES = {"messages": "sent", "format": "format_version"}  # `sent` are mes
 
 @dataclass
 class Traffic:
-    """What a topic carried."""
-
     type: str
     messages: int = 0
     first_ns: int = 0
@@ -204,8 +203,10 @@ class _Repair:
         fresh = path.with_name(f"{path.name}.repairing")
         try:
             end = self._rewritten(reader, fresh, is_last)
-            if end == reader.facts.end and _is_whole(path):
-                return end
+            if end == reader.facts.end:
+                with suppress(BagError):
+                    deque(READERS[path.suffix](path).blocks(), maxlen=0)  # raises when it is not whole
+                    return end
             why = reader.problem or end.get("reason", "not finished").removeprefix("repaired: ")
             self._damaged.append(f"{path.name}: {why}")
             path.rename(path.with_name(f"{path.name}.damaged"))
@@ -262,11 +263,3 @@ def _end(reader: FileReader, is_last: bool) -> Mapping[str, str]:
         problem = reader.problem or ("the files after it are missing" if end else "not finished")
         return {"complete": "false", "reason": f"repaired: {problem}"}
     return end
-
-
-def _is_whole(path: Path) -> bool:
-    with suppress(BagError):
-        for _ in READERS[path.suffix](path).blocks():
-            pass
-        return True
-    return False

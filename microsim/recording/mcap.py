@@ -231,8 +231,6 @@ class McapWriter(FileWriter):
     def _compressed(self, records: bytes) -> bytes:
         return bytes(zstd().compress(records))
 
-    # ---- records -----------------------------------------------------------------------------------------------------
-
     def _put(self, data: bytes) -> int:
         """Append; gives where it begins."""
         self._checked.append((crc32(data), len(data)))

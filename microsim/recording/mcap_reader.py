@@ -111,7 +111,6 @@ class McapReader(FileReader):
                 yield opcode, body
 
     def _read_head(self) -> None:
-        """What comes before the first chunk."""
         for opcode, body in self.records():
             if opcode == mcap.CHUNK:
                 cursor = Cursor(body)

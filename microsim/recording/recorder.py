@@ -114,7 +114,6 @@ class Recorder:
 
     @property
     def disk_error(self) -> Exception | None:
-        """What went wrong in writing."""
         return self._disk.error
 
     def tap(self, messages: Sequence[Message] = ()) -> None:
@@ -129,7 +128,6 @@ class Recorder:
     # ---- what comes in -----------------------------------------------------------------------------------------------
 
     def _hear(self, transcript: bytes) -> None:
-        """A tick."""
         if self.error:
             return
         if self._sim.transcript_tick != self._tick + 1:

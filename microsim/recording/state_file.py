@@ -252,7 +252,6 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _plugin_memory(context: SensorContext, sensor: Any) -> PluginMemory:
-    """The state of a third party's sensor."""
     who = f"the sensor {context.robot}/{context.sensor}"
     if not (callable(getattr(sensor, "memory", None)) and callable(getattr(sensor, "recall", None))):
         need = "`memory()`, which returns plain data, and `recall(data)`, which takes it back"

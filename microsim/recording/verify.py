@@ -56,7 +56,6 @@ class ReplayVerdict:
         return self.difference is None and not self.problem
 
     def to_dict(self) -> dict[str, Any]:
-        """For machines."""
         difference = None if self.difference is None else self.difference.to_dict()
         names = ("messages", "ticks", "digest", "problem", "is_partial", "is_cut")
         return {"identical": self.is_identical, **{n: getattr(self, n) for n in names}, "difference": difference}

@@ -338,7 +338,6 @@ class SmallNode:
         return "commands"
 
     def step(self) -> None:
-        """One tick, now."""
         self.tick += 1
         self._send(self.core.step())
 

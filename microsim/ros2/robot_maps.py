@@ -162,8 +162,6 @@ def heading(quaternion: Any) -> float:
 
 
 class MapFile(Model):
-    """The keys of a map's YAML."""
-
     image: Annotated[str, Field(min_length=1)] = Field(description="PGM image, relative to the YAML file.")
     mode: Literal["trinary", "scale", "raw"] = Field("trinary", description="What shades mean.")
     resolution: Length = Field(description="Width of a cell [m].")

@@ -160,7 +160,6 @@ class RobotSimulator:
     # ---- inputs -----------------------------------------------------------------------------------------------------
 
     def command(self, robot: int, v: float, omega: float) -> None:
-        """`/cmd_vel`."""
         topic, counters, mode = self._topic(robot, "/cmd_vel"), self.counters[robot], self._mode[robot]
         if not (abs(v) <= FASTEST and abs(omega) <= FASTEST):  # false for a NaN
             counters["bad_commands"] += 1

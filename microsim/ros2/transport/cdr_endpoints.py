@@ -139,7 +139,6 @@ class CdrWriter:
             raise DDSException(code, "dds_writecdr")
 
     def matched(self) -> int:
-        """How many readers there are."""
         _matched_status(self._ref, self._status_at)
         count = int(self._status.current_count)
         self.is_heard = count > 0
@@ -169,8 +168,6 @@ def _bytes_of(serdata: int, view: _BytesRead) -> bytes:
 
 
 class CdrReader:
-    """Takes encoded messages."""
-
     BATCH = 64
 
     def __init__(self, reader: DataReader[bytes], depth: int) -> None:

@@ -43,8 +43,6 @@ class FromWriter:
 
 @dataclass(frozen=True)
 class Sample(FromWriter):
-    """What a writer sent."""
-
     number: int
     payload: bytes  # with its encapsulation; empty when it has only a key
     inline: Parameters = field(default_factory=dict)
@@ -264,7 +262,6 @@ _READ: Mapping[int, Callable[[bytes, int, bytes], Submessage]] = {
     ACKNACK: _acknowledgement,
 }
 
-
 MOST_PEERS = 256
 MOST_ENDPOINTS = 4096  # of one peer
 _MOST_ADDRESSES = 4
@@ -319,7 +316,6 @@ class Arrivals:
         return [number for number in range(self.next, min(last, self.next + 255) + 1) if number not in self._later]
 
     def skip(self, start: int, base: int, listed: Iterable[int]) -> None:
-        """A gap."""
         if start <= self.next < base:
             self.next = base
         self._settle(number for number in listed if self.next <= number <= self.next + _MOST_AHEAD)

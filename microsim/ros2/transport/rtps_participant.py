@@ -110,7 +110,9 @@ class ServiceParticipant(threading.Thread):
 
     def run(self) -> None:
         while self._is_open:
-            for key, _ in self._selector.select(self._patience_s()):
+            is_waiting = any(each.waiting for peer in self._peers.values() for each in peer.deliveries.values())
+            patience_s = LOOK_SOON_S if is_waiting else LOOK_EVERY_S if self._peers else 1.0
+            for key, _ in self._selector.select(patience_s):
                 with suppress(OSError):
                     self._read(key.fileobj)  # type: ignore[arg-type]
             while self._commands:
@@ -120,11 +122,6 @@ class ServiceParticipant(threading.Thread):
         for key in list(self._selector.get_map().values()):
             key.fileobj.close()  # type: ignore[union-attr]
         self._wake_writer.close()
-
-    def _patience_s(self) -> float:
-        if any(deliveries.waiting for peer in self._peers.values() for deliveries in peer.deliveries.values()):
-            return LOOK_SOON_S
-        return LOOK_EVERY_S if self._peers else 1.0
 
     def _read(self, source: socket.socket) -> None:
         for _ in range(64):
@@ -149,7 +146,10 @@ class ServiceParticipant(threading.Thread):
         elif isinstance(each, rtps.Acknowledgement):
             self._send_again(each)
         elif isinstance(each, rtps.Heartbeat):
-            self._acknowledge(each)
+            if (found := self._arrivals(each.writer)) is not None:
+                missing = found[1].hear(each.first, each.last)
+                if missing or each.wants_answer:
+                    self._acknowledge(found[0], each.writer, missing)
         elif (found := self._arrivals(each.writer)) is not None:
             found[1].skip(each.start, each.base, each.listed)
 
@@ -222,12 +222,6 @@ class ServiceParticipant(threading.Thread):
         self._announce_endpoint(peer, _READERS, service.reader, service.request, service.user_data)
         peer.half_known.append(service)
 
-    def _announce_writers(self, peer: rtps.Peer) -> None:
-        services, peer.half_known = peer.half_known, []
-        for service in services:
-            for entity in (service.writer, service.idle_writer):
-                self._announce_endpoint(peer, _WRITERS, entity, service.reply, service.user_data)
-
     def _announce_endpoint(
         self, peer: rtps.Peer, announcer: bytes, entity: bytes, names: tuple[str, str], user_data: bytes
     ) -> None:
@@ -266,7 +260,7 @@ class ServiceParticipant(threading.Thread):
         names = peer.endpoints[guid].names
         if guid not in peer.arrivals and any(names == service.request for service in self._services.values()):
             peer.arrivals[guid] = rtps.Arrivals()
-            self._acknowledge_to(peer, guid, [], is_final=False)  # asks for a heartbeat
+            self._acknowledge(peer, guid, [], is_final=False)  # asks for a heartbeat
 
     def _service_of(self, endpoint: rtps.Endpoint) -> rtps.OfferedService | None:
         return next((each for each in self._services.values() if endpoint.names in (each.request, each.reply)), None)
@@ -303,14 +297,7 @@ class ServiceParticipant(threading.Thread):
             self.requests.append(RtpsRequest(service.number, sample.writer, sample.number, reader, sample.payload))
             self._wake()
 
-    def _acknowledge(self, heartbeat: rtps.Heartbeat) -> None:
-        found = self._arrivals(heartbeat.writer)
-        if found is not None:
-            missing = found[1].hear(heartbeat.first, heartbeat.last)
-            if missing or heartbeat.wants_answer:
-                self._acknowledge_to(found[0], heartbeat.writer, missing)
-
-    def _acknowledge_to(self, peer: rtps.Peer, writer: bytes, missing: list[int], is_final: bool = True) -> None:
+    def _acknowledge(self, peer: rtps.Peer, writer: bytes, missing: list[int], is_final: bool = True) -> None:
         arrivals = peer.arrivals[writer]
         arrivals.acknowledgements += 1
         reader = _READER_OF.get(writer[-4:])
@@ -338,11 +325,6 @@ class ServiceParticipant(threading.Thread):
         for reader in readers:
             self._deliver(peer, service.writer, reader, reply, related)
 
-    def _send_undelivered(self) -> None:
-        unheard, self._undelivered = self._undelivered, []
-        for request, reply, until_s in unheard:
-            self._send_reply(request, reply, until_s)
-
     def _deliver(self, peer: rtps.Peer, writer: bytes, reader: bytes, payload: bytes, inline: bytes = b"") -> None:
         deliveries = peer.deliveries.setdefault((writer, reader), rtps.Deliveries())
         number = deliveries.add(time.monotonic())
@@ -364,14 +346,19 @@ class ServiceParticipant(threading.Thread):
             return
         if pair not in peer.listeners and len(peer.listeners) < rtps.MOST_ENDPOINTS:
             peer.listeners.append(pair)  # anything sent before would have been lost
-            self._send_undelivered()
+            unheard, self._undelivered = self._undelivered, []
+            for undelivered in unheard:
+                self._send_reply(*undelivered)
         deliveries = peer.deliveries.setdefault(pair, rtps.Deliveries())
         for body in deliveries.acknowledge(received.base, received.missing, time.monotonic()):
             self._send(peer, peer.addresses_of(reader), body)
         if received.base == 0:  # a new reader repeats this until it gets a heartbeat
             self._send_heartbeat(peer, writer, reader, deliveries)
         if writer == _READERS and not deliveries.waiting:
-            self._announce_writers(peer)
+            services, peer.half_known = peer.half_known, []
+            for service in services:
+                for entity in (service.writer, service.idle_writer):
+                    self._announce_endpoint(peer, _WRITERS, entity, service.reply, service.user_data)
 
     def _send(self, peer: rtps.Peer, addresses: Sequence[rtps.Address], *bodies: bytes) -> None:
         packet = rtps.message(self.prefix, peer.prefix, *bodies)
