@@ -15,8 +15,7 @@ from microsim.messages.inputs.input_kind import InputKind
 from microsim.messages.outbox import Message
 from microsim.messages.topics import TOPICS
 from microsim.ros2.node_parameters import ScenarioParameters
-from microsim.ros2.sim_services import MAX_STEPS, SimServices
-from microsim.ros2.simulation_interfaces import SimulationInterfaces
+from microsim.ros2.sim_services import MAX_STEPS, SimServices, SimulationInterfaces
 from microsim.ros2.transport import MissingTypeError, Parameter, Transport, Value
 from microsim.runner import Pilot, Runner, Watcher
 from microsim.scenario import Scenario, load_scenario
@@ -25,10 +24,8 @@ from microsim.simulation import Simulation
 _QUIET_S = 1.0  # at most one warning of a kind in this time
 _RENAMED = {"camera_hz": "drone.camera.hz"}  # PRD 5.4 calls the first deprecated
 # parameters that do not belong to a scenario
-OWN_PARAMETERS = (
-    *("scenario", "seed", "real_time_factor", "use_sim_time", "stamped_cmd_vel"),
-    *("ticks_per_step", "step_waits_for"),
-)
+_OF_STEPPING = ("ticks_per_step", "step_waits_for")
+OWN_PARAMETERS = ("scenario", "seed", "real_time_factor", "use_sim_time", "stamped_cmd_vel", *_OF_STEPPING)
 
 
 class MicroSimNode:
@@ -120,34 +117,25 @@ class MicroSimNode:
         def on_message(cdr: bytes) -> None:
             try:
                 message = decode_checked(expected, cdr)
-            except WireError as error:
-                self.malformed += 1
-                self._ignored(topic, f"{topic}: ignored a message that is not a valid {expected}: {error}")
-                return
-            self.services.arrived.add(topic)
-            try:
+                self.services.arrived.add(topic)
                 if robot in self.sim.robots and not kind.take(self.sim, robot, message):
-                    why = self._why()
-                    self._warn(topic, f"{topic}: ignored: {why}; so far {dict(self.sim.counters)}")
+                    counters, before = dict(self.sim.counters), self._counted
+                    self._counted = counters
+                    why = ", ".join(reason for reason, count in counters.items() if count != before.get(reason))
+                    self._warn(topic, f"{topic}: ignored: {why}; so far {counters}")
                     self.runner.note("warn", f"{topic}: ignored: {why}", f"ignored: {why}")
             except MicroSimError as error:
                 self.malformed += 1
-                self._ignored(topic, f"{topic}: ignored: {error}")
+                what = (
+                    f"ignored a message that is not a valid {expected}" if isinstance(error, WireError) else "ignored"
+                )
+                self._warn(topic, f"{topic}: {what}: {error}")
+                self.runner.note("warn", f"{topic}: {what}: {error}", f"malformed {topic}")
 
         try:
             self.transport.subscribe(topic, expected, kind.qos, on_message)
         except MissingTypeError as error:
             self.warn(f"{topic} is not subscribed to: {error}")
-
-    def _why(self) -> str:
-        """The reasons that the simulation has counted since the last time."""
-        counters, before = self.sim.counters, self._counted
-        self._counted = dict(counters)
-        return ", ".join(reason for reason, count in counters.items() if count != before.get(reason))
-
-    def _ignored(self, topic: str, text: str) -> None:
-        self._warn(topic, text)
-        self.runner.note("warn", text, f"malformed {topic}")
 
     def _warn(self, kind: str, text: str) -> None:
         """At most once a second of each kind."""
@@ -272,12 +260,8 @@ class Lateness:
 
     def figures(self) -> dict[str, str]:
         late, self._late_s = sorted(self._late_s) or [0.0], []
-        last = len(late) - 1
-        return {
-            "lateness_ms_p50": f"{1e3 * late[round(0.5 * last)]:.3f}",
-            "lateness_ms_p99": f"{1e3 * late[round(0.99 * last)]:.3f}",
-            "lateness_ms_max": f"{1e3 * late[last]:.3f}",
-        }
+        shares, last = {"p50": 0.5, "p99": 0.99, "max": 1.0}, len(late) - 1
+        return {f"lateness_ms_{name}": f"{1e3 * late[round(share * last)]:.3f}" for name, share in shares.items()}
 
 
 def start_node(
@@ -313,7 +297,7 @@ def start_node(
     sim = Simulation(settings.scenario, chosen_seed)
     runner = Runner(sim, _number("real_time_factor", chosen_rtf), pilot_for(sim))
     node = MicroSimNode(transport, runner, settings, pilot_for, takes_inputs)
-    node.set_own({name: own[name] for name in ("ticks_per_step", "step_waits_for") if name in own})
+    node.set_own({name: own[name] for name in _OF_STEPPING if name in own})
     for problem in problems:
         runner.note("warn", problem)
     return node

@@ -28,6 +28,12 @@ Path: TypeAlias = tuple[str, ...]
 When: TypeAlias = Literal["tick", "reset"]
 
 _RADIO = ("latency_ms_mean", "latency_ms_jitter", "drop_probability", "reordering", "half_duplex")
+_SHARED: tuple[tuple[str, str, tuple[str, ...], When], ...] = (  # name, block of the scenario, its keys
+    ("radio", "radio", _RADIO, "tick"),
+    ("wind", "wind", ("gust_sigma", "gust_tau_s"), "tick"),
+    ("world", "map", ("cell_size_m", "size_xy_cells", "origin_wgs84"), "reset"),
+    ("frames", "frames", ("publish_static_tf", "per_robot_odom"), "reset"),
+)
 
 
 @dataclass(frozen=True)
@@ -42,25 +48,18 @@ def rows(scenario: Scenario) -> Iterator[Row]:
     yield Row("physics_hz", (("physics_hz",),), "reset")
     yield from _common_rows(scenario)
     for robot, settings in scenario.robots.items():
-        own = [
-            key for key in type(settings).model_fields if key not in ("model", "start", "sensors", *SENSORS.built_in)
-        ]
-        for key in own:
-            yield from _numbers(f"{robot}.{key}", ("robots", robot, key), getattr(settings, key))
+        for key in type(settings).model_fields:
+            if key not in ("model", "start", "sensors", *SENSORS.built_in):
+                yield from _numbers(f"{robot}.{key}", ("robots", robot, key), getattr(settings, key))
         if settings.wind_parameter:
             yield Row(f"{robot}.wind_world_xyz", (("wind", "world_xyz"),))
         for name, sensor in COMMON_SENSORS.items():
             yield from _sensor_rows(robot, settings, name, getattr(settings, name), sensor)
-        for name, block, sensor in _further(scenario, robot):
-            yield from _sensor_rows(robot, settings, name, block, sensor)
-    for key in _RADIO:
-        yield Row(f"radio.{key}", (("radio", key),))
-    for key in ("gust_sigma", "gust_tau_s"):
-        yield Row(f"wind.{key}", (("wind", key),))
-    for key in ("cell_size_m", "size_xy_cells", "origin_wgs84"):
-        yield Row(f"world.{key}", (("map", key),), "reset")
-    yield Row("frames.publish_static_tf", (("frames", "publish_static_tf"),), "reset")
-    yield Row("frames.per_robot_odom", (("frames", "per_robot_odom"),), "reset")
+        for owner, name, block, sensor in scenario.all_sensors:
+            if owner == robot and name not in COMMON_SENSORS:
+                yield from _sensor_rows(robot, settings, name, block, sensor)
+    for prefix, place, keys, when in _SHARED:
+        yield from (Row(f"{prefix}.{key}", ((place, key),), when) for key in keys)
 
 
 def _common_rows(scenario: Scenario) -> Iterator[Row]:
@@ -80,18 +79,12 @@ def _sensor_rows(robot: str, settings: Robot, name: str, block: Any, sensor: Sen
             for parameter, path in sensor.parameters.items():
                 yield Row(f"{robot}.{name}.{parameter}", ((*place, *path.split(".")),))
         return
-    keys = () if block is None else [key for key in _keys(block) if key not in sensor.common_parameters.values()]
-    for key in keys:
-        yield from _numbers(f"{robot}.{name}.{key}", (*place, key), _value(block, key))
-
-
-def _keys(block: Any) -> list[str]:
-    own = [key for key in type(block).model_fields if key not in ("enabled", "mount", "type", "options")]
-    return [*own, *getattr(block, "options", {})]
-
-
-def _value(block: Any, key: str) -> Any:
-    return getattr(block, "options", {}).get(key, getattr(block, key, None))
+    if block is not None:
+        own = [key for key in type(block).model_fields if key not in ("enabled", "mount", "type", "options")]
+        values = {**{key: getattr(block, key) for key in own}, **getattr(block, "options", {})}
+        for key, value in values.items():
+            if key not in sensor.common_parameters.values():
+                yield from _numbers(f"{robot}.{name}.{key}", (*place, key), value)
 
 
 def _numbers(name: str, place: Path, value: Any) -> Iterator[Row]:
@@ -106,12 +99,6 @@ def _numbers(name: str, place: Path, value: Any) -> Iterator[Row]:
 def _is_carried(settings: Robot, name: str) -> bool:
     """Whether robots of this model carry the sensor unless a scenario takes it away."""
     return name in type(settings).model_fields and type(settings).model_fields[name].default is not None
-
-
-def _further(scenario: Scenario, robot: str) -> Iterator[tuple[str, Any, Sensor]]:
-    for owner, name, block, sensor in scenario.all_sensors:
-        if owner == robot and name not in COMMON_SENSORS:
-            yield name, block, sensor
 
 
 class ScenarioParameters:

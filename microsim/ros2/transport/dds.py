@@ -21,16 +21,7 @@ from microsim.ros2.transport.cdr_endpoints import CdrWriter
 from microsim.ros2.transport.dds_graph import Graph, dds_type, interfaces, type_hash_data, user_data_of, uses_multicast
 from microsim.ros2.transport.rtps_packets import FAST_DDS
 from microsim.ros2.transport.rtps_participant import RtpsRequest, ServiceParticipant
-from microsim.ros2.transport.standalone import (
-    ROSOUT,
-    ROSOUT_QOS,
-    ROSOUT_TYPE,
-    NotYet,
-    StandaloneNode,
-    answer,
-    known_service,
-    known_type,
-)
+from microsim.ros2.transport.standalone import ROSOUT_TOPIC, NotYet, StandaloneNode, answer, known_service, known_type
 
 SERVICE_QOS = Qos(1000)  # rmw keeps all requests; a bound keeps a flood out of memory
 REQUESTS_PER_POLL = 32
@@ -115,10 +106,8 @@ class DdsServer:
         self._clients: dict[int, str] = {}  # handle of a request writer -> clientid, "": of another RMW
         self._listeners: dict[int, str] = {}  # handle of a reply reader -> clientid
         self._open: list[tuple[Any, Reply]] = []  # requests whose handlers cannot answer yet
-        self._held: list[
-            tuple[str, bytes, float]
-        ] = []  # client that cannot receive its reply yet, the reply, until when
-        self._hinted = False
+        self._held: list[tuple[str, bytes, float]] = []  # clients that cannot receive yet, replies, until when
+        self._has_hinted = False
         self._complained_at = float("-inf")
 
     def again(self) -> None:
@@ -141,10 +130,10 @@ class DdsServer:
             if client is None or client == _ANSWERED_ELSEWHERE:  # None: it has disappeared
                 continue
             if not client:
-                if not self._hinted:
-                    hint = f"service {self._name}: refused a client whose RMW is not Cyclone DDS; {RMW_HINT}"
-                    self._log("warn", hint)
-                self._hinted = True
+                if not self._has_hinted:
+                    self._has_hinted = True
+                    refusal = "refused a client whose RMW is not Cyclone DDS"
+                    self._log("warn", f"service {self._name}: {refusal}; {RMW_HINT}")
                 continue
             body = ENCAPSULATION + cdr[_BODY:] if cdr[:2] == ENCAPSULATION[:2] and len(cdr) >= _BODY else b""
             self._decode(body, partial(self._send, client, cdr[len(ENCAPSULATION) : _BODY]))
@@ -158,8 +147,8 @@ class DdsServer:
         except wire.WireError as error:
             if time.monotonic() - self._complained_at >= 1.0:
                 self._complained_at = time.monotonic()
-                text = f"service {self._name}: refused a request: {error}; if its RMW is another, {RMW_HINT}"
-                self._log("warn", text)
+                refusal = f"refused a request: {error}; if its RMW is another, {RMW_HINT}"
+                self._log("warn", f"service {self._name}: {refusal}")
             return
         self._handle(request, reply)
 
@@ -306,7 +295,7 @@ class DdsTransport(StandaloneNode):
         self._fast_dds: FastDdsServices | None = None  # made with the first service
         self._clients: dict[tuple[str, str], Client] = {}
         if arguments.rosout:
-            self._rosout = DdsPublisher(self, ROSOUT, ROSOUT_TYPE, ROSOUT_QOS, ROSOUT_LIFESPAN_S)
+            self._rosout = DdsPublisher(self, *ROSOUT_TOPIC, ROSOUT_LIFESPAN_S)
         self._is_open = True
         atexit.register(self.close)  # so that peers see the node leave at once, without a timeout
 

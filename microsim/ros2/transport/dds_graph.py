@@ -382,7 +382,5 @@ def _participant(number: int, enclave: str) -> DomainParticipant:
     try:
         return DomainParticipant(number, DdsQos(Policy.Userdata(data=f"enclave={enclave};".encode())))
     except DDSException as error:
-        causes = (
-            "too many nodes may run on this machine, or CYCLONEDDS_URI names a network interface that does not exist"
-        )
+        causes = "too many nodes may run here, or CYCLONEDDS_URI names a network interface that does not exist"
         raise UsageError(f"cannot create a DDS participant on domain {number}: {error}; {causes}") from error

@@ -17,16 +17,7 @@ from microsim import messages as wire
 from microsim.errors import UsageError
 from microsim.messages.topics import Qos
 from microsim.ros2.transport import OnMessage, OnRequest
-from microsim.ros2.transport.standalone import (
-    ROSOUT,
-    ROSOUT_QOS,
-    ROSOUT_TYPE,
-    NotYet,
-    StandaloneNode,
-    answer,
-    known_service,
-    known_type,
-)
+from microsim.ros2.transport.standalone import ROSOUT_TOPIC, NotYet, StandaloneNode, answer, known_service, known_type
 
 
 class Bus:
@@ -115,7 +106,7 @@ class MemoryTransport(StandaloneNode):
         super().__init__(node_name, ros_args)
         self.bus = bus or Bus()
         self._thread = threading.get_ident()  # that polls
-        self._rosout = self.publisher_at(ROSOUT, ROSOUT_TYPE, ROSOUT_QOS) if self.arguments.rosout else None
+        self._rosout = self.publisher_at(*ROSOUT_TOPIC) if self.arguments.rosout else None
 
     def publisher(self, topic: str, type_name: str, qos: Qos) -> MemoryPublisher:
         return self.publisher_at(self.arguments.topic(topic), type_name, qos)

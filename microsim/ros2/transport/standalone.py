@@ -25,6 +25,7 @@ from microsim.ros2.transport.ros_arguments import LEVELS, parse_ros_arguments
 ROSOUT = "/rosout"  # global, whatever the node's namespace
 ROSOUT_TYPE = "rcl_interfaces/msg/Log"
 ROSOUT_QOS = Qos(1000, latched=True)
+ROSOUT_TOPIC = ROSOUT, ROSOUT_TYPE, ROSOUT_QOS
 
 _FORMAT = "[{severity}] [{time}] [{name}]: {message}"
 _COLOURS: Mapping[LogLevel, str] = {"debug": "\033[32m", "info": "", "warn": "\033[33m", "error": "\033[31m"}
