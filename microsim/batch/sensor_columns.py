@@ -18,7 +18,7 @@ from microsim.batch.kernels import sense
 from microsim.batch.robot_columns import RobotColumns
 from microsim.engine.bodies import Body, body_row
 from microsim.engine.calls import CALL_COLUMNS, MOTION, READING, Rows, address_of, sample_address
-from microsim.engine.components import Mount
+from microsim.engine.components import FixedMount
 from microsim.engine.faults import Fault
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, SENSOR_FIELDS, Motion, observe
@@ -79,7 +79,7 @@ class SensorColumns:
             physics=None,  # type: ignore[arg-type] # nothing that works in batches looks at a single world's robots
             clock=self.fixture.clock,
             key=0,
-            mount=Mount() if mount is None else Mount(mount.xyz, mount.rpy),
+            mount=FixedMount() if mount is None else FixedMount(mount.xyz, mount.rpy),
             robot_settings=self.robot.settings,
         )
 

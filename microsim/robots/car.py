@@ -29,8 +29,8 @@ from microsim.engine.components import (
     VELOCITY_X,
     YAW,
     YAW_RATE,
+    Airflow,
     RobotModel,
-    Wind,
     X,
     Y,
     Z,
@@ -75,7 +75,7 @@ _TIMEOUT, _EMERGENCY_SHARE = 12, 13  # [ticks], of the full brake
 _HALVINGS = 12  # of a blocked tick's way: it ends less than a thousandth of it before the obstacle
 
 
-def parameters(settings: Any, wind: Wind, dt: float) -> tuple[float, ...]:
+def parameters(settings: Any, wind: Airflow, dt: float) -> tuple[float, ...]:
     return (
         settings.wheelbase_m,
         settings.track_m,

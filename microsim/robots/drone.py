@@ -25,8 +25,8 @@ from microsim.engine.components import (
     VELOCITY_Z,
     YAW,
     YAW_RATE,
+    Airflow,
     RobotModel,
-    Wind,
     X,
     Y,
     Z,
@@ -62,7 +62,7 @@ def lag_factor(dt: float, time_constant: float) -> float:
     return 1.0 - exact.exp(-dt / time_constant) if time_constant > 0.0 else 1.0
 
 
-def parameters(settings: Any, wind: Wind, dt: float) -> tuple[float, ...]:
+def parameters(settings: Any, wind: Airflow, dt: float) -> tuple[float, ...]:
     keep = exact.exp(-dt / wind.gust_tau_s)
     return (
         settings.max_vx,

@@ -26,8 +26,8 @@ from microsim.engine.components import (
     VELOCITY_Y,
     YAW,
     YAW_RATE,
+    Airflow,
     RobotModel,
-    Wind,
     X,
     Y,
     Z,
@@ -58,7 +58,7 @@ OTHERS_AHEAD, OTHERS_ASTERN = 12, 13  # [m] free way to what moves, written by w
 _RAYS = 16  # at most so many on either side of the middle
 
 
-def parameters(settings: Any, wind: Wind, dt: float) -> tuple[float, ...]:
+def parameters(settings: Any, wind: Airflow, dt: float) -> tuple[float, ...]:
     return (
         settings.max_v,
         settings.max_omega,

@@ -25,8 +25,8 @@ from microsim.engine.components import (
     VELOCITY_Z,
     YAW,
     YAW_RATE,
+    Airflow,
     RobotModel,
-    Wind,
     X,
     Y,
     Z,
@@ -59,7 +59,7 @@ _SLACK_M = 1e-6  # far above what rounding can move a rover by, far below a cell
 _MAX_V, _MAX_OMEGA, _LAG = range(3)
 
 
-def parameters(settings: Any, wind: Wind, dt: float) -> tuple[float, ...]:
+def parameters(settings: Any, wind: Airflow, dt: float) -> tuple[float, ...]:
     return settings.max_v, settings.max_omega, lag_factor(dt, settings.cmd_time_constant)
 
 

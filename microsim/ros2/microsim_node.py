@@ -49,7 +49,6 @@ class MicroSimNode:
         self._last_warning_s: dict[str, float] = {}
         self._counted: dict[str, int] = {}  # what the simulation had ignored when we last looked
         self._lateness = Lateness()
-        self._encode_diagnostics = encoders.diagnostics()
         self._subscribe()
         self.services = SimServices(self)
         SimulationInterfaces(self)
@@ -158,7 +157,7 @@ class MicroSimNode:
             "ignored_inputs": str(sum(sim.counters.values())),
             "malformed_messages": str(self.malformed),
         }
-        publish(self._encode_diagnostics(sim.time_ns, {"microsim": facts}))
+        publish(encoders.diagnostics(sim.time_ns, {"microsim": (0, "ok", facts)}))
 
     # ---- control ----------------------------------------------------------------------------------------------------
 

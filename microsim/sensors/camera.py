@@ -230,6 +230,7 @@ def mounted_camera(context: SensorContext) -> MountedCamera:
 class PaletteCamera:
     camera: MountedCamera
     noise: ImageNoise
+    sees_robots: bool = False
 
     def show_obstacles(self, obstacles: Sequence[Shape]) -> None:
         """From now on, of a world that differs from its own in its obstacles."""

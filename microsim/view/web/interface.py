@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, Literal
 
-from microsim.engine.components import Mount
+from microsim.engine.components import FixedMount
 from microsim.engine.world import World
 from microsim.errors import MicroSimError, install_hint
 from microsim.robots.robot import Look
@@ -50,7 +50,7 @@ class SensorLook:
     name: str
     layer: Layer
     topic: str
-    mount: Mount
+    mount: FixedMount
     info_topic: str = ""  # of the CameraInfo that belongs to an image
     plot: tuple[str, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)  # field of the message -> unit
