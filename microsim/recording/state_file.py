@@ -12,6 +12,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -191,13 +192,13 @@ def to_bytes(value: Any) -> bytes:
 
 def from_bytes(data: bytes) -> Any:
     """What `to_bytes` was given; SnapshotError on anything else."""
-    reader = _Reader(data)
+    stream = BytesIO(data)
     try:
-        value = reader.value()
+        value = _read(stream)
     except (struct.error, IndexError, ValueError, TypeError, KeyError, UnicodeDecodeError, OverflowError) as error:
         raise SnapshotError(f"damaged: {type(error).__name__}: {error}") from None
-    if reader.position != len(data):
-        raise SnapshotError(f"damaged: {len(data) - reader.position} bytes are left over")
+    if rest := stream.read():
+        raise SnapshotError(f"damaged: {len(rest)} bytes are left over")
     return value
 
 
@@ -262,45 +263,34 @@ def _plugin_memory(context: SensorContext, sensor: Any) -> PluginMemory:
         raise SnapshotError(f"{who}: memory() failed: {type(error).__name__}: {error}") from error
 
 
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.position = 0
-        self._depth = 0
+def _read(stream: BytesIO, depth: int = 0) -> Any:
+    code = _take(stream, 1)
+    if code in _CONSTANTS:
+        return _CONSTANTS[code]
+    (count,) = struct.unpack("<I", _take(stream, 4))
+    if code in _READ:
+        return _READ[code](_take(stream, count))
+    if depth == _DEEPEST:
+        raise ValueError("nested too deeply")
+    values = [_read(stream, depth + 1) for _ in range(count)]
+    if code == b"l":
+        return values
+    if code == b"t":
+        return tuple(values)
+    if code == b"d":
+        return dict(zip(values[::2], values[1::2], strict=True))
+    if code == b"a":
+        return _array(*values)
+    if code == b"k":
+        return _KINDS[values[0]](*values[1:])
+    raise ValueError(f"unknown code {code!r}")
 
-    def value(self) -> Any:
-        code = self._take(1)
-        if code in _CONSTANTS:
-            return _CONSTANTS[code]
-        (count,) = struct.unpack("<I", self._take(4))
-        if code in _READ:
-            return _READ[code](self._take(count))
-        return self._container(code, count)
 
-    def _container(self, code: bytes, count: int) -> Any:
-        if count > len(self.data) - self.position or self._depth >= _DEEPEST:
-            raise ValueError("a length that cannot be")
-        self._depth += 1
-        values = [self.value() for _ in range(count)]
-        self._depth -= 1
-        if code == b"l":
-            return values
-        if code == b"t":
-            return tuple(values)
-        if code == b"d":
-            return dict(zip(values[::2], values[1::2], strict=True))
-        if code == b"a":
-            return _array(*values)
-        if code == b"k":
-            return _KINDS[values[0]](*values[1:])
-        raise ValueError(f"unknown code {code!r}")
-
-    def _take(self, size: int) -> bytes:
-        part = self.data[self.position : self.position + size]
-        if len(part) < size:
-            raise ValueError("it ends too soon")
-        self.position += size
-        return part
+def _take(stream: BytesIO, size: int) -> bytes:
+    part = stream.read(size)
+    if len(part) < size:
+        raise ValueError("it ends too soon")
+    return part
 
 
 _CONSTANTS = {b"N": None, b"T": True, b"F": False}
