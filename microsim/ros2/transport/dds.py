@@ -327,8 +327,7 @@ class DdsTransport(StandaloneNode):
 
     def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
         name, end = self.arguments.service(service), time.monotonic() + timeout_s
-        key = name, known_service(type_name)
-        client = self._clients[key] = self._clients.get(key) or Client(self.graph, *key)
+        client = self._client(name, known_service(type_name))
         while not client.is_ready():
             if time.monotonic() > end:
                 raise TimeoutError(f"service {name}: {client.problem()}")
@@ -343,6 +342,11 @@ class DdsTransport(StandaloneNode):
             return response
         finally:
             client.forget(number)
+
+    def _client(self, name: str, type_name: str) -> Client:
+        if (name, type_name) not in self._clients:
+            self._clients[name, type_name] = Client(self.graph, name, type_name)
+        return self._clients[name, type_name]
 
     def poll(self, timeout_s: float = 0.0) -> None:
         if not self.graph.is_announced:
