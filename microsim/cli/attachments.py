@@ -145,7 +145,7 @@ class Recordings:
             options.refuse_alone()
         if options.folder is None and options.history is None:
             return
-        from microsim.recording.bag import RecordOptions
+        from microsim.recording.bag_io import RecordOptions
         from microsim.recording.recorder import Recorder
         from microsim.recording.state_file import History
 

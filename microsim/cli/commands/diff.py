@@ -27,7 +27,7 @@ def diff(
       microsim diff flight flight2            identical, or the first difference
       microsim diff yesterday/flight today/flight --json
     """
-    from microsim.recording.bag import open_bag
+    from microsim.recording.bag_io import open_bag
     from microsim.recording.compare import diff as compare
 
     found = compare(open_bag(one), open_bag(other))

@@ -24,7 +24,7 @@ def plot(
       microsim plot flight                       writes flight.png
       microsim plot flight -o flight.svg
     """
-    from microsim.recording.bag import open_bag
+    from microsim.recording.bag_io import open_bag
     from microsim.recording.bag_plot import plot as draw
 
     target = output or path.with_name(f"{path.name}.png")

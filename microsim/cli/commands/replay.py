@@ -29,9 +29,9 @@ from microsim.errors import UsageError
 from microsim.version import __version__
 
 if TYPE_CHECKING:
-    from microsim.recording.bag import ForeignBag, OwnBag
+    from microsim.recording.bag_io import ForeignBag, OwnBag
+    from microsim.recording.bag_replay import Replay
     from microsim.recording.recorder import Recorder
-    from microsim.recording.replay import Replay
     from microsim.runner import Runner
     from microsim.simulation import Simulation
     from microsim.sweep.metrics import Value
@@ -212,8 +212,8 @@ _ALONE = (
 
 def replay_bag(path: Path, options: ReplayOptions) -> int:
     """The exit code."""
-    from microsim.recording.bag import open_bag
-    from microsim.recording.replay import Replay
+    from microsim.recording.bag_io import open_bag
+    from microsim.recording.bag_replay import Replay
     from microsim.scenario import load_scenario
 
     options.check()
@@ -253,7 +253,7 @@ def _verify(again: Replay, as_json: bool) -> int:
 
 def _show(again: Replay, options: ReplayOptions, stack: ExitStack) -> int:
     """In the web viewer, until Ctrl-C."""
-    from microsim.recording.replay import Seeker
+    from microsim.recording.bag_replay import Seeker
     from microsim.runner import Runner
     from microsim.view.web import Recorded, Stage
 
@@ -268,7 +268,7 @@ def _show(again: Replay, options: ReplayOptions, stack: ExitStack) -> int:
 
 
 def _write_html(again: Replay, path: Path) -> int:
-    from microsim.recording.replay import Seeker
+    from microsim.recording.bag_replay import Seeker
     from microsim.view.web.interface import need_extra
 
     need_extra("a page")
@@ -304,7 +304,7 @@ def _last_tick(again: Replay, options: ReplayOptions) -> int:
 
 
 def _run(again: Replay, options: ReplayOptions, stack: ExitStack) -> int:
-    from microsim.recording.replay import InputPilot
+    from microsim.recording.bag_replay import InputPilot
 
     clock, end = again.sim.clock, _last_tick(again, options)
     with interrupts_end_the_run() as interrupts:
@@ -327,7 +327,7 @@ def _runner(again: Replay, options: ReplayOptions, stack: ExitStack) -> Runner:
 
     if options.transport == "none":
         return Runner(again.sim, options.rtf)
-    from microsim.recording.replay import InputPilot
+    from microsim.recording.bag_replay import InputPilot
     from microsim.ros2.microsim_node import start_node
     from microsim.ros2.transport import Kind, open_transport
 
@@ -339,7 +339,7 @@ def _runner(again: Replay, options: ReplayOptions, stack: ExitStack) -> Runner:
 
 
 def _recorder(again: Replay, options: ReplayOptions, runner: Runner) -> Recorder | None:
-    from microsim.recording.bag import OwnBag
+    from microsim.recording.bag_io import OwnBag
     from microsim.recording.recorder import Recorder
     from microsim.recording.verify import recorded_options
 

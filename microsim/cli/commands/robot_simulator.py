@@ -27,7 +27,7 @@ def robot_simulator(
       microsim robot-simulator --transport memory --duration 10 --digest \\
           --ros-args -p publish_clock:=true
     """
-    from microsim.ros2.robot_simulator.node import NAME, RobotSimulatorNode
+    from microsim.ros2.robot_simulator_node import NAME, RobotSimulatorNode
 
     return run_node(NAME, RobotSimulatorNode, transport, tuple(ROS_ARGS), duration, digest)
 

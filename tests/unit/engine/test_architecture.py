@@ -45,13 +45,13 @@ HOMES = {
     "numba": ("engine/",),
     "llvmlite": ("engine/calls.py",),
     "rosbags": ("messages/", "recording/"),
-    "ruamel": ("documents/", "ros2/transport/params_files.py"),
+    "ruamel": ("documents/", "ros2/transport/ros_arguments.py"),
     "shapely": ("bundle/",),
-    "PIL": ("bundle/", "view/web/", "ros2/robot_simulator/"),
+    "PIL": ("bundle/", "view/web/", "ros2/robot_maps.py"),
     "typer": ("cli/",),
     "rich": ("cli/", "view/dashboard/"),
     "rclpy": ("ros2/transport/rclpy_transport.py",),
-    "cyclonedds": ("ros2/transport/dds/",),
+    "cyclonedds": ("ros2/transport/dds.py", "ros2/transport/dds_graph.py", "ros2/transport/cdr_endpoints.py"),
     "viser": ("view/web/",),
     "yourdfpy": ("view/web/",),
     "ray": ("sweep/ray_workers.py",),
@@ -163,3 +163,23 @@ def test_a_run_without_lidar_and_mesh_starts_without_their_modules() -> None:
     assert all(find_spec(part) for part in parts), "a module was renamed"
     assert "microsim.simulation" in loaded
     assert not parts & set(loaded)
+
+
+@pytest.mark.parametrize(
+    ("former", "names"),
+    [
+        ("microsim.recording.bag", ["open_bag", "RecordOptions"]),
+        ("microsim.recording.replay", ["Replay"]),
+        ("microsim.ros2.robot_simulator.core", ["Pose", "RobotSimulator"]),
+        ("microsim.ros2.robot_simulator.moving", ["read_obstacles"]),
+        ("microsim.ros2.robot_simulator.node", ["RobotSimulatorNode"]),
+        ("microsim.ros2.robot_simulator.settings", ["RobotSimulatorSettings"]),
+        ("microsim.ros2.sim_rover", ["RoverCore", "RoverSettings"]),
+    ],
+)
+def test_names_that_were_documented_elsewhere_can_be_imported_from_there(former: str, names: list[str]) -> None:
+    namespace: dict[str, object] = {}
+    exec(f"from {former} import {', '.join(names)}", namespace)  # noqa: S102 - the statement that users have
+    assert all(isinstance(namespace[name], type) or callable(namespace[name]) for name in names)
+    with pytest.raises(ImportError, match="no_such_name"):
+        exec(f"from {former} import no_such_name", {})  # noqa: S102

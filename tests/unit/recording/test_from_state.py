@@ -13,7 +13,7 @@ from microsim.cli import app
 from microsim.cli.starting_point import resume
 from microsim.errors import UsageError
 from microsim.messages.outbox import Message
-from microsim.recording.bag import open_bag
+from microsim.recording.bag_io import open_bag
 from microsim.recording.state_file import SnapshotError, save_state
 from microsim.runner import Runner
 from microsim.simulation import Simulation

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from microsim.cli import app
 from microsim.cli.options import simulated_time, size
 from microsim.errors import UsageError
-from microsim.recording.bag import open_bag
+from microsim.recording.bag_io import open_bag
 from microsim.recording.state_file import SnapshotError, read_state, resume
 from tests.recording_support import files_of, record
 

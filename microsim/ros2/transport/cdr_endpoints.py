@@ -37,17 +37,9 @@ class _Blob(ct.Structure):
 
 class _TopicDescriptor(ct.Structure):
     _fields_ = (
-        ("size", ct.c_uint32),
-        ("align", ct.c_uint32),
-        ("flagset", ct.c_uint32),
-        ("nkeys", ct.c_uint32),
-        ("typename", ct.c_char_p),
-        ("keys", ct.c_void_p),
-        ("nops", ct.c_uint32),
-        ("ops", ct.POINTER(ct.c_uint32)),
-        ("meta", ct.c_char_p),
-        ("type_information", _Blob),
-        ("type_mapping", _Blob),
+        *((name, ct.c_uint32) for name in ("size", "align", "flagset", "nkeys")),
+        *(("typename", ct.c_char_p), ("keys", ct.c_void_p), ("nops", ct.c_uint32), ("ops", ct.POINTER(ct.c_uint32))),
+        *(("meta", ct.c_char_p), ("type_information", _Blob), ("type_mapping", _Blob)),
         ("restrict_data_representation", ct.c_uint32),
     )
 
@@ -56,7 +48,7 @@ class _Bytes(ct.Structure):  # struct iovec
     _fields_ = (("base", ct.c_char_p), ("size", ct.c_size_t))
 
 
-class _View(ct.Structure):  # struct iovec, for reading
+class _BytesRead(ct.Structure):  # struct iovec, for reading
     _fields_ = (("base", ct.c_void_p), ("size", ct.c_size_t))
 
 
@@ -110,15 +102,9 @@ class CdrTopic(Topic):  # type: ignore[type-arg] # its samples are not IDL types
 
     def __init__(self, participant: DomainParticipant, name: str, type_name: str) -> None:
         operations = (ct.c_uint32 * 3)(_ONE_OCTET, 0, 0)
-        descriptor = _TopicDescriptor(
-            size=1,
-            align=1,
-            flagset=_RESTRICT_DATA_REPRESENTATION,
-            typename=type_name.encode(),
-            nops=2,
-            ops=operations,
-            restrict_data_representation=_XCDR1_ONLY,
-        )
+        layout = {"size": 1, "align": 1, "nops": 2, "ops": operations, "typename": type_name.encode()}
+        limits = {"flagset": _RESTRICT_DATA_REPRESENTATION, "restrict_data_representation": _XCDR1_ONLY}
+        descriptor = _TopicDescriptor(**layout, **limits)
         Entity.__init__(self, _create_topic(participant._ref, ct.byref(descriptor), name.encode(), None, None))
         self.data_type = bytes
         self._keepalive_entities = [participant]
@@ -153,7 +139,6 @@ class CdrWriter:
             raise DDSException(code, "dds_writecdr")
 
     def matched(self) -> int:
-        """How many readers there are."""
         _matched_status(self._ref, self._status_at)
         count = int(self._status.current_count)
         self.is_heard = count > 0
@@ -168,13 +153,13 @@ class CdrWriter:
         self._bytes.base, self._bytes.size = cdr, len(cdr)
         serdata = _serdata_from(self._sertype, _SERDATA, 1, self._bytes_at, len(cdr))
         try:
-            return bool(serdata) and _bytes_of(serdata, _View()) == cdr
+            return bool(serdata) and _bytes_of(serdata, _BytesRead()) == cdr
         finally:
             if serdata:
                 _serdata_done(serdata)
 
 
-def _bytes_of(serdata: int, view: _View) -> bytes:
+def _bytes_of(serdata: int, view: _BytesRead) -> bytes:
     size = _serdata_size(serdata)
     reference = _serdata_view(serdata, 0, size, ct.byref(view))
     cdr = ct.string_at(view.base, size)  # the one copy on the way in
@@ -183,8 +168,6 @@ def _bytes_of(serdata: int, view: _View) -> bytes:
 
 
 class CdrReader:
-    """Takes encoded messages."""
-
     BATCH = 64
 
     def __init__(self, reader: DataReader[bytes], depth: int) -> None:
@@ -199,7 +182,7 @@ class CdrReader:
     def take(self, limit: int | None = None) -> list[tuple[bytes, int]]:
         """(message, handle of its writer), oldest first, at most `limit` or else the history's depth; never waits."""
         taken: list[tuple[bytes, int]] = []
-        left, view = min(limit or self._depth, self._depth), _View()
+        left, view = min(limit or self._depth, self._depth), _BytesRead()
         while left > 0:
             wanted = min(left, self._batch)
             count = _checked(_take(self._ref, self._serdata, wanted, self._infos, ANY_STATE), "dds_takecdr")

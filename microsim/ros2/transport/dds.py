@@ -1,17 +1,12 @@
-"""Servers and clients that rmw_cyclonedds_cpp understands; servers also for rmw_fastrtps_cpp.
-
-A request of Cyclone DDS has its client's id and a number in front of the body, and the reply repeats both. Fast DDS
-puts them into a protocol field that Cyclone DDS can neither read nor write, so its clients are answered through
-`…transport.rtps`. Where that is not possible, their requests are refused before a handler sees them.
-"""
+"""The transport over Cyclone DDS: a node like any other on the ROS 2 network, without an installed ROS 2."""
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import struct
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -21,12 +16,12 @@ from microsim import messages as wire
 from microsim.messages.checked import decode_request
 from microsim.messages.topics import Qos
 from microsim.messages.types import ENCAPSULATION
-from microsim.ros2.transport import LogLevel, OnRequest
-from microsim.ros2.transport.dds.domain import interfaces, uses_multicast
-from microsim.ros2.transport.dds.graph import Graph, dds_type, type_hash_data, user_data_of
-from microsim.ros2.transport.rtps.packets import FAST_DDS
-from microsim.ros2.transport.rtps.service_participant import RtpsRequest, ServiceParticipant
-from microsim.ros2.transport.standalone import NotYet, answer
+from microsim.ros2.transport import LogLevel, OnMessage, OnRequest
+from microsim.ros2.transport.cdr_endpoints import CdrWriter
+from microsim.ros2.transport.dds_graph import Graph, dds_type, interfaces, type_hash_data, user_data_of, uses_multicast
+from microsim.ros2.transport.rtps_packets import FAST_DDS
+from microsim.ros2.transport.rtps_participant import RtpsRequest, ServiceParticipant
+from microsim.ros2.transport.standalone import ROSOUT_TOPIC, NotYet, StandaloneNode, answer, known_service, known_type
 
 SERVICE_QOS = Qos(1000)  # rmw keeps all requests; a bound keeps a flood out of memory
 REQUESTS_PER_POLL = 32
@@ -39,7 +34,8 @@ _ANSWERED_ELSEWHERE = "fast"  # in place of a client's id: one on Fast DDS, whos
 _MANY = 256  # clients remembered before those that have gone are forgotten
 
 Log: TypeAlias = Callable[[LogLevel, str], None]
-Receive: TypeAlias = Callable[[bytes, Callable[[bytes], None]], None]  # a request, and a function that sends the reply
+Reply: TypeAlias = Callable[[bytes], None]  # sends it
+Receive: TypeAlias = Callable[[bytes, Reply], None]  # gets a request
 
 
 class FastDdsServices:
@@ -85,24 +81,7 @@ def fast_dds_services(graph: Graph, log: Log) -> FastDdsServices | None:
         return None
 
 
-@dataclass
-class _Open:
-    """A request whose handler cannot answer yet."""
-
-    request: Any
-    reply: Callable[[bytes], None]
-
-
-@dataclass
-class _Held:
-    """A reply whose client cannot receive it yet."""
-
-    client: str
-    cdr: bytes
-    until: float
-
-
-class Server:
+class DdsServer:
     """Adds itself to `waiting` while it has requests to answer or replies to send later."""
 
     def __init__(
@@ -112,15 +91,13 @@ class Server:
         type_name: str,
         on_request: OnRequest,
         log: Log,
-        waiting: list[Server],
+        waiting: list[DdsServer],
         fast_dds: FastDdsServices | None,
     ) -> None:
         self._name, self._type_name, self._on_request, self._log = name, type_name, on_request, log
         self._waiting, self._fast_dds = waiting, fast_dds
         identity = f"serviceid={graph.unique_id()};"
-        if (
-            fast_dds is not None
-        ):  # microsim.ros2.transport.rtps.service_participant says why, and why readers come before the writer
+        if fast_dds is not None:  # rtps_participant.py says why, and why readers come before the writer
             graph.idle_reader(f"rq{name}Request", f"{type_name}_Request")
         self._requests = graph.reader(f"rq{name}Request", f"{type_name}_Request", SERVICE_QOS, self._receive, identity)
         self._replies = graph.writer(f"rr{name}Reply", f"{type_name}_Response", SERVICE_QOS, identity)
@@ -128,22 +105,22 @@ class Server:
             fast_dds.serve(name, type_name, identity, self._receive_from_fast_dds)
         self._clients: dict[int, str] = {}  # handle of a request writer -> clientid, "": of another RMW
         self._listeners: dict[int, str] = {}  # handle of a reply reader -> clientid
-        self._open: list[_Open] = []
-        self._held: list[_Held] = []
-        self._hinted = False
+        self._open: list[tuple[Any, Reply]] = []  # requests whose handlers cannot answer yet
+        self._held: list[tuple[str, bytes, float]] = []  # clients that cannot receive yet, replies, until when
+        self._has_hinted = False
         self._complained_at = float("-inf")
 
     def again(self) -> None:
         """Call handlers again that could not answer, and send replies whose clients have become ready."""
         open_requests, self._open = self._open, []
-        for pending in open_requests:
-            self._handle(pending)
+        for request, reply in open_requests:
+            self._handle(request, reply)
         held, self._held = self._held, []
-        for reply in held:
-            if self._can_receive(reply.client) or time.monotonic() > reply.until:
-                self._replies.write(reply.cdr)
+        for client, cdr, until in held:
+            if self._can_receive(client) or time.monotonic() > until:
+                self._replies.write(cdr)
             else:
-                self._held.append(reply)
+                self._held.append((client, cdr, until))
         if not self._open and not self._held and self in self._waiting:
             self._waiting.remove(self)
 
@@ -153,30 +130,34 @@ class Server:
             if client is None or client == _ANSWERED_ELSEWHERE:  # None: it has disappeared
                 continue
             if not client:
-                self._hint()
+                if not self._has_hinted:
+                    self._has_hinted = True
+                    refusal = "refused a client whose RMW is not Cyclone DDS"
+                    self._log("warn", f"service {self._name}: {refusal}; {RMW_HINT}")
                 continue
             body = ENCAPSULATION + cdr[_BODY:] if cdr[:2] == ENCAPSULATION[:2] and len(cdr) >= _BODY else b""
             self._decode(body, partial(self._send, client, cdr[len(ENCAPSULATION) : _BODY]))
 
-    def _receive_from_fast_dds(self, cdr: bytes, reply: Callable[[bytes], None]) -> None:
+    def _receive_from_fast_dds(self, cdr: bytes, reply: Reply) -> None:
         self._decode(cdr if cdr[:2] == ENCAPSULATION[:2] else b"", reply)
 
-    def _decode(self, body: bytes, reply: Callable[[bytes], None]) -> None:
+    def _decode(self, body: bytes, reply: Reply) -> None:
         try:
             request = decode_request(f"{self._type_name}_Request", body)
         except wire.WireError as error:
-            self._complain(f"service {self._name}: refused a request: {error}; if its RMW is another, {RMW_HINT}")
+            if time.monotonic() - self._complained_at >= 1.0:
+                self._complained_at = time.monotonic()
+                refusal = f"refused a request: {error}; if its RMW is another, {RMW_HINT}"
+                self._log("warn", f"service {self._name}: {refusal}")
             return
-        self._handle(_Open(request, reply))
+        self._handle(request, reply)
 
-    def _handle(self, pending: _Open) -> None:
+    def _handle(self, request: Any, reply: Reply) -> None:
         try:
-            response = answer(self._type_name, self._on_request, pending.request, self._log_error)
+            reply(answer(self._type_name, self._on_request, request, self._log_error))
         except NotYet:
-            self._open.append(pending)
+            self._open.append((request, reply))
             self._wait()
-        else:
-            pending.reply(response)
 
     def _log_error(self, problem: str) -> None:
         self._log("error", f"service {self._name}: {problem}")
@@ -186,7 +167,7 @@ class Server:
         if self._can_receive(client):
             self._replies.write(cdr)
         else:
-            self._held.append(_Held(client, cdr, time.monotonic() + REPLY_READER_S))
+            self._held.append((client, cdr, time.monotonic() + REPLY_READER_S))
             self._wait()
 
     def _wait(self) -> None:
@@ -218,16 +199,6 @@ class Server:
                 self._listeners[handle] = user_data_of(endpoint).get("clientid", "")
         return client in self._listeners.values()
 
-    def _hint(self) -> None:
-        if not self._hinted:
-            self._hinted = True
-            self._log("warn", f"service {self._name}: refused a client whose RMW is not Cyclone DDS; {RMW_HINT}")
-
-    def _complain(self, text: str) -> None:
-        if time.monotonic() - self._complained_at >= 1.0:
-            self._complained_at = time.monotonic()
-            self._log("warn", text)
-
 
 class Client:
     def __init__(self, graph: Graph, name: str, type_name: str) -> None:
@@ -253,15 +224,10 @@ class Client:
     def _servers(self) -> set[str]:
         """Ids of the servers matched with both halves; "": one without an id."""
         reader, writer = self._replies.reader, self._requests.writer
-        repliers = {
-            user_data_of(reader.get_matched_publication_data(handle)).get("serviceid", "")
-            for handle in reader.get_matched_publications()
-        }
-        listeners = {
-            user_data_of(writer.get_matched_subscription_data(handle)).get("serviceid", "")
-            for handle in writer.get_matched_subscriptions()
-        }
-        return repliers & listeners
+        repliers = map(reader.get_matched_publication_data, reader.get_matched_publications())
+        listeners = map(writer.get_matched_subscription_data, writer.get_matched_subscriptions())
+        ids = [{user_data_of(each).get("serviceid", "") for each in side} for side in (repliers, listeners)]
+        return ids[0] & ids[1]
 
     def send(self, request: Mapping[str, Any]) -> int:
         message = wire.from_mapping(f"{self._type_name}_Request", request)
@@ -286,3 +252,121 @@ class Client:
             client, number = _HEADER.unpack_from(cdr, len(ENCAPSULATION))
             if client == self._id and number in self._answers:
                 self._answers[number] = cdr[: len(ENCAPSULATION)] + cdr[_BODY:]
+
+
+ROSOUT_LIFESPAN_S = 10.0
+LONGEST_WAIT_S = 0.2  # longest single wait in the library, so that Ctrl-C is noticed
+ASK_EVERY = 32  # messages without a subscriber
+RETRY_S = 0.002  # how soon requests and replies that could not be handled are tried again
+
+
+class DdsPublisher:
+    def __init__(self, transport: DdsTransport, topic: str, type_name: str, qos: Qos, lifespan_s: float | None) -> None:
+        self._transport, self._qos = transport, qos
+        self.writer = transport.graph.writer(f"rt{topic}", known_type(type_name), qos, lifespan_s=lifespan_s)
+        self._unheard = 0  # messages without a subscriber
+
+    def publish(self, cdr: bytes) -> None:
+        """Does nothing without subscribers, unless late ones get the message. `poll` notices new subscribers."""
+        if not self._transport.graph.is_announced:
+            self._transport.graph.announce()
+        if not self._qos.latched and not self.writer.is_heard:
+            self._unheard += 1
+            if self._unheard % ASK_EVERY != 1 or not self.writer.matched():  # for nodes that never poll
+                return
+        self.writer.write(cdr)
+        if self._qos.reliable:
+            self._transport.unacknowledged[self.writer] = None
+
+    @property
+    def subscribers(self) -> int:
+        return self.writer.matched()
+
+
+class DdsTransport(StandaloneNode):
+    name = "dds"
+
+    def __init__(self, node_name: str = "microsim", ros_args: Sequence[str] = ()) -> None:
+        super().__init__(node_name, ros_args)
+        arguments = self.arguments
+        self.graph = Graph(arguments.node, arguments.namespace, arguments.enclave, lambda text: self.log("warn", text))
+        self.unacknowledged: dict[CdrWriter, None] = {}  # written to since the last `wait_for_acks`
+        self._waiting: list[DdsServer] = []  # with answers they could not give yet
+        self._fast_dds: FastDdsServices | None = None  # made with the first service
+        self._clients: dict[tuple[str, str], Client] = {}
+        if arguments.rosout:
+            self._rosout = DdsPublisher(self, *ROSOUT_TOPIC, ROSOUT_LIFESPAN_S)
+        self._is_open = True
+        atexit.register(self.close)  # so that peers see the node leave at once, without a timeout
+
+    def publisher(self, topic: str, type_name: str, qos: Qos) -> DdsPublisher:
+        return self.publisher_at(self.arguments.topic(topic), type_name, qos)
+
+    def publisher_at(self, topic: str, type_name: str, qos: Qos) -> DdsPublisher:
+        return DdsPublisher(self, topic, type_name, qos, lifespan_s=None)
+
+    def wait_for_acks(self, timeout_s: float) -> bool:
+        writers, self.unacknowledged = self.unacknowledged, {}
+        end = time.monotonic() + timeout_s
+        return all(writer.wait_for_acks(end - time.monotonic()) for writer in writers)
+
+    def subscribe(self, topic: str, type_name: str, qos: Qos, on_message: OnMessage, from_others: bool = False) -> None:
+        def deliver() -> None:
+            for cdr, _ in reader.take():
+                on_message(cdr)
+
+        name = f"rt{self.arguments.topic(topic)}"
+        reader = self.graph.reader(name, known_type(type_name), qos, deliver, from_others=from_others)
+
+    def serve(self, service: str, type_name: str, on_request: OnRequest) -> None:
+        name = self.arguments.service(service)
+        if self._fast_dds is None:
+            self._fast_dds = fast_dds_services(self.graph, self.log)
+        kind = known_service(type_name)
+        DdsServer(self.graph, name, kind, on_request, self.log, self._waiting, self._fast_dds)
+
+    def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
+        name, end = self.arguments.service(service), time.monotonic() + timeout_s
+        client = self._client(name, known_service(type_name))
+        while not client.is_ready():
+            if time.monotonic() > end:
+                raise TimeoutError(f"service {name}: {client.problem()}")
+            self.poll(RETRY_S)
+        number = client.send(request)
+        try:
+            while (response := client.answer(number)) is None:
+                left = end - time.monotonic()
+                if left < 0:
+                    raise TimeoutError(f"service {name}: no answer within {timeout_s} s")
+                self.poll(left)
+            return response
+        finally:
+            client.forget(number)
+
+    def _client(self, name: str, type_name: str) -> Client:
+        if (name, type_name) not in self._clients:
+            self._clients[name, type_name] = Client(self.graph, name, type_name)
+        return self._clients[name, type_name]
+
+    def poll(self, timeout_s: float = 0.0) -> None:
+        if not self.graph.is_announced:
+            self.graph.announce()
+        end = time.monotonic() + timeout_s if timeout_s > 0 else 0.0
+        while True:
+            for server in list(self._waiting):
+                server.again()
+            left = end - time.monotonic() if end else 0.0
+            longest = RETRY_S if self._waiting else LONGEST_WAIT_S
+            fired = self.graph.waiter.wait(int(min(left, longest) * 1e9) if left > 0 else 0)
+            for action in fired:
+                action()
+            if fired or left <= 0:
+                return
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open, self._rosout = False, None
+            atexit.unregister(self.close)
+            if self._fast_dds is not None:
+                self._fast_dds.close()
+            self.graph.close()

@@ -1,4 +1,8 @@
-"""RTPS messages to bytes and back. Unknown parts are skipped; a truncated message ends where it is cut."""
+"""RTPS (https://www.omg.org/spec/DDSI-RTPS/2.5): messages to bytes and back, peers, and reliable streams between them.
+
+Unknown parts are skipped; a truncated message ends where it is cut. RTPS is the protocol under DDS: here is the part
+that is needed to answer service clients of Fast DDS.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,11 @@ LARGEST = 65_000  # [byte] that go into a packet of UDP, with the headers
 ACKNACK, HEARTBEAT, GAP, INFO_DESTINATION, DATA, DATA_FRAGMENT = 0x06, 0x07, 0x08, 0x0E, 0x15, 0x16
 _LITTLE, _FINAL, _INLINE, _PAYLOAD, _KEY = 0x01, 0x02, 0x02, 0x04, 0x08
 
-(LEASE, TOPIC_NAME, TYPE_NAME, DOMAIN_ID, PROTOCOL_VERSION, VENDOR, RELIABILITY, DURABILITY) = (
-    *(0x0002, 0x0005, 0x0007, 0x000F, 0x0015, 0x0016, 0x001A, 0x001D),
-)
-(USER_DATA, UNICAST, DEFAULT_UNICAST, METATRAFFIC_UNICAST) = (0x002C, 0x002F, 0x0031, 0x0032)
-(PARTICIPANT_GUID, BUILTIN_ENDPOINTS, ENDPOINT_GUID, ENTITY_NAME, KEY_HASH, STATUS) = (
-    *(0x0050, 0x0058, 0x005A, 0x0062, 0x0070, 0x0071),
-)
+LEASE, TOPIC_NAME, TYPE_NAME, DOMAIN_ID, PROTOCOL_VERSION = 0x0002, 0x0005, 0x0007, 0x000F, 0x0015
+VENDOR, RELIABILITY, DURABILITY = 0x0016, 0x001A, 0x001D
+USER_DATA, UNICAST, DEFAULT_UNICAST, METATRAFFIC_UNICAST = 0x002C, 0x002F, 0x0031, 0x0032
+PARTICIPANT_GUID, BUILTIN_ENDPOINTS, ENDPOINT_GUID, ENTITY_NAME = 0x0050, 0x0058, 0x005A, 0x0062
+KEY_HASH, STATUS = 0x0070, 0x0071
 RELATED_SAMPLE, RELATED_SAMPLE_OF_FAST_DDS = 0x0083, 0x800F
 _SENTINEL = 1
 PARAMETERS = b"\x00\x03\x00\x00"  # encapsulation of a list of parameters, little endian
@@ -41,8 +43,6 @@ class FromWriter:
 
 @dataclass(frozen=True)
 class Sample(FromWriter):
-    """What a writer sent."""
-
     number: int
     payload: bytes  # with its encapsulation; empty when it has only a key
     inline: Parameters = field(default_factory=dict)
@@ -90,8 +90,6 @@ class Acknowledgement:
 
 Submessage: TypeAlias = Sample | Fragments | Heartbeat | Gap | Acknowledgement
 
-# ---- writing ---------------------------------------------------------------------------------------------------------
-
 
 def message(source: bytes, destination: bytes, *submessages: bytes) -> bytes:
     """From a participant to another, both named by their prefix."""
@@ -100,13 +98,13 @@ def message(source: bytes, destination: bytes, *submessages: bytes) -> bytes:
 
 
 def data(reader: bytes, writer: bytes, number: int, payload: bytes, inline: bytes = b"") -> bytes:
-    head = struct.pack("<HH", 0, 16) + reader + writer + _number(number)
+    head = struct.pack("<HH", 0, 16) + reader + writer + number_bytes(number)
     flags = _LITTLE | (_PAYLOAD if payload else 0) | (_INLINE if inline else 0)
     return _submessage(DATA, flags, head + inline + payload)
 
 
 def heartbeat(reader: bytes, writer: bytes, first: int, last: int, count: int) -> bytes:
-    body = reader + writer + _number(first) + _number(last) + struct.pack("<I", count)
+    body = reader + writer + number_bytes(first) + number_bytes(last) + struct.pack("<I", count)
     return _submessage(HEARTBEAT, _LITTLE, body)
 
 
@@ -118,7 +116,7 @@ def acknowledgement(
     words = [0] * (-(-bits // 32))
     for place in wanted:
         words[place // 32] |= 1 << (31 - place % 32)
-    body = reader + writer + _number(base) + struct.pack(f"<I{len(words)}II", bits, *words, count)
+    body = reader + writer + number_bytes(base) + struct.pack(f"<I{len(words)}II", bits, *words, count)
     return _submessage(ACKNACK, _LITTLE | (_FINAL if is_final else 0), body)
 
 
@@ -136,16 +134,8 @@ def string(text: str) -> bytes:
     return struct.pack("<I", len(raw)) + raw
 
 
-def octets(raw: bytes) -> bytes:
-    return struct.pack("<I", len(raw)) + raw
-
-
 def locator(address: Address) -> bytes:
     return struct.pack("<iI", _UDP4, address[1]) + bytes(12) + bytes(map(int, address[0].split(".")))
-
-
-def sample_identity(writer: bytes, number: int) -> bytes:
-    return writer + _number(number)
 
 
 def _submessage(kind: int, flags: int, body: bytes) -> bytes:
@@ -153,11 +143,8 @@ def _submessage(kind: int, flags: int, body: bytes) -> bytes:
     return struct.pack("<BBH", kind, flags, len(body)) + body
 
 
-def _number(value: int) -> bytes:
+def number_bytes(value: int) -> bytes:
     return struct.pack("<iI", value >> 32, value & 0xFFFFFFFF)
-
-
-# ---- reading ---------------------------------------------------------------------------------------------------------
 
 
 def vendor(packet: bytes) -> bytes:
@@ -274,3 +261,186 @@ _READ: Mapping[int, Callable[[bytes, int, bytes], Submessage]] = {
     GAP: _gap,
     ACKNACK: _acknowledgement,
 }
+
+MOST_PEERS = 256
+MOST_ENDPOINTS = 4096  # of one peer
+_MOST_ADDRESSES = 4
+_MOST_AHEAD = 4096  # numbers beyond the first missing one that are remembered
+_MOST_BYTES = 16 * 2**20  # of a sample in fragments
+
+_BUILTIN = 0xC0  # in the last byte of a GUID: an endpoint for discovery itself
+_IDLE = 0x800000  # in the number of an endpoint
+
+
+class Arrivals:
+    """Of a remote writer. Each sample is taken once, in any order: requests need none."""
+
+    def __init__(self) -> None:
+        self.next = 1  # all before it have arrived or never will
+        self.acknowledgements = 0
+        self._later: set[int] = set()
+        self._pieces: dict[int, tuple[bytearray, set[int]]] = {}  # sample -> bytes, fragments that are there
+
+    def take(self, number: int) -> bool:
+        """Whether it is new."""
+        if number < self.next or number in self._later or number > self.next + _MOST_AHEAD:
+            return False
+        self._settle((number,))
+        return True
+
+    def take_piece(self, number: int, first: int, size: int, total: int, data: bytes) -> bytes | None:
+        """A fragment; the whole sample with the last of them."""
+        count = -(-total // size) if size else 0
+        if number < self.next or number in self._later or total > _MOST_BYTES or not 1 <= first <= count:
+            return None
+        if number not in self._pieces and len(self._pieces) >= 4:  # an older one will be sent again as a whole
+            self._pieces.pop(min(self._pieces))
+        whole, there = self._pieces.setdefault(number, (bytearray(total), set()))
+        if len(whole) != total:
+            return None
+        start = (first - 1) * size
+        data = data[: total - start]
+        whole[start : start + len(data)] = data
+        there.update(range(first, first + -(-len(data) // size)))
+        if len(there) < count or not self.take(number):
+            return None
+        del self._pieces[number]
+        return bytes(whole)
+
+    def hear(self, first: int, last: int) -> list[int]:
+        """A heartbeat: what is still missing."""
+        if first > self.next:
+            self._later = {number for number in self._later if number >= first}
+            self.next = first
+            self._settle(())
+        return [number for number in range(self.next, min(last, self.next + 255) + 1) if number not in self._later]
+
+    def skip(self, start: int, base: int, listed: Iterable[int]) -> None:
+        if start <= self.next < base:
+            self.next = base
+        self._settle(number for number in listed if self.next <= number <= self.next + _MOST_AHEAD)
+
+    def _settle(self, numbers: Iterable[int]) -> None:
+        self._later.update(numbers)
+        while self.next in self._later:
+            self._later.remove(self.next)
+            self.next += 1
+
+
+class Deliveries:
+    """For a remote reader: what it has not acknowledged yet. Numbers are counted for each reader alone."""
+
+    FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 3.0
+
+    def __init__(self, limit: int = 1000) -> None:
+        self.last = 0
+        self.waiting: dict[int, bytes] = {}  # submessages by number
+        self.heartbeats = 0
+        self.due_s = 0.0  # when to remind the reader
+        self._pause_s = self.FIRST_PAUSE_S
+        self._limit = limit
+
+    @property
+    def first(self) -> int:
+        return min(self.waiting, default=self.last + 1)
+
+    def add(self, now: float) -> int:
+        """The number of the next one, which is to be put into `waiting`."""
+        self.last += 1
+        if len(self.waiting) >= self._limit:
+            del self.waiting[min(self.waiting)]
+        self._pause(now, self.FIRST_PAUSE_S)
+        return self.last
+
+    def _pause(self, now: float, pause_s: float) -> None:
+        self._pause_s, self.due_s = pause_s, now + pause_s
+
+    def acknowledge(self, base: int, missing: Iterable[int], now: float) -> list[bytes]:
+        """Forget what has arrived; gives what must be sent again."""
+        for number in [number for number in self.waiting if number < base]:
+            del self.waiting[number]
+        self._pause(now, self.FIRST_PAUSE_S)
+        return [self.waiting[number] for number in missing if number in self.waiting]
+
+    def is_due(self, now: float) -> bool:
+        """Time to ask what has arrived; less and less often."""
+        if not self.waiting or now < self.due_s:
+            return False
+        self._pause(now, min(2.0 * self._pause_s, self.LONGEST_PAUSE_S))
+        return True
+
+
+@dataclass(frozen=True)
+class OfferedService:
+    """One of ours, with its endpoints."""
+
+    number: int
+    request: tuple[str, str]  # topic and type, as DDS names them
+    reply: tuple[str, str]
+    user_data: bytes
+
+    @property
+    def reader(self) -> bytes:
+        return self.number.to_bytes(3, "big") + b"\x04"
+
+    @property
+    def writer(self) -> bytes:
+        return self.number.to_bytes(3, "big") + b"\x03"
+
+    @property
+    def idle_writer(self) -> bytes:
+        return (self.number | _IDLE).to_bytes(3, "big") + b"\x03"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    names: tuple[str, str]  # topic and type
+    addresses: tuple[Address, ...]  # empty: those of the participant
+
+
+@dataclass
+class Peer:
+    prefix: bytes
+    discovery: tuple[Address, ...]  # where it receives announcements
+    user: tuple[Address, ...]  # where it receives data
+    expires_s: float = 0.0
+    endpoints: dict[bytes, Endpoint] = field(default_factory=dict)  # by GUID
+    arrivals: dict[bytes, Arrivals] = field(default_factory=dict)  # by its writer's GUID
+    deliveries: dict[tuple[bytes, bytes], Deliveries] = field(default_factory=dict)  # by our writer and its reader
+    listeners: list[tuple[bytes, bytes]] = field(default_factory=list)  # our writers and its readers that have matched
+    half_known: list[OfferedService] = field(default_factory=list)  # whose readers it knows, but not yet their writers
+
+    def addresses_of(self, guid: bytes) -> tuple[Address, ...]:
+        if guid[-1] & _BUILTIN == _BUILTIN:
+            return self.discovery
+        endpoint = self.endpoints.get(guid)
+        return (endpoint.addresses if endpoint is not None else ()) or self.user
+
+    def forget(self, guid: bytes) -> None:
+        self.endpoints.pop(guid, None)
+        self.arrivals.pop(guid, None)
+        self.listeners = [pair for pair in self.listeners if pair[1] != guid]
+        for key in [key for key in self.deliveries if key[1] == guid]:
+            del self.deliveries[key]
+
+
+def peer_of(prefix: bytes, announced: Parameters) -> tuple[Peer, float]:
+    """And how long it is believed to be there, unless it says so again [s]."""
+    (seconds,) = struct.unpack_from("<i", announced.get(LEASE, [b"\x14\0\0\0"])[0])
+    discovery, user = (_addresses(announced, name) for name in (METATRAFFIC_UNICAST, DEFAULT_UNICAST))
+    return Peer(prefix, discovery, user or discovery), float(min(max(seconds, 1), 600))
+
+
+def endpoint_of(announced: Parameters) -> tuple[bytes, Endpoint] | None:
+    """GUID and what is known of it; None when that is not enough."""
+    try:
+        guid = announced[ENDPOINT_GUID][0][:16]
+        names = text_of(announced[TOPIC_NAME][0]), text_of(announced[TYPE_NAME][0])
+    except (KeyError, struct.error):
+        return None
+    return guid, Endpoint(names, _addresses(announced, UNICAST))
+
+
+def _addresses(announced: Parameters, name: int) -> tuple[Address, ...]:
+    found = (address_of(value) for value in announced.get(name, ()))
+    return tuple(address for address in found if address is not None)[:_MOST_ADDRESSES]

@@ -25,7 +25,7 @@ from microsim.engine import exact
 from microsim.engine.timekeeper import exact_rate
 from microsim.robots.navigation_robot import NavigationRobot
 from microsim.robots.robot import COMMON_SENSORS, FURTHER_SENSORS
-from microsim.ros2.node_time import READ_ONLY, TimeSettings
+from microsim.ros2.paced_node import TimeSettings, changeable, fixed
 from microsim.sensors.odometry import Odometry, OdometryDrift
 from microsim.sensors.scan import Scan
 from microsim.sensors.sensor import Mount
@@ -39,16 +39,6 @@ Milliseconds = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
 Degrees = Annotated[Finite, Field(ge=-360, le=360)]
 Distance = Annotated[Finite, Field(ge=0, le=1e6)]
 RobotName = Annotated[str, Field(pattern=r"^([A-Za-z][A-Za-z0-9_]*)?$", max_length=100)]
-
-
-def fixed(default: Any, description: str) -> Any:
-    """A setting that stays as it was when the node started."""
-    return Field(default, description=description, json_schema_extra=READ_ONLY)
-
-
-def open_(default: Any, description: str) -> Any:
-    """A setting that may be changed at any time."""
-    return Field(default, description=description)
 
 
 # what a robot's settings have under the same name, and under others
@@ -86,31 +76,31 @@ class NodeRobot(NavigationRobot):
 class RobotSimulatorSettings(TimeSettings):
     # ---- the document's §4
     cycle_hz: Hertz = fixed(10.0, "Updates per second [Hz]; /amcl_pose is sent at every one.")
-    max_linear_mps: Speed = open_(2.0, "Greatest linear speed of a command [m/s], with enable_cmd_limit.")
-    max_angular_rps: Speed = open_(3.0, "Greatest angular speed of a command [rad/s], with enable_cmd_limit.")
-    enable_cmd_limit: Switch = open_(True, "Whether commands are clipped to these limits.")
-    pose_noise_std_m: Sigma = open_(0.0, "Standard deviation of the noise on the position in /amcl_pose [m].")
-    yaw_noise_std_deg: Sigma = open_(0.0, "Standard deviation of the noise on the heading in /amcl_pose [deg].")
-    publish_tf: Switch = open_(True, "Whether /tf is sent.")
+    max_linear_mps: Speed = changeable(2.0, "Greatest linear speed of a command [m/s], with enable_cmd_limit.")
+    max_angular_rps: Speed = changeable(3.0, "Greatest angular speed of a command [rad/s], with enable_cmd_limit.")
+    enable_cmd_limit: Switch = changeable(True, "Whether commands are clipped to these limits.")
+    pose_noise_std_m: Sigma = changeable(0.0, "Standard deviation of the noise on the position in /amcl_pose [m].")
+    yaw_noise_std_deg: Sigma = changeable(0.0, "Standard deviation of the noise on the heading in /amcl_pose [deg].")
+    publish_tf: Switch = changeable(True, "Whether /tf is sent.")
     frame_map: Name = fixed("map", "Frame of /amcl_pose, and parent in /tf.")
     frame_odom: Name = fixed("odom", "Frame of /odom.")
     frame_base: Name = fixed("base_link", "Child frame in /tf and /odom.")
     x0: Metres = fixed(0.0, "Where the odometry starts [m].")
     y0: Metres = fixed(0.0, "Where the odometry starts [m].")
     yaw0_deg: Degrees = fixed(0.0, "Where the odometry starts [deg].")
-    timer_publish_odom_ms: Milliseconds = open_(100, "Period of /odom and /tf [ms].")
-    cmd_timeout_sec: Seconds = open_(2.0, "The robot stops when no command has come for longer than this [s].")
+    timer_publish_odom_ms: Milliseconds = changeable(100, "Period of /odom and /tf [ms].")
+    cmd_timeout_sec: Seconds = changeable(2.0, "The robot stops when no command has come for longer than this [s].")
     # ---- its §11, and what Nav2 needs
-    auto_resume: Switch = open_(True, "Whether a command after a timeout sets the robot in motion again.")
-    max_linear_accel: Limit = open_(0.0, "Greatest linear acceleration and deceleration [m/s^2]; 0: none.")
-    max_linear_jerk: Limit = open_(0.0, "Greatest change of linear acceleration [m/s^3]; 0: none.")
-    max_angular_accel: Limit = open_(0.0, "Greatest angular acceleration [rad/s^2]; 0: none.")
-    max_angular_jerk: Limit = open_(0.0, "Greatest change of angular acceleration [rad/s^3]; 0: none.")
-    min_turn_radius_m: Distance = open_(0.0, "Smallest radius of a curve [m], as of a car; 0: turns on the spot.")
-    enable_slow_down: Switch = open_(True, "Whether the robot slows down before obstacles, where there are any.")
-    slow_distance_m: Distance = open_(1.5, "From this free way on the speed is limited [m] …")
-    stop_distance_m: Distance = open_(0.3, "… down to 0 at this one [m].")
-    robot_radius_m: Distance = open_(0.25, "Radius of the robot, for the free way before it [m].")
+    auto_resume: Switch = changeable(True, "Whether a command after a timeout sets the robot in motion again.")
+    max_linear_accel: Limit = changeable(0.0, "Greatest linear acceleration and deceleration [m/s^2]; 0: none.")
+    max_linear_jerk: Limit = changeable(0.0, "Greatest change of linear acceleration [m/s^3]; 0: none.")
+    max_angular_accel: Limit = changeable(0.0, "Greatest angular acceleration [rad/s^2]; 0: none.")
+    max_angular_jerk: Limit = changeable(0.0, "Greatest change of angular acceleration [rad/s^3]; 0: none.")
+    min_turn_radius_m: Distance = changeable(0.0, "Smallest radius of a curve [m], as of a car; 0: turns on the spot.")
+    enable_slow_down: Switch = changeable(True, "Whether the robot slows down before obstacles, where there are any.")
+    slow_distance_m: Distance = changeable(1.5, "From this free way on the speed is limited [m] …")
+    stop_distance_m: Distance = changeable(0.3, "… down to 0 at this one [m].")
+    robot_radius_m: Distance = changeable(0.25, "Radius of the robot, for the free way before it [m].")
     map: Text = fixed("", "Map of obstacles: a map_server YAML file, a scenario's name or file; empty: none.")
     map_topic: Text = fixed("", "Topic of a nav_msgs/OccupancyGrid to listen to, such as /map; empty: none.")
     map_occupied_min: Annotated[int, Field(strict=True, ge=1, le=100)] = fixed(
@@ -146,18 +136,10 @@ class RobotSimulatorSettings(TimeSettings):
         """Each robot of the node, as a scenario would have it."""
         scan = None
         if self.scan_hz:
-            scan = Scan.model_construct(
-                enabled=True,
-                hz=self.scan_hz,
-                mount=Mount(),
-                beams=self.scan_beams,
-                angle_min=self.scan_angle_min,
-                angle_max=self.scan_angle_max,
-                min_m=self.scan_range_min,
-                max_m=self.scan_range_max,
-                sigma_m=self.scan_noise_std_m,
-                dropout_probability=0.0,
-            )
+            values: dict[str, Any] = {"enabled": True, "hz": self.scan_hz, "mount": Mount(), "dropout_probability": 0.0}
+            values |= {"beams": self.scan_beams, "angle_min": self.scan_angle_min, "angle_max": self.scan_angle_max}
+            values |= {"min_m": self.scan_range_min, "max_m": self.scan_range_max, "sigma_m": self.scan_noise_std_m}
+            scan = Scan.model_construct(**values)
         localisation: Any = FURTHER_SENSORS["localisation"]
         pose = localisation(
             hz=self.cycle_hz,
@@ -166,8 +148,8 @@ class RobotSimulatorSettings(TimeSettings):
             frame_id=self.frame_map,
         )
         drift = OdometryDrift(position_per_m=0.0, yaw_per_rad=0.0)  # exact, in a frame that starts anywhere
-        values: dict[str, Any] = {**dict.fromkeys(COMMON_SENSORS), **{name: getattr(self, name) for name in _SAME}}
-        robot = NodeRobot(**values, **{name: getattr(self, ours) for name, ours in _RENAMED.items()})
+        same: dict[str, Any] = {**dict.fromkeys(COMMON_SENSORS), **{name: getattr(self, name) for name in _SAME}}
+        robot = NodeRobot(**same, **{name: getattr(self, ours) for name, ours in _RENAMED.items()})
         odom = Odometry(drift=drift).model_copy(update={"hz": self.odom_hz})
         return robot.model_copy(update={"odom": odom, "scan": scan, "sensors": {"amcl_pose": pose}})
 

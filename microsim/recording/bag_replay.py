@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
 from typing import TypeAlias
 
 from typing_extensions import Self
@@ -17,7 +16,7 @@ from typing_extensions import Self
 from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import ScenarioError, UsageError
 from microsim.messages.outbox import Message
-from microsim.recording.bag import Bag, ForeignBag
+from microsim.recording.bag_io import Bag, ForeignBag
 from microsim.recording.bag_model import BagChannel, BagError
 from microsim.recording.inputs import InputTopics, changed_plugins, unpacked
 from microsim.recording.verify import ReplayVerdict, verify
@@ -59,9 +58,7 @@ class Replay:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._folder.cleanup()
 
     @property
@@ -79,8 +76,6 @@ class Replay:
         """Where the recorded run ended, if that was written down."""
         ticks = self.bag.facts.end.get("ticks", "")
         return int(ticks) if ticks.isdecimal() else None
-
-    # ---- going through the bag ---------------------------------------------------------------------------------------
 
     def run(self, hand_out: HandOut, until: int | None = None) -> None:
         """Repeat the run, or up to tick `until`, with its inputs; every message is handed out."""
@@ -110,7 +105,6 @@ class Replay:
         self.taken = self._last_time = 0
 
     def last_tick(self) -> int:
-        """Where the recording ends."""
         if self.end_tick is not None:
             return self.end_tick
         if self.bag.end_ns is not None:
@@ -120,7 +114,6 @@ class Replay:
         return self._tick(max(times, default=0))
 
     def take(self, channel: BagChannel, cdr: bytes) -> None:
-        """Hand a recorded input to the simulation."""
         try:
             if self._topics.take(channel.topic, channel.type, cdr):
                 self.taken += 1
@@ -139,7 +132,6 @@ class Replay:
                 self.on_tick(sim.tick)
 
     def restart(self) -> None:
-        """Back to the start."""
         self.sim.reset()
         if self.sim.scenario != self._scenario:
             self.sim = Simulation(self._scenario, self.sim.seed)
@@ -162,8 +154,6 @@ class Replay:
             raise BagError(f"{self.bag.path}: recorded in wall time; record with --use-sim-time")
         return tick - 1 if clock.time_ns(tick) > time_ns else tick
 
-    # ---- the start ---------------------------------------------------------------------------------------------------
-
     def _own(
         self, scenario: Scenario | None, seed: int | None, plugin_folders: Sequence[Path], world: str | Path | None
     ) -> Simulation:
@@ -181,8 +171,8 @@ class Replay:
             raise BagError(f"{path}: {error}") from None
         if changed:
             self.notes.append(f"the code of the plug-in {', '.join(changed)} is not the recorded one")
-        folder = Path(self._folder.name)
-        return Simulation(unpacked(start["scenario"], folder, self.bag.facts.files, plugin_folders, world), number)
+        files = Path(self._folder.name), self.bag.facts.files
+        return Simulation(unpacked(start["scenario"], *files, plugin_folders, world), number)
 
     def _foreign(self, bag: ForeignBag, scenario: Scenario | None, seed: int | None) -> Simulation:
         if scenario is None:

@@ -1,4 +1,7 @@
-"""The core of `robot_simulator`: the document's states around robots of a `Simulation`. A function of ticks and inputs.
+"""The node `robot_simulator`: `/cmd_vel` in, `/odom` and `/amcl_pose` out, for navigation tests.
+
+`RobotSimulator` puts the document's states around the robots of a `Simulation`, as a function of ticks and inputs;
+`RobotSimulatorNode` puts it on a transport.
 
 IDLE ──first /active_target, or /initialpose──▶ ACTIVE ──no command for cmd_timeout_sec──▶ TIMEOUT_STOP
                                                   ▲──────a command (auto_resume)───────────────┘
@@ -9,8 +12,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -20,22 +24,28 @@ from microsim.engine.components import YAW, YAW_RATE, X, Y, Z
 from microsim.engine.geometry import Array
 from microsim.engine.physics import Fleet
 from microsim.engine.pipeline import Periodic
-from microsim.engine.timekeeper import Trigger, exact_rate
+from microsim.engine.timekeeper import NS_PER_S, Trigger, exact_rate
 from microsim.engine.world import World
+from microsim.errors import UsageError
 from microsim.messages.outbox import Message, Outbox
-from microsim.messages.topics import TOPICS, Topic
+from microsim.messages.topics import TOPICS, Qos
 from microsim.rays import discs
 from microsim.robots.navigation_robot import AHEAD, COMMAND_AGE, OTHERS_AHEAD, OTHERS_ASTERN, V, exact_speeds
+from microsim.ros2 import robot_maps as maps
+from microsim.ros2.node_parameters import read_settings
 from microsim.ros2.node_simulation import OK, WARN, NodeRun, NodeSimulation, Statuses, node_scenario
-from microsim.ros2.node_time import NodeClock
-from microsim.ros2.robot_simulator.maps import NOWHERE
-from microsim.ros2.robot_simulator.moving import MovingObstacles, Obstacle
-from microsim.ros2.robot_simulator.settings import RobotSimulatorSettings
-from microsim.ros2.transport import LogLevel
+from microsim.ros2.paced_node import NodeClock, SmallNode, node_clock
+from microsim.ros2.robot_simulator_settings import RobotSimulatorSettings
+from microsim.ros2.transport import LogLevel, Transport
+from microsim.runner import WallClock
 from microsim.scenario import Scenario
 from microsim.sensors import localisation, odometry
 
+NAME = "robot_simulator"
+COMMAND_QOS = Qos(10)  # §9: reliable, keep last 10; so are targets and external poses
+MAP_QOS = Qos(1, latched=True)  # as map_server offers it
 IDLE, ACTIVE, TIMEOUT_STOP = range(3)
+REST = (0.0, 0.0)  # as a command: the timeout counts from it
 STATES = ("IDLE", "ACTIVE", "TIMEOUT_STOP")
 DEGREE = exact.PI / 180.0
 FASTEST = 1e6  # [m/s, rad/s] no command is meant to be faster; beyond it a position would soon not be a number
@@ -47,23 +57,20 @@ _COUNTED = (
     *("commands", "clipped_commands", "bad_commands", "early_commands", "late_commands", "timeouts"),
     *("targets", "external_poses", "initial_poses", "bad_poses", "stale_poses"),
 )
+_HELD = ("/odom", "/tf", "/amcl_pose", "/scan")  # not sent before the first target
 _ODOM_POSE, _ODOM_TRUE = slice(0, 4), slice(4, 8)  # in the memory of odometry: x, y, z, yaw there and in the map
 
 
-class Say(Protocol):
-    def __call__(self, level: LogLevel, text: str, kind: str) -> None:
-        """Log; lines of one kind may be left out when they come too often."""
+Say: TypeAlias = Callable[[LogLevel, str, str], None]  # level, text, kind: of one kind not too often
+Speeds: TypeAlias = tuple[float, float]  # [m/s, rad/s]
 
 
-class Pose(NamedTuple):
+class PlanarPose(NamedTuple):
     """Planar, in the map frame."""
 
     x: float  # [m]
     y: float  # [m]
     yaw: float  # [rad]
-
-    def is_usable(self) -> bool:
-        return all(map(math.isfinite, self)) and abs(self.x) <= MAX_LENGTH_M and abs(self.y) <= MAX_LENGTH_M
 
     def __str__(self) -> str:
         return f"({self.x:.3f}, {self.y:.3f}), {self.yaw / DEGREE:.1f}°"
@@ -82,12 +89,12 @@ class RobotSimulator:
         settings: RobotSimulatorSettings,
         say: Say,
         world: World | None = None,
-        obstacles: Sequence[Obstacle] = (),
+        obstacles: Sequence[maps.Obstacle] = (),
         clock: NodeClock | None = None,
     ) -> None:
         self.robots, self.settings = settings.robots, settings
         self.clock = clock or NodeClock(settings.cycle_hz)
-        self.moving = MovingObstacles(obstacles, settings.seed, self.clock.dt)
+        self.moving = maps.MovingObstacles(obstacles, settings.seed, self.clock.dt)
         self.counters = [Counter[str]() for _ in self.robots]
         self.pace: Callable[[], Mapping[str, str]] = dict
         self._say = say
@@ -97,8 +104,8 @@ class RobotSimulator:
         self._next_timeout = 0  # no robot can time out before this tick
         self._diagnostics: Periodic | None = None
         self.history = PoseHistory(settings)
-        held = [topic_of(robot, name) for robot in self.robots for name in ("/odom", "/tf", "/amcl_pose", "/scan")]
-        scene = world or NOWHERE, self.clock, settings.publish_clock
+        held = [topic_of(robot, name) for robot in self.robots for name in _HELD]
+        scene = world or maps.NOWHERE, self.clock, settings.publish_clock
         self.sim = NodeSimulation(self._scenario(), *scene, self._compose, held)
         for robot in self.robots:
             start = settings.x0, settings.y0, 0.0, exact.wrap_angle(settings.yaw0_deg * DEGREE)
@@ -120,13 +127,9 @@ class RobotSimulator:
         self._next_timeout = 0
         self.sim.reconfigure(self._scenario())
 
-    def use_map(self, world: World) -> None:
-        self.sim.use_world(world)
-
     def _scenario(self) -> Scenario:
-        settings = self.settings
-        robot = settings.robot()
-        return node_scenario("robot_simulator", settings.cycle_hz, settings.seed, dict.fromkeys(self.robots, robot))
+        robots = dict.fromkeys(self.robots, self.settings.robot())
+        return node_scenario(NAME, self.settings.cycle_hz, self.settings.seed, robots)
 
     def _compose(self, run: NodeRun) -> None:
         if self.settings.publish_tf:
@@ -149,9 +152,7 @@ class RobotSimulator:
             frames.append((top, middle, run.frame_call(localisation.map_to_odom, robot, correction, odom)))
         if settings.tf_tree != "map_base":
             frames.append((middle, base, run.frame_call(odometry.odom_to_base, robot, odom, drifts)))
-        tf = TOPICS["tf"]
-        topic = Topic("tf", topic_of(robot, "/tf"), tf.type, tf.qos, tf.rate, position=tf.position)
-        run.add_transforms(topic, settings.odom_hz, frames)
+        run.add_transforms(replace(TOPICS["tf"], name=topic_of(robot, "/tf")), settings.odom_hz, frames)
 
     def _memory(self, robot: str, sensor: str) -> Array:
         return self.sim.memory_of(f"{robot}/{sensor}")
@@ -159,7 +160,6 @@ class RobotSimulator:
     # ---- inputs -----------------------------------------------------------------------------------------------------
 
     def command(self, robot: int, v: float, omega: float) -> None:
-        """`/cmd_vel`."""
         topic, counters, mode = self._topic(robot, "/cmd_vel"), self.counters[robot], self._mode[robot]
         if not (abs(v) <= FASTEST and abs(omega) <= FASTEST):  # false for a NaN
             counters["bad_commands"] += 1
@@ -167,7 +167,11 @@ class RobotSimulator:
             self._say("error", text, f"{robot} bad command")
         elif mode == IDLE:
             counters["early_commands"] += 1
-            self._say("info", f"{topic}: ignored: {self._waiting_for(robot)}", f"{robot} early")
+            self._say(
+                "info",
+                f"{topic}: ignored: waiting for a first {self._topic(robot, '/active_target')}",
+                f"{robot} early",
+            )
         elif mode == TIMEOUT_STOP and not self.settings.auto_resume:
             counters["late_commands"] += 1
             text = f"{topic}: ignored after the timeout (auto_resume is false) until a new /active_target comes"
@@ -182,7 +186,7 @@ class RobotSimulator:
                 self._activate(robot)
                 self._say("info", f"{topic}: commands come again; {self._named(robot)}ACTIVE", f"{robot} resumed")
 
-    def target(self, robot: int, pose: Pose) -> None:
+    def target(self, robot: int, pose: PlanarPose) -> None:
         """`/active_target`: the first one says where the robot is; later ones are only noted."""
         topic, mode = self._topic(robot, "/active_target"), self._mode[robot]
         if not self._is_usable(robot, topic, pose):
@@ -194,14 +198,14 @@ class RobotSimulator:
             self._say("info", f"{topic}: the robot starts at {pose}; {self._named(robot)}ACTIVE", "")
             return
         if mode == TIMEOUT_STOP and not self.settings.auto_resume:
-            self._halt(robot)
+            self.sim.fleet.take(robot, REST)
             self._activate(robot)
             self._say("info", f"{topic}: a new target; {self._named(robot)}ACTIVE", f"{robot} resumed")
         x, y, _ = self.pose(robot)
         way = math.sqrt((pose.x - x) * (pose.x - x) + (pose.y - y) * (pose.y - y))
         self._say("info", f"{topic}: {pose}, {way:.2f} m from here", f"{robot} target")
 
-    def external_pose(self, robot: int, pose: Pose, stamp_ns: int = 0) -> None:
+    def external_pose(self, robot: int, pose: PlanarPose, stamp_ns: int = 0) -> None:
         """`/amcl_pose` of somebody else: moves the odom frame so that the robot was there at that time.
 
         Without a stamp: is there now. Its real place stays. A pose of before it was put somewhere does not count.
@@ -210,7 +214,11 @@ class RobotSimulator:
         if not self._is_usable(robot, topic, pose):
             return
         if self._mode[robot] == IDLE:
-            self._say("info", f"{topic}: ignored: {self._waiting_for(robot)}", f"{robot} early pose")
+            self._say(
+                "info",
+                f"{topic}: ignored: waiting for a first {self._topic(robot, '/active_target')}",
+                f"{robot} early pose",
+            )
             return
         if self.history.is_stale(robot, stamp_ns):
             self.counters[robot]["stale_poses"] += 1
@@ -223,7 +231,7 @@ class RobotSimulator:
         self._memory(self.robots[robot], "amcl_pose")[:] = localisation.correction_for(pose.x, pose.y, yaw, *then)
         self._say("info", f"{topic}: localised at {pose}", f"{robot} localised")
 
-    def initial_pose(self, robot: int, pose: Pose) -> None:
+    def initial_pose(self, robot: int, pose: PlanarPose) -> None:
         """`/initialpose`: the robot is put there, at rest, and is ACTIVE."""
         topic = self._topic(robot, "/initialpose")
         if not self._is_usable(robot, topic, pose):
@@ -233,30 +241,26 @@ class RobotSimulator:
         self._activate(robot)
         self._say("info", f"{topic}: the robot is put at {pose}; {self._named(robot)}ACTIVE", f"{robot} put")
 
-    def _is_usable(self, robot: int, topic: str, pose: Pose) -> bool:
-        if pose.is_usable():
+    def _is_usable(self, robot: int, topic: str, pose: PlanarPose) -> bool:
+        if abs(pose.x) <= MAX_LENGTH_M and abs(pose.y) <= MAX_LENGTH_M and math.isfinite(pose.yaw):  # false for a NaN
             return True
         self.counters[robot]["bad_poses"] += 1
         self._say("error", f"{topic}: x {pose.x}, y {pose.y}, yaw {pose.yaw} is no pose; ignored", f"{robot} bad pose")
         return False
 
-    def _put(self, robot: int, pose: Pose) -> None:
-        """There, at rest, and known to be there; odometry does not jump."""
+    def _put(self, robot: int, pose: PlanarPose) -> None:
+        """There, at rest, and known to be there; the odometry stays continuous."""
         name = self.robots[robot]
         self.sim.place(name, *pose)
         self._memory(name, "amcl_pose")[:] = 0.0
         self._memory(name, "odom")[_ODOM_TRUE] = self.sim.fleet.state[[X, Y, Z, YAW], robot]
-        self.history.put(robot, self.clock.time_ns(self.tick))
-        self._halt(robot)
-
-    def _halt(self, robot: int) -> None:
-        """No command, and the timeout counts from now."""
-        self.sim.fleet.take(robot, (0.0, 0.0))
+        self.history.put_at[robot] = self.clock.time_ns(self.tick)
+        self.sim.fleet.take(robot, REST)
 
     def _activate(self, robot: int) -> None:
         if self._mode[robot] != ACTIVE:
             if self._mode[robot] == IDLE:
-                self.sim.release([self._topic(robot, name) for name in ("/odom", "/tf", "/amcl_pose", "/scan")])
+                self.sim.release([self._topic(robot, name) for name in _HELD])
             self._mode[robot] = ACTIVE
             self._next_timeout = 0
             self._tell_at_once(robot)
@@ -294,7 +298,7 @@ class RobotSimulator:
         ages = self.sim.fleet.state[COMMAND_AGE]
         for robot in np.flatnonzero((self._mode == ACTIVE) & (ages >= limit)).tolist():
             self._mode[robot] = TIMEOUT_STOP
-            self._halt(robot)
+            self.sim.fleet.take(robot, REST)
             self._tell_at_once(robot)
             self.counters[robot]["timeouts"] += 1
             silence = f"{self._topic(robot, '/cmd_vel')}: nothing for {self.settings.cmd_timeout_sec:g} s"
@@ -322,7 +326,7 @@ class RobotSimulator:
         for robot, name in enumerate(self.robots):
             state = self.state(robot)
             title = f"robot_simulator: {name}" if name else "robot_simulator"
-            found[title] = (WARN if state == "TIMEOUT_STOP" else OK, state, self._facts(robot, fleet))
+            found[title] = (WARN if state == "TIMEOUT_STOP" else OK, state, self.facts(robot, fleet))
         return found
 
     # ---- what is so -------------------------------------------------------------------------------------------------
@@ -335,26 +339,23 @@ class RobotSimulator:
         v, omega = self.sim.fleet.state[[V, YAW_RATE], robot].tolist()
         return v, omega
 
-    def odometry(self, robot: int = 0) -> Pose:
+    def odometry(self, robot: int = 0) -> PlanarPose:
         """In the odom frame."""
         x, y, _, yaw = self._memory(self.robots[robot], "odom")[_ODOM_POSE].tolist()
-        return Pose(x, y, yaw)
+        return PlanarPose(x, y, yaw)
 
-    def pose(self, robot: int = 0) -> Pose:
+    def pose(self, robot: int = 0) -> PlanarPose:
         """Where localisation believes the robot to be: what /tf says."""
         x, y, yaw = self._memory(self.robots[robot], "amcl_pose").tolist()
-        return Pose(*localisation.compose(x, y, yaw, *self.place(robot)))
+        return PlanarPose(*localisation.compose(x, y, yaw, *self.place(robot)))
 
-    def place(self, robot: int = 0) -> Pose:
+    def place(self, robot: int = 0) -> PlanarPose:
         """Where it is: what its scanner sees."""
-        return Pose(*self.sim.fleet.state[[X, Y, YAW], robot].tolist())
+        return PlanarPose(*self.sim.fleet.state[[X, Y, YAW], robot].tolist())
 
-    def facts(self, robot: int = 0) -> dict[str, str]:
+    def facts(self, robot: int = 0, fleet: Fleet | None = None) -> dict[str, str]:
         """What /diagnostics says of a robot."""
-        return self._facts(robot, self.sim.fleet)
-
-    def _facts(self, robot: int, fleet: Fleet) -> dict[str, str]:
-        v, omega, age, ahead = fleet.state[[V, YAW_RATE, COMMAND_AGE, AHEAD], robot].tolist()
+        v, omega, age, ahead = (fleet or self.sim.fleet).state[[V, YAW_RATE, COMMAND_AGE, AHEAD], robot].tolist()
         age_s = f"{age * self.clock.dt:.3f}" if self.state(robot) == "ACTIVE" else ""
         return {
             "state": self.state(robot),
@@ -376,9 +377,6 @@ class RobotSimulator:
     def _named(self, robot: int) -> str:
         return f"{self.robots[robot]} is " if self.robots[robot] else "now "
 
-    def _waiting_for(self, robot: int) -> str:
-        return f"waiting for a first {self._topic(robot, '/active_target')}"
-
 
 class PoseHistory:
     """Where the robots were at the latest ticks, by stamp."""
@@ -388,44 +386,111 @@ class PoseHistory:
         self._period_ns = 1e9 / float(settings.cycle_hz)
         self._stamps = np.full(ticks, -1, np.int64)  # [ns], a ring
         self._poses = np.zeros((ticks, YAW + 1, count))  # x, y, z, yaw at these ticks
-        self._put_at = np.full(count, -1, np.int64)  # [ns] when a robot was last put somewhere
+        self.put_at = np.full(count, -1, np.int64)  # [ns] when a robot was last put somewhere
 
     def note(self, tick: int, stamp_ns: int, state: Array) -> None:
         slot = tick % len(self._stamps)
         self._stamps[slot], self._poses[slot] = stamp_ns, state[: YAW + 1]
 
-    def put(self, robot: int, stamp_ns: int) -> None:
-        self._put_at[robot] = stamp_ns
-
     def is_stale(self, robot: int, stamp_ns: int) -> bool:
         """Whether a stamp is of before the robot was put where it is; one of another clock is not."""
-        age_ns = int(self._put_at[robot]) - stamp_ns
-        return stamp_ns > 0 and 0 <= age_ns < STALE_S * 1e9
+        return stamp_ns > 0 and 0 <= int(self.put_at[robot]) - stamp_ns < STALE_S * 1e9
 
-    def _pose(self, slot: Any, robot: int) -> Pose:
-        return Pose(*self._poses[slot, [X, Y, YAW], robot].tolist())
-
-    def pose_at(self, robot: int, stamp_ns: int, now: Pose, speeds: tuple[float, float]) -> Pose:
+    def pose_at(self, robot: int, stamp_ns: int, now: PlanarPose, speeds: Speeds) -> PlanarPose:
         """Interpolated between ticks, extrapolated up to a tick after the latest; now, where the stamp is not ours."""
-        known = np.flatnonzero((self._stamps > self._put_at[robot]) & (self._stamps >= 0))
+        known = np.flatnonzero((self._stamps > self.put_at[robot]) & (self._stamps >= 0))
         stamps = self._stamps[known]
         if stamp_ns <= 0 or not known.size or stamp_ns < stamps.min():
             return now
         before = known[np.argmax(np.where(stamps <= stamp_ns, stamps, -1))]
-        pose = self._pose(before, robot)
         since_ns = stamp_ns - int(self._stamps[before])
         later = known[stamps > stamp_ns]
         if later.size:
             after = later[np.argmin(self._stamps[later])]
             share = since_ns / int(self._stamps[after] - self._stamps[before])
-            end = self._pose(after, robot)
-            turn = exact.wrap_angle(end.yaw - pose.yaw)
-            yaw = exact.wrap_angle(pose.yaw + share * turn)
-            return Pose(pose.x + share * (end.x - pose.x), pose.y + share * (end.y - pose.y), yaw)
+            (x, y, yaw), (end_x, end_y, end_yaw) = self._poses[[before, after]][:, [X, Y, YAW], robot].tolist()
+            turned = exact.wrap_angle(yaw + share * exact.wrap_angle(end_yaw - yaw))
+            return PlanarPose(x + share * (end_x - x), y + share * (end_y - y), turned)
         if since_ns > self._period_ns:
             return now
         (v, omega), ahead_s = speeds, since_ns / 1e9
         sine, cosine = exact.sincos(now.yaw)
-        return Pose(
-            now.x + v * cosine * ahead_s, now.y + v * sine * ahead_s, exact.wrap_angle(now.yaw + omega * ahead_s)
-        )
+        x, y = now.x + v * cosine * ahead_s, now.y + v * sine * ahead_s
+        return PlanarPose(x, y, exact.wrap_angle(now.yaw + omega * ahead_s))
+
+
+Pose = PlanarPose  # its name in version 0.1
+
+
+class RobotSimulatorNode(SmallNode):
+    core: RobotSimulator
+
+    def __init__(
+        self, transport: Transport, settings: RobotSimulatorSettings | None = None, clock: WallClock | None = None
+    ) -> None:
+        """Settings that are not given are read from the transport's --ros-args."""
+        chosen = settings if settings is not None else read_settings(transport, RobotSimulatorSettings)
+        obstacles = maps.read_obstacles(chosen.obstacles) if chosen.obstacles else ()
+        world = maps.load_map(chosen.map, chosen.map_occupied_min) if chosen.map else None
+        core = RobotSimulator(chosen, self.say, world, obstacles, node_clock(chosen, chosen.cycle_hz))
+        super().__init__(transport, core, chosen, clock)
+        for number, robot in enumerate(chosen.robots):
+            self._listen(number, robot, chosen)
+        if chosen.map_topic:
+            self.subscribe(chosen.map_topic, "nav_msgs/msg/OccupancyGrid", self._on_map, MAP_QOS)
+        self.declare(chosen, core.configure)
+
+    def waits_for(self) -> str:
+        topics = ", ".join(topic_of(robot, "/active_target") for robot in self.core.robots[:3])
+        more = ", …" if len(self.core.robots) > 3 else ""
+        return f"a first pose on {topics}{more} or /initialpose; until then commands are ignored"
+
+    def _listen(self, number: int, robot: str, settings: RobotSimulatorSettings) -> None:
+        def subscribe(name: str, type_name: str, take: Callable[[int, Any], None], from_others: bool = False) -> None:
+            topic = topic_of(robot, name)
+            self.subscribe(topic, type_name, lambda message: take(number, message), COMMAND_QOS, from_others)
+
+        twist = "TwistStamped" if settings.stamped_cmd_vel else "Twist"
+        subscribe("/cmd_vel", f"geometry_msgs/msg/{twist}", self._on_cmd_vel)
+        subscribe("/active_target", "geometry_msgs/msg/PoseStamped", self._on_active_target)
+        subscribe("/amcl_pose", localisation.POSE_TYPE, self._on_amcl_pose, from_others=True)
+        subscribe("/initialpose", localisation.POSE_TYPE, self._on_initial_pose)
+
+    def _on_cmd_vel(self, robot: int, message: Any) -> None:
+        twist = message.twist if self.core.settings.stamped_cmd_vel else message
+        self.core.command(robot, float(twist.linear.x), float(twist.angular.z))
+
+    def _on_active_target(self, robot: int, message: Any) -> None:
+        if self._is_in_map_frame(robot, "/active_target", message):
+            self.core.target(robot, _pose(message.pose))
+
+    def _on_amcl_pose(self, robot: int, message: Any) -> None:
+        stamp = message.header.stamp
+        if self._is_in_map_frame(robot, "/amcl_pose", message):
+            self.core.external_pose(robot, _pose(message.pose.pose), stamp.sec * NS_PER_S + stamp.nanosec)
+
+    def _on_initial_pose(self, robot: int, message: Any) -> None:
+        if self._is_in_map_frame(robot, "/initialpose", message):
+            self.core.initial_pose(robot, _pose(message.pose.pose))
+
+    def _is_in_map_frame(self, robot: int, name: str, message: Any) -> bool:
+        """A frame that was not filled in counts as the map's."""
+        frame, expected = message.header.frame_id, self.core.settings.frame_map
+        if frame in ("", expected):
+            return True
+        topic = topic_of(self.core.robots[robot], name)
+        self.ignore(f"poses in other frames on {topic}", "warn", f"{topic}: in frame {frame!r}, expected {expected!r}")
+        return False
+
+    def _on_map(self, message: Any) -> None:
+        topic = self.core.settings.map_topic
+        try:
+            self.core.sim.use_world(maps.world_of_message(message, self.core.settings.map_occupied_min))
+        except UsageError as error:
+            self.ignore(f"maps on {topic}", "error", f"{topic}: ignored: {error}")
+        else:
+            self.say("info", f"{topic}: a map of {message.info.width} by {message.info.height} cells", "map")
+
+
+def _pose(message: Any) -> PlanarPose:
+    return PlanarPose(float(message.position.x), float(message.position.y), maps.heading(message.orientation))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -18,11 +18,11 @@ from microsim.recording.bag_model import (
     METADATA_YAML,
     BagChannel,
     BagError,
+    BagFacts,
     Block,
     FileFacts,
     FileReader,
     FileWriter,
-    RunFacts,
     information,
     metadata_text,
     read_metadata,
@@ -48,7 +48,7 @@ class OwnBag:
 
     path: Path
     files: list[Path]
-    facts: RunFacts
+    facts: BagFacts
     metadata: Mapping[str, Any] = field(default_factory=dict)  # of metadata.yaml; empty: a file by itself
     is_ours: bool = True
     end_ns: int | None = None
@@ -89,7 +89,7 @@ class ForeignBag:
     """A bag by others, read through `rosbags`."""
 
     path: Path
-    facts: RunFacts = field(default_factory=lambda: RunFacts({}, {}))
+    facts: BagFacts = field(default_factory=lambda: BagFacts({}, {}))
     is_ours: bool = False
     end_ns: int | None = None  # time of the last message, known once all have been read
 
@@ -118,7 +118,7 @@ class ForeignBag:
             )
 
     def blocks(self) -> Iterator[Block]:
-        numbers: dict[int, BagChannel] = {}
+        numbers: dict[int, int] = {}
         count = 0
         with self._reader() as reader:
             block = Block()
@@ -126,10 +126,9 @@ class ForeignBag:
                 if type(time) is not int:
                     raise BagError(f"{self.path}: {connection.topic}: {time!r} is not a time")
                 if connection.id not in numbers:
-                    channel = BagChannel(len(numbers) + 1, connection.topic, connection.msgtype, "")
-                    numbers[connection.id] = channel
-                    block.channels.append(channel)
-                block.numbers.append(numbers[connection.id].number)
+                    numbers[connection.id] = len(numbers) + 1
+                    block.channels.append(BagChannel(len(numbers), connection.topic, connection.msgtype, ""))
+                block.numbers.append(numbers[connection.id])
                 block.times.append(time)
                 block.data.append(bytes(data))
                 count += 1
@@ -156,8 +155,6 @@ class ForeignBag:
 
 Bag: TypeAlias = OwnBag | ForeignBag
 
-# ---- opening --------------------------------------------------------------------------------------------------------
-
 
 def open_bag(path: Path | str) -> Bag:
     """A folder with metadata.yaml, or one of its files."""
@@ -173,24 +170,20 @@ def open_bag(path: Path | str) -> Bag:
             raise BagError(f"{place}: the file {file.name} of this bag is missing")
     if any(file.suffix not in READERS for file in files):
         return ForeignBag(place)  # compressed as a whole
-    if not _is_ours(files[0]):
+    first = READERS[files[0].suffix](files[0], tolerant=True)
+    if not first.is_ours:
+        if first.problem:
+            READERS[files[0].suffix](files[0])  # raises what is wrong
         if "microsim.version" in (metadata.get("custom_data") or {}):
             raise BagError(f"{place}: {files[0].name} is damaged: nothing of the run is left in it")
         return ForeignBag(place)
     readers = [READERS[file.suffix](file) for file in files]
-    facts = RunFacts(readers[0].facts.start, readers[-1].facts.end, readers[0].facts.files)
+    facts = BagFacts(readers[0].facts.start, readers[-1].facts.end, readers[0].facts.files)
     _check(place, [reader.facts for reader in readers], facts, metadata)
     return OwnBag(place, files, facts, metadata)
 
 
-def _is_ours(file: Path) -> bool:
-    reader = READERS[file.suffix](file, tolerant=True)
-    if not reader.is_ours and reader.problem:
-        READERS[file.suffix](file)  # raises what is wrong
-    return reader.is_ours
-
-
-def _check(place: Path, parts: list[RunFacts], facts: RunFacts, metadata: Mapping[str, Any]) -> None:
+def _check(place: Path, parts: list[BagFacts], facts: BagFacts, metadata: Mapping[str, Any]) -> None:
     form = facts.start.get("format")
     if form != FORMAT:
         made_by = facts.start.get("version", "an unknown version")
@@ -202,11 +195,9 @@ def _check(place: Path, parts: list[RunFacts], facts: RunFacts, metadata: Mappin
         raise BagError(f"{place}: its files are of different runs")
     if [bool(part.end.get("continues")) for part in parts] != [True] * (len(parts) - 1) + [False]:
         raise BagError(f"{place}: a part of a bag; give the folder with all its files, or repair it")
-    custom = metadata.get("custom_data")
-    if custom is not None and custom != facts.custom_data():
-        raise BagError(
-            f"{place}: {METADATA_YAML} describes another run than the files; `microsim bag repair` rebuilds it"
-        )
+    if metadata.get("custom_data") not in (None, facts.custom_data()):
+        problem = f"{METADATA_YAML} describes another run than the files"
+        raise BagError(f"{place}: {problem}; `microsim bag repair` rebuilds it")
 
 
 def clock_jump(files: Iterable[Path]) -> tuple[int, int] | None:
@@ -216,7 +207,7 @@ def clock_jump(files: Iterable[Path]) -> tuple[int, int] | None:
     """
     latest = 0
     for file in files:
-        for time in _sqlite_times(file) if file.suffix == ".db3" else _mcap_times(file):
+        for time in (_sqlite_times if file.suffix == ".db3" else _mcap_times)(file):
             if time < latest - _RESET_NS:
                 return latest, time
             latest = max(latest, time)
@@ -224,12 +215,8 @@ def clock_jump(files: Iterable[Path]) -> tuple[int, int] | None:
 
 
 def _sqlite_times(path: Path) -> Iterator[int]:
-    database = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
-    try:
-        for (time,) in database.execute("SELECT timestamp FROM messages ORDER BY id"):
-            yield int(time)
-    finally:
-        database.close()
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+        yield from (int(time) for (time,) in database.execute("SELECT timestamp FROM messages ORDER BY id"))
 
 
 def _mcap_times(path: Path) -> Iterator[int]:
@@ -244,9 +231,6 @@ def _mcap_times(path: Path) -> Iterator[int]:
         if opcode == mcap.MESSAGE:
             yield int.from_bytes(body[6:14], "little")  # behind its channel and number
     yield from (time for _, time in sorted(found))
-
-
-# ---- writing --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -290,11 +274,9 @@ class BagWriter:
     """One file after another, and `metadata.yaml` at the end. `create` opens MCAP files (for tests)."""
 
     def __init__(
-        self, folder: Path, facts: RunFacts, options: RecordOptions, create: Callable[[Path], Any] | None = None
+        self, folder: Path, facts: BagFacts, options: RecordOptions, create: Callable[[Path], Any] | None = None
     ) -> None:
-        self.folder = folder
-        self.facts = facts
-        self.options = options
+        self.folder, self.facts, self.options = folder, facts, options
         self.end_ns: int | None = None  # time of the last message that is in the files
         self._create = create
         self._split_ns = None if options.split_s is None else options.split_s * 10**9
@@ -318,21 +300,18 @@ class BagWriter:
 
     def close(self, end: Mapping[str, str]) -> None:
         self._finish(end)
-        custom = RunFacts(self.facts.start, end).custom_data()
-        self._describe(metadata_text(self.options.storage, self._done, custom))
+        self._describe(metadata_text(self.options.storage, self._done, BagFacts(self.facts.start, end).custom_data()))
 
     def abandon(self) -> None:
         self._file.abandon()
 
     def _is_full(self, time_ns: int) -> bool:
-        part = self._part
-        if self._split_ns is not None:
-            self._part = int(time_ns / self._split_ns)
-        limit = self.options.split_bytes
+        part, limit = self._part, self.options.split_bytes
+        self._part = 0 if self._split_ns is None else int(time_ns / self._split_ns)
         return self._part != part or (limit is not None and self._file.size >= limit)
 
     def _open(self) -> FileWriter:
-        facts = self.facts if not self._done else RunFacts(self.facts.start, {})
+        facts = self.facts if not self._done else BagFacts(self.facts.start, {})
         self._declared.clear()
         return self._file_writer(self.folder / self._name(), facts)
 
@@ -357,7 +336,7 @@ class BagWriter:
         except OSError as error:
             raise BagError(f"nothing can be recorded into {folder}: {error.strerror or error}") from None
 
-    def _file_writer(self, path: Path, facts: RunFacts) -> FileWriter:
+    def _file_writer(self, path: Path, facts: BagFacts) -> FileWriter:
         return WRITERS[self.options.storage](path, facts, COMPRESSIONS[self.options.compression], self._create)
 
     def _describe(self, text: str) -> None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+import os
+import re
+import socket
+import struct
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from html import escape
 from typing import Any
 
 import numpy as np
 from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication
 from cyclonedds.core import DDSException, DDSStatus, Entity, ReadCondition
-from cyclonedds.domain import DomainParticipant
+from cyclonedds.domain import Domain, DomainParticipant
 from cyclonedds.pub import DataWriter
 from cyclonedds.pub import Publisher as DdsPublisher
 from cyclonedds.qos import Policy
@@ -19,10 +25,142 @@ from cyclonedds.sub import Subscriber as DdsSubscriber
 from cyclonedds.util import duration
 
 from microsim import messages as wire
-from microsim.errors import UsageError
+from microsim.errors import UsageError, did_you_mean, there_are
 from microsim.messages.topics import Qos
-from microsim.ros2.transport.dds.cdr_endpoints import ANY_STATE, CdrReader, CdrTopic, CdrWriter, Waiter
-from microsim.ros2.transport.dds.domain import domain_id, open_domain
+from microsim.ros2.transport.cdr_endpoints import ANY_STATE, CdrReader, CdrTopic, CdrWriter, Waiter, print_errors_only
+
+LARGEST_ID = 232
+RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")
+
+LOOPBACK = "127.0.0.1"
+
+_PRECONDITION_NOT_MET = -4
+_GET_FLAGS, _GET_ADDRESS, _UP = 0x8913, 0x8915, 0x1  # SIOCGIFFLAGS, SIOCGIFADDR, IFF_UP of Linux
+
+# Large datagrams: 640×480 images are four times as fast. High watermarks: a writer that keeps the last few messages
+# needs no throttling, and a reader that hangs must not slow the tick. Early heartbeats: readers answer them with an
+# acknowledgement, for which stepping waits (by default they come every 100 ms).
+_TUNING = (
+    "<General><MaxMessageSize>65500B</MaxMessageSize><FragmentSize>60000B</FragmentSize></General>"
+    "<Internal><Watermarks><WhcAdaptive>false</WhcAdaptive><WhcHigh>1GB</WhcHigh><WhcHighInit>1GB</WhcHighInit>"
+    "</Watermarks><HeartbeatInterval min='2ms' minsched='5ms'>5ms</HeartbeatInterval></Internal>"
+)
+
+# By default Cyclone DDS uses one interface and receives nothing from the others. Fast DDS limited to this machine uses
+# the loopback interface; Cyclone DDS limited to this machine may use any. So both are used.
+_LOOPBACK_TOO = (
+    '<General><Interfaces><NetworkInterface autodetermine="true"/><NetworkInterface address="127.0.0.1"/>'
+    "</Interfaces></General>"
+)
+_INTERFACE = re.compile(r"""<NetworkInterface\s[^>]*?(?:name|address)\s*=\s*["']([^"']+)["']""")
+
+_domains: dict[int, Domain] = {}  # for the life of the process: without the object its configuration is gone
+
+
+def domain_id(environment: Mapping[str, str] = os.environ) -> int:
+    text = environment.get("ROS_DOMAIN_ID", "").strip() or "0"
+    if not text.isascii() or not text.isdigit() or int(text) > LARGEST_ID:
+        raise UsageError(f"ROS_DOMAIN_ID is {text!r}, not a number from 0 to {LARGEST_ID}")
+    return int(text)
+
+
+def configuration(environment: Mapping[str, str] = os.environ) -> str:
+    """As rmw_cyclonedds_cpp makes it; CYCLONEDDS_URI comes last and wins."""
+    uri = environment.get("CYCLONEDDS_URI", "")
+    # a user's interfaces would be added to ours, and none may be named twice; elsewhere than on Linux they are unknown
+    is_local = _reach(environment)[0] == "LOCALHOST" and not uri and sys.platform == "linux"
+    has_network = is_local and any(not address.startswith("127.") for address in ipv4_addresses().values())
+    interfaces = _LOOPBACK_TOO if has_network else ""
+    text = f"<CycloneDDS><Domain>{_TUNING}{interfaces}{_discovery(environment)}</Domain></CycloneDDS>"
+    return f"{text},{uri}" if uri else text
+
+
+def _discovery(environment: Mapping[str, str]) -> str:
+    reach, peers = _reach(environment)
+    if reach == "SYSTEM_DEFAULT":
+        return ""
+    multicast = "" if reach == "SUBNET" else "<General><AllowMulticast>false</AllowMulticast></General>"
+    if reach == "OFF":
+        tag = f"<ParticipantIndex>none</ParticipantIndex><Tag>ros_discovery_off_{os.getpid()}</Tag>"
+        return f"{multicast}<Discovery>{tag}</Discovery>"
+    if reach == "LOCALHOST":
+        peers = ["localhost", *peers]
+    addresses = "".join(f'<Peer address="{escape(peer)}"/>' for peer in peers)
+    index = "<ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>32</MaxAutoParticipantIndex>"
+    return f"{multicast}<Discovery>{index}{f'<Peers>{addresses}</Peers>' if peers else ''}</Discovery>"
+
+
+def uses_multicast(environment: Mapping[str, str] = os.environ) -> bool:
+    return _reach(environment)[0] in ("SUBNET", "SYSTEM_DEFAULT")
+
+
+def interfaces(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """IPv4 addresses where peers may be; empty where discovery is off."""
+    there, reach = ipv4_addresses(), _reach(environment)[0]
+    if reach == "OFF":
+        return []
+    if chosen := _INTERFACE.findall(environment.get("CYCLONEDDS_URI", "")):
+        return [address for name, address in there.items() if name in chosen or address in chosen]
+    if reach == "LOCALHOST":
+        return [LOOPBACK]
+    return [address for address in there.values() if not address.startswith("127.")] or [LOOPBACK]
+
+
+def _reach(environment: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Range of discovery and further peers; ROS_LOCALHOST_ONLY=1, though deprecated, overrules both."""
+    if environment.get("ROS_LOCALHOST_ONLY") == "1":
+        return "LOCALHOST", []
+    reach = environment.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "").upper() or "SUBNET"
+    if reach not in RANGES:
+        hint = did_you_mean(reach, RANGES)
+        raise UsageError(f"ROS_AUTOMATIC_DISCOVERY_RANGE is {reach!r}{hint}; {there_are(RANGES)}")
+    return reach, [peer for peer in environment.get("ROS_STATIC_PEERS", "").split(";") if peer]
+
+
+def open_domain(number: int) -> None:
+    """Once per process and domain; the first call decides the configuration."""
+    if number in _domains:
+        return
+    text = configuration()
+    print_errors_only()
+    try:
+        _domains[number] = Domain(number, text)
+    except (DDSException, UnicodeEncodeError) as error:
+        if getattr(error, "code", None) == _PRECONDITION_NOT_MET:  # opened by other code in this process
+            return
+        blame = f"; CYCLONEDDS_URI is {os.environ['CYCLONEDDS_URI']}" if os.environ.get("CYCLONEDDS_URI") else ""
+        raise UsageError(f"Cyclone DDS refuses its configuration: {error}{blame}") from error
+
+
+def ipv4_addresses() -> dict[str, str]:
+    """IPv4 address of each interface that is up, by its name. Other systems than Linux: loopback and the main one."""
+    if sys.platform != "linux":
+        return {"": LOOPBACK, **({"default": main} if (main := _main_address()) else {})}
+    from fcntl import ioctl
+
+    found = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for _, name in socket.if_nameindex():
+            asked = struct.pack("16s24x", name.encode()[:15])
+            try:
+                (flags,) = struct.unpack_from("<H", ioctl(any_socket, _GET_FLAGS, asked), 16)
+                address = socket.inet_ntoa(ioctl(any_socket, _GET_ADDRESS, asked)[20:24])
+            except OSError:  # it has no address, or has just disappeared
+                continue
+            if flags & _UP:
+                found[name] = address
+    return found
+
+
+def _main_address() -> str:
+    """The address of the interface towards other machines; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            any_socket.connect(("239.255.0.1", 1))
+        except OSError:
+            return ""
+        return str(any_socket.getsockname()[0])
+
 
 DISCOVERY_TOPIC = "ros_discovery_info"
 DISCOVERY_TYPE = "rmw_dds_common/msg/ParticipantEntitiesInfo"
@@ -48,8 +186,7 @@ class Graph:
         self.waiter = Waiter(self.participant)
         self._keep(self.waiter.waitset)
         self._type_mismatches = TypeMismatches(self.participant, self.waiter, warn)
-        for entity in self._type_mismatches.entities:
-            self._keep(entity)
+        self._entities += self._type_mismatches.entities
         self._topics: dict[tuple[str, str], CdrTopic] = {}
         self._numbers = itertools.count(1)
         self._readers: list[bytes] = []
@@ -126,18 +263,10 @@ class Graph:
             self._entities.pop().__del__()  # deletes it in the library, now
 
     def _entities_info(self, is_open: bool) -> bytes:
-        node = wire.new(
-            "rmw_dds_common/msg/NodeEntitiesInfo",
-            node_namespace=self._namespace,
-            node_name=self._node,
-            reader_gid_seq=[_gid(guid) for guid in self._readers],
-            writer_gid_seq=[_gid(guid) for guid in self._writers],
-        )
-        message = wire.new(
-            DISCOVERY_TYPE,
-            gid=_gid(self.participant.guid.bytes),
-            node_entities_info_seq=[node] if is_open else [],
-        )
+        gids = {"reader_gid_seq": [*map(_gid, self._readers)], "writer_gid_seq": [*map(_gid, self._writers)]}
+        names = {"node_namespace": self._namespace, "node_name": self._node}
+        nodes = [wire.new("rmw_dds_common/msg/NodeEntitiesInfo", **names, **gids)] if is_open else []
+        message = wire.new(DISCOVERY_TYPE, gid=_gid(self.participant.guid.bytes), node_entities_info_seq=nodes)
         return wire.encode(DISCOVERY_TYPE, message)
 
     def _topic(self, name: str, type_name: str) -> CdrTopic:
@@ -193,11 +322,9 @@ class TypeMismatches:
     def _compare(self, topic: str, type_name: str) -> None:
         wanted = self._wanted.get(topic, {type_name})
         if type_name not in wanted:
-            expected = " or ".join(map(ros_type, sorted(wanted)))
-            self._warn(
-                f"{topic[2:]}: a peer publishes {ros_type(type_name)} there, but this node expects {expected}: "
-                "its messages are not received"
-            )
+            published, expected = ros_type(type_name), " or ".join(map(ros_type, sorted(wanted)))
+            mismatch = f"a peer publishes {published} there, but this node expects {expected}"
+            self._warn(f"{topic[2:]}: {mismatch}: its messages are not received")
 
 
 def ros_type(type_name: str) -> str:
@@ -255,7 +382,5 @@ def _participant(number: int, enclave: str) -> DomainParticipant:
     try:
         return DomainParticipant(number, DdsQos(Policy.Userdata(data=f"enclave={enclave};".encode())))
     except DDSException as error:
-        raise UsageError(
-            f"cannot create a DDS participant on domain {number}: {error}; too many nodes may run on this machine, "
-            "or CYCLONEDDS_URI names a network interface that does not exist"
-        ) from error
+        causes = "too many nodes may run here, or CYCLONEDDS_URI names a network interface that does not exist"
+        raise UsageError(f"cannot create a DDS participant on domain {number}: {error}; {causes}") from error
