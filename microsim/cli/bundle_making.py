@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from microsim.bundle.bundle_writing import BundleContent
     from microsim.bundle.generate.splat_import import Imported, SplatOptions
     from microsim.bundle.generate.surfaces import Colour, Solids
+    from microsim.cli.commands.bundle import ImportOptions
     from microsim.scenario import Box, Cylinder
 
 _ROUND_SIDES = 16
@@ -107,7 +108,7 @@ def from_image(name: str, file: Path, resolution: float, low: float, high: float
 # ---- from captured Gaussians -----------------------------------------------------------------------------------------
 
 
-def import_splat(splat: Path, folder: Path, like: str | None, choices: SplatOptions, resolution: float) -> Imported:
+def import_splat(options: ImportOptions) -> Imported:
     """Write a bundle with the Gaussians of a file; all else is from the bundle `like`, or estimated."""
     import tempfile
 
@@ -115,14 +116,15 @@ def import_splat(splat: Path, folder: Path, like: str | None, choices: SplatOpti
     from microsim.bundle.bundle_writing import write_bundle
     from microsim.bundle.generate.splat_import import import_splat as read_splat
 
-    model = load_bundle(like) if like is not None else None
+    choices, splat, folder = _choices(options), options.splat, options.folder
+    model = None if options.like is None else load_bundle(options.like)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".importing_", dir=folder.parent) as beside:
         target = Path(beside) / "background.splat.ply"
         imported = read_splat(splat, target, choices, ShareProgress("importing").count)
         part = Path(beside) / "bundle"
         if model is None:
-            write_bundle(part, _estimated_world(folder.name, splat, imported, resolution))
+            write_bundle(part, _estimated_world(folder.name, splat, imported, options.resolution))
         else:
             _copy(model, part, folder.name)
         _put_gaussians(part, target, imported.sh_degree)
@@ -144,22 +146,19 @@ def _put_gaussians(folder: Path, splat: Path, sh_degree: int) -> None:
     config.write_bytes(json_bytes({**json.loads(config.read_text(encoding="utf-8")), "sh_degree": sh_degree}))
 
 
-def import_choices(
-    *, axes: str, crop: str | None, keep: int | None, sh_degree: int | None, yaw_deg: float, scale: float,
-    translate: str, w_first: bool,
-) -> SplatOptions:  # fmt: skip
-    """The options of `microsim bundle import-splat`, checked."""
+def _choices(options: ImportOptions) -> SplatOptions:
     from microsim.bundle.generate.splat_import import SplatOptions
 
-    box = _numbers(crop, (4, 6), "--crop") if crop is not None else ()
+    box = () if options.crop is None else _numbers(options.crop, (4, 6), "--crop")
     if any(low >= high for low, high in zip(box[::2], box[1::2], strict=True)):
-        raise UsageError(f"--crop: expected each first number below its second, found {crop}")
-    x, y, z = _numbers(translate, (3,), "--translate")
-    yaw = yaw_deg * math.pi / 180.0
+        raise UsageError(f"--crop: expected each first number below its second, found {options.crop}")
+    x, y, z = _numbers(options.translate, (3,), "--translate")
+    yaw = options.yaw_deg * math.pi / 180.0
     if not math.isfinite(yaw):
-        raise UsageError(f"--yaw-deg: expected an angle, found {yaw_deg}")
+        raise UsageError(f"--yaw-deg: expected an angle, found {options.yaw_deg}")
     return SplatOptions(
-        axes=axes, yaw=yaw, scale=scale, translate=(x, y, z), crop=box, keep=keep, sh_degree=sh_degree, w_first=w_first
+        axes=options.axes.value, yaw=yaw, scale=options.scale, translate=(x, y, z), crop=box, keep=options.keep,
+        sh_degree=options.sh_degree, w_first=not options.xyzw,
     )  # fmt: skip
 
 

@@ -6,15 +6,13 @@ import sys
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from microsim.cli import bundle_making
-from microsim.cli.command import Command
-from microsim.cli.options import JsonOption, flag, size
-from microsim.cli.precompile import compiling
-from microsim.cli.terminal import ShareProgress, print_json
+from microsim.cli.command import Command, JsonOption, argument, flag, option, size, with_options
+from microsim.cli.terminal import ShareProgress, compiling, print_json
 from microsim.errors import UsageError
 from microsim.paths import world_templates
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 bundle = typer.Typer(no_args_is_help=True, help="Make, inspect and pack world bundles.")
 COMMAND = Command(bundle, panel="Scenarios and worlds", position=340)
 
-BundleArgument = Annotated[str, typer.Argument(metavar="BUNDLE", help="A folder, or the name of a shipped world.")]
+BundleArgument = Annotated[str, argument("BUNDLE", "A folder, or the name of a shipped world.")]
 
 
 Template = Enum("Template", {name: name for name in world_templates()}, type=str)  # type: ignore[misc]
@@ -36,28 +34,23 @@ class Axes(str, Enum):
     y_down = "y-down"
 
 
-@bundle.command()
-def new(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The new bundle; its last part becomes its name.")],
-    scenario: Annotated[
-        str | None, typer.Option("--scenario", metavar="NAME", help="Take terrain and obstacles from a scenario.")
-    ] = None,
-    heightmap: Annotated[
-        Path | None, typer.Option("--heightmap", metavar="IMAGE", help="Take heights from a grey PNG; north is up.")
-    ] = None,
+class NewOptions(NamedTuple):
+    folder: Annotated[Path, argument("FOLDER", "The new bundle; its last part becomes its name.")]
+    scenario: Annotated[str | None, option("--scenario NAME", "Take terrain and obstacles from a scenario.")] = None
+    heightmap: Annotated[Path | None, option("--heightmap IMAGE", "Take heights from a grey PNG; north is up.")] = None
     template: Annotated[
-        Template | None, typer.Option(help="Start from one of the shipped worlds.", show_default="minimal")
-    ] = None,
+        Template | None, option("--template", "Start from one of the shipped worlds.", show_default="minimal")
+    ] = None
     resolution: Annotated[
-        float, typer.Option(min=0.001, max=1000.0, metavar="M", help="With --heightmap: metres per pixel.")
-    ] = 0.5,
-    low: Annotated[
-        float, typer.Option(min=-1e5, max=1e5, metavar="M", help="With --heightmap: height of black.")
-    ] = 0.0,
-    high: Annotated[
-        float, typer.Option(min=-1e5, max=1e5, metavar="M", help="With --heightmap: height of white.")
-    ] = 10.0,
-) -> None:
+        float, option("--resolution M", "With --heightmap: metres per pixel.", min=0.001, max=1000.0)
+    ] = 0.5
+    low: Annotated[float, option("--low M", "With --heightmap: height of black.", min=-1e5, max=1e5)] = 0.0
+    high: Annotated[float, option("--high M", "With --heightmap: height of white.", min=-1e5, max=1e5)] = 10.0
+
+
+@bundle.command()
+@with_options
+def new(options: NewOptions) -> None:
     """Make a bundle from a scenario, from a heightmap image, or from scratch.
 
     It has a camera and a LiDAR, and Gaussians that show the ground and what is on
@@ -71,19 +64,21 @@ def new(
       microsim bundle new my_hills --heightmap hills.png --low 0 --high 12
       microsim bundle new my_oval --template oval
     """
-    if sum(choice is not None for choice in (scenario, heightmap, template)) > 1:
+    folder = options.folder
+    if sum(choice is not None for choice in (options.scenario, options.heightmap, options.template)) > 1:
         raise UsageError("expected one of --scenario, --heightmap and --template, found several")
     bundle_making.refuse_existing(folder)
     from microsim.bundle.bundle_writing import write_bundle
     from microsim.bundle.generate import generate_world
 
     with compiling():
-        if scenario is not None:
-            content = bundle_making.from_scenario(folder.name, scenario)
-        elif heightmap is not None:
-            content = bundle_making.from_image(folder.name, heightmap, resolution, low, high)
+        if options.scenario is not None:
+            content = bundle_making.from_scenario(folder.name, options.scenario)
+        elif options.heightmap is not None:
+            heights = (options.resolution, options.low, options.high)
+            content = bundle_making.from_image(folder.name, options.heightmap, *heights)
         else:
-            content = generate_world(template.value if template else "minimal", folder.name)
+            content = generate_world(options.template.value if options.template else "minimal", folder.name)
     write_bundle(folder, content)
     _finish(folder)
 
@@ -172,10 +167,7 @@ def _bounds(bundle: Bundle) -> list[float]:
 def tf(
     source: BundleArgument,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write it there and leave the bundle unchanged; -: to stdout."
-        ),
+        Path | None, option("--output -o FILE", "Write it there and leave the bundle unchanged; -: to stdout.")
     ] = None,
 ) -> None:
     """Derive tf_static.json from calibration.yaml, which counts where the two differ.
@@ -206,37 +198,32 @@ def tf(
     print(f"wrote {target}")
 
 
-@bundle.command("import-splat")
-def import_splat(
-    splat: Annotated[Path, typer.Argument(metavar="PLY", help="Gaussians as the usual training programs write them.")],
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The new bundle.")],
-    like: Annotated[
-        str | None,
-        typer.Option("--like", metavar="BUNDLE", help="Take everything but the Gaussians from this bundle."),
-    ] = None,
+class ImportOptions(NamedTuple):
+    splat: Annotated[Path, argument("PLY", "Gaussians as the usual training programs write them.")]
+    folder: Annotated[Path, argument("FOLDER", "The new bundle.")]
+    like: Annotated[str | None, option("--like BUNDLE", "Take everything but the Gaussians from this bundle.")] = None
     crop: Annotated[
-        str | None,
-        typer.Option(
-            "--crop", metavar="X0,X1,Y0,Y1[,Z0,Z1]", help="Keep what is inside this box of the map, in metres."
-        ),
-    ] = None,
-    keep: Annotated[
-        int | None, typer.Option("--keep", min=1, metavar="N", help="Keep at most N Gaussians, chosen at random.")
-    ] = None,
-    sh_degree: Annotated[
-        int | None, typer.Option("--sh-degree", min=0, max=3, metavar="D", help="Drop colours finer than this degree.")
-    ] = None,
+        str | None, option("--crop X0,X1,Y0,Y1[,Z0,Z1]", "Keep what is inside this box of the map, in metres.")
+    ] = None
+    keep: Annotated[int | None, option("--keep N", "Keep at most N Gaussians, chosen at random.", min=1)] = None
+    sh_degree: Annotated[int | None, option("--sh-degree D", "Drop colours finer than this degree.", min=0, max=3)] = (
+        None
+    )
     axes: Annotated[
-        Axes, typer.Option(help="Axes of the file; y-down: x right, z forward, as from COLMAP; y-up: as glTF.")
-    ] = Axes.z_up,
-    yaw_deg: Annotated[float, typer.Option(metavar="DEG", help="Then rotate it about the vertical axis.")] = 0.0,
-    scale: Annotated[float, typer.Option(min=1e-6, max=1e6, metavar="X", help="Then scale it by X.")] = 1.0,
-    translate: Annotated[str, typer.Option(metavar="X,Y,Z", help="Then move it, in metres.")] = "0,0,0",
-    xyzw: Annotated[bool, flag("--xyzw", "Rotations are stored as x, y, z, w; usual is w first.")] = False,
+        Axes, option("--axes", "Axes of the file; y-down: x right, z forward, as from COLMAP; y-up: as glTF.")
+    ] = Axes.z_up
+    yaw_deg: Annotated[float, option("--yaw-deg DEG", "Then rotate it about the vertical axis.")] = 0.0
+    scale: Annotated[float, option("--scale X", "Then scale it by X.", min=1e-6, max=1e6)] = 1.0
+    translate: Annotated[str, option("--translate X,Y,Z", "Then move it, in metres.")] = "0,0,0"
+    xyzw: Annotated[bool, flag("--xyzw", "Rotations are stored as x, y, z, w; usual is w first.")] = False
     resolution: Annotated[
-        float, typer.Option(min=0.01, max=100.0, metavar="M", help="Cell size of the estimated heightmap.")
-    ] = 0.5,
-) -> None:
+        float, option("--resolution M", "Cell size of the estimated heightmap.", min=0.01, max=100.0)
+    ] = 0.5
+
+
+@bundle.command("import-splat")
+@with_options
+def import_splat(options: ImportOptions) -> None:
     """Make a bundle from a captured scene: a PLY of Gaussians as training programs write it.
 
     Rotations are normalised, properties are put in order, and Gaussians that are
@@ -250,22 +237,16 @@ def import_splat(
       microsim bundle import-splat scan.ply my_yard --crop=-40,40,-30,30
       microsim bundle import-splat better.ply my_oval --like oval
     """
-    bundle_making.refuse_existing(folder)
-    choices = bundle_making.import_choices(
-        axes=axes.value, crop=crop, keep=keep, sh_degree=sh_degree, yaw_deg=yaw_deg, scale=scale, translate=translate,
-        w_first=not xyzw,
-    )  # fmt: skip
-    imported = bundle_making.import_splat(splat, folder, like, choices, resolution)
+    bundle_making.refuse_existing(options.folder)
+    imported = bundle_making.import_splat(options)
     print(f"took {imported.kept:,} of {imported.found:,} Gaussians, sh_degree {imported.sh_degree}")
-    _finish(folder)
+    _finish(options.folder)
 
 
 @bundle.command()
 def pack(
     source: BundleArgument,
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="The archive; default: NAME.zip here.", show_default=False)
-    ] = None,
+    file: Annotated[Path | None, argument("[FILE]", "The archive; default: NAME.zip here.", show_default=False)] = None,
 ) -> None:
     """Pack a bundle into one file: a ZIP without compression, the same bytes for the same content.
 
@@ -288,19 +269,13 @@ def pack(
 
 @bundle.command()
 def unpack(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An archive that `pack` wrote.")],
+    file: Annotated[Path, argument("FILE", "An archive that `pack` wrote.")],
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[FOLDER]", help="Default: the archive's name here.", show_default=False)
+        Path | None, argument("[FOLDER]", "Default: the archive's name here.", show_default=False)
     ] = None,
     max_size: Annotated[
         int | None,
-        typer.Option(
-            "--max-size",
-            parser=size,
-            metavar="SIZE",
-            help="Refuse archives that unpack to more than this.",
-            show_default="4GB",
-        ),
+        option("--max-size SIZE", "Refuse archives that unpack to more than this.", parser=size, show_default="4GB"),
     ] = None,
 ) -> None:
     """Unpack a bundle into a new folder, which appears only once it is complete and valid.

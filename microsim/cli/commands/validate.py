@@ -7,20 +7,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from microsim.cli.command import Command
-from microsim.cli.options import JsonOption
-from microsim.cli.precompile import compiling
-from microsim.cli.terminal import GOOD, WRONG_INPUT, print_json
+from microsim.cli.command import Command, JsonOption, argument
+from microsim.cli.terminal import GOOD, WRONG_INPUT, compiling, print_json
 from microsim.errors import MicroSimError, Problem, ScenarioError
 
 
 def validate(
-    files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE", help="Scenarios, missions, sweeps, world bundles."),
-    ],
+    files: Annotated[list[str], argument("FILE", "Scenarios, missions, sweeps, world bundles.")],
     as_json: JsonOption = False,
 ) -> int:
     """Check scenarios, missions, sweeps and world bundles, and list everything that is wrong with them.

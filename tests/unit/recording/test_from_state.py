@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from microsim.cli import app
-from microsim.cli.starting_point import resume
+from microsim.cli.run_parts import resume
 from microsim.errors import UsageError
 from microsim.messages.outbox import Message
 from microsim.recording.bag import open_bag
@@ -73,7 +73,7 @@ def test_states_of_a_history_can_be_gone_on_from(tmp_path: Path) -> None:
     [
         (["flat"], "leave out SCENARIO"),
         (["--seed", "0"], "leave out --seed"),
-        (["--inject", "radio:blackout@1s-2s"], "leave out --world, --robots, --inject"),
+        (["--inject", "radio:blackout@1s-2s"], "leave out --inject"),
         (["--mission", "hover"], "a mission begins at time 0"),
         (["--record", "x"], "a recording begins at time 0"),
     ],

@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from microsim.cli import app
-from microsim.cli.options import simulated_time, size
+from microsim.cli.command import simulated_time, size
 from microsim.errors import UsageError
 from microsim.recording.bag import open_bag
 from microsim.recording.state_file import SnapshotError, read_state, resume

@@ -560,6 +560,6 @@ def test_a_token_stands_alone(folder):
     from microsim.cli.commands.replay import ReplayOptions, replay, replay_token
 
     with pytest.raises(UsageError, match="leave out BAG, --seed"):
-        replay(folder / "bag", token="microsim-", seed=3)
+        replay(ReplayOptions(folder / "bag", token="microsim-", seed=3))
     with pytest.raises(UsageError, match="expected a token that begins with microsim-"):
-        replay_token("hello", None, ReplayOptions())
+        replay_token("hello", ReplayOptions())
