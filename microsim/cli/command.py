@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 ENTRY_POINTS = "microsim.commands"
 
 
-class Command(NamedTuple):
+class CliCommand(NamedTuple):
     """`work` is a function, or a `typer.Typer` with several: `microsim bag info`, `microsim bag repair`.
 
     A function's parameters are the options, its docstring is the help, and it returns the exit code (None: 0). One with
@@ -55,6 +55,8 @@ class Command(NamedTuple):
         else:
             app.command(name, rich_help_panel=self.panel)(with_options(self.work))
 
+
+Command = CliCommand  # its documented name
 
 # ---- finding commands ------------------------------------------------------------------------------------------------
 

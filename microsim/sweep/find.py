@@ -22,10 +22,8 @@ from microsim.scenario.overrides import with_values
 from microsim.simulation import Simulation
 from microsim.sweep.expressions import Condition
 from microsim.sweep.metrics import Collisions, Value
-from microsim.sweep.plan import Plan, RunOutcome
-from microsim.sweep.run_one import run_one
-from microsim.sweep.sweep_file import Sweep
-from microsim.sweep.tokens import mission_data
+from microsim.sweep.plan import Plan, RunOutcome, Sweep
+from microsim.sweep.run_one import mission_data, run_one
 
 Data: TypeAlias = dict[str, Any]  # of a mission, as in its file
 KeyPath: TypeAlias = tuple[str | int, ...]

@@ -12,8 +12,7 @@ from microsim.cli.terminal import FAILED, GOOD, WRONG_INPUT, Bar, interruptible,
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:
-    from microsim.check.check_runs import Case, Children, Environment, Result
-    from microsim.check.determinism import CheckVerdict, Finding
+    from microsim.check import Case, CheckVerdict, Children, Environment, Finding, Result
 
 _SCENARIOS = ("default", "flat", "obstacles_arena")  # when none is named
 _EXPLAINED = 3  # differences that are explained; the others have the same cause more often than not
@@ -59,8 +58,7 @@ def check(options: CheckOptions) -> int:
     """
     import tempfile
 
-    from microsim.check.check_runs import CheckRun, Children, environments, run_all
-    from microsim.check.determinism import judged
+    from microsim.check import CheckRun, Children, environments, judged, run_all
 
     cases = _cases(options)
     tried = environments(options.slow)
@@ -94,7 +92,7 @@ def default_jobs() -> int:
 def _cases(options: CheckOptions) -> list[Case]:
     """Every combination; a wrong name or file is refused before anything runs."""
     from microsim import paths
-    from microsim.check.check_runs import Case
+    from microsim.check import Case
     from microsim.missions import load_mission
     from microsim.scenario import load_scenario
 
@@ -111,7 +109,7 @@ def _cases(options: CheckOptions) -> list[Case]:
 
 
 def _findings(verdicts: Sequence[CheckVerdict], children: Children, bar: Bar) -> list[Finding]:
-    from microsim.check.determinism import find
+    from microsim.check import find
 
     pairs = [(verdict.reference, result) for verdict in verdicts for result in verdict.different]
     found = []

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from microsim.runner import Runner
     from microsim.simulation import Simulation
     from microsim.sweep.metrics import Value
-    from microsim.sweep.tokens import Replayable
+    from microsim.sweep.run_one import Replayable
 
 _REASONS = 5  # why inputs were ignored, at most
 
@@ -302,7 +302,7 @@ def _say(again: Replay, sim: Simulation, bag: OwnBag | ForeignBag, as_json: bool
 
 def replay_token(token: str, options: ReplayOptions) -> int:
     """Repeat the run of a token and print all its metrics. The exit code."""
-    from microsim.sweep.tokens import from_token
+    from microsim.sweep.run_one import from_token
 
     again = from_token(token, options.scenario, options.mission)
     if again.token.version != __version__:

@@ -29,10 +29,9 @@ from microsim.errors import UsageError
 if TYPE_CHECKING:
     from microsim.sweep.expressions import Condition
     from microsim.sweep.find import FailingCase, Smallest
-    from microsim.sweep.plan import Plan, RunOutcome
+    from microsim.sweep.plan import Plan, RunOutcome, Sweep
     from microsim.sweep.results import Figures, Finished, Group
     from microsim.sweep.run_all import Reports
-    from microsim.sweep.sweep_file import Sweep
     from microsim.sweep.worker_pool import WorkerPool
 
 _SHOWN_FAILURES = 5
@@ -93,7 +92,7 @@ class SweepOptions(NamedTuple):
 
     def workers(self, plan: Plan) -> WorkerPool:
         if self.ray is not None:
-            from microsim.sweep.ray_workers import RayWorkers
+            from microsim.sweep.worker_pool import RayWorkers
 
             return RayWorkers(plan.order(), self.ray, self.jobs, self.timeout)
         from microsim.sweep.worker_pool import LocalWorkers
@@ -145,7 +144,7 @@ COMMAND = Command(sweep, panel="Run", position=130)
 
 def _sweep(options: SweepOptions) -> Sweep:
     """The file's, with what the options change."""
-    from microsim.sweep.sweep_file import is_sweep, load_sweep
+    from microsim.sweep.plan import is_sweep, load_sweep
 
     given = options.keys
     if options.vary:
@@ -161,7 +160,7 @@ def _varied(text: str) -> tuple[str, list[Any]]:
     key, found, values = text.partition("=")
     if not found or not key.strip() or not values.strip():
         raise UsageError(f"--vary: expected KEY=VALUE,VALUE such as wind.gust_sigma=0,0.5,1, found {text!r}")
-    from microsim.sweep.sweep_file import values_of
+    from microsim.sweep.plan import values_of
 
     return key.strip(), values_of(values)
 

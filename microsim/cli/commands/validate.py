@@ -65,7 +65,7 @@ def _kind(source: str) -> str:
     from microsim import paths
     from microsim.bundle import is_bundle
     from microsim.missions.mission_file import is_mission
-    from microsim.sweep.sweep_file import is_sweep
+    from microsim.sweep.plan import is_sweep
 
     if source in paths.scenario_names():
         return "scenario"
@@ -100,8 +100,8 @@ def _check_sweep(source: str) -> Sequence[Problem]:
 
 def _check_mission(source: str) -> Sequence[Problem]:
     """Together with the scenario it names, if it names one; it may be flown in others."""
-    from microsim.missions.mission_check import check
     from microsim.missions.mission_file import load_mission
+    from microsim.missions.pilot import check
     from microsim.simulation import Simulation
 
     mission = load_mission(source)

@@ -17,9 +17,17 @@ from typing import Any
 
 from microsim.messages.outbox import Message
 from microsim.runner import Runner, Watcher
-from microsim.view.web.collector import FrameCollector
 from microsim.view.web.controls import Controls, Recorded, Ring, Stage, Timeline
-from microsim.view.web.interface import FRAME_HZ, Control, PageFrame, PageOptions, PageScene, ViewerError, need_extra
+from microsim.view.web.interface import (
+    FRAME_HZ,
+    Control,
+    FrameCollector,
+    PageFrame,
+    PageOptions,
+    PageScene,
+    ViewerError,
+    need_extra,
+)
 
 __all__ = ["PageOptions", "Recorded", "Stage", "Timeline", "Viewer", "ViewerError"]
 

@@ -19,8 +19,7 @@ from microsim.listening import Listener
 from microsim.messages.outbox import Message
 from microsim.runner import Pilot, Runner
 from microsim.simulation import Reconfiguration, Simulation, Snapshot
-from microsim.view.web.collector import FrameCollector, as_news
-from microsim.view.web.interface import Control, News, PageFrame
+from microsim.view.web.interface import Control, FrameCollector, News, PageFrame, as_news
 
 SPAN_S, EVERY_S = 120.0, 0.25  # of simulated time
 DEAD_MAN_S = 0.4  # a drive command is valid for this time; then the robot is stopped

@@ -18,14 +18,12 @@ from microsim.engine.world import PALETTE, World
 from microsim.runner import Runner
 from microsim.simulation import Simulation
 from microsim.view.run_state import RobotState, robot_states, shown_sensors
-from microsim.view.web.collector import FrameCollector
 from microsim.view.web.controls import Moving
-from microsim.view.web.interface import ViewerError
+from microsim.view.web.interface import FrameCollector, ViewerError
 from microsim.view.web.page import own, quiet_server, with_head
 from microsim.view.web.page.panel_data import as_script, columns, point, sensor_plots
 from microsim.view.web.page.robot_bodies import COLOURS
-from microsim.view.web.page.stage import Stage3D, sky
-from microsim.view.web.page.world_meshes import footprint, grid_step, ground_texture
+from microsim.view.web.page.stage import Stage3D, footprint, grid_step, ground_texture, sky
 
 FRAMES_PER_S = 15.0
 _MOST_FRAMES = 6000  # longer runs have fewer of them in a second

@@ -11,9 +11,8 @@ from microsim.errors import UsageError
 from microsim.missions import fly_mission, load_mission
 from microsim.simulation import Simulation
 from microsim.sweep.find import FailingCase, Shrinker, Shrinking, first_match, simpler_numbers, wanted
-from microsim.sweep.plan import RunOutcome, make_plan
+from microsim.sweep.plan import RunOutcome, load_sweep, make_plan
 from microsim.sweep.run_one import SweepRunner, run_one
-from microsim.sweep.sweep_file import load_sweep
 from tests.sweep_support import cli, plan_of, write_yard
 
 # One of nine entries drives the rover into the wall at x = 15; only with little lag does it get there in time.

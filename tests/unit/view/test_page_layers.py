@@ -15,8 +15,7 @@ from microsim.robots.declaration import ROBOTS
 from microsim.runner import Runner
 from microsim.sensors import SENSORS
 from microsim.view.run_state import shown_sensors
-from microsim.view.web.collector import FrameCollector
-from microsim.view.web.interface import News, PageFrame
+from microsim.view.web.interface import FrameCollector, News, PageFrame
 from microsim.view.web.page import quiet_server
 from microsim.view.web.page.layers import SensorLayer
 from microsim.view.web.page.panel_data import Panels, point

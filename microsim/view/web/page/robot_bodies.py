@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import trimesh
 
 from microsim.engine.geometry import quaternion_from_rpy
@@ -19,8 +20,8 @@ from microsim.paths import data_folder
 from microsim.robots.declaration import Look
 from microsim.view.run_state import RobotState
 from microsim.view.web.interface import RobotLook
-from microsim.view.web.page.world_meshes import Floats
 
+Floats: TypeAlias = npt.NDArray[np.float64]
 Rgba: TypeAlias = tuple[float, float, float, float]
 
 _ACCENT: Rgba = (0.123, 0.456, 0.789, 1.0)  # no material has this colour
