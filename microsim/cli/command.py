@@ -107,7 +107,7 @@ def _shipped_names() -> list[str]:
 def _shipped(name: str) -> Command:
     module = importlib.import_module(f"{commands.__name__}.{name.replace('-', '_')}")
     command = getattr(module, "COMMAND", None)
-    if not isinstance(command, Command):
+    if not isinstance(command, CliCommand):
         raise PluginError(f"{module.__file__}: expected a constant COMMAND = Command(...)")
     return command
 
@@ -116,7 +116,7 @@ def _from_packages() -> Iterator[tuple[str, Command]]:
     for entry in _entry_points():
         try:
             command = entry.load()
-            if not isinstance(command, Command):
+            if not isinstance(command, CliCommand):
                 raise TypeError(f"expected a microsim.cli.command.Command, found {type(command).__name__}")
         except Exception as error:  # the package is the user's: anything may come, and must not stop other commands
             text = f"the command {entry.name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}"
