@@ -16,7 +16,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     PrivateAttr,
-    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -27,10 +26,10 @@ from microsim.documents.values import Model, detail, fail, show
 from microsim.documents.yaml_text import read_yaml
 from microsim.errors import MicroSimError, MissionError, Problem, ScenarioError, SweepError, UsageError
 from microsim.missions import Mission, MissionPilot, load_mission
-from microsim.missions.mission_file import Name, Period, beside
+from microsim.missions.mission_file import Name, Period, beside, has_key_of, model_of, read_file
 from microsim.recording.inputs import as_text, packed
 from microsim.scenario import Scenario, load_scenario
-from microsim.scenario.files import SUFFIXES, read_text
+from microsim.scenario.files import SUFFIXES
 from microsim.scenario.messages import Places, in_order
 from microsim.scenario.overrides import full_path, with_values
 from microsim.simulation import Simulation
@@ -76,14 +75,10 @@ def seeds(text: str) -> tuple[int, ...]:
 def _seeds(value: Any) -> Any:
     if value is None:
         return None
-    if isinstance(value, str):
-        found = seeds(value)
-    elif isinstance(value, int) and not isinstance(value, bool):
-        found = seeds(str(value))
-    elif isinstance(value, (list, tuple)) and value:
-        found = seeds(",".join(str(part) for part in value))
-    else:
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    if not parts or isinstance(value, bool) or (parts is not value and not isinstance(value, (str, int))):
         raise ValueError(f"expected seeds such as 0..99 or [1, 2, 5], found {show(value)}")
+    found = seeds(",".join(map(str, parts)))
     if len(set(found)) != len(found):
         twice = next(seed for place, seed in enumerate(found) if seed in found[:place])
         raise ValueError(f"the seed {twice} is listed twice")
@@ -204,15 +199,9 @@ def _check_each(texts: tuple[str, ...], info: ValidationInfo, check: Callable[[s
 
 
 def is_sweep(file: str | Path) -> bool:
-    """Whether a file, by its keys, is a sweep and not a scenario. A file that cannot be read is not."""
+    """Whether a file, by its keys, is a sweep and not a scenario."""
     path = Path(file)
-    if path.suffix not in SUFFIXES or not path.is_file():
-        return False
-    try:
-        data = read_yaml(read_text(path), str(path)).data
-    except ScenarioError:
-        return False
-    return isinstance(data, Mapping) and any(key in data for key in _OWN_KEYS)
+    return path.suffix in SUFFIXES and path.is_file() and has_key_of(path, _OWN_KEYS)
 
 
 def load_sweep(source: str | Path | Mapping[str, Any] | Sweep, **changes: Any) -> Sweep:
@@ -221,24 +210,14 @@ def load_sweep(source: str | Path | Mapping[str, Any] | Sweep, **changes: Any) -
         return source
     if isinstance(source, Mapping):
         return _validated(dict(source), Places(), changes)
-    file = Path(source)
-    try:
-        document = read_yaml(read_text(file), str(file))
-    except ScenarioError as error:
-        raise SweepError(error.problems) from None
-    return _validated(document.data, Places(str(file), document), changes)
+    return _validated(*read_file(Path(source), SweepError), changes)
 
 
 def _validated(data: Any, places: Places, changes: Mapping[str, Any]) -> Sweep:
-    if not isinstance(data, Mapping):
-        keys = ", ".join(Sweep.key_names())
-        raise SweepError(places.problem(f"expected a mapping with any of the keys {keys}, found {show(data)}", ()))
-    data = {**data, **changes}
-    folders = _plugin_folders(data.get("scenario", "default"), places.file)
-    try:
-        sweep = Sweep.model_validate(data, context={"folders": folders})
-    except ValidationError as error:
-        raise SweepError(in_order(places.problems(error, data, lambda path: path))) from None
+    data, folders = {**data, **changes} if isinstance(data, Mapping) else data, None
+    if isinstance(data, Mapping):
+        folders = _plugin_folders(data.get("scenario", "default"), places.file)
+    sweep = model_of(Sweep, data, places, SweepError, folders=folders)
     sweep._places, sweep._folders = places, folders
     return sweep
 
@@ -380,18 +359,11 @@ def make_plan(sweep: Sweep, more_metrics: Sequence[str] = ()) -> Plan:
     _check_settings(sweep, scenario)
     metrics = _check_runs(sweep, scenario, mission, more_metrics)
     mission_seed = None if mission is None else mission.seed
-    plan = Plan(
-        scenario=scenario,
-        scenario_place=scenario_place,
-        scenario_source=TokenSource(sweep.scenario, scenario_content(scenario)),
-        mission=mission,
-        mission_source=None if mission is None else TokenSource(str(sweep.mission), mission_content(mission)),
-        duration=sweep.duration,
-        seeds=sweep.seeds or (scenario.seed if mission_seed is None else mission_seed,),
-        varied=sweep.vary,
-        metrics=metrics,
-        conditions=tuple(sweep.conditions),
-    )
+    seeds = sweep.seeds or (scenario.seed if mission_seed is None else mission_seed,)
+    source = TokenSource(sweep.scenario, scenario_content(scenario))
+    mission_source = None if mission is None else TokenSource(str(sweep.mission), mission_content(mission))
+    sources = (scenario, scenario_place, source, mission, mission_source)
+    plan = Plan(*sources, sweep.duration, seeds, sweep.vary, metrics, tuple(sweep.conditions))
     if len(plan) > MOST_RUNS:
         raise UsageError(f"expected at most {MOST_RUNS:,} runs, found {len(plan):,}")
     return plan

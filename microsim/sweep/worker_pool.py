@@ -1,4 +1,4 @@
-"""Workers that receive runs and return results: the processes of this machine. `ray_workers` has those of a cluster.
+"""Workers that receive runs and return results: processes of this machine, or actors on a Ray cluster.
 
 A worker is `main` in a process. It receives lines of JSON, the order and then lists of tasks, and answers with a line
 for each result.
@@ -68,6 +68,19 @@ class WorkerPool(Protocol):
         """End all workers at once, whatever they are doing."""
 
 
+@dataclass
+class Starts:
+    """Counts workers in a row that died before they were ready."""
+
+    where: str = ""
+    bad: int = 0
+
+    def failed(self, why: str) -> None:
+        self.bad += 1
+        if self.bad >= MAX_STARTS:
+            raise WorkerError(f"workers do not start{self.where}: {why}")
+
+
 # ---- processes of this machine ---------------------------------------------------------------------------------------
 
 
@@ -100,7 +113,7 @@ class LocalWorkers:
         self.size, self.timeout_s = jobs, timeout_s
         self._order = json.dumps(order.to_plain()).encode()
         self._events: queue.SimpleQueue[tuple[Worker, bytes]] = queue.SimpleQueue()
-        self._bad_starts = 0
+        self._starts = Starts()
         self._workers: list[Worker] = []
         try:
             self._workers += [self._started() for _ in range(jobs)]
@@ -144,7 +157,7 @@ class LocalWorkers:
         answer = json.loads(line)
         worker.since = time.monotonic()
         if answer == "ready":
-            worker.is_ready, self._bad_starts = True, 0
+            worker.is_ready, self._starts.bad = True, 0
             return None
         run, values, error, is_final = answer
         worker.pending.remove(run)
@@ -158,9 +171,7 @@ class LocalWorkers:
         if worker.is_late:
             why = f"no result in {self.timeout_s:g} s; allow more with --timeout"
         if not worker.is_ready:
-            self._bad_starts += 1
-            if self._bad_starts >= MAX_STARTS:
-                raise WorkerError(f"workers do not start: {why}")
+            self._starts.failed(why)
         self._workers.append(self._started())
         runs, started = list(worker.pending), 1 if worker.is_ready else 0
         return Lost(runs[:started], runs[started:], why)
@@ -214,6 +225,8 @@ def _receive(requests: queue.SimpleQueue[bytes]) -> None:
     os._exit(0)
 
 
+# ---- a Ray cluster: Ray is an optional extra and takes seconds to start, so it is imported only when asked for -------
+
 LOCAL = "local"  # as an address: a private cluster on this machine
 _CONNECT_S = 5.0
 _QUIET = {
@@ -254,7 +267,7 @@ class RayWorkers:
             self.size = jobs or max(int(self._ray.cluster_resources().get("CPU", 1)), 1)
             self._order = self._ray.put(order.to_plain())
             self._actor_class = self._ray.remote(num_cpus=1, max_restarts=0)(RayWorker)
-            self._bad_starts = 0
+            self._starts = Starts(" on the cluster")
             self._calls: dict[Any, _Actor] = {}  # in progress; an actor that is not here is free
             self._free: list[_Actor] = []
             for _ in range(self.size):
@@ -297,7 +310,7 @@ class RayWorkers:
                 raise WorkerError(
                     f"the cluster has microsim {answer}, this machine has {__version__}; install the same version"
                 )
-            actor.is_ready, self._bad_starts = True, 0
+            actor.is_ready, self._starts.bad = True, 0
         else:
             yield from answer
         actor.pending = []
@@ -308,9 +321,7 @@ class RayWorkers:
         if actor.is_late:
             why = f"no result within {self.timeout_s:g} s for each run; allow more with --timeout"
         if not actor.is_ready:
-            self._bad_starts += 1
-            if self._bad_starts >= MAX_STARTS:
-                raise WorkerError(f"workers do not start on the cluster: {why}")
+            self._starts.failed(why)
         self._ray.kill(actor.handle)  # it may be alive, and only have raised an error
         self._start()
         if actor.is_ready:

@@ -16,7 +16,7 @@ from microsim.bundle import Bundle, load_bundle
 from microsim.engine.world import CLASS_NAMES, GROUND, PALETTE, TARGET, WATER, Shape, World
 from microsim.view.web.interface import PageFrame, PageScene
 from microsim.view.web.page.layers import RadioPulses, SensorLayers
-from microsim.view.web.page.robot_bodies import COLOURS, Floats, RobotBody, add_lines, add_points, wxyz_of
+from microsim.view.web.page.robot_bodies import COLOURS, Floats, RobotBody, add_lines, add_mesh, add_points, wxyz_of
 
 _MOST_CELLS = 200  # along one side of the mesh; finer maps are thinned out, their colours are not
 _TEXTURE = 1024  # [px] at most along one side
@@ -211,9 +211,7 @@ def draw_bundle(server: Any, folder: str, world: World) -> None:
     edges = bundle.drivable.edges
     if len(edges):
         lines = _on_the_ground(world, edges)
-        server.scene.add_line_segments(
-            "/drivable/edges", lines, colors=(255, 214, 64), thickness=2.5, thickness_units="screen"
-        )
+        add_lines(server.scene, "/drivable/edges", (255, 214, 64), 2.5, lines)
     splats = _gaussians(bundle)
     if splats is not None:
         server.scene.add_gaussian_splats("/splats/background", **splats)
@@ -258,19 +256,9 @@ def _gaussians(bundle: Bundle) -> dict[str, Any] | None:
     }
 
 
-# what a page can switch on and off: name -> (shown at first, roots of the scene tree)
-LAYERS: dict[str, tuple[bool, tuple[str, ...]]] = {
-    "trails": (True, ("/trails",)),
-    "sensors": (True, ("/sensors",)),
-    "radio": (True, ("/radio",)),
-    "waypoints": (True, ("/waypoints",)),
-    "labels": (True, ("/scale",)),
-    "frames": (False, ("/frames",)),
-    "poses": (False, ("/poses",)),
-    "points": (True, ("/points",)),
-    "drivable": (True, ("/drivable",)),
-    "splats": (True, ("/splats",)),
-}
+# what a page can switch on and off, each a root of the scene tree -> whether it is shown at first
+LAYERS = dict.fromkeys(("trails", "sensors", "radio", "waypoints", "labels", "frames", "poses"), True)
+LAYERS |= {"frames": False, "poses": False, "points": True, "drivable": True, "splats": True}
 Place: TypeAlias = tuple[float, float, float]  # [m] map frame
 DAY = ((138, 178, 219), (236, 242, 247))  # sky: top, horizon
 NIGHT = ((10, 14, 24), (44, 55, 74))
@@ -304,9 +292,8 @@ class Stage3D:
         self._waypoints: Any = None
         self._world(shadows)
         self._ruler()
-        for _, roots in LAYERS.values():
-            for root in roots:
-                server.scene.add_frame(root, show_axes=False)
+        for layer in LAYERS:
+            server.scene.add_frame(f"/{layer}", show_axes=False)
         self.bodies = {
             look.name: RobotBody(server, look, number, self.scale, shadows, scene.physics_hz)
             for number, look in enumerate(scene.robots)
@@ -318,7 +305,7 @@ class Stage3D:
             draw_bundle(server, scene.bundle, scene.world)
         self.layers = [name for name in LAYERS if self._has(name)]
         self._axes = self._frames()
-        for name, (is_shown, _) in LAYERS.items():
+        for name, is_shown in LAYERS.items():
             self.show(name, is_shown)
 
     def _has(self, layer: str) -> bool:
@@ -347,28 +334,18 @@ class Stage3D:
         )
         scene.add_mesh_trimesh("/world/ground", ground_mesh(world, bool(self.scene.bundle)), cast_shadow=False)
         if world.mesh is not None:
-            vertices, triangles = world.mesh.vertices.astype(np.float32), world.mesh.triangles.astype(np.uint32)
-            scene.add_mesh_simple(
-                "/world/mesh", vertices, triangles, color=(176, 178, 172), flat_shading=True, side="double"
-            )
+            add_mesh(scene, "/world/mesh", world.mesh.vertices, world.mesh.triangles, (176, 178, 172), side="double")
         for class_id, mesh in shape_meshes(world).items():
-            scene.add_mesh_simple(
-                f"/world/things/{CLASS_NAMES[class_id]}",
-                np.asarray(mesh.vertices, np.float32),
-                np.asarray(mesh.faces, np.uint32),
-                color=tuple(int(part) for part in PALETTE[class_id]),
-                flat_shading=True,
-                side="double",
-                cast_shadow=shadows,
-            )
+            name, colour = f"/world/things/{CLASS_NAMES[class_id]}", tuple(int(part) for part in PALETTE[class_id])
+            add_mesh(scene, name, mesh.vertices, mesh.faces, colour, side="double", cast_shadow=shadows)
 
     def _ruler(self) -> None:
         """Metres along the southern and western edge, and an arrow to the north."""
         scene, world = self.server.scene, self.scene.world
         west, south, east, north = world.extent_m
         step, size = grid_step(world), max(world.size_m) / 50.0
-        scene.add_frame("/scale", show_axes=False)
-        style = {"font_size_mode": "scene", "font_scene_height": 0.42 * size, "depth_test": True}
+        scene.add_frame("/labels", show_axes=False)
+        style = {"font_size_mode": "scene", "depth_test": True}
         z = world.ground(west, south)
         z = 0.0 if math.isnan(z) else z
         numbers = [("x", east, number) for number in range(math.ceil(west / step), math.floor(east / step) + 1)]
@@ -377,19 +354,20 @@ class Stage3D:
         for axis, end, number in numbers:
             text = f"{number * step:g}" + (" m" if number * step + step > end else "")
             place = (number * step, south - 0.9 * size, z) if axis == "x" else (west - 1.1 * size, number * step, z)
-            scene.add_label(f"/scale/{axis}{number}", text, position=place, anchor="center-center", **style)
+            small = {**style, "font_scene_height": 0.42 * size}
+            scene.add_label(f"/labels/{axis}{number}", text, position=place, anchor="center-center", **small)
         ahead = np.array([0.0, 1.0, 0.0])
         at = np.array([east + 1.6 * size, north - 3.2 * size, z + 0.2])
         scene.add_arrows(
-            "/scale/north",
+            "/labels/north",
             np.array([[at, at + 3.0 * size * ahead]], np.float32),
             colors=(220, 60, 60),
             shaft_radius=0.16 * size,
             head_radius=0.42 * size,
             head_length=1.1 * size,
         )
-        north_style = {**style, "font_scene_height": 0.8 * size}
-        scene.add_label("/scale/N", "N", position=tuple(at + 3.9 * size * ahead), anchor="center-center", **north_style)
+        place = tuple(at + 3.9 * size * ahead)
+        scene.add_label("/labels/N", "N", position=place, anchor="center-center", **style, font_scene_height=0.8 * size)
 
     def _frames(self) -> dict[str, Any]:
         """Axes of map, base_links and sensors."""
@@ -408,10 +386,9 @@ class Stage3D:
         return found
 
     def show(self, layer: str, is_shown: bool) -> None:
-        for root in LAYERS[layer][1]:
-            handle = self.server.scene.get_handle_by_name(root)
-            if handle is not None:
-                handle.visible = is_shown
+        handle = self.server.scene.get_handle_by_name(f"/{layer}")
+        if handle is not None:
+            handle.visible = is_shown
 
     def home(self, seen: Sequence[Place]) -> tuple[Place, Place]:
         """(position, look at) from where all of these places are seen; without any, the world."""
