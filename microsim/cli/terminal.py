@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from microsim.runner import Runner, Watcher
+    from microsim.runner import Runner
     from microsim.scenario import Scenario
 
 GOOD, FAILED, WRONG_INPUT = 0, 1, 2  # exit codes
@@ -198,10 +198,16 @@ class Progress:
         self._pace: deque[tuple[float, float]] = deque(maxlen=_RATE_WINDOW)  # wall time, simulated time gone by
         self._wall_per_sim: float | None = None  # of the last lines
 
-    def watcher(self) -> Watcher:
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """While the run goes on."""
         from microsim.runner import Watcher
 
-        return Watcher(1.0, self.tell)
+        self.runner.watchers.append(Watcher(1.0, self.tell))
+        try:
+            yield
+        finally:
+            self._line.end()
 
     def tell(self) -> None:
         wall = self.runner.wall_s
@@ -237,9 +243,6 @@ class Progress:
         first = self._pace[0] if len(self._pace) > 1 else (0.0, 0.0)
         if now[1] > first[1] and (len(self._pace) > 1 or self._wall_per_sim is None):
             self._wall_per_sim = (now[0] - first[0]) / (now[1] - first[1])
-
-    def end(self) -> None:
-        self._line.end()
 
 
 class ShareProgress:

@@ -9,21 +9,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 import typer
 
+from microsim.cli import terminal
 from microsim.cli.command import ROS_ARGS, Command, QuietOption, argument, flag, given, option, simulated_time
 from microsim.cli.run_parts import ViewerOptions
-from microsim.cli.terminal import (
-    FAILED,
-    GOOD,
-    Progress,
-    ShareProgress,
-    compiling,
-    interrupts_end_the_run,
-    note,
-    print_json,
-    say_comparison,
-    tell,
-    warn,
-)
+from microsim.cli.terminal import FAILED, GOOD, note, print_json, tell, warn
 from microsim.errors import UsageError
 from microsim.version import __version__
 
@@ -167,15 +156,15 @@ def replay_bag(path: Path, options: ReplayOptions) -> int:
 
 
 def _verify(again: Replay, as_json: bool) -> int:
-    progress, end = ShareProgress(), again.end_tick
+    progress, end = terminal.ShareProgress(), again.end_tick
     if end:
         again.on_tick = lambda tick: progress.tell(tick / end)
     try:
-        with compiling():
+        with terminal.compiling():
             verdict = again.verify()
     finally:
         progress.end()
-    return say_comparison(verdict, as_json)
+    return terminal.say_comparison(verdict, as_json)
 
 
 def _show(again: Replay, options: ReplayOptions, stack: ExitStack) -> int:
@@ -184,7 +173,7 @@ def _show(again: Replay, options: ReplayOptions, stack: ExitStack) -> int:
     from microsim.runner import Runner
     from microsim.view.web import Recorded, Stage
 
-    with interrupts_end_the_run() as interrupts:
+    with terminal.interrupts_end_the_run() as interrupts:
         runner = interrupts.runner = Runner(again.sim, options.rtf or 1.0)
         timeline = Recorded(runner, Seeker(again, again.sim))
         options.viewer.show(runner, stack, Stage(), timeline, mode="replay", title=again.bag.path.name)
@@ -206,7 +195,7 @@ def _write_html(again: Replay, path: Path) -> int:
     facts = ExportFacts(
         again.sim.scenario.name, again.sim.seed, bag.path.name, bag.facts.end.get("digest", ""), ignored
     )
-    progress = ShareProgress()
+    progress = terminal.ShareProgress()
     size = write_html(path, again.sim, Seeker(again, again.sim), facts, progress.tell)
     progress.end()
     print(f"{path}: {size / 1e6:.1f} MB, {again.sim.time_ns / 1e9:.1f} s")
@@ -234,7 +223,7 @@ def _run(again: Replay, options: ReplayOptions, stack: ExitStack) -> int:
     from microsim.recording.replay import InputPilot
 
     clock, end = again.sim.clock, _last_tick(again, options)
-    with interrupts_end_the_run() as interrupts:
+    with terminal.interrupts_end_the_run() as interrupts:
         runner = interrupts.runner = _runner(again, options, stack)
         feed = runner.pilot = runner.pilot or InputPilot(again, runner.sim)
         assert isinstance(feed, InputPilot)
@@ -326,7 +315,7 @@ def _repeated(again: Replayable, options: ReplayOptions) -> tuple[int, dict[str,
 
     measured, sim = again.metric_run(), again.sim
     end = ticks_of(sim, measured.pilot, again.token.duration) if options.at is None else sim.clock.ticks_in(options.at)
-    with interrupts_end_the_run() as interrupts:
+    with terminal.interrupts_end_the_run() as interrupts:
         runner = interrupts.runner = Runner(sim, options.rtf, measured)
         recorder = None
         if options.record is not None:
@@ -348,10 +337,8 @@ def _shown(value: Value) -> str:
 
 
 def _advance(runner: Runner, end: int, ticks: int) -> None:
-    progress = Progress(runner, end)
-    runner.watchers.append(progress.watcher())
-    runner.run(ticks)
-    progress.end()
+    with terminal.Progress(runner, end).shown():
+        runner.run(ticks)
 
 
 def _is_recorded(recorder: Recorder | None) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from microsim.cli import run_parts
+from microsim.cli import run_parts, terminal
 from microsim.cli.command import (
     ROS_ARGS,
     Command,
@@ -26,21 +26,7 @@ from microsim.cli.command import (
     seed_value,
 )
 from microsim.cli.run_parts import Flight, RecordingOptions, Recordings, ViewerOptions
-from microsim.cli.terminal import (
-    FAILED,
-    GOOD,
-    Interrupts,
-    Progress,
-    can_rewrite,
-    compiling,
-    interrupts_end_the_run,
-    is_quiet,
-    parts_of,
-    precompile,
-    print_json,
-    tell,
-    warn,
-)
+from microsim.cli.terminal import FAILED, GOOD, print_json, tell, warn
 from microsim.errors import MicroSimError, UsageError
 from microsim.version import __version__
 
@@ -207,7 +193,7 @@ class RunRequest(NamedTuple):
 
 def run_scenario(request: RunRequest) -> int:
     """The exit code."""
-    with interrupts_end_the_run() as interrupts:
+    with terminal.interrupts_end_the_run() as interrupts:
         recordings = Recordings()
         try:
             return _run(_with_mission(request), interrupts, recordings)
@@ -215,20 +201,18 @@ def run_scenario(request: RunRequest) -> int:
             return _stopped_at_once(interrupts, recordings)
 
 
-def _run(request: RunRequest, interrupts: Interrupts, recordings: Recordings) -> int:
+def _run(request: RunRequest, interrupts: terminal.Interrupts, recordings: Recordings) -> int:
     with ExitStack() as stack:
         if request.options.from_state is not None:
             plugins = request.options.plugins or ()
             scenario, seed = run_parts.scenario_of_state(request.options.from_state, stack, plugins)
             request = request._replace(scenario=scenario, seed=seed)
-        with compiling():
+        with terminal.compiling():
             runner, node = _prepared(request, stack)
         if request.options.from_state is not None:
             run_parts.resume(request.options.from_state, runner)
         interrupts.runner = runner
-        telemetry = _telemetry(request)  # after the scenario is loaded: a bad one must not cost an old file
-        if telemetry is not None:
-            telemetry.attach(runner)
+        telemetry = _telemetry(request, runner)  # after the scenario is loaded: a bad one must not cost an old file
         recordings.begin(request.options.recording, runner)
         if request.flight is not None:
             request.flight.attach(runner)
@@ -236,7 +220,8 @@ def _run(request: RunRequest, interrupts: Interrupts, recordings: Recordings) ->
             _show_page(runner, node, request, stack)
         ticks = None if request.duration is None else runner.sim.clock.ticks_in(Fraction(str(request.duration)))
         try:
-            _drive(runner, ticks, request, telemetry)
+            with closing(telemetry) if telemetry is not None else nullcontext(), _shown(runner, ticks, request):
+                runner.run(ticks)
         except (MicroSimError, MemoryError) as error:
             warn(f"the run failed at tick {runner.sim.tick}: {str(error) or 'out of memory'}")
             recordings.finish()
@@ -316,7 +301,7 @@ def _precompile(scenario: Scenario, request: RunRequest) -> None:
             runner.run(min(runner.sim.clock.ticks_in(Fraction(1)), 600))
 
     if request.duration != 0.0:
-        precompile(parts_of(scenario), first_second)
+        terminal.precompile(terminal.parts_of(scenario), first_second)
 
 
 def _runner(sim: Simulation, request: RunRequest) -> Runner:
@@ -337,15 +322,17 @@ def _pilot(sim: Simulation, request: RunRequest) -> Pilot | None:
     return DemoPilot(sim)
 
 
-def _telemetry(request: RunRequest) -> Telemetry | None:
-    from microsim.runner import Telemetry
-
+def _telemetry(request: RunRequest, runner: Runner) -> Telemetry | None:
     path, scenario = request.options.telemetry, request.scenario
     if path is None:
         return None
+    from microsim.runner import Telemetry
+
     if isinstance(scenario, str) and scenario and path.exists() and Path(scenario).exists() and path.samefile(scenario):
         raise UsageError(f"telemetry would overwrite the scenario {path}; give another file to --telemetry")
-    return Telemetry(path)
+    telemetry = Telemetry(path)
+    telemetry.attach(runner)
+    return telemetry
 
 
 def _show_page(runner: Runner, node: MicroSimNode | None, request: RunRequest, stack: ExitStack) -> None:
@@ -359,22 +346,14 @@ def _show_page(runner: Runner, node: MicroSimNode | None, request: RunRequest, s
 # ---- while it runs ---------------------------------------------------------------------------------------------------
 
 
-def _drive(runner: Runner, ticks: int | None, request: RunRequest, telemetry: Telemetry | None) -> None:
-    with ExitStack() as stack:
-        if telemetry is not None:
-            stack.callback(telemetry.close)
-        stack.enter_context(_shown(runner, ticks and runner.sim.tick + ticks, request))
-        runner.run(ticks)
-
-
 @contextmanager
-def _shown(runner: Runner, end: int | None, request: RunRequest) -> Iterator[None]:
+def _shown(runner: Runner, ticks: int | None, request: RunRequest) -> Iterator[None]:
     """With the dashboard if there is a terminal for it, else with lines of progress."""
-    options = request.options
-    has_dashboard = not (options.headless or options.json or is_quiet() or options.viewer.is_requested)
+    options, end = request.options, ticks and runner.sim.tick + ticks
+    has_dashboard = not (options.headless or options.json or terminal.is_quiet() or options.viewer.is_requested)
     if end == 0:
         yield
-    elif has_dashboard and can_rewrite(sys.stdout):
+    elif has_dashboard and terminal.can_rewrite(sys.stdout):
         from microsim.view.dashboard import Dashboard
 
         with Dashboard(runner, end) as dashboard:
@@ -382,15 +361,11 @@ def _shown(runner: Runner, end: int | None, request: RunRequest) -> Iterator[Non
         if dashboard.error is not None:
             warn(f"the dashboard stopped: {dashboard.error!r}; use --headless to go without")
     else:
-        progress = Progress(runner, end)
-        runner.watchers.append(progress.watcher())
-        try:
+        with terminal.Progress(runner, end).shown():
             yield
-        finally:
-            progress.end()
 
 
-def _stopped_at_once(interrupts: Interrupts, recordings: Recordings) -> int:
+def _stopped_at_once(interrupts: terminal.Interrupts, recordings: Recordings) -> int:
     if interrupts.runner is None:
         print("\nmicrosim: stopped before the first tick", file=sys.stderr)
         return GOOD

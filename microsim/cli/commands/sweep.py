@@ -8,22 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from microsim.cli import terminal
 from microsim.cli.command import Command, QuietOption, TimeoutOption, argument, flag, option, words_of
 from microsim.cli.commands.check import default_jobs, jobs_option
-from microsim.cli.terminal import (
-    FAILED,
-    GOOD,
-    Bar,
-    compiling,
-    interruptible,
-    is_quiet,
-    parts_of,
-    precompile,
-    print_json,
-    print_table,
-    tell,
-    warn,
-)
+from microsim.cli.terminal import FAILED, GOOD, Bar, is_quiet, print_json, tell, warn
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:
@@ -127,7 +115,7 @@ def sweep(options: SweepOptions) -> int:
     from microsim.sweep.results import ResultError
     from microsim.sweep.worker_pool import WorkerError
 
-    with interruptible():
+    with terminal.interruptible():
         try:
             requested = _sweep(options)
             return _fly(requested, options) if options.find is None else _find(requested, options)
@@ -173,8 +161,8 @@ def _precompile(plan: Plan) -> None:
     def one_second() -> None:
         run_one(Simulation(plan.scenario), plan.mission, min(plan.duration or 1.0, 1.0), plan.metrics)
 
-    with compiling():
-        precompile(f"sweep {parts_of(plan.scenario)} {' '.join(plan.metrics)}", one_second)
+    with terminal.compiling():
+        terminal.precompile(f"sweep {terminal.parts_of(plan.scenario)} {' '.join(plan.metrics)}", one_second)
 
 
 # ---- a sweep ---------------------------------------------------------------------------------------------------------
@@ -265,7 +253,7 @@ def _conclusion(finished: Finished, out: Path | None) -> str:
 def _print_table(plan: Plan, groups: Sequence[Group]) -> None:
     titles = ["", "runs", "failed", *groups[0].figures]
     rows = [_cells(plan, group) for group in groups]
-    print_table(titles, rows, 2, ["bold red" if group.failed else "green" for group in groups])
+    terminal.print_table(titles, rows, 2, ["bold red" if group.failed else "green" for group in groups])
 
 
 def _cells(plan: Plan, group: Group) -> list[str]:
