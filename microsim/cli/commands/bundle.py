@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import sys
 from collections.abc import Mapping
 from enum import Enum
@@ -10,14 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from microsim.cli import bundle_making
 from microsim.cli.command import Command, JsonOption, argument, flag, option, size, with_options
 from microsim.cli.terminal import ShareProgress, compiling, print_json
-from microsim.errors import UsageError
+from microsim.errors import UsageError, show
 from microsim.paths import world_templates
 
 if TYPE_CHECKING:
     from microsim.bundle import Bundle
+    from microsim.bundle.bundle_writing import BundleContent
+    from microsim.bundle.generate.splat_import import Imported, SplatOptions
+    from microsim.bundle.generate.surfaces import Colour, Solids
+    from microsim.scenario import Box, Cylinder
 
 bundle = typer.Typer(no_args_is_help=True, help="Make, inspect and pack world bundles.")
 COMMAND = Command(bundle, panel="Scenarios and worlds", position=340)
@@ -67,16 +72,16 @@ def new(options: NewOptions) -> None:
     folder = options.folder
     if sum(choice is not None for choice in (options.scenario, options.heightmap, options.template)) > 1:
         raise UsageError("expected one of --scenario, --heightmap and --template, found several")
-    bundle_making.refuse_existing(folder)
+    _refuse_existing(folder)
     from microsim.bundle.bundle_writing import write_bundle
     from microsim.bundle.generate import generate_world
 
     with compiling():
         if options.scenario is not None:
-            content = bundle_making.from_scenario(folder.name, options.scenario)
+            content = _from_scenario(folder.name, options.scenario)
         elif options.heightmap is not None:
             heights = (options.resolution, options.low, options.high)
-            content = bundle_making.from_image(folder.name, options.heightmap, *heights)
+            content = _from_image(folder.name, options.heightmap, *heights)
         else:
             content = generate_world(options.template.value if options.template else "minimal", folder.name)
     write_bundle(folder, content)
@@ -123,8 +128,8 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
 
     from microsim.bundle.drivable_geojson import covered_area_m2
 
-    heights = bundle.heightmap.values
-    rows, columns = heights.shape
+    ground, heights = bundle.heightmap, bundle.heightmap.values
+    (width, height), (rows, columns) = ground.size_m, heights.shape
     missing = sum(int(np.isnan(row).sum()) for row in heights)
     has_ground = missing < heights.size
     lowest, highest = (float(np.nanmin(heights)), float(np.nanmax(heights))) if has_ground else (0.0, 0.0)
@@ -142,9 +147,9 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         "folder": str(bundle.root),
         "bytes": sum(file.stat().st_size for file in bundle.files.values()),
         "origin_wgs84": list(bundle.origin_wgs84),
-        "heights": f"{columns} x {rows} of {bundle.heightmap.resolution_m:g} m, from {lowest:.2f} m to {highest:.2f} m",
+        "heights": f"{columns} x {rows} of {ground.resolution_m:g} m, from {lowest:.2f} m to {highest:.2f} m",
         "cells_without_ground": missing,
-        "west_south_east_north_m": _bounds(bundle),
+        "west_south_east_north_m": [ground.west, ground.south, ground.west + width, ground.south + height],
         "drivable_polygons": bundle.drivable.count,
         "drivable_area_m2": round(covered_area_m2(bundle.drivable), 1),
         "gaussians": bundle.gaussians.count,
@@ -155,12 +160,6 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         "physics_hz": bundle.timebase.physics_hz,
         "warnings": [str(warning) for warning in bundle.warnings],
     }
-
-
-def _bounds(bundle: Bundle) -> list[float]:
-    ground = bundle.heightmap
-    width, height = ground.size_m
-    return [ground.west, ground.south, ground.west + width, ground.south + height]
 
 
 @bundle.command()
@@ -237,8 +236,8 @@ def import_splat(options: ImportOptions) -> None:
       microsim bundle import-splat scan.ply my_yard --crop=-40,40,-30,30
       microsim bundle import-splat better.ply my_oval --like oval
     """
-    bundle_making.refuse_existing(options.folder)
-    imported = bundle_making.import_splat(options)
+    _refuse_existing(options.folder)
+    imported = _import(options)
     print(f"took {imported.kept:,} of {imported.found:,} Gaussians, sh_degree {imported.sh_degree}")
     _finish(options.folder)
 
@@ -305,3 +304,182 @@ def _finish(folder: Path) -> None:
     width, height = made.heightmap.size_m
     counts = f"{made.gaussians.count:,} Gaussians, drivable polygons: {made.drivable.count}"
     print(f"made {folder}: {width:g} m x {height:g} m, {counts}")
+
+
+# ---- making one ------------------------------------------------------------------------------------------------------
+
+_ROUND_SIDES = 16
+_UNDER_M = 1.0  # solids reach so far into the ground, which may slope
+
+
+def _refuse_existing(folder: Path) -> None:
+    if folder.exists():
+        raise UsageError(f"{folder} already exists; choose another folder")
+    if not folder.name:
+        raise UsageError(f"expected the name of a new folder, found {str(folder)!r}")
+
+
+def _from_scenario(name: str, source: str) -> BundleContent:
+    """Its terrain as heights, its obstacles as a mesh and as Gaussians; not its robots and sensors."""
+    import numpy as np
+
+    from microsim.bundle.generate.plain_world import around, plain_world
+    from microsim.bundle.generate.surfaces import MadeGround, Solids
+    from microsim.engine.world import PALETTE
+    from microsim.scenario import Box, load_scenario
+    from microsim.scenario.terrain import elevation, surface
+
+    scenario = load_scenario(source)
+    if getattr(scenario, "world", None) is not None:
+        raise UsageError(f"{source} already takes place in a world bundle; copy that one")
+    ground = MadeGround(elevation(scenario), scenario.map.cell_size_m, 0.0, 0.0)
+    solids, footprints = Solids(), []
+    for obstacle in scenario.obstacles:
+        x, y, z = obstacle.center
+        base = float(ground.height(np.array([x]), np.array([y]))[0]) + z
+        corners = _corners(obstacle)
+        footprints.append(corners)
+        top = base + (obstacle.size[2] if isinstance(obstacle, Box) else obstacle.height)
+        bottom = base - _UNDER_M if z <= 0.0 else base
+        _stand(solids, obstacle, corners, bottom, top)
+    colours = PALETTE[surface(scenario)].astype(np.float64) / 255.0
+    drivable = around(ground, footprints) if footprints else None
+    about = f"Made from the scenario {scenario.name}."
+    return plain_world(name, about, ground, solids, colours, drivable, scenario.map.origin_wgs84)
+
+
+def _corners(obstacle: Box | Cylinder) -> list[tuple[float, float]]:
+    from microsim.engine.exact import TWO_PI, sincos
+    from microsim.scenario import Box
+
+    x, y, _ = obstacle.center
+    if isinstance(obstacle, Box):
+        half_x, half_y = 0.5 * obstacle.size[0], 0.5 * obstacle.size[1]
+        return [(x - half_x, y - half_y), (x + half_x, y - half_y), (x + half_x, y + half_y), (x - half_x, y + half_y)]
+    turns = [sincos(TWO_PI * index / _ROUND_SIDES) for index in range(_ROUND_SIDES)]
+    return [(x + obstacle.radius * cos, y + obstacle.radius * sin) for sin, cos in turns]
+
+
+def _stand(
+    solids: Solids, obstacle: Box | Cylinder, corners: list[tuple[float, float]], bottom: float, top: float
+) -> None:
+    from microsim.engine.world import PALETTE
+    from microsim.scenario import Box
+
+    red, green, blue = (PALETTE[obstacle.class_id].astype("float64") / 255.0).tolist()
+    colour: Colour = (red, green, blue)
+    if isinstance(obstacle, Box):
+        solids.prism(corners, bottom, top, colour)
+        return
+    x, y, _ = obstacle.center
+    radius, height = obstacle.radius, top - bottom
+    solids.barrel((x, y, bottom), (radius, radius, 0.0), (0.0, height, height), (colour, colour), _ROUND_SIDES)
+
+
+def _from_image(name: str, file: Path, resolution: float, low: float, high: float) -> BundleContent:
+    import numpy as np
+
+    from microsim.bundle.generate.plain_world import plain_world
+    from microsim.bundle.generate.surfaces import MadeGround, Solids
+    from microsim.bundle.heightmap import read_image_heights
+
+    heights = read_image_heights(file, low, high).astype(np.float64)
+    rows, columns = heights.shape
+    ground = MadeGround(heights, resolution, -0.5 * columns * resolution, -0.5 * rows * resolution)
+    return plain_world(name, f"Made from the image {file.name}.", ground, Solids())
+
+
+def _import(options: ImportOptions) -> Imported:
+    """Write a bundle with the Gaussians of a file; all else is from the bundle `like`, or estimated."""
+    import tempfile
+
+    from microsim.bundle import load_bundle
+    from microsim.bundle.bundle_writing import write_bundle
+    from microsim.bundle.generate.splat_import import import_splat as read_splat
+
+    choices, splat, folder = _choices(options), options.splat, options.folder
+    model = None if options.like is None else load_bundle(options.like)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".importing_", dir=folder.parent) as beside:
+        target = Path(beside) / "background.splat.ply"
+        imported = read_splat(splat, target, choices, ShareProgress("importing").count)
+        part = Path(beside) / "bundle"
+        if model is None:
+            write_bundle(part, _estimated_world(folder.name, splat, imported, options.resolution))
+        else:
+            _copy(model, part, folder.name)
+        _put_gaussians(part, target, imported.sh_degree)
+        load_bundle(part)
+        part.rename(folder)
+    return imported
+
+
+def _put_gaussians(folder: Path, splat: Path, sh_degree: int) -> None:
+    """In place of those that `world.yaml` names."""
+    from microsim.bundle.bundle_files import ENTRY
+    from microsim.bundle.bundle_writing import json_bytes
+    from microsim.documents.yaml_text import read_yaml
+
+    world = folder / ENTRY
+    named = read_yaml(world.read_text(encoding="utf-8"), str(world)).data["gaussians"]
+    splat.replace(folder / named["background"])
+    config = folder / named["render_config"]
+    config.write_bytes(json_bytes({**json.loads(config.read_text(encoding="utf-8")), "sh_degree": sh_degree}))
+
+
+def _choices(options: ImportOptions) -> SplatOptions:
+    from microsim.bundle.generate.splat_import import SplatOptions
+
+    box = () if options.crop is None else _numbers(options.crop, (4, 6), "--crop")
+    if any(low >= high for low, high in zip(box[::2], box[1::2], strict=True)):
+        raise UsageError(f"--crop: expected each first number below its second, found {options.crop}")
+    x, y, z = _numbers(options.translate, (3,), "--translate")
+    yaw = options.yaw_deg * math.pi / 180.0
+    if not math.isfinite(yaw):
+        raise UsageError(f"--yaw-deg: expected an angle, found {options.yaw_deg}")
+    return SplatOptions(
+        axes=options.axes.value, yaw=yaw, scale=options.scale, translate=(x, y, z), crop=box, keep=options.keep,
+        sh_degree=options.sh_degree, w_first=not options.xyzw,
+    )  # fmt: skip
+
+
+def _numbers(text: str, counts: tuple[int, ...], option: str) -> tuple[float, ...]:
+    try:
+        numbers = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        numbers = ()
+    if len(numbers) not in counts or not all(abs(number) <= 1e7 for number in numbers):
+        expected = " or ".join(map(str, counts))
+        raise UsageError(f"{option}: expected {expected} numbers with commas between, found {show(text)}")
+    return numbers
+
+
+def _estimated_world(name: str, splat: Path, imported: Imported, resolution: float) -> BundleContent:
+    import numpy as np
+
+    from microsim.bundle.generate import generate_world
+    from microsim.bundle.generate.splat_import import guessed_ground
+
+    content = generate_world("minimal", name)
+    heights, content.west, content.south = guessed_ground(imported, resolution)
+    content.heights, content.resolution_m = heights.astype(np.float32), resolution
+    content.description = f"Gaussians of {splat.name}; heights guessed from them; nothing drivable yet."
+    content.polygons, content.vehicle = [], None
+    return content
+
+
+def _copy(model: Bundle, folder: Path, name: str) -> None:
+    """Every file of a bundle, under its new name."""
+    import shutil
+
+    from microsim.bundle.bundle_files import ENTRY
+    from microsim.documents.yaml_text import read_yaml, to_yaml
+
+    for target, file in model.files.items():
+        place = folder / target
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, place)
+    world = folder / ENTRY
+    data = read_yaml(world.read_text(encoding="utf-8"), str(world)).data
+    data["name"] = name
+    world.write_text(to_yaml(data, one_line=False), encoding="utf-8")

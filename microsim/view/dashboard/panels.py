@@ -112,17 +112,12 @@ def _clamped(value: int, least: int, most: int) -> int:
     return max(least, min(value, most))
 
 
-def _panel(content: RenderableType, title: RenderableType | str, note: str = "", tight: bool = True) -> Panel:
+def _panel(content: RenderableType, title: Text | str, note: str = "", tight: bool = True) -> Panel:
     return Panel(
-        content,
-        box=box.ROUNDED,
-        title=title if isinstance(title, Text) else Text(str(title), "bold not dim"),
-        title_align="left",
-        subtitle=Text(note, "dim") if note else None,
-        subtitle_align="right",
-        border_style="dim",
-        padding=0 if tight else (0, 1),
-    )
+        content, box=box.ROUNDED, border_style="dim", padding=0 if tight else (0, 1),
+        title=title if isinstance(title, Text) else Text(title, "bold not dim"), title_align="left",
+        subtitle=Text(note, "dim") if note else None, subtitle_align="right",
+    )  # fmt: skip
 
 
 def _stack(panels: Sequence[tuple[RenderableType, int]], rows: int) -> RenderableType:
@@ -332,17 +327,9 @@ def _header(facts: DashboardFacts, width: int) -> RenderableType:
     top, bottom = Table.grid(expand=True), Table.grid(expand=True, padding=(0, 1))
     top.add_column(justify="left", no_wrap=True)
     top.add_column(justify="right", no_wrap=True)
-    top.add_row(
-        Text.assemble(
-            (" MicroSim ", "bold reverse"), "  ", (facts.scenario, "bold"), ("  seed ", "dim"), str(facts.seed)
-        ),
-        Text.assemble(
-            ("digest ", "dim"),
-            facts.digest[: 64 if width >= 150 else 16 if width >= 90 else 10],
-            "…" * (width < 150),
-            " ",
-        ),
-    )
+    title = ((" MicroSim ", "bold reverse"), "  ", (facts.scenario, "bold"), ("  seed ", "dim"), str(facts.seed))
+    digest = facts.digest[: 64 if width >= 150 else 16 if width >= 90 else 10] + "…" * (width < 150)
+    top.add_row(Text.assemble(*title), Text.assemble(("digest ", "dim"), digest, " "))
     left = Text.assemble(" ", (_time(facts.time_ns / 1e9), "bold"), ("  tick ", "dim"), f"{facts.tick:,}")
     right = _pace(facts, width)
     bottom.add_row(left, _progress(facts, width - left.cell_len - right.cell_len - 4), right)
@@ -360,9 +347,8 @@ def _progress(facts: DashboardFacts, width: int) -> Text:
 
 def _pace(facts: DashboardFacts, width: int) -> Text:
     is_behind = bool(facts.asked_rtf) and facts.rtf < 0.95 * facts.asked_rtf and facts.wall_s > 2.0
-    text = Text.assemble(
-        (f"{facts.rtf:.2f}×" if facts.rtf < 100 else f"{facts.rtf:.0f}×", "bold yellow" if is_behind else "bold green")
-    )
+    rtf = f"{facts.rtf:.2f}×" if facts.rtf < 100 else f"{facts.rtf:.0f}×"
+    text = Text.assemble((rtf, "bold yellow" if is_behind else "bold green"))
     if width >= 72:
         text.append(f" of {facts.asked_rtf:g}×" if facts.asked_rtf else " unlimited", "dim")
     if facts.asked_rtf:

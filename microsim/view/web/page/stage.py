@@ -75,10 +75,8 @@ def _grid_faces(rows: int, columns: int) -> npt.NDArray[np.int64]:
 
 def grid_step(world: World) -> float:
     """Metres between the lines of the grid: about ten to twenty of them."""
-    longest = max(world.size_m)
-    return next(
-        (step for step in (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0) if longest / step <= 22), 1000.0
-    )
+    steps, longest = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0), max(world.size_m)
+    return next((step for step in steps if longest / step <= 22), 1000.0)
 
 
 def ground_texture(world: World, is_bundle: bool = False) -> Image.Image:
@@ -239,7 +237,8 @@ def _gaussians(bundle: Bundle) -> dict[str, Any] | None:
     rows = np.arange(count)
     if count > _MOST_SPLATS:
         rows = np.sort(np.argsort(-opacity, kind="stable")[:_MOST_SPLATS])
-    centres, scales = (np.asarray(found.column(name, 3), np.float64)[rows] for name in ("x", "scale_0"))
+    names = ("x", "scale_0", "f_dc_0")
+    centres, scales, colours = (np.asarray(found.column(name, 3), np.float64)[rows] for name in names)
     x, y, z, w = np.asarray(found.column("rot_0", 4), np.float64)[rows].T
     turn = np.empty((len(rows), 3, 3))
     turn[:, 0] = np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)], axis=1)
@@ -249,9 +248,7 @@ def _gaussians(bundle: Bundle) -> dict[str, Any] | None:
     return {
         "centers": centres.astype(np.float32),
         "covariances": (stretched @ stretched.transpose(0, 2, 1)).astype(np.float32),
-        "rgbs": np.clip(0.5 + _SH_DC * np.asarray(found.column("f_dc_0", 3), np.float64)[rows], 0.0, 1.0).astype(
-            np.float32
-        ),
+        "rgbs": np.clip(0.5 + _SH_DC * colours, 0.0, 1.0).astype(np.float32),
         "opacities": opacity[rows, None].astype(np.float32),
     }
 
@@ -325,13 +322,9 @@ class Stage3D:
         scene.configure_default_lights(enabled=False)
         scene.configure_environment_map(None)
         scene.add_light_hemisphere("/light/sky", sky_color=(225, 236, 255), ground_color=(120, 118, 110), intensity=1.6)
-        scene.add_light_directional(
-            "/light/sun",
-            color=(255, 247, 232),
-            intensity=2.1,
-            position=(middle[0] - 0.6 * reach, middle[1] - 0.8 * reach, 1.2 * reach),
-            cast_shadow=shadows,
-        )
+        sun = {"color": (255, 247, 232), "intensity": 2.1, "cast_shadow": shadows}
+        place = (middle[0] - 0.6 * reach, middle[1] - 0.8 * reach, 1.2 * reach)
+        scene.add_light_directional("/light/sun", position=place, **sun)
         scene.add_mesh_trimesh("/world/ground", ground_mesh(world, bool(self.scene.bundle)), cast_shadow=False)
         if world.mesh is not None:
             add_mesh(scene, "/world/mesh", world.mesh.vertices, world.mesh.triangles, (176, 178, 172), side="double")
@@ -358,14 +351,9 @@ class Stage3D:
             scene.add_label(f"/labels/{axis}{number}", text, position=place, anchor="center-center", **small)
         ahead = np.array([0.0, 1.0, 0.0])
         at = np.array([east + 1.6 * size, north - 3.2 * size, z + 0.2])
-        scene.add_arrows(
-            "/labels/north",
-            np.array([[at, at + 3.0 * size * ahead]], np.float32),
-            colors=(220, 60, 60),
-            shaft_radius=0.16 * size,
-            head_radius=0.42 * size,
-            head_length=1.1 * size,
-        )
+        arrow = {"shaft_radius": 0.16 * size, "head_radius": 0.42 * size, "head_length": 1.1 * size}
+        ends = np.array([[at, at + 3.0 * size * ahead]], np.float32)
+        scene.add_arrows("/labels/north", ends, colors=(220, 60, 60), **arrow)
         place = tuple(at + 3.9 * size * ahead)
         scene.add_label("/labels/N", "N", position=place, anchor="center-center", **style, font_scene_height=0.8 * size)
 
