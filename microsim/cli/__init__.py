@@ -17,16 +17,11 @@ from microsim.errors import BundleError, MapError, MicroSimError, MissionError, 
 from microsim.version import __version__
 
 app = typer.Typer(
-    name="microsim",
-    cls=Commands,
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    name="microsim", cls=Commands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]}, epilog="First time here? Try: microsim run --demo",
     help="MicroSim: a deterministic robot simulator that speaks ROS 2. The same scenario, seed and commands give the "
     "same messages, byte for byte, on every machine.",
-    epilog="First time here? Try: microsim run --demo",
-)
+)  # fmt: skip
 
 
 def _version(is_requested: bool) -> None:

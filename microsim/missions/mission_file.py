@@ -146,13 +146,9 @@ class WaypointsAction(RobotAction):
 
 
 ACTIONS: dict[str, type[Action]] = {
-    "command": CommandAction,
-    "teleport": TeleportAction,
-    "radio": RadioAction,
-    "set": SetAction,
-    "pause": PauseAction,
+    "command": CommandAction, "teleport": TeleportAction, "radio": RadioAction, "set": SetAction, "pause": PauseAction,
     "waypoints": WaypointsAction,
-}
+}  # fmt: skip
 
 AnyAction: TypeAlias = CommandAction | TeleportAction | RadioAction | SetAction | PauseAction | WaypointsAction
 

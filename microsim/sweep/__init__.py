@@ -10,17 +10,6 @@ from microsim.sweep.worker_pool import LocalWorkers
 LocalCrew = LocalWorkers  # its documented name
 
 __all__ = [
-    "METRICS",
-    "Finished",
-    "LocalCrew",
-    "LocalWorkers",
-    "Metric",
-    "Plan",
-    "Reports",
-    "Sweep",
-    "from_token",
-    "load_sweep",
-    "make_plan",
-    "sweep_in_memory",
-    "sweep_to_file",
-]
+    "METRICS", "Finished", "LocalCrew", "LocalWorkers", "Metric", "Plan", "Reports", "Sweep", "from_token",
+    "load_sweep", "make_plan", "sweep_in_memory", "sweep_to_file",
+]  # fmt: skip

@@ -200,12 +200,7 @@ def _case_report(verdict: CheckVerdict, found: dict[tuple[Case, str], Finding]) 
             facts |= {"tick": finding.tick, "topic": finding.topic, "about": str(finding)}
         differences.append(facts)
     return {
-        "scenario": case.scenario,
-        "mission": case.mission,
-        "seed": None if reference.error else reference.seed,
-        "ticks": reference.ticks,
-        "digest": reference.digest,
-        "same": list(verdict.same),
-        "different": differences,
+        "scenario": case.scenario, "mission": case.mission, "seed": None if reference.error else reference.seed,
+        "ticks": reference.ticks, "digest": reference.digest, "same": list(verdict.same), "different": differences,
         "failed": [{"environment": each.run.environment.name, "error": each.error} for each in verdict.broken],
-    }
+    }  # fmt: skip

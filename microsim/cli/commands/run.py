@@ -382,18 +382,11 @@ def _stopped_at_once(interrupts: terminal.Interrupts, recordings: Recordings) ->
 def result(runner: Runner) -> dict[str, Any]:
     sim = runner.sim
     return {
-        "scenario": sim.scenario.name,
-        "seed": sim.seed,
-        "version": __version__,
-        "ticks": sim.tick,
-        "sim_s": sim.time_ns / 1e9,
-        "wall_s": round(runner.lap_wall_s, 6),
-        "rtf": round(runner.achieved_rtf, 4),
-        "messages": runner.lap_messages,
-        "digest": sim.digest(),
-        "ignored": dict(sim.counters),
+        "scenario": sim.scenario.name, "seed": sim.seed, "version": __version__, "ticks": sim.tick,
+        "sim_s": sim.time_ns / 1e9, "wall_s": round(runner.lap_wall_s, 6), "rtf": round(runner.achieved_rtf, 4),
+        "messages": runner.lap_messages, "digest": sim.digest(), "ignored": dict(sim.counters),
         "radio": [_link_facts(link, 1000.0 * sim.clock.dt) for link in (sim.radio.links if sim.radio else ())],
-    }
+    }  # fmt: skip
 
 
 def _link_facts(link: Link, tick_ms: float) -> dict[str, Any]:

@@ -277,14 +277,12 @@ def _figures(figures: Figures | None, is_share: bool) -> str:
 def _report(finished: Finished, groups: Sequence[Group], out: Path | None) -> dict[str, Any]:
     plan = finished.plan
     return {
-        "good": finished.is_good,
-        "runs": len(finished.rows),
+        "good": finished.is_good, "runs": len(finished.rows),
         "failed": [{"error": row["error"], "token": row["token"]} for row in finished.failed],
         "assertions": {condition.text: True for condition in plan.conditions}
-        | {each.condition.text: False for each in finished.broken},
-        "out": None if out is None else str(out),
+        | {each.condition.text: False for each in finished.broken}, "out": None if out is None else str(out),
         "summary": [{**asdict(group), "failure_share": group.failure_share} for group in groups],
-    }
+    }  # fmt: skip
 
 
 # ---- finding and shrinking -------------------------------------------------------------------------------------------

@@ -96,17 +96,13 @@ class FactsCollector:
     def facts(self) -> DashboardFacts:
         runner, sim = self.runner, self.runner.sim
         return DashboardFacts(
-            **run_state(runner, self._pace.update(runner.wall_s, runner.advanced_s)),
-            scenario=sim.scenario.name,
-            ticks=self.ticks,
-            wall_s=runner.wall_s,
-            models={name: robot.model for name, robot in sim.scenario.robots.items()},
-            sensors=self._sensors,
+            **run_state(runner, self._pace.update(runner.wall_s, runner.advanced_s)), scenario=sim.scenario.name,
+            ticks=self.ticks, wall_s=runner.wall_s,
+            models={name: robot.model for name, robot in sim.scenario.robots.items()}, sensors=self._sensors,
             trails={name: tuple(trail) for name, trail in self._trails.items()},
-            latencies={key: tuple(history) for key, history in self._latencies.items()},
-            latest=dict(self.latest),
+            latencies={key: tuple(history) for key, history in self._latencies.items()}, latest=dict(self.latest),
             ignored=dict(sim.counters),
-        )
+        )  # fmt: skip
 
 
 class Dashboard:

@@ -213,16 +213,11 @@ class FrameCollector:
         self._latest.clear()
         self.jump()
         return PageScene(
-            scenario=sim.scenario.name,
-            physics_hz=float(sim.scenario.physics_hz),
-            world=sim.world,
-            robots=tuple(_robot_look(sim, name) for name in sim.robots),
-            sensors=looks,
-            origin_wgs84=sim.scenario.map.origin_wgs84,
-            has_radio=sim.radio is not None,
-            bundle="" if sim.scenario.world is None else str(bundle_of(sim.scenario.world).root),
-            **rest,
-        )
+            scenario=sim.scenario.name, physics_hz=float(sim.scenario.physics_hz), world=sim.world,
+            robots=tuple(_robot_look(sim, name) for name in sim.robots), sensors=looks,
+            origin_wgs84=sim.scenario.map.origin_wgs84, has_radio=sim.radio is not None,
+            bundle="" if sim.scenario.world is None else str(bundle_of(sim.scenario.world).root), **rest,
+        )  # fmt: skip
 
     def frame(self) -> PageFrame:
         """What is new since the last call."""
@@ -241,14 +236,10 @@ class FrameCollector:
         """The state as it is now, without messages."""
         runner, sim = self.runner, self.runner.sim
         return PageFrame(
-            **run_state(runner),
-            epoch=self.epoch,
-            next_seed=sim.next_seed,
-            is_paused=runner.paused,
-            waypoints=dict(getattr(runner.pilot, "waypoints", {})),
-            driven=self.driven,
+            **run_state(runner), epoch=self.epoch, next_seed=sim.next_seed, is_paused=runner.paused,
+            waypoints=dict(getattr(runner.pilot, "waypoints", {})), driven=self.driven,
             has_pilot=runner.pilot is not None,
-        )
+        )  # fmt: skip
 
     def _rtf(self) -> float:
         """0 while paused."""
@@ -295,26 +286,20 @@ def _sensor_look(sensor: ShownSensor) -> SensorLook:
     kind, mount = sensor.kind, getattr(sensor.block, "mount", Mount())
     slots = sensor.main_form.slots
     return SensorLook(
-        robot=sensor.robot,
-        name=sensor.name,
-        layer=kind.display.layer,
-        topic=sensor.topic,
+        robot=sensor.robot, name=sensor.name, layer=kind.display.layer, topic=sensor.topic,
         mount=Mount(tuple(mount.xyz), tuple(mount.rpy)),
         info_topic=next(iter(sensor.topics_of_type(_CAMERA_INFO)), "") if kind.display.layer == "image" else "",
         plot=kind.display.plot,
         units={} if callable(slots) else {path: kind.reading[name] for path, name in slots.items()},
-    )
+    )  # fmt: skip
 
 
 def _robot_look(sim: Simulation, name: str) -> RobotLook:
     model, settings = sim.model(name), sim.scenario.robots[name]
     center, size = settings.body()
     return RobotLook(
-        name=name,
-        model=settings.model,
+        name=name, model=settings.model,
         limits={each: float(getattr(settings, f"max_{each}", 1.0)) for each in model.inputs},
-        is_ground_bound=model.is_ground_bound,
-        urdf=settings.urdf,
-        look=settings.look(),
+        is_ground_bound=model.is_ground_bound, urdf=settings.urdf, look=settings.look(),
         top_m=center[2] + 0.5 * size[2],
-    )
+    )  # fmt: skip

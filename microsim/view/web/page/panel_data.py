@@ -274,36 +274,21 @@ def _state(frame: PageFrame, stage: Stage3D) -> dict[str, Any]:
     robots: dict[str, Any] = {}
     for name, robot in frame.robots.items():
         robots[name] = {
-            "position": [round(each, 3) for each in robot.position],
-            "yaw": round(math.degrees(robot.rpy[2]), 1),
-            "speed": finite(robot.speed),
-            "turn": finite(robot.turn),
-            "height": finite(robot.height),
+            "position": [round(each, 3) for each in robot.position], "yaw": round(math.degrees(robot.rpy[2]), 1),
+            "speed": finite(robot.speed), "turn": finite(robot.turn), "height": finite(robot.height),
             "contacts": robot.contacts,
-        }
+        }  # fmt: skip
     for layer in stage.sensors.layers:
         if layer.reading is not None:
             robots[layer.look.robot].setdefault("beam", finite(layer.reading))
     return {
-        "type": "state",
-        "tick": frame.tick,
-        "time": frame.time_ns / 1e9,
-        "epoch": frame.epoch,
-        "seed": str(frame.seed),
-        "next_seed": str(frame.next_seed),
-        "paused": frame.is_paused,
-        "speed": frame.asked_rtf,
-        "rtf": round(frame.rtf, 3),
-        "late_ms": round(frame.lateness_ms, 2),
-        "worst_ms": round(frame.worst_lateness_ms, 2),
-        "digest": frame.digest,
-        "driven": frame.driven,
-        "pilot": frame.has_pilot,
-        "past": list(frame.past),
-        "is_past": frame.is_past,
-        "robots": robots,
+        "type": "state", "tick": frame.tick, "time": frame.time_ns / 1e9, "epoch": frame.epoch, "seed": str(frame.seed),
+        "next_seed": str(frame.next_seed), "paused": frame.is_paused, "speed": frame.asked_rtf,
+        "rtf": round(frame.rtf, 3), "late_ms": round(frame.lateness_ms, 2),
+        "worst_ms": round(frame.worst_lateness_ms, 2), "digest": frame.digest, "driven": frame.driven,
+        "pilot": frame.has_pilot, "past": list(frame.past), "is_past": frame.is_past, "robots": robots,
         "links": [_link(link) for link in frame.links],
-    }
+    }  # fmt: skip
 
 
 def _link(link: LinkState) -> dict[str, Any]:
