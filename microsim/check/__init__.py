@@ -114,6 +114,9 @@ class CheckRun:
     case: Case
     environment: Environment
 
+    def __str__(self) -> str:
+        return f"{self.case} in {self.environment.name}"
+
 
 @dataclass(frozen=True)
 class Result:

@@ -12,7 +12,7 @@ from microsim.cli.terminal import FAILED, GOOD, WRONG_INPUT, Bar, interruptible,
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:
-    from microsim.check import Case, CheckVerdict, Children, Environment, Finding, Result
+    from microsim.check import Case, CheckVerdict, Children, Environment, Finding
 
 _SCENARIOS = ("default", "flat", "obstacles_arena")  # when none is named
 _EXPLAINED = 3  # differences that are explained; the others have the same cause more often than not
@@ -69,7 +69,7 @@ def check(options: CheckOptions) -> int:
         try:
             with bar:
                 jobs = options.jobs or default_jobs()
-                results = run_all(runs, children, jobs, lambda result: bar.count(_said(result)))
+                results = run_all(runs, children, jobs, lambda result: bar.count(str(result.run)))
                 verdicts = [judged(case, tried, results) for case in cases]
                 findings = _findings(verdicts, children, bar)
         except KeyboardInterrupt:
@@ -119,10 +119,6 @@ def _findings(verdicts: Sequence[CheckVerdict], children: Children, bar: Bar) ->
     return found
 
 
-def _said(result: Result) -> str:
-    return f"{result.run.case} in {result.run.environment.name}"
-
-
 def _say(
     verdicts: Sequence[CheckVerdict], findings: Sequence[Finding], tried: Sequence[Environment], as_json: bool
 ) -> None:
@@ -134,7 +130,7 @@ def _say(
         _print_environments(tried)
     for verdict in verdicts:
         for result in verdict.broken:
-            warn(f"{verdict.case} in {result.run.environment.name}: {result.error}")
+            warn(f"{result.run}: {result.error}")
     for finding in findings:
         warn(finding)
     if not is_quiet() or not all(verdict.is_good for verdict in verdicts):

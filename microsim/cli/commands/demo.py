@@ -22,6 +22,8 @@ from microsim.cli.terminal import GOOD
 from microsim.errors import PluginError, UsageError, unknown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from microsim.runner import Pilot
     from microsim.simulation import Simulation
 
@@ -89,21 +91,15 @@ class ShippedDemo(NamedTuple):
     name: str
     path: Path
     scenario: Any
-    pilot: Any
+    pilot: Callable[[Simulation], Pilot]
 
     def pilot_for(self, sim: Simulation) -> Pilot | None:
         """Its own in its scenario; in another, loaded in the viewer, the simple pilot of `--demo`."""
-        if sim.scenario.name == self._scenario_name():
-            found: Pilot = self.pilot(sim)
-            return found
         from microsim.missions.demo_pilot import DemoPilot
-
-        return DemoPilot(sim)
-
-    def _scenario_name(self) -> str:
         from microsim.scenario import load_scenario
 
-        return load_scenario(self.scenario).name
+        is_own = sim.scenario.name == load_scenario(self.scenario).name
+        return self.pilot(sim) if is_own else DemoPilot(sim)
 
 
 def load_demo(name: str) -> ShippedDemo:

@@ -19,18 +19,10 @@ from rich.live import Live
 from microsim.engine.components import X, Y
 from microsim.messages.outbox import Message
 from microsim.runner import Runner, Watcher
+from microsim.view import run_state
 from microsim.view.dashboard.panels import Screen
 from microsim.view.dashboard.world_map import WorldMap
-from microsim.view.run_state import (
-    LinkState,
-    RecentPace,
-    RunState,
-    ShownSensor,
-    link_states,
-    robot_states,
-    run_state,
-    shown_sensors,
-)
+from microsim.view.run_state import RunState, ShownSensor
 
 PERIOD_S = 0.1
 _SHARE = 0.25  # of the time at most is spent drawing
@@ -59,7 +51,7 @@ class FactsCollector:
     def __init__(self, runner: Runner, ticks: int | None) -> None:
         self.runner, self.ticks = runner, ticks
         self.latest: dict[str, Message] = {}
-        self._sensors = tuple(shown_sensors(runner.sim.scenario))
+        self._sensors = tuple(run_state.shown_sensors(runner.sim.scenario))
         self._trails: dict[str, deque[tuple[float, float]]] = {
             name: deque(maxlen=TRAIL_POINTS) for name in runner.sim.robots
         }
@@ -67,7 +59,7 @@ class FactsCollector:
         self._next_trail = 0
         self._latencies: dict[tuple[str, str], deque[float | None]] = {}
         self._counts: dict[tuple[str, str], tuple[int, int]] = {}
-        self._pace = RecentPace()
+        self._pace = run_state.RecentPace()
         self._pace.update(0.0, 0.0)
         runner.listen(messages=self.follow)
         runner.longest_chunk = self._trail_ticks
@@ -82,9 +74,9 @@ class FactsCollector:
             for name, trail in self._trails.items():
                 rows = sim.rows(name)
                 trail.append((rows[X], rows[Y]))
-            self._follow_radio(link_states(sim))
+            self._follow_radio(run_state.link_states(sim))
 
-    def _follow_radio(self, links: Sequence[LinkState]) -> None:
+    def _follow_radio(self, links: Sequence[run_state.LinkState]) -> None:
         for link in links:
             key = (link.sender, link.receiver)
             history = self._latencies.setdefault(key, deque(maxlen=_HISTORY))
@@ -95,9 +87,9 @@ class FactsCollector:
 
     def facts(self) -> DashboardFacts:
         runner, sim = self.runner, self.runner.sim
+        rtf = self._pace.update(runner.wall_s, runner.advanced_s)
         return DashboardFacts(
-            **run_state(runner, self._pace.update(runner.wall_s, runner.advanced_s)), scenario=sim.scenario.name,
-            ticks=self.ticks, wall_s=runner.wall_s,
+            **run_state.run_state(runner, rtf), scenario=sim.scenario.name, ticks=self.ticks, wall_s=runner.wall_s,
             models={name: robot.model for name, robot in sim.scenario.robots.items()}, sensors=self._sensors,
             trails={name: tuple(trail) for name, trail in self._trails.items()},
             latencies={key: tuple(history) for key, history in self._latencies.items()}, latest=dict(self.latest),
@@ -155,4 +147,5 @@ class Dashboard:
 
 
 def screen_of(runner: Runner) -> Screen:
-    return Screen(WorldMap(runner.sim.world, [robot.position[:2] for robot in robot_states(runner.sim).values()]))
+    robots = run_state.robot_states(runner.sim).values()
+    return Screen(WorldMap(runner.sim.world, [robot.position[:2] for robot in robots]))
