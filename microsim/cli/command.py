@@ -212,8 +212,7 @@ ROS_ARGS: list[str] = []  # of this call: `--ros-args …`, which is not for typ
 
 LONGEST_S = 2**31 - 1  # what the seconds of a ROS 2 stamp can hold
 
-_TIMES = {"": Fraction(1), "s": Fraction(1), "ms": Fraction(1, 1000), "m": Fraction(60), "min": Fraction(60)}
-_TIMES["h"] = Fraction(3600)
+_TIMES: Mapping[str, Fraction | int] = {"": 1, "s": 1, "ms": Fraction(1, 1000), "m": 60, "min": 60, "h": 3600}
 _SIZES = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _SIZES |= {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")

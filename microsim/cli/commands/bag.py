@@ -67,6 +67,6 @@ def repair(path: Annotated[Path, argument("BAG", "The folder of a recording.")])
 
     done = repair_bag(path)
     for damage in done.damaged:
-        print(f"written anew: {damage}")
+        print(f"rewritten: {damage}")
     state = "finished" if done.damaged else "was whole"
     print(f"{path} {state}: {done.messages:,} messages, up to {done.last_ns / 1e9:.3f} s")

@@ -360,4 +360,4 @@ def _save_state(sim: Simulation, options: ReplayOptions) -> None:
 
     save_state(options.save_state, sim.snapshot())
     note(f"state of tick {sim.tick:,} in {options.save_state}")
-    note(f"go on from there: microsim run --from-state {shlex.quote(str(options.save_state))}")
+    note(f"resume from there: microsim run --from-state {shlex.quote(str(options.save_state))}")

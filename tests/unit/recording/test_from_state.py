@@ -43,7 +43,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.exit_code == 0, done.output
     done = microsim("replay", folder / "bag", "--at", "1.5s", "--save-state", folder / "at.state")
     assert done.exit_code == 0
-    assert f"go on from there: microsim run --from-state {folder / 'at.state'}" in done.output
+    assert f"resume from there: microsim run --from-state {folder / 'at.state'}" in done.output
     return folder
 
 
