@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any, Literal
 
-from microsim.engine.components import Mount
+from microsim.engine.components import FixedMount
 from microsim.engine.world import World
 from microsim.errors import MicroSimError, install_hint
 from microsim.messages.outbox import Message
-from microsim.robots.declaration import Look
+from microsim.robots.robot import Look
 from microsim.run_log import Note
 from microsim.runner import Runner
 from microsim.scenario.bundles import bundle_of
-from microsim.sensors.declaration import Layer
+from microsim.sensors.sensor import Layer
 from microsim.simulation import Simulation
 from microsim.view.run_state import (
     LinkState,
@@ -59,13 +59,13 @@ class PageOptions:
 
 @dataclass(frozen=True)
 class SensorLook:
-    """A sensor and how its messages are drawn, see `microsim.sensors.declaration.Display`."""
+    """A sensor and how its messages are drawn, see `microsim.sensors.sensor.Display`."""
 
     robot: str
     name: str
     layer: Layer
     topic: str
-    mount: Mount
+    mount: FixedMount
     info_topic: str = ""  # of the CameraInfo that belongs to an image
     plot: tuple[str, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)  # field of the message -> unit
@@ -283,11 +283,11 @@ def _counted(sim: Simulation) -> Counter[str]:
 
 
 def _sensor_look(sensor: ShownSensor) -> SensorLook:
-    kind, mount = sensor.kind, getattr(sensor.block, "mount", Mount())
+    kind, mount = sensor.kind, getattr(sensor.block, "mount", FixedMount())
     slots = sensor.main_form.slots
     return SensorLook(
         robot=sensor.robot, name=sensor.name, layer=kind.display.layer, topic=sensor.topic,
-        mount=Mount(tuple(mount.xyz), tuple(mount.rpy)),
+        mount=FixedMount(tuple(mount.xyz), tuple(mount.rpy)),
         info_topic=next(iter(sensor.topics_of_type(_CAMERA_INFO)), "") if kind.display.layer == "image" else "",
         plot=kind.display.plot,
         units={} if callable(slots) else {path: kind.reading[name] for path, name in slots.items()},
