@@ -357,7 +357,7 @@ class MinRange(Metric):
         return self.least if math.isfinite(self.least) else None
 
 
-class _Radio(Metric):
+class _RadioMetric(Metric):
     @classmethod
     def problem(cls, sim: Simulation, has_mission: bool) -> str:
         return "" if sim.radio is not None else "there is no radio between robots"
@@ -367,7 +367,7 @@ class _Radio(Metric):
         return [] if self.run.sim.radio is None else self.run.sim.radio.links
 
 
-class RadioDrop(_Radio):
+class RadioDrop(_RadioMetric):
     """Share of radio packets that were lost, from 0 to 1; no value if none was sent."""
 
     name = "radio_drop"
@@ -377,7 +377,7 @@ class RadioDrop(_Radio):
         return sum(link.dropped + link.overflowed for link in self.links) / sent if sent else None
 
 
-class RadioSent(_Radio):
+class RadioSent(_RadioMetric):
     """Number of radio packets sent, counted once for each receiver."""
 
     name, kind = "radio_sent", int
@@ -386,7 +386,7 @@ class RadioSent(_Radio):
         return sum(link.sent for link in self.links)
 
 
-class RadioLatency(_Radio):
+class RadioLatency(_RadioMetric):
     """Mean latency of the radio packets that arrived; no value if none did."""
 
     name, unit, needs_messages = "radio_latency_ms", "ms", True  # packets arrive only as messages

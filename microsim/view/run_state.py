@@ -68,14 +68,10 @@ def _robot_state(sim: Simulation, name: str) -> RobotState:
     velocity = (rows[VELOCITY_X], rows[VELOCITY_Y], rows[VELOCITY_Z])
     contacts = sim.model(name).state.get("contacts")
     return RobotState(
-        position=(rows[X], rows[Y], rows[Z]),
-        rpy=(rows[ROLL], rows[PITCH], rows[YAW]),
-        speed=math.hypot(*velocity),
-        velocity=velocity,
-        turn=rows[YAW_RATE],
-        height=rows[Z] - sim.world.ground(rows[X], rows[Y]),
+        position=(rows[X], rows[Y], rows[Z]), rpy=(rows[ROLL], rows[PITCH], rows[YAW]), speed=math.hypot(*velocity),
+        velocity=velocity, turn=rows[YAW_RATE], height=rows[Z] - sim.world.ground(rows[X], rows[Y]),
         contacts=None if contacts is None else int(rows[contacts]),
-    )
+    )  # fmt: skip
 
 
 def link_states(sim: Simulation) -> tuple[LinkState, ...]:
@@ -122,17 +118,10 @@ def run_state(runner: Runner, rtf: float = 0.0) -> dict[str, Any]:
     """The fields of `RunState` now."""
     sim = runner.sim
     return {
-        "tick": sim.tick,
-        "time_ns": sim.time_ns,
-        "seed": sim.seed,
-        "asked_rtf": runner.rtf,
-        "rtf": rtf,
-        "lateness_ms": 1000.0 * runner.lateness_s,
-        "worst_lateness_ms": 1000.0 * runner.worst_lateness_s,
-        "digest": sim.digest(),
-        "robots": robot_states(sim),
-        "links": link_states(sim),
-    }
+        "tick": sim.tick, "time_ns": sim.time_ns, "seed": sim.seed, "asked_rtf": runner.rtf, "rtf": rtf,
+        "lateness_ms": 1000.0 * runner.lateness_s, "worst_lateness_ms": 1000.0 * runner.worst_lateness_s,
+        "digest": sim.digest(), "robots": robot_states(sim), "links": link_states(sim),
+    }  # fmt: skip
 
 
 class RecentPace:

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from microsim.cli.command import Command
-from microsim.cli.node_run import DigestOption, DurationOption, NodeTransport, TransportOption, run_node
-from microsim.cli.options import ROS_ARGS
+from microsim.cli.commands.robot_simulator import NodeOptions, run_node
 
 
-def sim_rover(
-    transport: TransportOption = NodeTransport.auto,
-    duration: DurationOption = None,
-    digest: DigestOption = False,
-) -> int:
+def sim_rover(options: NodeOptions) -> int:
     """A rover with mass and drag: the ROS 2 node fake_rover_state_controller.
 
     It takes /<robot_id>/cmd_vel and publishes /<robot_id>/joint_states and
@@ -28,7 +23,7 @@ def sim_rover(
     """
     from microsim.ros2.rover_node import NODE_NAME, SimRoverNode
 
-    return run_node(NODE_NAME, SimRoverNode, transport, tuple(ROS_ARGS), duration, digest)
+    return run_node(NODE_NAME, SimRoverNode, options)
 
 
 COMMAND = Command(sim_rover, panel="ROS 2 nodes", position=410)

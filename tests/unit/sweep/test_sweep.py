@@ -17,12 +17,10 @@ from microsim.errors import SweepError, UsageError
 from microsim.missions import fly_mission, load_mission
 from microsim.scenario.overrides import full_path, with_values
 from microsim.sweep.metrics import METRICS, WatchedRun, watch
-from microsim.sweep.plan import RunOutcome, make_plan
+from microsim.sweep.plan import RunOutcome, is_sweep, load_sweep, make_plan, values_of
 from microsim.sweep.results import Finished, broken, check_figure, draw, is_failed, summarised, write
 from microsim.sweep.run_all import Journal, check_files, recalled
-from microsim.sweep.run_one import RunFailure, SweepOrder, SweepRunner, needs_messages, run_one
-from microsim.sweep.sweep_file import is_sweep, load_sweep, values_of
-from microsim.sweep.tokens import from_token
+from microsim.sweep.run_one import RunFailure, SweepOrder, SweepRunner, from_token, needs_messages, run_one
 from tests.support import bare, scenario
 from tests.sweep_support import METRICS as TAKEN
 from tests.sweep_support import PLUGIN, cli, plan_of, write_yard
@@ -560,6 +558,6 @@ def test_a_token_stands_alone(folder):
     from microsim.cli.commands.replay import ReplayOptions, replay, replay_token
 
     with pytest.raises(UsageError, match="leave out BAG, --seed"):
-        replay(folder / "bag", token="microsim-", seed=3)
+        replay(ReplayOptions(folder / "bag", token="microsim-", seed=3))
     with pytest.raises(UsageError, match="expected a token that begins with microsim-"):
-        replay_token("hello", None, ReplayOptions())
+        replay_token("hello", ReplayOptions())

@@ -1,8 +1,9 @@
-"""What can be attached to a run: a recording, the web viewer, a mission. Each with its options."""
+"""What a run starts from, and what is attached to it: a recording, the web viewer, a mission."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import Enum
@@ -10,10 +11,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
-from microsim.cli.options import flag, simulated_time, size
-from microsim.cli.terminal import FAILED, GOOD, note
+from microsim.cli.command import flag, given, option, simulated_time, size
+from microsim.cli.terminal import FAILED, GOOD, note, warn
 from microsim.errors import MicroSimError, MissionError, UsageError
 
 if TYPE_CHECKING:
@@ -24,8 +23,69 @@ if TYPE_CHECKING:
     from microsim.recording.state_file import History
     from microsim.ros2.microsim_node import MicroSimNode
     from microsim.runner import Pilot, Runner
+    from microsim.scenario import Scenario
     from microsim.simulation import Simulation
     from microsim.view.web import Stage, Timeline, Viewer
+
+# ---- a scenario ------------------------------------------------------------------------------------------------------
+
+
+def assembled(
+    scenario: str | None, world: str | None, robots: str | None, faults: Sequence[str]
+) -> Scenario | str | None:
+    """The scenario as it is, or with another world, robots and faults."""
+    if world is None and robots is None and not faults:
+        return scenario
+    from microsim.scenario import load_scenario
+
+    if world is not None and scenario is not None:
+        raise UsageError("give a scenario or --world, not both; a scenario can name its world: `world: PATH`")
+    data: dict[str, Any] = {"world": world} if world is not None else load_scenario(scenario or "default").to_dict()
+    if robots is not None:
+        data["robots"] = _robots(robots, data.get("robots", {}))
+    if faults:
+        data["faults"] = [*data.get("faults", ()), *faults]
+    return load_scenario(data)
+
+
+def _robots(text: str, known: dict[str, Any]) -> dict[str, Any]:
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names:
+        raise UsageError("expected names of robots after --robots, such as ego,drone")
+    found: dict[str, Any] = {}
+    for part in names:
+        name, _, model = part.partition("=")
+        if name in found:
+            raise UsageError(f"--robots names {name!r} twice")
+        found[name] = {"model": model} if model else known.get(name, {})
+    return found
+
+
+# ---- a saved state ---------------------------------------------------------------------------------------------------
+
+
+def scenario_of_state(file: Path, stack: ExitStack, plugins: Sequence[Path]) -> tuple[Scenario, int]:
+    """The scenario and seed of a saved state; files that the scenario needs exist until `stack` is closed."""
+    import tempfile
+
+    from microsim.recording.state_file import scenario_of
+
+    if file.is_dir():
+        hint = f"microsim replay {file} --at TIME --save-state FILE"
+        raise UsageError(f"{file} is a folder; a state of a recording is made by `{hint}`")
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="microsim-")))
+    return scenario_of(file, folder, plugins)
+
+
+def resume(file: Path, runner: Runner) -> None:
+    """Put the run into a saved state. Listeners receive once what was latched since the start."""
+    from microsim.recording.state_file import load_state
+
+    sim = runner.sim
+    latched = [message for message in sim.step(0) if sim.topics[message.topic][1].latched]
+    load_state(file, sim)
+    runner.listeners.message(latched)
+
 
 # ---- a recording -----------------------------------------------------------------------------------------------------
 
@@ -41,84 +101,41 @@ class Compression(str, Enum):
 
 
 _PANEL = "Recording"
-RecordOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--record", metavar="FOLDER", help="Record everything into a new rosbag2 folder.", rich_help_panel=_PANEL
-    ),
-]
-StorageOption = Annotated[Storage, typer.Option("--storage", help="Storage format.", rich_help_panel=_PANEL)]
-CompressOption = Annotated[
-    Compression, typer.Option("--compress", help="Compress the chunks of mcap files.", rich_help_panel=_PANEL)
-]
-TopicsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--topics", metavar="GLOB", help="Record only these, such as '/drone/*'; repeatable.", rich_help_panel=_PANEL
-    ),
-]
-ExcludeOption = Annotated[
-    list[str] | None,
-    typer.Option("--exclude", metavar="GLOB", help="Do not record these; repeatable.", rich_help_panel=_PANEL),
-]
-SplitSizeOption = Annotated[
-    int | None,
-    typer.Option(
-        "--split-size", parser=size, metavar="SIZE", help="Start a new file at this size.", rich_help_panel=_PANEL
-    ),
-]
-SplitTimeOption = Annotated[
-    Fraction | None,
-    typer.Option(
-        "--split-time",
-        parser=simulated_time,
-        metavar="TIME",
-        help="Start a new file after this much simulated time.",
-        rich_help_panel=_PANEL,
-    ),
-]
-HistoryOption = Annotated[
-    Fraction | None,
-    typer.Option(
-        "--history",
-        parser=simulated_time,
-        metavar="TIME",
-        help="Keep a snapshot of every second for this long; written to FOLDER_states at the end.",
-        rich_help_panel=_PANEL,
-    ),
-]
+_HISTORY = "Keep a snapshot of every second for this long; written to FOLDER_states at the end."
+RecordOption = Annotated[Path | None, option("--record FOLDER", "Record everything into a new rosbag2 folder.", _PANEL)]
 
 
 class RecordingOptions(NamedTuple):
     """What to record of a run."""
 
-    folder: Path | None = None
-    storage: str = "mcap"
-    compression: str = "none"
-    topics: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    split_size: int | None = None
-    split_time: Fraction | None = None
-    history: Fraction | None = None
+    record: RecordOption = None
+    storage: Annotated[Storage, option("--storage", "Storage format.", _PANEL)] = Storage.mcap
+    compress: Annotated[Compression, option("--compress", "Compress the chunks of mcap files.", _PANEL)] = (
+        Compression.none
+    )
+    topics: Annotated[
+        list[str] | None, option("--topics GLOB", "Record only these, such as '/drone/*'; repeatable.", _PANEL)
+    ] = None
+    exclude: Annotated[list[str] | None, option("--exclude GLOB", "Do not record these; repeatable.", _PANEL)] = None
+    split_size: Annotated[
+        int | None, option("--split-size SIZE", "Start a new file at this size.", _PANEL, parser=size)
+    ] = None
+    split_time: Annotated[
+        Fraction | None,
+        option("--split-time TIME", "Start a new file after this much simulated time.", _PANEL, parser=simulated_time),
+    ] = None
+    history: Annotated[Fraction | None, option("--history TIME", _HISTORY, _PANEL, parser=simulated_time)] = None
 
     @property
     def states(self) -> Path:
         """Where snapshots go."""
-        return Path("microsim_states") if self.folder is None else self.folder.with_name(f"{self.folder.name}_states")
+        return Path("microsim_states") if self.record is None else self.record.with_name(f"{self.record.name}_states")
 
     def refuse_alone(self) -> None:
         """Options that say how to record, without --record."""
-        options = {
-            "--storage": self.storage != NO_RECORDING.storage,
-            "--compress": self.compression != NO_RECORDING.compression,
-            "--topics": self.topics,
-            "--exclude": self.exclude,
-            "--split-size": self.split_size is not None,
-            "--split-time": self.split_time is not None,
-        }
-        given = [name for name, is_given in options.items() if is_given]
-        if given:
-            raise UsageError(f"{given[0]} says how to record, and nothing is recorded: add --record FOLDER")
+        how = [name for name in given(self) if name not in ("--record", "--history")]
+        if how:
+            raise UsageError(f"{how[0]} says how to record, and nothing is recorded: add --record FOLDER")
 
 
 def _check_room(folder: Path) -> None:
@@ -141,10 +158,10 @@ class Recordings:
 
     def begin(self, options: RecordingOptions, runner: Runner) -> None:
         """Before the first tick is handed out. What is impossible is refused before anything is written."""
-        if options.folder is None:
+        if options.record is None:
             options.refuse_alone()
-        if options.folder is None and options.history is None:
-            return
+            if options.history is None:
+                return
         from microsim.recording.bag_io import RecordOptions
         from microsim.recording.recorder import Recorder
         from microsim.recording.state_file import History
@@ -154,10 +171,11 @@ class Recordings:
         if options.history is not None:
             history = History(float(options.history))
             _check_room(self.states)
-        if options.folder is not None:
-            files = (options.storage, options.compression, options.topics, options.exclude)
+        if options.record is not None:
+            files = (options.storage.value, options.compress.value, tuple(options.topics or ()))
             splits = (options.split_size, options.split_time)
-            self.recorder = Recorder(options.folder, runner.sim, RecordOptions(*files, *splits))
+            what = RecordOptions(*files, tuple(options.exclude or ()), *splits)
+            self.recorder = Recorder(options.record, runner.sim, what)
             self.recorder.attach(runner)
         if history is not None:
             self.history = history
@@ -169,7 +187,7 @@ class Recordings:
         if self.recorder is not None:
             self.recorder.close()
             if self.recorder.error:
-                typer.echo(f"microsim: {self.recorder.error}", err=True)
+                warn(self.recorder.error)
                 code = FAILED
             else:
                 counts = f"{self.recorder.messages:,} messages, {self.recorder.inputs:,} inputs"
@@ -182,7 +200,7 @@ class Recordings:
         try:
             states = self.history.save(self.states)
         except MicroSimError as error:
-            typer.echo(f"microsim: {error}", err=True)
+            warn(error)
             return FAILED
         note(f"{len(states)} states of the last {self.history.span_s:g} s in {self.states}")
         return GOOD
@@ -194,45 +212,26 @@ class Recordings:
         return f"its recording is not finished: `microsim bag repair {self.recorder.folder}` does that"
 
 
-NO_RECORDING = RecordingOptions()
-
 # ---- the web viewer --------------------------------------------------------------------------------------------------
 
-ViewOption = Annotated[bool, flag("--view", "Show the run on a web page, served on this machine only.")]
+_HOST = "Serve the page on another address, such as 0.0.0.0; it then requires the token in the printed address."
+_PORT = "First port to try; 0: any free port."
 OpenOption = Annotated[bool, flag("--open", "Show it and open it in a browser.")]
-HostOption = Annotated[
-    str | None,
-    typer.Option(
-        "--view-host",
-        metavar="HOST",
-        help="Serve the page on another address, such as 0.0.0.0; it then requires the token in the printed address.",
-        show_default="127.0.0.1",
-    ),
-]
-PortOption = Annotated[
-    int | None,
-    typer.Option(
-        "--view-port",
-        min=0,
-        max=65535,
-        metavar="N",
-        help="First port to try; 0: any free port.",
-        show_default="8080",
-    ),
-]
+HostOption = Annotated[str | None, option("--view-host HOST", _HOST, show_default="127.0.0.1")]
+PortOption = Annotated[int | None, option("--view-port N", _PORT, min=0, max=65535, show_default="8080")]
 
 
 class ViewerOptions(NamedTuple):
     """Any of them asks for the viewer."""
 
-    view: bool = False
-    opens: bool = False
-    host: str | None = None
-    port: int | None = None
+    view: Annotated[bool, flag("--view", "Show the run on a web page, served on this machine only.")] = False
+    open: OpenOption = False
+    view_host: HostOption = None
+    view_port: PortOption = None
 
     @property
     def is_requested(self) -> bool:
-        return self.view or self.opens or self.host is not None or self.port is not None
+        return self != ViewerOptions()
 
     def show(
         self, runner: Runner, stack: ExitStack, stage: Stage, timeline: Timeline | None = None, **scene: Any
@@ -240,19 +239,16 @@ class ViewerOptions(NamedTuple):
         """Serve the page until the stack unwinds, and print its address."""
         from microsim.view.web import PageOptions, Viewer
 
-        if self.host == "":
+        if self.view_host == "":
             raise UsageError("--view-host needs an address, for example 0.0.0.0")
-        options = PageOptions(self.host or "127.0.0.1", 8080 if self.port is None else self.port)
+        options = PageOptions(self.view_host or "127.0.0.1", 8080 if self.view_port is None else self.view_port)
         viewer = stack.enter_context(Viewer(runner, options, stage, timeline, **scene))
         print(f"the page is at {viewer.address}", file=sys.stderr, flush=True)
-        if self.opens:
+        if self.open:
             import webbrowser
 
             webbrowser.open(viewer.address)
         return viewer
-
-
-NO_VIEWER = ViewerOptions()
 
 
 def stage_of(
@@ -294,16 +290,6 @@ def stage_of(
 
 _PAUSE_POLL_S = 0.02
 
-MissionOption = Annotated[
-    str | None,
-    typer.Option(
-        "--mission",
-        metavar="FILE",
-        help="Fly a mission: a shipped one (see `microsim list`) or a file. It ends the run; the run fails if one of "
-        "the mission's expectations is not met.",
-    ),
-]
-
 
 @dataclass
 class Flight:
@@ -322,7 +308,7 @@ class Flight:
         except MissionError as error:
             if self.runner is None:
                 raise
-            print(f"microsim: the mission cannot be flown here: {error}", file=sys.stderr)
+            warn(f"the mission cannot be flown here: {error}")
             return None
         pilot.on_pause = self._pause
         return pilot
@@ -373,5 +359,5 @@ def verdict_line(facts: dict[str, Any]) -> str:
 def say_violations(facts: dict[str, Any]) -> int:
     """Each on a line; the exit code."""
     for text in facts["violations"]:
-        print(f"microsim: {text}", file=sys.stderr)
+        warn(text)
     return FAILED if facts["violations"] else GOOD
