@@ -79,10 +79,7 @@ def bundle_files(content: BundleContent) -> dict[str, bytes]:
         "version": VERSION,
         "name": content.name,
         "metadata": "metadata.json",
-        "gaussians": {
-            "background": "gaussians/background.splat.ply",
-            "render_config": "gaussians/render_config.json",
-        },
+        "gaussians": {"background": "gaussians/background.splat.ply", "render_config": "gaussians/render_config.json"},
         "geometry": geometry,
         "sensors": {"calibration": "sensors/calibration.yaml", "tf_static": "sensors/tf_static.json"},
         "sim": {"timebase": "sim/timebase.yaml"},

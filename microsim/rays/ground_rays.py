@@ -400,15 +400,7 @@ def upright(
 
 
 @kernel
-def fall(
-    nodes: Array,
-    cell: float,
-    west: float,
-    south: float,
-    ox: float,
-    oy: float,
-    oz: float,
-) -> float:
+def fall(nodes: Array, cell: float, west: float, south: float, ox: float, oy: float, oz: float) -> float:
     """Height of (ox, oy, oz) above the ground: negative below it, inf where there is none."""
     rows, columns = nodes.shape
     gx, gy = (ox - west) / cell + 0.5, (oy - south) / cell + 0.5
@@ -446,19 +438,6 @@ def single(
     per_flat = 1.0 / flat
     room[0] = dz * per_flat
     walk(
-        nodes,
-        caps,
-        tops,
-        cell,
-        west,
-        south,
-        ox,
-        oy,
-        oz,
-        dx * per_flat,
-        dy * per_flat,
-        reach * flat,
-        room[:1],
-        room[1:],
+        nodes, caps, tops, cell, west, south, ox, oy, oz, dx * per_flat, dy * per_flat, reach * flat, room[:1], room[1:]
     )
     return room[1] * per_flat

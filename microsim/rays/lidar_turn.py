@@ -110,16 +110,7 @@ def _sectors(slopes: Array, columns: int) -> Sectors:
 
 @kernel
 def _body(
-    row: Array,
-    number: int,
-    ox: float,
-    oy: float,
-    oz: float,
-    dx: Array,
-    dy: Array,
-    dz: Array,
-    best: Array,
-    hit: Ints,
+    row: Array, number: int, ox: float, oy: float, oz: float, dx: Array, dy: Array, dz: Array, best: Array, hit: Ints
 ) -> None:
     """Rays against a box with any attitude; one that holds the sensor is not seen."""
     sx, sy, sz = ox - row[0], oy - row[1], oz - row[2]

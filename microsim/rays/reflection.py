@@ -19,13 +19,7 @@ _ROBOTS = 0.8
 
 @inlined
 def reflectivity_at(
-    lattice: LatticeArrays,
-    tree: TreeArrays,
-    surface: Grid,
-    position: Vector,
-    ray: Vector,
-    distance: float,
-    what: int,
+    lattice: LatticeArrays, tree: TreeArrays, surface: Grid, position: Vector, ray: Vector, distance: float, what: int
 ) -> float:
     if what < GROUND:
         return _ROBOTS
@@ -39,13 +33,7 @@ def reflectivity_at(
 
 @inlined
 def cosine_at(
-    lattice: LatticeArrays,
-    tree: TreeArrays,
-    bodies: Array,
-    position: Vector,
-    ray: Vector,
-    distance: float,
-    what: int,
+    lattice: LatticeArrays, tree: TreeArrays, bodies: Array, position: Vector, ray: Vector, distance: float, what: int
 ) -> float:
     """Cosine of the angle between the ray and the surface's normal, whichever side it is seen from."""
     if what == GROUND:
@@ -62,12 +50,7 @@ def cosine_at(
 
 
 @inlined
-def _ground_normal(
-    lattice: LatticeArrays,
-    position: Vector,
-    ray: Vector,
-    distance: float,
-) -> Vector:
+def _ground_normal(lattice: LatticeArrays, position: Vector, ray: Vector, distance: float) -> Vector:
     nodes, cell = lattice[0], lattice[3]
     gx = (position[0] + ray[0] * distance - lattice[4]) / cell + 0.5
     gy = (position[1] + ray[1] * distance - lattice[5]) / cell + 0.5

@@ -161,16 +161,7 @@ def _outline_of_triangle(pose: Pose, triangle: Array) -> tuple[float, float, flo
 
 @inlined
 def _triangle(
-    triangle: Array,
-    number: int,
-    pose: Pose,
-    rays: Array,
-    u0: int,
-    u1: int,
-    v0: int,
-    v1: int,
-    best: Array,
-    hit: Numbers,
+    triangle: Array, number: int, pose: Pose, rays: Array, u0: int, u1: int, v0: int, v1: int, best: Array, hit: Numbers
 ) -> None:
     """Möller and Trumbore's test; seen from both sides, edges belong to it."""
     ax, ay, az = triangle[3], triangle[4], triangle[5]
@@ -198,16 +189,7 @@ def _triangle(
 
 @kernel
 def _solid(
-    solid: Array,
-    number: int,
-    pose: Pose,
-    rays: Array,
-    u0: int,
-    u1: int,
-    v0: int,
-    v1: int,
-    best: Array,
-    hit: Numbers,
+    solid: Array, number: int, pose: Pose, rays: Array, u0: int, u1: int, v0: int, v1: int, best: Array, hit: Numbers
 ) -> None:
     """An upright box or cylinder; one that holds the eye is not seen from within."""
     cosine, sine = solid[5], solid[6]

@@ -103,11 +103,7 @@ def _open_to_plugins(definitions: dict[str, Schema], generators: Mapping[str, ty
         "type": "object",
         "required": ["plugin"],
         "properties": {
-            "plugin": {
-                "type": "string",
-                "not": {"enum": list(generators)},
-                "description": "Name of the generator.",
-            }
+            "plugin": {"type": "string", "not": {"enum": list(generators)}, "description": "Name of the generator."}
         },
     }
     for key in ("obstacles", "features"):
