@@ -41,7 +41,7 @@ def _hills(grid: Map, seed: int, amplitude: float, wavelength: float) -> Array:
     """Octaves of smooth value noise, stretched to span exactly -amplitude to +amplitude."""
     import numpy as np
 
-    from microsim.engine.value_noise import octaves
+    from microsim.engine.random_layout import octaves
 
     nx, ny = grid.size_xy_cells
     x = (np.arange(nx, dtype=np.float64) + 0.5) * grid.cell_size_m
