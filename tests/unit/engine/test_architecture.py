@@ -156,7 +156,7 @@ def test_a_run_without_lidar_and_mesh_starts_without_their_modules() -> None:
     parts = {
         *(f"microsim.rays.{each}" for each in ("lidar_turn", "bvh", "ground_rays", "ground_packets")),
         "microsim.rays.screen_rays",
-        "microsim.render.splat.renderer",
+        "microsim.render.splat.rasteriser",
         "microsim.sensors._splat_camera",
     }
     assert all(find_spec(part) for part in parts), "a module was renamed"
