@@ -19,7 +19,7 @@ import numpy.typing as npt
 from microsim.bundle.bundle_files import ENTRY, MAX_TEXT_BYTES, name_problem
 from microsim.bundle.bundle_loading import load_bundle
 from microsim.bundle.calibration import CalibrationFile
-from microsim.bundle.gaussians import columns_of
+from microsim.bundle.mapped_arrays import columns_of
 from microsim.documents.yaml_text import to_yaml
 from microsim.errors import MicroSimError, UsageError
 

@@ -12,7 +12,7 @@ from microsim.documents.values import Model
 from microsim.errors import UsageError, did_you_mean
 from microsim.ros2.node_parameters import field_limits
 from microsim.ros2.transport import Parameter, Transport, Value
-from microsim.scenario.messages import Places
+from microsim.scenario.files import Places
 
 Settings = TypeVar("Settings", bound=Model)
 

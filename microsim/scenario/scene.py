@@ -13,7 +13,7 @@ from microsim.engine.world import GROUND, TARGET, Mesh, Shape, World
 from microsim.scenario.bundles import bundle_of
 from microsim.scenario.models import Scenario
 from microsim.scenario.terrain import elevation, surface
-from microsim.scenario.world import Billboard, Box, Circle, Cylinder, Feature, Rectangle, Triangle
+from microsim.scenario.world_models import Billboard, Box, Circle, Cylinder, Feature, Rectangle, Triangle
 
 if TYPE_CHECKING:
     from microsim.bundle import Bundle

@@ -14,7 +14,7 @@ from microsim.errors import MicroSimError, MissionError, Problem, ScenarioError,
 from microsim.missions import Mission, MissionPilot, load_mission
 from microsim.recording.inputs import as_text, packed
 from microsim.scenario import Scenario, load_scenario
-from microsim.scenario.messages import in_order
+from microsim.scenario.files import in_order
 from microsim.scenario.overrides import full_path, with_values
 from microsim.simulation import Simulation
 from microsim.sweep.expressions import Condition

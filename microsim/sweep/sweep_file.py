@@ -23,8 +23,7 @@ from microsim.documents.yaml_text import read_yaml
 from microsim.errors import MicroSimError, ScenarioError, SweepError, UsageError
 from microsim.missions.mission_file import Name, Period, beside
 from microsim.scenario import load_scenario
-from microsim.scenario.files import SUFFIXES, read_text
-from microsim.scenario.messages import Places, in_order
+from microsim.scenario.files import SUFFIXES, Places, in_order, read_text
 from microsim.sweep.expressions import Condition, parse
 from microsim.sweep.metrics import Folders, find_metric
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from microsim.bundle import ply
 from microsim.bundle.bundle_model import rotation_matrix
 from microsim.bundle.bundle_writing import splat_header
-from microsim.bundle.gaussians import FIXED_COLUMNS, LARGEST, LARGEST_LOG_SCALE, SCALES, columns_of
+from microsim.bundle.mapped_arrays import FIXED_COLUMNS, LARGEST, LARGEST_LOG_SCALE, SCALES, columns_of
 from microsim.bundle.rules import BundleFile, Report
 from microsim.engine.random_layout import mix
 from microsim.errors import UsageError

@@ -15,16 +15,7 @@ from microsim.cli.attachments import NO_VIEWER, ViewerOptions
 from microsim.cli.command import Command
 from microsim.cli.options import ROS_ARGS, QuietOption, flag, simulated_time
 from microsim.cli.precompile import compiling
-from microsim.cli.terminal import (
-    FAILED,
-    GOOD,
-    Progress,
-    ShareProgress,
-    interrupts_end_the_run,
-    note,
-    print_json,
-    tell,
-)
+from microsim.cli.terminal import FAILED, GOOD, Progress, ShareProgress, interrupts_end_the_run, note, print_json, tell
 from microsim.errors import UsageError
 from microsim.version import __version__
 

@@ -24,8 +24,7 @@ from microsim.engine.noise import stream_key
 from microsim.engine.world import World
 from microsim.errors import MapError, ScenarioError
 from microsim.rays import discs
-from microsim.scenario.files import read_text
-from microsim.scenario.messages import Places, in_order
+from microsim.scenario.files import Places, in_order, read_text
 
 _REPEAT = {"once": discs.ONCE, "loop": discs.LOOP, "back_and_forth": discs.BACK_AND_FORTH}
 _KINDS = ("path", "walk", "at")

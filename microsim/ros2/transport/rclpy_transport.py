@@ -14,12 +14,7 @@ import rclpy
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.context import Context
-from rclpy.executors import (
-    ExternalShutdownException,
-    ShutdownException,
-    SingleThreadedExecutor,
-    TimeoutException,
-)
+from rclpy.executors import ExternalShutdownException, ShutdownException, SingleThreadedExecutor, TimeoutException
 from rclpy.node import Node
 from rclpy.parameter import Parameter as RosParameter
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
@@ -29,15 +24,7 @@ from rclpy.type_support import check_for_type_support
 from microsim.errors import UsageError
 from microsim.messages import fill
 from microsim.messages.topics import Qos
-from microsim.ros2.transport import (
-    LogLevel,
-    MissingTypeError,
-    OnMessage,
-    OnRequest,
-    OnSet,
-    Parameter,
-    Value,
-)
+from microsim.ros2.transport import LogLevel, MissingTypeError, OnMessage, OnRequest, OnSet, Parameter, Value
 from microsim.ros2.transport.parameter_server import whole_bounds
 from microsim.ros2.transport.standalone import NotYet
 

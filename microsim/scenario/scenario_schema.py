@@ -16,7 +16,7 @@ from microsim.documents.values import Model
 from microsim.generators import GENERATORS
 from microsim.robots.robot import COMMON_SENSORS, FURTHER_SENSORS, RESERVED_NAMES, ROBOTS
 from microsim.scenario.models import Scenario
-from microsim.scenario.world import FEATURES, OBSTACLES, PATCHES, FlatElevation, HillsElevation
+from microsim.scenario.world_models import FEATURES, OBSTACLES, PATCHES, FlatElevation, HillsElevation
 from microsim.sensors.plugin import PluginSensor
 
 Schema = dict[str, Any]
