@@ -22,7 +22,7 @@ from microsim.rays.bvh import Tree
 from microsim.rays.ground_packets import DX, DY, DZ, LANES, OUT, PACKET
 from microsim.rays.ground_rays import Lattice
 from microsim.render import screen as render_screen
-from microsim.render.screen import Pose, Screen, screen_index
+from microsim.render.screen import Pose, ScreenIndex, screen_index
 
 _cast = screen_rays.cast
 _fill_pairs = noise.fill_pairs
@@ -56,7 +56,7 @@ class Sectors(NamedTuple):
 
     columns: int  # of a sector; the last one may have fewer
     middles: Array  # (2, sectors) cos and sin of their azimuths
-    screen: Screen
+    screen: ScreenIndex
 
 
 class Beams(NamedTuple):

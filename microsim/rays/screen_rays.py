@@ -13,7 +13,7 @@ from microsim.engine.compiled import inlined, kernel
 from microsim.engine.geometry import Array, Grid
 from microsim.rays.bvh import BOX, NOTHING, Numbers, Tree
 from microsim.render import screen as render_screen
-from microsim.render.screen import Pose, Rays, Screen
+from microsim.render.screen import Pose, Rays, ScreenIndex
 
 _between = render_screen.between
 _bounds = render_screen.bounds
@@ -30,7 +30,7 @@ _LOOK = 1024  # rays that are looked at to see whether all that a node can hide 
 def draw_mesh(
     pose: Pose,
     rays: Rays,
-    screen: Screen,
+    screen: ScreenIndex,
     longest: float,
     tree: Tree,
     class_id: int,
@@ -59,7 +59,7 @@ def draw_mesh(
 
 @kernel
 def cast(
-    tree: Tree, pose: Pose, screen: Screen, limit: float, longest: float, rays: Array, best: Array, hit: Numbers
+    tree: Tree, pose: Pose, screen: ScreenIndex, limit: float, longest: float, rays: Array, best: Array, hit: Numbers
 ) -> None:
     """Nearest things along the rays from the pose's place, for distances below `best`.
 
@@ -99,7 +99,7 @@ def cast(
 
 
 @inlined
-def _window(screen: Screen, limit: float, outline: tuple[float, float, float, float]) -> tuple[int, int, int, int]:
+def _window(screen: ScreenIndex, limit: float, outline: tuple[float, float, float, float]) -> tuple[int, int, int, int]:
     """Half-open ranges of the columns and rows that can see something within an outline."""
     a_low, a_high, b_low, b_high = outline
     if a_low > a_high:

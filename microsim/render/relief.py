@@ -23,7 +23,7 @@ from microsim.render.screen import (
     Pose,
     Prism,
     Rays,
-    Screen,
+    ScreenIndex,
     between,
     bounds,
     column_span,
@@ -118,7 +118,7 @@ def plane_depths(inverse_dz: Array, ground_above_camera: float, depths: Array) -
 
 
 @threaded_kernel
-def relief_depths(pose: Pose, rays: Rays, screen: Screen, ground: Patches, blocks: Array, depths: Array) -> None:
+def relief_depths(pose: Pose, rays: Rays, screen: ScreenIndex, ground: Patches, blocks: Array, depths: Array) -> None:
     """Fill `depths` (h, w) with that of the bilinear surface, inf in the sky; the camera is above the ground."""
     depths[:] = math.inf
     seen = np.empty((3, _BLOCK + 1, _BLOCK + 1))
@@ -202,7 +202,7 @@ def _project(pose: Pose, block: Patches, seen: Array) -> None:
 
 @inlined
 def _draw_block(
-    pose: Pose, rays: Rays, screen: Screen, block: Patches, seen: Array, near_j: int, near_i: int, depths: Array
+    pose: Pose, rays: Rays, screen: ScreenIndex, block: Patches, seen: Array, near_j: int, near_i: int, depths: Array
 ) -> None:
     """The patches of a block, beginning with the nearest one, (near_j, near_i), which may be outside of it."""
     prism, patch, holes = np.empty(10), np.empty(10), block.holes
@@ -243,7 +243,7 @@ def _draw_block(
 
 @inlined
 def _is_unseen(
-    screen: Screen, seen: Array, holes: Grid, first_j: int, first_i: int, size_j: int, size_i: int, depths: Array
+    screen: ScreenIndex, seen: Array, holes: Grid, first_j: int, first_i: int, size_j: int, size_i: int, depths: Array
 ) -> bool:
     """True when no pixel's ray meets these patches, as with many that are far away, or only behind nearer ground."""
     a_low, a_high, b_low, b_high, nearest = math.inf, -math.inf, math.inf, -math.inf, math.inf

@@ -19,7 +19,7 @@ _TINY = 1e-300
 _SLACK = 1e-9  # of a and b, far above their rounding and far below a pixel
 
 
-class Screen(NamedTuple):
+class ScreenIndex(NamedTuple):
     """The rays of a camera, indexed: which columns see an a, and which rows a b."""
 
     first_a: float
@@ -30,10 +30,10 @@ class Screen(NamedTuple):
     rows: Spans  # likewise of b
 
 
-def screen_index(rays: Rays) -> Screen:
+def screen_index(rays: Rays) -> ScreenIndex:
     columns, a_low, a_scale = _axis_index(np.fmin.reduce(rays[0], axis=0), np.fmax.reduce(rays[0], axis=0))
     rows, b_low, b_scale = _axis_index(np.fmin.reduce(rays[1], axis=1), np.fmax.reduce(rays[1], axis=1))
-    return Screen(a_low, a_scale, b_low, b_scale, columns, rows)
+    return ScreenIndex(a_low, a_scale, b_low, b_scale, columns, rows)
 
 
 def _axis_index(lows: Array, highs: Array) -> tuple[Spans, float, float]:
@@ -67,13 +67,13 @@ def _span(spans: Spans, first: float, per_bin: float, low: float, high: float) -
 
 
 @inlined
-def column_span(screen: Screen, low: float, high: float) -> tuple[int, int]:
+def column_span(screen: ScreenIndex, low: float, high: float) -> tuple[int, int]:
     """Half-open range of the columns whose rays can have an a within [low, high]."""
     return _span(screen.columns, screen.first_a, screen.per_a, low, high)
 
 
 @inlined
-def row_span(screen: Screen, low: float, high: float) -> tuple[int, int]:
+def row_span(screen: ScreenIndex, low: float, high: float) -> tuple[int, int]:
     """Half-open range of the rows whose rays can have a b within [low, high]."""
     return _span(screen.rows, screen.first_b, screen.per_b, low, high)
 

@@ -16,7 +16,7 @@ from microsim.engine.compiled import kernel, threaded_kernel
 from microsim.engine.geometry import Array
 from microsim.engine.world import Shape, World
 from microsim.render.relief import Patches
-from microsim.render.screen import Pose, Screen, Spans, bounds, column_span, row_span, whole_groups
+from microsim.render.screen import Pose, ScreenIndex, Spans, bounds, column_span, row_span, whole_groups
 
 RECTANGLE, CIRCLE, TRIANGLE, FACING = range(4)
 
@@ -125,7 +125,7 @@ def _edges(shape: Shape) -> list[float]:
 
 
 @threaded_kernel
-def aim(pose: Pose, screen: Screen, shapes: Shapes) -> None:
+def aim(pose: Pose, screen: ScreenIndex, shapes: Shapes) -> None:
     """For every shape: coefficients for this pose, and the pixels it may cover."""
     table, _, coefficients, spans = shapes
     for n in range(table.shape[0]):
