@@ -52,22 +52,10 @@ class Ground:
         """Lay the obstacles of these worlds out."""
         if self.chance is None:
             return
-        lay_out(
-            self._table,
-            self._starts,
-            self.chance.shift_m,
-            self.chance.keep_probability,
-            self.chance.gap_m,
-            self.cell,
-            self.west,
-            self.south,
-            worlds,
-            stream_keys(seeds, OBSTACLES),
-            self._lacking,
-            self.moved,
-            self.clearances,
-            self.footings,
-        )
+        chance = (self.chance.shift_m, self.chance.keep_probability, self.chance.gap_m)
+        grid, keys = (self.cell, self.west, self.south), stream_keys(seeds, OBSTACLES)
+        grids = (self._lacking, self.moved, self.clearances, self.footings)
+        lay_out(self._table, self._starts, chance, grid, worlds, keys, *grids)
 
     def obstacles(self, world: int) -> tuple[Shape, ...]:
         """Those of one world."""

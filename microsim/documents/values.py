@@ -241,9 +241,7 @@ Seed = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
 ClassId = Annotated[int, BeforeValidator(_class_id), WithJsonSchema({"enum": [*range(len(CLASS_NAMES)), *CLASS_NAMES]})]
 
 Hertz = Annotated[
-    int | float,
-    BeforeValidator(_rate),
-    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_HZ}),
+    int | float, BeforeValidator(_rate), WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_HZ})
 ]
 HertzOrOff = Annotated[
     int | float, BeforeValidator(_rate_or_off), WithJsonSchema({"type": "number", "minimum": 0, "maximum": MAX_HZ})

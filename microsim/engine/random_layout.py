@@ -1,8 +1,10 @@
-"""What a seed decides about a world before its first tick: where obstacles and robots stand, and other numbers.
+"""What a seed decides about a world before its first tick: where obstacles and robots are, hills, other numbers.
 
 Every draw has a named stream of its own, so that adding one changes no other. One world and a batch of them draw with
 the same functions.
 """
+
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +17,10 @@ _uniforms = noise.uniforms
 _clearance_of = geometry.clearance_of
 _mark_footprint = world.mark_footprint
 
+Words: TypeAlias = npt.NDArray[np.uint64]
+
 ATTEMPTS = 100  # to find a free place for a robot
+OCTAVES = 4  # each of half the wavelength and half the height of the one before
 
 # columns of a table of obstacles
 _X, _Y, _HALF_X, _HALF_Y, _IS_DISC = range(5)
@@ -92,12 +97,8 @@ def start_place(
 def lay_out(
     table: Array,
     starts: Array,
-    shift_m: float,
-    keep_probability: float,
-    gap_m: float,
-    cell: float,
-    west: float,
-    south: float,
+    chance: tuple[float, float, float],
+    grid: tuple[float, float, float],
     worlds: npt.NDArray[np.int64],
     keys: npt.NDArray[np.int64],
     lacking: Grid,
@@ -107,8 +108,10 @@ def lay_out(
 ) -> None:
     """The obstacles `moved` (n, m, 3) and the grids `clearances` (n, ny, nx) of these worlds.
 
-    `footings` are those too, unless cells lack ground: `lacking` (ny, nx), or (0, 0).
+    `footings` are those too, unless cells lack ground: `lacking` (ny, nx), or (0, 0). `chance`: how far obstacles move
+    [m], with which probability they stay, and the gap [m]; `grid`: edge of a cell, west and south of the map [m].
     """
+    (shift_m, keep_probability, gap_m), (cell, west, south) = chance, grid
     occupied = np.empty(clearances.shape[1:], np.uint8)
     for index in range(worlds.shape[0]):
         w = worlds[index]
@@ -122,3 +125,50 @@ def lay_out(
         clearances[w] = _clearance_of(occupied)
         if lacking.size > 0:
             footings[w] = _clearance_of(np.maximum(occupied, lacking))
+
+
+# ---- smooth random heights, from + - * on single elements: the same bits on every machine ----------------------------
+
+
+def octaves(x: Array, y: Array, seed: int, wavelength: float) -> Array:
+    total = np.zeros((len(y), len(x)), np.float64)
+    weight = 1.0
+    for octave in range(OCTAVES):
+        total += weight * _value_noise(x / wavelength, y / wavelength, seed, octave)
+        weight *= 0.5
+        wavelength *= 0.5
+    return total
+
+
+def _value_noise(u: Array, v: Array, seed: int, octave: int) -> Array:
+    """Random values in [0, 1) at whole coordinates, joined smoothly (first and second derivative)."""
+    i, j = np.floor(u), np.floor(v)
+    s, t = _smooth(u - i)[None, :], _smooth(v - j)[:, None]
+    columns, rows = i.astype(np.int64).astype(np.uint64)[None, :], j.astype(np.int64).astype(np.uint64)[:, None]
+    one = np.uint64(1)
+    stream = mix(np.array((seed & (2**64 - 1)) ^ (octave * 0x9E3779B97F4A7C15 & (2**64 - 1)), np.uint64))
+    south_west, south_east = _lattice(columns, rows, stream), _lattice(columns + one, rows, stream)
+    north_west, north_east = _lattice(columns, rows + one, stream), _lattice(columns + one, rows + one, stream)
+    south = south_west + (south_east - south_west) * s
+    north = north_west + (north_east - north_west) * s
+    return south + (north - south) * t
+
+
+def _smooth(t: Array) -> Array:
+    return t * t * t * (t * (t * 6.0 - 15.0) + 10.0)
+
+
+def _lattice(columns: Words, rows: Words, stream: Words) -> Array:
+    """The random value of each lattice point, in [0, 1)."""
+    word: Words = mix(mix(stream ^ columns) ^ rows)
+    values: Array = (word >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return values
+
+
+def mix(word: Any) -> Any:
+    """SplitMix64 of every element."""
+    with np.errstate(over="ignore"):
+        word = word + np.uint64(0x9E3779B97F4A7C15)
+        word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))

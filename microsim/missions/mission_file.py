@@ -32,8 +32,7 @@ from microsim.documents.yaml_text import read_yaml
 from microsim.errors import MissionError, Problem, ScenarioError, there_are
 from microsim.errors import unknown as no_such
 from microsim.paths import mission_file, mission_names
-from microsim.scenario.files import SUFFIXES, read_text
-from microsim.scenario.messages import Places, in_order
+from microsim.scenario.files import SUFFIXES, Places, in_order, read_text
 
 LONGEST_S = 86_400.0 * 365.0
 

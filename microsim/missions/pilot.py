@@ -36,7 +36,7 @@ from microsim.missions.mission_file import (
     WaypointsAction,
 )
 from microsim.scenario import Scenario
-from microsim.scenario.messages import in_order
+from microsim.scenario.files import in_order
 from microsim.scenario.overrides import SettingError, with_values
 from microsim.simulation import Simulation
 

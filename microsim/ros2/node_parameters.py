@@ -19,7 +19,7 @@ from microsim.errors import ScenarioError, UsageError, did_you_mean
 from microsim.robots.robot import COMMON_SENSORS, Robot
 from microsim.ros2.transport import Parameter, Transport, Value
 from microsim.scenario import Scenario, load_scenario
-from microsim.scenario.messages import Places
+from microsim.scenario.files import Places
 from microsim.sensors import SENSORS
 from microsim.sensors.plugin import PluginSensor
 from microsim.sensors.sensor import Sensor

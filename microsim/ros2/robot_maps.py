@@ -51,8 +51,7 @@ from microsim.engine.world import World
 from microsim.errors import MapError, Problem, ScenarioError, UsageError, did_you_mean
 from microsim.rays import discs
 from microsim.scenario import load_scenario
-from microsim.scenario.files import SUFFIXES, read_text
-from microsim.scenario.messages import Places, in_order
+from microsim.scenario.files import SUFFIXES, Places, in_order, read_text
 from microsim.scenario.scene import build_world
 
 OCCUPIED = 100  # of nav_msgs/OccupancyGrid

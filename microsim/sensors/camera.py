@@ -234,7 +234,7 @@ class PaletteCamera:
 
     def show_obstacles(self, obstacles: Sequence[Shape]) -> None:
         """From now on, of a world that differs from its own in its obstacles."""
-        self.camera.renderer.show(*self.camera.renderer.table_of(obstacles))
+        self.camera.renderer.show(obstacles)
 
     def read(self, view: View) -> npt.NDArray[np.uint8]:
         image: npt.NDArray[np.uint8] = self.noise.apply(self.camera.image(view.motion), view.key, view.tick)

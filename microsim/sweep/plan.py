@@ -29,8 +29,7 @@ from microsim.missions import Mission, MissionPilot, load_mission
 from microsim.missions.mission_file import Name, Period, beside, has_key_of, model_of, read_file
 from microsim.recording.inputs import as_text, packed
 from microsim.scenario import Scenario, load_scenario
-from microsim.scenario.files import SUFFIXES
-from microsim.scenario.messages import Places, in_order
+from microsim.scenario.files import SUFFIXES, Places, in_order
 from microsim.scenario.overrides import full_path, with_values
 from microsim.simulation import Simulation
 from microsim.sweep.expressions import Condition, parse

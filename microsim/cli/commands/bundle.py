@@ -323,8 +323,7 @@ def _from_scenario(name: str, source: str) -> BundleContent:
     """Its terrain as heights, its obstacles as a mesh and as Gaussians; not its robots and sensors."""
     import numpy as np
 
-    from microsim.bundle.generate.plain_world import around, plain_world
-    from microsim.bundle.generate.surfaces import MadeGround, Solids
+    from microsim.bundle.generate.surfaces import MadeGround, Solids, around, plain_world
     from microsim.engine.world import PALETTE
     from microsim.scenario import Box, load_scenario
     from microsim.scenario.terrain import elevation, surface
@@ -379,9 +378,8 @@ def _stand(
 def _from_image(name: str, file: Path, resolution: float, low: float, high: float) -> BundleContent:
     import numpy as np
 
-    from microsim.bundle.generate.plain_world import plain_world
-    from microsim.bundle.generate.surfaces import MadeGround, Solids
-    from microsim.bundle.heightmap import read_image_heights
+    from microsim.bundle.generate.surfaces import MadeGround, Solids, plain_world
+    from microsim.bundle.mapped_arrays import read_image_heights
 
     heights = read_image_heights(file, low, high).astype(np.float64)
     rows, columns = heights.shape

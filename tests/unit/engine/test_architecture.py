@@ -154,10 +154,9 @@ def test_a_run_without_lidar_and_mesh_starts_without_their_modules() -> None:
     run = "import sys, microsim; microsim.Simulation('default').step(2); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, check=True).stdout.split()
     parts = {
-        *(f"microsim.rays.{each}" for each in ("lidar_turn", "reflection", "bvh", "ground_rays", "ground_packets")),
+        *(f"microsim.rays.{each}" for each in ("lidar_turn", "bvh", "ground_rays", "ground_packets")),
         "microsim.rays.screen_rays",
-        "microsim.render.static_mesh",
-        "microsim.render.splat.renderer",
+        "microsim.render.splat.rasteriser",
         "microsim.sensors._splat_camera",
     }
     assert all(find_spec(part) for part in parts), "a module was renamed"

@@ -10,7 +10,7 @@ from microsim.engine.world import OBSTACLE, PALETTE
 from microsim.errors import MicroSimError, ScenarioError
 from microsim.render import renderer_choice as choice
 from microsim.render.render_options import wish
-from microsim.render.splat.renderer import CpuRenderer
+from microsim.render.splat.picture import CpuRenderer
 from microsim.sensors import _splat_camera as splat_cameras
 from tests.support import COMPILED, decoded
 

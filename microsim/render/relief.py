@@ -12,13 +12,25 @@ ray over the lattice: blocks of patches out of view are skipped, and the loop ov
 """
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.engine.geometry import Array, Grid
-from microsim.render.screen import Pose, Prism, Rays, Spans, bounds, span, whole_groups
+from microsim.engine.world import World
+from microsim.render.screen import (
+    Pose,
+    Prism,
+    Rays,
+    ScreenIndex,
+    between,
+    bounds,
+    column_span,
+    inverse_of,
+    row_span,
+    whole_groups,
+)
 
 _BLOCK = 16  # patches along a side of a block
 _PART = 4  # patches along a side of a part of a block
@@ -26,46 +38,33 @@ _LOOK = 256  # pixels that are looked at to see whether a nearer part of the gro
 _OUTER_STEPS = (4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)  # [cells] from the edge: long patches would cover much screen
 _FAR = 1e12  # [m] where an outer patch ends
 _WHOLE, _BESIDE_A_HOLE, _HOLE = range(3)
-_TINY = 1e-300  # stands for a zero denominator, so that no NaN arises
+_TINY = 1e-300
 
 
-@dataclass(frozen=True)
-class Terrain:
-    """The ground prepared for drawing. Arrays are private writable copies: numba compiles once per kind of array."""
+class Patches(NamedTuple):
+    """The ground, or a part of it. Arrays are private writable copies: numba compiles once per kind of array."""
 
-    cell_m: float
-    west: float  # [m] where the surface's first column begins
-    south: float  # [m] where its first row begins
-    nodes: Array  # (ny + 2, nx + 2) [m] heights of the lattice, the edge repeated once
-    edges_x: Array  # (nx + 2,) [m] where patches begin, the last one: where they end
-    edges_y: Array  # (ny + 2,) [m]
-    blocks: Array  # (rows of blocks, columns of blocks, 10) the prism that holds each block of patches
-    surface: Grid  # (ny, nx)
-    lowest: float  # [m]
-    highest: float  # [m]
+    nodes: Array  # (rows + 1, columns + 1) [m] heights of the lattice; of the whole, the edge is repeated outwards
+    x: Array  # (columns + 1,) [m] where patches begin, the last one: where they end
+    y: Array  # (rows + 1,) [m]
     holes: Grid  # per patch: _WHOLE, _BESIDE_A_HOLE, _HOLE
 
 
-def prepare_terrain(elevation: Array, surface: Grid, cell_m: float, west: float = 0.0, south: float = 0.0) -> Terrain:
-    rows, columns = elevation.shape
-    edges_x, edges_y = _edges(columns, cell_m, west), _edges(rows, cell_m, south)
-    heights = np.where(np.isfinite(elevation), elevation, np.nan).astype(np.float64)
+class Surface(NamedTuple):
+    """What the ground consists of."""
+
+    classes: Grid  # (ny, nx)
+    cell_m: float
+    west: float  # [m] where the first column begins
+    south: float  # [m] where the first row begins
+
+
+def prepare_patches(world: World) -> Patches:
+    heights = np.where(np.isfinite(world.elevation), world.elevation, np.nan).astype(np.float64)
     nodes = np.ascontiguousarray(np.pad(heights, len(_OUTER_STEPS) + 1, mode="edge"))
-    known = heights[np.isfinite(heights)]
-    holes = _holes(nodes)
-    return Terrain(
-        cell_m=float(cell_m),
-        west=float(west),
-        south=float(south),
-        nodes=nodes,
-        edges_x=edges_x,
-        edges_y=edges_y,
-        blocks=_blocks(nodes, edges_x, edges_y, holes),
-        surface=np.array(surface, np.uint8, order="C", copy=True),
-        lowest=float(known.min()) if known.size else 0.0,
-        highest=float(known.max()) if known.size else -_FAR,
-        holes=holes,
-    )
+    rows, columns = heights.shape
+    edges = _edges(columns, world.cell_m, world.west), _edges(rows, world.cell_m, world.south)
+    return Patches(nodes, *edges, _holes(nodes))
 
 
 def _edges(cells: int, cell: float, start: float) -> Array:
@@ -88,16 +87,19 @@ def _holes(nodes: Array) -> Grid:
     return np.where(hole, _HOLE, np.where(beside, _BESIDE_A_HOLE, _WHOLE)).astype(np.uint8)
 
 
-def _blocks(nodes: Array, edges_x: Array, edges_y: Array, holes: Grid) -> Array:
-    """A block has one node more than patches on each side. The walls of holes reach down all the way."""
-    tops = np.where(np.isnan(nodes), -_FAR, nodes)
-    rows, columns = range(0, edges_y.size - 1, _BLOCK), range(0, edges_x.size - 1, _BLOCK)
+def block_prisms(ground: Patches) -> Array:
+    """(rows of blocks, columns of blocks, 10): the prism that holds each block of patches.
+
+    A block has one node more than patches on each side. The walls of holes reach down all the way.
+    """
+    tops = np.where(np.isnan(ground.nodes), -_FAR, ground.nodes)
+    rows, columns = range(0, ground.y.size - 1, _BLOCK), range(0, ground.x.size - 1, _BLOCK)
     blocks = np.empty((len(rows), len(columns), 10))
     for j in rows:
         for i in columns:
             heights = tops[j : j + _BLOCK + 1, i : i + _BLOCK + 1]
-            bottom = -_FAR if holes[j : j + _BLOCK, i : i + _BLOCK].any() else heights.min()
-            x, y = edges_x[i : i + _BLOCK + 1], edges_y[j : j + _BLOCK + 1]
+            bottom = -_FAR if ground.holes[j : j + _BLOCK, i : i + _BLOCK].any() else heights.min()
+            x, y = ground.x[i : i + _BLOCK + 1], ground.y[j : j + _BLOCK + 1]
             footprint = (x[0], y[0], x[-1], y[0], x[-1], y[-1], x[0], y[-1])
             blocks[j // _BLOCK, i // _BLOCK] = (bottom, heights.max(), *footprint)
     return blocks
@@ -116,52 +118,27 @@ def plane_depths(inverse_dz: Array, ground_above_camera: float, depths: Array) -
 
 
 @threaded_kernel
-def relief_depths(
-    pose: Pose,
-    rays: Rays,
-    screen: Array,
-    columns: Spans,
-    rows: Spans,
-    nodes: Array,
-    edges_x: Array,
-    edges_y: Array,
-    blocks: Array,
-    holes: Grid,
-    depths: Array,
-) -> None:
+def relief_depths(pose: Pose, rays: Rays, screen: ScreenIndex, ground: Patches, blocks: Array, depths: Array) -> None:
     """Fill `depths` (h, w) with that of the bilinear surface, inf in the sky; the camera is above the ground."""
     depths[:] = math.inf
     seen = np.empty((3, _BLOCK + 1, _BLOCK + 1))
-    near_j, near_i = _place_in(pose[1], edges_y), _place_in(pose[0], edges_x)
+    near_j, near_i = _place_in(pose[1], ground.y), _place_in(pose[0], ground.x)
     block_rows, block_columns = blocks.shape[0], blocks.shape[1]
     for nth_j in range(block_rows):
         block_j = _outwards(nth_j, near_j // _BLOCK, block_rows)
         for nth_i in range(block_columns):
             block_i = _outwards(nth_i, near_i // _BLOCK, block_columns)
             a_low, a_high, b_low, b_high = bounds(pose, blocks[block_j, block_i])
-            u0, u1 = span(columns, screen[0], screen[1], a_low, a_high)
-            v0, v1 = span(rows, screen[2], screen[3], b_low, b_high)
+            u0, u1 = column_span(screen, a_low, a_high)
+            v0, v1 = row_span(screen, b_low, b_high)
             if u0 >= u1 or v0 >= v1 or _is_covered(_ahead(pose, blocks[block_j, block_i]), u0, u1, v0, v1, depths):
                 continue
             j, i = block_j * _BLOCK, block_i * _BLOCK
-            block_nodes = nodes[j : j + _BLOCK + 1, i : i + _BLOCK + 1]
-            x, y = edges_x[i : i + _BLOCK + 1], edges_y[j : j + _BLOCK + 1]
-            _project(pose, x, y, block_nodes, seen)
-            _draw_block(
-                pose,
-                rays,
-                screen,
-                columns,
-                rows,
-                block_nodes,
-                x,
-                y,
-                seen,
-                holes[j:, i:],
-                near_j - j,
-                near_i - i,
-                depths,
-            )
+            nodes = ground.nodes[j : j + _BLOCK + 1, i : i + _BLOCK + 1]
+            x, y = ground.x[i : i + _BLOCK + 1], ground.y[j : j + _BLOCK + 1]
+            block = Patches(nodes, x, y, ground.holes[j:, i:])
+            _project(pose, block, seen)
+            _draw_block(pose, rays, screen, block, seen, near_j - j, near_i - i, depths)
 
 
 @kernel
@@ -207,16 +184,17 @@ def _is_covered(ahead: float, u0: int, u1: int, v0: int, v1: int, depths: Array)
 
 
 @inlined
-def _project(pose: Pose, edges_x: Array, edges_y: Array, nodes: Array, seen: Array) -> None:
+def _project(pose: Pose, block: Patches, seen: Array) -> None:
     """a, b and the distance ahead of every node."""
+    nodes = block.nodes
     for j in range(nodes.shape[0]):
-        y = edges_y[j] - pose[1]
+        y = block.y[j] - pose[1]
         right, down, ahead = pose[6] * y, pose[7] * y, pose[8] * y
         for i in range(nodes.shape[1]):
-            x = edges_x[i] - pose[0]
+            x = block.x[i] - pose[0]
             z = nodes[j, i] - pose[2]
             distance = pose[5] * x + ahead + pose[11] * z
-            inverse = 1.0 / (distance if distance != 0.0 else _TINY)
+            inverse = inverse_of(distance)
             seen[0, j, i] = (pose[3] * x + right + pose[9] * z) * inverse
             seen[1, j, i] = (pose[4] * x + down + pose[10] * z) * inverse
             seen[2, j, i] = distance
@@ -224,23 +202,11 @@ def _project(pose: Pose, edges_x: Array, edges_y: Array, nodes: Array, seen: Arr
 
 @inlined
 def _draw_block(
-    pose: Pose,
-    rays: Rays,
-    screen: Array,
-    columns: Spans,
-    rows: Spans,
-    nodes: Array,
-    edges_x: Array,
-    edges_y: Array,
-    seen: Array,
-    holes: Grid,
-    near_j: int,
-    near_i: int,
-    depths: Array,
+    pose: Pose, rays: Rays, screen: ScreenIndex, block: Patches, seen: Array, near_j: int, near_i: int, depths: Array
 ) -> None:
     """The patches of a block, beginning with the nearest one, (near_j, near_i), which may be outside of it."""
-    prism, patch = np.empty(10), np.empty(10)
-    end_j, end_i = nodes.shape[0] - 1, nodes.shape[1] - 1
+    prism, patch, holes = np.empty(10), np.empty(10), block.holes
+    end_j, end_i = block.nodes.shape[0] - 1, block.nodes.shape[1] - 1
     parts_j, parts_i = (end_j + _PART - 1) // _PART, (end_i + _PART - 1) // _PART
     for nth_part_j in range(parts_j):
         part_j = _PART * _outwards(nth_part_j, near_j // _PART, parts_j)
@@ -248,7 +214,7 @@ def _draw_block(
         for nth_part_i in range(parts_i):
             part_i = _PART * _outwards(nth_part_i, near_i // _PART, parts_i)
             size_i = min(_PART, end_i - part_i)
-            if _is_unseen(screen, columns, rows, seen, holes, part_j, part_i, size_j, size_i, depths):
+            if _is_unseen(screen, seen, holes, part_j, part_i, size_j, size_i, depths):
                 continue
             for nth in range(size_j * size_i):
                 j = part_j + _outwards(nth // size_i, near_j - part_j, size_j)
@@ -263,30 +229,21 @@ def _draw_block(
                     b_low, b_high = min(b00, b01, b10, b11), max(b00, b01, b10, b11)
                 else:
                     nearest = 0.0
-                    _fill_prism(nodes, edges_x, edges_y, j, i, holes[j, i], prism)
+                    _fill_prism(block, j, i, prism)
                     a_low, a_high, b_low, b_high = bounds(pose, prism)
-                v0, v1 = span(rows, screen[2], screen[3], b_low, b_high)
+                v0, v1 = row_span(screen, b_low, b_high)
                 if v0 >= v1:
                     continue
-                u0, u1 = span(columns, screen[0], screen[1], a_low, a_high)
+                u0, u1 = column_span(screen, a_low, a_high)
                 if u0 < u1 and not _is_covered(nearest, u0, u1, v0, v1, depths):
-                    _fill_patch(pose, nodes, edges_x, edges_y, j, i, patch)
+                    _fill_patch(pose, block, j, i, patch)
                     u0, u1 = whole_groups(u0, u1, depths.shape[1])
                     _draw_patch(pose, patch, rays, u0, u1, v0, v1, depths)
 
 
 @inlined
 def _is_unseen(
-    screen: Array,
-    columns: Spans,
-    rows: Spans,
-    seen: Array,
-    holes: Grid,
-    first_j: int,
-    first_i: int,
-    size_j: int,
-    size_i: int,
-    depths: Array,
+    screen: ScreenIndex, seen: Array, holes: Grid, first_j: int, first_i: int, size_j: int, size_i: int, depths: Array
 ) -> bool:
     """True when no pixel's ray meets these patches, as with many that are far away, or only behind nearer ground."""
     a_low, a_high, b_low, b_high, nearest = math.inf, -math.inf, math.inf, -math.inf, math.inf
@@ -301,30 +258,32 @@ def _is_unseen(
         for i in range(first_i, first_i + size_i):
             if holes[j, i] != _WHOLE:
                 return False
-    v0, v1 = span(rows, screen[2], screen[3], b_low, b_high)
-    u0, u1 = span(columns, screen[0], screen[1], a_low, a_high)
+    v0, v1 = row_span(screen, b_low, b_high)
+    u0, u1 = column_span(screen, a_low, a_high)
     return v0 >= v1 or u0 >= u1 or _is_covered(nearest, u0, u1, v0, v1, depths)
 
 
 @kernel
-def _fill_prism(nodes: Array, edges_x: Array, edges_y: Array, j: int, i: int, hole: int, prism: Prism) -> None:
+def _fill_prism(block: Patches, j: int, i: int, prism: Prism) -> None:
     """What holds patch (j, i); beside a hole that includes the wall below it."""
+    nodes = block.nodes
     h00, h01, h10, h11 = nodes[j, i], nodes[j, i + 1], nodes[j + 1, i], nodes[j + 1, i + 1]
-    prism[0] = -_FAR if hole == _BESIDE_A_HOLE else min(h00, h01, h10, h11)
+    prism[0] = -_FAR if block.holes[j, i] == _BESIDE_A_HOLE else min(h00, h01, h10, h11)
     prism[1] = max(h00, h01, h10, h11)
-    x0, x1, y0, y1 = edges_x[i], edges_x[i + 1], edges_y[j], edges_y[j + 1]
+    x0, x1, y0, y1 = block.x[i], block.x[i + 1], block.y[j], block.y[j + 1]
     prism[2], prism[3], prism[4], prism[5] = x0, y0, x1, y0
     prism[6], prism[7], prism[8], prism[9] = x1, y1, x0, y1
 
 
 @inlined
-def _fill_patch(pose: Pose, nodes: Array, edges_x: Array, edges_y: Array, j: int, i: int, patch: Array) -> None:
+def _fill_patch(pose: Pose, block: Patches, j: int, i: int, patch: Array) -> None:
     """The surface as height + slope_x p + slope_y q + twist p q above the camera, p and q [m] from the camera.
 
-    Outer patches have no slope outwards, and their far edge stands in no formula but the bounds.
+    Outer patches have no slope outwards, and their far edge is in no formula but the bounds.
     """
+    nodes = block.nodes
     h00, h01, h10, h11 = nodes[j, i], nodes[j, i + 1], nodes[j + 1, i], nodes[j + 1, i + 1]
-    x0, x1, y0, y1 = edges_x[i] - pose[0], edges_x[i + 1] - pose[0], edges_y[j] - pose[1], edges_y[j + 1] - pose[1]
+    x0, x1, y0, y1 = block.x[i] - pose[0], block.x[i + 1] - pose[0], block.y[j] - pose[1], block.y[j + 1] - pose[1]
     patch[0], patch[1], patch[2], patch[3] = x0, x1, y0, y1
     patch[4] = h00 - pose[2]
     patch[5] = (h01 - h00) / (x1 - x0)
@@ -346,14 +305,8 @@ def _draw_patch(pose: Pose, patch: Array, rays: Rays, u0: int, u1: int, v0: int,
             dx = pose[3] * a + pose[4] * b + pose[5]
             dy = pose[6] * a + pose[7] * b + pose[8]
             dz = pose[9] * a + pose[10] * b + pose[11]
-            inverse = 1.0 / (dx if dx != 0.0 else _TINY)
-            t0, t1 = patch[0] * inverse, patch[1] * inverse
-            enter = t0 if t0 < t1 else t1
-            leave = t1 if t0 < t1 else t0
-            inverse = 1.0 / (dy if dy != 0.0 else _TINY)
-            t0, t1 = patch[2] * inverse, patch[3] * inverse
-            near = t0 if t0 < t1 else t1
-            far = t1 if t0 < t1 else t0
+            enter, leave = between(patch[0], patch[1], inverse_of(dx))
+            near, far = between(patch[2], patch[3], inverse_of(dy))
             enter = near if near > enter else enter
             leave = far if far < leave else leave
             enter = enter if enter > 0.0 else 0.0
@@ -374,22 +327,12 @@ def _draw_patch(pose: Pose, patch: Array, rays: Rays, u0: int, u1: int, v0: int,
 
 
 @kernel
-def ground_classes(
-    pose: Pose,
-    ray_x: Array,
-    ray_y: Array,
-    depths: Array,
-    surface: Grid,
-    cell: float,
-    west: float,
-    south: float,
-    classes: Grid,
-) -> None:
+def ground_classes(pose: Pose, ray_x: Array, ray_y: Array, depths: Array, surface: Surface, classes: Grid) -> None:
     """Class of the cell under each pixel of a row, the nearest border cell beyond the map, 0 in the sky."""
-    last_i = surface.shape[1] - 1.0
-    last_j = surface.shape[0] - 1.0
-    per_cell = 1.0 / cell
-    camera_x, camera_y = pose[0] - west, pose[1] - south
+    ground = surface.classes
+    last_i, last_j = ground.shape[1] - 1.0, ground.shape[0] - 1.0
+    per_cell = 1.0 / surface.cell_m
+    camera_x, camera_y = pose[0] - surface.west, pose[1] - surface.south
     for u in range(depths.shape[0]):
         a, b, t = ray_x[u], ray_y[u], depths[u]
         i = (camera_x + t * (pose[3] * a + pose[4] * b + pose[5])) * per_cell
@@ -398,4 +341,4 @@ def ground_classes(
         j = j if j > 0.0 else 0.0
         i = i if i < last_i else last_i
         j = j if j < last_j else last_j
-        classes[u] = surface[int(j), int(i)] if t < math.inf else 0
+        classes[u] = ground[int(j), int(i)] if t < math.inf else 0

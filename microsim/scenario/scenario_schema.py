@@ -16,7 +16,7 @@ from microsim.documents.values import Model
 from microsim.generators import GENERATORS
 from microsim.robots.robot import COMMON_SENSORS, FURTHER_SENSORS, RESERVED_NAMES, ROBOTS
 from microsim.scenario.models import Scenario
-from microsim.scenario.world import FEATURES, OBSTACLES, PATCHES, FlatElevation, HillsElevation
+from microsim.scenario.world_models import FEATURES, OBSTACLES, PATCHES, FlatElevation, HillsElevation
 from microsim.sensors.plugin import PluginSensor
 
 Schema = dict[str, Any]
@@ -103,11 +103,7 @@ def _open_to_plugins(definitions: dict[str, Schema], generators: Mapping[str, ty
         "type": "object",
         "required": ["plugin"],
         "properties": {
-            "plugin": {
-                "type": "string",
-                "not": {"enum": list(generators)},
-                "description": "Name of the generator.",
-            }
+            "plugin": {"type": "string", "not": {"enum": list(generators)}, "description": "Name of the generator."}
         },
     }
     for key in ("obstacles", "features"):

@@ -266,6 +266,5 @@ FEATURES: dict[str, type[Model]] = {
 
 Obstacle = Annotated[Box | Cylinder, BeforeValidator(by_type(OBSTACLES, dict.fromkeys(FEATURES, "features")))]
 Feature = Annotated[
-    Circle | Rectangle | Triangle | Billboard,
-    BeforeValidator(by_type(FEATURES, dict.fromkeys(OBSTACLES, "obstacles"))),
+    Circle | Rectangle | Triangle | Billboard, BeforeValidator(by_type(FEATURES, dict.fromkeys(OBSTACLES, "obstacles")))
 ]
