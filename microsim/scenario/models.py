@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator
 from pydantic_core import InitErrorDetails
@@ -105,6 +105,11 @@ class Scenario(Model):
         {name: ROBOTS.built_in[name](model=name) for name in ("drone", "rover")},
         description="The robots by name; without this key, a drone and a rover. An empty block has every default.",
     )
+    collisions: Literal["document", "stop"] = Field(
+        "document",
+        description="What contacts do to motion. `document`: ground robots stop at occupied cells and at each other, "
+        "drones fly on; `stop`: drones stop too, at obstacles, meshes and other robots. All are counted.",
+    )
     radio: Radio = Field(Radio(), description="The radio between robots.")
     wind: Wind = Field(Wind(), description="The wind.")
     world_topics: WorldTopics = Field(WorldTopics(), description="Topics that show the world.")
@@ -181,7 +186,8 @@ class Scenario(Model):
     def to_dict(self) -> dict[str, Any]:
         """The complete scenario, every default written out, as plain data that `load_scenario` takes back."""
         data = self.model_dump(mode="json", by_alias=True)
-        return {key: value for key, value in data.items() if value is not None or key != "randomize"}  # a younger key
+        unset = {"randomize": None, "collisions": "document"}  # younger keys
+        return {key: value for key, value in data.items() if key not in unset or value != unset[key]}
 
     def to_yaml(self) -> str:
         """The complete scenario as YAML."""

@@ -287,6 +287,7 @@ def _state(frame: PageFrame, stage: Stage3D) -> dict[str, Any]:
             "turn": finite(robot.turn),
             "height": finite(robot.height),
             "contacts": robot.contacts,
+            "touching": list(robot.touching),
         }
     for layer in stage.sensors.layers:
         if layer.reading is not None:
