@@ -295,8 +295,9 @@ def _note_robots(t: Rows, r: int, world: int, scratch: Array, marks: Integers, n
     for k in range(near):
         other = marks[first + k]
         _put_box(scratch[other, _HERE:], bodies[other], theirs)
-        is_touched = _was_touching(t, r, world, other + FIRST_ROBOT) and _meets(box, A_BOX, theirs, GAP_M)
-        if not is_touched:
+        if _was_touching(t, r, world, other + FIRST_ROBOT):
+            is_touched = _meets(box, A_BOX, theirs, GAP_M)
+        else:
             share = _first_touch(scratch[r, :_VELOCITY], scratch[r, _HERE:], bodies[r], A_BOX, theirs)
             # after a stop the way ends where it began to touch: what is then a hair's breadth apart
             is_touched = share <= 1.0 or (limit < 1.0 and _meets(box, A_BOX, theirs, 0.01 * GAP_M))
@@ -414,20 +415,19 @@ def _touch(
     """Looks at one thing that stands in the world: notes whether it is touched, gives how far the robot may go."""
     body = _float_grid_at(t[_BODIES], t[_COUNT], 7)[r]
     share = _first_touch(scratch[r, :_VELOCITY], scratch[r, _HERE:], body, kind, thing)
-    if share > limit:
-        if share > 1.0 and _was_touching(t, r, world, bit):
-            box = np.empty(BOX_NUMBERS)
-            _put_box(scratch[r, _HERE:], body, box)
-            if _meets(box, kind, thing, GAP_M):
-                _mark(marks, t[_WORDS], r, bit)
-        return limit
-    _mark(marks, t[_WORDS], r, bit)
-    if not t[_RULES] & STOPS_ALL:
-        return limit
-    if share < 0.0:  # it is in there already: it may only move away; out of a surface, anywhere
-        is_solid = kind != A_TRIANGLE
-        return 0.0 if is_solid and _comes_nearer(scratch, r, thing[0], thing[1], thing[2]) else limit
-    return min(limit, share)
+    is_stopped = (t[_RULES] & STOPS_ALL) != 0 and share <= limit
+    if is_stopped and share < 0.0:  # it is in there already: it may only move away; out of a surface, anywhere
+        is_stopped = kind != A_TRIANGLE and _comes_nearer(scratch, r, thing[0], thing[1], thing[2])
+    is_touched = is_stopped
+    if not is_stopped and _was_touching(t, r, world, bit):
+        box = np.empty(BOX_NUMBERS)
+        _put_box(scratch[r, _HERE:], body, box)
+        is_touched = _meets(box, kind, thing, GAP_M)
+    elif not is_stopped:
+        is_touched = share <= limit
+    if is_touched:
+        _mark(marks, t[_WORDS], r, bit)
+    return max(share, 0.0) if is_stopped else limit
 
 
 @kernel

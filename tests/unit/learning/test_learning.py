@@ -58,6 +58,8 @@ def test_a_vector_equals_single_environments(name: str) -> None:
                 expected: Any = (single.reset()[0], 0.0, False, False)
             else:
                 *expected, facts = single.step(actions[index])
+                assert info["_contacts"][index]
+                assert info["contacts"][index] == facts["contacts"]
                 if (expected[2] or expected[3]) and "is_success" in facts:
                     assert info["_is_success"][index]
                     assert info["is_success"][index] == facts["is_success"]
