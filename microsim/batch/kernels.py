@@ -32,7 +32,7 @@ from microsim.engine.calls import (
     WORLD,
     Rows,
 )
-from microsim.engine.columns import BLOCK
+from microsim.engine.column_blocks import BLOCK
 from microsim.engine.compiled import threaded_kernel
 from microsim.engine.components import YAW, X, Y, Z
 from microsim.engine.contacts import SCRATCH_COLUMNS

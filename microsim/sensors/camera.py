@@ -41,7 +41,7 @@ from microsim.messages.topics import Qos
 from microsim.messages.types import new
 from microsim.render.image_noise import ImageNoise
 from microsim.render.palette_camera import CameraModel, Renderer
-from microsim.sensors.declaration import (
+from microsim.sensors.sensor import (
     DROPOUT,
     FAIL,
     Display,
@@ -217,7 +217,7 @@ class MountedCamera:
     renderer: Renderer
     xyz: Vector
     rotation: tuple[Vector, Vector, Vector]  # optical frame in base_link
-    sees_robots: bool = False
+    sees_robots: bool
 
     def image(self, motion: Motion, bodies: Any) -> Any:
         """bodies (n, 15): the other robots."""
@@ -238,6 +238,10 @@ def mounted_camera(context: SensorContext) -> MountedCamera:
 class PaletteCamera:
     camera: MountedCamera
     noise: ImageNoise
+
+    @property
+    def sees_robots(self) -> bool:
+        return self.camera.sees_robots
 
     def show_obstacles(self, obstacles: Sequence[Shape]) -> None:
         """From now on, of a world that differs from its own in its obstacles."""
