@@ -35,7 +35,7 @@ from microsim.engine.calls import (
 from microsim.engine.column_blocks import BLOCK
 from microsim.engine.compiled import threaded_kernel
 from microsim.engine.components import YAW, X, Y, Z
-from microsim.engine.contacts import SCRATCH_COLUMNS
+from microsim.engine.contact_rows import SCRATCH_COLUMNS
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.motion import FIELDS
 

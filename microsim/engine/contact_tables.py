@@ -9,7 +9,7 @@ import numpy as np
 from microsim.engine.bodies import Body
 from microsim.engine.calls import FLEET_COLUMNS, STATE, Rows, address_of, contact_address
 from microsim.engine.components import RobotModel
-from microsim.engine.contacts import (
+from microsim.engine.contact_rows import (
     A_MESH,
     EVENTS,
     FIRST_ROBOT,
@@ -24,10 +24,8 @@ from microsim.engine.contacts import (
     SOLID_COLUMNS,
     STOPS_ALL,
     Integers,
-    buckets_for,
-    remember_now,
-    settle_now,
 )
+from microsim.engine.contacts import buckets_for, remember_now, settle_now
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.mesh_cells import MeshBuckets, mesh_buckets
 from microsim.engine.world import World, footprint, lacks_ground

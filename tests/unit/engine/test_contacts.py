@@ -11,7 +11,7 @@ from microsim import Simulation
 from microsim.engine import bodies
 from microsim.engine.bodies import Body, body_row
 from microsim.engine.compiled import plain
-from microsim.engine.contacts import GAP_M
+from microsim.engine.contact_rows import GAP_M
 from microsim.messages import decode
 from microsim.missions import fly_mission
 from microsim.recording.state_file import load_state, save_state
