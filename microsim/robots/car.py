@@ -429,7 +429,7 @@ class Bicycle(Robot):
     max_speed: Limit = Field(15.0, description="Greatest speed forward [m/s].")
     max_reverse_speed: Limit = Field(3.0, description="Greatest speed backward [m/s].")
     max_slope: Annotated[Finite, Field(ge=0, le=1.5)] = Field(
-        0.6, description="Steepest slope that it drives up, between its axles; before a steeper one it stops [rad]."
+        0.7, description="Steepest slope that it drives up, between its axles; before a steeper one it stops [rad]."
     )
     cmd_timeout_s: Annotated[Finite, Field(gt=0, le=1e6)] | None = Field(
         1.0, description="A command older than this is followed by an emergency stop; null: commands hold [s]."

@@ -285,4 +285,4 @@ def test_an_episode_that_reaches_its_aim_says_so(place: tuple[float, float], is_
 def test_a_task_without_an_aim_has_no_success() -> None:
     env: Any = gymnasium.make(env_id("Hover"))
     env.reset(seed=0)
-    assert env.step(np.zeros(4, np.float32))[4] == {}
+    assert env.step(np.zeros(4, np.float32))[4] == {"contacts": 0, "touching": {"drone": ()}}
