@@ -115,7 +115,8 @@ def _misses(p: Array, reach: float, x: float, y: float, z: float) -> bool:
     """Whether a triangle p (9 numbers about the middle of a box) is beyond the box's reach along a direction."""
     a, b = x * p[0] + y * p[1] + z * p[2], x * p[3] + y * p[4] + z * p[5]
     c = x * p[6] + y * p[7] + z * p[8]
-    return min(a, b, c) >= reach or max(a, b, c) <= -reach
+    # a direction without a length, from an edge along an axis of the box, shows nothing
+    return reach > 0.0 and (min(a, b, c) >= reach or max(a, b, c) <= -reach)
 
 
 @kernel

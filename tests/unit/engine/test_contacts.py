@@ -12,6 +12,7 @@ from microsim.engine import bodies
 from microsim.engine.bodies import Body, body_row
 from microsim.engine.compiled import plain
 from microsim.engine.contact_rows import GAP_M
+from microsim.engine.world import Mesh, World
 from microsim.messages import decode
 from microsim.missions import fly_mission
 from microsim.recording.state_file import load_state, save_state
@@ -19,6 +20,8 @@ from microsim.robots.car import BY_SLOPE, SPEED
 from microsim.run_log import Notes
 from microsim.runner import Runner
 from microsim.sweep.run_one import run_one
+from microsim.view.dashboard.panels import _motion
+from microsim.view.run_state import robot_states
 
 NONE = dict.fromkeys(("odom", "gps", "imu", "camera", "range"))
 QUIET = {"radio": {"enabled": False}, "world_topics": {"occupancy_hz": 0, "markers_hz": 0}}
@@ -230,7 +233,11 @@ def separated_by_a_face(rows, distance):
 def test_a_body_meets_a_triangle_where_its_points_are_inside(seed):
     rng = np.random.default_rng(seed)
     box, triangle = np.empty(15), 2.0 * rng.random(9)
-    bodies.put_box(np.concatenate([2.0 * rng.random(3), 6.0 * rng.random(3) - 3.0]), rng.random(7), box)
+    angles = 6.0 * rng.random(3) - 3.0
+    if seed % 2:  # a level box and a triangle in an upright plane: edges along axes
+        angles[:], triangle[0::3] = 0.0, triangle[0]
+        triangle[4], triangle[8] = triangle[1], triangle[5]
+    bodies.put_box(np.concatenate([2.0 * rng.random(3), angles]), rng.random(7), box)
     axes, corners = box[3:12].reshape(3, 3), triangle.reshape(3, 3)
     shares = rng.dirichlet((1.0, 1.0, 1.0), 4000)
     local = abs((shares @ corners - box[:3]) @ axes)
@@ -377,6 +384,28 @@ def test_a_steep_slope_stops_a_car_on_its_way_up_but_not_down(tmp_path):
         assert sim.state("car").x < 20.0
 
 
+def test_meshes_and_missing_ground_have_names(monkeypatch):
+    """A wall of two triangles across the way at x = 30 m; no ground beyond x = 70 m."""
+    heights = np.zeros((100, 100))
+    heights[:, 70:] = math.nan
+    points = np.array([[30.0, 45.0, 0.0], [30.0, 55.0, 0.0], [30.0, 55.0, 3.0], [30.0, 45.0, 3.0]])
+    mesh = Mesh(points, np.array([[0, 1, 2], [0, 2, 3]], np.int32))
+    made = World(1.0, heights, np.zeros((100, 100), np.uint8), (), (), mesh=mesh)
+    monkeypatch.setattr("microsim.simulation.build_world", lambda scenario: made)
+    robots = {"rover": rover(20.0), "far": rover(60.0), "drone": drone(20.0, z=2.0), "over": drone(20.0, 52.0, 3.2)}
+    for collisions, x in (("document", 40.0), ("stop", 30.0 - DRONE_HALF)):
+        sim = Simulation(world(robots, collisions=collisions))
+        for name in robots:
+            sim.command(name, **({"v": 2.0} if name in ("rover", "far") else {"vx": 5.0}))
+        sim.step(240)
+        assert sim.state("drone").x == pytest.approx(x, abs=1e-6)
+        assert (sim.state("drone").contacts, sim.last_contact("drone")) == (1, "mesh")
+        assert sim.state("over").contacts == 0
+        sim.step(240)
+        assert sim.touching("rover") == ("mesh",)
+        assert sim.touching("far") == ("missing ground",)
+
+
 # ---- how they are reported -------------------------------------------------------------------------------------------
 
 
@@ -438,6 +467,18 @@ def test_the_status_of_a_run_names_what_is_touched():
     assert (values["ego"]["touching"], values["rover"]["touching"]) == ("rover", "ego")
     assert values["ego"]["blocked"] == "by another robot"
     assert entries["ego"].level in (1, b"\x01")
+
+
+def test_people_are_shown_what_robots_touch():
+    sim = Simulation(world({"rover": rover(28.0)}, obstacles=[BOX]))
+    sim.command("rover", v=2.0)
+    sim.step(120)
+    shown = robot_states(sim)["rover"]
+    assert (shown.contacts, shown.touching) == (1, ("obstacle",))
+    assert "touches obstacle" in _motion(shown).plain
+    sim.command("rover", v=-2.0)
+    sim.step(30)
+    assert "1 contact" in _motion(robot_states(sim)["rover"]).plain
 
 
 # ---- time travel -----------------------------------------------------------------------------------------------------
