@@ -15,7 +15,7 @@ import numpy as np
 
 from microsim.batch.batch_columns import Array, Integers, give, take
 from microsim.batch.batch_ground import Ground
-from microsim.batch.kernels import free_places, last_firing
+from microsim.batch.kernels import free_places, last_firing, move
 from microsim.batch.robot_columns import RobotColumns
 from microsim.batch.sensor_columns import (
     Fixture,
@@ -25,6 +25,9 @@ from microsim.batch.sensor_columns import (
     sensor_columns,
     why_not,
 )
+from microsim.engine.bodies import Body
+from microsim.engine.calls import FLEET_COLUMNS, Rows
+from microsim.engine.contact_tables import Contacts, Mover, marks_for
 from microsim.engine.noise import stream_keys
 from microsim.engine.timekeeper import Clock, Trigger
 from microsim.errors import UsageError, unknown
@@ -74,6 +77,8 @@ class BatchSimulation:
         self.ground = Ground(self.scenario, build_world(self.scenario), self.clock.dt, self.n)
         make = (self.scenario, self.ground, self.clock.dt, self.n)
         self._robots = {name: RobotColumns(make[0], name, *make[1:]) for name in self.scenario.robots}
+        self._fleets: Rows = np.array([robot.fleet for robot in self._robots.values()]).reshape(-1, FLEET_COLUMNS)
+        self._contacts = self._make_contacts()
         self._sensors = self._make_sensors(sensors)
         self._all: Integers = np.arange(self.n)
         self._threads = _checked_threads(threads)
@@ -109,6 +114,7 @@ class BatchSimulation:
         drawn = self.seeds[chosen]
         self.tick[chosen] = 0
         self.ground.draw(chosen, drawn)
+        self._contacts.touch[:, :, chosen] = 0
         for robot in self._robots.values():
             robot.reset(chosen, drawn)
         for sensor in (*self._unseen, *self._sensors.values()):
@@ -153,8 +159,10 @@ class BatchSimulation:
 
     def _move(self, begin: int, end: int, ticks: int) -> None:
         if ticks:
-            for robot in self._robots.values():
-                robot.move(self.tick, ticks, begin, end)
+            needs_tick = np.array([robot.needs_tick for robot in self._robots.values()], np.int64)
+            contacts, shared = self._contacts, self.ground.is_shared
+            size = marks_for(len(contacts.names), contacts.words).size
+            move(self._fleets, needs_tick, shared, contacts.table, size, self.tick, int(ticks), begin, end)
             self.tick[begin:end] += ticks
 
     def _events(self, begin: int, end: int, ticks: int) -> dict[int, list[tuple[SensorColumns, Integers]]]:
@@ -228,6 +236,17 @@ class BatchSimulation:
         columns = self._robot(robot)
         return {name: columns.state[row, : self.n] for name, row in columns.model.state.items()}
 
+    def touching(self, robot: str, world: int) -> tuple[str, ...]:
+        """What a robot touches now, as `Simulation.touching` names it."""
+        return self._contacts.touched(self._number(robot), world)
+
+    def last_contact(self, robot: str, world: int) -> str:
+        """What it touched last since the reset of its world; empty: nothing."""
+        return self._contacts.last(self._number(robot), world)
+
+    def _number(self, robot: str) -> int:
+        return self._contacts.names.index(self._robot(robot).name)
+
     def rows(self, robot: str) -> Array:
         """(rows, n) as `microsim.engine.components` names them."""
         return self._robot(robot).state[:, : self.n]
@@ -282,13 +301,26 @@ class BatchSimulation:
         return twin
 
     def _arrays(self) -> dict[str, tuple[Any, int]]:
-        found: dict[str, tuple[Any, int]] = {"tick": (self.tick, 0), **self.ground.arrays()}
+        own: dict[str, tuple[Any, int]] = {"tick": (self.tick, 0), "touch": (self._contacts.touch, 2)}
+        found = {**own, **self.ground.arrays()}
         for part in (self._robots, self._sensors):
             for name, each in part.items():
                 found |= {f"{name}:{key}": value for key, value in each.arrays().items()}
         return found
 
     # ---- composition -----------------------------------------------------------------------------------------
+
+    def _make_contacts(self) -> Contacts:
+        scenario, ground, robots = self.scenario, self.ground, self._robots.values()
+        return Contacts(
+            [Mover(robot.name, robot.model, robot.state) for robot in robots],
+            {robot.name: Body(*robot.settings.body()) for robot in robots},
+            ground.world,
+            ground.scene,
+            scenario.collisions == "stop",
+            self.n,
+            None if ground.is_shared else ground.moved,
+        )
 
     def _make_sensors(self, wanted: Iterable[str] | None) -> dict[str, SensorColumns]:
         there = {

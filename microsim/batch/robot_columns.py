@@ -10,7 +10,7 @@ import numpy as np
 
 from microsim.batch.batch_columns import Integers, columns, shared, width_for
 from microsim.batch.batch_ground import Ground
-from microsim.batch.kernels import move, put_at_start, take_commands
+from microsim.batch.kernels import put_at_start, take_commands
 from microsim.engine.calls import Rows, address_of, advance_address
 from microsim.engine.components import Airflow
 from microsim.engine.noise import stream_keys
@@ -119,9 +119,6 @@ class RobotColumns:
     def take(self, begin: int, end: int) -> None:
         age = -1 if self.model.command_age is None else self.model.command_age
         take_commands(self.handed_in, self.in_force, self.state, age, self.ignored, begin, end)
-
-    def move(self, tick: Integers, ticks: int, begin: int, end: int) -> None:
-        move(self.fleet, self.needs_tick, self.ground.is_shared, tick, ticks, begin, end)
 
     def _fleet_row(self) -> Rows:
         """The call that moves it, see `engine.calls`."""

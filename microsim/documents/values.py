@@ -274,14 +274,14 @@ def by_type(kinds: Mapping[str, type[Model]], elsewhere: Mapping[str, str]) -> C
     return choose
 
 
-def without_none(block: dict[str, Any], keys: Sequence[str]) -> None:
-    """Remove these keys, at any depth, where they are None."""
+def without_unset(block: dict[str, Any], keys: Sequence[str]) -> None:
+    """Remove these keys, at any depth, where they are None or false."""
     for key in keys:
-        if key in block and block[key] is None:
+        if key in block and (block[key] is None or block[key] is False):
             del block[key]
     for value in block.values():
         if isinstance(value, dict):
-            without_none(value, keys)
+            without_unset(value, keys)
 
 
 def nearest_first(near: float, far: float) -> None:

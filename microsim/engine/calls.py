@@ -273,6 +273,17 @@ def _advance_entry_0_1(address: int) -> None:
     )
 
 
+def _contact_entry(address: int) -> None:
+    row = integers_at(address, FLEET_COLUMNS)
+    kernel_called(row[STATE], row[FLEET_WORLD], row[FLEET_TICK])
+
+
+@cache
+def contact_address(function: Callable[[int, int, int], None]) -> int:
+    """Address of a kernel `(table, world, tick)` that is called between the fleets, see `contacts`."""
+    return _address(function, _contact_entry)
+
+
 @cache
 def sample_address(function: Callable[..., None]) -> int:
     """Address of a sensor's kernel `(settings, motion, memory, scene, key, tick, reading)`, to be called with a row."""

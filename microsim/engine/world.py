@@ -65,6 +65,7 @@ class World:
     south: float = 0.0  # [m] map frame: where the grid's first row begins
     mesh: Mesh | None = None
     occupied: Grid = field(init=False)  # (ny, nx) 0 free, 1 occupied
+    mesh_cells: Grid | None = field(init=False, default=None)  # (ny, nx) those that the mesh occupies; None: no mesh
     clearance: Grid = field(init=False)  # (ny, nx) [cells] to the nearest occupied one or the edge: what rays walk on
     footing: Grid = field(init=False)  # as clearance, cells without ground being occupied: where robots can stand
     _derived: dict[Any, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
@@ -75,7 +76,10 @@ class World:
         mark_occupied(occupied, self.cell_m, self.obstacles, self.west, self.south)
         if self.mesh is not None:
             grid = (self.elevation, self.cell_m, self.west, self.south)
-            mark_mesh(occupied, *grid, self.mesh.vertices, self.mesh.triangles)
+            mesh_cells = np.zeros_like(occupied)
+            mark_mesh(mesh_cells, *grid, self.mesh.vertices, self.mesh.triangles)
+            occupied |= mesh_cells
+            object.__setattr__(self, "mesh_cells", mesh_cells)
         object.__setattr__(self, "occupied", occupied)
         object.__setattr__(self, "clearance", clearance_of(occupied))
         footing = self.clearance

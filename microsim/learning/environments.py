@@ -35,9 +35,11 @@ def next_seeds(seeds: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return stream_keys(seeds, NEXT_EPISODE)
 
 
-def success(task: Task) -> dict[str, bool]:
-    """For the info of one world: whether the goal of the task was reached, if it has one."""
-    return {} if task.arrived is None else {"is_success": bool(task.arrived[0])}
+def info_of(task: Task) -> dict[str, Any]:
+    """The info of one world: contacts in this episode, what robots touch now; whether the task's goal was reached."""
+    touching = {robot: task.batch.touching(robot, 0) for robot in task.batch.robots}
+    info = {"contacts": int(task.contacts[0]), "touching": touching}
+    return info if task.arrived is None else {**info, "is_success": bool(task.arrived[0])}
 
 
 class TaskEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
@@ -71,7 +73,7 @@ class TaskEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
         self.task.act(np.asarray(action, np.float64)[None])
         rewards, ended = self.task.judge()
         self._window.after_step()
-        return self.task.observe()[0].copy(), float(rewards[0]), bool(ended[0]), False, success(self.task)
+        return self.task.observe()[0].copy(), float(rewards[0]), bool(ended[0]), False, info_of(self.task)
 
     def render(self) -> Any:
         images = self._window.render([0])
@@ -126,7 +128,11 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
         self._has_seed = True
         self._steps[:] = 0
         self._over[:] = False
-        return self._seen(), {}
+        return self._seen(), self._contacts()
+
+    def _contacts(self) -> dict[str, Any]:
+        """Of each world in this episode, in Gymnasium's form."""
+        return {"contacts": self.task.contacts, "_contacts": np.ones(self.num_envs, np.bool_)}
 
     def _first_seeds(self, seed: int | list[int | None] | None) -> npt.NDArray[np.int64]:
         if isinstance(seed, (int, np.integer)):
@@ -154,9 +160,9 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
             rewards[restarted], ended[restarted], self._steps[restarted] = 0.0, False, 0
         cut = ~ended & (self._steps >= self.horizon)
         self._over = ended | cut
-        info = {}
+        info = self._contacts()
         if task.arrived is not None and self._over.any():  # Gymnasium's form: values, and which worlds have one
-            info = {"is_success": task.arrived & ended, "_is_success": self._over.copy()}
+            info |= {"is_success": task.arrived & ended, "_is_success": self._over.copy()}
         return self._seen(), rewards, ended, cut, info
 
     def _seen(self) -> npt.NDArray[np.float32]:

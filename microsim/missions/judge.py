@@ -159,7 +159,9 @@ class RobotWatch(ExpectationWatch):
         if self.entry.value == "position":
             self._judge_position(rows)
         elif not is_met(self.entry, value := self._value(rows)):
-            self.complaint = f"{self.entry.value} of {self.entry.robot} was {value:.6g} {self.now}"
+            last = self.sim.last_contact(self.entry.robot) if self.entry.value == "contacts" else ""
+            named = f", the last with {last}" if last else ""
+            self.complaint = f"{self.entry.value} of {self.entry.robot} was {value:.6g} {self.now}{named}"
 
     def _value(self, rows: Rows) -> float:
         if self.entry.value in DERIVED:

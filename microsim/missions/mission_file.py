@@ -207,7 +207,8 @@ class RobotExpectation(Windowed):
 
     robot: Name = Field(description="The robot whose state is meant.")
     value: Name = Field(
-        description="A name in its state (drone: x y z yaw vx vy vz yaw_rate; rover: x y z yaw v omega contacts), or "
+        description="A name in its state (drone: x y z yaw vx vy vz yaw_rate; rover: x y z yaw v omega; all: "
+        "contacts, which began with obstacles, the edge of the map or other robots), or "
         "position, displacement (from its start), height (above ground), speed, clearance_cells "
         "(to the nearest occupied cell or the edge of the map)."
     )

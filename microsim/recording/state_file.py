@@ -32,7 +32,7 @@ from microsim.simulation import Simulation, Snapshot
 from microsim.version import __version__
 
 MAGIC = b"MICROSIM STATE\n"
-FORMAT = 2
+FORMAT = 3
 SUFFIX = ".state"
 
 

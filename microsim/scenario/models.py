@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -207,6 +207,11 @@ class Scenario(Model):
         {name: ROBOTS.built_in[name](model=name) for name in ("drone", "rover")},
         description="The robots by name; without this key, a drone and a rover. An empty block has every default.",
     )
+    collisions: Literal["document", "stop"] = Field(
+        "document",
+        description="What contacts do to motion. `document`: ground robots stop at occupied cells and at each other, "
+        "drones fly on; `stop`: drones stop too, at obstacles, meshes and other robots. All are counted.",
+    )
     radio: Radio = Field(Radio(), description="The radio between robots.")
     wind: Wind = Field(Wind(), description="The wind.")
     world_topics: WorldTopics = Field(WorldTopics(), description="Topics that show the world.")
@@ -283,7 +288,8 @@ class Scenario(Model):
     def to_dict(self) -> dict[str, Any]:
         """The complete scenario, every default written out, as plain data that `load_scenario` takes back."""
         data = self.model_dump(mode="json", by_alias=True)
-        return {key: value for key, value in data.items() if value is not None or key != "randomize"}  # a younger key
+        unset = {"randomize": None, "collisions": "document"}  # younger keys
+        return {key: value for key, value in data.items() if key not in unset or value != unset[key]}
 
     def to_yaml(self) -> str:
         """The complete scenario as YAML."""

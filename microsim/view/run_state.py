@@ -15,7 +15,20 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine.components import PITCH, ROLL, VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, YAW_RATE, X, Y, Z
+from microsim.engine.components import (
+    CONTACTS,
+    PITCH,
+    ROLL,
+    TOUCHING,
+    VELOCITY_X,
+    VELOCITY_Y,
+    VELOCITY_Z,
+    YAW,
+    YAW_RATE,
+    X,
+    Y,
+    Z,
+)
 from microsim.messages.outbox import Message
 from microsim.runner import Runner
 from microsim.scenario import Scenario
@@ -41,7 +54,8 @@ class RobotState:
     velocity: tuple[float, float, float]  # [m/s] map axes
     turn: float  # [rad/s]
     height: float  # [m] above the ground
-    contacts: int | None = None  # ticks in which something stopped it; None: it does not count them
+    contacts: int = 0  # that have begun since the start
+    touching: tuple[str, ...] = ()  # what it touches now
 
 
 @dataclass(frozen=True)
@@ -66,12 +80,16 @@ def robot_states(sim: Simulation) -> dict[str, RobotState]:
 def _robot_state(sim: Simulation, name: str) -> RobotState:
     rows = sim.rows(name)
     velocity = (rows[VELOCITY_X], rows[VELOCITY_Y], rows[VELOCITY_Z])
-    contacts = sim.model(name).state.get("contacts")
     return RobotState(
-        position=(rows[X], rows[Y], rows[Z]), rpy=(rows[ROLL], rows[PITCH], rows[YAW]), speed=math.hypot(*velocity),
-        velocity=velocity, turn=rows[YAW_RATE], height=rows[Z] - sim.world.ground(rows[X], rows[Y]),
-        contacts=None if contacts is None else int(rows[contacts]),
-    )  # fmt: skip
+        position=(rows[X], rows[Y], rows[Z]),
+        rpy=(rows[ROLL], rows[PITCH], rows[YAW]),
+        speed=math.hypot(*velocity),
+        velocity=velocity,
+        turn=rows[YAW_RATE],
+        height=rows[Z] - sim.world.ground(rows[X], rows[Y]),
+        contacts=int(rows[CONTACTS]),
+        touching=sim.touching(name) if rows[TOUCHING] else (),
+    )
 
 
 def link_states(sim: Simulation) -> tuple[LinkState, ...]:

@@ -270,8 +270,10 @@ def _pose(robot: RobotState, width: int) -> Text:
 
 def _motion(robot: RobotState) -> Text:
     text = Text.assemble(f"{robot.speed:5.2f}", (" m/s   turn ", "dim"), f"{robot.turn:+5.2f}", (" rad/s", "dim"))
-    if robot.contacts:
-        text.append(f"  {robot.contacts} bumps" if robot.contacts < 1000 else "  at a wall", "yellow")
+    if robot.touching:
+        text.append(f"  touches {', '.join(robot.touching)}", "yellow")
+    elif robot.contacts:
+        text.append(f"  {robot.contacts} contact{'s' if robot.contacts > 1 else ''}", "yellow")
     return text
 
 

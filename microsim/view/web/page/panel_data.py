@@ -277,6 +277,7 @@ def _state(frame: PageFrame, stage: Stage3D) -> dict[str, Any]:
             "position": [round(each, 3) for each in robot.position], "yaw": round(math.degrees(robot.rpy[2]), 1),
             "speed": finite(robot.speed), "turn": finite(robot.turn), "height": finite(robot.height),
             "contacts": robot.contacts,
+            "touching": list(robot.touching),
         }  # fmt: skip
     for layer in stage.sensors.layers:
         if layer.reading is not None:
