@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import warnings
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -102,6 +102,38 @@ def test_without_autoreset_worlds_go_on_until_they_are_reset() -> None:
     for _ in range(5):
         env.step(np.zeros((2, 4), np.float32))
     assert env.unwrapped.task.batch.tick.tolist() == [30, 30]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_reset_mask_resets_the_worlds_it_names_and_no_other(name: str) -> None:
+    mask = np.array([False, True, False, True])
+    reset, untouched, fresh = (
+        cast("Any", gymnasium.make_vec(env_id(name), num_envs=4, autoreset=False)) for _ in range(3)
+    )
+    for env in (reset, untouched):
+        env.reset(seed=7)
+    fresh.reset(seed=90)
+    actions = np.random.default_rng(1).uniform(-1, 1, (12, *reset.action_space.shape)).astype(np.float32)
+    for action in actions[:6]:
+        reset.step(action)
+        untouched.step(action)
+    before = untouched.unwrapped.task.observe().copy()
+    seen, _ = reset.reset(seed=90, options={"reset_mask": mask})
+    assert (seen[~mask] == before[~mask]).all()
+    assert (seen[mask] == fresh.unwrapped.task.observe()[mask]).all()
+    assert reset.unwrapped.task.batch.tick.tolist() == [36, 0, 36, 0]
+    for action in actions[6:]:
+        found, old, new = reset.step(action), untouched.step(action), fresh.step(action)
+        for column in range(4):  # observations, rewards, ended, cut short
+            assert (found[column][~mask] == old[column][~mask]).all()
+            assert (found[column][mask] == new[column][mask]).all()
+
+
+@pytest.mark.parametrize("mask", [np.zeros(2, bool), np.ones(3, bool), np.ones(2), [True, False], "all"])
+def test_a_reset_mask_that_is_none_is_refused(mask: Any) -> None:
+    env: Any = gymnasium.make_vec(env_id("Hover"), num_envs=2)
+    with pytest.raises(UsageError, match="reset_mask: expected an array of 2 bool, at least one of them true, found"):
+        env.reset(options={"reset_mask": mask})
 
 
 @pytest.mark.parametrize("name", NAMES)
