@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from microsim.batch.columns import Array, Integers, give, take
-from microsim.batch.ground import Ground
+from microsim.batch.batch_columns import Array, Integers, give, take
+from microsim.batch.batch_ground import Ground
 from microsim.batch.kernels import free_places, last_firing
 from microsim.batch.robot_columns import RobotColumns
 from microsim.batch.sensor_columns import (
