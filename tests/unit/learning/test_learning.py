@@ -1,8 +1,10 @@
 """Environments for learning: Gymnasium's and PettingZoo's checkers, exact resets, vectors that equal single ones."""
 
+import os
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 from typing import Any, cast
 
 import gymnasium
@@ -144,6 +146,34 @@ def test_a_picture_shows_the_robots(name: str) -> None:
     assert image.dtype == np.uint8
     assert max(image.shape[:2]) == 400
     assert len(np.unique(image.reshape(-1, 3), axis=0)) >= 3
+
+
+UNGUARDED = """
+import gymnasium, numpy
+print("the script runs")
+env = gymnasium.make("microsim.learning:MicroSim/Hover-v0", render_mode="human")
+env.reset(seed=1)
+env.step(numpy.zeros(4, numpy.float32))
+env.close()
+print("the script ends")
+"""
+
+
+def test_a_script_that_renders_for_people_needs_no_guard_around_what_it_does(tmp_path: Path) -> None:
+    """The page's process must not run the script again."""
+    (tmp_path / "watch.py").write_text(UNGUARDED)
+    done = subprocess.run(
+        [sys.executable, "watch.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(microsim.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if "script" in line] == ["the script runs", "the script ends"]
+    assert "watch at http://" in done.stdout
 
 
 def test_an_unknown_way_to_render_is_told() -> None:
