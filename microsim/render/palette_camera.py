@@ -7,7 +7,7 @@ Robots are seen where their bodies are given.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from microsim.engine.geometry import Array, Grid, Vector
 from microsim.engine.world import OBSTACLE, PALETTE, Shape, World
 from microsim.render.drawing import Image, colour, draw
-from microsim.render.ground import prepare_terrain, relief_depths
+from microsim.render.ground import relief_depths, world_terrain
 from microsim.render.robot_boxes import draw_bodies
 from microsim.render.screen import Rays, screen_index
 from microsim.render.shapes import COEFFICIENTS, SHAPE_COLUMNS, aim, tabulate
@@ -101,8 +101,9 @@ class Renderer:
         robot_class: int = OBSTACLE,
     ) -> None:
         self.model = model
-        painted = world.surface if surface is None else surface
-        terrain = prepare_terrain(world.elevation, painted, world.cell_m, world.west, world.south)
+        terrain = world.derived(world_terrain)
+        if surface is not None:
+            terrain = replace(terrain, surface=surface)
         rays = model.rays()
         screen, columns, rows = screen_index(rays)
         self._world = world
