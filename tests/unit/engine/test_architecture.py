@@ -54,7 +54,7 @@ HOMES = {
     "cyclonedds": ("ros2/transport/dds.py", "ros2/transport/dds_graph.py", "ros2/transport/cdr_endpoints.py"),
     "viser": ("view/web/",),
     "yourdfpy": ("view/web/",),
-    "ray": ("sweep/ray_workers.py",),
+    "ray": ("",),
     "pyarrow": ("sweep/results.py",),
     "matplotlib": ("recording/bag_plot.py",),
     "gymnasium": ("learning/",),
