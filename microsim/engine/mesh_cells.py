@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -109,6 +110,28 @@ def mesh_buckets(world: World) -> MeshBuckets:
     items = np.zeros(max(total, 1), np.int64)
     _into_buckets(triangles, facts, starts[:-1].copy(), items)
     return MeshBuckets(triangles, starts, items, facts)
+
+
+def is_in_mesh(
+    column: int,
+    row: int,
+    elevation: npt.NDArray[np.floating[Any]],
+    cell: float,
+    west: float,
+    south: float,
+    vertices: Array,
+    triangles: npt.NDArray[np.int32],
+) -> bool:
+    """Whether `mark_mesh` sets this cell: only triangles over it are looked at, only heights around it are read."""
+    corners = vertices[:, :2][triangles]
+    low = np.array([west + (column - 1) * cell, south + (row - 1) * cell])
+    near = ((corners.max(axis=1) >= low) & (corners.min(axis=1) <= low + 3.0 * cell)).all(axis=1)
+    occupied = np.zeros(elevation.shape, np.uint8)
+    heights = np.zeros(elevation.shape)  # pages that are not written to take no memory
+    rows = slice(max(row - 2, 0), row + 3)
+    heights[rows] = elevation[rows]
+    mark_mesh(occupied, heights, cell, west, south, vertices, triangles[near])
+    return bool(occupied[row, column])
 
 
 @kernel
