@@ -17,7 +17,7 @@ from microsim.engine.world import OBSTACLE, PALETTE, Shape, World
 from microsim.render.drawing import Image, colour, draw, draw_bodies
 from microsim.render.relief import Surface, block_prisms, prepare_patches, relief_depths
 from microsim.render.screen import Rays, screen_index
-from microsim.render.shapes import NO_SHAPES, aim, tabulate
+from microsim.render.shapes import NO_SHAPES, tabulate
 
 Rotation: TypeAlias = tuple[Vector, Vector, Vector]  # rows of the matrix from the optical to the map frame
 
@@ -146,8 +146,8 @@ class Renderer:
 
     def _draw_shapes(self, ground_above_camera: float, is_plane: bool, bodies: Array | None) -> None:
         pose, rays, canvas = self._pose, self._rays, (self._depths, self._classes)
-        aim(pose, self._screen, self._shapes)
-        draw(pose, ground_above_camera, is_plane, rays, self._surface, self._shapes, self._row, *canvas)
+        scene = (rays, self._screen, self._surface, self._shapes, self._row)
+        draw(pose, ground_above_camera, is_plane, *scene, *canvas)
         if self._mesh is not None:
             self._draw_mesh(pose, rays, self._screen, *self._mesh, *canvas)
         if bodies is not None and bodies.shape[0]:
@@ -161,7 +161,7 @@ class Renderer:
         ground_above_camera = self._aim(position, rotation)
         with np.errstate(all="ignore"):
             if self._world.is_flat or ground_above_camera >= 0.0:
-                bare = (self._rays, self._surface, NO_SHAPES, self._row)
+                bare = (self._rays, self._screen, self._surface, NO_SHAPES, self._row)
                 draw(self._pose, ground_above_camera, True, *bare, self._depths, self._classes)
             else:
                 self._draw_relief()
