@@ -15,7 +15,7 @@ import numpy as np
 from microsim.engine.geometry import Array, Grid, Vector
 from microsim.engine.world import OBSTACLE, PALETTE, Shape, World
 from microsim.render.drawing import Image, colour, draw, draw_bodies
-from microsim.render.relief import Surface, block_prisms, prepare_patches, relief_depths
+from microsim.render.relief import relief_depths, world_terrain
 from microsim.render.screen import Rays, screen_index
 from microsim.render.shapes import NO_SHAPES, tabulate
 
@@ -88,17 +88,24 @@ def _undistort(seen: Rays, model: CameraModel) -> Rays:
 class Renderer:
     """Draws one world through one camera model; holds the buffers, so one caller at a time."""
 
-    def __init__(self, world: World, model: CameraModel, has_mesh: bool = True) -> None:
+    def __init__(
+        self,
+        world: World,
+        model: CameraModel,
+        has_mesh: bool = True,
+        *,
+        surface: Grid | None = None,  # None: the world's
+        mesh_class: int = OBSTACLE,
+        robot_class: int = OBSTACLE,
+    ) -> None:
         self.model = model
         self._world = world
         self._rays = model.rays()
         self._screen = screen_index(self._rays)
-        self._patches = prepare_patches(world)
-        self._blocks = block_prisms(self._patches)
-        classes = np.array(world.surface, np.uint8, order="C", copy=True)
-        self._surface = Surface(classes, float(world.cell_m), float(world.west), float(world.south))
-        known = self._patches.nodes[np.isfinite(self._patches.nodes)]
-        self._lowest = float(known.min()) if known.size else 0.0
+        self._patches, self._blocks, self._surface, self._lowest = world.derived(world_terrain)
+        if surface is not None:
+            self._surface = self._surface._replace(classes=surface)
+        self._robot_class = robot_class
         self._pose = np.zeros(12)
         self._row = np.empty(model.width)
         self._depths = np.empty((model.height, model.width))
@@ -113,7 +120,7 @@ class Renderer:
             a, b = self._rays
             longest = math.sqrt(1.0 + float(np.nanmax(a * a + b * b, initial=0.0)))
             room = (np.empty((3, *self._depths.shape)), np.empty(self._depths.shape, np.int32))
-            self._mesh = (longest, world.derived(mesh_tree), OBSTACLE, *room)
+            self._mesh = (longest, world.derived(mesh_tree), mesh_class, *room)
         self.show(world.obstacles)
 
     def show(self, obstacles: Sequence[Shape]) -> None:
@@ -151,7 +158,7 @@ class Renderer:
         if self._mesh is not None:
             self._draw_mesh(pose, rays, self._screen, *self._mesh, *canvas)
         if bodies is not None and bodies.shape[0]:
-            draw_bodies(pose, rays, bodies, OBSTACLE, *canvas)
+            draw_bodies(pose, rays, bodies, self._robot_class, *canvas)
 
     def things(self, position: Vector, rotation: Rotation, bodies: Array | None = None) -> tuple[Image, Array]:
         """The image, and depths of what stands on the ground or above it: infinite where the ground is nearer.
@@ -172,13 +179,16 @@ class Renderer:
 
     def classes(self, position: Vector, rotation: Rotation) -> Grid:
         """(h, w) class of what each pixel sees. The array is reused by the next call."""
-        self._draw(position, rotation)
-        return self._classes
+        return self.labels(position, rotation, None)[0]
+
+    def labels(self, position: Vector, rotation: Rotation, bodies: Array | None) -> tuple[Grid, Array]:
+        """(h, w) class and (h, w) depth [m] of what each pixel sees. The arrays are reused by the next call."""
+        self._draw(position, rotation, bodies)
+        return self._classes, self._depths
 
     def depths(self, position: Vector, rotation: Rotation) -> Array:
         """(h, w) [m] depth along the optical axis of what each pixel sees, inf in the sky. Reused by the next call."""
-        self._draw(position, rotation)
-        return self._depths
+        return self.labels(position, rotation, None)[1]
 
     def render(self, position: Vector, rotation: Rotation, bodies: Array | None = None) -> Image:
         """(h, w, 3) in the palette's colours: a new array. Bodies are robots, as `draw_bodies` takes them."""

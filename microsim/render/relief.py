@@ -61,12 +61,26 @@ class Surface(NamedTuple):
     south: float  # [m] where the first row begins
 
 
-def prepare_patches(world: World) -> Patches:
-    heights = np.where(np.isfinite(world.elevation), world.elevation, np.nan).astype(np.float64)
-    nodes = np.ascontiguousarray(np.pad(heights, len(_OUTER_STEPS) + 1, mode="edge"))
-    rows, columns = heights.shape
+class Terrain(NamedTuple):
+    """The ground prepared for drawing."""
+
+    patches: Patches
+    blocks: Array  # (rows of blocks, columns of blocks, 10) the prism that holds each block of patches
+    surface: Surface
+    lowest: float  # [m]
+
+
+def world_terrain(world: World) -> Terrain:
+    """For all cameras in it."""
+    nodes = np.pad(world.elevation.astype(np.float64, copy=False), len(_OUTER_STEPS) + 1, mode="edge")
+    nodes[~np.isfinite(nodes)] = np.nan
+    rows, columns = world.elevation.shape
     edges = _edges(columns, world.cell_m, world.west), _edges(rows, world.cell_m, world.south)
-    return Patches(nodes, *edges, _holes(nodes))
+    patches = Patches(nodes, *edges, _holes(nodes))
+    classes = np.array(world.surface, np.uint8, order="C", copy=True)
+    surface = Surface(classes, float(world.cell_m), float(world.west), float(world.south))
+    lowest = float(np.fmin.reduce(nodes, axis=None))
+    return Terrain(patches, _blocks(patches), surface, lowest if lowest == lowest else 0.0)
 
 
 def _edges(cells: int, cell: float, start: float) -> Array:
@@ -79,6 +93,8 @@ def _edges(cells: int, cell: float, start: float) -> Array:
 def _holes(nodes: Array) -> Grid:
     """A patch with an unknown node is a hole; of its neighbours the walls can be seen."""
     unknown = np.isnan(nodes)
+    if not unknown.any():
+        return np.full((nodes.shape[0] - 1, nodes.shape[1] - 1), _WHOLE, np.uint8)
     hole = unknown[:-1, :-1] | unknown[:-1, 1:] | unknown[1:, :-1] | unknown[1:, 1:]
     around = np.pad(hole, 1)
     rows, columns = hole.shape
@@ -86,24 +102,24 @@ def _holes(nodes: Array) -> Grid:
     for j in range(3):
         for i in range(3):
             beside |= around[j : j + rows, i : i + columns]
-    return np.where(hole, _HOLE, np.where(beside, _BESIDE_A_HOLE, _WHOLE)).astype(np.uint8)
+    found = np.where(beside, np.uint8(_BESIDE_A_HOLE), np.uint8(_WHOLE))
+    found[hole] = _HOLE
+    return found
 
 
-def block_prisms(ground: Patches) -> Array:
-    """(rows of blocks, columns of blocks, 10): the prism that holds each block of patches.
-
-    A block has one node more than patches on each side. The walls of holes reach down all the way.
-    """
-    tops = np.where(np.isnan(ground.nodes), -_FAR, ground.nodes)
+def _blocks(ground: Patches) -> Array:
+    """A block has one node more than patches on each side. The walls of holes reach down all the way."""
     rows, columns = range(0, ground.y.size - 1, _BLOCK), range(0, ground.x.size - 1, _BLOCK)
     blocks = np.empty((len(rows), len(columns), 10))
     for j in rows:
         for i in columns:
-            heights = tops[j : j + _BLOCK + 1, i : i + _BLOCK + 1]
-            bottom = -_FAR if ground.holes[j : j + _BLOCK, i : i + _BLOCK].any() else heights.min()
+            heights = ground.nodes[j : j + _BLOCK + 1, i : i + _BLOCK + 1]
+            has_hole = ground.holes[j : j + _BLOCK, i : i + _BLOCK].any()
+            bottom = -_FAR if has_hole else heights.min()
+            top = np.fmax.reduce(heights, axis=None, initial=-_FAR) if has_hole else heights.max()
             x, y = ground.x[i : i + _BLOCK + 1], ground.y[j : j + _BLOCK + 1]
             footprint = (x[0], y[0], x[-1], y[0], x[-1], y[-1], x[0], y[-1])
-            blocks[j // _BLOCK, i // _BLOCK] = (bottom, heights.max(), *footprint)
+            blocks[j // _BLOCK, i // _BLOCK] = (bottom, top, *footprint)
     return blocks
 
 
