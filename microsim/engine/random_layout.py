@@ -9,13 +9,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine import geometry, noise, world
 from microsim.engine.compiled import kernel, threaded_kernel
-from microsim.engine.geometry import Array, Grid
-
-_uniforms = noise.uniforms
-_clearance_of = geometry.clearance_of
-_mark_footprint = world.mark_footprint
+from microsim.engine.geometry import Array, Grid, clearance_of
+from microsim.engine.noise import uniforms
+from microsim.engine.world import mark_footprint
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
@@ -28,7 +25,7 @@ _X, _Y, _HALF_X, _HALF_Y, _IS_DISC = range(5)
 
 @kernel
 def number_between(key: int, low: float, high: float) -> float:
-    return low + (high - low) * _uniforms(key, 0, 0)[0]
+    return low + (high - low) * uniforms(key, 0, 0)[0]
 
 
 @kernel
@@ -49,10 +46,10 @@ def move_obstacles(
     one of the starts (r, 2).
     """
     for i in range(table.shape[0]):
-        right, ahead = _uniforms(key, i, 0)
+        right, ahead = uniforms(key, i, 0)
         x = table[i, _X] + shift_m * (2.0 * right - 1.0)
         y = table[i, _Y] + shift_m * (2.0 * ahead - 1.0)
-        is_there = _uniforms(key, i, 1)[0] < keep_probability
+        is_there = uniforms(key, i, 1)[0] < keep_probability
         for r in range(starts.shape[0]):
             beside_x = abs(x - starts[r, 0]) >= table[i, _HALF_X] + gap_m
             beside_y = abs(y - starts[r, 1]) >= table[i, _HALF_Y] + gap_m
@@ -80,7 +77,7 @@ def start_place(
     rows, columns = clearance.shape
     best, best_x, best_y = 0, x_low, y_low
     for attempt in range(ATTEMPTS):
-        along, across = _uniforms(key, attempt, 0)
+        along, across = uniforms(key, attempt, 0)
         x, y = x_low + (x_high - x_low) * along, y_low + (y_high - y_low) * across
         u, v = (x - west) / cell, (y - south) / cell
         free = 0
@@ -121,10 +118,10 @@ def lay_out(
             if moved[w, i, 2] > 0.0:
                 x, y = moved[w, i, 0] - west, moved[w, i, 1] - south
                 is_disc = table[i, _IS_DISC] > 0.0
-                _mark_footprint(occupied, cell, x, y, table[i, _HALF_X], table[i, _HALF_Y], is_disc)
-        clearances[w] = _clearance_of(occupied)
+                mark_footprint(occupied, cell, x, y, table[i, _HALF_X], table[i, _HALF_Y], is_disc)
+        clearances[w] = clearance_of(occupied)
         if lacking.size > 0:
-            footings[w] = _clearance_of(np.maximum(occupied, lacking))
+            footings[w] = clearance_of(np.maximum(occupied, lacking))
 
 
 # ---- smooth random heights, from + - * on single elements: the same bits on every machine ----------------------------

@@ -9,12 +9,7 @@ import math
 
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.geometry import Array, Vector
-from microsim.rays import ground_rays
-from microsim.rays.ground_rays import BLOCK, NEVER, PER_BLOCK, UPRIGHT, Course, Lattice
-
-_onward = ground_rays.onward
-_stay = ground_rays.stay
-_upright = ground_rays.upright
+from microsim.rays.ground_rays import BLOCK, NEVER, PER_BLOCK, UPRIGHT, Course, Lattice, onward, stay, upright
 
 LANES = 32  # rays of a packet
 _SLACK = 1e-9  # of heights and widths: far above rounding, far below what matters
@@ -32,8 +27,8 @@ def meet_ground(lattice: Lattice, origin: Vector, reach: float, w: Array) -> Non
     _turn(per_cell, w)
     rows, columns = float(lattice.nodes.shape[0]), float(lattice.nodes.shape[1])
     for r in range(LANES):
-        enter_x, leave_x = _stay(gx, w[_VX + r], w[_PER_VX + r], columns)
-        enter_y, leave_y = _stay(gy, w[_VY + r], w[_PER_VY + r], rows)
+        enter_x, leave_x = stay(gx, w[_VX + r], w[_PER_VX + r], columns)
+        enter_y, leave_y = stay(gy, w[_VY + r], w[_PER_VY + r], rows)
         w[_S + r], w[_END + r] = max(enter_x, enter_y), min(leave_x, leave_y, reach * w[_FLAT + r])
     _find_clear(lattice.wide, gx, gy, oz, lattice.cell, reach, w)
     last_row, last_column = lattice.tops.shape[0] - 1.0, lattice.tops.shape[1] - 1.0
@@ -53,12 +48,12 @@ def meet_ground(lattice: Lattice, origin: Vector, reach: float, w: Array) -> Non
         column, row, s, end = w[_COLUMN + r], w[_ROW + r], w[_S + r], w[_END + r]
         is_on_map = 0.0 <= column <= last_column and 0.0 <= row <= last_row
         if w[_FLAT + r] < UPRIGHT:
-            w[OUT + r] = _upright(lattice, origin, w[DZ + r], reach)
+            w[OUT + r] = upright(lattice, origin, w[DZ + r], reach)
         elif s <= end and w[_CLEAR + r] >= 0.0 and is_on_map:
             course = Course(gx, gy, oz, w[_VX + r], w[_VY + r], w[_PER_VX + r], w[_PER_VY + r])
             way[0] = math.inf
             exits = (w[_TO_X + r], w[_TO_Y + r])
-            _onward(nodes, caps, tops, course, (int(row), int(column)), exits, s, end, (w[_SLOPE + r],), way)
+            onward(nodes, caps, tops, course, (int(row), int(column)), exits, s, end, (w[_SLOPE + r],), way)
             w[OUT + r] = way[0] * (1.0 / w[_FLAT + r])
 
 

@@ -12,24 +12,18 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine import exact, noise
+from microsim.engine import exact
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.geometry import Array, Grid, Vector, matrix_from_rpy
 from microsim.engine.motion import Motion, Rotation, mounted_at, turned
+from microsim.engine.noise import fill_pairs, uniforms
 from microsim.engine.world import World
-from microsim.rays import POINT, bvh, ground_packets, ground_rays, screen_rays
+from microsim.rays import POINT, bvh
 from microsim.rays.bvh import Tree
-from microsim.rays.ground_packets import DX, DY, DZ, LANES, OUT, PACKET
-from microsim.rays.ground_rays import Lattice
-from microsim.render import screen as render_screen
-from microsim.render.screen import Pose, ScreenIndex, screen_index
-
-_cast = screen_rays.cast
-_fill_pairs = noise.fill_pairs
-_into_body = render_screen.into_body
-_meet_ground = ground_packets.meet_ground
-_uniforms = noise.uniforms
-_walk = ground_rays.walk
+from microsim.rays.ground_packets import DX, DY, DZ, LANES, OUT, PACKET, meet_ground
+from microsim.rays.ground_rays import Lattice, walk, world_lattice
+from microsim.rays.screen_rays import cast
+from microsim.render.screen import Pose, ScreenIndex, into_body, screen_index
 
 Ints: TypeAlias = npt.NDArray[np.int32]
 Place: TypeAlias = tuple[Vector, Rotation]  # [m] of the sensor, and its axes, in the map frame
@@ -129,7 +123,7 @@ def meet_ground_upright(lattice: Lattice, beams: Beams, place: Place, reach: flo
     flat = np.empty(beams.slopes.shape[0])
     for column in range(best.shape[0]):
         ahead, aside = beams.headings[0, column], beams.headings[1, column]
-        _walk(lattice, position, a * ahead + b * aside, d * ahead + e * aside, reach, beams.slopes, flat)
+        walk(lattice, position, a * ahead + b * aside, d * ahead + e * aside, reach, beams.slopes, flat)
         for k in range(flat.shape[0]):
             _note_ground(flat[k] * beams.slants[k], reach, column, beams.rings[k], best, hit)
 
@@ -152,7 +146,7 @@ def meet_ground_tilted(lattice: Lattice, directions: Array, place: Place, reach:
                     packet[DX + k * rings + lane] = turned[0, column, ring]
                     packet[DY + k * rings + lane] = turned[1, column, ring]
                     packet[DZ + k * rings + lane] = turned[2, column, ring]
-            _meet_ground(lattice, place[0], reach, packet)
+            meet_ground(lattice, place[0], reach, packet)
             for column in range(first, last):
                 for ring in range(start, min(start + rings, count)):
                     _note_ground(packet[OUT + (column - first) * rings + ring - start], reach, column, ring, best, hit)
@@ -173,7 +167,7 @@ def meet_things(tree: Tree, beams: Beams, place: Place, best: Array, hit: Ints) 
         last = min(first + sector, best.shape[0])
         _turn(beams.directions[:, first:last], place[1], turned)
         _look(place, middles[0, first // sector], middles[1, first // sector], pose)
-        _cast(tree, pose, beams.sectors.screen, _STEEPEST, 1.0, turned, best[first:last], hit[first:last])
+        cast(tree, pose, beams.sectors.screen, _STEEPEST, 1.0, turned, best[first:last], hit[first:last])
 
 
 @kernel
@@ -185,7 +179,7 @@ def meet_bodies(bodies: Array, directions: Array, place: Place, best: Array, hit
         for n in range(bodies.shape[0]):
             for ring in range(best.shape[1]):
                 ray = (turned[0, 0, ring], turned[1, 0, ring], turned[2, 0, ring])
-                distance = _into_body(bodies[n], place[0], ray)
+                distance = into_body(bodies[n], place[0], ray)
                 if distance < best[column, ring]:
                     best[column, ring], hit[column, ring] = distance, GROUND - 1 - n
 
@@ -239,7 +233,7 @@ def _measure(
         start = column * best.shape[1]
         pairs = (start + best.shape[1] + 1) // 2 - start // 2
         if sigma > 0.0:
-            _fill_pairs(key, tick, start // 2, drawn[0, : 2 * pairs], drawn[1, : 2 * pairs])
+            fill_pairs(key, tick, start // 2, drawn[0, : 2 * pairs], drawn[1, : 2 * pairs])
         for ring in range(best.shape[1]):
             if hit[column, ring] == bvh.NOTHING:
                 continue
@@ -247,7 +241,7 @@ def _measure(
             value = best[column, ring]
             if sigma > 0.0:
                 value += sigma * drawn[1, index // 2 - start // 2 + (pairs if index % 2 else 0)]
-            if value < low or value > high or (drop > 0.0 and _uniforms(key, tick, _DROPOUTS + index)[0] < drop):
+            if value < low or value > high or (drop > 0.0 and uniforms(key, tick, _DROPOUTS + index)[0] < drop):
                 continue
             x, y, z = directions[0, column, ring], directions[1, column, ring], directions[2, column, ring]
             ray = (a * x + b * y + c * z, d * x + e * y + f * z, g * x + h * y + i * z)
@@ -368,7 +362,7 @@ class LidarTurn:
         return mounted_at(motion, self.mount), turned(motion, self.axes)
 
     def _meet_ground(self, place: Place, reach: float) -> None:
-        ground, seen = self.world.derived(ground_rays.world_lattice), (self.best, self.hit)
+        ground, seen = self.world.derived(world_lattice), (self.best, self.hit)
         if place[1][2] == (0.0, 0.0, 1.0):
             meet_ground_upright(ground, self.beams, place, reach, *seen)
         else:
@@ -378,7 +372,7 @@ class LidarTurn:
         """The points that come back, as an array of POINT."""
         seen, world = self.distances(motion, bodies), self.world
         points, rings = np.empty((self.best.size, 4), np.float32), np.empty(self.best.size, np.uint16)
-        around = Surroundings(world.derived(ground_rays.world_lattice), world.derived(bvh.tree), bodies, world.surface)
+        around = Surroundings(world.derived(world_lattice), world.derived(bvh.tree), bodies, world.surface)
         accuracy = Accuracy(self.min_m, self.max_m, self.sigma_m, self.dropout_probability)
         beams, place = self.beams.directions, self._place(motion)
         count = _measure(around, beams, place, *seen, accuracy, key, tick, points, rings)

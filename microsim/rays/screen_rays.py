@@ -12,15 +12,19 @@ import numpy as np
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.geometry import Array, Grid
 from microsim.rays.bvh import BOX, NOTHING, Numbers, Tree
-from microsim.render import screen as render_screen
-from microsim.render.screen import Pose, Rays, ScreenIndex
-
-_between = render_screen.between
-_bounds = render_screen.bounds
-_column_span = render_screen.column_span
-_inverse_of = render_screen.inverse_of
-_row_span = render_screen.row_span
-_whole_groups = render_screen.whole_groups
+from microsim.render.screen import (
+    Pose,
+    Rays,
+    Scale,
+    ScreenIndex,
+    Spans,
+    between,
+    bounds,
+    column_span,
+    inverse_of,
+    row_span,
+    whole_groups,
+)
 
 _NEAR = 1e-3  # [m] before the eye: what reaches nearer is projected with more care
 _LOOK = 1024  # rays that are looked at to see whether all that a node can hide behind is nearer
@@ -68,6 +72,7 @@ def cast(
     `hit`, the thing's number, are updated where something nearer is.
     """
     boxes, first, held, order, triangles, solids = tree
+    scale, columns, rows = screen
     stack = np.empty(130, np.int32)  # a node's depth and one
     prism = np.empty(10)
     size, stack[0] = 1, 0
@@ -75,7 +80,7 @@ def cast(
         size -= 1
         node = stack[size]
         box = boxes[node]
-        u0, u1, v0, v1 = _window(screen, limit, _outline(pose, box, prism))
+        u0, u1, v0, v1 = _window(scale, columns, rows, limit, _outline(pose, box, prism))
         v1 = min(v1, best.shape[0])
         if u0 >= u1 or v0 >= v1 or not _may_be_seen(pose, box, longest, u0, u1, v0, v1, best):
             continue
@@ -90,7 +95,7 @@ def cast(
             thing = order[k]
             if thing < triangles.shape[0]:
                 triangle = triangles[thing]
-                left, right, low, high = _window(screen, limit, _outline_of_triangle(pose, triangle))
+                left, right, low, high = _window(scale, columns, rows, limit, _outline_of_triangle(pose, triangle))
                 left, right, low, high = max(left, u0), min(right, u1), max(low, v0), min(high, v1)
                 if low < high:
                     _triangle(triangle, thing, pose, rays, left, right, low, high, best, hit)
@@ -99,14 +104,16 @@ def cast(
 
 
 @inlined
-def _window(screen: ScreenIndex, limit: float, outline: tuple[float, float, float, float]) -> tuple[int, int, int, int]:
+def _window(
+    scale: Scale, columns: Spans, rows: Spans, limit: float, outline: tuple[float, float, float, float]
+) -> tuple[int, int, int, int]:
     """Half-open ranges of the columns and rows that can see something within an outline."""
     a_low, a_high, b_low, b_high = outline
     if a_low > a_high:
         return 0, 0, 0, 0
-    u0, u1 = _column_span(screen, _clamped(a_low, limit), _clamped(a_high, limit))
-    v0, v1 = _row_span(screen, _clamped(b_low, limit), _clamped(b_high, limit))
-    u0, u1 = _whole_groups(u0, u1, int(screen.columns[1, -1]))
+    u0, u1 = column_span(scale, columns, _clamped(a_low, limit), _clamped(a_high, limit))
+    v0, v1 = row_span(scale, rows, _clamped(b_low, limit), _clamped(b_high, limit))
+    u0, u1 = whole_groups(u0, u1, int(columns[1, -1]))
     return u0, u1, v0, v1
 
 
@@ -154,7 +161,7 @@ def _outline(pose: Pose, box: Array, prism: Array) -> tuple[float, float, float,
         prism[0], prism[1] = box[2], box[5]
         prism[2], prism[3], prism[4], prism[5] = box[0], box[1], box[3], box[1]
         prism[6], prism[7], prism[8], prism[9] = box[3], box[4], box[0], box[4]
-        return _bounds(pose, prism)
+        return bounds(pose, prism)
     outline = (math.inf, -math.inf, math.inf, -math.inf)
     for corner in range(8):
         x, y, z = x1 if corner & 1 else x0, y1 if corner & 2 else y0, z1 if corner & 4 else z0
@@ -208,7 +215,7 @@ def _triangle(
             py = dz[r] * bx - dx[r] * bz
             pz = dx[r] * by - dy[r] * bx
             determinant = ax * px + ay * py + az * pz
-            inverse = _inverse_of(determinant)
+            inverse = inverse_of(determinant)
             u = (sx * px + sy * py + sz * pz) * inverse
             w = (dx[r] * qx + dy[r] * qy + dz[r] * qz) * inverse
             t = height * inverse
@@ -230,13 +237,13 @@ def _solid(
     for v in range(v0, v1):
         for u in range(u0, u1):
             dx, dy, dz = rays[0, v, u], rays[1, v, u], rays[2, v, u]
-            near, far = _between(low, high, _inverse_of(dz))
+            near, far = between(low, high, inverse_of(dz))
             along = cosine * dx + sine * dy
             across = cosine * dy - sine * dx
             if solid[0] == BOX:
-                a, b = _between(-solid[7] - x, solid[7] - x, _inverse_of(along))
+                a, b = between(-solid[7] - x, solid[7] - x, inverse_of(along))
                 near, far = max(near, a), min(far, b)
-                a, b = _between(-solid[8] - y, solid[8] - y, _inverse_of(across))
+                a, b = between(-solid[8] - y, solid[8] - y, inverse_of(across))
                 near, far = max(near, a), min(far, b)
             else:
                 square = max(along * along + across * across, 1e-300)

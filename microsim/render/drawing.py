@@ -12,8 +12,8 @@ import numpy.typing as npt
 from microsim.engine.compiled import kernel, threaded_kernel
 from microsim.engine.geometry import Array, Grid
 from microsim.render.relief import Surface, ground_classes, plane_depths
-from microsim.render.screen import Pose, Rays, between, into_body, inverse_of
-from microsim.render.shapes import CIRCLE, CLASS, HIGH, KIND, LOW, TRIANGLE, Shapes
+from microsim.render.screen import Pose, Rays, ScreenIndex, between, into_body, inverse_of
+from microsim.render.shapes import CIRCLE, CLASS, HIGH, KIND, LOW, TRIANGLE, Shapes, aim
 
 Image: TypeAlias = npt.NDArray[np.uint8]  # (h, w, 3)
 
@@ -26,6 +26,7 @@ def draw(
     ground_above_camera: float,
     is_plane: bool,
     rays: Rays,
+    screen: ScreenIndex,
     surface: Surface,
     shapes: Shapes,
     inverse_dz: Array,
@@ -34,8 +35,9 @@ def draw(
 ) -> None:
     """Fill `depths` and `classes` (h, w). `depths` holds the ground's, unless that is a plane.
 
-    The shapes have been aimed; `inverse_dz` is room to work in.
+    `inverse_dz` is room to work in.
     """
+    aim(pose, screen, shapes)
     table, painted, coefficients, spans = shapes
     for v in range(classes.shape[0]):
         ray_x, ray_y, depth, seen = rays[0, v], rays[1, v], depths[v], classes[v]

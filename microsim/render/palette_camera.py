@@ -15,9 +15,9 @@ import numpy as np
 from microsim.engine.geometry import Array, Grid, Vector
 from microsim.engine.world import OBSTACLE, PALETTE, Shape, World
 from microsim.render.drawing import Image, colour, draw, draw_bodies
-from microsim.render.relief import Patches, Surface, block_prisms, prepare_patches, relief_depths
+from microsim.render.relief import relief_depths, world_terrain
 from microsim.render.screen import Rays, screen_index
-from microsim.render.shapes import NO_SHAPES, aim, tabulate
+from microsim.render.shapes import NO_SHAPES, tabulate
 
 Rotation: TypeAlias = tuple[Vector, Vector, Vector]  # rows of the matrix from the optical to the map frame
 
@@ -85,13 +85,6 @@ def _undistort(seen: Rays, model: CameraModel) -> Rays:
     return np.stack([np.where(found, a, np.nan), np.where(found, b, np.nan)])
 
 
-def _prepared_ground(world: World) -> tuple[Patches, Array, float]:
-    """For all cameras in it: patches, the prisms of their blocks, and the lowest point [m]."""
-    patches = prepare_patches(world)
-    lowest = float(np.fmin.reduce(patches.nodes, axis=None))
-    return patches, block_prisms(patches), lowest if lowest == lowest else 0.0
-
-
 class Renderer:
     """Draws one world through one camera model; holds the buffers, so one caller at a time."""
 
@@ -109,9 +102,9 @@ class Renderer:
         self._world = world
         self._rays = model.rays()
         self._screen = screen_index(self._rays)
-        self._patches, self._blocks, self._lowest = world.derived(_prepared_ground)
-        classes = np.array(world.surface if surface is None else surface, np.uint8, order="C", copy=True)
-        self._surface = Surface(classes, float(world.cell_m), float(world.west), float(world.south))
+        self._patches, self._blocks, self._surface, self._lowest = world.derived(world_terrain)
+        if surface is not None:
+            self._surface = self._surface._replace(classes=surface)
         self._robot_class = robot_class
         self._pose = np.zeros(12)
         self._row = np.empty(model.width)
@@ -160,8 +153,8 @@ class Renderer:
 
     def _draw_shapes(self, ground_above_camera: float, is_plane: bool, bodies: Array | None) -> None:
         pose, rays, canvas = self._pose, self._rays, (self._depths, self._classes)
-        aim(pose, self._screen, self._shapes)
-        draw(pose, ground_above_camera, is_plane, rays, self._surface, self._shapes, self._row, *canvas)
+        scene = (rays, self._screen, self._surface, self._shapes, self._row)
+        draw(pose, ground_above_camera, is_plane, *scene, *canvas)
         if self._mesh is not None:
             self._draw_mesh(pose, rays, self._screen, *self._mesh, *canvas)
         if bodies is not None and bodies.shape[0]:
@@ -175,7 +168,7 @@ class Renderer:
         ground_above_camera = self._aim(position, rotation)
         with np.errstate(all="ignore"):
             if self._world.is_flat or ground_above_camera >= 0.0:
-                bare = (self._rays, self._surface, NO_SHAPES, self._row)
+                bare = (self._rays, self._screen, self._surface, NO_SHAPES, self._row)
                 draw(self._pose, ground_above_camera, True, *bare, self._depths, self._classes)
             else:
                 self._draw_relief()

@@ -23,7 +23,9 @@ from microsim.render.screen import (
     Pose,
     Prism,
     Rays,
+    Scale,
     ScreenIndex,
+    Spans,
     between,
     bounds,
     column_span,
@@ -59,13 +61,26 @@ class Surface(NamedTuple):
     south: float  # [m] where the first row begins
 
 
-def prepare_patches(world: World) -> Patches:
+class Terrain(NamedTuple):
+    """The ground prepared for drawing."""
+
+    patches: Patches
+    blocks: Array  # (rows of blocks, columns of blocks, 10) the prism that holds each block of patches
+    surface: Surface
+    lowest: float  # [m]
+
+
+def world_terrain(world: World) -> Terrain:
     """For all cameras in it."""
     nodes = np.pad(world.elevation.astype(np.float64, copy=False), len(_OUTER_STEPS) + 1, mode="edge")
     nodes[~np.isfinite(nodes)] = np.nan
     rows, columns = world.elevation.shape
     edges = _edges(columns, world.cell_m, world.west), _edges(rows, world.cell_m, world.south)
-    return Patches(nodes, *edges, _holes(nodes))
+    patches = Patches(nodes, *edges, _holes(nodes))
+    classes = np.array(world.surface, np.uint8, order="C", copy=True)
+    surface = Surface(classes, float(world.cell_m), float(world.west), float(world.south))
+    lowest = float(np.fmin.reduce(nodes, axis=None))
+    return Terrain(patches, _blocks(patches), surface, lowest if lowest == lowest else 0.0)
 
 
 def _edges(cells: int, cell: float, start: float) -> Array:
@@ -92,11 +107,8 @@ def _holes(nodes: Array) -> Grid:
     return found
 
 
-def block_prisms(ground: Patches) -> Array:
-    """(rows of blocks, columns of blocks, 10): the prism that holds each block of patches.
-
-    A block has one node more than patches on each side. The walls of holes reach down all the way.
-    """
+def _blocks(ground: Patches) -> Array:
+    """A block has one node more than patches on each side. The walls of holes reach down all the way."""
     rows, columns = range(0, ground.y.size - 1, _BLOCK), range(0, ground.x.size - 1, _BLOCK)
     blocks = np.empty((len(rows), len(columns), 10))
     for j in rows:
@@ -127,6 +139,7 @@ def plane_depths(inverse_dz: Array, ground_above_camera: float, depths: Array) -
 def relief_depths(pose: Pose, rays: Rays, screen: ScreenIndex, ground: Patches, blocks: Array, depths: Array) -> None:
     """Fill `depths` (h, w) with that of the bilinear surface, inf in the sky; the camera is above the ground."""
     depths[:] = math.inf
+    scale, columns, rows = screen
     seen = np.empty((3, _BLOCK + 1, _BLOCK + 1))
     near_j, near_i = _place_in(pose[1], ground.y), _place_in(pose[0], ground.x)
     block_rows, block_columns = blocks.shape[0], blocks.shape[1]
@@ -135,8 +148,8 @@ def relief_depths(pose: Pose, rays: Rays, screen: ScreenIndex, ground: Patches, 
         for nth_i in range(block_columns):
             block_i = _outwards(nth_i, near_i // _BLOCK, block_columns)
             a_low, a_high, b_low, b_high = bounds(pose, blocks[block_j, block_i])
-            u0, u1 = column_span(screen, a_low, a_high)
-            v0, v1 = row_span(screen, b_low, b_high)
+            u0, u1 = column_span(scale, columns, a_low, a_high)
+            v0, v1 = row_span(scale, rows, b_low, b_high)
             if u0 >= u1 or v0 >= v1 or _is_covered(_ahead(pose, blocks[block_j, block_i]), u0, u1, v0, v1, depths):
                 continue
             j, i = block_j * _BLOCK, block_i * _BLOCK
@@ -144,7 +157,7 @@ def relief_depths(pose: Pose, rays: Rays, screen: ScreenIndex, ground: Patches, 
             x, y = ground.x[i : i + _BLOCK + 1], ground.y[j : j + _BLOCK + 1]
             block = Patches(nodes, x, y, ground.holes[j:, i:])
             _project(pose, block, seen)
-            _draw_block(pose, rays, screen, block, seen, near_j - j, near_i - i, depths)
+            _draw_block(pose, rays, scale, columns, rows, block, seen, near_j - j, near_i - i, depths)
 
 
 @kernel
@@ -208,11 +221,21 @@ def _project(pose: Pose, block: Patches, seen: Array) -> None:
 
 @inlined
 def _draw_block(
-    pose: Pose, rays: Rays, screen: ScreenIndex, block: Patches, seen: Array, near_j: int, near_i: int, depths: Array
+    pose: Pose,
+    rays: Rays,
+    scale: Scale,
+    columns: Spans,
+    rows: Spans,
+    block: Patches,
+    seen: Array,
+    near_j: int,
+    near_i: int,
+    depths: Array,
 ) -> None:
     """The patches of a block, beginning with the nearest one, (near_j, near_i), which may be outside of it."""
-    prism, patch, holes = np.empty(10), np.empty(10), block.holes
-    end_j, end_i = block.nodes.shape[0] - 1, block.nodes.shape[1] - 1
+    prism, patch = np.empty(10), np.empty(10)
+    nodes, x, y, holes = block
+    end_j, end_i = nodes.shape[0] - 1, nodes.shape[1] - 1
     parts_j, parts_i = (end_j + _PART - 1) // _PART, (end_i + _PART - 1) // _PART
     for nth_part_j in range(parts_j):
         part_j = _PART * _outwards(nth_part_j, near_j // _PART, parts_j)
@@ -220,7 +243,7 @@ def _draw_block(
         for nth_part_i in range(parts_i):
             part_i = _PART * _outwards(nth_part_i, near_i // _PART, parts_i)
             size_i = min(_PART, end_i - part_i)
-            if _is_unseen(screen, seen, holes, part_j, part_i, size_j, size_i, depths):
+            if _is_unseen(scale, columns, rows, seen, holes, part_j, part_i, size_j, size_i, depths):
                 continue
             for nth in range(size_j * size_i):
                 j = part_j + _outwards(nth // size_i, near_j - part_j, size_j)
@@ -237,19 +260,28 @@ def _draw_block(
                     nearest = 0.0
                     _fill_prism(block, j, i, prism)
                     a_low, a_high, b_low, b_high = bounds(pose, prism)
-                v0, v1 = row_span(screen, b_low, b_high)
+                v0, v1 = row_span(scale, rows, b_low, b_high)
                 if v0 >= v1:
                     continue
-                u0, u1 = column_span(screen, a_low, a_high)
+                u0, u1 = column_span(scale, columns, a_low, a_high)
                 if u0 < u1 and not _is_covered(nearest, u0, u1, v0, v1, depths):
-                    _fill_patch(pose, block, j, i, patch)
+                    _fill_patch(pose, nodes, x, y, j, i, patch)
                     u0, u1 = whole_groups(u0, u1, depths.shape[1])
                     _draw_patch(pose, patch, rays, u0, u1, v0, v1, depths)
 
 
 @inlined
 def _is_unseen(
-    screen: ScreenIndex, seen: Array, holes: Grid, first_j: int, first_i: int, size_j: int, size_i: int, depths: Array
+    scale: Scale,
+    columns: Spans,
+    rows: Spans,
+    seen: Array,
+    holes: Grid,
+    first_j: int,
+    first_i: int,
+    size_j: int,
+    size_i: int,
+    depths: Array,
 ) -> bool:
     """True when no pixel's ray meets these patches, as with many that are far away, or only behind nearer ground."""
     a_low, a_high, b_low, b_high, nearest = math.inf, -math.inf, math.inf, -math.inf, math.inf
@@ -264,8 +296,8 @@ def _is_unseen(
         for i in range(first_i, first_i + size_i):
             if holes[j, i] != _WHOLE:
                 return False
-    v0, v1 = row_span(screen, b_low, b_high)
-    u0, u1 = column_span(screen, a_low, a_high)
+    v0, v1 = row_span(scale, rows, b_low, b_high)
+    u0, u1 = column_span(scale, columns, a_low, a_high)
     return v0 >= v1 or u0 >= u1 or _is_covered(nearest, u0, u1, v0, v1, depths)
 
 
@@ -282,14 +314,13 @@ def _fill_prism(block: Patches, j: int, i: int, prism: Prism) -> None:
 
 
 @inlined
-def _fill_patch(pose: Pose, block: Patches, j: int, i: int, patch: Array) -> None:
+def _fill_patch(pose: Pose, nodes: Array, x: Array, y: Array, j: int, i: int, patch: Array) -> None:
     """The surface as height + slope_x p + slope_y q + twist p q above the camera, p and q [m] from the camera.
 
     Outer patches have no slope outwards, and their far edge is in no formula but the bounds.
     """
-    nodes = block.nodes
     h00, h01, h10, h11 = nodes[j, i], nodes[j, i + 1], nodes[j + 1, i], nodes[j + 1, i + 1]
-    x0, x1, y0, y1 = block.x[i] - pose[0], block.x[i + 1] - pose[0], block.y[j] - pose[1], block.y[j + 1] - pose[1]
+    x0, x1, y0, y1 = x[i] - pose[0], x[i + 1] - pose[0], y[j] - pose[1], y[j + 1] - pose[1]
     patch[0], patch[1], patch[2], patch[3] = x0, x1, y0, y1
     patch[4] = h00 - pose[2]
     patch[5] = (h01 - h00) / (x1 - x0)

@@ -19,13 +19,22 @@ _TINY = 1e-300
 _SLACK = 1e-9  # of a and b, far above their rounding and far below a pixel
 
 
-class ScreenIndex(NamedTuple):
-    """The rays of a camera, indexed: which columns see an a, and which rows a b."""
+class Scale(NamedTuple):
+    """Of the bins of an index of a screen."""
 
     first_a: float
     per_a: float  # bins per a
     first_b: float
     per_b: float
+
+
+class ScreenIndex(NamedTuple):
+    """The rays of a camera, indexed: which columns see an a, and which rows a b.
+
+    Kernels take it apart before their loops: an array taken out of a tuple in a loop is counted as a reference.
+    """
+
+    scale: Scale
     columns: Spans  # (2, bins) of each bin of a: the first column it can be in, and the end of those
     rows: Spans  # likewise of b
 
@@ -33,7 +42,7 @@ class ScreenIndex(NamedTuple):
 def screen_index(rays: Rays) -> ScreenIndex:
     columns, a_low, a_scale = _axis_index(np.fmin.reduce(rays[0], axis=0), np.fmax.reduce(rays[0], axis=0))
     rows, b_low, b_scale = _axis_index(np.fmin.reduce(rays[1], axis=1), np.fmax.reduce(rays[1], axis=1))
-    return ScreenIndex(a_low, a_scale, b_low, b_scale, columns, rows)
+    return ScreenIndex(Scale(a_low, a_scale, b_low, b_scale), columns, rows)
 
 
 def _axis_index(lows: Array, highs: Array) -> tuple[Spans, float, float]:
@@ -67,15 +76,15 @@ def _span(spans: Spans, first: float, per_bin: float, low: float, high: float) -
 
 
 @inlined
-def column_span(screen: ScreenIndex, low: float, high: float) -> tuple[int, int]:
+def column_span(scale: Scale, columns: Spans, low: float, high: float) -> tuple[int, int]:
     """Half-open range of the columns whose rays can have an a within [low, high]."""
-    return _span(screen.columns, screen.first_a, screen.per_a, low, high)
+    return _span(columns, scale.first_a, scale.per_a, low, high)
 
 
 @inlined
-def row_span(screen: ScreenIndex, low: float, high: float) -> tuple[int, int]:
+def row_span(scale: Scale, rows: Spans, low: float, high: float) -> tuple[int, int]:
     """Half-open range of the rows whose rays can have a b within [low, high]."""
-    return _span(screen.rows, screen.first_b, screen.per_b, low, high)
+    return _span(rows, scale.first_b, scale.per_b, low, high)
 
 
 @inlined

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from microsim.engine import exact
-from microsim.engine.compiled import kernel, threaded_kernel
+from microsim.engine.compiled import kernel
 from microsim.engine.geometry import Array
 from microsim.engine.world import Shape, World
 from microsim.render.relief import Patches
@@ -124,10 +124,10 @@ def _edges(shape: Shape) -> list[float]:
     return numbers
 
 
-@threaded_kernel
+@kernel
 def aim(pose: Pose, screen: ScreenIndex, shapes: Shapes) -> None:
     """For every shape: coefficients for this pose, and the pixels it may cover."""
-    table, _, coefficients, spans = shapes
+    (scale, columns, rows), (table, _, coefficients, spans) = screen, shapes
     for n in range(table.shape[0]):
         shape = table[n]
         if shape[KIND] == FACING:
@@ -139,9 +139,9 @@ def aim(pose: Pose, screen: ScreenIndex, shapes: Shapes) -> None:
         coefficients[n, LOW] = shape[_PRISM] - pose[2]
         coefficients[n, HIGH] = shape[_PRISM + 1] - pose[2]
         a_low, a_high, b_low, b_high = bounds(pose, shape[_PRISM : _PRISM + 10])
-        u0, u1 = column_span(screen, a_low, a_high)
-        spans[n, 0], spans[n, 1] = whole_groups(u0, u1, int(screen.columns[1, -1]))
-        spans[n, 2], spans[n, 3] = row_span(screen, b_low, b_high)
+        u0, u1 = column_span(scale, columns, a_low, a_high)
+        spans[n, 0], spans[n, 1] = whole_groups(u0, u1, int(columns[1, -1]))
+        spans[n, 2], spans[n, 3] = row_span(scale, rows, b_low, b_high)
 
 
 @kernel

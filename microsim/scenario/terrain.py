@@ -122,7 +122,7 @@ def _inside_polygon(points: tuple[tuple[float, float], ...], x: Array, y: Array)
 # ---- files: nothing in them is ever executed, sizes are bounded ------------------------------------------------------
 
 
-def read_elevation(file: Path, shape: tuple[int, int]) -> npt.NDArray[np.float64]:
+def read_elevation(file: Path, shape: tuple[int, int]) -> Array:
     """Heights (ny, nx) in metres; raises ScenarioError when the file does not hold exactly that.
 
     Level ground fits a map of any size: one height everywhere, however many cells the file has.

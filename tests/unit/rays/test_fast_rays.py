@@ -176,7 +176,7 @@ def test_relief_drawn_from_front_to_back_is_every_patch_drawn_everywhere(seed: i
     ground, plain, patch = camera._patches, np.full(depths.shape, math.inf), np.empty(10)
     for j, i in np.ndindex(*ground.holes.shape):
         if ground.holes[j, i] != relief._HOLE:
-            relief._fill_patch(camera._pose, ground, j, i, patch)
+            relief._fill_patch(camera._pose, ground.nodes, ground.x, ground.y, j, i, patch)
             relief._draw_patch(camera._pose, patch, camera._rays, 0, 61, 0, 43, plain)
     assert depths.tobytes() == plain.tobytes()
     assert 0.05 < np.isfinite(depths).mean() < 0.95  # there is ground and sky to be compared
