@@ -62,13 +62,7 @@ EMERGENCY = COMMON_ROWS + 5  # 1 while the car brakes for want of commands, else
 _AGE = COMMON_ROWS + 6  # [ticks] since the last command
 
 FREE, BY_OBSTACLE, BY_MISSING_GROUND, BY_SLOPE = range(4)  # of BLOCKED; the map's edge counts as an obstacle
-
-_BLOCKED_WORDS = {
-    FREE: "no",
-    BY_OBSTACLE: "by an obstacle",
-    BY_MISSING_GROUND: "no ground ahead",
-    BY_SLOPE: "slope too steep",
-}
+_BLOCKED_WORDS = ("no", "by an obstacle", "no ground ahead", "slope too steep")
 
 # rows of the command
 _STEER, _WANTED_SPEED, _THROTTLE, _BRAKE, _WANTED_ACCELERATION, _WANTED_STEERING_RATE = range(6)
@@ -82,23 +76,12 @@ _HALVINGS = 12  # of a blocked tick's way: it ends less than a thousandth of it 
 
 
 def parameters(settings: Any, wind: Airflow, dt: float) -> tuple[float, ...]:
-    return (
-        settings.wheelbase_m,
-        settings.track_m,
-        settings.width_m,
-        settings.length_m - settings.rear_overhang_m,
-        -settings.rear_overhang_m,
-        settings.wheel_radius_m,
-        settings.max_steering,
-        settings.max_steering_rate,
-        settings.max_acceleration,
-        settings.max_deceleration,
-        settings.max_speed,
-        settings.max_reverse_speed,
-        timeout_ticks(settings.cmd_timeout_s or 0.0, dt),
-        min(settings.emergency_deceleration / max(settings.max_deceleration, 1e-9), 1.0),
-        settings.max_slope,
-    )
+    car, front = settings, settings.length_m - settings.rear_overhang_m
+    size = (car.wheelbase_m, car.track_m, car.width_m, front, -car.rear_overhang_m, car.wheel_radius_m)
+    pedals = (car.max_acceleration, car.max_deceleration, car.max_speed, car.max_reverse_speed)
+    emergency_share = min(car.emergency_deceleration / max(car.max_deceleration, 1e-9), 1.0)
+    limits = (timeout_ticks(car.cmd_timeout_s or 0.0, dt), emergency_share, car.max_slope)
+    return *size, car.max_steering, car.max_steering_rate, *pedals, *limits
 
 
 def inputs_for_twist(settings: Any, forward: float, turn: float) -> dict[str, float]:
