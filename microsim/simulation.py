@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.components import RobotModel, Z
-from microsim.engine.faults import Fault, Health
+from microsim.engine.faults import Health, TimedFault
 from microsim.engine.physics import Fleet
-from microsim.engine.radio import Radio
 from microsim.engine.schedule import CHUNK, Command, Input, Schedule, Teleport, Transmission
 from microsim.engine.timekeeper import NS_PER_S, Clock, exact_rate
 from microsim.engine.world import World
@@ -146,7 +145,7 @@ class Simulation:
         return self._schedule.physics.fleets
 
     @property
-    def radio(self) -> Radio | None:
+    def radio(self) -> RadioNetwork | None:
         return self._schedule.radio
 
     def reset(self, seed: int | None = None) -> None:
@@ -457,10 +456,10 @@ class Simulation:
         return int(seed)
 
 
-def faults_in_ticks(scenario: Scenario, clock: Clock) -> tuple[Fault, ...]:
+def faults_in_ticks(scenario: Scenario, clock: Clock) -> tuple[TimedFault, ...]:
     ticks = clock.ticks_in
     return tuple(
-        Fault(each.target, each.kind, ticks(exact_rate(each.from_s)), ticks(exact_rate(each.to_s)), each.offset_m)
+        TimedFault(each.target, each.kind, ticks(exact_rate(each.from_s)), ticks(exact_rate(each.to_s)), each.offset_m)
         for each in scenario.faults
     )
 

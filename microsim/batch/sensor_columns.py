@@ -19,7 +19,7 @@ from microsim.batch.robot_columns import RobotColumns
 from microsim.engine.bodies import Body, body_row
 from microsim.engine.calls import CALL_COLUMNS, MOTION, READING, Rows, address_of, sample_address
 from microsim.engine.components import FixedMount
-from microsim.engine.faults import Fault
+from microsim.engine.faults import TimedFault
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, SENSOR_FIELDS, Motion, observe
 from microsim.engine.noise import stream_keys
@@ -42,7 +42,7 @@ class Fixture:
     """What all sensors of a batch share with their worlds."""
 
     def __init__(
-        self, scenario: Scenario, robots: dict[str, RobotColumns], clock: Clock, faults: Sequence[Fault]
+        self, scenario: Scenario, robots: dict[str, RobotColumns], clock: Clock, faults: Sequence[TimedFault]
     ) -> None:
         self.scenario, self.robots, self.clock, self.faults = scenario, robots, clock, faults
         self.owners: dict[str, KernelColumns] = {}  # robot -> the sensor whose memory others of its kind share

@@ -12,7 +12,7 @@ RADIO = "radio"  # target of a blackout
 
 
 @dataclass(frozen=True)
-class Fault:
+class TimedFault:
     target: str  # "robot/sensor", or RADIO
     kind: str
     first_tick: int
@@ -34,13 +34,13 @@ class Counts(Counter[str]):
 class Health:
     """What sensors suffered; `warn` is told when one begins to."""
 
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[TimedFault, ...] = ()
     warn: Callable[[str], None] = lambda text: None
     degraded: Counter[str] = field(default_factory=Counter)  # messages with an old image or no points, by sensor
     dropped: Counts = field(default_factory=Counts)  # messages that were not sent, by sensor
     failing: set[str] = field(default_factory=set)  # sensors whose last message was degraded
 
-    def at(self, target: str, kind: str, tick: int) -> Fault | None:
+    def at(self, target: str, kind: str, tick: int) -> TimedFault | None:
         """The fault in force."""
         for fault in self.faults:
             if fault.target == target and fault.kind == kind and fault.first_tick <= tick < fault.end_tick:
@@ -83,5 +83,5 @@ class Health:
         self.degraded, self.dropped, self.failing = Counter(degraded), Counts(dropped), set(failing)
 
 
-def of_target(faults: Iterable[Fault], target: str) -> tuple[Fault, ...]:
+def of_target(faults: Iterable[TimedFault], target: str) -> tuple[TimedFault, ...]:
     return tuple(fault for fault in faults if fault.target == target)

@@ -27,7 +27,7 @@ _TRAIN_GAP = 3.0  # [sigma] between packets of different trains: independent lat
 
 
 @dataclass(frozen=True)
-class Rssi:
+class PathLoss:
     """Log-distance path loss, with the reference at one metre."""
 
     tx_power_dbm: float
@@ -48,7 +48,7 @@ class RadioSettings:
     half_duplex: bool  # all directions share the air
     bitrate_bps: float | None  # None: packets take no time on air
     queue_limit: int  # packets under way per direction
-    rssi: Rssi | None
+    rssi: PathLoss | None
 
 
 _NEVER = 1e15  # [ticks] a bit rate close to 0 would give infinity
@@ -102,7 +102,7 @@ class Link:
         return values
 
 
-class Radio:
+class RadioNetwork:
     def __init__(self, settings: RadioSettings, robots: Sequence[str], physics_hz: float, seed: int) -> None:
         self.settings = settings
         self.hz = float(physics_hz)

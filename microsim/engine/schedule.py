@@ -30,7 +30,6 @@ from microsim.engine.output_table import (
 )
 from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Output
-from microsim.engine.radio import Radio
 from microsim.engine.timekeeper import NS_PER_S, Clock
 
 CHUNK = 256  # ticks at most that are run in one call
@@ -80,7 +79,7 @@ class TranscriptBuffer(Protocol):
 class Schedule:
     clock: Clock
     physics: Physics
-    radio: Radio | None
+    radio: RadioNetwork | None
     tables: Tables
     python: Mapping[str, tuple[int, Output]]  # outputs that Python makes: by name, with their row in the table
     memories: Mapping[str, Any]  # robot/sensor -> array of what it keeps from tick to tick

@@ -15,7 +15,7 @@ from microsim.engine.faults import RADIO, Health, of_target
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.noise import stream_key
 from microsim.engine.physics import Fleet, Physics, lean, make_fleet, put
-from microsim.engine.radio import Radio
+from microsim.engine.radio import RadioNetwork
 from microsim.engine.schedule import Schedule
 from microsim.engine.timekeeper import Clock
 from microsim.engine.world import World
@@ -23,7 +23,7 @@ from microsim.messages import encoders
 from microsim.messages.outbox import Outbox
 from microsim.messages.topics import Topic
 from microsim.outputs import own_topics
-from microsim.outputs.run import Run
+from microsim.outputs.run_outputs import Run
 from microsim.outputs.sensor_outputs import add_sensors, windows_of
 from microsim.scenario.models import Scenario
 from microsim.scenario.scene import radio_settings
@@ -52,11 +52,11 @@ def compose(
     return Schedule(clock, physics, radio, tables, python, run.memories, receivers, health, outbox), run
 
 
-def _radio(run: Run, topic: Topic) -> Radio | None:
+def _radio(run: Run, topic: Topic) -> RadioNetwork | None:
     scenario, robots = run.scenario, tuple(run.scenario.robots)
     if not scenario.radio.enabled or len(robots) < 2:
         return None
-    radio = Radio(radio_settings(scenario), robots, float(scenario.physics_hz), run.seed)
+    radio = RadioNetwork(radio_settings(scenario), robots, float(scenario.physics_hz), run.seed)
     blackouts = windows_of(of_target(run.health.faults, RADIO), "blackout", scenario.plugins)
     radio.blackouts = tuple((int(first), int(end)) for first, end, *_ in blackouts)
     if scenario.radio.metrics_hz:

@@ -14,7 +14,7 @@ from microsim.engine.pipeline import Periodic
 from microsim.messages import Prepared, encoders, markers
 from microsim.messages.status import HZ, Status
 from microsim.messages.topics import Topic, table
-from microsim.outputs.run import Run
+from microsim.outputs.run_outputs import Run
 from microsim.scenario.bundles import bundle_of
 
 

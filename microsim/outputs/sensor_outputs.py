@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from microsim.engine.calls import address_of, sample_address
 from microsim.engine.components import FixedMount
-from microsim.engine.faults import Fault, Health, of_target
+from microsim.engine.faults import Health, TimedFault, of_target
 from microsim.engine.geometry import Array, matrix_from_rpy, rpy_from_matrix
 from microsim.engine.noise import stream_key
 from microsim.engine.output_table import Call, CompiledOutput, Slot, Window
@@ -24,7 +24,7 @@ from microsim.errors import PluginError
 from microsim.faults import FAULTS
 from microsim.messages import Prepared, encoders, is_known
 from microsim.messages.outbox import name_in_transcript
-from microsim.outputs.run import Run, bodies_of
+from microsim.outputs.run_outputs import Run, bodies_of
 from microsim.scenario.bundles import bundle_of
 from microsim.sensors.plugin import PluginOutput, as_plugin_error
 from microsim.sensors.sensor import Instrument, Sensor, SensorContext, View, default_form
@@ -88,7 +88,7 @@ def add_sensors(run: Run) -> None:
             _add_kernel(run, context, sensor)
 
 
-def windows_of(faults: Iterable[Fault], effect: str, folders: Iterable[str]) -> list[Window]:
+def windows_of(faults: Iterable[TimedFault], effect: str, folders: Iterable[str]) -> list[Window]:
     found: list[Window] = []
     for fault in faults:
         kind = FAULTS.find(fault.kind, folders)
@@ -135,7 +135,7 @@ def joined(slots: list[Slot]) -> list[Slot]:
     return found
 
 
-def _altering(run: Run, call: Call, faults: Iterable[Fault]) -> list[Call]:
+def _altering(run: Run, call: Call, faults: Iterable[TimedFault]) -> list[Call]:
     """Calls of faults that change the reading: kernels with a sensor's signature, after the sensor's own."""
     calls = []
     for fault in faults:
@@ -213,7 +213,7 @@ class GuardedInstrument:
     context: SensorContext
     sensor: Sensor
     health: Health
-    faults: tuple[Fault, ...]
+    faults: tuple[TimedFault, ...]
     folders: tuple[str, ...]
 
     def __post_init__(self) -> None:

@@ -21,7 +21,7 @@ from microsim.messages.outbox import Outbox
 from microsim.messages.topics import TOPICS, Topic
 from microsim.outputs.compose import fleets_of
 from microsim.outputs.own_topics import add_clock
-from microsim.outputs.run import Run
+from microsim.outputs.run_outputs import Run
 from microsim.outputs.sensor_outputs import add_sensors
 from microsim.ros2.paced_node import NodeClock
 from microsim.scenario import Scenario, load_scenario

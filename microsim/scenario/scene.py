@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from microsim.engine.exact import TWO_PI, cos, sin
-from microsim.engine.radio import RadioSettings, Rssi
+from microsim.engine.radio import PathLoss, RadioSettings
 from microsim.engine.world import GROUND, TARGET, Mesh, Shape, World
 from microsim.scenario.bundles import bundle_of
 from microsim.scenario.models import Scenario
@@ -111,5 +111,5 @@ def _corners(triangle: Triangle) -> tuple[tuple[float, float], ...]:
 def radio_settings(scenario: Scenario) -> RadioSettings:
     written = scenario.radio
     values = {field.name: getattr(written, field.name) for field in fields(RadioSettings) if field.name != "rssi"}
-    rssi = None if written.rssi is None else Rssi(**written.rssi.model_dump())
+    rssi = None if written.rssi is None else PathLoss(**written.rssi.model_dump())
     return RadioSettings(**values, rssi=rssi)

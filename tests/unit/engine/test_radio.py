@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import microsim
 from microsim import load_scenario
-from microsim.engine.radio import Radio, RadioSettings, Rssi
+from microsim.engine.radio import PathLoss, RadioNetwork, RadioSettings
 from tests.support import bare, decoded, many, on_topic, scenario
 
 DRONE = bare(start={"map_pose": {"x": 5, "y": 5, "z": 5}})
@@ -34,7 +34,7 @@ def bare_radio(physics_hz=100, robots=("drone", "rover"), seed=1, rssi=None, **c
         "queue_limit": 1000,
         "rssi": rssi,
     }
-    return Radio(RadioSettings(**{**values, **changes}), robots, physics_hz, seed)
+    return RadioNetwork(RadioSettings(**{**values, **changes}), robots, physics_hz, seed)
 
 
 def near(first, second):
@@ -347,7 +347,7 @@ def test_without_a_radio_nothing_of_it_is_sent():
 )
 def test_signal_strength_follows_the_log_distance_law(distance, dbm):
     """20 dBm − 40 dB − 10 · 2.7 · log10(d); nearer than a metre counts as a metre."""
-    rssi = Rssi(tx_power_dbm=20.0, path_loss_exponent=2.7, reference_loss_db=40.0)
+    rssi = PathLoss(tx_power_dbm=20.0, path_loss_exponent=2.7, reference_loss_db=40.0)
     assert rssi.received_dbm(distance) == pytest.approx(dbm, abs=1e-6)
 
 
