@@ -19,6 +19,7 @@ import numpy.typing as npt
 from microsim.engine.components import RobotModel, Z
 from microsim.engine.faults import Health, TimedFault
 from microsim.engine.physics import Fleet
+from microsim.engine.radio import RadioNetwork
 from microsim.engine.schedule import CHUNK, Command, Input, Schedule, Teleport, Transmission
 from microsim.engine.timekeeper import NS_PER_S, Clock, exact_rate
 from microsim.engine.world import World

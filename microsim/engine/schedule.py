@@ -30,6 +30,7 @@ from microsim.engine.output_table import (
 )
 from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Output
+from microsim.engine.radio import RadioNetwork
 from microsim.engine.timekeeper import NS_PER_S, Clock
 
 CHUNK = 256  # ticks at most that are run in one call
