@@ -213,7 +213,7 @@ def _states(folder: Path) -> Try:
 
 
 def _tokens(folder: Path) -> Try:
-    from microsim.sweep.tokens import Token, TokenSource, _checksum, read_token
+    from microsim.sweep.run_one import Token, TokenSource, _checksum, read_token
 
     good = str(Token(TokenSource("default", "0" * 12), TokenSource("patrol", "1" * 12), 7, 3.5, {"wind.gust_sigma": 1}))
     body = good.rpartition(":check=")[0]

@@ -929,11 +929,11 @@ def test_rule_limit_triangles(bundle, monkeypatch):
 
 
 def test_the_limits_are_those_of_the_document():
-    from microsim.bundle import bundle_loading, gaussians, heightmap, mesh_files
+    from microsim.bundle import bundle_loading, mapped_arrays, mesh_files
 
     assert bundle_loading.RECOMMENDED_BYTES == 2_000_000_000
-    assert gaussians.RECOMMENDED_GAUSSIANS == 5_000_000
-    assert heightmap.RECOMMENDED_CELLS == 4096 * 4096
+    assert mapped_arrays.RECOMMENDED_GAUSSIANS == 5_000_000
+    assert mapped_arrays.RECOMMENDED_CELLS == 4096 * 4096
     assert mesh_files.RECOMMENDED_TRIANGLES == 10_000_000
 
 

@@ -18,8 +18,8 @@ Said = Callable[[str], list[str]]
 CLASSES = "the classes are 0 ground, 1 obstacle, 2 hazard, 3 target, 4 water"
 ROS_NAME_RULE = "expected a lower-case letter, then lower-case letters, digits and underscores, 64 at most"
 TOP = (
-    "name, seed, physics_hz, map, world, obstacles, features, frames, robots, radio, wind, world_topics, randomize, faults, "
-    "stamped_cmd_vel, plugins"
+    "name, seed, physics_hz, map, world, obstacles, features, frames, robots, collisions, radio, wind, world_topics, "
+    "randomize, faults, stamped_cmd_vel, plugins"
 )
 
 
@@ -48,7 +48,7 @@ def test_an_unknown_key_names_its_place_its_neighbours_and_the_nearest(said: Sai
     assert said(text) == [
         "my.yaml:5:7: robots.drone.camera.reolution: unknown key 'reolution'; did you mean 'resolution'? there are: "
         "enabled, hz, mount, resolution, encoding, projection, intrinsics, distortion, noise, latency_ms, convention, "
-        "render"
+        "render, sees_robots"
     ]
 
 

@@ -293,8 +293,8 @@ def test_metrics_are_chosen_when_none_are_named(folder):
     world = scenario(robots={"drone": bare(start={"map_pose": {"x": 5, "y": 5, "z": 8}})})
     (folder / "sky.yaml").write_text(json.dumps(world))
     plan = plan_of(folder, metrics=[], scenario=str(folder / "sky.yaml"), mission=None, duration=1.0)
-    assert plan.metrics == ("path_length",)
-    assert list(plan.columns) == ["seed", "path_length", "error", "token"]
+    assert plan.metrics == ("collisions", "path_length")  # a mission alone can pass
+    assert list(plan.columns) == ["seed", "collisions", "path_length", "error", "token"]
 
 
 BAD = """\
