@@ -11,7 +11,7 @@ from pydantic import Field
 from microsim.documents.values import Height, Metres
 from microsim.engine import columns, exact, geometry, noise
 from microsim.engine.calls import Scene
-from microsim.engine.columns import BLOCK, FEW
+from microsim.engine.columns import BLOCK
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.components import (
     ACCELERATION_X,
@@ -136,9 +136,6 @@ def _climb(state: Array, command: Array, parameters: Array, i: int, ground: floa
 
 @kernel
 def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int) -> None:
-    if state.shape[1] >= FEW:
-        _advance_many(state, command, parameters, keys, scene, tick, ticks)
-        return
     for i in range(state.shape[1]):
         for k in range(tick, tick + ticks):
             if parameters[_GUST_NEW, i] > 0.0:
@@ -149,7 +146,7 @@ def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: 
 
 
 @kernel
-def _advance_many(
+def advance_many(
     state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int
 ) -> None:
     elevation, cell, west, south, dt = scene.elevation, scene.cell, scene.west, scene.south, scene.dt
@@ -225,6 +222,7 @@ class Drone(Robot):
         state={"x": X, "y": Y, "z": Z, "yaw": YAW, "vx": VX, "vy": VY, "vz": VZ, "yaw_rate": YAW_RATE},
         parameters=parameters,
         advance=advance,
+        advance_many=advance_many,
         is_ground_bound=False,
         needs_tick=lambda parameters: bool((parameters[_GUST_NEW] > 0.0).any()),
     )

@@ -11,7 +11,7 @@ from pydantic_core import InitErrorDetails
 from microsim.documents.values import Angle, Finite, Metres, Model, Switch, detail, show
 from microsim.engine import columns, exact, geometry
 from microsim.engine.calls import Scene
-from microsim.engine.columns import BLOCK, FEW
+from microsim.engine.columns import BLOCK
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.components import (
     ACCELERATION_X,
@@ -150,16 +150,15 @@ def _drive(state: Array, command: Array, parameters: Array, i: int, scene: Scene
 
 @kernel
 def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int) -> None:
-    if state.shape[1] >= FEW:
-        _advance_many(state, command, parameters, scene, ticks)
-        return
     for i in range(state.shape[1]):
         for _ in range(ticks):
             _drive(state, command, parameters, i, scene)
 
 
 @kernel
-def _advance_many(state: Array, command: Array, parameters: Array, scene: Scene, ticks: int) -> None:
+def advance_many(
+    state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int
+) -> None:
     """Those far from walls for all these ticks go side by side, the others one by one."""
     elevation, cell, west, south, dt = scene.elevation, scene.cell, scene.west, scene.south, scene.dt
     s, c, p, ground = np.empty((_ROWS, BLOCK)), np.empty((2, BLOCK)), np.empty((3, BLOCK)), np.empty(BLOCK)
@@ -199,6 +198,7 @@ KINEMATIC = RobotModel(
     state={"x": X, "y": Y, "z": Z, "yaw": YAW, "v": V, "omega": YAW_RATE, "contacts": CONTACTS},
     parameters=parameters,
     advance=advance,
+    advance_many=advance_many,
     is_ground_bound=True,
     needs_tick=lambda parameters: False,
 )
