@@ -83,7 +83,7 @@ NAN_BITS = 0x7FC00000  # of a float32: a GPU's own conversion of NaN gives other
 _floats_at, _integers_at, _words_at, _singles_at = calls.floats_at, calls.integers_at, calls.words_at, calls.singles_at
 _float_grid_at, _byte_grid_at, _scene_at = calls.float_grid_at, calls.byte_grid_at, calls.scene_at
 _is_within = output_table.is_within
-_observe, _place_of = motion.observe, motion.place_of
+_observe_one, _place_of = motion.observe_one, motion.place_of
 _take_command, _put_at_start = kernels.take_command, kernels.put_at_start
 _last_offset, _free_place = kernels.last_offset, kernels.free_place
 _lay_out, _mix, _sincos = random_layout.lay_out, noise.mix, exact.sincos
@@ -273,17 +273,17 @@ def sense_loop(kernel: Callable[..., None], reads_state: bool, is_rounded: bool)
             if steps == silent:
                 _integers_at(first[DROPPED_AT], w + 1)[w] += 1
             return
-        seen = cuda.local.array((1, SENSOR_FIELDS), float64)
+        seen = cuda.local.array(SENSOR_FIELDS, float64)
         robot = _integers_at(fleet, FLEET_COLUMNS)
         states = _float_grid_at(robot[STATE], robot[STATE_ROWS], robot[WIDTH])
         if not reads_state:
-            _observe(states[:, w : w + 1], seen)
+            _observe_one(states, w, seen)
             mount = _floats_at(row[MOUNT], 3)
-            x, y, z = _place_of(seen[0], mount[0], mount[1], mount[2])
+            x, y, z = _place_of(seen, mount[0], mount[1], mount[2])
             for k in range(row[FIRST_JUMP], row[END_JUMP]):
                 if _is_within(spans, k, k + 1, now):
                     x, y, z = x + spans[k, OFFSET], y + spans[k, OFFSET + 1], z + spans[k, OFFSET + 2]
-            seen[0, PLACE_X], seen[0, PLACE_Y], seen[0, PLACE_Z] = x, y, z
+            seen[PLACE_X], seen[PLACE_Y], seen[PLACE_Z] = x, y, z
         settings = _floats_at(row[SETTINGS] + w * step[SETTINGS_STEP], row[SETTINGS_SIZE])
         memory = _floats_at(row[MEMORY] + w * step[MEMORY_STEP], row[MEMORY_SIZE])
         scene = _scene_at(row[SCENE], w, _floats_at(row[TABLE], row[TABLE_SIZE]))
@@ -295,7 +295,7 @@ def sense_loop(kernel: Callable[..., None], reads_state: bool, is_rounded: bool)
         if reads_state:
             kernel(settings, states[:, w], memory, scene, key, now, numbers)
         else:
-            kernel(settings, seen[0], memory, scene, key, now, numbers)
+            kernel(settings, seen, memory, scene, key, now, numbers)
         if step[IS_TRACKER] == 0:
             _integers_at(step[SAMPLED_AT], w + 1)[w] = now
         if is_rounded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable
 from functools import cache
@@ -68,7 +69,8 @@ def self_test(loops: Loops, scenario: Scenario, sensors: Iterable[str] | None, b
     except UsageError:
         raise
     except Exception as error:  # compilers, CuPy and drivers have no common class
-        return f"the GPU cannot run this scenario ({type(error).__name__}: {error})"
+        reason = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
+        return f"the GPU cannot run this scenario ({type(error).__name__}: {reason[0] if reason else ''})"
     if differing:
         return f"the GPU does not give the CPU's bits ({differing})"
     _proven.update(kernels)

@@ -21,6 +21,7 @@ from microsim.engine.calls import (
     FUNCTION,
     KEY,
     MEMORY,
+    MOTION,
     READING,
     READING_SIZE,
     SEEN,
@@ -37,14 +38,14 @@ from microsim.engine.calls import (
 from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.engine.components import YAW, X, Y, Z
 from microsim.engine.geometry import Array, Grid
-from microsim.engine.motion import FIELDS
+from microsim.engine.motion import SENSOR_FIELDS
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 _call, _invoke, _is_within = _calls.call, output_table.invoke, output_table.is_within
 _floats_at, _integers_at, _singles_at = _calls.floats_at, _calls.integers_at, _calls.singles_at
 _table_address, _float_grid_at = _calls.table_address, _calls.float_grid_at
-_observe, _observe_place = motion.observe, motion.observe_place
+_observe_one, _observe_place = motion.observe_one, motion.observe_place
 _ground_height = geometry.ground_height
 _wrap_angle = exact.wrap_angle
 _sincos = exact.sincos
@@ -168,14 +169,15 @@ def sense(calls: Rows, steps: Rows, fleet: Rows, worlds: Integers, tick: Integer
 
     calls (k, CALL_COLUMNS) hold the addresses of world 0, steps (k, STEP_COLUMNS) how far it is to the next world's.
     """
-    seen, rows = np.zeros((1, FIELDS)), calls.copy()
+    rows, seen = calls.copy(), _floats_at(calls[0, MOTION], SENSOR_FIELDS)
     state = _float_grid_at(fleet[STATE], fleet[STATE_ROWS], fleet[WIDTH])
     for index in range(worlds.shape[0]):
         w = worlds[index]
-        if steps[0, READS_PLACE]:
-            _observe_place(state, w, seen)
-        else:
-            _observe(state[:, w : w + 1], seen)
+        if rows[0, STRIDE] == 0:
+            if steps[0, READS_PLACE]:
+                _observe_place(state, w, seen)
+            else:
+                _observe_one(state, w, seen)
         for k in range(rows.shape[0]):
             step, row = steps[k], rows[k]
             if _is_within(windows, step[FIRST_WINDOW], step[END_WINDOW], tick[w]):
@@ -185,7 +187,7 @@ def sense(calls: Rows, steps: Rows, fleet: Rows, worlds: Integers, tick: Integer
             row[MEMORY] = calls[k, MEMORY] + w * step[MEMORY_STEP]
             row[READING] = calls[k, READING] + w * step[READING_STEP]
             row[WORLD], row[KEY] = w, _integers_at(step[KEYS_AT], w + 1)[w]
-            row[SEEN] = _table_address(seen) if row[STRIDE] == 0 else fleet[STATE] + 8 * w
+            row[SEEN] = row[MOTION] if row[STRIDE] == 0 else fleet[STATE] + 8 * w
             _invoke(rows, windows, k, tick[w])
             if step[IS_TRACKER] == 0:
                 _integers_at(step[SAMPLED_AT], w + 1)[w] = tick[w]
