@@ -174,14 +174,17 @@ class BatchSimulation:
         events: dict[int, list[tuple[SensorColumns, Integers]]] = {}
         if self._trackers:
             events = {offset: [] for offset in range(1, ticks + 1)}
+        now = self.tick[begin:end]
+        is_together = bool(self._sensors) and bool((now == now[0]).all())
         for sensor in self._sensors.values():
-            for offset, worlds in self._firings(sensor, begin, end, ticks):
+            for offset, worlds in self._firings(sensor, begin, end, ticks, is_together):
                 events.setdefault(offset, []).append((sensor, worlds))
         return events
 
-    def _firings(self, sensor: SensorColumns, begin: int, end: int, ticks: int) -> Iterable[tuple[int, Integers]]:
+    def _firings(
+        self, sensor: SensorColumns, begin: int, end: int, ticks: int, is_together: bool
+    ) -> Iterable[tuple[int, Integers]]:
         start, everyone = self.tick[begin:end], self._all[begin:end]
-        is_together = bool((start == start[0]).all())
         if is_together:
             offsets = firings(sensor.trigger, int(start[0]), ticks)
             return [(offset, everyone) for offset in (offsets if sensor.has_history else offsets[-1:])]

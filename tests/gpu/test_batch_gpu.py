@@ -58,7 +58,9 @@ def test_a_million_worlds_have_the_cpus_bits() -> None:
 
 def test_instruments_read_on_the_cpu_and_their_readings_are_on_the_gpu() -> None:
     robots = {
-        "drone": bare(start={"map_pose": {"x": 5, "y": 6, "z": 4}}, camera={"hz": 10, "resolution": [32, 24]}),
+        "drone": bare(
+            start={"map_pose": {"x": 5, "y": 6, "z": 4}}, camera={"hz": 10, "resolution": {"width": 32, "height": 24}}
+        ),
         "rover": bare(start={"map_pose": {"x": 8, "y": 6}}, lidar={"hz": 10, "rings": 2, "columns": 16}),
     }
     batches = pair(scenario(robots=robots), 4)
