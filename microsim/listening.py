@@ -78,5 +78,9 @@ class Listeners:
                 each.timing(took_s, late_s)
 
     @property
+    def want_ticks(self) -> bool:
+        return any(each.ticks is not None for each in self._all)
+
+    @property
     def want_timing(self) -> bool:
         return any(each.timing is not None for each in self._all)

@@ -25,7 +25,7 @@ from microsim.engine.timekeeper import NS_PER_S, Clock, exact_rate
 from microsim.engine.world import World
 from microsim.errors import UsageError, unknown
 from microsim.listening import Listener, Listeners
-from microsim.messages.outbox import Messages, Outbox, name_in_transcript
+from microsim.messages.outbox import Messages, Outbox, Transcripts, name_in_transcript
 from microsim.messages.topics import Qos
 from microsim.outputs.compose import compose
 from microsim.outputs.own_topics import own_topics
@@ -89,10 +89,8 @@ class Simulation:
         self.clock = Clock(self.scenario.physics_hz)
         self.counters: Counter[str] = Counter()  # what was ignored, and why
         self.listeners = Listeners()
-        self.on_tick: list[
-            Callable[[bytes], None]
-        ] = []  # functions of each tick's transcript; `listen` is more general
-        self._assigned = self.listen(ticks=self._call_each)
+        self.on_tick: list[Callable[[bytes], None]] = []  # given each tick's transcript; `listen` is more general
+        self._assigned = self.listen()
         self._shared: dict[Any, Any] = {}  # what sensors keep from reset to reset
         self._next_seed = self._checked_seed(self.scenario.seed if seed is None else seed)
         self.reset()
@@ -155,9 +153,9 @@ class Simulation:
         self.counters.clear()
         self._outbox = Outbox()
         self._schedule = self._compose()
-        self.opening = self._schedule.start()  # the transcript of tick 0, which happens here
+        self.opening: bytes = self._schedule.start().data  # the transcript of tick 0, which happens here
         self.transcript_tick = 0  # of the transcript that listeners were last given; `tick` may be further
-        self.listeners.tick(self.opening)
+        self._hand_on(self.opening)
 
     # ---- listening -------------------------------------------------------------------------------------------
 
@@ -175,9 +173,10 @@ class Simulation:
         """
         return self.listeners.add(Listener(ticks, inputs, warnings))
 
-    def _call_each(self, transcript: bytes) -> None:
+    def _hand_on(self, transcript: bytes) -> None:
         for function in tuple(self.on_tick):  # one may leave
             function(transcript)
+        self.listeners.tick(transcript)
 
     @property
     def on_input(self) -> Callable[[int, Any], None] | None:
@@ -227,10 +226,13 @@ class Simulation:
 
     def step(self, ticks: int = 1) -> Messages:
         """Advance; gives every message of these ticks in the order of sending. The first call also gives tick 0's."""
-        first, at_once = self.tick + 1, 1 if self.on_tick else CHUNK
-        for tick, transcript in enumerate(self._schedule.step(self._checked_ticks(ticks), at_once), first):
-            self.transcript_tick = tick
-            self.listeners.tick(transcript)
+        self.transcript_tick = self.tick
+        for closed in self._schedule.step(self._checked_ticks(ticks), 1 if self.on_tick else CHUNK):
+            if self.on_tick or self.listeners.want_ticks:
+                for transcript in closed.each():
+                    self.transcript_tick += 1
+                    self._hand_on(transcript)
+            self.transcript_tick = self.tick
         return self._outbox.take()
 
     def advance(self, ticks: int = 1) -> None:
@@ -374,7 +376,7 @@ class Simulation:
             self._next_seed,
             self._schedule.memory(),
             self._outbox.digest,
-            tuple(self._outbox.transcripts),
+            tuple(tick for some in self._outbox.transcripts for tick in some.each()),
             dict(self.counters),
         )
 
@@ -394,7 +396,7 @@ class Simulation:
         self._schedule.recall(snapshot.memory)
         self.transcript_tick = self.tick
         self._outbox.digest = snapshot.digest
-        self._outbox.transcripts = list(snapshot.unsent)
+        self._outbox.transcripts = [Transcripts(tick, (len(tick),)) for tick in snapshot.unsent]
         self.counters = Counter(snapshot.counters)
 
     def fork(self) -> Simulation:

@@ -8,14 +8,14 @@ import numpy as np
 
 import microsim
 from microsim.engine.calls import address_of, sample_address
-from microsim.engine.components import Mount
+from microsim.engine.components import FixedMount
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.motion import FIELDS
 from microsim.engine.output_table import Call, Tables, track
 from microsim.engine.physics import Physics
 from microsim.engine.timekeeper import Clock
 from microsim.engine.world import World
-from microsim.sensors.declaration import Sensor, SensorContext
+from microsim.sensors.sensor import Sensor, SensorContext
 
 COMPILED = not numba.config.DISABLE_JIT  # `make coverage` runs kernels as plain Python, a hundred times slower
 
@@ -80,7 +80,7 @@ class Probe:
         settings: Mapping[str, Any] | None = None,
         world: World | None = None,
         *,
-        mount: Mount | None = None,
+        mount: FixedMount | None = None,
         key: int = 1,
         physics_hz: float = 60,
         origin_wgs84: tuple[float, float, float] = (0.0, 0.0, 0.0),
@@ -96,7 +96,7 @@ class Probe:
             physics=self._physics,
             clock=self.clock,
             key=key,
-            mount=mount or Mount(),
+            mount=mount or FixedMount(),
         )
         self.settings = np.array([*sensor.numbers(self.context), 0.0])
         self.memory = np.zeros(max(len(sensor.memory), 1))

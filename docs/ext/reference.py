@@ -199,7 +199,7 @@ def _defaults(sensors: Any) -> dict[str, Any]:
 
 def mounts() -> str:
     """Where each model carries its sensors unless a scenario says otherwise."""
-    from microsim.robots.declaration import COMMON_SENSORS, ROBOTS
+    from microsim.robots.robot import COMMON_SENSORS, ROBOTS
 
     rows = [
         (f"`{model}`", f"`{sensor}`", f"`{_yaml(list(mount.xyz))}`", f"`{_yaml(list(mount.rpy))}`")

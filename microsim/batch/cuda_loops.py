@@ -21,7 +21,7 @@ import numpy.typing as npt
 from numba import cuda, float64
 
 from microsim.batch import kernels
-from microsim.batch.columns import Array, Integers
+from microsim.batch.batch_columns import Array, Integers
 from microsim.batch.cuda_compiler import compiler_version, ptx_of
 from microsim.batch.kernels import (
     DROPPED_AT,
@@ -70,7 +70,7 @@ from microsim.engine.motion import PLACE_X, PLACE_Y, PLACE_Z, SENSOR_FIELDS
 from microsim.engine.output_table import OFFSET, WINDOW_COLUMNS
 
 if TYPE_CHECKING:
-    from microsim.batch.ground import Ground
+    from microsim.batch.batch_ground import Ground
     from microsim.batch.robot_columns import RobotColumns
     from microsim.batch.sensor_columns import Calls, KernelColumns
     from microsim.engine.components import RobotModel

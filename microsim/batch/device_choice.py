@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from microsim.batch.columns import Loops
+from microsim.batch.batch_columns import Loops
 from microsim.batch.host_loops import HostLoops
 from microsim.errors import UsageError, install_hint, unknown
 from microsim.scenario import Scenario
 
 if TYPE_CHECKING:
-    from microsim.batch.simulation import BatchSimulation
+    from microsim.batch.batch_simulation import BatchSimulation
 
 DEVICES = ("cpu", "cuda")
 TEST_WORLDS = 40

@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.batch import kernels
-from microsim.batch.columns import Array, Integers
+from microsim.batch.batch_columns import Array, Integers
 from microsim.engine.calls import MOTION, READING, Rows, address_of, advance_address, sample_address
 from microsim.engine.noise import stream_keys
 
 if TYPE_CHECKING:
-    from microsim.batch.ground import Ground
+    from microsim.batch.batch_ground import Ground
     from microsim.batch.robot_columns import RobotColumns
     from microsim.batch.sensor_columns import Calls, KernelColumns
     from microsim.engine.components import RobotModel

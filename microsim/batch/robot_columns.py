@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from microsim.batch.columns import Array, Integers, shared
-from microsim.batch.ground import Ground
+from microsim.batch.batch_columns import Array, Integers, shared
+from microsim.batch.batch_ground import Ground
 from microsim.batch.kernels import GAP, HIGH, HOW, IS_DRAWN, IS_GROUND_BOUND, LOW, POSE
 from microsim.engine.calls import Rows, address_of
-from microsim.engine.components import Wind
+from microsim.engine.components import Airflow
 from microsim.engine.noise import stream_keys
 from microsim.engine.random_layout import numbers_between
 from microsim.scenario.models import Scenario
@@ -60,15 +60,15 @@ class RobotColumns:
                 found[LOW : HIGH + 1, 3] = start.yaw
         return found
 
-    def _wind(self, numbers: Mapping[str, float]) -> Wind:
+    def _wind(self, numbers: Mapping[str, float]) -> Airflow:
         wind = self.scenario.wind
         xyz = [float(each) for each in wind.world_xyz]
         for axis in range(3):
             xyz[axis] = numbers.get(f"wind.world_xyz.{axis}", xyz[axis])
         sigma = numbers.get("wind.gust_sigma", wind.gust_sigma)
-        return Wind((xyz[0], xyz[1], xyz[2]), sigma, numbers.get("wind.gust_tau_s", wind.gust_tau_s))
+        return Airflow((xyz[0], xyz[1], xyz[2]), sigma, numbers.get("wind.gust_tau_s", wind.gust_tau_s))
 
-    def _parameters(self, settings: Any, wind: Wind) -> tuple[float, ...]:
+    def _parameters(self, settings: Any, wind: Airflow) -> tuple[float, ...]:
         return self.model.parameters(settings, wind, self.dt)
 
     def reset(self, worlds: Integers, seeds: Integers) -> None:

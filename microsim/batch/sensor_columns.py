@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from microsim.batch.columns import Integers
+from microsim.batch.batch_columns import Integers
 from microsim.batch.robot_columns import RobotColumns
 from microsim.engine.bodies import Body, body_row
 from microsim.engine.calls import CALL_COLUMNS, Rows, address_of
-from microsim.engine.components import Mount
+from microsim.engine.components import FixedMount
 from microsim.engine.faults import Fault
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, SENSOR_FIELDS, Motion, observe
@@ -34,7 +34,7 @@ from microsim.outputs.sensor_outputs import latency_of, windows_of
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import value_stream
 from microsim.scenario.randomize import with_value
-from microsim.sensors.declaration import Sensor, SensorContext, View
+from microsim.sensors.sensor import Sensor, SensorContext, View
 
 NEVER = -1  # tick of a reading that has not been made yet
 
@@ -81,7 +81,7 @@ class SensorColumns:
             physics=None,  # type: ignore[arg-type] # nothing that works in batches looks at a single world's robots
             clock=self.fixture.clock,
             key=0,
-            mount=Mount() if mount is None else Mount(mount.xyz, mount.rpy),
+            mount=FixedMount() if mount is None else FixedMount(mount.xyz, mount.rpy),
             robot_settings=self.robot.settings,
         )
 

@@ -68,14 +68,14 @@ def _mark(folder: Path, what: str) -> Path:
 def watched(begun: Callable[[], None], done: Callable[[], None]) -> Iterator[None]:
     """Meanwhile be told of every kernel that is compiled, not of those that come from the cache."""
 
-    class Watcher(event.Listener):  # type: ignore[misc]
+    class CompileEvents(event.Listener):  # type: ignore[misc]
         def on_start(self, event: object) -> None:
             begun()
 
         def on_end(self, event: object) -> None:
             done()
 
-    with event.install_listener("numba:compile", Watcher()):
+    with event.install_listener("numba:compile", CompileEvents()):
         yield
 
 

@@ -20,14 +20,14 @@ GRAVITY = 9.80665  # [m/s^2]
 
 
 @dataclass(frozen=True)
-class Wind:
+class Airflow:
     world_xyz: Vector = (0.0, 0.0, 0.0)  # [m/s] map frame
     gust_sigma: float = 0.0  # [m/s] standard deviation of each axis
     gust_tau_s: float = 2.0  # [s] correlation time
 
 
 @dataclass(frozen=True)
-class Mount:
+class FixedMount:
     """Where a sensor sits: base_link to the sensor's own frame."""
 
     xyz: Vector = (0.0, 0.0, 0.0)  # [m]
@@ -49,7 +49,7 @@ class RobotModel:
     twist_fields: tuple[str, ...]  # where each input stands in a geometry_msgs/Twist; () with `from_twist`
     rows: int  # of the state
     state: Mapping[str, int]  # name a user sees -> row
-    parameters: Callable[[Any, Wind, float], tuple[float, ...]]  # (the robot's settings, wind, dt) -> column
+    parameters: Callable[[Any, Airflow, float], tuple[float, ...]]  # (the robot's settings, wind, dt) -> column
     advance: Callable[..., None]
     is_ground_bound: bool  # stands on the ground and may not be put into an occupied cell
     needs_tick: Callable[[Any], bool] = lambda parameters: True  # (p, n) -> False where the tick number does not matter

@@ -5,7 +5,7 @@ that need no Python run in one compiled call (`output_table.run_ticks`); the oth
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -66,13 +66,14 @@ class TranscriptBuffer(Protocol):
     """Where a tick's messages are written, and what ends ticks."""
 
     buffer: Any  # bytes
+    address: int  # of the buffer
     position: int
 
     def make_room(self, size: int) -> None: ...
 
-    def close_tick(self) -> bytes: ...
+    def close_tick(self) -> Any: ...
 
-    def close_ticks(self, ends: Sequence[int]) -> list[bytes]: ...
+    def close_ticks(self, ends: Sequence[int]) -> Any: ...
 
 
 @dataclass
@@ -96,9 +97,8 @@ class Schedule:
         self._progress: Rows = np.zeros(4, np.int64)
         self._ends: Rows = np.zeros(CHUNK, np.int64)
 
-    def step(self, ticks: int, at_once: int = CHUNK) -> list[bytes]:
-        """From tick k to k + ticks, at most `at_once` ticks in one compiled call; gives the ticks' transcripts."""
-        closed: list[bytes] = []
+    def step(self, ticks: int, at_once: int = CHUNK) -> Iterator[Any]:
+        """From tick k to k + ticks, at most `at_once` in one compiled call; gives transcripts as ticks are closed."""
         end = self.tick + ticks
         if self.has_skipped:
             self._forget_skipped()
@@ -106,17 +106,16 @@ class Schedule:
             self.take()  # a packet handed in may arrive before anything else is due
             free = int(min(self._next_python_tick() - 1, end)) if self.clock.is_simple else self.tick
             if self.tick < free and not self.tables.manual:
-                closed += self._run(min(free, self.tick + at_once))
+                yield self._run(min(free, self.tick + at_once))
             else:
-                closed.append(self._one_tick())
-        return closed
+                yield self._one_tick()
 
     def _next_python_tick(self) -> float:
         """The first tick at which an output needs Python, or a radio packet arrives."""
         due = min((output.due for output in self._outputs), default=math.inf)
         return due if self.radio is None else min(due, self.radio.next_arrival())
 
-    def _run(self, end: int) -> list[bytes]:
+    def _run(self, end: int) -> Any:
         """Whole ticks without Python."""
         self.take()
         tables, out, progress = self.tables, self.transcript, self._progress
@@ -131,7 +130,7 @@ class Schedule:
             self.health.dropped.update_to(tables.dropped())
         return out.close_ticks(self._ends[: progress[DONE]].tolist())
 
-    def _one_tick(self) -> bytes:
+    def _one_tick(self) -> Any:
         """From tick k to k + 1."""
         self._move(1)
         self.send()
@@ -168,7 +167,7 @@ class Schedule:
                 self.radio.send(item.sender, item.payload, self.tick, self.physics.distance)
         self.pending.clear()
 
-    def start(self) -> bytes:
+    def start(self) -> Any:
         """Tick 0: what is there before the first step."""
         tables = self.tables
         self.physics.look()
@@ -200,7 +199,7 @@ class Schedule:
         out.make_room(tables.room)
         out.position = sense(
             tables.rows, tables.calls, tables.slots, tables.windows, (first, end), tick, stamp_ns,
-            int(out.buffer.ctypes.data), out.position,
+            out.address, out.position,
         )  # fmt: skip
         if tables.has_dropouts:
             self.health.dropped.update_to(tables.dropped())

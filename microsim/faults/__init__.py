@@ -1,6 +1,6 @@
 """Faults injected on purpose, one file each. `FAULTS` finds them: built in, installed, or in a folder."""
 
-from microsim.faults.declaration import FaultKind
+from microsim.faults.fault_kind import FaultKind
 from microsim.registry import Registry
 
 FAULTS: Registry[FaultKind] = Registry(

@@ -1,6 +1,6 @@
 """A GPS that is off by a constant offset."""
 
-from microsim.faults.declaration import FaultKind
+from microsim.faults.fault_kind import FaultKind
 
 FAULT = FaultKind(
     "jump", "a GPS is off by `offset_m`", "shift", takes_offset=True, example="gps:jump(10,0,0)@3s-9s", position=4

@@ -1,6 +1,6 @@
 """Generators of obstacles and features, one file each. `GENERATORS` finds them: built in, installed, or in a folder."""
 
-from microsim.generators.declaration import Generator
+from microsim.generators.generator import Generator
 from microsim.registry import Registry
 
 GENERATORS: Registry[Generator] = Registry(

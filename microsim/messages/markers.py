@@ -11,7 +11,7 @@ from microsim.engine.geometry import yaw_quaternion
 from microsim.engine.world import PALETTE, Shape, World
 from microsim.messages.encoders import header
 from microsim.messages.types import new
-from microsim.robots.declaration import Look
+from microsim.robots.robot import Look
 
 _CUBE, _CYLINDER, _TRIANGLES = 1, 3, 11
 _FLAT_M = 0.02  # thickness in which painted features are shown

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
-from typing import Any, TypeAlias, overload
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -60,23 +60,37 @@ def messages_in(transcript: bytes) -> Iterator[Message]:
         yield Message(topic, type_name, stamp_ns, transcript[start:position])
 
 
+class Transcripts(NamedTuple):
+    """Of some ticks, one behind the other; they are cut apart only when somebody looks."""
+
+    data: bytes
+    ends: Sequence[int]  # [byte] of each tick
+
+    def each(self) -> Iterator[bytes]:
+        begin = 0
+        for end in self.ends:
+            yield self.data[begin:end]
+            begin = end
+
+
 class Messages(Sequence[Message]):
     """What some ticks sent, in the order of sending. `Message` objects are made when first looked at."""
 
-    def __init__(self, transcripts: Sequence[bytes]) -> None:
+    def __init__(self, transcripts: Sequence[Transcripts]) -> None:
         self._transcripts = transcripts
         self._made: list[Message] | None = None
 
     def _list(self) -> list[Message]:
         if self._made is None:
-            self._made = [message for each in self._transcripts for message in messages_in(each)]
+            ticks = (tick for some in self._transcripts for tick in some.each())
+            self._made = [message for tick in ticks for message in messages_in(tick)]
         return self._made
 
     def __len__(self) -> int:
         return len(self._list())
 
     def __bool__(self) -> bool:
-        return any(len(each) > DIGEST_BYTES for each in self._transcripts)
+        return any(len(some.data) > DIGEST_BYTES * len(some.ends) for some in self._transcripts)
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self._list())
@@ -101,7 +115,7 @@ class Messages(Sequence[Message]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"Messages({len(self)} of {len(self._transcripts)} ticks)"
+        return f"Messages({len(self)} of {sum(len(some.ends) for some in self._transcripts)} ticks)"
 
 
 class Outbox:
@@ -113,22 +127,22 @@ class Outbox:
     def __init__(self) -> None:
         self.digest = bytes(DIGEST_BYTES)
         self.topics: dict[str, tuple[str, Qos]] = {}  # every topic that may be sent on: its type and quality of service
-        self.transcripts: list[bytes] = []  # of ticks whose messages are not yet handed to the caller
+        self.transcripts: list[Transcripts] = []  # of ticks whose messages are not yet handed to the caller
         self.sent = 0  # messages that were sent one by one
         self.position = DIGEST_BYTES  # in the buffer: where the next message goes
-        self.buffer: npt.NDArray[np.uint8] = np.empty(1 << 18, np.uint8)
-        self._view = self.buffer.data
+        self._use(np.empty(1 << 18, np.uint8))
 
-    def _grow(self, size: int) -> None:
-        larger: npt.NDArray[np.uint8] = np.empty(size, np.uint8)
-        larger[: len(self.buffer)] = self.buffer
-        self.buffer = larger
-        self._view = larger.data
+    def _use(self, buffer: npt.NDArray[np.uint8]) -> None:
+        self.buffer, self.room = buffer, buffer.size
+        self.address = int(buffer.ctypes.data)  # kept: asking NumPy takes longer than a tick
+        self._view = buffer.data
 
     def make_room(self, size: int) -> None:
         """For so many further bytes."""
-        if self.position + size > self.buffer.size:
-            self._grow(max(2 * self.buffer.size, self.position + size))
+        if self.position + size > self.room:
+            larger: npt.NDArray[np.uint8] = np.empty(max(2 * self.room, self.position + size), np.uint8)
+            larger[: self.position] = self.buffer[: self.position]
+            self._use(larger)
 
     def sender(self, topic: str, type_name: str, qos: Qos = DEFAULT_QOS) -> Send:
         """A function that sends on a topic."""
@@ -146,27 +160,21 @@ class Outbox:
 
         return send
 
-    def close_tick(self) -> bytes:
-        """Ends a tick whose messages were sent one by one; gives its transcript."""
-        transcript = self._closed(0, self.position)
-        self.position = DIGEST_BYTES
-        return transcript
+    def close_tick(self) -> Transcripts:
+        """Ends a tick whose messages were sent one by one."""
+        return self.close_ticks((self.position,))
 
-    def close_ticks(self, ends: Sequence[int]) -> list[bytes]:
+    def close_ticks(self, ends: Sequence[int]) -> Transcripts:
         """Ends ticks that lie one behind the other in the buffer, each with room for a digest before it."""
-        begin, closed = 0, []
+        view, digest, begin = self._view, self.digest, 0
         for end in ends:
-            closed.append(self._closed(begin, end))
+            view[begin : begin + DIGEST_BYTES] = digest
+            digest = sha256(view[begin:end]).digest()
             begin = end
-        self.position = DIGEST_BYTES
+        self.digest, self.position = digest, DIGEST_BYTES
+        closed = Transcripts(bytes(view[:begin]), ends)
+        self.transcripts.append(closed)
         return closed
-
-    def _closed(self, begin: int, end: int) -> bytes:
-        self._view[begin : begin + DIGEST_BYTES] = self.digest
-        transcript = bytes(self._view[begin:end])
-        self.digest = sha256(transcript).digest()
-        self.transcripts.append(transcript)
-        return transcript
 
     def take(self) -> Messages:
         """Everything sent since the last call."""

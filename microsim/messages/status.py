@@ -10,7 +10,7 @@ from microsim.engine.drivable import OFFROAD, DrivableArea
 from microsim.engine.faults import Health
 from microsim.engine.physics import Physics
 from microsim.engine.timekeeper import Trigger
-from microsim.robots.declaration import Robot
+from microsim.robots.robot import Robot
 
 HZ = 10.0
 OK, WARN, ERROR = 0, 1, 2  # levels of diagnostic_msgs/DiagnosticStatus

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from microsim.documents.values import without_none
-from microsim.engine.components import RobotModel, Wind
+from microsim.engine.components import Airflow, RobotModel
 from microsim.engine.faults import RADIO, Health, of_target
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.noise import stream_key
@@ -57,11 +57,11 @@ def _radio(run: Run, topic: Topic) -> Radio | None:
     blackouts = windows_of(of_target(run.health.faults, RADIO), "blackout", scenario.plugins)
     radio.blackouts = tuple((int(first), int(end)) for first, end, *_ in blackouts)
     if scenario.radio.metrics_hz:
-        tick_ms, encode = 1000.0 * run.clock.dt, encoders.diagnostics()
+        tick_ms = 1000.0 * run.clock.dt
 
         def message(tick: int, stamp: int) -> bytes:
             names = {f"radio: {link.sender} to {link.receiver}": link for link in radio.links_to_tell_of()}
-            return encode(stamp, {name: link.metrics(tick_ms) for name, link in names.items()})
+            return encoders.diagnostics(stamp, {n: (0, "ok", link.metrics(tick_ms)) for n, link in names.items()})
 
         own_topics.add_periodic(run, topic, scenario.radio.metrics_hz, message)
     return radio
@@ -83,7 +83,7 @@ def fleets_of(scenario: Scenario, seed: int, world: World, clock: Clock) -> list
 
 def _fleet(scenario: Scenario, seed: int, world: World, clock: Clock, model: RobotModel, names: list[str]) -> Fleet:
     wind = scenario.wind
-    air = Wind(wind.world_xyz, wind.gust_sigma, wind.gust_tau_s)
+    air = Airflow(wind.world_xyz, wind.gust_sigma, wind.gust_tau_s)
     states = np.zeros((model.rows, len(names)))
     parameters = []
     for column, name in enumerate(names):

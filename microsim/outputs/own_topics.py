@@ -65,7 +65,7 @@ def add_status(run: Run, topic: Topic) -> None:
     area = None if scenario.world is None else bundle_of(scenario.world).drivable
     sensors = tuple(f"{robot}/{name}" for robot, name, _, _ in scenario.all_sensors)
     hz = min(HZ, float(scenario.physics_hz))
-    send, encode = run.sender(topic.name, topic.type, topic.qos), encoders.status()
+    send, encode = run.sender(topic.name, topic.type, topic.qos), encoders.diagnostics
     run.rates[topic.name] = hz
     run.add(
         topic.position, topic.name, Status(physics, watched, area, sensors, run.health, run.trigger(hz), encode, send)

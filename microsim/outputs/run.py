@@ -11,7 +11,7 @@ import numpy as np
 
 from microsim.engine.bodies import Body, body_row
 from microsim.engine.calls import address_of
-from microsim.engine.components import Mount
+from microsim.engine.components import FixedMount
 from microsim.engine.faults import Health
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS
@@ -25,7 +25,7 @@ from microsim.messages import Prepared
 from microsim.messages.outbox import Outbox, Send, name_in_transcript
 from microsim.messages.topics import Qos, Topic
 from microsim.scenario.models import Scenario
-from microsim.sensors.declaration import Sensor, SensorContext
+from microsim.sensors.sensor import Sensor, SensorContext
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Run:
     outbox: Outbox
     shared: dict[Any, Any]  # renderers and the like, kept from reset to reset
     health: Health = field(default_factory=Health)
-    mounts: list[tuple[str, str, Mount]] = field(default_factory=list)  # static frames
+    mounts: list[tuple[str, str, FixedMount]] = field(default_factory=list)  # static frames
     rates: dict[str, float] = field(default_factory=dict)  # [Hz] by topic, for /sim/info
     memories: dict[str, Array] = field(default_factory=dict)  # robot/sensor -> what it keeps
     trackers: list[Call] = field(default_factory=list)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.calls import address_of, sample_address
-from microsim.engine.components import Mount
+from microsim.engine.components import FixedMount
 from microsim.engine.faults import Fault, Health, of_target
 from microsim.engine.geometry import Array, matrix_from_rpy, rpy_from_matrix
 from microsim.engine.noise import stream_key
@@ -26,8 +26,8 @@ from microsim.messages import Prepared, encoders, is_known
 from microsim.messages.outbox import name_in_transcript
 from microsim.outputs.run import Run, bodies_of
 from microsim.scenario.bundles import bundle_of
-from microsim.sensors.declaration import Instrument, Sensor, SensorContext, View, default_form
 from microsim.sensors.plugin import PluginOutput, as_plugin_error
+from microsim.sensors.sensor import Instrument, Sensor, SensorContext, View, default_form
 
 PI = 3.141592653589793
 
@@ -35,9 +35,9 @@ PI = 3.141592653589793
 def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> SensorContext:
     """What the sensor may know; its link is added to the tree of frames."""
     settings = run.scenario.robots[robot]
-    mount, frame = Mount(), settings.frame(robot, "base_link")
+    mount, frame = FixedMount(), settings.frame(robot, "base_link")
     if hasattr(block, "mount"):
-        mount = Mount(block.mount.xyz, block.mount.rpy)
+        mount = FixedMount(block.mount.xyz, block.mount.rpy)
         frame = _add_frame(run, robot, name, block, sensor)
     others, motions, world = run.others(robot), run.physics.motions, run.scenario.world
     return SensorContext(
@@ -62,15 +62,15 @@ def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> S
 
 def _add_frame(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> str:
     """The frame of its messages. With axes as `ros` has them, the optical frame is a further one in the sensor's."""
-    settings, mount = run.scenario.robots[robot], Mount(block.mount.xyz, block.mount.rpy)
+    settings, mount = run.scenario.robots[robot], FixedMount(block.mount.xyz, block.mount.rpy)
     base, frame = settings.frame(robot, "base_link"), settings.sensor_frame(robot, name, sensor.frame_suffix)
     if getattr(block, "convention", None) != "ros":
         run.mounts.append((base, frame, mount))
         return frame
     (a, b, c), (d, e, f), (g, h, i) = matrix_from_rpy(*mount.rpy)
-    turned = Mount(mount.xyz, rpy_from_matrix(((a, -b, -c), (d, -e, -f), (g, -h, -i))))
+    turned = FixedMount(mount.xyz, rpy_from_matrix(((a, -b, -c), (d, -e, -f), (g, -h, -i))))
     run.mounts.append((base, frame, turned))
-    run.mounts.append((frame, f"{frame}_optical", Mount(rpy=(PI, 0.0, 0.0))))
+    run.mounts.append((frame, f"{frame}_optical", FixedMount(rpy=(PI, 0.0, 0.0))))
     return f"{frame}_optical"
 
 
@@ -202,6 +202,9 @@ def _memory(run: Run, context: SensorContext, sensor: Sensor, target: str) -> Ar
     return memory
 
 
+_NO_BODIES: Array = np.zeros((0, 15))
+
+
 @dataclass
 class GuardedInstrument:
     """An instrument, and what is sent in its place while it fails: its last reading (black at first), or none."""
@@ -218,6 +221,7 @@ class GuardedInstrument:
         self._fails = windows_of(self.faults, "fail", self.folders)
         self._silent = windows_of(self.faults, "silence", self.folders)
         self.may_break = bool(getattr(self.instrument, "may_break", False))
+        self._sees_robots = bool(getattr(self.instrument, "sees_robots", True))
         self.last: npt.NDArray[Any] | None = None  # kept only where it can be needed
 
     def reading(self, tick: int) -> npt.NDArray[Any] | None:
@@ -241,7 +245,7 @@ class GuardedInstrument:
     def _view(self, tick: int) -> View:
         context = self.context
         context.now[0] = tick
-        return View(context.motion, context.key, tick, context.bodies())
+        return View(context.motion, context.key, tick, context.bodies() if self._sees_robots else _NO_BODIES)
 
     def _instead(self, problem: str) -> npt.NDArray[Any]:
         if self.sensor.on_failure == "empty":

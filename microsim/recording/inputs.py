@@ -21,12 +21,12 @@ from microsim.errors import MicroSimError, ScenarioError
 from microsim.messages import Template, WireError, decode_checked, encode, encoders, new
 from microsim.messages.inputs import INPUTS
 from microsim.messages.inputs.ackermann_cmd import ACKERMANN_FIELDS
-from microsim.messages.inputs.declaration import stamp_of
+from microsim.messages.inputs.input_kind import stamp_of
 from microsim.messages.inputs.set_pose import take_pose
 from microsim.messages.topics import TOPICS
 from microsim.messages.types import ENCAPSULATION
 from microsim.recording.bag_model import BagError
-from microsim.robots.declaration import ROBOTS
+from microsim.robots.robot import ROBOTS
 from microsim.scenario import ElevationFile, Scenario, load_scenario
 from microsim.scenario.files import located
 from microsim.sensors import SENSORS

@@ -25,8 +25,8 @@ from microsim.recording.bag_model import BagError
 from microsim.recording.inputs import changed_plugins, packed, plugin_hashes, unpacked
 from microsim.runner import Runner
 from microsim.scenario import Scenario
-from microsim.sensors.declaration import SensorContext
 from microsim.sensors.plugin import PluginMemory
+from microsim.sensors.sensor import SensorContext
 from microsim.simulation import Simulation, Snapshot
 from microsim.version import __version__
 

@@ -1,1 +1,1 @@
-"""Robots, one file each. `microsim.robots.declaration.ROBOTS` finds them: built in, installed, or in a folder."""
+"""Robots, one file each. `microsim.robots.robot.ROBOTS` finds them: built in, installed, or in a folder."""

@@ -29,20 +29,20 @@ from microsim.engine.components import (
     VELOCITY_X,
     YAW,
     YAW_RATE,
+    Airflow,
     RobotModel,
-    Wind,
     X,
     Y,
     Z,
 )
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.motion import COS_YAW, SIN_YAW, Motion
-from microsim.robots.declaration import Limit, Look, Report, Robot, Start
 from microsim.robots.drone import Keys
+from microsim.robots.robot import Limit, Look, Report, Robot, Start
 from microsim.robots.rover import RoverPose
 from microsim.sensors.camera import LOOKING_FORWARD
-from microsim.sensors.declaration import Mount
 from microsim.sensors.joint_states import JointStates
+from microsim.sensors.sensor import Mount
 
 _atan2 = exact.atan2
 _ground_height = geometry.ground_height
@@ -75,7 +75,7 @@ _TIMEOUT, _EMERGENCY_SHARE = 12, 13  # [ticks], of the full brake
 _HALVINGS = 12  # of a blocked tick's way: it ends less than a thousandth of it before the obstacle
 
 
-def parameters(settings: Any, wind: Wind, dt: float) -> tuple[float, ...]:
+def parameters(settings: Any, wind: Airflow, dt: float) -> tuple[float, ...]:
     return (
         settings.wheelbase_m,
         settings.track_m,

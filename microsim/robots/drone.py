@@ -9,9 +9,10 @@ import numpy.typing as npt
 from pydantic import Field
 
 from microsim.documents.values import Height, Metres
-from microsim.engine import columns, exact, geometry, noise
+from microsim.engine import column_blocks as columns
+from microsim.engine import exact, geometry, noise
 from microsim.engine.calls import Scene
-from microsim.engine.columns import BLOCK
+from microsim.engine.column_blocks import BLOCK
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.components import (
     ACCELERATION_X,
@@ -24,16 +25,16 @@ from microsim.engine.components import (
     VELOCITY_Z,
     YAW,
     YAW_RATE,
+    Airflow,
     RobotModel,
-    Wind,
     X,
     Y,
     Z,
 )
 from microsim.engine.geometry import Array
-from microsim.robots.declaration import Limit, Look, Pose, Robot, Start, TimeConstant
+from microsim.robots.robot import Limit, Look, Pose, Robot, Start, TimeConstant
 from microsim.sensors.camera import LOOKING_DOWN, Camera
-from microsim.sensors.declaration import Mount
+from microsim.sensors.sensor import Mount
 
 _ground_height = geometry.ground_height
 _normals = noise.normals
@@ -61,7 +62,7 @@ def lag_factor(dt: float, time_constant: float) -> float:
     return 1.0 - exact.exp(-dt / time_constant) if time_constant > 0.0 else 1.0
 
 
-def parameters(settings: Any, wind: Wind, dt: float) -> tuple[float, ...]:
+def parameters(settings: Any, wind: Airflow, dt: float) -> tuple[float, ...]:
     keep = exact.exp(-dt / wind.gust_tau_s)
     return (
         settings.max_vx,

@@ -17,7 +17,7 @@ from microsim.engine import exact
 from microsim.engine.calls import Scene
 from microsim.engine.command_timeout import expire, timeout_ticks
 from microsim.engine.compiled import kernel
-from microsim.engine.components import COMMON_ROWS, YAW, YAW_RATE, RobotModel, Wind, X, Y, Z
+from microsim.engine.components import COMMON_ROWS, YAW, YAW_RATE, Airflow, RobotModel, X, Y, Z
 from microsim.engine.geometry import Array
 from microsim.robots.drone import Keys
 from microsim.robots.rover import CONTACTS, Dynamics, V, WheelJoints, travel
@@ -43,7 +43,7 @@ _WHEEL_RADIUS, _TRACK = 11, 12
 _JOINT_RADIUS, _JOINT_TRACK = range(2)  # of the settings of `joint_values`
 
 
-def parameters(settings: Any, wind: Wind, dt: float) -> tuple[float, ...]:
+def parameters(settings: Any, wind: Airflow, dt: float) -> tuple[float, ...]:
     dynamics: Dynamics = settings.dynamics
     return (
         settings.max_v,

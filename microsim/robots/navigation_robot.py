@@ -26,15 +26,15 @@ from microsim.engine.components import (
     VELOCITY_Y,
     YAW,
     YAW_RATE,
+    Airflow,
     RobotModel,
-    Wind,
     X,
     Y,
     Z,
 )
 from microsim.engine.geometry import Array, Grid
-from microsim.robots.declaration import Look, Robot
 from microsim.robots.drone import Keys
+from microsim.robots.robot import Look, Robot
 
 _distance_to_occupied = geometry.distance_to_occupied
 _ground_height = geometry.ground_height
@@ -58,7 +58,7 @@ OTHERS_AHEAD, OTHERS_ASTERN = 12, 13  # [m] free way to what moves, written by w
 _RAYS = 16  # at most so many on either side of the middle
 
 
-def parameters(settings: Any, wind: Wind, dt: float) -> tuple[float, ...]:
+def parameters(settings: Any, wind: Airflow, dt: float) -> tuple[float, ...]:
     return (
         settings.max_v,
         settings.max_omega,

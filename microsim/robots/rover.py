@@ -9,9 +9,10 @@ from pydantic import Field, field_validator
 from pydantic_core import InitErrorDetails
 
 from microsim.documents.values import Angle, Finite, Metres, Model, Switch, detail, show
-from microsim.engine import columns, exact, geometry
+from microsim.engine import column_blocks as columns
+from microsim.engine import exact, geometry
 from microsim.engine.calls import Scene
-from microsim.engine.columns import BLOCK
+from microsim.engine.column_blocks import BLOCK
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.components import (
     ACCELERATION_X,
@@ -24,19 +25,19 @@ from microsim.engine.components import (
     VELOCITY_Z,
     YAW,
     YAW_RATE,
+    Airflow,
     RobotModel,
-    Wind,
     X,
     Y,
     Z,
 )
 from microsim.engine.geometry import Array, Grid
-from microsim.robots.declaration import Limit, Look, Pose, Robot, Start, TimeConstant
 from microsim.robots.drone import Keys, approach, lag_factor
+from microsim.robots.robot import Limit, Look, Pose, Robot, Start, TimeConstant
 from microsim.sensors.camera import LOOKING_FORWARD
-from microsim.sensors.declaration import Mount
 from microsim.sensors.joint_states import JointStates
 from microsim.sensors.range import Range
+from microsim.sensors.sensor import Mount
 
 _distance_to_occupied = geometry.distance_to_occupied
 _ground_height = geometry.ground_height
@@ -58,7 +59,7 @@ _SLACK_M = 1e-6  # far above what rounding can move a rover by, far below a cell
 _MAX_V, _MAX_OMEGA, _LAG = range(3)
 
 
-def parameters(settings: Any, wind: Wind, dt: float) -> tuple[float, ...]:
+def parameters(settings: Any, wind: Airflow, dt: float) -> tuple[float, ...]:
     return settings.max_v, settings.max_omega, lag_factor(dt, settings.cmd_time_constant)
 
 

@@ -10,7 +10,7 @@ from microsim.errors import MicroSimError, UsageError, did_you_mean, unknown
 from microsim.messages import encoders
 from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.inputs import INPUTS
-from microsim.messages.inputs.declaration import InputKind
+from microsim.messages.inputs.input_kind import InputKind
 from microsim.messages.outbox import Message
 from microsim.messages.topics import TOPICS, Qos
 from microsim.ros2.node_parameters import ScenarioParameters
@@ -57,7 +57,6 @@ class MicroSimNode:
         self._last_warning_s: dict[str, float] = {}
         self._counted: dict[str, int] = {}  # what the simulation had ignored when we last looked
         self._lateness = Lateness()
-        self._encode_diagnostics = encoders.diagnostics()
         self._subscribe()
         self.services = SimServices(self)
         SimulationInterfaces(self)
@@ -186,7 +185,7 @@ class MicroSimNode:
             "ignored_inputs": str(sum(sim.counters.values())),
             "malformed_messages": str(self.malformed),
         }
-        publisher.publish(self._encode_diagnostics(sim.time_ns, {"microsim": facts}))
+        publisher.publish(encoders.diagnostics(sim.time_ns, {"microsim": (0, "ok", facts)}))
 
     # ---- control ----------------------------------------------------------------------------------------------------
 

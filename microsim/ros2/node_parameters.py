@@ -15,12 +15,12 @@ from pydantic.fields import FieldInfo
 
 from microsim.documents.values import Model
 from microsim.errors import ScenarioError
-from microsim.robots.declaration import COMMON_SENSORS, Robot
+from microsim.robots.robot import COMMON_SENSORS, Robot
 from microsim.ros2.transport import Parameter, Value
 from microsim.scenario import Scenario, load_scenario
 from microsim.sensors import SENSORS
-from microsim.sensors.declaration import Sensor
 from microsim.sensors.plugin import PluginSensor
+from microsim.sensors.sensor import Sensor
 
 Path: TypeAlias = tuple[str, ...]
 When: TypeAlias = Literal["tick", "reset"]

@@ -99,11 +99,13 @@ class NodeRun(Run):
         """`/diagnostics` at a rate, from (robots, tick); 0: never. The output may be made due earlier."""
         if not hz:
             return None
-        topic, encode = TOPICS["diagnostics"], encoders.status()
+        topic = TOPICS["diagnostics"]
         hz = min(hz, float(self.scenario.physics_hz))
         send = self.sender(topic.name, topic.type, topic.qos)
         fleet = self.physics.fleets[0]
-        output = Diagnostics(self.trigger(hz), lambda tick, stamp_ns: encode(stamp_ns, statuses(fleet, tick)), send)
+        output = Diagnostics(
+            self.trigger(hz), lambda tick, stamp_ns: encoders.diagnostics(stamp_ns, statuses(fleet, tick)), send
+        )
         self.add(topic.position, topic.name, output)
         return output
 

@@ -35,8 +35,8 @@ from microsim.engine.frames import exact_pose
 from microsim.engine.physics import Fleet
 from microsim.messages.outbox import Messages, Outbox
 from microsim.messages.topics import TOPICS
-from microsim.robots.declaration import COMMON_SENSORS
 from microsim.robots.dynamic_rover import COMMAND_AGE, JOINTS
+from microsim.robots.robot import COMMON_SENSORS
 from microsim.robots.rover import Dynamics, Rover, RoverPose, RoverStart, V, WheelJoints
 from microsim.ros2.node_settings import read_settings
 from microsim.ros2.node_simulation import OK, PLANE, NodeRun, NodeSimulation, Statuses, node_scenario

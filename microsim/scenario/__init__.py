@@ -3,7 +3,7 @@
 from typing import Any
 
 from microsim.documents.values import CLASS_NAMES
-from microsim.robots.declaration import Pose, Robot, Start
+from microsim.robots.robot import Pose, Robot, Start
 from microsim.scenario.loading import load_scenario
 from microsim.scenario.models import Frames, Radio, Rssi, Scenario, Wind, WorldTopics
 from microsim.scenario.world import (

@@ -16,7 +16,7 @@ from pydantic import Field
 from microsim.documents.values import Model, show
 from microsim.errors import BundleError, Problem, ScenarioError
 from microsim.paths import data_folder, scenario_names, world_names
-from microsim.robots.declaration import Robot, class_for_name, robot_class
+from microsim.robots.robot import Robot, class_for_name, robot_class
 from microsim.scenario.files import locate
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from microsim.documents.yaml_text import Path
-from microsim.robots.declaration import Robot
+from microsim.robots.robot import Robot
 from microsim.scenario.models import Scenario
 from microsim.scenario.world import Box, Cylinder
 

@@ -12,8 +12,8 @@ from typing_extensions import Self
 from microsim.documents.values import Finite, Model, PointXYZ, show, unknown
 from microsim.errors import did_you_mean
 from microsim.faults import FAULTS
-from microsim.faults.declaration import RADIO
-from microsim.robots.declaration import Robot, sensor_of
+from microsim.faults.fault_kind import RADIO
+from microsim.robots.robot import Robot, sensor_of
 
 FORM = "TARGET:KIND@FROMs-TOs, such as camera_front:fail@3s-5s or gps:jump(10,0,0)@3s-9s"
 _TEXT = re.compile(

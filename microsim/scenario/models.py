@@ -27,12 +27,12 @@ from microsim.documents.values import (
     under,
 )
 from microsim.errors import there_are
-from microsim.robots.declaration import ROBOTS, Robot, RosName, make_robot, sensor_of
+from microsim.robots.robot import ROBOTS, Robot, RosName, make_robot, sensor_of
 from microsim.scenario.bundles import WorldBundle
 from microsim.scenario.faults import Fault, FaultOrText, resolved
 from microsim.scenario.randomize import Randomize
 from microsim.scenario.world import Feature, Map, Obstacle
-from microsim.sensors.declaration import Sensor, SensorBlock
+from microsim.sensors.sensor import Sensor, SensorBlock
 
 Speed = Annotated[Finite, Field(ge=-1e4, le=1e4)]
 

@@ -10,10 +10,10 @@ from pydantic import AfterValidator, Field, ValidationError
 from microsim.documents.values import Finite, Height, Model, Probability, exactly, show
 from microsim.documents.yaml_text import Path
 from microsim.errors import unknown
-from microsim.sensors.declaration import varies
+from microsim.sensors.sensor import varies
 
 if TYPE_CHECKING:
-    from microsim.robots.declaration import Robot
+    from microsim.robots.robot import Robot
     from microsim.scenario.models import Scenario
 
 Found = tuple[str, Path]  # message, where

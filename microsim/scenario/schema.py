@@ -14,7 +14,7 @@ from pydantic.json_schema import models_json_schema
 
 from microsim.documents.values import Model
 from microsim.generators import GENERATORS
-from microsim.robots.declaration import COMMON_SENSORS, FURTHER_SENSORS, RESERVED_NAMES, ROBOTS
+from microsim.robots.robot import COMMON_SENSORS, FURTHER_SENSORS, RESERVED_NAMES, ROBOTS
 from microsim.scenario.models import Scenario
 from microsim.scenario.world import FEATURES, OBSTACLES, PATCHES, FlatElevation, HillsElevation
 from microsim.sensors.plugin import PluginSensor

@@ -1,7 +1,7 @@
 """Sensors, one file each. `SENSORS` finds them: built in, installed, or in a folder that the user named."""
 
 from microsim.registry import Registry
-from microsim.sensors.declaration import Sensor
+from microsim.sensors.sensor import Sensor
 
 SENSORS: Registry[Sensor] = Registry(
     "SENSOR",

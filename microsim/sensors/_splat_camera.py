@@ -27,7 +27,7 @@ from microsim.render.splat.picture import Exposure, Lens, Picture, Shot, Sky, Th
 from microsim.render.splat.renderer import CpuRenderer, Renderer
 from microsim.render.threads import Threads, available
 from microsim.sensors.camera import image_noise, mounted_camera
-from microsim.sensors.declaration import SensorContext, View
+from microsim.sensors.sensor import SensorContext, View
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 

@@ -40,7 +40,7 @@ from microsim.messages.topics import Qos
 from microsim.messages.types import new
 from microsim.render.image_noise import ImageNoise
 from microsim.render.palette_camera import CameraModel, Renderer
-from microsim.sensors.declaration import (
+from microsim.sensors.sensor import (
     DROPOUT,
     FAIL,
     Display,
@@ -230,6 +230,7 @@ def mounted_camera(context: SensorContext) -> MountedCamera:
 class PaletteCamera:
     camera: MountedCamera
     noise: ImageNoise
+    sees_robots: bool = False
 
     def show_obstacles(self, obstacles: Sequence[Shape]) -> None:
         """From now on, of a world that differs from its own in its obstacles."""

@@ -16,7 +16,7 @@ from microsim.engine.motion import PLACE_X, PLACE_Y, PLACE_Z
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.declaration import DROPOUT, JUMP, Display, MessageForm, MountedSensor, Sensor, SensorContext
+from microsim.sensors.sensor import DROPOUT, JUMP, Display, MessageForm, MountedSensor, Sensor, SensorContext
 
 _six_normals = noise.six_normals
 _wgs84_from_enu = geodesy.wgs84_from_enu

@@ -29,7 +29,7 @@ from microsim.engine.motion import (
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.declaration import Display, MessageForm, MountedSensor, Sensor, SensorContext
+from microsim.sensors.sensor import Display, MessageForm, MountedSensor, Sensor, SensorContext
 
 _six_normals = noise.six_normals
 _GYRO_SIGMA, _ACCEL_SIGMA, _IS_TURNED, _MATRIX = range(4)  # of the settings; the matrix has nine numbers

@@ -11,7 +11,7 @@ from microsim.documents.values import Hertz
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.declaration import Display, MessageForm, Sensor, SensorBlock, SensorContext
+from microsim.sensors.sensor import Display, MessageForm, Sensor, SensorBlock, SensorContext
 
 
 class JointStates(SensorBlock):

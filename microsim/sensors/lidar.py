@@ -33,7 +33,7 @@ from microsim.messages.template import layout
 from microsim.messages.topics import Qos
 from microsim.messages.types import encode, new
 from microsim.rays import POINT
-from microsim.sensors.declaration import (
+from microsim.sensors.sensor import (
     DROPOUT,
     FAIL,
     Display,

@@ -19,8 +19,8 @@ from microsim.engine.motion import YAW, X, Y
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.declaration import Display, MessageForm, Sensor, SensorBlock, SensorContext
 from microsim.sensors.pose2d import blurred_pose
+from microsim.sensors.sensor import Display, MessageForm, Sensor, SensorBlock, SensorContext
 
 _sincos = exact.sincos
 _wrap_angle = exact.wrap_angle

@@ -36,7 +36,7 @@ from microsim.engine.motion import (
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.declaration import Display, MessageForm, RobotFrames, Sensor, SensorBlock, SensorContext
+from microsim.sensors.sensor import Display, MessageForm, RobotFrames, Sensor, SensorBlock, SensorContext
 
 _sincos = exact.sincos
 _six_normals = noise.six_normals

@@ -14,7 +14,7 @@ from pydantic_core import InitErrorDetails
 from microsim.documents.values import detail, fail, under, unknown
 from microsim.engine.timekeeper import Trigger
 from microsim.errors import PluginError
-from microsim.sensors.declaration import MountedSensor, Sensor, SensorContext
+from microsim.sensors.sensor import MountedSensor, Sensor, SensorContext
 
 
 class PluginSensor(MountedSensor):

@@ -14,7 +14,7 @@ from microsim.engine.geometry import Array
 from microsim.engine.motion import YAW, X, Y
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.declaration import Display, MessageForm, Sensor, SensorBlock, SensorContext
+from microsim.sensors.sensor import Display, MessageForm, Sensor, SensorBlock, SensorContext
 
 _normals = noise.normals
 _wrap_angle = exact.wrap_angle

@@ -17,7 +17,7 @@ from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, SIN_YAW, X, Y
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.declaration import Display, LinePart, MessageForm, Mount, MountedSensor, Sensor, SensorContext
+from microsim.sensors.sensor import Display, LinePart, MessageForm, Mount, MountedSensor, Sensor, SensorContext
 
 _distance_to_occupied = geometry.distance_to_occupied
 _normals = noise.normals

@@ -18,8 +18,8 @@ from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, SIN_YAW
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.declaration import Display, MessageForm, Mount, MountedSensor, Sensor, SensorContext
 from microsim.sensors.range import DROPOUT_PROBABILITY, MAX, MIN, NOISE_REACH, SIGMA, is_behind_wall
+from microsim.sensors.sensor import Display, MessageForm, Mount, MountedSensor, Sensor, SensorContext
 
 _distance_to_occupied = geometry.distance_to_occupied
 _normals = noise.normals

@@ -19,7 +19,7 @@ from microsim.engine.components import PITCH, ROLL, VELOCITY_X, VELOCITY_Y, VELO
 from microsim.messages.outbox import Message
 from microsim.runner import Runner
 from microsim.scenario import Scenario
-from microsim.sensors.declaration import MessageForm, Sensor, SensorBlock, default_form
+from microsim.sensors.sensor import MessageForm, Sensor, SensorBlock, default_form
 from microsim.simulation import Simulation
 
 Picture: TypeAlias = npt.NDArray[np.uint8]  # (height, width, 3)

@@ -55,7 +55,7 @@ def _groups() -> dict[str, dict[str, str]]:
     from microsim import paths
     from microsim.faults import FAULTS
     from microsim.generators import GENERATORS
-    from microsim.robots.declaration import COMMON_SENSORS, ROBOTS
+    from microsim.robots.robot import COMMON_SENSORS, ROBOTS
     from microsim.sensors import SENSORS
     from microsim.sweep.metrics import all_metrics
 

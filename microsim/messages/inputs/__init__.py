@@ -1,6 +1,6 @@
 """Messages that a run takes, one file each. `INPUTS` finds them: built in, installed, or in a folder."""
 
-from microsim.messages.inputs.declaration import InputKind
+from microsim.messages.inputs.input_kind import InputKind
 from microsim.registry import Registry
 
 INPUTS: Registry[InputKind] = Registry(

@@ -23,12 +23,12 @@ from microsim.documents.values import (
 )
 from microsim.engine import exact
 from microsim.engine.timekeeper import exact_rate
-from microsim.robots.declaration import COMMON_SENSORS, FURTHER_SENSORS
 from microsim.robots.navigation_robot import NavigationRobot
+from microsim.robots.robot import COMMON_SENSORS, FURTHER_SENSORS
 from microsim.ros2.node_time import READ_ONLY, TimeSettings
-from microsim.sensors.declaration import Mount
 from microsim.sensors.odometry import Odometry, OdometryDrift
 from microsim.sensors.scan import Scan
+from microsim.sensors.sensor import Mount
 
 Speed = Annotated[Finite, Field(ge=0, le=1e6)]
 Limit = Annotated[Finite, Field(ge=0, le=1e9)]  # 0: none

@@ -1,6 +1,6 @@
 """Facts to a screenful: header, map, robots, radio, camera; what is shown depends on the room there is.
 
-How a sensor's line reads is in its declaration (`microsim.sensors.declaration.Display`).
+How a sensor's line reads is in its declaration (`microsim.sensors.sensor.Display`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from microsim.messages.outbox import Message
-from microsim.sensors.declaration import Display, LinePart
+from microsim.sensors.sensor import Display, LinePart
 from microsim.view.dashboard.run_facts import RunFacts
 from microsim.view.dashboard.world_map import Pixels, WorldMap, arrow, robot_colour, shrunk
 from microsim.view.run_state import LinkState, RobotState, ShownSensor, numbers, picture

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from microsim.engine.components import Mount
+from microsim.engine.components import FixedMount
 from microsim.messages.outbox import Message
 from microsim.run_log import Note
 from microsim.runner import Runner
@@ -161,14 +161,14 @@ def _counted(sim: Simulation) -> Counter[str]:
 
 
 def _sensor_look(sensor: ShownSensor) -> SensorLook:
-    kind, mount = sensor.kind, getattr(sensor.block, "mount", Mount())
+    kind, mount = sensor.kind, getattr(sensor.block, "mount", FixedMount())
     slots = sensor.main_form.slots
     return SensorLook(
         robot=sensor.robot,
         name=sensor.name,
         layer=kind.display.layer,
         topic=sensor.topic,
-        mount=Mount(tuple(mount.xyz), tuple(mount.rpy)),
+        mount=FixedMount(tuple(mount.xyz), tuple(mount.rpy)),
         info_topic=next(iter(sensor.topics_of_type(_CAMERA_INFO)), "") if kind.display.layer == "image" else "",
         plot=kind.display.plot,
         units={} if callable(slots) else {path: kind.reading[name] for path, name in slots.items()},

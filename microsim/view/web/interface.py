@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, Literal
 
-from microsim.engine.components import Mount
+from microsim.engine.components import FixedMount
 from microsim.engine.world import World
 from microsim.errors import MicroSimError, install_hint
-from microsim.robots.declaration import Look
+from microsim.robots.robot import Look
 from microsim.run_log import Note
-from microsim.sensors.declaration import Layer
+from microsim.sensors.sensor import Layer
 from microsim.view.run_state import LinkState, RobotState, RunState
 
 FRAME_HZ = 30.0
@@ -44,13 +44,13 @@ class PageOptions:
 
 @dataclass(frozen=True)
 class SensorLook:
-    """A sensor and how its messages are drawn, see `microsim.sensors.declaration.Display`."""
+    """A sensor and how its messages are drawn, see `microsim.sensors.sensor.Display`."""
 
     robot: str
     name: str
     layer: Layer
     topic: str
-    mount: Mount
+    mount: FixedMount
     info_topic: str = ""  # of the CameraInfo that belongs to an image
     plot: tuple[str, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)  # field of the message -> unit

@@ -6,8 +6,8 @@ import numpy as np
 
 import microsim
 from microsim.batch import BatchSimulation
-from microsim.robots.declaration import sensor_of
-from microsim.sensors.declaration import Sensor
+from microsim.robots.robot import sensor_of
+from microsim.sensors.sensor import Sensor
 
 
 class Singles:

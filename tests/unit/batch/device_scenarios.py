@@ -6,7 +6,7 @@ import numpy as np
 
 from microsim.batch import BatchSimulation
 from microsim.batch.device_choice import difference
-from microsim.robots.declaration import ROBOTS
+from microsim.robots.robot import ROBOTS
 from microsim.scenario import load_scenario
 from microsim.sensors import SENSORS
 from tests.support import bare

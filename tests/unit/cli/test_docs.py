@@ -146,7 +146,7 @@ def test_every_public_name_is_in_the_python_reference():
 
 
 def test_everything_a_plug_in_sensor_gets_is_explained():
-    from microsim.sensors.declaration import SensorContext
+    from microsim.sensors.sensor import SensorContext
 
     page = (DOCS / "plugins.md").read_text(encoding="utf-8")
     inside = {"physics", "key", "now", "shared", "with_settings"}  # what the others are made from

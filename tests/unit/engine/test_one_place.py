@@ -29,7 +29,7 @@ from microsim.engine.motion import PLACE_Z
 from microsim.engine.noise import normals
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
-from microsim.sensors.declaration import Display, MessageForm, MountedSensor, Sensor
+from microsim.sensors.sensor import Display, MessageForm, MountedSensor, Sensor
 
 class AltitudeMeter(MountedSensor):
     """Height above the map's zero."""
@@ -56,7 +56,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from microsim.engine.compiled import kernel
 from microsim.engine.components import COMMON_ROWS, RobotModel, X, Y, Z
-from microsim.robots.declaration import Look, Robot
+from microsim.robots.robot import Look, Robot
 
 @kernel
 def advance(state, command, parameters, keys, scene, tick, ticks):
@@ -80,7 +80,7 @@ ROBOT = Blimp
         "stuck",
         """
 from microsim.engine.compiled import kernel
-from microsim.faults.declaration import FaultKind
+from microsim.faults.fault_kind import FaultKind
 
 @kernel
 def alter(settings, motion, memory, scene, key, tick, reading):
@@ -93,7 +93,7 @@ FAULT = FaultKind("stuck", "a reading is 7", "alter", alter=alter)
     "microsim.messages.inputs": (
         "kick",
         """
-from microsim.messages.inputs.declaration import InputKind
+from microsim.messages.inputs.input_kind import InputKind
 from microsim.messages.topics import Qos
 
 def take(sim, robot, message):
@@ -107,7 +107,7 @@ INPUT = InputKind("kick", "/{robot}/kick", "std_msgs/msg/Float64", Qos(3), "any"
         "pillars",
         '''
 from pydantic import BaseModel
-from microsim.generators.declaration import Generator
+from microsim.generators.generator import Generator
 
 class PillarOptions(BaseModel):
     """Pillars in a row."""
@@ -308,7 +308,7 @@ def test_a_command_is_one_file(found: dict[str, Any]) -> None:
 def test_no_other_module_names_a_kind_of_sensor() -> None:
     """Robots name the sensors they carry, and the two small nodes the robots of their documents."""
     allowed = re.compile(r"microsim/(sensors|robots|ros2/(robot_simulator|sim_rover))")
-    wanted = re.compile(r"from microsim\.sensors\.(?!declaration|plugin\b)(\w+) import")
+    wanted = re.compile(r"from microsim\.sensors\.(?!(?:sensor|plugin)\b)(\w+) import")
     strangers = [
         f"{path.relative_to(ROOT)}: {found[0]}"
         for path in sorted((ROOT / "microsim").rglob("*.py"))

@@ -547,3 +547,10 @@ def test_a_world_of_one_cell_runs():
     sim.command("rover", v=2.0)
     sim.step(120)
     assert 0.0 <= sim.state("rover").x < 1.0
+
+
+def test_functions_of_each_tick_see_the_simulation_at_that_tick():
+    sim, seen = microsim.Simulation("flat"), []
+    sim.on_tick.append(lambda transcript: seen.append((sim.tick, sim.transcript_tick)))
+    sim.step(40)
+    assert seen == [(tick, tick) for tick in range(1, 41)]

@@ -5,10 +5,12 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import microsim
 from microsim.engine.world import PALETTE
-from microsim.messages import decode, encode, encoders
+from microsim.messages import decode, encode, encoders, new
 from microsim.messages.topics import table
 from microsim.sensors import SENSORS
 from tests.golden.mission import SHORT
@@ -241,3 +243,25 @@ def test_text_survives_with_any_letters():
 def test_a_message_prints_itself_shortly(busy):
     message = on_topic(busy[1], "/clock")[1]
     assert repr(message) == "Message(/clock, rosgraph_msgs/msg/Clock, 0.020000000 s, 12 bytes)"
+
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=9)
+_ENTRY = st.tuples(st.integers(0, 3), _TEXT, st.dictionaries(_TEXT, _TEXT, max_size=4))
+
+
+@given(st.integers(0, 2**31 * 10**9 - 1), st.dictionaries(_TEXT, _ENTRY, max_size=4))
+def test_diagnostics_are_the_bytes_that_the_library_would_write(stamp, entries):
+    statuses = [
+        new(
+            "diagnostic_msgs/msg/DiagnosticStatus",
+            name=name,
+            level=level,
+            message=text,
+            hardware_id="microsim",
+            values=[new("diagnostic_msgs/msg/KeyValue", key=key, value=value) for key, value in values.items()],
+        )
+        for name, (level, text, values) in entries.items()
+    ]
+    whole = new("diagnostic_msgs/msg/DiagnosticArray", header=encoders.header(""), status=statuses)
+    whole.header.stamp.sec, whole.header.stamp.nanosec = divmod(stamp, 10**9)
+    assert encoders.diagnostics(stamp, entries) == encode("diagnostic_msgs/msg/DiagnosticArray", whole)

@@ -35,7 +35,7 @@ def said(run: list[list[tuple[int, bytes]]]) -> list[bytes]:
         senders[0](tick, b"clock")
         for topic, data in sent:
             senders[topic](-5, data)  # when something was measured is not when it was sent
-        result.append(outbox.close_tick())
+        result.append(outbox.close_tick().data)
     return result
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import microsim
-from microsim.engine.components import Wind
+from microsim.engine.components import Airflow
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.motion import AXES, X, Y, Z
 from microsim.engine.physics import Physics, lean, make_fleet, put
@@ -42,7 +42,7 @@ def physics(
     car = CAR.model_copy(update={**changes, "cmd_timeout_s": cmd_timeout_s})
     state = np.zeros((MODEL.rows, 1))
     put(MODEL, state[:, 0], ground, x, y, 0.0, yaw)
-    parameters = np.array([MODEL.parameters(car, Wind(), DT)]).T.copy()
+    parameters = np.array([MODEL.parameters(car, Airflow(), DT)]).T.copy()
     fleet = make_fleet(MODEL, ["ego"], state, parameters, [0])
     lean(fleet, ground)
     return Physics(ground, DT, [fleet], tangent_plane(0.0, 0.0, 0.0))

@@ -20,7 +20,7 @@ from microsim.robots.rover import Rover
 from microsim.scenario import Box, Cylinder, ElevationFile, FlatElevation, Robot, Scenario, load_scenario
 from microsim.sensors import SENSORS
 from microsim.sensors.camera import Camera, Intrinsics
-from microsim.sensors.declaration import Mount
+from microsim.sensors.sensor import Mount
 
 PRD = """\
 name: "default"

@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsim.errors import PluginError, ScenarioError
-from microsim.generators.declaration import Dice, Generator
+from microsim.generators.generator import Dice, Generator
 from microsim.generators.random_maze import carve
 from microsim.registry import Registry
 from microsim.scenario import Box, Circle, Robot, load_scenario
 from microsim.scenario.checks import occupancy
 from microsim.sensors import SENSORS
-from microsim.sensors.declaration import Sensor
 from microsim.sensors.plugin import PluginSensor
+from microsim.sensors.sensor import Sensor
 
 THERMOMETER = """
 from pydantic import BaseModel, Field
-from microsim.sensors.declaration import Sensor
+from microsim.sensors.sensor import Sensor
 
 class Options(BaseModel):
     offset_k: float = Field(0.5, ge=0)
@@ -34,7 +34,7 @@ SENSOR = Sensor("thermometer", "sensor_msgs/msg/Temperature", create, Options)
 
 ROW_OF_POSTS = """
 from pydantic import BaseModel
-from microsim.generators.declaration import Generator
+from microsim.generators.generator import Generator
 
 class Options(BaseModel):
     count: int = 3

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import microsim
-from microsim.engine.components import Mount
+from microsim.engine.components import FixedMount
 from microsim.engine.geometry import distance_to_occupied
 from microsim.sensors import scan as scan_module
 from tests.support import Probe, bare, decoded, many, on_topic, scenario
@@ -125,7 +125,7 @@ def test_inside_a_wall_every_beam_is_too_near():
 
 
 def test_beam_angles_are_wrapped_before_they_are_used():
-    table = Probe(scan_module.SENSOR, {"beams": 7}, mount=Mount(rpy=(0.0, 0.0, 1e4))).table
+    table = Probe(scan_module.SENSOR, {"beams": 7}, mount=FixedMount(rpy=(0.0, 0.0, 1e4))).table
     assert np.hypot(*table.reshape(2, 7)) == pytest.approx(np.ones(7))
     expected = [-math.pi + i * 2 * math.pi / 7 + math.remainder(1e4, 2 * math.pi) for i in range(7)]
     assert table == pytest.approx([*np.cos(expected), *np.sin(expected)], abs=1e-9)

@@ -20,7 +20,7 @@ from microsim.errors import ScenarioError, UsageError
 from microsim.faults import FAULTS
 from microsim.scenario import load_scenario
 from microsim.sensors import SENSORS
-from microsim.sensors.declaration import Sensor, default_form, varies
+from microsim.sensors.sensor import Sensor, default_form, varies
 from tests.support import bare, decoded, on_topic, scenario
 from tests.unit.batch.batch_reference import Singles, assert_equal, reading
 
@@ -28,7 +28,7 @@ SIMPLE = '''
 """A thermometer that warms up with the way its robot has gone."""
 from pydantic import BaseModel
 from microsim.engine.motion import FORWARD
-from microsim.sensors.declaration import Sensor
+from microsim.sensors.sensor import Sensor
 
 class Options(BaseModel):
     sigma_k: float = 0.5
@@ -57,7 +57,7 @@ from microsim.engine.motion import FORWARD, PLACE_X
 from microsim.messages.encoders import header
 from microsim.messages.topics import DEFAULT_QOS
 from microsim.messages.types import new
-from microsim.sensors.declaration import DROPOUT, JUMP, MessageForm, Mount, MountedSensor, Sensor
+from microsim.sensors.sensor import DROPOUT, JUMP, MessageForm, Mount, MountedSensor, Sensor
 
 _normals = noise.normals
 
@@ -98,7 +98,7 @@ SENSOR = Sensor(
 ALTERING = '''
 """A fault that is not built in: every number of a reading is one too large."""
 from microsim.engine.compiled import kernel
-from microsim.faults.declaration import FaultKind
+from microsim.faults.fault_kind import FaultKind
 
 @kernel
 def alter(settings, motion, memory, scene, key, tick, reading):

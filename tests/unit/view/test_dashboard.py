@@ -16,7 +16,7 @@ from microsim.engine.world import PALETTE
 from microsim.messages.types import new
 from microsim.missions.demo_pilot import DemoPilot
 from microsim.runner import Runner
-from microsim.sensors.declaration import Display
+from microsim.sensors.sensor import Display
 from microsim.view.dashboard import Dashboard, screen_of
 from microsim.view.dashboard.panels import bar, sensor_line, spark
 from microsim.view.dashboard.run_facts import FactsCollector, RunFacts

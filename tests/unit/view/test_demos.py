@@ -14,8 +14,8 @@ from microsim.missions.demo_pilot import DemoPilot
 from microsim.missions.follower import steer_for
 from microsim.paths import demo_file, demo_names
 from microsim.robots.car import Bicycle
-from microsim.robots.declaration import Robot
 from microsim.robots.drone import Drone
+from microsim.robots.robot import Robot
 from microsim.robots.rover import Rover
 from microsim.runner import Runner
 from microsim.simulation import Simulation

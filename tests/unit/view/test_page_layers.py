@@ -11,7 +11,7 @@ import pytest
 
 import microsim
 from microsim.messages.types import encode, new
-from microsim.robots.declaration import ROBOTS
+from microsim.robots.robot import ROBOTS
 from microsim.runner import Runner
 from microsim.sensors import SENSORS
 from microsim.view.run_state import shown_sensors
@@ -25,7 +25,7 @@ from microsim.view.web.page.stage import Stage3D
 
 SONAR = """
 from typing import Any
-from microsim.sensors.declaration import Display, Sensor
+from microsim.sensors.sensor import Display, Sensor
 
 class Sonar:
     def __init__(self, context: Any) -> None: ...
@@ -36,7 +36,7 @@ class Sonar:
 SENSOR = Sensor("sonar", "sensor_msgs/msg/Range", Sonar, display=Display(plot=("range",), layer="beam"))
 """
 ODD = """
-from microsim.sensors.declaration import Display, Sensor
+from microsim.sensors.sensor import Display, Sensor
 
 class Odd:
     def __init__(self, context): ...
@@ -48,7 +48,7 @@ SENSOR = Sensor("odd", "sensor_msgs/msg/Temperature", Odd, display=Display(layer
 """
 HOVERCRAFT = """
 from typing import ClassVar, Literal
-from microsim.robots.declaration import Look, Robot
+from microsim.robots.robot import Look, Robot
 from microsim.robots.rover import KINEMATIC
 
 class Hovercraft(Robot):

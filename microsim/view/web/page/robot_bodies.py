@@ -16,7 +16,7 @@ import trimesh
 
 from microsim.engine.geometry import quaternion_from_rpy
 from microsim.paths import data_folder
-from microsim.robots.declaration import Look
+from microsim.robots.robot import Look
 from microsim.view.run_state import RobotState
 from microsim.view.web.interface import RobotLook
 from microsim.view.web.page.world_meshes import Floats

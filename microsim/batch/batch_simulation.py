@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from microsim.batch.columns import Array, Integers, Loops
+from microsim.batch.batch_columns import Array, Integers, Loops
+from microsim.batch.batch_ground import Ground
 from microsim.batch.device_choice import choose_loops
-from microsim.batch.ground import Ground
 from microsim.batch.robot_columns import RobotColumns
 from microsim.batch.sensor_columns import (
     Fixture,

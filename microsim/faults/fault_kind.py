@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from microsim.sensors.declaration import Sensor
+from microsim.sensors.sensor import Sensor
 
 RADIO = "radio"  # target of a blackout
 

@@ -17,7 +17,7 @@ from pydantic import Field
 from pydantic_core import InitErrorDetails
 
 from microsim.documents.values import VARIES, Hertz, Model, PointXYZ, RollPitchYaw, Switch
-from microsim.engine.components import Mount as FixedMount
+from microsim.engine.components import FixedMount
 from microsim.engine.motion import Motion, mounted_at
 from microsim.messages.topics import DEFAULT_QOS, Qos
 
@@ -124,7 +124,11 @@ class View:
 
 
 class Instrument(Protocol):
-    """Makes the readings of a sensor that no kernel can make alone: a camera, a LiDAR."""
+    """Makes the readings of a sensor that no kernel can make alone: a camera, a LiDAR.
+
+    Optional: `may_break = True` if a failure of `read` must not end the run, `sees_robots = False` if it does not look
+    at `View.bodies`, which then is empty.
+    """
 
     def read(self, view: View) -> npt.NDArray[Any]: ...
 

@@ -32,8 +32,8 @@ from microsim.engine.motion import Motion, X, Y
 from microsim.errors import PluginError, there_are
 from microsim.registry import Registry
 from microsim.sensors import SENSORS
-from microsim.sensors.declaration import Mount, MountedSensor, Sensor, SensorBlock
 from microsim.sensors.plugin import plugin_block
+from microsim.sensors.sensor import Mount, MountedSensor, Sensor, SensorBlock
 
 Limit = Annotated[Finite, Field(ge=0, le=1e4)]
 TimeConstant = Annotated[Finite, Field(ge=0, le=1e4)]

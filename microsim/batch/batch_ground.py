@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from microsim.batch.columns import Array, Integers, Loops
+from microsim.batch.batch_columns import Array, Integers, Loops
 from microsim.engine.calls import scene_row
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.geometry import Grid
