@@ -58,27 +58,22 @@ FIRST_WINDOW, END_WINDOW, IS_TRACKER, READS_PLACE = range(8, 12)
 STEP_COLUMNS = 12
 
 
-@inlined
-def take_command(handed_in: Array, in_force: Array, state: Array, age: int, ignored: Integers, i: int) -> None:
-    """Put a world's command into force; one with NaN or infinity is ignored as a whole. `age`: row of it, or -1."""
-    is_good = True
-    for k in range(handed_in.shape[0]):
-        is_good = is_good and math.isfinite(handed_in[k, i])
-    if not is_good:
-        ignored[i] += 1
-        return
-    for k in range(handed_in.shape[0]):
-        in_force[k, i] = handed_in[k, i]
-    if age >= 0:
-        state[age, i] = 0.0
-
-
 @threaded_kernel
 def take_commands(
     handed_in: Array, in_force: Array, state: Array, age: int, ignored: Integers, begin: int, end: int
 ) -> None:
+    """Put commands into force; one with NaN or infinity is ignored as a whole. `age`: row of the state, or -1."""
     for i in range(begin, end):
-        take_command(handed_in, in_force, state, age, ignored, i)
+        is_good = True
+        for k in range(handed_in.shape[0]):
+            is_good = is_good and math.isfinite(handed_in[k, i])
+        if not is_good:
+            ignored[i] += 1
+            continue
+        for k in range(handed_in.shape[0]):
+            in_force[k, i] = handed_in[k, i]
+        if age >= 0:
+            state[age, i] = 0.0
 
 
 @threaded_kernel
