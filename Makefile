@@ -22,7 +22,7 @@ METADATA := setup.py setup.cfg pyproject.toml microsim/version.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run demo test quick test-all check format format-check lint types layers static coverage bench gpu docs aarch64 interop packaging hooks clean distclean
+.PHONY: help setup run demo test quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 interop packaging hooks clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ coverage: $(READY)-dev ## Measure test coverage; microsim/engine must reach 95 %
 
 bench: $(READY)-bench ## Measure speed beside peers: prints a table, writes JSON
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+soak: $(READY)-dev ## Repeat what docs/reliability.md promises at length (an hour or two; ARGS='--scale 0.01' for a trial)
+	@$(BIN)/python -m tests.soak --write $(ARGS)
 
 gpu: $(READY)-dev ## Test the GPU back end, on a machine that has one and CuPy (`pip install '.[gpu]'`)
 	@$(BIN)/python -m pytest -m gpu tests/gpu $(ARGS)

@@ -51,6 +51,12 @@ def cpu_seconds(work: Callable[[], Any], rounds: int = 7) -> float:
     return best
 
 
+def peak_mb(process: int | str = "self") -> float:
+    """The most memory that a running process has had at once. getrusage would count its parent's before `exec` too."""
+    status = Path(f"/proc/{process}/status").read_text(encoding="ascii", errors="replace")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
 def run_peer(
     script: str, *arguments: str, environment: dict[str, str] | None = None, python: Path | None = None
 ) -> dict[str, Any] | None:

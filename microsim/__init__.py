@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from microsim.version import __version__
 
 if TYPE_CHECKING:
+    from microsim.batch import BatchSimulation
     from microsim.errors import MicroSimError, PluginError, ScenarioError, UsageError
     from microsim.messages.outbox import Message
     from microsim.scenario import Scenario, load_scenario
     from microsim.simulation import Simulation, Snapshot
 
 __all__ = [
+    "BatchSimulation",
     "Message",
     "MicroSimError",
     "PluginError",
@@ -31,24 +33,26 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BatchSimulation": "microsim.batch",
     "Message": "microsim.messages.outbox",
-    "MicroSimError": "microsim.errors",
-    "PluginError": "microsim.errors",
     "Scenario": "microsim.scenario",
-    "ScenarioError": "microsim.errors",
     "Simulation": "microsim.simulation",
     "Snapshot": "microsim.simulation",
-    "UsageError": "microsim.errors",
     "load_scenario": "microsim.scenario",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Public names are imported when first used: `microsim --help` must not pay for numba."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'microsim' has no attribute {name!r}")
     from importlib import import_module
 
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(_HOMES.get(name, "microsim.errors")), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """What Tab completion offers: the public names."""
+    return __all__

@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -90,7 +91,7 @@ class Registry(Generic[Part]):
     def _entries(self) -> Iterable[EntryPoint]:
         from importlib.metadata import entry_points
 
-        return entry_points(group=self.group)
+        return _entries_of(entry_points, self.group, tuple(sys.path))
 
     def _in_folders(self, folders: Folders) -> Iterator[tuple[Part, Path]]:
         for file in plugin_files(folders):
@@ -104,6 +105,12 @@ class Registry(Generic[Part]):
             raise PluginError(f"{place}: expected {self.constant} = {self.expected}, found {type(part).__name__}")
         checked: Part = part
         return checked
+
+
+@lru_cache(maxsize=64)
+def _entries_of(look: Callable[..., Iterable[EntryPoint]], group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Kept: it reads a file of every installed package, and a scenario of 2,000 robots asks as often."""
+    return tuple(look(group=group))
 
 
 def plugin_files(folders: Folders) -> Iterator[Path]:

@@ -95,6 +95,11 @@ class Simulation:
         self._next_seed = self._checked_seed(self.scenario.seed if seed is None else seed)
         self.reset()
 
+    def __repr__(self) -> str:
+        robots = ", ".join(self.robots) or "no robots"
+        time_s = self.time_ns / 1e9
+        return f"<Simulation {self.scenario.name!r}, seed {self.seed}, tick {self.tick} ({time_s:.3f} s): {robots}>"
+
     # ---- running ---------------------------------------------------------------------------------------------
 
     @property

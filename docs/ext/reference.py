@@ -33,6 +33,7 @@ def pages() -> dict[str, str]:
     return {
         **blocks,
         "classes": classes(),
+        "segments": segments(),
         "mounts": mounts(),
         "topics": topics(),
         "telemetry": telemetry(),
@@ -183,12 +184,28 @@ def classes() -> str:
     from microsim.engine.world import CLASS_NAMES, PALETTE
 
     usual = ("fill, background", "circle", "triangle", "rectangle", "fill, patch")
+    return _colours(CLASS_NAMES, PALETTE, "Usual shape", usual)
+
+
+def segments() -> str:
+    """The classes of segmentation images."""
+    from microsim.render.segmentation import SEGMENT_COLOURS, SEGMENT_NAMES
+
+    meanings = (
+        "ground that is not drivable", "obstacles and features of that class", "features of that class",
+        "features of that class", "features of that class", "the drivable area", "the bundle's static mesh",
+        "other robots", "what only the splats show", "nothing else",
+    )  # fmt: skip
+    return _colours(SEGMENT_NAMES, SEGMENT_COLOURS, "Meaning", meanings)
+
+
+def _colours(names: Sequence[str], colours: Any, title: str, notes: Sequence[str]) -> str:
     rows = []
-    for index, (name, shape) in enumerate(zip(CLASS_NAMES, usual, strict=True)):
-        colour = "#" + "".join(f"{int(part):02X}" for part in PALETTE[index])
+    for index, (name, note) in enumerate(zip(names, notes, strict=True)):
+        colour = "#" + "".join(f"{int(part):02X}" for part in colours[index])
         swatch = f'<span class="swatch" style="background:{colour}"></span>'
-        rows.append((str(index), f"`{name}`", f"{swatch} `{colour}`", shape))
-    return table(("Class", "Name", "Colour", "Usual shape"), rows)
+        rows.append((str(index), f"`{name}`", f"{swatch} `{colour}`", note))
+    return table(("Class", "Name", "Colour", title), rows)
 
 
 def _defaults(sensors: Any) -> dict[str, Any]:

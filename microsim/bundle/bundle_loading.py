@@ -128,8 +128,8 @@ class _BundleLoading:
         heightmap, drivable, mesh, gaussians = self._heightmap(), self._drivable(), self._mesh(), self._gaussians()
         self._check_size(world)
         vehicle = None if facts is None else facts.vehicle
-        if vehicle is not None and vehicle.start is not None and heightmap is not None:
-            check_start(world, vehicle.start, heightmap)
+        if facts is not None and heightmap is not None:
+            check_start(world, None if vehicle is None else vehicle.start, heightmap, mesh)
         if facts is None or metadata is None or timebase is None or sensors is None or self.report.error_count:
             return None
         assert heightmap is not None

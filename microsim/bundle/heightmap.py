@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from microsim.bundle.bundle_model import Heightmap, HeightmapFile, StartPose
+from microsim.bundle.bundle_model import Heightmap, HeightmapFile, StartPose, StaticMesh
 from microsim.bundle.rules import BundleFile
 from microsim.errors import UsageError
 
@@ -55,22 +55,35 @@ def _check_values(binary: BundleFile, values: npt.NDArray[np.float32]) -> None:
             return
 
 
-def check_start(world: BundleFile, start: StartPose, ground: Heightmap) -> None:
-    """A problem if the car cannot stand where it starts: off the map, or in or beside a cell without ground."""
+def check_start(world: BundleFile, written: StartPose | None, ground: Heightmap, mesh: StaticMesh | None) -> None:
+    """A problem if the car cannot stand where it starts; of the start that a bundle leaves out, a warning."""
+    start = written or StartPose(x=0.0, y=0.0)
+    wrong, remedy = _start_problem(start, ground, mesh)
+    if wrong:
+        place = ("vehicle", "start") if written else ()
+        default = "" if written else " (the default, since `vehicle.start` is missing)"
+        message = f"the start x {start.x:g}, y {start.y:g}{default} {wrong}"
+        world.problem("start-pose", message, place, f"move the start {remedy}", warning=written is None)
+
+
+def _start_problem(start: StartPose, ground: Heightmap, mesh: StaticMesh | None) -> tuple[str, str]:
+    """What is wrong with it, and where it could be."""
+    from microsim.engine.mesh_cells import is_in_mesh
+
     rows, columns = ground.values.shape
     u, v = (start.x - ground.west) / ground.resolution_m, (start.y - ground.south) / ground.resolution_m
-    where = f"the start x {start.x:g}, y {start.y:g}"
     if not (0.0 <= u < columns and 0.0 <= v < rows):
         width, height = ground.size_m
         across = f"x from {ground.west:g} to {ground.west + width:g}"
         along = f"y from {ground.south:g} to {ground.south + height:g}"
-        message = f"{where} is outside the map, which is {across} and {along}"
-        world.problem("start-pose", message, ("vehicle", "start"), "move the start onto the map")
-        return
+        return f"is outside the map, which is {across} and {along}", "onto the map"
     i, j = int(u), int(v)
     if np.isnan(ground.values[max(j - 1, 0) : j + 2, max(i - 1, 0) : i + 2]).any():
-        message = f"{where} is in or beside a cell without ground"
-        world.problem("start-pose", message, ("vehicle", "start"), "move the start to where there is ground")
+        return "is in or beside a cell without ground", "to where there is ground"
+    grid = (ground.values, ground.resolution_m, ground.west, ground.south)
+    if mesh is not None and is_in_mesh(i, j, *grid, mesh.vertices, mesh.triangles):
+        return "is in a cell that the static mesh occupies", "away from the mesh"
+    return "", ""
 
 
 def read_image_heights(file: Path, low: float, high: float) -> npt.NDArray[np.float32]:

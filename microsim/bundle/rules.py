@@ -46,7 +46,7 @@ RULES: dict[str, str] = {
     "sensor-rate": "no sensor is faster than the simulation's steps",
     "calibration-wins": "`tf_static.json` is derived from `calibration.yaml` and agrees with it",
     "simulated-time": "`use_sim_time` is always true",
-    "start-pose": "the car starts on the map, in a cell with ground in and around it",
+    "start-pose": "the car starts on the map, in a cell with ground in and around it, outside the static mesh",
     # binaries
     "little-endian-float32": "binary data is little endian IEEE 754, heights are float32",
     "heightmap-size": "the heightmap has exactly width x height x 4 bytes",

@@ -70,6 +70,11 @@ class Health:
             return "failed"
         return "dropout" if self.at(target, DROPOUT, tick) is not None else "ok"
 
+    def concerns(self, target: str) -> bool:
+        """Whether it has, had or will have a fault."""
+        suffered = self.degraded[target] or self.dropped[target]
+        return bool(suffered) or any(fault.target == target for fault in self.faults)
+
     def memory(self) -> Any:
         return dict(self.degraded), dict(self.dropped), sorted(self.failing)
 

@@ -1,6 +1,7 @@
 """A static mesh as cells: where it stands in a robot's way, and where polygons cover the map."""
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,28 @@ def mark_mesh(
                 height = a[2] + (b[2] - a[2]) * p + (c[2] - a[2]) * q - _ground_height(elevation, cell, x, y)
                 if math.isnan(height) or STEP_M < height < HEADROOM_M:
                     occupied[int(v), int(u)] = 1
+
+
+def is_in_mesh(
+    column: int,
+    row: int,
+    elevation: npt.NDArray[np.floating[Any]],
+    cell: float,
+    west: float,
+    south: float,
+    vertices: Array,
+    triangles: npt.NDArray[np.int32],
+) -> bool:
+    """Whether `mark_mesh` sets this cell: only triangles over it are looked at, only heights around it are read."""
+    corners = vertices[:, :2][triangles]
+    low = np.array([west + (column - 1) * cell, south + (row - 1) * cell])
+    near = ((corners.max(axis=1) >= low) & (corners.min(axis=1) <= low + 3.0 * cell)).all(axis=1)
+    occupied = np.zeros(elevation.shape, np.uint8)
+    heights = np.zeros(elevation.shape)  # pages that are not written to take no memory
+    rows = slice(max(row - 2, 0), row + 3)
+    heights[rows] = elevation[rows]
+    mark_mesh(occupied, heights, cell, west, south, vertices, triangles[near])
+    return bool(occupied[row, column])
 
 
 @kernel

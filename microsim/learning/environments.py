@@ -131,13 +131,24 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
+        """`options={"reset_mask": (num_envs,) of bool}` begins an episode in these worlds only, as in Gymnasium."""
         first = seed if isinstance(seed, int) else None
+        worlds = self._masked((options or {}).get("reset_mask"))
         super().reset(seed=first)
-        self.task.reset(seeds=self._first_seeds(seed))
+        self.task.reset(worlds, self._first_seeds(seed)[worlds])
         self._has_seed = True
-        self._steps[:] = 0
-        self._over[:] = False
+        self._steps[worlds] = 0
+        self._over[worlds] = False
         return self._seen(), {}
+
+    def _masked(self, mask: Any) -> npt.NDArray[np.int64]:
+        if mask is None:
+            return np.arange(self.num_envs)
+        if getattr(mask, "dtype", None) != np.bool_ or mask.shape != (self.num_envs,) or not mask.any():
+            raise UsageError(
+                f"reset_mask: expected an array of {self.num_envs} bool, at least one of them true, found {mask!r}"
+            )
+        return np.flatnonzero(mask)
 
     def _first_seeds(self, seed: int | list[int | None] | None) -> npt.NDArray[np.int64]:
         if isinstance(seed, (int, np.integer)):

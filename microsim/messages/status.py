@@ -45,8 +45,11 @@ class Status:
         self.due = tick + 1
 
     def entries(self, tick: int) -> dict[str, Entry]:
-        """By name: each robot that is watched, or the run where there is none, then each sensor."""
-        sensors = {name: self._sensor(name, tick) for name in self.sensors}
+        """By name: each robot that is watched, or the run where there is none, then each sensor with faults.
+
+        A sensor without any has no entry: adding one changes no other topic.
+        """
+        sensors = {name: self._sensor(name, tick) for name in self.sensors if self.health.concerns(name)}
         is_degraded = any(level != OK for level, _, _ in sensors.values())
         found: dict[str, Entry] = {name: self._robot(name, is_degraded) for name in self.robots}
         if not found:

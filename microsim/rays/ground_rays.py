@@ -51,25 +51,32 @@ def world_lattice(world: World) -> Lattice:
 
 
 def lattice(elevation: Array, cell: float, west: float, south: float) -> Lattice:
-    nodes = np.ascontiguousarray(np.pad(elevation.astype(np.float64), 1, mode="edge"))
+    nodes = np.pad(elevation.astype(np.float64, copy=False), 1, mode="edge")
     caps = _caps(nodes)
     tops = _highest(caps)
     return Lattice(nodes, caps, tops, _around(tops), float(cell), float(west), float(south))
 
 
 def _highest(caps: Caps) -> Array:
-    """Over each block of patches."""
+    """Over each block of patches; a row of blocks at a time, as large maps need the memory."""
     rows, columns = (-(-count // BLOCK) for count in caps.shape)
-    whole = np.full((rows * BLOCK, columns * BLOCK), -np.inf)
-    whole[: caps.shape[0], : caps.shape[1]] = caps
-    return np.ascontiguousarray(whole.reshape(rows, BLOCK, columns, BLOCK).max(axis=(1, 3)))
+    highest, whole = np.empty((rows, columns)), np.empty((BLOCK, columns * BLOCK))
+    for row in range(rows):
+        part = caps[row * BLOCK : (row + 1) * BLOCK]
+        whole[:] = -np.inf
+        whole[: part.shape[0], : part.shape[1]] = part
+        highest[row] = whole.reshape(BLOCK, columns, BLOCK).max(axis=(0, 2))
+    return highest
 
 
 def _caps(nodes: Array) -> Caps:
     """Rounded up to float32: half the memory to walk through."""
-    above = np.maximum(np.maximum(nodes[:-1, :-1], nodes[:-1, 1:]), np.maximum(nodes[1:, :-1], nodes[1:, 1:]))
-    caps: Caps = np.nextafter(above.astype(np.float32), np.float32(np.inf))
-    caps[np.isnan(above)] = -np.inf  # a hole: nothing to meet
+    caps: Caps = np.empty((nodes.shape[0] - 1, nodes.shape[1] - 1), np.float32)
+    for row in range(caps.shape[0]):
+        pair = np.maximum(nodes[row], nodes[row + 1])
+        above = np.maximum(pair[:-1], pair[1:])
+        caps[row] = np.nextafter(above.astype(np.float32), np.float32(np.inf))
+        caps[row, np.isnan(above)] = -np.inf  # a hole: nothing to meet
     return caps
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.engine.geometry import Array, Grid
+from microsim.engine.world import World
 from microsim.render.screen import Pose, Prism, Rays, Spans, bounds, span, whole_groups
 
 _BLOCK = 16  # patches along a side of a block
@@ -49,10 +50,11 @@ class Terrain:
 def prepare_terrain(elevation: Array, surface: Grid, cell_m: float, west: float = 0.0, south: float = 0.0) -> Terrain:
     rows, columns = elevation.shape
     edges_x, edges_y = _edges(columns, cell_m, west), _edges(rows, cell_m, south)
-    heights = np.where(np.isfinite(elevation), elevation, np.nan).astype(np.float64)
-    nodes = np.ascontiguousarray(np.pad(heights, len(_OUTER_STEPS) + 1, mode="edge"))
-    known = heights[np.isfinite(heights)]
+    nodes = np.pad(elevation.astype(np.float64, copy=False), len(_OUTER_STEPS) + 1, mode="edge")
+    nodes[~np.isfinite(nodes)] = np.nan
     holes = _holes(nodes)
+    lowest, highest = float(np.fmin.reduce(nodes, axis=None)), float(np.fmax.reduce(nodes, axis=None))
+    is_known = lowest == lowest
     return Terrain(
         cell_m=float(cell_m),
         west=float(west),
@@ -62,10 +64,15 @@ def prepare_terrain(elevation: Array, surface: Grid, cell_m: float, west: float 
         edges_y=edges_y,
         blocks=_blocks(nodes, edges_x, edges_y, holes),
         surface=np.array(surface, np.uint8, order="C", copy=True),
-        lowest=float(known.min()) if known.size else 0.0,
-        highest=float(known.max()) if known.size else -_FAR,
+        lowest=lowest if is_known else 0.0,
+        highest=highest if is_known else -_FAR,
         holes=holes,
     )
+
+
+def world_terrain(world: World) -> Terrain:
+    """For all cameras in it."""
+    return prepare_terrain(world.elevation, world.surface, world.cell_m, world.west, world.south)
 
 
 def _edges(cells: int, cell: float, start: float) -> Array:
@@ -78,6 +85,8 @@ def _edges(cells: int, cell: float, start: float) -> Array:
 def _holes(nodes: Array) -> Grid:
     """A patch with an unknown node is a hole; of its neighbours the walls can be seen."""
     unknown = np.isnan(nodes)
+    if not unknown.any():
+        return np.full((nodes.shape[0] - 1, nodes.shape[1] - 1), _WHOLE, np.uint8)
     hole = unknown[:-1, :-1] | unknown[:-1, 1:] | unknown[1:, :-1] | unknown[1:, 1:]
     around = np.pad(hole, 1)
     rows, columns = hole.shape
@@ -85,21 +94,24 @@ def _holes(nodes: Array) -> Grid:
     for j in range(3):
         for i in range(3):
             beside |= around[j : j + rows, i : i + columns]
-    return np.where(hole, _HOLE, np.where(beside, _BESIDE_A_HOLE, _WHOLE)).astype(np.uint8)
+    found = np.where(beside, np.uint8(_BESIDE_A_HOLE), np.uint8(_WHOLE))
+    found[hole] = _HOLE
+    return found
 
 
 def _blocks(nodes: Array, edges_x: Array, edges_y: Array, holes: Grid) -> Array:
     """A block has one node more than patches on each side. The walls of holes reach down all the way."""
-    tops = np.where(np.isnan(nodes), -_FAR, nodes)
     rows, columns = range(0, edges_y.size - 1, _BLOCK), range(0, edges_x.size - 1, _BLOCK)
     blocks = np.empty((len(rows), len(columns), 10))
     for j in rows:
         for i in columns:
-            heights = tops[j : j + _BLOCK + 1, i : i + _BLOCK + 1]
-            bottom = -_FAR if holes[j : j + _BLOCK, i : i + _BLOCK].any() else heights.min()
+            heights = nodes[j : j + _BLOCK + 1, i : i + _BLOCK + 1]
+            has_hole = holes[j : j + _BLOCK, i : i + _BLOCK].any()
+            bottom = -_FAR if has_hole else heights.min()
+            top = np.fmax.reduce(heights, axis=None, initial=-_FAR) if has_hole else heights.max()
             x, y = edges_x[i : i + _BLOCK + 1], edges_y[j : j + _BLOCK + 1]
             footprint = (x[0], y[0], x[-1], y[0], x[-1], y[-1], x[0], y[-1])
-            blocks[j // _BLOCK, i // _BLOCK] = (bottom, heights.max(), *footprint)
+            blocks[j // _BLOCK, i // _BLOCK] = (bottom, top, *footprint)
     return blocks
 
 

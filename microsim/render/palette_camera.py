@@ -7,7 +7,7 @@ Robots are seen where their bodies are given.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from microsim.engine.geometry import Array, Grid, Vector
 from microsim.engine.world import OBSTACLE, PALETTE, Shape, World
 from microsim.render.drawing import Image, colour, draw
-from microsim.render.ground import prepare_terrain, relief_depths
+from microsim.render.ground import relief_depths, world_terrain
 from microsim.render.robot_boxes import draw_bodies
 from microsim.render.screen import Rays, screen_index
 from microsim.render.shapes import COEFFICIENTS, SHAPE_COLUMNS, aim, tabulate
@@ -90,9 +90,20 @@ def _undistort(seen: Rays, model: CameraModel) -> Rays:
 class Renderer:
     """Draws one world through one camera model; holds the buffers, so one caller at a time."""
 
-    def __init__(self, world: World, model: CameraModel, has_mesh: bool = True) -> None:
+    def __init__(
+        self,
+        world: World,
+        model: CameraModel,
+        has_mesh: bool = True,
+        *,
+        surface: Grid | None = None,  # None: the world's
+        mesh_class: int = OBSTACLE,
+        robot_class: int = OBSTACLE,
+    ) -> None:
         self.model = model
-        terrain = prepare_terrain(world.elevation, world.surface, world.cell_m, world.west, world.south)
+        terrain = world.derived(world_terrain)
+        if surface is not None:
+            terrain = replace(terrain, surface=surface)
         rays = model.rays()
         screen, columns, rows = screen_index(rays)
         self._world = world
@@ -106,7 +117,7 @@ class Renderer:
         self._terrain, self._screen = terrain, (screen, columns, rows)
         self._ground = (rays, terrain.surface, terrain.cell_m, terrain.west, terrain.south)
         self._canvas = (np.empty(model.width), self._depths, self._classes)
-        self._bodies = (rays, OBSTACLE, self._depths, self._classes)
+        self._bodies = (rays, robot_class, self._depths, self._classes)
         self._mesh = None
         if world.mesh is not None and has_mesh:
             from microsim.rays.bvh import mesh_tree
@@ -115,7 +126,7 @@ class Renderer:
             self._draw_mesh = draw_mesh
             longest = math.sqrt(1.0 + float(np.nanmax(rays[0] * rays[0] + rays[1] * rays[1], initial=0.0)))
             room = (np.empty((3, *self._depths.shape)), np.empty(self._depths.shape, np.int32))
-            canvas = (OBSTACLE, *room, self._depths, self._classes)
+            canvas = (mesh_class, *room, self._depths, self._classes)
             self._mesh = (rays, *self._screen, longest, *world.derived(mesh_tree).arrays, *canvas)
         self.show(*self.table_of(world.obstacles))
 
@@ -178,13 +189,16 @@ class Renderer:
 
     def classes(self, position: Vector, rotation: Rotation) -> Grid:
         """(h, w) class of what each pixel sees. The array is reused by the next call."""
-        self._draw(position, rotation)
-        return self._classes
+        return self.labels(position, rotation, None)[0]
+
+    def labels(self, position: Vector, rotation: Rotation, bodies: Array | None) -> tuple[Grid, Array]:
+        """(h, w) class and (h, w) depth [m] of what each pixel sees. The arrays are reused by the next call."""
+        self._draw(position, rotation, bodies)
+        return self._classes, self._depths
 
     def depths(self, position: Vector, rotation: Rotation) -> Array:
         """(h, w) [m] depth along the optical axis of what each pixel sees, inf in the sky. Reused by the next call."""
-        self._draw(position, rotation)
-        return self._depths
+        return self.labels(position, rotation, None)[1]
 
     def render(self, position: Vector, rotation: Rotation, bodies: Array | None = None) -> Image:
         """(h, w, 3) in the palette's colours: a new array. Bodies are robots, as `draw_bodies` takes them."""

@@ -23,6 +23,9 @@ from microsim.simulation import Simulation
 
 _QUIET_S = 1.0  # at most one warning of a kind in this time
 _RENAMED = {"camera_hz": "drone.camera.hz"}  # PRD 5.4 calls the first deprecated
+_REMOVED = {  # of the contract; PRD 5.4 replaces it
+    "sensors.camera_noise_u8": "drone.camera.noise.blur_sigma_px and drone.camera.noise.color_jitter"
+}
 # parameters that do not belong to a scenario
 OWN_PARAMETERS = (
     *("scenario", "seed", "real_time_factor", "use_sim_time", "stamped_cmd_vel"),
@@ -354,7 +357,8 @@ def _apply(warn: Callable[[str], None], settings: ScenarioParameters, overrides:
     for name in overrides:
         if name not in known:
             near = did_you_mean(name, [*settings.values(), *OWN_PARAMETERS])
-            warn(f"there is no parameter {name}{near}")
+            instead = f"; in its place there are {_REMOVED[name]}" if name in _REMOVED else near
+            warn(f"there is no parameter {name}{instead}")
     refusal = settings.change(known) if known else ""
     if refusal:
         raise UsageError(f"a parameter from --ros-args is not accepted: {refusal}")

@@ -19,7 +19,10 @@ MAX_CSV_BYTES = 30 * MAX_CELLS  # more than any number of 17 digits takes
 
 
 def read_elevation(file: Path, shape: tuple[int, int]) -> npt.NDArray[np.float64]:
-    """Heights (ny, nx) in metres; raises ScenarioError when the file does not hold exactly that."""
+    """Heights (ny, nx) in metres; raises ScenarioError when the file does not hold exactly that.
+
+    Level ground fits a map of any size: one height everywhere, however many cells the file has.
+    """
     readers = {".npy": _read_npy, ".csv": _read_csv}
     reader = readers.get(file.suffix.lower())
     if reader is None:
@@ -46,16 +49,20 @@ def _read_npy(file: Path, shape: tuple[int, int]) -> npt.NDArray[np.float64]:
             raise _refuse(file, f"not a .npy file of numbers: {' '.join(str(error).split())[:200]}") from None
         if kind.kind not in "fiu":
             raise _refuse(file, f"expected numbers, found values of type {kind}")
-        _check_shape(file, found, shape)
-        count = shape[0] * shape[1]
+        if len(found) != 2 or not 0 < found[0] * found[1] <= MAX_CELLS:
+            raise _other_shape(file, found, shape)
+        count = found[0] * found[1]
         raw = stream.read(count * kind.itemsize + 1)
     if len(raw) != count * kind.itemsize:
         more = "more" if len(raw) > count * kind.itemsize else "fewer"
         raise _refuse(file, f"expected {count * kind.itemsize} bytes of heights, as its header says, found {more}")
     order: Any = "F" if fortran else "C"
-    heights = np.frombuffer(raw, kind).reshape(shape, order=order).astype(np.float64, order="C")
-    _check_values(file, heights)
-    return heights
+    heights = np.frombuffer(raw, kind).reshape(found, order=order)
+    if found != shape:
+        heights = _level(file, heights, shape)
+    made = heights.astype(np.float64, order="C")
+    _check_values(file, made)
+    return made
 
 
 def _npy_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -69,15 +76,22 @@ def _npy_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     raise ValueError(f"version {version} is not supported")
 
 
-def _check_shape(file: Path, found: tuple[int, ...], shape: tuple[int, int]) -> None:
-    if found == shape:
-        return
+def _level(file: Path, heights: npt.NDArray[Any], shape: tuple[int, int]) -> npt.NDArray[Any]:
+    """The one height of the file at every cell of the map."""
+    import numpy as np
+
+    if (heights != heights[0, 0]).any():
+        raise _other_shape(file, heights.shape, shape)
+    return np.full(shape, heights[0, 0])
+
+
+def _other_shape(file: Path, found: tuple[int, ...], shape: tuple[int, int]) -> ScenarioError:
     ny, nx = shape
     hint = "; it is transposed: rows are y, columns are x" if found == (nx, ny) else ""
     expected = f"expected {ny} rows (y) of {nx} columns (x), as size_xy_cells [{nx}, {ny}] says"
     size = " by ".join(str(length) for length in found) or "a single number"
     level = "" if hint else "; level ground of any size is `elevation: {generate: flat}`"
-    raise _refuse(file, f"{expected}, found {size}{hint}{level}")
+    return _refuse(file, f"{expected}, found {size}{hint}{level}")
 
 
 def _check_values(file: Path, heights: npt.NDArray[np.float64]) -> None:
@@ -103,8 +117,10 @@ def _read_csv(file: Path, shape: tuple[int, int]) -> npt.NDArray[np.float64]:
                     rows.append(_csv_row(file, number, line, len(rows[0]) if rows else None))
         except UnicodeDecodeError:
             raise _refuse(file, "expected text in UTF-8") from None
-    _check_shape(file, (len(rows), len(rows[0]) if rows else 0), shape)
-    return np.array(rows, np.float64)
+    if not rows:
+        raise _other_shape(file, (0, 0), shape)
+    heights = np.array(rows, np.float64)
+    return heights if heights.shape == shape else _level(file, heights, shape)
 
 
 def _csv_row(file: Path, line: int, text: str, width: int | None) -> npt.NDArray[np.float64]:

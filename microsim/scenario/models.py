@@ -51,7 +51,7 @@ class Radio(Model):
     """The radio between robots."""
 
     enabled: Switch = Field(True, description="false: there is no radio.")
-    latency_ms_mean: Milliseconds = Field(80.0, description="Mean latency [ms].")
+    latency_ms_mean: Milliseconds = Field(80.0, description="Mean latency [ms], at any rate of packets.")
     latency_ms_jitter: Milliseconds = Field(30.0, description="Jitter of the latency, 1 sigma [ms].")
     drop_probability: Probability = Field(0.03, description="Probability that a packet is lost.")
     reordering: Switch = Field(False, description="true: a packet may overtake an earlier one.")

@@ -101,5 +101,6 @@ def _inside_polygon(points: tuple[tuple[float, float], ...], x: Array, y: Array)
         if y0 == y1:
             continue
         crosses = (y0 > y) != (y1 > y)
-        inside ^= crosses & (x < x0 + (y - y0) * ((x1 - x0) / (y1 - y0)))
+        with np.errstate(over="ignore"):  # of an edge that is next to level: beyond all x, and no cell is at its y
+            inside ^= crosses & (x < x0 + (y - y0) * ((x1 - x0) / (y1 - y0)))
     return inside

@@ -32,6 +32,7 @@ from microsim.documents.values import (
 
 MAX_CELLS = 16_000_000
 MAX_POLYGON_POINTS = 10_000
+MIN_WAVELENGTH_CELLS = 0.001  # of hills
 
 
 class ElevationFile(Model):
@@ -40,7 +41,8 @@ class ElevationFile(Model):
     file: str = Field(
         min_length=1,
         description="Height of each cell in metres, `.npy` or `.csv`, one row per y from south to north, one column "
-        "per x. Looked for beside the scenario, in the folder above, in the current folder, in the shipped data.",
+        "per x; a file with one height everywhere fits a map of any size. Looked for beside the scenario, in the "
+        "folder above, in the current folder, in the shipped data.",
     )
 
 
@@ -57,7 +59,9 @@ class HillsElevation(Model):
     generate: Literal["hills"] = Field("hills", description="Rolling hills by seed.")
     seed: Seed | None = Field(None, description="Seed of the hills; null: the seed of the scenario.")
     amplitude_m: Height = Field(4.0, description="The heights span exactly -amplitude_m to +amplitude_m [m].")
-    wavelength_m: Length = Field(40.0, description="Distance between the largest hills [m].")
+    wavelength_m: Length = Field(
+        40.0, description="Distance between the largest hills; at least a thousandth of a cell [m]."
+    )
 
 
 def _choose_elevation(value: Any) -> Any:
@@ -163,6 +167,16 @@ class Map(Model):
         if value[0] * value[1] > MAX_CELLS:
             raise ValueError(f"expected at most {MAX_CELLS:,} cells in all, found {show(value)}")
         return value
+
+    @model_validator(mode="after")
+    def _hills_not_far_below_a_cell(self) -> Self:
+        """Far below it, lattice points beyond the range of integers would be needed."""
+        hills, least = self.elevation, self.cell_size_m * MIN_WAVELENGTH_CELLS
+        if isinstance(hills, HillsElevation) and hills.wavelength_m < least:
+            cell, found = f"a cell of {self.cell_size_m:g} m", show(hills.wavelength_m)
+            message = f"expected at least {least:g} m, a thousandth of {cell}, found {found}"
+            fail([detail(message, "elevation", "wavelength_m", found=hills.wavelength_m)])
+        return self
 
     @property
     def size_xy_m(self) -> tuple[float, float]:

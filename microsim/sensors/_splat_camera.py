@@ -22,11 +22,12 @@ from microsim.render.palette_camera import CameraModel
 from microsim.render.palette_camera import Renderer as PlainRenderer
 from microsim.render.render_options import wish
 from microsim.render.renderer_choice import open_renderer
+from microsim.render.segmentation import Segmenter
 from microsim.render.splat.activation import Splats, activate
 from microsim.render.splat.picture import Exposure, Lens, Picture, Shot, Sky, Things, lens_of
 from microsim.render.splat.renderer import CpuRenderer, Renderer
 from microsim.render.threads import Threads, available
-from microsim.sensors.camera import image_noise, mounted_camera
+from microsim.sensors.camera import image_noise
 from microsim.sensors.sensor import SensorContext, View
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -161,7 +162,7 @@ class SplatInstrument:
 
     camera: SplatCamera
     has_depth: bool
-    classes: PlainRenderer | None  # for the segmentation
+    segmenter: Segmenter | None
     noise: ImageNoise
     may_break: bool = True  # a GPU can be lost
 
@@ -170,15 +171,23 @@ class SplatInstrument:
         images = [self.noise.apply(picture.colours, self.camera.key, view.tick)]
         if self.has_depth:
             images.append(picture.depths.view(np.uint8).reshape(*picture.depths.shape, 4))
-        if self.classes is not None:
-            images.append(self.classes.render(*self.camera.pose(), self.camera.bodies()))
+        if self.segmenter is not None:
+            images.append(self.segmenter.image(*self.camera.pose(), self.camera.bodies(), picture.depths))
         return images[0] if len(images) == 1 else np.concatenate(images, axis=2)
 
 
 def splat_instrument(context: SensorContext) -> SplatInstrument:
     block = context.settings
-    classes = mounted_camera(context).renderer if block.render.segmentation else None
-    return SplatInstrument(splat_camera(context), block.render.depth, classes, image_noise(block))
+    segmenter = _segmenter(context) if block.render.segmentation else None
+    return SplatInstrument(splat_camera(context), block.render.depth, segmenter, image_noise(block))
+
+
+def _segmenter(context: SensorContext) -> Segmenter:
+    key = f"{context.robot}/{context.sensor}/segmentation", context.settings.model
+    if key not in context.shared:
+        context.shared[key] = Segmenter(context.world, key[1])
+    found: Segmenter = context.shared[key]
+    return found
 
 
 def picture_now(context: SensorContext, tick: int) -> Bytes:

@@ -132,7 +132,7 @@ class Render(Model):
     depth: bool = Field(False, description="Splats: depth images (`32FC1`, metres) on `<sensor>/depth`.")
     segmentation: bool = Field(
         False,
-        description="Splats: what is seen by class, in the palette's colours, on `<sensor>/segmentation`.",
+        description="Splats: what is seen by class, a colour for each, on `<sensor>/segmentation`.",
     )
 
 

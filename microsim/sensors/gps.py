@@ -54,7 +54,9 @@ def sample(settings: Array, motion: Array, memory: Array, scene: Scene, key: int
 
 
 def _fix(context: SensorContext) -> Any:
-    message = new("sensor_msgs/msg/NavSatFix", header=header(context.frame), position_covariance_type=2)  # diagonal
+    has_noise = context.settings.sigma_m > 0.0 or context.settings.bias_drift_m_per_s > 0.0
+    kind = 2 if has_noise else 0  # diagonal known; unknown, as ROS 2 has it where there are only zeros
+    message = new("sensor_msgs/msg/NavSatFix", header=header(context.frame), position_covariance_type=kind)
     message.status.service = 1  # GPS
     return message
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import multiprocessing
 import socket
+import sys
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from types import ModuleType
 from typing import Any
 
 from microsim.messages.outbox import Message
@@ -112,7 +115,8 @@ class PageProcess:
         self._news = threading.Condition()
         self._closing = False
         self.is_broken = False
-        self._process.start()
+        with _without_main_module():
+            self._process.start()
         there.close()
         self.address = self._greeting()
         for work in (self._write, self._read):
@@ -179,6 +183,20 @@ class PageProcess:
                 self._controls.append(self._pipe.recv())
         except (EOFError, OSError):
             self.is_broken = True
+
+
+@contextmanager
+def _without_main_module() -> Iterator[None]:
+    """`spawn` runs the user's script again in the new process, for which the page has no use.
+
+    Scripts would need `if __name__ == "__main__":` around all they do.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _check_host(host: str) -> None:

@@ -13,7 +13,8 @@ import pytest
 from microsim.bundle import RULES, check_bundle, load_bundle
 from microsim.bundle.bundle_writing import mesh_ply, splat_ply
 from microsim.bundle.gaussians import columns_of
-from microsim.errors import BundleError
+from microsim.errors import BundleError, ScenarioError
+from microsim.scenario import load_scenario
 from tests.bundle_support import CUBE_TRIANGLES, CUBE_VERTICES, assert_breaks, change, problems, small_bundle
 
 TEXTS = {
@@ -508,6 +509,39 @@ def test_rule_start_pose_is_where_there_is_ground(bundle, hole):
     (bundle / "geometry/heightmap.bin").write_bytes(heights.tobytes())
     found = assert_breaks(bundle, "start-pose", "x -15, y 0 is in or beside a cell without ground")
     assert found[0].line is not None
+
+
+@pytest.mark.parametrize(
+    ("east", "is_refused"), [(0.0, True), (0.55, True), (-0.45, True), (-0.55, False), (2.1, False)]
+)
+def test_rule_start_pose_is_outside_the_mesh_as_a_run_requires(bundle, east, is_refused):
+    """A cube of 1 m half a metre above the ground; a run refuses the same starts."""
+    vertices = np.array(CUBE_VERTICES, float)
+    vertices += [-15.0 + east, 0.0, 0.5] - vertices.mean(axis=0)
+    (bundle / "geometry/static_mesh.ply").write_bytes(mesh_ply(vertices, CUBE_TRIANGLES))
+    if is_refused:
+        found = assert_breaks(bundle, "start-pose", "x -15, y 0 is in a cell that the static mesh occupies")
+        assert (found[0].path, Path(found[0].file or "").name) == ("vehicle.start", "world.yaml")
+        assert found[0].line is not None
+    else:
+        assert problems(bundle) == []
+    change(bundle / "world.yaml", lambda data: data.pop("vehicle"))
+    robots = {"ego": {"model": "bicycle", "start": {"map_pose": {"x": -15.0, "y": 0.0}}}}
+    if is_refused:
+        with pytest.raises(ScenarioError, match="occupied"):
+            load_scenario({"world": str(bundle), "robots": robots})
+    else:
+        load_scenario({"world": str(bundle), "robots": robots})
+
+
+def test_rule_start_pose_that_is_left_out_is_a_warning(bundle):
+    change(bundle / "world.yaml", lambda data: data.pop("vehicle"))
+    heights = np.zeros((128, 128), np.float32)
+    heights[64, 64] = np.nan
+    (bundle / "geometry/heightmap.bin").write_bytes(heights.tobytes())
+    (found,) = check_bundle(bundle)
+    assert (found.rule, found.is_warning) == ("start-pose", True)
+    assert "x 0, y 0 (the default, since `vehicle.start` is missing) is in or beside a cell" in found.message
 
 
 @pytest.mark.parametrize(

@@ -155,20 +155,56 @@ def test_without_reordering_packets_arrive_in_the_order_in_which_they_were_sent(
     assert len(arrived) == sum(link.delivered for link in radio.links)
 
 
-def test_with_reordering_a_packet_may_overtake_and_latency_keeps_its_distribution():
-    def latencies(reordering):
-        radio = bare_radio(reordering=reordering)
-        arrived = run(radio, {k: [("drone", number(k))] for k in range(2000)})
-        order = [int.from_bytes(payload, "little") for _, _, payload in arrived]
-        return order, np.mean([10.0 * (tick - k) for (tick, _, _), k in zip(arrived, order, strict=True)])
+def latencies(rate, seconds, **changes):
+    """Numbers and latencies [ms] in the order of arrival, of packets at a steady rate; ticks of 1 ms."""
+    radio = bare_radio(physics_hz=1000, queue_limit=10**6, **changes)
+    sent = {k: k * 1000 // rate for k in range(rate * seconds)}
+    for tick in sent.values():
+        radio.send("drone", b"", tick, near)
+    queue = radio.links[0].queue
+    return [packet.number for packet in queue], np.array([packet.arrival_tick - packet.sent_tick for packet in queue])
 
-    order, mean = latencies(True)
-    assert order != sorted(order)
-    assert sorted(order) == list(range(2000))
-    assert mean == pytest.approx(80.0, abs=3.0)
-    order, mean = latencies(False)
-    assert order == sorted(order)
-    assert mean > 80.0  # who may not overtake has to wait
+
+def test_with_reordering_a_packet_may_overtake_and_every_latency_is_independent():
+    order, found = latencies(100, 40, reordering=True)
+    assert order != sorted(order) == list(range(4000))
+    by_number = found[np.argsort(order)]
+    assert found.mean() == pytest.approx(80.0, abs=4 * 30 / math.sqrt(4000))
+    assert abs(np.corrcoef(by_number[1:], by_number[:-1])[0, 1]) < 4 / math.sqrt(4000)
+
+
+@pytest.mark.parametrize("rate", [1, 10, 20, 60, 200, 1000])
+@pytest.mark.parametrize("jitter", [8.0, 30.0, 40.0])
+def test_in_order_latency_keeps_its_mean_and_spread_at_any_rate(rate, jitter):
+    """Of packets in quick succession, the independent values are 8 sigma apart, each with weight 4/pi."""
+    seconds = max(many(60), 400 // rate)
+    order, found = latencies(rate, seconds, latency_ms_jitter=jitter)
+    assert order == list(range(rate * seconds))
+    independent = min(rate * seconds, seconds * 1000 / (8 * jitter))
+    error = jitter * (4 / math.pi) / math.sqrt(independent)
+    cut = {8.0: 80.0, 30.0: 80.03, 40.0: 80.34}[jitter]  # E max(N, 0)
+    assert found.mean() == pytest.approx(cut, abs=4 * error)
+    assert found.std() == pytest.approx(jitter, rel=4 / math.sqrt(independent))
+
+
+def test_in_order_packets_far_apart_have_the_latencies_that_they_have_with_reordering():
+    kept, free = (latencies(4, 100, reordering=each)[1].tolist() for each in (False, True))
+    assert kept == free
+
+
+def test_a_fork_in_the_middle_of_a_train_delivers_the_same():
+    sim = linked(drop_probability=0.1)
+
+    def go_on(each):
+        sent = []
+        for k in range(60):
+            each.radio_send("drone", number(k))
+            sent += [message.cdr for message in each.step(1 if k % 7 else 4)]
+        return sent
+
+    go_on(sim)
+    twin = sim.fork()
+    assert go_on(sim) == go_on(twin)
 
 
 def test_air_time_is_size_over_bit_rate_and_packets_queue_for_the_air():

@@ -554,3 +554,16 @@ def test_functions_of_each_tick_see_the_simulation_at_that_tick():
     sim.on_tick.append(lambda transcript: seen.append((sim.tick, sim.transcript_tick)))
     sim.step(40)
     assert seen == [(tick, tick) for tick in range(1, 41)]
+
+
+def test_a_simulation_says_what_it_is():
+    sim = microsim.Simulation("default", seed=7)
+    sim.step(90)
+    assert repr(sim) == "<Simulation 'default', seed 7, tick 90 (1.500 s): drone, rover>"
+
+
+def test_completion_offers_the_public_names_and_each_can_be_had():
+    assert dir(microsim) == sorted(microsim.__all__)
+    assert all(getattr(microsim, name) is not None for name in dir(microsim))
+    with pytest.raises(AttributeError, match="'Simulatoin'"):
+        _ = microsim.Simulatoin

@@ -1,9 +1,11 @@
 """Environments for learning: Gymnasium's and PettingZoo's checkers, exact resets, vectors that equal single ones."""
 
+import os
 import subprocess
 import sys
 import warnings
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import gymnasium
 import numpy as np
@@ -105,6 +107,38 @@ def test_without_autoreset_worlds_go_on_until_they_are_reset() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_reset_mask_resets_the_worlds_it_names_and_no_other(name: str) -> None:
+    mask = np.array([False, True, False, True])
+    reset, untouched, fresh = (
+        cast("Any", gymnasium.make_vec(env_id(name), num_envs=4, autoreset=False)) for _ in range(3)
+    )
+    for env in (reset, untouched):
+        env.reset(seed=7)
+    fresh.reset(seed=90)
+    actions = np.random.default_rng(1).uniform(-1, 1, (12, *reset.action_space.shape)).astype(np.float32)
+    for action in actions[:6]:
+        reset.step(action)
+        untouched.step(action)
+    before = untouched.unwrapped.task.observe().copy()
+    seen, _ = reset.reset(seed=90, options={"reset_mask": mask})
+    assert (seen[~mask] == before[~mask]).all()
+    assert (seen[mask] == fresh.unwrapped.task.observe()[mask]).all()
+    assert reset.unwrapped.task.batch.tick.tolist() == [36, 0, 36, 0]
+    for action in actions[6:]:
+        found, old, new = reset.step(action), untouched.step(action), fresh.step(action)
+        for column in range(4):  # observations, rewards, ended, cut short
+            assert (found[column][~mask] == old[column][~mask]).all()
+            assert (found[column][mask] == new[column][mask]).all()
+
+
+@pytest.mark.parametrize("mask", [np.zeros(2, bool), np.ones(3, bool), np.ones(2), [True, False], "all"])
+def test_a_reset_mask_that_is_none_is_refused(mask: Any) -> None:
+    env: Any = gymnasium.make_vec(env_id("Hover"), num_envs=2)
+    with pytest.raises(UsageError, match="reset_mask: expected an array of 2 bool, at least one of them true, found"):
+        env.reset(options={"reset_mask": mask})
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_picture_shows_the_robots(name: str) -> None:
     env = gymnasium.make(env_id(name), render_mode="rgb_array")
     env.reset(seed=1)
@@ -112,6 +146,34 @@ def test_a_picture_shows_the_robots(name: str) -> None:
     assert image.dtype == np.uint8
     assert max(image.shape[:2]) == 400
     assert len(np.unique(image.reshape(-1, 3), axis=0)) >= 3
+
+
+UNGUARDED = """
+import gymnasium, numpy
+print("the script runs")
+env = gymnasium.make("microsim.learning:MicroSim/Hover-v0", render_mode="human")
+env.reset(seed=1)
+env.step(numpy.zeros(4, numpy.float32))
+env.close()
+print("the script ends")
+"""
+
+
+def test_a_script_that_renders_for_people_needs_no_guard_around_what_it_does(tmp_path: Path) -> None:
+    """The page's process must not run the script again."""
+    (tmp_path / "watch.py").write_text(UNGUARDED)
+    done = subprocess.run(
+        [sys.executable, "watch.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(microsim.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if "script" in line] == ["the script runs", "the script ends"]
+    assert "watch at http://" in done.stdout
 
 
 def test_an_unknown_way_to_render_is_told() -> None:

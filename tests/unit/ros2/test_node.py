@@ -479,6 +479,18 @@ def test_ros_arguments_override_the_scenario_and_options_override_them() -> None
     assert Stage(ros_args=("--ros-args", "-p", "seed:=5"), seed=9).node.sim.seed == 9
 
 
+def test_the_size_of_the_default_world_is_a_parameter() -> None:
+    stage = Stage("default", ros_args=("--ros-args", "-p", "world.size_xy_cells:=[120, 90]"))
+    assert stage.node.sim.world.elevation.shape == (90, 120)
+
+
+def test_the_contract_s_camera_noise_is_told_what_replaces_it(capsys: pytest.CaptureFixture[str]) -> None:
+    Stage(ros_args=("--ros-args", "-p", "sensors.camera_noise_u8:=2"))
+    said = capsys.readouterr().err
+    assert "there is no parameter sensors.camera_noise_u8; in its place there are drone.camera.noise.blur_" in said
+    assert "did you mean" not in said
+
+
 def test_a_namespace_moves_every_topic() -> None:
     stage = Stage(ros_args=("--ros-args", "-r", "__ns:=/left"))
     ours = {publisher.topic for publisher in stage.bus.publishers} - {"/rosout", "/parameter_events"}

@@ -142,6 +142,7 @@ def test_brackets_cannot_blow_up(said: Said) -> None:
         ("map: {cell_size_m: -1}", "1:20: map.cell_size_m: expected a value of at least 0.001, found -1"),
         ("map: {origin_wgs84: [91, 0, 0]}", "1:22: map.origin_wgs84[0]: expected a latitude from -90 to 90 degrees, found 91.0"),
         ("map: {elevation: {generate: hils}}", "1:29: map.elevation.generate: unknown generator 'hils'; did you mean 'hills'? there are: flat, hills"),
+        ("map: {elevation: {generate: hills, wavelength_m: 1.0e-17}}", "1:50: map.elevation.wavelength_m: expected at least 0.001 m, a thousandth of a cell of 1 m, found 1e-17"),
         ("map: {elevation: {}}", "1:18: map.elevation: missing key 'file' or 'generate'"),
         ("map: {elevation: {file: a.npy, generate: flat}}", "1:18: map.elevation: expected either 'file' or 'generate', found both"),
         ("map: {surface_types: {default: watr}}", f"1:32: map.surface_types.default: unknown class 'watr'; did you mean 'water'? {CLASSES}"),
@@ -279,8 +280,8 @@ LEVEL = "level ground of any size is `elevation: {generate: flat}`"
 @pytest.mark.parametrize(
     ("array", "expected"),
     [
-        (np.zeros((3, 2)), f"FILE: {ROWS}, found 3 by 2; it is transposed: rows are y, columns are x"),
-        (np.zeros((3, 3)), f"FILE: {ROWS}, found 3 by 3; {LEVEL}"),
+        (np.arange(6).reshape(3, 2), f"FILE: {ROWS}, found 3 by 2; it is transposed: rows are y, columns are x"),
+        (np.eye(3), f"FILE: {ROWS}, found 3 by 3; {LEVEL}"),
         (np.zeros(6), f"FILE: {ROWS}, found 6; {LEVEL}"),
         (np.array(1.0), f"FILE: {ROWS}, found a single number; {LEVEL}"),
         (np.array([[0, 1, 2], [3, np.nan, 5]]), "FILE: row 1, column 1 (from 0): expected a height in metres, found nan"),

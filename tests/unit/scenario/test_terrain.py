@@ -1,6 +1,7 @@
 """Ground heights and surface classes."""
 
 import hashlib
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 
 from microsim.errors import ScenarioError
 from microsim.scenario import load_scenario
+from microsim.scenario.overrides import with_values
 from microsim.scenario.terrain import elevation, surface
+from tests.support import many
 
 
 def heights(**grid: Any) -> np.ndarray:
@@ -54,11 +57,26 @@ def test_a_table_is_read_row_by_row_from_the_south(tmp_path: Path) -> None:
     assert made.tolist() == [[0, 1.5, 2], [3, 4, -0.5]]
 
 
+@pytest.mark.parametrize("name", ["h.npy", "h.csv"])
+def test_level_ground_from_a_file_fits_a_map_of_any_size(name: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "h.npy", np.full((4, 5), 2.5, np.float32))
+    (tmp_path / "h.csv").write_text("2.5,2.5\n2.5,2.5\n")
+    made = heights(size_xy_cells=[3, 7], elevation={"file": str(tmp_path / name)})
+    assert (made.dtype, made.shape) == (np.float64, (7, 3))
+    assert (made == 2.5).all()
+
+
+def test_the_size_of_the_default_world_can_be_changed() -> None:
+    """Its ground is that of the requirements' file: level."""
+    larger = with_values(load_scenario("default"), {"map.size_xy_cells": [300, 250]})
+    assert elevation(larger).shape == (250, 300)
+
+
 def test_a_file_that_changed_since_it_was_loaded_is_still_checked(tmp_path: Path) -> None:
     np.save(tmp_path / "h.npy", np.zeros((2, 3)))
     grid = {"size_xy_cells": [3, 2], "elevation": {"file": str(tmp_path / "h.npy")}}
     scenario = load_scenario({"map": grid, "robots": {}})
-    np.save(tmp_path / "h.npy", np.zeros((5, 5)))
+    np.save(tmp_path / "h.npy", np.eye(5))
     with pytest.raises(ScenarioError):
         elevation(scenario)
 
@@ -69,6 +87,38 @@ def test_hills_span_exactly_their_amplitude(seed: int, amplitude: float, wavelen
     made = hills((17, 9), seed=seed, amplitude_m=amplitude, wavelength_m=wavelength)
     assert made.shape == (9, 17)
     assert (made.min(), made.max()) == (-amplitude, amplitude)
+
+
+EXTREME_M = st.sampled_from([5e-324, 1e-300, 1e-17, 1e-3, 1e-3 - 1e-18, 0.5, 40.0, 1e6, 1e7]) | st.floats(0.0, 1e7)
+
+
+@settings(deadline=None, max_examples=many(300))
+@given(
+    st.integers(-(2**63), 2**63 - 1), EXTREME_M, EXTREME_M, st.sampled_from([0.001, 1.0, 40.0, 1000.0]),
+    st.sampled_from([(1, 1), (300, 1), (1, 300), (40, 30), (100_000, 1)]),
+)  # fmt: skip
+def test_hills_are_refused_or_made_without_leaving_the_range_of_numbers(
+    seed: int, amplitude: float, wavelength: float, cell: float, size: tuple[int, int]
+) -> None:
+    """An integer out of range is another one on x86 than on ARM; NumPy reports every such step."""
+    options = {"generate": "hills", "seed": seed, "amplitude_m": amplitude, "wavelength_m": wavelength}
+    grid = {"cell_size_m": cell, "size_xy_cells": size, "elevation": options}
+    if wavelength < 0.001 * cell:
+        with pytest.raises(ScenarioError, match="wavelength_m"):
+            heights(**grid)
+        return
+    with np.errstate(all="raise", under="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = heights(**grid)
+    assert np.abs(made).max() <= amplitude
+
+
+@settings(deadline=None, max_examples=many(200))
+@given(st.lists(st.tuples(*[st.sampled_from([0.0, 5e-324, 1e-320, 0.5, 2.5, -1e7, 1e7])] * 2), min_size=3, max_size=6))
+def test_patches_of_any_extent_stay_within_the_range_of_numbers(points: list[tuple[float, float]]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        classes([{"type": "polygon", "class": 1, "points": points}], size_xy_cells=[4, 4])
 
 
 def test_hills_of_a_single_cell_or_no_amplitude_are_level() -> None:

@@ -73,6 +73,12 @@ def test_the_covariance_is_that_of_noise_and_bias():
         assert fix.position_covariance_type == 2  # diagonal known
 
 
+def test_the_covariance_of_a_gps_without_noise_is_unknown_not_zero():
+    """Zeros said to be known would be taken for a perfect measurement."""
+    _, fixes = standing(3, sigma_m=0, bias_drift_m_per_s=0)
+    assert {fix.position_covariance_type for fix in fixes} == {0}
+
+
 def test_errors_over_seeds_fit_the_covariance_told():
     """Normalised by the variance in the message, the errors of many runs have variance 1."""
     errors = []

@@ -268,6 +268,46 @@ def test_a_further_sensor_sits_where_its_declaration_says_unless_the_scenario_sa
     assert load_scenario(sim.scenario.to_dict()) == sim.scenario
 
 
+# ---- one more --------------------------------------------------------------------------------------------------------
+
+
+ONLY_ONE = ("drifting odom", "joint_states")  # a robot has one at most: refused as further sensors
+
+
+@pytest.mark.parametrize("robot", ["drone", "rover", "ego"])
+@pytest.mark.parametrize("label", [label for label in SUBJECTS if label not in ONLY_ONE])
+def test_adding_a_sensor_changes_no_other_topic(label: str, robot: str) -> None:
+    """But `/tf_static` and `/sim/info`, which list it; `/sim/status` is sent and reports a fault of another sensor."""
+    subject = SUBJECTS[label]
+
+    def sent(*further: dict[str, Any]) -> list[Any]:
+        places = {
+            "drone": {"x": 8.0, "y": 9.0, "z": 4.0},
+            "rover": {"x": 30.0, "y": 8.0},
+            "ego": {"x": 20.0, "y": 30.0},
+        }
+        robots = {name: bare(start={"map_pose": pose}, gps={"hz": 10}) for name, pose in places.items()}
+        for each in further:
+            robots[robot]["sensors"] = {"extra": each}
+        data = scenario(
+            physics_hz=SECOND, map={"size_xy_cells": [60, 60]}, obstacles=BOXES, robots=robots, plugins=PLUGINS,
+            faults=["ego/gps:dropout@0.1s-0.2s"], **subject.more,
+        )  # fmt: skip
+        return drive(microsim.Simulation(data, 5), 40)
+
+    block = {"type": subject.kind, "hz": 20, **SMALL.get(subject.kind, {}), **subject.block}
+    with_it, without = sent(block), sent()
+    new = {each.topic for each in with_it} - {each.topic for each in without}
+    assert new, "it must send something"
+    listing = {"/tf_static", "/sim/info"}
+    kept, before = (
+        [(each.topic, each.stamp_ns, each.cdr) for each in sent_ if each.topic not in new | listing]
+        for sent_ in (with_it, without)
+    )
+    assert kept == before
+    assert "/sim/status" in {topic for topic, _, _ in kept}
+
+
 # ---- faults ----------------------------------------------------------------------------------------------------------
 
 

@@ -1,17 +1,21 @@
 """Splat cameras in the engine: what they send, what they show of the simulated world, and what stops nothing."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import microsim
+from microsim.bundle.bundle_writing import mesh_ply, splat_ply
 from microsim.engine.world import OBSTACLE, PALETTE
 from microsim.errors import MicroSimError, ScenarioError
 from microsim.render import renderer_choice as choice
 from microsim.render.render_options import wish
+from microsim.render.segmentation import SEGMENT_COLOURS, SEGMENT_NAMES
 from microsim.render.splat.renderer import CpuRenderer
 from microsim.sensors import _splat_camera as splat_cameras
+from tests.bundle_support import CUBE_TRIANGLES, CUBE_VERTICES, small_bundle
 from tests.support import COMPILED, decoded
 
 pytestmark = pytest.mark.skipif(
@@ -88,7 +92,72 @@ def test_depth_and_segmentation_come_with_the_image_when_asked_for() -> None:
     assert len(stamps) == 2
     assert np.isfinite(depths[0]).any()
     assert depths[0].min() > 0.2  # the near plane
-    assert {tuple(colour) for colour in classes[0].reshape(-1, 3)} <= {tuple(int(v) for v in c) for c in PALETTE}
+    colours = {tuple(int(part) for part in colour) for colour in SEGMENT_COLOURS}
+    assert {tuple(colour) for colour in classes[0].reshape(-1, 3).tolist()} <= colours
+    assert len(colours) == len(SEGMENT_NAMES)  # no two classes share one
+
+
+BOXES = {"mesh": ((-8.0, 1.03, 0.04), (-7.0, 2.03, 1.04)), "obstacle": ((-6.52, -2.46, 0.0), (-5.52, -1.46, 1.0))}
+BLOB = (-5.0, 0.0, 2.0)  # of splats, without a mesh
+SCOUT = (-4.0, 6.0)
+
+
+def segmented_world(folder: Path) -> Path:
+    """A plane with a road |x|, |y| < 24 m, a mesh, and splats that only the camera sees."""
+    bundle = small_bundle(folder)
+    (bundle / "geometry/heightmap.bin").write_bytes(np.zeros((128, 128), np.float32).tobytes())
+    (bundle / "geometry/static_mesh.ply").write_bytes(mesh_ply(CUBE_VERTICES + BOXES["mesh"][0], CUBE_TRIANGLES))
+    blob = [*BLOB, -1.0, -1.0, -1.0, 0.0, 0.0, 0.0, 1.0, 6.0, 1.0, 0.0, 0.0]
+    (bundle / "gaussians/background.splat.ply").write_bytes(splat_ply(np.array([blob], np.float32), 0))
+    return bundle
+
+
+def expected_segments() -> tuple[np.ndarray, np.ndarray]:
+    """Names for each pixel, by intersecting its ray with boxes and the plane; the second: where splats or robots are.
+
+    The camera is 1.5 m before the car's rear axle at (-15, 0), 1.2 m high, and looks to the east.
+    """
+    eye = np.array([-13.5, 0.0, 1.2])
+    v, u = np.mgrid[0:48, 0:64]
+    rays = np.stack([np.ones(v.shape), -(u - 31.5) / 40.0, -(v - 23.5) / 40.0], axis=-1)
+    with np.errstate(divide="ignore"):
+        depth = np.where(rays[..., 2] < 0.0, -eye[2] / rays[..., 2], np.inf)
+    point = eye[:2] + np.where(np.isfinite(depth), depth, 0.0)[..., None] * rays[..., :2]
+    names = np.where(np.isinf(depth), "sky", np.where((np.abs(point) < 24.0).all(axis=-1), "road", "ground"))
+    names = names.astype("U8")
+    for name, (low, high) in BOXES.items():
+        near, far = (np.array(low) - eye) / rays, (np.array(high) - eye) / rays
+        enter, leave = np.minimum(near, far).max(axis=-1), np.maximum(near, far).min(axis=-1)
+        hit = (enter <= leave) & (enter > 0.0) & (enter < depth)
+        names[hit], depth[hit] = name, enter[hit]
+    masked = np.zeros(v.shape, bool)
+    for x, y, z, radius in ((*BLOB, 1.6), (*SCOUT, 0.7, 3.5)):
+        ahead = x - eye[0]
+        masked |= np.hypot(u - (31.5 - 40.0 * y / ahead), v - (23.5 - 40.0 * (z - eye[2]) / ahead)) < (
+            40.0 * radius / ahead + 1.5
+        )
+    return names, masked
+
+
+def test_the_segmentation_tells_sky_road_ground_meshes_obstacles_robots_and_splats_apart(tmp_path: Path) -> None:
+    render = {"type": "splat", "segmentation": True}
+    scout = {"model": "bicycle", "start": {"map_pose": {"x": SCOUT[0] - 1.4, "y": SCOUT[1], "yaw": 0.0}}}
+    robots = {"ego": {"sensors": {"camera_front": {**SMALL, "render": render}, "lidar_top": None}}, "scout": scout}
+    (low, high), size = BOXES["obstacle"], [1.0, 1.0, 1.0]
+    box = {"type": "box", "center": [0.5 * (low[0] + high[0]), 0.5 * (low[1] + high[1]), 0.0], "size": size}
+    world = str(segmented_world(tmp_path / "segments"))
+    image = images(microsim.Simulation({"world": world, "robots": robots, "obstacles": [box]}).step(1), "segmentation")[
+        0
+    ]
+    by_colour = {tuple(colour): name for name, colour in zip(SEGMENT_NAMES, SEGMENT_COLOURS.tolist(), strict=True)}
+    found = np.array([[by_colour[tuple(pixel)] for pixel in row] for row in image.tolist()])
+    names, masked = expected_segments()
+    assert {"sky", "road", "ground", "mesh", "obstacle"} <= set(names[~masked])
+    assert (found == names)[~masked].all()
+    for (x, y, z), name in ((BLOB, "thing"), ((*SCOUT, 0.7), "robot")):
+        row, column = round(23.5 - 40.0 * (z - 1.2) / (x + 13.5)), round(31.5 - 40.0 * y / (x + 13.5))
+        assert found[row, column] == name
+    assert set(found[found != names]) == {"thing", "robot"}
 
 
 def on_the_oval(render: Any = "splat", **changes: Any) -> dict[str, Any]:

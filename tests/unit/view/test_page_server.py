@@ -173,13 +173,15 @@ def until(question: Callable[[], bool], wanted: bool) -> None:
     raise AssertionError
 
 
-def test_noise_on_the_way_to_the_scene_harms_nobody(served: tuple[ViewerPage, Connection]) -> None:
+def test_noise_on_the_way_to_the_scene_harms_nobody(
+    served: tuple[ViewerPage, Connection], caplog: pytest.LogCaptureFixture
+) -> None:
     page, run = served
     parts = urlsplit(page.address)
     site = f"{parts.hostname}:{parts.port}"
     _, place = front_door(page.address)
     version = Subprotocol(f"viser-v{viser.__version__}")
-    for noise in (b"\xc1" * 1000, b"", b"\x80"):
+    for noise in (b"\xc1" * 1000, b"", b"\x80", "a text"):
         with (
             suppress(ConnectionClosed),
             connect(f"ws://{site}{place}", origin=f"http://{site}", subprotocols=[version], open_timeout=20) as bad,
@@ -190,6 +192,7 @@ def test_noise_on_the_way_to_the_scene_harms_nobody(served: tuple[ViewerPage, Co
     with open_panels(page.address) as good:
         good.send('{"kind": "branch"}')
         assert heard(run) == [Control("branch", None)]
+    assert "connection handler failed" not in caplog.text  # nothing is printed in the run's terminal
 
 
 def test_fifty_pages_half_of_them_deaf_all_see_the_newest(served: tuple[ViewerPage, Connection]) -> None:

@@ -67,6 +67,10 @@ class AccessCheck:
             self._sockets.add(connection)
             try:
                 await (self._panels(page, connection) if rest == PANELS else viser(connection))
+            except (
+                Exception
+            ):  # viser asserts what a frame must be: without this, garbage prints a traceback in the terminal
+                await connection.close(1003, "malformed frame")
             finally:
                 self._sockets.discard(connection)
 

@@ -1,0 +1,31 @@
+"""`make soak` in small: damaged inputs of every kind, garbage for the page, kills while recording."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.soak.hard_runs import kills, viewer_frames
+from tests.soak.mutated_inputs import SHARES, TARGETS, try_many
+
+
+@pytest.mark.parametrize("kind", sorted(TARGETS))
+def test_damaged_inputs_are_accepted_or_refused_in_our_own_words(kind: str, tmp_path: Path) -> None:
+    accepted, refused, tracebacks, hangs = try_many(kind, 40, 7, tmp_path)
+    assert tracebacks == []
+    assert hangs == 0
+    assert accepted + refused == 40
+    assert refused > 4, "the damage is too slight to try anything"
+
+
+def test_the_kinds_make_up_a_million() -> None:
+    assert set(SHARES) == set(TARGETS)
+    assert sum(SHARES.values()) == 1_000_000
+
+
+def test_garbage_from_a_browser_leaves_the_page_alive() -> None:
+    assert viewer_frames(300).is_good
+
+
+def test_a_killed_recording_is_repaired_to_the_beginning_of_the_run(tmp_path: Path) -> None:
+    result = kills(3, tmp_path)
+    assert result.is_good, result.notes
