@@ -42,12 +42,10 @@ def measure() -> list[Result]:
 
 
 @kernel
-def _many(x, y, edges, origin, first, start, members, grid, rows, columns, bucket_start, bucket_polygons):  # type: ignore[no-untyped-def]
+def _many(x, y, edges, origin, first, start, members, grid, side, buckets):  # type: ignore[no-untyped-def]
     total = 0
     for index in range(x.shape[0]):
-        total += polygon_at(
-            x[index], y[index], edges, origin, first, start, members, grid, rows, columns, bucket_start, bucket_polygons
-        )
+        total += polygon_at(x[index], y[index], edges, origin, first, start, members, grid, side, buckets)
     return total
 
 

@@ -20,14 +20,14 @@ def measure() -> list[Result]:
 
 
 def rovers() -> list[Result]:
-    from microsim.ros2.sim_rover import NODE_NAME, RoverCore, RoverSettings, sim_rover
+    from microsim.ros2.rover_node import NODE_NAME, RoverCore, RoverSettings, SimRoverNode
     from microsim.ros2.transport.dds import DdsTransport
 
     alone = RoverCore(RoverSettings(count=1, update_rate=RATE_HZ, publish_clock=True))
     many = RoverCore(RoverSettings(count=ROBOTS, update_rate=RATE_HZ, publish_clock=True))
     settings = (f"count:={ROBOTS}", f"update_rate:={RATE_HZ}", "publish_clock:=true")
     transport = DdsTransport(NODE_NAME, ["--ros-args", *(word for each in settings for word in ("-p", each))])
-    node = sim_rover(transport)
+    node = SimRoverNode(transport)
     node.start()
     try:
         return [
@@ -40,8 +40,8 @@ def rovers() -> list[Result]:
 
 
 def navigators() -> list[Result]:
-    from microsim.ros2.robot_simulator.maps import world_of_scenario
-    from microsim.ros2.robot_simulator.node import NAME, RobotSimulatorNode
+    from microsim.ros2.robot_maps import world_of_scenario
+    from microsim.ros2.robot_simulator_node import NAME, RobotSimulatorNode
     from microsim.ros2.transport.dds import DdsTransport
 
     world = world_of_scenario("obstacles_arena")
@@ -68,8 +68,8 @@ def navigators() -> list[Result]:
 
 
 def _navigators(robots: int, world: Any = None, **settings: Any) -> Any:
-    from microsim.ros2.robot_simulator.core import RobotSimulator
-    from microsim.ros2.robot_simulator.settings import RobotSimulatorSettings
+    from microsim.ros2.robot_simulator_node import RobotSimulator
+    from microsim.ros2.robot_simulator_settings import RobotSimulatorSettings
 
     names = tuple(f"r{robot}" for robot in range(robots))
     chosen = RobotSimulatorSettings(cycle_hz=RATE_HZ, robots=names, publish_clock=True, **settings)
@@ -77,10 +77,10 @@ def _navigators(robots: int, world: Any = None, **settings: Any) -> Any:
 
 
 def _place(core: Any) -> Any:
-    from microsim.ros2.robot_simulator.core import Pose
+    from microsim.ros2.robot_simulator_node import PlanarPose
 
     for robot in range(len(core.robots)):
-        core.initial_pose(robot, Pose(10.0 + 0.5 * robot, 12.0, 0.06 * robot))
+        core.initial_pose(robot, PlanarPose(10.0 + 0.5 * robot, 12.0, 0.06 * robot))
     return core
 
 

@@ -53,7 +53,7 @@ def _least(*works: Callable[[], Any], rounds: int = 7) -> list[float]:
 
 def _run(folder: Path | None = None, **options: Any) -> float:
     """Seconds from the first tick to the end of the recording."""
-    from microsim.recording.bag import RecordOptions
+    from microsim.recording.bag_io import RecordOptions
     from microsim.recording.recorder import Recorder
     from microsim.runner import Runner
     from microsim.simulation import Simulation
@@ -74,8 +74,8 @@ def _run(folder: Path | None = None, **options: Any) -> float:
 
 
 def _verify(folder: Path) -> float:
-    from microsim.recording.bag import open_bag
-    from microsim.recording.replay import Replay
+    from microsim.recording.bag_io import open_bag
+    from microsim.recording.bag_replay import Replay
 
     with Replay(open_bag(folder)) as again:
         start = time.perf_counter()
@@ -89,15 +89,15 @@ def _writers(folder: Path) -> tuple[Callable[[], None], Callable[[], None]]:
     """The same messages, written by us and by the `mcap` library, into memory."""
     from mcap.writer import CompressionType, Writer
 
-    from microsim.recording.bag import open_bag
-    from microsim.recording.bag_model import BagChannel, Block, RunFacts, definition
+    from microsim.recording.bag_io import open_bag
+    from microsim.recording.bag_model import BagChannel, BagFacts, Block, definition
     from microsim.recording.mcap import McapWriter
 
     blocks: list[Block] = list(open_bag(folder / "bag").blocks())
     channels: dict[int, BagChannel] = {each.number: each for block in blocks for each in block.channels}
 
     def ours() -> None:
-        writer = McapWriter(Path("unused"), RunFacts({}, {}), "", lambda path: io.BytesIO())
+        writer = McapWriter(Path("unused"), BagFacts({}, {}), "", lambda path: io.BytesIO())
         for block in blocks:
             writer.write(block)
         writer.close({}, str)

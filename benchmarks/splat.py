@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.harness import Result, cpu_seconds, run_peer
 from microsim.render.palette_camera import CameraModel
 from microsim.render.splat.activation import activate
-from microsim.render.splat.picture import Shot, lens_of
+from microsim.render.splat.picture import CpuRenderer, Shot, lens_of
 from microsim.render.splat.projection import (
     BLUE,
     CENTRE_X,
@@ -37,9 +37,7 @@ from microsim.render.splat.projection import (
     ROOT_XY,
     ROOT_YY,
 )
-from microsim.render.splat.rasteriser import Rasteriser
-from microsim.render.splat.renderer import CpuRenderer
-from microsim.render.threads import Threads
+from microsim.render.splat.rasteriser import Rasteriser, Threads
 from tests.unit.render import splat_scenes
 
 SIZE = (640, 480)

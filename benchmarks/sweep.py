@@ -101,8 +101,7 @@ def _bare() -> None:
 @contextmanager
 def _pool(metrics: tuple[str, ...], jobs: int) -> Iterator[tuple[Any, Any]]:
     """A plan, and workers that are ready: their start is measured by itself."""
-    from microsim.sweep.plan import make_plan
-    from microsim.sweep.sweep_file import load_sweep
+    from microsim.sweep.plan import load_sweep, make_plan
     from microsim.sweep.worker_pool import LocalWorkers
 
     wish = {"scenario": SCENARIO, "mission": MISSION, "seeds": f"0..{RUNS - 1}", "metrics": metrics}

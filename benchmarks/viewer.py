@@ -45,7 +45,7 @@ def _demo() -> Any:
 
 
 def _frame_us() -> float:
-    from microsim.view.web.collector import FrameCollector
+    from microsim.view.web.interface import FrameCollector
 
     runner = _demo()
     collector = FrameCollector(runner)

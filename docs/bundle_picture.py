@@ -14,8 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 from microsim.bundle import Bundle, load_bundle
 from microsim.render.palette_camera import CameraModel
 from microsim.render.splat.activation import activate
-from microsim.render.splat.picture import Shot, Sky, lens_of
-from microsim.render.splat.renderer import CpuRenderer
+from microsim.render.splat.picture import CpuRenderer, Shot, Sky, lens_of
 
 OUT = Path(__file__).parent / "_static" / "oval.png"
 PIXELS_PER_M = 6

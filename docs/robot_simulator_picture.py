@@ -16,10 +16,9 @@ from matplotlib import pyplot as plt
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 
 from microsim.engine.world import World
-from microsim.ros2.robot_simulator.core import Pose, RobotSimulator
-from microsim.ros2.robot_simulator.maps import world_of_cells
-from microsim.ros2.robot_simulator.moving import read_obstacles
-from microsim.ros2.robot_simulator.settings import RobotSimulatorSettings
+from microsim.ros2.robot_maps import read_obstacles, world_of_cells
+from microsim.ros2.robot_simulator_node import PlanarPose, RobotSimulator
+from microsim.ros2.robot_simulator_settings import RobotSimulatorSettings
 
 STATIC = Path(__file__).parent / "_static"
 INK, GOOD, WARN, QUIET = "#1f2937", "#15803d", "#b45309", "#6b7280"
@@ -107,7 +106,7 @@ def run(file: Path) -> None:
         cycle_hz=20.0, scan_hz=20.0, scan_beams=240, max_linear_accel=1.5, slow_distance_m=1.2
     )
     core = RobotSimulator(settings, lambda level, text, kind: None, room(), read_obstacles(CROWD))
-    core.initial_pose(0, Pose(0.8, 3.2, 0.0))
+    core.initial_pose(0, PlanarPose(0.8, 3.2, 0.0))
     rows, scan = [], None
     for tick in range(240):
         if tick < 120:
@@ -125,7 +124,7 @@ def run(file: Path) -> None:
     plt.close(figure)
 
 
-def _draw_room(axes: plt.Axes, grid: World, rows: list, scan: object, place: Pose, disc: np.ndarray) -> None:
+def _draw_room(axes: plt.Axes, grid: World, rows: list, scan: object, place: PlanarPose, disc: np.ndarray) -> None:
     axes.imshow(grid.occupied, origin="lower", extent=(0, 8, 0, 5), cmap="Greys", vmax=1.6)
     axes.plot([row[2] for row in rows], [3.2] * len(rows), color=GOOD, lw=1.5, label="way")
     angles = [scan.angle_min + k * scan.angle_increment + place.yaw for k in range(len(scan.ranges))]

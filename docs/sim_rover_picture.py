@@ -15,7 +15,7 @@ from matplotlib import pyplot as plt
 
 from microsim.engine.components import YAW_RATE, X, Y
 from microsim.robots.rover import V
-from microsim.ros2.sim_rover import RoverCore, RoverSettings
+from microsim.ros2.rover_node import RoverCore, RoverSettings
 
 OUT = Path(__file__).parent / "_static" / "sim_rover.png"
 HZ = 100

@@ -7,6 +7,9 @@ True
 >>> messages = sim.step(60)
 """
 
+import sys
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from microsim.version import __version__
@@ -46,8 +49,6 @@ def __getattr__(name: str) -> Any:
     """Public names are imported when first used: `microsim --help` must not pay for numba."""
     if name not in __all__:
         raise AttributeError(f"module 'microsim' has no attribute {name!r}")
-    from importlib import import_module
-
     value = getattr(import_module(_HOMES.get(name, "microsim.errors")), name)
     globals()[name] = value
     return value
@@ -56,3 +57,24 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """What Tab completion offers: the public names."""
     return __all__
+
+
+class _FormerModule(ModuleType):
+    """A module whose names were documented and are elsewhere now."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(import_module(_FORMER_MODULES[self.__name__]), name)
+
+
+_FORMER_MODULES = {
+    "microsim.recording.bag": "microsim.recording.bag_io",
+    "microsim.recording.replay": "microsim.recording.bag_replay",
+    "microsim.ros2.robot_simulator.core": "microsim.ros2.robot_simulator_node",
+    "microsim.ros2.robot_simulator.moving": "microsim.ros2.robot_maps",
+    "microsim.ros2.robot_simulator.node": "microsim.ros2.robot_simulator_node",
+    "microsim.ros2.robot_simulator.settings": "microsim.ros2.robot_simulator_settings",
+    "microsim.ros2.sim_rover": "microsim.ros2.rover_node",
+}
+sys.modules.update({name: _FormerModule(name) for name in _FORMER_MODULES})

@@ -174,7 +174,7 @@ class Simulation:
         """Have functions called during the run; `sim.listeners.remove(listener)` ends it.
 
         `ticks` receives each tick's transcript (its messages as bytes), `inputs` every accepted input with the tick
-        that takes it, `warnings` a text when a sensor begins to fail.
+        that takes it, `warnings` a text when a sensor begins to fail or a robot begins to touch something.
         """
         return self.listeners.add(Listener(ticks, inputs, warnings))
 
@@ -336,11 +336,26 @@ class Simulation:
     # ---- looking ---------------------------------------------------------------------------------------------
 
     def state(self, robot: str) -> Any:
-        """The true state as attributes: drone x y z yaw vx vy vz yaw_rate; rover x y z yaw v omega contacts."""
+        """The true state as attributes: drone x y z yaw vx vy vz yaw_rate contacts; rover x y z yaw v omega contacts.
+
+        `contacts`: how often it began to touch something since the last reset.
+        """
         model = self.model(robot)
         fleet, column = self._schedule.physics.home[robot]
         values = fleet.state[:, column].tolist()
         return _state_type(model.name, tuple(model.state))(*(values[row] for row in model.state.values()))
+
+    def touching(self, robot: str) -> tuple[str, ...]:
+        """What a robot touches now: names of robots, `obstacle`, `mesh`, `map edge`, `missing ground`."""
+        self.model(robot)
+        contacts = self._schedule.physics.contacts
+        return contacts.touched(contacts.names.index(robot))
+
+    def last_contact(self, robot: str) -> str:
+        """What a robot touched last since the last reset; empty: nothing."""
+        self.model(robot)
+        contacts = self._schedule.physics.contacts
+        return contacts.last(contacts.names.index(robot))
 
     def rows(self, robot: str) -> list[float]:
         """The state's rows as `microsim.engine.components` names them: the same for every model, in map axes."""

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import pytest
 
 from microsim.engine.world import World
-from microsim.ros2.robot_simulator.core import Pose, RobotSimulator
-from microsim.ros2.robot_simulator.moving import read_obstacles
-from microsim.ros2.robot_simulator.settings import RobotSimulatorSettings
+from microsim.ros2.robot_maps import read_obstacles
+from microsim.ros2.robot_simulator_node import PlanarPose, RobotSimulator
+from microsim.ros2.robot_simulator_settings import RobotSimulatorSettings
 
 
 class Hand:
@@ -33,7 +33,7 @@ class Hand:
 
     def start(self, x: float = 0.0, y: float = 0.0, yaw: float = 0.0) -> None:
         """A first target: the robot is there, and ACTIVE."""
-        self.core.target(0, Pose(x, y, yaw))
+        self.core.target(0, PlanarPose(x, y, yaw))
 
     def on(self, topic: str) -> list[Any]:
         return [each.message for each in self.sent if each.topic == topic]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from microsim.messages.outbox import Message
-from microsim.recording.bag import RecordOptions
+from microsim.recording.bag_io import RecordOptions
 from microsim.recording.recorder import Recorder
 from microsim.simulation import Simulation
 

@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from microsim.sweep.plan import Plan, make_plan
-from microsim.sweep.sweep_file import load_sweep
+from microsim.sweep.plan import Plan, load_sweep, make_plan
 
 ROOT = Path(__file__).resolve().parents[1]
 

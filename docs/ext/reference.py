@@ -268,8 +268,8 @@ def _qos(qos: Any) -> str:
 
 def node_parameters() -> dict[str, str]:
     """The parameters of each small node, from its settings."""
-    from microsim.ros2.robot_simulator.settings import RobotSimulatorSettings
-    from microsim.ros2.sim_rover import RoverSettings
+    from microsim.ros2.robot_simulator_settings import RobotSimulatorSettings
+    from microsim.ros2.rover_node import RoverSettings
 
     return {
         "parameters_sim_rover": parameter_table(RoverSettings()),
@@ -278,7 +278,7 @@ def node_parameters() -> dict[str, str]:
 
 
 def parameter_table(settings: Any) -> str:
-    from microsim.ros2.node_settings import declarations
+    from microsim.ros2.node_parameters import declarations
 
     rows = []
     for each in declarations(settings):

@@ -26,6 +26,9 @@ from microsim.batch.sensor_columns import (
     sensor_columns,
     why_not,
 )
+from microsim.engine.bodies import Body
+from microsim.engine.calls import Rows
+from microsim.engine.contact_tables import Contacts, Mover
 from microsim.engine.timekeeper import Clock, Trigger
 from microsim.errors import UsageError, unknown
 from microsim.scenario import Scenario, load_scenario
@@ -81,11 +84,18 @@ class BatchSimulation:
         self.ground = Ground(self.scenario, build_world(self.scenario), self.clock.dt, self.n, self.loops)
         make = (self.scenario, self.ground, self.clock.dt, self.n)
         self._robots = {name: RobotColumns(make[0], name, *make[1:]) for name in self.scenario.robots}
+        self.fleets: Rows = self.loops.xp.stack([robot.fleet for robot in self._robots.values()])
+        self.contacts = self._make_contacts()
         self._sensors = self._make_sensors(sensors)
         self._all: Integers = self.loops.xp.arange(self.n)
         self._threads = _checked_threads(threads) if self.device == "cpu" else 1
         self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
         self.reset()
+
+    @property
+    def movers(self) -> list[RobotColumns]:
+        """All robots, in the order in which they make way for each other."""
+        return list(self._robots.values())
 
     @property
     def device(self) -> str:
@@ -121,6 +131,7 @@ class BatchSimulation:
         drawn = self.seeds[chosen]
         self.tick[chosen] = 0
         self.ground.draw(chosen, drawn)
+        self.contacts.touch[:, :, chosen] = 0
         for robot in self._robots.values():
             robot.reset(chosen, drawn)
         for sensor in (*self._unseen, *self._sensors.values()):
@@ -165,8 +176,7 @@ class BatchSimulation:
 
     def _move(self, begin: int, end: int, ticks: int) -> None:
         if ticks:
-            for robot in self._robots.values():
-                self.loops.move(robot, self.tick, ticks, begin, end)
+            self.loops.move(self, ticks, begin, end)
             self.tick[begin:end] += ticks
 
     def _events(self, begin: int, end: int, ticks: int) -> dict[int, list[tuple[SensorColumns, Integers]]]:
@@ -243,6 +253,17 @@ class BatchSimulation:
         columns = self._robot(robot)
         return {name: columns.state[row, : self.n] for name, row in columns.model.state.items()}
 
+    def touching(self, robot: str, world: int) -> tuple[str, ...]:
+        """What a robot touches now, as `Simulation.touching` names it."""
+        return self.contacts.touched(self._number(robot), world)
+
+    def last_contact(self, robot: str, world: int) -> str:
+        """What it touched last since the reset of its world; empty: nothing."""
+        return self.contacts.last(self._number(robot), world)
+
+    def _number(self, robot: str) -> int:
+        return self.contacts.names.index(self._robot(robot).name)
+
     def rows(self, robot: str) -> Array:
         """(rows, n) as `microsim.engine.components` names them."""
         return self._robot(robot).state[:, : self.n]
@@ -302,7 +323,8 @@ class BatchSimulation:
         return self.loops.host(worlds) if isinstance(array, np.ndarray) else worlds
 
     def _arrays(self) -> dict[str, tuple[Any, int]]:
-        found: dict[str, tuple[Any, int]] = {"tick": (self.tick, 0), **self.ground.arrays()}
+        own: dict[str, tuple[Any, int]] = {"tick": (self.tick, 0), "touch": (self.contacts.touch, 2)}
+        found = {**own, **self.ground.arrays()}
         for part in (self._robots, self._sensors):
             for name, each in part.items():
                 found |= {f"{name}:{key}": value for key, value in each.arrays().items()}
@@ -317,6 +339,19 @@ class BatchSimulation:
         return found | {sensor.sensor.track for sensor in self._trackers}
 
     # ---- composition -----------------------------------------------------------------------------------------
+
+    def _make_contacts(self) -> Contacts:
+        scenario, ground, robots = self.scenario, self.ground, self._robots.values()
+        return Contacts(
+            [Mover(robot.name, robot.model, robot.state) for robot in robots],
+            {robot.name: Body(*robot.settings.body()) for robot in robots},
+            ground.world,
+            ground.scene,
+            scenario.collisions == "stop",
+            self.n,
+            None if ground.is_shared else ground.moved,
+            self.loops.array,
+        )
 
     def _make_sensors(self, wanted: Iterable[str] | None) -> dict[str, SensorColumns]:
         there = {

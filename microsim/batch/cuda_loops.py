@@ -1,7 +1,7 @@
 """Worlds on a GPU: one thread each, and in it the kernels that a single world runs on the CPU.
 
 Each `..._loop` makes a function for the GPU around a kernel that is given; all its arguments are 64-bit integers:
-numbers, and addresses of the rows that `engine.calls` describes. A robot's numbers are in registers while it moves.
+numbers, and addresses of the rows that `engine.calls` describes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numba
 import numba.core.config
 import numpy as np
 import numpy.typing as npt
-from numba import cuda, float64
+from numba import cuda, float64, int64
 
 from microsim.batch import kernels
 from microsim.batch.batch_columns import Array, Integers
@@ -37,7 +37,7 @@ from microsim.batch.kernels import (
     SINGLES_STEP,
     STEP_COLUMNS,
 )
-from microsim.engine import calls, exact, motion, noise, output_table, random_layout
+from microsim.engine import calls, contacts, exact, motion, noise, output_table, random_layout
 from microsim.engine.calls import (
     CALL_COLUMNS,
     COMMAND,
@@ -66,11 +66,16 @@ from microsim.engine.calls import (
     is_of_version_0_1,
 )
 from microsim.engine.compiled import CACHE_FOLDER
+from microsim.engine.contact_rows import ROBOT_COLUMNS, ROBOTS, SCRATCH_COLUMNS, TABLE_COLUMNS
+from microsim.engine.contact_rows import STATE as MOVER_STATE
+from microsim.engine.contact_rows import STRIDE as MOVER_STRIDE
+from microsim.engine.contact_tables import marks_for
 from microsim.engine.motion import PLACE_X, PLACE_Y, PLACE_Z, SENSOR_FIELDS
 from microsim.engine.output_table import OFFSET, WINDOW_COLUMNS
 
 if TYPE_CHECKING:
     from microsim.batch.batch_ground import Ground
+    from microsim.batch.batch_simulation import BatchSimulation
     from microsim.batch.robot_columns import RobotColumns
     from microsim.batch.sensor_columns import Calls, KernelColumns
     from microsim.engine.components import RobotModel
@@ -87,6 +92,7 @@ _observe_one, _place_of = motion.observe_one, motion.place_of
 _take_commands, _put_at_start = kernels.take_commands, kernels.put_at_start
 _last_offset, _free_place = kernels.last_offset, kernels.free_place
 _lay_out, _mix, _sincos = random_layout.lay_out, noise.mix, exact.sincos
+_remember, _settle_contacts, _table_address = contacts.remember, contacts.settle, calls.table_address
 
 
 # ---- loops -----------------------------------------------------------------------------------------------------------
@@ -101,38 +107,6 @@ def take_loop() -> Callable[..., None]:
             taken = _float_grid_at(row[COMMAND], row[INPUTS], row[WIDTH])
             state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
             _take_commands(given, taken, state, age, _integers_at(ignored, count), w, w + 1)
-
-    return loop
-
-
-def move_loop(
-    advance: Callable[..., None], is_old: bool, rows: int, inputs: int, parameters: int
-) -> Callable[..., None]:
-    advance = _joined(advance) if is_old else _compiled(advance)
-
-    def loop(count: int, fleet: int, tick: int, ticks: int) -> None:
-        w = cuda.grid(1)
-        if w < count:
-            row = _integers_at(fleet, FLEET_COLUMNS)
-            width, step = row[WIDTH], row[PARAMETER_STEP]
-            state, command = cuda.local.array((rows, 1), float64), cuda.local.array((inputs, 1), float64)
-            settings = cuda.local.array((parameters, 1), float64)
-            states, commands = _float_grid_at(row[STATE], rows, width), _float_grid_at(row[COMMAND], inputs, width)
-            numbers = _float_grid_at(row[PARAMETERS], parameters, width if step else 1)
-            for k in range(rows):
-                state[k, 0] = states[k, w]
-            for k in range(inputs):
-                command[k, 0] = commands[k, w]
-            for k in range(parameters):
-                settings[k, 0] = numbers[k, w * step]
-            scene = _scene_at(row[FLEET_SCENE], w, _floats_at(row[FLEET_SCENE], 0))
-            advance(
-                state, command, settings, _integers_at(row[KEYS] + 8 * w, 1), scene, _integers_at(tick, count)[w], ticks
-            )
-            for k in range(rows):
-                states[k, w] = state[k, 0]
-            for k in range(inputs):
-                commands[k, w] = command[k, 0]
 
     return loop
 
@@ -153,6 +127,100 @@ def _joined(advance: Callable[..., None]) -> Any:
         )  # fmt: skip
 
     return _compiled(joined)
+
+
+def _robots_of(robots: tuple[tuple[Any, ...], ...], r: int = 0, places: tuple[int, int, int] = (0, 0, 0)) -> Any:
+    """Three functions, for a thread: take the columns of all robots from r on, move them by a tick, put them back.
+
+    Each robot's is made around those of the robots after it. `places`: where its state, command and settings begin.
+    """
+    if r == len(robots):
+        return [_compiled(each) for each in (_take_nothing, _move_nothing, _put_nothing)]
+    kernel, is_old, rows, inputs, parameters = robots[r]
+    row, entry, number = places
+    take_others, move_others, put_others = _robots_of(robots, r + 1, (row + rows, entry + inputs, number + parameters))
+    advance = _joined(kernel) if is_old else _compiled(kernel)
+
+    def take(fleets: int, w: int, states: Array, commands: Array, settings: Array, known: Integers) -> None:
+        fleet = _integers_at(fleets + 8 * FLEET_COLUMNS * r, FLEET_COLUMNS)
+        width, step = fleet[WIDTH], fleet[PARAMETER_STEP]
+        all_states, all_commands = (
+            _float_grid_at(fleet[STATE], rows, width),
+            _float_grid_at(fleet[COMMAND], inputs, width),
+        )
+        numbers = _float_grid_at(fleet[PARAMETERS], parameters, width if step else 1)
+        for k in range(rows):
+            states[row + k, 0] = all_states[k, w]
+        for k in range(inputs):
+            commands[entry + k, 0] = all_commands[k, w]
+        for k in range(parameters):
+            settings[number + k, 0] = numbers[k, w * step]
+        known[ROBOT_COLUMNS * r + MOVER_STATE] = _table_address(states) + 8 * (row - w)
+        known[ROBOT_COLUMNS * r + MOVER_STRIDE] = 1
+        take_others(fleets, w, states, commands, settings, known)
+
+    def move(fleets: int, w: int, states: Array, commands: Array, settings: Array, tick: int) -> None:
+        fleet = _integers_at(fleets + 8 * FLEET_COLUMNS * r, FLEET_COLUMNS)
+        scene = _scene_at(fleet[FLEET_SCENE], w, _floats_at(fleet[FLEET_SCENE], 0))
+        own = states[row : row + rows], commands[entry : entry + inputs], settings[number : number + parameters]
+        advance(own[0], own[1], own[2], _integers_at(fleet[KEYS] + 8 * w, 1), scene, tick, 1)
+        move_others(fleets, w, states, commands, settings, tick)
+
+    def put(fleets: int, w: int, states: Array, commands: Array) -> None:
+        fleet = _integers_at(fleets + 8 * FLEET_COLUMNS * r, FLEET_COLUMNS)
+        all_states = _float_grid_at(fleet[STATE], rows, fleet[WIDTH])
+        all_commands = _float_grid_at(fleet[COMMAND], inputs, fleet[WIDTH])
+        for k in range(rows):
+            all_states[k, w] = states[row + k, 0]
+        for k in range(inputs):
+            all_commands[k, w] = commands[entry + k, 0]
+        put_others(fleets, w, states, commands)
+
+    return [_compiled(each) for each in (take, move, put)]
+
+
+def _take_nothing(fleets: int, w: int, states: Array, commands: Array, settings: Array, known: Integers) -> None:
+    pass
+
+
+def _move_nothing(fleets: int, w: int, states: Array, commands: Array, settings: Array, tick: int) -> None:
+    pass
+
+
+def _put_nothing(fleets: int, w: int, states: Array, commands: Array) -> None:
+    pass
+
+
+def move_loop(robots: tuple[tuple[Any, ...], ...], marks: int) -> Callable[..., None]:
+    """All robots of a world, and what they touch, tick after tick, in memory of the thread's own.
+
+    robots: of each its kernel, whether that is of version 0.1, rows of its state, inputs and parameters.
+    """
+    take, move, put = _robots_of(robots)
+    rows, inputs, parameters = (sum(each[k] for each in robots) for k in (2, 3, 4))
+    known_size, scratch_shape = len(robots) * ROBOT_COLUMNS, (len(robots), SCRATCH_COLUMNS)
+
+    def loop(count: int, fleets: int, contacts: int, tick: int, ticks: int) -> None:
+        w = cuda.grid(1)
+        if w < count:
+            states, commands = cuda.local.array((rows, 1), float64), cuda.local.array((inputs, 1), float64)
+            settings, scratch = cuda.local.array((parameters, 1), float64), cuda.local.array(scratch_shape, float64)
+            table, known = cuda.local.array(TABLE_COLUMNS, int64), cuda.local.array(known_size, int64)
+            room, given = cuda.local.array(marks, int64), _integers_at(contacts, TABLE_COLUMNS)
+            for k in range(TABLE_COLUMNS):
+                table[k] = given[k]
+            for k in range(known_size):
+                known[k] = _integers_at(given[ROBOTS], known_size)[k]
+            take(fleets, w, states, commands, settings, known)
+            table[ROBOTS] = _table_address(known)
+            own, start = _table_address(table), _integers_at(tick, count)[w]
+            for now in range(start, start + ticks):
+                _remember(own, w, scratch)
+                move(fleets, w, states, commands, settings, now)
+                _settle_contacts(own, w, now, scratch, room)
+            put(fleets, w, states, commands)
+
+    return loop
 
 
 def start_loop() -> Callable[..., None]:
@@ -356,10 +424,11 @@ class CudaLoops:
             end, take_loop, (), address_of(robot.handed_in), address_of(robot.fleet), age, address_of(robot.ignored)
         )
 
-    def move(self, robot: RobotColumns, tick: Integers, ticks: int, begin: int, end: int) -> None:
-        model, shapes = robot.model, [each.shape[0] for each in (robot.state, robot.in_force, robot.parameters)]
-        constants = model.advance, is_of_version_0_1(model.advance), *shapes
-        self._launch(end, move_loop, constants, address_of(robot.fleet), address_of(tick), ticks)
+    def move(self, batch: BatchSimulation, ticks: int, begin: int, end: int) -> None:
+        robots = tuple(_shape_of(robot) for robot in batch.movers)
+        contacts, arrays = batch.contacts, (batch.fleets, batch.contacts.table, batch.tick)
+        marks = marks_for(len(contacts.names), contacts.words).size
+        self._launch(end, move_loop, (robots, marks), *[address_of(each) for each in arrays], ticks)
 
     def put_at_start(self, robot: RobotColumns, worlds: Integers, keys: Integers) -> None:
         arrays = [address_of(each) for each in (robot.fleet, robot.start, keys, worlds)]
@@ -413,13 +482,22 @@ class CudaLoops:
             _function(make, constants, self._capability)((grid,), (THREADS,), numbers)
 
 
+def _shape_of(robot: RobotColumns) -> tuple[Any, ...]:
+    kernel, arrays = robot.model.advance, (robot.state, robot.in_force, robot.parameters)
+    return kernel, is_of_version_0_1(kernel), *[each.shape[0] for each in arrays]
+
+
+def _flat(constants: tuple[Any, ...]) -> list[Any]:
+    return [one for each in constants for one in (_flat(each) if isinstance(each, tuple) else [each])]
+
+
 @lru_cache(None)
 def _function(make: Callable[..., Any], constants: tuple[Any, ...], capability: tuple[int, int]) -> Any:
     """The GPU's function, loaded. Its PTX is kept on disk, like kernels of the CPU."""
     import cupy
 
-    kernels = [each for each in constants if callable(each)]
-    given = [getattr(each, "__name__", each) for each in (make, *constants)]
+    kernels = [each for each in _flat(constants) if callable(each)]
+    given = [getattr(each, "__name__", each) for each in (make, *_flat(constants))]
     sources = [Path(inspect.getfile(getattr(each, "py_func", each))).read_bytes() for each in kernels]
     described = repr((given, capability, compiler_version())).encode()
     name = hashlib.sha256(described + b"".join(sources)).hexdigest()[:16]

@@ -11,10 +11,12 @@ import numpy.typing as npt
 from microsim.batch import kernels
 from microsim.batch.batch_columns import Array, Integers
 from microsim.engine.calls import MOTION, READING, Rows, address_of, advance_address, sample_address
+from microsim.engine.contact_tables import marks_for
 from microsim.engine.noise import stream_keys
 
 if TYPE_CHECKING:
     from microsim.batch.batch_ground import Ground
+    from microsim.batch.batch_simulation import BatchSimulation
     from microsim.batch.robot_columns import RobotColumns
     from microsim.batch.sensor_columns import Calls, KernelColumns
     from microsim.engine.components import RobotModel
@@ -50,8 +52,12 @@ class HostLoops:
         age = -1 if robot.model.command_age is None else robot.model.command_age
         kernels.take_commands(robot.handed_in, robot.in_force, robot.state, age, robot.ignored, begin, end)
 
-    def move(self, robot: RobotColumns, tick: Integers, ticks: int, begin: int, end: int) -> None:
-        kernels.move(robot.fleet, robot.needs_tick, robot.ground.is_shared, tick, ticks, begin, end)
+    def move(self, batch: BatchSimulation, ticks: int, begin: int, end: int) -> None:
+        """All robots of these worlds, and what they touch."""
+        needs_tick = np.array([robot.needs_tick for robot in batch.movers], np.int64)
+        contacts, shared = batch.contacts, batch.ground.is_shared
+        size = marks_for(len(contacts.names), contacts.words).size
+        kernels.move(batch.fleets, needs_tick, shared, contacts.table, size, batch.tick, ticks, begin, end)
 
     def put_at_start(self, robot: RobotColumns, worlds: Integers, keys: Integers) -> None:
         kernels.put_all_at_start(robot.state, robot.start, address_of(robot.ground.scene), keys, worlds)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine import calls as _calls
+from microsim.engine import contacts as _contacts
 from microsim.engine import exact, geometry, motion, noise, output_table, random_layout
 from microsim.engine.calls import (
     BEGIN,
@@ -35,8 +36,10 @@ from microsim.engine.calls import (
     Rows,
     Scene,
 )
+from microsim.engine.column_blocks import BLOCK
 from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.engine.components import YAW, X, Y, Z
+from microsim.engine.contact_rows import SCRATCH_COLUMNS
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.motion import SENSOR_FIELDS
 
@@ -50,6 +53,7 @@ _ground_height = geometry.ground_height
 _wrap_angle = exact.wrap_angle
 _sincos = exact.sincos
 _start_place, _lay_out, _scene_at = random_layout.start_place, random_layout.lay_out, _calls.scene_at
+_remember, _settle = _contacts.remember, _contacts.settle
 _uniforms = noise.uniforms
 
 # columns of a sensor's steps: bytes from one world's numbers to the next one's, then addresses of columns of worlds
@@ -77,16 +81,37 @@ def take_commands(
 
 
 @threaded_kernel
-def move(fleet: Rows, needs_tick: bool, is_shared: bool, tick: Integers, ticks: int, begin: int, end: int) -> None:
-    """Worlds begin … end - 1 from their own tick on by `ticks`; neighbours of the same tick and grid in one call."""
-    row = fleet.copy()
+def move(
+    fleets: Rows, needs_tick: Integers, is_shared: bool, contacts: Rows, marks: int, tick: Integers, ticks: int,
+    begin: int, end: int,
+) -> None:  # fmt: skip
+    """Worlds begin … end - 1 from their own tick on by `ticks`.
+
+    Robots of a world touch each other, so all of them go tick by tick; a block of worlds stays in the cache meanwhile.
+    """
+    rows, table = fleets.copy(), _table_address(contacts)
+    scratch, room = np.empty((BLOCK, fleets.shape[0], SCRATCH_COLUMNS)), np.zeros(marks, np.int64)
+    for first in range(begin, end, BLOCK):
+        last = min(first + BLOCK, end)
+        for done in range(ticks):
+            for w in range(first, last):
+                _remember(table, w, scratch[w - first])
+            for r in range(rows.shape[0]):
+                _move_fleet(rows[r], is_shared, needs_tick[r] != 0, tick, done, first, last)
+            for w in range(first, last):
+                _settle(table, w, tick[w] + done, scratch[w - first], room)
+
+
+@threaded_kernel
+def _move_fleet(row: Rows, is_shared: bool, needs_tick: bool, tick: Integers, done: int, begin: int, end: int) -> None:
+    """One robot of these worlds by a tick; neighbours of the same tick and grid in one call."""
     first = begin
     while first < end:
         last = first + 1
         while last < end and is_shared and (tick[last] == tick[first] or not needs_tick):
             last += 1
         row[BEGIN], row[END], row[FLEET_WORLD] = first, last, first
-        row[FLEET_TICK], row[TICKS] = tick[first], ticks
+        row[FLEET_TICK], row[TICKS] = tick[first] + done, 1
         _call(row[FUNCTION], _table_address(row))
         first = last
 

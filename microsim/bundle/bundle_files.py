@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from microsim.bundle.rules import BundleFile, Report
+from microsim.bundle.rules import BundleFile, BundleReport
 from microsim.documents.json_text import read_json
 from microsim.documents.yaml_text import read_yaml
 from microsim.errors import ScenarioError, did_you_mean, show
@@ -28,7 +28,7 @@ _VERSION = re.compile(r"(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{0,8})\.(0|[1-9][0-9]{
 class Folder:
     """The folder of a bundle; opens what `world.yaml` names, and nothing else."""
 
-    def __init__(self, root: Path, report: Report) -> None:
+    def __init__(self, root: Path, report: BundleReport) -> None:
         self.root = root
         self.real_root = Path(os.path.realpath(root))
         self.report = report

@@ -20,9 +20,8 @@ from microsim.bundle.bundle_model import (
 )
 from microsim.bundle.calibration import CalibrationFile, check_rates, check_tf_static, read_calibration
 from microsim.bundle.drivable_geojson import read_drivable
-from microsim.bundle.gaussians import read_gaussians
-from microsim.bundle.heightmap import check_start, read_heightmap
-from microsim.bundle.rules import BundleFile, Report
+from microsim.bundle.mapped_arrays import check_start, read_gaussians, read_heightmap
+from microsim.bundle.rules import BundleFile, BundleReport
 from microsim.errors import BundleError, Problem, unknown
 from microsim.paths import world_folder, world_names
 
@@ -110,7 +109,7 @@ class _BundleLoading:
     """The steps from a folder to a bundle; each adds the problems it finds."""
 
     def __init__(self, root: Path) -> None:
-        self.report = Report()
+        self.report = BundleReport()
         self.root = root
         self.folder = Folder(root, self.report)
         self.files: dict[str, BundleFile] = {}

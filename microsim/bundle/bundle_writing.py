@@ -19,7 +19,7 @@ import numpy.typing as npt
 from microsim.bundle.bundle_files import ENTRY, MAX_TEXT_BYTES, name_problem
 from microsim.bundle.bundle_loading import load_bundle
 from microsim.bundle.calibration import CalibrationFile
-from microsim.bundle.gaussians import columns_of
+from microsim.bundle.mapped_arrays import columns_of
 from microsim.documents.yaml_text import to_yaml
 from microsim.errors import MicroSimError, UsageError
 
@@ -79,10 +79,7 @@ def bundle_files(content: BundleContent) -> dict[str, bytes]:
         "version": VERSION,
         "name": content.name,
         "metadata": "metadata.json",
-        "gaussians": {
-            "background": "gaussians/background.splat.ply",
-            "render_config": "gaussians/render_config.json",
-        },
+        "gaussians": {"background": "gaussians/background.splat.ply", "render_config": "gaussians/render_config.json"},
         "geometry": geometry,
         "sensors": {"calibration": "sensors/calibration.yaml", "tf_static": "sensors/tf_static.json"},
         "sim": {"timebase": "sim/timebase.yaml"},

@@ -32,7 +32,7 @@ def read_glb_mesh(source: BundleFile) -> RawMesh | None:
         return None
     tree, blob = _chunks(raw)
     try:
-        return _Scene(tree, blob).mesh()
+        return _GltfScene(tree, blob).mesh()
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         raise MeshError(f"the glTF inside is not well formed: {type(error).__name__}: {error}") from None
 
@@ -63,7 +63,7 @@ def _chunks(raw: bytes) -> tuple[Any, bytes]:
         raise MeshError(f"in the JSON chunk: {error.problems[0].message}") from None
 
 
-class _Scene:
+class _GltfScene:
     """Walks the nodes of a glTF and collects their triangles."""
 
     def __init__(self, tree: Any, blob: bytes) -> None:

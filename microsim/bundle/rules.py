@@ -87,7 +87,7 @@ _Block = TypeVar("_Block", bound=BaseModel)
 
 
 @dataclass
-class Report:
+class BundleReport:
     """The problems found so far, in the order they were found; errors and warnings are counted separately."""
 
     listed: list[Problem] = field(default_factory=list)
@@ -114,7 +114,7 @@ class Report:
 class BundleFile:
     """One file of the bundle, and the report that collects its problems."""
 
-    report: Report
+    report: BundleReport
     name: str  # as written in world.yaml
     file: Path
     document: Document | None = None  # of a text file, once parsed

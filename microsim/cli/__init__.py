@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, NoReturn
 
 import typer
 
-from microsim.cli.command import Commands
-from microsim.cli.options import ROS_ARGS
+from microsim.cli.command import ROS_ARGS, Commands
 from microsim.cli.terminal import WRONG_INPUT, guarded_output, prepare_streams
 from microsim.errors import BundleError, MapError, MicroSimError, MissionError, ScenarioError, SweepError
 from microsim.version import __version__
 
 app = typer.Typer(
-    name="microsim",
-    cls=Commands,
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    name="microsim", cls=Commands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]}, epilog="First time here? Try: microsim run --demo",
     help="MicroSim: a deterministic robot simulator that speaks ROS 2. The same scenario, seed and commands give the "
     "same messages, byte for byte, on every machine.",
-    epilog="First time here? Try: microsim run --demo",
-)
+)  # fmt: skip
 
 
 def _version(is_requested: bool) -> None:
@@ -60,12 +56,25 @@ def main(*command: str) -> NoReturn:
         arguments, ROS_ARGS[:] = split_ros_args([*command, *sys.argv[1:]])
         if not arguments and (ROS_ARGS or _is_ros2_run()):
             arguments = ["run", "--headless"]  # what `ros2 run microsim microsim` and launch files start
+        if not arguments or {"-h", "--help"} & {*arguments}:
+            _import_help()
         with guarded_output():
             app(arguments, prog_name="microsim")
     except MicroSimError as error:
         typer.echo(_explained(error), err=True)
         sys.exit(WRONG_INPUT)
     raise AssertionError("typer always exits")
+
+
+def _import_help() -> None:
+    """Without Markdown and tracebacks of rich: half of what typer's help imports, and not used here."""
+    unused = [name for name in ("rich.markdown", "rich.traceback") if name not in sys.modules]
+    for name in unused:
+        sys.modules[name] = ModuleType(name)
+        sys.modules[name].__getattr__ = lambda name: type(name, (), {})  # type: ignore[method-assign]
+    import_module("typer.rich_utils")
+    for name in unused:
+        del sys.modules[name]
 
 
 def split_ros_args(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

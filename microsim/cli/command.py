@@ -1,4 +1,4 @@
-"""What a command is, and how commands are found.
+"""What a command is, how commands are found, and how their options are declared and read.
 
 A command is one file in `microsim/cli/commands/` with its options, its help and its work, and one constant:
 
@@ -13,18 +13,23 @@ the entry point group `microsim.commands`: the entry point's name is the command
 from __future__ import annotations
 
 import importlib
+import inspect
+import math
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 from typer.core import TyperGroup
+from typer.models import ArgumentInfo
 
 from microsim.cli import commands
-from microsim.cli.terminal import guarded_output
+from microsim.cli.terminal import guarded_output, set_quiet
 from microsim.errors import PluginError
 
 if TYPE_CHECKING:
@@ -33,10 +38,11 @@ if TYPE_CHECKING:
 ENTRY_POINTS = "microsim.commands"
 
 
-class Command(NamedTuple):
+class CliCommand(NamedTuple):
     """`work` is a function, or a `typer.Typer` with several: `microsim bag info`, `microsim bag repair`.
 
-    A function's parameters are the options, its docstring is the help, and it returns the exit code (None: 0).
+    A function's parameters are the options, its docstring is the help, and it returns the exit code (None: 0). One with
+    many options takes them as one `NamedTuple`, see `with_options`.
     """
 
     work: Callable[..., int | None] | typer.Typer
@@ -47,7 +53,12 @@ class Command(NamedTuple):
         if isinstance(self.work, typer.Typer):
             app.add_typer(self.work, name=name, rich_help_panel=self.panel)
         else:
-            app.command(name, rich_help_panel=self.panel)(self.work)
+            app.command(name, rich_help_panel=self.panel)(with_options(self.work))
+
+
+Command = CliCommand  # its documented name
+
+# ---- finding commands ------------------------------------------------------------------------------------------------
 
 
 class Commands(TyperGroup):
@@ -96,7 +107,7 @@ def _shipped_names() -> list[str]:
 def _shipped(name: str) -> Command:
     module = importlib.import_module(f"{commands.__name__}.{name.replace('-', '_')}")
     command = getattr(module, "COMMAND", None)
-    if not isinstance(command, Command):
+    if not isinstance(command, CliCommand):
         raise PluginError(f"{module.__file__}: expected a constant COMMAND = Command(...)")
     return command
 
@@ -105,7 +116,7 @@ def _from_packages() -> Iterator[tuple[str, Command]]:
     for entry in _entry_points():
         try:
             command = entry.load()
-            if not isinstance(command, Command):
+            if not isinstance(command, CliCommand):
                 raise TypeError(f"expected a microsim.cli.command.Command, found {type(command).__name__}")
         except Exception as error:  # the package is the user's: anything may come, and must not stop other commands
             text = f"the command {entry.name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}"
@@ -125,3 +136,148 @@ def _entry_points() -> Iterable[EntryPoint]:
 
                     return entry_points(group=ENTRY_POINTS)
     return ()
+
+
+# ---- options ---------------------------------------------------------------------------------------------------------
+
+
+def option(names: str, text: str, panel: str | None = None, **settings: Any) -> Any:
+    """`option("--out -o FILE", …)`: the names of an option, then what its value is called; its help."""
+    words = names.split()
+    metavar = None if words[-1].startswith("-") else words.pop()
+    return typer.Option(*words, metavar=metavar, help=text, rich_help_panel=panel, **settings)
+
+
+def flag(names: str, text: str, **settings: Any) -> Any:
+    """An option that is there or not."""
+    return typer.Option(*names.split(), metavar="", help=text, **settings)
+
+
+def argument(name: str, text: str, **settings: Any) -> Any:
+    return typer.Argument(metavar=name, help=text, **settings)
+
+
+def with_options(work: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of one `NamedTuple` as typer takes it: with a parameter for each of its fields.
+
+    A field whose default is a `NamedTuple` is a group of further options.
+    """
+    hints = get_type_hints(work)
+    kind = hints.get(next(iter(inspect.signature(work).parameters), ""))
+    if not hasattr(kind, "_fields"):
+        return work
+
+    def call(**given: Any) -> Any:
+        return work(_filled(kind, given))
+
+    parameters = list(_parameters(kind))
+    call.__name__, call.__doc__ = work.__name__, work.__doc__
+    call.__annotations__ = {each.name: each.annotation for each in parameters}
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return call
+
+
+def _parameters(kind: Any) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(kind, include_extras=True)
+    for name in kind._fields:
+        default = kind._field_defaults.get(name, inspect.Parameter.empty)
+        if hasattr(default, "_fields"):
+            yield from _parameters(type(default))
+        else:
+            yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
+
+
+def _filled(kind: Any, given: Mapping[str, Any]) -> Any:
+    groups = {name: each for name, each in kind._field_defaults.items() if hasattr(each, "_fields")}
+    own = {name: given[name] for name in kind._fields if name not in groups}
+    return kind(**own, **{name: _filled(type(group), given) for name, group in groups.items()})
+
+
+def given(options: Any) -> list[str]:
+    """What is not as by default, each by the first name of its option."""
+    hints = get_type_hints(type(options), include_extras=True)
+    found: list[str] = []
+    for name, value in zip(options._fields, options, strict=True):
+        if hasattr(value, "_fields"):
+            found += given(value)
+        elif value not in (options._field_defaults.get(name), []):
+            info = hints[name].__metadata__[0]
+            found.append(str(info.metavar if isinstance(info, ArgumentInfo) else info.default))
+    return found
+
+
+# ---- their values: a wrong one is refused with what is expected ------------------------------------------------------
+
+ROS_ARGS: list[str] = []  # of this call: `--ros-args …`, which is not for typer to parse
+
+LONGEST_S = 2**31 - 1  # what the seconds of a ROS 2 stamp can hold
+
+_TIMES: Mapping[str, Fraction | int] = {"": 1, "s": 1, "ms": Fraction(1, 1000), "m": 60, "min": 60, "h": 3600}
+_SIZES = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_SIZES |= {"kib": 2**10, "mib": 2**20, "gib": 2**30}
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
+
+
+def _quantity(text: str, units: Mapping[str, Fraction | int], expected: str) -> Fraction:
+    found = _QUANTITY.fullmatch(text.strip()) if len(text) <= 30 else None
+    if found is None or found[2].lower() not in units:
+        raise typer.BadParameter(f"expected {expected}, found {text!r}.")
+    return Fraction(found[1]) * units[found[2].lower()]
+
+
+def simulated_time(text: str) -> Fraction:
+    """`12.5s`, `500ms`, `2min`; without a unit, seconds."""
+    return _quantity(text, _TIMES, "a simulated time such as 12.5s, 500ms or 2min")
+
+
+def size(text: str) -> int:
+    """`500kB`, `100MB`, `2GiB`; without a unit, bytes."""
+    return int(_quantity(text, _SIZES, "a size such as 500kB, 100MB or 2GiB"))
+
+
+def _number(text: str, least: float, most: float, what: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not least <= number <= most:
+        raise typer.BadParameter(f"expected {what}, found {text!r}.")
+    return number
+
+
+def seconds(text: str | float) -> float:
+    """As `simulated_time`, also written as 1e3; a number where it is an option's default."""
+    text = str(text)
+    with suppress(typer.BadParameter):
+        text = str(float(simulated_time(text)))
+    return _number(text, 0.0, LONGEST_S, f"simulated seconds from 0 to {LONGEST_S:,}, such as 60, 2min or 500ms")
+
+
+def real_time_factor(text: str) -> float:
+    expected = "0 (as fast as possible) or a factor from 0.001 to 100,000"
+    return _number(text, 0.001, 100_000.0, expected) if _number(text, 0.0, 100_000.0, expected) else 0.0
+
+
+def seed_value(text: str) -> int:
+    with suppress(ValueError):
+        seed = int(text.strip(), 10)
+        if -(2**63) <= seed < 2**63:
+            return seed
+    raise typer.BadParameter(f"expected a whole number of 64 bits, found {text!r}.")
+
+
+# ---- options of several commands -------------------------------------------------------------------------------------
+
+JsonOption = Annotated[bool, flag("--json", "Print one line of JSON.")]
+ResultJsonOption = Annotated[bool, flag("--json", "Print the result as one line of JSON, and nothing else on stdout.")]
+_QUIET = "Print nothing when all is well: no progress, no summary; only --json, --digest and errors."
+QuietOption = Annotated[bool, flag("--quiet -q", _QUIET, callback=set_quiet)]
+PilotOption = Annotated[bool, flag("--demo", "Let a simple pilot fly the drone and drive the rover.")]
+TimeoutOption = Annotated[float, option("--timeout S", "Longest wall time of one run.", min=0.1)]
+BagArgument = Annotated[Path, argument("BAG", "A recording: its folder, or one of its files.")]
+
+
+def words_of(values: list[str] | None) -> tuple[str, ...]:
+    """`a,b` and `a` `b` alike; a file may have a comma in its name."""
+    split = [[value] if Path(value).exists() else value.split(",") for value in values or ()]
+    return tuple(word for words in split for word in words if word)

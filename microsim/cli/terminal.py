@@ -11,14 +11,17 @@ import stat
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 if TYPE_CHECKING:
-    from microsim.runner import Runner, Watcher
+    from rich.status import Status
+
+    from microsim.runner import Runner
+    from microsim.scenario import Scenario
 
 GOOD, FAILED, WRONG_INPUT = 0, 1, 2  # exit codes
 
@@ -100,6 +103,11 @@ def note(text: str) -> None:
             print(text, file=sys.stderr, flush=True)
 
 
+def warn(text: object) -> None:
+    """On stderr, also with `--quiet`: what is wrong."""
+    print(f"microsim: {text}", file=sys.stderr, flush=True)
+
+
 def tell(text: str) -> None:
     """On stdout: how it went, when it went well."""
     if not is_quiet():
@@ -110,6 +118,17 @@ def print_json(facts: Any) -> None:
     """On one line; escaped where the terminal has no Unicode, so that nothing is lost."""
     encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "")
     print(json.dumps(facts, ensure_ascii=not encoding.startswith("utf")))
+
+
+def say_comparison(found: Any, as_json: bool) -> int:
+    """The result of comparing two runs; the exit code."""
+    if as_json:
+        print_json(found.to_dict())
+    elif found.is_identical:
+        tell(str(found))
+    else:
+        print(found)
+    return GOOD if found.is_identical else FAILED
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], column: int, styles: Sequence[str]) -> None:
@@ -179,10 +198,16 @@ class Progress:
         self._pace: deque[tuple[float, float]] = deque(maxlen=_RATE_WINDOW)  # wall time, simulated time gone by
         self._wall_per_sim: float | None = None  # of the last lines
 
-    def watcher(self) -> Watcher:
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """While the run goes on."""
         from microsim.runner import Watcher
 
-        return Watcher(1.0, self.tell)
+        self.runner.watchers.append(Watcher(1.0, self.tell))
+        try:
+            yield
+        finally:
+            self._line.end()
 
     def tell(self) -> None:
         wall = self.runner.wall_s
@@ -218,9 +243,6 @@ class Progress:
         first = self._pace[0] if len(self._pace) > 1 else (0.0, 0.0)
         if now[1] > first[1] and (len(self._pace) > 1 or self._wall_per_sim is None):
             self._wall_per_sim = (now[0] - first[0]) / (now[1] - first[1])
-
-    def end(self) -> None:
-        self._line.end()
 
 
 class ShareProgress:
@@ -312,6 +334,67 @@ class Bar:
     def _log(self, text: str) -> None:
         self._shown_s = time.monotonic()
         note(text)
+
+
+# ---- compiling before a run is timed: kernels are compiled when first used, and then kept on disk --------------------
+
+COMPILING = "compiling kernels, about 20 s, first run only"  # on a laptop of 2020
+
+
+def precompile(what: str, short_run: Callable[[], None]) -> None:
+    """Do a short run that compiles what `what` needs, unless that was done before on this machine."""
+    from microsim.engine.compiled import is_rehearsed, note_rehearsed
+
+    if not is_rehearsed(what):
+        short_run()
+        note_rehearsed(what)
+
+
+def parts_of(scenario: Scenario) -> str:
+    """What decides which kernels a run needs: models, sensors and the kind of world."""
+    data = scenario.to_dict()
+    robots = data["robots"].values()
+    parts = {f"{robot['model']}.{key}" for robot in robots for key in robot if robot[key] is not None}
+    parts |= {f"sensor.{each.get('type')}" for robot in robots for each in (robot.get("sensors") or {}).values()}
+    parts |= {key for key in ("world", "obstacles", "features", "faults", "randomize") if data.get(key)}
+    parts |= {key for key in ("elevation", "surface_types") if data["map"].get(key)}
+    return " ".join(sorted(parts))
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Says that kernels are being compiled, as soon as one is; on a terminal with a line that disappears again."""
+    from microsim.engine.compiled import watched
+
+    status: Status | None = None
+    is_announced, count = False, 0
+
+    def begun() -> None:
+        nonlocal is_announced, status
+        if is_announced or is_quiet():
+            return
+        is_announced = True
+        from rich.console import Console  # not before there is something to say: it takes a tenth of a second
+
+        console = Console(stderr=True, highlight=False)
+        if console.is_terminal:
+            status = console.status(COMPILING, spinner="dots")
+            status.start()
+        else:
+            console.print(f"{COMPILING} …")
+
+    def done() -> None:
+        nonlocal count
+        count += 1
+        if status is not None:
+            status.update(f"{COMPILING}, {count} done")
+
+    try:
+        with watched(begun, done):
+            yield
+    finally:
+        if status is not None:
+            status.stop()
 
 
 # ---- Ctrl-C ----------------------------------------------------------------------------------------------------------

@@ -241,9 +241,7 @@ Seed = Annotated[int, Field(strict=True, ge=-(2**63), le=2**63 - 1)]
 ClassId = Annotated[int, BeforeValidator(_class_id), WithJsonSchema({"enum": [*range(len(CLASS_NAMES)), *CLASS_NAMES]})]
 
 Hertz = Annotated[
-    int | float,
-    BeforeValidator(_rate),
-    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_HZ}),
+    int | float, BeforeValidator(_rate), WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_HZ})
 ]
 HertzOrOff = Annotated[
     int | float, BeforeValidator(_rate_or_off), WithJsonSchema({"type": "number", "minimum": 0, "maximum": MAX_HZ})
@@ -276,14 +274,14 @@ def by_type(kinds: Mapping[str, type[Model]], elsewhere: Mapping[str, str]) -> C
     return choose
 
 
-def without_none(block: dict[str, Any], keys: Sequence[str]) -> None:
-    """Remove these keys, at any depth, where they are None."""
+def without_unset(block: dict[str, Any], keys: Sequence[str]) -> None:
+    """Remove these keys, at any depth, where they are None or false."""
     for key in keys:
-        if key in block and block[key] is None:
+        if key in block and (block[key] is None or block[key] is False):
             del block[key]
     for value in block.values():
         if isinstance(value, dict):
-            without_none(value, keys)
+            without_unset(value, keys)
 
 
 def nearest_first(near: float, far: float) -> None:

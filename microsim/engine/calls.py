@@ -100,6 +100,9 @@ if _IS_PLAIN:
     def table_address(rows: npt.NDArray[Any]) -> int:
         return address_of(rows)
 
+    def room(count: int) -> Array:
+        return np.empty(count)
+
 else:
 
     def _viewer(kind: Any, dimensions: int) -> Any:
@@ -148,9 +151,27 @@ else:
     singles_at, words_at, bytes_at = (_viewer(kind, 1) for kind in (types.float32, types.int32, types.uint8))
     float_grid_at, byte_grid_at = _viewer(types.float64, 2), _viewer(types.uint8, 2)
 
-    @kernel
-    def table_address(rows: npt.NDArray[Any]) -> int:
-        return rows.ctypes.data
+    @intrinsic  # type: ignore[untyped-decorator]
+    def table_address(typing: Any, rows: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            data = context.make_array(rows)(context, builder, args[0]).data
+            return builder.ptrtoint(data, ir.IntType(64))
+
+        return types.int64(rows), code
+
+    @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+    def room(typing: Any, count: Any) -> Any:
+        """Room for `count` numbers, a constant, until the function returns: quicker than an array, and GPUs have it."""
+        array = types.Array(types.float64, 1, "C")
+
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            made, size = context.make_array(array)(context, builder), context.get_constant(types.intp, 8)
+            length = context.get_constant(types.intp, count.literal_value)
+            data = cgutils.alloca_once(builder, ir.DoubleType(), length)
+            populate_array(made, data=data, shape=[length], strides=[size], itemsize=size, meminfo=None)
+            return made._getvalue()
+
+        return array(count), code
 
 
 @kernel
@@ -258,6 +279,17 @@ def _advance_entry_0_1(address: int) -> None:
         row[FLEET_TICK],
         row[TICKS],
     )
+
+
+def _contact_entry(address: int) -> None:
+    row = integers_at(address, FLEET_COLUMNS)
+    kernel_called(row[STATE], row[FLEET_WORLD], row[FLEET_TICK])
+
+
+@cache
+def contact_address(function: Callable[[int, int, int], None]) -> int:
+    """Address of a kernel `(table, world, tick)` that is called between the fleets, see `contacts`."""
+    return _address(function, _contact_entry)
 
 
 @cache

@@ -14,7 +14,10 @@ VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW_RATE = 4, 5, 6, 7  # [m/s] [m/s] [m/s] [
 ACCELERATION_X, ACCELERATION_Y, ACCELERATION_Z = 8, 9, 10  # [m/s^2]
 ROLL, PITCH = 11, 12  # [rad] of Rz(yaw) Ry(pitch) Rx(roll); 0 for drones and rovers
 ROLL_RATE, PITCH_RATE = 13, 14  # [rad/s]
-COMMON_ROWS = 15
+HELD = 15  # 1 where something stopped the robot in the last tick; a kernel that stops at occupied cells sets it
+CONTACTS = 16  # contacts that have begun since the start, see `contacts`
+TOUCHING = 17  # things that the robot touches now
+COMMON_ROWS = 18
 
 GRAVITY = 9.80665  # [m/s^2]
 
@@ -52,6 +55,9 @@ class RobotModel:
     parameters: Callable[[Any, Airflow, float], tuple[float, ...]]  # (the robot's settings, wind, dt) -> column
     advance: Callable[..., None]
     is_ground_bound: bool  # stands on the ground and may not be put into an occupied cell
+    minds_cells: bool = False  # `advance` itself stops at occupied cells, and sets HELD; else its body is looked at
+    zero_when_held: tuple[int, ...] = ()  # rows of its own that are 0 after something stopped it, such as its speed
+    kept_when_held: tuple[int, ...] = ()  # rows of its own that stay as they were, such as angles of wheels; 4 at most
     needs_tick: Callable[[Any], bool] = lambda parameters: True  # (p, n) -> False where the tick number does not matter
     command_age: int | None = None  # row that counts ticks since the last command, see `command_timeout`; None: no row
     from_twist: Callable[[Any, float, float], Mapping[str, float]] | None = None  # (settings, m/s, rad/s) -> inputs
@@ -60,3 +66,7 @@ class RobotModel:
     joints: tuple[str, ...] = ()  # names, for joint_states
     joint_kernel: Callable[..., None] | None = None  # a sensor's kernel on the state: all positions, then all speeds
     joint_numbers: Callable[[Any], Sequence[float]] = lambda settings: ()  # `settings` of that kernel
+
+    def __post_init__(self) -> None:
+        if "contacts" not in self.state:  # every robot counts them
+            object.__setattr__(self, "state", {**self.state, "contacts": CONTACTS})

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.compiled import kernel
+from microsim.engine.geometry import Grid
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -40,22 +41,18 @@ class DrivableArea:
     slab_start: Ints  # (slabs + 1,) where a slab's edges begin in slab_edges
     slab_edges: Ints  # rows of `edges`
     grid: Floats  # (4,) west, south [m], buckets per metre along x and y
-    grid_shape: tuple[int, int]  # rows, columns
-    bucket_start: Ints  # (rows·columns + 1,)
-    bucket_polygons: Ints  # those near each bucket, in order of precedence
+    bucket_side: int  # buckets along x and along y
+    buckets: Ints  # (side·side + 1,) where each one's polygons begin further on, in order of precedence
 
     @property
     def count(self) -> int:
         return int(self.priority.shape[0])
 
     @property
-    def arrays(self) -> tuple[Floats, Floats, Ints, Ints, Ints, Floats, int, int, Ints, Ints]:
+    def arrays(self) -> tuple[Floats, Floats, Ints, Ints, Ints, Floats, int, Ints]:
         """What the kernels take."""
-        rows, columns = self.grid_shape
-        return (
-            self.edges, self.slab_origin, self.slab_first, self.slab_start, self.slab_edges,
-            self.grid, rows, columns, self.bucket_start, self.bucket_polygons,
-        )  # fmt: skip
+        slabs = self.slab_origin, self.slab_first, self.slab_start, self.slab_edges
+        return self.edges, *slabs, self.grid, self.bucket_side, self.buckets
 
     def polygon_at(self, x: float, y: float) -> int:
         """The polygon at a point that takes precedence, or OFFROAD. NaN is off-road."""
@@ -65,6 +62,13 @@ class DrivableArea:
         """(the polygon at the first point, how many of the points are off-road)."""
         first, outside = footprint_at(x, y, *self.arrays)
         return int(first), int(outside)
+
+    def cells(self, shape: tuple[int, int], cell: float, west: float, south: float) -> Grid:
+        """1 for every cell of a map whose middle a polygon covers."""
+        inside = np.zeros(shape, np.uint8)
+        if self.count:
+            _fill(inside, (cell, west, south), *self.arrays)
+        return inside
 
 
 @kernel
@@ -165,15 +169,15 @@ def _contains(
 @kernel
 def polygon_at(
     x: float, y: float, edges: Floats, slab_origin: Floats, slab_first: Ints, slab_start: Ints, slab_edges: Ints,
-    grid: Floats, rows: int, columns: int, bucket_start: Ints, bucket_polygons: Ints,
+    grid: Floats, bucket_side: int, buckets: Ints,
 ) -> int:  # fmt: skip
     """The polygon at a point that takes precedence, or OFFROAD."""
     across, along = (x - grid[0]) * grid[2], (y - grid[1]) * grid[3]
-    if not (across >= 0.0 and along >= 0.0 and across < columns and along < rows):
+    if not (across >= 0.0 and along >= 0.0 and across < bucket_side and along < bucket_side):
         return OFFROAD
-    bucket = int(along) * columns + int(across)
-    for index in range(bucket_start[bucket], bucket_start[bucket + 1]):
-        polygon = bucket_polygons[index]
+    bucket = int(along) * bucket_side + int(across)
+    for index in range(buckets[bucket], buckets[bucket + 1]):
+        polygon = buckets[index]
         if _contains(x, y, polygon, edges, slab_origin, slab_first, slab_start, slab_edges):
             return polygon
     return OFFROAD
@@ -182,20 +186,35 @@ def polygon_at(
 @kernel
 def footprint_at(
     x: Floats, y: Floats, edges: Floats, slab_origin: Floats, slab_first: Ints, slab_start: Ints, slab_edges: Ints,
-    grid: Floats, rows: int, columns: int, bucket_start: Ints, bucket_polygons: Ints,
+    grid: Floats, bucket_side: int, buckets: Ints,
 ) -> tuple[int, int]:  # fmt: skip
     """The polygon at the first point, and how many of the points are off-road."""
     first, outside = OFFROAD, 0
     for index in range(x.shape[0]):
         polygon = polygon_at(
-            x[index], y[index], edges, slab_origin, slab_first, slab_start, slab_edges,
-            grid, rows, columns, bucket_start, bucket_polygons,
+            x[index], y[index], edges, slab_origin, slab_first, slab_start, slab_edges, grid, bucket_side, buckets,
         )  # fmt: skip
         if index == 0:
             first = polygon
         if polygon == OFFROAD:
             outside += 1
     return first, outside
+
+
+@kernel
+def _fill(
+    inside: Grid, map_grid: tuple[float, float, float], edges: Floats, slab_origin: Floats, slab_first: Ints,
+    slab_start: Ints, slab_edges: Ints, grid: Floats, bucket_side: int, buckets: Ints,
+) -> None:  # fmt: skip
+    """Of each cell: whether a polygon covers its middle. `map_grid`: edge of a cell, west and south of the map [m]."""
+    cell, west, south = map_grid
+    for j in range(inside.shape[0]):
+        for i in range(inside.shape[1]):
+            x, y = west + (i + 0.5) * cell, south + (j + 0.5) * cell
+            inside[j, i] = (
+                polygon_at(x, y, edges, slab_origin, slab_first, slab_start, slab_edges, grid, bucket_side, buckets)
+                != OFFROAD
+            )
 
 
 def drivable_area(polygons: Sequence[Sequence[Floats]], priorities: Sequence[float]) -> DrivableArea:
@@ -214,19 +233,11 @@ def drivable_area(polygons: Sequence[Sequence[Floats]], priorities: Sequence[flo
         offset, filled = offset + len(each), filled + numbers.size
     every = np.concatenate(edges) if edges else np.zeros((0, 4))
     priority = np.array(priorities, np.float64)
-    grid, shape, bucket_start, bucket_polygons = _buckets(edges, priority)
-    return _frozen(
-        DrivableArea(
-            every, priority, slab_origin, np.array(slab_first, np.int64), np.concatenate(starts),
-            np.concatenate(members) if members else np.zeros(0, np.int64), grid, shape, bucket_start, bucket_polygons,
-        )
-    )  # fmt: skip
-
-
-def _frozen(area: DrivableArea) -> DrivableArea:
-    for value in vars(area).values():
-        if isinstance(value, np.ndarray):
-            value.flags.writeable = False
+    slabs = np.array(slab_first, np.int64), np.concatenate(starts), np.concatenate([np.zeros(0, np.int64), *members])
+    area = DrivableArea(every, priority, slab_origin, *slabs, *_buckets(edges, priority))
+    for part in vars(area).values():
+        if isinstance(part, np.ndarray):
+            part.flags.writeable = False
     return area
 
 
@@ -270,11 +281,12 @@ def _spread(first: Ints, last: Ints) -> tuple[Ints, Ints]:
     return rows, np.repeat(first, counts) + np.arange(rows.size, dtype=np.int64) - begin
 
 
-def _buckets(edges: Sequence[Floats], priority: Floats) -> tuple[Floats, tuple[int, int], Ints, Ints]:
+def _buckets(edges: Sequence[Floats], priority: Floats) -> tuple[Floats, int, Ints]:
     """A grid over all polygons; each bucket lists those whose bounding box is near, in order of precedence."""
     if not edges:
-        return np.array([0.0, 0.0, 1.0, 1.0]), (0, 0), np.zeros(1, np.int64), np.zeros(0, np.int64)
-    boxes = np.array([_box(each) for each in edges])
+        return np.array([0.0, 0.0, 1.0, 1.0]), 0, np.zeros(1, np.int64)
+    corners = [each.reshape(-1, 2) for each in edges]
+    boxes = np.array([(*each.min(axis=0), *each.max(axis=0)) for each in corners])
     west, south = float(boxes[:, 0].min()), float(boxes[:, 1].min())
     width, height = float(boxes[:, 2].max()) - west, float(boxes[:, 3].max()) - south
     side_count = max(1, math.isqrt(min(16 * len(edges), _MAX_BUCKETS)))
@@ -292,11 +304,6 @@ def _buckets(edges: Sequence[Floats], priority: Floats) -> tuple[Floats, tuple[i
         for row in range(bottom[polygon], top[polygon] + 1):
             for column in range(left[polygon], right[polygon] + 1):
                 lists[row * side_count + column].append(int(polygon))
-    start = np.cumsum([0, *(len(each) for each in lists)]).astype(np.int64)
-    flat = np.array([polygon for each in lists for polygon in each], np.int64)
-    return np.array([west, south, per_x, per_y]), (side_count, side_count), start, flat
-
-
-def _box(edges: Floats) -> tuple[float, float, float, float]:
-    x, y = edges[:, [0, 2]], edges[:, [1, 3]]
-    return float(x.min()), float(y.min()), float(x.max()), float(y.max())
+    start = len(lists) + 1 + np.cumsum([0, *(len(each) for each in lists)])
+    buckets = np.concatenate([start, np.array([polygon for each in lists for polygon in each], np.int64)])
+    return np.array([west, south, per_x, per_y]), side_count, buckets.astype(np.int64)

@@ -165,10 +165,11 @@ def sense(
 
 @kernel
 def move(fleets: Rows, tick: int, ticks: int) -> None:
-    """Every fleet from `tick` on by `ticks`."""
-    for f in range(fleets.shape[0]):
-        fleets[f, FLEET_TICK], fleets[f, TICKS] = tick, ticks
-        _call(fleets[f, FUNCTION], _table_address(fleets) + 8 * FLEET_COLUMNS * f)
+    """Every fleet from `tick` on by `ticks`, tick by tick: robots touch each other."""
+    for k in range(tick, tick + ticks):
+        for f in range(fleets.shape[0]):
+            fleets[f, FLEET_TICK], fleets[f, TICKS] = k, 1
+            _call(fleets[f, FUNCTION], _table_address(fleets) + 8 * FLEET_COLUMNS * f)
 
 
 @kernel

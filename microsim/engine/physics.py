@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from microsim.engine.bodies import Body
 from microsim.engine.calls import FLEET_COLUMNS, Rows, address_of, advance_address, scene_row
-from microsim.engine.components import YAW, RobotModel, X, Y, Z
+from microsim.engine.components import CONTACTS, YAW, RobotModel, X, Y, Z
+from microsim.engine.contact_tables import Contacts, Mover
 from microsim.engine.exact import wrap_angle
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, Motion
@@ -54,7 +56,20 @@ class Motions(Mapping[str, Motion]):
 
 
 class Physics:
-    def __init__(self, world: World, dt: float, fleets: Sequence[Fleet], plane: Array) -> None:
+    """`bodies`: of all robots, in the order in which they make way for each other; without them robots do not touch.
+
+    `stops_all`: obstacles and other robots stop every robot, not only those on the ground.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        dt: float,
+        fleets: Sequence[Fleet],
+        plane: Array,
+        bodies: Mapping[str, Body] | None = None,
+        stops_all: bool = False,
+    ) -> None:
         self.world = world
         self.fleets = tuple(fleets)
         self.home: Mapping[str, tuple[Fleet, int]] = {
@@ -65,8 +80,16 @@ class Physics:
         origin = world.cell_m, world.west, world.south
         grids = world.elevation, world.surface, world.clearance[None], world.footing[None]
         self.scene = scene_row(*grids, origin, dt, plane)
-        self.rows: Rows = np.array([self._row(fleet) for fleet in self.fleets], np.int64).reshape(-1, FLEET_COLUMNS)
+        movers = [self._mover(name) for name in bodies or self.home]
+        self.contacts = Contacts(movers, bodies or {}, world, self.scene, stops_all)
+        before, after = self.contacts.calls()
+        rows = [before, *(self._row(fleet) for fleet in self.fleets), after]
+        self.rows: Rows = np.array(rows, np.int64).reshape(-1, FLEET_COLUMNS)
         self.look()
+
+    def _mover(self, name: str) -> Mover:
+        fleet, column = self.home[name]
+        return Mover(name, fleet.model, fleet.state, column)
 
     def _row(self, fleet: Fleet) -> list[int]:
         """The call that moves a fleet."""
@@ -80,7 +103,7 @@ class Physics:
         ]  # fmt: skip
 
     def move(self, tick: int, ticks: int = 1) -> None:
-        """From tick to tick + ticks. Robots do not push each other, so each fleet goes on its own."""
+        """From tick to tick + ticks."""
         move(self.rows, tick, ticks)
 
     def look(self) -> None:
@@ -103,24 +126,26 @@ class Physics:
         return float(np.sqrt(dx * dx + dy * dy + dz * dz))
 
     def memory(self) -> Any:
-        return [(fleet.state.copy(), fleet.command.copy()) for fleet in self.fleets]
+        return [(fleet.state.copy(), fleet.command.copy()) for fleet in self.fleets], self.contacts.touch.copy()
 
     def recall(self, memory: Any) -> None:
-        for fleet, (state, command) in zip(self.fleets, memory, strict=True):
+        fleets, touch = memory
+        self.contacts.recall(touch)
+        for fleet, (state, command) in zip(self.fleets, fleets, strict=True):
             fleet.state[...] = state
             fleet.command[...] = command
         self.look()
 
 
 def put(model: RobotModel, column: Array, world: World, x: float, y: float, z: float, yaw: float) -> None:
-    """A state at rest at the pose. Counters of the model (rows beyond pose and motion) start anew too.
+    """A state at rest at the pose. Counters of the model (rows beyond pose and motion) start from 0 too.
 
-    Not so the age of its command: else an old one would come to life again.
+    Not so the age of its command, since an old one would come to life again, and the number of its contacts.
     """
-    age = 0.0 if model.command_age is None else column[model.command_age]
+    kept = [CONTACTS] if model.command_age is None else [CONTACTS, model.command_age]
+    values = column[kept]
     column[:] = 0.0
-    if model.command_age is not None:
-        column[model.command_age] = age
+    column[kept] = values
     column[X], column[Y], column[YAW] = x, y, wrap_angle(yaw)
     column[Z] = world.ground(x, y) if model.is_ground_bound else z
 

@@ -1,22 +1,24 @@
-"""What a seed decides about a world before its first tick: where obstacles and robots stand, and other numbers.
+"""What a seed decides about a world before its first tick: where obstacles and robots are, hills, other numbers.
 
 Every draw has a named stream of its own, so that adding one changes no other. One world and a batch of them draw with
 the same functions.
 """
 
+from typing import Any, TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine import geometry, noise, world
 from microsim.engine.calls import Scene
 from microsim.engine.compiled import kernel
-from microsim.engine.geometry import Array, Grid
+from microsim.engine.geometry import Array, Grid, measure_clearance
+from microsim.engine.noise import uniforms
+from microsim.engine.world import mark_footprint
 
-_uniforms = noise.uniforms
-_measure_clearance = geometry.measure_clearance
-_mark_footprint = world.mark_footprint
+Words: TypeAlias = npt.NDArray[np.uint64]
 
 ATTEMPTS = 100  # to find a free place for a robot
+OCTAVES = 4  # each of half the wavelength and half the height of the one before
 
 # columns of a table of obstacles
 _X, _Y, _HALF_X, _HALF_Y, _IS_DISC = range(5)
@@ -24,7 +26,7 @@ _X, _Y, _HALF_X, _HALF_Y, _IS_DISC = range(5)
 
 @kernel
 def number_between(key: int, low: float, high: float) -> float:
-    return low + (high - low) * _uniforms(key, 0, 0)[0]
+    return low + (high - low) * uniforms(key, 0, 0)[0]
 
 
 @kernel
@@ -45,10 +47,10 @@ def move_obstacles(
     one of the starts (r, 2).
     """
     for i in range(table.shape[0]):
-        right, ahead = _uniforms(key, i, 0)
+        right, ahead = uniforms(key, i, 0)
         x = table[i, _X] + shift_m * (2.0 * right - 1.0)
         y = table[i, _Y] + shift_m * (2.0 * ahead - 1.0)
-        is_there = _uniforms(key, i, 1)[0] < keep_probability
+        is_there = uniforms(key, i, 1)[0] < keep_probability
         for r in range(starts.shape[0]):
             beside_x = abs(x - starts[r, 0]) >= table[i, _HALF_X] + gap_m
             beside_y = abs(y - starts[r, 1]) >= table[i, _HALF_Y] + gap_m
@@ -76,7 +78,7 @@ def start_place(
     rows, columns = clearance.shape
     best, best_x, best_y = 0, x_low, y_low
     for attempt in range(ATTEMPTS):
-        along, across = _uniforms(key, attempt, 0)
+        along, across = uniforms(key, attempt, 0)
         x, y = x_low + (x_high - x_low) * along, y_low + (y_high - y_low) * across
         u, v = (x - west) / cell, (y - south) / cell
         free = 0
@@ -107,10 +109,57 @@ def lay_out(
         if moved[k, 2] > 0.0:
             x, y = moved[k, 0] - scene.west, moved[k, 1] - scene.south
             is_disc = table[k, _IS_DISC] > 0.0
-            _mark_footprint(cells, scene.cell, x, y, table[k, _HALF_X], table[k, _HALF_Y], is_disc)
+            mark_footprint(cells, scene.cell, x, y, table[k, _HALF_X], table[k, _HALF_Y], is_disc)
     if is_separate:
         for j in range(cells.shape[0]):
             for i in range(cells.shape[1]):
                 footing[j, i] = max(cells[j, i], lacking[j, i])
-        _measure_clearance(footing)
-    _measure_clearance(cells)
+        measure_clearance(footing)
+    measure_clearance(cells)
+
+
+# ---- smooth random heights, from + - * on single elements: the same bits on every machine ----------------------------
+
+
+def octaves(x: Array, y: Array, seed: int, wavelength: float) -> Array:
+    total = np.zeros((len(y), len(x)), np.float64)
+    weight = 1.0
+    for octave in range(OCTAVES):
+        total += weight * _value_noise(x / wavelength, y / wavelength, seed, octave)
+        weight *= 0.5
+        wavelength *= 0.5
+    return total
+
+
+def _value_noise(u: Array, v: Array, seed: int, octave: int) -> Array:
+    """Random values in [0, 1) at whole coordinates, joined smoothly (first and second derivative)."""
+    i, j = np.floor(u), np.floor(v)
+    s, t = _smooth(u - i)[None, :], _smooth(v - j)[:, None]
+    columns, rows = i.astype(np.int64).astype(np.uint64)[None, :], j.astype(np.int64).astype(np.uint64)[:, None]
+    one = np.uint64(1)
+    stream = mix(np.array((seed & (2**64 - 1)) ^ (octave * 0x9E3779B97F4A7C15 & (2**64 - 1)), np.uint64))
+    south_west, south_east = _lattice(columns, rows, stream), _lattice(columns + one, rows, stream)
+    north_west, north_east = _lattice(columns, rows + one, stream), _lattice(columns + one, rows + one, stream)
+    south = south_west + (south_east - south_west) * s
+    north = north_west + (north_east - north_west) * s
+    return south + (north - south) * t
+
+
+def _smooth(t: Array) -> Array:
+    return t * t * t * (t * (t * 6.0 - 15.0) + 10.0)
+
+
+def _lattice(columns: Words, rows: Words, stream: Words) -> Array:
+    """The random value of each lattice point, in [0, 1)."""
+    word: Words = mix(mix(stream ^ columns) ^ rows)
+    values: Array = (word >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return values
+
+
+def mix(word: Any) -> Any:
+    """SplitMix64 of every element."""
+    with np.errstate(over="ignore"):
+        word = word + np.uint64(0x9E3779B97F4A7C15)
+        word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))

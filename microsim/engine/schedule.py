@@ -31,7 +31,7 @@ from microsim.engine.output_table import (
 from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Output
 from microsim.engine.radio import Radio
-from microsim.engine.timekeeper import Clock
+from microsim.engine.timekeeper import NS_PER_S, Clock
 
 CHUNK = 256  # ticks at most that are run in one call
 
@@ -94,6 +94,7 @@ class Schedule:
     def __post_init__(self) -> None:
         self._rows = sorted(self.python.values(), key=lambda item: item[0])
         self._outputs = tuple(output for _, output in self._rows)
+        self._next_warning_ns: dict[str, int] = {}  # by text
         self._progress: Rows = np.zeros(4, np.int64)
         self._ends: Rows = np.zeros(CHUNK, np.int64)
 
@@ -126,6 +127,7 @@ class Schedule:
             progress, out.buffer, self._ends,
         )  # fmt: skip
         self.tick = int(progress[AT_TICK])
+        self._report_contacts()
         if tables.has_dropouts:
             self.health.dropped.update_to(tables.dropped())
         return out.close_ticks(self._ends[: progress[DONE]].tolist())
@@ -142,12 +144,25 @@ class Schedule:
         self.physics.move(self.tick, ticks)
         self.tick += ticks
         self.has_skipped = True
+        self._report_contacts()
 
     def _move(self, ticks: int) -> None:
         self.take()
         tables = self.tables
         begin_tick(tables.fleets, tables.calls, tables.windows, tables.trackers, self.tick, ticks)
         self.tick += ticks  # the one place where time moves
+        self._report_contacts()
+
+    def _report_contacts(self) -> None:
+        """Warn of contacts that began; of the same two at most once a second."""
+        if not self.physics.contacts.has_news:
+            return
+        for tick, robot, thing in self.physics.contacts.take_news():
+            text = f"{robot} touches {thing if thing in self.physics.home else f'the {thing}'}"
+            time_ns = self.clock.time_ns(tick)
+            if time_ns >= self._next_warning_ns.get(text, 0):
+                self._next_warning_ns[text] = time_ns + NS_PER_S
+                self.health.warn(text)
 
     def _forget_skipped(self) -> None:
         """What was due on the way is left out; sensors go on at their own ticks."""
@@ -237,3 +252,4 @@ class Schedule:
         self.tables.resume(self.tick)
         self.tables.set_dropped(self.health.dropped)
         self.has_skipped = False
+        self._next_warning_ns.clear()

@@ -16,6 +16,9 @@ from microsim.engine.geometry import Array, Grid, clearance_of, ground_height
 
 T = TypeVar("T")
 
+STEP_M = 0.2  # what is lower is driven over
+HEADROOM_M = 2.0  # what is higher is driven under
+
 GROUND, OBSTACLE, HAZARD, TARGET, WATER = range(5)
 CLASS_NAMES = ("ground", "obstacle", "hazard", "target", "water")
 
@@ -62,10 +65,9 @@ class World:
     south: float = 0.0  # [m] map frame: where the grid's first row begins
     mesh: Mesh | None = None
     occupied: Grid = field(init=False)  # (ny, nx) 0 free, 1 occupied
+    mesh_cells: Grid | None = field(init=False, default=None)  # (ny, nx) those that the mesh occupies; None: no mesh
     clearance: Grid = field(init=False)  # (ny, nx) [cells] to the nearest occupied one or the edge: what rays walk on
-    footing: Grid = field(
-        init=False
-    )  # as clearance, but cells without ground count as occupied: where robots can stand
+    footing: Grid = field(init=False)  # as clearance, cells without ground being occupied: where robots can stand
     _derived: dict[Any, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
     is_flat: bool = field(init=False)  # one height everywhere: the camera has a shorter way
 
@@ -73,10 +75,11 @@ class World:
         occupied = np.zeros(self.elevation.shape, np.uint8)
         mark_occupied(occupied, self.cell_m, self.obstacles, self.west, self.south)
         if self.mesh is not None:
-            from microsim.engine.mesh_cells import mark_mesh
-
             grid = (self.elevation, self.cell_m, self.west, self.south)
-            mark_mesh(occupied, *grid, self.mesh.vertices, self.mesh.triangles)
+            mesh_cells = np.zeros_like(occupied)
+            mark_mesh(mesh_cells, *grid, self.mesh.vertices, self.mesh.triangles)
+            occupied |= mesh_cells
+            object.__setattr__(self, "mesh_cells", mesh_cells)
         object.__setattr__(self, "occupied", occupied)
         object.__setattr__(self, "clearance", clearance_of(occupied))
         footing = self.clearance
@@ -166,3 +169,59 @@ def mark_footprint(
             near_x = min(max(x, i * cell), i * cell + cell) - x
             if not is_disc or near_x * near_x + near_y * near_y < half_x * half_x:
                 occupied[j, i] = 1
+
+
+@kernel
+def mark_mesh(
+    occupied: Grid,
+    elevation: Array,
+    cell: float,
+    west: float,
+    south: float,
+    vertices: Array,
+    triangles: npt.NDArray[np.int32],
+) -> None:
+    """Set the cells in which the mesh is between STEP_M and HEADROOM_M above the ground.
+
+    Each triangle is looked at in points at most half a cell apart.
+    """
+    rows, columns = occupied.shape
+    for n in range(triangles.shape[0]):
+        a, b, c = vertices[triangles[n, 0]], vertices[triangles[n, 1]], vertices[triangles[n, 2]]
+        longest = 0.0
+        for k in range(3):
+            longest = max(longest, abs(b[k] - a[k]), abs(c[k] - a[k]), abs(c[k] - b[k]))
+        steps = int(min(2.0 * longest / cell, 1e5)) + 1
+        for i in range(steps + 1):
+            for j in range(steps + 1 - i):
+                p, q = i / steps, j / steps
+                x = a[0] + (b[0] - a[0]) * p + (c[0] - a[0]) * q - west
+                y = a[1] + (b[1] - a[1]) * p + (c[1] - a[1]) * q - south
+                u, v = x / cell, y / cell
+                if not (0.0 <= u < columns and 0.0 <= v < rows) or occupied[int(v), int(u)]:
+                    continue
+                height = a[2] + (b[2] - a[2]) * p + (c[2] - a[2]) * q - ground_height(elevation, cell, x, y)
+                if math.isnan(height) or STEP_M < height < HEADROOM_M:
+                    occupied[int(v), int(u)] = 1
+
+
+def is_in_mesh(
+    column: int,
+    row: int,
+    elevation: npt.NDArray[np.floating[Any]],
+    cell: float,
+    west: float,
+    south: float,
+    vertices: Array,
+    triangles: npt.NDArray[np.int32],
+) -> bool:
+    """Whether `mark_mesh` sets this cell: only triangles over it are looked at, only heights around it are read."""
+    corners = vertices[:, :2][triangles]
+    low = np.array([west + (column - 1) * cell, south + (row - 1) * cell])
+    near = ((corners.max(axis=1) >= low) & (corners.min(axis=1) <= low + 3.0 * cell)).all(axis=1)
+    occupied = np.zeros(elevation.shape, np.uint8)
+    heights = np.zeros(elevation.shape)  # pages that are not written to take no memory
+    rows = slice(max(row - 2, 0), row + 3)
+    heights[rows] = elevation[rows]
+    mark_mesh(occupied, heights, cell, west, south, vertices, triangles[near])
+    return bool(occupied[row, column])

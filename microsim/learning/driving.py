@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from microsim.engine.components import VELOCITY_X, VELOCITY_Y, YAW_RATE, X, Y
+from microsim.engine.components import CONTACTS, VELOCITY_X, VELOCITY_Y, YAW_RATE, X, Y
 from microsim.learning.tasks import NO_SENSORS, QUIET, Array, Float32s, Integers, Mask, Task, distance, no_more
 from microsim.robots.car import SPEED, STEERING
-from microsim.robots.rover import CONTACTS
 
 
 def see_ranges(ranges: Float32s, reach_m: float, out: Float32s) -> None:

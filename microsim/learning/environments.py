@@ -35,9 +35,11 @@ def next_seeds(seeds: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return stream_keys(seeds, NEXT_EPISODE)
 
 
-def success(task: Task) -> dict[str, bool]:
-    """For the info of one world: whether the goal of the task was reached, if it has one."""
-    return {} if task.arrived is None else {"is_success": bool(task.arrived[0])}
+def info_of(task: Task) -> dict[str, Any]:
+    """The info of one world: contacts in this episode, what robots touch now; whether the task's goal was reached."""
+    touching = {robot: task.batch.touching(robot, 0) for robot in task.batch.robots}
+    info = {"contacts": int(task.contacts[0]), "touching": touching}
+    return info if task.arrived is None else {**info, "is_success": bool(task.arrived[0])}
 
 
 def _import_torch() -> Any:
@@ -79,7 +81,7 @@ class TaskEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
         self.task.act(np.asarray(action, np.float64)[None])
         rewards, ended = self.task.judge()
         self._window.after_step()
-        return self.task.observe()[0].copy(), float(rewards[0]), bool(ended[0]), False, success(self.task)
+        return self.task.observe()[0].copy(), float(rewards[0]), bool(ended[0]), False, info_of(self.task)
 
     def render(self) -> Any:
         images = self._window.render([0])
@@ -133,17 +135,25 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
     ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
         """`options={"reset_mask": (num_envs,) of bool}` begins an episode in these worlds only, as in Gymnasium."""
         first = seed if isinstance(seed, int) else None
-        worlds = self._masked((options or {}).get("reset_mask"))
+        chosen = self._masked((options or {}).get("reset_mask"))
         super().reset(seed=first)
-        self.task.reset(worlds, self._first_seeds(seed)[worlds])
+        worlds = self.task.batch.loops.array(chosen)
+        self.task.reset(worlds, self._first_seeds(seed)[chosen])
         self._has_seed = True
         self._steps[worlds] = 0
         self._over[worlds] = False
-        return self._seen(), {}
+        return self._seen(), self._contacts()
+
+    def _contacts(self) -> dict[str, Any]:
+        """Of each world in this episode, in Gymnasium's form."""
+        everywhere = self.task.xp.ones(self.num_envs, np.bool_)
+        return {"contacts": self._given(self.task.contacts), "_contacts": self._given(everywhere)}
 
     def _masked(self, mask: Any) -> npt.NDArray[np.int64]:
         if mask is None:
             return np.arange(self.num_envs)
+        if self._torch is not None and isinstance(mask, self._torch.Tensor):
+            mask = mask.cpu().numpy()
         if getattr(mask, "dtype", None) != np.bool_ or mask.shape != (self.num_envs,) or not mask.any():
             raise UsageError(
                 f"reset_mask: expected an array of {self.num_envs} bool, at least one of them true, found {mask!r}"
@@ -176,9 +186,9 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
             rewards[restarted], ended[restarted], self._steps[restarted] = 0.0, False, 0
         cut = ~ended & (self._steps >= self.horizon)
         self._over = ended | cut
-        info = {}
+        info = self._contacts()
         if task.arrived is not None and self._over.any():  # Gymnasium's form: values, and which worlds have one
-            info = {"is_success": self._given(task.arrived & ended), "_is_success": self._given(self._over.copy())}
+            info |= {"is_success": self._given(task.arrived & ended), "_is_success": self._given(self._over.copy())}
         return self._seen(), self._given(rewards), self._given(ended), self._given(cut), info
 
     def _seen(self) -> npt.NDArray[np.float32]:

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from microsim.engine.components import YAW_RATE, X, Y, Z
+from microsim.engine.components import CONTACTS, TOUCHING, YAW_RATE, X, Y, Z
 from microsim.learning.driving import see_ranges
 from microsim.learning.tasks import NO_SENSORS, QUIET, Array, Float32s, Integers, Mask, Task, distance, no_more
-from microsim.robots.rover import CONTACTS, V
+from microsim.robots.rover import V
 
 _DRONE = (5.0, 5.0, 3.0, 1.5)  # its limits: m/s, m/s, m/s, rad/s
 _MAP_M = 40
@@ -165,12 +165,12 @@ class TeamTask(Task):
         self.target: Array = self.xp.zeros((2, n))
         self.found: Mask = self.xp.zeros(n, np.bool_)
         self.before: Array = self.xp.zeros(n)
-        self.contacts: Array = self.xp.zeros(n)
+        self.bumped: Array = self.xp.zeros(n)
 
     def begin(self, worlds: Integers) -> None:
         self.target[:, worlds] = self.batch.free_places("task/target", (10.0, 36.0), (10.0, 36.0), 1.0, worlds).T
         self.found[worlds] = False
-        self.contacts[worlds] = 0.0
+        self.bumped[worlds] = 0.0
         self.before[worlds] = distance(self.batch.rows("rover")[:, worlds], self.target[:, worlds])
 
     def observe(self) -> Float32s:
@@ -196,8 +196,8 @@ class TeamTask(Task):
         rover, drone = self.batch.rows("rover"), self.batch.rows("drone")
         now = distance(rover, self.target)
         rewards: Array = np.where(self.found, self.before - now, 0.0) - 0.02
-        rewards -= 0.2 * (rover[CONTACTS] > self.contacts)
-        self.contacts[:] = rover[CONTACTS]
+        rewards -= 0.2 * ((rover[TOUCHING] > 0.0) | (rover[CONTACTS] > self.bumped))
+        self.bumped[:] = rover[CONTACTS]
         self.before[:] = now
         sees: Mask = ~self.found & (distance(drone, self.target) < self.sight_m)
         self.found |= sees

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from pettingzoo import ParallelEnv
 
-from microsim.learning.environments import next_seeds, success
+from microsim.learning.environments import info_of, next_seeds
 from microsim.learning.flying import TeamTask
 from microsim.learning.rendering import RENDER_MODES, RenderWindow
 
@@ -72,7 +72,7 @@ class TeamParallelEnv(ParallelEnv):  # type: ignore[misc]
             dict.fromkeys(AGENTS, float(rewards[0])),
             dict.fromkeys(AGENTS, bool(ended[0])),
             dict.fromkeys(AGENTS, cut and not bool(ended[0])),
-            {agent: success(self.task) for agent in AGENTS},
+            {agent: info_of(self.task) for agent in AGENTS},
         )
 
     def _seen(self) -> dict[str, npt.NDArray[np.float32]]:

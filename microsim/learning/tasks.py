@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.batch import BatchSimulation
-from microsim.engine.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, YAW_RATE, X, Y, Z
+from microsim.engine.components import CONTACTS, VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, YAW_RATE, X, Y, Z
 from microsim.errors import UsageError, unknown
 
 Array: TypeAlias = npt.NDArray[np.float64]
@@ -86,6 +86,14 @@ class Task:
     def judge(self) -> tuple[Array, Mask]:
         """Rewards of the last step, and whose episode has ended."""
         raise NotImplementedError
+
+    @property
+    def contacts(self) -> Integers:
+        """(n,) contacts of all robots since the episode began."""
+        total: Integers = self.xp.zeros(self.n, np.int64)
+        for robot in self.batch.robots:
+            total += self.batch.rows(robot)[CONTACTS].astype(np.int64)
+        return total
 
     def landmarks(self, world: int) -> Sequence[tuple[float, float, float]]:
         """x, y, radius of what a picture shall show."""

@@ -1,4 +1,4 @@
-"""`/sim/status`: whether cars are on the road, what state they are in, and how sensors are."""
+"""`/sim/status`: whether cars are on the road, what state they are in, what robots touch, and how sensors are."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from microsim.engine.components import CONTACTS, TOUCHING
 from microsim.engine.drivable import OFFROAD, DrivableArea
 from microsim.engine.faults import Health
 from microsim.engine.physics import Physics
@@ -35,7 +36,8 @@ class Status:
 
     def fire(self, tick: int, stamp_ns: int) -> None:
         entries = self.entries(tick)
-        facts = [(name, level, message, values.get("is_offroad"), values.get("polygon"), values.get("blocked"))
+        watched = ("is_offroad", "polygon", "blocked", "touching")
+        facts = [(name, level, message, *map(values.get, watched))
                  for name, (level, message, values) in entries.items()]  # fmt: skip
         if tick >= self.next_regular or facts != self.told:
             self.send(stamp_ns, self.encode(stamp_ns, entries))
@@ -45,7 +47,7 @@ class Status:
         self.due = tick + 1
 
     def entries(self, tick: int) -> dict[str, Entry]:
-        """By name: each robot that is watched, or the run where there is none, then each sensor with faults.
+        """By name: each robot that is watched, or the run where there is none, other robots, each sensor with faults.
 
         A sensor without any has no entry: adding one changes no other topic.
         """
@@ -55,7 +57,18 @@ class Status:
         if not found:
             state = "degraded" if is_degraded else "running"
             found["run"] = (WARN if is_degraded else OK, state, {"state": state, **self._counts()})
-        return found | sensors
+        others = [name for name in self.physics.contacts.names if name not in self.robots]
+        return found | {name: self._other_robot(name) for name in others} | sensors
+
+    def _other_robot(self, name: str) -> Entry:
+        values = self._contacts(name)
+        return (WARN, "in contact", values) if values["touching"] else (OK, "running", values)
+
+    def _contacts(self, name: str) -> dict[str, str]:
+        fleet, column = self.physics.home[name]
+        contacts = self.physics.contacts
+        touched = contacts.touched(contacts.names.index(name)) if fleet.state[TOUCHING, column] else ()
+        return {"contacts": str(int(fleet.state[CONTACTS, column])), "touching": ", ".join(touched)}
 
     def _counts(self) -> dict[str, str]:
         degraded, dropped = sum(self.health.degraded.values()), sum(self.health.dropped.values())
@@ -72,8 +85,9 @@ class Status:
         report = self.robots[name].report(fleet.state[:, column])
         state = report.emergency or ("degraded" if is_degraded else "running")
         road = self._road(name)
-        values = {"state": state, **road, **report.values, **self._counts()}
-        level = ERROR if report.emergency else WARN if is_degraded or road["is_offroad"] == "true" else OK
+        values = {"state": state, **road, **report.values, **self._contacts(name), **self._counts()}
+        is_unusual = is_degraded or road["is_offroad"] == "true" or values["touching"] != ""
+        level = ERROR if report.emergency else WARN if is_unusual else OK
         return level, state, values
 
     def _road(self, name: str) -> dict[str, str]:

@@ -37,28 +37,12 @@ def _length(*parts: float) -> float:
     return math.sqrt(sum(part * part for part in parts))
 
 
-def _displacement(sim: Simulation, rows: Rows, start: Rows) -> float:
-    return _length(*(rows[i] - start[i] for i in (X, Y, Z)))
-
-
-def _height(sim: Simulation, rows: Rows, start: Rows) -> float:
-    return rows[Z] - sim.world.ground(rows[X], rows[Y])
-
-
-def _speed(sim: Simulation, rows: Rows, start: Rows) -> float:
-    return _length(*(rows[i] for i in (VELOCITY_X, VELOCITY_Y, VELOCITY_Z)))
-
-
-def _clearance(sim: Simulation, rows: Rows, start: Rows) -> float:
-    return clearance_cells(sim.world, rows[X], rows[Y])
-
-
-DERIVED: Mapping[str, Callable[[Simulation, Rows, Rows], float]] = {
+DERIVED: Mapping[str, Callable[[Simulation, Rows, Rows], float]] = {  # from a robot's rows, now and at the start
     "position": lambda sim, rows, start: math.nan,  # three numbers: compared separately
-    "displacement": _displacement,
-    "height": _height,
-    "speed": _speed,
-    "clearance_cells": _clearance,
+    "displacement": lambda sim, rows, start: _length(*(rows[i] - start[i] for i in (X, Y, Z))),
+    "height": lambda sim, rows, start: rows[Z] - sim.world.ground(rows[X], rows[Y]),
+    "speed": lambda sim, rows, start: _length(*(rows[i] for i in (VELOCITY_X, VELOCITY_Y, VELOCITY_Z))),
+    "clearance_cells": lambda sim, rows, start: clearance_cells(sim.world, rows[X], rows[Y]),
 }
 
 
@@ -175,7 +159,9 @@ class RobotWatch(ExpectationWatch):
         if self.entry.value == "position":
             self._judge_position(rows)
         elif not is_met(self.entry, value := self._value(rows)):
-            self.complaint = f"{self.entry.value} of {self.entry.robot} was {value:.6g} {self.now}"
+            last = self.sim.last_contact(self.entry.robot) if self.entry.value == "contacts" else ""
+            named = f", the last with {last}" if last else ""
+            self.complaint = f"{self.entry.value} of {self.entry.robot} was {value:.6g} {self.now}{named}"
 
     def _value(self, rows: Rows) -> float:
         if self.entry.value in DERIVED:

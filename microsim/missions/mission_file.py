@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field_validator, model_validator
 from pydantic_core import InitErrorDetails
@@ -32,14 +32,14 @@ from microsim.documents.yaml_text import read_yaml
 from microsim.errors import MissionError, Problem, ScenarioError, there_are
 from microsim.errors import unknown as no_such
 from microsim.paths import mission_file, mission_names
-from microsim.scenario.files import SUFFIXES, read_text
-from microsim.scenario.messages import Places, in_order
+from microsim.scenario.files import SUFFIXES, Places, in_order, read_text
 
 LONGEST_S = 86_400.0 * 365.0
 
 Seconds = Annotated[Finite, Field(ge=0, le=LONGEST_S)]
 Period = Annotated[Finite, Field(gt=0, le=LONGEST_S)]
 Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
+Found = TypeVar("Found", bound=Model)
 
 
 # ---- do --------------------------------------------------------------------------------------------------------------
@@ -145,13 +145,9 @@ class WaypointsAction(RobotAction):
 
 
 ACTIONS: dict[str, type[Action]] = {
-    "command": CommandAction,
-    "teleport": TeleportAction,
-    "radio": RadioAction,
-    "set": SetAction,
-    "pause": PauseAction,
+    "command": CommandAction, "teleport": TeleportAction, "radio": RadioAction, "set": SetAction, "pause": PauseAction,
     "waypoints": WaypointsAction,
-}
+}  # fmt: skip
 
 AnyAction: TypeAlias = CommandAction | TeleportAction | RadioAction | SetAction | PauseAction | WaypointsAction
 
@@ -211,7 +207,8 @@ class RobotExpectation(Windowed):
 
     robot: Name = Field(description="The robot whose state is meant.")
     value: Name = Field(
-        description="A name in its state (drone: x y z yaw vx vy vz yaw_rate; rover: x y z yaw v omega contacts), or "
+        description="A name in its state (drone: x y z yaw vx vy vz yaw_rate; rover: x y z yaw v omega; all: "
+        "contacts, which began with obstacles, the edge of the map or other robots), or "
         "position, displacement (from its start), height (above ground), speed, clearance_cells "
         "(to the nearest occupied cell or the edge of the map)."
     )
@@ -365,11 +362,36 @@ def load_mission(source: str | Path | Mapping[str, Any] | Mission) -> Mission:
     if not isinstance(source, (str, Path)):
         raise MissionError(Problem(f"expected a mission's name, file or content, found {show(source)}"))
     file = find_mission(source)
+    return _validated(*read_file(file, MissionError), file)
+
+
+def read_file(file: Path, refusal: type[ScenarioError]) -> tuple[Any, Places]:
+    """The content of a YAML file, and where each of its parts is."""
     try:
         document = read_yaml(read_text(file), str(file))
     except ScenarioError as error:
-        raise MissionError(error.problems) from None
-    return _validated(document.data, Places(str(file), document), file)
+        raise refusal(error.problems) from None
+    return document.data, Places(str(file), document)
+
+
+def model_of(kind: type[Found], data: Any, places: Places, refusal: type[ScenarioError], **context: Any) -> Found:
+    """Content of a file as its model; `refusal` lists everything that is wrong."""
+    if not isinstance(data, Mapping):
+        keys = ", ".join(kind.key_names())
+        raise refusal(places.problem(f"expected a mapping with any of the keys {keys}, found {show(data)}", ()))
+    try:
+        return kind.model_validate(data, context=context)
+    except ValidationError as error:
+        raise refusal(in_order(places.problems(error, data, lambda path: path))) from None
+
+
+def has_key_of(file: Path, keys: Iterable[str]) -> bool:
+    """Whether a file is a mapping with any of these keys. A file that cannot be read is not."""
+    try:
+        data, _ = read_file(file, MissionError)
+    except MissionError:
+        return False
+    return isinstance(data, Mapping) and any(key in data for key in keys)
 
 
 def find_mission(source: str | Path) -> Path:
@@ -383,13 +405,8 @@ def find_mission(source: str | Path) -> Path:
 
 
 def is_mission(file: Path) -> bool:
-    """Whether a file, by its keys, is a mission and not a scenario. A file that cannot be read is not."""
-    try:
-        data = read_yaml(read_text(file), str(file)).data
-    except ScenarioError:
-        return False
-    own = set(Mission.key_names()) - {"name", "scenario", "seed"}  # a scenario has none of them
-    return isinstance(data, Mapping) and any(key in data for key in own)
+    """Whether a file, by its keys, is a mission and not a scenario."""
+    return has_key_of(file, set(Mission.key_names()) - {"name", "scenario", "seed"})  # a scenario has none of them
 
 
 def _exists(path: Path) -> bool:
@@ -400,20 +417,12 @@ def _exists(path: Path) -> bool:
 
 
 def _validated(data: Any, places: Places, file: Path | None = None) -> Mission:
-    if not isinstance(data, Mapping):
-        keys = ", ".join(Mission.key_names())
-        message = f"expected a mapping with any of the keys {keys}, found {show(data)}"
-        raise MissionError(places.problem(message, ()))
-    if file is not None and "name" not in data:
+    if file is not None and isinstance(data, Mapping) and "name" not in data:
         data = {"name": file.stem, **data}
-    try:
-        mission = Mission.model_validate(data)
-    except ValidationError as error:
-        raise MissionError(in_order(places.problems(error, data, lambda path: path))) from None
-    mission._places = places
+    mission = model_of(Mission, data, places, MissionError)
     if mission.scenario is not None and file is not None:
         mission = mission.model_copy(update={"scenario": beside(mission.scenario, file)})
-        mission._places = places
+    mission._places = places
     return mission
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from microsim.documents.values import without_none
+from microsim.documents.values import without_unset
+from microsim.engine.bodies import Body
 from microsim.engine.components import Airflow, RobotModel
 from microsim.engine.faults import RADIO, Health, of_target
 from microsim.engine.geodesy import tangent_plane
@@ -34,7 +35,9 @@ def compose(
 ) -> tuple[Schedule, Run]:
     """scenario: with everything that it leaves to the seed decided."""
     plane = tangent_plane(*scenario.map.origin_wgs84)
-    physics = Physics(world, clock.dt, fleets_of(scenario, seed, world, clock), plane)
+    bodies = {name: Body(*robot.body()) for name, robot in scenario.robots.items()}
+    fleets = fleets_of(scenario, seed, world, clock)
+    physics = Physics(world, clock.dt, fleets, plane, bodies, stops_all=scenario.collisions == "stop")
     run = Run(scenario, seed, world, clock, physics, outbox, shared, health)
     topics = own_topics.own_topics()
     own_topics.add_clock(run, topics["clock"])
@@ -102,7 +105,8 @@ def _info(run: Run) -> Mapping[str, Any]:
     scenario = run.scenario
     robots = {name: robot.model_dump(mode="json", by_alias=True) for name, robot in scenario.robots.items()}
     for block in robots.values():
-        without_none(block, ("lidar", "convention", "render"))  # digests without them are older than these keys
+        # digests without them are older than these keys
+        without_unset(block, ("lidar", "convention", "render", "sees_robots"))
     return {
         "version": __version__,
         "scenario": scenario.name,

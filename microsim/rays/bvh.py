@@ -2,19 +2,18 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine.compiled import kernel
+from microsim.engine.compiled import inlined, kernel
 from microsim.engine.exact import cos, sin
 from microsim.engine.geometry import Array
 from microsim.engine.world import Shape, World
 
 Numbers: TypeAlias = npt.NDArray[np.int32]
-TreeArrays: TypeAlias = tuple[Array, Numbers, Numbers, Numbers, Array, Array]
+Bins: TypeAlias = npt.NDArray[np.int64]
 
 NOTHING = -1  # number of what a ray does not hit
 _LEAF = 8  # things in a leaf at most
@@ -26,25 +25,15 @@ BOX, CYLINDER = 0, 1
 SOLID_COLUMNS = 9
 
 
-@dataclass(frozen=True)
-class Tree:
-    """Boxes as (low x, y, z, high x, y, z). An inner node has `count` 0 and its children at `first` and `first` + 1."""
+class Tree(NamedTuple):
+    """Boxes as (low x, y, z, high x, y, z). An inner node has `held` 0 and its children at `first` and `first` + 1."""
 
     boxes: Array  # (nodes, 6) [m] map frame
     first: Numbers  # (nodes,) first child, or where a leaf's things begin in `order`
-    count: Numbers  # (nodes,) things of a leaf
+    held: Numbers  # (nodes,) how many things a leaf holds
     order: Numbers  # numbers of things: triangles, then solids
     triangles: Array  # (m, 9) corner, then the two edges from it [m]
     solids: Array  # (k, SOLID_COLUMNS)
-
-    @property
-    def arrays(self) -> TreeArrays:
-        """What the kernels take."""
-        return self.boxes, self.first, self.count, self.order, self.triangles, self.solids
-
-    @property
-    def is_empty(self) -> bool:
-        return self.order.shape[0] == 0
 
 
 def make_tree(vertices: Array, indices: npt.NDArray[np.integer], solids: Array) -> Tree:
@@ -60,9 +49,8 @@ def make_tree(vertices: Array, indices: npt.NDArray[np.integer], solids: Array) 
     nodes = max(2 * len(bounds), 1)
     boxes, first, count = np.zeros((nodes, 6)), np.zeros(nodes, np.int32), np.zeros(nodes, np.int32)
     used = _build(bounds, order, boxes, first, count) if len(bounds) else 1
-    return Tree(
-        boxes[:used].copy(), first[:used].copy(), count[:used].copy(), order, np.ascontiguousarray(edges), solids
-    )
+    kept = boxes[:used].copy(), first[:used].copy(), count[:used].copy()
+    return Tree(*kept, order, np.ascontiguousarray(edges), solids)
 
 
 @kernel
@@ -105,12 +93,21 @@ def _build(bounds: Array, order: Numbers, boxes: Array, first: Numbers, count: N
 
 @kernel
 def _enclose(bounds: Array, order: Numbers, low: int, high: int, box: Array) -> None:
+    _clear(box)
+    for n in range(low, high):
+        _widen(box, bounds[order[n]])
+
+
+@inlined
+def _clear(box: Array) -> None:
     for k in range(3):
         box[k], box[3 + k] = math.inf, -math.inf
-    for n in range(low, high):
-        for k in range(3):
-            box[k] = min(box[k], bounds[order[n], k])
-            box[3 + k] = max(box[3 + k], bounds[order[n], 3 + k])
+
+
+@inlined
+def _widen(box: Array, other: Array) -> None:
+    for k in range(3):
+        box[k], box[3 + k] = min(box[k], other[k]), max(box[3 + k], other[3 + k])
 
 
 @kernel
@@ -129,7 +126,7 @@ def _split(bounds: Array, order: Numbers, low: int, high: int) -> int:
         if not stop > start:
             continue
         scale = _BINS / (stop - start)
-        _fill_bins(bounds, order, low, high, axis, start, scale, boxes, counts)
+        _fill_bins(bounds, order[low:high], axis, start, scale, boxes, counts)
         _areas_from_the_right(boxes, counts, areas)
         cost, place = _cheapest(boxes, counts, areas)
         if cost < best_cost:
@@ -153,27 +150,15 @@ def _bin(bounds: Array, thing: int, axis: int, start: float, scale: float) -> in
 
 @kernel
 def _fill_bins(
-    bounds: Array,
-    order: Numbers,
-    low: int,
-    high: int,
-    axis: int,
-    start: float,
-    scale: float,
-    boxes: Array,
-    counts: npt.NDArray[np.int64],
+    bounds: Array, things: Numbers, axis: int, start: float, scale: float, boxes: Array, counts: Bins
 ) -> None:
     for b in range(_BINS):
         counts[b] = 0
-        for k in range(3):
-            boxes[b, k], boxes[b, 3 + k] = math.inf, -math.inf
-    for n in range(low, high):
-        thing = order[n]
+        _clear(boxes[b])
+    for thing in things:
         b = _bin(bounds, thing, axis, start, scale)
         counts[b] += 1
-        for k in range(3):
-            boxes[b, k] = min(boxes[b, k], bounds[thing, k])
-            boxes[b, 3 + k] = max(boxes[b, 3 + k], bounds[thing, 3 + k])
+        _widen(boxes[b], bounds[thing])
 
 
 @kernel
@@ -183,29 +168,23 @@ def _area(box: Array) -> float:
 
 
 @kernel
-def _areas_from_the_right(boxes: Array, counts: npt.NDArray[np.int64], areas: Array) -> None:
+def _areas_from_the_right(boxes: Array, counts: Bins, areas: Array) -> None:
     """areas[b]: surface area times number of all things in bins b and beyond."""
-    box = np.empty(6)
-    for k in range(3):
-        box[k], box[3 + k] = math.inf, -math.inf
-    number = 0
+    box, number = np.empty(6), 0
+    _clear(box)
     for b in range(_BINS - 1, -1, -1):
         number += counts[b]
-        for k in range(3):
-            box[k], box[3 + k] = min(box[k], boxes[b, k]), max(box[3 + k], boxes[b, 3 + k])
+        _widen(box, boxes[b])
         areas[b] = _area(box) * number if number > 0 else math.inf
 
 
 @kernel
-def _cheapest(boxes: Array, counts: npt.NDArray[np.int64], areas: Array) -> tuple[float, int]:
-    box = np.empty(6)
-    for k in range(3):
-        box[k], box[3 + k] = math.inf, -math.inf
-    number, best, place = 0, math.inf, 0
+def _cheapest(boxes: Array, counts: Bins, areas: Array) -> tuple[float, int]:
+    box, number, best, place = np.empty(6), 0, math.inf, 0
+    _clear(box)
     for b in range(1, _BINS):
         number += counts[b - 1]
-        for k in range(3):
-            box[k], box[3 + k] = min(box[k], boxes[b - 1, k]), max(box[3 + k], boxes[b - 1, 3 + k])
+        _widen(box, boxes[b - 1])
         cost = _area(box) * number + areas[b] if number > 0 else math.inf
         if cost < best:
             best, place = cost, b

@@ -8,16 +8,12 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine import exact, geometry, noise
 from microsim.engine.calls import Scene
 from microsim.engine.compiled import kernel
-from microsim.engine.geometry import Array, Grid
+from microsim.engine.exact import TWO_PI, sincos
+from microsim.engine.geometry import Array, Grid, is_free
 from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, SIN_YAW
-
-_is_free = geometry.is_free
-_normals = noise.normals
-_sincos = exact.sincos
-_uniforms = noise.uniforms
+from microsim.engine.noise import normals, uniforms
 
 X, Y, RADIUS = range(3)
 
@@ -47,7 +43,7 @@ def shorten_ranges(
         if value == math.inf:
             continue
         if sigma > 0.0:
-            first, second = _normals(key, tick, i // 2)
+            first, second = normals(key, tick, i // 2)
             value += sigma * (first if i % 2 == 0 else second)
         reading[i] = min(reading[i], -math.inf if value < low else math.inf if value > high else value)
 
@@ -72,7 +68,7 @@ def distance_to_discs(discs: Array, x: float, y: float, dx: float, dy: float) ->
 def ways_to_discs(discs: Array, places: Array, radii: Array, ahead: Array, astern: Array) -> None:
     """`way_to_discs` of many robots, forward and backward; places (4, n): x, y, z and heading."""
     for i in range(places.shape[1]):
-        sine, cosine = _sincos(places[3, i])
+        sine, cosine = sincos(places[3, i])
         ahead[i] = way_to_discs(discs, places[0, i], places[1, i], cosine, sine, radii[i])
         astern[i] = way_to_discs(discs, places[0, i], places[1, i], -cosine, -sine, radii[i])
 
@@ -141,8 +137,8 @@ def walk(
     """
     for i in range(state.shape[1]):
         if tick % int(parameters[TURN_TICKS, i]) == 0 or state[HEADING, i] == math.inf:
-            state[HEADING, i] = (_uniforms(keys[i], tick, 0)[0] - 0.5) * exact.TWO_PI
-        sine, cosine = _sincos(state[HEADING, i])
+            state[HEADING, i] = (uniforms(keys[i], tick, 0)[0] - 0.5) * TWO_PI
+        sine, cosine = sincos(state[HEADING, i])
         x = state[X, i] + parameters[SPEED, i] * cosine * dt
         y = state[Y, i] + parameters[SPEED, i] * sine * dt
         inside = parameters[WEST, i] <= x <= parameters[EAST, i] and parameters[SOUTH, i] <= y <= parameters[NORTH, i]
@@ -150,7 +146,7 @@ def walk(
             u, v = x - west, y - south
             rows, columns = clearance.shape
             on_grid = 0.0 <= u < columns * cell and 0.0 <= v < rows * cell
-            inside = not on_grid or _is_free(clearance, cell, u, v)
+            inside = not on_grid or is_free(clearance, cell, u, v)
         if inside:
             state[X, i], state[Y, i] = x, y
         else:

@@ -1,54 +1,37 @@
-"""Rays in any direction against the ground, eight neighbouring ones at a time: the bits of `ground_rays.single`.
+"""Rays in any direction against the ground, many neighbouring ones at a time: the bits that each gives alone.
 
-Rays that lie close together cross nearly the same blocks. One line through their middle, over blocks widened by their
-neighbours, tells for each how far it cannot have met anything; up to there it goes over the blocks without looking, in
-SIMD, adding up the same numbers as the walk it shortens. From there on it walks as any ray.
+Rays that are close together cross nearly the same blocks. One line through their middle, over blocks widened by their
+neighbours, shows how far each ray certainly meets nothing. Up to there it crosses the blocks without a test, in SIMD,
+adding up the same numbers as the walk that it shortens. From there on it is walked like any other ray.
 """
 
 import math
 
-from microsim.engine.compiled import kernel
-from microsim.engine.geometry import Array
-from microsim.rays import ground_rays
-from microsim.rays.ground_rays import BLOCK, NEVER, PER_BLOCK, UPRIGHT, Caps
-
-_alone = ground_rays.alone
-_stay = ground_rays.stay
-_upright = ground_rays.upright
+from microsim.engine.compiled import inlined, kernel
+from microsim.engine.geometry import Array, Vector
+from microsim.rays.ground_rays import BLOCK, NEVER, PER_BLOCK, UPRIGHT, Course, Lattice, onward, stay, upright
 
 LANES = 32  # rays of a packet
 _SLACK = 1e-9  # of heights and widths: far above rounding, far below what matters
 # Where the numbers of a packet stand in its one array: places known to the compiler let the loops become SIMD.
 DX, DY, DZ, OUT, _FLAT, _SLOPE, _UX, _UY, _VX, _VY, _PER_VX, _PER_VY = range(0, 12 * LANES, LANES)
-_S, _END, _TO_X, _TO_Y, _COLUMN, _ROW, _CLEAR, PACKET = range(12 * LANES, 20 * LANES, LANES)
+_S, _END, _TO_X, _TO_Y, _COLUMN, _ROW, _CLEAR, _ALONE = range(12 * LANES, 20 * LANES, LANES)
+PACKET = _ALONE + 1  # the last one: how far a ray gets that walks alone
 
 
 @kernel
-def meet_ground(
-    nodes: Array,
-    caps: Caps,
-    tops: Array,
-    cell: float,
-    west: float,
-    south: float,
-    wide: Array,
-    ox: float,
-    oy: float,
-    oz: float,
-    reach: float,
-    w: Array,
-) -> None:
+def meet_ground(lattice: Lattice, origin: Vector, reach: float, w: Array) -> None:
     """w (PACKET,): unit vectors from DX, DY and DZ on, LANES each; gives distances from OUT on, inf beyond `reach`."""
-    per_cell = 1.0 / cell
-    gx, gy = (ox - west) * per_cell + 0.5, (oy - south) * per_cell + 0.5
+    per_cell = 1.0 / lattice.cell
+    gx, gy, oz = (origin[0] - lattice.west) * per_cell + 0.5, (origin[1] - lattice.south) * per_cell + 0.5, origin[2]
     _turn(per_cell, w)
-    rows, columns = float(nodes.shape[0]), float(nodes.shape[1])
+    rows, columns = float(lattice.nodes.shape[0]), float(lattice.nodes.shape[1])
     for r in range(LANES):
-        enter_x, leave_x = _stay(gx, w[_VX + r], w[_PER_VX + r], columns)
-        enter_y, leave_y = _stay(gy, w[_VY + r], w[_PER_VY + r], rows)
+        enter_x, leave_x = stay(gx, w[_VX + r], w[_PER_VX + r], columns)
+        enter_y, leave_y = stay(gy, w[_VY + r], w[_PER_VY + r], rows)
         w[_S + r], w[_END + r] = max(enter_x, enter_y), min(leave_x, leave_y, reach * w[_FLAT + r])
-    _find_clear(wide, gx, gy, oz, cell, reach, w)
-    last_row, last_column = tops.shape[0] - 1.0, tops.shape[1] - 1.0
+    _find_clear(lattice.wide, gx, gy, oz, lattice.cell, reach, w)
+    last_row, last_column = lattice.tops.shape[0] - 1.0, lattice.tops.shape[1] - 1.0
     for r in range(LANES):
         column = float(int(min(max((gx + w[_VX + r] * w[_S + r]) * PER_BLOCK, 0.0), last_column)))
         row = float(int(min(max((gy + w[_VY + r] * w[_S + r]) * PER_BLOCK, 0.0), last_row)))
@@ -57,18 +40,21 @@ def meet_ground(
         w[_COLUMN + r], w[_ROW + r] = column, row
         w[_CLEAR + r] = w[_CLEAR + r] if w[_CLEAR + r] < w[_END + r] else -math.inf
         w[OUT + r] = math.inf
-    _skip(w)
+    _skip(_TO_X, _PER_VX, _VX, _COLUMN, w)
+    _skip(_TO_Y, _PER_VY, _VY, _ROW, w)
+    nodes, caps, tops = lattice.nodes, lattice.caps, lattice.tops
+    way = w[_ALONE:]
     for r in range(LANES):
         column, row, s, end = w[_COLUMN + r], w[_ROW + r], w[_S + r], w[_END + r]
         is_on_map = 0.0 <= column <= last_column and 0.0 <= row <= last_row
         if w[_FLAT + r] < UPRIGHT:
-            w[OUT + r] = _upright(nodes, cell, west, south, ox, oy, oz, w[DZ + r], reach)
+            w[OUT + r] = upright(lattice, origin, w[DZ + r], reach)
         elif s <= end and w[_CLEAR + r] >= 0.0 and is_on_map:
-            way = _alone(
-                nodes, caps, tops, gx, gy, oz, w[_VX + r], w[_VY + r], w[_PER_VX + r], w[_PER_VY + r],
-                int(row), int(column), w[_TO_X + r], w[_TO_Y + r], s, end, w[_SLOPE + r],
-            )  # fmt: skip
-            w[OUT + r] = way * (1.0 / w[_FLAT + r])
+            course = Course(gx, gy, oz, w[_VX + r], w[_VY + r], w[_PER_VX + r], w[_PER_VY + r])
+            way[0] = math.inf
+            exits = (w[_TO_X + r], w[_TO_Y + r])
+            onward(nodes, caps, tops, course, (int(row), int(column)), exits, s, end, (w[_SLOPE + r],), way)
+            w[OUT + r] = way[0] * (1.0 / w[_FLAT + r])
 
 
 @kernel
@@ -86,28 +72,18 @@ def _turn(per_cell: float, w: Array) -> None:
         w[_PER_VY + r] = 1.0 / vy if vy != 0.0 else NEVER
 
 
-@kernel
-def _skip(w: Array) -> None:
-    """Enter block after block, as far as the way is known to be clear."""
+@inlined
+def _skip(to_side: int, per_v: int, v: int, block: int, w: Array) -> None:
+    """Enter block after block along one axis, as far as the way is known to be clear."""
     going = 1
     while going > 0:
         going = 0
         for r in range(LANES):
-            to, clear, s = w[_TO_X + r], w[_CLEAR + r], w[_S + r]
+            to, clear, s = w[to_side + r], w[_CLEAR + r], w[_S + r]
             goes = to < clear
             w[_S + r] = to if goes & (to > s) else s
-            w[_TO_X + r] = to + abs(w[_PER_VX + r]) * BLOCK if goes else to
-            w[_COLUMN + r] += (1.0 if w[_VX + r] >= 0.0 else -1.0) if goes else 0.0
-            going += 1 if goes else 0
-    going = 1
-    while going > 0:
-        going = 0
-        for r in range(LANES):
-            to, clear, s = w[_TO_Y + r], w[_CLEAR + r], w[_S + r]
-            goes = to < clear
-            w[_S + r] = to if goes & (to > s) else s
-            w[_TO_Y + r] = to + abs(w[_PER_VY + r]) * BLOCK if goes else to
-            w[_ROW + r] += (1.0 if w[_VY + r] >= 0.0 else -1.0) if goes else 0.0
+            w[to_side + r] = to + abs(w[per_v + r]) * BLOCK if goes else to
+            w[block + r] += (1.0 if w[v + r] >= 0.0 else -1.0) if goes else 0.0
             going += 1 if goes else 0
 
 

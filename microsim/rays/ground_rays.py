@@ -2,20 +2,19 @@
 
 All rays of one azimuth of an upright sensor share their way over the patches: the walk keeps the lowest ray that has
 not met the ground, since a higher one cannot have met it before. A single ray is such a fan of one. Blocks of patches
-whose highest point lies below the ray are crossed in one step.
+whose highest point is below the ray are crossed in one step.
 
 A hole (NaN) lets rays through; behind it they meet the ground's side. There is no ground beyond the map.
 """
 
 import math
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.compiled import inlined, kernel
-from microsim.engine.geometry import Array
+from microsim.engine.geometry import Array, Vector
 from microsim.engine.world import World
 
 BLOCK = 8  # patches along a side of a block
@@ -24,25 +23,31 @@ NEVER = 1e300  # per step, of a coordinate that does not change
 UPRIGHT = 1e-9  # of a unit vector's length as seen from above: below this it has no azimuth
 
 Caps: TypeAlias = npt.NDArray[np.float32]
-LatticeArrays: TypeAlias = tuple[Array, Caps, Array, float, float, float]
+Slopes: TypeAlias = Array | tuple[float, ...]  # a tuple of one: its length is known when the walk is compiled
 
 
-@dataclass(frozen=True)
-class Lattice:
+class Lattice(NamedTuple):
     """Heights as a lattice of nodes; node (1, 1) is the centre of cell (0, 0), the edge is repeated once around."""
 
     nodes: Array  # (ny + 2, nx + 2) [m]; NaN: no ground
-    caps: Caps  # (ny + 1, nx + 1) [m] the patch lies below; -inf in a hole
+    caps: Caps  # (ny + 1, nx + 1) [m] the patch is below; -inf in a hole
     tops: Array  # highest node of each block of 8 by 8 patches [m]
-    wide: Array  # (rows of blocks + 2, columns + 2) [m] the ground of each block and those around it lies below
+    wide: Array  # (rows of blocks + 2, columns + 2) [m] the ground of each block and those around it is below
     cell: float
     west: float
     south: float
 
-    @property
-    def arrays(self) -> LatticeArrays:
-        """What the kernels take."""
-        return self.nodes, self.caps, self.tops, self.cell, self.west, self.south
+
+class Course(NamedTuple):
+    """Where rays start and in which direction they go, seen from above. A way along it is in metres."""
+
+    x: float  # of the start, on the lattice
+    y: float
+    z: float  # [m]
+    vx: float  # nodes per metre
+    vy: float
+    per_vx: float  # metres per node; NEVER where it does not change
+    per_vy: float
 
 
 def world_lattice(world: World) -> Lattice:
@@ -101,26 +106,15 @@ def stay(position: float, step: float, per_step: float, size: float) -> tuple[fl
     return max(min(a, b), 0.0), max(a, b)
 
 
-@kernel
+@inlined
 def _in_patch(
-    nodes: Array,
-    i: int,
-    j: int,
-    gx: float,
-    gy: float,
-    oz: float,
-    vx: float,
-    vy: float,
-    s: float,
-    e: float,
-    slopes: Array,
-    first: int,
-    out: Array,
-) -> int:
-    """Note which rays meet patch (i, j) between s and e; gives the first ray that goes on.
+    nodes: Array, course: Course, i: int, j: int, s: float, e: float, slope: float, slopes: Slopes, k: int, out: Array
+) -> tuple[int, float]:
+    """Note which rays from k on, whose slope is given, meet patch (i, j) between s and e; gives the first that goes on.
 
-    Along the way the ground lies at f0 + c1 x + c2 x^2 above a ray, x = way - s: negative until they meet.
+    Along the way the ground is f0 + c1 x + c2 x^2 above a ray, x = way - s: negative until they meet.
     """
+    gx, gy, oz, vx, vy, _, _ = course
     h00, h01, h10, h11 = nodes[j, i], nodes[j, i + 1], nodes[j + 1, i], nodes[j + 1, i + 1]
     along, across, twist = h01 - h00, h10 - h00, (h11 - h10) - (h01 - h00)
     p, q = min(max(gx + vx * s - i, 0.0), 1.0), min(max(gy + vy * s - j, 0.0), 1.0)
@@ -129,14 +123,15 @@ def _in_patch(
     c2 = twist * vx * vy
     length = e - s
     bump = max(-0.25 * c2 * length * length, 0.0)  # above the chord
-    k = first
-    while k < slopes.shape[0]:
-        way = _meeting(ground, rise, c2, length, bump, s, e, slopes[k])
-        if way == math.inf:
-            break
+    way = _meeting(ground, rise, c2, length, bump, s, e, slope)
+    while way < math.inf:
         out[k] = way
         k += 1
-    return k
+        if k == len(slopes):
+            break
+        slope = slopes[k]
+        way = _meeting(ground, rise, c2, length, bump, s, e, slope)
+    return k, slope
 
 
 @inlined
@@ -157,26 +152,22 @@ def _meeting(
     return e if f1 >= 0.0 else math.inf
 
 
-@kernel
+@inlined
 def _in_block(
     nodes: Array,
     caps: Caps,
-    first_i: int,
-    first_j: int,
-    gx: float,
-    gy: float,
-    oz: float,
-    vx: float,
-    vy: float,
-    per_vx: float,
-    per_vy: float,
+    course: Course,
+    block: tuple[int, int],
     s: float,
     leave: float,
-    slopes: Array,
+    slope: float,
+    slopes: Slopes,
     k: int,
     out: Array,
-) -> int:
-    """Walk over the patches of the block that begins at patch (first_i, first_j), from s to `leave`."""
+) -> tuple[int, float]:
+    """Walk over the patches of block (row, column) from s to `leave`; the rest is as in `_in_patch`."""
+    gx, gy, oz, vx, vy, per_vx, per_vy = course
+    first_j, first_i = block[0] * BLOCK, block[1] * BLOCK
     on_x, on_y = 1 if vx >= 0.0 else 0, 1 if vy >= 0.0 else 0
     step_x, step_y = 2 * on_x - 1, 2 * on_y - 1
     last_i, last_j = min(first_i + BLOCK, nodes.shape[1] - 1) - 1, min(first_j + BLOCK, nodes.shape[0] - 1) - 1
@@ -185,98 +176,75 @@ def _in_block(
     more_x, more_y = abs(per_vx), abs(per_vy)
     while True:
         until = max(min(to_x, to_y, leave), s)
-        slope = slopes[k]
         if min(slope * s, slope * until) <= caps[j, i] - oz:
-            k = _in_patch(nodes, i, j, gx, gy, oz, vx, vy, s, until, slopes, k, out)
-            if k == slopes.shape[0]:
-                return k
+            k, slope = _in_patch(nodes, course, i, j, s, until, slope, slopes, k, out)
+            if k == len(slopes):
+                return k, slope
         if until >= leave:
-            return k
+            return k, slope
         s = until
         through_x = to_x <= to_y
         i, to_x = (i + step_x, to_x + more_x) if through_x else (i, to_x)
         j, to_y = (j, to_y) if through_x else (j + step_y, to_y + more_y)
         if i < first_i or i > last_i or j < first_j or j > last_j:  # by a rounding only
-            return k
+            return k, slope
 
 
 @kernel
-def walk(
-    nodes: Array,
-    caps: Caps,
-    tops: Array,
-    cell: float,
-    west: float,
-    south: float,
-    ox: float,
-    oy: float,
-    oz: float,
-    ux: float,
-    uy: float,
-    reach: float,
-    slopes: Array,
-    out: Array,
-) -> None:
-    """How far, seen from above, each ray from (ox, oy, oz) goes until it meets the ground; inf: it does not.
+def walk(lattice: Lattice, origin: Vector, ux: float, uy: float, reach: float, slopes: Array, out: Array) -> None:
+    """How far, seen from above, each ray from `origin` goes until it meets the ground; inf: it does not.
 
     (ux, uy) is the unit vector of all of them as seen from above, `slopes` their dz per metre of it, ascending.
     """
     for k in range(slopes.shape[0]):
         out[k] = math.inf
-    per_cell = 1.0 / cell
-    gx, gy = (ox - west) * per_cell + 0.5, (oy - south) * per_cell + 0.5
+    per_cell = 1.0 / lattice.cell
+    gx, gy = (origin[0] - lattice.west) * per_cell + 0.5, (origin[1] - lattice.south) * per_cell + 0.5
     vx, vy = ux * per_cell, uy * per_cell
     per_vx = 1.0 / vx if vx != 0.0 else NEVER
     per_vy = 1.0 / vy if vy != 0.0 else NEVER
-    enter_x, leave_x = stay(gx, vx, per_vx, nodes.shape[1])
-    enter_y, leave_y = stay(gy, vy, per_vy, nodes.shape[0])
+    enter_x, leave_x = stay(gx, vx, per_vx, lattice.nodes.shape[1])
+    enter_y, leave_y = stay(gy, vy, per_vy, lattice.nodes.shape[0])
     s, end = max(enter_x, enter_y), min(leave_x, leave_y, reach)
     if not s <= end:
         return
-    last_row, last_column = tops.shape[0] - 1, tops.shape[1] - 1
+    last_row, last_column = lattice.tops.shape[0] - 1, lattice.tops.shape[1] - 1
     column = min(max(int((gx + vx * s) * PER_BLOCK), 0), last_column)
     row = min(max(int((gy + vy * s) * PER_BLOCK), 0), last_row)
     to_x = ((column + (1 if vx >= 0.0 else 0)) * BLOCK - gx) * per_vx
     to_y = ((row + (1 if vy >= 0.0 else 0)) * BLOCK - gy) * per_vy
-    onward(nodes, caps, tops, gx, gy, oz, vx, vy, per_vx, per_vy, row, column, to_x, to_y, s, end, slopes, out)
+    course = Course(gx, gy, origin[2], vx, vy, per_vx, per_vy)
+    onward(lattice.nodes, lattice.caps, lattice.tops, course, (row, column), (to_x, to_y), s, end, slopes, out)
 
 
-@kernel
+@inlined
 def onward(
     nodes: Array,
     caps: Caps,
     tops: Array,
-    gx: float,
-    gy: float,
-    oz: float,
-    vx: float,
-    vy: float,
-    per_vx: float,
-    per_vy: float,
-    row: int,
-    column: int,
-    to_x: float,
-    to_y: float,
+    course: Course,
+    block: tuple[int, int],
+    exits: tuple[float, float],
     s: float,
     end: float,
-    slopes: Array,
+    slopes: Slopes,
     out: Array,
 ) -> None:
-    """The walk from s to `end`, in block (row, column) first, which it leaves at the nearer of `to_x` and `to_y`."""
+    """The walk from s to `end`, in block (row, column) first, which it leaves at the nearer of the exits along x and y.
+
+    The arrays are those of a Lattice: taking them out of it in a loop would count references, which takes long.
+    """
+    (row, column), (to_x, to_y) = block, exits
     last_row, last_column = tops.shape[0] - 1, tops.shape[1] - 1
-    step_x, step_y = 1 if vx >= 0.0 else -1, 1 if vy >= 0.0 else -1
-    more_x, more_y = abs(per_vx) * BLOCK, abs(per_vy) * BLOCK
-    k = 0
-    slope = slopes[0]
+    step_x, step_y = 1 if course.vx >= 0.0 else -1, 1 if course.vy >= 0.0 else -1
+    more_x, more_y = abs(course.per_vx) * BLOCK, abs(course.per_vy) * BLOCK
+    k, slope = 0, slopes[0]
     while True:
         leave = max(min(to_x, to_y, end), s)
-        if min(slope * s, slope * leave) <= tops[row, column] - oz:
-            k = _in_block(
-                nodes, caps, column * BLOCK, row * BLOCK, gx, gy, oz, vx, vy, per_vx, per_vy, s, leave, slopes, k, out
-            )
-            if k == slopes.shape[0]:
+        if min(slope * s, slope * leave) <= tops[row, column] - course.z:
+            k, slope = _in_block(nodes, caps, course, (row, column), s, leave, slope, slopes, k, out)
+            if k == len(slopes):
                 return
-            slope = slopes[k]
         if leave >= end:
             return
         s = leave
@@ -287,185 +255,19 @@ def onward(
             return
 
 
-@inlined
-def alone(
-    nodes: Array,
-    caps: Caps,
-    tops: Array,
-    gx: float,
-    gy: float,
-    oz: float,
-    vx: float,
-    vy: float,
-    per_vx: float,
-    per_vy: float,
-    row: int,
-    column: int,
-    to_x: float,
-    to_y: float,
-    s: float,
-    end: float,
-    slope: float,
-) -> float:
-    """As `onward`, for one ray."""
-    last_row, last_column = tops.shape[0] - 1, tops.shape[1] - 1
-    step_x, step_y = 1 if vx >= 0.0 else -1, 1 if vy >= 0.0 else -1
-    more_x, more_y = abs(per_vx) * BLOCK, abs(per_vy) * BLOCK
-    while True:
-        leave = max(min(to_x, to_y, end), s)
-        if min(slope * s, slope * leave) <= tops[row, column] - oz:
-            way = _alone_in_block(
-                nodes, caps, column * BLOCK, row * BLOCK, gx, gy, oz, vx, vy, per_vx, per_vy, s, leave, slope
-            )
-            if way < math.inf:
-                return way
-        if leave >= end:
-            return math.inf
-        s = leave
-        through_x = to_x <= to_y
-        column, to_x = (column + step_x, to_x + more_x) if through_x else (column, to_x)
-        row, to_y = (row, to_y) if through_x else (row + step_y, to_y + more_y)
-        if column < 0 or row < 0 or column > last_column or row > last_row:
-            return math.inf
-
-
-@inlined
-def _alone_in_block(
-    nodes: Array,
-    caps: Caps,
-    first_i: int,
-    first_j: int,
-    gx: float,
-    gy: float,
-    oz: float,
-    vx: float,
-    vy: float,
-    per_vx: float,
-    per_vy: float,
-    s: float,
-    leave: float,
-    slope: float,
-) -> float:
-    """As `_in_block`, for one ray."""
-    on_x, on_y = 1 if vx >= 0.0 else 0, 1 if vy >= 0.0 else 0
-    step_x, step_y = 2 * on_x - 1, 2 * on_y - 1
-    last_i, last_j = min(first_i + BLOCK, nodes.shape[1] - 1) - 1, min(first_j + BLOCK, nodes.shape[0] - 1) - 1
-    i, j = min(max(int(gx + vx * s), first_i), last_i), min(max(int(gy + vy * s), first_j), last_j)
-    to_x, to_y = (i + on_x - gx) * per_vx, (j + on_y - gy) * per_vy
-    more_x, more_y = abs(per_vx), abs(per_vy)
-    while True:
-        until = max(min(to_x, to_y, leave), s)
-        if min(slope * s, slope * until) <= caps[j, i] - oz:
-            way = _alone_in_patch(nodes, i, j, gx, gy, oz, vx, vy, s, until, slope)
-            if way < math.inf:
-                return way
-        if until >= leave:
-            return math.inf
-        s = until
-        through_x = to_x <= to_y
-        i, to_x = (i + step_x, to_x + more_x) if through_x else (i, to_x)
-        j, to_y = (j, to_y) if through_x else (j + step_y, to_y + more_y)
-        if i < first_i or i > last_i or j < first_j or j > last_j:  # by a rounding only
-            return math.inf
-
-
-@inlined
-def _alone_in_patch(
-    nodes: Array,
-    i: int,
-    j: int,
-    gx: float,
-    gy: float,
-    oz: float,
-    vx: float,
-    vy: float,
-    s: float,
-    e: float,
-    slope: float,
-) -> float:
-    """As `_in_patch`, for one ray."""
-    h00, h01, h10, h11 = nodes[j, i], nodes[j, i + 1], nodes[j + 1, i], nodes[j + 1, i + 1]
-    along, across, twist = h01 - h00, h10 - h00, (h11 - h10) - (h01 - h00)
-    p, q = min(max(gx + vx * s - i, 0.0), 1.0), min(max(gy + vy * s - j, 0.0), 1.0)
-    ground = h00 + along * p + (across + twist * p) * q - oz
-    rise = (along + twist * q) * vx + (across + twist * p) * vy
-    c2 = twist * vx * vy
-    length = e - s
-    bump = max(-0.25 * c2 * length * length, 0.0)  # above the chord
-    return _meeting(ground, rise, c2, length, bump, s, e, slope)
-
-
 @kernel
-def upright(
-    nodes: Array, cell: float, west: float, south: float, ox: float, oy: float, oz: float, dz: float, reach: float
-) -> float:
-    """As `single`, for a ray straight up or down."""
-    height = fall(nodes, cell, west, south, ox, oy, oz)
-    if height <= 0.0:
-        return 0.0
-    return height / -dz if dz < 0.0 and height / -dz <= reach else math.inf
-
-
-@kernel
-def fall(
-    nodes: Array,
-    cell: float,
-    west: float,
-    south: float,
-    ox: float,
-    oy: float,
-    oz: float,
-) -> float:
-    """Height of (ox, oy, oz) above the ground: negative below it, inf where there is none."""
+def upright(lattice: Lattice, origin: Vector, dz: float, reach: float) -> float:
+    """Distance to the ground along a ray straight up or down, inf beyond `reach`; 0 below the ground."""
+    nodes = lattice.nodes
     rows, columns = nodes.shape
-    gx, gy = (ox - west) / cell + 0.5, (oy - south) / cell + 0.5
+    gx, gy = (origin[0] - lattice.west) / lattice.cell + 0.5, (origin[1] - lattice.south) / lattice.cell + 0.5
     if not (0.5 <= gx <= columns - 1.5 and 0.5 <= gy <= rows - 1.5):
         return math.inf
     i, j = min(int(gx), columns - 2), min(int(gy), rows - 2)
     p, q = gx - i, gy - j
     along = nodes[j, i] + (nodes[j, i + 1] - nodes[j, i]) * p
     beyond = nodes[j + 1, i] + (nodes[j + 1, i + 1] - nodes[j + 1, i]) * p
-    height = oz - (along + (beyond - along) * q)
-    return height if height == height else math.inf
-
-
-@kernel
-def single(
-    nodes: Array,
-    caps: Caps,
-    tops: Array,
-    cell: float,
-    west: float,
-    south: float,
-    ox: float,
-    oy: float,
-    oz: float,
-    dx: float,
-    dy: float,
-    dz: float,
-    reach: float,
-    room: Array,
-) -> float:
-    """Distance along the unit vector (dx, dy, dz) to the ground, inf beyond `reach`. `room` (2,) is to work in."""
-    flat = math.sqrt(dx * dx + dy * dy)
-    if flat < UPRIGHT:
-        return upright(nodes, cell, west, south, ox, oy, oz, dz, reach)
-    per_flat = 1.0 / flat
-    room[0] = dz * per_flat
-    walk(
-        nodes,
-        caps,
-        tops,
-        cell,
-        west,
-        south,
-        ox,
-        oy,
-        oz,
-        dx * per_flat,
-        dy * per_flat,
-        reach * flat,
-        room[:1],
-        room[1:],
-    )
-    return room[1] * per_flat
+    height = origin[2] - (along + (beyond - along) * q)
+    if height <= 0.0:
+        return 0.0
+    return height / -dz if dz < 0.0 and height / -dz <= reach else math.inf  # NaN is not: there is no ground

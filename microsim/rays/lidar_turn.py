@@ -7,30 +7,34 @@ taken at one instant: every point is as of the message's stamp.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine import exact, noise
-from microsim.engine.compiled import kernel
+from microsim.engine import exact
+from microsim.engine.compiled import inlined, kernel
 from microsim.engine.geometry import Array, Grid, Vector, matrix_from_rpy
 from microsim.engine.motion import Motion, Rotation, mounted_at, turned
+from microsim.engine.noise import fill_pairs, uniforms
 from microsim.engine.world import World
-from microsim.rays import POINT, bvh, ground_packets, ground_rays, screen_rays
-from microsim.rays.bvh import TreeArrays
-from microsim.rays.ground_packets import DX, DY, DZ, LANES, OUT, PACKET
-from microsim.rays.ground_rays import LatticeArrays
-from microsim.rays.reflection import GROUND, cosine_at, reflectivity_at
-from microsim.render.screen import Pose, Spans, screen_index
-
-_cast = screen_rays.cast
-_fill_pairs = noise.fill_pairs
-_meet_ground = ground_packets.meet_ground
-_uniforms = noise.uniforms
-_walk = ground_rays.walk
+from microsim.rays import POINT, bvh
+from microsim.rays.bvh import Tree
+from microsim.rays.ground_packets import DX, DY, DZ, LANES, OUT, PACKET, meet_ground
+from microsim.rays.ground_rays import Lattice, walk, world_lattice
+from microsim.rays.screen_rays import cast
+from microsim.render.screen import Pose, ScreenIndex, into_body, screen_index
 
 Ints: TypeAlias = npt.NDArray[np.int32]
+Place: TypeAlias = tuple[Vector, Rotation]  # [m] of the sensor, and its axes, in the map frame
+
+# What a beam has met: a thing's number in the tree (0, 1, 2 …), bvh.NOTHING, GROUND, or GROUND - 1 - n for the other
+# robot number n.
+GROUND = -2
+
+# share of the light that comes back, by class of surface: ground, obstacle, hazard, target, water; robots
+_REFLECTIVITY = (0.35, 0.6, 0.5, 0.9, 0.05)
+_ROBOTS = 0.8
 
 _SECTOR = 64  # columns
 _STEEPEST = 8.0  # slopes beyond count as this where beams are looked for
@@ -38,31 +42,18 @@ _NOISE_REACH = 10.0  # sigmas beyond max_m within which a hit may still be measu
 _DROPOUTS = 1 << 24  # where a turn's uniforms begin in its stream
 
 
-BeamArrays: TypeAlias = tuple[Array, Array, Array, Array, Ints]
-SectorArrays: TypeAlias = tuple[int, Array, Array, Spans, Spans]
-
-
-@dataclass(frozen=True)
-class Sectors:
-    """A turn in sectors of equally many columns, each a screen: across it lie the rings, down it the columns.
+class Sectors(NamedTuple):
+    """A turn in sectors of equally many columns, each a screen: the rings are across it, the columns down it.
 
     Seen from the middle of a sector, a is the slope of a beam upward, b that to the left.
     """
 
     columns: int  # of a sector; the last one may have fewer
     middles: Array  # (2, sectors) cos and sin of their azimuths
-    screen: Array  # with the following what `screen_index` gives
-    across: Spans
-    down: Spans
-
-    @property
-    def arrays(self) -> SectorArrays:
-        """What the kernels take."""
-        return self.columns, self.middles, self.screen, self.across, self.down
+    screen: ScreenIndex
 
 
-@dataclass(frozen=True)
-class Beams:
+class Beams(NamedTuple):
     """The beams of one turn, in the sensor's frame."""
 
     directions: Array  # (3, columns, rings) unit vectors
@@ -72,10 +63,23 @@ class Beams:
     rings: Ints  # (rings,) ring of each slope
     sectors: Sectors
 
-    @property
-    def arrays(self) -> BeamArrays:
-        """What the kernels take."""
-        return self.directions, self.headings, self.slopes, self.slants, self.rings
+
+class Surroundings(NamedTuple):
+    """What beams can meet."""
+
+    lattice: Lattice
+    tree: Tree
+    bodies: Array  # (n, 15) other robots as `body_row` gives them
+    surface: Grid  # class of each cell of the ground
+
+
+class Accuracy(NamedTuple):
+    """What becomes of a perfect distance."""
+
+    min_m: float
+    max_m: float
+    sigma_m: float
+    dropout_probability: float
 
 
 def beam_table(elevations: Sequence[float], columns: int) -> Beams:
@@ -105,75 +109,27 @@ def _sectors(slopes: Array, columns: int) -> Sectors:
         rays[0, column] = np.clip(slopes / cosine, -_STEEPEST, _STEEPEST)
         rays[1, column] = exact.sin(angle) / cosine
     turns = np.array([[exact.cos(middle) for middle in middles], [exact.sin(middle) for middle in middles]])
-    return Sectors(size, turns, *screen_index(rays))
+    return Sectors(size, turns, screen_index(rays))
+
+
+# Each of the following fills or lessens best (columns, rings) [m], distances up to `reach`, and hit, what was met. They
+# are kernels of their own, so that a run compiles and loads only what it needs.
 
 
 @kernel
-def _body(
-    row: Array,
-    number: int,
-    ox: float,
-    oy: float,
-    oz: float,
-    dx: Array,
-    dy: Array,
-    dz: Array,
-    best: Array,
-    hit: Ints,
-) -> None:
-    """Rays against a box with any attitude; one that holds the sensor is not seen."""
-    sx, sy, sz = ox - row[0], oy - row[1], oz - row[2]
-    for r in range(best.shape[0]):
-        near, far = -math.inf, math.inf
-        for k in range(3):
-            p = row[3 + k] * sx + row[6 + k] * sy + row[9 + k] * sz
-            d = row[3 + k] * dx[r] + row[6 + k] * dy[r] + row[9 + k] * dz[r]
-            one = 1.0 / (d if d != 0.0 else 1e-300)
-            a, b = (-row[12 + k] - p) * one, (row[12 + k] - p) * one
-            near, far = max(near, min(a, b)), min(far, max(a, b))
-        if near <= far and 0.0 < near < best[r]:
-            best[r], hit[r] = near, number
-
-
-# Each of the following fills or lessens best (columns, rings) [m], distances up to `reach`, and hit, what was met (see
-# `reflection`). They are kernels of their own, so that a run compiles and loads only what it needs.
-
-
-@kernel
-def meet_ground_upright(
-    lattice: LatticeArrays,
-    beams: BeamArrays,
-    position: Vector,
-    rotation: Rotation,
-    reach: float,
-    best: Array,
-    hit: Ints,
-) -> None:
+def meet_ground_upright(lattice: Lattice, beams: Beams, place: Place, reach: float, best: Array, hit: Ints) -> None:
     """All beams of an azimuth share their walk."""
-    _, headings, slopes, slants, rings = beams
-    (a, b, _), (d, e, _), _ = rotation
-    flat = np.empty(slopes.shape[0])
+    position, ((a, b, _), (d, e, _), _) = place
+    flat = np.empty(beams.slopes.shape[0])
     for column in range(best.shape[0]):
-        ux = a * headings[0, column] + b * headings[1, column]
-        uy = d * headings[0, column] + e * headings[1, column]
-        _walk(*lattice, *position, ux, uy, reach, slopes, flat)
-        for k in range(slopes.shape[0]):
-            distance, ring = flat[k] * slants[k], rings[k]
-            is_met = distance < reach
-            best[column, ring], hit[column, ring] = (distance, GROUND) if is_met else (reach, bvh.NOTHING)
+        ahead, aside = beams.headings[0, column], beams.headings[1, column]
+        walk(lattice, position, a * ahead + b * aside, d * ahead + e * aside, reach, beams.slopes, flat)
+        for k in range(flat.shape[0]):
+            _note_ground(flat[k] * beams.slants[k], reach, column, beams.rings[k], best, hit)
 
 
 @kernel
-def meet_ground_tilted(
-    lattice: LatticeArrays,
-    wide: Array,
-    directions: Array,
-    position: Vector,
-    rotation: Rotation,
-    reach: float,
-    best: Array,
-    hit: Ints,
-) -> None:
+def meet_ground_tilted(lattice: Lattice, directions: Array, place: Place, reach: float, best: Array, hit: Ints) -> None:
     """In packets of neighbouring beams: the finer the turn, the more azimuths."""
     columns, count = best.shape
     side = 4 if columns >= 512 else 2 if columns >= 256 else 1
@@ -181,7 +137,7 @@ def meet_ground_tilted(
     packet, turned = np.empty(PACKET), np.empty((3, side, count))
     for first in range(0, columns, side):
         last = min(first + side, columns)
-        _turn(directions[:, first:last], rotation, turned)
+        _turn(directions[:, first:last], place[1], turned)
         for start in range(0, count, rings):
             for k in range(side):
                 column = min(k, last - first - 1)
@@ -190,59 +146,50 @@ def meet_ground_tilted(
                     packet[DX + k * rings + lane] = turned[0, column, ring]
                     packet[DY + k * rings + lane] = turned[1, column, ring]
                     packet[DZ + k * rings + lane] = turned[2, column, ring]
-            _meet_ground(*lattice, wide, *position, reach, packet)
+            meet_ground(lattice, place[0], reach, packet)
             for column in range(first, last):
                 for ring in range(start, min(start + rings, count)):
-                    distance = packet[OUT + (column - first) * rings + ring - start]
-                    is_met = distance < reach
-                    best[column, ring], hit[column, ring] = (distance, GROUND) if is_met else (reach, bvh.NOTHING)
+                    _note_ground(packet[OUT + (column - first) * rings + ring - start], reach, column, ring, best, hit)
+
+
+@inlined
+def _note_ground(distance: float, reach: float, column: int, ring: int, best: Array, hit: Ints) -> None:
+    is_met = distance < reach
+    best[column, ring], hit[column, ring] = (distance, GROUND) if is_met else (reach, bvh.NOTHING)
 
 
 @kernel
-def meet_things(
-    tree: TreeArrays,
-    directions: Array,
-    sectors: SectorArrays,
-    position: Vector,
-    rotation: Rotation,
-    best: Array,
-    hit: Ints,
-) -> None:
+def meet_things(tree: Tree, beams: Beams, place: Place, best: Array, hit: Ints) -> None:
     """Mesh and obstacles, sector by sector."""
-    sector, middles, screen, across, down = sectors
+    sector, middles = beams.sectors.columns, beams.sectors.middles
     turned, pose = np.empty((3, sector, best.shape[1])), np.empty(12)
     for first in range(0, best.shape[0], sector):
         last = min(first + sector, best.shape[0])
-        _turn(directions[:, first:last], rotation, turned)
-        _look(position, rotation, middles[0, first // sector], middles[1, first // sector], pose)
-        _cast(*tree, pose, screen, across, down, _STEEPEST, 1.0, turned, best[first:last], hit[first:last])
+        _turn(beams.directions[:, first:last], place[1], turned)
+        _look(place, middles[0, first // sector], middles[1, first // sector], pose)
+        cast(tree, pose, beams.sectors.screen, _STEEPEST, 1.0, turned, best[first:last], hit[first:last])
 
 
 @kernel
-def meet_bodies(bodies: Array, directions: Array, position: Vector, rotation: Rotation, best: Array, hit: Ints) -> None:
-    """Other robots."""
+def meet_bodies(bodies: Array, directions: Array, place: Place, best: Array, hit: Ints) -> None:
+    """Other robots; one that holds the sensor is not seen."""
     turned = np.empty((3, 1, best.shape[1]))
     for column in range(best.shape[0]):
-        _turn(directions[:, column : column + 1], rotation, turned)
+        _turn(directions[:, column : column + 1], place[1], turned)
         for n in range(bodies.shape[0]):
-            _body(
-                bodies[n],
-                GROUND - 1 - n,
-                *position,
-                turned[0, 0],
-                turned[1, 0],
-                turned[2, 0],
-                best[column],
-                hit[column],
-            )
+            for ring in range(best.shape[1]):
+                ray = (turned[0, 0, ring], turned[1, 0, ring], turned[2, 0, ring])
+                distance = into_body(bodies[n], place[0], ray)
+                if distance < best[column, ring]:
+                    best[column, ring], hit[column, ring] = distance, GROUND - 1 - n
 
 
 @kernel
-def _look(position: Vector, rotation: Rotation, cosine: float, sine: float, pose: Pose) -> None:
+def _look(place: Place, cosine: float, sine: float, pose: Pose) -> None:
     """The axes of a sector's screen: up, to the left, along its middle."""
-    pose[0], pose[1], pose[2] = position
+    pose[0], pose[1], pose[2] = place[0]
     for k in range(3):
-        row = rotation[k]
+        row = place[1][k]
         pose[3 + 3 * k], pose[4 + 3 * k] = row[2], cosine * row[1] - sine * row[0]
         pose[5 + 3 * k] = cosine * row[0] + sine * row[1]
 
@@ -261,28 +208,24 @@ def _turn(directions: Array, rotation: Rotation, turned: Array) -> None:
 
 @kernel
 def _measure(
-    lattice: LatticeArrays,
-    tree: TreeArrays,
-    bodies: Array,
-    surface: Grid,
+    around: Surroundings,
     directions: Array,
-    position: Vector,
-    rotation: Rotation,
+    place: Place,
     best: Array,
     hit: Ints,
+    accuracy: Accuracy,
     key: int,
     tick: int,
-    low: float,
-    high: float,
-    sigma: float,
-    drop: float,
     points: npt.NDArray[np.float32],
     rings: npt.NDArray[np.uint16],
 ) -> int:
     """Points (n, 4) x, y, z, intensity and rings of the beams that come back, in firing order; gives how many.
 
-    Beam i draws number i of the stream, whatever the other beams saw.
+    Beam i draws number i of the stream, whatever the other beams saw. The intensity is what the surface reflects, times
+    the cosine of the angle of incidence.
     """
+    low, high, sigma, drop = accuracy
+    position, rotation = place
     count = 0
     (a, b, c), (d, e, f), (g, h, i) = rotation
     drawn = np.empty((2, 2 * (best.shape[1] // 2 + 1)))
@@ -290,7 +233,7 @@ def _measure(
         start = column * best.shape[1]
         pairs = (start + best.shape[1] + 1) // 2 - start // 2
         if sigma > 0.0:
-            _fill_pairs(key, tick, start // 2, drawn[0, : 2 * pairs], drawn[1, : 2 * pairs])
+            fill_pairs(key, tick, start // 2, drawn[0, : 2 * pairs], drawn[1, : 2 * pairs])
         for ring in range(best.shape[1]):
             if hit[column, ring] == bvh.NOTHING:
                 continue
@@ -298,18 +241,86 @@ def _measure(
             value = best[column, ring]
             if sigma > 0.0:
                 value += sigma * drawn[1, index // 2 - start // 2 + (pairs if index % 2 else 0)]
-            if value < low or value > high or (drop > 0.0 and _uniforms(key, tick, _DROPOUTS + index)[0] < drop):
+            if value < low or value > high or (drop > 0.0 and uniforms(key, tick, _DROPOUTS + index)[0] < drop):
                 continue
             x, y, z = directions[0, column, ring], directions[1, column, ring], directions[2, column, ring]
             ray = (a * x + b * y + c * z, d * x + e * y + f * z, g * x + h * y + i * z)
             distance, what = best[column, ring], hit[column, ring]
-            share = reflectivity_at(lattice, tree, surface, position, ray, distance, what)
-            cosine = cosine_at(lattice, tree, bodies, position, ray, distance, what)
+            point = (position[0] + ray[0] * distance, position[1] + ray[1] * distance, position[2] + ray[2] * distance)
             points[count, 0], points[count, 1], points[count, 2] = x * value, y * value, z * value
-            points[count, 3] = 255.0 * share * cosine
+            points[count, 3] = 255.0 * _reflectivity(around, point, what) * _cosine(around, point, ray, what)
             rings[count] = ring
             count += 1
     return count
+
+
+@inlined
+def _reflectivity(around: Surroundings, point: Vector, what: int) -> float:
+    if what < GROUND:
+        return _ROBOTS
+    if what != GROUND:
+        return _REFLECTIVITY[1]
+    ground, surface = around.lattice, around.surface
+    i = int(min(max((point[0] - ground.west) / ground.cell, 0.0), surface.shape[1] - 1.0))
+    j = int(min(max((point[1] - ground.south) / ground.cell, 0.0), surface.shape[0] - 1.0))
+    return _REFLECTIVITY[surface[j, i]]
+
+
+@inlined
+def _cosine(around: Surroundings, point: Vector, ray: Vector, what: int) -> float:
+    """Cosine of the angle between the ray and the surface's normal, whichever side it is seen from."""
+    triangles = around.tree.triangles
+    if what == GROUND:
+        nx, ny, nz = _ground_normal(around.lattice, point, ray)
+    elif what < GROUND:
+        nx, ny, nz = _body_normal(around.bodies[GROUND - 1 - what], point)
+    elif what < triangles.shape[0]:
+        t = triangles[what]
+        nx, ny, nz = t[4] * t[8] - t[5] * t[7], t[5] * t[6] - t[3] * t[8], t[3] * t[7] - t[4] * t[6]
+    else:
+        nx, ny, nz = _solid_normal(around.tree.solids[what - triangles.shape[0]], point)
+    length = math.sqrt(nx * nx + ny * ny + nz * nz)
+    return abs(nx * ray[0] + ny * ray[1] + nz * ray[2]) / length if length > 0.0 else 0.0
+
+
+@inlined
+def _ground_normal(lattice: Lattice, point: Vector, ray: Vector) -> Vector:
+    nodes, cell = lattice.nodes, lattice.cell
+    gx, gy = (point[0] - lattice.west) / cell + 0.5, (point[1] - lattice.south) / cell + 0.5
+    i = int(min(max(gx, 0.0), nodes.shape[1] - 2.0))
+    j = int(min(max(gy, 0.0), nodes.shape[0] - 2.0))
+    p, q = gx - i, gy - j
+    h00, h01, h10, h11 = nodes[j, i], nodes[j, i + 1], nodes[j + 1, i], nodes[j + 1, i + 1]
+    twist = (h11 - h10) - (h01 - h00)
+    slope_x, slope_y = ((h01 - h00) + twist * q) / cell, ((h10 - h00) + twist * p) / cell
+    if not math.isfinite(slope_x + slope_y):  # the side of the ground at a hole
+        return ray[0], ray[1], ray[2]
+    return -slope_x, -slope_y, 1.0
+
+
+@kernel
+def _body_normal(row: Array, point: Vector) -> Vector:
+    """The axis of the side on which the point is."""
+    x, y, z = point[0] - row[0], point[1] - row[1], point[2] - row[2]
+    side, outmost = 0, -math.inf
+    for k in range(3):
+        beyond = abs(row[3 + k] * x + row[6 + k] * y + row[9 + k] * z) - row[12 + k]
+        if beyond > outmost:
+            side, outmost = k, beyond
+    return row[3 + side], row[6 + side], row[9 + side]
+
+
+@kernel
+def _solid_normal(solid: Array, point: Vector) -> Vector:
+    x, y, z = point[0] - solid[1], point[1] - solid[2], point[2]
+    above = max(z - solid[4], solid[3] - z)
+    along, across = solid[5] * x + solid[6] * y, solid[5] * y - solid[6] * x
+    if solid[0] == bvh.CYLINDER:
+        return (0.0, 0.0, 1.0) if above >= math.sqrt(x * x + y * y) - solid[7] else (x, y, 0.0)
+    beyond_x, beyond_y = abs(along) - solid[7], abs(across) - solid[8]
+    if above >= max(beyond_x, beyond_y):
+        return 0.0, 0.0, 1.0
+    return (solid[5], solid[6], 0.0) if beyond_x >= beyond_y else (-solid[6], solid[5], 0.0)
 
 
 @dataclass(frozen=True)
@@ -331,56 +342,40 @@ class LidarTurn:
         object.__setattr__(self, "hit", np.empty(shape, np.int32))
         if not self.world.is_flat:  # tilted now, upright then: no kernel shall have to be compiled on the way
             for roll in (0.0, 0.1):
-                self._meet_ground((0.0, 0.0, 0.0), matrix_from_rpy(roll, 0.0, 0.0), 0.0)
+                self._meet_ground(((0.0, 0.0, 0.0), matrix_from_rpy(roll, 0.0, 0.0)), 0.0)
 
     def distances(self, motion: Motion, bodies: Array) -> tuple[Array, Ints]:
         """(columns, rings): what a perfect LiDAR would measure [m], and what is there. Reused by the next call.
 
         bodies (n, 15): other robots as `body_row` gives them.
         """
-        reach = self.max_m + _NOISE_REACH * self.sigma_m
-        place, axes = mounted_at(motion, self.mount), turned(motion, self.axes)
-        beams, seen = self.beams, (self.best, self.hit)
-        self._meet_ground(place, axes, reach)
+        place = self._place(motion)
+        self._meet_ground(place, self.max_m + _NOISE_REACH * self.sigma_m)
         things = self.world.derived(bvh.tree)
-        if not things.is_empty:
-            tree = things.arrays
-            meet_things(tree, beams.directions, beams.sectors.arrays, place, axes, *seen)
+        if things.order.shape[0]:
+            meet_things(things, self.beams, place, self.best, self.hit)
         if bodies.shape[0]:
-            meet_bodies(bodies, beams.directions, place, axes, *seen)
+            meet_bodies(bodies, self.beams.directions, place, self.best, self.hit)
         return self.best, self.hit
 
-    def _meet_ground(self, place: Vector, axes: Rotation, reach: float) -> None:
-        ground, beams, seen = self.world.derived(ground_rays.world_lattice), self.beams, (self.best, self.hit)
-        if axes[2] == (0.0, 0.0, 1.0):
-            meet_ground_upright(ground.arrays, beams.arrays, place, axes, reach, *seen)
+    def _place(self, motion: Motion) -> Place:
+        return mounted_at(motion, self.mount), turned(motion, self.axes)
+
+    def _meet_ground(self, place: Place, reach: float) -> None:
+        ground, seen = self.world.derived(world_lattice), (self.best, self.hit)
+        if place[1][2] == (0.0, 0.0, 1.0):
+            meet_ground_upright(ground, self.beams, place, reach, *seen)
         else:
-            meet_ground_tilted(ground.arrays, ground.wide, beams.directions, place, axes, reach, *seen)
+            meet_ground_tilted(ground, self.beams.directions, place, reach, *seen)
 
     def sample(self, motion: Motion, bodies: Array, key: int, tick: int) -> npt.NDArray[np.void]:
         """The points that come back, as an array of POINT."""
-        best, hit = self.distances(motion, bodies)
-        points, rings = np.empty((best.size, 4), np.float32), np.empty(best.size, np.uint16)
-        world = self.world
-        count = _measure(
-            world.derived(ground_rays.world_lattice).arrays,
-            world.derived(bvh.tree).arrays,
-            bodies,
-            world.surface,
-            self.beams.directions,
-            mounted_at(motion, self.mount),
-            turned(motion, self.axes),
-            best,
-            hit,
-            key,
-            tick,
-            self.min_m,
-            self.max_m,
-            self.sigma_m,
-            self.dropout_probability,
-            points,
-            rings,
-        )
+        seen, world = self.distances(motion, bodies), self.world
+        points, rings = np.empty((self.best.size, 4), np.float32), np.empty(self.best.size, np.uint16)
+        around = Surroundings(world.derived(world_lattice), world.derived(bvh.tree), bodies, world.surface)
+        accuracy = Accuracy(self.min_m, self.max_m, self.sigma_m, self.dropout_probability)
+        beams, place = self.beams.directions, self._place(motion)
+        count = _measure(around, beams, place, *seen, accuracy, key, tick, points, rings)
         cloud = np.zeros(count, POINT)
         for column, name in enumerate(("x", "y", "z", "intensity")):
             cloud[name] = points[:count, column]

@@ -10,44 +10,69 @@ import math
 import numpy as np
 
 from microsim.engine.compiled import inlined, kernel
-from microsim.engine.geometry import Array
-from microsim.rays.bvh import BOX, Numbers
-from microsim.render import screen as render_screen
-from microsim.render.screen import Pose, Spans
+from microsim.engine.geometry import Array, Grid
+from microsim.rays.bvh import BOX, NOTHING, Numbers, Tree
+from microsim.render.screen import (
+    Pose,
+    Rays,
+    Scale,
+    ScreenIndex,
+    Spans,
+    between,
+    bounds,
+    column_span,
+    inverse_of,
+    row_span,
+    whole_groups,
+)
 
-_bounds = render_screen.bounds
-_column_span = render_screen.column_span
-_span = render_screen.span
-
-_TINY = 1e-300  # stands for a zero denominator, so that no NaN arises
 _NEAR = 1e-3  # [m] before the eye: what reaches nearer is projected with more care
 _LOOK = 1024  # rays that are looked at to see whether all that a node can hide behind is nearer
 
 
 @kernel
-def cast(
-    boxes: Array,
-    first: Numbers,
-    count: Numbers,
-    order: Numbers,
-    triangles: Array,
-    solids: Array,
+def draw_mesh(
     pose: Pose,
-    screen: Array,
-    columns: Spans,
-    rows: Spans,
-    limit: float,
+    rays: Rays,
+    screen: ScreenIndex,
     longest: float,
-    rays: Array,
-    best: Array,
+    tree: Tree,
+    class_id: int,
+    directions: Array,
     hit: Numbers,
+    depths: Array,
+    classes: Grid,
+) -> None:
+    """Give `class_id` and its depth to the pixels of a camera in which the mesh is nearer than what was seen so far.
+
+    Directions are those of depth 1, so that distances along them are depths. `directions` (3, h, w) and `hit` (h, w)
+    are room to work in.
+    """
+    height, width = depths.shape
+    for v in range(height):
+        for u in range(width):
+            a, b = rays[0, v, u], rays[1, v, u]
+            for k in range(3):
+                directions[k, v, u] = pose[3 + 3 * k] * a + pose[4 + 3 * k] * b + pose[5 + 3 * k]
+            hit[v, u] = NOTHING
+    cast(tree, pose, screen, 1e300, longest, directions, depths, hit)
+    for v in range(height):
+        for u in range(width):
+            classes[v, u] = class_id if hit[v, u] != NOTHING else classes[v, u]
+
+
+@kernel
+def cast(
+    tree: Tree, pose: Pose, screen: ScreenIndex, limit: float, longest: float, rays: Array, best: Array, hit: Numbers
 ) -> None:
     """Nearest things along the rays from the pose's place, for distances below `best`.
 
-    rays (3, h, w) are directions in the map frame, none longer than `longest`; NaN sees nothing. The screen's index
-    (`screen_index`) is that of their a and b in the pose's axes, which have been clamped to +-`limit`. `best` (h, w)
-    [units of the directions] and `hit`, the thing's number, are updated where something nearer is.
+    rays (3, h, w) are directions in the map frame, none longer than `longest`; NaN sees nothing. The screen is that of
+    their a and b in the pose's axes, which have been clamped to +-`limit`. `best` (h, w) [units of the directions] and
+    `hit`, the thing's number, are updated where something nearer is.
     """
+    boxes, first, held, order, triangles, solids = tree
+    scale, columns, rows = screen
     stack = np.empty(130, np.int32)  # a node's depth and one
     prism = np.empty(10)
     size, stack[0] = 1, 0
@@ -55,33 +80,41 @@ def cast(
         size -= 1
         node = stack[size]
         box = boxes[node]
-        a_low, a_high, b_low, b_high = _outline(pose, box, prism)
-        u0, u1 = _column_span(columns, screen[0], screen[1], _clamped(a_low, limit), _clamped(a_high, limit))
-        v0, v1 = _span(rows, screen[2], screen[3], _clamped(b_low, limit), _clamped(b_high, limit))
+        u0, u1, v0, v1 = _window(scale, columns, rows, limit, _outline(pose, box, prism))
         v1 = min(v1, best.shape[0])
-        if a_low > a_high or u0 >= u1 or v0 >= v1 or not _may_be_seen(pose, box, longest, u0, u1, v0, v1, best):
+        if u0 >= u1 or v0 >= v1 or not _may_be_seen(pose, box, longest, u0, u1, v0, v1, best):
             continue
-        if count[node] == 0:
+        if held[node] == 0:
             a, b = first[node], first[node] + 1
             if _towards(pose, boxes[a]) > _towards(pose, boxes[b]):
                 a, b = b, a
             stack[size], stack[size + 1] = b, a  # the nearer one is taken first: it hides parts of the other
             size += 2
             continue
-        for k in range(first[node], first[node] + count[node]):
+        for k in range(first[node], first[node] + held[node]):
             thing = order[k]
             if thing < triangles.shape[0]:
-                a_low, a_high, b_low, b_high = _outline_of_triangle(pose, triangles[thing])
-                low, high = _span(rows, screen[2], screen[3], _clamped(b_low, limit), _clamped(b_high, limit))
-                low, high = max(low, v0), min(high, v1)
+                triangle = triangles[thing]
+                left, right, low, high = _window(scale, columns, rows, limit, _outline_of_triangle(pose, triangle))
+                left, right, low, high = max(left, u0), min(right, u1), max(low, v0), min(high, v1)
                 if low < high:
-                    left, right = _column_span(
-                        columns, screen[0], screen[1], _clamped(a_low, limit), _clamped(a_high, limit)
-                    )
-                    left, right = max(left, u0), min(right, u1)
-                    _triangle(triangles[thing], thing, pose, rays, left, right, low, high, best, hit)
+                    _triangle(triangle, thing, pose, rays, left, right, low, high, best, hit)
             else:
                 _solid(solids[thing - triangles.shape[0]], thing, pose, rays, u0, u1, v0, v1, best, hit)
+
+
+@inlined
+def _window(
+    scale: Scale, columns: Spans, rows: Spans, limit: float, outline: tuple[float, float, float, float]
+) -> tuple[int, int, int, int]:
+    """Half-open ranges of the columns and rows that can see something within an outline."""
+    a_low, a_high, b_low, b_high = outline
+    if a_low > a_high:
+        return 0, 0, 0, 0
+    u0, u1 = column_span(scale, columns, _clamped(a_low, limit), _clamped(a_high, limit))
+    v0, v1 = row_span(scale, rows, _clamped(b_low, limit), _clamped(b_high, limit))
+    u0, u1 = whole_groups(u0, u1, int(columns[1, -1]))
+    return u0, u1, v0, v1
 
 
 @inlined
@@ -128,22 +161,30 @@ def _outline(pose: Pose, box: Array, prism: Array) -> tuple[float, float, float,
         prism[0], prism[1] = box[2], box[5]
         prism[2], prism[3], prism[4], prism[5] = box[0], box[1], box[3], box[1]
         prism[6], prism[7], prism[8], prism[9] = box[3], box[4], box[0], box[4]
-        return _bounds(pose, prism)
-    a_low, a_high, b_low, b_high = math.inf, -math.inf, math.inf, -math.inf
+        return bounds(pose, prism)
+    outline = (math.inf, -math.inf, math.inf, -math.inf)
     for corner in range(8):
         x, y, z = x1 if corner & 1 else x0, y1 if corner & 2 else y0, z1 if corner & 4 else z0
-        per_ahead = 1.0 / (pose[5] * x + pose[8] * y + pose[11] * z)
-        a = (pose[3] * x + pose[6] * y + pose[9] * z) * per_ahead
-        b = (pose[4] * x + pose[7] * y + pose[10] * z) * per_ahead
-        a_low, a_high, b_low, b_high = min(a_low, a), max(a_high, a), min(b_low, b), max(b_high, b)
-    return a_low, a_high, b_low, b_high
+        outline = _widened(outline, pose, x, y, z, pose[5] * x + pose[8] * y + pose[11] * z)
+    return outline
+
+
+@inlined
+def _widened(
+    outline: tuple[float, float, float, float], pose: Pose, x: float, y: float, z: float, ahead: float
+) -> tuple[float, float, float, float]:
+    """An outline that also holds a point, given from the eye, that is so far ahead."""
+    per_ahead = 1.0 / ahead
+    a = (pose[3] * x + pose[6] * y + pose[9] * z) * per_ahead
+    b = (pose[4] * x + pose[7] * y + pose[10] * z) * per_ahead
+    return min(outline[0], a), max(outline[1], a), min(outline[2], b), max(outline[3], b)
 
 
 @inlined
 def _outline_of_triangle(pose: Pose, triangle: Array) -> tuple[float, float, float, float]:
     """As `_outline`; without bounds when the triangle reaches beside the eye, where its box has to do."""
     x, y, z = triangle[0] - pose[0], triangle[1] - pose[1], triangle[2] - pose[2]
-    a_low, a_high, b_low, b_high = math.inf, -math.inf, math.inf, -math.inf
+    outline = (math.inf, -math.inf, math.inf, -math.inf)
     for corner in range(3):
         k = 3 * corner
         cx = x + triangle[k] if corner > 0 else x
@@ -152,25 +193,13 @@ def _outline_of_triangle(pose: Pose, triangle: Array) -> tuple[float, float, flo
         ahead = pose[5] * cx + pose[8] * cy + pose[11] * cz
         if ahead < _NEAR:
             return -math.inf, math.inf, -math.inf, math.inf
-        per_ahead = 1.0 / ahead
-        a = (pose[3] * cx + pose[6] * cy + pose[9] * cz) * per_ahead
-        b = (pose[4] * cx + pose[7] * cy + pose[10] * cz) * per_ahead
-        a_low, a_high, b_low, b_high = min(a_low, a), max(a_high, a), min(b_low, b), max(b_high, b)
-    return a_low, a_high, b_low, b_high
+        outline = _widened(outline, pose, cx, cy, cz, ahead)
+    return outline
 
 
 @inlined
 def _triangle(
-    triangle: Array,
-    number: int,
-    pose: Pose,
-    rays: Array,
-    u0: int,
-    u1: int,
-    v0: int,
-    v1: int,
-    best: Array,
-    hit: Numbers,
+    triangle: Array, number: int, pose: Pose, rays: Array, u0: int, u1: int, v0: int, v1: int, best: Array, hit: Numbers
 ) -> None:
     """Möller and Trumbore's test; seen from both sides, edges belong to it."""
     ax, ay, az = triangle[3], triangle[4], triangle[5]
@@ -186,7 +215,7 @@ def _triangle(
             py = dz[r] * bx - dx[r] * bz
             pz = dx[r] * by - dy[r] * bx
             determinant = ax * px + ay * py + az * pz
-            inverse = 1.0 / (determinant if determinant != 0.0 else _TINY)
+            inverse = inverse_of(determinant)
             u = (sx * px + sy * py + sz * pz) * inverse
             w = (dx[r] * qx + dy[r] * qy + dz[r] * qz) * inverse
             t = height * inverse
@@ -198,16 +227,7 @@ def _triangle(
 
 @kernel
 def _solid(
-    solid: Array,
-    number: int,
-    pose: Pose,
-    rays: Array,
-    u0: int,
-    u1: int,
-    v0: int,
-    v1: int,
-    best: Array,
-    hit: Numbers,
+    solid: Array, number: int, pose: Pose, rays: Array, u0: int, u1: int, v0: int, v1: int, best: Array, hit: Numbers
 ) -> None:
     """An upright box or cylinder; one that holds the eye is not seen from within."""
     cosine, sine = solid[5], solid[6]
@@ -217,21 +237,16 @@ def _solid(
     for v in range(v0, v1):
         for u in range(u0, u1):
             dx, dy, dz = rays[0, v, u], rays[1, v, u], rays[2, v, u]
-            one = 1.0 / (dz if dz != 0.0 else _TINY)
-            a, b = low * one, high * one
-            near = a if a < b else b
-            far = b if a < b else a
+            near, far = between(low, high, inverse_of(dz))
             along = cosine * dx + sine * dy
             across = cosine * dy - sine * dx
             if solid[0] == BOX:
-                one = 1.0 / (along if along != 0.0 else _TINY)
-                a, b = (-solid[7] - x) * one, (solid[7] - x) * one
-                near, far = max(near, min(a, b)), min(far, max(a, b))
-                one = 1.0 / (across if across != 0.0 else _TINY)
-                a, b = (-solid[8] - y) * one, (solid[8] - y) * one
-                near, far = max(near, min(a, b)), min(far, max(a, b))
+                a, b = between(-solid[7] - x, solid[7] - x, inverse_of(along))
+                near, far = max(near, a), min(far, b)
+                a, b = between(-solid[8] - y, solid[8] - y, inverse_of(across))
+                near, far = max(near, a), min(far, b)
             else:
-                square = max(along * along + across * across, _TINY)
+                square = max(along * along + across * across, 1e-300)
                 half = x * along + y * across
                 power = half * half - square * (x * x + y * y - solid[7] * solid[7])
                 root = math.sqrt(max(power, 0.0))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
+from textwrap import indent
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,8 +33,6 @@ class BagError(MicroSimError):
 
 @dataclass(frozen=True)
 class BagChannel:
-    """A topic in a bag."""
-
     number: int  # from 1
     topic: str
     type: str
@@ -60,7 +60,7 @@ class Packed:
 
 
 @dataclass(frozen=True)
-class RunFacts:
+class BagFacts:
     """What a replay needs beside the inputs: stored at the start of every file, and when the run is over."""
 
     start: Mapping[str, str]
@@ -80,7 +80,7 @@ class FileReader(ABC):
         self.path = path
         self.tolerant = tolerant
         self.problem = ""
-        self.facts = RunFacts({}, {})  # of a tolerant reader complete only after `blocks`
+        self.facts = BagFacts({}, {})  # of a tolerant reader complete only after `blocks`
 
     @property
     def is_ours(self) -> bool:
@@ -164,31 +164,22 @@ def fits(topic: str, only: Sequence[str], without: Sequence[str]) -> bool:
 
 
 def qos_text(qos: Qos) -> str:
-    """As rosbag2 writes it, in the numbers that every distribution reads."""
-    unlimited = "    sec: 9223372036\n    nsec: 854775807"
-    return "\n".join(
-        (
-            "- history: 1",  # keep last
-            f"  depth: {qos.depth}",
-            f"  reliability: {1 if qos.reliable else 2}",
-            f"  durability: {1 if qos.latched else 2}",
-            f"  deadline:\n{unlimited}",
-            f"  lifespan:\n{unlimited}",
-            "  liveliness: 1",
-            f"  liveliness_lease_duration:\n{unlimited}",
-            "  avoid_ros_namespace_conventions: false",
-        )
+    """As rosbag2 writes it, in the numbers that every distribution reads; history 1 keeps the last `depth`."""
+    unlimited = "\n    sec: 9223372036\n    nsec: 854775807"
+    return (
+        f"- history: 1\n  depth: {qos.depth}\n  reliability: {1 if qos.reliable else 2}\n"
+        f"  durability: {1 if qos.latched else 2}\n  deadline:{unlimited}\n  lifespan:{unlimited}\n  liveliness: 1\n"
+        f"  liveliness_lease_duration:{unlimited}\n  avoid_ros_namespace_conventions: false"
     )
 
 
 METADATA_YAML = "metadata.yaml"  # rosbag2's description of a bag
 _VERSION = 8  # the newest that ROS 2 Humble reads too
+_quoted = json.dumps
 
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What one file of a bag holds."""
-
     name: str
     times: tuple[int, int]  # [ns] first and last
     counts: Mapping[BagChannel, int]
@@ -197,15 +188,9 @@ class FileFacts:
     def messages(self) -> int:
         return sum(self.counts.values())
 
-    @property
-    def duration(self) -> int:
-        return self.times[1] - self.times[0]
-
 
 def metadata_text(storage: str, files: Sequence[FileFacts], custom: Mapping[str, str]) -> str:
-    """The whole file."""
-    lines = "\n".join(f"  {line}" for line in information(storage, files, custom).splitlines())
-    return f"rosbag2_bagfile_information:\n{lines}\n"
+    return f"rosbag2_bagfile_information:\n{indent(information(storage, files, custom), '  ')}"
 
 
 def information(storage: str, files: Sequence[FileFacts], custom: Mapping[str, str]) -> str:
@@ -215,20 +200,24 @@ def information(storage: str, files: Sequence[FileFacts], custom: Mapping[str, s
 
 def _lines(storage: str, files: Sequence[FileFacts], custom: Mapping[str, str]) -> Iterator[str]:
     used = [file for file in files if file.messages] or list(files)
-    start = min((file.times[0] for file in used), default=0)
-    end = max((file.times[1] for file in used), default=0)
-    counts: dict[BagChannel, int] = {}
+    times = [time for file in used for time in file.times] or [0]
+    counts: Counter[BagChannel] = Counter()
     for file in files:
-        for channel, count in file.counts.items():
-            counts[channel] = counts.get(channel, 0) + count
+        counts.update(file.counts)
     yield f"version: {_VERSION}"
     yield f"storage_identifier: {storage}"
-    yield f"duration:\n  nanoseconds: {end - start}"
-    yield f"starting_time:\n  nanoseconds_since_epoch: {start}"
+    yield f"duration:\n  nanoseconds: {max(times) - min(times)}"
+    yield f"starting_time:\n  nanoseconds_since_epoch: {min(times)}"
     yield f"message_count: {sum(counts.values())}"
     yield "topics_with_message_count:" if counts else "topics_with_message_count: []"
     for channel, count in sorted(counts.items(), key=lambda pair: pair[0].number):
-        yield from _topic(channel, count)
+        yield "  - topic_metadata:"
+        yield f"      name: {_quoted(channel.topic)}"
+        yield f"      type: {_quoted(channel.type)}"
+        yield "      serialization_format: cdr"
+        yield f"      offered_qos_profiles: {_quoted(channel.qos)}"
+        yield f"      type_description_hash: {_quoted(definition(channel.type)[1])}"
+        yield f"    message_count: {count}"
     yield 'compression_format: ""'
     yield 'compression_mode: ""'  # MCAP compresses its chunks itself
     yield "relative_file_paths:"
@@ -237,27 +226,11 @@ def _lines(storage: str, files: Sequence[FileFacts], custom: Mapping[str, str]) 
     for file in files:
         yield f"  - path: {_quoted(file.name)}"
         yield f"    starting_time:\n      nanoseconds_since_epoch: {file.times[0]}"
-        yield f"    duration:\n      nanoseconds: {file.duration}"
+        yield f"    duration:\n      nanoseconds: {file.times[1] - file.times[0]}"
         yield f"    message_count: {file.messages}"
     yield "custom_data:" if custom else "custom_data: ~"
     yield from (f"  {_quoted(key)}: {_quoted(value)}" for key, value in custom.items())
     yield "ros_distro: jazzy"
-
-
-def _topic(channel: BagChannel, count: int) -> Iterable[str]:
-    return (
-        "  - topic_metadata:",
-        f"      name: {_quoted(channel.topic)}",
-        f"      type: {_quoted(channel.type)}",
-        "      serialization_format: cdr",
-        f"      offered_qos_profiles: {_quoted(channel.qos)}",
-        f"      type_description_hash: {_quoted(definition(channel.type)[1])}",
-        f"    message_count: {count}",
-    )
-
-
-def _quoted(value: str) -> str:
-    return json.dumps(value)
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:
@@ -267,10 +240,10 @@ def read_metadata(folder: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        if not any(file.suffix in (".mcap", ".db3") for file in folder.iterdir()):
-            what = f"there is neither {METADATA_YAML} nor a .mcap or .db3 file in it"
-            raise BagError(f"{folder}: not a bag: {what}") from None
-        raise BagError(f"{folder}: there is no {METADATA_YAML}; {hint}") from None
+        if any(file.suffix in (".mcap", ".db3") for file in folder.iterdir()):
+            raise BagError(f"{folder}: there is no {METADATA_YAML}; {hint}") from None
+        what = f"there is neither {METADATA_YAML} nor a .mcap or .db3 file in it"
+        raise BagError(f"{folder}: not a bag: {what}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BagError(f"{path}: cannot be read: {error}") from None
     try:

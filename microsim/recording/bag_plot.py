@@ -19,7 +19,7 @@ import numpy.typing as npt
 from microsim.errors import MicroSimError, install_hint
 from microsim.messages import WireError, decode_checked
 from microsim.messages.template import layout
-from microsim.recording.bag import Bag
+from microsim.recording.bag_io import Bag
 from microsim.recording.bag_model import BagError
 from microsim.recording.inputs import unpacked
 from microsim.scenario import Scenario
@@ -31,16 +31,17 @@ STYLE = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "text.color": INK,
+    "svg.hashsalt": "microsim",
     "axes.edgecolor": "#d1d5db",
     "axes.labelcolor": PALE,
+    "axes.grid": True,
+    "axes.axisbelow": True,
     "axes.titlecolor": INK,
     "axes.titlesize": 10,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
     "grid.color": GRID,
     "grid.linewidth": 0.8,
     "xtick.color": PALE,
@@ -49,7 +50,6 @@ STYLE = {
     "lines.solid_capstyle": "round",
     "legend.frameon": False,
     "legend.fontsize": 8,
-    "svg.hashsalt": "microsim",
 }
 KINDS = (".png", ".svg", ".pdf")
 
@@ -72,10 +72,9 @@ def matplotlib(name: str) -> Any:
 
 def save(figure: Any, path: Path) -> None:
     """Without a date: the same figure gives the same file."""
-    kind = path.suffix.lower()[1:]
-    notes = {"Software": None} if kind == "png" else {"Date": None} if kind == "svg" else {"CreationDate": None}
+    date = {".png": "Software", ".svg": "Date", ".pdf": "CreationDate"}[path.suffix.lower()]
     try:
-        figure.savefig(path, metadata=notes)
+        figure.savefig(path, metadata={date: None})
     except OSError as error:
         raise PlotError(f"{path}: cannot be written: {error.strerror or error}") from None
 
@@ -112,11 +111,10 @@ def read_series(bag: Bag) -> Series:
     collected: dict[tuple[str, str], tuple[list[int], list[bytes]]] = {}
     channels: dict[int, tuple[str, str]] = {}
     for block in bag.blocks():
-        channels.update((channel.number, (channel.topic, channel.type)) for channel in block.channels)
-        kinds = (ODOMETRY, RANGE, DIAGNOSTICS, *declared)
-        wanted = {number for number, (_, kind) in channels.items() if kind in kinds}
+        drawn = (each for each in block.channels if each.type in (ODOMETRY, RANGE, DIAGNOSTICS, *declared))
+        channels.update((channel.number, (channel.topic, channel.type)) for channel in drawn)
         for number, time, data in zip(block.numbers, block.times, block.data, strict=True):
-            if number in wanted:
+            if number in channels:
                 times, messages = collected.setdefault(channels[number], ([], []))
                 times.append(time)
                 messages.append(data)
@@ -136,25 +134,17 @@ def read_series(bag: Bag) -> Series:
 
 
 def _add(series: Series, topic: str, kind: str, times: Column, messages: list[bytes]) -> None:
-    if kind == DIAGNOSTICS:
-        if topic.endswith("/radio/metrics"):
-            _add_links(series, times, messages)
-        return
-    if kind not in _FIELDS:
-        return
-    columns = {"t": times, **_columns(kind, messages, _FIELDS[kind])}
-    if kind == ODOMETRY:
-        columns = _drawable(columns)
-        if not len(columns["t"]):
-            return
-    (series.odometry if kind == ODOMETRY else series.ranges)[topic] = columns
-
-
-def _drawable(columns: dict[str, Column]) -> dict[str, Column]:
-    """Without places that are on no map; other numbers that are none leave a gap."""
-    kept = (np.abs(columns["x"]) < _FARTHEST_M) & (np.abs(columns["y"]) < _FARTHEST_M)  # false for NaN
-    found = {name: column[kept] for name, column in columns.items()}
-    return {name: np.where(np.abs(column) < _LARGEST, column, np.nan) for name, column in found.items()}
+    if kind == DIAGNOSTICS and topic.endswith("/radio/metrics"):
+        _add_links(series, times, messages)
+    elif kind == RANGE:
+        series.ranges[topic] = {"t": times, **_columns(kind, messages, _FIELDS[kind])}
+    elif kind == ODOMETRY:
+        columns = {"t": times, **_columns(kind, messages, _FIELDS[kind])}
+        on_map = (np.abs(columns["x"]) < _FARTHEST_M) & (np.abs(columns["y"]) < _FARTHEST_M)  # false for NaN
+        if on_map.any():
+            found = {name: column[on_map] for name, column in columns.items()}  # other bad numbers leave a gap
+            drawable = {name: np.where(np.abs(column) < _LARGEST, column, np.nan) for name, column in found.items()}
+            series.odometry[topic] = drawable
 
 
 def declared_plots() -> dict[str, tuple[str, ...]]:
@@ -264,9 +254,8 @@ def _draw(figure: Any, page: PlotPage, bag: Bag) -> None:
     panels += [partial(_readings, sensor=sensor, path=path) for sensor, path in sorted(names)]
     panels += [_ranges] if page.series.ranges else []
     panels += [_latencies, _losses] if any(link["sent"].max() > 0 for link in page.series.links.values()) else []
-    grid = figure.add_gridspec(
-        len(panels), 2, width_ratios=(1.25, 1), left=0.05, right=0.975, top=0.875, bottom=0.07, wspace=0.14, hspace=0.42
-    )
+    borders = {"left": 0.05, "right": 0.975, "top": 0.875, "bottom": 0.07, "wspace": 0.14, "hspace": 0.42}
+    grid = figure.add_gridspec(len(panels), 2, width_ratios=(1.25, 1), **borders)
     _map(figure.add_subplot(grid[:, 0]), page)
     shared = None
     for row, draw in enumerate(panels):
@@ -290,10 +279,9 @@ def _titles(figure: Any, page: PlotPage, bag: Bag) -> None:
     name = page.scenario.name if page.scenario else bag.path.name
     figure.text(0.05, 0.945, name, fontsize=17, fontweight="bold", color=INK)
     start, end = _span(page.series)
-    parts = [f"{end - start:.6g} s"]
-    parts += [f"seed {facts['seed']}"] if "seed" in facts else []
-    parts += [f"microsim {facts['version']}"] if "version" in facts else []
-    parts += [f"digest {facts['digest'][:16]}…"] if facts.get("digest") else []
+    digest = f"{facts['digest'][:16]}…" if facts.get("digest") else None
+    named = {"seed": facts.get("seed"), "microsim": facts.get("version"), "digest": digest}
+    parts = [f"{end - start:.6g} s", *(f"{what} {value}" for what, value in named.items() if value is not None)]
     figure.text(0.05, 0.915, "   ·   ".join(parts), fontsize=9, color=PALE)
 
 
@@ -326,19 +314,9 @@ def _name_ends(axes: Any, page: PlotPage) -> None:
     for topic, odometry in page.series.odometry.items():
         name, place = _shortened(page.robot(topic)), (odometry["x"][-1], odometry["y"][-1])
         on_right = place[0] > sum(axes.get_xlim()) / 2.0
-        axes.annotate(
-            name,
-            place,
-            xytext=(-7 if on_right else 7, 0),
-            textcoords="offset points",
-            fontsize=7.5,
-            color=INK,
-            ha="right" if on_right else "left",
-            va="center",
-            zorder=8,
-            path_effects=[halo],
-            clip_on=True,
-        )
+        where = {"xytext": (-7 if on_right else 7, 0), "ha": "right" if on_right else "left", "va": "center"}
+        looks = {"fontsize": 7.5, "color": INK, "zorder": 8, "path_effects": [halo], "clip_on": True}
+        axes.annotate(name, place, textcoords="offset points", **where, **looks)
 
 
 def _shortened(name: str, most: int = 18) -> str:
@@ -359,11 +337,8 @@ def _ground(axes: Any, scenario: Scenario) -> None:
         shaded = light.shade(heights, soil, blend_mode="soft", vert_exag=2.0, dx=cell, dy=cell)
         axes.imshow(shaded, origin="lower", extent=extent, interpolation="bilinear", zorder=0)
     else:
-        axes.add_patch(
-            matplotlib("matplotlib.patches").Rectangle(
-                (west, south), east - west, north - south, facecolor="#f4f6ee", edgecolor="none", zorder=0
-            )
-        )
+        plain, size = {"facecolor": "#f4f6ee", "edgecolor": "none", "zorder": 0}, (east - west, north - south)
+        axes.add_patch(matplotlib("matplotlib.patches").Rectangle((west, south), *size, **plain))
     axes.set_facecolor("#e5e7eb")  # beyond the map
     occupied = np.ma.masked_equal(np.asarray(world.occupied, bool).astype(np.uint8), 0)
     dark = colors.ListedColormap(["#475569"])
@@ -375,27 +350,25 @@ def _frame_map(axes: Any, page: PlotPage) -> None:
     paths = page.series.odometry.values()
     low = np.array([min(float(each[axis].min()) for each in paths) for axis in "xy"])
     high = np.array([max(float(each[axis].max()) for each in paths) for axis in "xy"])
-    half = 0.5 * max(float((high - low).max()) * 1.2, 24.0)
-    middle = 0.5 * (low + high)
+    half, middle = 0.5 * max(float((high - low).max()) * 1.2, 24.0), 0.5 * (low + high)
     axes.set_xlim(middle[0] - half, middle[0] + half)
     axes.set_ylim(middle[1] - half, middle[1] + half)
 
 
 def _heights(axes: Any, page: PlotPage) -> None:
-    _per_robot(axes, page, "Altitude [m]", lambda odometry: odometry["z"])
+    axes.set_title("Altitude [m]")
+    for topic, odometry in page.series.odometry.items():
+        axes.plot(odometry["t"], odometry["z"], color=page.colour(page.robot(topic)))
+    axes.margins(y=0.15)
 
 
 def _speeds(axes: Any, page: PlotPage) -> None:
-    _per_robot(axes, page, "Speed [m/s]", lambda odometry: np.sqrt(sum(odometry[axis] ** 2 for axis in _VELOCITY)))
-    axes.set_ylim(bottom=0.0)
-
-
-def _per_robot(axes: Any, page: PlotPage, title: str, value: Callable[[dict[str, Column]], Column]) -> None:
-    axes.set_title(title)
+    axes.set_title("Speed [m/s]")
     for topic, odometry in page.series.odometry.items():
-        robot = page.robot(topic)
-        axes.plot(odometry["t"], value(odometry), color=page.colour(robot), label=robot)
+        speed = np.sqrt(sum(odometry[axis] ** 2 for axis in _VELOCITY))
+        axes.plot(odometry["t"], speed, color=page.colour(page.robot(topic)))
     axes.margins(y=0.15)
+    axes.set_ylim(bottom=0.0)
 
 
 def _readings(axes: Any, page: PlotPage, sensor: str, path: str) -> None:
@@ -410,29 +383,16 @@ def _ranges(axes: Any, page: PlotPage) -> None:
     axes.set_title("Range [m]")
     limits: set[float] = set()
     for topic, measured in page.series.ranges.items():
-        colour = page.colour(page.robot(topic))
-        values = measured["range"]
-        seen = np.where(np.isfinite(values), values, np.nan)
-        axes.plot(measured["t"], seen, color=colour, linewidth=1.2)
-        nothing = np.isposinf(values)
-        limit = float(measured["max"][0])
-        if not 0.0 < limit < _FARTHEST_RANGE_M:
-            continue
-        axes.axhline(limit, color=colour, linewidth=0.8, linestyle=(0, (4, 4)), alpha=0.6)
-        clear = np.where(nothing, limit, np.nan)
-        axes.plot(measured["t"], clear, color=colour, linewidth=3.0, alpha=0.25)
-        limits.add(limit)
+        colour, values, limit = page.colour(page.robot(topic)), measured["range"], float(measured["max"][0])
+        axes.plot(measured["t"], np.where(np.isfinite(values), values, np.nan), color=colour, linewidth=1.2)
+        if 0.0 < limit < _FARTHEST_RANGE_M:
+            axes.axhline(limit, color=colour, linewidth=0.8, linestyle=(0, (4, 4)), alpha=0.6)
+            clear = np.where(np.isposinf(values), limit, np.nan)
+            axes.plot(measured["t"], clear, color=colour, linewidth=3.0, alpha=0.25)
+            limits.add(limit)
     for limit in sorted(limits):
-        axes.annotate(
-            "nothing in reach",
-            (1.0, limit),
-            xycoords=("axes fraction", "data"),
-            xytext=(0, 3),
-            textcoords="offset points",
-            fontsize=7,
-            color=PALE,
-            ha="right",
-        )
+        where = {"xycoords": ("axes fraction", "data"), "xytext": (0, 3), "textcoords": "offset points"}
+        axes.annotate("nothing in reach", (1.0, limit), **where, fontsize=7, color=PALE, ha="right")
     axes.set_ylim(bottom=0.0, top=max(limits) * 1.22 if limits else None)
 
 

@@ -74,15 +74,17 @@ class Records:
         """Rows NUMBER, TIME and PLACE."""
         return self._table[:, : self.count]
 
-    def add(self, transcripts: list[bytes], names: ChannelNames) -> None:
+    def add(self, transcripts: list[bytes], names: ChannelNames) -> int:
+        """How many messages they are."""
         joined = np.frombuffer(b"".join(transcripts), np.uint8)
         starts = np.zeros(len(transcripts) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, transcripts), np.int64, len(transcripts)), out=starts[1:])
         self._make_room(len(joined))
-        arguments = (names.hashes, names.numbers, names.factor, names.clock, self._chunk, self._table)
-        self.used, self.count, self._time = _transcribe(joined, starts, *arguments, self.used, self.count, self._time)
+        before, given = self.count, (names.hashes, names.numbers, names.factor, names.clock, self._chunk, self._table)
+        self.used, self.count, self._time = _transcribe(joined, starts, *given, self.used, self.count, self._time)
         if self.used < 0:
             raise RuntimeError("a message on a topic that was not announced to the recorder")
+        return self.count - before
 
     def clear(self) -> None:
         self.used = self.count = 0
@@ -98,15 +100,6 @@ class Records:
             wider = np.empty((3, 2 * (self.count + most)), np.int64)
             wider[:, : self.count] = self.table
             self._table = wider
-
-
-@threaded_kernel
-def are_same(first: Bytes, second: Bytes) -> bool:
-    """Two pieces of the same length."""
-    different = 0
-    for place in range(len(first)):  # all of it: a loop that may end early is not turned into SIMD
-        different |= first[place] ^ second[place]
-    return different == 0
 
 
 @threaded_kernel
@@ -177,10 +170,8 @@ class Assembly:
 
     def __init__(self, pass_on: Callable[[Block], None], is_packed: bool, enough_bytes: int, longest_ns: int) -> None:
         self.entries = 0  # so far
-        self._pass_on = pass_on
-        self._block = packed_block if is_packed else listed_block
-        self._enough_bytes = enough_bytes
-        self._longest_ns = longest_ns
+        self._pass_on, self._is_packed = pass_on, is_packed  # or one by one, for files that are not MCAP
+        self._enough_bytes, self._longest_ns = enough_bytes, longest_ns
         self._records = Records()
         self._channels: list[BagChannel] = []
         self._start_ns = 0
@@ -189,9 +180,7 @@ class Assembly:
         records = self._records
         if not records.count:
             self._start_ns = portion.start_ns
-        before = records.count
-        records.add(portion.transcripts, portion.names)
-        self.entries += records.count - before
+        self.entries += records.add(portion.transcripts, portion.names)
         self._channels += portion.channels
         is_long = portion.end_ns - self._start_ns >= self._longest_ns
         if portion.is_border or is_long or records.used >= self._enough_bytes:
@@ -199,25 +188,20 @@ class Assembly:
 
     def finish(self) -> None:
         """Pass on what there is."""
-        if self._records.count:
-            channels, self._channels = self._channels, []
-            self._pass_on(self._block(channels, self._records))
-            self._records.clear()
-
-
-def packed_block(channels: list[BagChannel], records: Records) -> Block:
-    """For an MCAP file."""
-    numbers, times = records.table[NUMBER], records.table[TIME]
-    used, span = np.flatnonzero(np.bincount(numbers)).tolist(), [int(times[0]), int(times[-1])]
-    return Block(channels, used, span, [], records.used, Packed(records.data, records.table))
-
-
-def listed_block(channels: list[BagChannel], records: Records) -> Block:
-    """For a file that keeps messages one by one."""
-    numbers, times, places = records.table.tolist()
-    ends = [*places[1:], records.used]
-    data = [bytes(records.data[start + MESSAGE_HEAD.size : end]) for start, end in zip(places, ends, strict=True)]
-    return Block(channels, numbers, times, data, records.used)
+        records = self._records
+        if not records.count:
+            return
+        channels, self._channels = self._channels, []
+        numbers, times, places = records.table
+        if self._is_packed:
+            used, span = np.flatnonzero(np.bincount(numbers)).tolist(), [int(times[0]), int(times[-1])]
+            block = Block(channels, used, span, [], records.used, Packed(records.data, records.table))
+        else:
+            spans = zip((places + MESSAGE_HEAD.size).tolist(), [*places[1:].tolist(), records.used], strict=True)
+            data = [bytes(records.data[start:end]) for start, end in spans]
+            block = Block(channels, numbers.tolist(), times.tolist(), data, records.used)
+        self._pass_on(block)
+        records.clear()
 
 
 class Disk:
@@ -226,8 +210,7 @@ class Disk:
     def __init__(self, write: Callable[[Portion], None], limit: int) -> None:
         self.error: Exception | None = None
         self.waiting_bytes = 0
-        self._write = write
-        self._limit = limit
+        self._write, self._limit = write, limit
         self._queue: deque[Portion] = deque()
         self._changed = threading.Condition()
         self._is_closing = False
@@ -237,7 +220,7 @@ class Disk:
     def put(self, portion: Portion, wait: bool) -> bool:
         """False when the queue is full and must not be waited for, or when the disk has failed."""
         with self._changed:
-            while self._is_full(portion) and self.error is None:
+            while self._queue and self.waiting_bytes + portion.size > self._limit and self.error is None:
                 if not wait:
                     return False
                 self._changed.wait()
@@ -255,12 +238,15 @@ class Disk:
             self._changed.notify_all()
         self._thread.join()
 
-    def _is_full(self, portion: Portion) -> bool:
-        return bool(self._queue) and self.waiting_bytes + portion.size > self._limit
-
     def _work(self) -> None:
-        while (portion := self._next()) is not None:
+        while True:
+            with self._changed:
+                while not self._queue and not self._is_closing:
+                    self._changed.wait()
+                if not self._queue:
+                    return
             try:
+                portion = self._queue[0]  # stays there while it is written
                 self._write(portion)
             except Exception as error:  # whatever it is, the run must report it
                 with self._changed:
@@ -272,10 +258,3 @@ class Disk:
                 self._queue.popleft()
                 self.waiting_bytes -= portion.size
                 self._changed.notify_all()
-
-    def _next(self) -> Portion | None:
-        """The first of the queue, which stays there while it is written."""
-        with self._changed:
-            while not self._queue and not self._is_closing:
-                self._changed.wait()
-            return self._queue[0] if self._queue else None

@@ -14,15 +14,13 @@ import numpy as np
 
 from microsim.messages import WireError, decode_checked, fields_of, is_known
 from microsim.messages.outbox import Message
-from microsim.recording.bag import Bag, OwnBag
+from microsim.recording.bag_io import Bag, OwnBag
 from microsim.recording.bag_model import BagChannel, BagError, fits
 from microsim.recording.inputs import is_input
 from microsim.recording.recorder import CLOCK
 
 
 class BagEntry(NamedTuple):
-    """One message of a stream."""
-
     topic: str
     type: str
     time_ns: int
@@ -63,7 +61,10 @@ class Difference:
 
     def __str__(self) -> str:
         width = max(map(len, self.names))
-        lines = [self._headline()]
+        entry = self.first.here or self.second.here
+        stamp = stamp_of(entry) if entry is not None else None
+        stamped = f", stamp {stamp / 1e9:.9f} s" if stamp is not None else ""
+        lines = [f"different after {self.number:,} messages: {entry or 'the end'}{stamped}"]
         found = self.field()
         if found is not None:
             where, *values = shown_apart(*found)
@@ -85,12 +86,6 @@ class Difference:
             where, *values = shown_apart(*found)
             facts |= {"field": where, "values": dict(zip(self.names, values, strict=True))}
         return {**facts, "about": str(self)}
-
-    def _headline(self) -> str:
-        entry = self.first.here or self.second.here
-        stamp = stamp_of(entry) if entry is not None else None
-        stamped = f", stamp {stamp / 1e9:.9f} s" if stamp is not None else ""
-        return f"different after {self.number:,} messages: {entry or 'the end'}{stamped}"
 
 
 def stamp_of(entry: BagEntry) -> int | None:
@@ -123,15 +118,11 @@ def _first_byte(one: bytes, other: bytes) -> tuple[str, Any, Any]:
     return f"(byte {at})", one[at], other[at]
 
 
-def _differences(type_name: str, one: Any, other: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    for name, (_, detail) in fields_of(type_name):
-        inner = f"{path}.{name}" if path else name
-        yield from _values(detail, getattr(one, name), getattr(other, name), inner)
-
-
-def _values(detail: Any, one: Any, other: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+def _differences(detail: Any, one: Any, other: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """Path and values of fields that differ; `detail` is the name of a message's type, or describes a field."""
     if isinstance(detail, str):
-        yield from _differences(detail, one, other, path)
+        for name, (_, inner) in fields_of(detail):
+            yield from _differences(inner, getattr(one, name), getattr(other, name), f"{path}.{name}" if path else name)
     elif isinstance(one, (list, np.ndarray)):
         yield from _elements(detail, one, other, path)
     elif not _same(one, other):
@@ -149,7 +140,7 @@ def _elements(detail: Any, one: Any, other: Any, path: str) -> Iterator[tuple[st
         return
     kind = detail[0][1] if isinstance(detail, Sequence) and isinstance(detail[0], Sequence) else detail
     for index, (left, right) in enumerate(zip(one, other, strict=False)):
-        yield from _values(kind, left, right, f"{path}[{index}]")
+        yield from _differences(kind, left, right, f"{path}[{index}]")
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -179,9 +170,6 @@ def shown_apart(path: str, one: Any, other: Any) -> tuple[str, str, str]:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}…"
-
-
-# ---- streams --------------------------------------------------------------------------------------------------------
 
 
 def first_difference(
@@ -236,9 +224,6 @@ def is_chosen(bag: OwnBag, topic: str) -> bool:
     return is_input(topic) or fits(topic, choice.get("only", ()), choice.get("without", ()))
 
 
-# ---- `microsim diff` -------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class BagComparison:
     """What `diff` found; `notes` are differences beside the messages, and what was left out."""
@@ -259,24 +244,17 @@ class BagComparison:
         return {**facts, "problem": self.problem, "is_partial": self.is_partial, "notes": list(self.notes)}
 
     def __str__(self) -> str:
-        if self.difference is not None:
-            head = str(self.difference)
-        elif self.problem:
-            head = f"different: {self.problem}"
-        else:
-            head = f"identical{' in what both hold' if self.is_partial else ''}: {self.messages:,} messages"
-        return "\n".join([head, *(f"  {note}" for note in self.notes)])
+        same = f"identical{' in what both hold' if self.is_partial else ''}: {self.messages:,} messages"
+        head = self.difference or (f"different: {self.problem}" if self.problem else same)
+        return "\n".join([str(head), *(f"  {note}" for note in self.notes)])
 
 
 def diff(one: Bag, other: Bag) -> BagComparison:
     """The first difference in the topics that both hold."""
     topics = _topics(one), _topics(other)
     shared = topics[0] & topics[1]
-    notes = [
-        f"only in {bag.path}: {', '.join(sorted(own - shared))}"
-        for bag, own in zip((one, other), topics, strict=True)
-        if own - shared
-    ]
+    extra = [(bag.path, sorted(own - shared)) for bag, own in zip((one, other), topics, strict=True)]
+    notes = [f"only in {path}: {', '.join(names)}" for path, names in extra if names]
     is_partial = bool(notes)
     notes += _facts(one, other)
     left, right = (recorded_entries(bag, shared.__contains__) for bag in (one, other))
@@ -297,8 +275,8 @@ def _problem(one: Bag, other: Bag, topics: tuple[set[str], set[str]]) -> str:
             return f"{bag.path} has nothing on {', '.join(missing)}"
     digests = one.facts.end.get("digest", ""), other.facts.end.get("digest", "")
     if all(digests):
-        same = digests[0] == digests[1]
-        return "" if same else "the messages that both hold are the same, but the digests of all are not"
+        differ = "the messages that both hold are the same, but the digests of all are not"
+        return "" if digests[0] == digests[1] else differ
     if topics[0].isdisjoint(topics[1]) and topics[0] | topics[1]:
         return "they have no topic in common: there is nothing to compare"
     return ""
@@ -313,10 +291,6 @@ def _facts(one: Bag, other: Bag) -> list[str]:
     if not (one.is_ours and other.is_ours):
         return []
     left, right = ({**bag.facts.start, **bag.facts.end} for bag in (one, other))
-    notes = []
-    for key in ("version", "seed", "ticks", "digest", "complete"):
-        if left.get(key) != right.get(key):
-            notes.append(f"{key}: {left.get(key, 'unknown')} and {right.get(key, 'unknown')}")
-    if left["scenario"] != right["scenario"]:
-        notes.append("the scenarios differ")
-    return notes
+    differing = [key for key in ("version", "seed", "ticks", "digest", "complete") if left.get(key) != right.get(key)]
+    notes = [f"{key}: {left.get(key, 'unknown')} and {right.get(key, 'unknown')}" for key in differing]
+    return notes + (["the scenarios differ"] if left["scenario"] != right["scenario"] else [])

@@ -8,7 +8,7 @@ import shlex
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -32,6 +32,8 @@ from microsim.scenario.files import located
 from microsim.sensors import SENSORS
 from microsim.simulation import Reconfiguration, Simulation
 
+Folders: TypeAlias = Sequence[str | Path]
+
 
 def packed(scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Plain data in which files are named by their content, and these files."""
@@ -54,11 +56,7 @@ def as_text(data: Mapping[str, Any]) -> str:
 
 
 def unpacked(
-    text: str,
-    folder: Path,
-    files: Mapping[str, bytes],
-    plugin_folders: Sequence[str | Path],
-    world: str | Path | None = None,
+    text: str, folder: Path, files: Mapping[str, bytes], plugin_folders: Folders, world: str | Path | None = None
 ) -> Scenario:
     """The scenario again, with its files put into `folder`.
 
@@ -69,7 +67,12 @@ def unpacked(
         data = _scenario_data(text)
         elevation = data.get("map", {}).get("elevation", {})
         if "file" in elevation:
-            elevation["file"] = str(_placed(str(elevation["file"]), folder, files))
+            name = str(elevation["file"])
+            if name not in files or Path(name).name != name:
+                raise BagError(f"the file {name!r} that the recorded scenario needs is not there")
+            if not (folder / name).exists():
+                (folder / name).write_bytes(files[name])
+            elevation["file"] = str(folder / name)
         data["plugins"] = list(map(str, plugin_folders))
         if world is not None:
             if not data.get("world"):
@@ -93,15 +96,6 @@ def moved_back(data: dict[str, Any], recorded: str) -> dict[str, Any]:
     if data.get("world") and before.get("world"):
         data["world"]["path"] = before["world"]["path"]
     return data
-
-
-def _placed(name: str, folder: Path, files: Mapping[str, bytes]) -> Path:
-    if name not in files or Path(name).name != name:
-        raise BagError(f"the file {name!r} that the recorded scenario needs is not there")
-    path = folder / name
-    if not path.exists():
-        path.write_bytes(files[name])
-    return path
 
 
 def plugin_hashes(scenario: Scenario) -> dict[str, str]:
@@ -130,7 +124,7 @@ def _code_hash(made_by: Any) -> str:
         return _NO_CODE
 
 
-def changed_plugins(text: str, hashes: Mapping[str, str], folders: Sequence[str | Path]) -> list[str]:
+def changed_plugins(text: str, hashes: Mapping[str, str], folders: Folders) -> list[str]:
     """Names of plug-ins whose recorded code is in none of these folders; nothing in them is run.
 
     Raises BagError when the recorded scenario needs a folder of plug-ins and none is given. Plug-ins of installed
@@ -144,10 +138,9 @@ def changed_plugins(text: str, hashes: Mapping[str, str], folders: Sequence[str 
     needed = [name for name in hashes if name not in installed]
     if named and needed and not folders:
         options = " ".join(f"--plugins {shlex.quote(str(folder))}" for folder in named)
-        raise BagError(
-            f"it needs the plug-in {', '.join(map(repr, needed))} from {', '.join(map(str, named))}; plug-ins are code "
-            f"and run only from folders that you name: if you trust that code, add {options}"
-        )
+        need = f"it needs the plug-in {', '.join(map(repr, needed))} from {', '.join(map(str, named))}"
+        rule = "plug-ins are code and run only from folders that you name"
+        raise BagError(f"{need}; {rule}: if you trust that code, add {options}")
     try:
         files = [file for folder in map(Path, folders) for file in sorted(folder.rglob("*.py"))]
         present = {_NO_CODE, *(hashlib.sha256(file.read_bytes()).hexdigest() for file in files)}
@@ -156,11 +149,10 @@ def changed_plugins(text: str, hashes: Mapping[str, str], folders: Sequence[str 
     return [name for name in needed if hashes[name] not in present]
 
 
-# ---- inputs ---------------------------------------------------------------------------------------------------------
-
 RECONFIGURE = "/sim/reconfigure"
 EXACT_POSE = "/sim/set_pose"  # for a yaw that no quaternion gives back
 EXACT_COMMAND = "/sim/command"  # for what neither a Twist nor an AckermannDrive can hold
+JSON_TOPICS = (RECONFIGURE, EXACT_POSE, EXACT_COMMAND)
 STRING, TWIST, STAMPED = "std_msgs/msg/String", "geometry_msgs/msg/Twist", "geometry_msgs/msg/TwistStamped"
 POSE, ACKERMANN = TOPICS["set_pose"].type, TOPICS["ackermann_cmd"].type
 _UNIT, _BITS = 2.0**-60, 2**63 - 1
@@ -168,7 +160,7 @@ _TWIST = struct.Struct("<4s6d")
 _AXES = ("linear.x", "linear.y", "linear.z", "angular.x", "angular.y", "angular.z")
 
 Encoded: TypeAlias = tuple[str, str, bytes]  # topic, type, message
-_Taking: TypeAlias = tuple[tuple[str, ...], Callable[[str, bytes], bool]]  # accepted types, and what handles them
+_Taking: TypeAlias = tuple[tuple[str, ...], Callable[[Any], bool]]  # accepted types; what takes a message or its JSON
 
 
 def input_topics(sim: Simulation) -> Iterator[tuple[str, str]]:
@@ -186,7 +178,7 @@ def input_topics(sim: Simulation) -> Iterator[tuple[str, str]]:
 def is_input(topic: str) -> bool:
     """Whether it is a name of what a simulation takes, not of what it sends."""
     patterns = (kind.of("*") for kind in INPUTS.built_in.values())
-    return topic in (RECONFIGURE, EXACT_POSE, EXACT_COMMAND) or any(fnmatchcase(topic, each) for each in patterns)
+    return topic in JSON_TOPICS or any(fnmatchcase(topic, each) for each in patterns)
 
 
 def encoded(
@@ -217,8 +209,9 @@ def _exact(topic: str, values: dict[str, Any], stamp_ns: int | None) -> Encoded:
 
 
 @cache
-def _stamped() -> Template:
-    return Template(STAMPED, new(STAMPED), ("header.stamp.sec", 2), ("twist.linear.x", 6))
+def _template(kind: str, first: str, count: int) -> Template:
+    """A message of which the stamp and so many numbers, from the first on, are filled in."""
+    return Template(kind, new(kind), ("header.stamp.sec", 2), (first, count))
 
 
 @cache
@@ -234,13 +227,8 @@ def _command(sim: Simulation, stamp: tuple[int, int], command: Command) -> Encod
         axes[place] = value
     topic = TOPICS["cmd_vel"].of(command.robot)
     if sim.scenario.stamped_cmd_vel:
-        return topic, STAMPED, _stamped().encode(stamp, axes)
+        return topic, STAMPED, _template(STAMPED, "twist.linear.x", 6).encode(stamp, axes)
     return topic, TWIST, _TWIST.pack(ENCAPSULATION, *axes)
-
-
-@cache
-def _ackermann() -> Template:
-    return Template(ACKERMANN, new(ACKERMANN), ("header.stamp.sec", 2), ("drive.steering_angle", 4))
 
 
 def _car_command(sim: Simulation, stamp: tuple[int, int], command: Command) -> Encoded:
@@ -248,7 +236,7 @@ def _car_command(sim: Simulation, stamp: tuple[int, int], command: Command) -> E
     values = dict(zip(sim.model(command.robot).inputs, command.values, strict=True))
     drive = tuple(values.pop(name, 0.0) for name in ACKERMANN_FIELDS)
     if not any(values.values()) and all(_fits_float32(value) for value in drive):
-        message = _ackermann().encode(stamp, drive)
+        message = _template(ACKERMANN, "drive.steering_angle", 4).encode(stamp, drive)
         return TOPICS["ackermann_cmd"].of(command.robot), ACKERMANN, message
     return _exact(EXACT_COMMAND, {"robot": command.robot, "values": command.values}, command.stamp_ns)
 
@@ -303,9 +291,6 @@ def _at_place(place: int) -> float:
     return float(number)
 
 
-# ---- and back -------------------------------------------------------------------------------------------------------
-
-
 class InputTopics:
     """Which topics of a bag are inputs of a simulation, and how each is handed to it.
 
@@ -313,13 +298,15 @@ class InputTopics:
     """
 
     def __init__(self, sim: Simulation, folder: Path, files: Mapping[str, bytes], is_ours: bool) -> None:
-        self.sim = sim
-        self._is_ours = is_ours
-        self._folder = folder
-        self._files = files
-        self._take: dict[str, _Taking] = dict(self._of_robots())
+        self.sim, self._folder, self._files, self._is_ours = sim, folder, files, is_ours
+        self._take: dict[str, _Taking] = {}
+        for robot in sim.robots:
+            for kind in INPUTS.built_in.values():
+                take = self._take_pose if kind.name == "set_pose" else kind.take
+                self._take[kind.of(robot)] = kind.types(), partial(take, sim, robot)
         if is_ours:
-            self._take.update(self._of_recordings())
+            takers = self._take_scenario, self._take_exact_pose, self._take_exact_command
+            self._take |= {topic: ((STRING,), take) for topic, take in zip(JSON_TOPICS, takers, strict=True)}
 
     def __contains__(self, topic: object) -> bool:
         return topic in self._take
@@ -333,47 +320,28 @@ class InputTopics:
         if type_name not in types:
             raise BagError(f"{topic}: expected {' or '.join(types)}, found {type_name}")
         try:
-            return take(type_name, cdr)
+            message = decode_checked(type_name, cdr)
+            return take(json.loads(message.data)) if topic in JSON_TOPICS else take(message)
         except WireError as error:
             raise BagError(f"{topic}: not a {type_name}: {error}") from None
         except (MicroSimError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise BagError(f"{topic}: cannot be taken: {error}") from None
 
-    def _of_robots(self) -> Iterator[tuple[str, _Taking]]:
-        for robot in self.sim.robots:
-            for kind in INPUTS.built_in.values():
-                take = self._take_pose if kind.name == "set_pose" else kind.take
-                yield kind.of(robot), (kind.types(), self._of(robot, take))
-
-    def _of_recordings(self) -> Iterator[tuple[str, _Taking]]:
-        yield RECONFIGURE, ((STRING,), self._take_scenario)
-        yield EXACT_POSE, ((STRING,), self._take_exact_pose)
-        yield EXACT_COMMAND, ((STRING,), self._take_exact_command)
-
-    def _of(self, robot: str, take: Callable[[Simulation, str, Any], bool]) -> Callable[[str, bytes], bool]:
-        return lambda type_name, cdr: take(self.sim, robot, decode_checked(type_name, cdr))
-
-    def _take_exact_command(self, type_name: str, cdr: bytes) -> bool:
-        values = json.loads(decode_checked(type_name, cdr).data)
-        inputs = self.sim.model(values["robot"]).inputs
-        numbers = dict(zip(inputs, values["values"], strict=True))
+    def _take_exact_command(self, values: dict[str, Any]) -> bool:
+        numbers = dict(zip(self.sim.model(values["robot"]).inputs, values["values"], strict=True))
         return self.sim.command_values(values["robot"], numbers, values.get("stamp_ns"))
 
     def _take_pose(self, sim: Simulation, robot: str, message: Any) -> bool:
         if not self._is_ours:
             return take_pose(sim, robot, message)
         place, turn = message.pose.position, message.pose.orientation
-        yaw = yaw_of(turn.x, turn.z, turn.w)
-        return sim.set_pose(robot, place.x, place.y, place.z, yaw, stamp_of(message))
+        return sim.set_pose(robot, place.x, place.y, place.z, yaw_of(turn.x, turn.z, turn.w), stamp_of(message))
 
-    def _take_scenario(self, type_name: str, cdr: bytes) -> bool:
-        values = json.loads(decode_checked(type_name, cdr).data)
-        text = json.dumps(values["scenario"])
-        now = self.sim.scenario
+    def _take_scenario(self, values: dict[str, Any]) -> bool:
+        text, now = json.dumps(values["scenario"]), self.sim.scenario
         world = None if now.world is None else now.world.path
         self.sim.reconfigure(unpacked(text, self._folder, self._files, now.plugins, world))
         return True
 
-    def _take_exact_pose(self, type_name: str, cdr: bytes) -> bool:
-        values = json.loads(decode_checked(type_name, cdr).data)
+    def _take_exact_pose(self, values: dict[str, Any]) -> bool:
         return self.sim.set_pose(**{"stamp_ns": None, **values})

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from microsim.recording.bag import CONTINUES, READERS, WRITERS, ForeignBag, OwnBag, open_bag, storage_of
+from microsim.recording.bag_io import CONTINUES, READERS, WRITERS, ForeignBag, OwnBag, open_bag, storage_of
 from microsim.recording.bag_model import (
     METADATA_YAML,
     BagError,
+    BagFacts,
     Block,
     FileFacts,
     FileReader,
-    RunFacts,
     information,
     metadata_text,
 )
@@ -27,8 +28,6 @@ _FACT_NAMES = {"messages": "sent", "format": "format_version"}  # `sent` are mes
 
 @dataclass
 class Traffic:
-    """What a topic carried."""
-
     type: str
     messages: int = 0
     first_ns: int = 0
@@ -125,9 +124,6 @@ def look(path: Path) -> BagInfo:
     return info
 
 
-# ---- repair ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Repaired:
     messages: int
@@ -150,8 +146,7 @@ def repair(folder: Path) -> Repaired:
         raise BagError(f"{paths[0]}: not made by microsim; `ros2 bag reindex` is for bags of others")
     readers = [_opened(path) for path in paths]
     if not readers[0].is_ours:
-        why = readers[0].problem or "not ours"
-        raise BagError(f"{paths[0]}: nothing is left: not even which scenario ran ({why})")
+        raise BagError(f"{paths[0]}: nothing is left: not even which scenario ran ({readers[0].problem or 'not ours'})")
     _check_together(readers)
     try:
         return _Repair(folder, readers).result()
@@ -189,8 +184,7 @@ class _Repair:
     """A bag that is being repaired, file by file."""
 
     def __init__(self, folder: Path, readers: list[FileReader]) -> None:
-        self._folder = folder
-        self._readers = readers
+        self._folder, self._readers = folder, readers
         self._done: list[FileFacts] = []
         self._damaged: list[str] = []
 
@@ -198,7 +192,7 @@ class _Repair:
         end: Mapping[str, str] = {}
         for reader in self._readers:
             end = self._repaired(reader, is_last=reader is self._readers[-1])
-        custom = RunFacts(self._readers[0].facts.start, end).custom_data()
+        custom = BagFacts(self._readers[0].facts.start, end).custom_data()
         self._describe(metadata_text(storage_of(self._readers[0].path), self._done, custom))
         messages = sum(file.messages for file in self._done)
         return Repaired(messages, max(file.times[1] for file in self._done), tuple(self._damaged))
@@ -209,8 +203,10 @@ class _Repair:
         fresh = path.with_name(f"{path.name}.repairing")
         try:
             end = self._rewritten(reader, fresh, is_last)
-            if end == reader.facts.end and _is_whole(path):
-                return end
+            if end == reader.facts.end:
+                with suppress(BagError):
+                    deque(READERS[path.suffix](path).blocks(), maxlen=0)  # raises when it is not whole
+                    return end
             why = reader.problem or end.get("reason", "not finished").removeprefix("repaired: ")
             self._damaged.append(f"{path.name}: {why}")
             path.rename(path.with_name(f"{path.name}.damaged"))
@@ -224,15 +220,14 @@ class _Repair:
         path, storage = reader.path, storage_of(reader.path)
         fresh.unlink(missing_ok=True)
         start = self._readers[0].facts
-        facts = RunFacts(start.start, {}, {} if self._done else start.files)
+        facts = BagFacts(start.start, {}, {} if self._done else start.files)
         writer = WRITERS[storage](fresh, facts, reader.compression)
         try:
             for block in reader.blocks():
                 writer.write(block)
             if reader.problem and not is_last:
-                raise BagError(
-                    f"{path}: damaged in the middle of the bag ({reader.problem}): later files cannot follow it"
-                )
+                where = f"damaged in the middle of the bag ({reader.problem})"
+                raise BagError(f"{path}: {where}: later files cannot follow it")
             found = FileFacts(path.name, writer.times, writer.counts)
             before = [file.times[1] for file in self._done if file.messages]
             if found.messages and before and found.times[0] < max(before):
@@ -268,11 +263,3 @@ def _end(reader: FileReader, is_last: bool) -> Mapping[str, str]:
         problem = reader.problem or ("the files after it are missing" if end else "not finished")
         return {"complete": "false", "reason": f"repaired: {problem}"}
     return end
-
-
-def _is_whole(path: Path) -> bool:
-    with suppress(BagError):
-        for _ in READERS[path.suffix](path).blocks():
-            pass
-        return True
-    return False

@@ -12,11 +12,10 @@ import sys
 from binascii import crc32
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, reduce
 from io import FileIO
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +24,12 @@ from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.recording.bag_model import (
     BagChannel,
     BagError,
+    BagFacts,
     Block,
     FileWriter,
     Integers,
     Packed,
     Piece,
-    RunFacts,
     definition,
 )
 from microsim.version import __version__
@@ -139,32 +138,12 @@ def _times(a: int, b: int) -> int:
     return product
 
 
-def _table() -> npt.NDArray[np.int64]:
-    values = np.arange(256, dtype=np.int64)
-    for _ in range(8):
-        values = (values >> 1) ^ np.where(values & 1, _POLYNOMIAL, 0)
-    return values
-
-
-_BYTES = _table()
-
-
-@kernel
-def crc32_of(data: npt.NDArray[np.uint8]) -> int:
-    """Byte by byte: slower than zlib's, for small things inside of kernels."""
-    crc = _ALL
-    for byte in data:
-        crc = (crc >> 8) ^ _BYTES[(crc ^ byte) & 0xFF]
-    return crc ^ _ALL
-
-
 _HEAD = RECORD_HEAD + 6  # bytes: channel (2), bytes of the entries (4)
 _ENTRY = 16  # time (8), place (8)
 _ROW = 10  # channel (2), where its index begins in the file (8)
 
 
-@dataclass(frozen=True)
-class MessageIndex:
+class MessageIndex(NamedTuple):
     records: Piece  # one for each channel
     crc: int  # of these
     channels: bytes  # where the record of each channel begins in the file
@@ -177,15 +156,13 @@ def message_index(table: Integers, shift: int, start: int) -> MessageIndex:
     used = np.flatnonzero(counts)
     records = np.empty(_ENTRY * table.shape[1] + _HEAD * len(used), np.uint8)
     channels = np.empty(_ROW * len(used), np.uint8)
-    crc = _fill(table, counts, shift, start, records, channels)
-    return MessageIndex(
-        records.data, int(crc), channels.tobytes(), dict(zip(used.tolist(), counts[used].tolist(), strict=True))
-    )
+    _fill(table, counts, shift, start, records, channels)
+    by_channel = dict(zip(used.tolist(), counts[used].tolist(), strict=True))
+    return MessageIndex(records.data, crc32(records.data), channels.tobytes(), by_channel)
 
 
 @threaded_kernel
-def _fill(table: Integers, counts: Integers, shift: int, start: int, records: Bytes, channels: Bytes) -> int:
-    """Gives the checksum of the records."""
+def _fill(table: Integers, counts: Integers, shift: int, start: int, records: Bytes, channels: Bytes) -> None:
     ends = np.empty(len(counts), np.int64)  # where each channel's next entry goes
     at = row = 0
     for number in range(len(counts)):
@@ -205,7 +182,6 @@ def _fill(table: Integers, counts: Integers, shift: int, start: int, records: By
         put_number(records, ends[number], 8, table[TIME, message])
         put_number(records, ends[number] + 8, 8, table[PLACE, message] + shift)
         ends[number] += _ENTRY
-    return crc32_of(records)
 
 
 _MOST_PARTS = 500  # that the system takes at once, and some to spare
@@ -220,7 +196,7 @@ class McapWriter(FileWriter):
     suffix = ".mcap"
 
     def __init__(
-        self, path: Path, facts: RunFacts, compression: str = "", create: Callable[[Path], Any] | None = None
+        self, path: Path, facts: BagFacts, compression: str = "", create: Callable[[Path], Any] | None = None
     ) -> None:
         super().__init__()
         self._file: Any = create(path) if create else path.open("xb", buffering=0)
@@ -237,8 +213,7 @@ class McapWriter(FileWriter):
 
     def write(self, block: Block) -> None:
         self._know(block.channels)
-        head = b"".join(self._declaration(channel) for channel in block.channels)
-        self._put_chunk(head, block)
+        self._put_chunk(b"".join(self._declaration(channel) for channel in block.channels), block)
 
     def close(self, end: Mapping[str, str], rosbag2: Callable[[], str]) -> None:
         if end:
@@ -246,7 +221,7 @@ class McapWriter(FileWriter):
         self._put_metadata("rosbag2", {"serialized_metadata": rosbag2()})
         crc = reduce(lambda before, part: combined(before, *part), self._checked, 0)
         self._put(record(DATA_END, struct.pack("<I", crc)))
-        self._put_summary()
+        self._write(self._summary())
         self._file.close()
 
     def abandon(self) -> None:
@@ -254,10 +229,7 @@ class McapWriter(FileWriter):
             self._file.close()
 
     def _compressed(self, records: bytes) -> bytes:
-        compressed: bytes = zstd().compress(records)
-        return compressed
-
-    # ---- records -----------------------------------------------------------------------------------------------------
+        return bytes(zstd().compress(records))
 
     def _put(self, data: bytes) -> int:
         """Append; gives where it begins."""
@@ -277,8 +249,9 @@ class McapWriter(FileWriter):
 
     def _put_attachment(self, name: str, content: bytes) -> None:
         kind = "application/octet-stream"
-        head = bytes(16) + text(name) + text(kind)  # both times 0: it was there when the run began
-        body = head + struct.pack("<Q", len(content)) + content
+        body = (
+            bytes(16) + text(name) + text(kind) + struct.pack("<Q", len(content)) + content
+        )  # times 0: from the start
         data = record(ATTACHMENT, body, struct.pack("<I", crc32(body)))
         start = self._put(data)
         place = struct.pack("<QQQQQ", start, len(data), 0, 0, len(content))
@@ -286,9 +259,9 @@ class McapWriter(FileWriter):
 
     def _declaration(self, channel: BagChannel) -> bytes:
         """The channel, and before it its type where that is new."""
-        known = channel.type in self._types
+        is_known = channel.type in self._types
         number = self._types.setdefault(channel.type, len(self._types) + 1)
-        return (b"" if known else _schema(number, channel.type)) + _channel(channel, number)
+        return (b"" if is_known else _schema(number, channel.type)) + _channel(channel, number)
 
     def _put_chunk(self, declarations: bytes, block: Block) -> None:
         chunk = block.packed or _packed(block)
@@ -310,32 +283,27 @@ class McapWriter(FileWriter):
         self._chunks.append(record(CHUNK_INDEX, place, index.channels, struct.pack("<Q", index_size), name, sizes))
         self._count(index.counts, block)
 
-    def _put_summary(self) -> None:
+    def _summary(self) -> bytes:
+        pairs = sorted((channel.number, count) for channel, count in self.counts.items())
+        counts = b"".join(struct.pack("<HQ", *pair) for pair in pairs)
+        lists = self._attachments, self._metadata, self._chunks
+        sizes = len(self._types), len(self._channels), *map(len, lists)
+        totals = struct.pack("<QHIIII", sum(self.counts.values()), *sizes)
         groups = {
             SCHEMA: [_schema(number, name) for name, number in self._types.items()],
             CHANNEL: [_channel(channel, self._types[channel.type]) for channel in self.counts],
             CHUNK_INDEX: self._chunks,
             ATTACHMENT_INDEX: self._attachments,
             METADATA_INDEX: self._metadata,
-            STATISTICS: [self._statistics()],
+            STATISTICS: [record(STATISTICS, totals, struct.pack("<QQI", *self.times, len(counts)), counts)],
         }
         summary, offsets = b"", b""
-        for opcode, records in groups.items():
-            body = b"".join(records)
-            if body:
-                place = struct.pack("<BQQ", opcode, self.size + len(summary), len(body))
-                offsets += record(SUMMARY_OFFSET, place)
-                summary += body
+        for opcode, body in ((opcode, b"".join(records)) for opcode, records in groups.items() if records):
+            offsets += record(SUMMARY_OFFSET, struct.pack("<BQQ", opcode, self.size + len(summary), len(body)))
+            summary += body
         before_crc = struct.pack("<BQQQ", FOOTER, 20, self.size, self.size + len(summary))
         checked = summary + offsets + before_crc
-        write_all(self._file, (checked + struct.pack("<I", crc32(checked)) + MAGIC,))
-
-    def _statistics(self) -> bytes:
-        pairs = sorted((channel.number, count) for channel, count in self.counts.items())
-        counts = b"".join(struct.pack("<HQ", *pair) for pair in pairs)
-        totals = (sum(self.counts.values()), len(self._types), len(self._channels), len(self._attachments))
-        head = struct.pack("<QHIIII", *totals, len(self._metadata), len(self._chunks))
-        return record(STATISTICS, head, struct.pack("<QQI", *self.times, len(counts)), counts)
+        return checked + struct.pack("<I", crc32(checked)) + MAGIC
 
 
 def write_all(file: Any, parts: Sequence[Piece]) -> None:
@@ -355,8 +323,7 @@ def write_all(file: Any, parts: Sequence[Piece]) -> None:
 
 
 def _schema(number: int, type_name: str) -> bytes:
-    definition_text, _ = definition(type_name)
-    return record(SCHEMA, struct.pack("<H", number), text(type_name), text("ros2msg"), text(definition_text))
+    return record(SCHEMA, struct.pack("<H", number), *map(text, (type_name, "ros2msg", definition(type_name)[0])))
 
 
 def _channel(channel: BagChannel, schema: int) -> bytes:
@@ -366,21 +333,13 @@ def _channel(channel: BagChannel, schema: int) -> bytes:
 
 
 def _packed(block: Block) -> Packed:
-    lengths = np.fromiter(map(len, block.data), np.int64, len(block.data))
-    numbers, times = np.array(block.numbers, np.int64), np.array(block.times, np.int64)
-    sizes = lengths + MESSAGE_HEAD.size
-    table = np.stack((numbers, times, np.cumsum(sizes) - sizes))
-    return Packed(_records(numbers, times, lengths, block.data), table)
-
-
-def _records(numbers: Integers, times: Integers, lengths: Integers, data: list[bytes]) -> bytes:
-    """Messages as records, one after another."""
-    count, size = len(data), MESSAGE_HEAD.size
-    heads = np.zeros(count, _HEADS)
-    heads["opcode"], heads["length"], heads["channel"] = MESSAGE, lengths + size - RECORD_HEAD, numbers
+    lengths, size = np.fromiter(map(len, block.data), np.int64, len(block.data)), MESSAGE_HEAD.size
+    numbers, times, sizes = np.array(block.numbers, np.int64), np.array(block.times, np.int64), lengths + size
+    heads = np.zeros(len(lengths), _HEADS)
+    heads["opcode"], heads["length"], heads["channel"] = MESSAGE, sizes - RECORD_HEAD, numbers
     heads["log"] = heads["publish"] = times
     raw = heads.tobytes()
-    parts = [b""] * (2 * count)
+    parts = [b""] * (2 * len(lengths))
     parts[::2] = [raw[start : start + size] for start in range(0, len(raw), size)]
-    parts[1::2] = data
-    return b"".join(parts)
+    parts[1::2] = block.data
+    return Packed(b"".join(parts), np.stack((numbers, times, np.cumsum(sizes) - sizes)))

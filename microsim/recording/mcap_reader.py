@@ -5,14 +5,16 @@ from __future__ import annotations
 import struct
 from binascii import crc32
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from mmap import mmap
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from microsim.recording import mcap
 from microsim.recording.bag_model import BagChannel, BagError, Block, FileReader
 from microsim.recording.mcap import decompress
+
+Channels: TypeAlias = dict[int, BagChannel]
 
 _HEAD = struct.Struct("<BQ")
 _CHUNK_HEAD = struct.Struct("<QQQI")
@@ -82,8 +84,6 @@ class McapReader(FileReader):
             for chunk in chunks:
                 yield from _indexed(file, chunk, channels)
 
-    # ---- parts of the file -------------------------------------------------------------------------------------------
-
     def records(self, check: bool = False) -> Iterator[tuple[int, bytes]]:
         """The records of the data section."""
         with _opened(self.path) as file:
@@ -93,8 +93,8 @@ class McapReader(FileReader):
             crc, position = crc32(mcap.MAGIC), len(mcap.MAGIC)
             while True:
                 head = file.read(_HEAD.size)
-                opcode, length = _HEAD.unpack(head) if len(head) == _HEAD.size else (0, 0)
-                if len(head) < _HEAD.size or length > size - position - _HEAD.size:
+                opcode, length = _HEAD.unpack(head) if len(head) == _HEAD.size else (0, size)
+                if length > size - position - _HEAD.size:
                     raise BagError(f"cut off or damaged at byte {position:,}")
                 if not mcap.HEADER <= opcode <= mcap.DATA_END:
                     raise BagError(f"damaged at byte {position:,}: there is no record {opcode}")
@@ -111,10 +111,11 @@ class McapReader(FileReader):
                 yield opcode, body
 
     def _read_head(self) -> None:
-        """What comes before the first chunk."""
         for opcode, body in self.records():
             if opcode == mcap.CHUNK:
-                self.compression = _compression(body)
+                cursor = Cursor(body)
+                cursor.take(_CHUNK_HEAD.size)
+                self.compression = cursor.text()
             if opcode in (mcap.CHUNK, mcap.MESSAGE):
                 break
             if opcode == mcap.METADATA:
@@ -128,7 +129,7 @@ class McapReader(FileReader):
         """Check the end of the file; gives the facts that are there."""
         size = self.path.stat().st_size
         tail = len(mcap.MAGIC) + 29
-        if size < 2 * len(mcap.MAGIC) + 29:
+        if size < len(mcap.MAGIC) + tail:
             raise BagError("not finished")
         file.seek(size - tail)
         footer = file.read(tail)
@@ -142,27 +143,21 @@ class McapReader(FileReader):
         if crc and crc32(footer[:25], crc32(summary)) != crc:
             raise BagError("its end is damaged: the checksum is wrong")
         self._summary = summary
-        return _find_end(file, summary)
-
-
-def _find_end(file: BinaryIO, summary: bytes) -> dict[str, str]:
-    for opcode, body in Cursor(summary).records():
-        if opcode == mcap.METADATA_INDEX:
-            offset, length, name = body.number(8), body.number(8), body.text()
+        indices = [body for opcode, body in Cursor(summary).records() if opcode == mcap.METADATA_INDEX]
+        for offset, length, name in ((body.number(8), body.number(8), body.text()) for body in indices):
             if name == mcap.END:
                 file.seek(offset)
                 return _metadata(file.read(length)[_HEAD.size :])[1]
-    return {}
+        return {}
 
 
-@dataclass(frozen=True)
-class _ChunkPlace:
+class _ChunkPlace(NamedTuple):
     start: int
     length: int
     index_places: dict[int, int]  # by channel: where its message index begins
 
 
-def _index(summary: bytes, topics: Container[str]) -> tuple[dict[int, BagChannel], list[_ChunkPlace]]:
+def _index(summary: bytes, topics: Container[str]) -> tuple[Channels, list[_ChunkPlace]]:
     """The channels of these topics, and the chunks in which they have messages."""
     types: dict[int, str] = {}
     block, channels, chunks = Block(), dict[int, BagChannel](), list[_ChunkPlace]()
@@ -178,9 +173,7 @@ def _index(summary: bytes, topics: Container[str]) -> tuple[dict[int, BagChannel
     return wanted, [chunk for chunk in chunks if not wanted.keys().isdisjoint(chunk.index_places)]
 
 
-def _indexed(
-    file: BinaryIO, chunk: _ChunkPlace, channels: dict[int, BagChannel]
-) -> Iterator[tuple[BagChannel, int, bytes]]:
+def _indexed(file: BinaryIO, chunk: _ChunkPlace, channels: Channels) -> Iterator[tuple[BagChannel, int, bytes]]:
     file.seek(chunk.start)
     records = _chunk_records(file.read(chunk.length)[_HEAD.size :])
     places: list[int] = []
@@ -220,12 +213,6 @@ def _attachment(body: bytes) -> tuple[str, bytes]:
     return name, content
 
 
-def _compression(body: bytes) -> str:
-    cursor = Cursor(body)
-    cursor.take(_CHUNK_HEAD.size)
-    return cursor.text()
-
-
 def _chunk_records(body: bytes) -> bytes:
     cursor = Cursor(body)
     _, _, size, crc = _CHUNK_HEAD.unpack(cursor.take(_CHUNK_HEAD.size))
@@ -236,7 +223,7 @@ def _chunk_records(body: bytes) -> bytes:
     return records
 
 
-def _block(records: bytes, channels: dict[int, BagChannel], types: dict[int, str]) -> Block:
+def _block(records: bytes, channels: Channels, types: dict[int, str]) -> Block:
     block = Block(size=len(records))
     unpack, head, end, position = mcap.MESSAGE_HEAD.unpack_from, mcap.MESSAGE_HEAD.size, len(records), 0
     numbers, times, data = block.numbers, block.times, block.data
@@ -258,7 +245,7 @@ def _block(records: bytes, channels: dict[int, BagChannel], types: dict[int, str
     return block
 
 
-def _declare(opcode: int, body: Cursor, block: Block, channels: dict[int, BagChannel], types: dict[int, str]) -> None:
+def _declare(opcode: int, body: Cursor, block: Block, channels: Channels, types: dict[int, str]) -> None:
     number = body.number(2)
     if opcode == mcap.SCHEMA:
         types[number] = body.text()
@@ -270,9 +257,6 @@ def _declare(opcode: int, body: Cursor, block: Block, channels: dict[int, BagCha
         if number not in channels:
             block.channels.append(channel)
         channels[number] = channel
-
-
-# ---- what is in a record, for people ---------------------------------------------------------------------------------
 
 
 def described_pairs(content: mmap, start: int, records: bytes) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -311,6 +295,5 @@ def _described_declaration(kind: str, body: Cursor) -> dict[str, Any]:
     if kind == "schema":
         name, encoding, text = body.text(), body.text(), body.text()
         return {f"schema {number}, type": name, f"schema {number}, encoding": encoding, f"definition of {name}": text}
-    schema, topic, encoding, notes = body.number(2), body.text(), body.text(), body.mapping()
-    values = {"topic": topic, "schema": schema, "encoding": encoding, **notes}
-    return {f"channel {number} ({topic}), {key}": value for key, value in values.items()}
+    values = {"schema": body.number(2), "topic": body.text(), "encoding": body.text(), **body.mapping()}
+    return {f"channel {number} ({values['topic']}), {key}": value for key, value in values.items()}

@@ -13,7 +13,6 @@ from fractions import Fraction
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from typing_extensions import Self
@@ -24,8 +23,8 @@ from microsim.errors import UsageError, there_are
 from microsim.listening import Listener
 from microsim.messages.outbox import DIGEST_BYTES, STAMP_AND_LENGTH, Message, name_in_transcript
 from microsim.messages.topics import DEFAULT_QOS, Qos
-from microsim.recording.bag import BagWriter, RecordOptions
-from microsim.recording.bag_model import FORMAT, BagChannel, BagError, RunFacts, fits, qos_text
+from microsim.recording.bag_io import BagWriter, RecordOptions
+from microsim.recording.bag_model import FORMAT, BagChannel, BagError, BagFacts, fits, qos_text
 from microsim.recording.chunk_assembly import Assembly, ChannelNames, Disk, Portion
 from microsim.recording.inputs import as_text, encoded, input_topics, packed, plugin_hashes
 from microsim.runner import Runner
@@ -44,8 +43,7 @@ class Channels:
     def __init__(self, sim: Simulation, options: RecordOptions) -> None:
         self._options = options
         self._numbers: dict[bytes, int] = {}
-        self._new: list[BagChannel] = []
-        self._count = 0
+        self.new: list[BagChannel] = []  # since the last portion
         self.follow(sim)
 
     def follow(self, sim: Simulation) -> None:
@@ -56,20 +54,13 @@ class Channels:
             self._know(topic, type_name, DEFAULT_QOS, True)
         self.names = ChannelNames(self._numbers, name_in_transcript(CLOCK, sim.topics[CLOCK][0]))
 
-    def take_new(self) -> list[BagChannel]:
-        """Those since the last call."""
-        new, self._new = self._new, []
-        return new
-
     def _know(self, topic: str, type_name: str, qos: Qos, is_chosen: bool) -> None:
         name = name_in_transcript(topic, type_name)
         if name in self._numbers:
             return
-        self._numbers[name] = 0
+        self._numbers[name] = max(self._numbers.values(), default=0) + 1 if is_chosen else 0
         if is_chosen:
-            self._count += 1
-            self._numbers[name] = self._count
-            self._new.append(BagChannel(self._count, topic, type_name, qos_text(qos)))
+            self.new.append(BagChannel(self._numbers[name], topic, type_name, qos_text(qos)))
 
 
 class Recorder:
@@ -79,8 +70,6 @@ class Recorder:
     the run wait. `create` opens files (for tests).
     """
 
-    messages: int  # of all runs that are over
-    inputs: int  # of all runs
     _inputs_before: int  # of the runs before this one
     _sim: Simulation
     _tick: int  # the latest that was received
@@ -102,7 +91,7 @@ class Recorder:
         self.folder = Path(folder)
         self.options = options or RecordOptions()
         self.error = ""  # why the recording stopped before the run did
-        self.messages = self.inputs = 0
+        self.messages = self.inputs = 0  # of all runs; messages of those that are over
         self._ends_run = False  # the run must not continue without it
         self._create = create
         self._listener: Listener | None = None
@@ -118,16 +107,13 @@ class Recorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.close()
         if self.error and kind is None:
             raise BagError(self.error)
 
     @property
     def disk_error(self) -> Exception | None:
-        """What went wrong in writing."""
         return self._disk.error
 
     def tap(self, messages: Sequence[Message] = ()) -> None:
@@ -142,7 +128,6 @@ class Recorder:
     # ---- what comes in -----------------------------------------------------------------------------------------------
 
     def _hear(self, transcript: bytes) -> None:
-        """A tick."""
         if self.error:
             return
         if self._sim.transcript_tick != self._tick + 1:
@@ -181,22 +166,20 @@ class Recorder:
                 self._ends_run = True
             return
         self._flush()
-        next_ns = self._sim.clock.time_ns(self._sim.transcript_tick)
-        self._stop(
-            f"the next messages are of {next_ns / 1e9:.9g} s, so some are missing: a recording begins "
-            "before the first step, and `advance` and `restore` cannot be recorded",
-            self._sim.clock.time_ns(self._tick),
-        )
+        next_s = self._sim.clock.time_ns(self._sim.transcript_tick) / 1e9
+        rule = "a recording begins before the first step, and `advance` and `restore` cannot be recorded"
+        reason = f"the next messages are of {next_s:.9g} s, so some are missing: {rule}"
+        self._stop(reason, self._sim.clock.time_ns(self._tick))
 
     def _flush(self) -> None:
         """What is held goes to the disk: whole ticks, since this is done when the next one begins."""
         if not self._held:
             return
+        clock, start, channels = self._sim.clock, self._start_tick, self._channels
+        span = clock.time_ns(start), clock.time_ns(self._tick)
         is_border = self._tick >= self._end_tick
-        clock, start = self._sim.clock, self._start_tick
-        now_ns = clock.time_ns(self._tick)
-        held = (self._held, self._size, clock.time_ns(start), now_ns, self._channels.names, self._channels.take_new())
-        portion = Portion(*held, is_border)
+        portion = Portion(self._held, self._size, *span, channels.names, channels.new, is_border)
+        channels.new = []
         self._open_portion()
         is_waiting = self._runner is None or not self._runner.pacer.rtf
         if self._disk.put(portion, is_waiting):
@@ -233,7 +216,10 @@ class Recorder:
         self._inputs_before = self.inputs
         self._channels = Channels(sim, self.options)
         folder = self._next_folder()
-        self._writer = self._opened(folder, sim)
+        try:
+            self._writer = self._writer_to(folder, self._start_facts(sim))
+        except OSError as error:
+            raise BagError(f"nothing can be recorded into {folder}: {error.strerror or error}") from error
         self.folders.append(folder)
         self._json = self._recording_json(folder)
         limits = (self.options.chunk_bytes // 2, self.options.chunk_s * NS_PER_S)
@@ -241,38 +227,27 @@ class Recorder:
         self._disk = Disk(self._assembly.add, self.options.queue_bytes)
         self._is_open = True
         self._open_portion()
-        self._listen()
-
-    def _next_folder(self) -> Path:
-        """Beside those of earlier runs, and of earlier recordings."""
-        if not self.folders:
-            return self.folder
-        numbers = count(len(self.folders) + 1)
-        names = (self.folder.with_name(f"{self.folder.name}_run{number}") for number in numbers)
-        return next(folder for folder in names if not folder.exists())
-
-    def _listen(self) -> None:
-        sim = self._sim
         self._hear(sim.opening)
         if self._listener is None:
             self._listener = sim.listen(ticks=self._hear, inputs=self._take)
         for item in sim.snapshot().memory[1]:  # arrived before the recorder
             self._take(0, item)
 
+    def _next_folder(self) -> Path:
+        """Beside those of earlier runs, and of earlier recordings."""
+        if not self.folders:
+            return self.folder
+        names = (self.folder.with_name(f"{self.folder.name}_run{number}") for number in count(len(self.folders) + 1))
+        return next(folder for folder in names if not folder.exists())
+
     def _let_go(self) -> None:
         if self._listener is not None:
             self._sim.listeners.remove(self._listener)
             self._listener = None
 
-    def _opened(self, folder: Path, sim: Simulation) -> BagWriter:
-        try:
-            return self._writer_to(folder, self._start_facts(sim))
-        except OSError as error:
-            raise BagError(f"nothing can be recorded into {folder}: {error.strerror or error}") from error
-
     # ---- what a recorder that only compares does in another way ------------------------------------------------------
 
-    def _start_facts(self, sim: Simulation) -> RunFacts:
+    def _start_facts(self, sim: Simulation) -> BagFacts:
         data, files = self._packed(sim.scenario)
         start = {
             "format": FORMAT,
@@ -283,12 +258,12 @@ class Recorder:
             "options": json.dumps(self.options.to_dict()),
             "plugins": json.dumps(plugin_hashes(sim.scenario)),
         }
-        return RunFacts(start, {}, files)
+        return BagFacts(start, {}, files)
 
     def _packed(self, scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
         return packed(scenario)
 
-    def _writer_to(self, folder: Path, facts: RunFacts) -> BagWriter:
+    def _writer_to(self, folder: Path, facts: BagFacts) -> BagWriter:
         return BagWriter(folder, facts, self.options, self._create)
 
     def _recording_json(self, folder: Path) -> RecordingJson | None:

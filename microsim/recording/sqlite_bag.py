@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from microsim.recording.bag_model import BagChannel, BagError, Block, FileReader, FileWriter, RunFacts, definition
+from microsim.recording.bag_model import BagChannel, BagError, BagFacts, Block, FileReader, FileWriter, definition
 
 _SCHEMA = """
 CREATE TABLE schema(schema_version INTEGER PRIMARY KEY, ros_distro TEXT NOT NULL);
@@ -31,7 +31,7 @@ class SqliteWriter(FileWriter):
     suffix = ".db3"
 
     def __init__(
-        self, path: Path, facts: RunFacts, compression: str = "", create: Callable[[Path], object] | None = None
+        self, path: Path, facts: BagFacts, compression: str = "", create: Callable[[Path], object] | None = None
     ) -> None:
         super().__init__()
         self._types: set[str] = set()
@@ -70,9 +70,8 @@ class SqliteWriter(FileWriter):
         text, type_hash = definition(channel.type)
         if channel.type not in self._types:
             self._types.add(channel.type)
-            self._execute(
-                "INSERT INTO message_definitions VALUES(NULL, ?, 'ros2msg', ?, ?)", channel.type, text, type_hash
-            )
+            row: tuple[Any, ...] = channel.type, text, type_hash
+            self._execute("INSERT INTO message_definitions VALUES(NULL, ?, 'ros2msg', ?, ?)", *row)
         row = (channel.number, channel.topic, channel.type, "cdr", channel.qos, type_hash)
         self._execute("INSERT INTO topics VALUES(?, ?, ?, ?, ?, ?)", *row)
 
@@ -129,15 +128,15 @@ class SqliteReader(FileReader):
                     raise BagError("an impossible message")
                 yield channels[number], time, data
 
-    def _read_facts(self) -> RunFacts:
+    def _read_facts(self) -> BagFacts:
         with read_only(self.path) as database:
             names = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             if "microsim" not in names:
-                return RunFacts({}, {})
+                return BagFacts({}, {})
             stored: dict[str, dict[str, Any]] = {"start": {}, "end": {}, "file": {}}
             for place, key, value in database.execute("SELECT place, key, value FROM microsim ORDER BY key"):
                 stored.setdefault(place, {})[str(key)] = bytes(value) if place == "file" else str(value)
-            return RunFacts(stored["start"], stored["end"], stored["file"])
+            return BagFacts(stored["start"], stored["end"], stored["file"])
 
     def _blocks(self) -> Iterator[Block]:
         with read_only(self.path) as database:

@@ -12,6 +12,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from microsim.simulation import Simulation, Snapshot
 from microsim.version import __version__
 
 MAGIC = b"MICROSIM STATE\n"
-FORMAT = 2
+FORMAT = 3
 SUFFIX = ".state"
 
 
@@ -46,10 +47,9 @@ class StateFile:
 
 def fingerprint(scenario: Scenario) -> str:
     """SHA-256 of a scenario, with its files and plug-ins by content, wherever they are."""
-    data, files = packed(scenario)
+    data, files = packed(scenario)  # names of files have the hash of the content in them
     data["plugins"] = plugin_hashes(scenario)
-    names = sorted(files)  # have the hash of the content in them
-    return hashlib.sha256(json.dumps([data, names], sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([data, sorted(files)], sort_keys=True).encode()).hexdigest()
 
 
 def save_state(path: Path, snapshot: Snapshot) -> None:
@@ -60,15 +60,16 @@ def save_state(path: Path, snapshot: Snapshot) -> None:
         "format": FORMAT,
         "version": __version__,
         "scenario": snapshot.scenario.name,
-        "fingerprint": fingerprint(snapshot.scenario),
         "seed": snapshot.seed,
+        "fingerprint": fingerprint(snapshot.scenario),
         "tick": tick,
         "time_s": tick / float(snapshot.scenario.physics_hz),
     }
+    plugins = snapshot.scenario.plugins
     content = {
         "scenario": json.dumps(data),
-        "plugins": list(snapshot.scenario.plugins),
-        **({"plugin_hashes": plugin_hashes(snapshot.scenario)} if snapshot.scenario.plugins else {}),
+        "plugins": list(plugins),
+        **({"plugin_hashes": plugin_hashes(snapshot.scenario)} if plugins else {}),
         "files": files,
         "next_seed": snapshot.next_seed,
         "memory": snapshot.memory,
@@ -77,8 +78,7 @@ def save_state(path: Path, snapshot: Snapshot) -> None:
         "counters": dict(snapshot.counters),
     }
     blob = MAGIC + json.dumps(facts, sort_keys=True).encode() + b"\n" + to_bytes(content)
-    whole = blob + hashlib.sha256(blob).digest()
-    _write_whole(path, whole)
+    _write_whole(path, blob + hashlib.sha256(blob).digest())
 
 
 def _write_whole(path: Path, content: bytes) -> None:
@@ -130,9 +130,8 @@ def load_state(path: Path, sim: Simulation) -> None:
     """Let a simulation of the same scenario resume from there."""
     state = read_state(path)
     if state.facts.get("fingerprint") != fingerprint(sim.scenario):
-        raise SnapshotError(
-            f"{path}: of scenario {state.facts.get('scenario')!r}, which is not what {sim.scenario.name!r} is now"
-        )
+        saved = state.facts.get("scenario")
+        raise SnapshotError(f"{path}: of scenario {saved!r}, which is not what {sim.scenario.name!r} is now")
     _restore(state, sim)
 
 
@@ -168,16 +167,8 @@ def scenario_of(path: Path, folder: Path, plugin_folders: Sequence[Path] = ()) -
 def _restore(state: StateFile, sim: Simulation) -> None:
     content = state.content
     try:
-        snapshot = Snapshot(
-            sim.scenario,
-            int(state.facts["seed"]),
-            content["next_seed"],
-            content["memory"],
-            content["digest"],
-            tuple(content["unsent"]),
-            content["counters"],
-        )
-        sim.restore(snapshot)
+        seeds, history = (int(state.facts["seed"]), content["next_seed"]), (content["memory"], content["digest"])
+        sim.restore(Snapshot(sim.scenario, *seeds, *history, tuple(content["unsent"]), content["counters"]))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise SnapshotError(f"{state.path}: damaged: {error}") from None
 
@@ -201,17 +192,14 @@ def to_bytes(value: Any) -> bytes:
 
 def from_bytes(data: bytes) -> Any:
     """What `to_bytes` was given; SnapshotError on anything else."""
-    reader = _Reader(data)
+    stream = BytesIO(data)
     try:
-        value = reader.value()
+        value = _read(stream)
     except (struct.error, IndexError, ValueError, TypeError, KeyError, UnicodeDecodeError, OverflowError) as error:
         raise SnapshotError(f"damaged: {type(error).__name__}: {error}") from None
-    if reader.position != len(data):
-        raise SnapshotError(f"damaged: {len(data) - reader.position} bytes are left over")
+    if rest := stream.read():
+        raise SnapshotError(f"damaged: {len(rest)} bytes are left over")
     return value
-
-
-# ---- writing --------------------------------------------------------------------------------------------------------
 
 
 def _write(out: bytearray, value: Any) -> None:
@@ -252,10 +240,8 @@ def _write_all(out: bytearray, code: bytes, values: Any) -> None:
 def _write_array(out: bytearray, value: Any) -> None:
     if value.dtype.kind not in _ARRAYS:
         raise SnapshotError(f"an array of {value.dtype} cannot be written to a file")
-    is_array = isinstance(value, np.ndarray)
-    raw = np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<"), copy=False).tobytes()
-    shape = value.shape if is_array else None
-    _write_all(out, b"a", [value.dtype.newbyteorder("<").str, shape, raw])
+    little, shape = value.dtype.newbyteorder("<"), value.shape if isinstance(value, np.ndarray) else None
+    _write_all(out, b"a", [little.str, shape, np.ascontiguousarray(value).astype(little, copy=False).tobytes()])
 
 
 def _parts(value: Any) -> list[Any]:
@@ -267,61 +253,44 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _plugin_memory(context: SensorContext, sensor: Any) -> PluginMemory:
-    """The state of a third party's sensor."""
     who = f"the sensor {context.robot}/{context.sensor}"
     if not (callable(getattr(sensor, "memory", None)) and callable(getattr(sensor, "recall", None))):
-        raise SnapshotError(
-            f"{who} is a plug-in: to be saved it needs `memory()`, which returns plain "
-            "data, and `recall(data)`, which takes it back"
-        )
+        need = "`memory()`, which returns plain data, and `recall(data)`, which takes it back"
+        raise SnapshotError(f"{who} is a plug-in: to be saved it needs {need}")
     try:
         return PluginMemory(sensor.memory())
     except Exception as error:  # a third party's code: anything may come
         raise SnapshotError(f"{who}: memory() failed: {type(error).__name__}: {error}") from error
 
 
-# ---- reading --------------------------------------------------------------------------------------------------------
+def _read(stream: BytesIO, depth: int = 0) -> Any:
+    code = _take(stream, 1)
+    if code in _CONSTANTS:
+        return _CONSTANTS[code]
+    (count,) = struct.unpack("<I", _take(stream, 4))
+    if code in _READ:
+        return _READ[code](_take(stream, count))
+    if depth == _DEEPEST:
+        raise ValueError("nested too deeply")
+    values = [_read(stream, depth + 1) for _ in range(count)]
+    if code == b"l":
+        return values
+    if code == b"t":
+        return tuple(values)
+    if code == b"d":
+        return dict(zip(values[::2], values[1::2], strict=True))
+    if code == b"a":
+        return _array(*values)
+    if code == b"k":
+        return _KINDS[values[0]](*values[1:])
+    raise ValueError(f"unknown code {code!r}")
 
 
-class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.position = 0
-        self._depth = 0
-
-    def value(self) -> Any:
-        code = self._take(1)
-        if code in _CONSTANTS:
-            return _CONSTANTS[code]
-        (count,) = struct.unpack("<I", self._take(4))
-        if code in _READ:
-            return _READ[code](self._take(count))
-        return self._container(code, count)
-
-    def _container(self, code: bytes, count: int) -> Any:
-        if count > len(self.data) - self.position or self._depth >= _DEEPEST:
-            raise ValueError("a length that cannot be")
-        self._depth += 1
-        values = [self.value() for _ in range(count)]
-        self._depth -= 1
-        if code == b"l":
-            return values
-        if code == b"t":
-            return tuple(values)
-        if code == b"d":
-            return dict(zip(values[::2], values[1::2], strict=True))
-        if code == b"a":
-            return _array(*values)
-        if code == b"k":
-            return _KINDS[values[0]](*values[1:])
-        raise ValueError(f"unknown code {code!r}")
-
-    def _take(self, size: int) -> bytes:
-        part = self.data[self.position : self.position + size]
-        if len(part) < size:
-            raise ValueError("it ends too soon")
-        self.position += size
-        return part
+def _take(stream: BytesIO, size: int) -> bytes:
+    part = stream.read(size)
+    if len(part) < size:
+        raise ValueError("it ends too soon")
+    return part
 
 
 _CONSTANTS = {b"N": None, b"T": True, b"F": False}
@@ -388,9 +357,7 @@ class History:
 
     def save(self, folder: Path) -> list[Path]:
         """Every snapshot as a file, named by its tick."""
-        paths = []
-        for tick, snapshot in self._ring:
-            path = folder / f"tick_{tick:09d}{SUFFIX}"
+        paths = {folder / f"tick_{tick:09d}{SUFFIX}": snapshot for tick, snapshot in self._ring}
+        for path, snapshot in paths.items():
             save_state(path, snapshot)
-            paths.append(path)
-        return paths
+        return list(paths)

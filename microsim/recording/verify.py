@@ -14,22 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from microsim.recording.bag import COMPRESSIONS, BagWriter, OwnBag, RecordOptions
-from microsim.recording.bag_model import METADATA_YAML, BagError, FileWriter, Piece, RunFacts
-from microsim.recording.chunk_assembly import are_same
-from microsim.recording.compare import (
-    Difference,
-    first_difference,
-    is_chosen,
-    recorded_choice,
-    recorded_entries,
-    sent_entries,
-    shown_apart,
-)
+from microsim.recording import compare
+from microsim.recording.bag_io import COMPRESSIONS, BagWriter, OwnBag, RecordOptions
+from microsim.recording.bag_model import METADATA_YAML, BagError, BagFacts, FileWriter, Piece
+from microsim.recording.compare import Difference, is_chosen, recorded_choice, shown_apart
 from microsim.recording.inputs import moved_back
 from microsim.recording.mcap import MAGIC, McapWriter, decompress, text
 from microsim.recording.mcap_reader import described_pairs
@@ -40,7 +32,9 @@ from microsim.simulation import Simulation
 from microsim.version import __version__
 
 if TYPE_CHECKING:
-    from microsim.recording.replay import Replay
+    from microsim.recording.bag_replay import Replay
+
+Row: TypeAlias = Sequence[Any]
 
 _COMPRESSION_IN_CHUNK = 37  # bytes from the start of a chunk to the name of its compression
 
@@ -62,7 +56,6 @@ class ReplayVerdict:
         return self.difference is None and not self.problem
 
     def to_dict(self) -> dict[str, Any]:
-        """For machines."""
         difference = None if self.difference is None else self.difference.to_dict()
         names = ("messages", "ticks", "digest", "problem", "is_partial", "is_cut")
         return {"identical": self.is_identical, **{n: getattr(self, n) for n in names}, "difference": difference}
@@ -92,9 +85,9 @@ def verify(replay: Replay) -> ReplayVerdict:
     if problem or replay.ignored:
         replay.restart()
         inputs = replay.input_topics
-        recorded = recorded_entries(bag, lambda topic: topic not in inputs)
-        sent = sent_entries(replay.portions(), lambda topic: is_chosen(bag, topic))
-        same, difference = first_difference(recorded, sent, ("recorded", "replayed"))
+        recorded = compare.recorded_entries(bag, lambda topic: topic not in inputs)
+        sent = compare.sent_entries(replay.portions(), lambda topic: is_chosen(bag, topic))
+        same, difference = compare.first_difference(recorded, sent, ("recorded", "replayed"))
     digest, recorded_digest = replay.sim.digest(), bag.facts.end.get("digest", "")
     if difference is not None:
         problem = ""
@@ -140,9 +133,6 @@ def _check_same(path: Path, recorded: Mapping[str, Any], expected: Mapping[str, 
             raise DifferentBytesError(path, name, first, second)
 
 
-# ---- MCAP -----------------------------------------------------------------------------------------------------------
-
-
 class ComparingFile:
     """Takes what is written and compares it with what is there."""
 
@@ -157,7 +147,7 @@ class ComparingFile:
         start = self._at
         for part in parts:
             there = self._bytes[self._at : self._at + len(part)]
-            if len(there) != len(part) or not are_same(there, np.frombuffer(part, np.uint8)):
+            if not np.array_equal(there, np.frombuffer(part, np.uint8)):
                 self._explain(start, b"".join(parts))
             self._at += len(part)
 
@@ -193,9 +183,6 @@ class ComparingMcap(McapWriter):
         return super()._compressed(records)  # is different, and explained as any other bytes
 
 
-# ---- SQLite ---------------------------------------------------------------------------------------------------------
-
-
 _TABLES = {
     **{name: f"SELECT rowid, * FROM {name} ORDER BY rowid" for name in ("schema", "metadata", "topics", "microsim")},
     "message_definitions": "SELECT topic_type, encoding, encoded_message_definition, type_description_hash "
@@ -206,7 +193,7 @@ _TABLES = {
 class ComparingSqlite(SqliteWriter):
     """Writes everything but the messages into memory, and compares schema and rows with the file."""
 
-    def __init__(self, path: Path, facts: RunFacts) -> None:
+    def __init__(self, path: Path, facts: BagFacts) -> None:
         self._path = path
         self._row = 0
         try:
@@ -243,39 +230,28 @@ class ComparingSqlite(SqliteWriter):
             for number, (row, other) in enumerate(zip_longest(recorded, expected, fillvalue=()), 1):
                 self._check_row(table, number, recorded, row, other)
         for name in ("user_version", "application_id", "integrity_check"):
-            recorded, expected = (
-                each.execute(f"PRAGMA {name}").fetchone() for each in (self._recorded, self._database)
-            )
-            _check_same(self._path, {name: recorded}, {name: expected})
+            found = (each.execute(f"PRAGMA {name}").fetchone() for each in (self._recorded, self._database))
+            _check_same(self._path, *({name: value} for value in found))
 
-    def _check_row(
-        self, table: str, number: int, cursor: sqlite3.Cursor, recorded: Sequence[Any], expected: Sequence[Any]
-    ) -> None:
-        if recorded == expected and all(map(_is_same_type, recorded, expected)):
+    def _check_row(self, table: str, number: int, cursor: sqlite3.Cursor, recorded: Row, expected: Row) -> None:
+        if recorded == expected and list(map(type, recorded)) == list(map(type, expected)):
             return
         names = [f"table {table}, row {number}, {column[0]}" for column in cursor.description]
         rows = (dict(zip(names, row, strict=False)) for row in (recorded, expected))
         _check_same(self._path, *rows)
 
 
-def _is_same_type(one: Any, other: Any) -> bool:
-    return type(one) is type(other)
-
-
-# ---- the whole bag --------------------------------------------------------------------------------------------------
-
-
 class ComparingBag(BagWriter):
     """Compares every file of a bag, `metadata.yaml` too."""
 
-    def __init__(self, bag: OwnBag, facts: RunFacts, options: RecordOptions) -> None:
+    def __init__(self, bag: OwnBag, facts: BagFacts, options: RecordOptions) -> None:
         self._bag = bag
         super().__init__(bag.path, facts, options)
 
     def _prepare(self) -> None:
         pass
 
-    def _file_writer(self, path: Path, facts: RunFacts) -> FileWriter:
+    def _file_writer(self, path: Path, facts: BagFacts) -> FileWriter:
         number, files = len(self._done), self._bag.files
         if number == len(files):
             raise DifferentBytesError(self._bag.path, "number of files", number, f"more than {number}")
@@ -289,9 +265,8 @@ class ComparingBag(BagWriter):
         if not self._bag.metadata:
             return
         path = self.folder / METADATA_YAML
-        recorded, expected = path.read_bytes().decode(errors="replace"), text
-        lines = ({f"line {n}": line for n, line in enumerate(t.split("\n"), 1)} for t in (recorded, expected))
-        _check_same(path, *lines)
+        texts = path.read_bytes().decode(errors="replace"), text
+        _check_same(path, *({f"line {n}": line for n, line in enumerate(t.split("\n"), 1)} for t in texts))
 
 
 class Rerecorder(Recorder):
@@ -301,13 +276,13 @@ class Rerecorder(Recorder):
         self._bag = bag
         super().__init__(bag.path, sim, recorded_options(bag))
 
-    def _writer_to(self, folder: Path, facts: RunFacts) -> BagWriter:
+    def _writer_to(self, folder: Path, facts: BagFacts) -> BagWriter:
         return ComparingBag(self._bag, facts, self.options)
 
     def _recording_json(self, folder: Path) -> None:
         return None
 
-    def _start_facts(self, sim: Simulation) -> RunFacts:
+    def _start_facts(self, sim: Simulation) -> BagFacts:
         """Those of the recording where another version made it: they are what the replay starts from."""
         recorded = self._bag.facts
         return super()._start_facts(sim) if recorded.start["version"] == __version__ else recorded

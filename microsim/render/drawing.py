@@ -1,7 +1,6 @@
-"""A frame, row by row: the ground, what is painted on it, then the solids; the nearest surface wins.
+"""A frame, row by row: the ground, what is painted on it, then the solids; the nearest surface wins. Robots come last.
 
-The loops over the pixels of a row have no branches, so that LLVM turns them into SIMD. A zero denominator is replaced
-by `_TINY`: the quotient then decides as its limit would, and no NaN arises. Rays that are NaN see nothing.
+The loops over the pixels of a row have no branches, so that LLVM turns them into SIMD. Rays that are NaN see nothing.
 """
 
 import math
@@ -12,9 +11,9 @@ import numpy.typing as npt
 
 from microsim.engine.compiled import kernel, threaded_kernel
 from microsim.engine.geometry import Array, Grid
-from microsim.render.ground import ground_classes, plane_depths
-from microsim.render.screen import Pose, Rays, Spans
-from microsim.render.shapes import CIRCLE, CLASS, HIGH, KIND, LOW, TRIANGLE
+from microsim.render.relief import Surface, ground_classes, plane_depths
+from microsim.render.screen import Pose, Rays, ScreenIndex, between, into_body, inverse_of
+from microsim.render.shapes import CIRCLE, CLASS, HIGH, KIND, LOW, TRIANGLE, Shapes, aim
 
 Image: TypeAlias = npt.NDArray[np.uint8]  # (h, w, 3)
 
@@ -27,28 +26,25 @@ def draw(
     ground_above_camera: float,
     is_plane: bool,
     rays: Rays,
-    surface: Grid,
-    cell: float,
-    west: float,
-    south: float,
-    table: Array,
-    painted: int,
-    coefficients: Array,
-    spans: Spans,
+    screen: ScreenIndex,
+    surface: Surface,
+    shapes: Shapes,
     inverse_dz: Array,
     depths: Array,
     classes: Grid,
 ) -> None:
     """Fill `depths` and `classes` (h, w). `depths` holds the ground's, unless that is a plane.
 
-    `coefficients` and `spans` are those of `aim`; `inverse_dz` is room to work in.
+    `inverse_dz` is room to work in.
     """
+    aim(pose, screen, shapes)
+    table, painted, coefficients, spans = shapes
     for v in range(classes.shape[0]):
         ray_x, ray_y, depth, seen = rays[0, v], rays[1, v], depths[v], classes[v]
         _inverse_dz(pose, ray_x, ray_y, inverse_dz)
         if is_plane:
             plane_depths(inverse_dz, ground_above_camera, depth)
-        ground_classes(pose, ray_x, ray_y, depth, surface, cell, west, south, seen)
+        ground_classes(pose, ray_x, ray_y, depth, surface, seen)
         for n in range(table.shape[0]):
             u0, u1 = spans[n, 0], spans[n, 1]
             if spans[n, 2] <= v < spans[n, 3] and u0 < u1:
@@ -68,13 +64,12 @@ def draw(
 @kernel
 def _inverse_dz(pose: Pose, ray_x: Array, ray_y: Array, inverse_dz: Array) -> None:
     for u in range(inverse_dz.shape[0]):
-        dz = pose[9] * ray_x[u] + pose[10] * ray_y[u] + pose[11]
-        inverse_dz[u] = 1.0 / (dz if dz != 0.0 else _TINY)
+        inverse_dz[u] = inverse_of(pose[9] * ray_x[u] + pose[10] * ray_y[u] + pose[11])
 
 
 @kernel
 def _paint(kind: float, c: Array, ray_x: Array, ray_y: Array, depth: Array, class_id: int, seen: Grid) -> None:
-    """Give the class to the pixels of a row whose ground lies in the footprint; depth is that of the ground."""
+    """Give the class to the pixels of a row whose ground is in the footprint; depth is that of the ground."""
     if kind == CIRCLE:
         for u in range(seen.shape[0]):
             a, b, t = ray_x[u], ray_y[u], depth[u]
@@ -109,21 +104,11 @@ def _cover_with_box(
 ) -> None:
     for u in range(seen.shape[0]):
         a, b = ray_x[u], ray_y[u]
-        t0, t1 = c[LOW] * inverse_dz[u], c[HIGH] * inverse_dz[u]
-        enter = t0 if t0 < t1 else t1
-        leave = t1 if t0 < t1 else t0
-        dx = c[0] * a + c[1] * b + c[2]
-        inverse = 1.0 / (dx if dx != 0.0 else _TINY)
-        t0, t1 = c[6] * inverse, c[7] * inverse
-        near = t0 if t0 < t1 else t1
-        far = t1 if t0 < t1 else t0
+        enter, leave = between(c[LOW], c[HIGH], inverse_dz[u])
+        near, far = between(c[6], c[7], inverse_of(c[0] * a + c[1] * b + c[2]))
         enter = near if near > enter else enter
         leave = far if far < leave else leave
-        dy = c[3] * a + c[4] * b + c[5]
-        inverse = 1.0 / (dy if dy != 0.0 else _TINY)
-        t0, t1 = c[8] * inverse, c[9] * inverse
-        near = t0 if t0 < t1 else t1
-        far = t1 if t0 < t1 else t0
+        near, far = between(c[8], c[9], inverse_of(c[3] * a + c[4] * b + c[5]))
         enter = near if near > enter else enter
         leave = far if far < leave else leave
         hit = (enter <= leave) & (enter > 0.0) & (enter < depth[u])
@@ -137,9 +122,7 @@ def _cover_with_cylinder(
 ) -> None:
     for u in range(seen.shape[0]):
         a, b = ray_x[u], ray_y[u]
-        t0, t1 = c[LOW] * inverse_dz[u], c[HIGH] * inverse_dz[u]
-        enter = t0 if t0 < t1 else t1
-        leave = t1 if t0 < t1 else t0
+        enter, leave = between(c[LOW], c[HIGH], inverse_dz[u])
         dx = c[0] * a + c[1] * b + c[2]
         dy = c[3] * a + c[4] * b + c[5]
         square = dx * dx + dy * dy
@@ -164,9 +147,7 @@ def _cover_with_prism(
 ) -> None:
     for u in range(seen.shape[0]):
         a, b = ray_x[u], ray_y[u]
-        t0, t1 = c[LOW] * inverse_dz[u], c[HIGH] * inverse_dz[u]
-        enter = t0 if t0 < t1 else t1
-        leave = t1 if t0 < t1 else t0
+        enter, leave = between(c[LOW], c[HIGH], inverse_dz[u])
         for k in range(3):
             outward = c[3 * k] * a + c[3 * k + 1] * b + c[3 * k + 2]
             outward = outward if outward != 0.0 else _TINY
@@ -185,3 +166,43 @@ def colour(classes: Grid, palette: Grid, image: Image) -> None:
             class_id = classes[v, u]
             for channel in range(3):
                 image[v, u, channel] = palette[class_id, channel]
+
+
+@kernel
+def draw_bodies(pose: Pose, rays: Rays, bodies: Array, class_id: int, depths: Array, classes: Grid) -> None:
+    """Give `class_id` and its depth to the pixels in which a body is nearer than what was seen so far.
+
+    bodies (n, 15): see `into_body`.
+    """
+    eye = (pose[0], pose[1], pose[2])
+    for n in range(bodies.shape[0]):
+        body = bodies[n]
+        a_low, a_high, b_low, b_high = _bounds_of_body(pose, body)
+        for v in range(depths.shape[0]):
+            for u in range(depths.shape[1]):
+                a, b = rays[0, v, u], rays[1, v, u]
+                if (a >= a_low) & (a <= a_high) & (b >= b_low) & (b <= b_high):
+                    ray = (pose[3] * a + pose[4] * b + pose[5], pose[6] * a + pose[7] * b + pose[8])
+                    depth = into_body(body, eye, (*ray, pose[9] * a + pose[10] * b + pose[11]))
+                    if depth < depths[v, u]:
+                        depths[v, u], classes[v, u] = depth, class_id
+
+
+@kernel
+def _bounds_of_body(pose: Pose, body: Array) -> tuple[float, float, float, float]:
+    """Lowest and highest a, then b, of the rays that can meet the body; unbounded when part of it is beside the eye."""
+    a_low, a_high, b_low, b_high = math.inf, -math.inf, math.inf, -math.inf
+    for corner in range(8):
+        x = body[12] if corner & 1 else -body[12]
+        y = body[13] if corner & 2 else -body[13]
+        z = body[14] if corner & 4 else -body[14]
+        dx = body[0] + body[3] * x + body[4] * y + body[5] * z - pose[0]
+        dy = body[1] + body[6] * x + body[7] * y + body[8] * z - pose[1]
+        dz = body[2] + body[9] * x + body[10] * y + body[11] * z - pose[2]
+        ahead = pose[5] * dx + pose[8] * dy + pose[11] * dz
+        if ahead <= 1e-3:
+            return -math.inf, math.inf, -math.inf, math.inf
+        a = (pose[3] * dx + pose[6] * dy + pose[9] * dz) / ahead
+        b = (pose[4] * dx + pose[7] * dy + pose[10] * dz) / ahead
+        a_low, a_high, b_low, b_high = min(a_low, a), max(a_high, a), min(b_low, b), max(b_high, b)
+    return a_low, a_high, b_low, b_high

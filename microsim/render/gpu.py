@@ -7,16 +7,17 @@ comes with CuPy; no compiler need be installed, and what was compiled is kept in
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from microsim.render.gpu_source import source
-from microsim.render.splat import CHUNK, TILE
+from microsim.render import splat
+from microsim.render.splat import CHUNK, TILE, activation, blending, picture, projection, sorting
 from microsim.render.splat.activation import Floats, Splats
+from microsim.render.splat.blending import Frame
 from microsim.render.splat.picture import NOISE_UNIT, Lens, Picture, Shot
 from microsim.render.splat.projection import FOOTPRINT
-from microsim.render.splat.rasteriser import Frame
 
 OPTIONS = ("--std=c++17", "--fmad=false")
 _KERNELS = ("project", "scan", "emit", "sort_tiles", "sort_long_tiles", "blend", "develop")
@@ -35,6 +36,38 @@ def device_name() -> str | None:
         return str(cupy.cuda.runtime.getDeviceProperties(0)["name"].decode())
     except Exception:  # whatever is missing, there is no GPU to be used
         return None
+
+
+def _float(value: float) -> str:
+    return f"{float(np.float32(value)).hex()}f"
+
+
+def _defines() -> str:
+    floats = {
+        "ALPHA_MAX": splat.ALPHA_MAX,
+        "TRANSMITTANCE_MIN": splat.TRANSMITTANCE_MIN,
+        "SEEN_ALPHA": picture.SEEN_ALPHA,
+        **{f"E{k}": value for k, value in enumerate(blending.EXPONENTIAL)},
+        **{f"H{k}": float(value) for k, value in enumerate(projection.HARMONICS)},
+    }
+    doubles = {
+        "DILATION": splat.DILATION_PX2,
+        "MARGIN_PX": projection.MARGIN_PX,
+        "REACH_FACTOR": projection.REACH_FACTOR,
+        "REACH_MARGIN_PX": projection.REACH_MARGIN_PX,
+        "EXTENT_FACTOR": sorting.EXTENT_FACTOR,
+        "EXTENT_MARGIN": sorting.EXTENT_MARGIN,
+        "TILE_MARGIN_PX": sorting.MARGIN_PX,
+    }
+    assert (splat.TILE, splat.CHUNK, activation.GEOMETRY, projection.FOOTPRINT) == (16, 256, 12, 16)
+    lines = [f"#define {name} ({_float(value)})" for name, value in floats.items()]
+    lines += [f"#define {name} ({float(value).hex()})" for name, value in doubles.items()]
+    return "\n".join(lines)
+
+
+def source() -> str:
+    """`splat.cu` with the constants of the CPU's code."""
+    return f"{_defines()}\n{Path(__file__).with_name('splat.cu').read_text(encoding='utf-8')}"
 
 
 def _in_quads(cupy: Any, rows: Floats) -> Any:

@@ -7,24 +7,22 @@ Robots are seen where their bodies are given.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from microsim.engine.geometry import Array, Grid, Vector
 from microsim.engine.world import OBSTACLE, PALETTE, Shape, World
-from microsim.render.drawing import Image, colour, draw
-from microsim.render.ground import relief_depths, world_terrain
-from microsim.render.robot_boxes import draw_bodies
+from microsim.render.drawing import Image, colour, draw, draw_bodies
+from microsim.render.relief import relief_depths, world_terrain
 from microsim.render.screen import Rays, screen_index
-from microsim.render.shapes import COEFFICIENTS, SHAPE_COLUMNS, aim, tabulate
+from microsim.render.shapes import NO_SHAPES, tabulate
 
 Rotation: TypeAlias = tuple[Vector, Vector, Vector]  # rows of the matrix from the optical to the map frame
 
 _NEWTON_STEPS = 30
 _TOLERANCE_PX = 1e-9
-_NO_SHAPES = (np.empty((0, SHAPE_COLUMNS)), 0, np.empty((0, COEFFICIENTS)), np.empty((0, 4), np.int32))
 
 
 @dataclass(frozen=True)
@@ -101,56 +99,45 @@ class Renderer:
         robot_class: int = OBSTACLE,
     ) -> None:
         self.model = model
-        terrain = world.derived(world_terrain)
-        if surface is not None:
-            terrain = replace(terrain, surface=surface)
-        rays = model.rays()
-        screen, columns, rows = screen_index(rays)
         self._world = world
+        self._rays = model.rays()
+        self._screen = screen_index(self._rays)
+        self._patches, self._blocks, self._surface, self._lowest = world.derived(world_terrain)
+        if surface is not None:
+            self._surface = self._surface._replace(classes=surface)
+        self._robot_class = robot_class
         self._pose = np.zeros(12)
+        self._row = np.empty(model.width)
         self._depths = np.empty((model.height, model.width))
         self._classes = np.empty((model.height, model.width), np.uint8)
         self._palette: Grid = PALETTE.copy()
-        # Arguments of the kernels, unpacked at each call: gathering them anew would take longer than a small image.
-        lattice = (terrain.nodes, terrain.edges_x, terrain.edges_y, terrain.blocks, terrain.holes)
-        self._relief = (rays, screen, columns, rows, *lattice, self._depths)
-        self._terrain, self._screen = terrain, (screen, columns, rows)
-        self._ground = (rays, terrain.surface, terrain.cell_m, terrain.west, terrain.south)
-        self._canvas = (np.empty(model.width), self._depths, self._classes)
-        self._bodies = (rays, robot_class, self._depths, self._classes)
         self._mesh = None
         if world.mesh is not None and has_mesh:
             from microsim.rays.bvh import mesh_tree
-            from microsim.render.static_mesh import draw_mesh  # most worlds have none, and start without it
+            from microsim.rays.screen_rays import draw_mesh  # most worlds have none, and start without it
 
             self._draw_mesh = draw_mesh
-            longest = math.sqrt(1.0 + float(np.nanmax(rays[0] * rays[0] + rays[1] * rays[1], initial=0.0)))
+            a, b = self._rays
+            longest = math.sqrt(1.0 + float(np.nanmax(a * a + b * b, initial=0.0)))
             room = (np.empty((3, *self._depths.shape)), np.empty(self._depths.shape, np.int32))
-            canvas = (mesh_class, *room, self._depths, self._classes)
-            self._mesh = (rays, *self._screen, longest, *world.derived(mesh_tree).arrays, *canvas)
-        self.show(*self.table_of(world.obstacles))
+            self._mesh = (longest, world.derived(mesh_tree), mesh_class, *room)
+        self.show(world.obstacles)
 
-    def table_of(self, obstacles: Sequence[Shape]) -> tuple[Array, int]:
-        """What to `show` of a world that differs from this one in its obstacles."""
-        return tabulate(self._world, self._terrain, obstacles)
-
-    def show(self, table: Array, painted: int) -> None:
-        aimed = (np.empty((table.shape[0], COEFFICIENTS)), np.empty((table.shape[0], 4), np.int32))
-        self._shapes = (*self._screen, table, *aimed)
-        self._scene = (*self._ground, table, painted, *aimed, *self._canvas)
+    def show(self, obstacles: Sequence[Shape]) -> None:
+        """From now on, of a world that differs from this one in its obstacles."""
+        self._shapes = tabulate(self._world, self._patches, self._lowest, obstacles)
 
     @property
     def is_bare(self) -> bool:
         """True when nothing stands in the world."""
-        table, painted = self._shapes[3], self._scene[6]
-        return self._mesh is None and table.shape[0] == painted
+        return self._mesh is None and self._shapes.table.shape[0] == self._shapes.painted
 
     def _draw(self, position: Vector, rotation: Rotation, bodies: Array | None = None) -> None:
         ground_above_camera = self._aim(position, rotation)
         is_plane = self._world.is_flat or ground_above_camera >= 0.0
         with np.errstate(all="ignore"):  # uncompiled, NumPy would warn of every ray that goes to infinity
             if not is_plane:
-                relief_depths(self._pose, *self._relief)
+                self._draw_relief()
             self._draw_shapes(ground_above_camera, is_plane, bodies)
 
     def _aim(self, position: Vector, rotation: Rotation) -> float:
@@ -161,14 +148,17 @@ class Renderer:
         self._pose[:] = pose
         return self._world.ground(position[0], position[1]) - float(position[2])
 
+    def _draw_relief(self) -> None:
+        relief_depths(self._pose, self._rays, self._screen, self._patches, self._blocks, self._depths)
+
     def _draw_shapes(self, ground_above_camera: float, is_plane: bool, bodies: Array | None) -> None:
-        aim(self._pose, *self._shapes)
-        draw(self._pose, ground_above_camera, is_plane, *self._scene)
+        pose, rays, canvas = self._pose, self._rays, (self._depths, self._classes)
+        scene = (rays, self._screen, self._surface, self._shapes, self._row)
+        draw(pose, ground_above_camera, is_plane, *scene, *canvas)
         if self._mesh is not None:
-            self._draw_mesh(self._pose, *self._mesh)
+            self._draw_mesh(pose, rays, self._screen, *self._mesh, *canvas)
         if bodies is not None and bodies.shape[0]:
-            rays, class_id, depths, classes = self._bodies
-            draw_bodies(self._pose, rays, bodies, class_id, depths, classes)
+            draw_bodies(pose, rays, bodies, self._robot_class, *canvas)
 
     def things(self, position: Vector, rotation: Rotation, bodies: Array | None = None) -> tuple[Image, Array]:
         """The image, and depths of what stands on the ground or above it: infinite where the ground is nearer.
@@ -178,10 +168,10 @@ class Renderer:
         ground_above_camera = self._aim(position, rotation)
         with np.errstate(all="ignore"):
             if self._world.is_flat or ground_above_camera >= 0.0:
-                rays_and_ground, canvas = self._ground, self._canvas
-                draw(self._pose, ground_above_camera, True, *rays_and_ground, *_NO_SHAPES, *canvas)
+                bare = (self._rays, self._screen, self._surface, NO_SHAPES, self._row)
+                draw(self._pose, ground_above_camera, True, *bare, self._depths, self._classes)
             else:
-                relief_depths(self._pose, *self._relief)
+                self._draw_relief()
             ground = self._depths.copy()
             self._draw_shapes(ground_above_camera, False, bodies)
         self._depths[self._depths >= ground] = math.inf

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from microsim.errors import install_hint
@@ -11,15 +9,11 @@ from microsim.render import gpu
 from microsim.render.palette_camera import CameraModel
 from microsim.render.render_options import Choice, Say, nobody
 from microsim.render.splat.activation import Splats, activate
-from microsim.render.splat.picture import Exposure, Shot, Sky, lens_of
-from microsim.render.splat.renderer import CpuRenderer, Renderer
-from microsim.render.threads import Threads, available
-
-if TYPE_CHECKING:
-    from microsim.render.splat.picture import Picture
+from microsim.render.splat.picture import CpuRenderer, Exposure, Picture, Shot, Sky, SplatRenderer, lens_of
+from microsim.render.splat.rasteriser import Threads, available
 
 
-def open_renderer(splats: Splats, choice: Choice = "auto", threads: int = 0, say: Say = nobody) -> Renderer:
+def open_renderer(splats: Splats, choice: Choice = "auto", threads: int = 0, say: Say = nobody) -> SplatRenderer:
     """`threads` 0: as many as there are processors. `say` gets a line when something takes time or goes another way."""
     cpu = CpuRenderer(splats, Threads(threads or available()))
     if choice == "cpu":

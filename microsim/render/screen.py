@@ -1,13 +1,13 @@
-"""Which pixels can see a thing: the camera's rays as a screen, and the bounds of an upright prism on it."""
+"""Which pixels can see a thing: the camera's rays as a screen, the bounds of a prism on it, where rays enter boxes."""
 
 import math
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.compiled import inlined, kernel
-from microsim.engine.geometry import Array
+from microsim.engine.geometry import Array, Vector
 
 Rays: TypeAlias = Array  # (2, h, w): a and b of each pixel's ray (a, b, 1) in the optical frame; NaN sees nothing
 Pose: TypeAlias = Array  # (12,) camera position [m], then the rows of the rotation from the optical to the map frame
@@ -15,14 +15,34 @@ Prism: TypeAlias = Array  # (10,) bottom, top [m], x and y of the four corners o
 Spans: TypeAlias = npt.NDArray[np.int32]
 
 _BINS_PER_PIXEL = 16
+_TINY = 1e-300
 _SLACK = 1e-9  # of a and b, far above their rounding and far below a pixel
 
 
-def screen_index(rays: Rays) -> tuple[Array, Spans, Spans]:
-    """What `span` needs of a camera: (first a, bins per a, first b, bins per b), and spans of columns and of rows."""
+class Scale(NamedTuple):
+    """Of the bins of an index of a screen."""
+
+    first_a: float
+    per_a: float  # bins per a
+    first_b: float
+    per_b: float
+
+
+class ScreenIndex(NamedTuple):
+    """The rays of a camera, indexed: which columns see an a, and which rows a b.
+
+    Kernels take it apart before their loops: an array taken out of a tuple in a loop is counted as a reference.
+    """
+
+    scale: Scale
+    columns: Spans  # (2, bins) of each bin of a: the first column it can be in, and the end of those
+    rows: Spans  # likewise of b
+
+
+def screen_index(rays: Rays) -> ScreenIndex:
     columns, a_low, a_scale = _axis_index(np.fmin.reduce(rays[0], axis=0), np.fmax.reduce(rays[0], axis=0))
     rows, b_low, b_scale = _axis_index(np.fmin.reduce(rays[1], axis=1), np.fmax.reduce(rays[1], axis=1))
-    return np.array([a_low, a_scale, b_low, b_scale]), columns, rows
+    return ScreenIndex(Scale(a_low, a_scale, b_low, b_scale), columns, rows)
 
 
 def _axis_index(lows: Array, highs: Array) -> tuple[Spans, float, float]:
@@ -48,8 +68,7 @@ def _axis_index(lows: Array, highs: Array) -> tuple[Spans, float, float]:
 
 
 @inlined
-def span(spans: Spans, first: float, per_bin: float, low: float, high: float) -> tuple[int, int]:
-    """Half-open range of the columns (or rows) whose rays can lie within [low, high]."""
+def _span(spans: Spans, first: float, per_bin: float, low: float, high: float) -> tuple[int, int]:
     last = float(spans.shape[1] - 1)
     begin = min(max((low - _SLACK - first) * per_bin + 1.0, 0.0), last)
     end = min(max((high + _SLACK - first) * per_bin + 1.0, 0.0), last)
@@ -57,15 +76,50 @@ def span(spans: Spans, first: float, per_bin: float, low: float, high: float) ->
 
 
 @inlined
-def column_span(spans: Spans, first: float, per_bin: float, low: float, high: float) -> tuple[int, int]:
-    """`span`, widened to whole groups of 8 pixels: quicker than the odd ones out, which SIMD does one by one."""
-    begin, end = span(spans, first, per_bin, low, high)
-    return whole_groups(begin, end, int(spans[1, -1])) if begin < end else (0, 0)
+def column_span(scale: Scale, columns: Spans, low: float, high: float) -> tuple[int, int]:
+    """Half-open range of the columns whose rays can have an a within [low, high]."""
+    return _span(columns, scale.first_a, scale.per_a, low, high)
+
+
+@inlined
+def row_span(scale: Scale, rows: Spans, low: float, high: float) -> tuple[int, int]:
+    """Half-open range of the rows whose rays can have a b within [low, high]."""
+    return _span(rows, scale.first_b, scale.per_b, low, high)
 
 
 @inlined
 def whole_groups(begin: int, end: int, count: int) -> tuple[int, int]:
-    return begin & -8, min((end + 7) & -8, count)
+    """Columns, widened to groups of 8: quicker than the odd ones out, which SIMD does one by one."""
+    return (begin & -8, min((end + 7) & -8, count)) if begin < end else (0, 0)
+
+
+@inlined
+def inverse_of(number: float) -> float:
+    """A zero is replaced by `_TINY`: the quotient then decides as its limit would, and no NaN arises."""
+    return 1.0 / (number if number != 0.0 else _TINY)
+
+
+@inlined
+def between(low: float, high: float, inverse: float) -> tuple[float, float]:
+    """Where a ray enters and leaves the slab from low to high, `inverse` being that of its component across it."""
+    t0, t1 = low * inverse, high * inverse
+    return (t0 if t0 < t1 else t1), (t1 if t0 < t1 else t0)
+
+
+@inlined
+def into_body(body: Array, start: Vector, ray: Vector) -> float:
+    """Where a ray enters a box in any attitude, as a multiple of `ray`; inf: it misses the box or starts in it.
+
+    body (15,): middle [m] and axes (rows of the matrix from the body to the map frame), half its size [m].
+    """
+    x, y, z = start[0] - body[0], start[1] - body[1], start[2] - body[2]
+    enter, leave = -math.inf, math.inf
+    for k in range(3):
+        place = body[3 + k] * x + body[6 + k] * y + body[9 + k] * z
+        inverse = inverse_of(body[3 + k] * ray[0] + body[6 + k] * ray[1] + body[9 + k] * ray[2])
+        near, far = between(-body[12 + k] - place, body[12 + k] - place, inverse)
+        enter, leave = max(enter, near), min(leave, far)
+    return enter if (enter <= leave) & (enter > 0.0) else math.inf
 
 
 @kernel

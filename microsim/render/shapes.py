@@ -7,15 +7,16 @@ against one row of pixels.
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from microsim.engine import exact
-from microsim.engine.compiled import kernel, threaded_kernel
+from microsim.engine.compiled import kernel
 from microsim.engine.geometry import Array
 from microsim.engine.world import Shape, World
-from microsim.render.ground import Terrain
-from microsim.render.screen import Pose, Spans, bounds, column_span, span
+from microsim.render.relief import Patches
+from microsim.render.screen import Pose, ScreenIndex, Spans, bounds, column_span, row_span, whole_groups
 
 RECTANGLE, CIRCLE, TRIANGLE, FACING = range(4)
 
@@ -27,40 +28,51 @@ KIND, CLASS, _X, _Y, _PRISM, _SHAPE, SHAPE_COLUMNS = 0, 1, 2, 3, 4, 14, 23
 LOW, HIGH, COEFFICIENTS = 12, 13, 14
 
 
-def tabulate(world: World, terrain: Terrain, obstacles: Sequence[Shape] | None = None) -> tuple[Array, int]:
-    """(rows of shapes, number of painted ones): painted features in order, then obstacles, then standing features.
+class Shapes(NamedTuple):
+    """Painted features in order, then obstacles, then standing features; with room for what `aim` finds out."""
 
-    Other obstacles may stand in the place of the world's.
-    """
+    table: Array  # (n, SHAPE_COLUMNS)
+    painted: int  # how many of them are on the ground
+    coefficients: Array  # (n, COEFFICIENTS)
+    spans: Spans  # (n, 4) half-open spans of the columns and rows in which it may be seen
+
+
+def tabulate(world: World, ground: Patches, lowest: float, obstacles: Sequence[Shape]) -> Shapes:
+    """The world's features, and these obstacles; `lowest` [m] is the ground's lowest point."""
     painted = [shape for shape in world.features if _is_painted(shape)]
-    solid = [
-        *(world.obstacles if obstacles is None else obstacles),
-        *(shape for shape in world.features if not _is_painted(shape)),
-    ]
-    rows = [_row(shape, *_painted_extent(shape, world, terrain)) for shape in painted]
-    rows += [_row(shape, *_solid_extent(shape, world, terrain)) for shape in solid]
-    return np.array(rows, np.float64).reshape(len(rows), SHAPE_COLUMNS), len(painted)
+    solid = [*obstacles, *(shape for shape in world.features if not _is_painted(shape))]
+    rows = [_row(shape, *_painted_extent(shape, ground, lowest)) for shape in painted]
+    rows += [_row(shape, *_solid_extent(shape, world, lowest)) for shape in solid]
+    return _with_room(rows, len(painted))
+
+
+def _with_room(rows: list[list[float]], painted: int) -> Shapes:
+    count, table = len(rows), np.array(rows, np.float64).reshape(len(rows), SHAPE_COLUMNS)
+    return Shapes(table, painted, np.empty((count, COEFFICIENTS)), np.empty((count, 4), np.int32))
+
+
+NO_SHAPES = _with_room([], 0)
 
 
 def _is_painted(shape: Shape) -> bool:
     return shape.kind != "billboard" and shape.height_m <= 0.0
 
 
-def _solid_extent(shape: Shape, world: World, terrain: Terrain) -> tuple[float, float]:
+def _solid_extent(shape: Shape, world: World, lowest: float) -> tuple[float, float]:
     """Bottom and top [m]; what stands on the ground reaches under it, so that nothing floats over a slope."""
     ground = world.ground(*shape.center)
-    base = (ground if math.isfinite(ground) else terrain.lowest) + shape.base_m
+    base = (ground if math.isfinite(ground) else lowest) + shape.base_m
     height = shape.size[1] if shape.kind == "billboard" else shape.height_m
-    return (min(base, terrain.lowest) if shape.base_m <= 0.0 else base), base + height
+    return (min(base, lowest) if shape.base_m <= 0.0 else base), base + height
 
 
-def _painted_extent(shape: Shape, world: World, terrain: Terrain) -> tuple[float, float]:
-    """Lowest and highest ground [m] the footprint can lie on."""
+def _painted_extent(shape: Shape, ground: Patches, lowest: float) -> tuple[float, float]:
+    """Lowest and highest ground [m] the footprint can be on."""
     x, y = zip(*_corners(shape), strict=True)
-    rows, columns = _around(terrain.edges_y, min(y), max(y)), _around(terrain.edges_x, min(x), max(x))
-    heights = terrain.nodes[rows, columns]
+    rows, columns = _around(ground.y, min(y), max(y)), _around(ground.x, min(x), max(x))
+    heights = ground.nodes[rows, columns]
     heights = heights[np.isfinite(heights)]
-    return (float(heights.min()), float(heights.max())) if heights.size else (terrain.lowest, terrain.lowest)
+    return (float(heights.min()), float(heights.max())) if heights.size else (lowest, lowest)
 
 
 def _around(edges: Array, low: float, high: float) -> slice:
@@ -112,11 +124,10 @@ def _edges(shape: Shape) -> list[float]:
     return numbers
 
 
-@threaded_kernel
-def aim(
-    pose: Pose, screen: Array, columns: Spans, rows: Spans, table: Array, coefficients: Array, spans: Spans
-) -> None:
-    """For every shape: coefficients for this pose, and half-open spans (n, 4) of the columns and rows it may cover."""
+@kernel
+def aim(pose: Pose, screen: ScreenIndex, shapes: Shapes) -> None:
+    """For every shape: coefficients for this pose, and the pixels it may cover."""
+    (scale, columns, rows), (table, _, coefficients, spans) = screen, shapes
     for n in range(table.shape[0]):
         shape = table[n]
         if shape[KIND] == FACING:
@@ -128,8 +139,9 @@ def aim(
         coefficients[n, LOW] = shape[_PRISM] - pose[2]
         coefficients[n, HIGH] = shape[_PRISM + 1] - pose[2]
         a_low, a_high, b_low, b_high = bounds(pose, shape[_PRISM : _PRISM + 10])
-        spans[n, 0], spans[n, 1] = column_span(columns, screen[0], screen[1], a_low, a_high)
-        spans[n, 2], spans[n, 3] = span(rows, screen[2], screen[3], b_low, b_high)
+        u0, u1 = column_span(scale, columns, a_low, a_high)
+        spans[n, 0], spans[n, 1] = whole_groups(u0, u1, int(columns[1, -1]))
+        spans[n, 2], spans[n, 3] = row_span(scale, rows, b_low, b_high)
 
 
 @kernel

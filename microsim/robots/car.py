@@ -22,6 +22,8 @@ from microsim.engine.compiled import kernel
 from microsim.engine.components import (
     ACCELERATION_X,
     COMMON_ROWS,
+    CONTACTS,
+    HELD,
     PITCH,
     PITCH_RATE,
     ROLL,
@@ -54,15 +56,13 @@ _wrap_angle = exact.wrap_angle
 STEERING = COMMON_ROWS  # [rad] of the front wheel, left positive
 SPEED = COMMON_ROWS + 1  # [m/s] of the rear axle along the ground, backward negative
 WHEEL = COMMON_ROWS + 2  # [rad] how far the rear wheels have turned, within -pi and pi
-CONTACTS = COMMON_ROWS + 3  # ticks in which something stopped the car
-BLOCKED = COMMON_ROWS + 4  # by what it is stopped: see below
-STEERING_RATE = COMMON_ROWS + 5  # [rad/s]
-EMERGENCY = COMMON_ROWS + 6  # 1 while the car brakes for want of commands, else 0
-_AGE = COMMON_ROWS + 7  # [ticks] since the last command
+BLOCKED = COMMON_ROWS + 3  # by what it is stopped: see below
+STEERING_RATE = COMMON_ROWS + 4  # [rad/s]
+EMERGENCY = COMMON_ROWS + 5  # 1 while the car brakes for want of commands, else 0
+_AGE = COMMON_ROWS + 6  # [ticks] since the last command
 
-FREE, BY_OBSTACLE, BY_MISSING_GROUND = 0, 1, 2  # values of BLOCKED; the map's edge counts as an obstacle
-
-_BLOCKED_WORDS = {FREE: "no", BY_OBSTACLE: "by an obstacle", BY_MISSING_GROUND: "no ground ahead"}
+FREE, BY_OBSTACLE, BY_MISSING_GROUND, BY_SLOPE = range(4)  # of BLOCKED; the map's edge counts as an obstacle
+_BLOCKED_WORDS = ("no", "by an obstacle", "no ground ahead", "slope too steep")
 
 # rows of the command
 _STEER, _WANTED_SPEED, _THROTTLE, _BRAKE, _WANTED_ACCELERATION, _WANTED_STEERING_RATE = range(6)
@@ -70,28 +70,18 @@ _STEER, _WANTED_SPEED, _THROTTLE, _BRAKE, _WANTED_ACCELERATION, _WANTED_STEERING
 # rows of the parameters
 _WHEELBASE, _TRACK, _WIDTH, _FRONT, _REAR, _WHEEL_RADIUS = range(6)
 _MAX_STEERING, _MAX_STEERING_RATE, _MAX_ACCELERATION, _MAX_DECELERATION, _MAX_SPEED, _MAX_REVERSE = range(6, 12)
-_TIMEOUT, _EMERGENCY_SHARE = 12, 13  # [ticks], of the full brake
+_TIMEOUT, _EMERGENCY_SHARE, _MAX_SLOPE = 12, 13, 14  # [ticks], of the full brake, [rad]
 
 _HALVINGS = 12  # of a blocked tick's way: it ends less than a thousandth of it before the obstacle
 
 
 def parameters(settings: Any, wind: Airflow, dt: float) -> tuple[float, ...]:
-    return (
-        settings.wheelbase_m,
-        settings.track_m,
-        settings.width_m,
-        settings.length_m - settings.rear_overhang_m,
-        -settings.rear_overhang_m,
-        settings.wheel_radius_m,
-        settings.max_steering,
-        settings.max_steering_rate,
-        settings.max_acceleration,
-        settings.max_deceleration,
-        settings.max_speed,
-        settings.max_reverse_speed,
-        timeout_ticks(settings.cmd_timeout_s or 0.0, dt),
-        min(settings.emergency_deceleration / max(settings.max_deceleration, 1e-9), 1.0),
-    )
+    car, front = settings, settings.length_m - settings.rear_overhang_m
+    size = (car.wheelbase_m, car.track_m, car.width_m, front, -car.rear_overhang_m, car.wheel_radius_m)
+    pedals = (car.max_acceleration, car.max_deceleration, car.max_speed, car.max_reverse_speed)
+    emergency_share = min(car.emergency_deceleration / max(car.max_deceleration, 1e-9), 1.0)
+    limits = (timeout_ticks(car.cmd_timeout_s or 0.0, dt), emergency_share, car.max_slope)
+    return *size, car.max_steering, car.max_steering_rate, *pedals, *limits
 
 
 def inputs_for_twist(settings: Any, forward: float, turn: float) -> dict[str, float]:
@@ -302,6 +292,16 @@ def _free_share(
 
 
 @kernel
+def _is_too_steep(scene: Scene, parameters: Array, i: int, x: float, y: float, yaw: float, length: float) -> bool:
+    """Whether a car that got here would be driving up a slope that is too steep; down it may always drive."""
+    if scene.elevation.size == 1:
+        return False
+    sine, cosine = _sincos(yaw)
+    pitch = _lean(scene.elevation, scene.cell, x - scene.west, y - scene.south, sine, cosine, parameters, i)[1]
+    return (-pitch if length > 0.0 else pitch) > parameters[_MAX_SLOPE, i]
+
+
+@kernel
 def _drive(state: Array, command: Array, parameters: Array, i: int, scene: Scene) -> None:
     dt, footing, cell = scene.dt, scene.footing, scene.cell
     steering = _steered(state[STEERING, i], command, parameters, i, dt)
@@ -321,8 +321,11 @@ def _drive(state: Array, command: Array, parameters: Array, i: int, scene: Scene
             reach = parameters[_FRONT, i] - parameters[_REAR, i]
             missing = _lacks_ground(scene.elevation, footing, cell, u, v, reach)
             state[BLOCKED, i] = BY_MISSING_GROUND if missing else BY_OBSTACLE
-            state[CONTACTS, i] += 1.0
+            state[HELD, i] = 1.0
     x, y, new_yaw = moved_along_arc(state[X, i], state[Y, i], yaw, length, curvature)
+    if length != 0.0 and _is_too_steep(scene, parameters, i, x, y, new_yaw, length):
+        length, speed, state[BLOCKED, i] = 0.0, 0.0, BY_SLOPE
+        x, y, new_yaw = state[X, i], state[Y, i], yaw
     state[WHEEL, i] = _wrap_angle(state[WHEEL, i] + length / slope_cosine / parameters[_WHEEL_RADIUS, i])
     state[STEERING_RATE, i] = (steering - state[STEERING, i]) / dt
     state[STEERING, i], state[SPEED, i] = steering, speed
@@ -408,6 +411,9 @@ class Bicycle(Robot):
     )
     max_speed: Limit = Field(15.0, description="Greatest speed forward [m/s].")
     max_reverse_speed: Limit = Field(3.0, description="Greatest speed backward [m/s].")
+    max_slope: Annotated[Finite, Field(ge=0, le=1.5)] = Field(
+        0.7, description="Steepest slope that it drives up, between its axles; before a steeper one it stops [rad]."
+    )
     cmd_timeout_s: Annotated[Finite, Field(gt=0, le=1e6)] | None = Field(
         1.0, description="A command older than this is followed by an emergency stop; null: commands hold [s]."
     )
@@ -434,7 +440,9 @@ class Bicycle(Robot):
         is_emergency = state[EMERGENCY] == 1.0
         values = {
             "emergency_stop": str(is_emergency).lower(),
-            "blocked": _BLOCKED_WORDS[int(state[BLOCKED])],
+            "blocked": "by another robot"
+            if state[HELD] == 1.0 and state[BLOCKED] == FREE
+            else _BLOCKED_WORDS[int(state[BLOCKED])],
             "speed": f"{state[SPEED]:.3f}",
         }
         return Report(values, "emergency_stop" if is_emergency else "")
@@ -457,7 +465,7 @@ class Bicycle(Robot):
         name="bicycle",
         inputs=("steering", "speed", "throttle", "brake", "acceleration", "steering_rate"),
         twist_fields=(),
-        rows=COMMON_ROWS + 8,
+        rows=COMMON_ROWS + 7,
         state={
             "x": X,
             "y": Y,
@@ -475,6 +483,9 @@ class Bicycle(Robot):
         parameters=parameters,
         advance=advance,
         is_ground_bound=True,
+        minds_cells=True,
+        zero_when_held=(SPEED,),
+        kept_when_held=(WHEEL,),
         from_twist=inputs_for_twist,
         settle=settle,
         command_age=_AGE,

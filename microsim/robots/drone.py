@@ -221,6 +221,7 @@ class Drone(Robot):
         twist_fields=("linear.x", "linear.y", "linear.z", "angular.z"),
         rows=_ROWS,
         state={"x": X, "y": Y, "z": Z, "yaw": YAW, "vx": VX, "vy": VY, "vz": VZ, "yaw_rate": YAW_RATE},
+        zero_when_held=(VX, VY, VZ),
         parameters=parameters,
         advance=advance,
         advance_many=advance_many,

@@ -17,17 +17,17 @@ from microsim.engine import exact
 from microsim.engine.calls import Scene
 from microsim.engine.command_timeout import expire, timeout_ticks
 from microsim.engine.compiled import kernel
-from microsim.engine.components import COMMON_ROWS, YAW, YAW_RATE, Airflow, RobotModel, X, Y, Z
+from microsim.engine.components import COMMON_ROWS, CONTACTS, YAW, YAW_RATE, Airflow, RobotModel, X, Y, Z
 from microsim.engine.geometry import Array
 from microsim.robots.drone import Keys
-from microsim.robots.rover import CONTACTS, Dynamics, V, WheelJoints, travel
+from microsim.robots.rover import Dynamics, V, WheelJoints, travel
 
 _sincos = exact.sincos
 
-# rows of the state after the common ones: V and CONTACTS as a rover has them, then
-COMMAND_AGE = COMMON_ROWS + 2  # ticks since the last command
-LEFT_WHEEL, RIGHT_WHEEL = COMMON_ROWS + 3, COMMON_ROWS + 4  # [rad] angles of the wheels of either side
-ROWS = COMMON_ROWS + 5
+# rows of the state after the common ones: V as a rover has it, then
+COMMAND_AGE = COMMON_ROWS + 1  # ticks since the last command
+LEFT_WHEEL, RIGHT_WHEEL = COMMON_ROWS + 2, COMMON_ROWS + 3  # [rad] angles of the wheels of either side
+ROWS = COMMON_ROWS + 4
 
 JOINTS = (
     "base_to_front_left_wheel",
@@ -129,6 +129,9 @@ DYNAMIC = RobotModel(
     parameters=parameters,
     advance=advance,
     is_ground_bound=True,
+    minds_cells=True,
+    zero_when_held=(V,),
+    kept_when_held=(LEFT_WHEEL, RIGHT_WHEEL),
     command_age=COMMAND_AGE,
     needs_tick=lambda parameters: False,
     joints=JOINTS,

@@ -22,6 +22,8 @@ from microsim.engine.components import (
     ACCELERATION_X,
     ACCELERATION_Y,
     COMMON_ROWS,
+    CONTACTS,
+    HELD,
     VELOCITY_X,
     VELOCITY_Y,
     YAW,
@@ -45,10 +47,9 @@ _wrap_angle = exact.wrap_angle
 # rows of the state after the common ones
 V, ACCEL, ALPHA = COMMON_ROWS, COMMON_ROWS + 1, COMMON_ROWS + 2  # [m/s] [m/s^2] [rad/s^2]
 AHEAD = COMMON_ROWS + 3  # [m] free way in the direction of the command; inf when there is none or nobody looked
-CONTACTS = COMMON_ROWS + 4  # ticks in which something stopped the robot
-TIMED_OUT = COMMON_ROWS + 5  # 1 where the command has run out
-COMMAND_AGE = COMMON_ROWS + 6  # ticks since the last command
-_ROWS = COMMON_ROWS + 7
+TIMED_OUT = COMMON_ROWS + 4  # 1 where the command has run out
+COMMAND_AGE = COMMON_ROWS + 5  # ticks since the last command
+_ROWS = COMMON_ROWS + 6
 
 # rows of the parameters
 _MAX_V, _MAX_OMEGA, _IS_CLIPPED, _TIMEOUT, _SLOW, _STOP, _RADIUS, _MIN_TURN = range(8)
@@ -222,7 +223,7 @@ def _drive(state: Array, command: Array, parameters: Array, i: int, scene: Scene
     dx, dy = v * cosine * dt, v * sine * dt
     if step != v * dt:
         v, accel, dx, dy = 0.0, 0.0, step * cosine, step * sine
-        state[CONTACTS, i] += 1.0
+        state[HELD, i] = 1.0
     omega, alpha = _turn(state, parameters, i, v, omega, dt)
     state[X, i] += dx
     state[Y, i] += dy
@@ -254,6 +255,8 @@ NAVIGATION = RobotModel(
     parameters=parameters,
     advance=advance,
     is_ground_bound=True,
+    minds_cells=True,
+    zero_when_held=(V, ACCEL, ALPHA),
     command_age=COMMAND_AGE,
     needs_tick=lambda parameters: False,
 )

@@ -19,6 +19,8 @@ from microsim.engine.components import (
     ACCELERATION_Y,
     ACCELERATION_Z,
     COMMON_ROWS,
+    CONTACTS,
+    HELD,
     ROLL,
     VELOCITY_X,
     VELOCITY_Y,
@@ -49,9 +51,8 @@ _put_back = columns.put_back
 
 # rows of the state after the common ones
 V = COMMON_ROWS  # [m/s] forward
-CONTACTS = COMMON_ROWS + 1  # ticks in which an occupied cell or the map's edge stopped the rover
 
-_ROWS = COMMON_ROWS + 2
+_ROWS = COMMON_ROWS + 1
 
 CONTACT_GAP_M = 1e-3  # how far from an occupied cell a stopped rover stands
 _SLACK_M = 1e-6  # far above what rounding can move a rover by, far below a cell
@@ -121,7 +122,7 @@ def travel(state: Array, i: int, v: float, omega: float, sine: float, cosine: fl
     if free < length or not _is_free(scene.footing, scene.cell, wanted_x - scene.west, wanted_y - scene.south):
         new_x, new_y = x + sign * cosine * free, y + sign * sine * free
         state[V, i] = 0.0
-        state[CONTACTS, i] += 1.0
+        state[HELD, i] = 1.0
         _go(state, i, new_x, new_y, (new_x - x) / dt, (new_y - y) / dt, omega, dt)
     else:
         state[V, i] = v
@@ -201,6 +202,8 @@ KINEMATIC = RobotModel(
     advance=advance,
     advance_many=advance_many,
     is_ground_bound=True,
+    minds_cells=True,
+    zero_when_held=(V,),
     needs_tick=lambda parameters: False,
 )
 

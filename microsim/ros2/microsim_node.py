@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
 from microsim.errors import MicroSimError, UsageError, did_you_mean, unknown
 from microsim.messages import encoders
@@ -12,11 +13,10 @@ from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.inputs import INPUTS
 from microsim.messages.inputs.input_kind import InputKind
 from microsim.messages.outbox import Message
-from microsim.messages.topics import TOPICS, Qos
+from microsim.messages.topics import TOPICS
 from microsim.ros2.node_parameters import ScenarioParameters
-from microsim.ros2.sim_services import MAX_STEPS, SimServices
-from microsim.ros2.simulation_interfaces import SimulationInterfaces
-from microsim.ros2.transport import MissingTypeError, Parameter, Publisher, Transport, Value
+from microsim.ros2.sim_services import MAX_STEPS, SimServices, SimulationInterfaces
+from microsim.ros2.transport import MissingTypeError, Parameter, Transport, Value
 from microsim.runner import Pilot, Runner, Watcher
 from microsim.scenario import Scenario, load_scenario
 from microsim.simulation import Simulation
@@ -27,12 +27,8 @@ _REMOVED = {  # of the contract; PRD 5.4 replaces it
     "sensors.camera_noise_u8": "drone.camera.noise.blur_sigma_px and drone.camera.noise.color_jitter"
 }
 # parameters that do not belong to a scenario
-OWN_PARAMETERS = (
-    *("scenario", "seed", "real_time_factor", "use_sim_time", "stamped_cmd_vel"),
-    *("ticks_per_step", "step_waits_for"),
-)
-
-Measure: TypeAlias = Callable[[float, float], None]  # a tick's duration and lateness [s]
+_OF_STEPPING = ("ticks_per_step", "step_waits_for")
+OWN_PARAMETERS = ("scenario", "seed", "real_time_factor", "use_sim_time", "stamped_cmd_vel", *_OF_STEPPING)
 
 
 class MicroSimNode:
@@ -47,13 +43,9 @@ class MicroSimNode:
         takes_inputs: bool = True,
     ) -> None:
         """`takes_inputs` false: no commands from topics, as in a replay, where only the pilot commands."""
-        self.transport = transport
-        self._takes_inputs = takes_inputs
-        self._pilot_for = pilot_for
-        self.runner = runner
-        self.settings = settings
+        self.transport, self.runner, self.settings = transport, runner, settings
+        self._takes_inputs, self._pilot_for = takes_inputs, pilot_for
         self.malformed = 0  # messages that could not be read
-        self._publishers: dict[str, Publisher] = {}
         self._publish: dict[str, Callable[[bytes], None]] = {}
         self._missing: set[str] = set()
         self._heard: set[str] = set()
@@ -63,25 +55,19 @@ class MicroSimNode:
         self._subscribe()
         self.services = SimServices(self)
         SimulationInterfaces(self)
-        self.services.report_missing()
+        for why, names in self.services.missing.items():  # one warning for each package that is not installed
+            self.warn(f"not offered: {', '.join(names)}: {why}")
         self._declare()
-        self._connect()
+        runner.poll = self._poll
+        warn = partial(transport.log, "warn")
+        runner.listen(messages=self.publish, warnings=warn, timing=self._lateness.measure)
+        runner.watchers.append(Watcher(1.0, self._publish_diagnostics))
+        self._advertise()
+        transport.poll()  # announces all endpoints at once
 
     @property
     def sim(self) -> Simulation:
         return self.runner.sim
-
-    def _connect(self) -> None:
-        runner = self.runner
-        runner.poll = self._poll
-        runner.listen(
-            messages=self.publish,
-            warnings=lambda text: self.transport.log("warn", text),
-            timing=self._lateness.measure,
-        )
-        runner.watchers.append(Watcher(1.0, self._publish_diagnostics))
-        self._advertise()
-        self.transport.poll()  # announces all endpoints at once
 
     def warn(self, text: str) -> None:
         """To ROS 2 and to the log of the run."""
@@ -106,26 +92,22 @@ class MicroSimNode:
 
     def _advertise(self) -> None:
         """A publisher for every topic the simulation sends on."""
-        for topic, (type_name, qos) in self.sim.topics.items():
-            self._advertise_one(topic, type_name, qos)
-        self._advertise_one("/diagnostics", TOPICS["diagnostics"].type, TOPICS["diagnostics"].qos)
-
-    def _advertise_one(self, topic: str, type_name: str, qos: Qos) -> None:
-        if topic in self._publishers or topic in self._missing:
-            return
-        try:
-            publisher = self._publishers[topic] = self.transport.publisher(topic, type_name, qos)
-            self._publish[topic] = publisher.publish
-        except MissingTypeError as error:
-            self._missing.add(topic)
-            self.warn(f"{topic} is not published: {error}")
+        diagnostics = TOPICS["diagnostics"]
+        for topic, (type_name, qos) in {**self.sim.topics, "/diagnostics": (diagnostics.type, diagnostics.qos)}.items():
+            if topic in self._publish or topic in self._missing:
+                continue
+            try:
+                self._publish[topic] = self.transport.publisher(topic, type_name, qos).publish
+            except MissingTypeError as error:
+                self._missing.add(topic)
+                self.warn(f"{topic} is not published: {error}")
 
     def _subscribe(self) -> None:
-        sim = self.sim
-        inputs = [INPUTS.find(name, sim.scenario.plugins) for name in INPUTS.names(sim.scenario.plugins)]
+        sim, plugins = self.sim, self.sim.scenario.plugins
+        kinds = [kind for name in INPUTS.names(plugins) if (kind := INPUTS.find(name, plugins)) is not None]
         for robot in sim.robots if self._takes_inputs else ():
-            for kind in inputs:
-                if kind is not None and kind.is_taken_by(sim, robot):
+            for kind in kinds:
+                if kind.is_taken_by(sim, robot):
                     self._listen(kind, robot)
 
     def _listen(self, kind: InputKind, robot: str) -> None:
@@ -137,34 +119,25 @@ class MicroSimNode:
         def on_message(cdr: bytes) -> None:
             try:
                 message = decode_checked(expected, cdr)
-            except WireError as error:
-                self.malformed += 1
-                self._ignored(topic, f"{topic}: ignored a message that is not a valid {expected}: {error}")
-                return
-            self.services.note_arrival(topic)
-            try:
+                self.services.arrived.add(topic)
                 if robot in self.sim.robots and not kind.take(self.sim, robot, message):
-                    why = self._why()
-                    self._warn(topic, f"{topic}: ignored: {why}; so far {dict(self.sim.counters)}")
+                    counters, before = dict(self.sim.counters), self._counted
+                    self._counted = counters
+                    why = ", ".join(reason for reason, count in counters.items() if count != before.get(reason))
+                    self._warn(topic, f"{topic}: ignored: {why}; so far {counters}")
                     self.runner.note("warn", f"{topic}: ignored: {why}", f"ignored: {why}")
             except MicroSimError as error:
                 self.malformed += 1
-                self._ignored(topic, f"{topic}: ignored: {error}")
+                what = (
+                    f"ignored a message that is not a valid {expected}" if isinstance(error, WireError) else "ignored"
+                )
+                self._warn(topic, f"{topic}: {what}: {error}")
+                self.runner.note("warn", f"{topic}: {what}: {error}", f"malformed {topic}")
 
         try:
             self.transport.subscribe(topic, expected, kind.qos, on_message)
         except MissingTypeError as error:
             self.warn(f"{topic} is not subscribed to: {error}")
-
-    def _why(self) -> str:
-        """The reasons that the simulation has counted since the last time."""
-        counters, before = self.sim.counters, self._counted
-        self._counted = dict(counters)
-        return ", ".join(reason for reason, count in counters.items() if count != before.get(reason))
-
-    def _ignored(self, topic: str, text: str) -> None:
-        self._warn(topic, text)
-        self.runner.note("warn", text, f"malformed {topic}")
 
     def _warn(self, kind: str, text: str) -> None:
         """At most once a second of each kind."""
@@ -175,10 +148,9 @@ class MicroSimNode:
 
     def _publish_diagnostics(self) -> None:
         """Facts about wall time, outside the digest."""
-        publisher = self._publishers.get("/diagnostics")
-        if publisher is None:
+        publish, runner, sim = self._publish.get("/diagnostics"), self.runner, self.sim
+        if publish is None:
             return
-        runner, sim = self.runner, self.sim
         links = sim.radio.links if sim.radio else []
         facts = {
             "real_time_factor": f"{self._lateness.rtf(runner):.4f}",
@@ -188,16 +160,15 @@ class MicroSimNode:
             "ignored_inputs": str(sum(sim.counters.values())),
             "malformed_messages": str(self.malformed),
         }
-        publisher.publish(encoders.diagnostics(sim.time_ns, {"microsim": (0, "ok", facts)}))
+        publish(encoders.diagnostics(sim.time_ns, {"microsim": (0, "ok", facts)}))
 
     # ---- control ----------------------------------------------------------------------------------------------------
 
     def reset(self) -> None:
         """Back to the start with the seed and the parameters set meanwhile."""
         settings, sim = self.settings, self.sim
-        changed = settings.next_scenario != sim.scenario
         settings.use_next()
-        if changed:
+        if settings.scenario != sim.scenario:
             sim = Simulation(settings.scenario, sim.next_seed)
         else:
             sim.reset()
@@ -223,27 +194,18 @@ class MicroSimNode:
     # ---- parameters -------------------------------------------------------------------------------------------------
 
     def _declare(self) -> None:
+        speed = "Simulated seconds per second; 0: as fast as possible."
+        ticks = "Ticks that one call of /sim/step_once advances."
+        waits = "Topics with commands, separated by spaces: a step waits for a message on each. Empty: for none."
+        scenario = self.sim.scenario
         own = [
-            Parameter("scenario", self.sim.scenario.name, "Name of the scenario that runs.", read_only=True),
+            Parameter("scenario", scenario.name, "Name of the scenario that runs.", read_only=True),
             Parameter("seed", self.sim.seed, "Seed of all noise. Takes effect at the next reset."),
-            Parameter(
-                "real_time_factor",
-                float(self.runner.rtf),
-                "Simulated seconds per second; 0: as fast as possible.",
-                minimum=0.0,
-                maximum=100_000.0,
-                any_number=True,
-            ),
+            Parameter("real_time_factor", float(self.runner.rtf), speed, False, 0.0, 100_000.0, any_number=True),
             Parameter("use_sim_time", True, "The simulator is the clock.", read_only=True),
-            Parameter("stamped_cmd_vel", self.sim.scenario.stamped_cmd_vel, "Take TwistStamped.", read_only=True),
-            Parameter(
-                "ticks_per_step", 1, "Ticks that one call of /sim/step_once advances.", minimum=1, maximum=MAX_STEPS
-            ),
-            Parameter(
-                "step_waits_for",
-                "",
-                "Topics with commands, separated by spaces: a step waits for a message on each. Empty: for none.",
-            ),
+            Parameter("stamped_cmd_vel", scenario.stamped_cmd_vel, "Take TwistStamped.", read_only=True),
+            Parameter("ticks_per_step", 1, ticks, False, 1, MAX_STEPS),
+            Parameter("step_waits_for", "", waits),
         ]
         parameters = [*own, *self.settings.declarations()]
         self._declared = {parameter.name for parameter in parameters}
@@ -252,14 +214,13 @@ class MicroSimNode:
     def _on_set(self, changes: Mapping[str, Value]) -> str:
         """All or none."""
         of_scenario = {name: value for name, value in changes.items() if name not in OWN_PARAMETERS}
-        absent = [name for name in of_scenario if not self.settings.knows(name)]
-        if absent:
-            return f"the scenario {self.sim.scenario.name!r} has no {absent[0]}"
+        for name in of_scenario:
+            if not self.settings.knows(name):
+                return f"the scenario {self.sim.scenario.name!r} has no {name}"
         self.settings.follow(self.sim.scenario)
         before = self.settings.memory()
         try:
-            refusal = self.settings.change(of_scenario) if of_scenario else ""
-            if refusal:
+            if refusal := self.settings.change(of_scenario) if of_scenario else "":
                 return refusal
             self.set_own({name: value for name, value in changes.items() if name not in of_scenario})
         except MicroSimError as error:
@@ -301,12 +262,8 @@ class Lateness:
 
     def figures(self) -> dict[str, str]:
         late, self._late_s = sorted(self._late_s) or [0.0], []
-        last = len(late) - 1
-        return {
-            "lateness_ms_p50": f"{1e3 * late[round(0.5 * last)]:.3f}",
-            "lateness_ms_p99": f"{1e3 * late[round(0.99 * last)]:.3f}",
-            "lateness_ms_max": f"{1e3 * late[last]:.3f}",
-        }
+        shares, last = {"p50": 0.5, "p99": 0.99, "max": 1.0}, len(late) - 1
+        return {f"lateness_ms_{name}": f"{1e3 * late[round(share * last)]:.3f}" for name, share in shares.items()}
 
 
 def start_node(
@@ -324,51 +281,39 @@ def start_node(
         transport.log("warn", text)
         problems.append(text)
 
-    overrides = _renamed(warn, transport.overrides)
+    overrides: dict[str, Any] = dict(transport.overrides)
+    for old, new in _RENAMED.items():
+        if old in overrides:
+            warn(f"the parameter {old} is deprecated: use {new}")
+            overrides.setdefault(new, overrides.pop(old))
     own = {name: overrides.pop(name) for name in OWN_PARAMETERS if name in overrides}
-    settings = ScenarioParameters(
-        load_scenario(scenario if scenario is not None else str(own.get("scenario", "default")))
-    )
+    named = str(own.get("scenario", "default"))
+    settings = ScenarioParameters(load_scenario(named if scenario is None else scenario))
     _apply(warn, settings, overrides)
     chosen_seed = own.get("seed") if seed is None else seed
+    if chosen_seed is not None and (not isinstance(chosen_seed, int) or isinstance(chosen_seed, bool)):
+        raise UsageError(f"the parameter seed must be a whole number, found {chosen_seed!r}")
     chosen_rtf = own.get("real_time_factor", 1.0) if rtf is None else rtf
     if "stamped_cmd_vel" in own:
         settings.set_stamped(bool(own["stamped_cmd_vel"]))
-    sim = Simulation(settings.scenario, _whole(chosen_seed))
+    sim = Simulation(settings.scenario, chosen_seed)
     runner = Runner(sim, _number("real_time_factor", chosen_rtf), pilot_for(sim))
     node = MicroSimNode(transport, runner, settings, pilot_for, takes_inputs)
-    node.set_own({name: own[name] for name in ("ticks_per_step", "step_waits_for") if name in own})
+    node.set_own({name: own[name] for name in _OF_STEPPING if name in own})
     for problem in problems:
         runner.note("warn", problem)
     return node
 
 
-def _renamed(warn: Callable[[str], None], overrides: Mapping[str, Value]) -> dict[str, Any]:
-    found = dict(overrides)
-    for old, new in _RENAMED.items():
-        if old in found:
-            warn(f"the parameter {old} is deprecated: use {new}")
-            found.setdefault(new, found.pop(old))
-    return found
-
-
 def _apply(warn: Callable[[str], None], settings: ScenarioParameters, overrides: Mapping[str, Value]) -> None:
     known = {name: value for name, value in overrides.items() if settings.knows(name)}
-    for name in overrides:
-        if name not in known:
-            near = did_you_mean(name, [*settings.values(), *OWN_PARAMETERS])
-            instead = f"; in its place there are {_REMOVED[name]}" if name in _REMOVED else near
-            warn(f"there is no parameter {name}{instead}")
-    refusal = settings.change(known) if known else ""
-    if refusal:
+    for name in (name for name in overrides if name not in known):
+        near = did_you_mean(name, [*settings.values(), *OWN_PARAMETERS])
+        instead = f"; in its place there are {_REMOVED[name]}" if name in _REMOVED else near
+        warn(f"there is no parameter {name}{instead}")
+    if refusal := settings.change(known) if known else "":
         raise UsageError(f"a parameter from --ros-args is not accepted: {refusal}")
     settings.use_next()
-
-
-def _whole(seed: Any) -> int | None:
-    if seed is None or (isinstance(seed, int) and not isinstance(seed, bool)):
-        return seed
-    raise UsageError(f"the parameter seed must be a whole number, found {seed!r}")
 
 
 def _number(name: str, value: Any) -> float:

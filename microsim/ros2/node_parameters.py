@@ -9,15 +9,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from microsim.documents.values import Model
-from microsim.errors import ScenarioError
+from microsim.errors import ScenarioError, UsageError, did_you_mean
 from microsim.robots.robot import COMMON_SENSORS, Robot
-from microsim.ros2.transport import Parameter, Value
+from microsim.ros2.transport import Parameter, Transport, Value
 from microsim.scenario import Scenario, load_scenario
+from microsim.scenario.files import Places
 from microsim.sensors import SENSORS
 from microsim.sensors.plugin import PluginSensor
 from microsim.sensors.sensor import Sensor
@@ -26,6 +28,12 @@ Path: TypeAlias = tuple[str, ...]
 When: TypeAlias = Literal["tick", "reset"]
 
 _RADIO = ("latency_ms_mean", "latency_ms_jitter", "drop_probability", "reordering", "half_duplex")
+_SHARED: tuple[tuple[str, str, tuple[str, ...], When], ...] = (  # name, block of the scenario, its keys
+    ("radio", "radio", _RADIO, "tick"),
+    ("wind", "wind", ("gust_sigma", "gust_tau_s"), "tick"),
+    ("world", "map", ("cell_size_m", "size_xy_cells", "origin_wgs84"), "reset"),
+    ("frames", "frames", ("publish_static_tf", "per_robot_odom"), "reset"),
+)
 
 
 @dataclass(frozen=True)
@@ -40,25 +48,18 @@ def rows(scenario: Scenario) -> Iterator[Row]:
     yield Row("physics_hz", (("physics_hz",),), "reset")
     yield from _common_rows(scenario)
     for robot, settings in scenario.robots.items():
-        own = [
-            key for key in type(settings).model_fields if key not in ("model", "start", "sensors", *SENSORS.built_in)
-        ]
-        for key in own:
-            yield from _numbers(f"{robot}.{key}", ("robots", robot, key), getattr(settings, key))
+        for key in type(settings).model_fields:
+            if key not in ("model", "start", "sensors", *SENSORS.built_in):
+                yield from _numbers(f"{robot}.{key}", ("robots", robot, key), getattr(settings, key))
         if settings.wind_parameter:
             yield Row(f"{robot}.wind_world_xyz", (("wind", "world_xyz"),))
         for name, sensor in COMMON_SENSORS.items():
             yield from _sensor_rows(robot, settings, name, getattr(settings, name), sensor)
-        for name, block, sensor in _further(scenario, robot):
-            yield from _sensor_rows(robot, settings, name, block, sensor)
-    for key in _RADIO:
-        yield Row(f"radio.{key}", (("radio", key),))
-    for key in ("gust_sigma", "gust_tau_s"):
-        yield Row(f"wind.{key}", (("wind", key),))
-    for key in ("cell_size_m", "size_xy_cells", "origin_wgs84"):
-        yield Row(f"world.{key}", (("map", key),), "reset")
-    yield Row("frames.publish_static_tf", (("frames", "publish_static_tf"),), "reset")
-    yield Row("frames.per_robot_odom", (("frames", "per_robot_odom"),), "reset")
+        for owner, name, block, sensor in scenario.all_sensors:
+            if owner == robot and name not in COMMON_SENSORS:
+                yield from _sensor_rows(robot, settings, name, block, sensor)
+    for prefix, place, keys, when in _SHARED:
+        yield from (Row(f"{prefix}.{key}", ((place, key),), when) for key in keys)
 
 
 def _common_rows(scenario: Scenario) -> Iterator[Row]:
@@ -78,18 +79,12 @@ def _sensor_rows(robot: str, settings: Robot, name: str, block: Any, sensor: Sen
             for parameter, path in sensor.parameters.items():
                 yield Row(f"{robot}.{name}.{parameter}", ((*place, *path.split(".")),))
         return
-    keys = () if block is None else [key for key in _keys(block) if key not in sensor.common_parameters.values()]
-    for key in keys:
-        yield from _numbers(f"{robot}.{name}.{key}", (*place, key), _value(block, key))
-
-
-def _keys(block: Any) -> list[str]:
-    own = [key for key in type(block).model_fields if key not in ("enabled", "mount", "type", "options")]
-    return [*own, *getattr(block, "options", {})]
-
-
-def _value(block: Any, key: str) -> Any:
-    return getattr(block, "options", {}).get(key, getattr(block, key, None))
+    if block is not None:
+        own = [key for key in type(block).model_fields if key not in ("enabled", "mount", "type", "options")]
+        values = {**{key: getattr(block, key) for key in own}, **getattr(block, "options", {})}
+        for key, value in values.items():
+            if key not in sensor.common_parameters.values():
+                yield from _numbers(f"{robot}.{name}.{key}", (*place, key), value)
 
 
 def _numbers(name: str, place: Path, value: Any) -> Iterator[Row]:
@@ -106,12 +101,6 @@ def _is_carried(settings: Robot, name: str) -> bool:
     return name in type(settings).model_fields and type(settings).model_fields[name].default is not None
 
 
-def _further(scenario: Scenario, robot: str) -> Iterator[tuple[str, Any, Sensor]]:
-    for owner, name, block, sensor in scenario.all_sensors:
-        if owner == robot and name not in COMMON_SENSORS:
-            yield name, block, sensor
-
-
 class ScenarioParameters:
     """The scenario in force and the one of the next reset, as parameters."""
 
@@ -125,9 +114,12 @@ class ScenarioParameters:
         """Every parameter with its present value; one without a value here (a camera given by fov_deg) is left out."""
         found = []
         for row in self._rows.values():
-            value, info = self._look_up(row)
+            value: Any = self._document
+            for key in row.paths[0]:
+                value = value.get(key) if isinstance(value, dict) else None
             if value is not None:
-                found.append(_declaration(row, value, info))
+                note = "" if row.when == "tick" else " Takes effect at the next reset."
+                found.append(_parameter(row.name, value, _field(self.scenario, row.paths[0]), note))
         return found
 
     def values(self) -> dict[str, Value]:
@@ -181,12 +173,6 @@ class ScenarioParameters:
         """At a reset: pending changes take effect."""
         self.scenario = self.next_scenario
 
-    def _look_up(self, row: Row) -> tuple[Any, FieldInfo]:
-        value: Any = self._document
-        for key in row.paths[0]:
-            value = value.get(key) if isinstance(value, dict) else None
-        return value, _field(self.scenario, row.paths[0])
-
 
 def _with_switched_off(scenario: Scenario) -> dict[str, Any]:
     """The scenario as plain data; a sensor that a parameter can switch on is written as one that is switched off."""
@@ -221,29 +207,22 @@ def _field(scenario: Scenario, path: Path) -> FieldInfo:
     return info
 
 
-def _declaration(row: Row, value: Any, info: FieldInfo) -> Parameter:
-    low, high = field_limits(info)
+def _parameter(name: str, value: Any, info: FieldInfo, note: str = "", read_only: bool = False) -> Parameter:
+    """A model's field as a ROS 2 parameter, with its bounds and description."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    when = "" if row.when == "tick" else " Takes effect at the next reset."
+    low, high = _limits(info) if is_number else (None, None)
     if isinstance(value, tuple):
         value = list(value)
     elif is_number and _has_float(info.annotation):
         value = float(value)  # also a whole number: a parameter keeps its type
-    return Parameter(
-        row.name,
-        value,
-        f"{info.description or ''}{when}",
-        minimum=low if is_number else None,
-        maximum=high if is_number else None,
-        any_number=is_number,
-    )
+    return Parameter(name, value, f"{info.description or ''}{note}", read_only, low, high, any_number=is_number)
 
 
 def _has_float(annotation: Any) -> bool:
     return annotation is float or any(map(_has_float, get_args(annotation)))
 
 
-def field_limits(info: FieldInfo) -> tuple[float | None, float | None]:
+def _limits(info: FieldInfo) -> tuple[float | None, float | None]:
     """Smallest and largest value of a field."""
     low: float | None = None
     high: float | None = None
@@ -251,3 +230,39 @@ def field_limits(info: FieldInfo) -> tuple[float | None, float | None]:
         low = next((getattr(item, name) for name in ("ge", "gt") if getattr(item, name, None) is not None), low)
         high = next((getattr(item, name) for name in ("le", "lt") if getattr(item, name, None) is not None), high)
     return low, high
+
+
+Settings = TypeVar("Settings", bound=Model)
+
+
+def read_settings(transport: Transport, kind: type[Settings]) -> Settings:
+    """The defaults with what --ros-args say; an unknown parameter is warned about, a wrong value refused."""
+    given = dict(transport.overrides)
+    for name in [name for name in given if name not in kind.model_fields]:
+        transport.log("warn", f"there is no parameter {name}{did_you_mean(name, list(kind.model_fields))}")
+        del given[name]
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        raise UsageError(f"a parameter from --ros-args cannot be taken: {_reasons(error)}") from None
+
+
+def changed(settings: Settings, changes: Mapping[str, Value]) -> Settings:
+    """The settings with other values, checked as a whole."""
+    try:
+        return type(settings).model_validate({**settings.model_dump(), **changes})
+    except ValidationError as error:
+        raise UsageError(_reasons(error)) from None
+
+
+def declarations(settings: Model) -> list[Parameter]:
+    """Every setting as a ROS 2 parameter with its present value."""
+    found = []
+    for name, info in type(settings).model_fields.items():
+        extra = info.json_schema_extra if isinstance(info.json_schema_extra, dict) else {}
+        found.append(_parameter(name, getattr(settings, name), info, read_only=bool(extra.get("read_only"))))
+    return found
+
+
+def _reasons(error: ValidationError) -> str:
+    return "; ".join(map(str, Places().problems(error, {}, lambda path: path)))

@@ -23,7 +23,7 @@ from microsim.outputs.compose import fleets_of
 from microsim.outputs.own_topics import add_clock
 from microsim.outputs.run import Run
 from microsim.outputs.sensor_outputs import add_sensors
-from microsim.ros2.node_time import NodeClock
+from microsim.ros2.paced_node import NodeClock
 from microsim.scenario import Scenario, load_scenario
 from microsim.simulation import Simulation
 
@@ -31,12 +31,8 @@ OK, WARN = 0, 1  # levels of diagnostic_msgs/DiagnosticStatus
 Statuses = Mapping[str, tuple[int, str, Mapping[str, str]]]  # name -> level, message, values
 
 
-def level_world(cell_m: float, west: float, south: float) -> World:
-    """One free cell of level ground."""
-    return World(cell_m, np.zeros((1, 1)), np.zeros((1, 1), np.uint8), (), (), west, south)
-
-
-PLANE = level_world(1e15, -5e14, -5e14)  # nobody comes to its edge
+# one free cell of level ground, to whose edge nobody comes
+PLANE = World(1e15, np.zeros((1, 1)), np.zeros((1, 1), np.uint8), (), (), -5e14, -5e14)
 
 
 def node_scenario(name: str, rate_hz: float, seed: int, robots: Mapping[str, Any]) -> Scenario:
@@ -66,9 +62,8 @@ class NodeRun(Run):
 
     def add_transforms(self, topic: Topic, hz: Any, transforms: Sequence[tuple[str, str, Call]]) -> None:
         """A message with (parent, child, call that gives x, y, z and a quaternion) each."""
-        message = Prepared(
-            topic.type, encoders.transforms_message([(parent, child) for parent, child, _ in transforms])
-        )
+        pairs = [(parent, child) for parent, child, _ in transforms]
+        message = Prepared(topic.type, encoders.transforms_message(pairs))
         slots = []
         for index, (_, _, call) in enumerate(transforms):
             offset, size = message.place(f"transforms[{index}].transform.translation.x")
@@ -86,10 +81,8 @@ class NodeRun(Run):
             if output is None:
                 continue
             own = output.calls[0]
-            further = Call(
-                sample_address(kernel), own.settings, own.seen, own.reading, own.key,
-                mount=own.mount, memory=memory, table=own.table,
-            )  # fmt: skip
+            given = own.settings, own.seen, own.reading, own.key
+            further = Call(sample_address(kernel), *given, mount=own.mount, memory=memory, table=own.table)
             if reads_state:
                 further.size, further.stride = fleet.state.shape
                 further.seen, further.motion = address_of(fleet.state) + 8 * column, np.zeros(further.size)
@@ -143,11 +136,8 @@ class NodeSimulation(Simulation):
         for topic in [topic for topic in outbox.topics if topic.startswith("//")]:
             outbox.topics[topic[1:]] = outbox.topics.pop(topic)
         self._tables, python = run.finish()
-        self._rows = {
-            bytes(each.name).partition(b"\0")[0].decode(): row
-            for row, each in enumerate(self._tables.outputs)
-            if each is not None
-        }
+        outputs = ((row, each) for row, each in enumerate(self._tables.outputs) if each is not None)
+        self._rows = {bytes(each.name).partition(b"\0")[0].decode(): row for row, each in outputs}
         self._hold()
         return Schedule(self.clock, physics, None, self._tables, python, run.memories, {}, self.health, outbox)
 

@@ -6,7 +6,7 @@ from microsim.documents.values import CLASS_NAMES
 from microsim.robots.robot import Pose, Robot, Start
 from microsim.scenario.loading import load_scenario
 from microsim.scenario.models import Frames, Radio, Rssi, Scenario, Wind, WorldTopics
-from microsim.scenario.world import (
+from microsim.scenario.world_models import (
     Billboard,
     Box,
     Circle,
@@ -26,9 +26,9 @@ from microsim.scenario.world import (
 
 def json_schema() -> dict[str, Any]:
     """JSON schema (draft 2020-12) of what `load_scenario` takes, for editors."""
-    from microsim.scenario import schema
+    from microsim.scenario import scenario_schema
 
-    return schema.json_schema()
+    return scenario_schema.json_schema()
 
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from microsim.documents.yaml_text import Path
 from microsim.robots.robot import Robot
 from microsim.scenario.models import Scenario
-from microsim.scenario.world import Box, Cylinder
+from microsim.scenario.world_models import Box, Cylinder
 
 if TYPE_CHECKING:
     import numpy as np

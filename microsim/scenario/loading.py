@@ -23,14 +23,12 @@ from microsim.scenario.bundles import (
     with_bundle,
 )
 from microsim.scenario.checks import check_bundle_starts, check_starts
-from microsim.scenario.elevation_files import read_elevation
-from microsim.scenario.files import find_scenario, locate, portable, read_text, search_folders
-from microsim.scenario.generated import Generated, insert, prepare
-from microsim.scenario.messages import Places, in_order
+from microsim.scenario.files import Places, find_scenario, in_order, locate, portable, read_text, search_folders
 from microsim.scenario.models import Scenario
+from microsim.scenario.plugins import Generated, insert, prepare
 from microsim.scenario.randomize import check_randomize
-from microsim.scenario.terrain import elevation
-from microsim.scenario.world import ElevationFile, Map
+from microsim.scenario.terrain import elevation, read_elevation
+from microsim.scenario.world_models import ElevationFile, Map
 
 if TYPE_CHECKING:
     from microsim.bundle import Bundle
@@ -48,11 +46,7 @@ def load_scenario(source: str | Path | Mapping[str, Any] | Scenario) -> Scenario
         return _Loading(document.data, file, Places(str(file), document)).run()
     if isinstance(source, Mapping):
         return _Loading(_plain(source), None, Places()).run()
-    raise ScenarioError(Problem(f"expected the name of a scenario, a path or a dict, found {_kind(source)}"))
-
-
-def _kind(source: object) -> str:
-    return type(source).__name__
+    raise ScenarioError(Problem(f"expected the name of a scenario, a path or a dict, found {type(source).__name__}"))
 
 
 def _plain(value: Any, path: KeyPath = ()) -> Any:

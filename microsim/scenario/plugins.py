@@ -1,6 +1,136 @@
-"""Where plug-ins written for version 0.1 import from; see `microsim.sensors`, `microsim.generators`."""
+"""`plugin:` entries among the obstacles and features: found, checked, run, and replaced by what they generate.
 
-from microsim.generators.generator import Generator
-from microsim.sensors.sensor import Sensor
+Plug-ins written for version 0.1 import `Generator` and `Sensor` from here.
+"""
 
-__all__ = ["Generator", "Sensor"]
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from microsim.documents.values import describe_error, show, unknown
+from microsim.documents.yaml_text import Path, dotted
+from microsim.errors import PluginError
+from microsim.generators import GENERATORS
+from microsim.generators.generator import Dice, Generator
+from microsim.scenario.models import Scenario
+from microsim.scenario.world_models import FEATURES, OBSTACLES
+from microsim.sensors.plugin import check_options
+from microsim.sensors.sensor import Sensor as Sensor  # noqa: PLC0414
+
+MAX_GENERATED = 1_000_000
+
+Found = tuple[str, Path, bool]  # message, where, whether at the key
+
+_LISTS = ("obstacles", "features")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One `plugin:` entry, ready to run."""
+
+    key: str  # obstacles or features
+    index: int  # in that list, as written
+    generator: Generator
+    options: Any
+
+
+@dataclass
+class Generated:
+    """The entries of a scenario, and which of the written elements are left beside them."""
+
+    entries: list[Entry] = field(default_factory=list)
+    kept: dict[str, list[int]] = field(default_factory=dict)  # by list: the written index of each kept element
+
+    def original(self, path: Path) -> Path:
+        """Where the author wrote what is at `path` once the entries are taken out."""
+        if len(path) > 1 and path[0] in self.kept and isinstance(path[1], int):
+            return (path[0], self.kept[str(path[0])][path[1]], *path[2:])
+        return path
+
+
+def prepare(data: Mapping[str, Any], folders: tuple[str, ...]) -> tuple[dict[str, Any], Generated, list[Found]]:
+    """The data without its `plugin:` entries, the entries, and what is wrong with them."""
+    rest = dict(data)
+    generated = Generated()
+    problems: list[Found] = []
+    for key in _LISTS:
+        written = data.get(key)
+        if not isinstance(written, list):
+            continue
+        kept = [index for index, each in enumerate(written) if not (isinstance(each, Mapping) and "plugin" in each)]
+        rest[key] = [written[index] for index in kept]
+        generated.kept[key] = kept
+        for index in sorted({*range(len(written))} - {*kept}):
+            problems += _prepare_entry(generated, key, index, written[index], folders)
+    return rest, generated, problems
+
+
+def _prepare_entry(
+    generated: Generated, key: str, index: int, block: Mapping[str, Any], folders: tuple[str, ...]
+) -> list[Found]:
+    name = block["plugin"]
+    generator = GENERATORS.find(name, folders) if isinstance(name, str) else None
+    if generator is None:
+        return [(unknown("generator", name, GENERATORS.names(folders)), (key, index, "plugin"), False)]
+    own = {option: value for option, value in block.items() if option != "plugin"}
+    options, details = check_options(generator.options, own, ["plugin"])
+    if details:
+        error = ValidationError.from_exception_data("options", details)
+        return [
+            (describe_error(each), (key, index, *each["loc"]), bool(each.get("ctx", {}).get("at_key")))
+            for each in error.errors(include_url=False)
+        ]
+    generated.entries.append(Entry(key, index, generator, options))
+    return []
+
+
+def insert(scenario: Scenario, generated: Generated) -> Scenario:
+    """The scenario with what its generators make, each in the place of its entry."""
+    if not generated.entries:
+        return scenario
+    made: dict[str, list[tuple[tuple[int, int], Any]]] = {
+        key: [
+            ((generated.kept[key][place] if key in generated.kept else place, 0), each)
+            for place, each in enumerate(getattr(scenario, key))
+        ]
+        for key in _LISTS
+    }
+    for entry in generated.entries:
+        for number, element in enumerate(_run(entry, scenario)):
+            key = "obstacles" if element.type in OBSTACLES else "features"
+            made[key].append(((entry.index, number), element))
+    in_place = {key: tuple(each for _, each in sorted(pairs, key=lambda pair: pair[0])) for key, pairs in made.items()}
+    return scenario.model_copy(update=in_place)
+
+
+def _run(entry: Entry, scenario: Scenario) -> list[Any]:
+    seed = getattr(entry.options, "seed", None)
+    dice = Dice(scenario.seed if seed is None else seed, entry.generator.name, entry.index)
+    who = f"generator {entry.generator.name!r} ({dotted((entry.key, entry.index))})"
+    try:
+        elements = list(entry.generator.generate(entry.options, scenario.map, dice))
+    except (Exception, SystemExit) as error:
+        raise PluginError(f"{who} failed: {type(error).__name__}: {error}") from error
+    if len(elements) > MAX_GENERATED:
+        raise PluginError(f"{who} made {len(elements):,} elements; expected at most {MAX_GENERATED:,}")
+    return [_element(who, number, each) for number, each in enumerate(elements)]
+
+
+def _element(who: str, number: int, element: Any) -> Any:
+    kinds = {**OBSTACLES, **FEATURES}
+    kind = element.get("type") if isinstance(element, Mapping) else None
+    if kind not in kinds:
+        raise PluginError(
+            f"{who} made an unusable element {number}: expected a dict with a type, found {show(element)}"
+        )
+    try:
+        return kinds[kind].model_validate(element)
+    except ValidationError as error:
+        reasons = "; ".join(
+            f"{dotted(each['loc'])}: {describe_error(each)}" for each in error.errors(include_url=False)
+        )
+        raise PluginError(f"{who} made an unusable element {number}, a {kind}: {reasons}") from None

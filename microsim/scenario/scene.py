@@ -13,7 +13,7 @@ from microsim.engine.world import GROUND, TARGET, Mesh, Shape, World
 from microsim.scenario.bundles import bundle_of
 from microsim.scenario.models import Scenario
 from microsim.scenario.terrain import elevation, surface
-from microsim.scenario.world import Billboard, Box, Circle, Cylinder, Feature, Rectangle, Triangle
+from microsim.scenario.world_models import Billboard, Box, Circle, Cylinder, Feature, Rectangle, Triangle
 
 if TYPE_CHECKING:
     from microsim.bundle import Bundle
@@ -44,12 +44,10 @@ def build_world(scenario: Scenario) -> World:
 
 def _bundle_world(scenario: Scenario, bundle: Bundle) -> World:
     """Ground inside the drivable area is of class target, elsewhere plain: cameras and LiDARs can tell them apart."""
-    from microsim.engine.mesh_cells import drivable_cells
-
     grid = bundle.heightmap
     heights = grid.values.astype(np.float64)
     rows, columns = heights.shape
-    inside = drivable_cells(bundle.drivable, (rows, columns), grid.resolution_m, grid.west, grid.south)
+    inside = bundle.drivable.cells((rows, columns), grid.resolution_m, grid.west, grid.south)
     classes = np.where(inside, np.uint8(TARGET), np.uint8(GROUND))
     heights.flags.writeable = False
     return World(

@@ -24,9 +24,18 @@ from microsim.render.render_options import wish
 from microsim.render.renderer_choice import open_renderer
 from microsim.render.segmentation import Segmenter
 from microsim.render.splat.activation import Splats, activate
-from microsim.render.splat.picture import Exposure, Lens, Picture, Shot, Sky, Things, lens_of
-from microsim.render.splat.renderer import CpuRenderer, Renderer
-from microsim.render.threads import Threads, available
+from microsim.render.splat.picture import (
+    CpuRenderer,
+    Exposure,
+    Lens,
+    Picture,
+    Shot,
+    Sky,
+    SplatRenderer,
+    Things,
+    lens_of,
+)
+from microsim.render.splat.rasteriser import Threads, available
 from microsim.sensors.camera import image_noise
 from microsim.sensors.sensor import SensorContext, View
 
@@ -51,7 +60,7 @@ class SplatScene:
     def __init__(self, world: Any, gaussians: Any) -> None:
         self.splats = splats_of(world, gaussians)
         self.settings = gaussians.render
-        self.renderer: Renderer = open_renderer(self.splats, wish.choice, wish.threads, wish.say)
+        self.renderer: SplatRenderer = open_renderer(self.splats, wish.choice, wish.threads, wish.say)
         self.cameras: list[SplatCamera] = []
         self._drawn: tuple[int, dict[str, Picture]] = (-1, {})
 

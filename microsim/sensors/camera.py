@@ -26,6 +26,7 @@ from microsim.documents.values import (
     Model,
     Positive,
     Probability,
+    Switch,
     detail,
     exactly,
     show,
@@ -159,6 +160,9 @@ class Camera(MountedSensor):
     render: Render | None = Field(
         None, description="What draws the image: `plain` (default), or the Gaussians of a world bundle, `splat`."
     )
+    sees_robots: Switch = Field(
+        False, description="true: plain images show other robots, as boxes of class 1; splat cameras always do."
+    )
 
     @field_validator("render", mode="before")
     @classmethod
@@ -213,9 +217,12 @@ class MountedCamera:
     renderer: Renderer
     xyz: Vector
     rotation: tuple[Vector, Vector, Vector]  # optical frame in base_link
+    sees_robots: bool
 
-    def image(self, motion: Motion) -> Any:
-        return self.renderer.render(mounted_at(motion, self.xyz), turned(motion, self.rotation))
+    def image(self, motion: Motion, bodies: Any) -> Any:
+        """bodies (n, 15): the other robots."""
+        seen = bodies if self.sees_robots else None
+        return self.renderer.render(mounted_at(motion, self.xyz), turned(motion, self.rotation), seen)
 
 
 def mounted_camera(context: SensorContext) -> MountedCamera:
@@ -223,21 +230,27 @@ def mounted_camera(context: SensorContext) -> MountedCamera:
     block, key = context.settings, (f"{context.robot}/{context.sensor}", context.settings.model)
     if key not in context.shared:
         context.shared[key] = Renderer(context.world, key[1])
-    return MountedCamera(context.shared[key], block.mount.xyz, matrix_from_rpy(*block.mount.rpy))
+    rotation = matrix_from_rpy(*block.mount.rpy)
+    return MountedCamera(context.shared[key], block.mount.xyz, rotation, block.sees_robots)
 
 
 @dataclass(frozen=True)
 class PaletteCamera:
     camera: MountedCamera
     noise: ImageNoise
-    sees_robots: bool = False
+
+    @property
+    def sees_robots(self) -> bool:
+        return self.camera.sees_robots
 
     def show_obstacles(self, obstacles: Sequence[Shape]) -> None:
         """From now on, of a world that differs from its own in its obstacles."""
-        self.camera.renderer.show(*self.camera.renderer.table_of(obstacles))
+        self.camera.renderer.show(obstacles)
 
     def read(self, view: View) -> npt.NDArray[np.uint8]:
-        image: npt.NDArray[np.uint8] = self.noise.apply(self.camera.image(view.motion), view.key, view.tick)
+        image: npt.NDArray[np.uint8] = self.noise.apply(
+            self.camera.image(view.motion, view.bodies), view.key, view.tick
+        )
         return image
 
 
@@ -260,7 +273,7 @@ def image_now(context: SensorContext, tick: int) -> npt.NDArray[np.uint8]:
         from microsim.sensors._splat_camera import picture_now
 
         return picture_now(context, tick)
-    image: npt.NDArray[np.uint8] = mounted_camera(context).image(context.motion)
+    image: npt.NDArray[np.uint8] = mounted_camera(context).image(context.motion, context.bodies())
     return image
 
 

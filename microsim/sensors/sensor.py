@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from microsim.engine.world import World
 
 Kernel: TypeAlias = Callable[..., None]  # (settings, motion, memory, scene, key, tick, reading)
-DROPOUT, FAIL, JUMP = "dropout", "fail", "jump"  # names of faults, see `microsim.scenario.faults`
+DROPOUT, FAIL, JUMP = "dropout", "fail", "jump"  # names of faults, see `microsim.scenario.models`
 
 
 class Mount(Model):

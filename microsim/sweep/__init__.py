@@ -1,27 +1,15 @@
 """Sweeps: one mission with many seeds and settings, and a row of metrics for each run."""
 
 from microsim.sweep.metrics import METRICS, Metric
-from microsim.sweep.plan import Plan, make_plan
+from microsim.sweep.plan import Plan, Sweep, load_sweep, make_plan
 from microsim.sweep.results import Finished
 from microsim.sweep.run_all import Reports, sweep_in_memory, sweep_to_file
-from microsim.sweep.sweep_file import Sweep, load_sweep
-from microsim.sweep.tokens import from_token
+from microsim.sweep.run_one import from_token
 from microsim.sweep.worker_pool import LocalWorkers
 
 LocalCrew = LocalWorkers  # its documented name
 
 __all__ = [
-    "METRICS",
-    "Finished",
-    "LocalCrew",
-    "LocalWorkers",
-    "Metric",
-    "Plan",
-    "Reports",
-    "Sweep",
-    "from_token",
-    "load_sweep",
-    "make_plan",
-    "sweep_in_memory",
-    "sweep_to_file",
-]
+    "METRICS", "Finished", "LocalCrew", "LocalWorkers", "Metric", "Plan", "Reports", "Sweep", "from_token",
+    "load_sweep", "make_plan", "sweep_in_memory", "sweep_to_file",
+]  # fmt: skip

@@ -90,7 +90,7 @@ def parse(text: str, kind_of: KindOf) -> Condition:
 # ---- tokens ----------------------------------------------------------------------------------------------------------
 
 
-class _Token(NamedTuple):
+class _Lexeme(NamedTuple):
     kind: str  # number, name, text, or sign: what the grammar itself consists of
     text: str
     at: int  # character in the expression, from 1
@@ -102,8 +102,8 @@ class _Token(NamedTuple):
         return self.text if self.kind == "sign" else "_"
 
 
-def _tokens(text: str) -> list[_Token]:
-    tokens: list[_Token] = []
+def _tokens(text: str) -> list[_Lexeme]:
+    tokens: list[_Lexeme] = []
     at = column = 0
     while at < len(text):
         if text[at].isspace():
@@ -114,14 +114,14 @@ def _tokens(text: str) -> list[_Token]:
             hint = "; equality is written ==" if text[at] == "=" else ""
             raise ExpressionError(f"{text!r}: unexpected {text[at]!r} at character {at + 1}{hint}")
         kind = "sign" if found[0] in ("and", "or", "not") else str(found.lastgroup)
-        tokens.append(_Token(kind, found[0], at + 1, column))
+        tokens.append(_Lexeme(kind, found[0], at + 1, column))
         at, column = found.end(), column + len(tokens[-1].shown) + 1
     return tokens
 
 
-def _check_order(text: str, tokens: Sequence[_Token]) -> None:
+def _check_order(text: str, tokens: Sequence[_Lexeme]) -> None:
     """Refuses the first token that cannot follow those before it, and what is nested too deeply."""
-    needs_operand, depth, before = True, 0, _Token("sign", "(", 0, 0)
+    needs_operand, depth, before = True, 0, _Lexeme("sign", "(", 0, 0)
     for token in tokens:
         if needs_operand:
             may_negate = token.text == "not" and before.text not in _SIGNS
@@ -142,7 +142,7 @@ def _check_order(text: str, tokens: Sequence[_Token]) -> None:
         raise ExpressionError(f"{text!r} ends too soon; expected {'a metric or a number' if needs_operand else '`)`'}")
 
 
-def _unexpected(text: str, expected: str, token: _Token) -> ExpressionError:
+def _unexpected(text: str, expected: str, token: _Lexeme) -> ExpressionError:
     return ExpressionError(f"{text!r}: expected {expected}, found {token.text!r} at character {token.at}")
 
 
@@ -152,7 +152,7 @@ def _unexpected(text: str, expected: str, token: _Token) -> ExpressionError:
 class _TreeReader:
     """Turns each node of the tree into its kind (bool, float or str) and the function that evaluates it."""
 
-    def __init__(self, text: str, tokens: Sequence[_Token], kind_of: KindOf) -> None:
+    def __init__(self, text: str, tokens: Sequence[_Lexeme], kind_of: KindOf) -> None:
         self.text, self.tokens, self.kind_of = text, tokens, kind_of
         self.at_column = {token.column: token for token in tokens}
         self.metrics: list[str] = []
@@ -229,7 +229,7 @@ class _TreeReader:
 
         return float, evaluate
 
-    def _operand(self, token: _Token) -> tuple[type, Evaluate]:
+    def _operand(self, token: _Lexeme) -> tuple[type, Evaluate]:
         value: float | bool | str
         if token.kind == "number":
             value = float(token.text)

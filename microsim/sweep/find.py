@@ -22,10 +22,8 @@ from microsim.scenario.overrides import with_values
 from microsim.simulation import Simulation
 from microsim.sweep.expressions import Condition
 from microsim.sweep.metrics import Collisions, Value
-from microsim.sweep.plan import Plan, RunOutcome
-from microsim.sweep.run_one import run_one
-from microsim.sweep.sweep_file import Sweep
-from microsim.sweep.tokens import mission_data
+from microsim.sweep.plan import Plan, RunOutcome, Sweep
+from microsim.sweep.run_one import mission_data, run_one
 
 Data: TypeAlias = dict[str, Any]  # of a mission, as in its file
 KeyPath: TypeAlias = tuple[str | int, ...]
@@ -105,9 +103,8 @@ class Shrinking:
         measured = self._values(case, "digest")
         values = {name: measured[name] for name in self.wish.metrics}
         self._write(file, case, values)
-        if fly_mission(file).sim.digest() != measured["digest"] or not self.wish.holds(
-            values
-        ):  # read and run as a user would
+        digest = fly_mission(file).sim.digest()  # read and run as a user would
+        if digest != measured["digest"] or not self.wish.holds(values):
             raise FindError(f"{file} does not fail as it did in the search; please report this as a bug")
         return Smallest(file, self.before, case, values, shrinker.runs)
 
@@ -124,13 +121,9 @@ class Shrinking:
 
     def _write(self, file: Path, case: FailingCase, values: dict[str, Value]) -> None:
         shown = ", ".join(f"{name} = {value}" for name, value in values.items())
-        seed = {} if case.seed is None else {"seed": case.seed}
+        head = {"scenario": self._scenario(file, case)} | ({} if case.seed is None else {"seed": case.seed})
         mission = {**case.mission, "expect": [*case.mission.get("expect", []), *self._expected(case)]}
-        data = {
-            "scenario": self._scenario(file, case),
-            **seed,
-            **{key: value for key, value in mission.items() if value},
-        }
+        data = {**head, **{key: value for key, value in mission.items() if value}}
         comment = (
             f"# The smallest mission found for which this holds: {self.wish.text}\n# It has {shown}. "
             f"First seen in: {self.plan.token(self.run)}\n"
@@ -182,9 +175,7 @@ class Shrinker:
 
     fails: Callable[[FailingCase], bool]
     most_runs: int
-    report: Callable[[int, FailingCase], None] = lambda runs, case: (
-        None
-    )  # after every run: how many, and the smallest so far
+    report: Callable[[int, FailingCase], None] = lambda runs, case: None  # after each: how many, the smallest so far
     runs: int = 0
     case: FailingCase | None = None
     _known: dict[str, bool] = field(default_factory=dict)

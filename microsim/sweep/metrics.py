@@ -19,7 +19,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from microsim.engine.components import VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, X, Y, Z
+from microsim.engine.components import CONTACTS, TOUCHING, VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, X, Y, Z
 from microsim.engine.exact import sincos
 from microsim.engine.geometry import Array
 from microsim.engine.radio import Link
@@ -161,40 +161,30 @@ def _speeds_squared(states: Array) -> Array:
 
 
 class Collisions(Metric):
-    """Number of times a robot hit an occupied cell or the edge of the map; one long contact counts once."""
+    """Contacts with obstacles, meshes, the edge of the map or other robots, summed over robots; a long one is one."""
 
     name, of_robots = "collisions", True
     kind: ClassVar[type] = int
-    count = ticks = 0
 
     def __init__(self, run: WatchedRun, robots: Sequence[str]) -> None:
         super().__init__(run, robots)
-        self.before = {robot: run.sim.state(robot).contacts for robot in robots}
-        self.touching = dict.fromkeys(robots, False)
+        self.before = self._contacts()
 
-    @classmethod
-    def able(cls, sim: Simulation) -> Sequence[str]:
-        return [robot for robot in sim.robots if "contacts" in sim.model(robot).state]
-
-    def look(self, block: Block) -> None:
-        for robot in self.robots:
-            contacts = block[robot][:, self.run.sim.model(robot).state["contacts"]]  # ticks with contact so far
-            before = np.concatenate(([self.before[robot]], contacts[:-1]))
-            touching = (contacts != before) & (contacts != 0.0)  # 0: it was teleported, and counts from there
-            was_touching = np.concatenate(([self.touching[robot]], touching[:-1]))
-            self.count += int(np.count_nonzero(touching & ~was_touching))
-            self.ticks += int(np.count_nonzero(touching))
-            self.before[robot], self.touching[robot] = contacts[-1], bool(touching[-1])
+    def _contacts(self) -> int:
+        return sum(int(self.run.sim.rows(robot)[CONTACTS]) for robot in self.robots)
 
     def value(self) -> Value:
-        return self.count
+        return self._contacts() - self.before
 
 
-class ContactTime(Collisions):
-    """Time in contact with an occupied cell or the edge of the map, summed over robots."""
+class ContactTime(Metric):
+    """Time in contact with obstacles, meshes, the edge of the map or other robots, summed over robots."""
 
-    name, unit = "contact_s", "s"
-    kind: ClassVar[type] = float
+    name, unit, of_robots = "contact_s", "s", True
+    ticks = 0
+
+    def look(self, block: Block) -> None:
+        self.ticks += sum(int(np.count_nonzero(block[robot][:, TOUCHING])) for robot in self.robots)
 
     def value(self) -> Value:
         return self.ticks * self.run.dt
@@ -357,7 +347,7 @@ class MinRange(Metric):
         return self.least if math.isfinite(self.least) else None
 
 
-class _Radio(Metric):
+class _RadioMetric(Metric):
     @classmethod
     def problem(cls, sim: Simulation, has_mission: bool) -> str:
         return "" if sim.radio is not None else "there is no radio between robots"
@@ -367,7 +357,7 @@ class _Radio(Metric):
         return [] if self.run.sim.radio is None else self.run.sim.radio.links
 
 
-class RadioDrop(_Radio):
+class RadioDrop(_RadioMetric):
     """Share of radio packets that were lost, from 0 to 1; no value if none was sent."""
 
     name = "radio_drop"
@@ -377,7 +367,7 @@ class RadioDrop(_Radio):
         return sum(link.dropped + link.overflowed for link in self.links) / sent if sent else None
 
 
-class RadioSent(_Radio):
+class RadioSent(_RadioMetric):
     """Number of radio packets sent, counted once for each receiver."""
 
     name, kind = "radio_sent", int
@@ -386,7 +376,7 @@ class RadioSent(_Radio):
         return sum(link.sent for link in self.links)
 
 
-class RadioLatency(_Radio):
+class RadioLatency(_RadioMetric):
     """Mean latency of the radio packets that arrived; no value if none did."""
 
     name, unit, needs_messages = "radio_latency_ms", "ms", True  # packets arrive only as messages

@@ -4,25 +4,238 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from typing_extensions import Self
+
+from microsim.documents.values import Model, detail, fail, show
+from microsim.documents.yaml_text import read_yaml
 from microsim.errors import MicroSimError, MissionError, Problem, ScenarioError, SweepError, UsageError
 from microsim.missions import Mission, MissionPilot, load_mission
+from microsim.missions.mission_file import Name, Period, beside, has_key_of, model_of, read_file
 from microsim.recording.inputs import as_text, packed
 from microsim.scenario import Scenario, load_scenario
-from microsim.scenario.messages import in_order
+from microsim.scenario.files import SUFFIXES, Places, in_order
 from microsim.scenario.overrides import full_path, with_values
 from microsim.simulation import Simulation
-from microsim.sweep.expressions import Condition
-from microsim.sweep.metrics import METRICS, Metric, Value, WatchedRun, find_metric, has_meaning, watch
-from microsim.sweep.run_one import SweepOrder
-from microsim.sweep.sweep_file import MOST_RUNS, Sweep
-from microsim.sweep.tokens import Token, TokenSource, content_of, mission_content, mission_data, scenario_content
+from microsim.sweep.expressions import Condition, parse
+from microsim.sweep.metrics import METRICS, Folders, Metric, Value, WatchedRun, find_metric, has_meaning, watch
+from microsim.sweep.run_one import (
+    SweepOrder,
+    Token,
+    TokenSource,
+    content_of,
+    mission_content,
+    mission_data,
+    scenario_content,
+)
 from microsim.version import __version__
+
+MOST_RUNS = 10_000_000
+INT64 = range(-(2**63), 2**63)
+
+_PART = re.compile(r"\s*([+-]?\d{1,20})\s*(?:\.\.\s*([+-]?\d{1,20})\s*)?")
+_PATH = re.compile(r"\w+(\.\w+)*")
+_OWN_KEYS = ("seeds", "vary", "metrics", "assert", "out", "mission")  # neither a scenario nor a mission has them
+
+
+def seeds(text: str) -> tuple[int, ...]:
+    """`0..9999`, `7`, `1,2,5..8`; both ends are included. ValueError says what is wrong."""
+    found: list[int] = []
+    for part in text.split(","):
+        match = _PART.fullmatch(part)
+        if match is None:
+            raise ValueError(f"expected seeds such as 0..99 or 1,2,5..8, found {show(part.strip() or text)}")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if first not in INT64 or last not in INT64:
+            raise ValueError(f"expected 64-bit integers, found {show(part.strip())}")
+        if last < first:
+            raise ValueError(f"expected the smaller seed first, found {show(part.strip())}")
+        if len(found) + last - first >= MOST_RUNS:
+            raise ValueError(f"expected at most {MOST_RUNS:,} seeds, found more in {show(text)}")
+        found += range(first, last + 1)
+    return tuple(found)
+
+
+def _seeds(value: Any) -> Any:
+    if value is None:
+        return None
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    if not parts or isinstance(value, bool) or (parts is not value and not isinstance(value, (str, int))):
+        raise ValueError(f"expected seeds such as 0..99 or [1, 2, 5], found {show(value)}")
+    found = seeds(",".join(map(str, parts)))
+    if len(set(found)) != len(found):
+        twice = next(seed for place, seed in enumerate(found) if seed in found[:place])
+        raise ValueError(f"the seed {twice} is listed twice")
+    return found
+
+
+Text = Annotated[str, Field(strict=True, min_length=1, max_length=1000)]
+
+
+class Sweep(Model):
+    """A sweep. Make one with `load_sweep`."""
+
+    scenario: Name = Field("default", description="A shipped scenario, or a file.")
+    mission: Name | None = Field(None, description="A shipped mission, or a file; null: the robots get no commands.")
+    seeds: Annotated[tuple[int, ...] | None, BeforeValidator(_seeds)] = Field(
+        None, description="`0..99`, both ends included, or `[1, 2, 5]`; default: the mission's or the scenario's."
+    )
+    vary: dict[str, tuple[Any, ...]] = Field(
+        {}, description="Key of the scenario -> values: {drone.max_vx: [1, 2]}. Every combination is run."
+    )
+    duration: Period | None = Field(None, description="When each run ends [s]; default: the mission's end.")
+    metrics: tuple[Text, ...] = Field((), description="What is measured in each run; default: what the world allows.")
+    asserts: tuple[Text, ...] = Field((), alias="assert", description="What must hold; otherwise exit code 1.")
+    out: Text | None = Field(None, description="File for the results: .csv or .parquet.")
+
+    _places: Places = PrivateAttr(default_factory=Places)
+    _folders: Folders | None = PrivateAttr(default=())  # of plug-ins; None: not known, the scenario cannot be loaded
+
+    @field_validator("vary", mode="before")
+    @classmethod
+    def _lists(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise ValueError(f"expected a mapping from keys of the scenario to lists of values, found {show(value)}")
+        problems = []
+        for path, values in value.items():
+            message = _about_values(path, values)
+            problems += [detail(message, path)] if message else []
+        if problems:
+            fail(problems)
+        return {path: tuple(values) for path, values in value.items()}
+
+    @field_validator("metrics")
+    @classmethod
+    def _known(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        _check_each(names, info, find_metric)
+        if len(set(names)) != len(names):
+            raise ValueError("a metric is listed twice")
+        return names
+
+    @field_validator("asserts")
+    @classmethod
+    def _parsed(cls, texts: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        _check_each(texts, info, condition)
+        return texts
+
+    @field_validator("out")
+    @classmethod
+    def _kind(cls, out: str | None) -> str | None:
+        if out is not None and not out.endswith((".csv", ".parquet")):
+            raise ValueError(f"expected a name that ends with .csv or .parquet, found {show(out)}")
+        return out
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        if self.mission is None and self.duration is None:
+            fail([detail("without a mission, `duration` must say when a run ends")])
+        return self
+
+    @property
+    def conditions(self) -> list[Condition]:
+        return [self.condition(text) for text in self.asserts]
+
+    def condition(self, text: str) -> Condition:
+        """A condition on metrics that this sweep's scenario has; ExpressionError says what is wrong."""
+        return condition(text, self._folders or ())
+
+    @property
+    def all_metrics(self) -> tuple[str, ...]:
+        """Those listed, and those that assertions use."""
+        used = (name for each in self.conditions for name in each.metrics)
+        return tuple(dict.fromkeys((*self.metrics, *used)))
+
+    def beside(self, name: str) -> str:
+        """Where a scenario or mission that the sweep names is: beside the sweep's file first."""
+        return beside(name, self._places.file)
+
+
+def condition(text: str, folders: Folders = ()) -> Condition:
+    return parse(text, lambda name: find_metric(name, folders).kind)
+
+
+def _about_values(path: Any, values: Any) -> str:
+    if not isinstance(path, str) or not _PATH.fullmatch(path) or path == "seed":
+        hint = "; seeds have a key of their own" if path == "seed" else ""
+        return f"expected a key of the scenario, such as wind.gust_sigma, found {show(path)}{hint}"
+    if not isinstance(values, (list, tuple)) or not values:
+        return f"expected a list of values, found {show(values)}"
+    if any(value in values[:place] for place, value in enumerate(values)):
+        return f"a value is listed twice in {show(values)}"
+    return ""
+
+
+def _check_each(texts: tuple[str, ...], info: ValidationInfo, check: Callable[[str, Folders], object]) -> None:
+    folders = (info.context or {}).get("folders", ())
+    if folders is None:  # which metrics there are depends on the scenario; its problems are reported first
+        return
+    problems = []
+    for index, text in enumerate(texts):
+        try:
+            check(text, folders)
+        except UsageError as error:
+            problems.append(detail(str(error), index, found=text))
+    if problems:
+        fail(problems)
+
+
+# ---- loading ---------------------------------------------------------------------------------------------------------
+
+
+def is_sweep(file: str | Path) -> bool:
+    """Whether a file, by its keys, is a sweep and not a scenario."""
+    path = Path(file)
+    return path.suffix in SUFFIXES and path.is_file() and has_key_of(path, _OWN_KEYS)
+
+
+def load_sweep(source: str | Path | Mapping[str, Any] | Sweep, **changes: Any) -> Sweep:
+    """The sweep in a file or a dict, with some keys replaced; SweepError lists everything that is wrong."""
+    if isinstance(source, Sweep):
+        return source
+    if isinstance(source, Mapping):
+        return _validated(dict(source), Places(), changes)
+    return _validated(*read_file(Path(source), SweepError), changes)
+
+
+def _validated(data: Any, places: Places, changes: Mapping[str, Any]) -> Sweep:
+    data, folders = {**data, **changes} if isinstance(data, Mapping) else data, None
+    if isinstance(data, Mapping):
+        folders = _plugin_folders(data.get("scenario", "default"), places.file)
+    sweep = model_of(Sweep, data, places, SweepError, folders=folders)
+    sweep._places, sweep._folders = places, folders
+    return sweep
+
+
+def _plugin_folders(scenario: Any, file: str | None) -> Folders | None:
+    try:
+        return load_scenario(beside(scenario, file)).plugins if isinstance(scenario, str) else None
+    except MicroSimError:
+        return None
+
+
+def values_of(text: str) -> list[Any]:
+    """`0.1,0.15`, `[0, 0, 0],[1, 0, 0]`, `true,false`: the values of a `--vary`, written as in YAML."""
+    try:
+        found = read_yaml(f"[{text}]", "--vary").data
+    except ScenarioError:
+        raise UsageError(f"expected values separated by commas, found {show(text)}") from None
+    return list(found)
+
 
 _USUAL = ("passed", "collisions", "path_length")  # metrics if none is listed, as far as they have a meaning
 
@@ -145,18 +358,11 @@ def make_plan(sweep: Sweep, more_metrics: Sequence[str] = ()) -> Plan:
     _check_settings(sweep, scenario)
     metrics = _check_runs(sweep, scenario, mission, more_metrics)
     mission_seed = None if mission is None else mission.seed
-    plan = Plan(
-        scenario=scenario,
-        scenario_place=scenario_place,
-        scenario_source=TokenSource(sweep.scenario, scenario_content(scenario)),
-        mission=mission,
-        mission_source=None if mission is None else TokenSource(str(sweep.mission), mission_content(mission)),
-        duration=sweep.duration,
-        seeds=sweep.seeds or (scenario.seed if mission_seed is None else mission_seed,),
-        varied=sweep.vary,
-        metrics=metrics,
-        conditions=tuple(sweep.conditions),
-    )
+    seeds = sweep.seeds or (scenario.seed if mission_seed is None else mission_seed,)
+    source = TokenSource(sweep.scenario, scenario_content(scenario))
+    mission_source = None if mission is None else TokenSource(str(sweep.mission), mission_content(mission))
+    sources = (scenario, scenario_place, source, mission, mission_source)
+    plan = Plan(*sources, sweep.duration, seeds, sweep.vary, metrics, tuple(sweep.conditions))
     if len(plan) > MOST_RUNS:
         raise UsageError(f"expected at most {MOST_RUNS:,} runs, found {len(plan):,}")
     return plan

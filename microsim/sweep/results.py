@@ -195,13 +195,8 @@ def _parquet(finished: Finished) -> bytes:
     schema = arrow.schema([(name, types[kind]) for name, kind in finished.plan.columns.items()])
     columns = [arrow.array([row[column.name] for row in finished.rows], column.type) for column in schema]
     stream = io.BytesIO()
-    parquet.write_table(
-        arrow.Table.from_arrays(columns, schema=schema),
-        stream,
-        compression="none",
-        use_dictionary=False,
-        row_group_size=_ROWS_A_GROUP,
-    )
+    table = arrow.Table.from_arrays(columns, schema=schema)
+    parquet.write_table(table, stream, compression="none", use_dictionary=False, row_group_size=_ROWS_A_GROUP)
     return stream.getvalue()
 
 

@@ -87,10 +87,10 @@ def _outcomes(plan: Plan, known: Mapping[int, RunOutcome], make: MakePool, repor
 
 def run_all(plan: Plan, runs: Iterable[int], pool: WorkerPool, report: Callable[[str], None]) -> Iterator[RunOutcome]:
     """The outcome of every run, as they arrive. `report` is called with the reason when a worker is lost."""
-    return _Schedule(plan, runs, pool, report).outcomes()
+    return _Dispatcher(plan, runs, pool, report).outcomes()
 
 
-class _Schedule:
+class _Dispatcher:
     def __init__(self, plan: Plan, runs: Iterable[int], pool: WorkerPool, report: Callable[[str], None]) -> None:
         self.plan, self.pool, self.report = plan, pool, report
         self.waiting = deque(runs)

@@ -15,7 +15,20 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine.components import PITCH, ROLL, VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, YAW_RATE, X, Y, Z
+from microsim.engine.components import (
+    CONTACTS,
+    PITCH,
+    ROLL,
+    TOUCHING,
+    VELOCITY_X,
+    VELOCITY_Y,
+    VELOCITY_Z,
+    YAW,
+    YAW_RATE,
+    X,
+    Y,
+    Z,
+)
 from microsim.messages.outbox import Message
 from microsim.runner import Runner
 from microsim.scenario import Scenario
@@ -41,7 +54,8 @@ class RobotState:
     velocity: tuple[float, float, float]  # [m/s] map axes
     turn: float  # [rad/s]
     height: float  # [m] above the ground
-    contacts: int | None = None  # ticks in which something stopped it; None: it does not count them
+    contacts: int = 0  # that have begun since the start
+    touching: tuple[str, ...] = ()  # what it touches now
 
 
 @dataclass(frozen=True)
@@ -66,7 +80,6 @@ def robot_states(sim: Simulation) -> dict[str, RobotState]:
 def _robot_state(sim: Simulation, name: str) -> RobotState:
     rows = sim.rows(name)
     velocity = (rows[VELOCITY_X], rows[VELOCITY_Y], rows[VELOCITY_Z])
-    contacts = sim.model(name).state.get("contacts")
     return RobotState(
         position=(rows[X], rows[Y], rows[Z]),
         rpy=(rows[ROLL], rows[PITCH], rows[YAW]),
@@ -74,7 +87,8 @@ def _robot_state(sim: Simulation, name: str) -> RobotState:
         velocity=velocity,
         turn=rows[YAW_RATE],
         height=rows[Z] - sim.world.ground(rows[X], rows[Y]),
-        contacts=None if contacts is None else int(rows[contacts]),
+        contacts=int(rows[CONTACTS]),
+        touching=sim.touching(name) if rows[TOUCHING] else (),
     )
 
 
@@ -122,17 +136,10 @@ def run_state(runner: Runner, rtf: float = 0.0) -> dict[str, Any]:
     """The fields of `RunState` now."""
     sim = runner.sim
     return {
-        "tick": sim.tick,
-        "time_ns": sim.time_ns,
-        "seed": sim.seed,
-        "asked_rtf": runner.rtf,
-        "rtf": rtf,
-        "lateness_ms": 1000.0 * runner.lateness_s,
-        "worst_lateness_ms": 1000.0 * runner.worst_lateness_s,
-        "digest": sim.digest(),
-        "robots": robot_states(sim),
-        "links": link_states(sim),
-    }
+        "tick": sim.tick, "time_ns": sim.time_ns, "seed": sim.seed, "asked_rtf": runner.rtf, "rtf": rtf,
+        "lateness_ms": 1000.0 * runner.lateness_s, "worst_lateness_ms": 1000.0 * runner.worst_lateness_s,
+        "digest": sim.digest(), "robots": robot_states(sim), "links": link_states(sim),
+    }  # fmt: skip
 
 
 class RecentPace:

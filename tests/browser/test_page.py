@@ -14,8 +14,8 @@ from websockets.sync.client import connect
 
 import microsim
 from microsim.missions.demo_pilot import DemoPilot
-from microsim.recording.bag import open_bag
-from microsim.recording.replay import Replay
+from microsim.recording.bag_io import open_bag
+from microsim.recording.bag_replay import Replay
 from microsim.runner import Runner
 from microsim.view.web import PageOptions, Viewer, ViewerError
 from microsim.view.web.page import ViewerPage

@@ -10,9 +10,8 @@ from microsim.render import gpu
 from microsim.render import renderer_choice as choice
 from microsim.render.palette_camera import CameraModel
 from microsim.render.splat.activation import activate
-from microsim.render.splat.picture import Exposure, Shot, Sky, Things, lens_of
+from microsim.render.splat.picture import CpuRenderer, Exposure, Shot, Sky, Things, lens_of
 from microsim.render.splat.rasteriser import Rasteriser
-from microsim.render.splat.renderer import CpuRenderer
 from microsim.sensors._splat_camera import SplatScene
 from tests.unit.render import splat_scenes
 from tests.unit.render.test_splat_reference import HORIZON, assert_close, expected

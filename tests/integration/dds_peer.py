@@ -14,8 +14,7 @@ from typing import Any
 from microsim import messages as wire
 from microsim.messages.topics import Qos
 from microsim.ros2.transport import Parameter, Publisher, Value
-from microsim.ros2.transport.dds import DdsTransport
-from microsim.ros2.transport.dds.dds_services import Client
+from microsim.ros2.transport.dds import Client, DdsTransport
 
 
 class Peer:

@@ -18,7 +18,7 @@ from microsim.ros2.transport import Parameter
 pytest.importorskip("cyclonedds")
 
 from microsim.ros2.transport.dds import DdsTransport
-from microsim.ros2.transport.dds.graph import Graph
+from microsim.ros2.transport.dds_graph import Graph
 from microsim.ros2.transport.standalone import NotYet
 
 from .conftest import Remote, wait_for

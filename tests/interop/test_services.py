@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from microsim.ros2.transport.rtps.service_participant import INDICES
+from microsim.ros2.transport.rtps_participant import INDICES
 from tests.interop.driver import Host, Peer, RemoteError, acquaint, free_domain, has_built_interfaces
 
 EMPTY = {"structure_needs_at_least_one_member": 0}  # as some versions of rclpy show it

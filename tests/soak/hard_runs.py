@@ -122,7 +122,7 @@ def _record_for_ever(folder: Path, storage: str) -> None:
 
 
 def _recorded(folder: Path) -> Iterator[tuple[str, int, bytes]]:
-    from microsim.recording.bag import open_bag
+    from microsim.recording.bag_io import open_bag
     from microsim.recording.compare import recorded_entries
 
     for entry in recorded_entries(open_bag(folder), lambda topic: True):

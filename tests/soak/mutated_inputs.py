@@ -167,7 +167,7 @@ def _splats(folder: Path) -> Try:
 
 
 def _bags(folder: Path) -> Try:
-    from microsim.recording.bag import open_bag
+    from microsim.recording.bag_io import open_bag
     from microsim.recording.maintenance import look, repair
     from tests.recording_support import record
 

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from microsim.bundle import ply
 from microsim.bundle.bundle_model import rotation_matrix
 from microsim.bundle.bundle_writing import splat_header
-from microsim.bundle.gaussians import FIXED_COLUMNS, LARGEST, LARGEST_LOG_SCALE, SCALES, columns_of
-from microsim.bundle.rules import BundleFile, Report
-from microsim.engine.value_noise import mix
+from microsim.bundle.mapped_arrays import FIXED_COLUMNS, LARGEST, LARGEST_LOG_SCALE, SCALES, columns_of
+from microsim.bundle.rules import BundleFile, BundleReport
+from microsim.engine.random_layout import mix
 from microsim.errors import UsageError
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -96,7 +96,7 @@ class _Table:
     """The vertices of the source, as rows of float32 in the order of bundles."""
 
     def __init__(self, file: Path) -> None:
-        report = Report()
+        report = BundleReport()
         source = BundleFile(report, file.name, file)
         if not file.is_file():
             raise UsageError(f"no such file: {file}")

@@ -24,7 +24,7 @@ from microsim.bundle.generate.surfaces import (
     lidar,
 )
 from microsim.engine.exact import PI, TWO_PI, sincos
-from microsim.engine.value_noise import octaves
+from microsim.engine.random_layout import octaves
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from microsim.cli.command import Command
-from microsim.cli.options import BagArgument, JsonOption
+from microsim.cli.command import BagArgument, Command, JsonOption, argument
 from microsim.cli.terminal import FAILED, GOOD, print_json
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def _print_info(found: BagInfo) -> None:
 
 
 @bag.command()
-def repair(path: Annotated[Path, typer.Argument(metavar="BAG", help="The folder of a recording.")]) -> None:
+def repair(path: Annotated[Path, argument("BAG", "The folder of a recording.")]) -> None:
     """Finish a recording that was cut off: everything readable is kept.
 
     A file that has to change is kept beside its new version as `….damaged`.
@@ -68,6 +67,6 @@ def repair(path: Annotated[Path, typer.Argument(metavar="BAG", help="The folder 
 
     done = repair_bag(path)
     for damage in done.damaged:
-        print(f"written anew: {damage}")
+        print(f"rewritten: {damage}")
     state = "finished" if done.damaged else "was whole"
     print(f"{path} {state}: {done.messages:,} messages, up to {done.last_ns / 1e9:.3f} s")

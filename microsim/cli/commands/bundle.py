@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import math
 import sys
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from microsim.cli import bundle_making
-from microsim.cli.command import Command
-from microsim.cli.options import JsonOption, flag, size
-from microsim.cli.precompile import compiling
-from microsim.cli.terminal import ShareProgress, print_json
-from microsim.errors import UsageError
+from microsim.cli.command import Command, JsonOption, argument, flag, option, size, with_options
+from microsim.cli.terminal import ShareProgress, compiling, print_json
+from microsim.errors import UsageError, show
 from microsim.paths import world_templates
 
 if TYPE_CHECKING:
     from microsim.bundle import Bundle
+    from microsim.bundle.bundle_writing import BundleContent
+    from microsim.bundle.generate.splat_import import Imported, SplatOptions
+    from microsim.bundle.generate.surfaces import Colour, Solids
+    from microsim.scenario import Box, Cylinder
 
 bundle = typer.Typer(no_args_is_help=True, help="Make, inspect and pack world bundles.")
 COMMAND = Command(bundle, panel="Scenarios and worlds", position=340)
 
-BundleArgument = Annotated[str, typer.Argument(metavar="BUNDLE", help="A folder, or the name of a shipped world.")]
+BundleArgument = Annotated[str, argument("BUNDLE", "A folder, or the name of a shipped world.")]
 
 
 Template = Enum("Template", {name: name for name in world_templates()}, type=str)  # type: ignore[misc]
@@ -36,28 +39,23 @@ class Axes(str, Enum):
     y_down = "y-down"
 
 
-@bundle.command()
-def new(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The new bundle; its last part becomes its name.")],
-    scenario: Annotated[
-        str | None, typer.Option("--scenario", metavar="NAME", help="Take terrain and obstacles from a scenario.")
-    ] = None,
-    heightmap: Annotated[
-        Path | None, typer.Option("--heightmap", metavar="IMAGE", help="Take heights from a grey PNG; north is up.")
-    ] = None,
+class NewOptions(NamedTuple):
+    folder: Annotated[Path, argument("FOLDER", "The new bundle; its last part becomes its name.")]
+    scenario: Annotated[str | None, option("--scenario NAME", "Take terrain and obstacles from a scenario.")] = None
+    heightmap: Annotated[Path | None, option("--heightmap IMAGE", "Take heights from a grey PNG; north is up.")] = None
     template: Annotated[
-        Template | None, typer.Option(help="Start from one of the shipped worlds.", show_default="minimal")
-    ] = None,
+        Template | None, option("--template", "Start from one of the shipped worlds.", show_default="minimal")
+    ] = None
     resolution: Annotated[
-        float, typer.Option(min=0.001, max=1000.0, metavar="M", help="With --heightmap: metres per pixel.")
-    ] = 0.5,
-    low: Annotated[
-        float, typer.Option(min=-1e5, max=1e5, metavar="M", help="With --heightmap: height of black.")
-    ] = 0.0,
-    high: Annotated[
-        float, typer.Option(min=-1e5, max=1e5, metavar="M", help="With --heightmap: height of white.")
-    ] = 10.0,
-) -> None:
+        float, option("--resolution M", "With --heightmap: metres per pixel.", min=0.001, max=1000.0)
+    ] = 0.5
+    low: Annotated[float, option("--low M", "With --heightmap: height of black.", min=-1e5, max=1e5)] = 0.0
+    high: Annotated[float, option("--high M", "With --heightmap: height of white.", min=-1e5, max=1e5)] = 10.0
+
+
+@bundle.command()
+@with_options
+def new(options: NewOptions) -> None:
     """Make a bundle from a scenario, from a heightmap image, or from scratch.
 
     It has a camera and a LiDAR, and Gaussians that show the ground and what is on
@@ -71,19 +69,21 @@ def new(
       microsim bundle new my_hills --heightmap hills.png --low 0 --high 12
       microsim bundle new my_oval --template oval
     """
-    if sum(choice is not None for choice in (scenario, heightmap, template)) > 1:
+    folder = options.folder
+    if sum(choice is not None for choice in (options.scenario, options.heightmap, options.template)) > 1:
         raise UsageError("expected one of --scenario, --heightmap and --template, found several")
-    bundle_making.refuse_existing(folder)
+    _refuse_existing(folder)
     from microsim.bundle.bundle_writing import write_bundle
     from microsim.bundle.generate import generate_world
 
     with compiling():
-        if scenario is not None:
-            content = bundle_making.from_scenario(folder.name, scenario)
-        elif heightmap is not None:
-            content = bundle_making.from_image(folder.name, heightmap, resolution, low, high)
+        if options.scenario is not None:
+            content = _from_scenario(folder.name, options.scenario)
+        elif options.heightmap is not None:
+            heights = (options.resolution, options.low, options.high)
+            content = _from_image(folder.name, options.heightmap, *heights)
         else:
-            content = generate_world(template.value if template else "minimal", folder.name)
+            content = generate_world(options.template.value if options.template else "minimal", folder.name)
     write_bundle(folder, content)
     _finish(folder)
 
@@ -128,8 +128,8 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
 
     from microsim.bundle.drivable_geojson import covered_area_m2
 
-    heights = bundle.heightmap.values
-    rows, columns = heights.shape
+    ground, heights = bundle.heightmap, bundle.heightmap.values
+    (width, height), (rows, columns) = ground.size_m, heights.shape
     missing = sum(int(np.isnan(row).sum()) for row in heights)
     has_ground = missing < heights.size
     lowest, highest = (float(np.nanmin(heights)), float(np.nanmax(heights))) if has_ground else (0.0, 0.0)
@@ -147,9 +147,9 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         "folder": str(bundle.root),
         "bytes": sum(file.stat().st_size for file in bundle.files.values()),
         "origin_wgs84": list(bundle.origin_wgs84),
-        "heights": f"{columns} x {rows} of {bundle.heightmap.resolution_m:g} m, from {lowest:.2f} m to {highest:.2f} m",
+        "heights": f"{columns} x {rows} of {ground.resolution_m:g} m, from {lowest:.2f} m to {highest:.2f} m",
         "cells_without_ground": missing,
-        "west_south_east_north_m": _bounds(bundle),
+        "west_south_east_north_m": [ground.west, ground.south, ground.west + width, ground.south + height],
         "drivable_polygons": bundle.drivable.count,
         "drivable_area_m2": round(covered_area_m2(bundle.drivable), 1),
         "gaussians": bundle.gaussians.count,
@@ -162,20 +162,11 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
     }
 
 
-def _bounds(bundle: Bundle) -> list[float]:
-    ground = bundle.heightmap
-    width, height = ground.size_m
-    return [ground.west, ground.south, ground.west + width, ground.south + height]
-
-
 @bundle.command()
 def tf(
     source: BundleArgument,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write it there and leave the bundle unchanged; -: to stdout."
-        ),
+        Path | None, option("--output -o FILE", "Write it there and leave the bundle unchanged; -: to stdout.")
     ] = None,
 ) -> None:
     """Derive tf_static.json from calibration.yaml, which counts where the two differ.
@@ -206,37 +197,32 @@ def tf(
     print(f"wrote {target}")
 
 
-@bundle.command("import-splat")
-def import_splat(
-    splat: Annotated[Path, typer.Argument(metavar="PLY", help="Gaussians as the usual training programs write them.")],
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The new bundle.")],
-    like: Annotated[
-        str | None,
-        typer.Option("--like", metavar="BUNDLE", help="Take everything but the Gaussians from this bundle."),
-    ] = None,
+class ImportOptions(NamedTuple):
+    splat: Annotated[Path, argument("PLY", "Gaussians as the usual training programs write them.")]
+    folder: Annotated[Path, argument("FOLDER", "The new bundle.")]
+    like: Annotated[str | None, option("--like BUNDLE", "Take everything but the Gaussians from this bundle.")] = None
     crop: Annotated[
-        str | None,
-        typer.Option(
-            "--crop", metavar="X0,X1,Y0,Y1[,Z0,Z1]", help="Keep what is inside this box of the map, in metres."
-        ),
-    ] = None,
-    keep: Annotated[
-        int | None, typer.Option("--keep", min=1, metavar="N", help="Keep at most N Gaussians, chosen at random.")
-    ] = None,
-    sh_degree: Annotated[
-        int | None, typer.Option("--sh-degree", min=0, max=3, metavar="D", help="Drop colours finer than this degree.")
-    ] = None,
+        str | None, option("--crop X0,X1,Y0,Y1[,Z0,Z1]", "Keep what is inside this box of the map, in metres.")
+    ] = None
+    keep: Annotated[int | None, option("--keep N", "Keep at most N Gaussians, chosen at random.", min=1)] = None
+    sh_degree: Annotated[int | None, option("--sh-degree D", "Drop colours finer than this degree.", min=0, max=3)] = (
+        None
+    )
     axes: Annotated[
-        Axes, typer.Option(help="Axes of the file; y-down: x right, z forward, as from COLMAP; y-up: as glTF.")
-    ] = Axes.z_up,
-    yaw_deg: Annotated[float, typer.Option(metavar="DEG", help="Then rotate it about the vertical axis.")] = 0.0,
-    scale: Annotated[float, typer.Option(min=1e-6, max=1e6, metavar="X", help="Then scale it by X.")] = 1.0,
-    translate: Annotated[str, typer.Option(metavar="X,Y,Z", help="Then move it, in metres.")] = "0,0,0",
-    xyzw: Annotated[bool, flag("--xyzw", "Rotations are stored as x, y, z, w; usual is w first.")] = False,
+        Axes, option("--axes", "Axes of the file; y-down: x right, z forward, as from COLMAP; y-up: as glTF.")
+    ] = Axes.z_up
+    yaw_deg: Annotated[float, option("--yaw-deg DEG", "Then rotate it about the vertical axis.")] = 0.0
+    scale: Annotated[float, option("--scale X", "Then scale it by X.", min=1e-6, max=1e6)] = 1.0
+    translate: Annotated[str, option("--translate X,Y,Z", "Then move it, in metres.")] = "0,0,0"
+    xyzw: Annotated[bool, flag("--xyzw", "Rotations are stored as x, y, z, w; usual is w first.")] = False
     resolution: Annotated[
-        float, typer.Option(min=0.01, max=100.0, metavar="M", help="Cell size of the estimated heightmap.")
-    ] = 0.5,
-) -> None:
+        float, option("--resolution M", "Cell size of the estimated heightmap.", min=0.01, max=100.0)
+    ] = 0.5
+
+
+@bundle.command("import-splat")
+@with_options
+def import_splat(options: ImportOptions) -> None:
     """Make a bundle from a captured scene: a PLY of Gaussians as training programs write it.
 
     Rotations are normalised, properties are put in order, and Gaussians that are
@@ -250,22 +236,16 @@ def import_splat(
       microsim bundle import-splat scan.ply my_yard --crop=-40,40,-30,30
       microsim bundle import-splat better.ply my_oval --like oval
     """
-    bundle_making.refuse_existing(folder)
-    choices = bundle_making.import_choices(
-        axes=axes.value, crop=crop, keep=keep, sh_degree=sh_degree, yaw_deg=yaw_deg, scale=scale, translate=translate,
-        w_first=not xyzw,
-    )  # fmt: skip
-    imported = bundle_making.import_splat(splat, folder, like, choices, resolution)
+    _refuse_existing(options.folder)
+    imported = _import(options)
     print(f"took {imported.kept:,} of {imported.found:,} Gaussians, sh_degree {imported.sh_degree}")
-    _finish(folder)
+    _finish(options.folder)
 
 
 @bundle.command()
 def pack(
     source: BundleArgument,
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="The archive; default: NAME.zip here.", show_default=False)
-    ] = None,
+    file: Annotated[Path | None, argument("[FILE]", "The archive; default: NAME.zip here.", show_default=False)] = None,
 ) -> None:
     """Pack a bundle into one file: a ZIP without compression, the same bytes for the same content.
 
@@ -288,19 +268,13 @@ def pack(
 
 @bundle.command()
 def unpack(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An archive that `pack` wrote.")],
+    file: Annotated[Path, argument("FILE", "An archive that `pack` wrote.")],
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[FOLDER]", help="Default: the archive's name here.", show_default=False)
+        Path | None, argument("[FOLDER]", "Default: the archive's name here.", show_default=False)
     ] = None,
     max_size: Annotated[
         int | None,
-        typer.Option(
-            "--max-size",
-            parser=size,
-            metavar="SIZE",
-            help="Refuse archives that unpack to more than this.",
-            show_default="4GB",
-        ),
+        option("--max-size SIZE", "Refuse archives that unpack to more than this.", parser=size, show_default="4GB"),
     ] = None,
 ) -> None:
     """Unpack a bundle into a new folder, which appears only once it is complete and valid.
@@ -330,3 +304,180 @@ def _finish(folder: Path) -> None:
     width, height = made.heightmap.size_m
     counts = f"{made.gaussians.count:,} Gaussians, drivable polygons: {made.drivable.count}"
     print(f"made {folder}: {width:g} m x {height:g} m, {counts}")
+
+
+# ---- making one ------------------------------------------------------------------------------------------------------
+
+_ROUND_SIDES = 16
+_UNDER_M = 1.0  # solids reach so far into the ground, which may slope
+
+
+def _refuse_existing(folder: Path) -> None:
+    if folder.exists():
+        raise UsageError(f"{folder} already exists; choose another folder")
+    if not folder.name:
+        raise UsageError(f"expected the name of a new folder, found {str(folder)!r}")
+
+
+def _from_scenario(name: str, source: str) -> BundleContent:
+    """Its terrain as heights, its obstacles as a mesh and as Gaussians; not its robots and sensors."""
+    import numpy as np
+
+    from microsim.bundle.generate.surfaces import MadeGround, Solids, around, plain_world
+    from microsim.engine.world import PALETTE
+    from microsim.scenario import Box, load_scenario
+    from microsim.scenario.terrain import elevation, surface
+
+    scenario = load_scenario(source)
+    if getattr(scenario, "world", None) is not None:
+        raise UsageError(f"{source} already takes place in a world bundle; copy that one")
+    ground = MadeGround(elevation(scenario), scenario.map.cell_size_m, 0.0, 0.0)
+    solids, footprints = Solids(), []
+    for obstacle in scenario.obstacles:
+        x, y, z = obstacle.center
+        base = float(ground.height(np.array([x]), np.array([y]))[0]) + z
+        corners = _corners(obstacle)
+        footprints.append(corners)
+        top = base + (obstacle.size[2] if isinstance(obstacle, Box) else obstacle.height)
+        bottom = base - _UNDER_M if z <= 0.0 else base
+        _stand(solids, obstacle, corners, bottom, top)
+    colours = PALETTE[surface(scenario)].astype(np.float64) / 255.0
+    drivable = around(ground, footprints) if footprints else None
+    about = f"Made from the scenario {scenario.name}."
+    return plain_world(name, about, ground, solids, colours, drivable, scenario.map.origin_wgs84)
+
+
+def _corners(obstacle: Box | Cylinder) -> list[tuple[float, float]]:
+    from microsim.engine.exact import TWO_PI, sincos
+    from microsim.scenario import Box
+
+    x, y, _ = obstacle.center
+    if isinstance(obstacle, Box):
+        half_x, half_y = 0.5 * obstacle.size[0], 0.5 * obstacle.size[1]
+        return [(x - half_x, y - half_y), (x + half_x, y - half_y), (x + half_x, y + half_y), (x - half_x, y + half_y)]
+    turns = [sincos(TWO_PI * index / _ROUND_SIDES) for index in range(_ROUND_SIDES)]
+    return [(x + obstacle.radius * cos, y + obstacle.radius * sin) for sin, cos in turns]
+
+
+def _stand(
+    solids: Solids, obstacle: Box | Cylinder, corners: list[tuple[float, float]], bottom: float, top: float
+) -> None:
+    from microsim.engine.world import PALETTE
+    from microsim.scenario import Box
+
+    red, green, blue = (PALETTE[obstacle.class_id].astype("float64") / 255.0).tolist()
+    colour: Colour = (red, green, blue)
+    if isinstance(obstacle, Box):
+        solids.prism(corners, bottom, top, colour)
+        return
+    x, y, _ = obstacle.center
+    radius, height = obstacle.radius, top - bottom
+    solids.barrel((x, y, bottom), (radius, radius, 0.0), (0.0, height, height), (colour, colour), _ROUND_SIDES)
+
+
+def _from_image(name: str, file: Path, resolution: float, low: float, high: float) -> BundleContent:
+    import numpy as np
+
+    from microsim.bundle.generate.surfaces import MadeGround, Solids, plain_world
+    from microsim.bundle.mapped_arrays import read_image_heights
+
+    heights = read_image_heights(file, low, high).astype(np.float64)
+    rows, columns = heights.shape
+    ground = MadeGround(heights, resolution, -0.5 * columns * resolution, -0.5 * rows * resolution)
+    return plain_world(name, f"Made from the image {file.name}.", ground, Solids())
+
+
+def _import(options: ImportOptions) -> Imported:
+    """Write a bundle with the Gaussians of a file; all else is from the bundle `like`, or estimated."""
+    import tempfile
+
+    from microsim.bundle import load_bundle
+    from microsim.bundle.bundle_writing import write_bundle
+    from microsim.bundle.generate.splat_import import import_splat as read_splat
+
+    choices, splat, folder = _choices(options), options.splat, options.folder
+    model = None if options.like is None else load_bundle(options.like)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".importing_", dir=folder.parent) as beside:
+        target = Path(beside) / "background.splat.ply"
+        imported = read_splat(splat, target, choices, ShareProgress("importing").count)
+        part = Path(beside) / "bundle"
+        if model is None:
+            write_bundle(part, _estimated_world(folder.name, splat, imported, options.resolution))
+        else:
+            _copy(model, part, folder.name)
+        _put_gaussians(part, target, imported.sh_degree)
+        load_bundle(part)
+        part.rename(folder)
+    return imported
+
+
+def _put_gaussians(folder: Path, splat: Path, sh_degree: int) -> None:
+    """In place of those that `world.yaml` names."""
+    from microsim.bundle.bundle_files import ENTRY
+    from microsim.bundle.bundle_writing import json_bytes
+    from microsim.documents.yaml_text import read_yaml
+
+    world = folder / ENTRY
+    named = read_yaml(world.read_text(encoding="utf-8"), str(world)).data["gaussians"]
+    splat.replace(folder / named["background"])
+    config = folder / named["render_config"]
+    config.write_bytes(json_bytes({**json.loads(config.read_text(encoding="utf-8")), "sh_degree": sh_degree}))
+
+
+def _choices(options: ImportOptions) -> SplatOptions:
+    from microsim.bundle.generate.splat_import import SplatOptions
+
+    box = () if options.crop is None else _numbers(options.crop, (4, 6), "--crop")
+    if any(low >= high for low, high in zip(box[::2], box[1::2], strict=True)):
+        raise UsageError(f"--crop: expected each first number below its second, found {options.crop}")
+    x, y, z = _numbers(options.translate, (3,), "--translate")
+    yaw = options.yaw_deg * math.pi / 180.0
+    if not math.isfinite(yaw):
+        raise UsageError(f"--yaw-deg: expected an angle, found {options.yaw_deg}")
+    return SplatOptions(
+        axes=options.axes.value, yaw=yaw, scale=options.scale, translate=(x, y, z), crop=box, keep=options.keep,
+        sh_degree=options.sh_degree, w_first=not options.xyzw,
+    )  # fmt: skip
+
+
+def _numbers(text: str, counts: tuple[int, ...], option: str) -> tuple[float, ...]:
+    try:
+        numbers = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        numbers = ()
+    if len(numbers) not in counts or not all(abs(number) <= 1e7 for number in numbers):
+        expected = " or ".join(map(str, counts))
+        raise UsageError(f"{option}: expected {expected} numbers with commas between, found {show(text)}")
+    return numbers
+
+
+def _estimated_world(name: str, splat: Path, imported: Imported, resolution: float) -> BundleContent:
+    import numpy as np
+
+    from microsim.bundle.generate import generate_world
+    from microsim.bundle.generate.splat_import import guessed_ground
+
+    content = generate_world("minimal", name)
+    heights, content.west, content.south = guessed_ground(imported, resolution)
+    content.heights, content.resolution_m = heights.astype(np.float32), resolution
+    content.description = f"Gaussians of {splat.name}; heights guessed from them; nothing drivable yet."
+    content.polygons, content.vehicle = [], None
+    return content
+
+
+def _copy(model: Bundle, folder: Path, name: str) -> None:
+    """Every file of a bundle, under its new name."""
+    import shutil
+
+    from microsim.bundle.bundle_files import ENTRY
+    from microsim.documents.yaml_text import read_yaml, to_yaml
+
+    for target, file in model.files.items():
+        place = folder / target
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, place)
+    world = folder / ENTRY
+    data = read_yaml(world.read_text(encoding="utf-8"), str(world)).data
+    data["name"] = name
+    world.write_text(to_yaml(data, one_line=False), encoding="utf-8")

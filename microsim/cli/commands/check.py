@@ -3,53 +3,42 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
-from microsim.cli.command import Command
-from microsim.cli.options import QuietOption, TimeoutOption, flag, words_of
-from microsim.cli.terminal import FAILED, GOOD, WRONG_INPUT, Bar, interruptible, is_quiet, print_json, print_table
+from microsim.cli.command import Command, QuietOption, TimeoutOption, argument, flag, option, words_of
+from microsim.cli.terminal import FAILED, GOOD, WRONG_INPUT, Bar, interruptible, is_quiet, print_json, print_table, warn
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:
-    from microsim.check.check_runs import Case, Children, Environment, Result
-    from microsim.check.determinism import CheckVerdict, Finding
+    from microsim.check import Case, CheckVerdict, Children, Environment, Finding
 
 _SCENARIOS = ("default", "flat", "obstacles_arena")  # when none is named
 _EXPLAINED = 3  # differences that are explained; the others have the same cause more often than not
 
 
-def check(
+def jobs_option(most: int) -> Any:
+    return option("--jobs J", "Processes at a time.", min=1, max=most, show_default="one per processor core")
+
+
+class CheckOptions(NamedTuple):
     scenarios: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="SCENARIO",
-            help="Scenarios, shipped or files.",
-            show_default="default flat obstacles_arena",
-        ),
-    ] = None,
+        argument("SCENARIO", "Scenarios, shipped or files.", show_default="default flat obstacles_arena"),
+    ] = None
     missions: Annotated[
-        list[str] | None,
-        typer.Option("--missions", metavar="A,B", help="Missions, shipped or files.", show_default="all shipped ones"),
-    ] = None,
-    seeds: Annotated[
-        int, typer.Option(min=1, max=1000, metavar="N", help="Fly each mission with N seeds: its own, 1, 2 …")
-    ] = 1,
-    jobs: Annotated[
-        int | None,
-        typer.Option(min=1, max=256, metavar="J", help="Processes at a time.", show_default="one per processor core"),
-    ] = None,
-    timeout: TimeoutOption = 600.0,
-    slow: Annotated[
-        bool, flag("--slow", "Also without the compiler: half a simulated second of each mission.")
-    ] = False,
-    as_json: Annotated[bool, flag("--json", "Print the result as one line of JSON.")] = False,
-    quiet: QuietOption = False,
-) -> int:
+        list[str] | None, option("--missions A,B", "Missions, shipped or files.", show_default="all shipped ones")
+    ] = None
+    seeds: Annotated[int, option("--seeds N", "Fly each mission with N seeds: its own, 1, 2 …", min=1, max=1000)] = 1
+    jobs: Annotated[int | None, jobs_option(256)] = None
+    timeout: TimeoutOption = 600.0
+    slow: Annotated[bool, flag("--slow", "Also without the compiler: half a simulated second of each mission.")] = False
+    json: Annotated[bool, flag("--json", "Print the result as one line of JSON.")] = False
+    quiet: QuietOption = False
+
+
+def check(options: CheckOptions) -> int:
     """Check that missions give the same messages in every environment.
 
     Each mission is flown in processes with another hash seed, one thread, another
@@ -67,8 +56,30 @@ def check(
       microsim check my_world.yaml --missions my_mission.yaml --seeds 5 --jobs 4
       microsim check flat --missions radio_ping --slow --json
     """
-    names = (tuple(scenarios or ()), words_of(missions))
-    return _check(CheckOptions(*names, seeds, jobs or default_jobs(), timeout, slow, as_json))
+    import tempfile
+
+    from microsim.check import CheckRun, Children, environments, judged, run_all
+
+    cases = _cases(options)
+    tried = environments(options.slow)
+    with interruptible(), tempfile.TemporaryDirectory(prefix="microsim-check-") as folder:
+        children = Children(Path(folder), options.timeout)
+        runs = [CheckRun(case, environment) for case in cases for environment in tried]
+        bar = Bar("running", len(runs), "runs")
+        try:
+            with bar:
+                jobs = options.jobs or default_jobs()
+                results = run_all(runs, children, jobs, lambda result: bar.count(str(result.run)))
+                verdicts = [judged(case, tried, results) for case in cases]
+                findings = _findings(verdicts, children, bar)
+        except KeyboardInterrupt:
+            children.end()
+            warn(f"stopped after {bar.done} of {len(runs)} runs, without a result")
+            return FAILED
+    _say(verdicts, findings, tried, options.json)
+    if any(result.is_refused for verdict in verdicts for result in verdict.broken):
+        return WRONG_INPUT
+    return GOOD if all(verdict.is_good for verdict in verdicts) else FAILED
 
 
 COMMAND = Command(check, panel="Run", position=140)
@@ -78,55 +89,15 @@ def default_jobs() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-# ---- the work --------------------------------------------------------------------------------------------------------
-
-
-class CheckOptions(NamedTuple):
-    scenarios: tuple[str, ...]
-    missions: tuple[str, ...]
-    seeds: int
-    jobs: int
-    timeout_s: float
-    slow: bool
-    json: bool
-
-
-def _check(options: CheckOptions) -> int:
-    import tempfile
-
-    from microsim.check.check_runs import CheckRun, Children, environments, run_all
-    from microsim.check.determinism import judged
-
-    cases = _cases(options)
-    tried = environments(options.slow)
-    with interruptible(), tempfile.TemporaryDirectory(prefix="microsim-check-") as folder:
-        children = Children(Path(folder), options.timeout_s)
-        runs = [CheckRun(case, environment) for case in cases for environment in tried]
-        bar = Bar("running", len(runs), "runs")
-        try:
-            with bar:
-                results = run_all(runs, children, options.jobs, lambda result: bar.count(_said(result)))
-                verdicts = [judged(case, tried, results) for case in cases]
-                findings = _findings(verdicts, children, bar)
-        except KeyboardInterrupt:
-            children.end()
-            print(f"microsim: stopped after {bar.done} of {len(runs)} runs, without a result", file=sys.stderr)
-            return FAILED
-    _say(verdicts, findings, tried, options.json)
-    if any(result.is_refused for verdict in verdicts for result in verdict.broken):
-        return WRONG_INPUT
-    return GOOD if all(verdict.is_good for verdict in verdicts) else FAILED
-
-
 def _cases(options: CheckOptions) -> list[Case]:
     """Every combination; a wrong name or file is refused before anything runs."""
     from microsim import paths
-    from microsim.check.check_runs import Case
+    from microsim.check import Case
     from microsim.missions import load_mission
     from microsim.scenario import load_scenario
 
     scenarios = list(dict.fromkeys(options.scenarios or _SCENARIOS))
-    missions = list(dict.fromkeys(options.missions or paths.mission_names()))
+    missions = list(dict.fromkeys(words_of(options.missions) or paths.mission_names()))
     for scenario in scenarios:
         load_scenario(scenario)
     for mission in missions:
@@ -138,7 +109,7 @@ def _cases(options: CheckOptions) -> list[Case]:
 
 
 def _findings(verdicts: Sequence[CheckVerdict], children: Children, bar: Bar) -> list[Finding]:
-    from microsim.check.determinism import find
+    from microsim.check import find
 
     pairs = [(verdict.reference, result) for verdict in verdicts for result in verdict.different]
     found = []
@@ -146,10 +117,6 @@ def _findings(verdicts: Sequence[CheckVerdict], children: Children, bar: Bar) ->
         bar.say("flying again to find the first difference")
         found.append(find(reference, result, children))
     return found
-
-
-def _said(result: Result) -> str:
-    return f"{result.run.case} in {result.run.environment.name}"
 
 
 def _say(
@@ -163,9 +130,9 @@ def _say(
         _print_environments(tried)
     for verdict in verdicts:
         for result in verdict.broken:
-            print(f"microsim: {verdict.case} in {result.run.environment.name}: {result.error}", file=sys.stderr)
+            warn(f"{result.run}: {result.error}")
     for finding in findings:
-        print(f"microsim: {finding}", file=sys.stderr)
+        warn(finding)
     if not is_quiet() or not all(verdict.is_good for verdict in verdicts):
         print(_conclusion(verdicts, len(tried)))
 
@@ -229,12 +196,7 @@ def _case_report(verdict: CheckVerdict, found: dict[tuple[Case, str], Finding]) 
             facts |= {"tick": finding.tick, "topic": finding.topic, "about": str(finding)}
         differences.append(facts)
     return {
-        "scenario": case.scenario,
-        "mission": case.mission,
-        "seed": None if reference.error else reference.seed,
-        "ticks": reference.ticks,
-        "digest": reference.digest,
-        "same": list(verdict.same),
-        "different": differences,
+        "scenario": case.scenario, "mission": case.mission, "seed": None if reference.error else reference.seed,
+        "ticks": reference.ticks, "digest": reference.digest, "same": list(verdict.same), "different": differences,
         "failed": [{"environment": each.run.environment.name, "error": each.error} for each in verdict.broken],
-    }
+    }  # fmt: skip

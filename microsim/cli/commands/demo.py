@@ -7,40 +7,47 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
-from microsim.cli import attachments
-from microsim.cli.command import Command
-from microsim.cli.options import ResultJsonOption, flag, real_time_factor, seconds, seed_value
+from microsim.cli.command import (
+    Command,
+    ResultJsonOption,
+    argument,
+    flag,
+    option,
+    real_time_factor,
+    seconds,
+    seed_value,
+)
+from microsim.cli.run_parts import HostOption, OpenOption, PortOption, RecordingOptions, RecordOption, ViewerOptions
 from microsim.cli.terminal import GOOD
 from microsim.errors import PluginError, UsageError, unknown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from microsim.runner import Pilot
     from microsim.simulation import Simulation
 
 
-def demo(
+class DemoOptions(NamedTuple):
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="A shipped demo, or a file of your own.", show_default="list them"),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(parser=seed_value, metavar="N", help="Seed of all noise; default: the demo's.")
-    ] = None,
+        str | None, argument("NAME", "A shipped demo, or a file of your own.", show_default="list them")
+    ] = None
+    seed: Annotated[int | None, option("--seed N", "Seed of all noise; default: the demo's.", parser=seed_value)] = None
     duration: Annotated[
-        float | None, typer.Option(parser=seconds, metavar="S", help="Simulated seconds; default: until Ctrl-C.")
-    ] = None,
-    rtf: Annotated[
-        float | None, typer.Option(parser=real_time_factor, metavar="X", help="Real-time factor.", show_default="1")
-    ] = None,
-    no_view: Annotated[bool, flag("--no-view", "Without the web viewer.")] = False,
-    open_: attachments.OpenOption = False,
-    view_host: attachments.HostOption = None,
-    view_port: attachments.PortOption = None,
-    record: attachments.RecordOption = None,
-    as_json: ResultJsonOption = False,
-) -> int:
+        float | None, option("--duration S", "Simulated seconds; default: until Ctrl-C.", parser=seconds)
+    ] = None
+    rtf: Annotated[float | None, option("--rtf X", "Real-time factor.", parser=real_time_factor, show_default="1")] = (
+        None
+    )
+    no_view: Annotated[bool, flag("--no-view", "Without the web viewer.")] = False
+    open: OpenOption = False
+    view_host: HostOption = None
+    view_port: PortOption = None
+    record: RecordOption = None
+    json: ResultJsonOption = False
+
+
+def demo(options: DemoOptions) -> int:
     """Run a demo in the web viewer, or list the demos. Each is a file to read and to start your own from.
 
     \b
@@ -50,18 +57,19 @@ def demo(
       microsim demo avoid --no-view --rtf 0 --duration 60
       microsim demo my_pilot.py --open
     """
-    from microsim.cli.commands.run import RunOptions, run_scenario
+    from microsim.cli.commands.run import RunOptions, RunRequest, TransportChoice, run_scenario
     from microsim.scenario import load_scenario
 
-    if name is None:
+    if options.name is None:
         return _list()
-    chosen = load_demo(name)
-    viewer = attachments.NO_VIEWER if no_view else attachments.ViewerOptions(True, open_, view_host, view_port)
-    options = RunOptions(
-        load_scenario(chosen.scenario), seed, duration, rtf, headless=True, json=as_json, transport="none",
-        recording=attachments.RecordingOptions(record), viewer=viewer, pilot=chosen.pilot_for,
+    chosen = load_demo(options.name)
+    shown = ViewerOptions(True, options.open, options.view_host, options.view_port)
+    run = RunOptions(
+        rtf=options.rtf, headless=True, json=options.json, transport=TransportChoice.none,
+        viewer=ViewerOptions() if options.no_view else shown, recording=RecordingOptions(options.record),
     )  # fmt: skip
-    return run_scenario(options)
+    scenario = load_scenario(chosen.scenario)
+    return run_scenario(RunRequest(run, scenario, options.seed, options.duration, pilot=chosen.pilot_for))
 
 
 COMMAND = Command(demo, panel="Run", position=120)
@@ -83,21 +91,15 @@ class ShippedDemo(NamedTuple):
     name: str
     path: Path
     scenario: Any
-    pilot: Any
+    pilot: Callable[[Simulation], Pilot]
 
     def pilot_for(self, sim: Simulation) -> Pilot | None:
         """Its own in its scenario; in another, loaded in the viewer, the simple pilot of `--demo`."""
-        if sim.scenario.name == self._scenario_name():
-            found: Pilot = self.pilot(sim)
-            return found
         from microsim.missions.demo_pilot import DemoPilot
-
-        return DemoPilot(sim)
-
-    def _scenario_name(self) -> str:
         from microsim.scenario import load_scenario
 
-        return load_scenario(self.scenario).name
+        is_own = sim.scenario.name == load_scenario(self.scenario).name
+        return self.pilot(sim) if is_own else DemoPilot(sim)
 
 
 def load_demo(name: str) -> ShippedDemo:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from microsim.cli.command import Command
-from microsim.cli.options import QuietOption, flag
-from microsim.cli.terminal import FAILED, GOOD, print_json, tell
+from microsim.cli.command import Command, QuietOption, argument, flag
+from microsim.cli.terminal import say_comparison
 
 
 def diff(
-    one: Annotated[Path, typer.Argument(metavar="A", help="A recording.")],
-    other: Annotated[Path, typer.Argument(metavar="B", help="Another recording.")],
+    one: Annotated[Path, argument("A", "A recording.")],
+    other: Annotated[Path, argument("B", "Another recording.")],
     as_json: Annotated[bool, flag("--json", "Print what was found as one line of JSON.")] = False,
     quiet: QuietOption = False,
 ) -> int:
@@ -27,17 +24,11 @@ def diff(
       microsim diff flight flight2            identical, or the first difference
       microsim diff yesterday/flight today/flight --json
     """
-    from microsim.recording.bag import open_bag
+    from microsim.recording.bag_io import open_bag
     from microsim.recording.compare import diff as compare
 
     found = compare(open_bag(one), open_bag(other))
-    if as_json:
-        print_json(found.to_dict())
-    elif found.is_identical:
-        tell(str(found))
-    else:
-        print(found)
-    return GOOD if found.is_identical else FAILED
+    return say_comparison(found, as_json)
 
 
 COMMAND = Command(diff, panel="Recordings", position=220)

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from microsim.cli.command import Command
-from microsim.cli.options import JsonOption
+from microsim.cli.command import Command, JsonOption
 from microsim.cli.terminal import print_json
 from microsim.errors import MicroSimError
 

@@ -5,17 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from microsim.cli.command import Command
-from microsim.cli.options import BagArgument
+from microsim.cli.command import BagArgument, Command, option
 
 
 def plot(
     path: BagArgument,
-    output: Annotated[
-        Path | None, typer.Option("--out", "-o", "--output", metavar="FILE", help="PNG, SVG or PDF; default: BAG.png.")
-    ] = None,
+    output: Annotated[Path | None, option("--out -o --output FILE", "PNG, SVG or PDF; default: BAG.png.")] = None,
 ) -> None:
     """Plot a recording: trajectory on the map, altitude, speeds, ranges, radio.
 
@@ -24,7 +19,7 @@ def plot(
       microsim plot flight                       writes flight.png
       microsim plot flight -o flight.svg
     """
-    from microsim.recording.bag import open_bag
+    from microsim.recording.bag_io import open_bag
     from microsim.recording.bag_plot import plot as draw
 
     target = output or path.with_name(f"{path.name}.png")

@@ -2,109 +2,105 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 
 import typer
 
-from microsim.cli import attachments
-from microsim.cli.attachments import NO_VIEWER, ViewerOptions
-from microsim.cli.command import Command
-from microsim.cli.options import ROS_ARGS, QuietOption, flag, simulated_time
-from microsim.cli.precompile import compiling
-from microsim.cli.terminal import (
-    FAILED,
-    GOOD,
-    Progress,
-    ShareProgress,
-    interrupts_end_the_run,
-    note,
-    print_json,
-    tell,
-)
+from microsim.cli import terminal
+from microsim.cli.command import ROS_ARGS, Command, QuietOption, argument, flag, given, option, simulated_time
+from microsim.cli.run_parts import ViewerOptions
+from microsim.cli.terminal import FAILED, GOOD, note, print_json, tell, warn
 from microsim.errors import UsageError
 from microsim.version import __version__
 
 if TYPE_CHECKING:
-    from microsim.recording.bag import ForeignBag, OwnBag
+    from microsim.recording.bag_io import ForeignBag, OwnBag
+    from microsim.recording.bag_replay import Replay
     from microsim.recording.recorder import Recorder
-    from microsim.recording.replay import Replay
     from microsim.runner import Runner
     from microsim.simulation import Simulation
     from microsim.sweep.metrics import Value
-    from microsim.sweep.tokens import Replayable
+    from microsim.sweep.run_one import Replayable
 
 _REASONS = 5  # why inputs were ignored, at most
 
 
-def replay(
-    path: Annotated[
-        Path | None, typer.Argument(metavar="BAG", help="A recording: its folder, or one of its files.")
-    ] = None,
+_SCENARIO = "For bags of other programs: the scenario to run; for a token: where its scenario is now."
+
+
+class ReplayOptions(NamedTuple):
+    path: Annotated[Path | None, argument("BAG", "A recording: its folder, or one of its files.")] = None
     token: Annotated[
-        str | None,
-        typer.Option(
-            "--token", metavar="TOKEN", help="Instead of a bag: the token of a run, from the result of a sweep."
-        ),
-    ] = None,
-    verify: Annotated[bool, flag("--verify", "Compare every message with the recording.")] = False,
-    rtf: Annotated[
-        float, typer.Option(min=0.0, max=100_000.0, metavar="X", help="Real-time factor; 0: as fast as possible.")
-    ] = 0.0,
+        str | None, option("--token TOKEN", "Instead of a bag: the token of a run, from the result of a sweep.")
+    ] = None
+    verify: Annotated[bool, flag("--verify", "Compare every message with the recording.")] = False
+    rtf: Annotated[float, option("--rtf X", "Real-time factor; 0: as fast as possible.", min=0.0, max=100_000.0)] = 0.0
     start: Annotated[
-        Fraction | None,
-        typer.Option("--from", parser=simulated_time, metavar="TIME", help="Publish messages from this time on."),
-    ] = None,
+        Fraction | None, option("--from TIME", "Publish messages from this time on.", parser=simulated_time)
+    ] = None
     at: Annotated[
-        Fraction | None,
-        typer.Option("--at", parser=simulated_time, metavar="TIME", help="Stop at this time.", show_default="the end"),
-    ] = None,
-    save_state: Annotated[
-        Path | None, typer.Option("--save-state", metavar="FILE", help="Save the state at the end to a file.")
-    ] = None,
-    record: Annotated[
-        Path | None, typer.Option("--record", metavar="FOLDER", help="Record the replay, with the same options.")
-    ] = None,
+        Fraction | None, option("--at TIME", "Stop at this time.", parser=simulated_time, show_default="the end")
+    ] = None
+    save_state: Annotated[Path | None, option("--save-state FILE", "Save the state at the end to a file.")] = None
+    record: Annotated[Path | None, option("--record FOLDER", "Record the replay, with the same options.")] = None
     scenario: Annotated[
         str | None,
-        typer.Option(
-            "--scenario",
-            metavar="S",
-            help="For bags of other programs: the scenario to run; for a token: where its scenario is now.",
+        option(
+            "--scenario S", "For bags of other programs: the scenario to run; for a token: where its scenario is now."
         ),
-    ] = None,
-    mission: Annotated[
-        str | None, typer.Option("--mission", metavar="M", help="For a token: where its mission is now.")
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="For bags of other programs: the seed.")
-    ] = None,
+    ] = None
+    mission: Annotated[str | None, option("--mission M", "For a token: where its mission is now.")] = None
+    seed: Annotated[int | None, option("--seed N", "For bags of other programs: the seed.")] = None
     plugins: Annotated[
-        list[Path] | None,
-        typer.Option("--plugins", metavar="FOLDER", help="A folder of plug-ins whose code may run; repeatable."),
-    ] = None,
-    world: Annotated[
-        str | None, typer.Option("--world", metavar="BUNDLE", help="Where the scenario's world bundle is now.")
-    ] = None,
-    transport: Annotated[
-        str, typer.Option("--transport", metavar="KIND", help="auto, dds or rclpy: publish the messages on ROS 2 too.")
-    ] = "none",
-    view_: attachments.ViewOption = False,
-    open_: attachments.OpenOption = False,
-    view_host: attachments.HostOption = None,
-    view_port: attachments.PortOption = None,
+        list[Path] | None, option("--plugins FOLDER", "A folder of plug-ins whose code may run; repeatable.")
+    ] = None
+    world: Annotated[str | None, option("--world BUNDLE", "Where the scenario's world bundle is now.")] = None
+    transport: Annotated[str, option("--transport KIND", "auto, dds or rclpy: publish the messages on ROS 2 too.")] = (
+        "none"
+    )
+    viewer: ViewerOptions = ViewerOptions()
     html: Annotated[
-        Path | None,
-        typer.Option(
-            "--html", metavar="FILE", help="Write the run as one HTML page with a time slider, for offline viewing."
-        ),
-    ] = None,
-    as_json: Annotated[bool, flag("--json", "Print the outcome as one line of JSON.")] = False,
-    quiet: QuietOption = False,
-) -> int:
+        Path | None, option("--html FILE", "Write the run as one HTML page with a time slider, for offline viewing.")
+    ] = None
+    json: Annotated[bool, flag("--json", "Print the outcome as one line of JSON.")] = False
+    quiet: QuietOption = False
+
+    def refuse_with_token(self) -> None:
+        """A token says which run it is."""
+        unfit = [name for name in given(self) if name in _NOT_WITH_TOKEN]
+        if unfit:
+            raise UsageError(f"--token says which run it is: leave out {', '.join(unfit)}")
+
+    def check(self) -> None:
+        """Refuse options that do not go together."""
+        if self.transport not in ("none", "auto", "dds", "rclpy"):
+            raise UsageError(f"no transport {self.transport!r}; there are: none, auto, dds, rclpy")
+        if ROS_ARGS and self.transport == "none":
+            raise UsageError("--ros-args need a transport: add --transport auto")
+        found = [*given(self._replace(viewer=ViewerOptions())), *(["--view"] if self.viewer.is_requested else [])]
+        for name, why, others in _ALONE:
+            unfit = [other for other in others if other in found]
+            if name in found and unfit:
+                raise UsageError(f"{name} {why}: leave out {', '.join(unfit)}")
+
+
+_NOT_WITH_TOKEN = ("BAG", "--verify", "--from", "--seed", "--plugins", "--world", "--transport")
+_ALONE = (
+    (
+        "--verify",
+        "looks at the whole recording, as fast as possible",
+        ("--from", "--at", "--save-state", "--record", "--html", "--view", "--rtf", "--transport"),
+    ),
+    ("--json", "prints the outcome of a replay", ("--html", "--view")),
+    ("--view", "shows the recording", ("--html", "--at", "--record", "--save-state", "--transport")),
+    ("--html", "shows the whole recording", ("--from", "--at", "--record", "--save-state", "--rtf", "--transport")),
+)
+
+
+def replay(options: ReplayOptions) -> int:
     """Run a recorded mission again, from its inputs; or the run of a token.
 
     Exit codes: 0 good, 1 the replay differs, 2 the bag or token cannot be used.
@@ -120,91 +116,17 @@ def replay(
       microsim replay commands --scenario flat --seed 3    a `ros2 bag`
       microsim replay --token TOKEN --record flight        a run of a sweep
     """
-    viewer = ViewerOptions(view_, open_, view_host, view_port)
-    options = ReplayOptions(
-        rtf=rtf, verify=verify, start=start, at=at, save_state=save_state, record=record, scenario=scenario, seed=seed,
-        plugins=plugins or None, world=world, transport=transport, ros_args=tuple(ROS_ARGS), viewer=viewer, html=html,
-        json=as_json,
-    )  # fmt: skip
-    if token is not None:
-        options.refuse_with_token(path)
-        return replay_token(token, mission, options)
-    if path is None:
+    if options.token is not None:
+        options.refuse_with_token()
+        return replay_token(options.token, options)
+    if options.path is None:
         raise typer.BadParameter("name a recording, or give --token.", param_hint="BAG")
-    if mission is not None:
+    if options.mission is not None:
         raise typer.BadParameter("a recording has its own mission.", param_hint="--mission")
-    return replay_bag(path, options)
+    return replay_bag(options.path, options)
 
 
 COMMAND = Command(replay, panel="Recordings", position=210)
-
-
-class ReplayOptions(NamedTuple):
-    rtf: float = 0.0
-    verify: bool = False
-    start: Fraction | None = None
-    at: Fraction | None = None
-    save_state: Path | None = None
-    record: Path | None = None
-    scenario: str | None = None
-    seed: int | None = None
-    plugins: list[Path] | None = None
-    world: str | None = None  # where the bundle is now
-    transport: str = "none"
-    ros_args: tuple[str, ...] = ()
-    viewer: ViewerOptions = NO_VIEWER
-    html: Path | None = None
-    json: bool = False
-
-    def refuse_with_token(self, bag: Path | None) -> None:
-        """A token says which run it is."""
-        given = {
-            "BAG": bag is not None,
-            "--verify": self.verify,
-            "--from": self.start is not None,
-            "--seed": self.seed is not None,
-            "--plugins": self.plugins is not None,
-            "--world": self.world is not None,
-            "--transport": self.transport != "none",
-        }
-        unfit = [name for name, is_given in given.items() if is_given]
-        if unfit:
-            raise UsageError(f"--token says which run it is: leave out {', '.join(unfit)}")
-
-    def check(self) -> None:
-        """Refuse options that do not go together."""
-        if self.transport not in ("none", "auto", "dds", "rclpy"):
-            raise UsageError(f"no transport {self.transport!r}; there are: none, auto, dds, rclpy")
-        if self.ros_args and self.transport == "none":
-            raise UsageError("--ros-args need a transport: add --transport auto")
-        given = {
-            "--from": self.start is not None,
-            "--at": self.at is not None,
-            "--save-state": self.save_state is not None,
-            "--record": self.record is not None,
-            "--html": self.html is not None,
-            "--view": self.viewer.is_requested,
-            "--verify": self.verify,
-            "--rtf": self.rtf != 0.0,
-            "--transport": self.transport != "none",
-            "--json": self.json,
-        }
-        for option, why, others in _ALONE:
-            unfit = [name for name in others if given[name]]
-            if given[option] and unfit:
-                raise UsageError(f"{option} {why}: leave out {', '.join(unfit)}")
-
-
-_ALONE = (
-    (
-        "--verify",
-        "looks at the whole recording, as fast as possible",
-        ("--from", "--at", "--save-state", "--record", "--html", "--view", "--rtf", "--transport"),
-    ),
-    ("--json", "prints the outcome of a replay", ("--html", "--view")),
-    ("--view", "shows the recording", ("--html", "--at", "--record", "--save-state", "--transport")),
-    ("--html", "shows the whole recording", ("--from", "--at", "--record", "--save-state", "--rtf", "--transport")),
-)
 
 
 # ---- a recording -----------------------------------------------------------------------------------------------------
@@ -212,8 +134,8 @@ _ALONE = (
 
 def replay_bag(path: Path, options: ReplayOptions) -> int:
     """The exit code."""
-    from microsim.recording.bag import open_bag
-    from microsim.recording.replay import Replay
+    from microsim.recording.bag_io import open_bag
+    from microsim.recording.bag_replay import Replay
     from microsim.scenario import load_scenario
 
     options.check()
@@ -234,30 +156,24 @@ def replay_bag(path: Path, options: ReplayOptions) -> int:
 
 
 def _verify(again: Replay, as_json: bool) -> int:
-    progress, end = ShareProgress(), again.end_tick
+    progress, end = terminal.ShareProgress(), again.end_tick
     if end:
         again.on_tick = lambda tick: progress.tell(tick / end)
     try:
-        with compiling():
+        with terminal.compiling():
             verdict = again.verify()
     finally:
         progress.end()
-    if as_json:
-        print_json(verdict.to_dict())
-    elif verdict.is_identical:
-        tell(str(verdict))
-    else:
-        print(verdict)
-    return GOOD if verdict.is_identical else FAILED
+    return terminal.say_comparison(verdict, as_json)
 
 
 def _show(again: Replay, options: ReplayOptions, stack: ExitStack) -> int:
     """In the web viewer, until Ctrl-C."""
-    from microsim.recording.replay import Seeker
+    from microsim.recording.bag_replay import Seeker
     from microsim.runner import Runner
     from microsim.view.web import Recorded, Stage
 
-    with interrupts_end_the_run() as interrupts:
+    with terminal.interrupts_end_the_run() as interrupts:
         runner = interrupts.runner = Runner(again.sim, options.rtf or 1.0)
         timeline = Recorded(runner, Seeker(again, again.sim))
         options.viewer.show(runner, stack, Stage(), timeline, mode="replay", title=again.bag.path.name)
@@ -268,7 +184,7 @@ def _show(again: Replay, options: ReplayOptions, stack: ExitStack) -> int:
 
 
 def _write_html(again: Replay, path: Path) -> int:
-    from microsim.recording.replay import Seeker
+    from microsim.recording.bag_replay import Seeker
     from microsim.view.web.interface import need_extra
 
     need_extra("a page")
@@ -279,7 +195,7 @@ def _write_html(again: Replay, path: Path) -> int:
     facts = ExportFacts(
         again.sim.scenario.name, again.sim.seed, bag.path.name, bag.facts.end.get("digest", ""), ignored
     )
-    progress = ShareProgress()
+    progress = terminal.ShareProgress()
     size = write_html(path, again.sim, Seeker(again, again.sim), facts, progress.tell)
     progress.end()
     print(f"{path}: {size / 1e6:.1f} MB, {again.sim.time_ns / 1e9:.1f} s")
@@ -304,10 +220,10 @@ def _last_tick(again: Replay, options: ReplayOptions) -> int:
 
 
 def _run(again: Replay, options: ReplayOptions, stack: ExitStack) -> int:
-    from microsim.recording.replay import InputPilot
+    from microsim.recording.bag_replay import InputPilot
 
     clock, end = again.sim.clock, _last_tick(again, options)
-    with interrupts_end_the_run() as interrupts:
+    with terminal.interrupts_end_the_run() as interrupts:
         runner = interrupts.runner = _runner(again, options, stack)
         feed = runner.pilot = runner.pilot or InputPilot(again, runner.sim)
         assert isinstance(feed, InputPilot)
@@ -327,19 +243,18 @@ def _runner(again: Replay, options: ReplayOptions, stack: ExitStack) -> Runner:
 
     if options.transport == "none":
         return Runner(again.sim, options.rtf)
-    from microsim.recording.replay import InputPilot
+    from microsim.recording.bag_replay import InputPilot
     from microsim.ros2.microsim_node import start_node
     from microsim.ros2.transport import Kind, open_transport
 
-    kind: Kind = "dds" if options.transport == "dds" else "rclpy" if options.transport == "rclpy" else "auto"
-    transport = open_transport(kind, "microsim", options.ros_args)
+    transport = open_transport(cast("Kind", options.transport), "microsim", ROS_ARGS)
     stack.callback(transport.close)
     sim = again.sim
     return start_node(transport, sim.scenario, sim.seed, options.rtf, lambda sim: InputPilot(again, sim), False).runner
 
 
 def _recorder(again: Replay, options: ReplayOptions, runner: Runner) -> Recorder | None:
-    from microsim.recording.bag import OwnBag
+    from microsim.recording.bag_io import OwnBag
     from microsim.recording.recorder import Recorder
     from microsim.recording.verify import recorded_options
 
@@ -374,11 +289,11 @@ def _say(again: Replay, sim: Simulation, bag: OwnBag | ForeignBag, as_json: bool
 # ---- a run of a sweep ------------------------------------------------------------------------------------------------
 
 
-def replay_token(token: str, mission: str | None, options: ReplayOptions) -> int:
+def replay_token(token: str, options: ReplayOptions) -> int:
     """Repeat the run of a token and print all its metrics. The exit code."""
-    from microsim.sweep.tokens import from_token
+    from microsim.sweep.run_one import from_token
 
-    again = from_token(token, options.scenario, mission)
+    again = from_token(token, options.scenario, options.mission)
     if again.token.version != __version__:
         note(f"made by microsim {again.token.version}, replayed by {__version__}")
     code, values = _repeated(again, options)
@@ -400,7 +315,7 @@ def _repeated(again: Replayable, options: ReplayOptions) -> tuple[int, dict[str,
 
     measured, sim = again.metric_run(), again.sim
     end = ticks_of(sim, measured.pilot, again.token.duration) if options.at is None else sim.clock.ticks_in(options.at)
-    with interrupts_end_the_run() as interrupts:
+    with terminal.interrupts_end_the_run() as interrupts:
         runner = interrupts.runner = Runner(sim, options.rtf, measured)
         recorder = None
         if options.record is not None:
@@ -422,10 +337,8 @@ def _shown(value: Value) -> str:
 
 
 def _advance(runner: Runner, end: int, ticks: int) -> None:
-    progress = Progress(runner, end)
-    runner.watchers.append(progress.watcher())
-    runner.run(ticks)
-    progress.end()
+    with terminal.Progress(runner, end).shown():
+        runner.run(ticks)
 
 
 def _is_recorded(recorder: Recorder | None) -> bool:
@@ -434,7 +347,7 @@ def _is_recorded(recorder: Recorder | None) -> bool:
         return True
     recorder.close()
     if recorder.error:
-        print(f"microsim: {recorder.error}", file=sys.stderr)
+        warn(recorder.error)
     return not recorder.error
 
 
@@ -447,4 +360,4 @@ def _save_state(sim: Simulation, options: ReplayOptions) -> None:
 
     save_state(options.save_state, sim.snapshot())
     note(f"state of tick {sim.tick:,} in {options.save_state}")
-    note(f"go on from there: microsim run --from-state {shlex.quote(str(options.save_state))}")
+    note(f"resume from there: microsim run --from-state {shlex.quote(str(options.save_state))}")

@@ -1,17 +1,44 @@
-"""`microsim robot-simulator`."""
+"""`microsim robot-simulator`, and how both of the small nodes run."""
 
 from __future__ import annotations
 
-from microsim.cli.command import Command
-from microsim.cli.node_run import DigestOption, DurationOption, NodeTransport, TransportOption, run_node
-from microsim.cli.options import ROS_ARGS
+import sys
+from collections.abc import Callable
+from enum import Enum
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from microsim.cli.command import ROS_ARGS, Command, flag, option, seconds
+from microsim.cli.terminal import GOOD, compiling, interrupts_end_the_run, precompile
+from microsim.errors import UsageError
+
+if TYPE_CHECKING:
+    from microsim.ros2.paced_node import SmallNode
+    from microsim.ros2.transport import Transport
 
 
-def robot_simulator(
-    transport: TransportOption = NodeTransport.auto,
-    duration: DurationOption = None,
-    digest: DigestOption = False,
-) -> int:
+class NodeTransport(str, Enum):
+    auto = "auto"
+    dds = "dds"
+    rclpy = "rclpy"
+    memory = "memory"
+
+
+_TRANSPORT = (
+    "Connect to ROS 2 through rclpy, through our own dds, or not at all (memory). auto: rclpy if it can be imported, "
+    "else dds."
+)
+_DURATION = "Run for this long, in the node's time; default: until Ctrl-C."
+_DIGEST = "Print the SHA-256 over every message, alone on the last line; requires publish_clock."
+
+
+class NodeOptions(NamedTuple):
+    transport: Annotated[NodeTransport, option("--transport", _TRANSPORT)] = NodeTransport.auto
+    duration: Annotated[float | None, option("--duration S", _DURATION, parser=seconds)] = None
+    digest: Annotated[bool, flag("--digest", _DIGEST)] = False
+
+
+def robot_simulator(options: NodeOptions) -> int:
     """A robot for navigation tests: the ROS 2 node robot_simulator.
 
     It takes /cmd_vel and publishes /odom, /amcl_pose and /tf. A first
@@ -27,9 +54,43 @@ def robot_simulator(
       microsim robot-simulator --transport memory --duration 10 --digest \\
           --ros-args -p publish_clock:=true
     """
-    from microsim.ros2.robot_simulator.node import NAME, RobotSimulatorNode
+    from microsim.ros2.robot_simulator_node import NAME, RobotSimulatorNode
 
-    return run_node(NAME, RobotSimulatorNode, transport, tuple(ROS_ARGS), duration, digest)
+    return run_node(NAME, RobotSimulatorNode, options)
 
 
 COMMAND = Command(robot_simulator, panel="ROS 2 nodes", position=420)
+
+
+def run_node(name: str, make: Callable[[Transport], SmallNode], options: NodeOptions) -> int:
+    """Run the node that `make` creates on a transport, until its time is over or Ctrl-C; the exit code."""
+    from microsim.ros2.transport import open_transport
+
+    def first_cycle() -> None:
+        quietly = (*(ROS_ARGS or ("--ros-args",)), "--log-level", "fatal")  # the run itself will warn
+        node = make(open_transport("memory", name, quietly))
+        node.start()
+        node.step()
+
+    with interrupts_end_the_run() as interrupts:
+        try:
+            with compiling():
+                precompile(name, first_cycle)
+            transport = open_transport(options.transport.value, name, ROS_ARGS)
+            try:
+                node = interrupts.runner = make(transport)
+                if options.digest and not node.is_deterministic:
+                    raise UsageError(
+                        "--digest requires --ros-args -p publish_clock:=true: with other stamps every run differs"
+                    )
+                ticks = None if options.duration is None else node.ticks.ticks_in(Fraction(str(options.duration)))
+                node.run(ticks)
+            finally:
+                transport.close()
+        except KeyboardInterrupt:
+            return GOOD
+    for reason, count in node.ignored.items():
+        print(f"{name}: ignored {count} {reason}", file=sys.stderr)
+    if options.digest:
+        print(node.core.outbox.digest.hex())
+    return GOOD

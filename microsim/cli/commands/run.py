@@ -4,43 +4,34 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
-from microsim.cli import attachments, starting_point
-from microsim.cli.attachments import NO_RECORDING, NO_VIEWER, Flight, RecordingOptions, Recordings, ViewerOptions
-from microsim.cli.command import Command
-from microsim.cli.options import (
+from microsim.cli import run_parts, terminal
+from microsim.cli.command import (
     ROS_ARGS,
+    Command,
     PilotOption,
     QuietOption,
     ResultJsonOption,
+    argument,
     flag,
+    given,
+    option,
     real_time_factor,
     seconds,
     seed_value,
 )
-from microsim.cli.precompile import compiling, parts_of, precompile
-from microsim.cli.terminal import (
-    FAILED,
-    GOOD,
-    Interrupts,
-    Progress,
-    can_rewrite,
-    interrupts_end_the_run,
-    is_quiet,
-    print_json,
-    tell,
-)
+from microsim.cli.run_parts import Flight, RecordingOptions, Recordings, ViewerOptions
+from microsim.cli.terminal import FAILED, GOOD, print_json, tell, warn
 from microsim.errors import MicroSimError, UsageError
 from microsim.version import __version__
 
 if TYPE_CHECKING:
+    from microsim.engine.radio import Link
     from microsim.ros2.microsim_node import MicroSimNode
     from microsim.ros2.transport import Transport
     from microsim.runner import Pilot, Runner, Telemetry
@@ -63,73 +54,73 @@ class RenderChoice(str, Enum):
     gpu = "gpu"
 
 
-def run(
+_RTF = "Real-time factor: 1 real time, 5 five times as fast, 0 as fast as possible."
+_TRANSPORT = (
+    "Connect to ROS 2 through rclpy, through our own dds, or not at all (none). auto: rclpy if it can be imported, "
+    "else dds. Default with --rtf 0: none."
+)
+_INJECT = (
+    "A temporary fault: `camera_front:fail@3s-5s`, `rover/gps:dropout@1s-2s`, `gps:jump(10,0,0)@3s-9s`, "
+    "`radio:blackout@3s-5s`. May be repeated."
+)
+_MISSION = (
+    "Fly a mission: a shipped one (see `microsim list`) or a file. It ends the run; the run fails if one of the "
+    "mission's expectations is not met."
+)
+
+
+class RunOptions(NamedTuple):
     scenario: Annotated[
         str | None,
-        typer.Argument(
-            metavar="SCENARIO", help="A shipped scenario (see `microsim list`) or a file.", show_default="default"
-        ),
-    ] = None,
+        argument("SCENARIO", "A shipped scenario (see `microsim list`) or a file.", show_default="default"),
+    ] = None
     seed: Annotated[
-        int | None, typer.Option(parser=seed_value, metavar="N", help="Seed of all noise; default: the scenario's.")
-    ] = None,
+        int | None, option("--seed N", "Seed of all noise; default: the scenario's.", parser=seed_value)
+    ] = None
     duration: Annotated[
         float | None,
-        typer.Option(
-            parser=seconds,
-            metavar="TIME",
-            help="Simulated time: 60, 2min, 500ms; default: until Ctrl-C. 0: only tick 0.",
+        option(
+            "--duration TIME", "Simulated time: 60, 2min, 500ms; default: until Ctrl-C. 0: only tick 0.", parser=seconds
         ),
-    ] = None,
-    rtf: Annotated[
-        float | None,
-        typer.Option(
-            parser=real_time_factor,
-            metavar="X",
-            help="Real-time factor: 1 real time, 5 five times as fast, 0 as fast as possible.",
-            show_default="1",
-        ),
-    ] = None,
-    transport: Annotated[
-        TransportChoice | None,
-        typer.Option(
-            help="Connect to ROS 2 through rclpy, through our own dds, or not at all (none). auto: rclpy if it can be "
-            "imported, else dds. Default with --rtf 0: none.",
-            show_default="auto",
-        ),
-    ] = None,
-    headless: Annotated[bool, flag("--headless", "No dashboard; progress on one line.")] = False,
-    digest: Annotated[bool, flag("--digest", "Print the SHA-256 over every message, alone on the last line.")] = False,
+    ] = None
+    rtf: Annotated[float | None, option("--rtf X", _RTF, parser=real_time_factor, show_default="1")] = None
+    transport: Annotated[TransportChoice | None, option("--transport", _TRANSPORT, show_default="auto")] = None
+    headless: Annotated[bool, flag("--headless", "No dashboard; progress on one line.")] = False
+    digest: Annotated[bool, flag("--digest", "Print the SHA-256 over every message, alone on the last line.")] = False
     telemetry: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a CSV row each second: real-time factor, tick time, lag, radio."),
-    ] = None,
-    as_json: ResultJsonOption = False,
-    quiet: QuietOption = False,
-    demo: PilotOption = False,
-    world: starting_point.WorldOption = None,
-    robots: starting_point.RobotsOption = None,
-    inject: starting_point.InjectOption = None,
+        option("--telemetry FILE", "Write a CSV row each second: real-time factor, tick time, lag, radio."),
+    ] = None
+    json: ResultJsonOption = False
+    quiet: QuietOption = False
+    demo: PilotOption = False
+    world: Annotated[
+        str | None, option("--world BUNDLE", "A world bundle instead of a scenario: a name or folder.")
+    ] = None
+    robots: Annotated[
+        str | None, option("--robots NAMES", "Use these robots: `ego,drone`, or `scout=rover` to name the model.")
+    ] = None
+    inject: Annotated[list[str] | None, option("--inject FAULT", _INJECT)] = None
     render: Annotated[
-        RenderChoice,
-        typer.Option("--render", help="What renders splats; auto: a GPU if there is one. The images are identical."),
-    ] = RenderChoice.auto,
-    view_: attachments.ViewOption = False,
-    open_: attachments.OpenOption = False,
-    view_host: attachments.HostOption = None,
-    view_port: attachments.PortOption = None,
-    mission: attachments.MissionOption = None,
-    from_state: starting_point.FromStateOption = None,
-    plugins: starting_point.PluginsOption = None,
-    record: attachments.RecordOption = None,
-    storage: attachments.StorageOption = attachments.Storage.mcap,
-    compress: attachments.CompressOption = attachments.Compression.none,
-    topics: attachments.TopicsOption = None,
-    exclude: attachments.ExcludeOption = None,
-    split_size: attachments.SplitSizeOption = None,
-    split_time: attachments.SplitTimeOption = None,
-    history: attachments.HistoryOption = None,
-) -> int:
+        RenderChoice, option("--render", "What renders splats; auto: a GPU if there is one. The images are identical.")
+    ] = RenderChoice.auto
+    viewer: ViewerOptions = ViewerOptions()
+    mission: Annotated[str | None, option("--mission FILE", _MISSION)] = None
+    from_state: Annotated[
+        Path | None,
+        option(
+            "--from-state FILE",
+            "Resume from a saved state, with its scenario and seed, as if the run had never stopped.",
+        ),
+    ] = None
+    plugins: Annotated[
+        list[Path] | None,
+        option("--plugins FOLDER", "With --from-state: a folder of plug-ins whose code may run; repeatable."),
+    ] = None
+    recording: RecordingOptions = RecordingOptions()
+
+
+def run(options: RunOptions) -> int:
     """Run a scenario, shown live in the terminal.
 
     Ctrl-C ends the run with a summary. Exit codes: 0 good, 1 the run failed or
@@ -149,258 +140,239 @@ def run(
       microsim run --from-state five.state         resume from a saved state
       microsim run flat --ros-args -p rover.max_v:=1.0 -r __ns:=/left
     """
-    _render_with(render)
-    if plugins and from_state is None:
+    _render_with(options.render)
+    if options.from_state is not None:
+        _check_state_options(options)
+    elif options.plugins:
         raise UsageError("--plugins is for --from-state; a scenario names its folders under `plugins:`")
-    if from_state is not None:
-        starting_point.check_state_options({
-            "--world, --robots, --inject": world is not None or robots is not None or bool(inject),
-            "SCENARIO": scenario is not None, "--seed": seed is not None,
-            "--mission": mission is not None, "--record": record is not None,
-        })  # fmt: skip
-    topics_given, excluded = tuple(topics or ()), tuple(exclude or ())
-    options = RunOptions(
-        scenario=starting_point.assembled(scenario, world, robots, inject or ()),
-        seed=seed, duration=duration, rtf=rtf, headless=headless, digest=digest, telemetry=telemetry, json=as_json,
-        demo=demo, transport=None if transport is None else transport.value, ros_args=tuple(ROS_ARGS), mission=mission,
-        recording=RecordingOptions(
-            record, storage.value, compress.value, topics_given, excluded, split_size, split_time, history
-        ),
-        viewer=ViewerOptions(view_, open_, view_host, view_port), from_state=from_state,
-        plugin_folders=tuple(plugins or ()),
-    )  # fmt: skip
-    return run_scenario(options)
+    scenario = run_parts.assembled(options.scenario, options.world, options.robots, options.inject or ())
+    return run_scenario(RunRequest(options, scenario, options.seed, options.duration, ros_args=tuple(ROS_ARGS)))
 
 
 COMMAND = Command(run, panel="Run", position=110)
+
+
+def _check_state_options(options: RunOptions) -> None:
+    """Refuse options that the state decides, or that need the start of a run."""
+    for name in given(options):
+        if name in ("SCENARIO", "--seed", "--world", "--robots", "--inject"):
+            raise UsageError(f"--from-state uses the scenario and seed of the file: leave out {name}")
+    if options.mission is not None:
+        raise UsageError(
+            "a mission begins at time 0, and its pilot's plans are not part of a state: leave out --mission, or fly it "
+            "from the start"
+        )
+    if options.recording.record is not None:
+        raise UsageError(
+            "a recording begins at time 0, so that it can be replayed on its own: leave out --record, or record from "
+            "the start; `microsim replay BAG --at TIME --save-state FILE` then gives any moment of it"
+        )
 
 
 def _render_with(choice: RenderChoice) -> None:
     from microsim.render.render_options import wish
 
     wish.choice = choice.value
-    wish.say = lambda text: typer.echo(f"microsim: {text}", err=True)
+    wish.say = warn
 
 
 # ---- the work, also of `microsim demo` -------------------------------------------------------------------------------
 
 
-class RunOptions(NamedTuple):
+class RunRequest(NamedTuple):
+    """The options of a run, with what they, its mission or its saved state decide."""
+
+    options: RunOptions
     scenario: Scenario | str | None
-    seed: int | None = None
-    duration: float | None = None
-    rtf: float | None = None
-    headless: bool = False
-    digest: bool = False
-    telemetry: Path | None = None
-    json: bool = False
-    demo: bool = False
-    transport: str | None = None
+    seed: int | None
+    duration: float | None
     ros_args: tuple[str, ...] = ()
-    recording: RecordingOptions = NO_RECORDING
-    mission: str | None = None
-    viewer: ViewerOptions = NO_VIEWER
     flight: Flight | None = None  # the mission, loaded
     pilot: Callable[[Simulation], Pilot | None] | None = None  # of a demo
-    from_state: Path | None = None
-    plugin_folders: tuple[Path, ...] = ()  # whose code a saved state may run
 
 
-def run_scenario(options: RunOptions) -> int:
+def run_scenario(request: RunRequest) -> int:
     """The exit code."""
-    with interrupts_end_the_run() as interrupts:
+    with terminal.interrupts_end_the_run() as interrupts:
         recordings = Recordings()
         try:
-            return _run(_with_mission(options), interrupts, recordings)
+            return _run(_with_mission(request), interrupts, recordings)
         except KeyboardInterrupt:
             return _stopped_at_once(interrupts, recordings)
 
 
-def _run(options: RunOptions, interrupts: Interrupts, recordings: Recordings) -> int:
+def _run(request: RunRequest, interrupts: terminal.Interrupts, recordings: Recordings) -> int:
     with ExitStack() as stack:
-        if options.from_state is not None:
-            scenario, seed = starting_point.scenario_of_state(options.from_state, stack, options.plugin_folders)
-            options = options._replace(scenario=scenario, seed=seed)
-        with compiling():
-            runner, node = _prepared(options, stack)
-        if options.from_state is not None:
-            starting_point.resume(options.from_state, runner)
+        if request.options.from_state is not None:
+            plugins = request.options.plugins or ()
+            scenario, seed = run_parts.scenario_of_state(request.options.from_state, stack, plugins)
+            request = request._replace(scenario=scenario, seed=seed)
+        with terminal.compiling():
+            runner, node = _prepared(request, stack)
+        if request.options.from_state is not None:
+            run_parts.resume(request.options.from_state, runner)
         interrupts.runner = runner
-        telemetry = _telemetry(options)  # after the scenario is loaded: a bad one must not cost an old file
-        if telemetry is not None:
-            telemetry.attach(runner)
-        recordings.begin(options.recording, runner)
-        if options.flight is not None:
-            options.flight.attach(runner)
-        if options.viewer.is_requested:
-            _show_page(runner, node, options, stack)
-        ticks = None if options.duration is None else runner.sim.clock.ticks_in(Fraction(str(options.duration)))
+        telemetry = _telemetry(request, runner)  # after the scenario is loaded: a bad one must not cost an old file
+        recordings.begin(request.options.recording, runner)
+        if request.flight is not None:
+            request.flight.attach(runner)
+        if request.options.viewer.is_requested:
+            _show_page(runner, node, request, stack)
+        ticks = None if request.duration is None else runner.sim.clock.ticks_in(Fraction(str(request.duration)))
         try:
-            _drive(runner, ticks, options, telemetry)
+            with closing(telemetry) if telemetry is not None else nullcontext(), _shown(runner, ticks, request):
+                runner.run(ticks)
         except (MicroSimError, MemoryError) as error:
-            tick = runner.sim.tick
-            print(f"microsim: the run failed at tick {tick}: {str(error) or 'out of memory'}", file=sys.stderr)
+            warn(f"the run failed at tick {runner.sim.tick}: {str(error) or 'out of memory'}")
             recordings.finish()
             return FAILED
     code = recordings.finish()
-    return _say_result(runner, options) or code
+    return _say_result(runner, request) or code
 
 
-def _with_mission(options: RunOptions) -> RunOptions:
+def _with_mission(request: RunRequest) -> RunRequest:
     """With the mission loaded; scenario, seed and duration are the mission's unless they were given."""
-    if options.mission is None:
-        return options
-    if options.demo:
+    if request.options.mission is None:
+        return request
+    if request.options.demo:
         raise UsageError("--mission and --demo both steer the robots; leave one of them out")
     from microsim.missions import load_mission
 
-    mission = load_mission(options.mission)
-    return options._replace(
+    mission = load_mission(request.options.mission)
+    return request._replace(
         flight=Flight(mission),
-        scenario=mission.scenario if options.scenario is None else options.scenario,
-        seed=mission.seed if options.seed is None else options.seed,
-        duration=mission.duration if options.duration is None else options.duration,
+        scenario=mission.scenario if request.scenario is None else request.scenario,
+        seed=mission.seed if request.seed is None else request.seed,
+        duration=mission.duration if request.duration is None else request.duration,
     )
 
 
 # ---- before the first tick -------------------------------------------------------------------------------------------
 
 
-def _prepared(options: RunOptions, stack: ExitStack) -> tuple[Runner, MicroSimNode | None]:
+def _prepared(request: RunRequest, stack: ExitStack) -> tuple[Runner, MicroSimNode | None]:
     """A runner, with a ROS 2 node if one is requested; `stack` closes what it opened."""
     from microsim.scenario import load_scenario
 
-    transport = _transport(options)
+    transport = _transport(request)
     if transport is None:
         from microsim.simulation import Simulation
 
-        scenario = load_scenario(options.scenario or "default")
-        _precompile(scenario, options)
-        sim = Simulation(scenario, options.seed)
-        runner = _runner(sim, options)
-        runner.listen(warnings=lambda text: print(f"microsim: {runner.sim_s:.3f} s: {text}", file=sys.stderr))
+        scenario = load_scenario(request.scenario or "default")
+        _precompile(scenario, request)
+        sim = Simulation(scenario, request.seed)
+        runner = _runner(sim, request)
+        runner.listen(warnings=lambda text: warn(f"{runner.sim_s:.3f} s: {text}"))
         return runner, None
     stack.callback(transport.close)
     from microsim.ros2.microsim_node import start_node
 
-    _precompile(load_scenario(options.scenario or str(transport.overrides.get("scenario", "default"))), options)
-    node = start_node(transport, options.scenario, options.seed, options.rtf, lambda sim: _pilot(sim, options))
+    _precompile(load_scenario(request.scenario or str(transport.overrides.get("scenario", "default"))), request)
+    node = start_node(transport, request.scenario, request.seed, request.options.rtf, lambda sim: _pilot(sim, request))
     return node.runner, node
 
 
-def _transport(options: RunOptions) -> Transport | None:
+def _transport(request: RunRequest) -> Transport | None:
     """By default none as fast as possible (a stray command would spoil a digest), nor for tick 0 only."""
-    is_off = options.transport is None and 0.0 in (options.rtf, options.duration) and not options.ros_args
-    if options.transport == "none" or is_off:
-        if options.ros_args:
+    choice, is_quick = request.options.transport, 0.0 in (request.options.rtf, request.duration)
+    if choice is TransportChoice.none or (choice is None and is_quick and not request.ros_args):
+        if request.ros_args:
             raise UsageError("--ros-args make no sense with --transport none")
         return None
-    from microsim.ros2.transport import Kind, open_transport
+    from microsim.ros2.transport import open_transport
 
-    kind: Kind = "dds" if options.transport == "dds" else "rclpy" if options.transport == "rclpy" else "auto"
     try:
-        return open_transport(kind, "microsim", options.ros_args)
+        return open_transport("auto" if choice is None else choice.value, "microsim", request.ros_args)
     except MicroSimError as error:
-        if options.transport is not None or options.ros_args:
+        if choice is not None or request.ros_args:
             raise
-        print(f"microsim: running without ROS 2: {error}", file=sys.stderr)
+        warn(f"running without ROS 2: {error}")
         return None
 
 
-def _precompile(scenario: Scenario, options: RunOptions) -> None:
+def _precompile(scenario: Scenario, request: RunRequest) -> None:
     """Compile what the first second needs, so that it is not part of the run."""
     from microsim.simulation import Simulation
 
     def first_second() -> None:
         with suppress(MicroSimError):  # an error will come again, in the run itself
-            runner = _runner(Simulation(scenario, options.seed), options)
+            runner = _runner(Simulation(scenario, request.seed), request)
             runner.set_rtf(0.0)
             runner.run(min(runner.sim.clock.ticks_in(Fraction(1)), 600))
 
-    if options.duration != 0.0:
-        precompile(parts_of(scenario), first_second)
+    if request.duration != 0.0:
+        terminal.precompile(terminal.parts_of(scenario), first_second)
 
 
-def _runner(sim: Simulation, options: RunOptions) -> Runner:
+def _runner(sim: Simulation, request: RunRequest) -> Runner:
     from microsim.runner import Runner
 
-    return Runner(sim, 1.0 if options.rtf is None else options.rtf, _pilot(sim, options))
+    return Runner(sim, 1.0 if request.options.rtf is None else request.options.rtf, _pilot(sim, request))
 
 
-def _pilot(sim: Simulation, options: RunOptions) -> Pilot | None:
-    if options.flight is not None:
-        return options.flight.pilot(sim)
-    if options.pilot is not None:
-        return options.pilot(sim)
-    if not options.demo:
+def _pilot(sim: Simulation, request: RunRequest) -> Pilot | None:
+    if request.flight is not None:
+        return request.flight.pilot(sim)
+    if request.pilot is not None:
+        return request.pilot(sim)
+    if not request.options.demo:
         return None
     from microsim.missions.demo_pilot import DemoPilot
 
     return DemoPilot(sim)
 
 
-def _telemetry(options: RunOptions) -> Telemetry | None:
-    from microsim.runner import Telemetry
-
-    path, scenario = options.telemetry, options.scenario
+def _telemetry(request: RunRequest, runner: Runner) -> Telemetry | None:
+    path, scenario = request.options.telemetry, request.scenario
     if path is None:
         return None
+    from microsim.runner import Telemetry
+
     if isinstance(scenario, str) and scenario and path.exists() and Path(scenario).exists() and path.samefile(scenario):
         raise UsageError(f"telemetry would overwrite the scenario {path}; give another file to --telemetry")
-    return Telemetry(path)
+    telemetry = Telemetry(path)
+    telemetry.attach(runner)
+    return telemetry
 
 
-def _show_page(runner: Runner, node: MicroSimNode | None, options: RunOptions, stack: ExitStack) -> None:
-    stage, scenarios = attachments.stage_of(runner, node, lambda sim: _pilot(sim, options))
-    title = options.flight.mission.name if options.flight is not None else ""
-    viewer = options.viewer.show(runner, stack, stage, scenarios=scenarios, title=title)
-    if options.recording.folder is not None:
+def _show_page(runner: Runner, node: MicroSimNode | None, request: RunRequest, stack: ExitStack) -> None:
+    stage, scenarios = run_parts.stage_of(runner, node, lambda sim: _pilot(sim, request))
+    title = request.flight.mission.name if request.flight is not None else ""
+    viewer = request.options.viewer.show(runner, stack, stage, scenarios=scenarios, title=title)
+    if request.options.recording.record is not None:
         viewer.forbid_branches()
 
 
 # ---- while it runs ---------------------------------------------------------------------------------------------------
 
 
-def _drive(runner: Runner, ticks: int | None, options: RunOptions, telemetry: Telemetry | None) -> None:
-    with ExitStack() as stack:
-        if telemetry is not None:
-            stack.callback(telemetry.close)
-        stack.enter_context(_shown(runner, ticks and runner.sim.tick + ticks, options))
-        runner.run(ticks)
-
-
 @contextmanager
-def _shown(runner: Runner, end: int | None, options: RunOptions) -> Iterator[None]:
+def _shown(runner: Runner, ticks: int | None, request: RunRequest) -> Iterator[None]:
     """With the dashboard if there is a terminal for it, else with lines of progress."""
-    has_dashboard = not (options.headless or options.json or is_quiet() or options.viewer.is_requested)
+    options, end = request.options, ticks and runner.sim.tick + ticks
+    has_dashboard = not (options.headless or options.json or terminal.is_quiet() or options.viewer.is_requested)
     if end == 0:
         yield
-    elif has_dashboard and can_rewrite(sys.stdout):
+    elif has_dashboard and terminal.can_rewrite(sys.stdout):
         from microsim.view.dashboard import Dashboard
 
         with Dashboard(runner, end) as dashboard:
             yield
         if dashboard.error is not None:
-            print(
-                f"microsim: the dashboard stopped: {dashboard.error!r}; use --headless to go without", file=sys.stderr
-            )
+            warn(f"the dashboard stopped: {dashboard.error!r}; use --headless to go without")
     else:
-        progress = Progress(runner, end)
-        runner.watchers.append(progress.watcher())
-        try:
+        with terminal.Progress(runner, end).shown():
             yield
-        finally:
-            progress.end()
 
 
-def _stopped_at_once(interrupts: Interrupts, recordings: Recordings) -> int:
+def _stopped_at_once(interrupts: terminal.Interrupts, recordings: Recordings) -> int:
     if interrupts.runner is None:
         print("\nmicrosim: stopped before the first tick", file=sys.stderr)
         return GOOD
     print("\nmicrosim: stopped at once, in the middle of a tick", file=sys.stderr)
     hint = recordings.abandoned()
     if hint:
-        print(f"microsim: {hint}", file=sys.stderr)
+        warn(hint)
     return FAILED
 
 
@@ -409,51 +381,37 @@ def _stopped_at_once(interrupts: Interrupts, recordings: Recordings) -> int:
 
 def result(runner: Runner) -> dict[str, Any]:
     sim = runner.sim
-    tick_ms = 1000.0 * sim.clock.dt
-    links = sim.radio.links if sim.radio else []
     return {
-        "scenario": sim.scenario.name,
-        "seed": sim.seed,
-        "version": __version__,
-        "ticks": sim.tick,
-        "sim_s": sim.time_ns / 1e9,
-        "wall_s": round(runner.lap_wall_s, 6),
-        "rtf": round(runner.achieved_rtf, 4),
-        "messages": runner.lap_messages,
-        "digest": sim.digest(),
-        "ignored": dict(sim.counters),
-        "radio": [
-            {
-                "from": link.sender,
-                "to": link.receiver,
-                "sent": link.sent,
-                "delivered": link.delivered,
-                "dropped": link.dropped,
-                "overflowed": link.overflowed,
-                "queued": len(link.queue),
-                "latency_ms_mean": round(tick_ms * link.latency_sum / link.delivered, 3) if link.delivered else 0.0,
-            }
-            for link in links
-        ],
-    }
+        "scenario": sim.scenario.name, "seed": sim.seed, "version": __version__, "ticks": sim.tick,
+        "sim_s": sim.time_ns / 1e9, "wall_s": round(runner.lap_wall_s, 6), "rtf": round(runner.achieved_rtf, 4),
+        "messages": runner.lap_messages, "digest": sim.digest(), "ignored": dict(sim.counters),
+        "radio": [_link_facts(link, 1000.0 * sim.clock.dt) for link in (sim.radio.links if sim.radio else ())],
+    }  # fmt: skip
 
 
-def _say_result(runner: Runner, options: RunOptions) -> int:
+def _link_facts(link: Link, tick_ms: float) -> dict[str, Any]:
+    counts = {name: getattr(link, name) for name in ("sent", "delivered", "dropped", "overflowed")}
+    latency = round(tick_ms * link.latency_sum / link.delivered, 3) if link.delivered else 0.0
+    names = {"from": link.sender, "to": link.receiver}
+    return {**names, **counts, "queued": len(link.queue), "latency_ms_mean": latency}
+
+
+def _say_result(runner: Runner, request: RunRequest) -> int:
     """The exit code: FAILED when the mission's expectations were not met."""
     facts = result(runner)
-    if options.from_state is not None:
-        facts["from_state"] = str(options.from_state)
-    if options.flight is not None:
-        facts["mission"] = options.flight.facts()
-    if options.json:
+    if request.options.from_state is not None:
+        facts["from_state"] = str(request.options.from_state)
+    if request.flight is not None:
+        facts["mission"] = request.flight.facts()
+    if request.options.json:
         print_json(facts)
     else:
         tell(summary(facts))
-        if options.demo:
+        if request.options.demo:
             tell(HINTS)
-        if options.digest:
+        if request.options.digest:
             print(facts["digest"])
-    return attachments.say_violations(facts["mission"]) if options.flight is not None else GOOD
+    return run_parts.say_violations(facts["mission"]) if request.flight is not None else GOOD
 
 
 HINTS = """
@@ -474,7 +432,7 @@ def summary(facts: dict[str, Any]) -> str:
     lines += [f"  resumed     from {facts['from_state']}"] if "from_state" in facts else []
     lines += _radio_lines([link for link in facts["radio"] if link["sent"]])
     lines += [f"  ignored     {count} {reason}" for reason, count in facts["ignored"].items()]
-    lines += [attachments.verdict_line(facts["mission"])] if "mission" in facts else []
+    lines += [run_parts.verdict_line(facts["mission"])] if "mission" in facts else []
     return "\n".join(lines)
 
 

@@ -6,10 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from microsim.cli.command import Command
-from microsim.cli.options import PilotOption, SeedOption, seconds
+from microsim.cli.command import Command, PilotOption, argument, option, seconds, seed_value
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,12 +18,10 @@ _TRAIL_S = 0.2
 
 
 def shot(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A shipped scenario or demo, or a file.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="PNG, JPEG or WebP; default: SCENARIO.png.")
-    ] = None,
-    at: Annotated[float, typer.Option("--at", parser=seconds, metavar="TIME", help="Simulated time: 20, 2min.")] = 0.0,
-    seed: SeedOption = None,
+    scenario: Annotated[str, argument("SCENARIO", "A shipped scenario or demo, or a file.")],
+    out: Annotated[Path | None, option("--out -o FILE", "PNG, JPEG or WebP; default: SCENARIO.png.")] = None,
+    at: Annotated[float, option("--at TIME", "Simulated time: 20, 2min.", parser=seconds)] = 0.0,
+    seed: Annotated[int | None, option("--seed N", "Seed of all noise.", parser=seed_value)] = None,
     pilot: PilotOption = False,
 ) -> None:
     """Draw one moment: the map from above, the robots' paths and their camera images. Needs no browser.

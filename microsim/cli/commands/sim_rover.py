@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from microsim.cli.command import Command
-from microsim.cli.node_run import DigestOption, DurationOption, NodeTransport, TransportOption, run_node
-from microsim.cli.options import ROS_ARGS
+from microsim.cli.commands.robot_simulator import NodeOptions, run_node
 
 
-def sim_rover(
-    transport: TransportOption = NodeTransport.auto,
-    duration: DurationOption = None,
-    digest: DigestOption = False,
-) -> int:
+def sim_rover(options: NodeOptions) -> int:
     """A rover with mass and drag: the ROS 2 node fake_rover_state_controller.
 
     It takes /<robot_id>/cmd_vel and publishes /<robot_id>/joint_states and
@@ -26,10 +21,9 @@ def sim_rover(
       microsim sim-rover --transport memory --duration 2 --digest \\
           --ros-args -p publish_clock:=true
     """
-    from microsim.ros2.sim_rover import NODE_NAME
-    from microsim.ros2.sim_rover import sim_rover as make
+    from microsim.ros2.rover_node import NODE_NAME, SimRoverNode
 
-    return run_node(NODE_NAME, make, transport, tuple(ROS_ARGS), duration, digest)
+    return run_node(NODE_NAME, SimRoverNode, options)
 
 
 COMMAND = Command(sim_rover, panel="ROS 2 nodes", position=410)

@@ -2,98 +2,94 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
-from microsim.cli.command import Command
-from microsim.cli.commands.check import default_jobs
-from microsim.cli.options import QuietOption, TimeoutOption, flag, words_of
-from microsim.cli.precompile import compiling, parts_of, precompile
-from microsim.cli.terminal import FAILED, GOOD, Bar, interruptible, is_quiet, print_json, print_table, tell
+from microsim.cli import terminal
+from microsim.cli.command import Command, QuietOption, TimeoutOption, argument, flag, option, words_of
+from microsim.cli.commands.check import default_jobs, jobs_option
+from microsim.cli.terminal import FAILED, GOOD, Bar, is_quiet, print_json, tell, warn
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:
     from microsim.sweep.expressions import Condition
     from microsim.sweep.find import FailingCase, Smallest
-    from microsim.sweep.plan import Plan, RunOutcome
+    from microsim.sweep.plan import Plan, RunOutcome, Sweep
     from microsim.sweep.results import Figures, Finished, Group
     from microsim.sweep.run_all import Reports
-    from microsim.sweep.sweep_file import Sweep
     from microsim.sweep.worker_pool import WorkerPool
 
 _SHOWN_FAILURES = 5
 _SMALLEST = Path("smallest.yaml")
 
 
-def sweep(
+class SweepOptions(NamedTuple):
     source: Annotated[
         str | None,
-        typer.Argument(metavar="SCENARIO|FILE", help="A scenario, shipped or a file; or a sweep file with everything."),
-    ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(metavar="A..B", help="Seeds: 0..9999 (both ends included), or 1,2,5..8.")
-    ] = None,
+        argument("SCENARIO|FILE", "A scenario, shipped or a file; or a sweep file with everything."),
+    ] = None
+    seeds: Annotated[str | None, option("--seeds A..B", "Seeds: 0..9999 (both ends included), or 1,2,5..8.")] = None
     vary: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=V,V", help="Values for a key of the scenario; every combination is flown."),
-    ] = None,
-    mission: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The mission to fly: a shipped one or a file.")
-    ] = None,
+        list[str] | None, option("--vary KEY=V,V", "Values for a key of the scenario; every combination is flown.")
+    ] = None
+    mission: Annotated[str | None, option("--mission FILE", "The mission to fly: a shipped one or a file.")] = None
     duration: Annotated[
-        float | None, typer.Option(metavar="S", help="Simulated seconds of each run.", show_default="the mission's")
-    ] = None,
+        float | None, option("--duration S", "Simulated seconds of each run.", show_default="the mission's")
+    ] = None
     metrics: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="A,B",
-            help="What to measure in each run.",
-            show_default="passed, collisions, path_length: what fits",
+        option(
+            "--metrics A,B", "What to measure in each run.", show_default="passed, collisions, path_length: what fits"
         ),
-    ] = None,
+    ] = None
     asserts: Annotated[
         list[str] | None,
-        typer.Option(
-            "--assert", metavar="EXPR", help="What must hold: 'collisions == 0', 'mean(path_length) < 60'; repeatable."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Result: .csv or .parquet; with --find, the mission: .yaml.")
-    ] = None,
+        option("--assert EXPR", "What must hold: 'collisions == 0', 'mean(path_length) < 60'; repeatable."),
+    ] = None
+    out: Annotated[Path | None, option("--out FILE", "Result: .csv or .parquet; with --find, the mission: .yaml.")] = (
+        None
+    )
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Plot the result: .png, .svg or .pdf (needs the extra `plot`).")
-    ] = None,
+        Path | None, option("--plot FILE", "Plot the result: .png, .svg or .pdf (needs the extra `plot`).")
+    ] = None
     find: Annotated[
-        str | None,
-        typer.Option(metavar="EXPR", help="Search for a run such as 'collisions > 0'; write its smallest mission."),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=10_000, metavar="J", help="Processes at a time.", show_default="one per processor core"
-        ),
-    ] = None,
+        str | None, option("--find EXPR", "Search for a run such as 'collisions > 0'; write its smallest mission.")
+    ] = None
+    jobs: Annotated[int | None, jobs_option(10_000)] = None
     ray: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS", help="Run on a Ray cluster: HOST:PORT, auto, or local (needs the extra `ray`)."
-        ),
-    ] = None,
-    resume: Annotated[bool, flag("--resume", "Continue from the journal beside --out.")] = False,
-    overwrite: Annotated[bool, flag("--overwrite", "Start again and replace an old result or journal.")] = False,
-    timeout: TimeoutOption = 600.0,
+        str | None, option("--ray ADDRESS", "Run on a Ray cluster: HOST:PORT, auto, or local (needs the extra `ray`).")
+    ] = None
+    resume: Annotated[bool, flag("--resume", "Continue from the journal beside --out.")] = False
+    overwrite: Annotated[bool, flag("--overwrite", "Start again and replace an old result or journal.")] = False
+    timeout: TimeoutOption = 600.0
     shrink_runs: Annotated[
-        int, typer.Option("--shrink-runs", min=0, metavar="N", help="With --find: most runs to spend on shrinking it.")
-    ] = 2000,
-    as_json: Annotated[bool, flag("--json", "Print the outcome as one line of JSON.")] = False,
-    quiet: QuietOption = False,
-) -> int:
+        int, option("--shrink-runs N", "With --find: most runs to spend on shrinking it.", min=0)
+    ] = 2000
+    json: Annotated[bool, flag("--json", "Print the outcome as one line of JSON.")] = False
+    quiet: QuietOption = False
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """Keys of the sweep, as in its file."""
+        plain = {"seeds": self.seeds, "mission": self.mission, "duration": self.duration}
+        lists = {"metrics": words_of(self.metrics), "assert": tuple(self.asserts or ())}
+        return {key: value for key, value in {**plain, **lists}.items() if value not in (None, ())}
+
+    def workers(self, plan: Plan) -> WorkerPool:
+        if self.ray is not None:
+            from microsim.sweep.worker_pool import RayWorkers
+
+            return RayWorkers(plan.order(), self.ray, self.jobs, self.timeout)
+        from microsim.sweep.worker_pool import LocalWorkers
+
+        jobs = min(self.jobs or default_jobs(), len(plan))
+        return LocalWorkers(plan.order(), jobs, self.timeout)
+
+
+def sweep(options: SweepOptions) -> int:
     """Fly a mission with many seeds and settings; each run gives a row of numbers.
 
     Workers are processes on this machine or on a Ray cluster; the result is the
@@ -115,73 +111,30 @@ def sweep(
       microsim sweep maze --mission patrol --seeds 0..999 \\
           --find "collisions > 0" --out smallest.yaml
     """
-    keys = {
-        "seeds": seeds, "mission": mission, "duration": duration, "metrics": words_of(metrics) or None,
-        "assert": tuple(asserts) if asserts else None,
-    }  # fmt: skip
-    options = SweepOptions(
-        source=source, given={key: value for key, value in keys.items() if value is not None}, vary=tuple(vary or ()),
-        out=out, plot=plot, find=find, jobs=jobs, ray=ray, resume=resume, overwrite=overwrite, timeout_s=timeout,
-        shrink_runs=shrink_runs, json=as_json,
-    )  # fmt: skip
-    return run_sweep(options)
+    from microsim.sweep.find import FindError
+    from microsim.sweep.results import ResultError
+    from microsim.sweep.worker_pool import WorkerError
+
+    with terminal.interruptible():
+        try:
+            requested = _sweep(options)
+            return _fly(requested, options) if options.find is None else _find(requested, options)
+        except (WorkerError, FindError, ResultError) as error:
+            warn(error)
+            return FAILED
+        except KeyboardInterrupt:
+            warn("stopped; nothing was written")
+            return FAILED
 
 
 COMMAND = Command(sweep, panel="Run", position=130)
 
 
-# ---- the work --------------------------------------------------------------------------------------------------------
-
-
-class SweepOptions(NamedTuple):
-    source: str | None
-    given: dict[str, Any]  # keys of the sweep, as in its file
-    vary: tuple[str, ...]
-    out: Path | None
-    plot: Path | None
-    find: str | None
-    jobs: int | None
-    ray: str | None
-    resume: bool
-    overwrite: bool
-    timeout_s: float
-    shrink_runs: int
-    json: bool
-
-    def workers(self, plan: Plan) -> WorkerPool:
-        if self.ray is not None:
-            from microsim.sweep.ray_workers import RayWorkers
-
-            return RayWorkers(plan.order(), self.ray, self.jobs, self.timeout_s)
-        from microsim.sweep.worker_pool import LocalWorkers
-
-        jobs = min(self.jobs or default_jobs(), len(plan))
-        return LocalWorkers(plan.order(), jobs, self.timeout_s)
-
-
-def run_sweep(options: SweepOptions) -> int:
-    """The exit code."""
-    from microsim.sweep.find import FindError
-    from microsim.sweep.results import ResultError
-    from microsim.sweep.worker_pool import WorkerError
-
-    with interruptible():
-        try:
-            requested = _sweep(options)
-            return _fly(requested, options) if options.find is None else _find(requested, options)
-        except (WorkerError, FindError, ResultError) as error:
-            print(f"microsim: {error}", file=sys.stderr)
-            return FAILED
-        except KeyboardInterrupt:
-            print("microsim: stopped; nothing was written", file=sys.stderr)
-            return FAILED
-
-
 def _sweep(options: SweepOptions) -> Sweep:
     """The file's, with what the options change."""
-    from microsim.sweep.sweep_file import is_sweep, load_sweep
+    from microsim.sweep.plan import is_sweep, load_sweep
 
-    given = dict(options.given)
+    given = options.keys
     if options.vary:
         given["vary"] = varied = dict(map(_varied, options.vary))
         if len(varied) < len(options.vary):
@@ -195,7 +148,7 @@ def _varied(text: str) -> tuple[str, list[Any]]:
     key, found, values = text.partition("=")
     if not found or not key.strip() or not values.strip():
         raise UsageError(f"--vary: expected KEY=VALUE,VALUE such as wind.gust_sigma=0,0.5,1, found {text!r}")
-    from microsim.sweep.sweep_file import values_of
+    from microsim.sweep.plan import values_of
 
     return key.strip(), values_of(values)
 
@@ -208,8 +161,8 @@ def _precompile(plan: Plan) -> None:
     def one_second() -> None:
         run_one(Simulation(plan.scenario), plan.mission, min(plan.duration or 1.0, 1.0), plan.metrics)
 
-    with compiling():
-        precompile(f"sweep {parts_of(plan.scenario)} {' '.join(plan.metrics)}", one_second)
+    with terminal.compiling():
+        terminal.precompile(f"sweep {terminal.parts_of(plan.scenario)} {' '.join(plan.metrics)}", one_second)
 
 
 # ---- a sweep ---------------------------------------------------------------------------------------------------------
@@ -265,7 +218,7 @@ def _stopped(bar: Bar, out: Path | None) -> int:
     if out is not None:
         journal = journal_of(out)
         kept = f"kept in {journal}; --resume continues" if journal.exists() else "there is nothing to keep"
-    print(f"microsim: stopped after {bar.done:,} of {bar.total:,} runs; {kept}", file=sys.stderr)
+    warn(f"stopped after {bar.done:,} of {bar.total:,} runs; {kept}")
     return FAILED
 
 
@@ -279,9 +232,9 @@ def _say(finished: Finished, options: SweepOptions, out: Path | None) -> None:
     if not is_quiet():
         _print_table(finished.plan, groups)
     for row in finished.failed[:_SHOWN_FAILURES]:
-        print(f"microsim: failed: {row['error']}: {row['token']}", file=sys.stderr)
+        warn(f"failed: {row['error']}: {row['token']}")
     for each in finished.broken:
-        print(f"microsim: {each}", file=sys.stderr)
+        warn(each)
     if not is_quiet() or not finished.is_good:
         print(_conclusion(finished, out))
 
@@ -300,7 +253,7 @@ def _conclusion(finished: Finished, out: Path | None) -> str:
 def _print_table(plan: Plan, groups: Sequence[Group]) -> None:
     titles = ["", "runs", "failed", *groups[0].figures]
     rows = [_cells(plan, group) for group in groups]
-    print_table(titles, rows, 2, ["bold red" if group.failed else "green" for group in groups])
+    terminal.print_table(titles, rows, 2, ["bold red" if group.failed else "green" for group in groups])
 
 
 def _cells(plan: Plan, group: Group) -> list[str]:
@@ -324,14 +277,12 @@ def _figures(figures: Figures | None, is_share: bool) -> str:
 def _report(finished: Finished, groups: Sequence[Group], out: Path | None) -> dict[str, Any]:
     plan = finished.plan
     return {
-        "good": finished.is_good,
-        "runs": len(finished.rows),
+        "good": finished.is_good, "runs": len(finished.rows),
         "failed": [{"error": row["error"], "token": row["token"]} for row in finished.failed],
         "assertions": {condition.text: True for condition in plan.conditions}
-        | {each.condition.text: False for each in finished.broken},
-        "out": None if out is None else str(out),
+        | {each.condition.text: False for each in finished.broken}, "out": None if out is None else str(out),
         "summary": [{**asdict(group), "failure_share": group.failure_share} for group in groups],
-    }
+    }  # fmt: skip
 
 
 # ---- finding and shrinking -------------------------------------------------------------------------------------------
@@ -351,7 +302,7 @@ def _find(requested: Sweep, options: SweepOptions) -> int:
         try:
             found = _searched(plan, condition, options, bar)
         except KeyboardInterrupt:
-            print(f"microsim: stopped after {bar.done:,} of {len(plan):,} runs; nothing was found", file=sys.stderr)
+            warn(f"stopped after {bar.done:,} of {len(plan):,} runs; nothing was found")
             return FAILED
     if found is None:
         _say_nothing_found(plan, options)

@@ -7,20 +7,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from microsim.cli.command import Command
-from microsim.cli.options import JsonOption
-from microsim.cli.precompile import compiling
-from microsim.cli.terminal import GOOD, WRONG_INPUT, print_json
+from microsim.cli.command import Command, JsonOption, argument
+from microsim.cli.terminal import GOOD, WRONG_INPUT, compiling, print_json
 from microsim.errors import MicroSimError, Problem, ScenarioError
 
 
 def validate(
-    files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE", help="Scenarios, missions, sweeps, world bundles."),
-    ],
+    files: Annotated[list[str], argument("FILE", "Scenarios, missions, sweeps, world bundles.")],
     as_json: JsonOption = False,
 ) -> int:
     """Check scenarios, missions, sweeps and world bundles, and list everything that is wrong with them.
@@ -60,7 +53,7 @@ def _is_bad(problems: Iterable[Problem]) -> bool:
 
 def _problems(source: str, kind: str) -> Sequence[Problem]:
     try:
-        return _CHECKS[kind](source)
+        return _check(source, kind)
     except ScenarioError as error:
         return error.problems
     except MicroSimError as error:  # a plug-in that cannot be loaded
@@ -72,7 +65,7 @@ def _kind(source: str) -> str:
     from microsim import paths
     from microsim.bundle import is_bundle
     from microsim.missions.mission_file import is_mission
-    from microsim.sweep.sweep_file import is_sweep
+    from microsim.sweep.plan import is_sweep
 
     if source in paths.scenario_names():
         return "scenario"
@@ -85,39 +78,28 @@ def _kind(source: str) -> str:
     return "mission" if is_mission(Path(source)) else "scenario"
 
 
-def _check_scenario(source: str) -> Sequence[Problem]:
-    from microsim.scenario import load_scenario
+def _check(source: str, kind: str) -> Sequence[Problem]:
+    if kind == "bundle":
+        from microsim.bundle import check_bundle
 
-    load_scenario(source)
+        return check_bundle(source)
+    if kind == "sweep":
+        from microsim.sweep import load_sweep, make_plan
+
+        make_plan(load_sweep(source))
+    elif kind == "mission":
+        from microsim.missions.mission_file import load_mission
+        from microsim.missions.pilot import check
+        from microsim.simulation import Simulation
+
+        mission = load_mission(source)
+        if mission.scenario is not None:  # it may be flown in others
+            check(mission, Simulation(mission.scenario, mission.seed))
+    else:
+        from microsim.scenario import load_scenario
+
+        load_scenario(source)
     return ()
-
-
-def _check_bundle(source: str) -> Sequence[Problem]:
-    from microsim.bundle import check_bundle
-
-    return check_bundle(source)
-
-
-def _check_sweep(source: str) -> Sequence[Problem]:
-    from microsim.sweep import load_sweep, make_plan
-
-    make_plan(load_sweep(source))
-    return ()
-
-
-def _check_mission(source: str) -> Sequence[Problem]:
-    """Together with the scenario it names, if it names one; it may be flown in others."""
-    from microsim.missions.mission_check import check
-    from microsim.missions.mission_file import load_mission
-    from microsim.simulation import Simulation
-
-    mission = load_mission(source)
-    if mission.scenario is not None:
-        check(mission, Simulation(mission.scenario, mission.seed))
-    return ()
-
-
-_CHECKS = {"scenario": _check_scenario, "mission": _check_mission, "sweep": _check_sweep, "bundle": _check_bundle}
 
 
 def _report(source: str, kind: str, problems: Iterable[Problem]) -> dict[str, Any]:
@@ -137,9 +119,8 @@ def _say(source: str, problems: Sequence[Problem]) -> None:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if _is_bad(problems):
         warnings = sum(problem.is_warning for problem in problems)
-        count = _counted(len(problems) - warnings, "problem") + (
-            f", {_counted(warnings, 'warning')}" if warnings else ""
-        )
+        count = _counted(len(problems) - warnings, "problem")
+        count += f", {_counted(warnings, 'warning')}" if warnings else ""
         console.print(Text.assemble(("bad ", "bold red"), " ", source, (f"  {count}", "dim")))
     else:
         Console(highlight=False, soft_wrap=True).print(Text.assemble((" ok ", "bold green"), " ", source))

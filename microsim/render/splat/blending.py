@@ -1,12 +1,12 @@
 """The pixels of a tile: its footprints blended front to back, eight pixels of a row at a time (SIMD)."""
 
 import math
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine.compiled import threaded_kernel
+from microsim.engine.compiled import inlined, threaded_kernel
 from microsim.render.splat import ALPHA_MAX, TILE, TRANSMITTANCE_MIN
 from microsim.render.splat.activation import Floats, Integers
 from microsim.render.splat.projection import (
@@ -61,6 +61,12 @@ def exp_of_minus(s: float) -> float:
     return p * p
 
 
+class Frame(NamedTuple):
+    colours: Floats  # (h, w, 3) 0 to 1, above where it is overexposed
+    alphas: Floats  # (h, w) how much of it is splats
+    depths: Floats  # (h, w) [m] mean depth along the optical axis of the splats seen; 0 where there is none
+
+
 @threaded_kernel
 def blend(
     footprints: Floats,
@@ -72,9 +78,7 @@ def blend(
     behind: Floats,
     limits: Floats,
     room: Room,
-    colours: Floats,
-    alphas: Floats,
-    depths: Floats,
+    frame: Frame,
 ) -> None:
     """Tiles begin to end. `behind` (h, w, 3) is what is seen where no splat is, `limits` (h, w) [m] how far that is."""
     batch = np.empty((_BATCH, FOOTPRINT), np.float32)
@@ -82,7 +86,7 @@ def blend(
         top, left = (tile // columns) * TILE, (tile % columns) * TILE
         _start(limits, top, left, room)
         _cover(footprints, slots[offsets[tile] : offsets[tile + 1]], top, left, room, batch)
-        _finish(behind, top, left, room, colours, alphas, depths)
+        _finish(behind, top, left, room, frame)
 
 
 @threaded_kernel
@@ -123,52 +127,23 @@ def _cover_with(f: Floats, top: int, left: int, room: Room) -> None:
         rise = f[ROOT_YY] * dy
         rise = rise * rise
         if end_half - first_half == 2:
-            _cover_row(f, x, shear, rise, row * TILE, room)
+            _cover_pixels(f, x, shear, rise, row * TILE, TILE, room)
         else:
-            _cover_half_row(
-                f, x - _f32(first_half * _HALF_TILE), shear, rise, row * TILE + first_half * _HALF_TILE, room
-            )
+            left_half = first_half * _HALF_TILE
+            _cover_pixels(f, x - _f32(left_half), shear, rise, row * TILE + left_half, _HALF_TILE, room)
 
 
-# The next two are one loop, of 8 and of 16 pixels: with its length fixed, each becomes a few dozen SIMD instructions.
-# In both, a pixel's distance is (x - first pixel of its half) - place in that half, to the last bit.
+@inlined
+def _cover_pixels(f: Floats, x: float, shear: float, rise: float, at: int, count: int, room: Room) -> None:
+    """A row of a tile, or half of one: with its length fixed, the loop becomes a few dozen SIMD instructions.
 
-
-@threaded_kernel
-def _cover_half_row(f: Floats, x: float, shear: float, rise: float, at: int, room: Room) -> None:
+    A pixel's distance is (x - first pixel of its half) - place in that half, to the last bit.
+    """
     root, opacity, extent, depth = f[ROOT_XX], f[OPACITY], f[EXTENT], f[DEPTH]
     red, green, blue = f[RED], f[GREEN], f[BLUE]
     t, r, g = _u64(at), _u64(at + _AREA), _u64(at + 2 * _AREA)
     b, d, m = _u64(at + 3 * _AREA), _u64(at + 4 * _AREA), _u64(at + 5 * _AREA)
-    for i in range(_HALF_TILE):
-        k = _u64(i)
-        p = root * (x - _f32(i)) + shear
-        s = p * p + rise
-        alpha = opacity * exp_of_minus(s)
-        alpha = alpha if alpha < _ALPHA_MAX else _ALPHA_MAX
-        limit = room[m + k]
-        alpha = alpha if s <= extent else _ZERO
-        alpha = alpha if depth < limit else _ZERO
-        before = room[t + k]
-        weight = alpha * before
-        after = before - weight
-        goes_on = after > _TRANSMITTANCE_MIN
-        weight = weight if goes_on else _ZERO
-        room[t + k] = after if goes_on else before
-        room[m + k] = limit if goes_on else _ZERO
-        room[r + k] += weight * red
-        room[g + k] += weight * green
-        room[b + k] += weight * blue
-        room[d + k] += weight * depth
-
-
-@threaded_kernel
-def _cover_row(f: Floats, x: float, shear: float, rise: float, at: int, room: Room) -> None:
-    root, opacity, extent, depth = f[ROOT_XX], f[OPACITY], f[EXTENT], f[DEPTH]
-    red, green, blue = f[RED], f[GREEN], f[BLUE]
-    t, r, g = _u64(at), _u64(at + _AREA), _u64(at + 2 * _AREA)
-    b, d, m = _u64(at + 3 * _AREA), _u64(at + 4 * _AREA), _u64(at + 5 * _AREA)
-    for i in range(TILE):
+    for i in range(count):
         k = _u64(i)
         p = root * ((x - _f32(i & _HALF_TILE)) - _f32(i & (_HALF_TILE - 1))) + shear
         s = p * p + rise
@@ -200,7 +175,8 @@ def _is_done(depth: float, room: Room) -> bool:
 
 
 @threaded_kernel
-def _finish(behind: Floats, top: int, left: int, room: Room, colours: Floats, alphas: Floats, depths: Floats) -> None:
+def _finish(behind: Floats, top: int, left: int, room: Room, frame: Frame) -> None:
+    colours, alphas, depths = frame
     for y in range(min(TILE, alphas.shape[0] - top)):
         for x in range(min(TILE, alphas.shape[1] - left)):
             k, v, u = y * TILE + x, top + y, left + x

@@ -1,11 +1,13 @@
-"""From blended splats to what a camera delivers: background, lens, exposure and noise, bytes.
+"""From splats to what a camera delivers: background, blended splats, lens, exposure and noise, bytes; on the CPU.
 
 The background is one colour, or a sky that goes from the horizon's to the zenith's with the sine of the elevation.
 A lens with distortion is applied by looking up each pixel in the picture of a pinhole camera that sees as much.
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -15,8 +17,10 @@ from microsim.engine.noise import words
 from microsim.render.drawing import Image
 from microsim.render.palette_camera import CameraModel, Rotation
 from microsim.render.splat import NEAR_M
-from microsim.render.splat.activation import Floats
+from microsim.render.splat.activation import Floats, Splats
+from microsim.render.splat.blending import Frame
 from microsim.render.splat.projection import AXES, CX, CY, FX, FY, View, view_of
+from microsim.render.splat.rasteriser import Rasteriser, Workers, parts_of
 
 _f32 = np.float32
 _ZERO, _ONE, _HALF, _BRIGHTEST = _f32(0.0), _f32(1.0), _f32(0.5), _f32(255.0)
@@ -218,3 +222,61 @@ def look_up_depths(depths: Floats, lookup: Floats, begin: int, end: int, out: Fl
 
 
 NO_LOOKUP: Floats = np.empty((0, 0, 2), np.float32)
+
+
+class SplatRenderer(Protocol):
+    """A back end: the CPU's, or one that gives the same pictures sooner."""
+
+    def pictures(self, shots: Sequence[Shot]) -> list[Picture]:
+        """Of several cameras at once."""
+
+
+class CpuRenderer:
+    def __init__(self, splats: Splats, workers: Workers | None = None) -> None:
+        self._rasteriser = Rasteriser(splats, workers)
+        self._workers = self._rasteriser.workers
+
+    def pictures(self, shots: Sequence[Shot]) -> list[Picture]:
+        return [self._picture(shot) for shot in shots]
+
+    def _picture(self, shot: Shot) -> Picture:
+        behind, limits = self._background(shot)
+        frame = self._rasteriser.render(shot.view, behind, limits)
+        height, width = shot.lens.size
+        image = np.empty((height, width, 3), np.uint8)
+        lookup = NO_LOOKUP if shot.lens.lookup is None else shot.lens.lookup
+        exposure = shot.exposure
+        gain, level = np.float32(255.0 * exposure.gain), np.float32(exposure.noise_sigma / NOISE_UNIT)
+        self._by_rows(
+            height,
+            lambda begin, end: develop(
+                frame.colours, lookup, gain, level, exposure.key, exposure.tick, begin, end, image
+            ),
+        )
+        return Picture(image, self._depths(frame, limits, shot))
+
+    def _background(self, shot: Shot) -> tuple[Floats, Floats]:
+        height, width, things = shot.lens.canvas.height, shot.lens.canvas.width, shot.things
+        behind = np.empty((height, width, 3), np.float32)
+        view, sky = shot.view, shot.sky.colours
+
+        def fill(begin: int, end: int) -> None:
+            fill_sky(view, sky, begin, end, behind)
+            if things is not None:
+                put_things(things.depths, things.colours, begin, end, behind)
+
+        self._by_rows(height, fill)
+        return behind, np.full((height, width), np.inf, np.float32) if things is None else things.depths
+
+    def _depths(self, frame: Frame, limits: Floats, shot: Shot) -> Floats:
+        self._by_rows(limits.shape[0], lambda begin, end: sensor_depths(frame.alphas, limits, begin, end, frame.depths))
+        lookup = shot.lens.lookup
+        if lookup is None:
+            return frame.depths
+        depths = np.empty(shot.lens.size, np.float32)
+        self._by_rows(depths.shape[0], lambda begin, end: look_up_depths(frame.depths, lookup, begin, end, depths))
+        return depths
+
+    def _by_rows(self, rows: int, task: Callable[[int, int], None]) -> None:
+        parts = parts_of(rows, self._workers.count)
+        self._workers.run(lambda part, _: task(*parts[part]), len(parts))

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine.compiled import threaded_kernel
+from microsim.engine.compiled import inlined, threaded_kernel
 from microsim.engine.geometry import Array, Vector
 from microsim.render.splat import CHUNK, DILATION_PX2, NEAR_M, TILE
 from microsim.render.splat.activation import EXTENT as SPLAT_EXTENT
@@ -37,17 +37,9 @@ _f32, _f64 = np.float32, np.float64  # in compiled code, `float` leaves a float3
 _HALF, _TWO, _THREE, _FOUR = _f32(0.5), _f32(2.0), _f32(3.0), _f32(4.0)
 # The constants of the real spherical harmonics of degree 0, 1, 2 and 3.
 HARMONICS = (
-    0.28209479177387814,
-    0.4886025119029199,
-    1.0925484305920792,
-    0.31539156525252005,
-    0.5462742152960396,
-    0.5900435899266435,
-    2.890611442640554,
-    0.4570457994644658,
-    0.3731763325901154,
-    1.445305721320277,
-)
+    0.28209479177387814, 0.4886025119029199, 1.0925484305920792, 0.31539156525252005, 0.5462742152960396,
+    0.5900435899266435, 2.890611442640554, 0.4570457994644658, 0.3731763325901154, 1.445305721320277,
+)  # fmt: skip
 _C0, _C1, _C2A, _C2B, _C2C, _C3A, _C3B, _C3C, _C3D, _C3E = (_f32(number) for number in HARMONICS)
 
 
@@ -105,7 +97,6 @@ def project(
     view: View,
     geometry: Floats,
     harmonics: Floats,
-    degree: int,
     chunks: Integers,
     begin: int,
     end: int,
@@ -123,7 +114,7 @@ def project(
         slot = r * CHUNK
         for i in range(first, min(first + CHUNK, geometry.shape[0])):
             if _footprint(view, geometry[i], footprints[slot], tiles[slot]):
-                _colour(view, geometry[i], harmonics[i], degree, basis, footprints[slot])
+                _colour(view, geometry[i], harmonics[i], basis, footprints[slot])
                 slot += 1
         counts[r] = slot - r * CHUNK
 
@@ -149,37 +140,7 @@ def _footprint(view: View, splat: Floats, out: Floats, tiles: Tiles) -> bool:
         return False
     slope_x = min(max(slope_x, view[SLOPE_LEFT]), view[SLOPE_RIGHT])
     slope_y = min(max(slope_y, view[SLOPE_UP]), view[SLOPE_DOWN])
-    # Rows of the Jacobian of the projection, turned into the map frame.
-    scale_x, scale_y = view[FX] * per_z, view[FY] * per_z
-    jx0, jx1, jx2 = (
-        scale_x * (a[0] - slope_x * a[6]),
-        scale_x * (a[1] - slope_x * a[7]),
-        scale_x * (a[2] - slope_x * a[8]),
-    )
-    jy0, jy1, jy2 = (
-        scale_y * (a[3] - slope_y * a[6]),
-        scale_y * (a[4] - slope_y * a[7]),
-        scale_y * (a[5] - slope_y * a[8]),
-    )
-    # The same along the splat's own axes, times its scales: the covariance is the product of these with themselves.
-    qx, qy, qz, qw = (
-        _f64(splat[QUATERNION]),
-        _f64(splat[QUATERNION + 1]),
-        _f64(splat[QUATERNION + 2]),
-        _f64(splat[QUATERNION + 3]),
-    )
-    xx, yy, zz = qx * qx, qy * qy, qz * qz
-    xy, xz, yz, wx, wy, wz = qx * qy, qx * qz, qy * qz, qw * qx, qw * qy, qw * qz
-    s0, s1, s2 = _f64(splat[SCALE]), _f64(splat[SCALE + 1]), _f64(splat[SCALE + 2])
-    m0, m1, m2 = (1.0 - 2.0 * (yy + zz)) * s0, (2.0 * (xy + wz)) * s0, (2.0 * (xz - wy)) * s0
-    x0, y0 = jx0 * m0 + jx1 * m1 + jx2 * m2, jy0 * m0 + jy1 * m1 + jy2 * m2
-    m0, m1, m2 = (2.0 * (xy - wz)) * s1, (1.0 - 2.0 * (xx + zz)) * s1, (2.0 * (yz + wx)) * s1
-    x1, y1 = jx0 * m0 + jx1 * m1 + jx2 * m2, jy0 * m0 + jy1 * m1 + jy2 * m2
-    m0, m1, m2 = (2.0 * (xz + wy)) * s2, (2.0 * (yz - wx)) * s2, (1.0 - 2.0 * (xx + yy)) * s2
-    x2, y2 = jx0 * m0 + jx1 * m1 + jx2 * m2, jy0 * m0 + jy1 * m1 + jy2 * m2
-    c_xx = x0 * x0 + x1 * x1 + x2 * x2 + DILATION_PX2
-    c_xy = x0 * y0 + x1 * y1 + x2 * y2
-    c_yy = y0 * y0 + y1 * y1 + y2 * y2 + DILATION_PX2
+    c_xx, c_xy, c_yy = _covariance(a, view[FX] * per_z, view[FY] * per_z, slope_x, slope_y, splat)
     determinant = c_xx * c_yy - c_xy * c_xy
     if not determinant > 0.0:
         return False
@@ -198,32 +159,58 @@ def _footprint(view: View, splat: Floats, out: Floats, tiles: Tiles) -> bool:
     return True
 
 
+@inlined
+def _covariance(
+    a: Array, scale_x: float, scale_y: float, slope_x: float, slope_y: float, splat: Floats
+) -> tuple[float, float, float]:
+    """Of the footprint, in squared pixels, dilated: xx, xy, yy."""
+    # Rows of the Jacobian of the projection, turned into the map frame.
+    jx0, jx1 = scale_x * (a[0] - slope_x * a[6]), scale_x * (a[1] - slope_x * a[7])
+    jy0, jy1 = scale_y * (a[3] - slope_y * a[6]), scale_y * (a[4] - slope_y * a[7])
+    jx2, jy2 = scale_x * (a[2] - slope_x * a[8]), scale_y * (a[5] - slope_y * a[8])
+    # The same along the splat's own axes, times its scales: the covariance is the product of these with themselves.
+    qx, qy = _f64(splat[QUATERNION]), _f64(splat[QUATERNION + 1])
+    qz, qw = _f64(splat[QUATERNION + 2]), _f64(splat[QUATERNION + 3])
+    xx, yy, zz = qx * qx, qy * qy, qz * qz
+    xy, xz, yz, wx, wy, wz = qx * qy, qx * qz, qy * qz, qw * qx, qw * qy, qw * qz
+    s0, s1, s2 = _f64(splat[SCALE]), _f64(splat[SCALE + 1]), _f64(splat[SCALE + 2])
+    m0, m1, m2 = (1.0 - 2.0 * (yy + zz)) * s0, (2.0 * (xy + wz)) * s0, (2.0 * (xz - wy)) * s0
+    x0, y0 = jx0 * m0 + jx1 * m1 + jx2 * m2, jy0 * m0 + jy1 * m1 + jy2 * m2
+    m0, m1, m2 = (2.0 * (xy - wz)) * s1, (1.0 - 2.0 * (xx + zz)) * s1, (2.0 * (yz + wx)) * s1
+    x1, y1 = jx0 * m0 + jx1 * m1 + jx2 * m2, jy0 * m0 + jy1 * m1 + jy2 * m2
+    m0, m1, m2 = (2.0 * (xz + wy)) * s2, (2.0 * (yz - wx)) * s2, (1.0 - 2.0 * (xx + yy)) * s2
+    x2, y2 = jx0 * m0 + jx1 * m1 + jx2 * m2, jy0 * m0 + jy1 * m1 + jy2 * m2
+    c_xx = x0 * x0 + x1 * x1 + x2 * x2 + DILATION_PX2
+    return c_xx, x0 * y0 + x1 * y1 + x2 * y2, y0 * y0 + y1 * y1 + y2 * y2 + DILATION_PX2
+
+
 @threaded_kernel
 def _tile(pixel: float) -> int:
     return int(pixel / TILE)
 
 
 @threaded_kernel
-def _colour(view: View, splat: Floats, harmonics: Floats, degree: int, basis: Floats, out: Floats) -> None:
+def _colour(view: View, splat: Floats, harmonics: Floats, basis: Floats, out: Floats) -> None:
     """The splat's colour as seen from the camera: spherical harmonics of the direction from camera to splat."""
     dx, dy, dz = _f64(splat[0]) - view[0], _f64(splat[1]) - view[1], _f64(splat[2]) - view[2]
     per_length = 1.0 / math.sqrt(dx * dx + dy * dy + dz * dz)
     x, y, z = _f32(dx * per_length), _f32(dy * per_length), _f32(dz * per_length)
+    count = harmonics.shape[0]  # 1, 4, 9 or 16
     basis[0] = _C0
-    if degree > 0:
+    if count > 1:
         basis[1], basis[2], basis[3] = -_C1 * y, _C1 * z, -_C1 * x
-    if degree > 1:
+    if count > 4:
         xx, yy, zz = x * x, y * y, z * z
         basis[4], basis[5], basis[6] = _C2A * (x * y), -_C2A * (y * z), _C2B * (_TWO * zz - xx - yy)
         basis[7], basis[8] = -_C2A * (x * z), _C2C * (xx - yy)
-        if degree > 2:
+        if count > 9:
             basis[9], basis[10] = -_C3A * y * (_THREE * xx - yy), _C3B * (x * y) * z
             basis[11] = -_C3C * y * (_FOUR * zz - xx - yy)
             basis[12] = _C3D * z * (_TWO * zz - _THREE * xx - _THREE * yy)
             basis[13] = -_C3C * x * (_FOUR * zz - xx - yy)
             basis[14], basis[15] = _C3E * z * (xx - yy), -_C3A * x * (xx - _THREE * yy)
     red = green = blue = _HALF
-    for k in range((degree + 1) * (degree + 1)):
+    for k in range(count):
         red += basis[k] * harmonics[k, 0]
         green += basis[k] * harmonics[k, 1]
         blue += basis[k] * harmonics[k, 2]

@@ -1,7 +1,12 @@
-"""A frame of a splat scene, stage by stage: cull, project, sort, bin, blend. Holds the buffers of one caller."""
+"""A frame of a splat scene, stage by stage: cull, project, sort, bin, blend. Holds the buffers of one caller.
 
+Several threads can share the work: the kernels release the GIL, and write to places of their own.
+"""
+
+import itertools
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,7 +14,7 @@ import numpy.typing as npt
 
 from microsim.render.splat import CHUNK, TILE
 from microsim.render.splat.activation import Floats, Integers, Splats
-from microsim.render.splat.blending import ROOM, blend
+from microsim.render.splat.blending import ROOM, Frame, blend
 from microsim.render.splat.projection import FOOTPRINT, HEIGHT, WIDTH, View, project, visible_chunks
 from microsim.render.splat.sorting import (
     DIGIT_BITS,
@@ -46,11 +51,42 @@ class OneWorker:
             task(number, 0)
 
 
-@dataclass(frozen=True)
-class Frame:
-    colours: Floats  # (h, w, 3) 0 to 1, above where it is overexposed
-    alphas: Floats  # (h, w) how much of it is splats
-    depths: Floats  # (h, w) [m] mean depth along the optical axis of the splats seen; 0 where there is none
+class Threads:
+    """The calling thread and `count - 1` others, started when first needed."""
+
+    def __init__(self, count: int) -> None:
+        self.count = max(1, count)
+        self._pool: ThreadPoolExecutor | None = None
+        self._owner = 0
+
+    def run(self, task: Callable[[int, int], None], count: int) -> None:
+        numbers = itertools.count()
+
+        def work(worker: int) -> None:
+            while (number := next(numbers)) < count:
+                task(number, worker)
+
+        helpers = min(self.count, count) - 1
+        waiting: list[Future[None]] = []
+        if helpers > 0:
+            pool = self._threads()
+            waiting = [pool.submit(work, worker) for worker in range(1, helpers + 1)]
+        try:
+            work(0)
+        finally:
+            for future in waiting:
+                future.result()
+
+    def _threads(self) -> ThreadPoolExecutor:
+        if self._pool is None or self._owner != os.getpid():  # threads do not survive a fork
+            self._pool = ThreadPoolExecutor(self.count - 1, thread_name_prefix="microsim-splat")
+            self._owner = os.getpid()
+        return self._pool
+
+
+def available() -> int:
+    """Processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def parts_of(count: int, parts: int) -> list[tuple[int, int]]:
@@ -99,8 +135,7 @@ class Rasteriser:
         def blend_row(row: int, worker: int) -> None:
             tiles = row * columns, (row + 1) * columns
             room = self._rooms[worker]
-            out = frame.colours, frame.alphas, frame.depths
-            blend(self._sorted_footprints, tiled, offsets, columns, *tiles, behind, limits, room, *out)
+            blend(self._sorted_footprints, tiled, offsets, columns, *tiles, behind, limits, room, frame)
 
         self.workers.run(blend_row, rows)
         return frame
@@ -113,20 +148,9 @@ class Rasteriser:
         parts = parts_of(chunks, -(-chunks // 64))
 
         def project_part(part: int, worker: int) -> None:
-            splats, begin, end = self.splats, *parts[part]
-            project(
-                view,
-                splats.geometry,
-                splats.harmonics,
-                splats.degree,
-                self._chunks,
-                begin,
-                end,
-                self._basis[worker],
-                self._footprints,
-                self._tiles,
-                self._counts,
-            )
+            splats, out = self.splats, (self._footprints, self._tiles, self._counts)
+            begin, end = parts[part]
+            project(view, splats.geometry, splats.harmonics, self._chunks, begin, end, self._basis[worker], *out)
 
         self.workers.run(project_part, len(parts))
         return int(chunks)

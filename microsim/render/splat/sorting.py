@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine.compiled import threaded_kernel
+from microsim.engine.compiled import inlined, threaded_kernel
 from microsim.render.splat import CHUNK, TILE
 from microsim.render.splat.activation import Floats, Integers
 from microsim.render.splat.projection import (
@@ -118,10 +118,17 @@ def find_tiles(
             at = _find_tiles_of_large(footprints[k], left, right, top, bottom, k, columns, at, pairs, counters)
             continue
         for row in range(top, bottom):
-            for tile in range(row * columns + left, row * columns + right):
-                counters[tile] += 1
-                pairs[at, 0], pairs[at, 1] = tile, k
-                at += 1
+            at = _pair(row * columns + left, row * columns + right, k, at, pairs, counters)
+    return at
+
+
+@inlined
+def _pair(first: int, end: int, k: int, at: int, pairs: Slots, counters: Integers) -> int:
+    """The tiles of a row with footprint k, from `at` on; gives where they end."""
+    for tile in range(first, end):
+        counters[tile] += 1
+        pairs[at, 0], pairs[at, 1] = tile, k
+        at += 1
     return at
 
 
@@ -158,10 +165,7 @@ def _find_tiles_of_large(
         x_low = (-math.sqrt(max(extent - (yy * y) * (yy * y), 0.0)) - xy * y) * per_xx
         first = int(max((u + x_low - MARGIN_PX) * (1.0 / TILE), float(left)))
         end = int(min(max((u + x_high + MARGIN_PX) * (1.0 / TILE) + 1.0, 0.0), float(right)))
-        for tile in range(row * columns + first, row * columns + end):
-            counters[tile] += 1
-            pairs[at, 0], pairs[at, 1] = tile, k
-            at += 1
+        at = _pair(row * columns + first, row * columns + end, k, at, pairs, counters)
     return at
 
 

@@ -17,16 +17,7 @@ from microsim import messages as wire
 from microsim.errors import UsageError
 from microsim.messages.topics import Qos
 from microsim.ros2.transport import OnMessage, OnRequest
-from microsim.ros2.transport.standalone import (
-    ROSOUT,
-    ROSOUT_QOS,
-    ROSOUT_TYPE,
-    NotYet,
-    StandaloneNode,
-    answer,
-    known_service,
-    known_type,
-)
+from microsim.ros2.transport.standalone import ROSOUT_TOPIC, NotYet, StandaloneNode, answer, known_service, known_type
 
 
 class Bus:
@@ -37,7 +28,7 @@ class Bus:
         self.publishers: list[MemoryPublisher] = []
         self.subscriptions: list[_Subscription] = []
         self.changes = 0  # of the subscriptions: publishers then match again
-        self.servers: dict[tuple[str, str], _Server] = {}  # by name and type
+        self.servers: dict[tuple[str, str], _MemoryServer] = {}  # by name and type
 
 
 @dataclass(eq=False)
@@ -64,14 +55,11 @@ class _Subscription:
 @dataclass(eq=False)
 class _Request:
     cdr: bytes
-    response: bytes = b""
-
-    def is_answered(self) -> bool:
-        return self.response != b""
+    response: bytes = b""  # empty: not answered yet
 
 
 @dataclass(eq=False)
-class _Server:
+class _MemoryServer:
     owner: MemoryTransport
     name: str
     type_name: str
@@ -113,14 +101,12 @@ class MemoryPublisher:
 
 class MemoryTransport(StandaloneNode):
     name = "memory"
-    tells_senders = True
-    serves_many_types = True
 
     def __init__(self, node_name: str = "microsim", ros_args: Sequence[str] = (), bus: Bus | None = None) -> None:
         super().__init__(node_name, ros_args)
         self.bus = bus or Bus()
         self._thread = threading.get_ident()  # that polls
-        self._rosout = self.publisher_at(ROSOUT, ROSOUT_TYPE, ROSOUT_QOS) if self.arguments.rosout else None
+        self._rosout = self.publisher_at(*ROSOUT_TOPIC) if self.arguments.rosout else None
 
     def publisher(self, topic: str, type_name: str, qos: Qos) -> MemoryPublisher:
         return self.publisher_at(self.arguments.topic(topic), type_name, qos)
@@ -158,31 +144,28 @@ class MemoryTransport(StandaloneNode):
         with self.bus.changed:
             if key in self.bus.servers:
                 raise UsageError(f"service {name} is served already")
-            self.bus.servers[key] = _Server(self, name, type_name, on_request)
+            self.bus.servers[key] = _MemoryServer(self, name, type_name, on_request)
 
     def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
         name = self.arguments.service(service)
         message = wire.from_mapping(f"{known_service(type_name)}_Request", request)
         pending, asked = _Request(wire.encode(f"{type_name}_Request", message)), False
         end = time.monotonic() + timeout_s
-        while not pending.is_answered():
+        while True:
             server = self.bus.servers.get((name, type_name))
             if server is not None and not asked:
                 asked = True
-                self._hand_over(server, pending)
+                with self.bus.changed:
+                    server.queue.append(pending)
+                    self.bus.changed.notify_all()
             if server is not None and server.owner is not self and server.owner._thread == threading.get_ident():
                 server.owner.poll()  # both are on this thread
-            if pending.is_answered():
+            if pending.response:
                 break
             if time.monotonic() > end:
                 raise TimeoutError(f"service {name}: " + ("no answer" if asked else "there is no server"))
             self.poll(0.01)
         return wire.decode_checked(f"{type_name}_Response", pending.response)
-
-    def _hand_over(self, server: _Server, pending: _Request) -> None:
-        with self.bus.changed:
-            server.queue.append(pending)
-            self.bus.changed.notify_all()
 
     def poll(self, timeout_s: float = 0.0) -> None:
         self._thread = threading.get_ident()
@@ -206,7 +189,7 @@ class MemoryTransport(StandaloneNode):
         messages = any(s.owner is self and s.queue for s in self.bus.subscriptions)
         return messages or any(s.owner is self and s.queue for s in self.bus.servers.values())
 
-    def _answer(self, server: _Server, pending: _Request) -> None:
+    def _answer(self, server: _MemoryServer, pending: _Request) -> None:
         request = wire.decode_checked(f"{server.type_name}_Request", pending.cdr)
         try:
             response = answer(

@@ -14,12 +14,7 @@ import rclpy
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.context import Context
-from rclpy.executors import (
-    ExternalShutdownException,
-    ShutdownException,
-    SingleThreadedExecutor,
-    TimeoutException,
-)
+from rclpy.executors import ExternalShutdownException, ShutdownException, SingleThreadedExecutor, TimeoutException
 from rclpy.node import Node
 from rclpy.parameter import Parameter as RosParameter
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
@@ -29,17 +24,8 @@ from rclpy.type_support import check_for_type_support
 from microsim.errors import UsageError
 from microsim.messages import fill
 from microsim.messages.topics import Qos
-from microsim.ros2.transport import (
-    LogLevel,
-    MissingTypeError,
-    OnMessage,
-    OnRequest,
-    OnSet,
-    Parameter,
-    Value,
-)
-from microsim.ros2.transport.parameter_server import whole_bounds
-from microsim.ros2.transport.standalone import NotYet
+from microsim.ros2.transport import LogLevel, MissingTypeError, OnMessage, OnRequest, OnSet, Parameter, Value
+from microsim.ros2.transport.standalone import NotYet, whole_bounds
 
 CALLBACKS_PER_POLL = 200  # a flood of messages must not hold up the tick
 IDLE_S = 0.001  # asking rclpy takes 0.3 ms, longer than a tick: when nothing has arrived, wait before asking again
@@ -73,8 +59,6 @@ class RclpyTransport:
         self.node_name: str = self._node.get_fully_qualified_name()
         self.overrides: Mapping[str, Value] = _overrides(self._node)
 
-    # ---- topics
-
     def publisher(self, topic: str, type_name: str, qos: Qos) -> RclpyPublisher:
         made = self._node.create_publisher(find_type(type_name), _relative(topic), quality(qos))
         self._publishers.append(RclpyPublisher(made, keeps_last=qos.latched))
@@ -99,8 +83,6 @@ class RclpyTransport:
             for each in self._node.get_publishers_info_by_topic(self._node.resolve_topic_name(_relative(topic))):
                 self._own_publishers[bytes(each.endpoint_gid)] = (each.node_name, each.node_namespace) == node
         return self._own_publishers.get(gid, False)
-
-    # ---- services
 
     def serve(self, service: str, type_name: str, on_request: OnRequest) -> None:
         kind = find_type(type_name)
@@ -143,19 +125,11 @@ class RclpyTransport:
         finally:
             self._node.destroy_client(client)
 
-    def _ask_again(self) -> None:
-        """Call handlers that could not answer at the last poll."""
-        later, self._later = self._later, []
-        for ask in later:
-            ask()
-
     def _poll_before(self, end: float, at_most_s: float, complaint: str) -> None:
         left = end - time.monotonic()
         if left <= 0.0:
             raise TimeoutError(complaint)
         self.poll(min(left, at_most_s))
-
-    # ---- parameters
 
     def declare(self, parameters: Sequence[Parameter], on_set: OnSet) -> None:
         for parameter in parameters:
@@ -164,9 +138,8 @@ class RclpyTransport:
                 self.set_parameters({parameter.name: parameter.value})
             else:
                 # the node has read `overrides` already: the value it gives is the one in force
-                self._node.declare_parameter(
-                    parameter.name, parameter.value, descriptor(parameter), ignore_override=True
-                )
+                told = parameter.name, parameter.value, descriptor(parameter)
+                self._node.declare_parameter(*told, ignore_override=True)
         declared = {parameter.name: parameter for parameter in parameters}
         guarded = self._guarded(on_set)
 
@@ -200,20 +173,18 @@ class RclpyTransport:
         try:
             for each in locked:
                 each.read_only = False
-            result = self._node.set_parameters_atomically(
-                [
-                    RosParameter(name, current[name].type_, _of_type(current[name], value))
-                    for name, value in changed.items()
-                ]
-            )
+            parameters = []
+            for name, value in changed.items():
+                kind = current[name].type_
+                given = float(value) if isinstance(value, int) and kind == RosParameter.Type.DOUBLE else value
+                parameters.append(RosParameter(name, kind, given))
+            result = self._node.set_parameters_atomically(parameters)
         finally:
             self._own_change = False
             for each in locked:
                 each.read_only = True
         if not result.successful:
             raise UsageError(result.reason)
-
-    # ---- the rest
 
     def wait_for_acks(self, timeout_s: float) -> bool:
         """Give subscribers time to read. No RMW reports acknowledgements soon: Fast DDS needs up to 3 s for one."""
@@ -228,12 +199,15 @@ class RclpyTransport:
         if not self._open or (timeout_s <= 0.0 and not self._later and time.monotonic() < self._idle_until):
             return
         try:
-            self._ask_again()
+            later, self._later = self._later, []
+            for ask in later:  # handlers that could not answer at the last poll
+                ask()
             if not self._executor.run_ready(timeout_s, CALLBACKS_PER_POLL):
                 self._idle_until = time.monotonic() + IDLE_S
         except Exception as error:  # a request that rclpy cannot read, an answer to a client that has gone
-            if self._failure is None:
-                self._complain(str(error))
+            if self._failure is None and time.monotonic() - self._complained_at >= REPEAT_S:
+                self._complained_at = time.monotonic()
+                self.log("warn", str(error))
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -257,11 +231,6 @@ class RclpyTransport:
                 raise
 
         return guarded
-
-    def _complain(self, text: str) -> None:
-        if time.monotonic() - self._complained_at >= REPEAT_S:
-            self._complained_at = time.monotonic()
-            self.log("warn", text)
 
 
 @dataclass(frozen=True)
@@ -328,10 +297,6 @@ def _overrides(node: Node) -> dict[str, Value]:
     return {name: plain_value(parameter.value) for name, parameter in given.items()}
 
 
-def _of_type(parameter: RosParameter, value: Value) -> Value:
-    return float(value) if parameter.type_ == RosParameter.Type.DOUBLE and isinstance(value, int) else value
-
-
 def _relative(name: str) -> str:
     return name[1:] if name.startswith("//") else name.lstrip("/")
 
@@ -344,8 +309,6 @@ _LOG: dict[LogLevel, Callable[[Any, str], Any]] = {
     "error": lambda logger, text: logger.error(text),
 }
 
-# ---- types and values ------------------------------------------------------------------------------------------------
-
 
 def find_type(type_name: str) -> Any:
     """The class of a message or service; raises MissingTypeError."""
@@ -356,21 +319,17 @@ def find_type(type_name: str) -> Any:
         raise MissingTypeError(type_name, f"{package} is not installed; {_how_to_get(package)}") from error
     try:
         module = importlib.import_module(f"{package}.{kind}")
-        found = _part_of_action(module, short) if kind == "action" else getattr(module, short)
+        if kind == "action":  # a part of it: Name_SendGoal, Name_GetResult, Name_FeedbackMessage
+            action, _, part = short.rpartition("_")
+            check_for_type_support(getattr(module, action))  # and with it, that of its parts
+            found = getattr(getattr(module, action).Impl, part if part == "FeedbackMessage" else f"{part}Service")
+        else:
+            found = getattr(module, short)
         check_for_type_support(found)
     except (ImportError, AttributeError) as error:
-        raise MissingTypeError(
-            type_name, f"the installed {package} does not have it; {_how_to_get(package)}, in a newer version"
-        ) from error
+        reason = f"the installed {package} does not have it; {_how_to_get(package)}, in a newer version"
+        raise MissingTypeError(type_name, reason) from error
     return found
-
-
-def _part_of_action(module: Any, name: str) -> Any:
-    """Of Name_SendGoal, Name_GetResult, Name_FeedbackMessage."""
-    action, _, part = name.rpartition("_")
-    whole = getattr(module, action)
-    check_for_type_support(whole)  # and with it, that of its parts
-    return getattr(whole.Impl, part if part == "FeedbackMessage" else f"{part}Service")
 
 
 def _how_to_get(package: str) -> str:

@@ -6,13 +6,13 @@ microsim run --ros-args -r __ns:=/a -r drone/cmd_vel:=/teleop -p seed:=7 --param
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from microsim.errors import UsageError, did_you_mean
 from microsim.ros2.transport import LogLevel, Value
-from microsim.ros2.transport.params_files import Override, read_params_file, read_value
 
 LEVELS: dict[str, int] = {"unset": 0, "debug": 10, "info": 20, "warn": 30, "error": 40, "fatal": 50}
 
@@ -24,16 +24,12 @@ _REMAP_SIDE = re.compile(r"(?:rostopic://|rosservice://)")
 _PARAMETER_NAME = re.compile(r"[\w~/][\w./~-]*", re.ASCII)
 
 _TAKING_A_VALUE = {
-    "-p": "name:=value",
-    "--param": "name:=value",
-    "-r": "old:=new",
-    "--remap": "old:=new",
-    "--params-file": "a file",
+    **dict.fromkeys(("-p", "--param"), "name:=value"),
+    **dict.fromkeys(("-r", "--remap"), "old:=new"),
+    **dict.fromkeys(("--params-file", "--log-config-file"), "a file"),
+    **dict.fromkeys(("-e", "--enclave"), "an enclave"),
     "--log-level": "a level",
-    "--log-config-file": "a file",
     "--log-file-name": "a name",
-    "-e": "an enclave",
-    "--enclave": "an enclave",
 }
 _SWITCHES = {f"--{able}-{what}-logs" for able in ("enable", "disable") for what in ("rosout", "stdout", "external-lib")}
 
@@ -108,21 +104,11 @@ def parse_ros_arguments(arguments: Sequence[str], node: str, namespace: str = "/
     node = _special(found.remaps, "__node", node, node)
     namespace = _special(found.remaps, "__ns", node, namespace)
     remaps = [r for r in found.remaps if not r.old.startswith("__") and r.node in ("", node)]
-    overrides: dict[str, Value] = {}
-    for override in found.overrides:  # in the order of the arguments: as in rcl, the last one wins
-        if override.is_for(_join(namespace, node)):
-            overrides[override.name] = override.value
-    return RosArguments(
-        node,
-        namespace,
-        overrides,
-        tuple(remaps),
-        found.log_levels,
-        found.switches.get("rosout", True),
-        found.switches.get("stdout", True),
-        found.enclave,
-        tuple(found.other),
-    )
+    name = _join(namespace, node)  # as in rcl, the last of the arguments wins
+    overrides = {override.name: override.value for override in found.overrides if override.is_for(name)}
+    switches = found.switches.get("rosout", True), found.switches.get("stdout", True)
+    others = found.enclave, tuple(found.other)
+    return RosArguments(node, namespace, overrides, tuple(remaps), found.log_levels, *switches, *others)
 
 
 @dataclass
@@ -193,7 +179,8 @@ def _remap(text: str, where: str) -> Remap:
             raise UsageError(f"{where}: {new!r} is not a namespace, such as /robots/a")
     else:
         for name in (old, new):
-            if not _is_name(name):
+            plain = re.sub(r"\{(node|ns|namespace)\}/?", "x", name)
+            if _NAME.fullmatch(plain) is None or "__" in plain:
                 raise UsageError(f"{where}: {name!r} is not the name of a topic or service")
     return Remap(old, new, node, kind)
 
@@ -212,14 +199,149 @@ def _node_prefix(text: str) -> tuple[str, str]:
     return (match[1], match[2]) if match else ("", text)
 
 
-def _is_name(name: str) -> bool:
-    name = re.sub(r"\{(node|ns|namespace)\}/?", "x", name)
-    return _NAME.fullmatch(name) is not None and "__" not in name
-
-
 def _special(remaps: Sequence[Remap], old: str, node: str, otherwise: str) -> str:
     return next((r.new for r in remaps if r.old == old and r.node in ("", node)), otherwise)
 
 
 def _join(namespace: str, name: str) -> str:
     return f"{namespace.rstrip('/')}/{name}".rstrip("/")
+
+
+PARAMETERS_KEY = "ros__parameters"
+
+_TRUE = {"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"}
+_FALSE = {"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"}
+_INTEGER = re.compile(r"[+-]?(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
+_FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?\.?(inf|Inf|INF|nan|NaN|NAN)")
+_INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True)
+class Override:
+    """A parameter's value and for whom it is meant."""
+
+    node: str  # fully qualified, or with wildcards: * is one part of a name, ** any number of them
+    name: str
+    value: Value
+    where: str  # argument or file:line
+
+    def is_for(self, node_name: str) -> bool:
+        pattern = re.escape("/" + self.node.lstrip("/")).replace(r"/\*\*", r"(/\w+)*").replace(r"\*", r"\w+")
+        return re.fullmatch(pattern, node_name) is not None
+
+
+def read_value(text: str, where: str) -> Value:
+    """The value of `-p name:=text`."""
+    node = _compose(text, where)
+    if node is None:
+        raise UsageError(f"{where}: a value is missing")
+    return _value(node, where)
+
+
+def read_params_file(path: Path) -> list[Override]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--params-file {path}: {getattr(error, 'strerror', None) or 'not a text file'}") from error
+    root = _compose(text, str(path), in_file=True)
+    try:
+        return [] if root is None else list(_nodes(root, "", str(path)))
+    except RecursionError:
+        raise UsageError(f"--params-file {path}: nested too deeply") from None
+
+
+def _compose(text: str, where: str, in_file: bool = False) -> Any:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        return YAML(typ="safe", pure=True).compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{where}:{mark.line + 1}" if mark is not None and in_file else where
+        raise UsageError(f"{place}: not YAML: {error.problem or error.context}") from error
+    except (YAMLError, ValueError, RecursionError, AttributeError, TypeError, LookupError, AssertionError) as error:
+        # ruamel.yaml raises some of these for text that is not YAML
+        raise UsageError(f"{where}: not YAML: {error}") from error
+
+
+def _nodes(mapping: Any, node_name: str, file: str) -> Iterator[Override]:
+    """Walk namespaces and node names down to `ros__parameters`."""
+    for key, value in _entries(mapping, file, "a node's name or ros__parameters"):
+        if key.value != PARAMETERS_KEY:
+            yield from _nodes(value, f"{node_name}/{key.value}".replace("//", "/"), file)
+        elif not node_name:
+            raise UsageError(f"{_place(file, key)}: {PARAMETERS_KEY} must be under a node's name, such as /**")
+        elif value.id != "scalar" or value.value or value.style:  # not empty
+            yield from _parameters(value, node_name, "", file)
+
+
+def _parameters(mapping: Any, node_name: str, prefix: str, file: str) -> Iterator[Override]:
+    for key, value in _entries(mapping, file, "parameters"):
+        name = f"{prefix}.{key.value}" if prefix else str(key.value)
+        if value.id == "mapping":
+            yield from _parameters(value, node_name, name, file)
+        else:
+            place = _place(file, key)
+            yield Override(node_name, name, _value(value, f"{place}: {name}"), place)
+
+
+def _entries(mapping: Any, file: str, expected: str) -> Iterator[tuple[Any, Any]]:
+    if mapping.id != "mapping":
+        raise UsageError(f"{_place(file, mapping)}: expected {expected}, found {_kind(mapping)}")
+    for key, value in mapping.value:
+        if key.id != "scalar" or not key.value:
+            raise UsageError(f"{_place(file, key)}: expected a name, found {_kind(key)}")
+        yield key, value
+
+
+def _value(node: Any, where: str) -> Value:
+    if node.id == "scalar":
+        return _scalar(node, where)
+    if node.id != "sequence":
+        raise UsageError(f"{where}: expected a value or a list, found {_kind(node)}")
+    elements: list[Any] = []
+    for element in node.value:
+        if element.id != "scalar":
+            raise UsageError(f"{where}: a list holds booleans, numbers or strings, not {_kind(element)}")
+        elements.append(_scalar(element, where))
+    if len({type(element) for element in elements}) > 1:
+        raise UsageError(f"{where}: all elements of a list have one type; write 1.0 for 1 among fractions")
+    return elements
+
+
+def _scalar(node: Any, where: str) -> bool | int | float | str:
+    text, is_tagged = str(node.value), getattr(node.ctag, "handle", None) == "!!"
+    tag = str(node.tag).rpartition(":")[2] if is_tagged else ""  # `str` for `!!str 1`, and so on
+    if node.style or tag == "str":  # quoted, or a block of text
+        return text
+    if not text:
+        raise UsageError(f"{where}: a value is missing")
+    value = _plain(text)
+    if tag == "float" and type(value) is int:
+        return float(value)
+    if tag in ("bool", "int", "float") and type(value).__name__ != tag:
+        raise UsageError(f"{where}: {text!r} is not of the type {tag}")
+    return value
+
+
+def _plain(text: str) -> bool | int | float | str:
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    if _INTEGER.fullmatch(text):
+        digits = text.lstrip("+-")
+        number = int(digits, 16 if digits[:2] in ("0x", "0X") else 8 if digits.startswith("0") else 10)
+        number = -number if text.startswith("-") else number
+        return number if number in _INT64 else float(number)
+    if _FLOAT.fullmatch(text):
+        return float(re.sub(r"\.(?=[inIN])", "", text))
+    return text
+
+
+def _kind(node: Any) -> str:
+    kinds = {"mapping": "a mapping", "sequence": "a list"}
+    return kinds.get(node.id) or (repr(node.value) if node.value else "nothing")
+
+
+def _place(file: str, node: Any) -> str:
+    return f"{file}:{node.start_mark.line + 1}"

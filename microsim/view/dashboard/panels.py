@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from string import Formatter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.align import Align
@@ -21,9 +21,11 @@ from rich.text import Text
 
 from microsim.messages.outbox import Message
 from microsim.sensors.sensor import Display, LinePart
-from microsim.view.dashboard.run_facts import RunFacts
 from microsim.view.dashboard.world_map import Pixels, WorldMap, arrow, robot_colour, shrunk
 from microsim.view.run_state import LinkState, RobotState, ShownSensor, numbers, picture
+
+if TYPE_CHECKING:
+    from microsim.view.dashboard import DashboardFacts
 
 SPARKS = "▁▂▃▄▅▆▇█"
 _WIDE, _VERY_WIDE = 100, 160  # columns from which there is room for two and three columns of panels
@@ -39,7 +41,7 @@ class Screen:
         self.map = world_map
         self._thumbnails: dict[str, tuple[object, int, Pixels]] = {}  # by topic: message, width, picture
 
-    def draw(self, facts: RunFacts, width: int, height: int) -> Layout:
+    def draw(self, facts: DashboardFacts, width: int, height: int) -> Layout:
         rows = max(height - 3, 4)
         body = Layout()
         body.split_row(*(self._three_columns if width >= _VERY_WIDE else self._two_columns)(facts, width, rows))
@@ -47,14 +49,14 @@ class Screen:
         screen.split_column(Layout(_header(facts, width), size=2), body, Layout(_footer(facts), size=1))
         return screen
 
-    def _two_columns(self, facts: RunFacts, width: int, rows: int) -> list[Layout]:
+    def _two_columns(self, facts: DashboardFacts, width: int, rows: int) -> list[Layout]:
         side = _clamped(width * 12 // 25, 34, 56)
         panels = self._text_panels(facts, side, rows)
         if width >= _WIDE:
             panels += self._cameras(facts, side, rows - _height(panels))
         return [Layout(self._map(facts, width - side, rows)), Layout(_stack(panels, rows), size=side)]
 
-    def _three_columns(self, facts: RunFacts, width: int, rows: int) -> list[Layout]:
+    def _three_columns(self, facts: DashboardFacts, width: int, rows: int) -> list[Layout]:
         side, cameras = _clamped(width // 4, 46, 56), _clamped(width // 4, 40, 60)
         panels = self._text_panels(facts, side, rows)
         panels += _topics_panel(facts, side - 2 * _FRAME, rows - _height(panels))
@@ -64,17 +66,17 @@ class Screen:
             right.append(Layout(_stack(pictures, rows), size=cameras))
         return [Layout(self._map(facts, width - sum(part.size or 0 for part in right), rows)), *right]
 
-    def _map(self, facts: RunFacts, width: int, rows: int) -> RenderableType:
+    def _map(self, facts: DashboardFacts, width: int, rows: int) -> RenderableType:
         drawn = self.map.draw(max(width - _FRAME, 1), max(rows - _FRAME, 1), facts.robots, facts.trails)
         return _panel(drawn, "map", f"grid {self.map.grid_m:g} m")
 
-    def _text_panels(self, facts: RunFacts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
+    def _text_panels(self, facts: DashboardFacts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
         inner = width - 2 * _FRAME
         radio = _radio_panel(facts, inner, rows)
         left = rows - (radio[1] if radio else 0)
         return [*_robot_panels(facts, inner, left), *([radio] if radio else [])]
 
-    def _cameras(self, facts: RunFacts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
+    def _cameras(self, facts: DashboardFacts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
         """Thumbnails of the newest images, as many as fit."""
         panels: list[tuple[RenderableType, int]] = []
         for sensor, message in _shown_messages(facts, facts.robots):
@@ -110,17 +112,12 @@ def _clamped(value: int, least: int, most: int) -> int:
     return max(least, min(value, most))
 
 
-def _panel(content: RenderableType, title: RenderableType | str, note: str = "", tight: bool = True) -> Panel:
+def _panel(content: RenderableType, title: Text | str, note: str = "", tight: bool = True) -> Panel:
     return Panel(
-        content,
-        box=box.ROUNDED,
-        title=title if isinstance(title, Text) else Text(str(title), "bold not dim"),
-        title_align="left",
-        subtitle=Text(note, "dim") if note else None,
-        subtitle_align="right",
-        border_style="dim",
-        padding=0 if tight else (0, 1),
-    )
+        content, box=box.ROUNDED, border_style="dim", padding=0 if tight else (0, 1),
+        title=title if isinstance(title, Text) else Text(title, "bold not dim"), title_align="left",
+        subtitle=Text(note, "dim") if note else None, subtitle_align="right",
+    )  # fmt: skip
 
 
 def _stack(panels: Sequence[tuple[RenderableType, int]], rows: int) -> RenderableType:
@@ -137,7 +134,7 @@ def _stack(panels: Sequence[tuple[RenderableType, int]], rows: int) -> Renderabl
     return column
 
 
-def _robot_panels(facts: RunFacts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
+def _robot_panels(facts: DashboardFacts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
     """Every sensor of every robot where there is room, else a line for each robot."""
     full = [_robot_lines(facts, name, width) for name in facts.robots]
     for most in range(max(map(len, full), default=0), 2, -1):
@@ -154,7 +151,7 @@ def _robot_panels(facts: RunFacts, width: int, rows: int) -> list[tuple[Renderab
     return [(_panel(_lines(lines), "robots", "x, y, z [m], heading", tight=False), len(lines) + _FRAME)]
 
 
-def _robot_panel(facts: RunFacts, name: str, index: int, lines: Sequence[Text]) -> Panel:
+def _robot_panel(facts: DashboardFacts, name: str, index: int, lines: Sequence[Text]) -> Panel:
     title = Text.assemble((f"{arrow(facts.robots[name].rpy[2])} {name}", _colour(index)))
     model = facts.models[name]
     return _panel(_lines(lines), title, "" if model == name else model, tight=False)
@@ -178,7 +175,7 @@ def _colour(index: int) -> Style:
 # ---- lines of robots and sensors -------------------------------------------------------------------------------------
 
 
-def _robot_lines(facts: RunFacts, name: str, width: int) -> list[Text]:
+def _robot_lines(facts: DashboardFacts, name: str, width: int) -> list[Text]:
     """Most telling first: where there is little room, the last are left out."""
     robot = facts.robots[name]
     lines = [_pose(robot, width), _motion(robot)]
@@ -188,7 +185,7 @@ def _robot_lines(facts: RunFacts, name: str, width: int) -> list[Text]:
     return lines
 
 
-def _shown_messages(facts: RunFacts, robots: Iterable[str]) -> Iterator[tuple[ShownSensor, Message]]:
+def _shown_messages(facts: DashboardFacts, robots: Iterable[str]) -> Iterator[tuple[ShownSensor, Message]]:
     """Sensors with their newest messages, robot by robot, in the order in which they first arrived."""
     sensors = {
         topic: sensor
@@ -273,8 +270,10 @@ def _pose(robot: RobotState, width: int) -> Text:
 
 def _motion(robot: RobotState) -> Text:
     text = Text.assemble(f"{robot.speed:5.2f}", (" m/s   turn ", "dim"), f"{robot.turn:+5.2f}", (" rad/s", "dim"))
-    if robot.contacts:
-        text.append(f"  {robot.contacts} bumps" if robot.contacts < 1000 else "  at a wall", "yellow")
+    if robot.touching:
+        text.append(f"  touches {', '.join(robot.touching)}", "yellow")
+    elif robot.contacts:
+        text.append(f"  {robot.contacts} contact{'s' if robot.contacts > 1 else ''}", "yellow")
     return text
 
 
@@ -288,7 +287,7 @@ def _short_line(name: str, robot: RobotState, width: int) -> Text:
 # ---- radio, topics, header -------------------------------------------------------------------------------------------
 
 
-def _radio_panel(facts: RunFacts, width: int, rows: int) -> tuple[RenderableType, int] | None:
+def _radio_panel(facts: DashboardFacts, width: int, rows: int) -> tuple[RenderableType, int] | None:
     if not facts.links:
         return None
     busiest = sorted(facts.links, key=lambda link: -link.sent) if len(facts.links) > 2 else list(facts.links)
@@ -299,7 +298,7 @@ def _radio_panel(facts: RunFacts, width: int, rows: int) -> tuple[RenderableType
     return _panel(_lines(lines), "radio", "mean latency", tight=False), len(lines) + _FRAME
 
 
-def _link_lines(facts: RunFacts, link: LinkState, width: int) -> list[Text]:
+def _link_lines(facts: DashboardFacts, link: LinkState, width: int) -> list[Text]:
     who, history = f"{link.sender} → {link.receiver} ", facts.latencies.get((link.sender, link.receiver), ())
     latency = f" {link.latency_ms:.0f} ms" if link.delivered else " silent"
     top = max(200.0, *(value for value in history if value is not None), 0.0)
@@ -313,7 +312,7 @@ def _link_lines(facts: RunFacts, link: LinkState, width: int) -> list[Text]:
     ]
 
 
-def _topics_panel(facts: RunFacts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
+def _topics_panel(facts: DashboardFacts, width: int, rows: int) -> list[tuple[RenderableType, int]]:
     """Every topic, its type and the size of its newest message."""
     if rows - _FRAME < 4:
         return []
@@ -326,28 +325,20 @@ def _topics_panel(facts: RunFacts, width: int, rows: int) -> list[tuple[Renderab
     return [(_panel(_lines(lines), "topics", f"{len(facts.latest)}", tight=False), len(lines) + _FRAME)]
 
 
-def _header(facts: RunFacts, width: int) -> RenderableType:
+def _header(facts: DashboardFacts, width: int) -> RenderableType:
     top, bottom = Table.grid(expand=True), Table.grid(expand=True, padding=(0, 1))
     top.add_column(justify="left", no_wrap=True)
     top.add_column(justify="right", no_wrap=True)
-    top.add_row(
-        Text.assemble(
-            (" MicroSim ", "bold reverse"), "  ", (facts.scenario, "bold"), ("  seed ", "dim"), str(facts.seed)
-        ),
-        Text.assemble(
-            ("digest ", "dim"),
-            facts.digest[: 64 if width >= 150 else 16 if width >= 90 else 10],
-            "…" * (width < 150),
-            " ",
-        ),
-    )
+    title = ((" MicroSim ", "bold reverse"), "  ", (facts.scenario, "bold"), ("  seed ", "dim"), str(facts.seed))
+    digest = facts.digest[: 64 if width >= 150 else 16 if width >= 90 else 10] + "…" * (width < 150)
+    top.add_row(Text.assemble(*title), Text.assemble(("digest ", "dim"), digest, " "))
     left = Text.assemble(" ", (_time(facts.time_ns / 1e9), "bold"), ("  tick ", "dim"), f"{facts.tick:,}")
     right = _pace(facts, width)
     bottom.add_row(left, _progress(facts, width - left.cell_len - right.cell_len - 4), right)
     return Group(top, bottom)
 
 
-def _progress(facts: RunFacts, width: int) -> Text:
+def _progress(facts: DashboardFacts, width: int) -> Text:
     if facts.ticks is None or width < 8:
         return Text(" " * max(width, 0))
     part = facts.tick / facts.ticks if facts.ticks else 1.0
@@ -356,11 +347,10 @@ def _progress(facts: RunFacts, width: int) -> Text:
     return Text.assemble((filled, "cyan"), (empty, "dim"), words)
 
 
-def _pace(facts: RunFacts, width: int) -> Text:
+def _pace(facts: DashboardFacts, width: int) -> Text:
     is_behind = bool(facts.asked_rtf) and facts.rtf < 0.95 * facts.asked_rtf and facts.wall_s > 2.0
-    text = Text.assemble(
-        (f"{facts.rtf:.2f}×" if facts.rtf < 100 else f"{facts.rtf:.0f}×", "bold yellow" if is_behind else "bold green")
-    )
+    rtf = f"{facts.rtf:.2f}×" if facts.rtf < 100 else f"{facts.rtf:.0f}×"
+    text = Text.assemble((rtf, "bold yellow" if is_behind else "bold green"))
     if width >= 72:
         text.append(f" of {facts.asked_rtf:g}×" if facts.asked_rtf else " unlimited", "dim")
     if facts.asked_rtf:
@@ -376,7 +366,7 @@ def _time(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:06.3f}" if hours else f"{minutes:02d}:{rest:06.3f}"
 
 
-def _footer(facts: RunFacts) -> RenderableType:
+def _footer(facts: DashboardFacts) -> RenderableType:
     ignored = Text(no_wrap=True, overflow="ellipsis")
     if facts.ignored:
         ignored.append(" ignored: ", "yellow")

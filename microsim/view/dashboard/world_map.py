@@ -26,9 +26,8 @@ Colour: TypeAlias = tuple[int, int, int]
 
 ARROWS = "→↗↑↖←↙↓↘"
 GROUND_COLOUR, GRID_COLOUR, OUTSIDE_COLOUR = (40, 46, 58), (46, 53, 66), (24, 27, 34)
-ROBOT_COLOURS: tuple[Colour, ...] = (
-    *((240, 150, 50), (205, 120, 230), (215, 175, 45), (235, 110, 160), (130, 150, 250), (170, 190, 60)),
-)
+ROBOT_COLOURS = ((240, 150, 50), (205, 120, 230), (215, 175, 45), (235, 110, 160), (130, 150, 250), (170, 190, 60))
+Trail: TypeAlias = Sequence[tuple[float, float]]
 Box: TypeAlias = tuple[float, float, float, float]  # west, south, east, north [m]
 
 _SMALLEST_VIEW_M = 24.0
@@ -43,6 +42,10 @@ class Mark(NamedTuple):
 
     character: str
     colour: Colour  # of the tile
+
+    @property
+    def look(self) -> tuple[str, Style]:
+        return self.character, Style(color=Color.from_rgb(0, 0, 0), bgcolor=Color.from_rgb(*self.colour), bold=True)
 
 
 class Pixels:
@@ -77,7 +80,7 @@ def _plain_segments(upper: bytes, lower: bytes) -> list[Segment]:
 def _segments(upper: bytes, lower: bytes, marks: Mapping[int, Mark]) -> list[Segment]:
     """One row of characters; neighbours of one look share a segment."""
     cells = zip(_colours(upper), _colours(lower), strict=True)
-    looks = [_marked(marks[column]) if column in marks else _block(*cell) for column, cell in enumerate(cells)]
+    looks = [marks[column].look if column in marks else _block(*cell) for column, cell in enumerate(cells)]
     return [Segment(character * len(list(run)), style) for (character, style), run in groupby(looks)]
 
 
@@ -90,10 +93,6 @@ def _block(upper: Colour, lower: Colour) -> tuple[str, Style]:
     if upper == lower:
         return " ", Style(bgcolor=Color.from_rgb(*upper))
     return "▀", Style(color=Color.from_rgb(*upper), bgcolor=Color.from_rgb(*lower))
-
-
-def _marked(mark: Mark) -> tuple[str, Style]:
-    return mark.character, Style(color=Color.from_rgb(0, 0, 0), bgcolor=Color.from_rgb(*mark.colour), bold=True)
 
 
 def shrunk(image: Picture, width: int, height: int) -> Picture:
@@ -153,13 +152,7 @@ class WorldMap:
         self._view: MapView | None = None
         self._background: Picture | None = None
 
-    def draw(
-        self,
-        columns: int,
-        rows: int,
-        robots: Mapping[str, RobotState],
-        trails: Mapping[str, Sequence[tuple[float, float]]],
-    ) -> Pixels:
+    def draw(self, columns: int, rows: int, robots: Mapping[str, RobotState], trails: Mapping[str, Trail]) -> Pixels:
         self._keep_in_view(robots)
         view = _fitting(self._box, self.world.extent_m, columns, 2 * rows)
         if view != self._view or self._background is None:
@@ -213,12 +206,8 @@ def _padded(box: Box, extent: Box) -> Box:
     """With a margin, as far as the map reaches."""
     west, south, east, north = box
     margin = 0.08 * max(east - west, north - south, _SMALLEST_VIEW_M)
-    return (
-        max(west - margin, min(west, extent[0])),
-        max(south - margin, min(south, extent[1])),
-        min(east + margin, max(east, extent[2])),
-        min(north + margin, max(north, extent[3])),
-    )
+    low = max(west - margin, min(west, extent[0])), max(south - margin, min(south, extent[1]))
+    return *low, min(east + margin, max(east, extent[2])), min(north + margin, max(north, extent[3]))
 
 
 def _fitting(box: Box, extent: Box, columns: int, rows: int) -> MapView:
@@ -242,10 +231,9 @@ def _background(world: World, view: MapView) -> Picture:
     x, y = view.centres()
     column = np.floor((x - world.west) / world.cell_m).astype(np.intp)
     row = np.floor((y - world.south) / world.cell_m).astype(np.intp)
-    inside = ((row >= 0) & (row < world.surface.shape[0]))[:, None] & (
-        (column >= 0) & (column < world.surface.shape[1])
-    )
-    cells = np.ix_(row.clip(0, world.surface.shape[0] - 1), column.clip(0, world.surface.shape[1] - 1))
+    rows, columns = world.surface.shape
+    inside = ((row >= 0) & (row < rows))[:, None] & ((column >= 0) & (column < columns))
+    cells = np.ix_(row.clip(0, rows - 1), column.clip(0, columns - 1))
     image = np.empty((view.rows, view.columns, 3), np.uint8)
     image[:] = GROUND_COLOUR
     _draw_grid(image, view)
@@ -253,7 +241,8 @@ def _background(world: World, view: MapView) -> Picture:
     painted = world.surface[cells] != GROUND
     image[painted] = PALETTE[world.surface[cells]][painted]
     for shape in sorted((*world.features, *world.obstacles), key=lambda shape: shape.base_m + shape.height_m):
-        image[_covered(shape, x, y, view.pixel_m)] = _shape_colour(shape)
+        colour = GROUND_COLOUR if shape.class_id == GROUND else PALETTE[shape.class_id]
+        image[_covered(shape, x, y, view.pixel_m)] = colour
     image[~inside] = OUTSIDE_COLOUR
     return image
 
@@ -272,10 +261,6 @@ def _shade(image: Picture, height: npt.NDArray[np.float64], pixel_m: float) -> N
     per_row, per_column = np.gradient(np.nan_to_num(height), pixel_m)
     light = np.rint(np.clip(6.0 * (per_column + per_row), -1.0, 1.0) * 4.0) / 4.0
     image[:] = np.clip(image + 14.0 * light[:, :, None], 0, 255).astype(np.uint8)
-
-
-def _shape_colour(shape: Shape) -> npt.NDArray[np.uint8] | Colour:
-    return GROUND_COLOUR if shape.class_id == GROUND else PALETTE[shape.class_id]
 
 
 def _covered(

@@ -20,9 +20,17 @@ from typing import Any
 
 from microsim.messages.outbox import Message
 from microsim.runner import Runner, Watcher
-from microsim.view.web.collector import FrameCollector
 from microsim.view.web.controls import Controls, Recorded, Ring, Stage, Timeline
-from microsim.view.web.interface import FRAME_HZ, Control, PageFrame, PageOptions, PageScene, ViewerError, need_extra
+from microsim.view.web.interface import (
+    FRAME_HZ,
+    Control,
+    FrameCollector,
+    PageFrame,
+    PageOptions,
+    PageScene,
+    ViewerError,
+    need_extra,
+)
 
 __all__ = ["PageOptions", "Recorded", "Stage", "Timeline", "Viewer", "ViewerError"]
 
@@ -44,10 +52,10 @@ class Viewer:
         self.runner = runner
         self._scene_rest = scene
         self._collector = FrameCollector(runner)
-        self._ring = Ring(runner, self._collector) if timeline is None else None
-        self._timeline: Timeline | None = timeline or self._ring
-        self._controls = Controls(runner, self._collector, stage or Stage(), self._timeline)
-        self._collector.past = lambda: self._timeline.span if self._timeline is not None else (0, 0)
+        past = timeline or Ring(runner, self._collector)
+        self._ring = past if isinstance(past, Ring) else None
+        self._controls = Controls(runner, self._collector, stage or Stage(), past)
+        self._collector.past = lambda: past.span
         self._page = PageProcess(options or PageOptions())
         self.address = self._page.address
         self._last: tuple[Any, ...] = ()
@@ -148,10 +156,7 @@ class PageProcess:
 
     def take(self) -> list[Control]:
         """Every request since the last call."""
-        found: list[Control] = []
-        while self._controls:
-            found.append(self._controls.popleft())
-        return found
+        return [self._controls.popleft() for _ in range(len(self._controls))]
 
     def close(self) -> None:
         with self._news:

@@ -19,8 +19,7 @@ from microsim.listening import Listener
 from microsim.messages.outbox import Message
 from microsim.runner import Pilot, Runner
 from microsim.simulation import Reconfiguration, Simulation, Snapshot
-from microsim.view.web.collector import FrameCollector, as_news
-from microsim.view.web.interface import Control, News, PageFrame
+from microsim.view.web.interface import RUN_KINDS, Control, FrameCollector, News, PageFrame, as_news
 
 SPAN_S, EVERY_S = 120.0, 0.25  # of simulated time
 DEAD_MAN_S = 0.4  # a drive command is valid for this time; then the robot is stopped
@@ -34,22 +33,14 @@ class Timeline(Protocol):
     """What the page's slider moves along."""
 
     @property
-    def span(self) -> tuple[int, int]:
-        """First and last tick that can be shown."""
-        ...
+    def span(self) -> tuple[int, int]: ...  # first and last tick that can be shown
 
     @property
-    def room(self) -> int | None:
-        """Ticks that may still be run; None: any number."""
-        ...
+    def room(self) -> int | None: ...  # ticks that may still be run; None: any number
 
-    def seek(self, tick: int) -> PageFrame | None:
-        """Show that tick: a frame of it, or None when the run itself is there now."""
-        ...
+    def seek(self, tick: int) -> PageFrame | None: ...  # a frame of that tick, or None when the run itself is there now
 
-    def branch(self) -> str:
-        """Continue from what is shown. Returns a sentence about it."""
-        ...
+    def branch(self) -> str: ...  # continues from what is shown; a sentence about it
 
 
 @dataclass(frozen=True)
@@ -205,9 +196,7 @@ class Moving(Protocol):
     last: int
 
     @property
-    def ignored(self) -> int:
-        """Recorded inputs that were not taken, so far."""
-        ...
+    def ignored(self) -> int: ...  # recorded inputs that were not taken, so far
 
     @property
     def span(self) -> tuple[int, int]: ...
@@ -239,22 +228,16 @@ class Recorded:
     def __call__(self, messages: Sequence[Message]) -> None:
         """The runner's pilot: inputs come from the recording, at whose end it pauses."""
         self._replay(messages)
-        self._report_ignored()
+        more, self._ignored = self._replay.ignored - self._ignored, self._replay.ignored
+        if more > 0:
+            self.runner.note("warn", "recorded inputs were ignored: this version does not support them", "replay", more)
         if not self.room and not self.runner.paused:
             self.runner.pause(True)
 
     def seek(self, tick: int) -> PageFrame | None:
-        self._replay.move(tick, self._hand_out)
+        self._replay.move(tick, self.runner.listeners.message)
         self.runner.restart(self.runner.sim)
         return None
-
-    def _hand_out(self, messages: Sequence[Message]) -> None:
-        self.runner.listeners.message(messages)
-
-    def _report_ignored(self) -> None:
-        more, self._ignored = self._replay.ignored - self._ignored, self._replay.ignored
-        if more > 0:
-            self.runner.note("warn", "recorded inputs were ignored: this version does not support them", "replay", more)
 
     def branch(self) -> str:
         return "a recording cannot branch"
@@ -285,7 +268,7 @@ class Stage:
 class Controls:
     """Carries out the requests of pages, in the thread that ticks."""
 
-    def __init__(self, runner: Runner, collector: FrameCollector, stage: Stage, timeline: Timeline | None) -> None:
+    def __init__(self, runner: Runner, collector: FrameCollector, stage: Stage, timeline: Timeline) -> None:
         self.runner = runner
         self.stage = stage
         self.timeline = timeline
@@ -294,18 +277,6 @@ class Controls:
         self._command: dict[str, float] = {}
         self._until = 0.0  # wall time at which the robot is stopped
         self._is_moving = False
-        self._do: dict[str, Callable[[Control], None]] = {
-            "pause": self._pause,
-            "step": self._step,
-            "reset": self._reset,
-            "speed": self._speed,
-            "load": self._load,
-            "drive": self._drive,
-            "release": self._release,
-            "seek": self._seek,
-            "branch": self._branch,
-            "plot": lambda control: self._collector.plot(str(control.value)),
-        }
 
     def take(self, controls: list[Control]) -> None:
         last_seek = max((place for place, each in enumerate(controls) if each.kind == "seek"), default=-1)
@@ -313,67 +284,69 @@ class Controls:
             if control.kind == "seek" and place != last_seek:
                 continue  # the slider is being dragged: only its last position matters
             try:
-                self._do[control.kind](control)
+                if control.kind not in RUN_KINDS:
+                    raise UsageError("a run takes no such request")
+                getattr(self, f"_{control.kind}")(control.value)
             except (MicroSimError, KeyError, TypeError, ValueError, OverflowError) as error:
                 self.runner.note("warn", f"{control.kind}: {error}", f"control {control.kind}")
-        self._check_dead_man()
+        if self._is_moving and self.runner.clock.now() >= self._until:
+            self._stop()
 
     # ---- time --------------------------------------------------------------------------------------------------------
 
-    def _pause(self, control: Control) -> None:
-        if not control.value:
+    def _pause(self, value: Any) -> None:
+        if not value:
             self._to_now()
-            if self.timeline is not None and self.timeline.room == 0:
-                self._seek(Control("seek", self.timeline.span[0]))  # from the end it starts over
-        self.runner.pause(bool(control.value))
+            if self.timeline.room == 0:
+                self._seek(self.timeline.span[0])  # from the end it starts over
+        self.runner.pause(bool(value))
 
-    def _step(self, control: Control) -> None:
-        ticks = int(control.value)
+    def _step(self, value: Any) -> None:
+        ticks = int(value)
         if not 1 <= ticks <= MOST_STEPS:
             raise UsageError(f"expected from 1 to {MOST_STEPS} ticks, found {ticks}")
         if self.shown is not None:
-            self._seek(Control("seek", self.shown.tick + ticks))
+            self._seek(self.shown.tick + ticks)
             return
-        room = None if self.timeline is None else self.timeline.room
+        room = self.timeline.room
         self.runner.pause(True)
         self.runner.step(ticks if room is None else min(ticks, room))
 
-    def _speed(self, control: Control) -> None:
-        self.runner.set_rtf(float(control.value))
+    def _speed(self, value: Any) -> None:
+        self.runner.set_rtf(float(value))
 
-    def _reset(self, control: Control) -> None:
+    def _plot(self, topic: Any) -> None:
+        self._collector.plot(str(topic))
+
+    def _reset(self, seed: Any) -> None:
         if self.stage.reset is None:
             raise UsageError("this run cannot be reset")
         self._stop_driving()
         self.shown = None
-        self.stage.reset(None if control.value is None else int(control.value))
+        self.stage.reset(None if seed is None else int(seed))
         self._collector.jump()
         self.runner.note("info", f"reset, seed {self.runner.sim.seed}")
 
-    def _load(self, control: Control) -> None:
+    def _load(self, name: Any) -> None:
         if self.stage.load is None:
             raise UsageError("this run cannot load another scenario")
         self._stop_driving()
         self.shown = None
-        self.stage.load(str(control.value))
+        self.stage.load(str(name))
         self.runner.note("info", f"scenario {self.runner.sim.scenario.name}, seed {self.runner.sim.seed}")
 
     # ---- looking back ------------------------------------------------------------------------------------------------
 
-    def _seek(self, control: Control) -> None:
-        if self.timeline is None:
-            raise UsageError("this run has no timeline")
+    def _seek(self, tick: Any) -> None:
         self.runner.pause(True)
         was_past = self.shown is not None
         if self.timeline.room is not None:
             self._collector.jump()  # a recording itself moves there
-        self.shown = self.timeline.seek(int(control.value))
+        self.shown = self.timeline.seek(int(tick))
         if self.shown is None and was_past:
             self._collector.again()
 
-    def _branch(self, control: Control) -> None:
-        if self.timeline is None:
-            raise UsageError("this run has no timeline")
+    def _branch(self, value: Any) -> None:
         self._stop_driving()
         text = self.timeline.branch()
         self.shown = None
@@ -381,18 +354,18 @@ class Controls:
         self.runner.note("info", text)
 
     def _to_now(self) -> None:
-        if self.shown is not None and self.timeline is not None:
+        if self.shown is not None:
             self.timeline.seek(self.runner.sim.tick)
             self.shown = None
             self._collector.again()
 
     # ---- driving -----------------------------------------------------------------------------------------------------
 
-    def _drive(self, control: Control) -> None:
+    def _drive(self, value: Any) -> None:
         """(robot, inputs): hold this command for a moment, whatever a pilot commands."""
-        if self.timeline is not None and self.timeline.room is not None:
+        if self.timeline.room is not None:
             raise UsageError("a recording cannot be driven")
-        robot, inputs = control.value
+        robot, inputs = value
         if self._collector.driven not in ("", robot):
             self._stop_driving()
         self.runner.sim.model(robot)
@@ -404,7 +377,7 @@ class Controls:
         if is_new or not self.runner.paused:
             self.runner.sim.command(robot, **command)
 
-    def _release(self, control: Control) -> None:
+    def _release(self, value: Any) -> None:
         robot = self._collector.driven
         self._stop_driving()
         if robot:
@@ -421,10 +394,6 @@ class Controls:
         self._command = dict.fromkeys(self._command, 0.0)
         if self._collector.driven in self.runner.sim.robots:
             self.runner.sim.command(self._collector.driven)
-
-    def _check_dead_man(self) -> None:
-        if self._is_moving and self.runner.clock.now() >= self._until:
-            self._stop()
 
     def insist(self) -> None:
         """Repeat our command after those of others: the page overrides them."""

@@ -18,14 +18,12 @@ from microsim.engine.world import PALETTE, World
 from microsim.runner import Runner
 from microsim.simulation import Simulation
 from microsim.view.run_state import RobotState, robot_states, shown_sensors
-from microsim.view.web.collector import FrameCollector
 from microsim.view.web.controls import Moving
-from microsim.view.web.interface import ViewerError
+from microsim.view.web.interface import FrameCollector, ViewerError
 from microsim.view.web.page import own, quiet_server, with_head
 from microsim.view.web.page.panel_data import as_script, columns, point, sensor_plots
 from microsim.view.web.page.robot_bodies import COLOURS
-from microsim.view.web.page.stage import Stage3D, sky
-from microsim.view.web.page.world_meshes import footprint, grid_step, ground_texture
+from microsim.view.web.page.stage import Stage3D, footprint, grid_step, ground_texture, sky
 
 FRAMES_PER_S = 15.0
 _MOST_FRAMES = 6000  # longer runs have fewer of them in a second
@@ -140,9 +138,8 @@ def still(sim: Simulation, trails: Mapping[str, Sequence[tuple[float, float]]]) 
     cameras = [sensor for sensor in sensors if sensor.kind.display.layer == "image"][:3]
     map_part = MapPicture(sim.world, trails, sim.scenario.world is not None).draw(sim)
     views = [Image.fromarray(np.ascontiguousarray(sim.render(each.robot, each.name))) for each in cameras]
-    column = [
-        view.resize((_SIDE_PX, round(_SIDE_PX * view.height / view.width)), Image.Resampling.NEAREST) for view in views
-    ]
+    sizes = [(_SIDE_PX, round(_SIDE_PX * view.height / view.width)) for view in views]
+    column = [view.resize(size, Image.Resampling.NEAREST) for view, size in zip(views, sizes, strict=True)]
     side = _SIDE_PX + _GAP_PX if column else 0
     tall = sum(view.height + 24 + _GAP_PX for view in column)
     width, height = map_part.width + side + 2 * _GAP_PX, max(map_part.height, tall) + _HEAD_PX + 2 * _GAP_PX
@@ -193,12 +190,8 @@ class MapPicture:
         texture = ground_texture(self.world, self.is_bundle)
         west, south, east, north = self.world.extent_m
         per_x, per_y = texture.width / (east - west), texture.height / (north - south)
-        box = (
-            (self.west - west) * per_x,
-            (north - self.north) * per_y,
-            (self.east - west) * per_x,
-            (north - self.south) * per_y,
-        )
+        left, right = (self.west - west) * per_x, (self.east - west) * per_x
+        box = (left, (north - self.north) * per_y, right, (north - self.south) * per_y)
         return texture.resize(size, Image.Resampling.BICUBIC, box=box)
 
     def _things(self, picture: Image.Image) -> None:
@@ -210,9 +203,8 @@ class MapPicture:
             reach = 0.3 * shape.height_m * self.scale
             for part in range(9 if reach else 0):
                 dark.polygon([(u + reach * part / 8, v + reach * part / 8) for u, v in outline], fill=90)
-        picture.paste(
-            Image.new("RGB", picture.size, (30, 41, 59)), mask=shadow.filter(ImageFilter.GaussianBlur(3 * _FINE))
-        )
+        blurred = shadow.filter(ImageFilter.GaussianBlur(3 * _FINE))
+        picture.paste(Image.new("RGB", picture.size, (30, 41, 59)), mask=blurred)
         draw = ImageDraw.Draw(picture)
         for shape, outline in zip(shapes, outlines, strict=True):
             colour = tuple(int(part) for part in PALETTE[shape.class_id])
@@ -247,9 +239,8 @@ class MapPicture:
 def _part(world: World, trails: Mapping[str, Sequence[tuple[float, float]]]) -> tuple[float, float, float, float]:
     """The part of the map that is worth drawing: a square around trails and shapes, within the map."""
     west, south, east, north = world.extent_m
-    places = [place for trail in trails.values() for place in trail] + [
-        shape.center for shape in (*world.obstacles, *world.features)
-    ]
+    places = [place for trail in trails.values() for place in trail]
+    places += [shape.center for shape in (*world.obstacles, *world.features)]
     if not places:
         return west, south, east, north
     xs, ys = [x for x, _ in places], [y for _, y in places]

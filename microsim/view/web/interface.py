@@ -5,18 +5,33 @@ Both processes import only this from each other. A frame is the newest state; a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any, Literal
 
 from microsim.engine.components import FixedMount
 from microsim.engine.world import World
 from microsim.errors import MicroSimError, install_hint
+from microsim.messages.outbox import Message
 from microsim.robots.robot import Look
 from microsim.run_log import Note
+from microsim.runner import Runner
+from microsim.scenario.bundles import bundle_of
 from microsim.sensors.sensor import Layer
-from microsim.view.run_state import LinkState, RobotState, RunState
+from microsim.simulation import Simulation
+from microsim.view.run_state import (
+    LinkState,
+    RecentPace,
+    RobotState,
+    RunState,
+    ShownSensor,
+    link_states,
+    robot_states,
+    run_state,
+    shown_sensors,
+)
 
 FRAME_HZ = 30.0
 _EXTRA = ("viser", "trimesh", "yourdfpy", "xacrodoc", "PIL", "websockets")  # libraries of the extra `view`
@@ -130,3 +145,161 @@ class Control:
 
     kind: str  # one of `RUN_KINDS`
     value: Any = None
+
+
+_SLOW = 0.9  # of the requested pace: below it, the run is reported as too slow
+_STEP_S, _MOST_STEPS = 0.1, 1200  # simulated time between steps of the way; kept for one frame
+_CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
+
+
+class FrameCollector:
+    """Follows a run. `frame` gives what is new since the last call."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self.epoch = 0
+        self.driven = ""
+        self.past: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        self.drawn: set[str] = set()  # topics that a page needs
+        self._sim: Simulation | None = None
+        self._tick = -1
+        self._news: dict[str, Message] = {}
+        self._latest: dict[str, Message] = {}  # the same, but never handed over
+        self._counters: Counter[str] = Counter()
+        self._is_slow = False
+        self._pace = RecentPace()
+        self._way: deque[Step] = deque(maxlen=_MOST_STEPS)
+        self._next_step = 0
+        self._plotted: set[str] = set()  # topics whose messages are part of the steps
+
+    def tap(self, messages: Sequence[Message]) -> None:
+        news, latest, drawn = self._news, self._latest, self.drawn
+        for message in messages:
+            if message.topic in drawn:
+                news[message.topic] = latest[message.topic] = message
+        sim = self.runner.sim
+        if sim.tick >= self._next_step or sim.tick < self._tick:
+            self._next_step = sim.tick + max(1, round(_STEP_S / sim.clock.dt))
+            readings = as_news({topic: latest[topic] for topic in self._plotted if topic in latest})
+            self._way.append(Step(sim.tick, sim.time_ns, robot_states(sim), link_states(sim), readings))
+
+    def plot(self, topic: str) -> None:
+        """From now on, the messages of this topic are part of the steps."""
+        if topic in self.drawn:
+            self._plotted.add(topic)
+
+    def jump(self) -> None:
+        """Time does not continue from where it was."""
+        self.epoch += 1
+        self._tick = -1
+        self._pace.clear()
+        self._news.clear()
+        self._way.clear()
+        self._next_step = 0
+
+    def again(self) -> None:
+        """After looking back: the newest messages once more."""
+        self._news = dict(self._latest)
+
+    def has_changed_scene(self) -> bool:
+        """Whether another simulation runs than the last scene was made of."""
+        return self.runner.sim is not self._sim
+
+    def scene(self, **rest: Any) -> PageScene:
+        sim = self._sim = self.runner.sim
+        looks = tuple(_sensor_look(sensor) for sensor in shown_sensors(sim.scenario))
+        self.drawn = {topic for look in looks for topic in (look.topic, look.info_topic) if topic}
+        self._plotted = {look.topic for look in looks if look.plot}
+        self._latest.clear()
+        self.jump()
+        return PageScene(
+            scenario=sim.scenario.name, physics_hz=float(sim.scenario.physics_hz), world=sim.world,
+            robots=tuple(_robot_look(sim, name) for name in sim.robots), sensors=looks,
+            origin_wgs84=sim.scenario.map.origin_wgs84, has_radio=sim.radio is not None,
+            bundle="" if sim.scenario.world is None else str(bundle_of(sim.scenario.world).root), **rest,
+        )  # fmt: skip
+
+    def frame(self) -> PageFrame:
+        """What is new since the last call."""
+        sim = self.runner.sim
+        if sim.tick < self._tick:
+            self.jump()
+        self._tick = sim.tick
+        news, rtf = as_news(self._news), self._rtf()
+        self._report_pace(rtf)
+        found = replace(self.still(), news=news, log=self._log(sim), rtf=rtf, past=self.past(), way=tuple(self._way))
+        self._news.clear()
+        self._way.clear()
+        return found
+
+    def still(self) -> PageFrame:
+        """The state as it is now, without messages."""
+        runner, sim = self.runner, self.runner.sim
+        return PageFrame(
+            **run_state(runner), epoch=self.epoch, next_seed=sim.next_seed, is_paused=runner.paused,
+            waypoints=dict(getattr(runner.pilot, "waypoints", {})), driven=self.driven,
+            has_pilot=runner.pilot is not None,
+        )  # fmt: skip
+
+    def _rtf(self) -> float:
+        """0 while paused."""
+        if self.runner.paused:
+            self._pace.clear()
+        return self._pace.update(self.runner.clock.now(), self.runner.sim_s)
+
+    def _log(self, sim: Simulation) -> tuple[Note, ...]:
+        """What the run has noted, and what it only counts."""
+        runner, notes = self.runner, self.runner.notes.take()
+        counts = _counted(sim)
+        more = counts - self._counters - Counter({note.kind: note.count for note in notes})
+        self._counters = counts
+        for text, count in more.items():
+            runner.note("warn", text, count=count)
+        return notes + runner.notes.take()
+
+    def _report_pace(self, rtf: float) -> None:
+        """Once whenever it gets too slow."""
+        requested = self.runner.rtf
+        if self.runner.paused or not requested or not self._pace.is_settled:
+            return
+        was_slow, self._is_slow = self._is_slow, rtf < _SLOW * requested
+        if self._is_slow and not was_slow:
+            self.runner.note("warn", f"too slow: {rtf:.2f} × real time, {requested:g} × requested", "slow")
+
+
+def as_news(messages: Mapping[str, Message]) -> dict[str, News]:
+    return {topic: News(each.type, each.stamp_ns, each.cdr) for topic, each in messages.items()}
+
+
+def _counted(sim: Simulation) -> Counter[str]:
+    """What a simulation only counts, as lines of the log."""
+    found = Counter({f"ignored: {reason}": count for reason, count in sim.counters.items()})
+    for target, count in sim.health.dropped.items():
+        found[f"{target}: drops out, its messages are missing"] = count
+    for link in sim.radio.links if sim.radio is not None else ():
+        if link.overflowed:
+            found[f"radio {link.sender} → {link.receiver}: the queue is full, packets are lost"] = link.overflowed
+    return found
+
+
+def _sensor_look(sensor: ShownSensor) -> SensorLook:
+    kind, mount = sensor.kind, getattr(sensor.block, "mount", FixedMount())
+    slots = sensor.main_form.slots
+    return SensorLook(
+        robot=sensor.robot, name=sensor.name, layer=kind.display.layer, topic=sensor.topic,
+        mount=FixedMount(tuple(mount.xyz), tuple(mount.rpy)),
+        info_topic=next(iter(sensor.topics_of_type(_CAMERA_INFO)), "") if kind.display.layer == "image" else "",
+        plot=kind.display.plot,
+        units={} if callable(slots) else {path: kind.reading[name] for path, name in slots.items()},
+    )  # fmt: skip
+
+
+def _robot_look(sim: Simulation, name: str) -> RobotLook:
+    model, settings = sim.model(name), sim.scenario.robots[name]
+    center, size = settings.body()
+    return RobotLook(
+        name=name, model=settings.model,
+        limits={each: float(getattr(settings, f"max_{each}", 1.0)) for each in model.inputs},
+        is_ground_bound=model.is_ground_bound, urdf=settings.urdf, look=settings.look(),
+        top_m=center[2] + 0.5 * size[2],
+    )  # fmt: skip

@@ -59,6 +59,8 @@ def assert_equal(batch: BatchSimulation, singles: Singles) -> None:
         assert sim.tick == batch.tick[world]
         for robot in batch.robots:
             np.testing.assert_array_equal(batch.rows(robot)[:, world], sim.rows(robot), f"{robot} of world {world}")
+            assert batch.touching(robot, world) == sim.touching(robot)
+            assert batch.last_contact(robot, world) == sim.last_contact(robot)
         for name in batch.sensors:
             _assert_reading(batch, singles, world, name)
 

@@ -78,6 +78,7 @@ SCENARIOS = {
     "hills": microsim.load_scenario(scenario(map=HILLS, physics_hz=50)),
     "random": microsim.load_scenario(scenario(randomize=RANDOMIZE)),
     "random hills": microsim.load_scenario(scenario(map=HILLS, randomize=RANDOMIZE)),
+    "stop": microsim.load_scenario(scenario(map=HILLS, randomize=RANDOMIZE, collisions="stop")),
 }
 
 
@@ -119,6 +120,30 @@ def test_blocks_of_worlds_equal_single_ones(n: int) -> None:
     for ticks in (7, 12):
         drive(batch, singles, random, ticks)
     assert_equal(batch, singles)
+
+
+@pytest.mark.parametrize("collisions", ["document", "stop"])
+def test_a_crowd_touches_in_a_batch_what_it_touches_alone(collisions: str) -> None:
+    """Robots so close that they keep touching, each world otherwise, through a fork and a reset of some."""
+    places = {f"r{k}": {"x": 8.0 + 0.7 * (k % 3), "y": 8.0 + 0.7 * (k // 3)} for k in range(6)}
+    robots = {name: bare(model="rover", start={"map_pose": pose}) for name, pose in places.items()}
+    drones = {f"d{k}": bare(model="drone", start={"map_pose": {"x": 8, "y": 8, "z": 0.2 + 0.1 * k}}) for k in range(3)}
+    source = microsim.load_scenario(
+        scenario(robots={**robots, **drones}, randomize={"obstacles": {"shift_m": 4.0}}, collisions=collisions)
+    )
+    n = many(12)
+    random, batch, singles = np.random.default_rng(3), BatchSimulation(source, n), Singles(source, np.arange(n) + 12345)
+    for ticks in (5, 30, 1, 60):
+        drive(batch, singles, random, ticks)
+        assert_equal(batch, singles)
+    assert sum(int(batch.state(robot)["contacts"].sum()) for robot in batch.robots) > 3 * n
+    twin = batch.fork()
+    batch.reset([0, 2])
+    singles.reset([0, 2])
+    drive(batch, singles, random, 20)
+    assert_equal(batch, singles)
+    twin.step(1)
+    assert twin.touching("r0", 1) == twin.fork().touching("r0", 1)
 
 
 def test_a_camera_sees_in_a_batch_what_it_sees_alone() -> None:

@@ -128,10 +128,10 @@ class Wrong(HostLoops):
 
     name = "cuda"
 
-    def move(self, robot: Any, tick: Any, ticks: int, begin: int, end: int) -> None:
-        super().move(robot, tick, ticks, begin, end)
-        if robot.name == "car":
-            robot.state[0, 5] = np.nextafter(robot.state[0, 5], np.inf)
+    def move(self, batch: Any, ticks: int, begin: int, end: int) -> None:
+        super().move(batch, ticks, begin, end)
+        state = batch.rows("car")
+        state[0, 5] = np.nextafter(state[0, 5], np.inf)
 
 
 def test_a_gpu_that_differs_in_one_bit_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

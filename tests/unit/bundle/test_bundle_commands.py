@@ -16,9 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from microsim.bundle import check_bundle, load_bundle
-from microsim.bundle.gaussians import FIXED_COLUMNS, columns_of
 from microsim.bundle.generate.splat_import import AXES, harmonics
-from microsim.bundle.heightmap import read_image_heights
+from microsim.bundle.mapped_arrays import FIXED_COLUMNS, columns_of, read_image_heights
 from microsim.cli import app
 from microsim.errors import BundleError, MicroSimError, UsageError
 from tests.bundle_support import change, small_bundle

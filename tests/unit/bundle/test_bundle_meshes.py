@@ -10,7 +10,7 @@ import pytest
 from microsim.bundle import StaticMesh
 from microsim.bundle.bundle_writing import mesh_ply
 from microsim.bundle.mesh_files import read_mesh
-from microsim.bundle.rules import BundleFile, Report
+from microsim.bundle.rules import BundleFile, BundleReport
 from tests.bundle_support import CUBE_TRIANGLES, CUBE_VERTICES
 
 
@@ -60,7 +60,7 @@ def cube_glb(**node: object) -> bytes:
 def mesh_of(tmp_path: Path, name: str, raw: bytes) -> tuple[StaticMesh | None, list[str]]:
     file = tmp_path / name
     file.write_bytes(raw)
-    report = Report()
+    report = BundleReport()
     mesh = read_mesh(BundleFile(report, name, file))
     assert (mesh is None) == bool(report.error_count)
     return mesh, [str(problem) for problem in report.problems]

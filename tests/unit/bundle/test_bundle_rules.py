@@ -12,7 +12,7 @@ import pytest
 
 from microsim.bundle import RULES, check_bundle, load_bundle
 from microsim.bundle.bundle_writing import mesh_ply, splat_ply
-from microsim.bundle.gaussians import columns_of
+from microsim.bundle.mapped_arrays import columns_of
 from microsim.errors import BundleError, ScenarioError
 from microsim.scenario import load_scenario
 from tests.bundle_support import CUBE_TRIANGLES, CUBE_VERTICES, assert_breaks, change, problems, small_bundle
@@ -742,7 +742,7 @@ def test_rule_splat_value_refuses_what_would_not_be_drawn(bundle, column, value,
 
 
 def test_rule_splat_value_has_the_bounds_of_the_renderer():
-    from microsim.bundle.gaussians import LARGEST, LARGEST_LOG_SCALE
+    from microsim.bundle.mapped_arrays import LARGEST, LARGEST_LOG_SCALE
     from microsim.render.splat import activation
 
     assert (LARGEST, LARGEST_LOG_SCALE) == (activation._LARGEST, activation._LARGEST_LOG_SCALE)
@@ -914,12 +914,12 @@ def test_rule_limit_bundle_size(bundle, monkeypatch):
 
 
 def test_rule_limit_gaussians(bundle, monkeypatch):
-    monkeypatch.setattr("microsim.bundle.gaussians.RECOMMENDED_GAUSSIANS", 99)
+    monkeypatch.setattr("microsim.bundle.mapped_arrays.RECOMMENDED_GAUSSIANS", 99)
     assert all(problem.is_warning for problem in assert_breaks(bundle, "limit-gaussians", "100 Gaussians"))
 
 
 def test_rule_limit_heightmap(bundle, monkeypatch):
-    monkeypatch.setattr("microsim.bundle.heightmap.RECOMMENDED_CELLS", 128 * 127)
+    monkeypatch.setattr("microsim.bundle.mapped_arrays.RECOMMENDED_CELLS", 128 * 127)
     assert all(problem.is_warning for problem in assert_breaks(bundle, "limit-heightmap", "128 x 128"))
 
 

@@ -15,9 +15,9 @@ from microsim.engine.geometry import matrix_from_rpy, rpy_from_matrix, rpy_from_
 from microsim.engine.world import OBSTACLE, TARGET, Mesh, World
 from microsim.errors import MicroSimError, ScenarioError
 from microsim.paths import world_folder
-from microsim.recording.bag import RecordOptions, open_bag
+from microsim.recording.bag_io import RecordOptions, open_bag
+from microsim.recording.bag_replay import Replay
 from microsim.recording.recorder import Recorder
-from microsim.recording.replay import Replay
 from microsim.scenario import load_scenario
 from tests.support import decoded, on_topic
 

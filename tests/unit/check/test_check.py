@@ -11,17 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from microsim.check.check_runs import (
+from microsim.check import (
     Case,
     CheckRun,
     Children,
     Environment,
+    Finding,
     Result,
     batches,
     dispatched_features,
     environments,
+    find,
+    first_tick,
+    judged,
 )
-from microsim.check.determinism import Finding, find, first_tick, judged
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -152,7 +155,7 @@ def children_of(folder: Path) -> list[int]:
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             words = (entry / "cmdline").read_bytes().decode(errors="replace")
-            if "microsim.check.check_runs" in words and str(folder) in str((entry / "cwd").readlink()):
+            if "microsim.check" in words and str(folder) in str((entry / "cwd").readlink()):
                 found.append(int(entry.name))
         except OSError:  # gone meanwhile
             continue
@@ -312,7 +315,7 @@ def test_an_environment_differs_from_the_reference_in_one_way_whatever_the_user_
 
 @pytest.mark.parametrize("features", [["AVX2", "FMA3"], []])
 def test_numpy_loses_exactly_what_this_processor_has(features: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("microsim.check.check_runs.dispatched_features", lambda: features)
+    monkeypatch.setattr("microsim.check.dispatched_features", lambda: features)
     disabled = [
         environment.variables["NPY_DISABLE_CPU_FEATURES"].split()
         for environment in environments()

@@ -45,16 +45,16 @@ HOMES = {
     "numba": ("engine/",),
     "llvmlite": ("engine/calls.py",),
     "rosbags": ("messages/", "recording/"),
-    "ruamel": ("documents/", "ros2/transport/params_files.py"),
+    "ruamel": ("documents/", "ros2/transport/ros_arguments.py"),
     "shapely": ("bundle/",),
-    "PIL": ("bundle/", "view/web/", "ros2/robot_simulator/"),
+    "PIL": ("bundle/", "view/web/", "ros2/robot_maps.py"),
     "typer": ("cli/",),
     "rich": ("cli/", "view/dashboard/"),
     "rclpy": ("ros2/transport/rclpy_transport.py",),
-    "cyclonedds": ("ros2/transport/dds/",),
+    "cyclonedds": ("ros2/transport/dds.py", "ros2/transport/dds_graph.py", "ros2/transport/cdr_endpoints.py"),
     "viser": ("view/web/",),
     "yourdfpy": ("view/web/",),
-    "ray": ("sweep/ray_workers.py",),
+    "ray": ("",),
     "pyarrow": ("sweep/results.py",),
     "matplotlib": ("recording/bag_plot.py",),
     "gymnasium": ("learning/",),
@@ -154,12 +154,31 @@ def test_a_run_without_lidar_and_mesh_starts_without_their_modules() -> None:
     run = "import sys, microsim; microsim.Simulation('default').step(2); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, check=True).stdout.split()
     parts = {
-        *(f"microsim.rays.{each}" for each in ("lidar_turn", "reflection", "bvh", "ground_rays", "ground_packets")),
+        *(f"microsim.rays.{each}" for each in ("lidar_turn", "bvh", "ground_rays", "ground_packets")),
         "microsim.rays.screen_rays",
-        "microsim.render.static_mesh",
-        "microsim.render.splat.renderer",
+        "microsim.render.splat.rasteriser",
         "microsim.sensors._splat_camera",
     }
     assert all(find_spec(part) for part in parts), "a module was renamed"
     assert "microsim.simulation" in loaded
     assert not parts & set(loaded)
+
+
+@pytest.mark.parametrize(
+    ("former", "names"),
+    [
+        ("microsim.recording.bag", ["open_bag", "RecordOptions"]),
+        ("microsim.recording.replay", ["Replay"]),
+        ("microsim.ros2.robot_simulator.core", ["Pose", "RobotSimulator"]),
+        ("microsim.ros2.robot_simulator.moving", ["read_obstacles"]),
+        ("microsim.ros2.robot_simulator.node", ["RobotSimulatorNode"]),
+        ("microsim.ros2.robot_simulator.settings", ["RobotSimulatorSettings"]),
+        ("microsim.ros2.sim_rover", ["RoverCore", "RoverSettings"]),
+    ],
+)
+def test_names_that_were_documented_elsewhere_can_be_imported_from_there(former: str, names: list[str]) -> None:
+    namespace: dict[str, object] = {}
+    exec(f"from {former} import {', '.join(names)}", namespace)  # noqa: S102 - the statement that users have
+    assert all(isinstance(namespace[name], type) or callable(namespace[name]) for name in names)
+    with pytest.raises(ImportError, match="no_such_name"):
+        exec(f"from {former} import no_such_name", {})  # noqa: S102

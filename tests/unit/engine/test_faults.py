@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import microsim
-from microsim.cli.starting_point import assembled
+from microsim.cli.run_parts import assembled
 from microsim.errors import ScenarioError, UsageError
-from microsim.recording.bag import RecordOptions, open_bag
+from microsim.recording.bag_io import RecordOptions, open_bag
+from microsim.recording.bag_replay import Replay
 from microsim.recording.recorder import Recorder
-from microsim.recording.replay import Replay
 from microsim.recording.state_file import resume, save_state
 from microsim.scenario import load_scenario
 from tests.support import bare, decoded, on_topic, scenario, stamp_ns

@@ -13,7 +13,7 @@ from microsim.ros2.microsim_node import start_node
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.run_log import LONGEST, MOST, Note, Notes
 from microsim.runner import Runner
-from microsim.view.web.collector import FrameCollector
+from microsim.view.web.interface import FrameCollector
 from microsim.view.web.page.panel_data import Panels
 
 BARE: dict[str, Any] = {

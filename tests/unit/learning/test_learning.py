@@ -60,6 +60,8 @@ def test_a_vector_equals_single_environments(name: str) -> None:
                 expected: Any = (single.reset()[0], 0.0, False, False)
             else:
                 *expected, facts = single.step(actions[index])
+                assert info["_contacts"][index]
+                assert info["contacts"][index] == facts["contacts"]
                 if (expected[2] or expected[3]) and "is_success" in facts:
                     assert info["_is_success"][index]
                     assert info["is_success"][index] == facts["is_success"]
@@ -345,4 +347,4 @@ def test_an_episode_that_reaches_its_aim_says_so(place: tuple[float, float], is_
 def test_a_task_without_an_aim_has_no_success() -> None:
     env: Any = gymnasium.make(env_id("Hover"))
     env.reset(seed=0)
-    assert env.step(np.zeros(4, np.float32))[4] == {}
+    assert env.step(np.zeros(4, np.float32))[4] == {"contacts": 0, "touching": {"drone": ()}}

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import microsim
-from microsim.cli.attachments import Flight
+from microsim.cli.run_parts import Flight
 from microsim.engine.schedule import Command, Teleport, Transmission
 from microsim.errors import MissionError, ScenarioError
 from microsim.missions import MissionPilot, fly_mission, load_mission

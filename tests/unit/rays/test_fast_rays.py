@@ -11,13 +11,12 @@ from microsim.engine.geometry import matrix_from_rpy
 from microsim.engine.motion import mounted_at, turned
 from microsim.engine.world import Mesh, Shape, World
 from microsim.rays import bvh
-from microsim.rays.ground_rays import single, world_lattice
-from microsim.rays.lidar_turn import LidarTurn, beam_table
-from microsim.rays.reflection import GROUND
-from microsim.render import ground as render_ground
+from microsim.rays.ground_rays import world_lattice
+from microsim.rays.lidar_turn import GROUND, LidarTurn, beam_table
+from microsim.render import relief
 from microsim.render.palette_camera import CameraModel, Renderer
 from tests.support import many
-from tests.unit.sensors.test_lidar import NOBODY, motion_at
+from tests.unit.sensors.test_lidar import NOBODY, distance_alone, motion_at
 
 SIZES = ((1, 1), (2, 3), (40, 61), (7, 130), (100, 90))
 TILTS = ((0.05, -0.05), (0.0, 0.003), (0.3, 0.2), (1.3, -0.7), (0.0, math.pi / 2))
@@ -72,13 +71,13 @@ def rays_of(sensor: LidarTurn, motion: list[float]) -> tuple[Any, Any]:
 @pytest.mark.parametrize("seed", range(many(60, 4)))
 def test_beams_in_packets_meet_the_ground_where_each_does_alone(seed: int) -> None:
     world, motion = scene(seed)
-    sensor, room = sensor_in(world, seed), np.empty(2)
+    sensor = sensor_in(world, seed)
     best, hit = sensor.distances(motion, NOBODY)
-    (x, y, z), rays = rays_of(sensor, motion)
+    place, rays = rays_of(sensor, motion)
     alone = np.empty(best.shape)
     for column, ring in np.ndindex(*best.shape):
-        dx, dy, dz = rays[:, column, ring]
-        alone[column, ring] = single(*world.derived(world_lattice).arrays, x, y, z, dx, dy, dz, sensor.max_m, room)
+        ray = rays[:, column, ring]
+        alone[column, ring] = distance_alone(world.derived(world_lattice), place, ray, sensor.max_m)
     is_met = alone < sensor.max_m
     assert np.where(is_met, alone, sensor.max_m).tobytes() == best.tobytes()
     assert (hit == np.where(is_met, GROUND, bvh.NOTHING)).all()
@@ -174,12 +173,11 @@ def test_relief_drawn_from_front_to_back_is_every_patch_drawn_everywhere(seed: i
     assert not world.ground(*position[:2]) >= position[2]  # it is above the ground, or above a hole
     camera = camera_in(world, seed)
     depths = camera.depths(position, rotation)
-    terrain, plain, patch = camera._terrain, np.full(depths.shape, math.inf), np.empty(10)
-    grid = (terrain.nodes, terrain.edges_x, terrain.edges_y)
-    for j, i in np.ndindex(*terrain.holes.shape):
-        if terrain.holes[j, i] != render_ground._HOLE:
-            render_ground._fill_patch(camera._pose, *grid, j, i, patch)
-            render_ground._draw_patch(camera._pose, patch, camera._relief[0], 0, 61, 0, 43, plain)
+    ground, plain, patch = camera._patches, np.full(depths.shape, math.inf), np.empty(10)
+    for j, i in np.ndindex(*ground.holes.shape):
+        if ground.holes[j, i] != relief._HOLE:
+            relief._fill_patch(camera._pose, ground.nodes, ground.x, ground.y, j, i, patch)
+            relief._draw_patch(camera._pose, patch, camera._rays, 0, 61, 0, 43, plain)
     assert depths.tobytes() == plain.tobytes()
     assert 0.05 < np.isfinite(depths).mean() < 0.95  # there is ground and sky to be compared
 
@@ -192,7 +190,7 @@ def test_level_ground_is_where_each_ray_alone_meets_the_plane(seed: int) -> None
     assert world.is_flat
     camera = camera_in(world, seed)
     depths = camera.depths(position, rotation)
-    a, b = camera._relief[0]
+    a, b = camera._rays
     fall = rotation[2][0] * a + rotation[2][1] * b + rotation[2][2]
     with np.errstate(all="ignore"):
         expected = (world.ground(*position[:2]) - position[2]) / fall
@@ -206,7 +204,7 @@ def test_a_camera_sees_the_triangles_that_a_test_of_every_one_finds(seed: int) -
     best = camera_in(scene(seed)[0], seed).depths(position, rotation).copy()
     camera, hit = camera_in(world, seed), np.full(best.shape, bvh.NOTHING)
     found = camera.depths(position, rotation)
-    a, b = camera._relief[0]
+    a, b = camera._rays
     rays = np.stack([row[0] * a + row[1] * b + row[2] for row in rotation])
     every_triangle(world, position, rays, best, hit)
     assert found.tobytes() == best.tobytes()

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from microsim.cli import app
 from microsim.messages import encode, new
-from microsim.recording.bag import open_bag
+from microsim.recording.bag_io import open_bag
 from microsim.recording.bag_model import BagError
-from microsim.recording.replay import Replay
+from microsim.recording.bag_replay import Replay
 from microsim.scenario import load_scenario
 from tests.recording_support import WORLD
 

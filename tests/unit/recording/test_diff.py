@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from microsim.recording.bag import open_bag
+from microsim.recording.bag_io import open_bag
 from microsim.recording.compare import BagComparison, diff
 from microsim.recording.recorder import Recorder
 from microsim.simulation import Simulation

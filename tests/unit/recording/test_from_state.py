@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from microsim.cli import app
-from microsim.cli.starting_point import resume
+from microsim.cli.run_parts import resume
 from microsim.errors import UsageError
 from microsim.messages.outbox import Message
-from microsim.recording.bag import open_bag
+from microsim.recording.bag_io import open_bag
 from microsim.recording.state_file import SnapshotError, save_state
 from microsim.runner import Runner
 from microsim.simulation import Simulation
@@ -43,7 +43,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.exit_code == 0, done.output
     done = microsim("replay", folder / "bag", "--at", "1.5s", "--save-state", folder / "at.state")
     assert done.exit_code == 0
-    assert f"go on from there: microsim run --from-state {folder / 'at.state'}" in done.output
+    assert f"resume from there: microsim run --from-state {folder / 'at.state'}" in done.output
     return folder
 
 
@@ -73,7 +73,7 @@ def test_states_of_a_history_can_be_gone_on_from(tmp_path: Path) -> None:
     [
         (["flat"], "leave out SCENARIO"),
         (["--seed", "0"], "leave out --seed"),
-        (["--inject", "radio:blackout@1s-2s"], "leave out --world, --robots, --inject"),
+        (["--inject", "radio:blackout@1s-2s"], "leave out --inject"),
         (["--mission", "hover"], "a mission begins at time 0"),
         (["--record", "x"], "a recording begins at time 0"),
     ],

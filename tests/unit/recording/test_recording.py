@@ -19,7 +19,7 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from ruamel.yaml import YAML
 
 from microsim.errors import UsageError
-from microsim.recording.bag import OwnBag, RecordOptions, open_bag
+from microsim.recording.bag_io import OwnBag, RecordOptions, open_bag
 from microsim.recording.bag_model import BagError
 from microsim.recording.mcap import combined
 from microsim.recording.recorder import Recorder

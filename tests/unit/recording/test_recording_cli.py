@@ -12,9 +12,9 @@ import typer
 from typer.testing import CliRunner, Result
 
 from microsim.cli import app
-from microsim.cli.options import simulated_time, size
+from microsim.cli.command import simulated_time, size
 from microsim.errors import UsageError
-from microsim.recording.bag import open_bag
+from microsim.recording.bag_io import open_bag
 from microsim.recording.state_file import SnapshotError, read_state, resume
 from tests.recording_support import files_of, record
 
@@ -117,7 +117,7 @@ def test_bag_info_and_repair(tmp_path: Path) -> None:
     assert microsim("bag", "info", tmp_path / "bag").exit_code == 1
     done = microsim("bag", "repair", tmp_path / "bag")
     assert done.exit_code == 0
-    assert "written anew: microsim_0.mcap" in done.stdout
+    assert "rewritten: microsim_0.mcap" in done.stdout
     assert microsim("bag", "info", tmp_path / "bag").exit_code == 0
     assert (tmp_path / "bag" / "microsim_0.mcap.damaged").exists()
 

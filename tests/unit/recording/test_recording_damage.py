@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from microsim.errors import MicroSimError
-from microsim.recording.bag import open_bag
+from microsim.recording.bag_io import open_bag
 from microsim.recording.bag_model import BagChannel, BagError, FileFacts, information
+from microsim.recording.bag_replay import Replay
 from microsim.recording.compare import diff
 from microsim.recording.maintenance import look, repair
 from microsim.recording.mcap import McapWriter
 from microsim.recording.mcap_reader import McapReader
-from microsim.recording.replay import Replay
 from microsim.recording.verify import ReplayVerdict
 from tests.recording_support import files_of, record
 

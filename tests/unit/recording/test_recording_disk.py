@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 from microsim.cli.terminal import interrupts_end_the_run
-from microsim.recording.bag import RecordOptions, open_bag
+from microsim.recording.bag_io import RecordOptions, open_bag
 from microsim.recording.bag_model import BagError
+from microsim.recording.bag_replay import Replay
 from microsim.recording.maintenance import look, repair
 from microsim.recording.recorder import Recorder
-from microsim.recording.replay import Replay
 from microsim.runner import Runner
 from microsim.simulation import Simulation
 from tests.recording_support import WORLD, files_of, fly, record
@@ -165,7 +165,7 @@ def test_a_disk_that_is_full_at_the_very_end_is_told_of(tmp_path: Path) -> None:
 _RUN = """
 import sys, time
 from pathlib import Path
-from microsim.recording.bag import RecordOptions
+from microsim.recording.bag_io import RecordOptions
 from microsim.recording.recorder import Recorder
 from microsim.simulation import Simulation
 from tests.recording_support import WORLD, fly

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsim.messages.outbox import Message
-from microsim.recording.bag import RecordOptions, open_bag
+from microsim.recording.bag_io import RecordOptions, open_bag
+from microsim.recording.bag_replay import Replay
 from microsim.recording.recorder import Recorder
-from microsim.recording.replay import Replay
 from microsim.recording.state_file import load_state, resume, save_state
 from microsim.scenario import load_scenario
 from microsim.simulation import Simulation

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import microsim
 from microsim.missions.demo_pilot import DemoPilot
-from microsim.recording.bag import open_bag
+from microsim.recording.bag_io import open_bag
+from microsim.recording.bag_replay import Replay, Seeker
 from microsim.recording.recorder import Recorder
-from microsim.recording.replay import Replay, Seeker
 from microsim.runner import Runner
 from tests.support import scenario
 

@@ -12,17 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsim.engine.noise import stream_key
-from microsim.render import gpu, gpu_source
+from microsim.render import gpu
 from microsim.render import renderer_choice as choice
 from microsim.render.palette_camera import CameraModel
 from microsim.render.splat import CHUNK
 from microsim.render.splat.activation import Splats, activate, columns_of_degree
 from microsim.render.splat.blending import EXPONENTIAL, exp_of_minus
-from microsim.render.splat.picture import Exposure, Shot, Sky, Things, lens_of
+from microsim.render.splat.picture import CpuRenderer, Exposure, Shot, Sky, Things, lens_of
 from microsim.render.splat.projection import view_of
-from microsim.render.splat.rasteriser import Rasteriser
-from microsim.render.splat.renderer import CpuRenderer
-from microsim.render.threads import Threads
+from microsim.render.splat.rasteriser import Rasteriser, Threads
 from tests.support import COMPILED, many
 from tests.unit.render import splat_scenes
 
@@ -329,6 +327,6 @@ def test_a_gpu_that_breaks_is_not_used(monkeypatch):
 
 
 def test_the_gpu_has_the_constants_of_the_cpu():
-    text = gpu_source.source()
+    text = gpu.source()
     assert f"#define E5 ({float(np.float32(EXPONENTIAL[5])).hex()}f)" in text
     assert "#define DILATION (0x1.3333333333333p-2)" in text

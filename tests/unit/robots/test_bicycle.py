@@ -16,9 +16,9 @@ from microsim.engine.motion import AXES, X, Y, Z
 from microsim.engine.physics import Physics, lean, make_fleet, put
 from microsim.engine.world import Shape, World
 from microsim.errors import ScenarioError
-from microsim.recording.bag import RecordOptions, open_bag
+from microsim.recording.bag_io import RecordOptions, open_bag
+from microsim.recording.bag_replay import Replay
 from microsim.recording.recorder import Recorder
-from microsim.recording.replay import Replay
 from microsim.robots import car as bicycle
 from microsim.robots.car import Bicycle
 from microsim.scenario import load_scenario

@@ -268,7 +268,7 @@ def test_the_real_launch_takes_the_file_where_it_is_installed() -> None:
 
 
 def test_the_rover_starts_with_a_state_publisher_whose_joints_and_frames_are_its_own(stand_ins: None) -> None:
-    from microsim.ros2.sim_rover import NODE_NAME, WHEEL_JOINTS, RoverSettings
+    from microsim.ros2.rover_node import NODE_NAME, WHEEL_JOINTS, RoverSettings
 
     launch_file = runpy.run_path(str(ROOT / "launch" / "sim_rover.launch.py"))
     *arguments, start = launch_file["generate_launch_description"]().values[0]

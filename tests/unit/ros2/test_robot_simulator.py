@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from microsim.errors import UsageError
 from microsim.messages.outbox import Message
-from microsim.ros2.node_settings import changed, declarations
-from microsim.ros2.robot_simulator.core import Pose
-from microsim.ros2.robot_simulator.settings import RobotSimulatorSettings
+from microsim.ros2.node_parameters import changed, declarations
+from microsim.ros2.robot_simulator_node import PlanarPose
+from microsim.ros2.robot_simulator_settings import RobotSimulatorSettings
 from tests.navigation import Hand, yaw_of
 from tests.support import ks_distance, many, stamp_ns
 
@@ -74,7 +74,7 @@ def test_the_first_target_fixes_the_place_and_later_ones_do_not():
     hand.start(3.0, -2.0, 1.0)
     assert hand.core.state() == "ACTIVE"
     assert hand.core.pose() == pytest.approx((3.0, -2.0, 1.0), abs=1e-12)
-    hand.core.target(0, Pose(9.0, 9.0, 0.0))
+    hand.core.target(0, PlanarPose(9.0, 9.0, 0.0))
     assert hand.core.pose() == pytest.approx((3.0, -2.0, 1.0), abs=1e-12)
     assert hand.levels("/active_target:") == ["info", "info"]
 
@@ -168,7 +168,7 @@ def test_without_auto_resume_only_a_new_target_ends_the_stop():
     hand.step(5)
     assert (hand.core.state(), hand.core.odometry().x) == ("TIMEOUT_STOP", 0.0)
     assert hand.levels("auto_resume") == ["info"]
-    hand.core.target(0, Pose(5.0, 0.0, 0.0))
+    hand.core.target(0, PlanarPose(5.0, 0.0, 0.0))
     assert hand.core.state() == "ACTIVE"
     hand.step(3)
     assert hand.core.odometry().x == 0.0  # the old command is gone
@@ -198,9 +198,9 @@ def test_the_state_machine_agrees_with_a_second_one(events, auto_resume):
             if state == "IDLE" or (state == "TIMEOUT_STOP" and not auto_resume):
                 state, silence = "ACTIVE", 0
         elif event == "external":
-            hand.core.external_pose(0, Pose(1.0, 2.0, 3.0))
+            hand.core.external_pose(0, PlanarPose(1.0, 2.0, 3.0))
         elif event == "initial":
-            hand.core.initial_pose(0, Pose(1.0, 2.0, 3.0))
+            hand.core.initial_pose(0, PlanarPose(1.0, 2.0, 3.0))
             state, silence = "ACTIVE", 0
         else:
             ticks = 21 if event == "long" else 1
@@ -262,7 +262,13 @@ def test_what_is_no_velocity_is_an_error_and_changes_nothing(bad):
 
 
 @pytest.mark.parametrize(
-    "bad", [Pose(math.nan, 0.0, 0.0), Pose(0.0, math.inf, 0.0), Pose(0.0, 0.0, math.nan), Pose(1e12, 0.0, 0.0)]
+    "bad",
+    [
+        PlanarPose(math.nan, 0.0, 0.0),
+        PlanarPose(0.0, math.inf, 0.0),
+        PlanarPose(0.0, 0.0, math.nan),
+        PlanarPose(1e12, 0.0, 0.0),
+    ],
 )
 def test_what_is_no_pose_is_an_error_and_changes_nothing(bad):
     hand = Hand()
@@ -382,7 +388,7 @@ def test_no_curve_is_tighter_than_the_turn_radius_whatever_else_is_limited(radiu
 
 # ---- places ---------------------------------------------------------------------------------------------------------
 
-POSES = st.builds(Pose, st.floats(-50.0, 50.0), st.floats(-50.0, 50.0), st.floats(-3.1, 3.1))
+POSES = st.builds(PlanarPose, st.floats(-50.0, 50.0), st.floats(-50.0, 50.0), st.floats(-3.1, 3.1))
 
 
 @settings(max_examples=many(40))
@@ -430,7 +436,7 @@ def test_a_pose_stamped_between_two_ticks_is_compared_with_where_the_robot_was_t
     hand.step(15)
     tick = hand.core.tick - back
     seconds = 0.1 * (tick + share)
-    true = Pose(1.0 + 2.0 * seconds * math.cos(0.3), 1.0 + 2.0 * seconds * math.sin(0.3), 0.3)
+    true = PlanarPose(1.0 + 2.0 * seconds * math.cos(0.3), 1.0 + 2.0 * seconds * math.sin(0.3), 0.3)
     before = hand.core.pose()
     hand.core.external_pose(0, true, round(1e9 * seconds))
     assert hand.core.pose() == pytest.approx(before, abs=1e-8)
@@ -441,41 +447,41 @@ def test_a_pose_of_before_an_initial_pose_does_not_undo_it():
     hand.start(1.0, 1.0)
     hand.step(15)
     stamp = hand.core.clock.time_ns(hand.core.tick - 2)
-    hand.core.initial_pose(0, Pose(8.0, 3.0, 1.0))
-    hand.core.external_pose(0, Pose(1.0, 1.0, 0.0), stamp)
+    hand.core.initial_pose(0, PlanarPose(8.0, 3.0, 1.0))
+    hand.core.external_pose(0, PlanarPose(1.0, 1.0, 0.0), stamp)
     hand.step(2)
-    hand.core.external_pose(0, Pose(1.0, 1.0, 0.0), stamp)
+    hand.core.external_pose(0, PlanarPose(1.0, 1.0, 0.0), stamp)
     assert hand.core.pose() == pytest.approx((8.0, 3.0, 1.0))
     assert hand.levels("of before the robot was put elsewhere") == ["info"] * 2
     assert hand.core.facts()["stale_poses"] == "2"
-    hand.core.external_pose(0, Pose(8.5, 3.0, 1.0), hand.core.clock.time_ns(hand.core.tick - 1))
+    hand.core.external_pose(0, PlanarPose(8.5, 3.0, 1.0), hand.core.clock.time_ns(hand.core.tick - 1))
     assert hand.core.pose() == pytest.approx((8.5, 3.0, 1.0))
 
 
 @pytest.mark.parametrize("stamp", [0, 5, 10**19 // 2, -3])
 def test_a_pose_with_no_stamp_or_one_of_another_clock_counts_as_of_now(stamp):
     hand = Hand()
-    hand.core.initial_pose(0, Pose(0.0, 0.0, 0.0))
+    hand.core.initial_pose(0, PlanarPose(0.0, 0.0, 0.0))
     hand.core.command(0, 1.0, 0.0)
     hand.step(60 if stamp == 5 else 10)  # the first tick was long ago
-    hand.core.external_pose(0, Pose(7.0, 7.0, 1.0), stamp)
+    hand.core.external_pose(0, PlanarPose(7.0, 7.0, 1.0), stamp)
     assert hand.core.pose() == pytest.approx((7.0, 7.0, 1.0))
 
 
 def test_an_external_pose_before_the_first_target_is_ignored_with_an_info():
     hand = Hand()
-    hand.core.external_pose(0, Pose(5.0, 5.0, 0.0))
+    hand.core.external_pose(0, PlanarPose(5.0, 5.0, 0.0))
     assert hand.core.state() == "IDLE"
     assert hand.levels("/amcl_pose: ignored") == ["info"]
 
 
 def test_an_initial_pose_puts_the_robot_at_rest_anywhere():
     hand = Hand()
-    hand.core.initial_pose(0, Pose(1.0, 2.0, 0.5))
+    hand.core.initial_pose(0, PlanarPose(1.0, 2.0, 0.5))
     assert hand.core.state() == "ACTIVE"
     hand.core.command(0, 2.0, 0.0)
     hand.step(10)
-    hand.core.initial_pose(0, Pose(-4.0, 3.0, -1.0))
+    hand.core.initial_pose(0, PlanarPose(-4.0, 3.0, -1.0))
     assert hand.core.velocity() == (0.0, 0.0)
     hand.step(3)
     assert hand.core.pose() == pytest.approx((-4.0, 3.0, -1.0))
@@ -522,7 +528,7 @@ def test_another_seed_is_other_noise_and_another_robots_noise_is_its_own():
     def noise(seed, names=("",)):
         hand = Hand(pose_noise_std_m=1.0, seed=seed, robots=names)
         for robot in range(len(names)):
-            hand.core.initial_pose(robot, Pose(0.0, 0.0, 0.0))
+            hand.core.initial_pose(robot, PlanarPose(0.0, 0.0, 0.0))
         hand.step(3)
         return {name: [each.pose.pose.position.x for each in hand.on(f"/{name}/amcl_pose")] for name in names if name}
 
@@ -633,8 +639,8 @@ def test_diagnostics_show_the_state_machine_at_every_change_and_every_second():
 
 def test_robots_of_one_node_have_topics_of_their_own_and_do_not_touch_each_other():
     hand = Hand(robots=("left", "right"))
-    hand.core.target(0, Pose(0.0, 0.0, 0.0))
-    hand.core.target(1, Pose(5.0, 0.0, math.pi))
+    hand.core.target(0, PlanarPose(0.0, 0.0, 0.0))
+    hand.core.target(1, PlanarPose(5.0, 0.0, math.pi))
     hand.core.command(0, 1.0, 0.0)
     hand.step(10)
     assert hand.core.pose(0).x == pytest.approx(1.0)
@@ -656,7 +662,7 @@ def test_one_robot_among_a_hundred_moves_as_it_does_alone():
         Hand(robots=tuple(f"r{i}" for i in range(100)), seed=3, pose_noise_std_m=0.1),
     )
     for hand, number in ((alone, 0), (crowd, 7)):
-        hand.core.target(number, Pose(1.0, 2.0, 3.0))
+        hand.core.target(number, PlanarPose(1.0, 2.0, 3.0))
         hand.core.command(number, 1.1, -0.4)
         hand.step(40)
 

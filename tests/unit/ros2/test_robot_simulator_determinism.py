@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from microsim.ros2.robot_simulator.core import Pose
-from microsim.ros2.robot_simulator.maps import world_of_scenario
+from microsim.ros2.robot_maps import world_of_scenario
+from microsim.ros2.robot_simulator_node import PlanarPose
 from tests.navigation import Hand
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -37,14 +37,14 @@ def digest(ticks: int = 120, seed: int = 7, **settings: object) -> str:
         "tf_tree": "map_odom_base",
     }
     hand = Hand(world_of_scenario("obstacles_arena"), CROWD, **{**everything, **settings}, seed=seed)
-    hand.core.target(0, Pose(25.0, 20.0, 0.3))
-    hand.core.initial_pose(1, Pose(30.3, 32.6, -2.0))
+    hand.core.target(0, PlanarPose(25.0, 20.0, 0.3))
+    hand.core.initial_pose(1, PlanarPose(30.3, 32.6, -2.0))
     for tick in range(ticks):
         if tick % 5 == 0 and not 40 <= tick < 90:
             hand.core.command(0, 1.2, 0.1)
         hand.core.command(1, 0.8, -0.3 if tick % 50 < 25 else 0.4)
         if tick == 60:
-            hand.core.external_pose(1, Pose(29.8, 32.8, -1.9))
+            hand.core.external_pose(1, PlanarPose(29.8, 32.8, -1.9))
         hand.step()
     return hand.core.digest()
 
@@ -85,10 +85,10 @@ def test_a_run_again_is_the_same_and_another_seed_is_not():
 
 
 def test_the_core_knows_no_clock_file_or_dice():
-    """Of the wall clock only the pacer knows, in node_time.py."""
+    """Of the wall clock only the pacer knows, in paced_node.py."""
     impure = {"time", "datetime", "random", "os", "socket", "threading", "secrets", "uuid"}
-    for name in ("core", "moving", "settings"):
-        tree = ast.parse((ROOT / "microsim" / "ros2" / "robot_simulator" / f"{name}.py").read_text("utf-8"))
+    for name in ("robot_simulator_node", "robot_maps", "robot_simulator_settings"):
+        tree = ast.parse((ROOT / "microsim" / "ros2" / f"{name}.py").read_text("utf-8"))
         found = {
             (alias.name if isinstance(node, ast.Import) else node.module or "").split(".")[0]
             for node in ast.walk(tree)
@@ -96,4 +96,4 @@ def test_the_core_knows_no_clock_file_or_dice():
             for alias in node.names
         }
         assert not found & impure, name
-        assert "np.random" not in (ROOT / "microsim" / "ros2" / "robot_simulator" / f"{name}.py").read_text("utf-8")
+        assert "np.random" not in (ROOT / "microsim" / "ros2" / f"{name}.py").read_text("utf-8")

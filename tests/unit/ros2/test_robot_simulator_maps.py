@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import microsim
 from microsim import messages as wire
 from microsim.errors import MapError, ScenarioError, UsageError
-from microsim.ros2.robot_simulator.maps import (
+from microsim.ros2.robot_maps import (
     MapFile,
     heading,
     occupancy,

@@ -18,7 +18,7 @@ from microsim import messages as wire
 from microsim.cli import app
 from microsim.errors import MapError, UsageError
 from microsim.messages.topics import Qos
-from microsim.ros2.robot_simulator.node import RobotSimulatorNode
+from microsim.ros2.robot_simulator_node import RobotSimulatorNode
 from microsim.ros2.transport import OnMessage
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.ros2.transport.standalone import ROSOUT_QOS, ROSOUT_TYPE

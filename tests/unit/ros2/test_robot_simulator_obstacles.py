@@ -14,9 +14,8 @@ from microsim.engine.world import World
 from microsim.errors import MapError
 from microsim.rays import discs
 from microsim.robots import navigation_robot
-from microsim.ros2.robot_simulator.core import Pose
-from microsim.ros2.robot_simulator.maps import NOWHERE, world_of_cells
-from microsim.ros2.robot_simulator.moving import MovingObstacles, read_obstacles
+from microsim.ros2.robot_maps import NOWHERE, MovingObstacles, read_obstacles, world_of_cells
+from microsim.ros2.robot_simulator_node import PlanarPose
 from tests.navigation import Hand
 from tests.support import many, stamp_ns
 
@@ -165,7 +164,7 @@ def test_a_scan_agrees_with_marching_along_every_ray(seed, turned, yaw):
     grid = world_of_cells((dice.random((16, 20)) < 0.1).astype(np.uint8), 0.25, (-2.0, -2.5, turned))
     round_ones = [(*dice.uniform(-3.0, 3.0, 2), dice.uniform(0.1, 0.5)) for _ in range(2)]
     standing = [{"at": [x, y], "radius": radius} for x, y, radius in round_ones]
-    pose = Pose(*dice.uniform(-1.0, 1.0, 2), yaw)
+    pose = PlanarPose(*dice.uniform(-1.0, 1.0, 2), yaw)
     hand = Hand(grid, standing, scan_hz=10.0, scan_beams=24, scan_range_min=0.0, scan_range_max=4.0)
     hand.core.initial_pose(0, pose)
     hand.step()
@@ -206,7 +205,7 @@ def test_too_near_is_minus_inf_and_too_far_plus_inf():
     hand.start()
     hand.step()
     assert set(hand.on("/scan")[0].ranges.tolist()) == {-math.inf}
-    hand.core.initial_pose(0, Pose(-3.0, 0.0, math.pi))
+    hand.core.initial_pose(0, PlanarPose(-3.0, 0.0, math.pi))
     hand.step()
     assert hand.on("/scan")[-1].ranges[0] == pytest.approx(2.5)
     assert hand.on("/scan")[-1].ranges[4] == math.inf
@@ -215,7 +214,7 @@ def test_too_near_is_minus_inf_and_too_far_plus_inf():
 def test_scans_follow_the_robots_place_and_not_what_localisation_believes():
     hand = Hand(wall(3.0), scan_hz=10.0, scan_beams=1, scan_angle_min=0.0, scan_angle_max=0.0)
     hand.start()
-    hand.core.external_pose(0, Pose(1.0, 0.5, 0.3))
+    hand.core.external_pose(0, PlanarPose(1.0, 0.5, 0.3))
     hand.core.command(0, 1.0, 0.0)
     hand.step(5)
     assert hand.on("/scan")[-1].ranges[0] == pytest.approx(2.5)

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import random
+import socket
 import struct
+import threading
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsim.ros2.transport.rtps import packets
-from microsim.ros2.transport.rtps.packets import Acknowledgement, Fragments, Gap, Heartbeat, Sample
-from microsim.ros2.transport.rtps.peers import Arrivals, Deliveries, endpoint_of, peer_of
+from microsim.ros2.transport import rtps_packets as packets
+from microsim.ros2.transport.rtps_packets import (
+    Acknowledgement,
+    Arrivals,
+    Deliveries,
+    Fragments,
+    Gap,
+    Heartbeat,
+    Sample,
+    endpoint_of,
+    peer_of,
+)
+from microsim.ros2.transport.rtps_participant import RtpsRequest, ServiceParticipant
 
 US, THEM = b"us" + bytes(10), b"\x01\x0f" + bytes(range(10))
 READER, WRITER = b"\x00\x00\x01\x04", b"\x00\x00\x02\x03"
@@ -29,7 +42,7 @@ def read(*submessages: bytes) -> list[packets.Submessage]:
 
 @given(numbers, st.binary(min_size=4, max_size=99), st.integers(0, 9))
 def test_samples_pass_unchanged(number: int, payload: bytes, place: int) -> None:
-    inline = packets.parameters((packets.RELATED_SAMPLE, packets.sample_identity(THEM + WRITER, place)))
+    inline = packets.parameters((packets.RELATED_SAMPLE, THEM + WRITER + packets.number_bytes(place)))
     (found,) = read(packets.data(READER, WRITER, number, payload, inline))
     assert isinstance(found, Sample)
     assert (found.writer, found.reader, found.number) == (US + WRITER, READER, number)
@@ -193,3 +206,109 @@ def test_a_client_that_never_acknowledges_is_not_remembered_for_ever() -> None:
         deliveries.waiting[deliveries.add(0.0)] = b"reply"
     assert sorted(deliveries.waiting) == [8, 9, 10]
     assert deliveries.first == 8
+
+
+# ---- a whole conversation --------------------------------------------------------------------------------------------
+
+PARTICIPANTS, WRITERS, READERS = b"\x00\x01\x00\xc2", b"\x00\x00\x03\xc2", b"\x00\x00\x04\xc2"
+REQUEST, REPLY = ("rq/addRequest", "t::srv::dds_::Add_Request_"), ("rr/addReply", "t::srv::dds_::Add_Response_")
+
+
+class Client:
+    """A client of Fast DDS on a socket, reduced to what it sends."""
+
+    def __init__(self) -> None:
+        self.has_called = threading.Event()
+        self.participant = ServiceParticipant(101, ["127.0.0.1"], False, self.has_called.set)
+        self.participant.start()
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.socket.settimeout(10.0)
+        self.samples: list[Sample] = []
+
+    def send(self, *submessages: bytes) -> None:
+        packet = packets.message(THEM, self.participant.prefix, *submessages)
+        packet = packet[:6] + packets.FAST_DDS + packet[8:]
+        self.socket.sendto(packet, self.participant._socket.getsockname())
+
+    def announce(self, writer: bytes, number: int, *values: tuple[int, bytes]) -> None:
+        self.send(packets.data(bytes(4), writer, number, packets.PARAMETERS + packets.parameters(*values)))
+
+    def wait_for(self, writer: bytes, count: int = 1) -> list[Sample]:
+        """The first samples of one of the participant's writers."""
+        while True:
+            found = {each.number: each for each in self.samples if each.writer == self.participant.prefix + writer}
+            if len(found) >= count:
+                return [found[number] for number in sorted(found)]
+            arrived = packets.submessages(self.socket.recv(65536), THEM)
+            self.samples += [each for each in arrived if isinstance(each, Sample)]
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    client = Client()
+    yield client
+    client.participant.close()
+    client.socket.close()
+
+
+def endpoint(guid: bytes, names: tuple[str, str]) -> tuple[tuple[int, bytes], ...]:
+    topic, type_name = names
+    return (
+        (packets.ENDPOINT_GUID, guid),
+        (packets.TOPIC_NAME, packets.string(topic)),
+        (packets.TYPE_NAME, packets.string(type_name)),
+    )
+
+
+def test_a_client_discovers_the_service_calls_it_and_recognises_its_reply(client: Client) -> None:
+    participant, place = client.participant, packets.locator(client.socket.getsockname())
+    number = participant.serve(REQUEST, REPLY, "serviceid=1;")
+    client.announce(PARTICIPANTS, 1, (packets.METATRAFFIC_UNICAST, place), (packets.DEFAULT_UNICAST, place))
+    (introduced,) = client.wait_for(PARTICIPANTS)
+    assert packets.parameters_of(introduced.payload)[packets.PARTICIPANT_GUID][0][:12] == participant.prefix
+    (announced,) = client.wait_for(READERS)
+    found = endpoint_of(packets.parameters_of(announced.payload))
+    assert found is not None
+    assert found[1].names == REQUEST
+    assert not [each for each in client.samples if each.writer[-4:] == WRITERS]  # not before the reader is known
+
+    client.send(packets.acknowledgement(b"\x00\x00\x04\xc7", READERS, 2, [], 1, True))
+    offered = [endpoint_of(packets.parameters_of(each.payload)) for each in client.wait_for(WRITERS, 2)]
+    assert [each and each[1].names for each in offered] == [REPLY, REPLY]  # one of them never writes
+
+    client.announce(WRITERS, 1, *endpoint(THEM + WRITER, REQUEST))
+    client.announce(READERS, 1, *endpoint(THEM + READER, REPLY))
+    related = packets.parameters((packets.RELATED_SAMPLE, THEM + READER + packets.number_bytes(1)))
+    client.send(packets.data(bytes(4), WRITER, 1, b"\x00\x01\x00\x00two+2", related))
+    assert client.has_called.wait(10.0)
+    (request,) = participant.requests
+    assert (request.service, request.writer, request.number) == (number, THEM + WRITER, 1)
+    assert request.body.startswith(b"\x00\x01\x00\x00two+2")
+
+    assert participant.answer(request, b"\x00\x01\x00\x00four")
+    (reply,) = client.wait_for(found[0][-4:-1] + b"\x03")
+    assert reply.payload == b"\x00\x01\x00\x00four"
+    identity = THEM + WRITER + packets.number_bytes(1)
+    assert reply.inline[packets.RELATED_SAMPLE] == reply.inline[packets.RELATED_SAMPLE_OF_FAST_DDS] == [identity]
+
+
+def test_a_reply_waits_for_the_reader_of_its_client(client: Client) -> None:
+    """Requests and discovery are different streams: a request may come before the reader of its reply is known."""
+    participant, place = client.participant, packets.locator(client.socket.getsockname())
+    participant.serve(REQUEST, REPLY, "")
+    client.announce(PARTICIPANTS, 1, (packets.METATRAFFIC_UNICAST, place), (packets.DEFAULT_UNICAST, place))
+    client.wait_for(READERS)
+    client.announce(WRITERS, 1, *endpoint(THEM + WRITER, REQUEST))
+    client.send(packets.data(bytes(4), WRITER, 1, b"\x00\x01\x00\x00ping"))
+    assert client.has_called.wait(10.0)
+    assert participant.answer(participant.requests.popleft(), b"\x00\x01\x00\x00pong")
+    client.announce(READERS, 1, *endpoint(THEM + READER, REPLY))
+    client.send(packets.acknowledgement(READER, b"\x00\x00\x01\x03", 0, [], 1, False))  # the reader says hello
+    (reply,) = client.wait_for(b"\x00\x00\x01\x03")
+    assert reply.payload == b"\x00\x01\x00\x00pong"
+
+
+def test_a_reply_that_does_not_fit_into_a_packet_is_refused(client: Client) -> None:
+    request = RtpsRequest(1, THEM + WRITER, 1, b"", b"")
+    assert not client.participant.answer(request, bytes(packets.LARGEST + 1))

@@ -19,7 +19,7 @@ import microsim
 from microsim.errors import UsageError
 from microsim.messages import decode, encode, new
 from microsim.messages.topics import DEFAULT_QOS
-from microsim.ros2.sim_rover import NODE_NAME, WHEEL_JOINTS, RoverCore, RoverSettings, sim_rover
+from microsim.ros2.rover_node import NODE_NAME, WHEEL_JOINTS, RoverCore, RoverSettings, SimRoverNode
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.ros2.transport.standalone import ROSOUT, ROSOUT_QOS
 
@@ -34,7 +34,7 @@ class Stage:
     def __init__(self, *parameters: str) -> None:
         self.bus = Bus()
         arguments = [word for parameter in parameters for word in ("-p", parameter)]
-        self.node = sim_rover(MemoryTransport(NODE_NAME, ["--ros-args", *arguments], self.bus))
+        self.node = SimRoverNode(MemoryTransport(NODE_NAME, ["--ros-args", *arguments], self.bus))
         self.core: Any = self.node.core
         self.peer = MemoryTransport("peer", bus=self.bus)
         self._publishers: dict[str, Any] = {}

@@ -12,9 +12,8 @@ from microsim.errors import UsageError
 from microsim.messages import decode, encode, encoders, new
 from microsim.messages.outbox import Messages, Outbox
 from microsim.messages.topics import DEFAULT_QOS
-from microsim.ros2.node_settings import read_settings
-from microsim.ros2.node_time import READ_ONLY, NodeClock, TimeSettings, node_clock
-from microsim.ros2.paced_node import SmallNode
+from microsim.ros2.node_parameters import read_settings
+from microsim.ros2.paced_node import NodeClock, SmallNode, TimeSettings, fixed, node_clock
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 
 FLOAT = "std_msgs/msg/Float64"
@@ -25,7 +24,7 @@ class Settings(TimeSettings):
     """Of a node that counts."""
 
     gain: Annotated[Finite, Field(ge=0, le=10)] = Field(1.0, description="What is added at every tick.")
-    label: str = Field("a", description="A word.", json_schema_extra=READ_ONLY)
+    label: str = fixed("a", "A word.")
 
 
 class Counting:

@@ -11,7 +11,7 @@ from microsim.documents.yaml_text import read_yaml
 from microsim.errors import ScenarioError
 from microsim.paths import scenario_file, scenario_names
 from microsim.scenario import Scenario, json_schema, load_scenario
-from microsim.scenario.schema import all_models
+from microsim.scenario.scenario_schema import all_models
 
 SCHEMA = json_schema()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from microsim import Simulation
 from microsim.engine.geometry import matrix_from_rpy
 from microsim.engine.world import GROUND, HAZARD, OBSTACLE, PALETTE, TARGET, WATER, Shape, World
 from microsim.render.palette_camera import CameraModel, Renderer
@@ -326,3 +327,28 @@ def test_a_distortion_that_shows_nothing_at_all_gives_an_empty_picture():
     model = CameraModel(3, 3, 1.0, 1.0, -50.0, -50.0, (-5.0, 0.0, 0.0, 0.0, 0.0))
     world = flat_world(box(HAZARD, 10.0, 10.0, 1.0, 1.0, 1.0))
     assert (Renderer(world, model).classes((10.0, 10.0, 5.0), DOWN) == GROUND).all()
+
+
+def test_other_robots_are_boxes_of_class_1_where_a_camera_sees_them():
+    """Against the projection of every pixel's ray into the box, by NumPy."""
+    place = {"x": 12.0, "y": 9.0, "yaw": 0.7}
+    robots = {
+        "drone": {"start": {"map_pose": {"x": 10, "y": 10, "z": 6}}, "camera": {"sees_robots": True}},
+        "ego": {"model": "bicycle", "start": {"map_pose": place}},
+    }
+    scenario = {"name": "seen", "map": {"size_xy_cells": [30, 30]}, "robots": robots}
+    image = Simulation(scenario).render("drone")
+    robots["drone"]["camera"] = {"sees_robots": False}
+    assert (Simulation(scenario).render("drone") == PALETTE[GROUND]).all()
+    model = CameraModel(128, 128, 120.0, 120.0, 64.0, 64.0)
+    rays = model.rays()
+    directions = np.stack([rays[0], rays[1], np.ones((128, 128))], axis=-1) @ np.array(DOWN).T
+    cosine, sine = math.cos(place["yaw"]), math.sin(place["yaw"])
+    turn = np.array([[cosine, -sine, 0.0], [sine, cosine, 0.0], [0.0, 0.0, 1.0]])
+    eye = (np.array([10.1, 10.0, 5.95]) - (place["x"], place["y"], 0.0)) @ turn  # as the drone carries it
+    with np.errstate(divide="ignore"):
+        low = (np.array([-0.9, -0.9, 0.0]) - eye) / (directions @ turn)
+        high = (np.array([3.6, 0.9, 1.5]) - eye) / (directions @ turn)
+    hit = np.minimum(low, high).max(axis=-1) <= np.maximum(low, high).min(axis=-1)
+    assert 500 < hit.sum() < 10_000
+    np.testing.assert_array_equal((image == PALETTE[OBSTACLE]).all(axis=-1), hit)

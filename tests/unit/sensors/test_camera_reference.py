@@ -109,7 +109,7 @@ def test_testing_every_shape_and_patch_on_every_pixel_changes_no_bit(amplitude, 
 
 def see_everything(renderer: Renderer) -> None:
     """Make the spans of columns and rows in which a thing can be seen the whole screen."""
-    columns, rows = renderer._relief[2:4]
+    columns, rows = renderer._screen.columns, renderer._screen.rows
     columns[0], columns[1] = 0, renderer.model.width
     rows[0], rows[1] = 0, renderer.model.height
 

@@ -16,9 +16,8 @@ from microsim.engine.world import Mesh, Shape, World
 from microsim.errors import ScenarioError
 from microsim.messages import decode_checked
 from microsim.rays import POINT, bvh
-from microsim.rays.ground_rays import lattice, single, walk
-from microsim.rays.lidar_turn import Beams, LidarTurn, beam_table
-from microsim.rays.reflection import GROUND
+from microsim.rays.ground_rays import UPRIGHT, Lattice, lattice, upright, walk
+from microsim.rays.lidar_turn import GROUND, Beams, LidarTurn, beam_table
 from microsim.scenario import load_scenario
 from tests.support import bare, decoded, many, on_topic, scenario, stamp_ns
 from tests.unit.rays.ray_reference import ground_distance, triangle_distance
@@ -33,6 +32,16 @@ def motion_at(x: float, y: float, z: float, roll: float = 0.0, pitch: float = 0.
     observe(state, out)
     seen: list[float] = out[0].tolist()
     return seen
+
+
+def distance_alone(ground: Lattice, origin: Any, ray: Any, reach: float) -> float:
+    """Along the unit vector `ray` to the ground, as a fan of one; inf beyond `reach`."""
+    flat = math.sqrt(ray[0] * ray[0] + ray[1] * ray[1])
+    if flat < UPRIGHT:
+        return upright(ground, tuple(origin), ray[2], reach)
+    per_flat, out = 1.0 / flat, np.empty(1)
+    walk(ground, tuple(origin), ray[0] * per_flat, ray[1] * per_flat, reach * flat, np.array([ray[2] * per_flat]), out)
+    return float(out[0] * per_flat)
 
 
 def world(elevation: Any, cell: float = 1.0, west: float = 0.0, south: float = 0.0, **more: Any) -> World:
@@ -120,15 +129,15 @@ def test_rough_ground_with_holes_is_what_another_caster_sees(seed: int, is_tilte
 def test_beams_that_share_their_walk_see_what_single_rays_see(seed: int) -> None:
     random = np.random.default_rng(seed)
     ground = lattice(np.cumsum(random.normal(0, 0.3, (150, 170)), axis=1), 0.5, -20.0, -30.0)
-    table, room = beam_table(np.sort(random.uniform(-1.2, 0.5, 20)), 60), np.empty(2)
+    table = beam_table(np.sort(random.uniform(-1.2, 0.5, 20)), 60)
     origin, met = (random.uniform(-40, 80), random.uniform(-40, 50), float(np.nanmax(ground.nodes)) + 1.0), 0
     for column in range(60):
         ux, uy = table.headings[:, column]
         flat = np.empty(20)
-        walk(*ground.arrays, *origin, ux, uy, 100.0, table.slopes, flat)
+        walk(ground, origin, ux, uy, 100.0, table.slopes, flat)
         for k in range(20):
             d = table.directions[:, column, table.rings[k]]
-            alone = single(*ground.arrays, *origin, *d, 1e9, room)
+            alone = distance_alone(ground, origin, d, 1e9)
             if alone < 99.0:
                 assert flat[k] * table.slants[k] == pytest.approx(alone, rel=1e-9)
                 met += 1
@@ -137,10 +146,9 @@ def test_beams_that_share_their_walk_see_what_single_rays_see(seed: int) -> None
 
 def test_a_vertical_beam_meets_the_ground_below_and_nothing_above() -> None:
     ground = lattice(np.array([[1.0, 2.0], [3.0, 5.0]]), 1.0, 0.0, 0.0)
-    room = np.empty(2)
-    assert single(*ground.arrays, 1.0, 1.0, 10.0, 0.0, 0.0, -1.0, 100.0, room) == 10.0 - 2.75
-    assert single(*ground.arrays, 1.0, 1.0, 10.0, 0.0, 0.0, 1.0, 100.0, room) == math.inf
-    assert single(*ground.arrays, 5.0, 1.0, 10.0, 0.0, 0.0, -1.0, 100.0, room) == math.inf
+    assert distance_alone(ground, (1.0, 1.0, 10.0), (0.0, 0.0, -1.0), 100.0) == 10.0 - 2.75
+    assert distance_alone(ground, (1.0, 1.0, 10.0), (0.0, 0.0, 1.0), 100.0) == math.inf
+    assert distance_alone(ground, (5.0, 1.0, 10.0), (0.0, 0.0, -1.0), 100.0) == math.inf
 
 
 def test_a_hole_lets_beams_through_and_its_far_side_stops_them() -> None:
@@ -245,7 +253,7 @@ def test_an_uneven_mesh_makes_no_tree_too_deep() -> None:
     tree = bvh.make_tree(corners.reshape(-1, 3), np.arange(900).reshape(-1, 3), np.zeros((0, 9)))
     depth = np.zeros(len(tree.first), int)
     for node in range(len(tree.first)):
-        if tree.count[node] == 0:
+        if tree.held[node] == 0:
             depth[tree.first[node] : tree.first[node] + 2] = depth[node] + 1
     assert depth.max() < 128
     assert sorted(tree.order.tolist()) == list(range(300))

@@ -13,7 +13,7 @@ from microsim.errors import MicroSimError, ScenarioError
 from microsim.render import renderer_choice as choice
 from microsim.render.render_options import wish
 from microsim.render.segmentation import SEGMENT_COLOURS, SEGMENT_NAMES
-from microsim.render.splat.renderer import CpuRenderer
+from microsim.render.splat.picture import CpuRenderer
 from microsim.sensors import _splat_camera as splat_cameras
 from tests.bundle_support import CUBE_TRIANGLES, CUBE_VERTICES, small_bundle
 from tests.support import COMPILED, decoded

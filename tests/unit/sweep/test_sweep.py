@@ -14,15 +14,13 @@ from hypothesis import strategies as st
 
 import microsim
 from microsim.errors import SweepError, UsageError
-from microsim.missions import fly_mission, load_mission
+from microsim.missions import MissionPilot, fly_mission, load_mission
 from microsim.scenario.overrides import full_path, with_values
 from microsim.sweep.metrics import METRICS, WatchedRun, watch
-from microsim.sweep.plan import RunOutcome, make_plan
+from microsim.sweep.plan import RunOutcome, is_sweep, load_sweep, make_plan, values_of
 from microsim.sweep.results import Finished, broken, check_figure, draw, is_failed, summarised, write
 from microsim.sweep.run_all import Journal, check_files, recalled
-from microsim.sweep.run_one import RunFailure, SweepOrder, SweepRunner, needs_messages, run_one
-from microsim.sweep.sweep_file import is_sweep, load_sweep, values_of
-from microsim.sweep.tokens import from_token
+from microsim.sweep.run_one import RunFailure, SweepOrder, SweepRunner, from_token, needs_messages, run_one
 from tests.support import bare, scenario
 from tests.sweep_support import METRICS as TAKEN
 from tests.sweep_support import PLUGIN, cli, plan_of, write_yard
@@ -80,9 +78,14 @@ def test_leaning_against_a_wall_is_one_collision_and_coming_back_is_another():
         ],
     }
     found = flown(rover_world(), drive, "collisions", "contact_s", "collisions.rover")
-    outcome = fly_mission(drive, rover_world(), 1)
-    assert found["collisions"] == found["collisions.rover"] == 2
-    assert found["contact_s"] == pytest.approx(outcome.sim.state("rover").contacts / 60.0)
+    sim = microsim.Simulation(rover_world(), 1)
+    pilot, ticks = MissionPilot(sim, load_mission(drive)), 0
+    pilot(sim.step(0))
+    for _ in range(pilot.end):
+        pilot(sim.step())
+        ticks += sim.touching("rover") != ()
+    assert found["collisions"] == found["collisions.rover"] == sim.state("rover").contacts == 2
+    assert found["contact_s"] == pytest.approx(ticks / 60.0)
     assert found["contact_s"] > 4.0
 
 
@@ -211,11 +214,6 @@ def test_every_metric_says_what_it_is():
 @pytest.mark.parametrize(
     ("world", "name", "message"),
     [
-        (
-            scenario(robots={"drone": bare(start={"map_pose": {"x": 5, "y": 5, "z": 8}})}),
-            "collisions",
-            "cannot measure drone",
-        ),
         (scenario(), "path_length", "cannot measure anything without a robot"),
         (rover_world(), "path_length.dorne", "has no robot 'dorne'"),
         (rover_world(), "min_height", "cannot measure rover"),
@@ -560,6 +558,6 @@ def test_a_token_stands_alone(folder):
     from microsim.cli.commands.replay import ReplayOptions, replay, replay_token
 
     with pytest.raises(UsageError, match="leave out BAG, --seed"):
-        replay(folder / "bag", token="microsim-", seed=3)
+        replay(ReplayOptions(folder / "bag", token="microsim-", seed=3))
     with pytest.raises(UsageError, match="expected a token that begins with microsim-"):
-        replay_token("hello", None, ReplayOptions())
+        replay_token("hello", ReplayOptions())

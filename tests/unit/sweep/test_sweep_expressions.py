@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from microsim.errors import UsageError
 from microsim.sweep.expressions import ExpressionError, parse
-from microsim.sweep.sweep_file import condition, seeds
-from microsim.sweep.tokens import Token, TokenSource, read_token
+from microsim.sweep.plan import condition, seeds
+from microsim.sweep.run_one import Token, TokenSource, read_token
 
 SIGNS = {
     "<": operator.lt,

@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsim.cli.commands.sweep import SweepOptions, run_sweep
+from microsim.cli.commands.sweep import SweepOptions, sweep
 from microsim.errors import UsageError
 from microsim.missions import fly_mission, load_mission
 from microsim.simulation import Simulation
 from microsim.sweep.find import FailingCase, Shrinker, Shrinking, first_match, simpler_numbers, wanted
-from microsim.sweep.plan import RunOutcome, make_plan
+from microsim.sweep.plan import RunOutcome, load_sweep, make_plan
 from microsim.sweep.run_one import SweepRunner, run_one
-from microsim.sweep.sweep_file import load_sweep
 from tests.sweep_support import cli, plan_of, write_yard
 
 # One of nine entries drives the rover into the wall at x = 15; only with little lag does it get there in time.
@@ -183,22 +182,10 @@ def test_the_command_line_finds_shrinks_and_writes_a_mission_that_fails(folder):
 
 
 def test_nothing_found_is_no_failure(folder, capsys):
-    given = {"mission": str(folder / "drive.yaml"), "duration": 0.5, "seeds": "0..3"}
     options = SweepOptions(
-        str(folder / "yard.yaml"),
-        given,
-        (),
-        folder / "other.yaml",
-        None,
-        "collisions > 9",
-        1,
-        None,
-        False,
-        False,
-        60,
-        9,
-        True,
-    )
-    assert run_sweep(options) == 0
+        str(folder / "yard.yaml"), "0..3", mission=str(folder / "drive.yaml"), duration=0.5, out=folder / "other.yaml",
+        find="collisions > 9", jobs=1, timeout=60, shrink_runs=9, json=True,
+    )  # fmt: skip
+    assert sweep(options) == 0
     assert json.loads(capsys.readouterr().out) == {"found": False, "runs": 4}
     assert not (folder / "other.yaml").exists()

@@ -15,8 +15,7 @@ from microsim.sweep import METRICS, Metric, load_sweep, make_plan
 from microsim.sweep import metrics as built_in
 from microsim.sweep.find import wanted
 from microsim.sweep.metrics import all_metrics, find_metric
-from microsim.sweep.run_one import SweepRunner, needs_messages, run_one
-from microsim.sweep.tokens import from_token
+from microsim.sweep.run_one import SweepRunner, from_token, needs_messages, run_one
 from tests.sweep_support import cli, write_yard
 
 BUMPS = '''

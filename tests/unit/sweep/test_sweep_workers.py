@@ -20,9 +20,8 @@ from microsim.cli.commands.validate import validate
 from microsim.engine.noise import normals, stream_key
 from microsim.errors import UsageError
 from microsim.sweep import results
-from microsim.sweep.plan import make_plan
+from microsim.sweep.plan import load_sweep, make_plan
 from microsim.sweep.run_all import Reports, journal_of, sweep_to_file
-from microsim.sweep.sweep_file import load_sweep
 from microsim.sweep.worker_pool import LocalWorkers, WorkerError
 from tests.sweep_support import cli, plan_of, variables, write_yard
 
@@ -228,7 +227,7 @@ def test_a_ray_cluster_gives_the_same_file_though_workers_die(cluster, folder):
 
 
 def test_a_cluster_that_is_not_there_is_told(folder):
-    from microsim.sweep.ray_workers import RayWorkers
+    from microsim.sweep.worker_pool import RayWorkers
 
     order = plan_of(folder, seeds="0").order()
     with socket.socket() as silent:

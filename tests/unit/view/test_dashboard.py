@@ -17,9 +17,8 @@ from microsim.messages.types import new
 from microsim.missions.demo_pilot import DemoPilot
 from microsim.runner import Runner
 from microsim.sensors.sensor import Display
-from microsim.view.dashboard import Dashboard, screen_of
+from microsim.view.dashboard import Dashboard, DashboardFacts, FactsCollector, screen_of
 from microsim.view.dashboard.panels import bar, sensor_line, spark
-from microsim.view.dashboard.run_facts import FactsCollector, RunFacts
 from microsim.view.dashboard.world_map import OUTSIDE_COLOUR, Mark, Pixels, WorldMap, arrow, shrunk
 from microsim.view.run_state import RobotState, picture
 
@@ -35,7 +34,7 @@ def run(scenario: Any, seconds: float = 3.0) -> tuple[Runner, FactsCollector]:
 
 
 @pytest.fixture(scope="module")
-def showcase() -> tuple[Runner, RunFacts]:
+def showcase() -> tuple[Runner, DashboardFacts]:
     runner, collector = run("showcase", 6.0)
     return runner, collector.facts()
 
@@ -46,7 +45,7 @@ def console(width: int, height: int, file: io.StringIO | None = None) -> Console
     )
 
 
-def text_of(runner: Runner, facts: RunFacts, width: int, height: int) -> str:
+def text_of(runner: Runner, facts: DashboardFacts, width: int, height: int) -> str:
     screen = console(width, height)
     drawn = screen_of(runner).draw(facts, width, height)
     lines = screen.render_lines(drawn, screen.options.update(width=width, height=height))
@@ -61,7 +60,9 @@ def place(x: float, y: float, yaw: float) -> RobotState:
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-def test_the_key_facts_are_there_at_every_size(showcase: tuple[Runner, RunFacts], width: int, height: int) -> None:
+def test_the_key_facts_are_there_at_every_size(
+    showcase: tuple[Runner, DashboardFacts], width: int, height: int
+) -> None:
     runner, facts = showcase
     text = text_of(runner, facts, width, height)
     assert "showcase" in text
@@ -86,7 +87,7 @@ def test_every_default_sensor_is_shown_from_80_by_24_on(width: int, height: int)
         assert words in text
 
 
-def test_there_is_room_for_pictures_in_a_wide_terminal_only(showcase: tuple[Runner, RunFacts]) -> None:
+def test_there_is_room_for_pictures_in_a_wide_terminal_only(showcase: tuple[Runner, DashboardFacts]) -> None:
     runner, facts = showcase
     assert "drone camera" not in text_of(runner, facts, 80, 24)
     assert "drone camera" in text_of(runner, facts, 120, 40)
@@ -95,7 +96,7 @@ def test_there_is_room_for_pictures_in_a_wide_terminal_only(showcase: tuple[Runn
     assert "/drone/camera/camera_info" in large
 
 
-def test_a_terminal_far_too_small_is_no_error(showcase: tuple[Runner, RunFacts]) -> None:
+def test_a_terminal_far_too_small_is_no_error(showcase: tuple[Runner, DashboardFacts]) -> None:
     runner, facts = showcase
     for width, height in [(20, 5), (40, 10), (34, 4)]:
         text_of(runner, facts, width, height)
@@ -124,7 +125,7 @@ def test_any_scenario_can_be_drawn(scenario: dict[str, Any]) -> None:
             assert "more" in text
 
 
-def test_ignored_inputs_and_a_slow_machine_are_told(showcase: tuple[Runner, RunFacts]) -> None:
+def test_ignored_inputs_and_a_slow_machine_are_told(showcase: tuple[Runner, DashboardFacts]) -> None:
     runner, facts = showcase
     worse = dataclasses.replace(
         facts, ignored={"commands with NaN or infinity": 3}, asked_rtf=1.0, rtf=0.5, lateness_ms=250.0
@@ -135,7 +136,7 @@ def test_ignored_inputs_and_a_slow_machine_are_told(showcase: tuple[Runner, RunF
     assert "250.0 ms" in text
 
 
-def test_a_run_without_end_shows_no_percentage(showcase: tuple[Runner, RunFacts]) -> None:
+def test_a_run_without_end_shows_no_percentage(showcase: tuple[Runner, DashboardFacts]) -> None:
     runner, facts = showcase
     assert "%" not in text_of(runner, dataclasses.replace(facts, ticks=None), 120, 40)
 
@@ -232,7 +233,7 @@ def map_image(world_map: WorldMap, columns: int, rows: int, robots: dict[str, Ro
     return {"colours": colours, "lines": lines}
 
 
-def test_the_map_shows_every_class_in_its_colour_and_robots_as_arrows(showcase: tuple[Runner, RunFacts]) -> None:
+def test_the_map_shows_every_class_in_its_colour_and_robots_as_arrows(showcase: tuple[Runner, DashboardFacts]) -> None:
     runner, _ = showcase
     drawn = map_image(WorldMap(runner.sim.world, []), 60, 30, {"a": place(20.0, 40.0, math.pi / 2)})
     for class_id in (1, 2, 3, 4):

@@ -15,8 +15,7 @@ from microsim.robots.robot import ROBOTS
 from microsim.runner import Runner
 from microsim.sensors import SENSORS
 from microsim.view.run_state import shown_sensors
-from microsim.view.web.collector import FrameCollector
-from microsim.view.web.interface import News, PageFrame
+from microsim.view.web.interface import FrameCollector, News, PageFrame
 from microsim.view.web.page import quiet_server
 from microsim.view.web.page.layers import SensorLayer
 from microsim.view.web.page.panel_data import Panels, point
@@ -215,5 +214,5 @@ def test_no_module_of_the_view_names_a_kind_of_sensor_or_robot() -> None:
     kinds = "|".join([*SENSORS.built_in, *ROBOTS.built_in, "ego", "dynamic_rover"])
     named = re.compile(rf"""["']({kinds})["']|microsim\.(sensors|robots)\.({kinds})\b|import .*\b(SENSORS|ROBOTS)\b""")
     files = list((Path(microsim.__file__).parent / "view").rglob("*.py"))
-    assert len(files) == 18
+    assert len(files) == 15
     assert {file.name: found.group() for file in files if (found := named.search(file.read_text()))} == {}

@@ -18,9 +18,8 @@ from websockets.typing import Subprotocol
 
 import microsim
 from microsim.runner import Runner
-from microsim.view.web.collector import FrameCollector
 from microsim.view.web.controls import Controls, Ring, Stage
-from microsim.view.web.interface import Control, PageOptions
+from microsim.view.web.interface import Control, FrameCollector, PageOptions
 from microsim.view.web.page import ViewerPage, access
 from tests.browser_support import front_door, open_panels
 

@@ -10,8 +10,8 @@ import microsim
 from microsim.messages.outbox import Message
 from microsim.recording.recorder import Recorder
 from microsim.runner import Runner
-from microsim.view.web.collector import FrameCollector
 from microsim.view.web.controls import EVERY_S, SPAN_S, Ring
+from microsim.view.web.interface import FrameCollector
 
 WORLD = {
     "name": "playground",

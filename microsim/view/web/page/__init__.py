@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from microsim.errors import install_hint
-from microsim.view.web.interface import FRAME_HZ, Control, PageFrame, PageOptions, PageScene
+from microsim.view.web.interface import FRAME_HZ, PAGE_KINDS, Control, PageFrame, PageOptions, PageScene
 from microsim.view.web.page.access import AccessCheck, is_loopback, split
 from microsim.view.web.page.panel_data import Panels
 from microsim.view.web.page.stage import LAYERS, Stage3D, sky
@@ -35,25 +35,21 @@ def serve(pipe: Connection, options: PageOptions) -> None:
     """Until the run ends or goes away."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which then ends us
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # stdout is the run's
-    with_priority = getattr(os, "nice", None)
-    if with_priority is not None:
-        with_priority(_NICENESS)
+    if hasattr(os, "nice"):
+        os.nice(_NICENESS)
     try:
         page = ViewerPage(pipe, options)
+    except ModuleNotFoundError as error:
+        pipe.send(("error", f"the page needs {error.name}: {install_hint('view')}"))
+        return
     except Exception as error:  # whatever it is, the run reports it
-        pipe.send(("error", _explained(error)))
+        pipe.send(("error", f"the page cannot be served: {error}"))
         return
     pipe.send(("address", page.address))
     with suppress(EOFError, OSError):  # the run has gone
         page.run()
     page.panels.end()
     os._exit(0)  # viser would take its time, and print about it
-
-
-def _explained(error: Exception) -> str:
-    if isinstance(error, ModuleNotFoundError):
-        return f"the page needs {error.name}: {install_hint('view')}"
-    return f"the page cannot be served: {error}"
 
 
 class ViewerPage:
@@ -68,13 +64,7 @@ class ViewerPage:
         access = AccessCheck(_page_html(options.is_dark), self.token, self.panels.serve)
         self.server = _started(options, access)
         self._cameras = Cameras(self.server, self._home)
-        self._own: dict[str, Callable[[str, Any], None]] = {
-            "view": self._on_view,
-            "layer": self._on_layer,
-            "theme": self._on_theme,
-            "scale": self._on_scale,
-        }
-        self._hidden = {name for name, (is_shown, _) in LAYERS.items() if not is_shown}
+        self._hidden = {name for name, is_shown in LAYERS.items() if not is_shown}
 
     @property
     def address(self) -> str:
@@ -94,7 +84,7 @@ class ViewerPage:
             last[kind, "" if kind == "scale" else page, str(value)[:40] if kind == "layer" else ""] = kind, page, value
         for kind, page, value in last.values():
             with suppress(AttributeError, KeyError, IndexError, TypeError, ValueError):  # not what our page sends
-                self._own[kind](page, value)
+                getattr(self, f"_on_{kind}")(page, value)
 
     def _take(self) -> bool:
         """Show what has arrived since the last time, or the same again: pulses continue while the run is paused."""
@@ -151,11 +141,9 @@ class ViewerPage:
             return
         self._aimed_s = now
         eye, centre = self._home()
-        self.server.initial_camera.position = eye
-        self.server.initial_camera.look_at = centre
-        self.server.initial_camera.fov = 0.8
-        self.server.initial_camera.near = 0.05
-        self.server.initial_camera.far = 5000.0
+        camera = self.server.initial_camera
+        camera.position, camera.look_at = eye, centre
+        camera.fov, camera.near, camera.far = 0.8, 0.05, 5000.0
         for client in self.server.get_clients().values() if is_first else ():
             self._cameras.put(client, eye, centre)
 
@@ -165,10 +153,10 @@ class ViewerPage:
         """From a page: some things are done by the thread that draws, all others by the run."""
         if kind == "plot":
             self.panels.plot(str(value))
-        if kind in self._own:
+        if kind in PAGE_KINDS:
             self._requests.append((kind, page, value))
-            return
-        self._pipe.send(Control(kind, value))
+        else:
+            self._pipe.send(Control(kind, value))
 
     def _on_view(self, page: str, value: Any) -> None:
         self._cameras.choose(page, str(value.get("mode", "free")), str(value.get("robot", "")))
@@ -247,15 +235,11 @@ class Cameras:
         self._clients: dict[int, str] = {}
 
     def _greet(self, client: Any) -> None:
-        page = self._page_of(client)
-        self._clients[client.client_id] = page
-        todo = self._waiting.get(page)
-        if todo is not None:
-            todo(client)
-
-    def _page_of(self, client: Any) -> str:
         connection = self._server._websock_server._live_connections.get(client.client_id)
-        return split(connection.request.path)[0] if connection is not None and connection.request else ""
+        page = split(connection.request.path)[0] if connection is not None and connection.request else ""
+        self._clients[client.client_id] = page
+        if page in self._waiting:
+            self._waiting[page](client)
 
     def when_there(self, page: str, todo: Callable[[Any], None]) -> None:
         """Now, and whenever this page reconnects."""
@@ -280,16 +264,12 @@ class Cameras:
 
     def put(self, client: Any, eye: Any, centre: Any) -> None:
         with client.atomic():
-            client.camera.position = eye
-            client.camera.look_at = centre
+            client.camera.position, client.camera.look_at = eye, centre
 
     def follow(self, frame: PageFrame) -> None:
         for page, choice in list(self._choices.items()):
-            robot = frame.robots.get(choice.robot)
-            if choice.mode == "free" or robot is None:
-                continue
-            clients = self._of(page)
-            if not clients:
+            robot, clients = frame.robots.get(choice.robot), self._of(page)
+            if choice.mode == "free" or robot is None or not clients:
                 continue
             x, y, z = robot.position
             share = 1.0 if choice.eye is None else _SMOOTH
@@ -320,20 +300,16 @@ def own(name: str) -> str:
     return (files("microsim.view.web.page") / name).read_text(encoding="utf-8")
 
 
-def _viser_html() -> str:
-    import viser
-
-    return (Path(viser.__file__).parent / "client" / "build" / "index.html").read_text(encoding="utf-8")
-
-
 def _page_html(is_dark: bool | None) -> bytes:
     """viser's page with our own panels in it: one file, nothing to fetch."""
-    config = {"dark": is_dark}
+    import viser
+
+    page = Path(viser.__file__).parent / "client" / "build" / "index.html"
     head = (
-        f"<style>{own('page.css')}</style><script>window.MICROSIM={json.dumps(config)};</script>"
+        f"<style>{own('page.css')}</style><script>window.MICROSIM={json.dumps({'dark': is_dark})};</script>"
         f"<script>{own('plots.js')}</script><script>{own('page.js')}</script>"
     )
-    return with_head(_viser_html(), "MicroSim", head).encode()
+    return with_head(page.read_text(encoding="utf-8"), "MicroSim", head).encode()
 
 
 def with_head(html: str, title: str, head: str) -> str:

@@ -121,16 +121,9 @@ class AccessCheck:
         return _moved(f"/p/{page}/" + (f"?{'&'.join(rest)}" if rest else ""))
 
     def _page(self, host: str) -> Response:
-        headers = Headers(
-            {
-                "Content-Type": "text/html; charset=utf-8",
-                "Content-Length": str(len(self._html)),
-                "Content-Security-Policy": _POLICY.format(host=host),
-                "Cache-Control": "no-store",
-                "Referrer-Policy": "no-referrer",
-                "X-Content-Type-Options": "nosniff",
-            }
-        )
+        content = {"Content-Type": "text/html; charset=utf-8", "Content-Length": str(len(self._html))}
+        policy = {"Content-Security-Policy": _POLICY.format(host=host), "Referrer-Policy": "no-referrer"}
+        headers = Headers({**content, **policy, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"})
         return Response(http.HTTPStatus.OK, "OK", headers, self._html)
 
 

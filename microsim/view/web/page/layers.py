@@ -140,19 +140,10 @@ class ImageView(SensorLayer):
     """A frustum with the newest `sensor_msgs/Image` in it, as wide as its CameraInfo says."""
 
     def build(self, scene: Any) -> None:
-        self._frustum = scene.add_camera_frustum(
-            self.name,
-            fov=_FIELD_OF_VIEW,
-            aspect=1.0,
-            scale=1.6 * self.scale,
-            color=(255, 255, 255),
-            image=np.full((8, 8, 3), 200, np.uint8),
-            format="jpeg",
-            jpeg_quality=88,
-            thickness=1.5,
-            thickness_units="screen",
-            cast_shadow=False,
-        )
+        style = {"color": (255, 255, 255), "thickness": 1.5, "thickness_units": "screen", "cast_shadow": False}
+        image = {"image": np.full((8, 8, 3), 200, np.uint8), "format": "jpeg", "jpeg_quality": 88}
+        size = {"fov": _FIELD_OF_VIEW, "aspect": 1.0, "scale": 1.6 * self.scale}
+        self._frustum = scene.add_camera_frustum(self.name, **size, **image, **style)
 
     def receive(self, message: Any, stamp_ns: int) -> None:
         if hasattr(message, "distortion_model"):  # a CameraInfo
@@ -229,15 +220,8 @@ class Joints(SensorLayer):
         self.body.joints.update(zip(message.name, map(float, message.position), strict=False))
 
 
-_LAYERS: dict[str, type[SensorLayer]] = {
-    "beam": Beam,
-    "fan": Fan,
-    "points": PointCloud,
-    "image": ImageView,
-    "fix": Fixes,
-    "pose": PoseAxes,
-    "joints": Joints,
-}
+_LAYERS: dict[str, type[SensorLayer]] = {"beam": Beam, "fan": Fan, "points": PointCloud, "image": ImageView}
+_LAYERS |= {"fix": Fixes, "pose": PoseAxes, "joints": Joints}
 
 
 class SensorLayers:

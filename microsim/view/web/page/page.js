@@ -262,8 +262,8 @@
   const head = (...words) => make("tr", {}, ...words.map((word) => make("th", { scope: "col" }, word)));
   const buildFacts = () => { // cells stay, only their texts change, so that what is pointed at or clicked does not vanish
     rows.facts = {};
-    $("ms-facts").replaceChildren(...(scene.robots.length ? [head("", "x, y", "up", "m/s", "range")] : []), ...scene.robots.map((each) => {
-      const cells = [1, 2, 3, 4].map(() => make("td", {}, "–"));
+    $("ms-facts").replaceChildren(...(scene.robots.length ? [head("", "x, y", "up", "m/s", "range", "contacts")] : []), ...scene.robots.map((each) => {
+      const cells = [1, 2, 3, 4, 5].map(() => make("td", {}, "–"));
       const pick = make("button", { class: "pick", title: `${each.name} (${each.model}): keys and view belong to it`, onclick: () => choose(each.name) }, mark(each.colour), make("span", {}, each.name));
       const row = make("tr", { "data-row": each.name }, make("td", {}, pick), ...cells); rows.facts[each.name] = cells; return row;
     }));
@@ -272,7 +272,7 @@
     for (const [name, cells] of Object.entries(rows.facts)) {
       const now = message.robots[name]; if (!now) continue;
       const seen = now.beam === undefined ? "–" : now.beam === null ? "clear" : now.beam.toFixed(1);
-      [`${now.position[0].toFixed(1)}, ${now.position[1].toFixed(1)}`, number(now.height), number(now.speed), seen].forEach((word, index) => put(cells[index], word));
+      [`${now.position[0].toFixed(1)}, ${now.position[1].toFixed(1)}`, number(now.height), number(now.speed), seen, now.touching.join(", ") || String(now.contacts)].forEach((word, index) => put(cells[index], word));
     }
   };
   const links = (message) => { // of many, those of the chosen robot

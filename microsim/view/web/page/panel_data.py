@@ -69,7 +69,7 @@ class Panels:
         self._epoch = -1
         self._has_ended = False
         self._ended: set[ServerConnection] = set()  # pages that know it
-        self.layers = {name: is_shown for name, (is_shown, _) in LAYERS.items()}
+        self.layers = dict(LAYERS)
 
     # ---- from the run, in the thread that draws ----------------------------------------------------------------------
 
@@ -92,13 +92,9 @@ class Panels:
                 "plots": sensor_plots(scene),
             }
             if scene is not self._shown:  # else only robots are drawn larger
-                self._shown = scene
-                self._images.clear()
-                self._fields.clear()
-                self._chosen.clear()
-                self._plot.clear()
-                self._slots.clear()
-                self._state = {}
+                self._shown, self._state = scene, {}
+                for kept in (self._images, self._fields, self._chosen, self._plot, self._slots):
+                    kept.clear()
         self._wake()
 
     def update(self, frame: PageFrame, stage: Stage3D) -> None:
@@ -176,11 +172,8 @@ class Panels:
         self._has_ended = True
         self._wake()
         until = time.monotonic() + patience_s
-        while self._unaware() and time.monotonic() < until:
+        while not self._ended.issuperset(list(self._pages)) and time.monotonic() < until:
             time.sleep(0.01)  # messages are sent on another thread's loop, which is about to end
-
-    def _unaware(self) -> bool:
-        return any(page not in self._ended for page in list(self._pages))
 
     def _wake(self) -> None:
         if self._loop is not None:
@@ -281,49 +274,28 @@ def _state(frame: PageFrame, stage: Stage3D) -> dict[str, Any]:
     robots: dict[str, Any] = {}
     for name, robot in frame.robots.items():
         robots[name] = {
-            "position": [round(each, 3) for each in robot.position],
-            "yaw": round(math.degrees(robot.rpy[2]), 1),
-            "speed": finite(robot.speed),
-            "turn": finite(robot.turn),
-            "height": finite(robot.height),
+            "position": [round(each, 3) for each in robot.position], "yaw": round(math.degrees(robot.rpy[2]), 1),
+            "speed": finite(robot.speed), "turn": finite(robot.turn), "height": finite(robot.height),
             "contacts": robot.contacts,
-        }
+            "touching": list(robot.touching),
+        }  # fmt: skip
     for layer in stage.sensors.layers:
         if layer.reading is not None:
             robots[layer.look.robot].setdefault("beam", finite(layer.reading))
     return {
-        "type": "state",
-        "tick": frame.tick,
-        "time": frame.time_ns / 1e9,
-        "epoch": frame.epoch,
-        "seed": str(frame.seed),
-        "next_seed": str(frame.next_seed),
-        "paused": frame.is_paused,
-        "speed": frame.asked_rtf,
-        "rtf": round(frame.rtf, 3),
-        "late_ms": round(frame.lateness_ms, 2),
-        "worst_ms": round(frame.worst_lateness_ms, 2),
-        "digest": frame.digest,
-        "driven": frame.driven,
-        "pilot": frame.has_pilot,
-        "past": list(frame.past),
-        "is_past": frame.is_past,
-        "robots": robots,
-        "links": [
-            {
-                "from": link.sender,
-                "to": link.receiver,
-                "sent": link.sent,
-                "delivered": link.delivered,
-                "lost": link.lost,
-                "latency": round(link.latency_ms, 1),
-                "last": round(link.last_latency_ms, 1),
-                "queued": link.queued,
-                "rssi": finite(link.rssi_dbm),
-            }
-            for link in frame.links
-        ],
-    }
+        "type": "state", "tick": frame.tick, "time": frame.time_ns / 1e9, "epoch": frame.epoch, "seed": str(frame.seed),
+        "next_seed": str(frame.next_seed), "paused": frame.is_paused, "speed": frame.asked_rtf,
+        "rtf": round(frame.rtf, 3), "late_ms": round(frame.lateness_ms, 2),
+        "worst_ms": round(frame.worst_lateness_ms, 2), "digest": frame.digest, "driven": frame.driven,
+        "pilot": frame.has_pilot, "past": list(frame.past), "is_past": frame.is_past, "robots": robots,
+        "links": [_link(link) for link in frame.links],
+    }  # fmt: skip
+
+
+def _link(link: LinkState) -> dict[str, Any]:
+    counts = {"sent": link.sent, "delivered": link.delivered, "lost": link.lost, "queued": link.queued}
+    times = {"latency": round(link.latency_ms, 1), "last": round(link.last_latency_ms, 1)}
+    return {"from": link.sender, "to": link.receiver, **counts, **times, "rssi": finite(link.rssi_dbm)}
 
 
 # ---- plots -----------------------------------------------------------------------------------------------------------
@@ -366,9 +338,8 @@ def _readings(step: Step, sensors: Sequence[SensorLook], chosen: Collection[str]
             continue
         for path, value in numbers(decode(news.type, news.cdr)):
             if path in look.plot or look.topic in chosen:
-                found.setdefault(f"{look.name}:{path}", {})[look.robot] = (
-                    float(f"{value:.6g}") if math.isfinite(value) else None
-                )
+                shown = float(f"{value:.6g}") if math.isfinite(value) else None
+                found.setdefault(f"{look.name}:{path}", {})[look.robot] = shown
     return found
 
 

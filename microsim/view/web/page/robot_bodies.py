@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import trimesh
 
 from microsim.engine.geometry import quaternion_from_rpy
@@ -19,8 +20,8 @@ from microsim.paths import data_folder
 from microsim.robots.robot import Look
 from microsim.view.run_state import RobotState
 from microsim.view.web.interface import RobotLook
-from microsim.view.web.page.world_meshes import Floats
 
+Floats: TypeAlias = npt.NDArray[np.float64]
 Rgba: TypeAlias = tuple[float, float, float, float]
 
 _ACCENT: Rgba = (0.123, 0.456, 0.789, 1.0)  # no material has this colour
@@ -33,15 +34,13 @@ _SPIN_RAD_PER_S = 38.0  # of propellers: slow enough to see them turn
 def add_points(scene: Any, name: str, colour: Any, size_m: float, shape: str = "circle", points: Any = None) -> Any:
     """A point cloud; without points, one that is hidden until it has some."""
     first = np.zeros((1, 3), np.float32) if points is None else points
-    return scene.add_point_cloud(
-        name,
-        first,
-        colors=colour,
-        point_size=size_m,
-        point_shape=shape,
-        precision="float32",
-        visible=points is not None,
-    )
+    style = {"point_size": size_m, "point_shape": shape, "precision": "float32", "visible": points is not None}
+    return scene.add_point_cloud(name, first, colors=colour, **style)
+
+
+def add_mesh(scene: Any, name: str, vertices: Any, faces: Any, colour: Any, **style: Any) -> None:
+    corners, triangles = np.asarray(vertices, np.float32), np.asarray(faces, np.uint32)
+    scene.add_mesh_simple(name, corners, triangles, color=colour, flat_shading=True, **style)
 
 
 def add_lines(scene: Any, name: str, colour: Any, width_px: float, ends: Any = None) -> Any:
@@ -194,16 +193,9 @@ class RobotBody:
         turn = wxyz_of_matrix(link.origin[:3, :3])
         frame = self._server.scene.add_frame(path, show_axes=False, position=place, wxyz=turn)
         for number, ((red, green, blue, alpha), mesh) in enumerate(link.meshes):
-            self._server.scene.add_mesh_simple(
-                f"{path}/{number}",
-                np.asarray(mesh.vertices, np.float32),
-                np.asarray(mesh.faces, np.uint32),
-                color=(round(255 * red), round(255 * green), round(255 * blue)),
-                opacity=alpha if alpha < 1.0 else None,
-                flat_shading=True,
-                scale=scale,
-                cast_shadow=shadows and alpha == 1.0,
-            )
+            colour = (round(255 * red), round(255 * green), round(255 * blue))
+            style = {"opacity": alpha if alpha < 1.0 else None, "cast_shadow": shadows and alpha == 1.0}
+            add_mesh(self._server.scene, f"{path}/{number}", mesh.vertices, mesh.faces, colour, scale=scale, **style)
         if link.axis is not None:
             self._turning.append((frame, link))
 

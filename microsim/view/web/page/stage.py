@@ -4,29 +4,258 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
+import trimesh
+from PIL import Image, ImageDraw
 
-from microsim.engine.world import CLASS_NAMES, PALETTE
+from microsim.bundle import Bundle, load_bundle
+from microsim.engine.world import CLASS_NAMES, GROUND, PALETTE, TARGET, WATER, Shape, World
 from microsim.view.web.interface import PageFrame, PageScene
-from microsim.view.web.page import world_meshes as meshes
 from microsim.view.web.page.layers import RadioPulses, SensorLayers
-from microsim.view.web.page.robot_bodies import COLOURS, RobotBody, add_lines, add_points, wxyz_of
+from microsim.view.web.page.robot_bodies import COLOURS, Floats, RobotBody, add_lines, add_mesh, add_points, wxyz_of
 
-# what a page can switch on and off: name -> (shown at first, roots of the scene tree)
-LAYERS: dict[str, tuple[bool, tuple[str, ...]]] = {
-    "trails": (True, ("/trails",)),
-    "sensors": (True, ("/sensors",)),
-    "radio": (True, ("/radio",)),
-    "waypoints": (True, ("/waypoints",)),
-    "labels": (True, ("/scale",)),
-    "frames": (False, ("/frames",)),
-    "poses": (False, ("/poses",)),
-    "points": (True, ("/points",)),
-    "drivable": (True, ("/drivable",)),
-    "splats": (True, ("/splats",)),
-}
+_MOST_CELLS = 200  # along one side of the mesh; finer maps are thinned out, their colours are not
+_TEXTURE = 1024  # [px] at most along one side
+_PAINT_M = 0.03  # height of flat features above the ground, else the two would flicker
+_ROUND = 40  # corners of a circle
+_ROAD, _GRASS = (88, 94, 104), (150, 163, 138)  # of world bundles, where the drivable area is of class target
+_MOST_SPLATS = 250_000  # the most opaque ones are drawn
+_SH_DC = 0.28209479177387814  # of a colour of 3D Gaussian splatting, beside the grey of 0.5
+
+
+# ---- ground ----------------------------------------------------------------------------------------------------------
+
+
+def ground_mesh(world: World, is_bundle: bool = False) -> trimesh.Trimesh:
+    """Cell corners at the height of the ground, with the surface classes as a texture."""
+    west, south, east, north = world.extent_m
+    rows, columns = world.elevation.shape
+    if world.is_flat:
+        x, y = np.array([west, east]), np.array([south, north])
+    else:
+        x = np.linspace(west, east, min(columns, _MOST_CELLS) + 1)
+        y = np.linspace(south, north, min(rows, _MOST_CELLS) + 1)
+    heights = heights_at(world, x, y)
+    across, along = np.meshgrid(x, y)
+    vertices = np.stack([across, along, heights], axis=-1).reshape(-1, 3)
+    uv = np.stack([(across - west) / (east - west), (along - south) / (north - south)], axis=-1).reshape(-1, 2)
+    material = trimesh.visual.material.PBRMaterial(
+        baseColorTexture=ground_texture(world, is_bundle), roughnessFactor=1.0, metallicFactor=0.0
+    )
+    visual = trimesh.visual.TextureVisuals(uv=uv, material=material)
+    return trimesh.Trimesh(vertices, _grid_faces(len(y), len(x)), visual=visual, process=False)
+
+
+def heights_at(world: World, x: Floats, y: Floats) -> Floats:
+    """(len(y), len(x)) bilinear between cell centres, continued at the edges; NaN, no ground, is drawn lowest."""
+    grid = np.asarray(world.elevation)
+    if np.isnan(grid).any():
+        grid = np.nan_to_num(grid, nan=float(np.nanmin(grid)) if not np.isnan(grid).all() else 0.0)
+    rows, columns = grid.shape
+    u = np.clip((x - world.west) / world.cell_m - 0.5, 0, columns - 1)
+    v = np.clip((y - world.south) / world.cell_m - 0.5, 0, rows - 1)
+    i, j = np.minimum(u.astype(int), max(columns - 2, 0)), np.minimum(v.astype(int), max(rows - 2, 0))
+    s, t = (u - i)[None, :], (v - j)[:, None]
+    i1, j1 = np.minimum(i + 1, columns - 1), np.minimum(j + 1, rows - 1)
+    low = grid[j[:, None], i] * (1 - s) + grid[j[:, None], i1] * s
+    high = grid[j1[:, None], i] * (1 - s) + grid[j1[:, None], i1] * s
+    found: Floats = low * (1 - t) + high * t
+    return found
+
+
+def _grid_faces(rows: int, columns: int) -> npt.NDArray[np.int64]:
+    first = (np.arange(rows - 1)[:, None] * columns + np.arange(columns - 1)[None, :]).reshape(-1)
+    a, b, c, d = first, first + 1, first + columns + 1, first + columns
+    return np.concatenate([np.stack([a, b, c], axis=1), np.stack([a, c, d], axis=1)])
+
+
+def grid_step(world: World) -> float:
+    """Metres between the lines of the grid: about ten to twenty of them."""
+    steps, longest = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0), max(world.size_m)
+    return next((step for step in steps if longest / step <= 22), 1000.0)
+
+
+def ground_texture(world: World, is_bundle: bool = False) -> Image.Image:
+    """Classes in the palette's colours, relief as light and shade, the grid as thin lines. Row 0 is the north."""
+    rows, columns = world.elevation.shape
+    scale = max(1, min(_TEXTURE // columns, _TEXTURE // rows, 16))
+    if max(rows, columns) > _TEXTURE:
+        thin = math.ceil(max(rows, columns) / _TEXTURE)
+        classes, scale = world.surface[::thin, ::thin], 1
+    else:
+        classes = np.repeat(np.repeat(world.surface, scale, axis=0), scale, axis=1)
+    height, width = classes.shape
+    west, south, east, north = world.extent_m
+    x = west + (np.arange(width) + 0.5) * (east - west) / width
+    y = south + (np.arange(height) + 0.5) * (north - south) / height
+    palette = PALETTE.copy()
+    if is_bundle:
+        palette[GROUND], palette[TARGET] = _GRASS, _ROAD
+    colours = palette[classes].astype(float)
+    if not world.is_flat:
+        heights = heights_at(world, x, y)
+        slope_y, slope_x = np.gradient(heights, y[1] - y[0], x[1] - x[0])
+        shade = np.clip(1.0 + 0.5 * (slope_x - slope_y), 0.8, 1.12)
+        span = np.ptp(heights) or 1.0
+        shade *= 0.9 + 0.16 * (heights - heights.min()) / span
+        colours *= np.where(classes == WATER, 1.0, shade)[:, :, None]
+    image = Image.fromarray(np.clip(colours, 0, 255).astype(np.uint8)[::-1])
+    _rule(image, world)
+    return image
+
+
+def _rule(image: Image.Image, world: World) -> None:
+    west, south, east, north = world.extent_m
+    step, draw = grid_step(world), ImageDraw.Draw(image, "RGBA")
+    per_x, per_y = image.width / (east - west), image.height / (north - south)
+    for size, alpha, width in ((step / 5.0, 16, 1), (step, 60, max(1, image.width // 1000))):
+        if size * per_x < 6.0:
+            continue
+        for number in range(math.ceil(west / size), math.floor(east / size) + 1):
+            u = (number * size - west) * per_x
+            draw.line([(u, 0), (u, image.height)], fill=(20, 30, 45, alpha), width=width)
+        for number in range(math.ceil(south / size), math.floor(north / size) + 1):
+            v = (north - number * size) * per_y
+            draw.line([(0, v), (image.width, v)], fill=(20, 30, 45, alpha), width=width)
+
+
+# ---- obstacles and features ------------------------------------------------------------------------------------------
+
+
+def shape_meshes(world: World) -> dict[int, trimesh.Trimesh]:
+    """Obstacles and features, those of one class in one mesh."""
+    parts: dict[int, list[trimesh.Trimesh]] = {}
+    for shape in (*world.obstacles, *world.features):
+        parts.setdefault(shape.class_id, []).append(_solid(world, shape))
+    return {class_id: trimesh.util.concatenate(each) for class_id, each in sorted(parts.items())}
+
+
+def _solid(world: World, shape: Shape) -> trimesh.Trimesh:
+    if shape.kind == "billboard":
+        return _billboard(world, shape)
+    outline = footprint(shape)
+    return _prism(world, shape, outline) if shape.height_m else _painted(world, shape, outline)
+
+
+def footprint(shape: Shape) -> Floats:
+    """(n, 2) corners in the map frame, counter-clockwise."""
+    if shape.kind == "triangle":
+        return np.array(shape.vertices)
+    if shape.kind == "circle":
+        angle = np.linspace(0.0, 2.0 * math.pi, _ROUND, endpoint=False)
+        return np.array(shape.center) + shape.radius * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    half = 0.5 * np.array(shape.size)
+    corners = half * np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)])
+    cosine, sine = math.cos(shape.yaw or 0.0), math.sin(shape.yaw or 0.0)
+    turned: Floats = np.array(shape.center) + corners @ np.array([[cosine, sine], [-sine, cosine]])
+    return turned
+
+
+def _prism(world: World, shape: Shape, outline: Floats) -> trimesh.Trimesh:
+    base = world.ground(*shape.center) + shape.base_m
+    low = min(world.ground(*corner) for corner in outline) if not shape.base_m else base
+    low = base - 0.5 if math.isnan(low) else min(low, base)
+    count = len(outline)
+    bottom = np.column_stack([outline, np.full(count, low)])
+    top = np.column_stack([outline, np.full(count, base + shape.height_m)])
+    faces = [(0, k, k + 1) for k in range(1, count - 1)]
+    roof = trimesh.Trimesh(top, faces, process=False)
+    after = np.roll(np.arange(count), -1)
+    walls = [np.array([bottom[k], bottom[after[k]], top[after[k]], top[k]]) for k in range(count)]
+    sides = [trimesh.Trimesh(wall, [(0, 1, 2), (0, 2, 3)], process=False) for wall in walls]
+    return trimesh.util.concatenate([roof, *sides])
+
+
+def _painted(world: World, shape: Shape, outline: Floats) -> trimesh.Trimesh:
+    """A flat feature, draped over the ground."""
+    centre = outline.mean(axis=0)
+    rings = 1 if world.is_flat else 6
+    points, faces = [centre], []
+    for ring in range(1, rings + 1):
+        points += list(centre + (outline - centre) * ring / rings)
+    count = len(outline)
+    for k in range(count):
+        after = (k + 1) % count
+        faces.append((0, 1 + k, 1 + after))
+        for ring in range(rings - 1):
+            a, b = 1 + ring * count + k, 1 + ring * count + after
+            faces += [(a, a + count, b + count), (a, b + count, b)]
+    lifted = [(x, y, world.ground(float(x), float(y)) + shape.base_m + _PAINT_M) for x, y in points]
+    return trimesh.Trimesh(lifted, faces, process=False)
+
+
+def _billboard(world: World, shape: Shape) -> trimesh.Trimesh:
+    """Yaw is where it faces; one that always faces the camera is drawn as a cross."""
+    x, y = shape.center
+    base = world.ground(x, y) + shape.base_m
+    plates = []
+    for turn in [shape.yaw] if shape.yaw is not None else [0.0, math.pi / 2]:
+        plate = trimesh.creation.box(extents=(0.04, shape.size[0], shape.size[1]))
+        plate.apply_transform(trimesh.transformations.rotation_matrix(turn, (0, 0, 1)))
+        plate.apply_translation((x, y, base + 0.5 * shape.size[1]))
+        plates.append(plate)
+    return trimesh.util.concatenate(plates)
+
+
+# ---- world bundles ---------------------------------------------------------------------------------------------------
+
+
+def draw_bundle(server: Any, folder: str, world: World) -> None:
+    bundle = load_bundle(Path(folder))
+    edges = bundle.drivable.edges
+    if len(edges):
+        lines = _on_the_ground(world, edges)
+        add_lines(server.scene, "/drivable/edges", (255, 214, 64), 2.5, lines)
+    splats = _gaussians(bundle)
+    if splats is not None:
+        server.scene.add_gaussian_splats("/splats/background", **splats)
+
+
+def _on_the_ground(world: World, edges: Any) -> Any:
+    """(n, 2, 3): each edge in pieces of at most two metres, a little above the ground."""
+    lines = []
+    for x0, y0, x1, y1 in edges:
+        count = max(1, min(200, int(np.hypot(x1 - x0, y1 - y0) / 2.0) + 1))
+        x, y = np.linspace(x0, x1, count + 1), np.linspace(y0, y1, count + 1)
+        z = np.array([heights_at(world, x[k : k + 1], y[k : k + 1])[0, 0] for k in range(count + 1)]) + 0.06
+        points = np.stack([x, y, z], axis=1)
+        lines.append(np.stack([points[:-1], points[1:]], axis=1))
+    return np.concatenate(lines).astype(np.float32)
+
+
+def _gaussians(bundle: Bundle) -> dict[str, Any] | None:
+    """Centres, covariances, colours and opacities as viser takes them; colours are the same from everywhere."""
+    found = bundle.gaussians
+    count = len(found.values)
+    if not count:
+        return None
+    opacity = 1.0 / (1.0 + np.exp(-np.asarray(found.column("opacity"), np.float64)[:, 0]))
+    rows = np.arange(count)
+    if count > _MOST_SPLATS:
+        rows = np.sort(np.argsort(-opacity, kind="stable")[:_MOST_SPLATS])
+    names = ("x", "scale_0", "f_dc_0")
+    centres, scales, colours = (np.asarray(found.column(name, 3), np.float64)[rows] for name in names)
+    x, y, z, w = np.asarray(found.column("rot_0", 4), np.float64)[rows].T
+    turn = np.empty((len(rows), 3, 3))
+    turn[:, 0] = np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)], axis=1)
+    turn[:, 1] = np.stack([2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)], axis=1)
+    turn[:, 2] = np.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=1)
+    stretched = turn * np.exp(scales)[:, None, :]
+    return {
+        "centers": centres.astype(np.float32),
+        "covariances": (stretched @ stretched.transpose(0, 2, 1)).astype(np.float32),
+        "rgbs": np.clip(0.5 + _SH_DC * colours, 0.0, 1.0).astype(np.float32),
+        "opacities": opacity[rows, None].astype(np.float32),
+    }
+
+
+# what a page can switch on and off, each a root of the scene tree -> whether it is shown at first
+LAYERS = dict.fromkeys(("trails", "sensors", "radio", "waypoints", "labels", "frames", "poses"), True)
+LAYERS |= {"frames": False, "poses": False, "points": True, "drivable": True, "splats": True}
 Place: TypeAlias = tuple[float, float, float]  # [m] map frame
 DAY = ((138, 178, 219), (236, 242, 247))  # sky: top, horizon
 NIGHT = ((10, 14, 24), (44, 55, 74))
@@ -60,9 +289,8 @@ class Stage3D:
         self._waypoints: Any = None
         self._world(shadows)
         self._ruler()
-        for _, roots in LAYERS.values():
-            for root in roots:
-                server.scene.add_frame(root, show_axes=False)
+        for layer in LAYERS:
+            server.scene.add_frame(f"/{layer}", show_axes=False)
         self.bodies = {
             look.name: RobotBody(server, look, number, self.scale, shadows, scene.physics_hz)
             for number, look in enumerate(scene.robots)
@@ -71,10 +299,10 @@ class Stage3D:
         clock = {"clock": lambda frame: frame.time_ns / 1e9} if is_film else {}
         self._radio = RadioPulses(server, self.scale, **clock) if scene.has_radio else None
         if scene.bundle:
-            meshes.draw_bundle(server, scene.bundle, scene.world)
+            draw_bundle(server, scene.bundle, scene.world)
         self.layers = [name for name in LAYERS if self._has(name)]
         self._axes = self._frames()
-        for name, (is_shown, _) in LAYERS.items():
+        for name, is_shown in LAYERS.items():
             self.show(name, is_shown)
 
     def _has(self, layer: str) -> bool:
@@ -94,37 +322,23 @@ class Stage3D:
         scene.configure_default_lights(enabled=False)
         scene.configure_environment_map(None)
         scene.add_light_hemisphere("/light/sky", sky_color=(225, 236, 255), ground_color=(120, 118, 110), intensity=1.6)
-        scene.add_light_directional(
-            "/light/sun",
-            color=(255, 247, 232),
-            intensity=2.1,
-            position=(middle[0] - 0.6 * reach, middle[1] - 0.8 * reach, 1.2 * reach),
-            cast_shadow=shadows,
-        )
-        scene.add_mesh_trimesh("/world/ground", meshes.ground(world, bool(self.scene.bundle)), cast_shadow=False)
+        sun = {"color": (255, 247, 232), "intensity": 2.1, "cast_shadow": shadows}
+        place = (middle[0] - 0.6 * reach, middle[1] - 0.8 * reach, 1.2 * reach)
+        scene.add_light_directional("/light/sun", position=place, **sun)
+        scene.add_mesh_trimesh("/world/ground", ground_mesh(world, bool(self.scene.bundle)), cast_shadow=False)
         if world.mesh is not None:
-            vertices, triangles = world.mesh.vertices.astype(np.float32), world.mesh.triangles.astype(np.uint32)
-            scene.add_mesh_simple(
-                "/world/mesh", vertices, triangles, color=(176, 178, 172), flat_shading=True, side="double"
-            )
-        for class_id, mesh in meshes.shapes(world).items():
-            scene.add_mesh_simple(
-                f"/world/things/{CLASS_NAMES[class_id]}",
-                np.asarray(mesh.vertices, np.float32),
-                np.asarray(mesh.faces, np.uint32),
-                color=tuple(int(part) for part in PALETTE[class_id]),
-                flat_shading=True,
-                side="double",
-                cast_shadow=shadows,
-            )
+            add_mesh(scene, "/world/mesh", world.mesh.vertices, world.mesh.triangles, (176, 178, 172), side="double")
+        for class_id, mesh in shape_meshes(world).items():
+            name, colour = f"/world/things/{CLASS_NAMES[class_id]}", tuple(int(part) for part in PALETTE[class_id])
+            add_mesh(scene, name, mesh.vertices, mesh.faces, colour, side="double", cast_shadow=shadows)
 
     def _ruler(self) -> None:
         """Metres along the southern and western edge, and an arrow to the north."""
         scene, world = self.server.scene, self.scene.world
         west, south, east, north = world.extent_m
-        step, size = meshes.grid_step(world), max(world.size_m) / 50.0
-        scene.add_frame("/scale", show_axes=False)
-        style = {"font_size_mode": "scene", "font_scene_height": 0.42 * size, "depth_test": True}
+        step, size = grid_step(world), max(world.size_m) / 50.0
+        scene.add_frame("/labels", show_axes=False)
+        style = {"font_size_mode": "scene", "depth_test": True}
         z = world.ground(west, south)
         z = 0.0 if math.isnan(z) else z
         numbers = [("x", east, number) for number in range(math.ceil(west / step), math.floor(east / step) + 1)]
@@ -133,19 +347,15 @@ class Stage3D:
         for axis, end, number in numbers:
             text = f"{number * step:g}" + (" m" if number * step + step > end else "")
             place = (number * step, south - 0.9 * size, z) if axis == "x" else (west - 1.1 * size, number * step, z)
-            scene.add_label(f"/scale/{axis}{number}", text, position=place, anchor="center-center", **style)
+            small = {**style, "font_scene_height": 0.42 * size}
+            scene.add_label(f"/labels/{axis}{number}", text, position=place, anchor="center-center", **small)
         ahead = np.array([0.0, 1.0, 0.0])
         at = np.array([east + 1.6 * size, north - 3.2 * size, z + 0.2])
-        scene.add_arrows(
-            "/scale/north",
-            np.array([[at, at + 3.0 * size * ahead]], np.float32),
-            colors=(220, 60, 60),
-            shaft_radius=0.16 * size,
-            head_radius=0.42 * size,
-            head_length=1.1 * size,
-        )
-        north_style = {**style, "font_scene_height": 0.8 * size}
-        scene.add_label("/scale/N", "N", position=tuple(at + 3.9 * size * ahead), anchor="center-center", **north_style)
+        arrow = {"shaft_radius": 0.16 * size, "head_radius": 0.42 * size, "head_length": 1.1 * size}
+        ends = np.array([[at, at + 3.0 * size * ahead]], np.float32)
+        scene.add_arrows("/labels/north", ends, colors=(220, 60, 60), **arrow)
+        place = tuple(at + 3.9 * size * ahead)
+        scene.add_label("/labels/N", "N", position=place, anchor="center-center", **style, font_scene_height=0.8 * size)
 
     def _frames(self) -> dict[str, Any]:
         """Axes of map, base_links and sensors."""
@@ -164,10 +374,9 @@ class Stage3D:
         return found
 
     def show(self, layer: str, is_shown: bool) -> None:
-        for root in LAYERS[layer][1]:
-            handle = self.server.scene.get_handle_by_name(root)
-            if handle is not None:
-                handle.visible = is_shown
+        handle = self.server.scene.get_handle_by_name(f"/{layer}")
+        if handle is not None:
+            handle.visible = is_shown
 
     def home(self, seen: Sequence[Place]) -> tuple[Place, Place]:
         """(position, look at) from where all of these places are seen; without any, the world."""

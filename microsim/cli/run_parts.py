@@ -1,0 +1,363 @@
+"""What a run starts from, and what is attached to it: a recording, the web viewer, a mission."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from enum import Enum
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from microsim.cli.command import flag, given, option, simulated_time, size
+from microsim.cli.terminal import FAILED, GOOD, note, warn
+from microsim.errors import MicroSimError, MissionError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from microsim.missions import Mission, MissionPilot
+    from microsim.recording.recorder import Recorder
+    from microsim.recording.state_file import History
+    from microsim.ros2.microsim_node import MicroSimNode
+    from microsim.runner import Pilot, Runner
+    from microsim.scenario import Scenario
+    from microsim.simulation import Simulation
+    from microsim.view.web import Stage, Timeline, Viewer
+
+# ---- a scenario ------------------------------------------------------------------------------------------------------
+
+
+def assembled(
+    scenario: str | None, world: str | None, robots: str | None, faults: Sequence[str]
+) -> Scenario | str | None:
+    """The scenario as it is, or with another world, robots and faults."""
+    if world is None and robots is None and not faults:
+        return scenario
+    from microsim.scenario import load_scenario
+
+    if world is not None and scenario is not None:
+        raise UsageError("give a scenario or --world, not both; a scenario can name its world: `world: PATH`")
+    data: dict[str, Any] = {"world": world} if world is not None else load_scenario(scenario or "default").to_dict()
+    if robots is not None:
+        data["robots"] = _robots(robots, data.get("robots", {}))
+    if faults:
+        data["faults"] = [*data.get("faults", ()), *faults]
+    return load_scenario(data)
+
+
+def _robots(text: str, known: dict[str, Any]) -> dict[str, Any]:
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names:
+        raise UsageError("expected names of robots after --robots, such as ego,drone")
+    found: dict[str, Any] = {}
+    for part in names:
+        name, _, model = part.partition("=")
+        if name in found:
+            raise UsageError(f"--robots names {name!r} twice")
+        found[name] = {"model": model} if model else known.get(name, {})
+    return found
+
+
+# ---- a saved state ---------------------------------------------------------------------------------------------------
+
+
+def scenario_of_state(file: Path, stack: ExitStack, plugins: Sequence[Path]) -> tuple[Scenario, int]:
+    """The scenario and seed of a saved state; files that the scenario needs exist until `stack` is closed."""
+    import tempfile
+
+    from microsim.recording.state_file import scenario_of
+
+    if file.is_dir():
+        hint = f"microsim replay {file} --at TIME --save-state FILE"
+        raise UsageError(f"{file} is a folder; a state of a recording is made by `{hint}`")
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="microsim-")))
+    return scenario_of(file, folder, plugins)
+
+
+def resume(file: Path, runner: Runner) -> None:
+    """Put the run into a saved state. Listeners receive once what was latched since the start."""
+    from microsim.recording.state_file import load_state
+
+    sim = runner.sim
+    latched = [message for message in sim.step(0) if sim.topics[message.topic][1].latched]
+    load_state(file, sim)
+    runner.listeners.message(latched)
+
+
+# ---- a recording -----------------------------------------------------------------------------------------------------
+
+
+class Storage(str, Enum):
+    mcap = "mcap"
+    sqlite3 = "sqlite3"
+
+
+class Compression(str, Enum):
+    none = "none"
+    zstd = "zstd"
+
+
+_PANEL = "Recording"
+_HISTORY = "Keep a snapshot of every second for this long; written to FOLDER_states at the end."
+RecordOption = Annotated[Path | None, option("--record FOLDER", "Record everything into a new rosbag2 folder.", _PANEL)]
+
+
+class RecordingOptions(NamedTuple):
+    """What to record of a run."""
+
+    record: RecordOption = None
+    storage: Annotated[Storage, option("--storage", "Storage format.", _PANEL)] = Storage.mcap
+    compress: Annotated[Compression, option("--compress", "Compress the chunks of mcap files.", _PANEL)] = (
+        Compression.none
+    )
+    topics: Annotated[
+        list[str] | None, option("--topics GLOB", "Record only these, such as '/drone/*'; repeatable.", _PANEL)
+    ] = None
+    exclude: Annotated[list[str] | None, option("--exclude GLOB", "Do not record these; repeatable.", _PANEL)] = None
+    split_size: Annotated[
+        int | None, option("--split-size SIZE", "Start a new file at this size.", _PANEL, parser=size)
+    ] = None
+    split_time: Annotated[
+        Fraction | None,
+        option("--split-time TIME", "Start a new file after this much simulated time.", _PANEL, parser=simulated_time),
+    ] = None
+    history: Annotated[Fraction | None, option("--history TIME", _HISTORY, _PANEL, parser=simulated_time)] = None
+
+    @property
+    def states(self) -> Path:
+        """Where snapshots go."""
+        return Path("microsim_states") if self.record is None else self.record.with_name(f"{self.record.name}_states")
+
+    def refuse_alone(self) -> None:
+        """Options that say how to record, without --record."""
+        how = [name for name in given(self) if name not in ("--record", "--history")]
+        if how:
+            raise UsageError(f"{how[0]} says how to record, and nothing is recorded: add --record FOLDER")
+
+
+def _check_room(folder: Path) -> None:
+    """Creates the folder now, so that a run does not end without its states; those of two runs must not be mixed."""
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UsageError(f"{folder} already exists, and --history would write into it: move it away")
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"states cannot be written to {folder}: {error.strerror or error}") from None
+
+
+@dataclass
+class Recordings:
+    """What is being recorded of a run, if anything."""
+
+    states: Path | None = None
+    recorder: Recorder | None = None
+    history: History | None = None
+
+    def begin(self, options: RecordingOptions, runner: Runner) -> None:
+        """Before the first tick is handed out. What is impossible is refused before anything is written."""
+        if options.record is None:
+            options.refuse_alone()
+            if options.history is None:
+                return
+        from microsim.recording.bag_io import RecordOptions
+        from microsim.recording.recorder import Recorder
+        from microsim.recording.state_file import History
+
+        self.states = options.states
+        history = None
+        if options.history is not None:
+            history = History(float(options.history))
+            _check_room(self.states)
+        if options.record is not None:
+            files = (options.storage.value, options.compress.value, tuple(options.topics or ()))
+            splits = (options.split_size, options.split_time)
+            what = RecordOptions(*files, tuple(options.exclude or ()), *splits)
+            self.recorder = Recorder(options.record, runner.sim, what)
+            self.recorder.attach(runner)
+        if history is not None:
+            self.history = history
+            history.attach(runner)
+
+    def finish(self) -> int:
+        """Write the rest and say so; the exit code."""
+        code = GOOD
+        if self.recorder is not None:
+            self.recorder.close()
+            if self.recorder.error:
+                warn(self.recorder.error)
+                code = FAILED
+            else:
+                counts = f"{self.recorder.messages:,} messages, {self.recorder.inputs:,} inputs"
+                note(f"recorded {counts} into {', '.join(map(str, self.recorder.folders))}")
+        return self._save_states() or code
+
+    def _save_states(self) -> int:
+        if self.history is None or self.states is None:
+            return GOOD
+        try:
+            states = self.history.save(self.states)
+        except MicroSimError as error:
+            warn(error)
+            return FAILED
+        note(f"{len(states)} states of the last {self.history.span_s:g} s in {self.states}")
+        return GOOD
+
+    def abandoned(self) -> str:
+        """What to do about a recording that was not finished; empty: there is none."""
+        if self.recorder is None:
+            return ""
+        return f"its recording is not finished: `microsim bag repair {self.recorder.folder}` does that"
+
+
+# ---- the web viewer --------------------------------------------------------------------------------------------------
+
+_HOST = "Serve the page on another address, such as 0.0.0.0; it then requires the token in the printed address."
+_PORT = "First port to try; 0: any free port."
+OpenOption = Annotated[bool, flag("--open", "Show it and open it in a browser.")]
+HostOption = Annotated[str | None, option("--view-host HOST", _HOST, show_default="127.0.0.1")]
+PortOption = Annotated[int | None, option("--view-port N", _PORT, min=0, max=65535, show_default="8080")]
+
+
+class ViewerOptions(NamedTuple):
+    """Any of them asks for the viewer."""
+
+    view: Annotated[bool, flag("--view", "Show the run on a web page, served on this machine only.")] = False
+    open: OpenOption = False
+    view_host: HostOption = None
+    view_port: PortOption = None
+
+    @property
+    def is_requested(self) -> bool:
+        return self != ViewerOptions()
+
+    def show(
+        self, runner: Runner, stack: ExitStack, stage: Stage, timeline: Timeline | None = None, **scene: Any
+    ) -> Viewer:
+        """Serve the page until the stack unwinds, and print its address."""
+        from microsim.view.web import PageOptions, Viewer
+
+        if self.view_host == "":
+            raise UsageError("--view-host needs an address, for example 0.0.0.0")
+        options = PageOptions(self.view_host or "127.0.0.1", 8080 if self.view_port is None else self.view_port)
+        viewer = stack.enter_context(Viewer(runner, options, stage, timeline, **scene))
+        print(f"the page is at {viewer.address}", file=sys.stderr, flush=True)
+        if self.open:
+            import webbrowser
+
+            webbrowser.open(viewer.address)
+        return viewer
+
+
+def stage_of(
+    runner: Runner, node: MicroSimNode | None, pilot_for: Callable[[Simulation], Pilot | None]
+) -> tuple[Stage, tuple[str, ...]]:
+    """How the viewer resets this run and loads another scenario, and the names of the scenarios."""
+    from microsim.paths import scenario_names
+    from microsim.scenario import load_scenario
+    from microsim.simulation import Simulation
+    from microsim.view.web import Stage
+
+    def restart(sim: Simulation) -> None:
+        runner.restart(sim)
+        runner.pilot = pilot_for(sim)
+        runner.hand_out(sim.step(0))
+
+    def reset(seed: int | None) -> None:
+        if node is not None:
+            if seed is not None:
+                node.sim.set_seed(seed)
+            node.reset()
+            return
+        runner.sim.reset(seed)
+        restart(runner.sim)
+
+    def load(name: str) -> None:
+        if name not in scenario_names():
+            raise UsageError(f"the page can load shipped scenarios only, not {name!r}")
+        scenario = load_scenario(name)
+        if node is not None:
+            node.load(scenario)
+        else:
+            restart(Simulation(scenario))
+
+    return Stage(reset, load), tuple(scenario_names())
+
+
+# ---- a mission -------------------------------------------------------------------------------------------------------
+
+_PAUSE_POLL_S = 0.02
+
+
+@dataclass
+class Flight:
+    """The mission of a run."""
+
+    mission: Mission
+    runner: Runner | None = None
+    _resume_at: float | None = field(default=None, repr=False)  # wall time at which a pause ends
+
+    def pilot(self, sim: Simulation) -> MissionPilot | None:
+        """None if another world, loaded during the run, cannot fly it; at the start that is an error."""
+        from microsim.missions import MissionPilot
+
+        try:
+            pilot = MissionPilot(sim, self.mission)
+        except MissionError as error:
+            if self.runner is None:
+                raise
+            warn(f"the mission cannot be flown here: {error}")
+            return None
+        pilot.on_pause = self._pause
+        return pilot
+
+    def attach(self, runner: Runner) -> None:
+        from microsim.runner import Watcher
+
+        self.runner = runner
+        runner.watchers.append(Watcher(_PAUSE_POLL_S, self._look))
+
+    def _pause(self, seconds: float) -> None:
+        runner = self.runner
+        # as fast as possible nobody watches; and who has paused the run already will resume it by hand
+        if runner is not None and runner.rtf and not runner.paused:
+            self._resume_at = runner.clock.now() + seconds
+            runner.pause(True)
+
+    def _look(self) -> None:
+        runner = self.runner
+        if runner is not None and self._resume_at is not None and runner.clock.now() >= self._resume_at:
+            self._resume_at = None
+            runner.pause(False)
+
+    def facts(self) -> dict[str, Any]:
+        """For the result of the run."""
+        pilot = self._latest_pilot()
+        found = {"name": self.mission.name, "expectations": len(self.mission.expect)}
+        if pilot is None:
+            return {**found, "violations": [], "undecided": len(self.mission.expect)}
+        return {**found, "violations": pilot.violations(), "undecided": pilot.undecided()}
+
+    def _latest_pilot(self) -> MissionPilot | None:
+        from microsim.missions import MissionPilot
+
+        pilot = None if self.runner is None else self.runner.pilot
+        return pilot if isinstance(pilot, MissionPilot) else None
+
+
+def verdict_line(facts: dict[str, Any]) -> str:
+    """For the summary."""
+    met = facts["expectations"] - facts["undecided"]
+    if facts["violations"]:
+        return f"  mission     {facts['name']}: FAILED"
+    undecided = f", {facts['undecided']} not judged: the run ended too soon" if facts["undecided"] else ""
+    return f"  mission     {facts['name']}: {met} of {facts['expectations']} expectations met{undecided}"
+
+
+def say_violations(facts: dict[str, Any]) -> int:
+    """Each on a line; the exit code."""
+    for text in facts["violations"]:
+        warn(text)
+    return FAILED if facts["violations"] else GOOD

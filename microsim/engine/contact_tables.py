@@ -1,0 +1,181 @@
+"""The robots of a world, or of each world of a batch, and what they touch: the tables that `contacts` works on."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from microsim.engine.bodies import Body
+from microsim.engine.calls import FLEET_COLUMNS, STATE, Rows, address_of, contact_address
+from microsim.engine.components import RobotModel
+from microsim.engine.contact_rows import (
+    A_MESH,
+    EVENTS,
+    FIRST_ROBOT,
+    HAS_BODIES,
+    IS_GROUND_BOUND,
+    MINDS_CELLS,
+    MISSING_GROUND,
+    MOST_KEPT,
+    ROBOT_COLUMNS,
+    SCENERY,
+    SCRATCH_COLUMNS,
+    SOLID_COLUMNS,
+    STOPS_ALL,
+    Integers,
+)
+from microsim.engine.contacts import buckets_for, remember_now, settle_now
+from microsim.engine.geometry import Array, Grid
+from microsim.engine.mesh_buckets import MeshBuckets, mesh_buckets
+from microsim.engine.world import World, footprint, lacks_ground
+
+
+@dataclass(frozen=True)
+class Mover:
+    """A robot as contacts see it."""
+
+    name: str
+    model: RobotModel
+    state: Array  # (rows, width) of which it has a column
+    column: int = 0
+
+
+class Contacts:
+    """What the robots of one world, or of each world of a batch, touch. Keeps everything that the table points to.
+
+    `bodies`: those of all robots, or none: then only what stops robots by itself counts.
+    """
+
+    def __init__(
+        self,
+        movers: Sequence[Mover],
+        bodies: Mapping[str, Body],
+        world: World,
+        scene: Rows,
+        stops_all: bool,
+        worlds: int | None = None,
+        places: Array | None = None,
+        device: Callable[[Any], Any] = lambda array: array,
+    ) -> None:
+        """`worlds`: how many a batch has. places (worlds, solids, 3): x, y of obstacles and whether they are there.
+
+        `device` brings an array to where the robots' states are.
+        """
+        self.names = tuple(mover.name for mover in movers)
+        count = len(movers)
+        self.words = -(-(FIRST_ROBOT + count) // 63)
+        touch: Integers = np.zeros((count, 1 + self.words, worlds or 1), np.int64)
+        self.touch: Integers = device(touch)  # the last contact + 1, then bits
+        rows = np.array([_robot_row(mover) for mover in movers], np.int64).reshape(-1, ROBOT_COLUMNS)
+        self._robots: Rows = device(rows)
+        boxes = np.array([bodies[name].row() for name in self.names if bodies], np.float64).reshape(-1, 7)
+        self._bodies: Array = device(boxes)
+        self._scratch: Array = np.zeros((max(count, 1), SCRATCH_COLUMNS))
+        self._marks = marks_for(count, self.words)
+        self._events: Integers = np.zeros(1 + 3 * EVENTS, np.int64)
+        has_mesh = world.mesh is not None and len(world.mesh.triangles) > 0
+        is_looking = bool(bodies) and any(not mover.model.minds_cells for mover in movers)
+        solids = _solids_of(world) if is_looking else (np.zeros((0, SOLID_COLUMNS)),) * 2
+        self._solids, self._places = map(device, solids)
+        if places is not None and len(self._solids):
+            self._places = places
+        mesh: MeshBuckets | None = world.derived(mesh_buckets) if is_looking and has_mesh else None
+        self._mesh = (
+            [] if mesh is None else [device(each) for each in (mesh.triangles, mesh.starts, mesh.items, mesh.facts)]
+        )
+        self._kinds, self._heights = device(world.derived(_kinds_of)), device(_heights_of(world))
+        self._scene, self._is_single = scene, worlds is None
+        self.table: Rows = device(self._table(bool(bodies), stops_all))
+
+    def _table(self, has_bodies: bool, stops_all: bool) -> Rows:
+        at, triangles = address_of, [address_of(each) for each in self._mesh] or [0, 0, 0, 0]
+        step = self._places.strides[0] if self._places.ndim == 3 else 0
+        return np.array(
+            [
+                at(self._robots), len(self.names), at(self._bodies), at(self._scratch), at(self._marks), at(self.touch),
+                self.words, self.touch.shape[2], at(self._scene), at(self._solids), len(self._solids),
+                at(self._places), step, at(self._kinds), *self._kinds.shape, *triangles,
+                STOPS_ALL * stops_all + HAS_BODIES * has_bodies, at(self._events) if self._is_single else 0,
+                at(self._heights),
+            ],
+            np.int64,
+        )  # fmt: skip
+
+    def calls(self) -> tuple[list[int], list[int]]:
+        """Rows that stand before and after those of fleets."""
+        rows = []
+        for function in (remember_now, settle_now):
+            row = [0] * FLEET_COLUMNS
+            row[0], row[STATE] = contact_address(function), address_of(self.table)
+            rows.append(row)
+        return rows[0], rows[1]
+
+    def touched(self, robot: int, world: int = 0) -> tuple[str, ...]:
+        """What a robot touches now."""
+        words = self.touch[robot, 1:, world].tolist()
+        return tuple(self.name(63 * k + bit) for k, word in enumerate(words) for bit in range(63) if word >> bit & 1)
+
+    def last(self, robot: int, world: int = 0) -> str:
+        """What it touched last; empty: nothing yet."""
+        what = int(self.touch[robot, 0, world])
+        return self.name(what - 1) if what else ""
+
+    def recall(self, touch: Integers) -> None:
+        self.touch[...] = touch
+        self._events[0] = 0
+
+    def name(self, what: int) -> str:
+        return SCENERY[what] if what < FIRST_ROBOT else self.names[what - FIRST_ROBOT]
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self._events[0])
+
+    def take_news(self) -> list[tuple[int, str, str]]:
+        """Tick, robot and what it began to touch, of each contact since the last call; two robots' contact once."""
+        count = min(int(self._events[0]), EVENTS)
+        self._events[0] = 0
+        rows = self._events[1 : 1 + 3 * count].reshape(-1, 3).tolist()
+        return [(tick, self.names[r], self.name(what)) for tick, r, what in rows if not 0 <= what - FIRST_ROBOT < r]
+
+
+def marks_for(count: int, words: int) -> Integers:
+    """Room for `settle`: bits of what each robot touches, robots that are near, chains of cells and their heads."""
+    return np.zeros(count * (words + 2) + buckets_for(count), np.int64)
+
+
+def _robot_row(mover: Mover) -> list[int]:
+    model, state = mover.model, mover.state
+    flags = IS_GROUND_BOUND * model.is_ground_bound + MINDS_CELLS * model.minds_cells
+    masks = [sum(1 << row for row in rows) for rows in (model.zero_when_held, model.kept_when_held[:MOST_KEPT])]
+    return [address_of(state) + 8 * mover.column, state.shape[1], flags, *masks]
+
+
+def _solids_of(world: World) -> tuple[Array, Array]:
+    rows, places = [], []
+    for shape in world.obstacles:
+        is_round, half_x, half_y = footprint(shape)
+        rows.append((half_x, half_y, float(is_round), shape.base_m, shape.height_m))
+        places.append((*shape.center, 1.0))
+    return np.array(rows, np.float64).reshape(-1, SOLID_COLUMNS), np.array(places, np.float64).reshape(-1, 3)
+
+
+def _kinds_of(world: World) -> Grid:
+    """(ny, nx) what occupies a cell, where it is not an obstacle; (1, 1) where it always is."""
+    if world.mesh_cells is None and world.footing is world.clearance:
+        return np.zeros((1, 1), np.uint8)
+    kinds = np.zeros(world.elevation.shape, np.uint8)
+    if world.footing is not world.clearance:
+        kinds[lacks_ground(world.elevation) > 0] = MISSING_GROUND
+    if world.mesh_cells is not None:
+        kinds[world.mesh_cells > 0] = A_MESH
+    return kinds
+
+
+def _heights_of(world: World) -> Array:
+    known = world.elevation[np.isfinite(world.elevation)] if world.obstacles else np.zeros(0)
+    lowest, highest = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+    tallest = max((shape.base_m + shape.height_m for shape in world.obstacles), default=-math.inf)
+    return np.array([highest + tallest, lowest])

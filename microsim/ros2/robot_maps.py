@@ -1,0 +1,419 @@
+"""Worlds from maps: map_server's YAML with its PGM image, occupancy grids on a topic, and scenarios.
+
+A pixel's shade is 0 for black and 1 for white; how occupied its cell is, occ, is 1 - shade, or the shade itself with
+`negate`. Then, by `mode`:
+- trinary: 100 where occ > occupied_thresh, 0 where occ < free_thresh, else unknown;
+- scale: the same, but from free_thresh to occupied_thresh a straight line from 0 to 100;
+- raw: the pixel's value (of 255) where it is 0 to 100, else unknown; `negate` and thresholds do not count.
+The image's last row is the map's first.
+
+And moving obstacles: round, upright, scripted or on a random walk. From YAML:
+
+obstacles:
+  - {name: forklift, radius: 0.6, path: [[0, 0], [8, 0], [8, 4]], speed: 1.2, repeat: back_and_forth, start_s: 2.0}
+  - {name: child, radius: 0.3, walk: {start: [3, 4], speed: 0.8, turn_every_s: 1.5, within: [[0, 0], [10, 8]]}}
+  - {name: pillar, radius: 0.4, at: [5, 5]}
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, ValidationError, field_validator, model_validator
+from typing_extensions import Self
+
+from microsim.documents.values import (
+    MAX_LENGTH_M,
+    Angle,
+    Finite,
+    Length,
+    Metres,
+    Model,
+    PointXY,
+    Positive,
+    Probability,
+    detail,
+    exactly,
+    fail,
+    show,
+)
+from microsim.documents.yaml_text import read_yaml
+from microsim.engine import exact
+from microsim.engine.geometry import Array, Grid, clearance_of, yaw_of_quaternion
+from microsim.engine.noise import stream_key
+from microsim.engine.world import World
+from microsim.errors import MapError, Problem, ScenarioError, UsageError, did_you_mean
+from microsim.rays import discs
+from microsim.scenario import load_scenario
+from microsim.scenario.files import SUFFIXES, Places, in_order, read_text
+from microsim.scenario.scene import build_world
+
+OCCUPIED = 100  # of nav_msgs/OccupancyGrid
+UNKNOWN = -1
+DEFAULT_THRESHOLD = 65
+MAX_PIXELS = 100_000_000
+
+Origin = tuple[float, float, float]  # x, y [m], yaw [rad] of the corner of cell (0, 0) in the map frame
+
+
+@dataclass(frozen=True)
+class MapWorld(World):
+    """Level ground under a grid of free and occupied cells; beyond the grid everything is free."""
+
+    def with_cells(self, occupied: Grid) -> MapWorld:
+        cells = np.ascontiguousarray(occupied, np.uint8)
+        clearance = clearance_of(cells)
+        for name, grid in (("occupied", cells), ("clearance", clearance), ("footing", clearance)):
+            object.__setattr__(self, name, grid)
+        return self
+
+    def is_inside(self, x: float, y: float) -> bool:
+        rows, columns = self.occupied.shape
+        u, v = self.in_cells(x, y)
+        return bool(0.0 <= u < columns and 0.0 <= v < rows)
+
+    @property
+    def size_m(self) -> tuple[float, float]:
+        rows, columns = self.occupied.shape
+        return columns * self.cell_m, rows * self.cell_m
+
+
+def world_of_cells(occupied: Grid, cell_m: float, origin: Origin = (0.0, 0.0, 0.0)) -> MapWorld:
+    """From cells (rows, columns), 0 free and 1 occupied. Row 0 lies along the origin's x axis, column 0 along its y.
+
+    The engine's grids are not turned. A map whose origin is gets a new grid of the same resolution, in which every cell
+    is occupied that an occupied cell of the map overlaps: walls become thicker by up to a cell, and none has a gap.
+    """
+    x, y, yaw = origin
+    if yaw != 0.0:
+        occupied, x, y = _unturned(np.ascontiguousarray(occupied, np.uint8), cell_m, origin)
+    return MapWorld(cell_m, np.zeros((1, 1)), np.zeros((1, 1), np.uint8), (), (), x, y).with_cells(occupied)
+
+
+NOWHERE = world_of_cells(np.zeros((1, 1), np.uint8), 1.0)  # no map: one free cell
+
+
+def _unturned(occupied: Grid, cell_m: float, origin: Origin) -> tuple[Grid, float, float]:
+    """A grid that is not turned and covers the occupied cells, and its south-west corner."""
+    sine, cosine = exact.sin(origin[2]), exact.cos(origin[2])
+    half = 0.5 * (abs(sine) + abs(cosine))  # half the extent of a turned cell along either axis of the other grid
+    rows, columns = np.nonzero(occupied)
+    if not rows.size:
+        return np.zeros((1, 1), np.uint8), origin[0], origin[1]
+    u, v = columns + 0.5, rows + 0.5
+    east, north = origin[0] / cell_m + cosine * u - sine * v, origin[1] / cell_m + sine * u + cosine * v  # [cells]
+    west, south = math.floor(east.min() - half), math.floor(north.min() - half)
+    size = math.floor(north.max() + half) - south + 1, math.floor(east.max() + half) - west + 1
+    if size[0] * size[1] > MAX_PIXELS:
+        raise UsageError(f"a turned map of {size[1]} by {size[0]} cells is too large")
+    found = np.zeros(size, np.uint8)
+    first_j, first_i = np.floor(north - half), np.floor(east - half)
+    for step_j in range(3):  # a turned cell is at most √2 cells wide: it overlaps no more than three either way
+        for step_i in range(3):
+            j, i = first_j + step_j, first_i + step_i
+            dx, dy = i + 0.5 - east, j + 0.5 - north
+            along, aside = np.abs(cosine * dx + sine * dy), np.abs(cosine * dy - sine * dx)
+            # two squares are apart where an axis of one of them shows it
+            meets = (j <= north + half) & (i <= east + half) & (along <= 0.5 + half) & (aside <= 0.5 + half)
+            found[(j[meets] - south).astype(np.int64), (i[meets] - west).astype(np.int64)] = 1
+    return found, west * cell_m, south * cell_m
+
+
+def world_of_message(message: Any, threshold: int = DEFAULT_THRESHOLD) -> MapWorld:
+    """From a nav_msgs/OccupancyGrid; UsageError when it makes no sense."""
+    info, place, turn = message.info, message.info.origin.position, message.info.origin.orientation
+    rows, columns = int(info.height), int(info.width)
+    cell_m = float(str(np.float32(info.resolution)))  # as a person wrote it: 0.05, not its neighbour 0.0500000007
+    if not rows or not columns or rows * columns != len(message.data):
+        raise UsageError(f"a map of {columns} by {rows} cells comes with {len(message.data)} values")
+    if not (math.isfinite(cell_m) and 0.0 < cell_m <= MAX_LENGTH_M):
+        raise UsageError(f"a map's cells cannot be {cell_m:g} m wide")
+    pose = (float(place.x), float(place.y), heading(turn))
+    if not all(math.isfinite(value) and abs(value) <= MAX_LENGTH_M for value in pose):
+        raise UsageError(f"a map's origin cannot be at {pose}")
+    values = np.asarray(message.data, np.int8).reshape(rows, columns)
+    return world_of_cells((values >= threshold).astype(np.uint8), cell_m, pose)  # what is unknown is free
+
+
+def world_of_scenario(source: str) -> MapWorld:
+    """The occupied cells of a scenario: a shipped one's name, or a file."""
+    world = build_world(load_scenario(source))
+    return world_of_cells(world.occupied, world.cell_m, (world.west, world.south, 0.0))
+
+
+def load_map(source: str, threshold: int = DEFAULT_THRESHOLD) -> MapWorld:
+    """What the parameter `map` names; raises MapError or ScenarioError."""
+    file = Path(source)
+    return read_map(file, threshold) if file.suffix in SUFFIXES and is_map(file) else world_of_scenario(source)
+
+
+def heading(quaternion: Any) -> float:
+    """Yaw of an orientation; one that was not filled in (all zeros) looks along x. A NaN gives NaN."""
+    x, y, z, w = (float(getattr(quaternion, name)) for name in "xyzw")
+    length = x * x + y * y + z * z + w * w
+    return yaw_of_quaternion(x, y, z, w) if length >= 1e-6 else 0.0 if length < 1e-6 else math.nan
+
+
+class MapFile(Model):
+    image: Annotated[str, Field(min_length=1)] = Field(description="PGM image, relative to the YAML file.")
+    mode: Literal["trinary", "scale", "raw"] = Field("trinary", description="What shades mean.")
+    resolution: Length = Field(description="Width of a cell [m].")
+    origin: Annotated[tuple[Metres, Metres, Angle], exactly(3, "[x, y, yaw]")] = Field(
+        description="Pose of the lower left corner of the image's lower left pixel [m, m, rad]."
+    )
+    negate: bool = Field(description="True or 1: white is occupied.")
+    occupied_thresh: Probability = Field(description="Occupied above this.")
+    free_thresh: Probability = Field(description="Free below this.")
+
+    @field_validator("negate", mode="before")
+    @classmethod
+    def _truth(cls, value: Any) -> Any:
+        if isinstance(value, (bool, int)) and value in (0, 1):
+            return bool(value)
+        raise ValueError(f"expected 0, 1, true or false, found {show(value)}")
+
+    @model_validator(mode="after")
+    def _thresholds_in_order(self) -> Self:
+        if self.mode != "raw" and self.free_thresh >= self.occupied_thresh:
+            message = f"expected a value below occupied_thresh, which is {self.occupied_thresh:g}, found "
+            fail([detail(f"{message}{self.free_thresh:g}", "free_thresh", found=self.free_thresh)])
+        return self
+
+
+def read_map(file: str | Path, threshold: int = DEFAULT_THRESHOLD) -> MapWorld:
+    """A map of map_server; MapError says, with file and line, all that is wrong."""
+    known = MapFile.key_names()
+
+    def without_unknown(data: Any) -> Any:
+        """map_server ignores keys it does not know; those that look like a typo are refused."""
+        if not isinstance(data, Mapping):
+            return data
+        return {key: value for key, value in data.items() if key in known or did_you_mean(key, known)}
+
+    described, places = _validated(MapFile, Path(file), without_unknown)
+    shades, depth = _image(Path(file).parent / described.image, places)
+    values = occupancy(shades, depth, described)
+    return world_of_cells((values >= threshold).astype(np.uint8), described.resolution, described.origin)
+
+
+def _validated(kind: type[Document], source: Path | Any, prepared: Callable[[Any], Any]) -> tuple[Document, Places]:
+    """A file or its content as a model, and where its parts are."""
+    places, data = Places(), source
+    if isinstance(source, Path):
+        try:
+            document = read_yaml(read_text(source), str(source))
+        except ScenarioError as error:
+            raise MapError(error.problems) from None
+        places, data = Places(str(source), document), document.data
+    data = prepared(data)
+    try:
+        return kind.model_validate(data), places
+    except ValidationError as error:
+        raise MapError(in_order(places.problems(error, data, lambda path: path))) from None
+
+
+def is_map(file: Path) -> bool:
+    """Whether a YAML file is a map's, rather than a scenario's."""
+    try:
+        data = read_yaml(read_text(file), str(file)).data
+    except ScenarioError:
+        return False
+    return isinstance(data, Mapping) and ("image" in data or "resolution" in data)
+
+
+def _image(file: Path, places: Places) -> tuple[npt.NDArray[np.uint16], int]:
+    try:
+        return read_grey(file)
+    except MapError as error:
+        raise MapError(places.problem(str(error), ("image",))) from None
+    except FileNotFoundError:
+        beside = [path.name for path in file.parent.glob("*.pgm")] if file.parent.is_dir() else []
+        hint = did_you_mean(file.name, beside)
+        raise MapError(places.problem(f"{file}: cannot be read: no such file{hint}", ("image",))) from None
+
+
+def read_grey(file: Path) -> tuple[npt.NDArray[np.uint16], int]:
+    """Pixels (rows, columns) of a PGM image, first row at the top, and the value of white: 255 or 65535."""
+    from PIL import Image, UnidentifiedImageError
+
+    if not file.is_file():
+        raise FileNotFoundError(2, "no such file")
+    try:
+        with Image.open(file, formats=("PPM",)) as image:
+            columns, rows = image.size
+            if not 0 < columns * rows <= MAX_PIXELS:
+                raise MapError(Problem(f"{file}: expected 1 to {MAX_PIXELS:,} pixels, found {columns} by {rows}"))
+            if image.mode not in ("L", "I", "1"):
+                raise MapError(Problem(f"{file}: expected a grey PGM image (P5 or P2), found a colour image"))
+            white = 65535 if image.mode == "I" else 255
+            pixels = np.asarray(image if image.mode != "1" else image.convert("L"))
+    except UnidentifiedImageError:
+        message = f"{file}: expected a grey PGM image (P5 or P2); convert other formats to PGM"
+        raise MapError(Problem(message)) from None
+    except (Image.DecompressionBombError, OSError, ValueError, SyntaxError, OverflowError, MemoryError) as error:
+        raise MapError(Problem(f"{file}: not a readable PGM image: {error}")) from None
+    return np.clip(pixels, 0, white).astype(np.uint16), white
+
+
+def occupancy(pixels: npt.NDArray[np.uint16], depth: int, described: MapFile) -> npt.NDArray[np.int8]:
+    """Occupancies of the cells, first row at the bottom; `depth` is the value of white."""
+    shade = np.arange(depth + 1) / depth
+    occ, low, high = shade if described.negate else 1.0 - shade, described.free_thresh, described.occupied_thresh
+    if described.mode == "raw":
+        grey = np.floor(shade * 255.0 + 0.5)
+        meaning = np.where(grey <= OCCUPIED, grey, UNKNOWN)
+    else:
+        between: Any = np.rint((occ - low) / (high - low) * OCCUPIED) if described.mode == "scale" else UNKNOWN
+        meaning = np.where(occ > high, OCCUPIED, np.where(occ < low, 0, between))
+    return meaning.astype(np.int8)[pixels[::-1]]
+
+
+_REPEAT = {"once": discs.ONCE, "loop": discs.LOOP, "back_and_forth": discs.BACK_AND_FORTH}
+_KINDS = ("path", "walk", "at")
+
+Document = TypeVar("Document", bound=Model)
+Seconds = Annotated[Finite, Field(ge=0, le=1e9)]
+Speed = Annotated[Finite, Field(ge=0, le=1e3)]
+
+
+class ObstacleWalk(Model):
+    start: PointXY = Field(description="Where it begins [m].")
+    speed: Speed = Field(0.8, description="How fast it walks [m/s].")
+    turn_every_s: Positive = Field(2.0, description="How long it keeps a heading [s].")
+    within: Annotated[tuple[PointXY, PointXY], exactly(2, "[[west, south], [east, north]]")] | None = Field(
+        None, description="Rectangle it stays in: two corners [m]. Default: 5 m around its start."
+    )
+
+    @property
+    def bounds(self) -> tuple[float, float, float, float]:
+        """West, south, east, north."""
+        (x, y) = self.start
+        (west, south), (east, north) = self.within or ((x - 5.0, y - 5.0), (x + 5.0, y + 5.0))
+        return west, south, east, north
+
+    @model_validator(mode="after")
+    def _starts_inside(self) -> Self:
+        west, south, east, north = self.bounds
+        if not (west < east and south < north):
+            fail([detail("expected the south-west corner, then the north-east one", "within", found=self.within)])
+        x, y = self.start
+        if not (west <= x <= east and south <= y <= north):
+            fail([detail(f"expected a point inside `within`, found [{x:g}, {y:g}]", "start", found=self.start)])
+        return self
+
+
+class Obstacle(Model):
+    """One moving obstacle; it has one of `path`, `walk` and `at`."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
+        None, description="Names its noise; default: obstacle_ and its number."
+    )
+    radius: Length = Field(0.3, description="[m]")
+    path: Annotated[tuple[PointXY, ...], Field(min_length=2, max_length=10_000)] | None = Field(
+        None, description="Corners of the path it follows [m]."
+    )
+    speed: Speed = Field(1.0, description="Along its path [m/s].")
+    repeat: Literal["once", "loop", "back_and_forth"] = Field(
+        "loop", description="At the path's end: stop, go on to its first corner, or turn back."
+    )
+    start_s: Seconds = Field(0.0, description="When it leaves the path's first corner [s].")
+    walk: ObstacleWalk | None = Field(None, description="A random walk.")
+    at: PointXY | None = Field(None, description="It stands here [m].")
+
+    @model_validator(mode="after")
+    def _is_of_one_kind(self) -> Self:
+        given = [kind for kind in _KINDS if getattr(self, kind) is not None]
+        if len(given) != 1:
+            found = " and ".join(given) or "none"
+            fail([detail(f"expected one of the keys {', '.join(_KINDS)}, found {found}", *given[1:2], at_key=True)])
+        if given != ["path"]:
+            strange = [key for key in ("speed", "repeat", "start_s") if key in self.model_fields_set]
+            if strange:
+                where = "; a walk's speed is given under `walk:`" if strange[0] == "speed" and self.walk else ""
+                fail([detail(f"{strange[0]} belongs to a path{where}", strange[0], at_key=True)])
+        return self
+
+
+class ObstacleFile(Model):
+    obstacles: Annotated[tuple[Obstacle, ...], Field(max_length=10_000)] = Field(description="Every obstacle.")
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        seen: dict[str, int] = {}
+        for index, name in enumerate(names(self.obstacles)):
+            if name in seen:
+                fail([detail(f"the name {name!r} is that of obstacles[{seen[name]}] too", "obstacles", index, "name")])
+            seen[name] = index
+        return self
+
+
+def names(obstacles: Sequence[Obstacle]) -> list[str]:
+    return [each.name or f"obstacle_{index}" for index, each in enumerate(obstacles)]
+
+
+def read_obstacles(source: str | Path | Mapping[str, Any]) -> tuple[Obstacle, ...]:
+    """From a file or its content; MapError says, with file and line, all that is wrong."""
+    given = source if isinstance(source, Mapping) else Path(source)
+    return _validated(ObstacleFile, given, lambda data: data)[0].obstacles
+
+
+class MovingObstacles:
+    """Where they are. `discs` (3, n) holds those that follow paths first, then the walkers."""
+
+    def __init__(self, obstacles: Sequence[Obstacle], seed: int, dt: float) -> None:
+        scripted = [each for each in obstacles if each.walk is None]
+        walkers = [
+            (name, each) for name, each in zip(names(obstacles), obstacles, strict=True) if each.walk is not None
+        ]
+        self.discs: Array = np.zeros((3, len(obstacles)))
+        self.discs[discs.RADIUS] = [each.radius for each in (*scripted, *(each for _, each in walkers))]
+        self._dt = dt
+        self._paths = _paths(scripted)
+        self._scripted, self._walkers = self.discs[:, : len(scripted)], self.discs[:2, len(scripted) :]
+        walks = [each.walk for _, each in walkers if each.walk is not None]
+        self._walk = np.array([(*walk.start, math.inf) for walk in walks]).reshape(-1, 3).T.copy()
+        plans = [(walk.speed, float(max(round(walk.turn_every_s / dt), 1)), *walk.bounds) for walk in walks]
+        self._bounds = np.array(plans).reshape(-1, 6).T.copy()
+        self._keys = np.array([stream_key(seed, f"obstacle/{name}") for name, _ in walkers], np.int64)
+        self._place(0)
+
+    def __len__(self) -> int:
+        return int(self.discs.shape[1])
+
+    def advance(self, tick: int, world: World) -> None:
+        """From tick to tick + 1."""
+        if len(self._keys):
+            grid = world.clearance, world.cell_m, world.west, world.south
+            discs.walk(self._walk, self._bounds, self._keys, tick, self._dt, *grid)
+        self._place(tick + 1)
+
+    def _place(self, tick: int) -> None:
+        points, lengths, first, plans = self._paths
+        discs.along_paths(points, lengths, first, plans, tick * self._dt, self._scripted)
+        self._walkers[:] = self._walk[:2]
+
+
+def _paths(scripted: Sequence[Obstacle]) -> tuple[Array, Array, Any, Array]:
+    points: list[tuple[float, float]] = []
+    lengths: list[float] = []
+    first = [0]
+    for each in scripted:
+        corners = list(each.path or ()) + ([each.at] if each.at is not None else [])
+        if each.path and each.repeat == "loop" and corners[0] != corners[-1]:
+            corners.append(corners[0])
+        way = 0.0
+        for before, corner in zip([corners[0], *corners], corners, strict=False):
+            dx, dy = corner[0] - before[0], corner[1] - before[1]
+            way += math.sqrt(dx * dx + dy * dy)
+            points.append(corner)
+            lengths.append(way)
+        first.append(len(points))
+    plans = [(each.speed, each.start_s, float(_REPEAT[each.repeat])) for each in scripted]
+    places, schedule = np.array(points).reshape(-1, 2).T.copy(), np.array(plans).reshape(-1, 3).T.copy()
+    return places, np.array(lengths), np.array(first, np.int64), schedule

@@ -1,0 +1,222 @@
+"""Ready CDR bytes in and out of Cyclone DDS.
+
+The `cyclonedds` package supplies participants, quality of service, readers, writers and conditions. Three things go
+past it, straight to the C library in its wheel: a topic with a type *name* but no type *description* (so that nothing
+of XTypes is announced and peers match by name, as ROS 2 nodes do among themselves), writing encoded bytes, taking them.
+"""
+
+from __future__ import annotations
+
+import ctypes as ct
+from collections.abc import Callable
+from typing import Any
+
+from cyclonedds.core import DDSException, Entity, ReadCondition, WaitSet
+from cyclonedds.domain import DomainParticipant
+from cyclonedds.internal import DDS, dds_c_t
+from cyclonedds.pub import DataWriter
+from cyclonedds.sub import DataReader
+from cyclonedds.topic import Topic
+
+_NORMAL = DDS._dll_handle  # calls through it let other threads run meanwhile
+_QUICK = ct.PyDLL(_NORMAL._name)  # the same library for calls that cannot block: cheaper
+
+_SERDATA = 2
+ANY_STATE = 0x7F
+_TIMEOUT = -10
+_XCDR1_ONLY = 1  # data representation
+_RESTRICT_DATA_REPRESENTATION = 1 << 7
+_ONE_OCTET = (0x01 << 24) | (0x01 << 16)  # instruction: an octet, at offset 0
+_FATAL, _ERROR = 1, 2  # categories of the library's log
+_SMALL = 4096  # [byte] written without letting other threads run: done in microseconds
+
+
+class _Blob(ct.Structure):
+    _fields_ = (("data", ct.c_void_p), ("size", ct.c_uint32))
+
+
+class _TopicDescriptor(ct.Structure):
+    _fields_ = (
+        *((name, ct.c_uint32) for name in ("size", "align", "flagset", "nkeys")),
+        *(("typename", ct.c_char_p), ("keys", ct.c_void_p), ("nops", ct.c_uint32), ("ops", ct.POINTER(ct.c_uint32))),
+        *(("meta", ct.c_char_p), ("type_information", _Blob), ("type_mapping", _Blob)),
+        ("restrict_data_representation", ct.c_uint32),
+    )
+
+
+class _Bytes(ct.Structure):  # struct iovec
+    _fields_ = (("base", ct.c_char_p), ("size", ct.c_size_t))
+
+
+class _BytesRead(ct.Structure):  # struct iovec, for reading
+    _fields_ = (("base", ct.c_void_p), ("size", ct.c_size_t))
+
+
+def _function(library: Any, name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    function: Any = library[name]  # a fresh object each time: its types are ours alone
+    function.restype, function.argtypes = result, list(arguments)
+    return function  # type: ignore[no-any-return]
+
+
+_entity = ct.c_int32
+_create_topic = _function(
+    _NORMAL, "dds_create_topic", _entity, _entity, ct.c_void_p, ct.c_char_p, ct.c_void_p, ct.c_void_p
+)
+_sertype_of = _function(_NORMAL, "dds_get_entity_sertype", ct.c_int32, _entity, ct.c_void_p)
+_serdata_from = _function(
+    _QUICK, "ddsi_serdata_from_ser_iov", ct.c_void_p, ct.c_void_p, ct.c_int, ct.c_size_t, ct.c_void_p, ct.c_size_t
+)
+_write_small = _function(_QUICK, "dds_writecdr", ct.c_int32, _entity, ct.c_void_p)
+_write_large = _function(_NORMAL, "dds_writecdr", ct.c_int32, _entity, ct.c_void_p)
+_take = _function(_QUICK, "dds_takecdr", ct.c_int32, _entity, ct.c_void_p, ct.c_uint32, ct.c_void_p, ct.c_uint32)
+_serdata_size = _function(_QUICK, "ddsi_serdata_size", ct.c_uint32, ct.c_void_p)
+_serdata_view = _function(
+    _QUICK, "ddsi_serdata_to_ser_ref", ct.c_void_p, ct.c_void_p, ct.c_size_t, ct.c_size_t, ct.c_void_p
+)
+_view_done = _function(_QUICK, "ddsi_serdata_to_ser_unref", None, ct.c_void_p, ct.c_void_p)
+_serdata_done = _function(_QUICK, "ddsi_serdata_unref", None, ct.c_void_p)
+_matched_status = _function(_QUICK, "dds_get_publication_matched_status", ct.c_int32, _entity, ct.c_void_p)
+_wait_for_acks = _function(_NORMAL, "dds_wait_for_acks", ct.c_int32, _entity, ct.c_int64)
+_attach = _function(_NORMAL, "dds_waitset_attach", ct.c_int32, _entity, _entity, ct.c_ssize_t)
+_wait = _function(_NORMAL, "dds_waitset_wait", ct.c_int32, _entity, ct.c_void_p, ct.c_size_t, ct.c_int64)
+_look = _function(_QUICK, "dds_waitset_wait", ct.c_int32, _entity, ct.c_void_p, ct.c_size_t, ct.c_int64)
+_set_log_mask = _function(_QUICK, "dds_set_log_mask", None, ct.c_uint32)
+
+
+def print_errors_only() -> None:
+    """Limit the library's own log to errors: it warns of every type that Fast DDS 3 describes, needlessly.
+
+    A trace file requested with `<Tracing>` in CYCLONEDDS_URI is not affected.
+    """
+    _set_log_mask(_FATAL | _ERROR)
+
+
+def _checked(code: int, doing: str) -> int:
+    if code < 0:
+        raise DDSException(code, doing)
+    return code
+
+
+class CdrTopic(Topic):  # type: ignore[type-arg] # its samples are not IDL types
+    """A topic known by its name and the name of its type; the bytes written to it are opaque."""
+
+    def __init__(self, participant: DomainParticipant, name: str, type_name: str) -> None:
+        operations = (ct.c_uint32 * 3)(_ONE_OCTET, 0, 0)
+        layout = {"size": 1, "align": 1, "nops": 2, "ops": operations, "typename": type_name.encode()}
+        limits = {"flagset": _RESTRICT_DATA_REPRESENTATION, "restrict_data_representation": _XCDR1_ONLY}
+        descriptor = _TopicDescriptor(**layout, **limits)
+        Entity.__init__(self, _create_topic(participant._ref, ct.byref(descriptor), name.encode(), None, None))
+        self.data_type = bytes
+        self._keepalive_entities = [participant]
+
+
+class CdrWriter:
+    """Writes encoded messages, encapsulation header included."""
+
+    def __init__(self, writer: DataWriter[bytes]) -> None:
+        self.writer = writer
+        self.timeouts = 0  # messages dropped because a reliable reader did not keep up
+        self.is_heard = False  # whether there were readers at the last look
+        self._ref = writer._ref
+        sertype = ct.c_void_p()
+        _checked(_sertype_of(self._ref, ct.byref(sertype)), "dds_get_entity_sertype")
+        self._sertype = sertype.value
+        self._bytes = _Bytes()
+        self._bytes_at = ct.byref(self._bytes)
+        self._status = dds_c_t.publication_matched_status()
+        self._status_at = ct.byref(self._status)
+
+    def write(self, cdr: bytes) -> None:
+        size, source = len(cdr), self._bytes
+        source.base, source.size = cdr, size
+        serdata = _serdata_from(self._sertype, _SERDATA, 1, self._bytes_at, size)
+        if not serdata:
+            raise ValueError("not an encoded message")
+        code = (_write_small if size < _SMALL else _write_large)(self._ref, serdata)
+        if code == _TIMEOUT:
+            self.timeouts += 1
+        elif code < 0:
+            raise DDSException(code, "dds_writecdr")
+
+    def matched(self) -> int:
+        _matched_status(self._ref, self._status_at)
+        count = int(self._status.current_count)
+        self.is_heard = count > 0
+        return count
+
+    def wait_for_acks(self, timeout_s: float) -> bool:
+        """Whether all reliable readers have acknowledged everything within that time."""
+        return not self.matched() or _wait_for_acks(self._ref, int(max(timeout_s, 0.0) * 1e9)) >= 0
+
+    def keeps_bytes(self, cdr: bytes) -> bool:
+        """Whether the library returns the bytes it was given: a check of its binary interface."""
+        self._bytes.base, self._bytes.size = cdr, len(cdr)
+        serdata = _serdata_from(self._sertype, _SERDATA, 1, self._bytes_at, len(cdr))
+        try:
+            return bool(serdata) and _bytes_of(serdata, _BytesRead()) == cdr
+        finally:
+            if serdata:
+                _serdata_done(serdata)
+
+
+def _bytes_of(serdata: int, view: _BytesRead) -> bytes:
+    size = _serdata_size(serdata)
+    reference = _serdata_view(serdata, 0, size, ct.byref(view))
+    cdr = ct.string_at(view.base, size)  # the one copy on the way in
+    _view_done(reference, ct.byref(view))
+    return cdr
+
+
+class CdrReader:
+    BATCH = 64
+
+    def __init__(self, reader: DataReader[bytes], depth: int) -> None:
+        self.reader = reader
+        self.has_data = ReadCondition(reader, ANY_STATE)
+        self._depth = depth
+        self._ref = reader._ref
+        self._batch = min(depth, self.BATCH)
+        self._serdata = (ct.c_void_p * self._batch)()
+        self._infos = (dds_c_t.sample_info * self._batch)()
+
+    def take(self, limit: int | None = None) -> list[tuple[bytes, int]]:
+        """(message, handle of its writer), oldest first, at most `limit` or else the history's depth; never waits."""
+        taken: list[tuple[bytes, int]] = []
+        left, view = min(limit or self._depth, self._depth), _BytesRead()
+        while left > 0:
+            wanted = min(left, self._batch)
+            count = _checked(_take(self._ref, self._serdata, wanted, self._infos, ANY_STATE), "dds_takecdr")
+            for index in range(count):
+                serdata, info = self._serdata[index], self._infos[index]
+                if serdata and info.valid_data:
+                    taken.append((_bytes_of(serdata, view), info.publication_handle))
+                _serdata_done(serdata)
+            if count < wanted:
+                break
+            left -= count
+        return taken
+
+
+class Waiter:
+    """Waits for the first of many conditions and returns those that are true."""
+
+    def __init__(self, participant: DomainParticipant) -> None:
+        self.waitset = WaitSet(participant)
+        self._ref = self.waitset._ref
+        self._actions: list[Callable[[], None]] = []
+        self._fired = (ct.c_ssize_t * 1)()
+
+    def attach(self, condition: Entity, action: Callable[[], None]) -> None:
+        _checked(_attach(self._ref, condition._ref, len(self._actions)), "dds_waitset_attach")
+        self._actions.append(action)
+        self._fired = (ct.c_ssize_t * len(self._actions))()
+
+    def wait(self, timeout_ns: int) -> list[Callable[[], None]]:
+        """The actions of the conditions that are true, in the order in which they were attached.
+
+        So a node that subscribes before it serves handles a command before a request that was sent after it.
+        """
+        fired = self._fired
+        wait = _wait if timeout_ns > 0 else _look
+        count = _checked(wait(self._ref, fired, len(fired), timeout_ns), "dds_waitset_wait")
+        return [self._actions[index] for index in sorted(fired[:count])] if count else []

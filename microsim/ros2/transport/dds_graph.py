@@ -1,0 +1,386 @@
+"""One DDS participant with one ROS 2 node: its endpoints, and how peers learn about them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import socket
+import struct
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from html import escape
+from typing import Any
+
+import numpy as np
+from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication
+from cyclonedds.core import DDSException, DDSStatus, Entity, ReadCondition
+from cyclonedds.domain import Domain, DomainParticipant
+from cyclonedds.pub import DataWriter
+from cyclonedds.pub import Publisher as DdsPublisher
+from cyclonedds.qos import Policy
+from cyclonedds.qos import Qos as DdsQos
+from cyclonedds.sub import DataReader
+from cyclonedds.sub import Subscriber as DdsSubscriber
+from cyclonedds.util import duration
+
+from microsim import messages as wire
+from microsim.errors import UsageError, did_you_mean, there_are
+from microsim.messages.topics import Qos
+from microsim.ros2.transport.cdr_endpoints import ANY_STATE, CdrReader, CdrTopic, CdrWriter, Waiter, print_errors_only
+
+LARGEST_ID = 232
+RANGES = ("SUBNET", "LOCALHOST", "OFF", "SYSTEM_DEFAULT")
+
+LOOPBACK = "127.0.0.1"
+
+_PRECONDITION_NOT_MET = -4
+_GET_FLAGS, _GET_ADDRESS, _UP = 0x8913, 0x8915, 0x1  # SIOCGIFFLAGS, SIOCGIFADDR, IFF_UP of Linux
+
+# Large datagrams: 640×480 images are four times as fast. High watermarks: a writer that keeps the last few messages
+# needs no throttling, and a reader that hangs must not slow the tick. Early heartbeats: readers answer them with an
+# acknowledgement, for which stepping waits (by default they come every 100 ms).
+_TUNING = (
+    "<General><MaxMessageSize>65500B</MaxMessageSize><FragmentSize>60000B</FragmentSize></General>"
+    "<Internal><Watermarks><WhcAdaptive>false</WhcAdaptive><WhcHigh>1GB</WhcHigh><WhcHighInit>1GB</WhcHighInit>"
+    "</Watermarks><HeartbeatInterval min='2ms' minsched='5ms'>5ms</HeartbeatInterval></Internal>"
+)
+
+# By default Cyclone DDS uses one interface and receives nothing from the others. Fast DDS limited to this machine uses
+# the loopback interface; Cyclone DDS limited to this machine may use any. So both are used.
+_LOOPBACK_TOO = (
+    '<General><Interfaces><NetworkInterface autodetermine="true"/><NetworkInterface address="127.0.0.1"/>'
+    "</Interfaces></General>"
+)
+_INTERFACE = re.compile(r"""<NetworkInterface\s[^>]*?(?:name|address)\s*=\s*["']([^"']+)["']""")
+
+_domains: dict[int, Domain] = {}  # for the life of the process: without the object its configuration is gone
+
+
+def domain_id(environment: Mapping[str, str] = os.environ) -> int:
+    text = environment.get("ROS_DOMAIN_ID", "").strip() or "0"
+    if not text.isascii() or not text.isdigit() or int(text) > LARGEST_ID:
+        raise UsageError(f"ROS_DOMAIN_ID is {text!r}, not a number from 0 to {LARGEST_ID}")
+    return int(text)
+
+
+def configuration(environment: Mapping[str, str] = os.environ) -> str:
+    """As rmw_cyclonedds_cpp makes it; CYCLONEDDS_URI comes last and wins."""
+    uri = environment.get("CYCLONEDDS_URI", "")
+    # a user's interfaces would be added to ours, and none may be named twice; elsewhere than on Linux they are unknown
+    is_local = _reach(environment)[0] == "LOCALHOST" and not uri and sys.platform == "linux"
+    has_network = is_local and any(not address.startswith("127.") for address in ipv4_addresses().values())
+    interfaces = _LOOPBACK_TOO if has_network else ""
+    text = f"<CycloneDDS><Domain>{_TUNING}{interfaces}{_discovery(environment)}</Domain></CycloneDDS>"
+    return f"{text},{uri}" if uri else text
+
+
+def _discovery(environment: Mapping[str, str]) -> str:
+    reach, peers = _reach(environment)
+    if reach == "SYSTEM_DEFAULT":
+        return ""
+    multicast = "" if reach == "SUBNET" else "<General><AllowMulticast>false</AllowMulticast></General>"
+    if reach == "OFF":
+        tag = f"<ParticipantIndex>none</ParticipantIndex><Tag>ros_discovery_off_{os.getpid()}</Tag>"
+        return f"{multicast}<Discovery>{tag}</Discovery>"
+    if reach == "LOCALHOST":
+        peers = ["localhost", *peers]
+    addresses = "".join(f'<Peer address="{escape(peer)}"/>' for peer in peers)
+    index = "<ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>32</MaxAutoParticipantIndex>"
+    return f"{multicast}<Discovery>{index}{f'<Peers>{addresses}</Peers>' if peers else ''}</Discovery>"
+
+
+def uses_multicast(environment: Mapping[str, str] = os.environ) -> bool:
+    return _reach(environment)[0] in ("SUBNET", "SYSTEM_DEFAULT")
+
+
+def interfaces(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """IPv4 addresses where peers may be; empty where discovery is off."""
+    there, reach = ipv4_addresses(), _reach(environment)[0]
+    if reach == "OFF":
+        return []
+    if chosen := _INTERFACE.findall(environment.get("CYCLONEDDS_URI", "")):
+        return [address for name, address in there.items() if name in chosen or address in chosen]
+    if reach == "LOCALHOST":
+        return [LOOPBACK]
+    return [address for address in there.values() if not address.startswith("127.")] or [LOOPBACK]
+
+
+def _reach(environment: Mapping[str, str]) -> tuple[str, list[str]]:
+    """Range of discovery and further peers; ROS_LOCALHOST_ONLY=1, though deprecated, overrules both."""
+    if environment.get("ROS_LOCALHOST_ONLY") == "1":
+        return "LOCALHOST", []
+    reach = environment.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "").upper() or "SUBNET"
+    if reach not in RANGES:
+        hint = did_you_mean(reach, RANGES)
+        raise UsageError(f"ROS_AUTOMATIC_DISCOVERY_RANGE is {reach!r}{hint}; {there_are(RANGES)}")
+    return reach, [peer for peer in environment.get("ROS_STATIC_PEERS", "").split(";") if peer]
+
+
+def open_domain(number: int) -> None:
+    """Once per process and domain; the first call decides the configuration."""
+    if number in _domains:
+        return
+    text = configuration()
+    print_errors_only()
+    try:
+        _domains[number] = Domain(number, text)
+    except (DDSException, UnicodeEncodeError) as error:
+        if getattr(error, "code", None) == _PRECONDITION_NOT_MET:  # opened by other code in this process
+            return
+        blame = f"; CYCLONEDDS_URI is {os.environ['CYCLONEDDS_URI']}" if os.environ.get("CYCLONEDDS_URI") else ""
+        raise UsageError(f"Cyclone DDS refuses its configuration: {error}{blame}") from error
+
+
+def ipv4_addresses() -> dict[str, str]:
+    """IPv4 address of each interface that is up, by its name. Other systems than Linux: loopback and the main one."""
+    if sys.platform != "linux":
+        return {"": LOOPBACK, **({"default": main} if (main := _main_address()) else {})}
+    from fcntl import ioctl
+
+    found = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for _, name in socket.if_nameindex():
+            asked = struct.pack("16s24x", name.encode()[:15])
+            try:
+                (flags,) = struct.unpack_from("<H", ioctl(any_socket, _GET_FLAGS, asked), 16)
+                address = socket.inet_ntoa(ioctl(any_socket, _GET_ADDRESS, asked)[20:24])
+            except OSError:  # it has no address, or has just disappeared
+                continue
+            if flags & _UP:
+                found[name] = address
+    return found
+
+
+def _main_address() -> str:
+    """The address of the interface towards other machines; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            any_socket.connect(("239.255.0.1", 1))
+        except OSError:
+            return ""
+        return str(any_socket.getsockname()[0])
+
+
+DISCOVERY_TOPIC = "ros_discovery_info"
+DISCOVERY_TYPE = "rmw_dds_common/msg/ParticipantEntitiesInfo"
+DISCOVERY_QOS = Qos(1, latched=True)
+BLOCKING_S = 0.1  # longest time a reliable writer waits for a slow reader; rmw waits for ever
+
+_AT_ONCE = 64  # endpoints of others read at once
+_MANY = 1000  # topics of others that are remembered, for subscriptions made later
+_POLICIES = {2: "durability", 4: "deadline", 8: "liveliness", 11: "reliability"}  # that prevent a match
+
+
+class Graph:
+    """Endpoints are announced together, at `announce`, not one by one: each announcement repeats them all."""
+
+    def __init__(self, node: str, namespace: str, enclave: str, warn: Callable[[str], None]) -> None:
+        self._node, self._namespace, self._warn = node, namespace, warn
+        self.domain_id = domain_id()
+        open_domain(self.domain_id)
+        self._entities: list[Entity] = []  # in the order they were made
+        self.participant = self._keep(_participant(self.domain_id, enclave))
+        self._publisher = self._keep(DdsPublisher(self.participant))
+        self._subscriber = self._keep(DdsSubscriber(self.participant))
+        self.waiter = Waiter(self.participant)
+        self._keep(self.waiter.waitset)
+        self._type_mismatches = TypeMismatches(self.participant, self.waiter, warn)
+        self._entities += self._type_mismatches.entities
+        self._topics: dict[tuple[str, str], CdrTopic] = {}
+        self._numbers = itertools.count(1)
+        self._readers: list[bytes] = []
+        self._writers: list[bytes] = []
+        topic = self._topic(DISCOVERY_TOPIC, DISCOVERY_TYPE)
+        writer = DataWriter(self._publisher, topic, quality(DISCOVERY_QOS, type_hash_data(DISCOVERY_TYPE)))
+        self._discovery = CdrWriter(self._keep(writer))
+        self.is_announced = False
+        if not self._discovery.keeps_bytes(self._entities_info(is_open=True)):
+            raise UsageError("this build of cyclonedds cannot carry ROS 2 messages; pip install 'cyclonedds>=11.0,<12'")
+
+    def writer(
+        self, topic: str, type_name: str, qos: Qos, user_data: str = "", lifespan_s: float | None = None
+    ) -> CdrWriter:
+        """`topic` with its prefix, such as rt/clock."""
+        settings = quality(qos, user_data + type_hash_data(type_name), lifespan_s)
+        made = self._keep(DataWriter(self._publisher, self._topic(topic, type_name), settings))
+        self._writers.append(made.guid.bytes)
+        self.is_announced = False
+        writer = CdrWriter(made)
+        made.set_status_mask(DDSStatus.OfferedIncompatibleQos | DDSStatus.PublicationMatched)
+        self.waiter.attach(made, lambda: self._writer_changed(writer, topic))
+        return writer
+
+    def reader(
+        self,
+        topic: str,
+        type_name: str,
+        qos: Qos,
+        on_data: Callable[[], None],
+        user_data: str = "",
+        from_others: bool = False,
+    ) -> CdrReader:
+        """`from_others`: never matched with a writer of this participant, that is, of this node."""
+        settings = quality(qos, user_data + type_hash_data(type_name), ignore_local=from_others)
+        made = self._keep(DataReader(self._subscriber, self._topic(topic, type_name), settings))
+        self._readers.append(made.guid.bytes)
+        self.is_announced = False
+        self._type_mismatches.want(topic, dds_type(type_name))
+        reader = CdrReader(made, qos.depth)
+        self.waiter.attach(self._keep(reader.has_data), on_data)
+        made.set_status_mask(DDSStatus.RequestedIncompatibleQos)
+        self.waiter.attach(made, lambda: self._mismatch(made.get_requested_incompatible_qos_status(), topic))
+        return reader
+
+    def idle_reader(self, topic: str, type_name: str) -> None:
+        """A reader that is never read and does not count as the node's."""
+        settings = quality(Qos(1), type_hash_data(type_name))
+        self._keep(DataReader(self._subscriber, self._topic(topic, type_name), settings))
+
+    def _writer_changed(self, writer: CdrWriter, topic: str) -> None:
+        writer.matched()
+        status: Any = writer.writer.get_offered_incompatible_qos_status()  # type: ignore[no-untyped-call]
+        if status.total_count_change:
+            self._mismatch(status, topic)
+
+    def _mismatch(self, status: Any, topic: str) -> None:
+        policy = _POLICIES.get(status.last_policy_id, f"policy {status.last_policy_id}")
+        self._warn(f"{topic[2:]}: the {policy} QoS of a peer and of this node do not match: no messages are exchanged")
+
+    def unique_id(self) -> str:
+        """For the two halves of a service or client: 16 bytes as rmw_cyclonedds_cpp prints them."""
+        raw = self.participant.guid.bytes[:12] + next(self._numbers).to_bytes(4, "big")
+        return f"{raw[0]:2x}." + ".".join(f"{byte:x}" for byte in raw[1:])
+
+    def announce(self) -> None:
+        """Publish which endpoints belong to the node: peers keep the last such message of each participant."""
+        self.is_announced = True
+        self._discovery.write(self._entities_info(is_open=True))
+
+    def close(self) -> None:
+        self._discovery.write(self._entities_info(is_open=False))
+        while self._entities:
+            self._entities.pop().__del__()  # deletes it in the library, now
+
+    def _entities_info(self, is_open: bool) -> bytes:
+        gids = {"reader_gid_seq": [*map(_gid, self._readers)], "writer_gid_seq": [*map(_gid, self._writers)]}
+        names = {"node_namespace": self._namespace, "node_name": self._node}
+        nodes = [wire.new("rmw_dds_common/msg/NodeEntitiesInfo", **names, **gids)] if is_open else []
+        message = wire.new(DISCOVERY_TYPE, gid=_gid(self.participant.guid.bytes), node_entities_info_seq=nodes)
+        return wire.encode(DISCOVERY_TYPE, message)
+
+    def _topic(self, name: str, type_name: str) -> CdrTopic:
+        key = name, type_name
+        if key not in self._topics:
+            self._topics[key] = self._keep(CdrTopic(self.participant, name, dds_type(type_name)))
+        return self._topics[key]
+
+    def _keep(self, entity: Any) -> Any:
+        self._entities.append(entity)
+        return entity
+
+
+class TypeMismatches:
+    """Warns once of each topic on which a peer publishes another type than this node subscribes to.
+
+    DDS does not match the two and reports nothing. Names and types are those of DDS, except in warnings.
+    """
+
+    def __init__(self, participant: DomainParticipant, waiter: Waiter, warn: Callable[[str], None]) -> None:
+        self._warn = warn
+        self._wanted: dict[str, set[str]] = {}  # a service may have several types
+        self._seen: dict[tuple[str, str], None] = {}
+        self._reader = BuiltinDataReader(participant, BuiltinTopicDcpsPublication)
+        self._has_data = ReadCondition(self._reader, ANY_STATE)
+        self.entities = [self._reader, self._has_data]
+        waiter.attach(self._has_data, self._look)
+
+    def want(self, topic: str, type_name: str) -> None:
+        self._wanted.setdefault(topic, set()).add(type_name)
+        for name, its_type in self._seen:
+            if name == topic:
+                self._compare(name, its_type)
+
+    def _look(self) -> None:
+        for topic, type_name in self._published():
+            if (topic, type_name) not in self._seen and len(self._seen) < _MANY:
+                self._seen[topic, type_name] = None
+                self._compare(topic, type_name)
+
+    def _published(self) -> Iterator[tuple[str, str]]:
+        while True:
+            try:
+                samples = self._reader.take(_AT_ONCE)
+            except DDSException:  # nothing left
+                return
+            for sample in samples:
+                if sample.sample_info.valid_data:
+                    yield sample.topic_name, sample.type_name
+            if len(samples) < _AT_ONCE:
+                return
+
+    def _compare(self, topic: str, type_name: str) -> None:
+        wanted = self._wanted.get(topic, {type_name})
+        if type_name not in wanted:
+            published, expected = ros_type(type_name), " or ".join(map(ros_type, sorted(wanted)))
+            mismatch = f"a peer publishes {published} there, but this node expects {expected}"
+            self._warn(f"{topic[2:]}: {mismatch}: its messages are not received")
+
+
+def ros_type(type_name: str) -> str:
+    """geometry_msgs::msg::dds_::Twist_ -> geometry_msgs/msg/Twist; a type of another form stays as it is."""
+    parts = type_name.split("::")
+    if len(parts) != 4 or parts[2] != "dds_":
+        return type_name
+    return f"{parts[0]}/{parts[1]}/{parts[3].removesuffix('_')}"
+
+
+def quality(qos: Qos, user_data: str, lifespan_s: float | None = None, ignore_local: bool = False) -> DdsQos:
+    history = Policy.History.KeepLast(qos.depth)
+    reliable = Policy.Reliability.Reliable(duration(seconds=BLOCKING_S))
+    policies: list[Any] = [
+        history,
+        reliable if qos.reliable else Policy.Reliability.BestEffort,
+        Policy.Durability.TransientLocal if qos.latched else Policy.Durability.Volatile,
+        Policy.WriterDataLifecycle(autodispose=False),
+        Policy.Liveliness.Automatic(duration(infinite=True)),
+        Policy.Userdata(data=user_data.encode()),
+    ]
+    if qos.latched:
+        policies.append(Policy.DurabilityService(0, history, -1, -1, -1))
+    if lifespan_s is not None:
+        policies.append(Policy.Lifespan(duration(seconds=lifespan_s)))
+    if ignore_local:
+        policies.append(Policy.IgnoreLocal.Participant)
+    return DdsQos(*policies)
+
+
+def type_hash_data(type_name: str) -> str:
+    return f"typehash={wire.type_hash(type_name)};"
+
+
+def user_data_of(endpoint: Any) -> dict[str, str]:
+    """key=value; pairs that an endpoint announces."""
+    policy = endpoint.qos[Policy.Userdata] if endpoint is not None and endpoint.qos is not None else None
+    if policy is None:
+        return {}
+    pairs = (pair.partition("=") for pair in bytes(policy.data).decode("latin1").split(";"))
+    return {key: value for key, sign, value in pairs if sign}
+
+
+def dds_type(type_name: str) -> str:
+    """geometry_msgs/msg/Twist -> geometry_msgs::msg::dds_::Twist_"""
+    package, kind, name = type_name.split("/")
+    return f"{package}::{kind}::dds_::{name}_"
+
+
+def _gid(guid: bytes) -> Any:
+    return wire.new("rmw_dds_common/msg/Gid", data=np.frombuffer(guid, np.uint8))
+
+
+def _participant(number: int, enclave: str) -> DomainParticipant:
+    try:
+        return DomainParticipant(number, DdsQos(Policy.Userdata(data=f"enclave={enclave};".encode())))
+    except DDSException as error:
+        causes = "too many nodes may run here, or CYCLONEDDS_URI names a network interface that does not exist"
+        raise UsageError(f"cannot create a DDS participant on domain {number}: {error}; {causes}") from error

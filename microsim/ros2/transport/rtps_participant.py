@@ -1,0 +1,395 @@
+"""The participant that answers service clients of Fast DDS.
+
+Such a client recognises its reply by a field of the protocol's own headers ("related sample identity"), which Cyclone
+DDS neither reads nor writes. So services have a second, small participant, which communicates with Fast DDS only; other
+nodes do not see it. It does not handle topics.
+
+It never starts a conversation: a participant of Fast DDS announces itself to all, and this one then answers it alone.
+
+A client sees the service twice, here and on Cyclone DDS, and must not call before it has discovered this one. Fast DDS
+considers a service available when it has as many readers of requests as writers of replies. So each side has one too
+many: Cyclone DDS has a second reader, which is never read, and here is a second writer, which never writes. While the
+client knows only one side, it waits. Readers are announced before writers, so the numbers agree only at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+
+from microsim.ros2.transport import rtps_packets as rtps
+
+GROUP = "239.255.0.1"  # where participants announce themselves
+LEASE_S = 20
+ANNOUNCE_EVERY_S = 5.0  # the participant, to keep its lease
+LOOK_EVERY_S = 0.05  # while there are peers
+LOOK_SOON_S = 0.01  # while a peer has not acknowledged
+MOST_REQUESTS = 1000  # in the queue
+UNDELIVERED_S = 10.0  # how long a reply waits for its client to be ready
+INDICES = range(32)  # of participants that others try on one machine
+
+_PARTICIPANT = b"\x00\x00\x01\xc1"
+_PARTICIPANTS, _PARTICIPANTS_READER = b"\x00\x01\x00\xc2", b"\x00\x01\x00\xc7"
+_WRITERS, _WRITERS_READER = b"\x00\x00\x03\xc2", b"\x00\x00\x03\xc7"  # announce writers, and receive such announcements
+_READERS, _READERS_READER = b"\x00\x00\x04\xc2", b"\x00\x00\x04\xc7"  # the same for readers
+_READER_OF = {_PARTICIPANTS: _PARTICIPANTS_READER, _WRITERS: _WRITERS_READER, _READERS: _READERS_READER}
+_BUILTIN = 0x3F  # has endpoints for participants, writers and readers
+_OF_SERVICES = ("rq/", "rr/")  # how their topics begin
+_RELIABLE = struct.pack("<IiI", 2, 0, 429496729)  # blocks for 0.1 s at most
+_VOLATILE = struct.pack("<I", 0)
+
+
+@dataclass(frozen=True)
+class RtpsRequest:
+    service: int
+    writer: bytes  # GUID of the client's
+    number: int
+    reader: bytes  # GUID of the client's reader, if the request names it
+    body: bytes  # with encapsulation
+
+
+class ServiceParticipant(threading.Thread):
+    """`wake` is called, on its thread, when there are new requests."""
+
+    def __init__(self, domain: int, interfaces: Sequence[str], multicast: bool, wake: Callable[[], None]) -> None:
+        super().__init__(name="microsim-rtps", daemon=True)
+        self.prefix = rtps.OUR_VENDOR + os.urandom(rtps.PREFIX - 2)
+        self.requests: deque[RtpsRequest] = deque()
+        self._domain, self._wake = domain, wake
+        self._services: dict[int, rtps.OfferedService] = {}
+        self._peers: dict[bytes, rtps.Peer] = {}
+        self._commands: deque[Callable[[], None]] = deque()  # for the thread
+        self._undelivered: list[tuple[RtpsRequest, bytes, float]] = []  # replies, and until when they are tried [s]
+        self._announce_s = 0.0
+        self._numbers = count(1)  # of services
+        self._is_open = True
+        self._socket = _unicast(domain, interfaces)
+        self._addresses = [(address, self._socket.getsockname()[1]) for address in interfaces]
+        self._selector = selectors.DefaultSelector()
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        for each in (self._socket, self._wake_reader, *([_multicast(domain, interfaces)] if multicast else [])):
+            each.setblocking(False)
+            self._selector.register(each, selectors.EVENT_READ)
+
+    # ---- from other threads ------------------------------------------------------------------------------------------
+
+    def serve(self, request: tuple[str, str], reply: tuple[str, str], user_data: str) -> int:
+        """Gives the number of the service. Each pair: topic and type."""
+        service = rtps.OfferedService(next(self._numbers), request, reply, user_data.encode())
+        self._do(lambda: self._add(service))
+        return service.number
+
+    def answer(self, request: RtpsRequest, reply: bytes) -> bool:
+        """Whether it fits into a packet."""
+        if len(reply) > rtps.LARGEST:
+            return False
+        self._do(lambda: self._send_reply(request, reply, time.monotonic() + UNDELIVERED_S))
+        return True
+
+    def close(self) -> None:
+        """Tell peers that it leaves."""
+        if self._is_open:
+            self._do(self._leave)
+            self.join(2.0)
+
+    def _do(self, command: Callable[[], None]) -> None:
+        self._commands.append(command)
+        with suppress(OSError):
+            self._wake_writer.send(b"!")
+
+    # ---- the thread --------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        while self._is_open:
+            is_waiting = any(each.waiting for peer in self._peers.values() for each in peer.deliveries.values())
+            patience_s = LOOK_SOON_S if is_waiting else LOOK_EVERY_S if self._peers else 1.0
+            for key, _ in self._selector.select(patience_s):
+                with suppress(OSError):
+                    self._read(key.fileobj)  # type: ignore[arg-type]
+            while self._commands:
+                self._commands.popleft()()
+            if self._is_open:
+                self._keep_up(time.monotonic())
+        for key in list(self._selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+        self._wake_writer.close()
+
+    def _read(self, source: socket.socket) -> None:
+        for _ in range(64):
+            try:
+                packet = source.recv(65536)
+            except BlockingIOError:
+                return
+            if source is self._wake_reader or rtps.vendor(packet) != rtps.FAST_DDS or packet[8:20] == self.prefix:
+                continue
+            for each in rtps.submessages(packet, self.prefix):
+                with suppress(struct.error, ValueError):  # malformed
+                    self._take(each)
+
+    def _take(self, each: rtps.Submessage) -> None:
+        if isinstance(each, rtps.Sample):
+            if each.writer[-4:] == _PARTICIPANTS:
+                self._take_participant(each)
+            elif (found := self._arrivals(each.writer)) is not None and found[1].take(each.number):
+                self._take_sample(each)
+        elif isinstance(each, rtps.Fragments):
+            self._take_fragments(each)
+        elif isinstance(each, rtps.Acknowledgement):
+            self._send_again(each)
+        elif isinstance(each, rtps.Heartbeat):
+            if (found := self._arrivals(each.writer)) is not None:
+                missing = found[1].hear(each.first, each.last)
+                if missing or each.wants_answer:
+                    self._acknowledge(found[0], each.writer, missing)
+        elif (found := self._arrivals(each.writer)) is not None:
+            found[1].skip(each.start, each.base, each.listed)
+
+    def _keep_up(self, now: float) -> None:
+        """Periodic work: expired peers, heartbeats, announcements."""
+        for prefix in [peer.prefix for peer in self._peers.values() if now > peer.expires_s]:
+            del self._peers[prefix]
+        for peer in self._peers.values():
+            for (writer, reader), deliveries in peer.deliveries.items():
+                if deliveries.is_due(now):
+                    self._send_heartbeat(peer, writer, reader, deliveries)
+        if now >= self._announce_s:
+            self._announce_s = now + ANNOUNCE_EVERY_S
+            for peer in self._peers.values():
+                self._introduce(peer)
+        self._undelivered = [each for each in self._undelivered if now <= each[2]]
+
+    # ---- participants ------------------------------------------------------------------------------------------------
+
+    def _take_participant(self, sample: rtps.Sample) -> None:
+        prefix, now = sample.writer[: rtps.PREFIX], time.monotonic()
+        if rtps.STATUS in sample.inline:
+            self._peers.pop(prefix, None)
+            return
+        peer, lease_s = rtps.peer_of(prefix, rtps.parameters_of(sample.payload))
+        known = self._peers.get(prefix)
+        if known is not None:
+            known.expires_s = now + lease_s
+            return
+        if not peer.discovery or len(self._peers) >= rtps.MOST_PEERS:
+            return
+        peer.expires_s = now + lease_s
+        self._peers[prefix] = peer
+        self._introduce(peer)
+        for service in self._services.values():
+            self._announce(peer, service)
+
+    def _introduce(self, peer: rtps.Peer) -> None:
+        announced = rtps.parameters(
+            (rtps.PROTOCOL_VERSION, rtps.VERSION),
+            (rtps.VENDOR, rtps.OUR_VENDOR),
+            (rtps.PARTICIPANT_GUID, self.prefix + _PARTICIPANT),
+            (rtps.DOMAIN_ID, struct.pack("<I", self._domain)),
+            (rtps.LEASE, struct.pack("<iI", LEASE_S, 0)),
+            (rtps.BUILTIN_ENDPOINTS, struct.pack("<I", _BUILTIN)),
+            (rtps.ENTITY_NAME, rtps.string("microsim services")),
+            *((rtps.METATRAFFIC_UNICAST, rtps.locator(address)) for address in self._addresses),
+            *((rtps.DEFAULT_UNICAST, rtps.locator(address)) for address in self._addresses),
+        )
+        payload = rtps.PARAMETERS + announced
+        self._send(peer, peer.discovery, rtps.data(_PARTICIPANTS_READER, _PARTICIPANTS, 1, payload))
+
+    def _leave(self) -> None:
+        key = rtps.parameters((rtps.KEY_HASH, self.prefix + _PARTICIPANT), (rtps.STATUS, rtps.GONE))
+        for peer in self._peers.values():
+            self._send(peer, peer.discovery, rtps.data(_PARTICIPANTS_READER, _PARTICIPANTS, 2, b"", key))
+        self._is_open = False
+
+    # ---- endpoints ---------------------------------------------------------------------------------------------------
+
+    def _add(self, service: rtps.OfferedService) -> None:
+        self._services[service.number] = service
+        for peer in self._peers.values():
+            self._announce(peer, service)
+            for guid in peer.endpoints:
+                self._match_writer(peer, guid)
+
+    def _announce(self, peer: rtps.Peer, service: rtps.OfferedService) -> None:
+        """Announce its reader; the writers follow when the peer has acknowledged that."""
+        self._announce_endpoint(peer, _READERS, service.reader, service.request, service.user_data)
+        peer.half_known.append(service)
+
+    def _announce_endpoint(
+        self, peer: rtps.Peer, announcer: bytes, entity: bytes, names: tuple[str, str], user_data: bytes
+    ) -> None:
+        payload = rtps.PARAMETERS + rtps.parameters(
+            (rtps.ENDPOINT_GUID, self.prefix + entity),
+            (rtps.PARTICIPANT_GUID, self.prefix + _PARTICIPANT),
+            (rtps.KEY_HASH, self.prefix + entity),
+            (rtps.PROTOCOL_VERSION, rtps.VERSION),
+            (rtps.VENDOR, rtps.OUR_VENDOR),
+            (rtps.TOPIC_NAME, rtps.string(names[0])),
+            (rtps.TYPE_NAME, rtps.string(names[1])),
+            (rtps.RELIABILITY, _RELIABLE),
+            (rtps.DURABILITY, _VOLATILE),
+            (rtps.USER_DATA, struct.pack("<I", len(user_data)) + user_data),
+            *((rtps.UNICAST, rtps.locator(address)) for address in self._addresses),
+        )
+        self._deliver(peer, announcer, peer.prefix + _READER_OF[announcer], payload)
+
+    def _take_endpoint(self, peer: rtps.Peer, sample: rtps.Sample) -> None:
+        if rtps.STATUS in sample.inline:
+            named = sample.inline.get(rtps.KEY_HASH) or rtps.parameters_of(sample.key).get(rtps.ENDPOINT_GUID)
+            if named:
+                peer.forget(named[0][:16])
+            return
+        found = rtps.endpoint_of(rtps.parameters_of(sample.payload))
+        if found is None or found[0][: rtps.PREFIX] != peer.prefix or len(peer.endpoints) >= rtps.MOST_ENDPOINTS:
+            return
+        guid, endpoint = found
+        if not endpoint.names[0].startswith(_OF_SERVICES) or guid in peer.endpoints:
+            return
+        peer.endpoints[guid] = endpoint  # its service may come later
+        self._match_writer(peer, guid)
+
+    def _match_writer(self, peer: rtps.Peer, guid: bytes) -> None:
+        """Receive from a client's writer, starting with its present samples."""
+        names = peer.endpoints[guid].names
+        if guid not in peer.arrivals and any(names == service.request for service in self._services.values()):
+            peer.arrivals[guid] = rtps.Arrivals()
+            self._acknowledge(peer, guid, [], is_final=False)  # asks for a heartbeat
+
+    def _service_of(self, endpoint: rtps.Endpoint) -> rtps.OfferedService | None:
+        return next((each for each in self._services.values() if endpoint.names in (each.request, each.reply)), None)
+
+    # ---- what arrives ------------------------------------------------------------------------------------------------
+
+    def _arrivals(self, writer: bytes) -> tuple[rtps.Peer, rtps.Arrivals] | None:
+        """None for writers that were not announced: their samples will be sent again."""
+        peer = self._peers.get(writer[: rtps.PREFIX])
+        if peer is None:
+            return None
+        if writer[-4:] in (_WRITERS, _READERS) and writer not in peer.arrivals:
+            peer.arrivals[writer] = rtps.Arrivals()
+        return (peer, peer.arrivals[writer]) if writer in peer.arrivals else None
+
+    def _take_fragments(self, piece: rtps.Fragments) -> None:
+        found = self._arrivals(piece.writer)
+        if found is not None:
+            whole = found[1].take_piece(piece.number, piece.first, piece.size, piece.total, piece.data)
+            if whole is not None:
+                self._take_sample(rtps.Sample(piece.writer, piece.reader, piece.number, whole))
+
+    def _take_sample(self, sample: rtps.Sample) -> None:
+        peer = self._peers[sample.writer[: rtps.PREFIX]]
+        if sample.writer[-4:] in (_WRITERS, _READERS):
+            self._take_endpoint(peer, sample)
+            return
+        service = self._service_of(peer.endpoints[sample.writer])
+        if service is None or not sample.payload:
+            return
+        related = sample.inline.get(rtps.RELATED_SAMPLE) or sample.inline.get(rtps.RELATED_SAMPLE_OF_FAST_DDS)
+        reader = related[0][:16] if related else b""
+        if len(self.requests) < MOST_REQUESTS:
+            self.requests.append(RtpsRequest(service.number, sample.writer, sample.number, reader, sample.payload))
+            self._wake()
+
+    def _acknowledge(self, peer: rtps.Peer, writer: bytes, missing: list[int], is_final: bool = True) -> None:
+        arrivals = peer.arrivals[writer]
+        arrivals.acknowledgements += 1
+        reader = _READER_OF.get(writer[-4:])
+        if reader is None:
+            service = self._service_of(peer.endpoints[writer])
+            assert service is not None  # only such writers are remembered
+            reader = service.reader
+        state = (arrivals.next, missing, arrivals.acknowledgements, is_final and not missing)
+        self._send(peer, peer.addresses_of(writer), rtps.acknowledgement(reader, writer[-4:], *state))
+
+    # ---- what is sent ------------------------------------------------------------------------------------------------
+
+    def _send_reply(self, request: RtpsRequest, reply: bytes, until_s: float) -> None:
+        peer = self._peers.get(request.writer[: rtps.PREFIX])
+        service = self._services[request.service]
+        if peer is None:
+            return
+        readers = [guid for guid, endpoint in peer.endpoints.items() if endpoint.names == service.reply]
+        if request.reader in readers:
+            readers = [request.reader]
+        if not readers:
+            self._undelivered.append((request, reply, until_s))
+        identity = request.writer + rtps.number_bytes(request.number)
+        related = rtps.parameters((rtps.RELATED_SAMPLE, identity), (rtps.RELATED_SAMPLE_OF_FAST_DDS, identity))
+        for reader in readers:
+            self._deliver(peer, service.writer, reader, reply, related)
+
+    def _deliver(self, peer: rtps.Peer, writer: bytes, reader: bytes, payload: bytes, inline: bytes = b"") -> None:
+        deliveries = peer.deliveries.setdefault((writer, reader), rtps.Deliveries())
+        number = deliveries.add(time.monotonic())
+        deliveries.waiting[number] = body = rtps.data(reader[-4:], writer, number, payload, inline)
+        self._send(peer, peer.addresses_of(reader), body + self._heartbeat(writer, reader, deliveries))
+
+    def _send_heartbeat(self, peer: rtps.Peer, writer: bytes, reader: bytes, deliveries: rtps.Deliveries) -> None:
+        self._send(peer, peer.addresses_of(reader), self._heartbeat(writer, reader, deliveries))
+
+    def _heartbeat(self, writer: bytes, reader: bytes, deliveries: rtps.Deliveries) -> bytes:
+        deliveries.heartbeats += 1
+        return rtps.heartbeat(reader[-4:], writer, deliveries.first, deliveries.last, deliveries.heartbeats)
+
+    def _send_again(self, received: rtps.Acknowledgement) -> None:
+        """What the reader has not received yet."""
+        pair = writer, reader = received.writer, received.reader
+        peer = self._peers.get(reader[: rtps.PREFIX])
+        if peer is None:
+            return
+        if pair not in peer.listeners and len(peer.listeners) < rtps.MOST_ENDPOINTS:
+            peer.listeners.append(pair)  # anything sent before would have been lost
+            unheard, self._undelivered = self._undelivered, []
+            for undelivered in unheard:
+                self._send_reply(*undelivered)
+        deliveries = peer.deliveries.setdefault(pair, rtps.Deliveries())
+        for body in deliveries.acknowledge(received.base, received.missing, time.monotonic()):
+            self._send(peer, peer.addresses_of(reader), body)
+        if received.base == 0:  # a new reader repeats this until it gets a heartbeat
+            self._send_heartbeat(peer, writer, reader, deliveries)
+        if writer == _READERS and not deliveries.waiting:
+            services, peer.half_known = peer.half_known, []
+            for service in services:
+                for entity in (service.writer, service.idle_writer):
+                    self._announce_endpoint(peer, _WRITERS, entity, service.reply, service.user_data)
+
+    def _send(self, peer: rtps.Peer, addresses: Sequence[rtps.Address], *bodies: bytes) -> None:
+        packet = rtps.message(self.prefix, peer.prefix, *bodies)
+        for address in addresses:
+            with suppress(OSError):  # it will be sent again
+                self._socket.sendto(packet, address)
+
+
+def _unicast(domain: int, interfaces: Sequence[str]) -> socket.socket:
+    """On one of the ports that others try."""
+    host = interfaces[0] if len(interfaces) == 1 else ""
+    for index in INDICES:
+        made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            made.bind((host, 7410 + 250 * domain + 2 * index))
+        except OSError:
+            made.close()
+        else:
+            return made
+    raise OSError(f"all ports for participants of domain {domain} are taken")
+
+
+def _multicast(domain: int, interfaces: Sequence[str]) -> socket.socket:
+    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if hasattr(socket, "SO_REUSEPORT"):
+        with suppress(OSError):
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    made.bind(("" if os.name == "nt" else GROUP, 7400 + 250 * domain))
+    for address in interfaces:
+        with suppress(OSError):  # not every interface supports multicast
+            group = socket.inet_aton(GROUP) + socket.inet_aton(address)
+            made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group)
+    return made
