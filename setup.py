@@ -40,6 +40,8 @@ TEST = [
     "embreex>=4.4; platform_machine == 'x86_64'",  # a second opinion on rays
     "pyarrow",
     "ray",
+    # compile the code of GPUs, to look at it; they need no GPU
+    *(f"{name}; platform_system == 'Linux' and platform_machine == 'x86_64'" for name in ("numba-cuda", "nvidia-nvvm")),
 ]
 
 # where there are wheels; elsewhere ROS 2 must be installed, and rclpy is used
@@ -128,7 +130,7 @@ setup(
         "plot": ["matplotlib"],
         "rl": RL,
         "view": VIEW,
-        "gpu": ["cupy-cuda12x>=13; platform_system != 'Darwin'"],
+        "gpu": [f"{name}; platform_system != 'Darwin'" for name in ("cupy-cuda12x>=13", "numba-cuda[cu12]>=0.30")],
         "sweep": ["pyarrow"],  # parquet; .csv needs nothing
         "ray": ["ray"],
         "docs": ["sphinx", "furo", "myst-parser"],

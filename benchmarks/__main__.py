@@ -28,6 +28,7 @@ NAMES = (
     "sweep",
     "viewer",
     "batch",
+    "gpu_batch",
     "driving",
 )
 RESULTS = Path(__file__).parent / "results"

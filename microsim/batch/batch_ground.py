@@ -6,12 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from microsim.batch.batch_columns import Array, Integers
+from microsim.batch.batch_columns import Array, Integers, Loops
 from microsim.engine.calls import scene_row
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.geometry import Grid
-from microsim.engine.noise import stream_keys
-from microsim.engine.random_layout import lay_out
 from microsim.engine.world import Shape, World, lacks_ground
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import OBSTACLES, obstacle_table, start_table
@@ -23,26 +21,30 @@ class Ground:
     So are `footings`, where robots can stand: the same array, unless some cells have no ground.
     """
 
-    def __init__(self, scenario: Scenario, world: World, dt: float, n: int) -> None:
-        self.world = world
+    def __init__(self, scenario: Scenario, world: World, dt: float, n: int, loops: Loops) -> None:
+        self.world, self.loops = world, loops
         self.cell, self.west, self.south = world.cell_m, world.west, world.south
         # of level ground one number is enough, and quicker
-        self.elevation: Array = world.elevation[:1, :1].copy() if world.is_flat else world.elevation.copy()
+        self.elevation: Array = loops.array(world.elevation[:1, :1].copy() if world.is_flat else world.elevation.copy())
+        self._surface = loops.array(world.surface)
         self.chance = scenario.randomize.obstacles if scenario.randomize else None
-        has_holes = bool(np.isnan(world.elevation).any())
-        self.clearances: Grid = world.clearance[None].copy()
-        self.footings: Grid = world.footing[None].copy() if has_holes else self.clearances
+        self.has_holes = bool(np.isnan(world.elevation).any())
+        self.clearances: Grid = loops.array(world.clearance[None].copy())
+        self.footings: Grid = loops.array(world.footing[None].copy()) if self.has_holes else self.clearances
         self.moved: Array = np.empty((0, 0, 3))
         if self.chance is not None:
-            self._table, self._starts = obstacle_table(scenario), start_table(scenario)
-            self._lacking: Grid = lacks_ground(world.elevation) if has_holes else np.empty((0, 0), np.uint8)
-            self.clearances = np.zeros((n, *world.clearance.shape), np.uint8)
-            self.footings = np.zeros_like(self.clearances) if has_holes else self.clearances
-            self.moved = np.zeros((n, self._table.shape[0], 3))  # x, y, whether it is there
+            self.table, self.starts = loops.array(obstacle_table(scenario)), loops.array(start_table(scenario))
+            odds = self.chance.shift_m, self.chance.keep_probability, self.chance.gap_m
+            self.chances: Array = loops.array(np.array(odds, np.float64))
+            self.lacking: Grid = loops.array(lacks_ground(world.elevation))
+            self.clearances = loops.xp.zeros((n, *world.clearance.shape), np.uint8)
+            self.footings = loops.xp.zeros_like(self.clearances) if self.has_holes else self.clearances
+            self.moved = loops.xp.zeros((n, self.table.shape[0], 3))  # x, y, whether it is there
 
-        self._plane = tangent_plane(*scenario.map.origin_wgs84)
+        self._plane = loops.array(tangent_plane(*scenario.map.origin_wgs84))
         origin = self.cell, self.west, self.south
-        self.scene = scene_row(self.elevation, world.surface, self.clearances, self.footings, origin, dt, self._plane)
+        grids = self.elevation, self._surface, self.clearances, self.footings
+        self.scene = loops.array(scene_row(*grids, origin, dt, self._plane))
 
     @property
     def is_shared(self) -> bool:
@@ -50,12 +52,8 @@ class Ground:
 
     def draw(self, worlds: Integers, seeds: Integers) -> None:
         """Lay the obstacles of these worlds out."""
-        if self.chance is None:
-            return
-        chance = (self.chance.shift_m, self.chance.keep_probability, self.chance.gap_m)
-        grid, keys = (self.cell, self.west, self.south), stream_keys(seeds, OBSTACLES)
-        grids = (self._lacking, self.moved, self.clearances, self.footings)
-        lay_out(self._table, self._starts, chance, grid, worlds, keys, *grids)
+        if self.chance is not None:
+            self.loops.lay_out(self, worlds, self.loops.stream_keys(seeds, OBSTACLES))
 
     def obstacles(self, world: int) -> tuple[Shape, ...]:
         """Those of one world."""

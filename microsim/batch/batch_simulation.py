@@ -1,6 +1,7 @@
 """`BatchSimulation`: n worlds of one scenario in arrays, each with a seed of its own.
 
-World i is bit for bit the `Simulation` with its seed, for any n and any number of threads: both run the same functions.
+World i is bit for bit the `Simulation` with its seed, for any n, any number of threads, and on a GPU: all run the same
+functions.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from microsim.batch.batch_columns import Array, Integers, give, take
+from microsim.batch.batch_columns import Array, Integers, Loops
 from microsim.batch.batch_ground import Ground
-from microsim.batch.kernels import free_places, last_firing, move
+from microsim.batch.device_choice import choose_loops
 from microsim.batch.robot_columns import RobotColumns
 from microsim.batch.sensor_columns import (
     Fixture,
@@ -26,9 +27,8 @@ from microsim.batch.sensor_columns import (
     why_not,
 )
 from microsim.engine.bodies import Body
-from microsim.engine.calls import FLEET_COLUMNS, Rows
-from microsim.engine.contact_tables import Contacts, Mover, marks_for
-from microsim.engine.noise import stream_keys
+from microsim.engine.calls import Rows
+from microsim.engine.contact_tables import Contacts, Mover
 from microsim.engine.timekeeper import Clock, Trigger
 from microsim.errors import UsageError, unknown
 from microsim.scenario import Scenario, load_scenario
@@ -58,6 +58,10 @@ class BatchSimulation:
     `seeds` has one for each world; by default they count up from the scenario's. `sensors` are those to run, as
     `robot/sensor`; by default all, and one that cannot run in a batch is refused by name. Cameras cost most: leave them
     out where nobody looks. `threads` share the worlds among them.
+
+    With `device="cuda"` (the extra `gpu`) worlds live on an NVIDIA GPU, and arrays are CuPy's, which torch, JAX and
+    others share without a copy. Where no GPU gives the CPU's bits, a warning says so and the CPU takes over; `device`
+    is the one in use.
     """
 
     def __init__(
@@ -68,22 +72,35 @@ class BatchSimulation:
         *,
         sensors: Iterable[str] | None = None,
         threads: int = 1,
+        device: str | Loops = "cpu",
     ) -> None:
         self.scenario = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
-        self.seeds = _checked_seeds(self.scenario, n, seeds)
-        self.n = len(self.seeds)
+        given = _checked_seeds(self.scenario, n, seeds)
+        self.n = len(given)
+        self.loops = choose_loops(device, self.scenario, sensors, BatchSimulation)
+        self.seeds: Integers = self.loops.array(given)
         self.clock = Clock(self.scenario.physics_hz)
-        self.tick: Integers = np.zeros(self.n, np.int64)
-        self.ground = Ground(self.scenario, build_world(self.scenario), self.clock.dt, self.n)
+        self.tick: Integers = self.loops.xp.zeros(self.n, np.int64)
+        self.ground = Ground(self.scenario, build_world(self.scenario), self.clock.dt, self.n, self.loops)
         make = (self.scenario, self.ground, self.clock.dt, self.n)
         self._robots = {name: RobotColumns(make[0], name, *make[1:]) for name in self.scenario.robots}
-        self._fleets: Rows = np.array([robot.fleet for robot in self._robots.values()]).reshape(-1, FLEET_COLUMNS)
-        self._contacts = self._make_contacts()
+        self.fleets: Rows = self.loops.xp.stack([robot.fleet for robot in self._robots.values()])
+        self.contacts = self._make_contacts()
         self._sensors = self._make_sensors(sensors)
-        self._all: Integers = np.arange(self.n)
-        self._threads = _checked_threads(threads)
+        self._all: Integers = self.loops.xp.arange(self.n)
+        self._threads = _checked_threads(threads) if self.device == "cpu" else 1
         self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
         self.reset()
+
+    @property
+    def movers(self) -> list[RobotColumns]:
+        """All robots, in the order in which they make way for each other."""
+        return list(self._robots.values())
+
+    @property
+    def device(self) -> str:
+        """Where the worlds are: "cpu" or "cuda"."""
+        return self.loops.name
 
     # ---- running ---------------------------------------------------------------------------------------------
 
@@ -105,7 +122,7 @@ class BatchSimulation:
         """
         chosen = self._chosen(worlds)
         if seeds is not None:
-            given = whole_numbers(seeds, "seeds")
+            given = self._whole_numbers(seeds, "seeds")
             if given.shape != chosen.shape:
                 raise UsageError(f"{chosen.size} worlds need as many seeds; found {given.size}")
             self.seeds[chosen] = given
@@ -114,7 +131,7 @@ class BatchSimulation:
         drawn = self.seeds[chosen]
         self.tick[chosen] = 0
         self.ground.draw(chosen, drawn)
-        self._contacts.touch[:, :, chosen] = 0
+        self.contacts.touch[:, :, chosen] = 0
         for robot in self._robots.values():
             robot.reset(chosen, drawn)
         for sensor in (*self._unseen, *self._sensors.values()):
@@ -141,7 +158,7 @@ class BatchSimulation:
 
     def _run_chunk(self, begin: int, end: int, ticks: int, is_sensing: bool) -> None:
         for robot in self._robots.values() if ticks else ():
-            robot.take(begin, end)
+            self.loops.take(robot, begin, end)
         done = 0
         events = self._events(begin, end, ticks) if is_sensing else {}
         for offset in sorted(events):
@@ -159,10 +176,7 @@ class BatchSimulation:
 
     def _move(self, begin: int, end: int, ticks: int) -> None:
         if ticks:
-            needs_tick = np.array([robot.needs_tick for robot in self._robots.values()], np.int64)
-            contacts, shared = self._contacts, self.ground.is_shared
-            size = marks_for(len(contacts.names), contacts.words).size
-            move(self._fleets, needs_tick, shared, contacts.table, size, self.tick, int(ticks), begin, end)
+            self.loops.move(self, ticks, begin, end)
             self.tick[begin:end] += ticks
 
     def _events(self, begin: int, end: int, ticks: int) -> dict[int, list[tuple[SensorColumns, Integers]]]:
@@ -170,21 +184,24 @@ class BatchSimulation:
         events: dict[int, list[tuple[SensorColumns, Integers]]] = {}
         if self._trackers:
             events = {offset: [] for offset in range(1, ticks + 1)}
+        now = self.tick[begin:end]
+        is_together = bool(self._sensors) and bool((now == now[0]).all())
         for sensor in self._sensors.values():
-            for offset, worlds in self._firings(sensor, begin, end, ticks):
+            for offset, worlds in self._firings(sensor, begin, end, ticks, is_together):
                 events.setdefault(offset, []).append((sensor, worlds))
         return events
 
-    def _firings(self, sensor: SensorColumns, begin: int, end: int, ticks: int) -> Iterable[tuple[int, Integers]]:
+    def _firings(
+        self, sensor: SensorColumns, begin: int, end: int, ticks: int, is_together: bool
+    ) -> Iterable[tuple[int, Integers]]:
         start, everyone = self.tick[begin:end], self._all[begin:end]
-        is_together = bool((start == start[0]).all())
         if is_together:
             offsets = firings(sensor.trigger, int(start[0]), ticks)
             return [(offset, everyone) for offset in (offsets if sensor.has_history else offsets[-1:])]
         found: list[tuple[int, Integers]] = []
-        reach, offsets_of = ticks, np.empty(end - begin, np.int64)
+        reach = ticks
         while reach > 0:
-            last_firing(*sensor.trigger.period, start, reach, offsets_of)
+            offsets_of = self.loops.last_firing(sensor.trigger.period, start, reach)
             latest = int(offsets_of.max())
             if latest == 0:
                 break
@@ -192,7 +209,7 @@ class BatchSimulation:
                 found.append((latest, everyone[offsets_of == latest]))
                 reach = latest - 1
                 continue
-            for offset in np.unique(offsets_of[offsets_of > 0]).tolist():
+            for offset in self.loops.xp.unique(offsets_of[offsets_of > 0]).tolist():
                 found.append((offset, everyone[offsets_of == offset]))
             break
         return found
@@ -219,7 +236,7 @@ class BatchSimulation:
     @property
     def sampled_at(self) -> dict[str, Integers]:
         """By `robot/sensor`: the tick of each world's latest reading; -1 where there is none yet."""
-        return {name: sensor.sampled_at[: self.n] for name, sensor in self._sensors.items()}
+        return {name: self.loops.array(sensor.sampled_at[: self.n]) for name, sensor in self._sensors.items()}
 
     def commands(self, robot: str) -> Array:
         """(inputs, n) to write into. What stands there is handed in with every `step`, in the order of `inputs`.
@@ -238,14 +255,14 @@ class BatchSimulation:
 
     def touching(self, robot: str, world: int) -> tuple[str, ...]:
         """What a robot touches now, as `Simulation.touching` names it."""
-        return self._contacts.touched(self._number(robot), world)
+        return self.contacts.touched(self._number(robot), world)
 
     def last_contact(self, robot: str, world: int) -> str:
         """What it touched last since the reset of its world; empty: nothing."""
-        return self._contacts.last(self._number(robot), world)
+        return self.contacts.last(self._number(robot), world)
 
     def _number(self, robot: str) -> int:
-        return self._contacts.names.index(self._robot(robot).name)
+        return self.contacts.names.index(self._robot(robot).name)
 
     def rows(self, robot: str) -> Array:
         """(rows, n) as `microsim.engine.components` names them."""
@@ -259,12 +276,12 @@ class BatchSimulation:
         self, stream: str, x: tuple[float, float], y: tuple[float, float], gap_m: float = 1.0, worlds: Any = None
     ) -> Array:
         """(len(worlds), 2): in each world a place in a free cell, which its seed draws from a stream of that name."""
-        chosen, ground = self._chosen(worlds), self.ground
-        out = np.empty((chosen.size, 2))
-        spans = ((float(x[0]), float(x[1])), (float(y[0]), float(y[1])))
-        grid = (ground.footings, ground.cell, ground.west, ground.south)
-        free_places(*grid, *spans, float(gap_m), stream_keys(self.seeds[chosen], stream), chosen, out)
-        return out
+        chosen, spans = self._chosen(worlds), np.array((*x, *y, gap_m), np.float64)
+        return self.loops.free_places(self.ground, spans, chosen, self.loops.stream_keys(self.seeds[chosen], stream))
+
+    def stream_keys(self, stream: str, worlds: Any = None) -> Integers:
+        """(len(worlds),): for each world a number of 63 bits that its seed decides, another for each stream."""
+        return self.loops.stream_keys(self.seeds[self._chosen(worlds)], stream)
 
     def memory_bytes(self) -> int:
         """Of all arrays that have an entry for each world, readings included."""
@@ -274,7 +291,7 @@ class BatchSimulation:
 
     def snapshot(self, worlds: Any = None) -> BatchSnapshot:
         chosen = self._chosen(worlds)
-        arrays = {name: take(array, chosen, axis) for name, (array, axis) in self._arrays().items()}
+        arrays = {name: array.take(self._beside(array, chosen), axis) for name, (array, axis) in self._arrays().items()}
         memories = {name: sensor.memory(chosen, self.seeds, self.tick) for name, sensor in self._sensors.items()}
         return BatchSnapshot(self.scenario, self.sensors, self.seeds[chosen], arrays, memories)
 
@@ -287,7 +304,7 @@ class BatchSimulation:
             raise UsageError(f"the snapshot has {len(snapshot)} worlds; {chosen.size} are to be restored")
         self.seeds[chosen] = snapshot.seeds
         for name, (array, axis) in self._arrays().items():
-            give(array, chosen, axis, snapshot.arrays[name])
+            array[(slice(None),) * axis + (self._beside(array, chosen),)] = snapshot.arrays[name]
         for name, sensor in self._sensors.items():
             sensor.recall(chosen, snapshot.memories[name])
         for robot in self._robots.values():
@@ -296,17 +313,30 @@ class BatchSimulation:
     def fork(self, worlds: Any = None) -> BatchSimulation:
         """An independent twin of these worlds."""
         snapshot = self.snapshot(worlds)
-        twin = BatchSimulation(self.scenario, seeds=snapshot.seeds, sensors=self.sensors, threads=self._threads)
+        options: dict[str, Any] = {"sensors": self.sensors, "threads": self._threads, "device": self.loops}
+        twin = BatchSimulation(self.scenario, seeds=self.loops.host(snapshot.seeds), **options)
         twin.restore(snapshot)
         return twin
 
+    def _beside(self, array: Any, worlds: Integers) -> Integers:
+        """The numbers of worlds in the memory in which an array is."""
+        return self.loops.host(worlds) if isinstance(array, np.ndarray) else worlds
+
     def _arrays(self) -> dict[str, tuple[Any, int]]:
-        own: dict[str, tuple[Any, int]] = {"tick": (self.tick, 0), "touch": (self._contacts.touch, 2)}
+        own: dict[str, tuple[Any, int]] = {"tick": (self.tick, 0), "touch": (self.contacts.touch, 2)}
         found = {**own, **self.ground.arrays()}
         for part in (self._robots, self._sensors):
             for name, each in part.items():
                 found |= {f"{name}:{key}": value for key, value in each.arrays().items()}
         return found
+
+    def kernels(self) -> set[Any]:
+        """All functions of robots and sensors that a step of this batch runs."""
+        found = {robot.model.advance for robot in self._robots.values()}
+        for sensor in (*self._trackers, *self._sensors.values()):
+            if isinstance(sensor, KernelColumns):
+                found.update(sensor.calls.kernels)
+        return found | {sensor.sensor.track for sensor in self._trackers}
 
     # ---- composition -----------------------------------------------------------------------------------------
 
@@ -320,6 +350,7 @@ class BatchSimulation:
             scenario.collisions == "stop",
             self.n,
             None if ground.is_shared else ground.moved,
+            self.loops.array,
         )
 
     def _make_sensors(self, wanted: Iterable[str] | None) -> dict[str, SensorColumns]:
@@ -354,21 +385,38 @@ class BatchSimulation:
     def _chosen(self, worlds: Any) -> Integers:
         if worlds is None:
             return self._all
-        chosen = np.asarray(worlds if not isinstance(worlds, range) else list(worlds))
+        chosen = list(worlds) if isinstance(worlds, range) else worlds
+        chosen = self.loops.xp.asarray(chosen) if _is_on_gpu(chosen) else np.asarray(chosen)
         if chosen.dtype == bool:
             if chosen.shape != (self.n,):
                 raise UsageError(f"a mask has one value for each of the {self.n} worlds; found {chosen.shape}")
-            return np.flatnonzero(chosen)
-        numbers = whole_numbers(chosen, "worlds")
-        if numbers.size and (numbers.min() < 0 or numbers.max() >= self.n or len(set(numbers.tolist())) < numbers.size):
+            return self.loops.array(chosen).nonzero()[0]
+        numbers = self._whole_numbers(chosen, "worlds")
+        if numbers.size and (numbers.min() < 0 or numbers.max() >= self.n or self._has_twins(numbers)):
             raise UsageError(f"worlds are numbers from 0 to {self.n - 1}, each once; found {worlds!r}")
         return numbers
+
+    def _has_twins(self, numbers: Integers) -> bool:
+        ordered = self.loops.xp.sort(numbers)
+        return bool((ordered[1:] == ordered[:-1]).any())
+
+    def _whole_numbers(self, values: Any, what: str) -> Integers:
+        """On the batch's device; values that are on a GPU already stay there."""
+        if self.device == "cuda" and _is_on_gpu(values):
+            found: Integers = self.loops.xp.asarray(values)
+            if found.dtype == np.int64:
+                return self.loops.xp.ascontiguousarray(found).reshape(-1)
+        return self.loops.array(whole_numbers(values, what))
 
     def _check_ticks(self, ticks: Any) -> None:
         if isinstance(ticks, bool) or not isinstance(ticks, (int, np.integer)) or ticks < 0:
             raise UsageError(f"the number of ticks must be a whole number, 0 or more; found {ticks!r}")
-        if self.clock.time_ns(int(self.tick.max(initial=0)) + int(ticks)) >= END_OF_TIME_NS:
+        if self.clock.time_ns(int(self.tick.max()) + int(ticks)) >= END_OF_TIME_NS:
             raise UsageError(f"{ticks} more ticks would pass 2**31 seconds, where the stamps of ROS 2 end")
+
+
+def _is_on_gpu(values: Any) -> bool:
+    return hasattr(values, "__cuda_array_interface__")
 
 
 def whole_numbers(values: Any, what: str) -> Integers:

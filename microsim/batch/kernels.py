@@ -1,9 +1,11 @@
 """Kernels over worlds: what a batch of them does in a call. Each runs the functions that a single world runs.
 
-Arrays have a column or a row per world. `worlds` are the numbers of those that are meant. Grids are (1, ny, nx) where
-all worlds share one, else (n, ny, nx).
+Arrays have a column or a row per world. `worlds` are the numbers of those that are meant, `scene` the address of a row
+that `engine.calls.scene_row` wrote. A function of one world has a loop over worlds beside it, for CPUs; the loops for
+GPUs are in `cuda_loops`.
 """
 
+import math
 from typing import TypeAlias
 
 import numpy as np
@@ -20,6 +22,7 @@ from microsim.engine.calls import (
     FUNCTION,
     KEY,
     MEMORY,
+    MOTION,
     READING,
     READING_SIZE,
     SEEN,
@@ -31,25 +34,25 @@ from microsim.engine.calls import (
     WIDTH,
     WORLD,
     Rows,
+    Scene,
 )
 from microsim.engine.column_blocks import BLOCK
-from microsim.engine.compiled import threaded_kernel
+from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.engine.components import YAW, X, Y, Z
 from microsim.engine.contact_rows import SCRATCH_COLUMNS
 from microsim.engine.geometry import Array, Grid
-from microsim.engine.motion import FIELDS
+from microsim.engine.motion import SENSOR_FIELDS
 
 Integers: TypeAlias = npt.NDArray[np.int64]
-Grids: TypeAlias = Grid  # (1 or n, ny, nx)
 
 _call, _invoke, _is_within = _calls.call, output_table.invoke, output_table.is_within
 _floats_at, _integers_at, _singles_at = _calls.floats_at, _calls.integers_at, _calls.singles_at
 _table_address, _float_grid_at = _calls.table_address, _calls.float_grid_at
-_observe, _observe_place = motion.observe, motion.observe_place
+_observe_one, _observe_place = motion.observe_one, motion.observe_place
 _ground_height = geometry.ground_height
 _wrap_angle = exact.wrap_angle
 _sincos = exact.sincos
-_start_place = random_layout.start_place
+_start_place, _lay_out, _scene_at = random_layout.start_place, random_layout.lay_out, _calls.scene_at
 _remember, _settle = _contacts.remember, _contacts.settle
 _uniforms = noise.uniforms
 
@@ -67,7 +70,7 @@ def take_commands(
     for i in range(begin, end):
         is_good = True
         for k in range(handed_in.shape[0]):
-            is_good = is_good and np.isfinite(handed_in[k, i])
+            is_good = is_good and math.isfinite(handed_in[k, i])
         if not is_good:
             ignored[i] += 1
             continue
@@ -113,52 +116,71 @@ def _move_fleet(row: Rows, is_shared: bool, needs_tick: bool, tick: Integers, do
         first = last
 
 
+@kernel
+def free_place(
+    scene: Scene, x_low: float, x_high: float, y_low: float, y_high: float, gap_m: float, key: int
+) -> tuple[float, float, bool]:
+    return _start_place(
+        scene.footing, scene.cell, scene.west, scene.south, x_low, x_high, y_low, y_high, gap_m, key
+    )  # fmt: skip
+
+
+# rows of a robot's start: its pose x, y, z, yaw; the least and the greatest that chance may make of each (NaN: it
+# stays); then how far occupied cells are [m], whether chance puts it, whether it stands on the ground
+POSE, LOW, HIGH, HOW = range(4)
+GAP, IS_DRAWN, IS_GROUND_BOUND = range(3)
+
+
+@kernel
+def put_at_start(state: Array, w: int, start: Array, scene: Scene, key: int) -> None:
+    """A robot at rest where it starts."""
+    x, y, z, yaw = start[POSE, 0], start[POSE, 1], start[POSE, 2], start[POSE, 3]
+    if start[HOW, IS_DRAWN] > 0.0:
+        new_x, new_y, found = free_place(
+            scene, start[LOW, 0], start[HIGH, 0], start[LOW, 1], start[HIGH, 1], start[HOW, GAP], key
+        )
+        turn, height = _uniforms(key, 0, 1)
+        if found:
+            x, y = new_x, new_y
+        if start[LOW, 2] == start[LOW, 2]:
+            z = start[LOW, 2] + (start[HIGH, 2] - start[LOW, 2]) * height
+        if start[LOW, 3] == start[LOW, 3]:
+            yaw = start[LOW, 3] + (start[HIGH, 3] - start[LOW, 3]) * turn
+    for row in range(state.shape[0]):
+        state[row, w] = 0.0
+    state[X, w], state[Y, w], state[Z, w], state[YAW, w] = x, y, z, _wrap_angle(yaw)
+    if start[HOW, IS_GROUND_BOUND] > 0.0:
+        state[Z, w] = _ground_height(scene.elevation, scene.cell, x - scene.west, y - scene.south)
+
+
 @threaded_kernel
-def put_at_start(
-    state: Array,
-    pose: Array,
-    chances: Array,
-    gap_m: float,
-    is_drawn: bool,
-    is_ground_bound: bool,
-    elevation: Array,
-    footings: Grids,
-    cell: float,
-    west: float,
-    south: float,
-    keys: Integers,
-    worlds: Integers,
-) -> None:
-    """Robots at rest: at the pose x, y, z, yaw, or where chance puts them within low and high (2, 4) of each."""
+def put_all_at_start(state: Array, start: Array, scene: int, keys: Integers, worlds: Integers) -> None:
     for index in range(worlds.shape[0]):
         w = worlds[index]
-        x, y, z, yaw = pose[0], pose[1], pose[2], pose[3]
-        if is_drawn:
-            footing = footings[0 if footings.shape[0] == 1 else w]
-            key = keys[index]
-            new_x, new_y, found = _start_place(
-                footing, cell, west, south, chances[0, 0], chances[1, 0], chances[0, 1], chances[1, 1], gap_m, key
-            )
-            turn, height = _uniforms(key, 0, 1)
-            if found:
-                x, y = new_x, new_y
-            if chances[0, 2] == chances[0, 2]:  # NaN: stays
-                z = chances[0, 2] + (chances[1, 2] - chances[0, 2]) * height
-            if chances[0, 3] == chances[0, 3]:
-                yaw = chances[0, 3] + (chances[1, 3] - chances[0, 3]) * turn
-        state[:, w] = 0.0
-        state[X, w], state[Y, w], state[YAW, w] = x, y, _wrap_angle(yaw)
-        state[Z, w] = _ground_height(elevation, cell, x - west, y - south) if is_ground_bound else z
+        put_at_start(state, w, start, _scene_at(scene, w, start[0]), keys[index])
+
+
+@threaded_kernel
+def lay_all_out(
+    table: Array, starts: Array, chances: Array, scene: int, lacking: Grid, moved: Array, is_separate: bool,
+    keys: Integers, worlds: Integers,
+) -> None:  # fmt: skip
+    for index in range(worlds.shape[0]):
+        w = worlds[index]
+        _lay_out(table, starts, chances, _scene_at(scene, w, chances), lacking, moved[w], is_separate, keys[index])
+
+
+@inlined
+def last_offset(p: int, q: int, begin: int, ticks: int) -> int:
+    """When a trigger of period p / q last fires within `ticks` ticks after `begin`; 0 when it does not."""
+    number = (2 * q * (begin + ticks) + q - 1) // (2 * p)
+    return max((2 * number * p + q) // (2 * q) - begin, 0)
 
 
 @threaded_kernel
 def last_firing(p: int, q: int, begin: Integers, ticks: int, offsets: Integers) -> None:
-    """When a trigger of period p / q last fires within `ticks` ticks after `begin`; 0 where it does not."""
     for i in range(begin.shape[0]):
-        end = begin[i] + ticks
-        number = (2 * q * end + q - 1) // (2 * p)
-        offset = (2 * number * p + q) // (2 * q) - begin[i]
-        offsets[i] = offset if offset > 0 else 0
+        offsets[i] = last_offset(p, q, begin[i], ticks)
 
 
 @threaded_kernel
@@ -167,14 +189,15 @@ def sense(calls: Rows, steps: Rows, fleet: Rows, worlds: Integers, tick: Integer
 
     calls (k, CALL_COLUMNS) hold the addresses of world 0, steps (k, STEP_COLUMNS) how far it is to the next world's.
     """
-    seen, rows = np.zeros((1, FIELDS)), calls.copy()
+    rows, seen = calls.copy(), _floats_at(calls[0, MOTION], SENSOR_FIELDS)
     state = _float_grid_at(fleet[STATE], fleet[STATE_ROWS], fleet[WIDTH])
     for index in range(worlds.shape[0]):
         w = worlds[index]
-        if steps[0, READS_PLACE]:
-            _observe_place(state, w, seen)
-        else:
-            _observe(state[:, w : w + 1], seen)
+        if rows[0, STRIDE] == 0:
+            if steps[0, READS_PLACE]:
+                _observe_place(state, w, seen)
+            else:
+                _observe_one(state, w, seen)
         for k in range(rows.shape[0]):
             step, row = steps[k], rows[k]
             if _is_within(windows, step[FIRST_WINDOW], step[END_WINDOW], tick[w]):
@@ -184,7 +207,7 @@ def sense(calls: Rows, steps: Rows, fleet: Rows, worlds: Integers, tick: Integer
             row[MEMORY] = calls[k, MEMORY] + w * step[MEMORY_STEP]
             row[READING] = calls[k, READING] + w * step[READING_STEP]
             row[WORLD], row[KEY] = w, _integers_at(step[KEYS_AT], w + 1)[w]
-            row[SEEN] = _table_address(seen) if row[STRIDE] == 0 else fleet[STATE] + 8 * w
+            row[SEEN] = row[MOTION] if row[STRIDE] == 0 else fleet[STATE] + 8 * w
             _invoke(rows, windows, k, tick[w])
             if step[IS_TRACKER] == 0:
                 _integers_at(step[SAMPLED_AT], w + 1)[w] = tick[w]
@@ -207,21 +230,9 @@ def sincos_each(angles: Array, sines: Array, cosines: Array) -> None:
 
 
 @threaded_kernel
-def free_places(
-    footings: Grids,
-    cell: float,
-    west: float,
-    south: float,
-    x: tuple[float, float],
-    y: tuple[float, float],
-    gap_m: float,
-    keys: Integers,
-    worlds: Integers,
-    out: Array,
-) -> None:
-    """out (len(worlds), 2): a free place in each, as `start_place` finds it."""
+def free_places(spans: Array, scene: int, keys: Integers, worlds: Integers, out: Array) -> None:
+    """out (len(worlds), 2): a free place in each. spans: from x, to x, from y, to y, gap_m."""
     for index in range(worlds.shape[0]):
-        footing = footings[0 if footings.shape[0] == 1 else worlds[index]]
-        out[index, 0], out[index, 1], _ = _start_place(
-            footing, cell, west, south, x[0], x[1], y[0], y[1], gap_m, keys[index]
+        out[index, 0], out[index, 1], _ = free_place(
+            _scene_at(scene, worlds[index], spans), spans[0], spans[1], spans[2], spans[3], spans[4], keys[index]
         )

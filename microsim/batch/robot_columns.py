@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from microsim.batch.batch_columns import Integers, columns, shared, width_for
+from microsim.batch.batch_columns import Array, Integers, shared
 from microsim.batch.batch_ground import Ground
-from microsim.batch.kernels import put_at_start, take_commands
-from microsim.engine.calls import Rows, address_of, advance_address
+from microsim.batch.kernels import GAP, HIGH, HOW, IS_DRAWN, IS_GROUND_BOUND, LOW, POSE
+from microsim.engine.calls import Rows, address_of
 from microsim.engine.components import Airflow
 from microsim.engine.noise import stream_keys
 from microsim.engine.random_layout import numbers_between
@@ -26,33 +26,39 @@ class RobotColumns:
         self.scenario = scenario
         self.settings = scenario.robots[name]
         self.model = self.settings.engine_model
-        self.state = columns(self.model.rows, n)
-        self.handed_in = columns(len(self.model.inputs), n)
-        self.in_force = columns(len(self.model.inputs), n)
-        self.keys: Integers = np.zeros(width_for(n), np.int64)
-        self.ignored: Integers = np.zeros(width_for(n), np.int64)
+        self.loops = ground.loops
+        xp, width = self.loops.xp, self.loops.width_for(n)
+        self.state: Array = xp.zeros((self.model.rows, width))
+        self.handed_in: Array = xp.zeros((len(self.model.inputs), width))
+        self.in_force: Array = xp.zeros_like(self.handed_in)
+        self.keys: Integers = xp.zeros(width, np.int64)
+        self.ignored: Integers = xp.zeros(width, np.int64)
         written = scenario.randomize.values if scenario.randomize else {}
         self.limits = {key: span for key, span in written.items() if is_limit(key.split("."), name, self.settings)}
         self.winds = {key: span for key, span in written.items() if key.startswith("wind.")}
         column = self._parameters(self.settings, self._wind({}))
-        self.parameters = columns(len(column), n) if self.limits or self.winds else shared(column, n)
-        self.needs_tick = bool(self.model.needs_tick(self.parameters[:, :1]))
-        self.fleet = self._fleet_row()
-        self._start()
+        varies = bool(self.limits or self.winds)
+        self.parameters: Array = xp.zeros((len(column), width)) if varies else shared(xp, column, width)
+        self.look_at_parameters()
+        self.fleet: Rows = self.loops.array(self._fleet_row())
+        self.start: Array = self.loops.array(self._start())
 
-    def _start(self) -> None:
+    def _start(self) -> Array:
+        """(4, 4), see `kernels.put_at_start`."""
         randomize, pose = self.scenario.randomize, self.settings.start.map_pose
-        self.pose = np.array((pose.x, pose.y, pose.z or 0.0, pose.yaw), np.float64)
+        found = np.full((4, 4), math.nan)
+        found[POSE] = pose.x, pose.y, pose.z or 0.0, pose.yaw
         start = randomize.starts.get(self.name) if randomize else None
-        self.is_drawn, self.gap_m = start is not None, 0.0
-        self.chances = np.full((2, 4), math.nan)
+        found[HOW, GAP], found[HOW, IS_DRAWN] = 0.0, start is not None
+        found[HOW, IS_GROUND_BOUND] = self.model.is_ground_bound
         if start is not None:
-            self.gap_m = float(start.gap_m)
-            self.chances[:, 0], self.chances[:, 1] = place_spans(pose, start)
+            found[HOW, GAP] = start.gap_m
+            found[LOW : HIGH + 1, 0], found[LOW : HIGH + 1, 1] = place_spans(pose, start)
             if start.z is not None and pose.z is not None:
-                self.chances[:, 2] = start.z
+                found[LOW : HIGH + 1, 2] = start.z
             if start.yaw is not None:
-                self.chances[:, 3] = start.yaw
+                found[LOW : HIGH + 1, 3] = start.yaw
+        return found
 
     def _wind(self, numbers: Mapping[str, float]) -> Airflow:
         wind = self.scenario.wind
@@ -66,59 +72,37 @@ class RobotColumns:
         return self.model.parameters(settings, wind, self.dt)
 
     def reset(self, worlds: Integers, seeds: Integers) -> None:
-        self.keys[worlds] = stream_keys(seeds, f"{self.name}/air/gust")
+        self.keys[worlds] = self.loops.stream_keys(seeds, f"{self.name}/air/gust")
         self.handed_in[:, worlds] = self.in_force[:, worlds] = 0.0
         self.ignored[worlds] = 0
         self._draw_parameters(worlds, seeds)
-        ground = self.ground
-        put_at_start(
-            self.state,
-            self.pose,
-            self.chances,
-            self.gap_m,
-            self.is_drawn,
-            self.model.is_ground_bound,
-            ground.elevation,
-            ground.footings,
-            ground.cell,
-            ground.west,
-            ground.south,
-            stream_keys(seeds, start_stream(self.name)),
-            worlds,
-        )
+        self.loops.put_at_start(self, worlds, self.loops.stream_keys(seeds, start_stream(self.name)))
         if self.model.settle is not None:
-            self._settle(worlds)
-
-    def _settle(self, worlds: Integers) -> None:
-        """Lay those that were put somewhere onto the slope there."""
-        ground, put = self.ground, np.ascontiguousarray(self.state[:, worlds])
-        grid = (ground.elevation, ground.cell, ground.west, ground.south)
-        assert self.model.settle is not None
-        self.model.settle(put, np.ascontiguousarray(self.parameters[:, worlds]), *grid)
-        self.state[:, worlds] = put
+            self.loops.settle(self, worlds)
 
     def _draw_parameters(self, worlds: Integers, seeds: Integers) -> None:
         spans = {**self.limits, **self.winds}
         if not spans:
             return
+        known = self.loops.host(seeds)
         drawn = {
-            key: numbers_between(stream_keys(seeds, value_stream(key)), *map(float, span))
+            key: numbers_between(stream_keys(known, value_stream(key)), *map(float, span))
             for key, span in spans.items()
         }
-        for index, world in enumerate(worlds.tolist()):
+        columns = np.empty((self.parameters.shape[0], worlds.size))
+        for index in range(worlds.size):
             numbers = {key: float(values[index]) for key, values in drawn.items()}
             settings = self.settings
             for key in self.limits:
                 settings = with_value(settings, key.split(".")[2:], numbers[key])
-            self.parameters[:, world] = self._parameters(settings, self._wind(numbers))
+            columns[:, index] = self._parameters(settings, self._wind(numbers))
+        self.parameters[:, worlds] = self.loops.array(columns)
         self.look_at_parameters()
 
     def look_at_parameters(self) -> None:
-        self.needs_tick = bool(self.model.needs_tick(self.parameters))
-
-    def take(self, begin: int, end: int) -> None:
-        age = -1 if self.model.command_age is None else self.model.command_age
-        take_commands(self.handed_in, self.in_force, self.state, age, self.ignored, begin, end)
+        """Whether the number of the tick matters to any world."""
+        is_one = self.parameters.strides[1] == 0
+        self.needs_tick = bool(self.model.needs_tick(self.parameters[:, :1] if is_one else self.parameters))
 
     def _fleet_row(self) -> Rows:
         """The call that moves it, see `engine.calls`."""
@@ -126,9 +110,9 @@ class RobotColumns:
         step = 1 if parameters.strides[1] else 0
         return np.array(
             [
-                advance_address(self.model.advance), address_of(state), *state.shape, 0, 0, address_of(command),
-                command.shape[0], address_of(parameters), parameters.shape[0], step, address_of(self.keys),
-                address_of(self.ground.scene), 0, 0, 0, 0,
+                self.loops.advance_function(self.model), address_of(state), *state.shape, 0, 0, address_of(command),
+                command.shape[0], address_of(parameters), parameters.shape[0], step,
+                address_of(self.keys), address_of(self.ground.scene), 0, 0, 0, 0,
             ],
             np.int64,
         )  # fmt: skip

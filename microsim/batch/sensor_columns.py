@@ -1,23 +1,24 @@
 """One sensor of the scenario in every world: when it is due, what it reads. The declarations do the rest.
 
-A sensor with a kernel reads in compiled loops over worlds. One with an instrument reads in Python, world by world, and
-only what somebody will see: a reading that is followed by another in the same call is not made.
+A sensor with a kernel reads in compiled loops over worlds, on the batch's device. One with an instrument reads in
+Python on the CPU, world by world, and only what somebody will see: a reading that is followed by another in the same
+call is not made.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from microsim.batch.batch_columns import Integers, width_for
-from microsim.batch.kernels import sense
+from microsim.batch.batch_columns import Integers
 from microsim.batch.robot_columns import RobotColumns
 from microsim.engine.bodies import Body, body_row
-from microsim.engine.calls import CALL_COLUMNS, MOTION, READING, Rows, address_of, sample_address
+from microsim.engine.calls import CALL_COLUMNS, Rows, address_of
 from microsim.engine.components import FixedMount
 from microsim.engine.faults import TimedFault
 from microsim.engine.geometry import Array
@@ -55,7 +56,7 @@ class SensorColumns:
 
     def __init__(self, fixture: Fixture, robot: RobotColumns, name: str, block: Any, sensor: Sensor, n: int) -> None:
         self.fixture, self.robot, self.name, self.block, self.sensor, self.n = fixture, robot, name, block, sensor, n
-        self.target = f"{robot.name}/{name}"
+        self.target, self.loops = f"{robot.name}/{name}", robot.loops
         scenario = fixture.scenario
         self.trigger = Trigger(block.hz, scenario.physics_hz)
         self.context = self._context()
@@ -64,9 +65,10 @@ class SensorColumns:
         values = scenario.randomize.values if scenario.randomize else {}
         self.spans = {key: span for key, span in values.items() if key.startswith(f"{path}.")}
         self._depth = path.count(".") + 1
-        self.keys: Integers = np.zeros(width_for(n), np.int64)
-        self.sampled_at: Integers = np.full(width_for(n), NEVER, np.int64)
-        self.dropped: Integers = np.zeros(width_for(n), np.int64)
+        xp, width = self.loops.xp, self.loops.width_for(n)
+        self.keys: Integers = xp.zeros(width, np.int64)
+        self.sampled_at: Integers = xp.full(width, NEVER, np.int64)
+        self.dropped: Integers = xp.zeros(width, np.int64)
         self.prepare()
 
     def _context(self) -> SensorContext:
@@ -97,13 +99,14 @@ class SensorColumns:
         return block
 
     def draw(self, seeds: Integers) -> dict[str, Array]:
+        known = self.loops.host(seeds)
         return {
-            key: numbers_between(stream_keys(seeds, value_stream(key)), *map(float, span))
+            key: numbers_between(stream_keys(known, value_stream(key)), *map(float, span))
             for key, span in self.spans.items()
         }
 
     def reset(self, worlds: Integers, seeds: Integers) -> None:
-        self.keys[worlds] = stream_keys(seeds, f"{self.target}{self.sensor.stream}")
+        self.keys[worlds] = self.loops.stream_keys(seeds, f"{self.target}{self.sensor.stream}")
         self.sampled_at[worlds] = NEVER
         self.dropped[worlds] = 0
 
@@ -131,70 +134,85 @@ class SensorColumns:
         pass
 
 
+@dataclass(frozen=True)
+class Calls:
+    """Calls of kernels, one after the other, in each world."""
+
+    kernels: list[Callable[..., None]]
+    rows: Rows  # (k, CALL_COLUMNS) for world 0
+    steps: Rows  # (k, STEP_COLUMNS) to the next world
+
+
 class KernelColumns(SensorColumns):
     """A sensor with a kernel."""
 
     def prepare(self) -> None:
         sensor, context, n = self.sensor, self.context, self.n
+        xp, array = self.loops.xp, self.loops.array
         kernel = sensor.sample if sensor.sample_of is None else sensor.sample_of(context)
         if kernel is None:
             raise UsageError(f"{self.target}: the model {self.robot.settings.model} has no joints")
         self.owner = self.fixture.owners.setdefault(self.robot.name, self) if sensor.shares_memory else self
         numbers = np.array([*sensor.numbers(self.owner.context), 0.0], np.float64)
-        self.settings: Array = np.tile(numbers, (n, 1)) if self.spans else numbers[None].copy()
-        self.memories: Array = np.zeros((n, max(len(sensor.memory), 1)))
-        self.table = np.zeros(1) if sensor.table is None else np.ascontiguousarray(sensor.table(context), np.float64)
-        size = max(sensor.reading_size(context), 1)
-        self._is_rounded = sensor.dtype == np.float32
-        self._numbers: Array = np.zeros((1 if self._is_rounded else n, size))  # as kernels write them
+        self.settings: Array = array(np.tile(numbers, (n if self.spans else 1, 1)))
+        self.memories: Array = xp.zeros((n, max(len(sensor.memory), 1)))
+        table = np.zeros(1) if sensor.table is None else np.ascontiguousarray(sensor.table(context), np.float64)
+        self.table: Array = array(table)
+        self.reading_size = max(sensor.reading_size(context), 1)
+        self.is_rounded = sensor.dtype == np.float32
+        self._numbers: Array = xp.zeros((1 if self.is_rounded else n, self.reading_size))  # as kernels write them
         self.readings = self._numbers.reshape(-1, *sensor.reading_shape(context))
-        if self._is_rounded:
-            self.readings = np.zeros((n, *sensor.reading_shape(context)), sensor.dtype)
+        if self.is_rounded:
+            self.readings = xp.zeros((n, *sensor.reading_shape(context)), sensor.dtype)
         self.has_history = (bool(sensor.memory) and sensor.track is None) or bool(self.windows("silence"))
         self.is_tracking = sensor.track is not None and sensor.is_tracking(self.block) and self.owner is self
-        self._room = threading.local()
+        self.room = threading.local()  # of a thread, see `HostLoops.sense`
         self._make_calls(kernel)
 
     def _make_calls(self, kernel: Any) -> None:
         owner, jumps, silent = self.owner, self.windows("shift"), self.windows("silence")
-        self.window_rows: Array = np.array([*jumps, *silent], np.float64).reshape(-1, WINDOW_COLUMNS)
+        array = self.loops.array
+        self.window_rows: Array = array(np.array([*jumps, *silent], np.float64).reshape(-1, WINDOW_COLUMNS))
         spans = len(jumps), len(jumps), len(jumps) + len(silent)
-        self._mount = np.array(self.context.mount.xyz, np.float64)
-        self._motion = np.zeros(self.robot.state.shape[0] if self.sensor.reads_state else SENSOR_FIELDS)
+        self._mount = array(np.array(self.context.mount.xyz, np.float64))
+        self.motion_size = self.robot.state.shape[0] if self.sensor.reads_state else SENSOR_FIELDS
+        kernels, self._kept = [kernel], []
         calls = [self._row(kernel, owner.settings, owner.memories, spans[0])]
         steps = [self._steps(owner.settings, owner.memories, spans[1:])]
         for fault in self.faults:
             kind = FAULTS.find(fault.kind, self.fixture.scenario.plugins)
             if kind is not None and kind.effect == "alter":
-                self.alterations = np.array([[fault.first_tick, fault.end_tick, *fault.offset]], np.float64)
-                room = np.zeros((self.n, self._numbers.shape[1]))
-                calls.append(self._row(kind.alter, self.alterations, room, 0))
-                steps.append(self._steps(self.alterations, room, (0, 0)))
-                self._kept = [*getattr(self, "_kept", []), self.alterations, room]
-        self.calls: Rows = np.array(calls, np.int64)
-        self.steps: Rows = np.array(steps, np.int64)
+                span = array(np.array([[fault.first_tick, fault.end_tick, *fault.offset]], np.float64))
+                room = self.loops.xp.zeros((self.n, self.reading_size))
+                kernels.append(kind.alter)
+                calls.append(self._row(kind.alter, span, room, 0))
+                steps.append(self._steps(span, room, (0, 0)))
+                self._kept += [span, room]
+        self.calls = self._calls(kernels, calls, steps)
         if self.is_tracking:
-            self.track_calls: Rows = np.array([self._row(self.sensor.track, self.settings, self.memories, 0)], np.int64)
-            self.track_steps: Rows = np.array(
-                [self._steps(self.settings, self.memories, (0, 0), is_tracker=1)], np.int64
-            )
+            row = self._row(self.sensor.track, self.settings, self.memories, 0)
+            step = self._steps(self.settings, self.memories, (0, 0), is_tracker=1)
+            self.track_calls = self._calls([self.sensor.track], [row], [step])
+
+    def _calls(self, kernels: list[Any], rows: list[list[int]], steps: list[list[int]]) -> Calls:
+        return Calls(kernels, self.loops.array(np.array(rows, np.int64)), self.loops.array(np.array(steps, np.int64)))
 
     def _row(self, kernel: Any, settings: Array, memories: Array, jumps: int) -> list[int]:
         stride = self.robot.state.shape[1] if self.sensor.reads_state else 0
         row = [
-            sample_address(kernel), address_of(settings), settings.shape[1], address_of(self._motion),
-            self._motion.size, address_of(memories), memories.shape[1], address_of(self.robot.ground.scene), 0,
-            address_of(self.table), self.table.size, 0, 0, address_of(self._numbers), self._numbers.shape[1],
+            self.loops.sample_function(kernel), address_of(settings), settings.shape[1], 0, self.motion_size,
+            address_of(memories), memories.shape[1], address_of(self.robot.ground.scene), 0,
+            address_of(self.table), self.table.size, 0, 0, address_of(self._numbers), self.reading_size,
             0, stride, address_of(self._mount), 0, jumps,
         ]  # fmt: skip
         assert len(row) == CALL_COLUMNS
         return row
 
     def _steps(self, settings: Array, memories: Array, silent: tuple[int, int], is_tracker: int = 0) -> list[int]:
-        rounded = (address_of(self.readings), self.readings.strides[0]) if self._is_rounded else (0, 0)
+        rounded = (address_of(self.readings), self.readings.strides[0]) if self.is_rounded else (0, 0)
         return [
             settings.strides[0] if len(settings) > 1 else 0, memories.strides[0],
-            0 if self._is_rounded else self._numbers.strides[0], *rounded,
+            0 if self.is_rounded else self._numbers.strides[0], *rounded,
             address_of(self.keys), address_of(self.sampled_at), address_of(self.dropped), *silent, is_tracker,
             int(self.sensor.reads_place_only),
         ]  # fmt: skip
@@ -203,53 +221,52 @@ class KernelColumns(SensorColumns):
         super().reset(worlds, seeds)
         if self.spans:
             drawn = self.draw(seeds)
-            for index, world in enumerate(worlds.tolist()):
+            settings = np.zeros((worlds.size, self.settings.shape[1]))
+            for index in range(worlds.size):
                 numbers = {key: float(values[index]) for key, values in drawn.items()}
                 context = self.context.with_settings(self.settings_of(numbers))
-                self.settings[world, :-1] = self.sensor.numbers(context)
+                settings[index, :-1] = self.sensor.numbers(context)
+            self.settings[worlds] = self.loops.array(settings)
         self.memories[worlds] = 0.0
         if self.is_tracking and self.sensor.begin is not None:
             seen = np.empty((worlds.size, FIELDS))
-            observe(np.ascontiguousarray(self.robot.state[:, worlds]), seen)
-            self.memories[worlds] = np.stack(np.broadcast_arrays(*self.sensor.begin(seen.T)), axis=1)
+            observe(np.ascontiguousarray(self.loops.host(self.robot.state[:, worlds])), seen)
+            begun = np.stack(np.broadcast_arrays(*self.sensor.begin(seen.T)), axis=1)
+            self.memories[worlds] = self.loops.array(begun)
 
     def sample(self, worlds: Integers, tick: Integers) -> None:
-        sense(self.own_room(self.calls), self.steps, self.robot.fleet, worlds, tick, self.window_rows)
+        self.loops.sense(self, self.calls, worlds, tick)
 
     def track(self, worlds: Integers, tick: Integers) -> None:
-        sense(self.own_room(self.track_calls), self.track_steps, self.robot.fleet, worlds, tick, self.window_rows)
-
-    def own_room(self, calls: Rows) -> Rows:
-        """The calls with room to work in that threads do not share; it is kept until this thread's next call."""
-        mine, motion = calls.copy(), np.zeros(self._motion.size)
-        self._room.motion = motion
-        mine[:, MOTION] = address_of(motion)
-        if self._is_rounded:
-            self._room.numbers = np.zeros(self._numbers.shape)
-            mine[:, READING] = address_of(self._room.numbers)
-        return mine
+        self.loops.sense(self, self.track_calls, worlds, tick)
 
     def arrays(self) -> dict[str, tuple[Any, int]]:
         found = {**super().arrays(), "memories": (self.memories, 0)}
         return {**found, "settings": (self.settings, 0)} if self.spans else found
 
 
-def motion_of(robot: RobotColumns, world: int) -> Motion:
+def motion_of(state: Array, world: int) -> Motion:
     seen = np.empty((1, FIELDS))
-    observe(np.ascontiguousarray(robot.state[:, world : world + 1]), seen)
+    observe(np.ascontiguousarray(state[:, world : world + 1]), seen)
     motion: Motion = seen[0].tolist()
     return motion
 
 
 class InstrumentColumns(SensorColumns):
-    """A sensor with an instrument: what it would read from is kept, and read when it leaves its pipeline."""
+    """A sensor with an instrument: what it would read from is kept, and read when it leaves its pipeline.
+
+    It reads on the CPU. In a batch on a GPU its readings are copied there at the end of a call.
+    """
 
     has_history = True
 
     def prepare(self) -> None:
         sensor = self.sensor
         shape = sensor.reading_shape(self.context)
-        self.readings = np.zeros((self.n, *shape), sensor.dtype)
+        self._made: npt.NDArray[Any] = np.zeros((self.n, *shape), sensor.dtype)
+        self.keys, self.sampled_at, self.dropped = map(self.loops.host, (self.keys, self.sampled_at, self.dropped))
+        self.readings = self.loops.array(self._plain())
+        self._states: dict[str, Array] = {}  # of all robots, now
         self._fails, self._silent = self.windows("fail"), self.windows("silence")
         others = self.fixture.scenario.robots.items()
         self._bodies = {name: Body(*settings.body()) for name, settings in others if name != self.robot.name}
@@ -261,8 +278,10 @@ class InstrumentColumns(SensorColumns):
         self._own = threading.local()  # instruments hold buffers: one for each thread
 
     def reset(self, worlds: Integers, seeds: Integers) -> None:
-        super().reset(worlds, seeds)
-        self.readings[worlds] = np.zeros((), self.sensor.dtype)
+        worlds, seeds = self.loops.host(worlds), self.loops.host(seeds)
+        self.keys[worlds] = stream_keys(seeds, f"{self.target}{self.sensor.stream}")
+        self.sampled_at[worlds], self.dropped[worlds] = NEVER, 0
+        self._made[worlds] = np.zeros((), self.sensor.dtype)
         drawn = self.draw(seeds)
         for index, (world, seed) in enumerate(zip(worlds.tolist(), seeds.tolist(), strict=True)):
             for kept in (self._left, self._good, self._worlds, self._settings):
@@ -289,33 +308,59 @@ class InstrumentColumns(SensorColumns):
             return None
         if any(first <= tick < end for first, end, *_ in self._fails):
             return (self._good.get(world) if self.sensor.on_failure == "repeat" else None,)
-        boxes = [body_row(motion_of(self.fixture.robots[name], world), body) for name, body in self._bodies.items()]
-        view = View(motion_of(self.robot, world), int(self.keys[world]), tick, np.array(boxes).reshape(-1, 15))
+        states = self._states
+        boxes = [body_row(motion_of(states[name], world), body) for name, body in self._bodies.items()]
+        view = View(
+            motion_of(states[self.robot.name], world), int(self.keys[world]), tick, np.array(boxes).reshape(-1, 15)
+        )
         if self._fails:
             self._good[world] = view
         return (view,)
 
+    def _look(self, tick: Integers) -> Integers:
+        """Bring what is needed of the worlds to the CPU."""
+        self._states = {name: self.loops.host(robot.state) for name, robot in self.fixture.robots.items()}
+        return self.loops.host(tick)
+
     def sample(self, worlds: Integers, tick: Integers) -> None:
+        tick = self._look(tick)
         for world in worlds.tolist():
             self._pipelines[world].fire(int(tick[world]), 0)
 
     def finish(self, worlds: Integers, tick: Integers) -> None:
+        tick = self._look(tick)
         for world in worlds.tolist():
             pipeline = self._pipelines[world]
             if pipeline.due <= tick[world]:
                 pipeline.fire(int(tick[world]), 0)
             if world in self._left:
                 self._read(world, *self._left.pop(world))
+        self._publish()
+
+    def _plain(self) -> npt.NDArray[Any]:
+        """The readings as the device can hold them: a GPU's arrays have no records, but their bytes."""
+        made = self._made
+        if self.loops.name == "cpu" or made.dtype.names is None:
+            return made
+        return made.view(np.uint8).reshape(*made.shape, made.dtype.itemsize)
+
+    def _publish(self) -> None:
+        if self.loops.name != "cpu":
+            self.readings[...] = self.loops.array(self._plain())
+
+    def arrays(self) -> dict[str, tuple[Any, int]]:
+        return {**super().arrays(), "readings": (self._made, 0)}
 
     def skip(self, worlds: Integers, tick: Integers) -> None:
         """What was due while nothing was sensed is left out; pipelines go on at their own ticks."""
+        tick = self.loops.host(tick)
         for world in worlds.tolist():
             pipeline = self._pipelines[world]
             pipeline.recall(pipeline.memory(), int(tick[world]))
 
     def _read(self, world: int, sampled_at: int, view: View | None) -> None:
         self.sampled_at[world] = sampled_at
-        row = self.readings[world]
+        row = self._made[world]
         if view is None:
             row[...] = np.zeros((), self.sensor.dtype)
             return
@@ -368,6 +413,7 @@ class InstrumentColumns(SensorColumns):
             self._worlds.pop(world, None)
             self._pipelines[world] = self._pipeline(world, seed)
             self._pipelines[world].recall(waiting, tick)
+        self._publish()
 
 
 def sensor_columns(

@@ -8,9 +8,8 @@ What bodies touch is another box, an upright cylinder (x, y, z of its middle, ra
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from microsim.engine import exact
+from microsim.engine.calls import room
 from microsim.engine.compiled import kernel
 from microsim.engine.geometry import Array, Vector
 from microsim.engine.motion import Motion, mounted_at, turned
@@ -122,7 +121,7 @@ def _misses(p: Array, reach: float, x: float, y: float, z: float) -> bool:
 @kernel
 def _meets_triangle(box: Array, thing: Array, margin: float) -> bool:
     """By the theorem of separating axes, in the axes of the box."""
-    p = np.empty(9)
+    p = room(9)
     for corner in range(3):
         x, y, z = (thing[3 * corner] - box[0], thing[3 * corner + 1] - box[1], thing[3 * corner + 2] - box[2])
         for k in range(3):
@@ -130,7 +129,7 @@ def _meets_triangle(box: Array, thing: Array, margin: float) -> bool:
     hx, hy, hz = box[12] + margin, box[13] + margin, box[14] + margin
     if _misses(p, hx, 1.0, 0.0, 0.0) or _misses(p, hy, 0.0, 1.0, 0.0) or _misses(p, hz, 0.0, 0.0, 1.0):
         return False
-    edges = np.empty(9)
+    edges = room(9)
     for corner in range(3):
         for k in range(3):
             edges[3 * corner + k] = p[(3 * corner + 3) % 9 + k] - p[3 * corner + k]
@@ -174,7 +173,7 @@ def first_touch(start: Array, end: Array, body: Array, kind: int, thing: Array) 
 
     Looked at in steps so short that nothing is passed through.
     """
-    pose, box = start.copy(), np.empty(BOX_NUMBERS)
+    pose, box = room(POSE_NUMBERS), room(BOX_NUMBERS)
     put_box(start, body, box)
     if meets(box, kind, thing, 0.0):
         return -1.0

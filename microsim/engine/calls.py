@@ -19,6 +19,7 @@ import numpy.typing as npt
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 from microsim.engine.compiled import cached_cfunc, kernel
 from microsim.engine.geometry import Array, Grid
@@ -61,9 +62,10 @@ SCENE_COLUMNS = 21
 PLANE_SIZE = 12
 
 
-def address_of(array: npt.NDArray[Any]) -> int:
-    """Whoever puts an address into a row keeps the array alive."""
-    return int(array.ctypes.data)
+def address_of(array: Any) -> int:
+    """Of a NumPy array, or of one in a GPU's memory. Whoever puts an address into a row keeps the array alive."""
+    there: Any = getattr(array, "__cuda_array_interface__", None)
+    return int(array.ctypes.data if there is None else there["data"][0])
 
 
 if _IS_PLAIN:
@@ -98,14 +100,30 @@ if _IS_PLAIN:
     def table_address(rows: npt.NDArray[Any]) -> int:
         return address_of(rows)
 
+    def room(count: int) -> Array:
+        return np.empty(count)
+
 else:
 
-    @intrinsic  # type: ignore[untyped-decorator]
-    def _pointer(typing: Any, address: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.inttoptr(args[0], cgutils.voidptr_t)
+    def _viewer(kind: Any, dimensions: int) -> Any:
+        """(address, *shape) -> the C-ordered array there, without a call: code for GPUs cannot return arrays."""
 
-        return types.voidptr(types.int64), code
+        def typed(address: Any, shape: Any) -> Any:
+            array = types.Array(kind, dimensions, "C")
+
+            def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                made = context.make_array(array)(context, builder)
+                size = context.get_constant(types.intp, kind.bitwidth // 8)
+                strides = [size] if dimensions == 1 else [builder.mul(size, args[2]), size]
+                data = builder.inttoptr(args[0], context.get_data_type(kind).as_pointer())
+                populate_array(made, data=data, shape=args[1:], strides=strides, itemsize=size, meminfo=None)
+                return made._getvalue()
+
+            return array(types.int64, *[types.int64] * dimensions), code
+
+        if dimensions == 1:
+            return intrinsic(lambda typing, address, count: typed(address, (count,)))
+        return intrinsic(lambda typing, address, rows, columns: typed(address, (rows, columns)))
 
     @intrinsic  # type: ignore[untyped-decorator]
     def call(typing: Any, function: Any, row: Any) -> Any:
@@ -129,42 +147,31 @@ else:
 
         return types.void(types.int64, types.int64, types.int64), code
 
-    @kernel
-    def floats_at(address: int, count: int) -> Array:
-        return numba.carray(_pointer(address), count, np.float64)
+    floats_at, integers_at = _viewer(types.float64, 1), _viewer(types.int64, 1)
+    singles_at, words_at, bytes_at = (_viewer(kind, 1) for kind in (types.float32, types.int32, types.uint8))
+    float_grid_at, byte_grid_at = _viewer(types.float64, 2), _viewer(types.uint8, 2)
 
-    @kernel
-    def integers_at(address: int, count: int) -> Rows:
-        return numba.carray(_pointer(address), count, np.int64)
+    @intrinsic  # type: ignore[untyped-decorator]
+    def table_address(typing: Any, rows: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            data = context.make_array(rows)(context, builder, args[0]).data
+            return builder.ptrtoint(data, ir.IntType(64))
 
-    @kernel
-    def singles_at(address: int, count: int) -> npt.NDArray[np.float32]:
-        return numba.carray(_pointer(address), count, np.float32)
+        return types.int64(rows), code
 
-    @kernel
-    def words_at(address: int, count: int) -> npt.NDArray[np.int32]:
-        return numba.carray(_pointer(address), count, np.int32)
+    @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+    def room(typing: Any, count: Any) -> Any:
+        """Room for `count` numbers, a constant, until the function returns: quicker than an array, and GPUs have it."""
+        array = types.Array(types.float64, 1, "C")
 
-    @kernel
-    def bytes_at(address: int, count: int) -> Grid:
-        return numba.carray(_pointer(address), count, np.uint8)
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            made, size = context.make_array(array)(context, builder), context.get_constant(types.intp, 8)
+            length = context.get_constant(types.intp, count.literal_value)
+            data = cgutils.alloca_once(builder, ir.DoubleType(), length)
+            populate_array(made, data=data, shape=[length], strides=[size], itemsize=size, meminfo=None)
+            return made._getvalue()
 
-    @kernel
-    def float_grid_at(address: int, rows: int, columns: int) -> Array:
-        return numba.carray(_pointer(address), (rows, columns), np.float64)
-
-    @kernel
-    def byte_grid_at(address: int, rows: int, columns: int) -> Grid:
-        return numba.carray(_pointer(address), (rows, columns), np.uint8)
-
-    @kernel
-    def table_address(rows: npt.NDArray[Any]) -> int:
-        return rows.ctypes.data
-
-
-@kernel
-def _grid_at(row: Rows, place: int, world: int) -> Grid:
-    return byte_grid_at(row[place] + world * row[place + 3], row[place + 1], row[place + 2])
+        return array(count), code
 
 
 @kernel
@@ -173,9 +180,9 @@ def scene_at(address: int, world: int, table: Array) -> Scene:
     row, numbers = integers_at(address, SCENE_COLUMNS), floats_at(address, SCENE_COLUMNS)
     return Scene(
         float_grid_at(row[_ELEVATION], row[_ELEVATION + 1], row[_ELEVATION + 2]),
-        _grid_at(row, _SURFACE, 0),
-        _grid_at(row, _CLEARANCE, world),
-        _grid_at(row, _FOOTING, world),
+        byte_grid_at(row[_SURFACE], row[_SURFACE + 1], row[_SURFACE + 2]),
+        byte_grid_at(row[_CLEARANCE] + world * row[_CLEARANCE + 3], row[_CLEARANCE + 1], row[_CLEARANCE + 2]),
+        byte_grid_at(row[_FOOTING] + world * row[_FOOTING + 3], row[_FOOTING + 1], row[_FOOTING + 2]),
         numbers[_CELL],
         numbers[_WEST],
         numbers[_SOUTH],
@@ -209,6 +216,8 @@ def scene_row(
 # ---- functions by address --------------------------------------------------------------------------------------------
 
 kernel_called: Any = None  # stands for a kernel in the functions below
+many_called: Any = None  # its form for many columns
+FEW = 8  # fewer columns than these are moved one by one
 
 
 def _sample_entry(address: int) -> None:
@@ -241,15 +250,14 @@ def _parameters_at(row: Rows) -> Array:
 def _advance_entry(address: int) -> None:
     row = integers_at(address, FLEET_COLUMNS)
     begin, end = row[BEGIN], row[END]
-    kernel_called(
-        _columns_at(row[STATE], row[STATE_ROWS], row[WIDTH], begin, end),
-        _columns_at(row[COMMAND], row[INPUTS], row[WIDTH], begin, end),
-        _parameters_at(row),
-        integers_at(row[KEYS], end)[begin:],
-        scene_at(row[FLEET_SCENE], row[FLEET_WORLD], floats_at(row[FLEET_SCENE], 0)),
-        row[FLEET_TICK],
-        row[TICKS],
-    )
+    state = _columns_at(row[STATE], row[STATE_ROWS], row[WIDTH], begin, end)
+    command = _columns_at(row[COMMAND], row[INPUTS], row[WIDTH], begin, end)
+    keys, settings = integers_at(row[KEYS], end)[begin:], _parameters_at(row)
+    scene = scene_at(row[FLEET_SCENE], row[FLEET_WORLD], floats_at(row[FLEET_SCENE], 0))
+    if end - begin < FEW:
+        kernel_called(state, command, settings, keys, scene, row[FLEET_TICK], row[TICKS])
+    else:
+        many_called(state, command, settings, keys, scene, row[FLEET_TICK], row[TICKS])
 
 
 def _advance_entry_0_1(address: int) -> None:
@@ -291,17 +299,21 @@ def sample_address(function: Callable[..., None]) -> int:
 
 
 @cache
-def advance_address(function: Callable[..., None]) -> int:
-    """The same of a robot's kernel `(state, command, settings, keys, scene, tick, ticks)`."""
-    form = getattr(function, "py_func", function)
-    is_old = len(inspect.signature(form).parameters) == 12
-    return _address(function, _advance_entry_0_1 if is_old else _advance_entry)
+def advance_address(function: Callable[..., None], many: Callable[..., None] | None = None) -> int:
+    """The same of a robot's kernel `(state, command, settings, keys, scene, tick, ticks)`; `many`: see `RobotModel`."""
+    return _address(function, _advance_entry_0_1 if is_of_version_0_1(function) else _advance_entry, many)
+
+
+def is_of_version_0_1(advance: Callable[..., None]) -> bool:
+    return len(inspect.signature(getattr(advance, "py_func", advance)).parameters) == 12
 
 
 _kept: list[Any] = []  # compiled functions live as long as their addresses are in use
 
 
-def _address(function: Callable[..., None], entry: Callable[[int], None]) -> int:
+def _address(
+    function: Callable[..., None], entry: Callable[[int], None], many: Callable[..., None] | None = None
+) -> int:
     """A compiled function that calls this kernel. Its code is the entry's; only the kernel it names differs.
 
     It passes for a function of the kernel's file, so that numba keeps it on disk beside the kernel.
@@ -312,7 +324,7 @@ def _address(function: Callable[..., None], entry: Callable[[int], None]) -> int
     name = f"{form.__qualname__}_entry"
     source = form.__code__
     code = entry.__code__.replace(co_name=name, co_filename=source.co_filename, co_firstlineno=source.co_firstlineno)
-    made = FunctionType(code, {**globals(), "kernel_called": function}, name)
+    made = FunctionType(code, {**globals(), "kernel_called": function, "many_called": many or function}, name)
     made.__qualname__, made.__module__ = name, form.__module__
     if _IS_PLAIN:
         _functions[id(made)] = made

@@ -8,7 +8,6 @@ from microsim.engine.compiled import inlined
 from microsim.engine.geometry import Array
 
 BLOCK = 64  # columns
-FEW = 8  # fewer columns than these are not worth a block
 
 
 @inlined

@@ -43,7 +43,8 @@ class RobotModel:
 
     `advance(state, command, settings, keys, scene, tick, ticks)` moves all robots of the model, one per column, by
     `ticks` ticks in place: state (rows, n), command (inputs, n), settings (p, n), keys (n,) noise keys, scene the world
-    (`microsim.engine.calls.Scene`). It is compiled and serves one world and a million alike.
+    (`microsim.engine.calls.Scene`). It is compiled for CPUs and GPUs, and serves one world and a million alike.
+    `advance_many` is for CPUs: it does the same for many columns side by side, in SIMD.
     """
 
     name: str
@@ -61,6 +62,7 @@ class RobotModel:
     command_age: int | None = None  # row that counts ticks since the last command, see `command_timeout`; None: no row
     from_twist: Callable[[Any, float, float], Mapping[str, float]] | None = None  # (settings, m/s, rad/s) -> inputs
     settle: Callable[..., None] | None = None  # (state, parameters, elevation, cell, west, south): lean on the ground
+    advance_many: Callable[..., None] | None = None
     joints: tuple[str, ...] = ()  # names, for joint_states
     joint_kernel: Callable[..., None] | None = None  # a sensor's kernel on the state: all positions, then all speeds
     joint_numbers: Callable[[Any], Sequence[float]] = lambda settings: ()  # `settings` of that kernel

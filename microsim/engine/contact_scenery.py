@@ -1,7 +1,5 @@
 """Robots and what stands in the world: solids and triangles for bodies, cells for those that mind them."""
 
-import numpy as np
-
 from microsim.engine import bodies as _bodies
 from microsim.engine import calls as _calls
 from microsim.engine import geometry
@@ -55,6 +53,7 @@ from microsim.engine.contact_rows import (
 from microsim.engine.geometry import Array, Grid
 
 _first_touch, _meets, _put_box = _bodies.first_touch, _bodies.meets, _bodies.put_box
+_room = _calls.room
 _floats_at, _integers_at, _byte_grid_at, _float_grid_at = (
     _calls.floats_at, _calls.integers_at, _calls.byte_grid_at, _calls.float_grid_at,
 )  # fmt: skip
@@ -101,7 +100,7 @@ def _past_solids(t: Rows, r: int, world: int, scratch: Array, marks: Integers, l
         return limit
     solids = _float_grid_at(t[SOLIDS], t[SOLID_COUNT], SOLID_COLUMNS)
     places = _float_grid_at(t[PLACES] + world * t[PLACES_STEP], t[SOLID_COUNT], 3)
-    thing = np.zeros(BOX_NUMBERS)
+    thing = _room(BOX_NUMBERS)
     for k in range(t[SOLID_COUNT]):
         beside = abs(places[k, 0] - x) >= reach + solids[k, HALF_X]
         if beside or abs(places[k, 1] - y) >= reach + solids[k, HALF_Y] or places[k, 2] == 0.0:
@@ -119,7 +118,8 @@ def _put_solid(t: Rows, scene: Scene, solid: Array, place: Array, thing: Array) 
     base = (ground if ground == ground else lowest) + solid[BASE]
     top = base + solid[TALL]
     bottom = min(base, lowest) if solid[BASE] <= 0.0 else base
-    thing[:] = 0.0
+    for k in range(BOX_NUMBERS):
+        thing[k] = 0.0
     thing[0], thing[1], thing[2] = place[0], place[1], 0.5 * (bottom + top)
     if solid[IS_ROUND] > 0.0:
         thing[3], thing[4] = solid[HALF_X], 0.5 * (top - bottom)
@@ -172,7 +172,7 @@ def _touch(
         is_stopped = kind != A_TRIANGLE and comes_nearer(scratch, r, thing[0], thing[1], thing[2])
     is_touched = is_stopped
     if not is_stopped and was_touching(t, r, world, bit):
-        box = np.empty(BOX_NUMBERS)
+        box = _room(BOX_NUMBERS)
         _put_box(scratch[r, HERE:], body, box)
         is_touched = _meets(box, kind, thing, GAP_M)
     elif not is_stopped:
@@ -210,7 +210,7 @@ def _what_stops(t: Rows, r: int, world: int, scratch: Array) -> int:
                 return _kind_at(scene, kinds, x, y)
     if not t[RULES] & HAS_BODIES:
         return AN_OBSTACLE
-    box, body = np.empty(BOX_NUMBERS), _float_grid_at(t[BODIES], t[COUNT], 7)[r]
+    box, body = _room(BOX_NUMBERS), _float_grid_at(t[BODIES], t[COUNT], 7)[r]
     _put_box(scratch[r, HERE:], body, box)
     steps = int(min(2.0 * max(box[12], box[13]) / scene.cell, 1000.0)) + 2
     for side in range(4):

@@ -1,8 +1,9 @@
 """The robots of a world, or of each world of a batch, and what they touch: the tables that `contacts` works on."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -56,35 +57,40 @@ class Contacts:
         stops_all: bool,
         worlds: int | None = None,
         places: Array | None = None,
+        device: Callable[[Any], Any] = lambda array: array,
     ) -> None:
-        """`worlds`: how many a batch has. places (worlds, solids, 3): x, y of obstacles and whether they are there."""
+        """`worlds`: how many a batch has. places (worlds, solids, 3): x, y of obstacles and whether they are there.
+
+        `device` brings an array to where the robots' states are.
+        """
         self.names = tuple(mover.name for mover in movers)
         count = len(movers)
         self.words = -(-(FIRST_ROBOT + count) // 63)
-        self.touch: Integers = np.zeros(
-            (count, 1 + self.words, worlds or 1), np.int64
-        )  # the last contact + 1, then bits
-        self._robots: Rows = np.array([_robot_row(mover) for mover in movers], np.int64).reshape(-1, ROBOT_COLUMNS)
-        self._bodies = np.array([bodies[name].row() for name in self.names if bodies], np.float64).reshape(-1, 7)
+        touch: Integers = np.zeros((count, 1 + self.words, worlds or 1), np.int64)
+        self.touch: Integers = device(touch)  # the last contact + 1, then bits
+        rows = np.array([_robot_row(mover) for mover in movers], np.int64).reshape(-1, ROBOT_COLUMNS)
+        self._robots: Rows = device(rows)
+        boxes = np.array([bodies[name].row() for name in self.names if bodies], np.float64).reshape(-1, 7)
+        self._bodies: Array = device(boxes)
         self._scratch: Array = np.zeros((max(count, 1), SCRATCH_COLUMNS))
         self._marks = marks_for(count, self.words)
         self._events: Integers = np.zeros(1 + 3 * EVENTS, np.int64)
         has_mesh = world.mesh is not None and len(world.mesh.triangles) > 0
         is_looking = bool(bodies) and any(not mover.model.minds_cells for mover in movers)
-        self._solids, self._places = _solids_of(world) if is_looking else (np.zeros((0, SOLID_COLUMNS)),) * 2
+        solids = _solids_of(world) if is_looking else (np.zeros((0, SOLID_COLUMNS)),) * 2
+        self._solids, self._places = map(device, solids)
         if places is not None and len(self._solids):
             self._places = places
-        self._mesh: MeshBuckets | None = world.derived(mesh_buckets) if is_looking and has_mesh else None
-        self._kinds = world.derived(_kinds_of)
-        self._heights = _heights_of(world)
+        mesh: MeshBuckets | None = world.derived(mesh_buckets) if is_looking and has_mesh else None
+        self._mesh = (
+            [] if mesh is None else [device(each) for each in (mesh.triangles, mesh.starts, mesh.items, mesh.facts)]
+        )
+        self._kinds, self._heights = device(world.derived(_kinds_of)), device(_heights_of(world))
         self._scene, self._is_single = scene, worlds is None
-        self.table = self._table(bool(bodies), stops_all)
+        self.table: Rows = device(self._table(bool(bodies), stops_all))
 
     def _table(self, has_bodies: bool, stops_all: bool) -> Rows:
-        at, mesh = address_of, self._mesh
-        triangles = (0, 0, 0, 0) if mesh is None else (
-            at(mesh.triangles), at(mesh.starts), at(mesh.items), at(mesh.facts),
-        )  # fmt: skip
+        at, triangles = address_of, [address_of(each) for each in self._mesh] or [0, 0, 0, 0]
         step = self._places.strides[0] if self._places.ndim == 3 else 0
         return np.array(
             [

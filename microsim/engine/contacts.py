@@ -12,8 +12,6 @@ compiled tick and a batch of them.
 
 import math
 
-import numpy as np
-
 from microsim.engine import bodies as _bodies
 from microsim.engine import calls as _calls
 from microsim.engine import exact, geometry
@@ -79,7 +77,7 @@ _first_touch, _meets, _pose_between, _put_box = (
     _bodies.first_touch, _bodies.meets, _bodies.pose_between, _bodies.put_box,
 )  # fmt: skip
 _floats_at, _integers_at, _float_grid_at = _calls.floats_at, _calls.integers_at, _calls.float_grid_at
-_scene_at = _calls.scene_at
+_scene_at, _room = _calls.scene_at, _calls.room
 _ground_height, _wrap_angle = geometry.ground_height, exact.wrap_angle
 
 
@@ -122,7 +120,8 @@ def settle(table: int, world: int, tick: int, scratch: Array, marks: Integers) -
     """After robots moved: stop those that something stops, and count contacts that begin. `marks`: see `marks_for`."""
     t = _integers_at(table, TABLE_COLUMNS)
     count = t[COUNT]
-    marks[: count * t[WORDS]] = 0
+    for k in range(count * t[WORDS]):
+        marks[k] = 0
     cells = 0.0
     if count > ALL_PAIRS and t[RULES] & HAS_BODIES:
         cells = _sort_into_cells(t, world, scratch, marks)
@@ -161,7 +160,7 @@ def _settle_one(t: Rows, r: int, world: int, scratch: Array, marks: Integers, ce
 def _cell_of(value: float, size: float) -> int:
     """A number that is not one is anywhere: its robot is near nobody."""
     cell = value / size
-    return math.floor(cell) if abs(cell) < 1e9 else 0
+    return int(math.floor(cell)) if abs(cell) < 1e9 else 0  # noqa: RUF046 - numba-cuda rounds to a float
 
 
 @kernel
@@ -193,7 +192,8 @@ def _sort_into_cells(t: Rows, world: int, scratch: Array, marks: Integers) -> fl
         reach = max(reach, radii[7 * r + 6] + (way if way < 1e6 else 0.0) + GAP_M)
     size = max(2.0 * reach, 0.01)
     buckets, chain = buckets_for(count), count * (t[WORDS] + 1)
-    marks[chain + count : chain + count + buckets] = -1
+    for k in range(chain + count, chain + count + buckets):
+        marks[k] = -1
     for r in range(count - 1, -1, -1):
         head = chain + count + _bucket(_cell_of(scratch[r, 0], size), _cell_of(scratch[r, 1], size), buckets)
         marks[chain + r] = marks[head]
@@ -263,7 +263,7 @@ def _free_of_robots(t: Rows, r: int, flags: int, scratch: Array, marks: Integers
 
 @kernel
 def _touch_share(t: Rows, r: int, other: int, scratch: Array) -> float:
-    bodies, box = _float_grid_at(t[BODIES], t[COUNT], 7), np.empty(BOX_NUMBERS)
+    bodies, box = _float_grid_at(t[BODIES], t[COUNT], 7), _room(BOX_NUMBERS)
     _put_box(scratch[other, HERE:], bodies[other], box)
     return _first_touch(scratch[r, :VELOCITY], scratch[r, HERE:], bodies[r], A_BOX, box)
 
@@ -272,7 +272,7 @@ def _touch_share(t: Rows, r: int, other: int, scratch: Array) -> float:
 def _note_robots(t: Rows, r: int, world: int, scratch: Array, marks: Integers, near: int, limit: float) -> None:
     """Which robots this one touches on the way that it really went."""
     first, words = t[COUNT] * t[WORDS], t[WORDS]
-    bodies, box, theirs = _float_grid_at(t[BODIES], t[COUNT], 7), np.empty(BOX_NUMBERS), np.empty(BOX_NUMBERS)
+    bodies, box, theirs = _float_grid_at(t[BODIES], t[COUNT], 7), _room(BOX_NUMBERS), _room(BOX_NUMBERS)
     _put_box(scratch[r, HERE:], bodies[r], box)
     for k in range(near):
         other = marks[first + k]
@@ -296,7 +296,7 @@ def _hold(t: Rows, r: int, world: int, share: float, scratch: Array) -> None:
     """A robot goes only a share of its way, and is at rest there. Velocity is what it really did in the tick."""
     state, stride = state_at(t, r, world)
     row = _integers_at(t[ROBOTS] + 8 * ROBOT_COLUMNS * r, ROBOT_COLUMNS)
-    scene, before, pose = _scene_at(t[SCENE], world, _floats_at(t[SCENE], 0)), scratch[r, :VELOCITY], np.empty(6)
+    scene, before, pose = _scene_at(t[SCENE], world, _floats_at(t[SCENE], 0)), scratch[r, :VELOCITY], _room(6)
     _pose_between(before, scratch[r, HERE:], share, pose)
     if row[FLAGS] & IS_GROUND_BOUND:
         ground = _ground_height(scene.elevation, scene.cell, pose[0] - scene.west, pose[1] - scene.south)
@@ -312,7 +312,8 @@ def _hold(t: Rows, r: int, world: int, share: float, scratch: Array) -> None:
     pose[3] = _wrap_angle(pose[3])
     state[YAW * stride], state[ROLL * stride], state[PITCH * stride] = pose[3], pose[4], pose[5]
     state[HELD * stride] = 1.0
-    scratch[r, HERE:] = pose
+    for k in range(6):
+        scratch[r, HERE + k] = pose[k]
     zeroed, kept, place = row[ZEROED], row[KEPT], ROWS_KEPT
     while zeroed:
         state[_lowest_bit(zeroed) * stride] = 0.0

@@ -47,23 +47,34 @@ def clearance_of(occupied: Grid) -> Grid:
     Counted along x or y, whichever is longer; 0 for an occupied cell. So all cells of the square around a cell that are
     nearer than this are free, and a ray can cross them in one step.
     """
-    rows, columns = occupied.shape
-    out = np.empty((rows, columns), np.uint8)
+    out = np.empty(occupied.shape, np.uint8)
+    for j in range(occupied.shape[0]):
+        for i in range(occupied.shape[1]):
+            out[j, i] = 1 if occupied[j, i] else 0
+    measure_clearance(out)
+    return out
+
+
+@kernel
+def measure_clearance(cells: Grid) -> None:
+    """Turn cells, 1 where they are occupied, into their `clearance_of`, in place."""
+    rows, columns = cells.shape
     for j in range(rows):
         for i in range(columns):
             near = 255
-            if occupied[j, i]:
+            if cells[j, i]:
                 near = 0
             elif i == 0 or j == 0 or i == columns - 1 or j == rows - 1:
                 near = 1
             else:
-                near = min(near, 1 + int(min(out[j, i - 1], out[j - 1, i - 1], out[j - 1, i], out[j - 1, i + 1])))
-            out[j, i] = near
+                near = min(
+                    near, 1 + int(min(cells[j, i - 1], cells[j - 1, i - 1], cells[j - 1, i], cells[j - 1, i + 1]))
+                )
+            cells[j, i] = near
     for j in range(rows - 2, 0, -1):
         for i in range(columns - 2, 0, -1):
-            around = min(out[j, i + 1], out[j + 1, i + 1], out[j + 1, i], out[j + 1, i - 1])
-            out[j, i] = min(int(out[j, i]), 1 + int(around))
-    return out
+            around = min(cells[j, i + 1], cells[j + 1, i + 1], cells[j + 1, i], cells[j + 1, i - 1])
+            cells[j, i] = min(int(cells[j, i]), 1 + int(around))
 
 
 @kernel

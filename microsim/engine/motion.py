@@ -46,69 +46,70 @@ SENSOR_FIELDS = 33
 def observe(state: Array, out: Array) -> None:
     """Fill out (n, FIELDS) from state (rows, n)."""
     for i in range(state.shape[1]):
-        out[i, X], out[i, Y], out[i, Z], out[i, YAW] = state[_X, i], state[_Y, i], state[_Z, i], state[_YAW, i]
-        out[i, ROLL], out[i, PITCH] = state[_ROLL, i], state[_PITCH, i]
-        out[i, SIN_YAW], out[i, COS_YAW] = _sincos(state[_YAW, i])
-        if state[_ROLL, i] == 0.0 and state[_PITCH, i] == 0.0:
-            _observe_level(state, out, i)
-        else:
-            _observe_tilted(state, out, i)
+        observe_one(state, i, out[i])
+
+
+@kernel
+def observe_one(state: Array, i: int, out: Array) -> None:
+    """Fill out (FIELDS,) from column i."""
+    observe_place(state, i, out)
+    if state[_ROLL, i] == 0.0 and state[_PITCH, i] == 0.0:
+        _observe_level(state, out, i)
 
 
 @kernel
 def observe_place(state: Array, i: int, out: Array) -> None:
-    """Column i of a state: place and heading alone, or all of it where the robot leans."""
-    out[0, X], out[0, Y], out[0, Z], out[0, YAW] = state[_X, i], state[_Y, i], state[_Z, i], state[_YAW, i]
-    out[0, ROLL], out[0, PITCH] = state[_ROLL, i], state[_PITCH, i]
-    out[0, SIN_YAW], out[0, COS_YAW] = _sincos(state[_YAW, i])
-    out[0, QUATERNION_X], out[0, QUATERNION_Y] = 0.0, 0.0
+    """The same, of a robot that does not lean: place and heading alone."""
+    out[X], out[Y], out[Z], out[YAW] = state[_X, i], state[_Y, i], state[_Z, i], state[_YAW, i]
+    out[ROLL], out[PITCH] = state[_ROLL, i], state[_PITCH, i]
+    out[SIN_YAW], out[COS_YAW] = _sincos(state[_YAW, i])
+    out[QUATERNION_X], out[QUATERNION_Y] = 0.0, 0.0
     if state[_ROLL, i] != 0.0 or state[_PITCH, i] != 0.0:
-        observe(state[:, i : i + 1], out)
+        _observe_tilted(state, out, i)
 
 
 @kernel
 def _observe_level(state: Array, out: Array, i: int) -> None:
-    sine, cosine = out[i, SIN_YAW], out[i, COS_YAW]
+    sine, cosine = out[SIN_YAW], out[COS_YAW]
     half_sine, half_cosine = _sincos(0.5 * state[_YAW, i])
-    out[i, QUATERNION_X], out[i, QUATERNION_Y] = 0.0, 0.0
-    out[i, QUATERNION_Z], out[i, QUATERNION_W] = half_sine, half_cosine
+    out[QUATERNION_Z], out[QUATERNION_W] = half_sine, half_cosine
     vx, vy = state[VELOCITY_X, i], state[VELOCITY_Y, i]
-    out[i, FORWARD], out[i, LEFT] = cosine * vx + sine * vy, cosine * vy - sine * vx
-    out[i, UP], out[i, TURN] = state[VELOCITY_Z, i], state[YAW_RATE, i]
-    out[i, ROLLING], out[i, PITCHING] = state[ROLL_RATE, i], state[PITCH_RATE, i]
+    out[FORWARD], out[LEFT] = cosine * vx + sine * vy, cosine * vy - sine * vx
+    out[UP], out[TURN] = state[VELOCITY_Z, i], state[YAW_RATE, i]
+    out[ROLLING], out[PITCHING] = state[ROLL_RATE, i], state[PITCH_RATE, i]
     ax, ay = state[ACCELERATION_X, i], state[ACCELERATION_Y, i]
-    out[i, ACCEL_FORWARD], out[i, ACCEL_LEFT] = cosine * ax + sine * ay, cosine * ay - sine * ax
-    out[i, ACCEL_UP] = state[ACCELERATION_Z, i]
+    out[ACCEL_FORWARD], out[ACCEL_LEFT] = cosine * ax + sine * ay, cosine * ay - sine * ax
+    out[ACCEL_UP] = state[ACCELERATION_Z, i]
     for k in range(9):
-        out[i, AXES + k] = 0.0
-    out[i, AXES], out[i, AXES + 1] = cosine, -sine
-    out[i, AXES + 3], out[i, AXES + 4] = sine, cosine
-    out[i, AXES + 8] = 1.0
+        out[AXES + k] = 0.0
+    out[AXES], out[AXES + 1] = cosine, -sine
+    out[AXES + 3], out[AXES + 4] = sine, cosine
+    out[AXES + 8] = 1.0
 
 
 @kernel
 def _observe_tilted(state: Array, out: Array, i: int) -> None:
-    sy, cy = out[i, SIN_YAW], out[i, COS_YAW]
+    sy, cy = out[SIN_YAW], out[COS_YAW]
     sp, cp = _sincos(state[_PITCH, i])
     sr, cr = _sincos(state[_ROLL, i])
     hy, ky = _sincos(0.5 * state[_YAW, i])
     hp, kp = _sincos(0.5 * state[_PITCH, i])
     hr, kr = _sincos(0.5 * state[_ROLL, i])
-    out[i, QUATERNION_X], out[i, QUATERNION_Y] = hr * kp * ky - kr * hp * hy, kr * hp * ky + hr * kp * hy
-    out[i, QUATERNION_Z], out[i, QUATERNION_W] = kr * kp * hy - hr * hp * ky, kr * kp * ky + hr * hp * hy
-    out[i, AXES], out[i, AXES + 1], out[i, AXES + 2] = cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr
-    out[i, AXES + 3], out[i, AXES + 4], out[i, AXES + 5] = sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr
-    out[i, AXES + 6], out[i, AXES + 7], out[i, AXES + 8] = -sp, cp * sr, cp * cr
+    out[QUATERNION_X], out[QUATERNION_Y] = hr * kp * ky - kr * hp * hy, kr * hp * ky + hr * kp * hy
+    out[QUATERNION_Z], out[QUATERNION_W] = kr * kp * hy - hr * hp * ky, kr * kp * ky + hr * hp * hy
+    out[AXES], out[AXES + 1], out[AXES + 2] = cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr
+    out[AXES + 3], out[AXES + 4], out[AXES + 5] = sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr
+    out[AXES + 6], out[AXES + 7], out[AXES + 8] = -sp, cp * sr, cp * cr
     vx, vy, vz = state[VELOCITY_X, i], state[VELOCITY_Y, i], state[VELOCITY_Z, i]
     ax, ay, az = state[ACCELERATION_X, i], state[ACCELERATION_Y, i], state[ACCELERATION_Z, i]
     for k in range(3):
-        p, q, r = out[i, AXES + k], out[i, AXES + 3 + k], out[i, AXES + 6 + k]
-        out[i, FORWARD + k] = p * vx + q * vy + r * vz
-        out[i, ACCEL_FORWARD + k] = p * ax + q * ay + r * az
+        p, q, r = out[AXES + k], out[AXES + 3 + k], out[AXES + 6 + k]
+        out[FORWARD + k] = p * vx + q * vy + r * vz
+        out[ACCEL_FORWARD + k] = p * ax + q * ay + r * az
     roll_rate, pitch_rate, yaw_rate = state[ROLL_RATE, i], state[PITCH_RATE, i], state[YAW_RATE, i]
-    out[i, ROLLING] = roll_rate - yaw_rate * sp
-    out[i, PITCHING] = pitch_rate * cr + yaw_rate * sr * cp
-    out[i, TURN] = yaw_rate * cr * cp - pitch_rate * sr
+    out[ROLLING] = roll_rate - yaw_rate * sp
+    out[PITCHING] = pitch_rate * cr + yaw_rate * sr * cp
+    out[TURN] = yaw_rate * cr * cp - pitch_rate * sr
 
 
 @kernel

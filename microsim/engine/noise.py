@@ -34,7 +34,7 @@ def _philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, 
 
 
 @kernel
-def _mix(seed: int, stream: int) -> int:
+def mix(seed: int, stream: int) -> int:
     """63 bits that depend on every bit of seed and stream."""
     seed, stream = int(seed), int(stream)
     a, b, _, _ = _philox(
@@ -45,23 +45,23 @@ def _mix(seed: int, stream: int) -> int:
 
 def stream_key(seed: int, name: str) -> int:
     """The key of one noise source of one run, to be given to the functions below."""
-    return int(_mix(seed, _stream(name)))
+    return int(mix(seed, stream_number(name)))
 
 
-def _stream(name: str) -> int:
+def stream_number(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little") >> 1
 
 
 def stream_keys(seeds: npt.NDArray[np.int64], name: str) -> npt.NDArray[np.int64]:
     """`stream_key` of many runs."""
-    return _mix_each(seeds, _stream(name))
+    return _mix_each(seeds, stream_number(name))
 
 
 @kernel
 def _mix_each(seeds: npt.NDArray[np.int64], stream: int) -> npt.NDArray[np.int64]:
     keys = np.empty(seeds.shape[0], np.int64)
     for i in range(seeds.shape[0]):
-        keys[i] = _mix(seeds[i], stream)
+        keys[i] = mix(seeds[i], stream)
     return keys
 
 

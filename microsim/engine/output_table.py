@@ -103,7 +103,8 @@ def invoke(calls: Rows, windows: Array, c: int, tick: int) -> None:
     row = calls[c]
     motion = _floats_at(row[MOTION], row[MOTION_SIZE])
     if row[STRIDE] == 0:
-        _copy(row[MOTION], row[SEEN], 8 * FIELDS)
+        if row[SEEN] != row[MOTION]:  # else it is there already
+            _copy(row[MOTION], row[SEEN], 8 * FIELDS)
         mount = _floats_at(row[MOUNT], 3)
         x, y, z = _place_of(motion, mount[0], mount[1], mount[2])
         for k in range(row[FIRST_JUMP], row[END_JUMP]):

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine.compiled import kernel, threaded_kernel
-from microsim.engine.geometry import Array, Grid, clearance_of
+from microsim.engine.calls import Scene
+from microsim.engine.compiled import kernel
+from microsim.engine.geometry import Array, Grid, measure_clearance
 from microsim.engine.noise import uniforms
 from microsim.engine.world import mark_footprint
 
@@ -90,38 +91,31 @@ def start_place(
     return best_x, best_y, best > 0
 
 
-@threaded_kernel
+@kernel
 def lay_out(
-    table: Array,
-    starts: Array,
-    chance: tuple[float, float, float],
-    grid: tuple[float, float, float],
-    worlds: npt.NDArray[np.int64],
-    keys: npt.NDArray[np.int64],
-    lacking: Grid,
-    moved: Array,
-    clearances: Grid,
-    footings: Grid,
+    table: Array, starts: Array, chances: Array, scene: Scene, lacking: Grid, moved: Array, is_separate: bool, key: int
 ) -> None:
-    """The obstacles `moved` (n, m, 3) and the grids `clearances` (n, ny, nx) of these worlds.
+    """The obstacles `moved` (m, 3) of a world, and the grids of its scene, in place.
 
-    `footings` are those too, unless cells lack ground: `lacking` (ny, nx), or (0, 0). `chance`: how far obstacles move
-    [m], with which probability they stay, and the gap [m]; `grid`: edge of a cell, west and south of the map [m].
+    chances: shift_m, keep_probability, gap_m. The footing is the clearance unless it `is_separate`: then cells lack
+    ground where `lacking` (ny, nx) is 1.
     """
-    (shift_m, keep_probability, gap_m), (cell, west, south) = chance, grid
-    occupied = np.empty(clearances.shape[1:], np.uint8)
-    for index in range(worlds.shape[0]):
-        w = worlds[index]
-        move_obstacles(table, starts, shift_m, keep_probability, gap_m, keys[index], moved[w])
-        occupied[:] = 0
-        for i in range(table.shape[0]):
-            if moved[w, i, 2] > 0.0:
-                x, y = moved[w, i, 0] - west, moved[w, i, 1] - south
-                is_disc = table[i, _IS_DISC] > 0.0
-                mark_footprint(occupied, cell, x, y, table[i, _HALF_X], table[i, _HALF_Y], is_disc)
-        clearances[w] = clearance_of(occupied)
-        if lacking.size > 0:
-            footings[w] = clearance_of(np.maximum(occupied, lacking))
+    cells, footing = scene.clearance, scene.footing
+    move_obstacles(table, starts, chances[0], chances[1], chances[2], key, moved)
+    for j in range(cells.shape[0]):
+        for i in range(cells.shape[1]):
+            cells[j, i] = 0
+    for k in range(table.shape[0]):
+        if moved[k, 2] > 0.0:
+            x, y = moved[k, 0] - scene.west, moved[k, 1] - scene.south
+            is_disc = table[k, _IS_DISC] > 0.0
+            mark_footprint(cells, scene.cell, x, y, table[k, _HALF_X], table[k, _HALF_Y], is_disc)
+    if is_separate:
+        for j in range(cells.shape[0]):
+            for i in range(cells.shape[1]):
+                footing[j, i] = max(cells[j, i], lacking[j, i])
+        measure_clearance(footing)
+    measure_clearance(cells)
 
 
 # ---- smooth random heights, from + - * on single elements: the same bits on every machine ----------------------------

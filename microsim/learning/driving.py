@@ -49,10 +49,10 @@ class RoverAvoid(Task):
             },
         }
 
-    def __init__(self, n: int, threads: int = 1, **changes: Any) -> None:
-        super().__init__(n, threads, **changes)
-        self.goal: Array = np.zeros((2, n))
-        self.before: Array = np.zeros(n)
+    def __init__(self, n: int, threads: int = 1, device: str = "cpu", **changes: Any) -> None:
+        super().__init__(n, threads, device, **changes)
+        self.goal: Array = self.xp.zeros((2, n))
+        self.before: Array = self.xp.zeros(n)
 
     def begin(self, worlds: Integers) -> None:
         places = self.batch.free_places("task/goal", (26.0, 28.0), (4.0, 26.0), 1.0, worlds)

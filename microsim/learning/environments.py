@@ -15,7 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from microsim.engine.noise import stream_keys
-from microsim.errors import UsageError
+from microsim.errors import MissingExtraError, UsageError
 from microsim.learning.rendering import RENDER_MODES, RenderWindow
 from microsim.learning.tasks import Task
 
@@ -40,6 +40,14 @@ def info_of(task: Task) -> dict[str, Any]:
     touching = {robot: task.batch.touching(robot, 0) for robot in task.batch.robots}
     info = {"contacts": int(task.contacts[0]), "touching": touching}
     return info if task.arrived is None else {**info, "is_success": bool(task.arrived[0])}
+
+
+def _import_torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtraError("an environment on a GPU gives torch tensors: pip install torch") from None
+    return torch
 
 
 class TaskEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
@@ -87,7 +95,8 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
     """n worlds at once. An episode that has ended is reset in the next step (AutoresetMode.NEXT_STEP).
 
     With `autoreset=False` it is not: its world continues until `reset`, and its values have no meaning. With
-    `copy=False` observations are one array, which each step overwrites.
+    `copy=False` observations are one array, which each step overwrites. With `device="cuda"` worlds live on a GPU, and
+    actions, observations and all else are torch tensors there, shared without a copy.
     """
 
     metadata = _VECTOR_METADATA
@@ -101,13 +110,15 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
         threads: int = 1,
         copy: bool = True,
         autoreset: bool = True,
+        device: str = "cpu",
         **options: Any,
     ) -> None:
+        self._torch: Any = _import_torch() if device != "cpu" else None
         self.metadata = {**_VECTOR_METADATA}
         if not autoreset:
             self.metadata["autoreset_mode"] = AutoresetMode.DISABLED
         self._autoresets = autoreset
-        self.task = task(num_envs, threads, **options)
+        self.task = task(num_envs, threads, device, **options)
         self.num_envs, self.render_mode = num_envs, render_mode
         self.single_observation_space, self.single_action_space = spaces_of(task)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -115,8 +126,8 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
         self.horizon = task.horizon if max_episode_steps is None else max_episode_steps
         self._copies = copy
         self._window = RenderWindow(self.task, render_mode)
-        self._steps: npt.NDArray[np.int64] = np.zeros(num_envs, np.int64)
-        self._over: npt.NDArray[np.bool_] = np.zeros(num_envs, np.bool_)
+        self._steps: npt.NDArray[np.int64] = self.task.xp.zeros(num_envs, np.int64)
+        self._over: npt.NDArray[np.bool_] = self.task.xp.zeros(num_envs, np.bool_)
         self._has_seed = False
 
     def reset(
@@ -124,9 +135,10 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
     ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
         """`options={"reset_mask": (num_envs,) of bool}` begins an episode in these worlds only, as in Gymnasium."""
         first = seed if isinstance(seed, int) else None
-        worlds = self._masked((options or {}).get("reset_mask"))
+        chosen = self._masked((options or {}).get("reset_mask"))
         super().reset(seed=first)
-        self.task.reset(worlds, self._first_seeds(seed)[worlds])
+        worlds = self.task.batch.loops.array(chosen)
+        self.task.reset(worlds, self._first_seeds(seed)[chosen])
         self._has_seed = True
         self._steps[worlds] = 0
         self._over[worlds] = False
@@ -134,11 +146,14 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
 
     def _contacts(self) -> dict[str, Any]:
         """Of each world in this episode, in Gymnasium's form."""
-        return {"contacts": self.task.contacts, "_contacts": np.ones(self.num_envs, np.bool_)}
+        everywhere = self.task.xp.ones(self.num_envs, np.bool_)
+        return {"contacts": self._given(self.task.contacts), "_contacts": self._given(everywhere)}
 
     def _masked(self, mask: Any) -> npt.NDArray[np.int64]:
         if mask is None:
             return np.arange(self.num_envs)
+        if self._torch is not None and isinstance(mask, self._torch.Tensor):
+            mask = mask.cpu().numpy()
         if getattr(mask, "dtype", None) != np.bool_ or mask.shape != (self.num_envs,) or not mask.any():
             raise UsageError(
                 f"reset_mask: expected an array of {self.num_envs} bool, at least one of them true, found {mask!r}"
@@ -150,7 +165,7 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
             counted: npt.NDArray[np.int64] = int(seed) + np.arange(self.num_envs, dtype=np.int64)
             return counted
         drawn = self.np_random.integers(0, 2**63 - 1, self.num_envs, np.int64)
-        seeds = next_seeds(self.task.batch.seeds) if self._has_seed else drawn
+        seeds = self.task.batch.loops.host(self.task.batch.stream_keys(NEXT_EPISODE)) if self._has_seed else drawn
         if seed is not None:
             if len(seed) != self.num_envs:
                 raise UsageError(f"expected a seed for each of {self.num_envs} worlds, found {len(seed)}")
@@ -162,23 +177,33 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
         self, actions: npt.NDArray[np.float32]
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[Any], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]:
         task, over = self.task, self._over
-        task.act(np.asarray(actions))
+        task.act(actions if self._torch is None else self._taken(actions))
         rewards, ended = task.judge()
         self._steps += 1
-        restarted = np.flatnonzero(over & self._autoresets)
+        restarted = (over & self._autoresets).nonzero()[0]
         if restarted.size:
-            task.reset(restarted, next_seeds(task.batch.seeds[restarted]))
+            task.reset(restarted, task.batch.stream_keys(NEXT_EPISODE, restarted))
             rewards[restarted], ended[restarted], self._steps[restarted] = 0.0, False, 0
         cut = ~ended & (self._steps >= self.horizon)
         self._over = ended | cut
         info = self._contacts()
         if task.arrived is not None and self._over.any():  # Gymnasium's form: values, and which worlds have one
-            info |= {"is_success": task.arrived & ended, "_is_success": self._over.copy()}
-        return self._seen(), rewards, ended, cut, info
+            info |= {"is_success": self._given(task.arrived & ended), "_is_success": self._given(self._over.copy())}
+        return self._seen(), self._given(rewards), self._given(ended), self._given(cut), info
 
     def _seen(self) -> npt.NDArray[np.float32]:
         seen = self.task.observe()
-        return seen.copy() if self._copies else seen
+        given: npt.NDArray[np.float32] = self._given(seen.copy() if self._copies else seen)
+        return given
+
+    def _taken(self, actions: Any) -> Any:
+        """A policy's actions as an array on the batch's device."""
+        there = self._torch.as_tensor(actions).detach()
+        return there if self.task.batch.device == "cuda" and there.is_cuda else there.cpu().numpy()
+
+    def _given(self, array: Any) -> Any:
+        """What a step returns: an array, or a tensor of the same memory."""
+        return array if self._torch is None else self._torch.as_tensor(array)
 
     def render(self) -> Any:
         images = self._window.render(range(self.num_envs))

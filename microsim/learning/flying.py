@@ -37,7 +37,7 @@ class Hover(Task):
     name, horizon = "Hover", 200
     limits: ClassVar = {"drone": _DRONE}
     low, high = (-10.0,) * 7, (10.0,) * 7
-    goal = np.array([[20.0], [20.0], [5.0]])
+    goal = (20.0, 20.0, 5.0)
 
     def scenario(
         self, wind: Sequence[float] = (1.0, 0.0, 0.0), gust_sigma: float = 0.0, **changes: Any
@@ -77,7 +77,7 @@ class Patrol(Task):
     name, horizon = "Patrol", 600
     limits: ClassVar = {"drone": _DRONE}
     low, high = (-10.0,) * 10, (10.0,) * 10
-    corners = np.array([[10.0, 30.0, 30.0, 10.0], [10.0, 10.0, 30.0, 30.0], [5.0, 5.0, 5.0, 5.0]])
+    places = ((10.0, 30.0, 30.0, 10.0), (10.0, 10.0, 30.0, 30.0), (5.0, 5.0, 5.0, 5.0))  # x, y, z of the corners
     reach_m = 1.0
 
     def scenario(
@@ -86,10 +86,11 @@ class Patrol(Task):
         no_more(changes, "wind", "gust_sigma")
         return {"name": "patrol", **_world(wind, gust_sigma)}
 
-    def __init__(self, n: int, threads: int = 1, **changes: Any) -> None:
-        super().__init__(n, threads, **changes)
-        self.visited: Integers = np.zeros(n, np.int64)
-        self.before: Array = np.zeros(n)
+    def __init__(self, n: int, threads: int = 1, device: str = "cpu", **changes: Any) -> None:
+        super().__init__(n, threads, device, **changes)
+        self.corners: Array = self.xp.array(self.places)
+        self.visited: Integers = self.xp.zeros(n, np.int64)
+        self.before: Array = self.xp.zeros(n)
 
     def begin(self, worlds: Integers) -> None:
         self.visited[worlds] = 0
@@ -118,7 +119,7 @@ class Patrol(Task):
         return rewards, landed | done
 
     def landmarks(self, world: int) -> Sequence[tuple[float, float, float]]:
-        return [(float(x), float(y), self.reach_m) for x, y in self.corners[:2].T]
+        return [(x, y, self.reach_m) for x, y in zip(*self.places[:2], strict=True)]
 
 
 class TeamTask(Task):
@@ -159,12 +160,12 @@ class TeamTask(Task):
             },
         }
 
-    def __init__(self, n: int, threads: int = 1, **changes: Any) -> None:
-        super().__init__(n, threads, **changes)
-        self.target: Array = np.zeros((2, n))
-        self.found: Mask = np.zeros(n, np.bool_)
-        self.before: Array = np.zeros(n)
-        self.bumped: Array = np.zeros(n)
+    def __init__(self, n: int, threads: int = 1, device: str = "cpu", **changes: Any) -> None:
+        super().__init__(n, threads, device, **changes)
+        self.target: Array = self.xp.zeros((2, n))
+        self.found: Mask = self.xp.zeros(n, np.bool_)
+        self.before: Array = self.xp.zeros(n)
+        self.bumped: Array = self.xp.zeros(n)
 
     def begin(self, worlds: Integers) -> None:
         self.target[:, worlds] = self.batch.free_places("task/target", (10.0, 36.0), (10.0, 36.0), 1.0, worlds).T
@@ -175,7 +176,7 @@ class TeamTask(Task):
     def observe(self) -> Float32s:
         seen, found, batch = self.seen, self.found, self.batch
         rows, _, _ = self.look("drone")
-        seen[:, :3] = ((rows[:3].T - (20.0, 20.0, 0.0)) * 0.05).astype(np.float32)
+        seen[:, 0], seen[:, 1], seen[:, 2] = (rows[X] - 20.0) * 0.05, (rows[Y] - 20.0) * 0.05, rows[Z] * 0.05
         self.see_velocity(3, rows, 0.2)
         self._see_target(7, rows)
         see_ranges(batch.readings["rover/scan"], self.reach_m, seen[:, 10:19])

@@ -54,7 +54,7 @@ def draw(
 ) -> npt.NDArray[np.uint8]:
     """(height, width, 3), north up."""
     ground = batch.ground
-    clearance = ground.clearances[0 if ground.is_shared else world]
+    clearance = batch.loops.host(ground.clearances[0 if ground.is_shared else world])
     rows, columns = clearance.shape
     scale = SIZE_PX / (max(rows, columns) * ground.cell)  # px per metre
     height, width = (max(round(count * ground.cell * scale), 1) for count in (rows, columns))

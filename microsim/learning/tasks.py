@@ -1,7 +1,8 @@
 """What an environment for learning is made of: worlds, what an action does, what is seen, what is good, when it ends.
 
 A task knows n worlds at once, as arrays with an entry for each. Only + - * / and sqrt make observations and rewards, so
-they are the same on every machine. Actions are numbers from -1 to 1, scaled to the robots' limits.
+they are the same on every machine and device: NumPy's functions work on the arrays of a batch on a GPU too. Actions are
+numbers from -1 to 1, scaled to the robots' limits.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.batch import BatchSimulation
-from microsim.batch.kernels import sincos_each
 from microsim.engine.components import CONTACTS, VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, YAW_RATE, X, Y, Z
 from microsim.errors import UsageError, unknown
 
@@ -38,12 +38,13 @@ class Task:
     high: ClassVar[tuple[float, ...]]
     arrived: Mask | None = None  # whose aim was reached in the last step; None: the task has no end to reach
 
-    def __init__(self, n: int, threads: int = 1, **changes: Any) -> None:
-        self.batch = BatchSimulation(self.scenario(**changes), n, sensors=self.sensors, threads=threads)
-        self.n = n
+    def __init__(self, n: int, threads: int = 1, device: str = "cpu", **changes: Any) -> None:
+        scenario = self.scenario(**changes)
+        self.batch = BatchSimulation(scenario, n, sensors=self.sensors, threads=threads, device=device)
+        self.n, self.xp = n, self.batch.loops.xp  # NumPy or CuPy, for arrays of the task's own
         self._commands = {robot: self.batch.commands(robot)[: len(scale)] for robot, scale in self.limits.items()}
-        self._sine, self._cosine = np.empty(n), np.empty(n)
-        self.seen: Float32s = np.zeros((n, len(self.low)), np.float32)
+        self._sine, self._cosine = self.xp.empty(n), self.xp.empty(n)
+        self.seen: Float32s = self.xp.zeros((n, len(self.low)), np.float32)
 
     def scenario(self, **changes: Any) -> dict[str, Any]:
         """Each task has its own, as it has its own `observe` and `judge`."""
@@ -56,12 +57,11 @@ class Task:
     def reset(self, worlds: Integers | None = None, seeds: Integers | None = None) -> None:
         """Begin an episode in these worlds, by default in all."""
         self.batch.reset(worlds, seeds)
-        chosen = np.arange(self.n) if worlds is None else worlds
-        self.begin(chosen)
+        self.begin(self.xp.arange(self.n) if worlds is None else worlds)
 
     def act(self, actions: npt.NDArray[Any]) -> None:
         """Hand (n, size) actions to the robots and let time pass."""
-        actions = np.asarray(actions, np.float64)
+        actions = self.xp.asarray(actions, np.float64)
         if actions.shape != (self.n, self.action_size):
             raise UsageError(
                 f"{self.name}: expected {self.action_size} numbers from -1 to 1 for each of {self.n} worlds, found an "
@@ -90,8 +90,9 @@ class Task:
     @property
     def contacts(self) -> Integers:
         """(n,) contacts of all robots since the episode began."""
-        counts = [self.batch.rows(robot)[CONTACTS] for robot in self.batch.robots]
-        total: Integers = np.sum(counts, axis=0).astype(np.int64)
+        total: Integers = self.xp.zeros(self.n, np.int64)
+        for robot in self.batch.robots:
+            total += self.batch.rows(robot)[CONTACTS].astype(np.int64)
         return total
 
     def landmarks(self, world: int) -> Sequence[tuple[float, float, float]]:
@@ -103,10 +104,10 @@ class Task:
     def look(self, robot: str) -> tuple[Array, Array, Array]:
         """Rows of the state, and the sine and cosine of the heading."""
         rows = self.batch.rows(robot)
-        sincos_each(rows[YAW], self._sine, self._cosine)
+        self.batch.loops.sincos(rows[YAW], self._sine, self._cosine)
         return rows, self._sine, self._cosine
 
-    def see_offset(self, column: int, rows: Array, goal: Array, scale: float) -> None:
+    def see_offset(self, column: int, rows: Array, goal: Array | Sequence[float], scale: float) -> None:
         """Where a goal (2 or 3, n) is, in the robot's own axes, as numbers up to about 1."""
         dx, dy = goal[0] - rows[X], goal[1] - rows[Y]
         self._see_turned(column, dx, dy, scale)
@@ -135,7 +136,7 @@ def no_more(changes: dict[str, Any], *options: str) -> None:
         raise UsageError(unknown("this task has no option", repr(name), name, options))
 
 
-def distance(rows: Array, goal: Array) -> Array:
+def distance(rows: Array, goal: Array | Sequence[float]) -> Array:
     square: Array = np.square(goal[0] - rows[X])
     square += np.square(goal[1] - rows[Y])
     if len(goal) > 2:

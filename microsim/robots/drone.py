@@ -12,7 +12,7 @@ from microsim.documents.values import Height, Metres
 from microsim.engine import column_blocks as columns
 from microsim.engine import exact, geometry, noise
 from microsim.engine.calls import Scene
-from microsim.engine.column_blocks import BLOCK, FEW
+from microsim.engine.column_blocks import BLOCK
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.components import (
     ACCELERATION_X,
@@ -137,9 +137,6 @@ def _climb(state: Array, command: Array, parameters: Array, i: int, ground: floa
 
 @kernel
 def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int) -> None:
-    if state.shape[1] >= FEW:
-        _advance_many(state, command, parameters, keys, scene, tick, ticks)
-        return
     for i in range(state.shape[1]):
         for k in range(tick, tick + ticks):
             if parameters[_GUST_NEW, i] > 0.0:
@@ -150,7 +147,7 @@ def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: 
 
 
 @kernel
-def _advance_many(
+def advance_many(
     state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int
 ) -> None:
     elevation, cell, west, south, dt = scene.elevation, scene.cell, scene.west, scene.south, scene.dt
@@ -227,6 +224,7 @@ class Drone(Robot):
         zero_when_held=(VX, VY, VZ),
         parameters=parameters,
         advance=advance,
+        advance_many=advance_many,
         is_ground_bound=False,
         needs_tick=lambda parameters: bool((parameters[_GUST_NEW] > 0.0).any()),
     )

@@ -12,7 +12,7 @@ from microsim.documents.values import Angle, Finite, Metres, Model, Switch, deta
 from microsim.engine import column_blocks as columns
 from microsim.engine import exact, geometry
 from microsim.engine.calls import Scene
-from microsim.engine.column_blocks import BLOCK, FEW
+from microsim.engine.column_blocks import BLOCK
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.components import (
     ACCELERATION_X,
@@ -152,16 +152,15 @@ def _drive(state: Array, command: Array, parameters: Array, i: int, scene: Scene
 
 @kernel
 def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int) -> None:
-    if state.shape[1] >= FEW:
-        _advance_many(state, command, parameters, scene, ticks)
-        return
     for i in range(state.shape[1]):
         for _ in range(ticks):
             _drive(state, command, parameters, i, scene)
 
 
 @kernel
-def _advance_many(state: Array, command: Array, parameters: Array, scene: Scene, ticks: int) -> None:
+def advance_many(
+    state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int
+) -> None:
     """Those far from walls for all these ticks go side by side, the others one by one."""
     elevation, cell, west, south, dt = scene.elevation, scene.cell, scene.west, scene.south, scene.dt
     s, c, p, ground = np.empty((_ROWS, BLOCK)), np.empty((2, BLOCK)), np.empty((3, BLOCK)), np.empty(BLOCK)
@@ -201,6 +200,7 @@ KINEMATIC = RobotModel(
     state={"x": X, "y": Y, "z": Z, "yaw": YAW, "v": V, "omega": YAW_RATE, "contacts": CONTACTS},
     parameters=parameters,
     advance=advance,
+    advance_many=advance_many,
     is_ground_bound=True,
     minds_cells=True,
     zero_when_held=(V,),

@@ -12,6 +12,7 @@ from microsim.render.palette_camera import CameraModel
 from microsim.render.splat.activation import activate
 from microsim.render.splat.picture import CpuRenderer, Exposure, Shot, Sky, Things, lens_of
 from microsim.render.splat.rasteriser import Rasteriser
+from microsim.sensors._splat_camera import SplatScene
 from tests.unit.render import splat_scenes
 from tests.unit.render.test_splat_reference import HORIZON, assert_close, expected
 
@@ -152,7 +153,7 @@ def test_the_oval_through_each_camera_has_the_bits_of_the_cpu():
     import microsim
 
     sim = microsim.Simulation({"world": "oval", "robots": {"ego": {"sensors": {"lidar_top": None}}}})
-    scene = next(iter(sim._scenes.values()))
+    (scene,) = (each for each in sim._shared.values() if isinstance(each, SplatScene))
     shots = [camera.shot(0) for camera in scene.cameras]
     found, wanted = gpu.GpuRenderer(scene.splats).pictures(shots), CpuRenderer(scene.splats).pictures(shots)
     assert len(found) == 3

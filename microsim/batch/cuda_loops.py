@@ -1,0 +1,513 @@
+"""Worlds on a GPU: one thread each, and in it the kernels that a single world runs on the CPU.
+
+Each `..._loop` makes a function for the GPU around a kernel that is given; all its arguments are 64-bit integers:
+numbers, and addresses of the rows that `engine.calls` describes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numba.core.config
+import numpy as np
+import numpy.typing as npt
+from numba import cuda, float64, int64
+
+from microsim.batch import kernels
+from microsim.batch.batch_columns import Array, Integers
+from microsim.batch.cuda_compiler import compiler_version, ptx_of
+from microsim.batch.kernels import (
+    DROPPED_AT,
+    END_WINDOW,
+    FIRST_WINDOW,
+    IS_TRACKER,
+    KEYS_AT,
+    MEMORY_STEP,
+    READING_STEP,
+    SAMPLED_AT,
+    SETTINGS_STEP,
+    SINGLES,
+    SINGLES_STEP,
+    STEP_COLUMNS,
+)
+from microsim.engine import calls, contacts, exact, motion, noise, output_table, random_layout
+from microsim.engine.calls import (
+    CALL_COLUMNS,
+    COMMAND,
+    END_JUMP,
+    FIRST_JUMP,
+    FLEET_COLUMNS,
+    FLEET_SCENE,
+    INPUTS,
+    KEYS,
+    MEMORY,
+    MEMORY_SIZE,
+    MOUNT,
+    PARAMETER_STEP,
+    PARAMETERS,
+    READING,
+    READING_SIZE,
+    SCENE,
+    SETTINGS,
+    SETTINGS_SIZE,
+    STATE,
+    STATE_ROWS,
+    TABLE,
+    TABLE_SIZE,
+    WIDTH,
+    address_of,
+    is_of_version_0_1,
+)
+from microsim.engine.compiled import CACHE_FOLDER
+from microsim.engine.contact_rows import ROBOT_COLUMNS, ROBOTS, SCRATCH_COLUMNS, TABLE_COLUMNS
+from microsim.engine.contact_rows import STATE as MOVER_STATE
+from microsim.engine.contact_rows import STRIDE as MOVER_STRIDE
+from microsim.engine.contact_tables import marks_for
+from microsim.engine.motion import PLACE_X, PLACE_Y, PLACE_Z, SENSOR_FIELDS
+from microsim.engine.output_table import OFFSET, WINDOW_COLUMNS
+
+if TYPE_CHECKING:
+    from microsim.batch.batch_ground import Ground
+    from microsim.batch.batch_simulation import BatchSimulation
+    from microsim.batch.robot_columns import RobotColumns
+    from microsim.batch.sensor_columns import Calls, KernelColumns
+    from microsim.engine.components import RobotModel
+
+IS_SIMULATED = bool(numba.core.config.ENABLE_CUDASIM)  # by numba, on the CPU, for tests
+THREADS = 128  # per block
+ROOM_BYTES = 1 << 27  # for numbers that become float32 in a reading: so many worlds at once as fit
+NAN_BITS = 0x7FC00000  # of a float32: a GPU's own conversion of NaN gives other bits than a CPU's
+
+_floats_at, _integers_at, _words_at, _singles_at = calls.floats_at, calls.integers_at, calls.words_at, calls.singles_at
+_float_grid_at, _byte_grid_at, _scene_at = calls.float_grid_at, calls.byte_grid_at, calls.scene_at
+_is_within = output_table.is_within
+_observe_one, _place_of = motion.observe_one, motion.place_of
+_take_commands, _put_at_start = kernels.take_commands, kernels.put_at_start
+_last_offset, _free_place = kernels.last_offset, kernels.free_place
+_lay_out, _mix, _sincos = random_layout.lay_out, noise.mix, exact.sincos
+_remember, _settle_contacts, _table_address = contacts.remember, contacts.settle, calls.table_address
+
+
+# ---- loops -----------------------------------------------------------------------------------------------------------
+
+
+def take_loop() -> Callable[..., None]:
+    def loop(count: int, handed_in: int, fleet: int, age: int, ignored: int) -> None:
+        w = cuda.grid(1)
+        if w < count:
+            row = _integers_at(fleet, FLEET_COLUMNS)
+            given = _float_grid_at(handed_in, row[INPUTS], row[WIDTH])
+            taken = _float_grid_at(row[COMMAND], row[INPUTS], row[WIDTH])
+            state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
+            _take_commands(given, taken, state, age, _integers_at(ignored, count), w, w + 1)
+
+    return loop
+
+
+def _compiled(function: Callable[..., None]) -> Any:
+    """The kernel, also where a plug-in's author left the decorator out."""
+    return function if hasattr(function, "py_func") else numba.njit(error_model="numpy")(function)
+
+
+def _joined(advance: Callable[..., None]) -> Any:
+    """The kernel of a robot model written for version 0.1, which takes the grid apart, as one of today."""
+    old = _compiled(advance)
+
+    def joined(state: Any, command: Any, settings: Any, keys: Any, scene: Any, tick: int, ticks: int) -> None:
+        old(
+            state, command, settings, keys, scene.elevation, scene.footing, scene.cell, scene.west, scene.south,
+            scene.dt, tick, ticks,
+        )  # fmt: skip
+
+    return _compiled(joined)
+
+
+def _robots_of(robots: tuple[tuple[Any, ...], ...], r: int = 0, places: tuple[int, int, int] = (0, 0, 0)) -> Any:
+    """Three functions, for a thread: take the columns of all robots from r on, move them by a tick, put them back.
+
+    Each robot's is made around those of the robots after it. `places`: where its state, command and settings begin.
+    """
+    if r == len(robots):
+        return [_compiled(each) for each in (_take_nothing, _move_nothing, _put_nothing)]
+    kernel, is_old, rows, inputs, parameters = robots[r]
+    row, entry, number = places
+    take_others, move_others, put_others = _robots_of(robots, r + 1, (row + rows, entry + inputs, number + parameters))
+    advance = _joined(kernel) if is_old else _compiled(kernel)
+
+    def take(fleets: int, w: int, states: Array, commands: Array, settings: Array, known: Integers) -> None:
+        fleet = _integers_at(fleets + 8 * FLEET_COLUMNS * r, FLEET_COLUMNS)
+        width, step = fleet[WIDTH], fleet[PARAMETER_STEP]
+        all_states, all_commands = (
+            _float_grid_at(fleet[STATE], rows, width),
+            _float_grid_at(fleet[COMMAND], inputs, width),
+        )
+        numbers = _float_grid_at(fleet[PARAMETERS], parameters, width if step else 1)
+        for k in range(rows):
+            states[row + k, 0] = all_states[k, w]
+        for k in range(inputs):
+            commands[entry + k, 0] = all_commands[k, w]
+        for k in range(parameters):
+            settings[number + k, 0] = numbers[k, w * step]
+        known[ROBOT_COLUMNS * r + MOVER_STATE] = _table_address(states) + 8 * (row - w)
+        known[ROBOT_COLUMNS * r + MOVER_STRIDE] = 1
+        take_others(fleets, w, states, commands, settings, known)
+
+    def move(fleets: int, w: int, states: Array, commands: Array, settings: Array, tick: int) -> None:
+        fleet = _integers_at(fleets + 8 * FLEET_COLUMNS * r, FLEET_COLUMNS)
+        scene = _scene_at(fleet[FLEET_SCENE], w, _floats_at(fleet[FLEET_SCENE], 0))
+        own = states[row : row + rows], commands[entry : entry + inputs], settings[number : number + parameters]
+        advance(own[0], own[1], own[2], _integers_at(fleet[KEYS] + 8 * w, 1), scene, tick, 1)
+        move_others(fleets, w, states, commands, settings, tick)
+
+    def put(fleets: int, w: int, states: Array, commands: Array) -> None:
+        fleet = _integers_at(fleets + 8 * FLEET_COLUMNS * r, FLEET_COLUMNS)
+        all_states = _float_grid_at(fleet[STATE], rows, fleet[WIDTH])
+        all_commands = _float_grid_at(fleet[COMMAND], inputs, fleet[WIDTH])
+        for k in range(rows):
+            all_states[k, w] = states[row + k, 0]
+        for k in range(inputs):
+            all_commands[k, w] = commands[entry + k, 0]
+        put_others(fleets, w, states, commands)
+
+    return [_compiled(each) for each in (take, move, put)]
+
+
+def _take_nothing(fleets: int, w: int, states: Array, commands: Array, settings: Array, known: Integers) -> None:
+    pass
+
+
+def _move_nothing(fleets: int, w: int, states: Array, commands: Array, settings: Array, tick: int) -> None:
+    pass
+
+
+def _put_nothing(fleets: int, w: int, states: Array, commands: Array) -> None:
+    pass
+
+
+def move_loop(robots: tuple[tuple[Any, ...], ...], marks: int) -> Callable[..., None]:
+    """All robots of a world, and what they touch, tick after tick, in memory of the thread's own.
+
+    robots: of each its kernel, whether that is of version 0.1, rows of its state, inputs and parameters.
+    """
+    take, move, put = _robots_of(robots)
+    rows, inputs, parameters = (sum(each[k] for each in robots) for k in (2, 3, 4))
+    known_size, scratch_shape = len(robots) * ROBOT_COLUMNS, (len(robots), SCRATCH_COLUMNS)
+
+    def loop(count: int, fleets: int, contacts: int, tick: int, ticks: int) -> None:
+        w = cuda.grid(1)
+        if w < count:
+            states, commands = cuda.local.array((rows, 1), float64), cuda.local.array((inputs, 1), float64)
+            settings, scratch = cuda.local.array((parameters, 1), float64), cuda.local.array(scratch_shape, float64)
+            table, known = cuda.local.array(TABLE_COLUMNS, int64), cuda.local.array(known_size, int64)
+            room, given = cuda.local.array(marks, int64), _integers_at(contacts, TABLE_COLUMNS)
+            for k in range(TABLE_COLUMNS):
+                table[k] = given[k]
+            for k in range(known_size):
+                known[k] = _integers_at(given[ROBOTS], known_size)[k]
+            take(fleets, w, states, commands, settings, known)
+            table[ROBOTS] = _table_address(known)
+            own, start = _table_address(table), _integers_at(tick, count)[w]
+            for now in range(start, start + ticks):
+                _remember(own, w, scratch)
+                move(fleets, w, states, commands, settings, now)
+                _settle_contacts(own, w, now, scratch, room)
+            put(fleets, w, states, commands)
+
+    return loop
+
+
+def start_loop() -> Callable[..., None]:
+    def loop(count: int, fleet: int, start: int, keys: int, worlds: int) -> None:
+        index = cuda.grid(1)
+        if index < count:
+            row, w = _integers_at(fleet, FLEET_COLUMNS), _integers_at(worlds, count)[index]
+            scene = _scene_at(row[FLEET_SCENE], w, _floats_at(start, 0))
+            state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
+            _put_at_start(state, w, _float_grid_at(start, 4, 4), scene, _integers_at(keys, count)[index])
+
+    return loop
+
+
+def settle_loop(settle: Callable[..., None], rows: int, parameters: int) -> Callable[..., None]:
+    def loop(count: int, fleet: int, worlds: int) -> None:
+        index = cuda.grid(1)
+        if index < count:
+            row, w = _integers_at(fleet, FLEET_COLUMNS), _integers_at(worlds, count)[index]
+            width, step = row[WIDTH], row[PARAMETER_STEP]
+            state, settings = cuda.local.array((rows, 1), float64), cuda.local.array((parameters, 1), float64)
+            states = _float_grid_at(row[STATE], rows, width)
+            numbers = _float_grid_at(row[PARAMETERS], parameters, width if step else 1)
+            for k in range(rows):
+                state[k, 0] = states[k, w]
+            for k in range(parameters):
+                settings[k, 0] = numbers[k, w * step]
+            scene = _scene_at(row[FLEET_SCENE], w, _floats_at(row[FLEET_SCENE], 0))
+            settle(state, settings, scene.elevation, scene.cell, scene.west, scene.south)
+            for k in range(rows):
+                states[k, w] = state[k, 0]
+
+    return loop
+
+
+def layout_loop() -> Callable[..., None]:
+    def loop(
+        count: int, obstacles: int, robots: int, rows: int, columns: int, has_holes: int, table: int, starts: int,
+        chances: int, scene: int, lacking: int, moved: int, keys: int, worlds: int,
+    ) -> None:  # fmt: skip
+        index = cuda.grid(1)
+        if index < count:
+            w = _integers_at(worlds, count)[index]
+            _lay_out(
+                _float_grid_at(table, obstacles, 5),
+                _float_grid_at(starts, robots, 2),
+                _floats_at(chances, 3),
+                _scene_at(scene, w, _floats_at(chances, 0)),
+                _byte_grid_at(lacking, rows, columns),
+                _float_grid_at(moved + 24 * obstacles * w, obstacles, 3),
+                has_holes != 0,
+                _integers_at(keys, count)[index],
+            )
+
+    return loop
+
+
+def keys_loop() -> Callable[..., None]:
+    def loop(count: int, seeds: int, stream: int, keys: int) -> None:
+        index = cuda.grid(1)
+        if index < count:
+            _integers_at(keys, count)[index] = _mix(_integers_at(seeds, count)[index], stream)
+
+    return loop
+
+
+def places_loop() -> Callable[..., None]:
+    def loop(count: int, spans: int, scene: int, worlds: int, keys: int, out: int) -> None:
+        index = cuda.grid(1)
+        if index < count:
+            span, places = _floats_at(spans, 5), _float_grid_at(out, count, 2)
+            grid = _scene_at(scene, _integers_at(worlds, count)[index], span)
+            key = _integers_at(keys, count)[index]
+            x, y, _ = _free_place(grid, span[0], span[1], span[2], span[3], span[4], key)
+            places[index, 0], places[index, 1] = x, y
+
+    return loop
+
+
+def firing_loop() -> Callable[..., None]:
+    def loop(count: int, p: int, q: int, begin: int, ticks: int, offsets: int) -> None:
+        index = cuda.grid(1)
+        if index < count:
+            _integers_at(offsets, count)[index] = _last_offset(p, q, _integers_at(begin, count)[index], ticks)
+
+    return loop
+
+
+def sincos_loop() -> Callable[..., None]:
+    def loop(count: int, angles: int, sines: int, cosines: int) -> None:
+        index = cuda.grid(1)
+        if index < count:
+            sine, cosine = _sincos(_floats_at(angles, count)[index])
+            _floats_at(sines, count)[index], _floats_at(cosines, count)[index] = sine, cosine
+
+    return loop
+
+
+def sense_loop(kernel: Callable[..., None], reads_state: bool, is_rounded: bool) -> Callable[..., None]:
+    """What `kernels.sense` does for one call of a sensor; `steps` are the call's, `silent` those of its first call."""
+    kernel = _compiled(kernel)
+
+    def loop(
+        count: int, call: int, steps: int, silent: int, fleet: int, windows: int, window_count: int, worlds: int,
+        tick: int, room: int,
+    ) -> None:  # fmt: skip
+        index = cuda.grid(1)
+        if index >= count:
+            return
+        w = _integers_at(worlds, count)[index]
+        now, row, step = (
+            _integers_at(tick, w + 1)[w],
+            _integers_at(call, CALL_COLUMNS),
+            _integers_at(steps, STEP_COLUMNS),
+        )
+        first, spans = _integers_at(silent, STEP_COLUMNS), _float_grid_at(windows, window_count, WINDOW_COLUMNS)
+        if _is_within(spans, first[FIRST_WINDOW], first[END_WINDOW], now):
+            if steps == silent:
+                _integers_at(first[DROPPED_AT], w + 1)[w] += 1
+            return
+        seen = cuda.local.array(SENSOR_FIELDS, float64)
+        robot = _integers_at(fleet, FLEET_COLUMNS)
+        states = _float_grid_at(robot[STATE], robot[STATE_ROWS], robot[WIDTH])
+        if not reads_state:
+            _observe_one(states, w, seen)
+            mount = _floats_at(row[MOUNT], 3)
+            x, y, z = _place_of(seen, mount[0], mount[1], mount[2])
+            for k in range(row[FIRST_JUMP], row[END_JUMP]):
+                if _is_within(spans, k, k + 1, now):
+                    x, y, z = x + spans[k, OFFSET], y + spans[k, OFFSET + 1], z + spans[k, OFFSET + 2]
+            seen[PLACE_X], seen[PLACE_Y], seen[PLACE_Z] = x, y, z
+        settings = _floats_at(row[SETTINGS] + w * step[SETTINGS_STEP], row[SETTINGS_SIZE])
+        memory = _floats_at(row[MEMORY] + w * step[MEMORY_STEP], row[MEMORY_SIZE])
+        scene = _scene_at(row[SCENE], w, _floats_at(row[TABLE], row[TABLE_SIZE]))
+        key, size = _integers_at(step[KEYS_AT], w + 1)[w], row[READING_SIZE]
+        if is_rounded:
+            numbers = _float_grid_at(room, size, count)[:, index]
+        else:
+            numbers = _float_grid_at(row[READING] + w * step[READING_STEP], size, 1)[:, 0]
+        if reads_state:
+            kernel(settings, states[:, w], memory, scene, key, now, numbers)
+        else:
+            kernel(settings, seen, memory, scene, key, now, numbers)
+        if step[IS_TRACKER] == 0:
+            _integers_at(step[SAMPLED_AT], w + 1)[w] = now
+        if is_rounded:
+            singles = _singles_at(step[SINGLES] + w * step[SINGLES_STEP], size)
+            words = _words_at(step[SINGLES] + w * step[SINGLES_STEP], size)
+            for k in range(size):
+                if numbers[k] == numbers[k]:
+                    singles[k] = numbers[k]
+                else:
+                    words[k] = NAN_BITS
+
+    return loop
+
+
+# ---- launching -------------------------------------------------------------------------------------------------------
+
+
+class CudaLoops:
+    """What `HostLoops` does, with arrays in a GPU's memory; in numba's CUDA simulator, with NumPy's."""
+
+    name = "cuda"
+
+    def __init__(self) -> None:
+        if IS_SIMULATED:
+            self.xp: Any = np
+            return
+        import cupy
+
+        self.xp = cupy
+        device = cupy.cuda.Device()
+        self._capability = divmod(int(device.compute_capability), 10)
+
+    def width_for(self, n: int) -> int:
+        return n
+
+    def array(self, values: npt.NDArray[Any]) -> Any:
+        return values.copy() if IS_SIMULATED else self.xp.asarray(values)
+
+    def host(self, array: Any) -> npt.NDArray[Any]:
+        found: npt.NDArray[Any] = array if isinstance(array, np.ndarray) else self.xp.asnumpy(array)
+        return found
+
+    def advance_function(self, model: RobotModel) -> int:
+        return 0  # functions are not called by address here
+
+    def sample_function(self, kernel: Callable[..., None]) -> int:
+        return 0
+
+    def stream_keys(self, seeds: Integers, name: str) -> Integers:
+        seeds = self.xp.ascontiguousarray(seeds)
+        keys: Integers = self.xp.empty_like(seeds)
+        self._launch(seeds.size, keys_loop, (), address_of(seeds), noise.stream_number(name), address_of(keys))
+        return keys
+
+    def take(self, robot: RobotColumns, begin: int, end: int) -> None:
+        age = -1 if robot.model.command_age is None else robot.model.command_age
+        self._launch(
+            end, take_loop, (), address_of(robot.handed_in), address_of(robot.fleet), age, address_of(robot.ignored)
+        )
+
+    def move(self, batch: BatchSimulation, ticks: int, begin: int, end: int) -> None:
+        robots = tuple(_shape_of(robot) for robot in batch.movers)
+        contacts, arrays = batch.contacts, (batch.fleets, batch.contacts.table, batch.tick)
+        marks = marks_for(len(contacts.names), contacts.words).size
+        self._launch(end, move_loop, (robots, marks), *[address_of(each) for each in arrays], ticks)
+
+    def put_at_start(self, robot: RobotColumns, worlds: Integers, keys: Integers) -> None:
+        arrays = [address_of(each) for each in (robot.fleet, robot.start, keys, worlds)]
+        self._launch(worlds.size, start_loop, (), *arrays)
+
+    def settle(self, robot: RobotColumns, worlds: Integers) -> None:
+        shapes = robot.state.shape[0], robot.parameters.shape[0]
+        addresses = address_of(robot.fleet), address_of(worlds)
+        self._launch(worlds.size, settle_loop, (robot.model.settle, *shapes), *addresses)
+
+    def lay_out(self, ground: Ground, worlds: Integers, keys: Integers) -> None:
+        shapes = len(ground.table), len(ground.starts), *ground.clearances.shape[1:], int(ground.has_holes)
+        arrays = ground.table, ground.starts, ground.chances, ground.scene, ground.lacking, ground.moved, keys, worlds
+        self._launch(worlds.size, layout_loop, (), *shapes, *[address_of(each) for each in arrays])
+
+    def free_places(self, ground: Ground, spans: Array, worlds: Integers, keys: Integers) -> Array:
+        out: Array = self.xp.empty((worlds.size, 2))
+        arrays = self.array(spans), ground.scene, worlds, keys, out
+        self._launch(worlds.size, places_loop, (), *[address_of(each) for each in arrays])
+        return out
+
+    def last_firing(self, period: tuple[int, int], begin: Integers, ticks: int) -> Integers:
+        offsets: Integers = self.xp.empty(begin.size, np.int64)
+        self._launch(begin.size, firing_loop, (), *period, address_of(begin), ticks, address_of(offsets))
+        return offsets
+
+    def sense(self, sensor: KernelColumns, calls: Calls, worlds: Integers, tick: Integers) -> None:
+        size = 8 * sensor.reading_size
+        part = max(ROOM_BYTES // size, THREADS) if sensor.is_rounded else worlds.size
+        room = self.xp.empty(min(part, worlds.size) * size if sensor.is_rounded else 0, np.uint8)
+        windows = sensor.window_rows
+        shared = address_of(sensor.robot.fleet), address_of(windows), len(windows)
+        constants = sensor.sensor.reads_state, sensor.is_rounded
+        for begin in range(0, worlds.size, max(part, 1)):
+            some = worlds[begin : begin + part]
+            for k, kernel in enumerate(calls.kernels):
+                rows = [address_of(each) for each in (calls.rows[k], calls.steps[k], calls.steps[0])]
+                places = address_of(some), address_of(tick), address_of(room)
+                self._launch(some.size, sense_loop, (kernel, *constants), *rows, *shared, *places)
+
+    def sincos(self, angles: Array, sines: Array, cosines: Array) -> None:
+        self._launch(angles.size, sincos_loop, (), *[address_of(each) for each in (angles, sines, cosines)])
+
+    def _launch(self, count: int, make: Callable[..., Any], constants: tuple[Any, ...], *arguments: int) -> None:
+        if count == 0:
+            return
+        grid, numbers = -(-count // THREADS), [np.int64(each) for each in (count, *arguments)]
+        if IS_SIMULATED:
+            cuda.jit(make(*constants))[1, count](*[int(each) for each in numbers])
+        else:
+            _function(make, constants, self._capability)((grid,), (THREADS,), numbers)
+
+
+def _shape_of(robot: RobotColumns) -> tuple[Any, ...]:
+    kernel, arrays = robot.model.advance, (robot.state, robot.in_force, robot.parameters)
+    return kernel, is_of_version_0_1(kernel), *[each.shape[0] for each in arrays]
+
+
+def _flat(constants: tuple[Any, ...]) -> list[Any]:
+    return [one for each in constants for one in (_flat(each) if isinstance(each, tuple) else [each])]
+
+
+@lru_cache(None)
+def _function(make: Callable[..., Any], constants: tuple[Any, ...], capability: tuple[int, int]) -> Any:
+    """The GPU's function, loaded. Its PTX is kept on disk, like kernels of the CPU."""
+    import cupy
+
+    kernels = [each for each in _flat(constants) if callable(each)]
+    given = [getattr(each, "__name__", each) for each in (make, *_flat(constants))]
+    sources = [Path(inspect.getfile(getattr(each, "py_func", each))).read_bytes() for each in kernels]
+    described = repr((given, capability, compiler_version())).encode()
+    name = hashlib.sha256(described + b"".join(sources)).hexdigest()[:16]
+    folder = CACHE_FOLDER or Path(mkdtemp(prefix="microsim-"))
+    file, label = folder / f"{name}.ptx", folder / f"{name}.name"
+    if not label.is_file():
+        loop = make(*constants)
+        entry, code = ptx_of(loop, len(inspect.signature(loop).parameters), capability)
+        for path, content in ((file, code), (label, entry.encode())):
+            part = path.with_suffix(".part")
+            part.write_bytes(content)
+            part.replace(path)
+    return cupy.RawModule(path=str(file)).get_function(label.read_text())

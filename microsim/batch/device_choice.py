@@ -1,0 +1,102 @@
+"""Where a batch runs: on the CPU, or on a GPU that has shown that it gives the CPU's bits."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from microsim.batch.batch_columns import Loops
+from microsim.batch.host_loops import HostLoops
+from microsim.errors import UsageError, install_hint, unknown
+from microsim.scenario import Scenario
+
+if TYPE_CHECKING:
+    from microsim.batch.batch_simulation import BatchSimulation
+
+DEVICES = ("cpu", "cuda")
+TEST_WORLDS = 40
+
+_proven: set[Any] = set()  # kernels that gave the CPU's bits in this process
+
+
+def choose_loops(
+    device: str | Loops, scenario: Scenario, sensors: Iterable[str] | None, batch: type[BatchSimulation]
+) -> Loops:
+    if not isinstance(device, str):
+        return device
+    if device not in DEVICES:
+        raise UsageError(unknown("no device", repr(device), device, DEVICES))
+    if device == "cpu":
+        return HostLoops()
+    found = cuda_loops()
+    problem = found if isinstance(found, str) else self_test(found, scenario, sensors, batch)
+    if not problem and not isinstance(found, str):
+        return found
+    warnings.warn(f"{problem}: the batch runs on the CPU", RuntimeWarning, stacklevel=3)
+    return HostLoops()
+
+
+@cache
+def cuda_loops() -> Loops | str:
+    """The GPU, or why there is none."""
+    try:
+        from microsim.batch.cuda_loops import CudaLoops
+
+        return CudaLoops()
+    except ImportError as error:
+        return f"device='cuda' needs {error.name or error}: {install_hint('gpu')}"
+    except Exception as error:  # CuPy's and the driver's errors have no common class
+        return f"no GPU can be used here ({type(error).__name__}: {error})"
+
+
+def self_test(loops: Loops, scenario: Scenario, sensors: Iterable[str] | None, batch: type[BatchSimulation]) -> str:
+    """Run some worlds on both, for kernels that have not been compared yet; what differs, or ""."""
+    chosen = None if sensors is None else list(sensors)
+    wanted = batch(scenario, TEST_WORLDS, sensors=chosen, device=HostLoops())
+    kernels = wanted.kernels()
+    if kernels <= _proven:
+        return ""
+    try:
+        found = batch(scenario, TEST_WORLDS, sensors=chosen, device=loops)
+        for each in (wanted, found):
+            _exercise(each)
+        differing = difference(found, wanted)
+    except UsageError:
+        raise
+    except Exception as error:  # compilers, CuPy and drivers have no common class
+        reason = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
+        return f"the GPU cannot run this scenario ({type(error).__name__}: {reason[0] if reason else ''})"
+    if differing:
+        return f"the GPU does not give the CPU's bits ({differing})"
+    _proven.update(kernels)
+    return ""
+
+
+def _exercise(batch: BatchSimulation) -> None:
+    dice = np.random.default_rng(0)
+    for ticks in (7, 1, 30):
+        for robot in batch.robots:
+            commands = batch.commands(robot)
+            commands[...] = batch.loops.array(dice.uniform(-3.0, 3.0, commands.shape))
+        batch.step(ticks)
+        batch.reset([0, 1], seeds=[5, 6])
+
+
+def difference(batch: BatchSimulation, other: BatchSimulation) -> str:
+    """Which arrays of two batches differ in any bit."""
+    wrong = []
+    for name, one in batch.snapshot().arrays.items():
+        ours, theirs = batch.loops.host(one), other.loops.host(other.snapshot().arrays[name])
+        count = int((_bits(ours) != _bits(theirs)).sum())
+        if count:
+            wrong.append(f"{count} bytes of {name}")
+    return ", ".join(wrong)
+
+
+def _bits(array: Any) -> Any:
+    return np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)

@@ -1,0 +1,103 @@
+"""Worlds on the CPU: compiled loops over them. `cuda_loops.CudaLoops` has the same methods for a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from microsim.batch import kernels
+from microsim.batch.batch_columns import Array, Integers
+from microsim.engine.calls import MOTION, READING, Rows, address_of, advance_address, sample_address
+from microsim.engine.contact_tables import marks_for
+from microsim.engine.noise import stream_keys
+
+if TYPE_CHECKING:
+    from microsim.batch.batch_ground import Ground
+    from microsim.batch.batch_simulation import BatchSimulation
+    from microsim.batch.robot_columns import RobotColumns
+    from microsim.batch.sensor_columns import Calls, KernelColumns
+    from microsim.engine.components import RobotModel
+
+
+class HostLoops:
+    name = "cpu"
+    xp: Any = np  # the library of its arrays
+
+    def width_for(self, n: int) -> int:
+        """Columns to allocate: an odd number of cache lines, so that rows of a column do not crowd one cache set."""
+        return 8 * (-(-n // 8) | 1)
+
+    def array(self, values: npt.NDArray[Any]) -> Any:
+        """The array in the memory of this device."""
+        return values
+
+    def host(self, array: Any) -> npt.NDArray[Any]:
+        """The array in the memory of the CPU."""
+        return array
+
+    def stream_keys(self, seeds: Integers, name: str) -> Integers:
+        return stream_keys(seeds, name)
+
+    def advance_function(self, model: RobotModel) -> int:
+        return advance_address(model.advance, model.advance_many)
+
+    def sample_function(self, kernel: Callable[..., None]) -> int:
+        return sample_address(kernel)
+
+    def take(self, robot: RobotColumns, begin: int, end: int) -> None:
+        """Put the commands that were handed in into force."""
+        age = -1 if robot.model.command_age is None else robot.model.command_age
+        kernels.take_commands(robot.handed_in, robot.in_force, robot.state, age, robot.ignored, begin, end)
+
+    def move(self, batch: BatchSimulation, ticks: int, begin: int, end: int) -> None:
+        """All robots of these worlds, and what they touch."""
+        needs_tick = np.array([robot.needs_tick for robot in batch.movers], np.int64)
+        contacts, shared = batch.contacts, batch.ground.is_shared
+        size = marks_for(len(contacts.names), contacts.words).size
+        kernels.move(batch.fleets, needs_tick, shared, contacts.table, size, batch.tick, ticks, begin, end)
+
+    def put_at_start(self, robot: RobotColumns, worlds: Integers, keys: Integers) -> None:
+        kernels.put_all_at_start(robot.state, robot.start, address_of(robot.ground.scene), keys, worlds)
+
+    def settle(self, robot: RobotColumns, worlds: Integers) -> None:
+        """Lay robots that were put somewhere onto the slope there."""
+        ground, put = robot.ground, np.ascontiguousarray(robot.state[:, worlds])
+        grid = (ground.elevation, ground.cell, ground.west, ground.south)
+        assert robot.model.settle is not None
+        robot.model.settle(put, np.ascontiguousarray(robot.parameters[:, worlds]), *grid)
+        robot.state[:, worlds] = put
+
+    def lay_out(self, ground: Ground, worlds: Integers, keys: Integers) -> None:
+        scene, tables = address_of(ground.scene), (ground.table, ground.starts, ground.chances)
+        kernels.lay_all_out(*tables, scene, ground.lacking, ground.moved, ground.has_holes, keys, worlds)
+
+    def free_places(self, ground: Ground, spans: Array, worlds: Integers, keys: Integers) -> Array:
+        out = np.empty((worlds.size, 2))
+        kernels.free_places(spans, address_of(ground.scene), keys, worlds, out)
+        return out
+
+    def last_firing(self, period: tuple[int, int], begin: Integers, ticks: int) -> Integers:
+        """For each world, how many ticks after `begin` a trigger last fires within `ticks`; 0 where it does not."""
+        offsets = np.empty(begin.size, np.int64)
+        kernels.last_firing(*period, begin, ticks, offsets)
+        return offsets
+
+    def sense(self, sensor: KernelColumns, calls: Calls, worlds: Integers, tick: Integers) -> None:
+        rows = self._with_own_room(sensor, calls.rows)
+        kernels.sense(rows, calls.steps, sensor.robot.fleet, worlds, tick, sensor.window_rows)
+
+    def _with_own_room(self, sensor: KernelColumns, rows: Rows) -> Rows:
+        """The calls with room to work in that threads do not share; it is kept until this thread's next call."""
+        mine, motion = rows.copy(), np.zeros(sensor.motion_size)
+        sensor.room.motion = motion
+        mine[:, MOTION] = address_of(motion)
+        if sensor.is_rounded:
+            sensor.room.numbers = np.zeros((1, sensor.reading_size))
+            mine[:, READING] = address_of(sensor.room.numbers)
+        return mine
+
+    def sincos(self, angles: Array, sines: Array, cosines: Array) -> None:
+        kernels.sincos_each(angles, sines, cosines)

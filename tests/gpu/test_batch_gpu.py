@@ -1,0 +1,153 @@
+"""Batches on a GPU against batches on the CPU, bit by bit. `make gpu` runs them."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from microsim.batch import BatchSimulation
+from tests.support import bare
+from tests.unit.batch.device_scenarios import SOURCES, assert_complete, assert_same, drive, sensors_with_kernels
+from tests.unit.batch.test_batch import scenario
+from tests.unit.robots.test_plugin_robot import SLED
+
+pytestmark = pytest.mark.gpu
+
+cupy = pytest.importorskip("cupy", reason="these tests need CuPy and a GPU")
+
+
+def pair(source: Any, n: int, **options: Any) -> list[BatchSimulation]:
+    """The same worlds on the CPU and on the GPU; no warning, so the GPU passed its test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        made = [BatchSimulation(source, n, device=device, **options) for device in ("cpu", "cuda")]
+    assert [each.device for each in made] == ["cpu", "cuda"]
+    return made
+
+
+@pytest.mark.parametrize("name", SOURCES)
+@settings(max_examples=5)
+@given(n=st.integers(1, 400), dice=st.integers(0, 2**32), limit=st.sampled_from((0.5, 3.0, 20.0)))
+def test_every_robot_and_sensor_has_the_cpus_bits(name: str, n: int, dice: int, limit: float) -> None:
+    assert_complete()
+    random = np.random.default_rng(dice)
+    batches = pair(SOURCES[name], n, sensors=sensors_with_kernels(SOURCES[name]))
+    assert_same(batches)
+    for _ in range(5):
+        if random.random() < 0.5:
+            mask, first = random.random(n) < 0.4, int(random.integers(0, 10**9))
+            for batch in batches:
+                batch.reset(mask, seeds=np.arange(mask.sum()) + first)
+        drive(batches, random, int(random.integers(0, 25)), limit)
+        assert_same(batches)
+
+
+def test_a_million_worlds_have_the_cpus_bits() -> None:
+    robots = {
+        name: bare(start={"map_pose": {"x": 5, "y": 6}}, scan={"hz": 10, "beams": 15}, gps={"hz": 10})
+        for name in ("drone", "rover")
+    }
+    batches = pair(scenario(robots=robots), 1 << 20)
+    drive(batches, np.random.default_rng(3), 60)
+    assert_same(batches)
+
+
+def test_instruments_read_on_the_cpu_and_their_readings_are_on_the_gpu() -> None:
+    robots = {
+        "drone": bare(
+            start={"map_pose": {"x": 5, "y": 6, "z": 4}}, camera={"hz": 10, "resolution": {"width": 32, "height": 24}}
+        ),
+        "rover": bare(start={"map_pose": {"x": 8, "y": 6}}, lidar={"hz": 10, "rings": 2, "columns": 16}),
+    }
+    batches = pair(scenario(robots=robots), 4)
+    drive(batches, np.random.default_rng(5), 20)
+    batches[0].reset([1])
+    batches[1].reset([1])
+    drive(batches, np.random.default_rng(6), 12)
+    assert_same(batches)
+    image, points = batches[1].readings["drone/camera"], batches[1].readings["rover/lidar"]
+    assert image.get().tobytes() == batches[0].readings["drone/camera"].tobytes()
+    assert points.get().tobytes() == batches[0].readings["rover/lidar"].tobytes()
+    assert image.any()
+
+
+def test_snapshots_forks_and_restores_go_on_alike() -> None:
+    batches = pair(SOURCES["random"], 50, sensors=sensors_with_kernels(SOURCES["random"]))
+    random = np.random.default_rng(7)
+    drive(batches, random, 23)
+    chosen = [4, 1, 17, 30]
+    snapshots, twins = [each.snapshot(chosen) for each in batches], [each.fork(chosen) for each in batches]
+    drive(batches, random, 31)
+    drive(twins, random, 31)
+    assert twins[1].device == "cuda"
+    assert_same(twins)
+    for batch, snapshot in zip(batches, snapshots, strict=True):
+        batch.restore(snapshot, [2, 3, 4, 5])
+    drive(batches, random, 9)
+    assert_same(batches)
+
+
+def test_a_plugin_robot_without_the_decorator_runs_there(tmp_path: Path) -> None:
+    (tmp_path / "sledge.py").write_text(SLED.replace('"sled"', '"sledge"') + "\nROBOT = Sled\n")
+    robots = {"sledge": bare(start={"map_pose": {"x": 2, "y": 3}}, odom={"hz": 60})}
+    batches = pair({**scenario(robots=robots), "plugins": [str(tmp_path)]}, 33)
+    drive(batches, np.random.default_rng(1), 40)
+    assert_same(batches)
+
+
+def test_a_kernel_that_a_gpu_cannot_run_leaves_the_batch_on_the_cpu(tmp_path: Path) -> None:
+    code = SLED.replace('"sled"', '"sledge"').replace("expire(state", "room = np.zeros(command.shape[0]); expire(state")
+    (tmp_path / "sledge.py").write_text("import numpy as np\n" + code + "\nROBOT = Sled\n")
+    robots = {"sledge": bare(start={"map_pose": {"x": 2, "y": 3}})}
+    with pytest.warns(RuntimeWarning, match="the GPU cannot run this scenario .*: the batch runs on the CPU"):
+        batch = BatchSimulation({**scenario(robots=robots), "plugins": [str(tmp_path)]}, 3, device="cuda")
+    assert batch.device == "cpu"
+
+
+def test_torch_jax_and_cupy_share_the_memory() -> None:
+    import jax
+    import torch
+
+    jax.config.update("jax_enable_x64", True)
+    batch = BatchSimulation(SOURCES["flat"], 64, device="cuda", sensors=["rover/scan"])
+    commands = torch.from_dlpack(batch.commands("rover"))
+    commands[0] = 1.5
+    assert (batch.commands("rover")[0] == 1.5).all()
+    x, scan = torch.from_dlpack(batch.state("rover")["x"]), torch.as_tensor(batch.readings["rover/scan"], device="cuda")
+    before = x.clone()
+    batch.step(12)
+    assert (x != before).all()
+    assert scan.data_ptr() == batch.readings["rover/scan"].data.ptr
+    y = jax.dlpack.from_dlpack(batch.state("rover")["y"])
+    np.testing.assert_array_equal(np.asarray(y), batch.state("rover")["y"].get())
+    batch.reset(torch.arange(64, device="cuda") < 3)
+    assert batch.tick[:5].tolist() == [0, 0, 0, 12, 12]
+
+
+@pytest.mark.parametrize("task", ["Hover", "Patrol", "RoverAvoid", "TeamTask", "Drive"])
+def test_environments_on_a_gpu_give_the_cpus_numbers_as_tensors(task: str) -> None:
+    import gymnasium
+    import torch
+
+    name = f"microsim.learning:MicroSim/{task}-v0"
+    cpu = gymnasium.make_vec(name, num_envs=200, max_episode_steps=15)
+    gpu = gymnasium.make_vec(name, num_envs=200, max_episode_steps=15, device="cuda")
+    seen, _ = gpu.reset(seed=5)
+    wanted, _ = cpu.reset(seed=5)
+    dice = np.random.default_rng(0)
+    assert seen.is_cuda
+    for _ in range(40):
+        np.testing.assert_array_equal(seen.cpu().numpy(), wanted)
+        actions = dice.uniform(-1.2, 1.2, cpu.action_space.shape).astype(np.float32)
+        wanted, *rest, facts = cpu.step(actions)
+        seen, *found, info = gpu.step(torch.as_tensor(actions, device="cuda"))
+        for one, other in zip(found, rest, strict=True):
+            assert one.is_cuda
+            np.testing.assert_array_equal(one.cpu().numpy(), other)
+        assert info.keys() == facts.keys()
+        for key, value in facts.items():
+            np.testing.assert_array_equal(info[key].cpu().numpy(), value)

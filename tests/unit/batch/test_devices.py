@@ -1,0 +1,165 @@
+"""Batches on a GPU, as far as that can be tested without one: in numba's CUDA simulator, and by looking at the code."""
+
+import hashlib
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from microsim.batch import BatchSimulation, device_choice
+from microsim.batch.host_loops import HostLoops
+from microsim.errors import MissingExtraError, UsageError
+from tests.unit.batch.device_scenarios import SOURCES, assert_complete, assert_same, drive, sensors_with_kernels
+
+ROOT = Path(__file__).resolve().parents[3]
+N = 3
+
+
+def digests(name: str, device: Any) -> dict[str, str]:
+    """Of every array of a few worlds that were driven, reset, forked and restored."""
+    batch = BatchSimulation(SOURCES[name], N, sensors=sensors_with_kernels(SOURCES[name]), device=device)
+    assert batch.device == (device if isinstance(device, str) else device.name)
+    dice = np.random.default_rng(4)
+    for ticks in (4, 9, 1):
+        drive([batch], dice, ticks)
+        batch.reset([1], seeds=[77 + ticks])
+    snapshot = batch.snapshot([2, 0])
+    drive([batch], dice, 5)
+    batch.restore(snapshot)
+    twin = batch.fork([0, 1])
+    drive([twin], dice, 5)
+    places = batch.free_places("a place", (2.0, 18.0), (2.0, 18.0))
+    arrays = {**batch.snapshot().arrays, **{f"twin {k}": v for k, v in twin.snapshot().arrays.items()}, "free": places}
+    return {key: hashlib.sha256(np.ascontiguousarray(each).tobytes()).hexdigest() for key, each in arrays.items()}
+
+
+@pytest.fixture(scope="module")
+def simulated() -> dict[str, dict[str, str]]:
+    """The digests from a process in which numba's CUDA simulator stands for the GPU."""
+    code = (
+        "import json; from microsim.batch import device_choice; device_choice.TEST_WORLDS = 2;"
+        "from tests.unit.batch.test_devices import SOURCES, digests;"
+        "print(json.dumps({name: digests(name, 'cuda') for name in SOURCES}))"
+    )
+    flags = {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "error::RuntimeWarning", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **flags}, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, str]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_loops_of_a_gpu_give_the_cpus_bits(name: str, simulated: dict[str, dict[str, str]]) -> None:
+    assert_complete()
+    assert simulated[name] == digests(name, "cpu")
+
+
+@pytest.fixture
+def listing(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A GPU that notes what it is to run, and the compiler for it; it needs numba-cuda and NVVM, but no GPU."""
+    needed = "pip install numba-cuda nvidia-nvvm (Linux on x86-64; part of the extra `test`)"
+    pytest.importorskip("numba_cuda", reason=needed)
+    pytest.importorskip("cuda.bindings.nvvm", reason=needed)
+    from microsim.batch.cuda_loops import CudaLoops
+
+    class Listing(CudaLoops):
+        def __init__(self) -> None:
+            self.xp, self.asked = np, {}
+
+        def array(self, values: Any) -> Any:
+            return values.copy()
+
+        def _launch(self, count: int, make: Any, constants: Any, *arguments: int) -> None:
+            self.asked[make, constants] = len(arguments) + 1
+
+    import numba.cuda.dispatcher
+
+    capability = types.SimpleNamespace(compute_capability=(8, 0))
+    monkeypatch.setattr(numba.cuda.dispatcher, "get_current_device", lambda: capability)
+    return Listing()
+
+
+def test_no_code_for_a_gpu_fuses_multiplications_and_additions(listing: Any) -> None:
+    from microsim.batch.cuda_compiler import ptx_of
+
+    for source in SOURCES.values():
+        batch = BatchSimulation(source, N, sensors=sensors_with_kernels(source), device=listing)
+        batch.step(3)
+        batch.reset([1])
+        batch.free_places("a place", (2.0, 18.0), (2.0, 18.0))
+        batch.loops.sincos(np.zeros(N), np.zeros(N), np.zeros(N))
+    kinds = {make.__name__ for make, _ in listing.asked}
+    assert kinds >= {"move_loop", "sense_loop", "take_loop", "start_loop", "settle_loop", "layout_loop"}
+    multiplications = 0
+    for (make, constants), arguments in listing.asked.items():
+        loop = make(*constants)
+        assert len(inspect.signature(loop).parameters) == arguments
+        _, code = ptx_of(loop, arguments, (8, 0))
+        text = code.decode()
+        assert not re.search(r"\b(fma|mad)\.[a-z.]*f(32|64)", text), (make, constants)
+        assert not re.search(r"\b(min|max)\.f64", text), (make, constants)  # they treat -0.0 in another way
+        multiplications += len(re.findall(r"\bmul\.rn\.f64", text))
+        assert not re.search(r"\b(mul|add|sub)\.f(32|64)", text), "without .rn the driver may fuse it"
+    assert multiplications > 1000
+
+
+def test_without_a_gpu_the_cpu_takes_over_with_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_choice, "cuda_loops", lambda: "no GPU can be used here (none)")
+    with pytest.warns(RuntimeWarning, match=r"no GPU can be used here \(none\): the batch runs on the CPU") as found:
+        batch = BatchSimulation(SOURCES["flat"], N, device="cuda", sensors=["rover/scan"])
+    assert len(found) == 1
+    assert batch.device == "cpu"
+    other = BatchSimulation(SOURCES["flat"], N, sensors=["rover/scan"])
+    drive([batch, other], np.random.default_rng(1), 20)
+    assert_same([batch, other])
+
+
+class Wrong(HostLoops):
+    """A GPU that is off by the last bit of one number."""
+
+    name = "cuda"
+
+    def move(self, batch: Any, ticks: int, begin: int, end: int) -> None:
+        super().move(batch, ticks, begin, end)
+        state = batch.rows("car")
+        state[0, 5] = np.nextafter(state[0, 5], np.inf)
+
+
+def test_a_gpu_that_differs_in_one_bit_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_choice, "cuda_loops", Wrong)
+    monkeypatch.setattr(device_choice, "_proven", set())
+    with pytest.warns(RuntimeWarning, match=r"does not give the CPU's bits \(\d+ bytes of car:state"):
+        batch = BatchSimulation(SOURCES["flat"], N, device="cuda", sensors=())
+    assert batch.device == "cpu"
+
+
+def test_a_self_test_is_made_once_for_each_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    exercised = []
+    monkeypatch.setattr(device_choice, "cuda_loops", type("Right", (HostLoops,), {"name": "cuda"}))
+    monkeypatch.setattr(device_choice, "_proven", set())
+    monkeypatch.setattr(device_choice, "_exercise", lambda batch: exercised.append(batch.sensors))
+    for sensors in ([], ["rover/scan"], [], ["rover/scan"]):
+        assert BatchSimulation(SOURCES["flat"], N, device="cuda", sensors=sensors).device == "cuda"
+    assert exercised == [(), (), ("rover/scan",), ("rover/scan",)]
+
+
+def test_other_devices_are_refused_by_name() -> None:
+    with pytest.raises(UsageError, match="no device 'cude'; did you mean 'cuda'"):
+        BatchSimulation(SOURCES["flat"], N, device="cude")
+
+
+def test_an_environment_on_a_gpu_needs_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    import gymnasium
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match="gives torch tensors: pip install torch"):
+        gymnasium.make_vec("microsim.learning:MicroSim/Hover-v0", num_envs=2, device="cuda")
