@@ -42,7 +42,7 @@ INEXACT = {
 
 # A heavy library is imported in one place, so that whoever does not need it never pays for it.
 HOMES = {
-    "numba": ("engine/",),
+    "numba": ("engine/", "batch/cuda_compiler.py", "batch/cuda_loops.py"),  # the latter for GPUs
     "llvmlite": ("engine/calls.py",),
     "rosbags": ("messages/", "recording/"),
     "ruamel": ("documents/", "ros2/transport/ros_arguments.py"),
@@ -54,7 +54,7 @@ HOMES = {
     "cyclonedds": ("ros2/transport/dds.py", "ros2/transport/dds_graph.py", "ros2/transport/cdr_endpoints.py"),
     "viser": ("view/web/",),
     "yourdfpy": ("view/web/",),
-    "ray": ("",),
+    "ray": ("sweep/worker_pool.py",),
     "pyarrow": ("sweep/results.py",),
     "matplotlib": ("recording/bag_plot.py",),
     "gymnasium": ("learning/",),
