@@ -37,7 +37,7 @@ from microsim.batch.kernels import (
     SINGLES_STEP,
     STEP_COLUMNS,
 )
-from microsim.engine import calls, contacts, exact, motion, noise, output_table, random_layout
+from microsim.engine import calls, contact_rows, contacts, exact, motion, noise, output_table, random_layout
 from microsim.engine.calls import (
     CALL_COLUMNS,
     COMMAND,
@@ -66,7 +66,7 @@ from microsim.engine.calls import (
     is_of_version_0_1,
 )
 from microsim.engine.compiled import CACHE_FOLDER
-from microsim.engine.contact_rows import ROBOT_COLUMNS, ROBOTS, SCRATCH_COLUMNS, TABLE_COLUMNS
+from microsim.engine.contact_rows import ROBOT_COLUMNS, ROBOTS, SCRATCH_COLUMNS, TABLE_COLUMNS, WORDS
 from microsim.engine.contact_rows import STATE as MOVER_STATE
 from microsim.engine.contact_rows import STRIDE as MOVER_STRIDE
 from microsim.engine.contact_tables import marks_for
@@ -87,12 +87,14 @@ NAN_BITS = 0x7FC00000  # of a float32: a GPU's own conversion of NaN gives other
 
 _floats_at, _integers_at, _words_at, _singles_at = calls.floats_at, calls.integers_at, calls.words_at, calls.singles_at
 _float_grid_at, _byte_grid_at, _scene_at = calls.float_grid_at, calls.byte_grid_at, calls.scene_at
+_bytes_at = calls.bytes_at
 _is_within = output_table.is_within
 _observe_one, _place_of = motion.observe_one, motion.place_of
 _take_commands, _put_at_start = kernels.take_commands, kernels.put_at_start
 _last_offset, _free_place = kernels.last_offset, kernels.free_place
 _lay_out, _mix, _sincos = random_layout.lay_out, noise.mix, exact.sincos
 _remember, _settle_contacts, _table_address = contacts.remember, contacts.settle, calls.table_address
+_begin_tick_of, _is_quiet, _touch_words = contacts.begin_tick_of, contacts.is_quiet, contact_rows.touch_words
 
 
 # ---- loops -----------------------------------------------------------------------------------------------------------
@@ -111,7 +113,7 @@ def take_loop() -> Callable[..., None]:
     return loop
 
 
-def _compiled(function: Callable[..., None]) -> Any:
+def _compiled(function: Callable[..., Any]) -> Any:
     """The kernel, also where a plug-in's author left the decorator out."""
     return function if hasattr(function, "py_func") else numba.njit(error_model="numpy")(function)
 
@@ -130,24 +132,25 @@ def _joined(advance: Callable[..., None]) -> Any:
 
 
 def _robots_of(robots: tuple[tuple[Any, ...], ...], r: int = 0, places: tuple[int, int, int] = (0, 0, 0)) -> Any:
-    """Three functions, for a thread: take the columns of all robots from r on, move them by a tick, put them back.
+    """Functions for a thread: take the columns of all robots from r on; move them by a tick; the same, if they touch
+    nothing meanwhile; put them back. Each robot's is made around those of the robots after it.
 
-    Each robot's is made around those of the robots after it. `places`: where its state, command and settings begin.
+    robots: of each its kernel, whether that is of version 0.1, rows of its state, inputs and parameters. `places`:
+    where its state, command and settings begin.
     """
     if r == len(robots):
-        return [_compiled(each) for each in (_take_nothing, _move_nothing, _put_nothing)]
+        return [_compiled(each) for each in (_nothing, _nothing, _quiet, _nothing)]
     kernel, is_old, rows, inputs, parameters = robots[r]
     row, entry, number = places
-    take_others, move_others, put_others = _robots_of(robots, r + 1, (row + rows, entry + inputs, number + parameters))
+    others = _robots_of(robots, r + 1, (row + rows, entry + inputs, number + parameters))
+    take_others, move_others, quiet_others, put_others = others
     advance = _joined(kernel) if is_old else _compiled(kernel)
 
-    def take(fleets: int, w: int, states: Array, commands: Array, settings: Array, known: Integers) -> None:
+    def take(fleets: int, w: int, states: Array, commands: Array, settings: Array, extra: Array, tick: int) -> None:
         fleet = _integers_at(fleets + 8 * FLEET_COLUMNS * r, FLEET_COLUMNS)
         width, step = fleet[WIDTH], fleet[PARAMETER_STEP]
-        all_states, all_commands = (
-            _float_grid_at(fleet[STATE], rows, width),
-            _float_grid_at(fleet[COMMAND], inputs, width),
-        )
+        all_states = _float_grid_at(fleet[STATE], rows, width)
+        all_commands = _float_grid_at(fleet[COMMAND], inputs, width)
         numbers = _float_grid_at(fleet[PARAMETERS], parameters, width if step else 1)
         for k in range(rows):
             states[row + k, 0] = all_states[k, w]
@@ -155,18 +158,22 @@ def _robots_of(robots: tuple[tuple[Any, ...], ...], r: int = 0, places: tuple[in
             commands[entry + k, 0] = all_commands[k, w]
         for k in range(parameters):
             settings[number + k, 0] = numbers[k, w * step]
-        known[ROBOT_COLUMNS * r + MOVER_STATE] = _table_address(states) + 8 * (row - w)
-        known[ROBOT_COLUMNS * r + MOVER_STRIDE] = 1
-        take_others(fleets, w, states, commands, settings, known)
+        take_others(fleets, w, states, commands, settings, extra, tick)
 
-    def move(fleets: int, w: int, states: Array, commands: Array, settings: Array, tick: int) -> None:
+    def move(fleets: int, w: int, states: Array, commands: Array, settings: Array, extra: Array, tick: int) -> None:
         fleet = _integers_at(fleets + 8 * FLEET_COLUMNS * r, FLEET_COLUMNS)
         scene = _scene_at(fleet[FLEET_SCENE], w, _floats_at(fleet[FLEET_SCENE], 0))
-        own = states[row : row + rows], commands[entry : entry + inputs], settings[number : number + parameters]
-        advance(own[0], own[1], own[2], _integers_at(fleet[KEYS] + 8 * w, 1), scene, tick, 1)
-        move_others(fleets, w, states, commands, settings, tick)
+        own = states[row : row + rows]
+        _begin_tick_of(own, r, extra)
+        used = commands[entry : entry + inputs], settings[number : number + parameters]
+        advance(own, used[0], used[1], _integers_at(fleet[KEYS] + 8 * w, 1), scene, tick, 1)
+        move_others(fleets, w, states, commands, settings, extra, tick)
 
-    def put(fleets: int, w: int, states: Array, commands: Array) -> None:
+    def quiet(contacts: int, w: int, states: Array, scratch: Array) -> bool:
+        table = _integers_at(contacts, TABLE_COLUMNS)
+        return _is_quiet(table, r, w, states[row : row + rows], scratch) and quiet_others(contacts, w, states, scratch)
+
+    def put(fleets: int, w: int, states: Array, commands: Array, settings: Array, extra: Array, tick: int) -> None:
         fleet = _integers_at(fleets + 8 * FLEET_COLUMNS * r, FLEET_COLUMNS)
         all_states = _float_grid_at(fleet[STATE], rows, fleet[WIDTH])
         all_commands = _float_grid_at(fleet[COMMAND], inputs, fleet[WIDTH])
@@ -174,35 +181,63 @@ def _robots_of(robots: tuple[tuple[Any, ...], ...], r: int = 0, places: tuple[in
             all_states[k, w] = states[row + k, 0]
         for k in range(inputs):
             all_commands[k, w] = commands[entry + k, 0]
-        put_others(fleets, w, states, commands)
+        put_others(fleets, w, states, commands, settings, extra, tick)
 
-    return [_compiled(each) for each in (take, move, put)]
+    return [_compiled(each) for each in (take, move, quiet, put)]
 
 
-def _take_nothing(fleets: int, w: int, states: Array, commands: Array, settings: Array, known: Integers) -> None:
+def _nothing(fleets: int, w: int, states: Array, commands: Array, settings: Array, extra: Array, tick: int) -> None:
     pass
 
 
-def _move_nothing(fleets: int, w: int, states: Array, commands: Array, settings: Array, tick: int) -> None:
-    pass
+def _quiet(contacts: int, w: int, states: Array, scratch: Array) -> bool:
+    return True
 
 
-def _put_nothing(fleets: int, w: int, states: Array, commands: Array) -> None:
-    pass
+def quiet_loop(robots: tuple[tuple[Any, ...], ...]) -> Callable[..., None]:
+    """All robots of a world by all ticks, in registers, as long as nothing touches anything.
+
+    Where something does or did, the world stays as it was, and is `left` to `move_loop`.
+    """
+    take, move, quiet, put = _robots_of(robots)
+    rows, inputs, parameters = (sum(each[k] for each in robots) for k in (2, 3, 4))
+    count_of, scratch_shape = len(robots), (len(robots), SCRATCH_COLUMNS)
+
+    def loop(count: int, fleets: int, contacts: int, tick: int, ticks: int, left: int) -> None:
+        w = cuda.grid(1)
+        if w < count:
+            is_left, table = False, _integers_at(contacts, TABLE_COLUMNS)
+            for r in range(count_of):
+                for word in range(table[WORDS]):
+                    is_left = is_left or _touch_words(table, r, w, word) != 0
+            if not is_left:
+                states, commands = cuda.local.array((rows, 1), float64), cuda.local.array((inputs, 1), float64)
+                settings, scratch = cuda.local.array((parameters, 1), float64), cuda.local.array(scratch_shape, float64)
+                start = _integers_at(tick, count)[w]
+                take(fleets, w, states, commands, settings, scratch, start)
+                now = start
+                while now < start + ticks and not is_left:
+                    move(fleets, w, states, commands, settings, scratch, now)
+                    is_left = not quiet(contacts, w, states, scratch)
+                    now += 1
+                if not is_left:
+                    put(fleets, w, states, commands, settings, scratch, start)
+            _bytes_at(left, count)[w] = 1 if is_left else 0
+
+    return loop
 
 
 def move_loop(robots: tuple[tuple[Any, ...], ...], marks: int) -> Callable[..., None]:
-    """All robots of a world, and what they touch, tick after tick, in memory of the thread's own.
-
-    robots: of each its kernel, whether that is of version 0.1, rows of its state, inputs and parameters.
-    """
-    take, move, put = _robots_of(robots)
+    """All robots of a world, and what they touch, tick after tick, in memory of the thread's own."""
+    take, move, _, put = _robots_of(robots)
     rows, inputs, parameters = (sum(each[k] for each in robots) for k in (2, 3, 4))
-    known_size, scratch_shape = len(robots) * ROBOT_COLUMNS, (len(robots), SCRATCH_COLUMNS)
+    count_of, known_size, scratch_shape = len(robots), len(robots) * ROBOT_COLUMNS, (len(robots), SCRATCH_COLUMNS)
+    places = tuple(sum(each[2] for each in robots[:r]) for r in range(len(robots)))
 
-    def loop(count: int, fleets: int, contacts: int, tick: int, ticks: int) -> None:
-        w = cuda.grid(1)
-        if w < count:
+    def loop(count: int, worlds: int, fleets: int, contacts: int, tick: int, ticks: int) -> None:
+        index = cuda.grid(1)
+        if index < count:
+            w = _integers_at(worlds, count)[index]
             states, commands = cuda.local.array((rows, 1), float64), cuda.local.array((inputs, 1), float64)
             settings, scratch = cuda.local.array((parameters, 1), float64), cuda.local.array(scratch_shape, float64)
             table, known = cuda.local.array(TABLE_COLUMNS, int64), cuda.local.array(known_size, int64)
@@ -211,14 +246,17 @@ def move_loop(robots: tuple[tuple[Any, ...], ...], marks: int) -> Callable[..., 
                 table[k] = given[k]
             for k in range(known_size):
                 known[k] = _integers_at(given[ROBOTS], known_size)[k]
-            take(fleets, w, states, commands, settings, known)
+            for r in range(count_of):
+                known[ROBOT_COLUMNS * r + MOVER_STATE] = _table_address(states) + 8 * (places[r] - w)
+                known[ROBOT_COLUMNS * r + MOVER_STRIDE] = 1
             table[ROBOTS] = _table_address(known)
-            own, start = _table_address(table), _integers_at(tick, count)[w]
+            own, start = _table_address(table), _integers_at(tick, w + 1)[w]
+            take(fleets, w, states, commands, settings, scratch, start)
             for now in range(start, start + ticks):
                 _remember(own, w, scratch)
-                move(fleets, w, states, commands, settings, now)
+                move(fleets, w, states, commands, settings, scratch, now)
                 _settle_contacts(own, w, now, scratch, room)
-            put(fleets, w, states, commands)
+            put(fleets, w, states, commands, settings, scratch, start)
 
     return loop
 
@@ -426,9 +464,13 @@ class CudaLoops:
 
     def move(self, batch: BatchSimulation, ticks: int, begin: int, end: int) -> None:
         robots = tuple(_shape_of(robot) for robot in batch.movers)
-        contacts, arrays = batch.contacts, (batch.fleets, batch.contacts.table, batch.tick)
+        contacts = batch.contacts
+        arrays = [address_of(each) for each in (batch.fleets, contacts.table, batch.tick)]
+        left = self.xp.empty(end, np.uint8)
+        self._launch(end, quiet_loop, (robots,), *arrays, ticks, address_of(left))
+        worlds: Integers = left.nonzero()[0]
         marks = marks_for(len(contacts.names), contacts.words).size
-        self._launch(end, move_loop, (robots, marks), *[address_of(each) for each in arrays], ticks)
+        self._launch(worlds.size, move_loop, (robots, marks), address_of(worlds), *arrays, ticks)
 
     def put_at_start(self, robot: RobotColumns, worlds: Integers, keys: Integers) -> None:
         arrays = [address_of(each) for each in (robot.fleet, robot.start, keys, worlds)]

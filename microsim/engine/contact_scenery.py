@@ -76,6 +76,21 @@ def past_scenery(t: Rows, r: int, world: int, scratch: Array, marks: Integers, l
 
 
 @kernel
+def is_clear_of_scenery(t: Rows, r: int, world: int, scratch: Array) -> bool:
+    """Whether heights and free cells alone show that `past_scenery` finds nothing."""
+    body = _float_grid_at(t[BODIES], t[COUNT], 7)[r]
+    low = min(scratch[r, 2], scratch[r, HERE + 2]) - body[6]
+    if t[TRIANGLES]:
+        facts = _floats_at(t[MESH_FACTS], 7)
+        if low < facts[6] and max(scratch[r, 2], scratch[r, HERE + 2]) + body[6] > facts[5]:
+            return False
+    if t[SOLID_COUNT] == 0 or not low < _floats_at(t[HEIGHTS], 2)[CEILING]:
+        return True
+    x, y, reach = _reach(scratch, r, body)
+    return _is_among_free_cells(_scene_at(t[SCENE], world, _floats_at(t[SCENE], 0)), x, y, reach)
+
+
+@kernel
 def _reach(scratch: Array, r: int, body: Array) -> tuple[float, float, float]:
     """A circle of the ground that holds a robot on its way: middle and radius."""
     dx, dy = scratch[r, HERE] - scratch[r, 0], scratch[r, HERE + 1] - scratch[r, 1]

@@ -70,7 +70,7 @@ from microsim.engine.contact_rows import (
     touch_words,
     was_touching,
 )
-from microsim.engine.contact_scenery import note_cells, past_scenery
+from microsim.engine.contact_scenery import is_clear_of_scenery, note_cells, past_scenery
 from microsim.engine.geometry import Array
 
 _first_touch, _meets, _pose_between, _put_box = (
@@ -85,6 +85,14 @@ _ground_height, _wrap_angle = geometry.ground_height, exact.wrap_angle
 def _read_pose(state: Array, stride: int, pose: Array) -> None:
     pose[0], pose[1], pose[2] = state[X * stride], state[Y * stride], state[Z * stride]
     pose[3], pose[4], pose[5] = state[YAW * stride], state[ROLL * stride], state[PITCH * stride]
+
+
+@kernel
+def begin_tick_of(state: Array, r: int, scratch: Array) -> None:
+    """What `is_quiet` needs of `remember`; state (rows, 1): the robot's own."""
+    state[HELD, 0] = 0.0
+    _read_pose(state[:, 0], 1, scratch[r])
+    _read_pose(state[:, 0], 1, scratch[r, HERE:])
 
 
 @kernel
@@ -129,6 +137,22 @@ def settle(table: int, world: int, tick: int, scratch: Array, marks: Integers) -
         _settle_one(t, r, world, scratch, marks, cells)
     for r in range(count):
         _count_contacts(t, r, world, tick, marks)
+
+
+@kernel
+def is_quiet(t: Rows, r: int, world: int, state: Array, scratch: Array) -> bool:
+    """Whether `settle` would leave a robot alone that touched nothing before; to be asked of one after the other.
+
+    state (rows, 1): its own. So what runs ahead (`batch.cuda_loops`) need not look at every contact.
+    """
+    _read_pose(state[:, 0], 1, scratch[r, HERE:])
+    if state[HELD, 0] != 0.0:
+        return False
+    for other in range(scratch.shape[0]):
+        if other != r and _is_near(t, r, other, scratch):
+            return False
+    flags = _integers_at(t[ROBOTS] + 8 * (ROBOT_COLUMNS * r + FLAGS), 1)[0]
+    return (flags & MINDS_CELLS) != 0 or is_clear_of_scenery(t, r, world, scratch)
 
 
 @kernel

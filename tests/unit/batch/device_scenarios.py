@@ -32,6 +32,7 @@ SOURCES: dict[str, dict[str, Any]] = {
     "hills": scenario(robots=EVERYONE, map=HILLS, physics_hz=50),
     "random": scenario(robots=EVERYONE, map=HILLS, randomize=RANDOMIZE),
     "faults": scenario(robots=EVERYONE, faults=FAULTS),
+    "far apart": scenario(robots={name: MANY[name] for name in ("drone", "rover")}, obstacles=[]),  # nothing touches
 }
 
 
