@@ -2,7 +2,7 @@
 
 Arrays have a column or a row per world. `worlds` are the numbers of those that are meant, `scene` the address of a row
 that `engine.calls.scene_row` wrote. A function of one world has a loop over worlds beside it, for CPUs; the loops for
-GPUs are in `cuda_loops`.
+GPUs are in `cuda_kernels`.
 """
 
 import math

@@ -143,7 +143,7 @@ def settle(table: int, world: int, tick: int, scratch: Array, marks: Integers) -
 def is_quiet(t: Rows, r: int, world: int, state: Array, scratch: Array) -> bool:
     """Whether `settle` would leave a robot alone that touched nothing before; to be asked of one after the other.
 
-    state (rows, 1): its own. So what runs ahead (`batch.cuda_loops`) need not look at every contact.
+    state (rows, 1): its own. So what runs ahead (`batch.cuda_kernels`) need not look at every contact.
     """
     _read_pose(state[:, 0], 1, scratch[r, HERE:])
     if state[HELD, 0] != 0.0:
