@@ -213,7 +213,10 @@ class Client:
 
     def is_ready(self) -> bool:
         """Whether one server is matched with both halves."""
-        peers = self._replies.reader.get_matched_publications(), self._requests.writer.get_matched_subscriptions()
+        try:
+            peers = self._replies.reader.get_matched_publications(), self._requests.writer.get_matched_subscriptions()
+        except IndexError:  # cyclonedds asks for the number and then for the list: a peer came in between
+            return False
         if peers != self._ready_with:
             self._ready_with = peers if self._servers() - {""} else None
         return self._ready_with is not None

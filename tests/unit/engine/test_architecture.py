@@ -42,7 +42,12 @@ INEXACT = {
 
 # A heavy library is imported in one place, so that whoever does not need it never pays for it.
 HOMES = {
-    "numba": ("engine/", "batch/cuda_compiler.py", "batch/cuda_kernels.py", "batch/cuda_loops.py"),  # the latter for GPUs
+    "numba": (
+        "engine/",
+        "batch/cuda_compiler.py",
+        "batch/cuda_kernels.py",
+        "batch/cuda_loops.py",
+    ),  # the latter for GPUs
     "llvmlite": ("engine/calls.py",),
     "rosbags": ("messages/", "recording/"),
     "ruamel": ("documents/", "ros2/transport/ros_arguments.py"),

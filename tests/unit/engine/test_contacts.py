@@ -1,6 +1,9 @@
 """What robots touch: when contacts begin and end, how they are named, and what they do to motion."""
 
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,7 +13,6 @@ from hypothesis import strategies as st
 from microsim import Simulation
 from microsim.engine import bodies
 from microsim.engine.bodies import Body, body_row
-from microsim.engine.compiled import plain
 from microsim.engine.contact_rows import GAP_M
 from microsim.engine.world import Mesh, World
 from microsim.messages import decode
@@ -249,14 +251,25 @@ def test_a_body_meets_a_triangle_where_its_points_are_inside(seed):
         assert not bodies.meets(box, bodies.A_TRIANGLE, triangle, 0.0)
 
 
+TOUCHES = """
+import numpy as np
+from microsim.engine import bodies
+rng = np.random.default_rng(1)
+for _ in range(50):
+    start, end, body, other = 2.0 * rng.random(6), 2.0 * rng.random(6), 0.2 + rng.random(7), np.empty(15)
+    bodies.put_box(2.0 * rng.random(6), 0.2 + rng.random(7), other)
+    print(float(bodies.first_touch(start, end, body, bodies.A_BOX, other)).hex())
+"""
+
+
 def test_the_plain_form_of_a_touch_has_the_same_bits():
-    rng = np.random.default_rng(1)
-    for _ in range(50):
-        start, end = 2.0 * rng.random(6), 2.0 * rng.random(6)
-        body, other = 0.2 + rng.random(7), np.empty(15)
-        bodies.put_box(2.0 * rng.random(6), 0.2 + rng.random(7), other)
-        arguments = (start, end, body, bodies.A_BOX, other)
-        assert bodies.first_touch(*arguments) == plain(bodies.first_touch)(*arguments)
+    def touches(**environment: str) -> bytes:
+        command = [sys.executable, "-c", TOUCHES]
+        return subprocess.run(command, capture_output=True, check=True, env={**os.environ, **environment}).stdout
+
+    compiled = touches(NUMBA_DISABLE_JIT="0")
+    assert compiled == touches(NUMBA_DISABLE_JIT="1")
+    assert len(set(compiled.split())) > 20
 
 
 # ---- robots and what stands in the world -----------------------------------------------------------------------------
