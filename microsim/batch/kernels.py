@@ -16,10 +16,13 @@ from microsim.engine import contacts as _contacts
 from microsim.engine import exact, geometry, motion, noise, output_table, random_layout
 from microsim.engine.calls import (
     BEGIN,
+    COMMAND,
     END,
+    FLEET_SCENE,
     FLEET_TICK,
     FLEET_WORLD,
     FUNCTION,
+    INPUTS,
     KEY,
     MEMORY,
     MOTION,
@@ -38,7 +41,7 @@ from microsim.engine.calls import (
 )
 from microsim.engine.column_blocks import BLOCK
 from microsim.engine.compiled import inlined, kernel, threaded_kernel
-from microsim.engine.components import YAW, X, Y, Z
+from microsim.engine.components import HELD, VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, X, Y, Z
 from microsim.engine.contact_rows import SCRATCH_COLUMNS
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.motion import SENSOR_FIELDS
@@ -53,7 +56,7 @@ _ground_height = geometry.ground_height
 _wrap_angle = exact.wrap_angle
 _sincos = exact.sincos
 _start_place, _lay_out, _scene_at = random_layout.start_place, random_layout.lay_out, _calls.scene_at
-_remember, _settle = _contacts.remember, _contacts.settle
+_remember, _settle, _was_quiet = _contacts.remember, _contacts.settle, _contacts.was_quiet
 _uniforms = noise.uniforms
 
 # columns of a sensor's steps: bytes from one world's numbers to the next one's, then addresses of columns of worlds
@@ -87,19 +90,99 @@ def move(
 ) -> None:  # fmt: skip
     """Worlds begin … end - 1 from their own tick on by `ticks`.
 
-    Robots of a world touch each other, so all of them go tick by tick; a block of worlds stays in the cache meanwhile.
+    A block of worlds runs ahead, robot by robot. Worlds in which robots came near anything are put back, and move again
+    with a look at what they touch after every tick.
     """
-    rows, table = fleets.copy(), _table_address(contacts)
-    scratch, room = np.empty((BLOCK, fleets.shape[0], SCRATCH_COLUMNS)), np.zeros(marks, np.int64)
+    rows, table, count = fleets.copy(), _table_address(contacts), fleets.shape[0]
+    scratch, room = np.empty((count, SCRATCH_COLUMNS)), np.zeros(marks, np.int64)
+    kept, before, speeds = np.empty((_numbers(rows), BLOCK)), np.empty((count, 3)), np.empty((count, BLOCK))
     for first in range(begin, end, BLOCK):
         last = min(first + BLOCK, end)
+        _keep(rows, first, last, kept)
+        speeds[:] = 0.0
         for done in range(ticks):
-            for w in range(first, last):
-                _remember(table, w, scratch[w - first])
-            for r in range(rows.shape[0]):
+            for r in range(count):
                 _move_fleet(rows[r], is_shared, needs_tick[r] != 0, tick, done, first, last)
+                _note_speeds(rows[r], first, last, speeds[r])
+        for w in range(first, last):
+            if not _ran_free(rows, table, w, w - first, kept, speeds, ticks, before):
+                _put_back_kept(rows, w, w - first, kept)
+                for done in range(ticks):
+                    _remember(table, w, scratch)
+                    for r in range(count):
+                        _move_fleet(rows[r], is_shared, needs_tick[r] != 0, tick, done, w, w + 1)
+                    _settle(table, w, tick[w] + done, scratch, room)
+
+
+@kernel
+def _numbers(rows: Rows) -> int:
+    """Of the states and commands of a world's robots."""
+    total = 0
+    for r in range(rows.shape[0]):
+        total += rows[r, STATE_ROWS] + rows[r, INPUTS]
+    return total
+
+
+@kernel
+def _keep(rows: Rows, first: int, last: int, kept: Array) -> None:
+    """States and commands of a block; robots begin without being held, as with `remember`."""
+    at = 0
+    for r in range(rows.shape[0]):
+        row = rows[r]
+        state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
+        command = _float_grid_at(row[COMMAND], row[INPUTS], row[WIDTH])
+        for k in range(row[STATE_ROWS]):
             for w in range(first, last):
-                _settle(table, w, tick[w] + done, scratch[w - first], room)
+                kept[at + k, w - first] = state[k, w]
+        at += row[STATE_ROWS]
+        for k in range(row[INPUTS]):
+            for w in range(first, last):
+                kept[at + k, w - first] = command[k, w]
+        at += row[INPUTS]
+        for w in range(first, last):
+            state[HELD, w] = 0.0
+
+
+@kernel
+def _put_back_kept(rows: Rows, w: int, i: int, kept: Array) -> None:
+    at = 0
+    for r in range(rows.shape[0]):
+        row = rows[r]
+        state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
+        command = _float_grid_at(row[COMMAND], row[INPUTS], row[WIDTH])
+        for k in range(row[STATE_ROWS]):
+            state[k, w] = kept[at + k, i]
+        at += row[STATE_ROWS]
+        for k in range(row[INPUTS]):
+            command[k, w] = kept[at + k, i]
+        at += row[INPUTS]
+
+
+@kernel
+def _note_speeds(row: Rows, first: int, last: int, speeds: Array) -> None:
+    """The largest square of a robot's speed so far [m^2/s^2]; NaN counts as infinite."""
+    state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
+    for w in range(first, last):
+        x, y, z = state[VELOCITY_X, w], state[VELOCITY_Y, w], state[VELOCITY_Z, w]
+        square = x * x + y * y + z * z
+        largest = speeds[w - first]
+        speeds[w - first] = largest if square <= largest else square if square == square else math.inf
+
+
+@kernel
+def _ran_free(
+    rows: Rows, table: int, w: int, i: int, kept: Array, speeds: Array, ticks: int, before: Array
+) -> bool:  # fmt: skip
+    """Whether nothing was near on the way of any robot of a world."""
+    at = 0
+    ways = np.empty(rows.shape[0])
+    for r in range(rows.shape[0]):
+        for k in range(3):
+            before[r, k] = kept[at + k, i]
+        scene = _scene_at(rows[r, FLEET_SCENE], w, _floats_at(rows[r, FLEET_SCENE], 0))
+        ways[r] = math.sqrt(speeds[r, i]) * scene.dt * ticks * 1.000001 + 1e-9
+        at += rows[r, STATE_ROWS] + rows[r, INPUTS]
+    return _was_quiet(table, w, before, ways)
 
 
 @threaded_kernel

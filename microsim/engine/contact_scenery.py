@@ -250,3 +250,18 @@ def _kind_at(scene: Scene, kinds: Grid, x: float, y: float) -> int:
     if int(v) < kinds.shape[0] and int(u) < kinds.shape[1] and kinds[int(v), int(u)] > 0:
         return int(kinds[int(v), int(u)])
     return AN_OBSTACLE
+
+
+@kernel
+def is_far_from_scenery(t: Rows, r: int, world: int, pose: Array, way: float) -> bool:
+    """Whether nothing is met from a place x, y, z on by a way of that length [m] in any direction."""
+    body = _float_grid_at(t[BODIES], t[COUNT], 7)[r]
+    reach = body[6] + way + GAP_M
+    if t[TRIANGLES]:
+        facts = _floats_at(t[MESH_FACTS], 7)
+        if pose[2] - reach < facts[6] and pose[2] + reach > facts[5]:
+            return False
+    if t[SOLID_COUNT] == 0 or not pose[2] - reach < _floats_at(t[HEIGHTS], 2)[CEILING]:
+        return True
+    scene = _scene_at(t[SCENE], world, _floats_at(t[SCENE], 0))
+    return _is_among_free_cells(scene, pose[0], pose[1], reach)

@@ -70,7 +70,7 @@ from microsim.engine.contact_rows import (
     touch_words,
     was_touching,
 )
-from microsim.engine.contact_scenery import is_clear_of_scenery, note_cells, past_scenery
+from microsim.engine.contact_scenery import is_clear_of_scenery, is_far_from_scenery, note_cells, past_scenery
 from microsim.engine.geometry import Array
 
 _first_touch, _meets, _pose_between, _put_box = (
@@ -137,6 +137,37 @@ def settle(table: int, world: int, tick: int, scratch: Array, marks: Integers) -
         _settle_one(t, r, world, scratch, marks, cells)
     for r in range(count):
         _count_contacts(t, r, world, tick, marks)
+
+
+@kernel
+def was_quiet(table: int, world: int, before: Array, ways: Array) -> bool:
+    """Whether `settle` would have left every robot of a world alone in all of some ticks.
+
+    before (robots, 3) [m]: where they were; ways [m]: how far each went at the most. No way of that length, in any
+    direction, leads to anything. For loops that run ahead: they need not look at every tick.
+    """
+    t = _integers_at(table, TABLE_COLUMNS)
+    if not t[RULES] & HAS_BODIES:
+        return False
+    bodies = _float_grid_at(t[BODIES], t[COUNT], 7)
+    for r in range(t[COUNT]):
+        state, stride = state_at(t, r, world)
+        if state[HELD * stride] != 0.0 or not ways[r] < math.inf:
+            return False
+        for word in range(t[WORDS]):
+            if touch_words(t, r, world, word) != 0:
+                return False
+        for other in range(r):
+            apart = bodies[r, 6] + bodies[other, 6] + ways[r] + ways[other] + 2.0 * GAP_M
+            square = 0.0
+            for k in range(3):
+                square += (before[r, k] - before[other, k]) * (before[r, k] - before[other, k])
+            if not square > apart * apart:
+                return False
+        flags = _integers_at(t[ROBOTS] + 8 * (ROBOT_COLUMNS * r + FLAGS), 1)[0]
+        if not (flags & MINDS_CELLS) and not is_far_from_scenery(t, r, world, before[r], ways[r]):
+            return False
+    return True
 
 
 @kernel
