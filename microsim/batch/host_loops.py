@@ -57,7 +57,9 @@ class HostLoops:
         needs_tick = np.array([robot.needs_tick for robot in batch.movers], np.int64)
         contacts, shared = batch.contacts, batch.ground.is_shared
         size = marks_for(len(contacts.names), contacts.words).size
-        kernels.move(batch.fleets, needs_tick, shared, contacts.table, size, batch.tick, ticks, begin, end)
+        kernels.move(
+            batch.fleets, needs_tick, shared, contacts.table, size, batch.tick, ticks, batch.clock.dt, begin, end
+        )
 
     def put_at_start(self, robot: RobotColumns, worlds: Integers, keys: Integers) -> None:
         kernels.put_all_at_start(robot.state, robot.start, address_of(robot.ground.scene), keys, worlds)

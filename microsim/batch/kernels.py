@@ -18,7 +18,6 @@ from microsim.engine.calls import (
     BEGIN,
     COMMAND,
     END,
-    FLEET_SCENE,
     FLEET_TICK,
     FLEET_WORLD,
     FUNCTION,
@@ -86,7 +85,7 @@ def take_commands(
 @threaded_kernel
 def move(
     fleets: Rows, needs_tick: Integers, is_shared: bool, contacts: Rows, marks: int, tick: Integers, ticks: int,
-    begin: int, end: int,
+    dt: float, begin: int, end: int,
 ) -> None:  # fmt: skip
     """Worlds begin … end - 1 from their own tick on by `ticks`.
 
@@ -95,7 +94,8 @@ def move(
     """
     rows, table, count = fleets.copy(), _table_address(contacts), fleets.shape[0]
     scratch, room = np.empty((count, SCRATCH_COLUMNS)), np.zeros(marks, np.int64)
-    kept, before, speeds = np.empty((_numbers(rows), BLOCK)), np.empty((count, 3)), np.empty((count, BLOCK))
+    kept, speeds = np.empty((_numbers(rows), BLOCK)), np.empty((count, BLOCK))
+    before, ways = np.empty((count, 3)), np.empty(count)
     for first in range(begin, end, BLOCK):
         last = min(first + BLOCK, end)
         _keep(rows, first, last, kept)
@@ -105,7 +105,8 @@ def move(
                 _move_fleet(rows[r], is_shared, needs_tick[r] != 0, tick, done, first, last)
                 _note_speeds(rows[r], first, last, speeds[r])
         for w in range(first, last):
-            if not _ran_free(rows, table, w, w - first, kept, speeds, ticks, before):
+            _note_ways(rows, w - first, kept, speeds, dt * ticks, before, ways)
+            if not _was_quiet(table, w, before, ways):
                 _put_back_kept(rows, w, w - first, kept)
                 for done in range(ticks):
                     _remember(table, w, scratch)
@@ -170,19 +171,15 @@ def _note_speeds(row: Rows, first: int, last: int, speeds: Array) -> None:
 
 
 @kernel
-def _ran_free(
-    rows: Rows, table: int, w: int, i: int, kept: Array, speeds: Array, ticks: int, before: Array
-) -> bool:  # fmt: skip
-    """Whether nothing was near on the way of any robot of a world."""
+def _note_ways(
+    rows: Rows, i: int, kept: Array, speeds: Array, seconds: float, before: Array, ways: Array
+) -> None:  # fmt: skip
+    """Where the robots of a world were, and how far each went at the most [m], rounding included."""
     at = 0
-    ways = np.empty(rows.shape[0])
     for r in range(rows.shape[0]):
-        for k in range(3):
-            before[r, k] = kept[at + k, i]
-        scene = _scene_at(rows[r, FLEET_SCENE], w, _floats_at(rows[r, FLEET_SCENE], 0))
-        ways[r] = math.sqrt(speeds[r, i]) * scene.dt * ticks * 1.000001 + 1e-9
+        before[r, 0], before[r, 1], before[r, 2] = kept[at + X, i], kept[at + Y, i], kept[at + Z, i]
+        ways[r] = math.sqrt(speeds[r, i]) * seconds * 1.000001 + 1e-9
         at += rows[r, STATE_ROWS] + rows[r, INPUTS]
-    return _was_quiet(table, w, before, ways)
 
 
 @threaded_kernel
