@@ -1,9 +1,13 @@
 """`make soak` in small: damaged inputs of every kind, garbage for the page, kills while recording."""
 
+import random
+import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from microsim.errors import MicroSimError
 from tests.soak.hard_runs import kills, viewer_frames
 from tests.soak.mutated_inputs import SHARES, TARGETS, try_many
 
@@ -15,6 +19,14 @@ def test_damaged_inputs_are_accepted_or_refused_in_our_own_words(kind: str, tmp_
     assert hangs == 0
     assert accepted + refused == 40
     assert refused > 4, "the damage is too slight to try anything"
+
+
+def test_a_signalling_nan_in_a_splat_is_no_warning(tmp_path: Path) -> None:
+    attempt = TARGETS["PLY"](tmp_path)
+    with warnings.catch_warnings(), suppress(MicroSimError):
+        warnings.simplefilter("error")  # which is how it failed
+        attempt(random.Random("1000006:PLY:68"))
+    assert (tmp_path / "bad.ply").stat().st_size > 0
 
 
 def test_the_kinds_make_up_a_million() -> None:

@@ -151,7 +151,9 @@ class _Table:
         """(number of the first row, rows in the order of bundles)."""
         for start in range(0, self.count, _AT_ONCE):
             part = self._rows[start : start + _AT_ONCE]
-            yield start, np.stack([part[name].astype(np.float64) for name in self.columns], axis=1)
+            with np.errstate(invalid="ignore"):  # NumPy warns of a signalling NaN; such splats are left out
+                rows = np.stack([part[name].astype(np.float64) for name in self.columns], axis=1)
+            yield start, rows
 
 
 class _Turn:
