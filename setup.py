@@ -142,6 +142,7 @@ setup(
             f"microsim = {NAME}.cli:main",
             f"robot_simulator = {NAME}.cli:robot_simulator",
             f"sim_rover = {NAME}.cli:sim_rover",
-        ]
+        ],
+        "pytest11": [f"{NAME} = {NAME}.testing.pytest_plugin"],  # test suites get it by installing the package
     },
 )

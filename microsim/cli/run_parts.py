@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from microsim.cli.ci_reports import CiCase, ReportOptions
 from microsim.cli.command import flag, given, option, simulated_time, size
 from microsim.cli.terminal import FAILED, GOOD, note, warn
 from microsim.errors import MicroSimError, MissionError, UsageError
@@ -339,6 +340,17 @@ class Flight:
         if pilot is None:
             return {**found, "violations": [], "undecided": len(self.mission.expect)}
         return {**found, "violations": pilot.violations(), "undecided": pilot.undecided()}
+
+    def write_report(self, report: ReportOptions, sim: Simulation, seconds: float) -> None:
+        pilot = self._latest_pilot()
+        group, open_ = f"{self.mission.name} in {sim.scenario.name}, seed {sim.seed}", "the run ended too soon"
+        cases = [
+            CiCase(group, each.name, each.problem, open_ if each.is_open else "")
+            for each in (pilot.verdicts() if pilot is not None else ())
+        ]
+        report.write(
+            f"microsim run --mission {self.mission.name}", cases or [CiCase(group, "reaches its end")], seconds
+        )
 
     def _latest_pilot(self) -> MissionPilot | None:
         from microsim.missions import MissionPilot

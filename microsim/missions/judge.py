@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -237,6 +237,14 @@ class RadioWatch(ExpectationWatch):
         return "delivered" if self.entry.value == "latency_ms" and not is_silent else "sent"
 
 
+class MissionVerdict(NamedTuple):
+    """On one thing that a mission requires."""
+
+    name: str
+    problem: str  # empty: it is met, so far
+    is_open: bool  # the run ended before it could be judged
+
+
 class Judge:
     """All expectations of a mission."""
 
@@ -255,15 +263,24 @@ class Judge:
 
     def undecided(self) -> int:
         """How many could not be judged because the run ended early."""
-        return sum(1 for watch in self.watches if not watch.complaint and watch.until > self.tick)
+        return sum(map(self._is_open, self.watches))
+
+    def _is_open(self, watch: ExpectationWatch) -> bool:
+        return not watch.complaint and watch.until > self.tick
 
     def complaints(self) -> list[str]:
         """A sentence for each violated expectation, in their order."""
+        return [verdict.problem for verdict in self.verdicts() if verdict.problem]
+
+    def verdicts(self) -> list[MissionVerdict]:
+        """On each expectation."""
         found = []
         for index, (entry, watch) in enumerate(zip(self.mission.expect, self.watches, strict=True)):
-            if watch.complaint:
-                place = self.mission._places.problem("", ("expect", index)).place or f"expect[{index}]"
-                found.append(f"{place}: {watch.complaint}; {entry.bounds()}")
+            place = self.mission._places.problem("", ("expect", index)).place or f"expect[{index}]"
+            problem = f"{place}: {watch.complaint}; {entry.bounds()}" if watch.complaint else ""
+            found.append(
+                MissionVerdict(f"{entry.subject} {entry.value}: {entry.bounds()}", problem, self._is_open(watch))
+            )
         return found
 
     def _tick(self, seconds: float) -> int:

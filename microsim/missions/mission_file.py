@@ -214,6 +214,10 @@ class RobotExpectation(Windowed):
     )
     at: Seconds | None = Field(None, description="At this time only [s]; default: the mission's end.")
 
+    @property
+    def subject(self) -> str:
+        return self.robot
+
     @model_validator(mode="after")
     def _one_time(self) -> Self:
         if self.at is not None and (self.since is not None or self.to is not None):
@@ -234,6 +238,10 @@ class TopicExpectation(Windowed):
         description="count, rate_hz, or a field such as `range` or `position_covariance[0]`, checked in each message."
     )
 
+    @property
+    def subject(self) -> str:
+        return self.topic
+
 
 class RadioExpectation(Expectation):
     """About one direction of the radio, counted from the start."""
@@ -243,6 +251,10 @@ class RadioExpectation(Expectation):
         description="Counts, the share of packets lost, or the mean latency [ms]."
     )
     at: Seconds | None = Field(None, description="At this time [s]; default: the mission's end.")
+
+    @property
+    def subject(self) -> str:
+        return " → ".join(self.radio)
 
 
 EXPECTATIONS: dict[str, type[Expectation]] = {

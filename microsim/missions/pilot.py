@@ -20,7 +20,7 @@ from microsim.errors import MissionError, ScenarioError, UsageError, unknown
 from microsim.messages.outbox import Message
 from microsim.messages.topics import TOPICS
 from microsim.missions.follower import FOLLOW_HZ, FollowedPose, Follower, FollowerGoal, steer_for
-from microsim.missions.judge import DERIVED, TOPIC_VALUES, FieldPath, Judge
+from microsim.missions.judge import DERIVED, TOPIC_VALUES, FieldPath, Judge, MissionVerdict
 from microsim.missions.mission_file import (
     AnyAction,
     CommandAction,
@@ -243,6 +243,23 @@ class MissionPilot:
     def violations(self) -> list[str]:
         """A sentence for everything that was not as the mission expects."""
         return [*(text for _, text in sorted([*self._trouble, *self._unreached()])), *self.judge.complaints()]
+
+    def verdicts(self) -> list[MissionVerdict]:
+        """On each entry that must be done, and on each expectation."""
+        trouble = dict([*self._trouble, *self._unreached()])
+        done = [
+            MissionVerdict(self._title(index), trouble.get(index, ""), not self.is_over and index not in trouble)
+            for index, entry in enumerate(self.mission.do)
+            if isinstance(entry, WaypointsAction) or index in trouble
+        ]
+        return [*done, *self.judge.verdicts()]
+
+    def _title(self, index: int) -> str:
+        entry = self.mission.do[index]
+        if isinstance(entry, WaypointsAction):
+            count = len(entry.waypoints)
+            return f"{entry.robot} reaches {count} waypoint{'s' if count > 1 else ''} (do[{index}])"
+        return entry.name or f"do[{index}]"
 
     def undecided(self) -> int:
         """Expectations that could not be judged because the run ended before the mission."""

@@ -16,7 +16,7 @@ from microsim.messages.outbox import Message
 from microsim.messages.topics import TOPICS
 from microsim.ros2.node_parameters import ScenarioParameters
 from microsim.ros2.sim_services import MAX_STEPS, SimServices, SimulationInterfaces
-from microsim.ros2.transport import MissingTypeError, Parameter, Transport, Value
+from microsim.ros2.transport import MissingTypeError, Parameter, Publisher, Transport, Value
 from microsim.runner import Pilot, Runner, Watcher
 from microsim.scenario import Scenario, load_scenario
 from microsim.simulation import Simulation
@@ -46,6 +46,7 @@ class MicroSimNode:
         self.transport, self.runner, self.settings = transport, runner, settings
         self._takes_inputs, self._pilot_for = takes_inputs, pilot_for
         self.malformed = 0  # messages that could not be read
+        self._publishers: list[Publisher] = []
         self._publish: dict[str, Callable[[bytes], None]] = {}
         self._missing: set[str] = set()
         self._heard: set[str] = set()
@@ -74,6 +75,11 @@ class MicroSimNode:
         self.transport.log("warn", text)
         self.runner.note("warn", text)
 
+    @property
+    def subscribers(self) -> int:
+        """To all topics together."""
+        return sum(each.subscribers for each in self._publishers)
+
     def _poll(self, timeout_s: float) -> None:
         action = self.services.action
         if action is None or action.current is None:
@@ -97,7 +103,8 @@ class MicroSimNode:
             if topic in self._publish or topic in self._missing:
                 continue
             try:
-                self._publish[topic] = self.transport.publisher(topic, type_name, qos).publish
+                self._publishers.append(self.transport.publisher(topic, type_name, qos))
+                self._publish[topic] = self._publishers[-1].publish
             except MissingTypeError as error:
                 self._missing.add(topic)
                 self.warn(f"{topic} is not published: {error}")

@@ -114,11 +114,14 @@ def broken(conditions: Sequence[Condition], rows: Sequence[Row]) -> list[BrokenA
     return found
 
 
-def is_failed(row: Row, conditions: Sequence[Condition]) -> bool:
-    """It did not reach its end, its mission did not pass (if measured), or it breaks an assertion."""
-    if row["error"] is not None or row.get("passed") is False:
-        return True
-    return any(not condition.holds(row) for condition in conditions if not condition.is_about_all_runs)
+def problem_of(row: Row, conditions: Sequence[Condition]) -> str:
+    """Empty if it reached its end, its mission passed (if measured), and every assertion about a run holds."""
+    if row["error"] is not None:
+        return str(row["error"])
+    if row.get("passed") is False:
+        return "the mission's expectations were not met"
+    broken = [each.text for each in conditions if not each.is_about_all_runs and not each.holds(row)]
+    return f"does not hold: {', '.join(broken)}" if broken else ""
 
 
 def summarised(plan: Plan, rows: Sequence[Row]) -> list[Group]:
@@ -131,7 +134,7 @@ def summarised(plan: Plan, rows: Sequence[Row]) -> list[Group]:
 
 
 def _group(plan: Plan, key: str, value: Value, rows: Sequence[Row]) -> Group:
-    failed = sum(is_failed(row, plan.conditions) for row in rows)
+    failed = sum(bool(problem_of(row, plan.conditions)) for row in rows)
     names = [name for name in plan.metrics if plan.metric(name).kind is not str]
     return Group(key, value, len(rows), failed, {name: _figures([row[name] for row in rows]) for name in names})
 
@@ -238,7 +241,7 @@ def draw(finished: Finished, path: Path) -> None:
     mpl, figures = matplotlib("matplotlib"), matplotlib("matplotlib.figure")
     plan = finished.plan
     rows = [row for row in finished.rows if row["error"] is None]
-    sheet = _Sheet(finished, rows, [is_failed(row, plan.conditions) for row in rows])
+    sheet = _Sheet(finished, rows, [bool(problem_of(row, plan.conditions)) for row in rows])
     names = [name for name in plan.metrics if plan.metric(name).kind is not str][:_MOST_METRICS]
     keys = list(plan.varied)[:_MOST_KEYS]
     with mpl.rc_context(STYLE):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from microsim.cli.ci_reports import CiCase, ReportOptions
 from microsim.cli.command import Command, QuietOption, TimeoutOption, argument, flag, option, words_of
 from microsim.cli.terminal import FAILED, GOOD, WRONG_INPUT, Bar, interruptible, is_quiet, print_json, print_table, warn
 from microsim.errors import UsageError
@@ -36,6 +37,7 @@ class CheckOptions(NamedTuple):
     slow: Annotated[bool, flag("--slow", "Also without the compiler: half a simulated second of each mission.")] = False
     json: Annotated[bool, flag("--json", "Print the result as one line of JSON.")] = False
     quiet: QuietOption = False
+    report: ReportOptions = ReportOptions()
 
 
 def check(options: CheckOptions) -> int:
@@ -55,11 +57,13 @@ def check(options: CheckOptions) -> int:
       microsim check flat --missions hover,patrol
       microsim check my_world.yaml --missions my_mission.yaml --seeds 5 --jobs 4
       microsim check flat --missions radio_ping --slow --json
+      microsim check --junit check.xml --markdown check.md    for CI
     """
     import tempfile
 
     from microsim.check import CheckRun, Children, environments, judged, run_all
 
+    options.report.check()
     cases = _cases(options)
     tried = environments(options.slow)
     with interruptible(), tempfile.TemporaryDirectory(prefix="microsim-check-") as folder:
@@ -77,6 +81,7 @@ def check(options: CheckOptions) -> int:
             warn(f"stopped after {bar.done} of {len(runs)} runs, without a result")
             return FAILED
     _say(verdicts, findings, tried, options.json)
+    options.report.write("microsim check", list(_ci_cases(verdicts, findings)))
     if any(result.is_refused for verdict in verdicts for result in verdict.broken):
         return WRONG_INPUT
     return GOOD if all(verdict.is_good for verdict in verdicts) else FAILED
@@ -184,6 +189,19 @@ def _report(
         "environments": {environment.name: environment.about for environment in tried},
         "missions": [_case_report(verdict, found) for verdict in verdicts],
     }
+
+
+def _ci_cases(verdicts: Sequence[CheckVerdict], findings: Sequence[Finding]) -> Iterator[CiCase]:
+    """A mission in an environment is a test."""
+    explained = {(each.result.run.case, each.result.run.environment.name): str(each) for each in findings}
+    for verdict in verdicts:
+        case, group = verdict.case, " ".join(_row(verdict)[:3]).strip()
+        yield from (CiCase(group, name) for name in verdict.same)
+        for result in verdict.different:
+            name = result.run.environment.name
+            text = f"different: digest {result.digest}, expected {verdict.reference.digest}"
+            yield CiCase(group, name, explained.get((case, name), text))
+        yield from (CiCase(group, each.run.environment.name, each.error) for each in verdict.broken)
 
 
 def _case_report(verdict: CheckVerdict, found: dict[tuple[Case, str], Finding]) -> dict[str, Any]:

@@ -184,19 +184,10 @@ def _show(again: Replay, options: ReplayOptions, stack: ExitStack) -> int:
 
 
 def _write_html(again: Replay, path: Path) -> int:
-    from microsim.recording.bag_replay import Seeker
-    from microsim.view.web.interface import need_extra
+    from microsim.artefacts import write_page
 
-    need_extra("a page")
-    from microsim.view.web.export import ExportFacts, write_html
-
-    bag = again.bag
-    ignored = f"{again.ignored} inputs ignored" if again.ignored else ""
-    facts = ExportFacts(
-        again.sim.scenario.name, again.sim.seed, bag.path.name, bag.facts.end.get("digest", ""), ignored
-    )
     progress = terminal.ShareProgress()
-    size = write_html(path, again.sim, Seeker(again, again.sim), facts, progress.tell)
+    size = write_page(again, path, progress.tell)
     progress.end()
     print(f"{path}: {size / 1e6:.1f} MB, {again.sim.time_ns / 1e9:.1f} s")
     return GOOD

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from microsim.cli import run_parts, terminal
+from microsim.cli.ci_reports import ReportOptions
 from microsim.cli.command import (
     ROS_ARGS,
     Command,
@@ -118,6 +119,7 @@ class RunOptions(NamedTuple):
         option("--plugins FOLDER", "With --from-state: a folder of plug-ins whose code may run; repeatable."),
     ] = None
     recording: RecordingOptions = RecordingOptions()
+    report: ReportOptions = ReportOptions()
 
 
 def run(options: RunOptions) -> int:
@@ -137,6 +139,7 @@ def run(options: RunOptions) -> int:
       microsim run --duration 10 --rtf 0 --json    for scripts
       microsim run --demo --duration 60 --rtf 0 --record flight
       microsim run flat --mission patrol --rtf 0 --quiet    a test: its exit code
+      microsim run flat --mission patrol --rtf 0 --junit patrol.xml    for CI
       microsim run --from-state five.state         resume from a saved state
       microsim run flat --ros-args -p rover.max_v:=1.0 -r __ns:=/left
     """
@@ -233,7 +236,10 @@ def _run(request: RunRequest, interrupts: terminal.Interrupts, recordings: Recor
 def _with_mission(request: RunRequest) -> RunRequest:
     """With the mission loaded; scenario, seed and duration are the mission's unless they were given."""
     if request.options.mission is None:
+        if given(request.options.report):
+            raise UsageError(f"{given(request.options.report)[0]} reports on a mission: add --mission FILE")
         return request
+    request.options.report.check()
     if request.options.demo:
         raise UsageError("--mission and --demo both steer the robots; leave one of them out")
     from microsim.missions import load_mission
@@ -403,6 +409,7 @@ def _say_result(runner: Runner, request: RunRequest) -> int:
         facts["from_state"] = str(request.options.from_state)
     if request.flight is not None:
         facts["mission"] = request.flight.facts()
+        request.flight.write_report(request.options.report, runner.sim, facts["wall_s"])
     if request.options.json:
         print_json(facts)
     else:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from microsim.cli import terminal
-from microsim.cli.command import Command, QuietOption, TimeoutOption, argument, flag, option, words_of
+from microsim.cli.ci_reports import CiCase, ReportOptions
+from microsim.cli.command import Command, QuietOption, TimeoutOption, argument, flag, given, option, words_of
 from microsim.cli.commands.check import default_jobs, jobs_option
 from microsim.cli.terminal import FAILED, GOOD, Bar, is_quiet, print_json, tell, warn
 from microsim.errors import UsageError
@@ -70,6 +71,7 @@ class SweepOptions(NamedTuple):
     ] = 2000
     json: Annotated[bool, flag("--json", "Print the outcome as one line of JSON.")] = False
     quiet: QuietOption = False
+    report: ReportOptions = ReportOptions()
 
     @property
     def keys(self) -> dict[str, Any]:
@@ -107,6 +109,7 @@ def sweep(options: SweepOptions) -> int:
           --metrics collisions,path_length --out results.csv --plot results.png
       microsim sweep nightly.yaml                  everything in a file
       microsim sweep nightly.yaml --resume         continue after a kill
+      microsim sweep nightly.yaml --junit sweep.xml    for CI: each run is a test
       microsim sweep nightly.yaml --ray 10.0.0.5:6379    on a cluster
       microsim sweep maze --mission patrol --seeds 0..999 \\
           --find "collisions > 0" --out smallest.yaml
@@ -172,6 +175,7 @@ def _fly(requested: Sweep, options: SweepOptions) -> int:
     from microsim.sweep.plan import make_plan
     from microsim.sweep.run_all import Reports, check_files
 
+    options.report.check()
     out = options.out if options.out is not None else None if requested.out is None else Path(requested.out)
     if out is None and options.resume:
         raise UsageError("--resume needs --out: the journal is beside it")
@@ -194,6 +198,7 @@ def _fly(requested: Sweep, options: SweepOptions) -> int:
 
         draw(finished, options.plot)
     _say(finished, options, out)
+    options.report.write("microsim sweep", list(_ci_cases(finished)))
     return GOOD if finished.is_good else FAILED
 
 
@@ -285,6 +290,22 @@ def _report(finished: Finished, groups: Sequence[Group], out: Path | None) -> di
     }  # fmt: skip
 
 
+def _ci_cases(finished: Finished) -> Iterator[CiCase]:
+    """Each run is a test, and each assertion about all runs."""
+    from microsim.sweep.results import problem_of
+
+    plan = finished.plan
+    group = f"{plan.mission.name if plan.mission is not None else 'no mission'} in {plan.scenario.name}"
+    for row in finished.rows:
+        name = ", ".join(f"{key} {row[key]}" for key in dict.fromkeys(("seed", *plan.varied)) if key in row)
+        problem = problem_of(row, plan.conditions)
+        yield CiCase(group, name, f"{problem}: microsim replay --token {row['token']}" if problem else "")
+    broken = {each.condition.text: str(each) for each in finished.broken}
+    for condition in plan.conditions:
+        if condition.is_about_all_runs:
+            yield CiCase(group, condition.text, broken.get(condition.text, ""))
+
+
 # ---- finding and shrinking -------------------------------------------------------------------------------------------
 
 
@@ -334,8 +355,9 @@ def _searched(plan: Plan, condition: Condition, options: SweepOptions, bar: Bar)
 def _check_mission_file(file: Path, options: SweepOptions) -> None:
     if file.suffix not in (".yaml", ".yml"):
         raise UsageError(f"--find writes a mission: expected a name that ends with .yaml for --out, found {file}")
-    if options.resume or options.plot is not None:
-        raise UsageError("--find starts a new search and plots nothing: leave out --resume and --plot")
+    unfit = [name for name in given(options) if name in ("--resume", "--plot", "--junit", "--markdown")]
+    if unfit:
+        raise UsageError(f"--find starts a new search and writes a mission only: leave out {', '.join(unfit)}")
     if not file.parent.is_dir():
         raise UsageError(f"{file}: there is no folder {file.parent}")
     for path in (file, file.with_name(f"{file.stem}.scenario.yaml")):

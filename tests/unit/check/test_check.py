@@ -113,8 +113,11 @@ def test_a_run_that_depends_on_nothing_is_proved_the_same(folder: Path) -> None:
 
 def test_a_dependence_on_the_hash_seed_is_found_with_tick_topic_and_field(folder: Path) -> None:
     write_plugin(folder, "value = float(hash('text') % 1000)")
-    done = cli("world.yaml", "--missions", "fly.yaml", "--jobs", "2", cwd=folder)
+    done = cli("world.yaml", "--missions", "fly.yaml", "--jobs", "2", "--junit", "check.xml", cwd=folder)
     assert done.returncode == 1
+    report = (folder / "check.xml").read_text(encoding="utf-8")
+    assert 'failures="1"' in report
+    assert 'name="hash_seed">\n      <failure message="' in report
     assert "hash_seed differs from the reference, first at tick 12, on /drone/odd" in done.stderr
     assert "field fluid_pressure" in done.stderr
     assert (

@@ -18,7 +18,7 @@ from microsim.missions import MissionPilot, fly_mission, load_mission
 from microsim.scenario.overrides import full_path, with_values
 from microsim.sweep.metrics import METRICS, WatchedRun, watch
 from microsim.sweep.plan import RunOutcome, is_sweep, load_sweep, make_plan, values_of
-from microsim.sweep.results import Finished, broken, check_figure, draw, is_failed, summarised, write
+from microsim.sweep.results import Finished, broken, check_figure, draw, problem_of, summarised, write
 from microsim.sweep.run_all import Journal, check_files, recalled
 from microsim.sweep.run_one import RunFailure, SweepOrder, SweepRunner, from_token, needs_messages, run_one
 from tests.support import bare, scenario
@@ -478,7 +478,7 @@ def test_the_summary_is_that_of_the_rows(finished):
     assert (figures.least, figures.most, figures.count) == (min(expected), max(expected), 7)
     assert groups[0].figures["radio_drop"] is None
     # path_length > 2 from run 7 on, collisions in every odd run, run 15 broken
-    assert [is_failed(row, finished.plan.conditions) for row in finished.rows[6:10]] == [True, True, False, True]
+    assert [bool(problem_of(row, finished.plan.conditions)) for row in finished.rows[6:10]] == [True, True, False, True]
     assert (groups[0].failed, groups[1].failed) == (8, 4)
 
 

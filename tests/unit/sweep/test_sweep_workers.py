@@ -166,9 +166,13 @@ def test_a_sweep_file_is_a_gate(folder, capsys):
     name = str(folder / "gate.yaml")
     assert validate([name], as_json=True) == 0
     assert json.loads(capsys.readouterr().out) == [{"sweep": name, "ok": True, "problems": []}]
-    bad = cli("sweep", "gate.yaml", "--assert", "path_length.rover > 3", "--overwrite", "--jobs", "1", cwd=folder)
+    bad = cli("sweep", "gate.yaml", "--assert", "path_length.rover > 3", "--overwrite", "--jobs", "1",
+              "--junit", "sweep.xml", cwd=folder)  # fmt: skip
     assert (bad.returncode, "4 runs, 1 of 1 assertions BROKEN → results.csv" in bad.stdout) == (1, True)
     assert re.search(r"does not hold in 4 runs: .*microsim replay --token \S+", bad.stderr)
+    report = (folder / "sweep.xml").read_text(encoding="utf-8")
+    assert 'tests="4" failures="4"' in report
+    assert report.count("does not hold: path_length.rover &gt; 3: microsim replay --token ") == 8  # message and text
 
 
 # ---- a cluster -------------------------------------------------------------------------------------------------------
