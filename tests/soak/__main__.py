@@ -14,21 +14,30 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tests.soak.hard_runs import Result, full_disk, kills, long_run, subscribers, viewer_frames
-from tests.soak.mutated_inputs import SHARES, try_many
+from tests.soak.mutated_inputs import SHARES, try_many, try_one
 
 MILLION = 1_000_000
-PORTION = 2_000  # inputs that a process tries before it is replaced
+PORTION = 2_000  # inputs at a time
+PORTIONS_PER_PROCESS = 8  # then new processes: what one leaks stays small
+PARTS = ("inputs", "viewer", "time", "kills", "disk", "subscribers")
 RESULT = Path(__file__).resolve().parents[2] / "docs/results/soak.md"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="inputs, viewer, time, kills, disk, subscribers")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (all)")
     parser.add_argument("--scale", type=float, default=1.0, help="a fraction of it all, for a trial (1.0)")
     parser.add_argument("--seed", type=int, default=1, help="of the damage (1)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes at once")
     parser.add_argument("--write", action="store_true", help=f"write {RESULT.name}")
+    parser.add_argument("--repeat", nargs=2, metavar=("KIND", "SEED:NUMBER"), help="one input, with its traceback")
     options = parser.parse_args()
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"there is no part {', '.join(sorted(unknown))}; there are: {', '.join(PARTS)}")
+    if options.repeat:
+        with tempfile.TemporaryDirectory(prefix="microsim-soak-") as name:
+            try_one(*options.repeat, Path(name))
+        return 0
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="microsim-soak-") as name:
         for part, work in _parts(options.scale, options.seed, options.workers, Path(name)).items():
@@ -72,26 +81,25 @@ def mutated_inputs(count: int, seed: int, workers: int, folder: Path) -> list[Re
             left -= PORTION
     results = {kind: Result(f"mutated {kind}", "") for kind in SHARES}
     tried = dict.fromkeys(SHARES, (0, 0))
-    began = time.monotonic()
-    with ProcessPoolExecutor(workers, get_context("spawn"), max_tasks_per_child=8) as pool:
-        jobs = {}
-        for number, (kind, size) in enumerate(portions):
-            place = folder / f"{kind}_{number}"
-            place.mkdir()
-            jobs[pool.submit(try_many, kind, size, seed * MILLION + number, place)] = kind
-        for done, job in enumerate(as_completed(jobs)):
-            accepted, refused, tracebacks, hangs = job.result()
-            result, kind = results[jobs[job]], jobs[job]
-            tried[kind] = tried[kind][0] + accepted, tried[kind][1] + refused
-            result.tracebacks += len(tracebacks) - hangs
-            result.hangs += hangs
-            result.notes += tracebacks
-            if done % 50 == 49:
-                print(
-                    f"  {done + 1} of {len(jobs)} portions, {time.monotonic() - began:.0f} s",
-                    file=sys.stderr,
-                    flush=True,
-                )
+    began, together = time.monotonic(), workers * PORTIONS_PER_PROCESS
+    for first in range(0, len(portions), together):
+        # A new pool each time: one that replaces its processes by itself (max_tasks_per_child) stops for ever in
+        # Python 3.11 (gh-115634).
+        with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+            jobs = {}
+            for number, (kind, size) in enumerate(portions[first : first + together], first):
+                place = folder / f"{kind}_{number}"
+                place.mkdir()
+                jobs[pool.submit(try_many, kind, size, seed * MILLION + number, place)] = kind
+            for job in as_completed(jobs):
+                accepted, refused, tracebacks, hangs = job.result()
+                result, kind = results[jobs[job]], jobs[job]
+                tried[kind] = tried[kind][0] + accepted, tried[kind][1] + refused
+                result.tracebacks += len(tracebacks) - hangs
+                result.hangs += hangs
+                result.notes += tracebacks
+        done, wall_s = min(first + together, len(portions)), time.monotonic() - began
+        print(f"  {done} of {len(portions)} portions, {wall_s:.0f} s", file=sys.stderr, flush=True)
     for kind, result in results.items():
         accepted, refused = tried[kind]
         result.tried = f"{accepted + refused + result.tracebacks + result.hangs:,} ({refused:,} refused)"

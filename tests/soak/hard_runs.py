@@ -20,6 +20,7 @@ from tests.soak.mutants import damaged
 
 ROOT = Path(__file__).resolve().parents[2]
 NEVER_S = 600.0
+SLOWED = 0.98  # a real-time factor below it
 
 
 @dataclass
@@ -102,6 +103,7 @@ def kills(count: int, folder: Path) -> Result:
                 result.notes.append(f"kill {number} after {delay_s:.3f} s: {type(error).__name__}: {error}")
         shutil.rmtree(bag, ignore_errors=True)
     result.notes.append(f"{recovered:,} messages recovered")
+    result.lost += recovered == 0
     return result
 
 
@@ -171,7 +173,8 @@ def full_disk(folder: Path) -> Result:
     if "Traceback" in found["said"] or "No space left" not in found["said"]:
         result.tracebacks += 1
         result.notes.append(found["said"])
-    result.lost += found["messages"] == 0
+    stopped = f"the recording stopped at {found['duration_s']:.3f} s: "
+    result.lost += found["messages"] == 0 or stopped not in found["said"]
     return result
 
 
@@ -251,8 +254,9 @@ def subscribers(live: int, hung: int, seconds: int) -> Result:
     for process in stopped:
         process.send_signal(signal.SIGCONT)
         process.communicate("", timeout=NEVER_S)
-    factor = json.loads(answer.splitlines()[-1]).get("real_time_factor") if answer.strip() else None
+    factor = json.loads(answer.splitlines()[-1]).get("rtf") if answer.strip() else None
     result.notes.append(f"real-time factor {factor}")
+    result.hangs += factor is None or factor < SLOWED
     return result
 
 

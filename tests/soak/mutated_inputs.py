@@ -56,6 +56,12 @@ def try_many(kind: str, count: int, seed: int, folder: Path) -> tuple[int, int, 
     return accepted, refused, tracebacks, hangs
 
 
+def try_one(kind: str, number: str, folder: Path) -> None:
+    """An input that a soak reported, by the seed and number that it printed: with its traceback."""
+    seed, _, which = number.partition(":")
+    TARGETS[kind](folder)(random.Random(f"{seed}:{kind}:{which}"))
+
+
 @contextmanager
 def _time_limit() -> Iterator[None]:
     def stop(number: int, frame: Any) -> None:
