@@ -50,7 +50,9 @@ def sample(settings: Array, motion: Array, memory: Array, scene: Scene, key: int
         motion[PLACE_Y] + sigma * n + memory[_NORTH],
         motion[PLACE_Z] + sigma * u + memory[_UP],
     )
-    reading[3] = sigma * sigma + drift * drift * tick * dt
+    variance = sigma * sigma + drift * drift * tick * dt
+    # Filters divide by it, and 0 would say "exact": a bias that has yet to walk counts as that of one tick.
+    reading[3] = variance if variance > 0.0 else drift * drift * dt
 
 
 def _fix(context: SensorContext) -> Any:

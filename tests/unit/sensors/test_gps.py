@@ -79,6 +79,14 @@ def test_the_covariance_of_a_gps_without_noise_is_unknown_not_zero():
     assert {fix.position_covariance_type for fix in fixes} == {0}
 
 
+def test_a_covariance_that_is_said_to_be_known_is_never_zero():
+    """At tick 0 there is no bias yet; from then on the variance is that of its walk."""
+    _, fixes = standing(3, sigma_m=0, bias_drift_m_per_s=0.3)
+    assert {fix.position_covariance_type for fix in fixes} == {2}
+    variances = [fix.position_covariance[0] for fix in fixes]
+    assert variances == pytest.approx([0.09 / 5, 0.09 / 5, 0.09 * 2 / 5])  # at 5 Hz
+
+
 def test_errors_over_seeds_fit_the_covariance_told():
     """Normalised by the variance in the message, the errors of many runs have variance 1."""
     errors = []
