@@ -19,6 +19,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 ARGUMENTS = ("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist")
 SMALL = {"width": 480, "height": 360}  # software draws it in a tenth of a second
 PATIENCE_MS = 60_000  # on a busy machine
+NOT_OURS = ("THREE.Clock: This module has been deprecated", "[.WebGL-")  # warnings: viser's, and the driver's
 PROBES = (ROOT / "tests" / "browser" / "probes.js").read_text().strip().rstrip(";").partition("\n")[2]
 
 WORLD = {
@@ -36,7 +37,9 @@ WORLD = {
 class Tab:
     """A page of a run. Remembers every request and every complaint."""
 
-    def __init__(self, browser: Any, address: str, size: dict[str, int] = SMALL, query: str = "") -> None:
+    def __init__(
+        self, browser: Any, address: str, size: dict[str, int] = SMALL, query: str = "", script: str = ""
+    ) -> None:
         self.context = browser.new_context(viewport=size)
         self.page = self.context.new_page()
         self.page.set_default_timeout(PATIENCE_MS)
@@ -46,11 +49,12 @@ class Tab:
         self.page.on("websocket", lambda socket: self.requests.append(socket.url))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("console", self._on_console)
+        self.page.add_init_script(script)
         self.page.goto(address + query)
         self.until("Number(document.getElementById('ms-tick').textContent.replace(',', '')) >= 0")
 
     def _on_console(self, message: Any) -> None:
-        if message.type == "error":
+        if message.type == "error" or (message.type == "warning" and not message.text.startswith(NOT_OURS)):
             self.complaints.append(message.text)
 
     def until(self, condition: str) -> None:

@@ -19,7 +19,7 @@ from microsim.recording.bag_replay import Replay
 from microsim.runner import Runner
 from microsim.view.web import PageOptions, Viewer, ViewerError
 from microsim.view.web.page import ViewerPage
-from tests.browser_support import PROBES, SMALL, WORLD, Run, Tab, front_door, open_panels
+from tests.browser_support import PROBES, ROOT, SMALL, WORLD, Run, Tab, front_door, open_panels
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +220,30 @@ def test_the_scene_is_drawn(tab: Tab) -> None:
     image = np.asarray(Image.open(BytesIO(tab.page.screenshot(clip=box))).convert("RGB")).astype(int)
     colours = {tuple(colour) for colour in (image.reshape(-1, 3) // 24)}
     assert len(colours) > 12
+
+
+SCENES = """window.scenes = []; window.__THREE_DEVTOOLS__ = new EventTarget();
+__THREE_DEVTOOLS__.addEventListener('observe', ({ detail }) => { if (detail.isScene) scenes.push(detail); });
+window.splats = () => {
+  let found = null;
+  const look = ({ geometry }) => { if (geometry?.attributes.position?.itemSize === 2) found = geometry; };
+  for (const scene of scenes) scene.traverse(look);
+  return found;
+};
+window.loudly = console.error;"""
+
+
+def test_splats_are_drawn_without_a_word_in_the_console(browser: Any, started: Callable[..., Run]) -> None:
+    """Errors and warnings are those of the browser: the page hides none."""
+    run = started("run", "--world", str(ROOT / "worlds" / "minimal_test"), "--view", "--transport", "none")
+    tab = Tab(browser, run.address, script=SCENES)
+    tab.until("splats()?.boundingSphere")  # three.js has asked how far they reach
+    tab.page.evaluate("window.first = splats()")
+    tab.page.evaluate("""const slider = document.getElementById('ms-scale'); slider.value = 2;
+        slider.dispatchEvent(new Event('change'))""")  # the scene is built again
+    tab.until("splats() && splats() !== first && splats().boundingSphere")
+    assert tab.page.evaluate("console.error === loudly")
+    tab.close()
 
 
 def test_another_scenario_can_be_chosen(browser: Any, started: Callable[..., Run]) -> None:

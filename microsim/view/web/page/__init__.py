@@ -315,5 +315,6 @@ def _page_html(is_dark: bool | None) -> bytes:
 def with_head(html: str, title: str, head: str) -> str:
     """With our title and scripts, before viser's own."""
     html = html.replace("<title>Viser</title>", f"<title>{title}</title>", 1)
+    head = f"<script>{own('splat_bounds.js')}</script>{head}"
     at = html.index('<meta charset="utf-8" />') + len('<meta charset="utf-8" />')
     return html[:at] + head + html[at:]

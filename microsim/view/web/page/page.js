@@ -2,9 +2,6 @@
 // The panels: the state of the run comes over one websocket, requests go back over it. No library, no build.
 (() => {
   const config = window.MICROSIM || {};
-  // viser's splats are squares of two coordinates; three.js wants a third for a sphere around them, complains, and draws them well.
-  const complain = console.error.bind(console);
-  console.error = (...words) => { if (!String(words[0]).startsWith("THREE.BufferGeometry.computeBoundingSphere(): Computed radius is NaN")) complain(...words); };
   const asked = new URLSearchParams(location.search);
   const HEARTBEAT_MS = 100; // while a key is held; the run stops the robot after 400 ms without a message
   const RETRY_MS = 1500; // between two tries to find the run again

@@ -1,0 +1,15 @@
+"use strict";
+// viser draws its splats as squares of two coordinates that its shader puts in place. three.js cannot tell how far such a geometry reaches:
+// it finds a radius of NaN and reports an error. They may be anywhere, so they get a sphere without end, before three.js looks for one.
+(() => {
+  const setBounds = (geometry) => {
+    if (!geometry || geometry.boundingSphere || geometry.attributes.position?.itemSize !== 2) return;
+    const empty = new geometry.constructor(); // its sphere is of the class that three.js keeps to itself
+    empty.computeBoundingSphere();
+    geometry.boundingSphere = empty.boundingSphere;
+    geometry.boundingSphere.radius = Infinity;
+  };
+  const onBeforeRender = (renderer, scene) => scene.traverse((each) => setBounds(each.geometry));
+  window.__THREE_DEVTOOLS__ ??= new EventTarget(); // where three.js reports each scene it makes
+  window.__THREE_DEVTOOLS__.addEventListener("observe", ({ detail }) => { if (detail.isScene) detail.onBeforeRender = onBeforeRender; });
+})();
