@@ -77,8 +77,9 @@ def _rtf_with_pages(chromium: str) -> float:
             page = browser.new_page(viewport={"width": 640, "height": 480})
             page.goto(viewer.address)
             page.wait_for_function("Number(document.getElementById('ms-time').textContent) > 0", timeout=60_000)
-        wall, sim = time.perf_counter(), runner.sim_s
-        time.sleep(SECONDS)
+        is_over, wall, sim = threading.Event(), time.perf_counter(), runner.sim_s
+        runner.listen(messages=lambda _: is_over.set() if runner.sim_s >= sim + SECONDS else None)
+        is_over.wait(10 * SECONDS)
         rtf = (runner.sim_s - sim) / (time.perf_counter() - wall)
         browser.close()
     return rtf

@@ -247,7 +247,7 @@ def run_all(
                     raise result
                 results[result.run] = result
                 on_result(result)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: no process may stay behind
         children.end()
         pool.shutdown(wait=True, cancel_futures=True)
         raise

@@ -7,6 +7,7 @@ numbers from -1 to 1, scaled to the robots' limits.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias
 
@@ -26,7 +27,7 @@ NO_SENSORS: dict[str, None] = dict.fromkeys(("odom", "gps", "imu", "camera", "ra
 QUIET = {"world_topics": {"occupancy_hz": 0, "markers_hz": 0}, "radio": {"enabled": False}}
 
 
-class Task:
+class Task(ABC):
     """Subclasses fill in the class attributes and `begin`, `observe`, `judge`."""
 
     name: ClassVar[str]
@@ -46,9 +47,9 @@ class Task:
         self._sine, self._cosine = self.xp.empty(n), self.xp.empty(n)
         self.seen: Float32s = self.xp.zeros((n, len(self.low)), np.float32)
 
+    @abstractmethod
     def scenario(self, **changes: Any) -> dict[str, Any]:
         """Each task has its own, as it has its own `observe` and `judge`."""
-        raise NotImplementedError
 
     @property
     def action_size(self) -> int:
@@ -76,16 +77,16 @@ class Task:
             first += len(scale)
         self.batch.step(self.ticks)
 
-    def begin(self, worlds: Integers) -> None:
+    def begin(self, worlds: Integers) -> None:  # noqa: B027 - a task need not remember anything
         """Set up what the task itself remembers of these worlds."""
 
+    @abstractmethod
     def observe(self) -> Float32s:
         """Fill and give `seen` (n, size)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def judge(self) -> tuple[Array, Mask]:
         """Rewards of the last step, and whose episode has ended."""
-        raise NotImplementedError
 
     @property
     def contacts(self) -> Integers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -131,7 +132,7 @@ def is_met(expectation: Expectation, value: float) -> bool:
     return not (expectation.at_most is not None and not value <= expectation.at_most + slack) and not math.isnan(value)
 
 
-class ExpectationWatch:
+class ExpectationWatch(ABC):
     """One expectation that is being judged, from tick `first` until tick `until`, at which it is decided."""
 
     complaint = ""  # how it is violated; empty: not so far
@@ -139,8 +140,8 @@ class ExpectationWatch:
     def __init__(self, sim: Simulation, first: int, until: int) -> None:
         self.sim, self.first, self.until = sim, first, until
 
-    def look(self, tick: int, messages: Sequence[Message]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def look(self, tick: int, messages: Sequence[Message]) -> None: ...
 
     @property
     def now(self) -> str:

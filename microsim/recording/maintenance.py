@@ -235,7 +235,7 @@ class _Repair:
             self._done.append(found)
             end = _end(reader, is_last)
             writer.close(end, lambda: information(storage, [found], {}))
-        except BaseException:
+        except BaseException:  # Ctrl-C too: half a file must not stay behind
             writer.abandon()
             raise
         return end

@@ -99,7 +99,7 @@ def _transaction(database: sqlite3.Connection) -> Iterator[None]:
         database.execute("BEGIN")
         try:
             yield
-        except BaseException:
+        except BaseException:  # Ctrl-C too: half a transaction must not stay open
             with suppress(sqlite3.Error):  # it may have rolled back by itself
                 database.execute("ROLLBACK")
             raise

@@ -11,7 +11,9 @@ so the same on every processor; NumPy's sums are not.
 
 from __future__ import annotations
 
+import inspect
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +49,7 @@ class WatchedRun:
         return self.sim.clock.dt
 
 
-class Metric:
+class Metric(ABC):
     """One number of one run. `look` receives the states of every tick but tick 0, `hear` receives every message.
 
     The class docstring is the description in the documentation and in `microsim list`.
@@ -75,9 +77,9 @@ class Metric:
         """Why it has no meaning in this world; empty: it has one."""
         return ""
 
+    @abstractmethod
     def value(self) -> Value:
         """At the end of the run; None: there is nothing to measure."""
-        raise NotImplementedError
 
 
 # ---- finding one -----------------------------------------------------------------------------------------------------
@@ -106,6 +108,8 @@ def all_metrics(folders: Folders = ()) -> dict[str, type[Metric]]:
             )
         if not plugin.name.isidentifier():
             raise PluginError(f"{place}: expected a name such as 'tilt' for the metric, found {plugin.name!r}")
+        if inspect.isabstract(plugin):
+            raise PluginError(f"{place}: the metric {plugin.name!r} has no method value(), which gives its result")
         if plugin.name in found:
             raise PluginError(f"{place}: there is another metric named {plugin.name!r}; choose another name")
         found[plugin.name] = plugin

@@ -117,7 +117,7 @@ class LocalWorkers:
         self._workers: list[Worker] = []
         try:
             self._workers += [self._started() for _ in range(jobs)]
-        except BaseException:
+        except BaseException:  # Ctrl-C too: no process may stay behind
             self.close()
             raise
 
@@ -272,7 +272,7 @@ class RayWorkers:
             self._free: list[_Actor] = []
             for _ in range(self.size):
                 self._start()
-        except BaseException:
+        except BaseException:  # Ctrl-C too: no process may stay behind
             self.close()
             raise
 

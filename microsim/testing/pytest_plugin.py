@@ -79,7 +79,7 @@ def _started(item: pytest.Item, scenario: Any, seed: int | None) -> SimUnderTest
     digests = GoldenDigests(item.path.parent / "digests", f"{item.path.stem}-{_file_name(item.name)}", update)
     try:
         run = SimUnderTest("default" if scenario is None else scenario, seed, folder, digests)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: no folder may stay behind
         shutil.rmtree(folder, ignore_errors=True)
         raise
     item.stash[_RUN] = run

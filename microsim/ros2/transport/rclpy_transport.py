@@ -226,7 +226,7 @@ class RclpyTransport:
         def guarded(*arguments: Any) -> T:
             try:
                 return callback(*arguments)
-            except BaseException as error:
+            except BaseException as error:  # Ctrl-C too: rclpy must not keep it for itself
                 self._failure = error
                 raise
 

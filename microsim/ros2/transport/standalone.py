@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ _FORMAT = "[{severity}] [{time}] [{name}]: {message}"
 _COLOURS: Mapping[LogLevel, str] = {"debug": "\033[32m", "info": "", "warn": "\033[33m", "error": "\033[31m"}
 
 
-class StandaloneNode:
+class StandaloneNode(ABC):
     tells_senders = True
     serves_many_types = True
 
@@ -42,12 +43,12 @@ class StandaloneNode:
         self._parameters: ParameterServer | None = None
         self._rosout: Publisher | None = None
 
+    @abstractmethod
     def publisher_at(self, topic: str, type_name: str, qos: Qos) -> Publisher:
         """On a topic whose name is absolute and not remapped."""
-        raise NotImplementedError
 
-    def serve(self, service: str, type_name: str, on_request: OnRequest) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def serve(self, service: str, type_name: str, on_request: OnRequest) -> None: ...
 
     def declare(self, parameters: Sequence[Parameter], on_set: OnSet) -> None:
         if self._parameters is None:

@@ -1,6 +1,7 @@
 """Rules about imports that the layer contracts in pyproject.toml cannot state."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -153,6 +154,16 @@ def test_heavy_imports_have_one_home(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=name)
 def test_a_module_stays_within_500_lines(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 500
+
+
+def test_what_catches_every_error_says_why() -> None:
+    silent = [
+        f"{path.relative_to(PACKAGE)}:{number}"
+        for path in MODULES
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.match(r"\s*except( (Base)?Exception( as \w+)?)?:", line) and "  # " not in line
+    ]
+    assert silent == []
 
 
 def test_a_run_without_lidar_and_mesh_starts_without_their_modules() -> None:

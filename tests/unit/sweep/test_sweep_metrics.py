@@ -161,6 +161,7 @@ class Twin(Metric):
         (" int,", " list,", "bumps.py: expected the kind float, int, bool or str"),
         ('"bumps"', '"my bumps"', "expected a name such as 'tilt' for the metric, found 'my bumps'"),
         ('"bumps"', '"collisions"', "there is another metric named 'collisions'"),
+        ("def value", "def result", r"bumps.py: the metric 'bumps' has no method value\(\)"),
         ("METRIC = Bumps", "METRIC = Bump", "bumps.py:.*could not be loaded: NameError"),
     ],
 )
