@@ -76,8 +76,8 @@ class CudaLoops:
         found: npt.NDArray[Any] = array if isinstance(array, np.ndarray) else self.xp.asnumpy(array)
         return found
 
-    def advance_function(self, model: RobotModel) -> int:
-        return 0  # functions are not called by address here
+    def advance_functions(self, model: RobotModel) -> tuple[int, int]:
+        return 0, 0  # functions are not called by address here
 
     def sample_function(self, kernel: Callable[..., None]) -> int:
         return 0

@@ -10,7 +10,15 @@ import numpy.typing as npt
 
 from microsim.batch import kernels
 from microsim.batch.batch_columns import Array, Integers
-from microsim.engine.calls import MOTION, READING, Rows, address_of, advance_address, sample_address
+from microsim.engine.calls import (
+    MOTION,
+    READING,
+    Rows,
+    address_of,
+    advance_address,
+    advance_many_address,
+    sample_address,
+)
 from microsim.engine.contact_tables import marks_for
 from microsim.engine.noise import stream_keys
 
@@ -41,8 +49,9 @@ class HostLoops:
     def stream_keys(self, seeds: Integers, name: str) -> Integers:
         return stream_keys(seeds, name)
 
-    def advance_function(self, model: RobotModel) -> int:
-        return advance_address(model.advance, model.advance_many)
+    def advance_functions(self, model: RobotModel) -> tuple[int, int]:
+        """For a few worlds, and for many (0: none)."""
+        return advance_address(model.advance), advance_many_address(model.advance_many)
 
     def sample_function(self, kernel: Callable[..., None]) -> int:
         return sample_address(kernel)
@@ -57,9 +66,7 @@ class HostLoops:
         needs_tick = np.array([robot.needs_tick for robot in batch.movers], np.int64)
         contacts, shared = batch.contacts, batch.ground.is_shared
         size = marks_for(len(contacts.names), contacts.words).size
-        kernels.move(
-            batch.fleets, needs_tick, shared, contacts.table, size, batch.tick, ticks, batch.clock.dt, begin, end
-        )
+        kernels.move(batch.fleets, needs_tick, shared, contacts.table, size, batch.tick, ticks, begin, end)
 
     def put_at_start(self, robot: RobotColumns, worlds: Integers, keys: Integers) -> None:
         kernels.put_all_at_start(robot.state, robot.start, address_of(robot.ground.scene), keys, worlds)

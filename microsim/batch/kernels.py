@@ -5,24 +5,25 @@ that `engine.calls.scene_row` wrote. A function of one world has a loop over wor
 GPUs are in `cuda_kernels`.
 """
 
-import math
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from microsim.engine import calls as _calls
+from microsim.engine import column_blocks, exact, geometry, motion, noise, output_table, random_layout
 from microsim.engine import contacts as _contacts
-from microsim.engine import exact, geometry, motion, noise, output_table, random_layout
 from microsim.engine.calls import (
     BEGIN,
     COMMAND,
     END,
+    FARTHEST,
     FLEET_TICK,
     FLEET_WORLD,
     FUNCTION,
     INPUTS,
     KEY,
+    MANY,
     MEMORY,
     MOTION,
     READING,
@@ -33,21 +34,26 @@ from microsim.engine.calls import (
     STATE_ROWS,
     STRIDE,
     TICKS,
+    TRACE,
+    TRACE_ROWS,
+    TRACE_WIDTH,
+    TRACE_X,
+    TRACE_Y,
+    TRACE_Z,
     WIDTH,
     WORLD,
     Rows,
     Scene,
 )
-from microsim.engine.column_blocks import BLOCK
 from microsim.engine.compiled import inlined, kernel, threaded_kernel
-from microsim.engine.components import HELD, VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, X, Y, Z
+from microsim.engine.components import HELD, YAW, X, Y, Z
 from microsim.engine.contact_rows import SCRATCH_COLUMNS
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.motion import SENSOR_FIELDS
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
-_call, _invoke, _is_within = _calls.call, output_table.invoke, output_table.is_within
+_call, _copy, _invoke, _is_within = _calls.call, _calls.copy, output_table.invoke, output_table.is_within
 _floats_at, _integers_at, _singles_at = _calls.floats_at, _calls.integers_at, _calls.singles_at
 _table_address, _float_grid_at = _calls.table_address, _calls.float_grid_at
 _observe_one, _observe_place = motion.observe_one, motion.observe_place
@@ -55,8 +61,12 @@ _ground_height = geometry.ground_height
 _wrap_angle = exact.wrap_angle
 _sincos = exact.sincos
 _start_place, _lay_out, _scene_at = random_layout.start_place, random_layout.lay_out, _calls.scene_at
-_remember, _settle, _was_quiet = _contacts.remember, _contacts.settle, _contacts.was_quiet
+_remember, _settle, _find_quiet = _contacts.remember, _contacts.settle, _contacts.find_quiet
 _uniforms = noise.uniforms
+_note_distance = column_blocks.note_distance
+
+_FEW = 8  # fewer columns than these are moved one by one
+_AHEAD = 256  # worlds that run ahead together: what is kept of them stays in the processor's second cache
 
 # columns of a sensor's steps: bytes from one world's numbers to the next one's, then addresses of columns of worlds
 SETTINGS_STEP, MEMORY_STEP, READING_STEP, SINGLES, SINGLES_STEP, KEYS_AT, SAMPLED_AT, DROPPED_AT = range(8)
@@ -69,23 +79,25 @@ def take_commands(
     handed_in: Array, in_force: Array, state: Array, age: int, ignored: Integers, begin: int, end: int
 ) -> None:
     """Put commands into force; one with NaN or infinity is ignored as a whole. `age`: row of the state, or -1."""
+    is_good = np.ones(end - begin, np.int64)
+    for k in range(handed_in.shape[0]):  # loops along rows, so that they become SIMD
+        row = handed_in[k]
+        for i in range(begin, end):
+            is_good[i - begin] &= row[i] - row[i] == 0.0
+    for k in range(handed_in.shape[0]):
+        row, held = handed_in[k], in_force[k]
+        for i in range(begin, end):
+            held[i] = row[i] if is_good[i - begin] else held[i]
     for i in range(begin, end):
-        is_good = True
-        for k in range(handed_in.shape[0]):
-            is_good = is_good and math.isfinite(handed_in[k, i])
-        if not is_good:
-            ignored[i] += 1
-            continue
-        for k in range(handed_in.shape[0]):
-            in_force[k, i] = handed_in[k, i]
-        if age >= 0:
+        ignored[i] += 1 - is_good[i - begin]
+        if age >= 0 and is_good[i - begin]:
             state[age, i] = 0.0
 
 
 @threaded_kernel
 def move(
     fleets: Rows, needs_tick: Integers, is_shared: bool, contacts: Rows, marks: int, tick: Integers, ticks: int,
-    dt: float, begin: int, end: int,
+    begin: int, end: int,
 ) -> None:  # fmt: skip
     """Worlds begin … end - 1 from their own tick on by `ticks`.
 
@@ -94,25 +106,62 @@ def move(
     """
     rows, table, count = fleets.copy(), _table_address(contacts), fleets.shape[0]
     scratch, room = np.empty((count, SCRATCH_COLUMNS)), np.zeros(marks, np.int64)
-    kept, speeds = np.empty((_numbers(rows), BLOCK)), np.empty((count, BLOCK))
-    before, ways = np.empty((count, 3)), np.empty(count)
-    for first in range(begin, end, BLOCK):
-        last = min(first + BLOCK, end)
-        _keep(rows, first, last, kept)
-        speeds[:] = 0.0
-        for done in range(ticks):
-            for r in range(count):
-                _move_fleet(rows[r], is_shared, needs_tick[r] != 0, tick, done, first, last)
-                _note_speeds(rows[r], first, last, speeds[r])
+    kept, traces = np.empty((_numbers(rows), _AHEAD)), np.zeros((count, TRACE_ROWS, _AHEAD))
+    ways, quiet = np.empty((count, _AHEAD)), np.empty(_AHEAD, np.int64)
+    rows[:, TRACE_WIDTH] = _AHEAD
+    for first in range(begin, end, _AHEAD):
+        last = min(first + _AHEAD, end)
+        _keep(rows, first, last, kept, traces)
+        for r in range(count):
+            rows[r, TRACE] = _table_address(traces[r])
+            _run_ahead(rows[r], is_shared, needs_tick[r] != 0, tick, ticks, first, last)
+        _find_quiet(table, first, traces[:, :, : last - first], ways, quiet[: last - first])
         for w in range(first, last):
-            _note_ways(rows, w - first, kept, speeds, dt * ticks, before, ways)
-            if not _was_quiet(table, w, before, ways):
+            if not quiet[w - first]:
                 _put_back_kept(rows, w, w - first, kept)
-                for done in range(ticks):
-                    _remember(table, w, scratch)
-                    for r in range(count):
-                        _move_fleet(rows[r], is_shared, needs_tick[r] != 0, tick, done, w, w + 1)
-                    _settle(table, w, tick[w] + done, scratch, room)
+                _move_world(rows, table, tick[w], ticks, w, scratch, room)
+
+
+@kernel
+def _move_world(rows: Rows, table: int, tick: int, ticks: int, w: int, scratch: Array, room: Integers) -> None:
+    """Tick by tick, with all contacts."""
+    rows[:, BEGIN], rows[:, END], rows[:, FLEET_WORLD], rows[:, TICKS] = w, w + 1, w, 1
+    for k in range(tick, tick + ticks):
+        _remember(table, w, scratch)
+        rows[:, FLEET_TICK] = k
+        for r in range(rows.shape[0]):
+            _call(rows[r, FUNCTION], _table_address(rows[r]))
+        _settle(table, w, k, scratch, room)
+
+
+@kernel
+def _run_ahead(row: Rows, is_shared: bool, needs_tick: bool, tick: Integers, ticks: int, begin: int, end: int) -> None:
+    """One robot of a block of worlds; neighbours of the same tick and grid in one call."""
+    trace, first = row[TRACE], begin
+    while first < end:
+        last = first + 1
+        while last < end and is_shared and (tick[last] == tick[first] or not needs_tick):
+            last += 1
+        row[BEGIN], row[END], row[FLEET_WORLD] = first, last, first
+        row[TRACE] = trace + 8 * (first - begin)
+        row[FLEET_TICK], row[TICKS] = tick[first], ticks
+        if row[MANY] and last - first >= _FEW:
+            _call(row[MANY], _table_address(row))
+        else:
+            _run_ahead_by_ticks(row)
+        first = last
+
+
+@kernel
+def _run_ahead_by_ticks(row: Rows) -> None:
+    state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
+    trace, ticks = _float_grid_at(row[TRACE], TRACE_ROWS, _AHEAD), row[TICKS]
+    row[TICKS] = 1
+    for _ in range(ticks):
+        _call(row[FUNCTION], _table_address(row))
+        for w in range(row[BEGIN], row[END]):
+            _note_distance(state, w, trace, w - row[BEGIN])
+        row[FLEET_TICK] += 1
 
 
 @kernel
@@ -125,7 +174,7 @@ def _numbers(rows: Rows) -> int:
 
 
 @kernel
-def _keep(rows: Rows, first: int, last: int, kept: Array) -> None:
+def _keep(rows: Rows, first: int, last: int, kept: Array, traces: Array) -> None:
     """States and commands of a block; robots begin without being held, as with `remember`."""
     at = 0
     for r in range(rows.shape[0]):
@@ -133,15 +182,16 @@ def _keep(rows: Rows, first: int, last: int, kept: Array) -> None:
         state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
         command = _float_grid_at(row[COMMAND], row[INPUTS], row[WIDTH])
         for k in range(row[STATE_ROWS]):
-            for w in range(first, last):
-                kept[at + k, w - first] = state[k, w]
-        at += row[STATE_ROWS]
+            _copy(_table_address(kept[at + k]), _table_address(state[k, first:]), 8 * (last - first))
         for k in range(row[INPUTS]):
-            for w in range(first, last):
-                kept[at + k, w - first] = command[k, w]
-        at += row[INPUTS]
+            _copy(
+                _table_address(kept[at + row[STATE_ROWS] + k]), _table_address(command[k, first:]), 8 * (last - first)
+            )
         for w in range(first, last):
             state[HELD, w] = 0.0
+        traces[r, TRACE_X], traces[r, TRACE_Y], traces[r, TRACE_Z] = kept[at + X], kept[at + Y], kept[at + Z]
+        traces[r, FARTHEST] = 0.0
+        at += row[STATE_ROWS] + row[INPUTS]
 
 
 @kernel
@@ -157,43 +207,6 @@ def _put_back_kept(rows: Rows, w: int, i: int, kept: Array) -> None:
         for k in range(row[INPUTS]):
             command[k, w] = kept[at + k, i]
         at += row[INPUTS]
-
-
-@kernel
-def _note_speeds(row: Rows, first: int, last: int, speeds: Array) -> None:
-    """The largest square of a robot's speed so far [m^2/s^2]; NaN counts as infinite."""
-    state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
-    for w in range(first, last):
-        x, y, z = state[VELOCITY_X, w], state[VELOCITY_Y, w], state[VELOCITY_Z, w]
-        square = x * x + y * y + z * z
-        largest = speeds[w - first]
-        speeds[w - first] = largest if square <= largest else square if square == square else math.inf
-
-
-@kernel
-def _note_ways(
-    rows: Rows, i: int, kept: Array, speeds: Array, seconds: float, before: Array, ways: Array
-) -> None:  # fmt: skip
-    """Where the robots of a world were, and how far each went at the most [m], rounding included."""
-    at = 0
-    for r in range(rows.shape[0]):
-        before[r, 0], before[r, 1], before[r, 2] = kept[at + X, i], kept[at + Y, i], kept[at + Z, i]
-        ways[r] = math.sqrt(speeds[r, i]) * seconds * 1.000001 + 1e-9
-        at += rows[r, STATE_ROWS] + rows[r, INPUTS]
-
-
-@threaded_kernel
-def _move_fleet(row: Rows, is_shared: bool, needs_tick: bool, tick: Integers, done: int, begin: int, end: int) -> None:
-    """One robot of these worlds by a tick; neighbours of the same tick and grid in one call."""
-    first = begin
-    while first < end:
-        last = first + 1
-        while last < end and is_shared and (tick[last] == tick[first] or not needs_tick):
-            last += 1
-        row[BEGIN], row[END], row[FLEET_WORLD] = first, last, first
-        row[FLEET_TICK], row[TICKS] = tick[first] + done, 1
-        _call(row[FUNCTION], _table_address(row))
-        first = last
 
 
 @kernel

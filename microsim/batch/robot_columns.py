@@ -108,11 +108,13 @@ class RobotColumns:
         """The call that moves it, see `engine.calls`."""
         state, command, parameters = self.state, self.in_force, self.parameters
         step = 1 if parameters.strides[1] else 0
+        one, many = self.loops.advance_functions(self.model)
         return np.array(
             [
-                self.loops.advance_function(self.model), address_of(state), *state.shape, 0, 0, address_of(command),
+                one, address_of(state), *state.shape, 0, 0, address_of(command),
                 command.shape[0], address_of(parameters), parameters.shape[0], step,
                 address_of(self.keys), address_of(self.ground.scene), 0, 0, 0, 0,
+                many, 0, 0,
             ],
             np.int64,
         )  # fmt: skip

@@ -35,7 +35,10 @@ CALL_COLUMNS = 20
 # columns of a fleet's call
 STATE, STATE_ROWS, WIDTH, BEGIN, END, COMMAND, INPUTS, PARAMETERS, PARAMETER_ROWS, PARAMETER_STEP = range(1, 11)
 KEYS, FLEET_SCENE, FLEET_WORLD, FLEET_TICK, TICKS, FLEET_SEEN = range(11, 17)
-FLEET_COLUMNS = 17
+MANY, TRACE, TRACE_WIDTH = range(
+    17, 20
+)  # the function for many columns (0: none), and what it writes, see `RobotModel`
+FLEET_COLUMNS = 20
 
 _IS_PLAIN = bool(numba.core.config.DISABLE_JIT)
 
@@ -60,6 +63,10 @@ _ELEVATION, _SURFACE, _CLEARANCE, _FOOTING = 0, 4, 8, 12
 _CELL, _WEST, _SOUTH, _DT, _PLANE = range(16, 21)
 SCENE_COLUMNS = 21
 PLANE_SIZE = 12
+
+# rows of a trace, with a column per robot: where it was, and the square of how far from there it ever was since [m^2]
+TRACE_X, TRACE_Y, TRACE_Z, FARTHEST = range(4)
+TRACE_ROWS = 4
 
 
 def address_of(array: Any) -> int:
@@ -216,8 +223,6 @@ def scene_row(
 # ---- functions by address --------------------------------------------------------------------------------------------
 
 kernel_called: Any = None  # stands for a kernel in the functions below
-many_called: Any = None  # its form for many columns
-FEW = 8  # fewer columns than these are moved one by one
 
 
 def _sample_entry(address: int) -> None:
@@ -247,38 +252,37 @@ def _parameters_at(row: Rows) -> Array:
     return np.lib.stride_tricks.as_strided(flat, (row[PARAMETER_ROWS], count), (8 * width, 8 * step))
 
 
+@kernel
+def _fleet_at(row: Rows) -> tuple[Array, Array, Array, Rows, Scene]:
+    begin, end = row[BEGIN], row[END]
+    return (
+        _columns_at(row[STATE], row[STATE_ROWS], row[WIDTH], begin, end),
+        _columns_at(row[COMMAND], row[INPUTS], row[WIDTH], begin, end),
+        _parameters_at(row),
+        integers_at(row[KEYS], end)[begin:],
+        scene_at(row[FLEET_SCENE], row[FLEET_WORLD], floats_at(row[FLEET_SCENE], 0)),
+    )
+
+
 def _advance_entry(address: int) -> None:
     row = integers_at(address, FLEET_COLUMNS)
-    begin, end = row[BEGIN], row[END]
-    state = _columns_at(row[STATE], row[STATE_ROWS], row[WIDTH], begin, end)
-    command = _columns_at(row[COMMAND], row[INPUTS], row[WIDTH], begin, end)
-    keys, settings = integers_at(row[KEYS], end)[begin:], _parameters_at(row)
-    scene = scene_at(row[FLEET_SCENE], row[FLEET_WORLD], floats_at(row[FLEET_SCENE], 0))
-    if end - begin < FEW:
-        kernel_called(state, command, settings, keys, scene, row[FLEET_TICK], row[TICKS])
-    else:
-        many_called(state, command, settings, keys, scene, row[FLEET_TICK], row[TICKS])
+    state, command, settings, keys, scene = _fleet_at(row)
+    kernel_called(state, command, settings, keys, scene, row[FLEET_TICK], row[TICKS])
+
+
+def _advance_many_entry(address: int) -> None:
+    row = integers_at(address, FLEET_COLUMNS)
+    state, command, settings, keys, scene = _fleet_at(row)
+    trace = float_grid_at(row[TRACE], TRACE_ROWS, row[TRACE_WIDTH])
+    kernel_called(state, command, settings, keys, scene, row[FLEET_TICK], row[TICKS], trace)
 
 
 def _advance_entry_0_1(address: int) -> None:
     """For robot models written for version 0.1, whose kernels take the grid apart."""
     row = integers_at(address, FLEET_COLUMNS)
-    begin, end = row[BEGIN], row[END]
-    scene = scene_at(row[FLEET_SCENE], row[FLEET_WORLD], floats_at(row[FLEET_SCENE], 0))
-    kernel_called(
-        _columns_at(row[STATE], row[STATE_ROWS], row[WIDTH], begin, end),
-        _columns_at(row[COMMAND], row[INPUTS], row[WIDTH], begin, end),
-        _parameters_at(row),
-        integers_at(row[KEYS], end)[begin:],
-        scene.elevation,
-        scene.footing,
-        scene.cell,
-        scene.west,
-        scene.south,
-        scene.dt,
-        row[FLEET_TICK],
-        row[TICKS],
-    )
+    state, command, settings, keys, scene = _fleet_at(row)
+    grid = scene.elevation, scene.footing, scene.cell, scene.west, scene.south
+    kernel_called(state, command, settings, keys, *grid, scene.dt, row[FLEET_TICK], row[TICKS])
 
 
 def _contact_entry(address: int) -> None:
@@ -299,9 +303,15 @@ def sample_address(function: Callable[..., None]) -> int:
 
 
 @cache
-def advance_address(function: Callable[..., None], many: Callable[..., None] | None = None) -> int:
-    """The same of a robot's kernel `(state, command, settings, keys, scene, tick, ticks)`; `many`: see `RobotModel`."""
-    return _address(function, _advance_entry_0_1 if is_of_version_0_1(function) else _advance_entry, many)
+def advance_address(function: Callable[..., None]) -> int:
+    """The same of a robot's kernel `(state, command, settings, keys, scene, tick, ticks)`."""
+    return _address(function, _advance_entry_0_1 if is_of_version_0_1(function) else _advance_entry)
+
+
+@cache
+def advance_many_address(function: Callable[..., None] | None) -> int:
+    """The same of its form for many columns, see `RobotModel`; 0 where there is none."""
+    return _address(function, _advance_many_entry) if function is not None else 0
 
 
 def is_of_version_0_1(advance: Callable[..., None]) -> bool:
@@ -311,9 +321,7 @@ def is_of_version_0_1(advance: Callable[..., None]) -> bool:
 _kept: list[Any] = []  # compiled functions live as long as their addresses are in use
 
 
-def _address(
-    function: Callable[..., None], entry: Callable[[int], None], many: Callable[..., None] | None = None
-) -> int:
+def _address(function: Callable[..., None], entry: Callable[[int], None]) -> int:
     """A compiled function that calls this kernel. Its code is the entry's; only the kernel it names differs.
 
     It passes for a function of the kernel's file, so that numba keeps it on disk beside the kernel.
@@ -324,7 +332,7 @@ def _address(
     name = f"{form.__qualname__}_entry"
     source = form.__code__
     code = entry.__code__.replace(co_name=name, co_filename=source.co_filename, co_firstlineno=source.co_firstlineno)
-    made = FunctionType(code, {**globals(), "kernel_called": function, "many_called": many or function}, name)
+    made = FunctionType(code, {**globals(), "kernel_called": function}, name)
     made.__qualname__, made.__module__ = name, form.__module__
     if _IS_PLAIN:
         _functions[id(made)] = made

@@ -70,10 +70,15 @@ def mark(marks: Integers, words: int, r: int, bit: int) -> None:
 
 
 @kernel
+def touch_address(t: Rows, r: int, world: int, word: int) -> int:
+    """Where its `touch_words` are; those of the next world follow."""
+    return int(t[TOUCH] + 8 * ((r * (t[WORDS] + 1) + 1 + word) * t[WIDTH] + world))
+
+
+@kernel
 def touch_words(t: Rows, r: int, world: int, word: int) -> int:
     """Bits of what a robot touched after the last tick."""
-    place = ((r * (t[WORDS] + 1) + 1 + word) * t[WIDTH]) + world
-    return int(_integers_at(t[TOUCH] + 8 * place, 1)[0])
+    return int(_integers_at(touch_address(t, r, world, word), 1)[0])
 
 
 @kernel

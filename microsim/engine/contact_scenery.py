@@ -4,7 +4,7 @@ from microsim.engine import bodies as _bodies
 from microsim.engine import calls as _calls
 from microsim.engine import geometry
 from microsim.engine.bodies import A_BOX, A_CYLINDER, A_TRIANGLE, BOX_NUMBERS
-from microsim.engine.calls import Rows, Scene
+from microsim.engine.calls import TRACE_X, TRACE_Y, TRACE_Z, Rows, Scene
 from microsim.engine.compiled import kernel
 from microsim.engine.components import HELD, X, Y
 from microsim.engine.contact_rows import (
@@ -253,15 +253,19 @@ def _kind_at(scene: Scene, kinds: Grid, x: float, y: float) -> int:
 
 
 @kernel
-def is_far_from_scenery(t: Rows, r: int, world: int, pose: Array, way: float) -> bool:
-    """Whether nothing is met from a place x, y, z on by a way of that length [m] in any direction."""
-    body = _float_grid_at(t[BODIES], t[COUNT], 7)[r]
-    reach = body[6] + way + GAP_M
+def drop_near_scenery(t: Rows, r: int, first: int, trace: Array, ways: Array, quiet: Integers) -> None:
+    """Worlds first … in which a robot could have met something on a way of that length [m], in any direction."""
+    radius = _float_grid_at(t[BODIES], t[COUNT], 7)[r, 6] + GAP_M
     if t[TRIANGLES]:
         facts = _floats_at(t[MESH_FACTS], 7)
-        if pose[2] - reach < facts[6] and pose[2] + reach > facts[5]:
-            return False
-    if t[SOLID_COUNT] == 0 or not pose[2] - reach < _floats_at(t[HEIGHTS], 2)[CEILING]:
-        return True
-    scene = _scene_at(t[SCENE], world, _floats_at(t[SCENE], 0))
-    return _is_among_free_cells(scene, pose[0], pose[1], reach)
+        for i in range(quiet.shape[0]):
+            z, reach = trace[TRACE_Z, i], radius + ways[i]
+            quiet[i] = quiet[i] if (z - reach >= facts[6]) | (z + reach <= facts[5]) else 0
+    if t[SOLID_COUNT] == 0:
+        return
+    ceiling = _floats_at(t[HEIGHTS], 2)[CEILING]
+    for i in range(quiet.shape[0]):
+        reach = radius + ways[i]
+        if quiet[i] and not trace[TRACE_Z, i] - reach >= ceiling:
+            scene = _scene_at(t[SCENE], first + i, _floats_at(t[SCENE], 0))
+            quiet[i] = 1 if _is_among_free_cells(scene, trace[TRACE_X, i], trace[TRACE_Y, i], reach) else 0

@@ -16,7 +16,7 @@ from microsim.engine import bodies as _bodies
 from microsim.engine import calls as _calls
 from microsim.engine import exact, geometry
 from microsim.engine.bodies import A_BOX, BOX_NUMBERS
-from microsim.engine.calls import Rows
+from microsim.engine.calls import FARTHEST, TRACE_X, TRACE_Y, TRACE_Z, Rows
 from microsim.engine.compiled import kernel
 from microsim.engine.components import (
     ACCELERATION_X,
@@ -67,10 +67,11 @@ from microsim.engine.contact_rows import (
     comes_nearer,
     mark,
     state_at,
+    touch_address,
     touch_words,
     was_touching,
 )
-from microsim.engine.contact_scenery import is_clear_of_scenery, is_far_from_scenery, note_cells, past_scenery
+from microsim.engine.contact_scenery import drop_near_scenery, is_clear_of_scenery, note_cells, past_scenery
 from microsim.engine.geometry import Array
 
 _first_touch, _meets, _pose_between, _put_box = (
@@ -140,34 +141,44 @@ def settle(table: int, world: int, tick: int, scratch: Array, marks: Integers) -
 
 
 @kernel
-def was_quiet(table: int, world: int, before: Array, ways: Array) -> bool:
-    """Whether `settle` would have left every robot of a world alone in all of some ticks.
+def find_quiet(table: int, first: int, traces: Array, ways: Array, quiet: Integers) -> None:
+    """Worlds first … in which `settle` would have left every robot alone in all of some ticks: 1 in `quiet`, else 0.
 
-    before (robots, 3) [m]: where they were; ways [m]: how far each went at the most. No way of that length, in any
-    direction, leads to anything. For loops that run ahead: they need not look at every tick.
+    traces (robots, TRACE_ROWS, len(quiet)): where they were, and how far from there at the most. Nothing is so near.
+    For loops that run ahead: they need not look at every tick. ways (robots, len(quiet)): room to work in.
     """
-    t = _integers_at(table, TABLE_COLUMNS)
-    if not t[RULES] & HAS_BODIES:
-        return False
+    t, count = _integers_at(table, TABLE_COLUMNS), quiet.shape[0]
+    quiet[:] = 1 if t[RULES] & HAS_BODIES else 0
     bodies = _float_grid_at(t[BODIES], t[COUNT], 7)
     for r in range(t[COUNT]):
-        state, stride = state_at(t, r, world)
-        if state[HELD * stride] != 0.0 or not ways[r] < math.inf:
-            return False
-        for word in range(t[WORDS]):
-            if touch_words(t, r, world, word) != 0:
-                return False
+        for i in range(count):
+            ways[r, i] = math.sqrt(traces[r, FARTHEST, i]) * 1.000001 + 1e-9  # rounding included
+        _drop_stopped(t, r, first, ways[r], quiet)
         for other in range(r):
-            apart = bodies[r, 6] + bodies[other, 6] + ways[r] + ways[other] + 2.0 * GAP_M
-            square = 0.0
-            for k in range(3):
-                square += (before[r, k] - before[other, k]) * (before[r, k] - before[other, k])
-            if not square > apart * apart:
-                return False
+            apart = bodies[r, 6] + bodies[other, 6] + 2.0 * GAP_M
+            for i in range(count):
+                x, y = (
+                    traces[r, TRACE_X, i] - traces[other, TRACE_X, i],
+                    traces[r, TRACE_Y, i] - traces[other, TRACE_Y, i],
+                )
+                z, gap = traces[r, TRACE_Z, i] - traces[other, TRACE_Z, i], apart + ways[r, i] + ways[other, i]
+                quiet[i] = quiet[i] if x * x + y * y + z * z > gap * gap else 0
         flags = _integers_at(t[ROBOTS] + 8 * (ROBOT_COLUMNS * r + FLAGS), 1)[0]
-        if not (flags & MINDS_CELLS) and not is_far_from_scenery(t, r, world, before[r], ways[r]):
-            return False
-    return True
+        if not flags & MINDS_CELLS:
+            drop_near_scenery(t, r, first, traces[r], ways[r], quiet)
+
+
+@kernel
+def _drop_stopped(t: Rows, r: int, first: int, ways: Array, quiet: Integers) -> None:
+    """Worlds in which something stopped this robot, or touched it before."""
+    state, stride = state_at(t, r, first)
+    held, count = state[HELD * stride :], quiet.shape[0]
+    for i in range(count):
+        quiet[i] = quiet[i] if (held[i] == 0.0) & (ways[i] < math.inf) else 0
+    for word in range(t[WORDS]):
+        bits = _integers_at(touch_address(t, r, first, word), count)
+        for i in range(count):
+            quiet[i] = quiet[i] if bits[i] == 0 else 0
 
 
 @kernel

@@ -97,9 +97,9 @@ class Physics:
         places = [address_of(each) for each in (fleet.state, fleet.command, fleet.parameters, fleet.keys, fleet.seen)]
         state, command, parameters, keys, seen = places
         return [
-            advance_address(fleet.model.advance, fleet.model.advance_many), state, fleet.state.shape[0], count, 0,
+            advance_address(fleet.model.advance), state, fleet.state.shape[0], count, 0,
             count, command, fleet.command.shape[0], parameters, fleet.parameters.shape[0], 1, keys, scene,
-            0, 0, 0, seen,
+            0, 0, 0, seen, 0, 0, 0,
         ]  # fmt: skip
 
     def move(self, tick: int, ticks: int = 1) -> None:

@@ -11,7 +11,7 @@ from pydantic import Field
 from microsim.documents.values import Height, Metres
 from microsim.engine import column_blocks as columns
 from microsim.engine import exact, geometry, noise
-from microsim.engine.calls import Scene
+from microsim.engine.calls import FARTHEST, TRACE_ROWS, Scene
 from microsim.engine.column_blocks import BLOCK
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.components import (
@@ -41,6 +41,8 @@ _normals = noise.normals
 _sincos = exact.sincos
 _wrap_angle = exact.wrap_angle
 _take = columns.take
+_take_parameters = columns.take_parameters
+_note_distance = columns.note_distance
 _put_back = columns.put_back
 
 Keys: TypeAlias = npt.NDArray[np.int64]
@@ -114,8 +116,6 @@ def _fly(state: Array, command: Array, parameters: Array, i: int, dt: float) -> 
     state[X, i] += world_x * dt
     state[Y, i] += world_y * dt
     state[YAW, i] = _wrap_angle(state[YAW, i] + yaw_rate * dt)
-    state[ACCELERATION_X, i] = (world_x - state[VELOCITY_X, i]) / dt
-    state[ACCELERATION_Y, i] = (world_y - state[VELOCITY_Y, i]) / dt
     state[VELOCITY_X, i], state[VELOCITY_Y, i], state[YAW_RATE, i] = world_x, world_y, yaw_rate
     state[VX, i], state[VY, i] = vx, vy
 
@@ -131,8 +131,15 @@ def _climb(state: Array, command: Array, parameters: Array, i: int, ground: floa
     world_z = (lowest - state[Z, i]) / dt if is_below else world_z
     state[Z, i] = lowest if is_below else z
     state[VZ, i] = max(vz, 0.0) if is_below else vz
-    state[ACCELERATION_Z, i] = (world_z - state[VELOCITY_Z, i]) / dt
     state[VELOCITY_Z, i] = world_z
+
+
+@inlined
+def accelerate(state: Array, i: int, x: float, y: float, z: float, dt: float) -> None:
+    """x, y, z [m/s]: the velocity before the tick."""
+    state[ACCELERATION_X, i] = (state[VELOCITY_X, i] - x) / dt
+    state[ACCELERATION_Y, i] = (state[VELOCITY_Y, i] - y) / dt
+    state[ACCELERATION_Z, i] = (state[VELOCITY_Z, i] - z) / dt
 
 
 @kernel
@@ -141,25 +148,30 @@ def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: 
         for k in range(tick, tick + ticks):
             if parameters[_GUST_NEW, i] > 0.0:
                 _blow(state, parameters, i, keys[i], k)
+            x, y, z = state[VELOCITY_X, i], state[VELOCITY_Y, i], state[VELOCITY_Z, i]
             _fly(state, command, parameters, i, scene.dt)
             ground = _ground_height(scene.elevation, scene.cell, state[X, i] - scene.west, state[Y, i] - scene.south)
             _climb(state, command, parameters, i, ground, scene.dt)
+            accelerate(state, i, x, y, z, scene.dt)
 
 
 @kernel
 def advance_many(
-    state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int
+    state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int, trace: Array
 ) -> None:
+    """What a tick overwrites is not computed before the last one."""
     elevation, cell, west, south, dt = scene.elevation, scene.cell, scene.west, scene.south, scene.dt
     s, c, p, ground = np.empty((_ROWS, BLOCK)), np.empty((4, BLOCK)), np.empty((11, BLOCK)), np.empty(BLOCK)
+    t, before = np.empty((TRACE_ROWS, BLOCK)), np.empty((VELOCITY_Z + 1, BLOCK))
     ground[:] = elevation[0, 0]  # all there is of a level map
     for begin in range(0, state.shape[1], BLOCK):
         count = min(BLOCK, state.shape[1] - begin)
         _take(s, state, begin, count, 0, ROLL)  # it never leans: rows from there on to the model's own stay 0
         _take(s, state, begin, count, COMMON_ROWS, _ROWS)
         _take(c, command, begin, count, 0, 4)
+        _take(t, trace, begin, count, 0, TRACE_ROWS)
         if begin == 0 or parameters.strides[1] != 0:  # else all robots have the same
-            _take(p, parameters, begin, count, 0, 11)
+            _take_parameters(p, parameters, begin, count)
         gusts = False
         for i in range(count):
             gusts |= p[_GUST_NEW, i] > 0.0
@@ -168,6 +180,8 @@ def advance_many(
                 for i in range(count):
                     if p[_GUST_NEW, i] > 0.0:
                         _blow(s, p, i, keys[begin + i], k)
+            if k == tick + ticks - 1:
+                _take(before, s, 0, count, VELOCITY_X, VELOCITY_Z + 1)
             for i in range(count):
                 _fly(s, c, p, i, dt)
             if elevation.size > 1:
@@ -175,8 +189,12 @@ def advance_many(
                     ground[i] = _ground_height(elevation, cell, s[X, i] - west, s[Y, i] - south)
             for i in range(count):
                 _climb(s, c, p, i, ground[i], dt)
+                _note_distance(s, i, t, i)
+        for i in range(count):
+            accelerate(s, i, before[VELOCITY_X, i], before[VELOCITY_Y, i], before[VELOCITY_Z, i], dt)
         _put_back(s, state, begin, count, 0, ROLL)
         _put_back(s, state, begin, count, COMMON_ROWS, _ROWS if gusts else GUST_X)
+        _put_back(t, trace, begin, count, FARTHEST, TRACE_ROWS)
 
 
 class DronePose(Pose):

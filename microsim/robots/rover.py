@@ -11,13 +11,10 @@ from pydantic_core import InitErrorDetails
 from microsim.documents.values import Angle, Finite, Metres, Model, Switch, detail, show
 from microsim.engine import column_blocks as columns
 from microsim.engine import exact, geometry
-from microsim.engine.calls import Scene
+from microsim.engine.calls import FARTHEST, TRACE_ROWS, Scene
 from microsim.engine.column_blocks import BLOCK
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.components import (
-    ACCELERATION_X,
-    ACCELERATION_Y,
-    ACCELERATION_Z,
     COMMON_ROWS,
     CONTACTS,
     HELD,
@@ -34,6 +31,7 @@ from microsim.engine.components import (
     Z,
 )
 from microsim.engine.geometry import Array, Grid
+from microsim.robots import drone
 from microsim.robots.drone import Keys, approach, lag_factor
 from microsim.robots.robot import Limit, Look, Pose, Robot, Start, TimeConstant
 from microsim.sensors.camera import LOOKING_FORWARD
@@ -47,6 +45,9 @@ _is_free = geometry.is_free
 _sincos = exact.sincos
 _wrap_angle = exact.wrap_angle
 _take = columns.take
+_take_parameters = columns.take_parameters
+_note_distance = columns.note_distance
+_accelerate = drone.accelerate
 _put_back = columns.put_back
 
 # rows of the state after the common ones
@@ -88,8 +89,6 @@ def _pull(state: Array, command: Array, parameters: Array, i: int) -> tuple[floa
 def _go(
     state: Array, i: int, x: float, y: float, velocity_x: float, velocity_y: float, omega: float, dt: float
 ) -> None:
-    state[ACCELERATION_X, i] = (velocity_x - state[VELOCITY_X, i]) / dt
-    state[ACCELERATION_Y, i] = (velocity_y - state[VELOCITY_Y, i]) / dt
     state[X, i], state[Y, i] = x, y
     state[YAW, i] = _wrap_angle(state[YAW, i] + omega * dt)
     state[VELOCITY_X, i], state[VELOCITY_Y, i], state[YAW_RATE, i] = velocity_x, velocity_y, omega
@@ -97,9 +96,7 @@ def _go(
 
 @inlined
 def _stand(state: Array, i: int, ground: float, dt: float) -> None:
-    velocity_z = (ground - state[Z, i]) / dt
-    state[ACCELERATION_Z, i] = (velocity_z - state[VELOCITY_Z, i]) / dt
-    state[VELOCITY_Z, i], state[Z, i] = velocity_z, ground
+    state[VELOCITY_Z, i], state[Z, i] = (ground - state[Z, i]) / dt, ground
 
 
 @inlined
@@ -115,6 +112,7 @@ def _drive_freely(state: Array, command: Array, parameters: Array, i: int, dt: f
 def travel(state: Array, i: int, v: float, omega: float, sine: float, cosine: float, scene: Scene) -> None:
     """Column i drives at v along (cosine, sine) for a tick, over the ground and no farther than to an occupied cell."""
     x, y, dt = state[X, i], state[Y, i], scene.dt
+    before_x, before_y, before_z = state[VELOCITY_X, i], state[VELOCITY_Y, i], state[VELOCITY_Z, i]
     wanted_x, wanted_y = x + cosine * v * dt, y + sine * v * dt
     length = abs(v * dt)
     sign = 1.0 if v >= 0.0 else -1.0
@@ -129,13 +127,15 @@ def travel(state: Array, i: int, v: float, omega: float, sine: float, cosine: fl
         _go(state, i, wanted_x, wanted_y, cosine * v, sine * v, omega, dt)
     ground = _ground_height(scene.elevation, scene.cell, state[X, i] - scene.west, state[Y, i] - scene.south)
     _stand(state, i, ground, dt)
+    _accelerate(state, i, before_x, before_y, before_z, dt)
 
 
 @kernel
 def _is_far_from_walls(clearance: Grid, cell: float, x: float, y: float, reach: float) -> bool:
     """True when no way of length `reach` from (x, y) can touch an occupied cell or the map's edge."""
     rows, columns = clearance.shape
-    u, v = x / cell, y / cell
+    per_cell = 1.0 / cell
+    u, v = x * per_cell, y * per_cell  # rounding is far below the slack
     if not (0.0 <= u < columns and 0.0 <= v < rows):
         return False
     i, j = int(u), int(v)
@@ -159,20 +159,24 @@ def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: 
 
 @kernel
 def advance_many(
-    state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int
+    state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int, trace: Array
 ) -> None:
     """Those far from walls for all these ticks go side by side, the others one by one."""
     elevation, cell, west, south, dt = scene.elevation, scene.cell, scene.west, scene.south, scene.dt
     s, c, p, ground = np.empty((_ROWS, BLOCK)), np.empty((2, BLOCK)), np.empty((3, BLOCK)), np.empty(BLOCK)
+    t, before = np.empty((TRACE_ROWS, BLOCK)), np.empty((VELOCITY_Z + 1, BLOCK))
     ground[:] = elevation[0, 0]  # all there is of a level map
     for begin in range(0, state.shape[1], BLOCK):
         count = min(BLOCK, state.shape[1] - begin)
         _take(s, state, begin, count, 0, ROLL)  # it never leans: rows from there on to the model's own stay 0
         _take(s, state, begin, count, COMMON_ROWS, _ROWS)
         _take(c, command, begin, count, 0, 2)
+        _take(t, trace, begin, count, 0, TRACE_ROWS)
         if begin == 0 or parameters.strides[1] != 0:  # else all robots have the same
-            _take(p, parameters, begin, count, 0, 3)
-        for _ in range(ticks):
+            _take_parameters(p, parameters, begin, count)
+        for left in range(ticks - 1, -1, -1):
+            if left == 0:
+                _take(before, s, 0, count, VELOCITY_X, VELOCITY_Z + 1)
             for i in range(count):
                 _drive_freely(s, c, p, i, dt)
             if elevation.size > 1:
@@ -180,16 +184,21 @@ def advance_many(
                     ground[i] = _ground_height(elevation, cell, s[X, i] - west, s[Y, i] - south)
             for i in range(count):
                 _stand(s, i, ground[i], dt)
+                _note_distance(s, i, t, i)
+        for i in range(count):
+            _accelerate(s, i, before[VELOCITY_X, i], before[VELOCITY_Y, i], before[VELOCITY_Z, i], dt)
         for i in range(count):
             k = begin + i
             reach = max(abs(state[V, k]), p[_MAX_V, i]) * dt * ticks
             if not _is_far_from_walls(scene.footing, cell, state[X, k] - west, state[Y, k] - south, reach):
                 for _ in range(ticks):
                     _drive(state, command, parameters, k, scene)
+                    _note_distance(state, k, t, i)
                 for row in range(_ROWS):
                     s[row, i] = state[row, k]
         _put_back(s, state, begin, count, 0, ROLL)
         _put_back(s, state, begin, count, COMMON_ROWS, _ROWS)
+        _put_back(t, trace, begin, count, FARTHEST, TRACE_ROWS)
 
 
 KINEMATIC = RobotModel(
