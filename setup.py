@@ -19,12 +19,15 @@ DATA_FOLDERS = ("launch", "rviz", "urdf", "scenarios", "missions", "worlds", "ex
 # made for this one
 VIEW = ["viser>=1.1,<1.2", "yourdfpy", "xacrodoc"]
 
+MCP = ["mcp>=2,<3"]
+
 RL = ["gymnasium>=1.0", "pettingzoo>=1.24"]
 
 TEST = [
     *RL,
     "cma",
     *VIEW,
+    *MCP,
     "playwright",
     "pytest>=8",
     "pytest-cov",
@@ -130,6 +133,7 @@ setup(
         "plot": ["matplotlib"],
         "rl": RL,
         "view": VIEW,
+        "mcp": MCP,
         "gpu": [f"{name}; platform_system != 'Darwin'" for name in ("cupy-cuda12x>=13", "numba-cuda[cu12]>=0.30")],
         "sweep": ["pyarrow"],  # parquet; .csv needs nothing
         "ray": ["ray"],

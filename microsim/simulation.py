@@ -324,6 +324,10 @@ class Simulation:
         """Inputs for the next tick, in the order in which they will be taken."""
         return self._schedule.pending
 
+    def repeat(self, item: Input) -> None:
+        """Take an input of another run, as listeners received it there."""
+        self._accept(item)
+
     def _accept(self, item: Input) -> bool:
         self._schedule.pending.append(item)
         self.listeners.input(self._schedule.tick, item)

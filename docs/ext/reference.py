@@ -37,6 +37,7 @@ def pages() -> dict[str, str]:
         "mounts": mounts(),
         "topics": topics(),
         "telemetry": telemetry(),
+        "agent_tools": agent_tools(),
         "metrics": metrics(),
         "bundle_rules": bundle_rules(),
         **node_parameters(),
@@ -327,6 +328,20 @@ def bundle_rules() -> str:
 
     rows = [(f"`{name}`", "warning" if name in WARNINGS else "error", words) for name, words in RULES.items()]
     return table(("Rule", "Broken, it is", "Meaning"), rows)
+
+
+def agent_tools() -> str:
+    """What `microsim mcp` offers."""
+    import inspect
+
+    from microsim.agents.agent_tools import AgentTools
+
+    methods = [(name, each) for name, each in vars(AgentTools).items() if not name.startswith("_")]
+    rows = []
+    for name, method in methods:
+        arguments = ", ".join(f"`{each}`" for each in list(inspect.signature(method).parameters)[1:])
+        rows.append((f"`{name}`", arguments, " ".join((method.__doc__ or "").split())))
+    return table(("Tool", "Arguments", "What it does"), rows)
 
 
 def telemetry() -> str:

@@ -1,0 +1,1 @@
+"""For coding agents: `microsim mcp`, a server of the Model Context Protocol."""
