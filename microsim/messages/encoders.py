@@ -5,6 +5,7 @@ Everything that stays the same from message to message is encoded when the encod
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -74,23 +75,25 @@ def diagnostics(stamp_ns: int, entries: Mapping[str, tuple[int, str, Mapping[str
     out = bytearray(_DIAGNOSTIC_HEAD.pack(b"\0\1\0\0", *divmod(stamp_ns, NS_PER_S), 1, 0, len(entries)))
     for name, (level, message, values) in entries.items():
         out.append(level)
-        for text in (name, message, HARDWARE_ID):
-            _append_text(out, text)
-        out += _padding(out) + _COUNT.pack(len(values))
+        out += bytes(-len(out) % 4)
+        out += _text(name) + _text(message) + _text(HARDWARE_ID) + _COUNT.pack(len(values))
         for key, value in values.items():
-            _append_text(out, key)
-            _append_text(out, value)
-    return bytes(out + _padding(out))
+            out += _text(key)
+            out += _text(value)
+        if values:  # the next entry begins with a byte, which needs no padding before it
+            del out[len(out) - _padding(value) :]
+    return bytes(out) + bytes(-len(out) % 4)
 
 
-def _padding(out: bytearray) -> bytes:
-    return bytes(-len(out) % 4)
+@lru_cache(4096)
+def _text(text: str) -> bytes:
+    """With the padding that a number after it needs."""
+    data = text.encode() + b"\0"
+    return _COUNT.pack(len(data)) + data + bytes(_padding(text))
 
 
-def _append_text(out: bytearray, text: str) -> None:
-    data = text.encode()
-    out += _padding(out) + _COUNT.pack(len(data) + 1) + data
-    out.append(0)
+def _padding(text: str) -> int:
+    return -(len(text.encode()) + 1) % 4
 
 
 def from_fields(type_name: str, frame: str) -> Encoder:
