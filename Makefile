@@ -1,7 +1,7 @@
 # Every target does its own set-up in .venv, so that `make run` and `make test` work on a fresh clone.
 
 DURATION ?= 60
-SCENARIO ?= default
+SCENARIO ?= showcase
 DEMO     ?= team
 WORKERS  ?= 2
 ARGS     ?=
@@ -27,7 +27,7 @@ METADATA := setup.py setup.cfg pyproject.toml microsim/version.py
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(READY) ## Watch a live simulation in the terminal (DURATION=60 SCENARIO=default ARGS=)
+run: $(READY) ## Watch a live simulation in the terminal (DURATION=60 SCENARIO=showcase ARGS=)
 	@ROS_AUTOMATIC_DISCOVERY_RANGE=$${ROS_AUTOMATIC_DISCOVERY_RANGE:-LOCALHOST} $(BIN)/microsim run $(SCENARIO) --demo --duration $(DURATION) $(ARGS)
 
 demo: $(READY)-view ## See a demo in the browser, and drive (DEMO=team ARGS=)

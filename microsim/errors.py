@@ -117,11 +117,14 @@ _FILE_SUFFIXES = (".yaml", ".yml", ".json", ".geojson", ".png", ".pgm", ".ply", 
 
 
 def did_you_mean(word: object, choices: Iterable[str]) -> str:
-    """`"; did you mean 'default'?"` for the nearest choice, or `""` when none is near."""
+    """`"; did you mean 'default'?"` for the nearest choice, or `""` when none is near.
+
+    Files must be nearer than words from a list: `left.yaml` beside `leaf.yaml` is probably another file, not a typo.
+    """
     text = str(word)[:100].lower()
     suffix = next((each for each in _FILE_SUFFIXES if text.endswith(each)), "")  # of two files, it makes no likeness
     names = {choice.lower().removesuffix(suffix): choice for choice in choices}
-    near = difflib.get_close_matches(text.removesuffix(suffix), names, n=1, cutoff=0.65 if suffix else 0.6)
+    near = difflib.get_close_matches(text.removesuffix(suffix), names, n=1, cutoff=0.8 if suffix else 0.6)
     return f"; did you mean {names[near[0]]!r}?" if near else ""
 
 

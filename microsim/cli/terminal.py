@@ -245,21 +245,60 @@ class Progress:
             self._wall_per_sim = (now[0] - first[0]) / (now[1] - first[1])
 
 
+class TimeLeft:
+    """The time that the rest will take, from the pace of the recent half of the work.
+
+    The first half drops out, because it holds what happens only once: starting workers, filling caches.
+    """
+
+    def __init__(self, done: float = 0.0) -> None:
+        self._began = time.monotonic()
+        self._past: deque[tuple[float, float]] = deque([(self._began, done)])
+        self._steps = 0
+
+    def update(self, done: float) -> None:
+        now = time.monotonic()
+        self._steps += done > self._past[-1][1]
+        if now - self._past[-1][0] >= (now - self._began) / 100:  # a hundred points are enough
+            self._past.append((now, done))
+        while len(self._past) > 2 and self._past[1][0] <= 0.5 * (self._began + now):
+            self._past.popleft()
+
+    def words(self, done: float, total: float) -> str:
+        """`, about 3 min left`; empty as long as it would be a guess."""
+        now = time.monotonic()
+        then, before = self._past[0]
+        if self._steps < 3 or done <= before or now - self._began < 2.0:
+            return ""
+        return f", about {rounded_duration((total - done) * (now - then) / (done - before))} left"
+
+
+def rounded_duration(seconds: float) -> str:
+    """No more digits than an estimate has: `8 s`, `40 s`, `3 min`, `1 h 20 min`."""
+    step = next((step for limit, step in ((10, 1), (60, 5), (600, 60), (3600, 300)) if seconds < limit), 600)
+    whole = max(round(seconds / step), 1) * step
+    if whole < 60:
+        return f"{whole} s"
+    hours, minutes = divmod(whole // 60, 60)
+    return " ".join(part for part in (f"{hours} h" * bool(hours), f"{minutes} min" * bool(minutes)) if part)
+
+
 class ShareProgress:
     """For work whose share done is known: nothing in the first two seconds, then a line a second."""
 
     def __init__(self, doing: str = "") -> None:
         self._doing = f"{doing}: " if doing else ""
         self._began = self._shown_s = time.monotonic()
+        self._left = TimeLeft()
         self._line = _Line()
 
     def tell(self, share: float) -> None:
         now = time.monotonic()
+        self._left.update(share)
         if is_quiet() or now - self._began < 2.0 or now - self._shown_s < 1.0:
             return
         self._shown_s = now
-        left = f", {duration((now - self._began) * (1.0 - share) / share)} left" if share > 0.01 else ""  # else a guess
-        self._line.show(f"{self._doing}{100.0 * share:3.0f} %{left}")
+        self._line.show(f"{self._doing}{100.0 * share:3.0f} %{self._left.words(share, 1.0)}")
 
     def count(self, done: int, total: int) -> None:
         self.tell(done / max(total, 1))
@@ -276,7 +315,7 @@ class Bar:
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
         self.total, self.what, self.done = total, what, done
-        self._begun_with = done
+        self._begun_with, self._left = done, TimeLeft(done)
         self._console = Console(stderr=True, highlight=False)
         self._is_shown = self._console.is_terminal and not is_quiet()
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[facts]}"))
@@ -294,23 +333,24 @@ class Bar:
             self._bar.stop()
 
     def facts(self) -> str:
-        """`120 of 9,000 runs, 41 runs/s, 3 min 36 s left`."""
+        """`120 of 9,000 runs, 41 runs/s, about 4 min left`."""
         seconds = time.monotonic() - self._start_s
         rate = (self.done - self._begun_with) / seconds if seconds > 0 else 0.0
         of = "" if self.total is None else f" of {self.total:,}"
         parts = [f"{self.done:,}{of} {self.what}"]
         if rate:
             parts.append(f"{rate:.3g} {self.what}/s")
-            parts += [] if self.total is None else [f"{duration((self.total - self.done) / rate)} left"]
-        return ", ".join(parts)
+        return ", ".join(parts) + ("" if self.total is None else self._left.words(self.done, self.total))
 
     def begin_with(self, done: int) -> None:
         """So many were done before."""
         self.done = self._begun_with = done
+        self._left = TimeLeft(done)
 
     def count(self, latest: str = "") -> None:
         """One more is done."""
         self.done += 1
+        self._left.update(self.done)
         if self._is_shown:
             words = {"description": latest} if latest else {}
             self._bar.update(self._task, completed=self.done, facts=self.facts(), **words)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from microsim.errors import show
 from microsim.messages import WireError, decode_checked, fields_of, is_known
 from microsim.messages.outbox import Message
 from microsim.recording.bag_io import Bag, OwnBag
@@ -64,7 +65,7 @@ class Difference:
         entry = self.first.here or self.second.here
         stamp = stamp_of(entry) if entry is not None else None
         stamped = f", stamp {stamp / 1e9:.9f} s" if stamp is not None else ""
-        lines = [f"different after {self.number:,} messages: {entry or 'the end'}{stamped}"]
+        lines = [f"different after {self.number:,} equal messages: {entry or 'the end'}{stamped}"]
         found = self.field()
         if found is not None:
             where, *values = shown_apart(*found)
@@ -226,13 +227,17 @@ def is_chosen(bag: OwnBag, topic: str) -> bool:
 
 @dataclass(frozen=True)
 class BagComparison:
-    """What `diff` found; `notes` are differences beside the messages, and what was left out."""
+    """What `diff` found; `notes` are differences beside the messages, and what was left out.
+
+    `causes`: why the runs differ, as far as that is known: `seeds (1 and 2)`; None: one is not a MicroSim recording.
+    """
 
     messages: int
     difference: Difference | None
     notes: tuple[str, ...]
     problem: str = ""  # every message that both hold is the same, but the runs differ, or cannot be compared
     is_partial: bool = False  # some topics are in one of them only, because the other left them out
+    causes: tuple[str, ...] | None = ()
 
     @property
     def is_identical(self) -> bool:
@@ -241,12 +246,29 @@ class BagComparison:
     def to_dict(self) -> dict[str, Any]:
         difference = None if self.difference is None else self.difference.to_dict()
         facts = {"identical": self.is_identical, "messages": self.messages, "difference": difference}
-        return {**facts, "problem": self.problem, "is_partial": self.is_partial, "notes": list(self.notes)}
+        more = {"problem": self.problem, "is_partial": self.is_partial, "notes": list(self.notes)}
+        return {**facts, **more, "summary": self.summary()}
+
+    def summary(self) -> str:
+        """One sentence: whether they differ, why, and in which message first."""
+        if self.is_identical:
+            return f"identical{' in what both hold' if self.is_partial else ''}: {self.messages:,} messages"
+        why = "different"
+        if self.causes:
+            why = f"different {' and '.join(self.causes)}"
+        elif self.causes is not None:
+            why = "different, although version, scenario and seed are the same"
+        return f"{why}; {self._where()}"
+
+    def _where(self) -> str:
+        if self.difference is None:
+            return self.problem
+        place = self.difference.first.here or self.difference.second.here
+        return f"the first message that differs is {place or 'the end'}"
 
     def __str__(self) -> str:
-        same = f"identical{' in what both hold' if self.is_partial else ''}: {self.messages:,} messages"
-        head = self.difference or (f"different: {self.problem}" if self.problem else same)
-        return "\n".join([str(head), *(f"  {note}" for note in self.notes)])
+        head = [self.summary(), *([] if self.difference is None else [str(self.difference)])]
+        return "\n".join([*head, *(f"  {note}" for note in self.notes)])
 
 
 def diff(one: Bag, other: Bag) -> BagComparison:
@@ -256,15 +278,16 @@ def diff(one: Bag, other: Bag) -> BagComparison:
     extra = [(bag.path, sorted(own - shared)) for bag, own in zip((one, other), topics, strict=True)]
     notes = [f"only in {path}: {', '.join(names)}" for path, names in extra if names]
     is_partial = bool(notes)
-    notes += _facts(one, other)
+    causes, facts = _facts(one, other)
+    notes += facts
     left, right = (recorded_entries(bag, shared.__contains__) for bag in (one, other))
     count, difference = first_difference(left, right, (str(one.path), str(other.path)))
     if difference is not None:
-        return BagComparison(count, difference, tuple(notes))
+        return BagComparison(count, difference, tuple(notes), causes=causes)
     problem = _problem(one, other, topics)
     if is_partial and not problem and one.facts.end.get("digest") == other.facts.end.get("digest", "?"):
         notes.append("the digest, which covers all topics, is the same")
-    return BagComparison(count, None, tuple(notes), problem, is_partial)
+    return BagComparison(count, None, tuple(notes), problem, is_partial, causes)
 
 
 def _problem(one: Bag, other: Bag, topics: tuple[set[str], set[str]]) -> str:
@@ -286,11 +309,41 @@ def _topics(bag: Bag) -> set[str]:
     return {channel.topic for block in bag.blocks() for channel in block.channels}
 
 
-def _facts(one: Bag, other: Bag) -> list[str]:
-    """How the facts about the two runs differ, where both are known."""
+_CAUSES = ("version", "seed")  # what decides every message, beside the scenario and the commands
+
+
+def _facts(one: Bag, other: Bag) -> tuple[tuple[str, ...] | None, list[str]]:
+    """Why the two runs differ, and what else is not the same about them; None where that is not known."""
     if not (one.is_ours and other.is_ours):
-        return []
+        return None, []
     left, right = ({**bag.facts.start, **bag.facts.end} for bag in (one, other))
-    differing = [key for key in ("version", "seed", "ticks", "digest", "complete") if left.get(key) != right.get(key)]
-    notes = [f"{key}: {left.get(key, 'unknown')} and {right.get(key, 'unknown')}" for key in differing]
-    return notes + (["the scenarios differ"] if left["scenario"] != right["scenario"] else [])
+    pairs = {
+        key: f"{left.get(key, 'unknown')} and {right.get(key, 'unknown')}"
+        for key in (*_CAUSES, "ticks", "digest", "complete")
+        if left.get(key) != right.get(key)
+    }
+    causes = [f"{key}s ({pair})" for key, pair in pairs.items() if key in _CAUSES]
+    if left["scenario"] != right["scenario"]:
+        causes.append(_scenario_difference(left["scenario"], right["scenario"]))
+    return tuple(causes), [f"{key}: {pair}" for key, pair in pairs.items() if key not in _CAUSES]
+
+
+def _scenario_difference(one: str, other: str) -> str:
+    """`scenarios (flat and maze)`, or of one scenario the first setting that differs."""
+    try:
+        left, right = json.loads(one), json.loads(other)
+        names = left.get("name"), right.get("name")
+    except (ValueError, AttributeError):
+        return "scenarios"
+    if names[0] != names[1]:
+        return f"scenarios ({names[0]} and {names[1]})"
+    path, first, second = next(_settings_that_differ(left, right, ""), ("", None, None))
+    return f"scenario settings ({path}: {show(first)} and {show(second)})"
+
+
+def _settings_that_differ(one: Any, other: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in [*one, *(key for key in other if key not in one)]:
+            yield from _settings_that_differ(one.get(key), other.get(key), f"{path}.{key}" if path else str(key))
+    elif one != other:
+        yield path, one, other

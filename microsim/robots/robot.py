@@ -29,7 +29,7 @@ from pydantic_core import InitErrorDetails
 from microsim.documents.values import Angle, Finite, Metres, Model, detail, fail, show, under, unknown
 from microsim.engine.components import RobotModel
 from microsim.engine.motion import Motion, X, Y
-from microsim.errors import PluginError, there_are
+from microsim.errors import PluginError, did_you_mean, there_are
 from microsim.registry import Registry
 from microsim.sensors import SENSORS
 from microsim.sensors.plugin import plugin_block
@@ -279,6 +279,7 @@ def _further_sensor(block: Any, info: ValidationInfo) -> SensorBlock:
     if not isinstance(block, Mapping):
         raise ValueError(f"expected a mapping with a type ({types} or a plug-in's), found {show(block)}")
     if "type" not in block:
+        _fail_on_typo(block, "type", COMMON_SENSORS)
         raise ValueError(f"missing key 'type'; there are: {types}, and plug-in sensors")
     kind = block["type"]
     if isinstance(kind, str) and kind in FURTHER_SENSORS:
@@ -291,6 +292,14 @@ def _further_sensor(block: Any, info: ValidationInfo) -> SensorBlock:
     if sensor.settings is not None:
         return _with_type(sensor).model_validate(block)
     return plugin_block(sensor, block)
+
+
+def _fail_on_typo(block: Mapping[Any, Any], key: str, choices: Iterable[str]) -> None:
+    """Where a key is missing, one that is nearly it is a typo: `modle: rover`."""
+    for written in block:
+        if written != key and did_you_mean(written, [key]):
+            message = f"unknown key {show(written)}{did_you_mean(written, [key])} the choices of {key!r} are: "
+            fail([detail(message + ", ".join(choices), str(written), at_key=True)])
 
 
 def robot_class(name: object, folders: Any = ()) -> type[Robot] | None:
@@ -321,8 +330,9 @@ def make_robot(name: str, value: Any, info: ValidationInfo) -> Robot:
     kind = robot_class(block["model"], folders)
     names = ROBOTS.names(folders)
     if kind is None and block["model"] is None:
+        _fail_on_typo(block, "model", names)
         raise ValueError(
-            f"missing key 'model', which is needed as {show(name)} is no model's name; there are: {', '.join(names)}"
+            f"missing key 'model', because {show(name)} is not the name of a model; there are: {', '.join(names)}"
         )
     if kind is None:
         fail([detail(unknown("model", block["model"], names), "model", found=block["model"])])

@@ -65,8 +65,9 @@ def _refuse(file: Path, message: str) -> ScenarioError:
 
 def _nearest_file(file: Path) -> str:
     beside = [path.name for path in file.parent.glob("*") if path.suffix in SUFFIXES] if file.parent.is_dir() else []
-    shipped = file.stem in (*scenario_names(), *mission_names())
-    return did_you_mean(file.name, beside) or (f"; the shipped one is called {file.stem!r}" if shipped else "")
+    kinds = (("scenario", scenario_names()), ("mission", mission_names()))
+    shipped = [f"; there is a shipped {kind} {file.stem!r}" for kind, names in kinds if file.stem in names]
+    return did_you_mean(file.name, beside) or "".join(shipped)
 
 
 def search_folders(file: Path | None) -> list[Path]:

@@ -12,7 +12,7 @@ from microsim.cli import terminal
 from microsim.cli.ci_reports import CiCase, ReportOptions
 from microsim.cli.command import Command, QuietOption, TimeoutOption, argument, flag, given, option, words_of
 from microsim.cli.commands.check import default_jobs, jobs_option
-from microsim.cli.terminal import FAILED, GOOD, Bar, is_quiet, print_json, tell, warn
+from microsim.cli.terminal import FAILED, GOOD, Bar, is_quiet, note, print_json, tell, warn
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:
@@ -197,6 +197,7 @@ def _fly(requested: Sweep, options: SweepOptions) -> int:
         from microsim.sweep.results import draw
 
         draw(finished, options.plot)
+        note(f"plot written to {options.plot}")
     _say(finished, options, out)
     options.report.write("microsim sweep", list(_ci_cases(finished)))
     return GOOD if finished.is_good else FAILED

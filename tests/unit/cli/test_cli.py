@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import microsim
+from microsim.cli import terminal
 from microsim.cli.terminal import Progress
 from microsim.runner import Runner, Watcher
 
@@ -168,6 +169,22 @@ def test_progress_counts_down_also_after_a_reset() -> None:
     assert len(left) == len(lines)
     assert left[:7] == [9, 8, 7, 6, 5, 4, 3]
     assert left[7:] == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
+
+
+def test_the_time_left_follows_the_recent_pace_and_is_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten seconds to start workers, then one run a second."""
+    now = 0.0
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now)
+    left, shown = terminal.TimeLeft(), {}
+    for done in range(101):
+        now = 10.0 + done
+        left.update(done)
+        shown[done] = left.words(done, 100)
+    assert shown[2] == ""
+    assert shown[20] == ", about 1 min left"  # 80 s, where the mean since the start gives 120 s
+    assert shown[50] == ", about 50 s left"
+    assert shown[94] == ", about 6 s left"
+    assert [terminal.rounded_duration(s) for s in (0.2, 43, 100, 5000)] == ["1 s", "45 s", "2 min", "1 h 20 min"]
 
 
 def test_a_pause_is_shown_and_does_not_make_the_rest_seem_slow() -> None:

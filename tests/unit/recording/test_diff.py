@@ -7,6 +7,7 @@ from pathlib import Path
 from microsim.recording.bag_io import open_bag
 from microsim.recording.compare import BagComparison, diff
 from microsim.recording.recorder import Recorder
+from microsim.scenario import load_scenario
 from microsim.simulation import Simulation
 from tests.recording_support import WORLD, record
 
@@ -21,7 +22,21 @@ def test_runs_of_different_seeds_are_different_though_what_was_recorded_is_the_s
     found = compared(tmp_path / "a", tmp_path / "b")
     assert found.difference is None
     assert not found.is_identical
-    assert str(found).startswith("different: the messages that both hold are the same, but the digests of all are not")
+    assert found.summary() == (
+        "different seeds (1 and 2); the messages that both hold are the same, but the digests of all are not"
+    )
+
+
+def test_the_first_sentence_says_what_differs(tmp_path: Path) -> None:
+    record(tmp_path / "a", ticks=5)
+    record(tmp_path / "b", ticks=5, seed=9)
+    bigger = load_scenario(WORLD).to_dict() | {"physics_hz": 120}
+    with Recorder(tmp_path / "c", sim := Simulation(bigger, 9)) as recorder:
+        recorder.tap(sim.step(5))
+    first = str(compared(tmp_path / "a", tmp_path / "b")).splitlines()[0]
+    assert first == "different seeds (3 and 9); the first message that differs is /sim/info at 0.000000000 s"
+    first = str(compared(tmp_path / "b", tmp_path / "c")).splitlines()[0]
+    assert first.startswith("different scenario settings (physics_hz: 60 and 120); the first message that differs is ")
 
 
 def test_bags_without_a_common_topic_are_compared_by_their_digests(tmp_path: Path) -> None:
@@ -44,6 +59,7 @@ def test_a_command_that_only_one_run_took_is_a_difference_though_no_message_show
                 sim.command("drone", vx=1.0)  # after the last tick
     found = compared(tmp_path / "a", tmp_path / "b")
     assert not found.is_identical
+    assert str(found).startswith("different, although version, scenario and seed are the same; ")
     assert "has nothing on /drone/cmd_vel" in str(found)
 
 

@@ -157,7 +157,9 @@ def test_brackets_cannot_blow_up(said: Said) -> None:
         ("features: [{type: triangle, class: 2, vertices: [[0, 0], [1, 1], [2, 2]]}]", "1:12: features[0]: expected three corners that are not on one line, found [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]"),
         ("features: [{type: triangle, class: 2}]", "1:12: features[0]: expected 'vertices', or both 'center' and 'side'"),
         ("robots:", "1:1: robots: expected a mapping from names to robots, found nothing (null); leave the key out for a drone and a rover, write {} for none"),
-        ("robots: {scout: {}}", "1:17: robots.scout: missing key 'model', which is needed as 'scout' is no model's name; there are: drone, rover, bicycle, navigation_robot"),
+        ("robots: {scout: {}}", "1:17: robots.scout: missing key 'model', because 'scout' is not the name of a model; there are: drone, rover, bicycle, navigation_robot"),
+        ("robots: {scout: {modle: rover}}", "1:18: robots.scout.modle: unknown key 'modle'; did you mean 'model'? the choices of 'model' are: drone, rover, bicycle, navigation_robot"),
+        ("robots: {drone: {sensors: {nose: {tpye: gps}}}}", "1:35: robots.drone.sensors.nose.tpye: unknown key 'tpye'; did you mean 'type'? the choices of 'type' are: odom, localisation, pose2D, gps, imu, camera, range, scan, lidar"),
         ("robots: {scout: {model: dron}}", "1:25: robots.scout.model: unknown model 'dron'; did you mean 'drone'? there are: drone, rover, bicycle, navigation_robot"),
         ("robots: {rover: {start: {map_pose: {z: 3}}}}", "1:40: robots.rover.start.map_pose.z: a rover stands on the ground: leave z out; found 3.0"),
         ("robots: {rover: {range: {min_m: 3, max_m: 1}}}", "1:25: robots.rover.range: expected min_m below max_m, found min_m 3.0 and max_m 1.0"),
@@ -257,7 +259,8 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path, monkeypatch: pyte
     os.mkfifo("pipe.yaml")
     assert complaint("missoin.yaml") == "missoin.yaml: no such file; did you mean 'mission.yaml'?"
     assert complaint("no/such.yaml") == "no/such.yaml: no such file"
-    assert complaint("default.yml") == "default.yml: no such file; the shipped one is called 'default'"
+    assert complaint("lattice.yaml") == "lattice.yaml: no such file"  # `latin.yaml` is another file
+    assert complaint("default.yml") == "default.yml: no such file; there is a shipped scenario 'default'"
     assert complaint("latin.yaml") == "latin.yaml:2: expected text in UTF-8"
     assert complaint("long.yaml") == "long.yaml: expected at most 4,000,000 bytes, found more"
     assert complaint("folder.yaml") == "folder.yaml: expected a file, found a folder"
