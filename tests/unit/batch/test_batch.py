@@ -242,6 +242,22 @@ def test_advance_moves_as_simulation_advance_does() -> None:
         assert batch.rows("drone")[:, world].tolist() == sim.rows("drone")
 
 
+def test_after_advance_sensors_sample_at_their_own_ticks_as_alone() -> None:
+    """A camera whose frame was due while time only advanced was off its schedule ever after."""
+    camera = {"hz": 9, "resolution": {"width": 8, "height": 6}}
+    source = scenario(robots={**ROBOTS, "drone": {**ROBOTS["drone"], "camera": camera}})
+    random, batch, singles = np.random.default_rng(2), BatchSimulation(source, seeds=[3, 4]), Singles(source, [3, 4])
+    for ahead, ticks in ((45, 7), (1, 1), (3, 11), (20, 20)):
+        batch.advance(ahead)
+        for robot in batch.robots:
+            singles.command(robot, batch.commands(robot))
+        for sim in singles.sims:
+            sim.advance(ahead)
+        drive(batch, singles, random, ticks)
+        assert_equal(batch, singles)
+    assert (batch.sampled_at["drone/camera"] > 80).all()
+
+
 def test_memory_per_world_is_small() -> None:
     source = scenario(robots={name: bare(start={"map_pose": {"x": 5, "y": 5}}) for name in ("drone", "rover")})
     batch = BatchSimulation(source, 4096)
@@ -264,6 +280,35 @@ def test_mistakes_are_told() -> None:
         batch.reset(np.ones(3, bool))
     with pytest.raises(UsageError, match="0 or more; found -1"):
         batch.step(-1)
+
+
+@pytest.mark.parametrize("seed", [1.9, True, None, "7", 2**63, -(2**63) - 1, float("nan")])
+def test_what_is_no_seed_is_refused_and_never_truncated(seed: Any) -> None:
+    batch = BatchSimulation(SCENARIOS["flat"], 2, sensors=())
+    for attempt in (lambda: BatchSimulation(SCENARIOS["flat"], seeds=[seed]), lambda: batch.reset([1], [seed])):
+        with pytest.raises(UsageError, match="seeds must be whole numbers of 64 bits; found"):
+            attempt()
+
+
+@pytest.mark.parametrize("world", [0.5, 2, -1, None, "0", 2**63])
+def test_what_is_no_world_is_refused(world: Any) -> None:
+    batch = BatchSimulation(SCENARIOS["flat"], 2, sensors=())
+    for attempt in (batch.reset, batch.snapshot, batch.fork):
+        with pytest.raises(UsageError, match=r"worlds (are|must be)"):
+            attempt([world])
+
+
+@pytest.mark.parametrize("ticks", [1.5, "3", True, float("nan"), 2**63, 10**30, 60 * 2**31])
+def test_ticks_that_a_simulation_refuses_are_refused_in_its_words(ticks: Any) -> None:
+    """Beyond 2**31 s too, where the stamps of ROS 2 end."""
+    batch, single = BatchSimulation(SCENARIOS["flat"], 2, sensors=()), microsim.Simulation(SCENARIOS["flat"])
+    for attempt in (batch.step, batch.advance):
+        with pytest.raises(UsageError) as refused:
+            attempt(ticks)
+        with pytest.raises(UsageError) as alone:
+            single.step(ticks)
+        assert str(refused.value) == str(alone.value)
+    assert batch.tick.tolist() == [0, 0]
 
 
 # ---- what the seed decides -------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """Ground heights and surface classes."""
 
 import hashlib
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -200,3 +202,29 @@ def crossings(points: list[tuple[float, float]], x: float, y: float) -> int:
     for (x0, y0), (x1, y1) in zip(points, points[1:] + points[:1], strict=True):
         count += (y0 > y) != (y1 > y) and x < x0 + (y - y0) * ((x1 - x0) / (y1 - y0))
     return count
+
+
+MEMORY = """
+import sys
+import microsim
+from benchmarks.harness import peak_mb
+def peak(heights, cells):
+    start = {"map_pose": {"x": 50, "y": 50, "z": 40}}
+    camera = {"hz": 2, "latency_ms": {"mean": 0, "jitter": 0}, "resolution": {"width": 8, "height": 6}}
+    size = {"size_xy_cells": [cells, cells], "elevation": {"file": heights}}
+    sim = microsim.Simulation({"map": size, "robots": {name: {"model": "drone", "start": start, "camera": camera}
+                                                       for name in ("a", "b")}})
+    sim.step(1)
+    return peak_mb()
+print(peak(sys.argv[1], 100), peak(sys.argv[2], 1500))
+"""
+
+
+def test_a_large_map_takes_few_bytes_a_cell_however_many_cameras_see_it(tmp_path: Path) -> None:
+    """It took 74."""
+    files = [str(tmp_path / f"{cells}.npy") for cells in (100, 1500)]
+    for file, cells in zip(files, (100, 1500), strict=True):
+        np.save(file, np.add.outer(np.arange(cells), np.arange(cells) % 7).astype(np.float32) / 100)
+    done = subprocess.run([sys.executable, "-c", MEMORY, *files], check=True, capture_output=True, text=True)
+    small, large = map(float, done.stdout.split())
+    assert 4 < (large - small) * 1e6 / 1500**2 < 40
