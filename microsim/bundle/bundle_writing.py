@@ -8,7 +8,8 @@ import shutil
 import stat
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -58,10 +59,24 @@ def write_bundle(folder: Path, content: BundleContent) -> None:
     """A new bundle in a folder that does not exist yet, or is empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} already exists; choose another folder")
-    for name, data in bundle_files(content).items():
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(data)
+    with complete_or_absent(folder) as part:
+        for name, data in bundle_files(content).items():
+            file = part / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+
+
+@contextmanager
+def complete_or_absent(folder: Path) -> Iterator[Path]:
+    """A place beside `folder` to write into, which becomes `folder` in the end; a failure leaves nothing behind."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".unfinished_", dir=folder.parent) as beside:
+            part = Path(beside) / "bundle"
+            yield part
+            part.rename(folder)
+    except OSError as error:  # of a full disk it names no file, of others one that is gone
+        raise OSError(error.errno, error.strerror or str(error), str(folder)) from None
 
 
 def bundle_files(content: BundleContent) -> dict[str, bytes]:
@@ -213,11 +228,9 @@ def unpack(file: Path, folder: Path, max_bytes: int = MAX_UNPACKED_BYTES, progre
             needed, free = sum(entry.file_size for entry in entries), shutil.disk_usage(folder.parent).free
             if needed > free:
                 raise UsageError(f"{file}: unpacked it takes {needed:,} bytes, {folder.parent} has {free:,} left")
-            with tempfile.TemporaryDirectory(prefix=".unpacking_", dir=folder.parent) as beside:
-                part = Path(beside) / "bundle"
+            with complete_or_absent(folder) as part:
                 _extract(archive, entries, part, progress)
                 load_bundle(part)
-                part.rename(folder)
     except MicroSimError:
         raise
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:

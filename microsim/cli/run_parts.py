@@ -182,13 +182,14 @@ class Recordings:
             self.history = history
             history.attach(runner)
 
-    def finish(self) -> int:
-        """Write the rest and say so; the exit code."""
+    def finish(self, reported: str = "") -> int:
+        """Write the rest and say so, unless it was reported already; the exit code."""
         code = GOOD
         if self.recorder is not None:
             self.recorder.close()
             if self.recorder.error:
-                warn(self.recorder.error)
+                if self.recorder.error != reported:
+                    warn(self.recorder.error)
                 code = FAILED
             else:
                 counts = f"{self.recorder.messages:,} messages, {self.recorder.inputs:,} inputs"
@@ -210,7 +211,9 @@ class Recordings:
         """What to do about a recording that was not finished; empty: there is none."""
         if self.recorder is None:
             return ""
-        return f"its recording is not finished: `microsim bag repair {self.recorder.folder}` does that"
+        from microsim.recording.bag_model import repairs
+
+        return f"its recording is not finished: {repairs(self.recorder.folder)} does that"
 
 
 # ---- the web viewer --------------------------------------------------------------------------------------------------

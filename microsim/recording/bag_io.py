@@ -26,6 +26,7 @@ from microsim.recording.bag_model import (
     information,
     metadata_text,
     read_metadata,
+    repairs,
 )
 from microsim.recording.mcap import McapWriter
 from microsim.recording.mcap_reader import McapReader
@@ -76,7 +77,7 @@ class OwnBag:
                 yield block
         if self.metadata and self.metadata["message_count"] != count:
             counts = f"{METADATA_YAML} says {self.metadata['message_count']:,} messages, the files hold {count:,}"
-            raise BagError(f"{self.path}: {counts}; `microsim bag repair` rebuilds it")
+            raise BagError(f"{self.path}: {counts}; {repairs(self.path)} rebuilds it")
 
     def entries_of(self, topics: Container[str]) -> Iterator[tuple[BagChannel, int, bytes]]:
         """The messages of some topics, without reading all of the others."""
@@ -197,7 +198,7 @@ def _check(place: Path, parts: list[BagFacts], facts: BagFacts, metadata: Mappin
         raise BagError(f"{place}: a part of a bag; give the folder with all its files, or repair it")
     if metadata.get("custom_data") not in (None, facts.custom_data()):
         problem = f"{METADATA_YAML} describes another run than the files"
-        raise BagError(f"{place}: {problem}; `microsim bag repair` rebuilds it")
+        raise BagError(f"{place}: {problem}; {repairs(place)} rebuilds it")
 
 
 def clock_jump(files: Iterable[Path]) -> tuple[int, int] | None:

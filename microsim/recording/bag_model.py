@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -105,7 +106,7 @@ class FileReader(ABC):
             yield
         except BagError as error:
             if not self.tolerant:
-                raise BagError(f"{self.path}: {error}; `microsim bag repair` {hint}") from None
+                raise BagError(f"{self.path}: {error}; {repairs(self.path)} {hint}") from None
             self.problem = str(error)
 
 
@@ -233,10 +234,16 @@ def _lines(storage: str, files: Sequence[FileFacts], custom: Mapping[str, str]) 
     yield "ros_distro: jazzy"
 
 
+def repairs(path: Path) -> str:
+    """The command that repairs a bag, or the bag of a file, to be pasted as it is."""
+    folder = path.parent if path.suffix in (".mcap", ".db3") else path
+    return f"`microsim bag repair {shlex.quote(str(folder))}`"
+
+
 def read_metadata(folder: Path) -> dict[str, Any]:
     """The content of a bag's `metadata.yaml`, checked."""
     path = folder / METADATA_YAML
-    hint = "`microsim bag repair` rebuilds it from the files"
+    hint = f"{repairs(folder)} rebuilds it from the files"
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

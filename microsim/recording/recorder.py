@@ -24,7 +24,7 @@ from microsim.listening import Listener
 from microsim.messages.outbox import DIGEST_BYTES, STAMP_AND_LENGTH, Message, name_in_transcript
 from microsim.messages.topics import DEFAULT_QOS, Qos
 from microsim.recording.bag_io import BagWriter, RecordOptions
-from microsim.recording.bag_model import FORMAT, BagChannel, BagError, BagFacts, fits, qos_text
+from microsim.recording.bag_model import FORMAT, BagChannel, BagError, BagFacts, fits, qos_text, repairs
 from microsim.recording.chunk_assembly import Assembly, ChannelNames, Disk, Portion
 from microsim.recording.inputs import as_text, encoded, input_topics, packed, plugin_hashes
 from microsim.runner import Runner
@@ -313,7 +313,9 @@ class Recorder:
     def _disk_problem(self) -> str:
         error = self._disk.error
         reason = (error.strerror or str(error)) if isinstance(error, OSError) else repr(error)
-        return f"{self._writer.folder} cannot be written: {reason}; `microsim bag repair` finishes what is there"
+        return (
+            f"{self._writer.folder} cannot be written: {reason}; {repairs(self._writer.folder)} finishes what is there"
+        )
 
 
 def _stopped(reason: str, end_ns: int | None) -> str:

@@ -9,7 +9,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from microsim.recording.bag_model import BagChannel, BagError, BagFacts, Block, FileReader, FileWriter, definition
+from microsim.recording.bag_model import (
+    BagChannel,
+    BagError,
+    BagFacts,
+    Block,
+    FileReader,
+    FileWriter,
+    definition,
+    repairs,
+)
 
 _SCHEMA = """
 CREATE TABLE schema(schema_version INTEGER PRIMARY KEY, ros_distro TEXT NOT NULL);
@@ -116,7 +125,7 @@ class SqliteReader(FileReader):
         with self._noting():
             self.facts = self._read_facts()
         if self.is_ours and not self.facts.end and not tolerant:
-            raise BagError(f"{path}: not finished: the run was cut off; `microsim bag repair` finishes it")
+            raise BagError(f"{path}: not finished: the run was cut off; {repairs(path)} finishes it")
 
     def entries_of(self, topics: Container[str]) -> Iterator[tuple[BagChannel, int, bytes]]:
         with self._noting(), read_only(self.path) as database:

@@ -174,7 +174,7 @@ def full_disk(folder: Path) -> Result:
         result.tracebacks += 1
         result.notes.append(found["said"])
     stopped = f"the recording stopped at {found['duration_s']:.3f} s: "
-    result.lost += found["messages"] == 0 or stopped not in found["said"]
+    result.lost += found["messages"] == 0 or found["said"].count(stopped) != 1
     return result
 
 

@@ -389,26 +389,21 @@ def _from_image(name: str, file: Path, resolution: float, low: float, high: floa
 
 def _import(options: ImportOptions) -> Imported:
     """Write a bundle with the Gaussians of a file; all else is from the bundle `like`, or estimated."""
-    import tempfile
-
     from microsim.bundle import load_bundle
-    from microsim.bundle.bundle_writing import write_bundle
+    from microsim.bundle.bundle_writing import complete_or_absent, write_bundle
     from microsim.bundle.generate.splat_import import import_splat as read_splat
 
     choices, splat, folder = _choices(options), options.splat, options.folder
     model = None if options.like is None else load_bundle(options.like)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".importing_", dir=folder.parent) as beside:
-        target = Path(beside) / "background.splat.ply"
+    with complete_or_absent(folder) as part:
+        target = part.with_name("background.splat.ply")
         imported = read_splat(splat, target, choices, ShareProgress("importing").count)
-        part = Path(beside) / "bundle"
         if model is None:
             write_bundle(part, _estimated_world(folder.name, splat, imported, options.resolution))
         else:
             _copy(model, part, folder.name)
         _put_gaussians(part, target, imported.sh_degree)
         load_bundle(part)
-        part.rename(folder)
     return imported
 
 

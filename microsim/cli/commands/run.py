@@ -227,7 +227,7 @@ def _run(request: RunRequest, interrupts: terminal.Interrupts, recordings: Recor
                 runner.run(ticks)
         except (MicroSimError, MemoryError) as error:
             warn(f"the run failed at tick {runner.sim.tick}: {str(error) or 'out of memory'}")
-            recordings.finish()
+            recordings.finish(str(error))
             return FAILED
     code = recordings.finish()
     return _say_result(runner, request) or code

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import resource
 import shutil
 import stat
 import struct
@@ -16,6 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 from microsim.bundle import check_bundle, load_bundle
+from microsim.bundle.bundle_writing import write_bundle
+from microsim.bundle.generate import generate_world
 from microsim.bundle.generate.splat_import import AXES, harmonics
 from microsim.bundle.mapped_arrays import FIXED_COLUMNS, columns_of, read_image_heights
 from microsim.cli import app
@@ -222,6 +225,20 @@ def test_new_never_touches_what_is_there(here):
     assert [path.name for path in (here / "mine").iterdir()] == ["notes.txt"]
     with pytest.raises(UsageError, match="found several"):
         run("bundle", "new", "other", "--scenario", "flat", "--template", "oval")
+
+
+def test_a_disk_that_fills_up_is_reported_with_the_folder_and_leaves_nothing_behind(here):
+    content = generate_world("minimal", "mine")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))  # a file that grows beyond it fails as a disk does
+    try:
+        with pytest.raises(OSError, match="File too large: 'mine'"):
+            write_bundle(Path("mine"), content)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(here.iterdir()) == []
+    write_bundle(Path("mine"), content)
+    assert check_bundle("mine") == []
 
 
 # ---- info and tf

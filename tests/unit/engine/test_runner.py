@@ -72,6 +72,11 @@ def test_a_reset_does_not_spoil_the_real_time_factor(tmp_path: Path) -> None:
     assert runner.sim_s == pytest.approx(2.0)
     assert runner.advanced_s == pytest.approx(2.0 + resets[0] * DT)
     assert runner.achieved_rtf == pytest.approx(2.0, rel=0.05)
+    # what the summary shows is of the last run alone
+    assert runner.lap_wall_s == pytest.approx(1.0, abs=0.05) != pytest.approx(runner.wall_s, abs=0.5)
+    alone = Runner(simulation(), 0.0)
+    alone.run(120)
+    assert runner.lap_messages == alone.messages < runner.messages
     rows = list(csv.DictReader((tmp_path / "telemetry.csv").open()))
     assert [float(row["rtf"]) for row in rows] == pytest.approx([2.0] * len(rows), rel=0.1)
 

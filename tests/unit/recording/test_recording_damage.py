@@ -148,7 +148,7 @@ def test_missing_metadata_is_made_anew(copy: Callable[[str], Path], storage: str
     folder = copy(storage)
     before = (folder / "metadata.yaml").read_bytes()
     (folder / "metadata.yaml").unlink()
-    with pytest.raises(BagError, match=r"there is no metadata\.yaml; `microsim bag repair`"):
+    with pytest.raises(BagError, match=re.escape(f"there is no metadata.yaml; `microsim bag repair {folder}`")):
         verify(folder)
     assert repair(folder).damaged == ("metadata.yaml: it was missing",)
     assert (folder / "metadata.yaml").read_bytes() == before
