@@ -13,11 +13,13 @@ from setuptools import find_packages, setup
 NAME = "microsim"  # of the Python package, the ament package and the command
 DISTRIBUTION = "microsim-ros2"  # for pip: "microsim" on PyPI is an unrelated project
 ROOT = Path(__file__).resolve().parent
-DATA_FOLDERS = ("launch", "rviz", "urdf", "scenarios", "missions", "worlds", "examples/demos")
+DATA_FOLDERS = ("launch", "rviz", "foxglove", "urdf", "scenarios", "missions", "worlds", "examples/demos")
 
 # viser checks no Origin and draws another page in its next minor version: view/web/page/access.py and page.css are
 # made for this one
 VIEW = ["viser>=1.1,<1.2", "yourdfpy", "xacrodoc"]
+
+FOXGLOVE = ["foxglove-sdk>=0.16"]
 
 MCP = ["mcp>=2,<3"]
 
@@ -28,6 +30,8 @@ TEST = [
     "cma",
     *VIEW,
     *MCP,
+    *FOXGLOVE,
+    "websockets",
     "playwright",
     "pytest>=8",
     "pytest-cov",
@@ -134,6 +138,7 @@ setup(
         "rl": RL,
         "view": VIEW,
         "mcp": MCP,
+        "foxglove": FOXGLOVE,
         "gpu": [f"{name}; platform_system != 'Darwin'" for name in ("cupy-cuda12x>=13", "numba-cuda[cu12]>=0.30")],
         "sweep": ["pyarrow"],  # parquet; .csv needs nothing
         "ray": ["ray"],

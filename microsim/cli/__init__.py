@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from microsim.cli.command import ROS_ARGS, Commands
+from microsim.cli.command import ROS_ARGS, Commands, with_values_left_out
 from microsim.cli.terminal import WRONG_INPUT, guarded_output, prepare_streams
 from microsim.errors import BundleError, MapError, MicroSimError, MissionError, ScenarioError, SweepError
 from microsim.version import __version__
@@ -59,7 +59,7 @@ def main(*command: str) -> NoReturn:
         if not arguments or {"-h", "--help"} & {*arguments}:
             _import_help()
         with guarded_output():
-            app(arguments, prog_name="microsim")
+            app(with_values_left_out(arguments), prog_name="microsim")
     except MicroSimError as error:
         typer.echo(_explained(error), err=True)
         sys.exit(WRONG_INPUT)

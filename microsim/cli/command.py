@@ -18,7 +18,7 @@ import math
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
@@ -209,6 +209,18 @@ def given(options: Any) -> list[str]:
 # ---- their values: a wrong one is refused with what is expected ------------------------------------------------------
 
 ROS_ARGS: list[str] = []  # of this call: `--ros-args …`, which is not for typer to parse
+
+OPTIONAL_VALUES = {"--foxglove": "8765"}  # options whose value may be left out, which typer cannot
+
+
+def with_values_left_out(arguments: Sequence[str]) -> list[str]:
+    """`--foxglove --seed 3` as `--foxglove=8765 --seed 3`; a number that follows is the value."""
+    following = [*arguments[1:], ""]
+    return [
+        f"{each}={OPTIONAL_VALUES[each]}" if each in OPTIONAL_VALUES and not after.isdecimal() else each
+        for each, after in zip(arguments, following, strict=True)
+    ]
+
 
 LONGEST_S = 2**31 - 1  # what the seconds of a ROS 2 stamp can hold
 

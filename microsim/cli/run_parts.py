@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from microsim.recording.recorder import Recorder
     from microsim.recording.state_file import History
     from microsim.ros2.microsim_node import MicroSimNode
+    from microsim.ros2.transport import Transport
     from microsim.runner import Pilot, Runner
     from microsim.scenario import Scenario
     from microsim.simulation import Simulation
@@ -253,6 +254,38 @@ class ViewerOptions(NamedTuple):
 
             webbrowser.open(viewer.address)
         return viewer
+
+
+# ---- Foxglove --------------------------------------------------------------------------------------------------------
+
+_FOXGLOVE = "Serve the run to Foxglove on this port of this machine, 8765 if none is given."
+_FOXGLOVE_HOST = "Serve it on another address, such as 0.0.0.0: whoever reaches it can drive."
+
+
+class FoxgloveOptions(NamedTuple):
+    foxglove: Annotated[int | None, option("--foxglove [PORT]", _FOXGLOVE, min=0, max=65535)] = None
+    foxglove_host: Annotated[str | None, option("--foxglove-host HOST", _FOXGLOVE_HOST, show_default="127.0.0.1")] = (
+        None
+    )
+
+    def joined(self, transport: Transport | None, ros_args: Sequence[str], stack: ExitStack) -> Transport | None:
+        """The transport, with Foxglove if that is requested; `stack` closes it."""
+        if transport is not None:
+            stack.callback(transport.close)
+        if self.foxglove is None:
+            if self.foxglove_host is not None:
+                raise UsageError("--foxglove-host says where to serve Foxglove: add --foxglove")
+            return transport
+        from microsim.foxglove.foxglove_transport import FoxgloveTransport
+        from microsim.foxglove.joined_transports import JoinedTransports
+
+        host = self.foxglove_host or "127.0.0.1"
+        quiet = [] if transport is None else ["--disable-stdout-logs"]
+        arguments = ["--ros-args", *(each for each in ros_args if each != "--ros-args"), *quiet]
+        live = FoxgloveTransport(host, self.foxglove, arguments)
+        stack.callback(live.close)
+        print(f"Foxglove: open a connection to ws://{host}:{live.server.port}", file=sys.stderr, flush=True)
+        return live if transport is None else JoinedTransports(transport, live)
 
 
 def stage_of(

@@ -26,7 +26,7 @@ from microsim.cli.command import (
     seconds,
     seed_value,
 )
-from microsim.cli.run_parts import Flight, RecordingOptions, Recordings, ViewerOptions
+from microsim.cli.run_parts import Flight, FoxgloveOptions, RecordingOptions, Recordings, ViewerOptions
 from microsim.cli.terminal import FAILED, GOOD, print_json, tell, warn
 from microsim.errors import MicroSimError, UsageError
 from microsim.version import __version__
@@ -106,6 +106,7 @@ class RunOptions(NamedTuple):
         RenderChoice, option("--render", "What renders splats; auto: a GPU if there is one. The images are identical.")
     ] = RenderChoice.auto
     viewer: ViewerOptions = ViewerOptions()
+    foxglove: FoxgloveOptions = FoxgloveOptions()
     mission: Annotated[str | None, option("--mission FILE", _MISSION)] = None
     from_state: Annotated[
         Path | None,
@@ -132,6 +133,7 @@ def run(options: RunOptions) -> int:
     Examples:
       microsim run --demo                          watch something happen
       microsim run --demo --open                   watch and drive in the browser
+      microsim run --demo --foxglove               watch and drive in Foxglove
       microsim run maze --seed 3 --rtf 5           five times as fast as real time
       microsim run my_world.yaml --duration 2min --rtf 0 --headless --digest
       microsim run --world oval --robots ego,drone    drive and fly in a bundle
@@ -260,7 +262,7 @@ def _prepared(request: RunRequest, stack: ExitStack) -> tuple[Runner, MicroSimNo
     """A runner, with a ROS 2 node if one is requested; `stack` closes what it opened."""
     from microsim.scenario import load_scenario
 
-    transport = _transport(request)
+    transport = request.options.foxglove.joined(_transport(request), request.ros_args, stack)
     if transport is None:
         from microsim.simulation import Simulation
 
@@ -270,7 +272,6 @@ def _prepared(request: RunRequest, stack: ExitStack) -> tuple[Runner, MicroSimNo
         runner = _runner(sim, request)
         runner.listen(warnings=lambda text: warn(f"{runner.sim_s:.3f} s: {text}"))
         return runner, None
-    stack.callback(transport.close)
     from microsim.ros2.microsim_node import start_node
 
     _precompile(load_scenario(request.scenario or str(transport.overrides.get("scenario", "default"))), request)

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 import setuptools
 from catkin_pkg.package import Package, parse_package
+from typer.testing import CliRunner
 
-from microsim.errors import DISTRIBUTION, install_hint
+from microsim.cli import app
+from microsim.errors import DISTRIBUTION, MissingExtraError, install_hint
 from microsim.version import __version__
 
 ROOT = Path(__file__).resolve().parents[3]
-DATA_FOLDERS = ("launch", "rviz", "urdf", "scenarios", "missions", "worlds", "examples/demos")
+DATA_FOLDERS = ("launch", "rviz", "foxglove", "urdf", "scenarios", "missions", "worlds", "examples/demos")
 
 
 @pytest.fixture
@@ -138,6 +140,21 @@ def test_in_a_ros_2_workspace_the_libraries_themselves_are_installed(installed: 
     assert (
         hint(installed, AMENT_PREFIX_PATH=str(installed)) == "pip install the packages of the extra 'view' in setup.py"
     )
+
+
+@pytest.mark.parametrize(
+    ("module", "extra", "arguments"),
+    [
+        ("microsim.cli.commands.mcp", "mcp", ["mcp", "."]),
+        ("microsim.foxglove.foxglove_transport", "foxglove", ["run", "--transport", "none", "--foxglove", "0"]),
+    ],
+)
+def test_a_command_names_the_extra_that_it_needs(
+    module: str, extra: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=re.escape(install_hint(extra))):
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
 def test_no_message_names_the_unrelated_project_on_pypi() -> None:

@@ -55,6 +55,7 @@ HOMES = {
     "shapely": ("bundle/",),
     "PIL": ("bundle/", "view/web/", "ros2/robot_maps.py", "agents/agent_tools.py"),
     "mcp": ("agents/agent_server.py",),
+    "foxglove": ("foxglove/",),
     "pytest": ("testing/pytest_plugin.py",),
     "typer": ("cli/",),
     "rich": ("cli/", "view/dashboard/"),
