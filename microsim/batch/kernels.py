@@ -5,6 +5,7 @@ that `engine.calls.scene_row` wrote. A function of one world has a loop over wor
 GPUs are in `cuda_kernels`.
 """
 
+import math
 from typing import TypeAlias
 
 import numpy as np
@@ -79,18 +80,16 @@ def take_commands(
     handed_in: Array, in_force: Array, state: Array, age: int, ignored: Integers, begin: int, end: int
 ) -> None:
     """Put commands into force; one with NaN or infinity is ignored as a whole. `age`: row of the state, or -1."""
-    is_good = np.ones(end - begin, np.int64)
-    for k in range(handed_in.shape[0]):  # loops along rows, so that they become SIMD
-        row = handed_in[k]
-        for i in range(begin, end):
-            is_good[i - begin] &= row[i] - row[i] == 0.0
-    for k in range(handed_in.shape[0]):
-        row, held = handed_in[k], in_force[k]
-        for i in range(begin, end):
-            held[i] = row[i] if is_good[i - begin] else held[i]
     for i in range(begin, end):
-        ignored[i] += 1 - is_good[i - begin]
-        if age >= 0 and is_good[i - begin]:
+        is_good = True
+        for k in range(handed_in.shape[0]):
+            is_good = is_good and math.isfinite(handed_in[k, i])
+        if not is_good:
+            ignored[i] += 1
+            continue
+        for k in range(handed_in.shape[0]):
+            in_force[k, i] = handed_in[k, i]
+        if age >= 0:
             state[age, i] = 0.0
 
 
