@@ -288,6 +288,34 @@ class FoxgloveOptions(NamedTuple):
         return live if transport is None else JoinedTransports(transport, live)
 
 
+def restart_of(runner: Runner, pilot_for: Callable[[Simulation], Pilot | None]) -> Callable[[Simulation], None]:
+    """What continues this run with a simulation at its start."""
+
+    def restart(sim: Simulation) -> None:
+        runner.restart(sim)
+        runner.pilot = pilot_for(sim)
+        runner.hand_out(sim.step(0))
+
+    return restart
+
+
+def reset_of(
+    runner: Runner, node: MicroSimNode | None, pilot_for: Callable[[Simulation], Pilot | None]
+) -> Callable[[int | None], None]:
+    """What resets this run, with another seed or its own."""
+
+    def reset(seed: int | None) -> None:
+        if node is not None:
+            if seed is not None:
+                node.sim.set_seed(seed)
+            node.reset()
+            return
+        runner.sim.reset(seed)
+        restart_of(runner, pilot_for)(runner.sim)
+
+    return reset
+
+
 def stage_of(
     runner: Runner, node: MicroSimNode | None, pilot_for: Callable[[Simulation], Pilot | None]
 ) -> tuple[Stage, tuple[str, ...]]:
@@ -297,20 +325,6 @@ def stage_of(
     from microsim.simulation import Simulation
     from microsim.view.web import Stage
 
-    def restart(sim: Simulation) -> None:
-        runner.restart(sim)
-        runner.pilot = pilot_for(sim)
-        runner.hand_out(sim.step(0))
-
-    def reset(seed: int | None) -> None:
-        if node is not None:
-            if seed is not None:
-                node.sim.set_seed(seed)
-            node.reset()
-            return
-        runner.sim.reset(seed)
-        restart(runner.sim)
-
     def load(name: str) -> None:
         if name not in scenario_names():
             raise UsageError(f"the page can load shipped scenarios only, not {name!r}")
@@ -318,9 +332,9 @@ def stage_of(
         if node is not None:
             node.load(scenario)
         else:
-            restart(Simulation(scenario))
+            restart_of(runner, pilot_for)(Simulation(scenario))
 
-    return Stage(reset, load), tuple(scenario_names())
+    return Stage(reset_of(runner, node, pilot_for), load), tuple(scenario_names())
 
 
 # ---- a mission -------------------------------------------------------------------------------------------------------

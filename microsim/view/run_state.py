@@ -74,10 +74,10 @@ class LinkState:
 
 
 def robot_states(sim: Simulation) -> dict[str, RobotState]:
-    return {name: _robot_state(sim, name) for name in sim.robots}
+    return {name: robot_state(sim, name) for name in sim.robots}
 
 
-def _robot_state(sim: Simulation, name: str) -> RobotState:
+def robot_state(sim: Simulation, name: str) -> RobotState:
     rows = sim.rows(name)
     velocity = (rows[VELOCITY_X], rows[VELOCITY_Y], rows[VELOCITY_Z])
     return RobotState(

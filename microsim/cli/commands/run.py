@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
@@ -225,7 +226,8 @@ def _run(request: RunRequest, interrupts: terminal.Interrupts, recordings: Recor
             _show_page(runner, node, request, stack)
         ticks = None if request.duration is None else runner.sim.clock.ticks_in(Fraction(str(request.duration)))
         try:
-            with closing(telemetry) if telemetry is not None else nullcontext(), _shown(runner, ticks, request):
+            shown = _shown(runner, node, ticks, request)
+            with closing(telemetry) if telemetry is not None else nullcontext(), shown:
                 runner.run(ticks)
         except (MicroSimError, MemoryError) as error:
             warn(f"the run failed at tick {runner.sim.tick}: {str(error) or 'out of memory'}")
@@ -354,7 +356,7 @@ def _show_page(runner: Runner, node: MicroSimNode | None, request: RunRequest, s
 
 
 @contextmanager
-def _shown(runner: Runner, ticks: int | None, request: RunRequest) -> Iterator[None]:
+def _shown(runner: Runner, node: MicroSimNode | None, ticks: int | None, request: RunRequest) -> Iterator[None]:
     """With the dashboard if there is a terminal for it, else with lines of progress."""
     options, end = request.options, ticks and runner.sim.tick + ticks
     has_dashboard = not (options.headless or options.json or terminal.is_quiet() or options.viewer.is_requested)
@@ -363,7 +365,8 @@ def _shown(runner: Runner, ticks: int | None, request: RunRequest) -> Iterator[N
     elif has_dashboard and terminal.can_rewrite(sys.stdout):
         from microsim.view.dashboard import Dashboard
 
-        with Dashboard(runner, end) as dashboard:
+        reset = run_parts.reset_of(runner, node, lambda sim: _pilot(sim, request))
+        with Dashboard(runner, end, reset=reset) as dashboard:
             yield
         if dashboard.error is not None:
             warn(f"the dashboard stopped: {dashboard.error!r}; use --headless to go without")
@@ -415,18 +418,39 @@ def _say_result(runner: Runner, request: RunRequest) -> int:
         print_json(facts)
     else:
         tell(summary(facts))
-        if request.options.demo:
-            tell(HINTS)
+        hints = what_next(request)
+        if hints:
+            tell(hints)
         if request.options.digest:
             print(facts["digest"])
     return run_parts.say_violations(facts["mission"]) if request.flight is not None else GOOD
 
 
-HINTS = """
-What next?
-  another world    microsim run showcase --demo        (all of them: microsim list)
-  in Python        import microsim; sim = microsim.Simulation("default", seed=7); messages = sim.step(60)
-  documentation    make docs, then open docs/_build/html/index.html"""
+def what_next(request: RunRequest) -> str:
+    """Commands that fit what the user just did, each to be pasted as it is; empty for scripts and tests."""
+    record, options = request.options.recording.record, request.options
+    rows: list[tuple[str, str]] = []
+    if record is not None:
+        folder = shlex.quote(str(record))
+        rows += [(f"microsim replay {folder} --open", "watch the recording in the browser")]
+        rows += [(f"microsim plot {folder}", "plot it"), (f"microsim bag info {folder}", "list its topics")]
+    if options.demo:
+        in_checkout = (Path.cwd() / "Makefile").is_file() and (Path.cwd() / "microsim" / "cli").is_dir()
+        rows += [("make demo" if in_checkout else "microsim demo team --open", "watch and drive in the browser")]
+        if record is None:
+            again = f"microsim run {_written(request)} --demo --rtf 0 --duration 60 --record flight"
+            rows += [(again.replace("  ", " "), "record a minute, as fast as possible")]
+        rows += [("microsim list", "other worlds, missions and robots")]
+    width = max((len(command) for command, _ in rows), default=0)
+    return "\n".join(["", "What next?", *(f"  {command:{width}}   # {what}" for command, what in rows)]) if rows else ""
+
+
+def _written(request: RunRequest) -> str:
+    """The scenario or world as the user wrote it."""
+    options = request.options
+    return shlex.join(
+        [*([options.scenario] if options.scenario else []), *(["--world", options.world] if options.world else [])]
+    )
 
 
 def summary(facts: dict[str, Any]) -> str:

@@ -10,8 +10,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.live import Live
@@ -20,11 +21,13 @@ from microsim.engine.components import X, Y
 from microsim.messages.outbox import Message
 from microsim.runner import Runner, Watcher
 from microsim.view import run_state
+from microsim.view.dashboard import keyboard
+from microsim.view.dashboard.keyboard import NO_KEYS, Keyboard, KeyControls, KeyState
 from microsim.view.dashboard.panels import Screen
 from microsim.view.dashboard.world_map import WorldMap
 from microsim.view.run_state import RunState, ShownSensor
 
-PERIOD_S = 0.1
+PERIOD_S, KEYS_S = 0.1, 0.03
 _SHARE = 0.25  # of the time at most is spent drawing
 _SWITCH_S = 0.001  # the thread that ticks gets the interpreter back within this time
 TRAIL_POINTS = 400
@@ -43,6 +46,8 @@ class DashboardFacts(RunState):
     latencies: Mapping[tuple[str, str], Sequence[float | None]]  # [ms] of the last packets of a link; None: lost
     latest: Mapping[str, Message]  # by topic
     ignored: Mapping[str, int]
+    keys: KeyState = NO_KEYS
+    graphs: Mapping[str, Sequence[float]] = field(default_factory=dict)  # recent values, by title
 
 
 class FactsCollector:
@@ -50,21 +55,30 @@ class FactsCollector:
 
     def __init__(self, runner: Runner, ticks: int | None) -> None:
         self.runner, self.ticks = runner, ticks
-        self.latest: dict[str, Message] = {}
-        self._sensors = tuple(run_state.shown_sensors(runner.sim.scenario))
-        self._trails: dict[str, deque[tuple[float, float]]] = {
-            name: deque(maxlen=TRAIL_POINTS) for name in runner.sim.robots
-        }
-        self._trail_ticks = max(1, round(TRAIL_S / runner.sim.clock.dt))
-        self._next_trail = 0
-        self._latencies: dict[tuple[str, str], deque[float | None]] = {}
-        self._counts: dict[tuple[str, str], tuple[int, int]] = {}
+        self.keys: KeyControls | None = None
+        self._begin()
         self._pace = run_state.RecentPace()
         self._pace.update(0.0, 0.0)
         runner.listen(messages=self.follow)
         runner.longest_chunk = self._trail_ticks
 
+    def _begin(self) -> None:
+        """At the start of a run, and after a reset or another scenario."""
+        sim = self.runner.sim
+        self.scenario = sim.scenario
+        self.latest: dict[str, Message] = {}
+        self._sensors = tuple(run_state.shown_sensors(sim.scenario))
+        self._trails: dict[str, deque[tuple[float, float]]] = {name: deque(maxlen=TRAIL_POINTS) for name in sim.robots}
+        self._graphs: dict[str, deque[float]] = {}
+        self._trail_ticks = max(1, round(TRAIL_S / sim.clock.dt))
+        self._next_trail = self._tick = 0
+        self._latencies: dict[tuple[str, str], deque[float | None]] = {}
+        self._counts: dict[tuple[str, str], tuple[int, int]] = {}
+
     def follow(self, messages: Sequence[Message]) -> None:
+        if self.runner.sim.tick < self._tick or self.runner.sim.scenario is not self.scenario:
+            self._begin()
+        self._tick = self.runner.sim.tick
         latest = self.latest
         for message in messages:
             latest[message.topic] = message
@@ -74,7 +88,14 @@ class FactsCollector:
             for name, trail in self._trails.items():
                 rows = sim.rows(name)
                 trail.append((rows[X], rows[Y]))
+                self._plot(name)
             self._follow_radio(run_state.link_states(sim))
+
+    def _plot(self, name: str) -> None:
+        state = run_state.robot_state(self.runner.sim, name)
+        self._graphs.setdefault(f"{name} speed [m/s]", deque(maxlen=_HISTORY)).append(state.speed)
+        if state.height > 0.5 or f"{name} height [m]" in self._graphs:
+            self._graphs.setdefault(f"{name} height [m]", deque(maxlen=_HISTORY)).append(state.height)
 
     def _follow_radio(self, links: Sequence[run_state.LinkState]) -> None:
         for link in links:
@@ -93,25 +114,39 @@ class FactsCollector:
             models={name: robot.model for name, robot in sim.scenario.robots.items()}, sensors=self._sensors,
             trails={name: tuple(trail) for name, trail in self._trails.items()},
             latencies={key: tuple(history) for key, history in self._latencies.items()}, latest=dict(self.latest),
-            ignored=dict(sim.counters),
+            ignored=dict(sim.counters), keys=self.keys.state if self.keys is not None else NO_KEYS,
+            graphs={title: tuple(values) for title, values in self._graphs.items()},
         )  # fmt: skip
 
 
 class Dashboard:
     """Shows a run while inside a `with` block."""
 
-    def __init__(self, runner: Runner, ticks: int | None, console: Console | None = None) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        ticks: int | None,
+        console: Console | None = None,
+        reset: Callable[[int | None], None] | None = None,
+    ) -> None:
         self._console = console or Console()
         self._collector = FactsCollector(runner, ticks)
-        self._screen = screen_of(runner)
+        self._screen, self._scenario = screen_of(runner), runner.sim.scenario
+        self._keyboard = Keyboard() if keyboard.is_available() else None
+        self._stack = ExitStack()
         self._facts: DashboardFacts | None = None
         self._news = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._show, name="dashboard", daemon=True)
         self.error: Exception | None = None  # why it stopped drawing, if it did
         runner.watchers.append(Watcher(PERIOD_S, self._look))
+        if self._keyboard is not None:
+            self._collector.keys = KeyControls(runner, reset)
+            runner.watchers.append(Watcher(KEYS_S, self._press))
 
     def __enter__(self) -> Dashboard:
+        if self._keyboard is not None:
+            self._stack.enter_context(self._keyboard.reading())
         self._switch_before = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_S)
         self._thread.start()
@@ -122,8 +157,18 @@ class Dashboard:
         self._news.set()
         self._thread.join(timeout=2.0)
         sys.setswitchinterval(self._switch_before)
+        self._stack.close()
+
+    def _press(self) -> None:
+        if self._keyboard is not None and self._collector.keys is not None:
+            pressed = self._keyboard.take()
+            self._collector.keys.take(pressed)
+            if pressed:
+                self._look()
 
     def _look(self) -> None:
+        if self._collector.scenario is not self._scenario:
+            self._screen, self._scenario = screen_of(self._collector.runner), self._collector.scenario
         self._facts = self._collector.facts()
         self._news.set()
 

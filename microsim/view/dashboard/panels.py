@@ -21,6 +21,7 @@ from rich.text import Text
 
 from microsim.messages.outbox import Message
 from microsim.sensors.sensor import Display, LinePart
+from microsim.view.dashboard.keyboard import HELP
 from microsim.view.dashboard.world_map import Pixels, WorldMap, arrow, robot_colour, shrunk
 from microsim.view.run_state import LinkState, RobotState, ShownSensor, numbers, picture
 
@@ -31,6 +32,7 @@ SPARKS = "▁▂▃▄▅▆▇█"
 _WIDE, _VERY_WIDE = 100, 160  # columns from which there is room for two and three columns of panels
 _FRAME = 2  # rows or columns that a panel's border takes
 _LABEL = 7  # characters of a sensor's name
+_LEAST_GRAPH, _MOST_GRAPH = 3, 8  # rows of a graph
 _ROOMY = 40  # characters from which numbers are given more room
 
 
@@ -46,7 +48,9 @@ class Screen:
         body = Layout()
         body.split_row(*(self._three_columns if width >= _VERY_WIDE else self._two_columns)(facts, width, rows))
         screen = Layout()
-        screen.split_column(Layout(_header(facts, width), size=2), body, Layout(_footer(facts), size=1))
+        if facts.keys.is_helping:
+            body = Layout(Align.center(_help_panel(), vertical="middle"))
+        screen.split_column(Layout(_header(facts, width), size=2), body, Layout(_footer(facts, width), size=1))
         return screen
 
     def _two_columns(self, facts: DashboardFacts, width: int, rows: int) -> list[Layout]:
@@ -60,7 +64,11 @@ class Screen:
         side, cameras = _clamped(width // 4, 46, 56), _clamped(width // 4, 40, 60)
         panels = self._text_panels(facts, side, rows)
         panels += _topics_panel(facts, side - 2 * _FRAME, rows - _height(panels))
+        graphs = _graph_panels(facts, side - 2 * _FRAME, rows - _height(panels))
+        panels += graphs
         pictures = self._cameras(facts, cameras, rows)
+        if pictures:
+            pictures += _graph_panels(facts, cameras - 2 * _FRAME, rows - _height(pictures), len(graphs))
         right = [Layout(_stack(panels, rows), size=side)]
         if pictures:
             right.append(Layout(_stack(pictures, rows), size=cameras))
@@ -153,6 +161,8 @@ def _robot_panels(facts: DashboardFacts, width: int, rows: int) -> list[tuple[Re
 
 def _robot_panel(facts: DashboardFacts, name: str, index: int, lines: Sequence[Text]) -> Panel:
     title = Text.assemble((f"{arrow(facts.robots[name].rpy[2])} {name}", _colour(index)))
+    if facts.keys.robot == name:
+        title.append(" · driven by keys" if facts.keys.is_driven else " · keys", "not dim")
     model = facts.models[name]
     return _panel(_lines(lines), title, "" if model == name else model, tight=False)
 
@@ -325,6 +335,21 @@ def _topics_panel(facts: DashboardFacts, width: int, rows: int) -> list[tuple[Re
     return [(_panel(_lines(lines), "topics", f"{len(facts.latest)}", tight=False), len(lines) + _FRAME)]
 
 
+def _graph_panels(facts: DashboardFacts, width: int, rows: int, first: int = 0) -> list[tuple[RenderableType, int]]:
+    """Recent speeds and heights, as many as fit, from the `first` on."""
+    titles = list(facts.graphs)[first : first + rows // (_FRAME + _LEAST_GRAPH)]
+    panels: list[tuple[RenderableType, int]] = []
+    for place, title in enumerate(titles):
+        high = min((rows - _height(panels)) // (len(titles) - place) - _FRAME, _MOST_GRAPH)
+        values = facts.graphs[title][-width:]
+        top = max(*values, 1.0, 1.0)
+        lines = [Text(line, "cyan") for line in graph(values, width, high, top)]
+        panels.append(
+            (_panel(_lines(lines), title, f"now {values[-1]:.1f}, top {top:.1f}", tight=False), high + _FRAME)
+        )
+    return panels
+
+
 def _header(facts: DashboardFacts, width: int) -> RenderableType:
     top, bottom = Table.grid(expand=True), Table.grid(expand=True, padding=(0, 1))
     top.add_column(justify="left", no_wrap=True)
@@ -348,6 +373,8 @@ def _progress(facts: DashboardFacts, width: int) -> Text:
 
 
 def _pace(facts: DashboardFacts, width: int) -> Text:
+    if facts.keys.is_paused:
+        return Text.assemble((" paused ", "bold black on yellow"), " ")
     is_behind = bool(facts.asked_rtf) and facts.rtf < 0.95 * facts.asked_rtf and facts.wall_s > 2.0
     rtf = f"{facts.rtf:.2f}×" if facts.rtf < 100 else f"{facts.rtf:.0f}×"
     text = Text.assemble((rtf, "bold yellow" if is_behind else "bold green"))
@@ -366,15 +393,43 @@ def _time(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:06.3f}" if hours else f"{minutes:02d}:{rest:06.3f}"
 
 
-def _footer(facts: DashboardFacts) -> RenderableType:
+def _help_panel() -> Panel:
+    table = Table.grid(padding=(0, 2))
+    for keys, what in HELP:
+        table.add_row(Text(keys, "bold"), what)
+    return _panel(Align.center(table), "keys", tight=False)
+
+
+def _key_hints(facts: DashboardFacts, width: int) -> Text:
+    """As many as there is room for, most useful first."""
+    keys = facts.keys
+    if not keys.has_keys:
+        return Text("Ctrl-C ends ", "dim")
+    hints = [("?", "keys"), ("q", "end"), ("Space", "resume" if keys.is_paused else "pause")]
+    hints += [("↑↓←→", f"drive {keys.robot}")] if keys.robot else []
+    hints += [("Tab", "robot")] if len(facts.robots) > 1 else []
+    hints += [("p", "pilot")] if keys.is_driven else []
+    hints += [("+ -", "speed"), ("r", "reset"), (".", "step")]
+    text = Text(no_wrap=True)
+    for key, what in hints:
+        more = Text.assemble((key, "bold"), (f" {what}  ", "dim"))
+        if text.cell_len + more.cell_len > width:
+            break
+        text.append_text(more)
+    return text
+
+
+def _footer(facts: DashboardFacts, width: int) -> RenderableType:
     ignored = Text(no_wrap=True, overflow="ellipsis")
-    if facts.ignored:
+    if facts.keys.note:
+        ignored.append(f" {facts.keys.note}", "yellow")
+    elif facts.ignored:
         ignored.append(" ignored: ", "yellow")
         ignored.append(", ".join(f"{count} {reason}" for reason, count in facts.ignored.items()))
     grid = Table.grid(expand=True)
     grid.add_column(ratio=1, no_wrap=True)
     grid.add_column(justify="right", no_wrap=True)
-    grid.add_row(ignored, Text("Ctrl-C ends ", "dim"))
+    grid.add_row(ignored, _key_hints(facts, width - min(ignored.cell_len, width // 2) - 1))
     return grid
 
 
@@ -382,6 +437,13 @@ def bar(part: float, width: int) -> tuple[str, str]:
     """Its filled and its empty length."""
     filled = round(min(max(part, 0.0), 1.0) * width)
     return "━" * filled, "─" * (width - filled)
+
+
+def graph(values: Sequence[float], width: int, rows: int, top: float) -> list[str]:
+    """The last values as columns from 0 to `top`, in rows of characters, the highest first."""
+    shown = [8.0 * rows * min(max(value / top, 0.0), 1.0) for value in values[-width:]] if width > 0 else []
+    levels = [[min(max(round(value) - 8 * row, 0), 8) for value in shown] for row in reversed(range(rows))]
+    return ["".join(" " if level == 0 else SPARKS[level - 1] for level in line) for line in levels]
 
 
 def spark(values: Sequence[float | None], width: int, top: float) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
@@ -65,10 +65,61 @@ class Pixels:
             self.segments.append(Segment.line())
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from self.segments
+        if console.color_system != "256":
+            yield from self.segments
+            return
+        for segment in self.segments:
+            yield segment if segment.style is None else Segment(segment.text, _in_256(segment.style))
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement(self.columns, self.columns)
+
+
+# ---- 256 colours: rich picks the nearest by rounding, which turns the dark ground into navy blue ---------------------
+
+
+@lru_cache(maxsize=8192)
+def _in_256(style: Style) -> Style:
+    front, back = (None if colour is None else nearest_256(colour) for colour in (style.color, style.bgcolor))
+    return Style(color=front, bgcolor=back, bold=style.bold)
+
+
+@lru_cache(maxsize=8192)
+def nearest_256(colour: Color) -> Color:
+    """The colour of the xterm palette that looks most alike."""
+    found = np.array([colour.get_truecolor()], np.float64)
+    numbers, palette = _xterm_palette()
+    distances = ((_oklab(found) - palette) ** 2).sum(axis=1)
+    return Color.from_ansi(int(numbers[int(distances.argmin())]))
+
+
+@cache
+def _xterm_palette() -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Numbers of the 240 colours that are the same in every terminal, and the colours in OKLab."""
+    steps = (0, 95, 135, 175, 215, 255)
+    cube = [(red, green, blue) for red in steps for green in steps for blue in steps]
+    greys = [(8 + 10 * index,) * 3 for index in range(24)]
+    return np.arange(16, 256), _oklab(np.array([*cube, *greys], np.float64))
+
+
+def _oklab(rgb: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """sRGB (n, 3) from 0 to 255 in OKLab, where equal distances look equally far apart (Ottosson 2020)."""
+    part = rgb / 255.0
+    linear = np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
+    cones = np.cbrt(linear @ np.array(_TO_CONES).T)
+    return np.asarray(cones @ np.array(_TO_LAB).T)
+
+
+_TO_CONES = (
+    (0.4122214708, 0.5363325363, 0.0514459929),
+    (0.2119034982, 0.6806995451, 0.1073969566),
+    (0.0883024619, 0.2817188376, 0.6299787005),
+)
+_TO_LAB = (
+    (0.2104542553, 0.7936177850, -0.0040720468),
+    (1.9779984951, -2.4285922050, 0.4505937099),
+    (0.0259040371, 0.7827717662, -0.8086757660),
+)
 
 
 @lru_cache(maxsize=512)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.color import Color
 from rich.console import Console
 
 import microsim
@@ -18,8 +19,17 @@ from microsim.missions.demo_pilot import DemoPilot
 from microsim.runner import Runner
 from microsim.sensors.sensor import Display
 from microsim.view.dashboard import Dashboard, DashboardFacts, FactsCollector, screen_of
-from microsim.view.dashboard.panels import bar, sensor_line, spark
-from microsim.view.dashboard.world_map import OUTSIDE_COLOUR, Mark, Pixels, WorldMap, arrow, shrunk
+from microsim.view.dashboard.panels import bar, graph, sensor_line, spark
+from microsim.view.dashboard.world_map import (
+    GROUND_COLOUR,
+    OUTSIDE_COLOUR,
+    Mark,
+    Pixels,
+    WorldMap,
+    arrow,
+    nearest_256,
+    shrunk,
+)
 from microsim.view.run_state import RobotState, picture
 
 SIZES = [(60, 18), (80, 24), (120, 40), (200, 60)]
@@ -290,3 +300,26 @@ def test_neighbours_of_one_colour_share_a_segment() -> None:
     image = np.zeros((2, 8, 3), np.uint8)
     assert len(Pixels(image).segments) == 2  # and the end of the line
     assert "".join(segment.text for segment in Pixels(image, {(0, 3): Mark("x", (1, 2, 3))}).segments) == "   x    \n"
+
+
+def test_in_256_colours_the_ground_stays_grey_and_water_stays_green() -> None:
+    def shown(colour: tuple[int, int, int]) -> tuple[int, int, int]:
+        red, green, blue = nearest_256(Color.from_rgb(*colour)).get_truecolor()
+        return red, green, blue
+
+    assert len(set(shown(GROUND_COLOUR))) == 1  # rich's own choice is navy blue
+    assert shown(GROUND_COLOUR) != shown(OUTSIDE_COLOUR)
+    water = shown((26, 188, 156))
+    assert water[1] > water[2] > water[0]
+    screen = Console(width=4, file=io.StringIO(), force_terminal=True, color_system="256")
+    screen.print(Pixels(np.full((2, 4, 3), 40, np.uint8)))
+    assert "\x1b[48;5;235m" in screen.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_graph_fills_columns_from_below() -> None:
+    assert graph([0.0, 1.0, 2.0], 9, 2, 2.0) == ["  █", " ██"]
+    assert graph([5.0, 0.5], 1, 1, 1.0) == ["▄"]
+
+
+def test_a_large_screen_shows_graphs_of_speeds(showcase: tuple[Runner, DashboardFacts]) -> None:
+    assert "rover speed [m/s]" in text_of(*showcase, 200, 60)
