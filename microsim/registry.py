@@ -12,6 +12,8 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -28,6 +30,17 @@ Part = TypeVar("Part")
 Folders = Iterable[str | Path]
 
 _loaded: dict[tuple[str, int, int], ModuleType] = {}  # by file, time of change and size
+_trusted: ContextVar[frozenset[Path] | None] = ContextVar("trusted", default=None)  # None: every folder that is named
+
+
+@contextmanager
+def code_only_from(folders: Folders) -> Iterator[None]:
+    """Meanwhile no other folder's code runs, whatever folders a file names: who only checks it runs nothing of it."""
+    before = _trusted.set(frozenset(Path(folder).resolve() for folder in folders))
+    try:
+        yield
+    finally:
+        _trusted.reset(before)
 
 
 @dataclass
@@ -95,6 +108,7 @@ class Registry(Generic[Part]):
 
     def _in_folders(self, folders: Folders) -> Iterator[tuple[Part, Path]]:
         for file in plugin_files(folders):
+            _check_trust(file.parent)
             module = _load_file(file)
             if hasattr(module, self.constant):  # a folder may also hold modules that plug-ins share
                 yield self._checked(module, str(file)), file
@@ -111,6 +125,12 @@ class Registry(Generic[Part]):
 def _entries_of(look: Callable[..., Iterable[EntryPoint]], group: str, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
     """Kept: it reads a file of every installed package, and a scenario of 2,000 robots asks as often."""
     return tuple(look(group=group))
+
+
+def _check_trust(folder: Path) -> None:
+    trusted = _trusted.get()
+    if trusted is not None and folder.resolve() not in trusted:
+        raise PluginError(f"plug-ins in {folder} are not loaded, because a check runs no code; add --plugins {folder}")
 
 
 def plugin_files(folders: Folders) -> Iterator[Path]:

@@ -284,6 +284,8 @@ JsonOption = Annotated[bool, flag("--json", "Print one line of JSON.")]
 ResultJsonOption = Annotated[bool, flag("--json", "Print the result as one line of JSON, and nothing else on stdout.")]
 _QUIET = "Print nothing when all is well: no progress, no summary; only --json, --digest and errors."
 QuietOption = Annotated[bool, flag("--quiet -q", _QUIET, callback=set_quiet)]
+_PLUGINS = "A folder of plug-ins whose code may run; repeatable."
+PluginsOption = Annotated[list[Path] | None, option("--plugins FOLDER", _PLUGINS)]
 PilotOption = Annotated[bool, flag("--demo", "Let a simple pilot fly the drone and drive the rover.")]
 TimeoutOption = Annotated[float, option("--timeout S", "Longest wall time of one run.", min=0.1)]
 BagArgument = Annotated[Path, argument("BAG", "A recording: its folder, or one of its files.")]

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
 import typer
 
 from microsim.cli import terminal
-from microsim.cli.command import ROS_ARGS, Command, QuietOption, argument, flag, given, option, simulated_time
+from microsim.cli.command import (
+    ROS_ARGS,
+    Command,
+    PluginsOption,
+    QuietOption,
+    argument,
+    flag,
+    given,
+    option,
+    simulated_time,
+)
 from microsim.cli.run_parts import ViewerOptions
 from microsim.cli.terminal import FAILED, GOOD, note, print_json, tell, warn
 from microsim.errors import UsageError
@@ -54,9 +64,7 @@ class ReplayOptions(NamedTuple):
     ] = None
     mission: Annotated[str | None, option("--mission M", "For a token: where its mission is now.")] = None
     seed: Annotated[int | None, option("--seed N", "For bags of other programs: the seed.")] = None
-    plugins: Annotated[
-        list[Path] | None, option("--plugins FOLDER", "A folder of plug-ins whose code may run; repeatable.")
-    ] = None
+    plugins: PluginsOption = None
     world: Annotated[str | None, option("--world BUNDLE", "Where the scenario's world bundle is now.")] = None
     transport: Annotated[str, option("--transport KIND", "auto, dds or rclpy: publish the messages on ROS 2 too.")] = (
         "none"

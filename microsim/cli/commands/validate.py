@@ -7,30 +7,34 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from microsim.cli.command import Command, JsonOption, argument
+from microsim.cli.command import Command, JsonOption, PluginsOption, argument
 from microsim.cli.terminal import GOOD, WRONG_INPUT, compiling, print_json
 from microsim.errors import MicroSimError, Problem, ScenarioError
+from microsim.registry import code_only_from
 
 
 def validate(
     files: Annotated[list[str], argument("FILE", "Scenarios, missions, sweeps, world bundles.")],
+    plugins: PluginsOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Check scenarios, missions, sweeps and world bundles, and list everything that is wrong with them.
 
     Each result is printed as soon as it is known. The exit code is 2 if any file
-    is bad; warnings do not change it.
+    is bad; warnings do not change it. The code of plug-ins does not run, except
+    from folders named with --plugins.
 
     \b
     Examples:
       microsim validate my_world.yaml
       microsim validate scenarios/*.yaml missions/*.yaml --json
       microsim validate worlds/oval my_bundle/
+      microsim validate with_plug_ins.yaml --plugins plugins
     """
     reports = []
     is_bad = False
     for source in dict.fromkeys(files):
-        with compiling():
+        with compiling(), code_only_from(plugins or ()):
             kind = _kind(source)
             problems = _problems(source, kind)
         is_bad = is_bad or _is_bad(problems)

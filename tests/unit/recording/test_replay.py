@@ -394,6 +394,26 @@ def test_a_picture_of_a_recording_runs_no_code(trap: Path) -> None:
     assert not (trap / "ran").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("scenario.yaml", "plugins: [code]\nrobots: {rover: {model: rover, sensors: {count: {type: count}}}}\n"),
+        ("scenario.yaml", "plugins: [code]\nobstacles: [{plugin: count}]\n"),
+        ("mission.yaml", "scenario: scenario.yaml\nduration: 1\ndo: []\n"),
+        ("sweep.yaml", "scenario: scenario.yaml\nduration: 1\nseeds: 1..2\nmetrics: [count]\n"),
+    ],
+)
+def test_a_check_of_a_file_runs_no_code_from_a_folder_that_it_names(trap: Path, name: str, text: str) -> None:
+    (trap.parent / "scenario.yaml").write_text("plugins: [code]\nrobots: {a: {model: count}}\n")
+    (trap.parent / name).write_text(text)
+    done = CliRunner().invoke(app, ["validate", str(trap.parent / name)])
+    assert done.exit_code == 2
+    assert f"add --plugins {trap}" in done.output
+    assert not (trap / "ran").exists()
+    CliRunner().invoke(app, ["validate", str(trap.parent / name), "--plugins", str(trap)])
+    assert (trap / "ran").exists()
+
+
 # ---- bags of others -------------------------------------------------------------------------------------------------
 
 
