@@ -62,7 +62,7 @@ class Peer:
 
     def ask(self, service: str, type_name: str, request: Mapping[str, Any]) -> None:
         """Send a request and do not wait."""
-        client = self.node._client(self.node.arguments.service(service), type_name)
+        client = self.node.client(self.node.arguments.service(service), type_name)
         while not client.is_ready():
             self.node.poll(0.005)
         client.send(request)

@@ -85,27 +85,29 @@ def test_the_parts_of_an_action_are_served(pair: Pair) -> None:
     assert peer.act(action="/simulate_steps", type=kind, goal={"steps": 5}) == {"accepted": False}
 
 
-def test_we_call_a_stranger(rclpy_pair: Pair) -> None:
-    host, peer = rclpy_pair
+def test_we_call_a_stranger(pair: Pair) -> None:
+    host, peer = pair
     peer.serve(service="/theirs", type=SET_BOOL, response={"success": True, "message": "gladly"})
     assert host.call(service="/theirs", type=SET_BOOL, request={"data": True})["response"]["message"] == "gladly"
     assert peer.served(service="/theirs")["requests"] == [{"data": True}]
 
 
-def test_nobody_there_is_a_timeout(rclpy_pair: Pair) -> None:
-    with pytest.raises(RemoteError, match=r"TimeoutError: no service /nowhere within 0.3 s"):
-        rclpy_pair[0].call(service="/nowhere", type=SET_BOOL, request={}, timeout=0.3)
+def test_nobody_there_is_a_timeout(pair: Pair) -> None:
+    with pytest.raises(
+        RemoteError, match=r"TimeoutError: (no service /nowhere within 0.3 s|service /nowhere: there is no server)"
+    ):
+        pair[0].call(service="/nowhere", type=SET_BOOL, request={}, timeout=0.3)
 
 
-def test_a_field_that_is_not_there_is_named(rclpy_pair: Pair) -> None:
-    host, peer = rclpy_pair
+def test_a_field_that_is_not_there_is_named(pair: Pair) -> None:
+    host, peer = pair
     peer.serve(service="/strict", type=SET_BOOL, response={"success": True})
     with pytest.raises(RemoteError, match="SetBool_Request has no field 'datum'; did you mean 'data'"):
         host.call(service="/strict", type=SET_BOOL, request={"datum": True})
 
 
-def test_nested_fields_are_filled_from_mappings(rclpy_pair: Pair) -> None:
-    host, peer = rclpy_pair
+def test_nested_fields_are_filled_from_mappings(pair: Pair) -> None:
+    host, peer = pair
     peer.serve(service="/nested", type="rcl_interfaces/srv/SetParameters", response={})
     wish = {"parameters": [{"name": "a", "value": {"type": 3, "double_value": 2}}]}
     host.call(service="/nested", type="rcl_interfaces/srv/SetParameters", request=wish)

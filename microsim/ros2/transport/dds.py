@@ -13,12 +13,21 @@ from typing import Any, TypeAlias
 from cyclonedds.core import GuardCondition
 
 from microsim import messages as wire
+from microsim.errors import UsageError
 from microsim.messages.checked import decode_request
 from microsim.messages.topics import Qos
 from microsim.messages.types import ENCAPSULATION
 from microsim.ros2.transport import LogLevel, OnMessage, OnRequest
 from microsim.ros2.transport.cdr_endpoints import CdrWriter
-from microsim.ros2.transport.dds_graph import Graph, dds_type, interfaces, type_hash_data, user_data_of, uses_multicast
+from microsim.ros2.transport.dds_graph import (
+    Graph,
+    dds_type,
+    domain_id,
+    interfaces,
+    type_hash_data,
+    user_data_of,
+    uses_multicast,
+)
 from microsim.ros2.transport.rtps_packets import FAST_DDS
 from microsim.ros2.transport.rtps_participant import RtpsRequest, ServiceParticipant
 from microsim.ros2.transport.standalone import ROSOUT_TOPIC, NotYet, StandaloneNode, answer, known_service, known_type
@@ -39,46 +48,67 @@ Receive: TypeAlias = Callable[[bytes, Reply], None]  # gets a request
 
 
 class FastDdsServices:
-    """Serves clients on Fast DDS. Their requests arrive through `Graph.waiter`, like those of others."""
+    """Serves clients on Fast DDS and calls its servers. All that arrives comes through `Graph.waiter`, as from others."""
 
-    def __init__(self, graph: Graph, log: Log) -> None:
-        self._log = log
+    def __init__(self, graph: Graph, log: Log, participant: ServiceParticipant) -> None:
+        self._log, self._participant = log, participant
         self._receivers: dict[int, tuple[str, Receive]] = {}
+        self._callers: dict[int, Callable[[int, bytes], None]] = {}
         self._bell = GuardCondition(graph.participant)
         graph.waiter.attach(self._bell, self._receive)
-        ring = partial(self._bell.set, True)
-        self._participant = ServiceParticipant(graph.domain_id, interfaces(), uses_multicast(), ring)
-        self._participant.start()
+        participant.wake = partial(self._bell.set, True)
 
     def serve(self, name: str, type_name: str, identity: str, receive: Receive) -> None:
-        request = f"rq{name}Request", dds_type(f"{type_name}_Request")
-        reply = f"rr{name}Reply", dds_type(f"{type_name}_Response")
-        number = self._participant.serve(request, reply, identity + type_hash_data(f"{type_name}_Request"))
+        number = self._participant.serve(*_ends(name, type_name), identity + type_hash_data(f"{type_name}_Request"))
         self._receivers[number] = (name, receive)
+
+    def client(self, name: str, type_name: str, identity: str, on_reply: Callable[[int, bytes], None]) -> int:
+        """Gives its number; `on_reply` gets the token of the request, and the reply."""
+        number = self._participant.client(*_ends(name, type_name), identity + type_hash_data(f"{type_name}_Request"))
+        self._callers[number] = on_reply
+        return number
+
+    def has_server(self, client: int) -> bool:
+        return client in self._participant.with_server
+
+    def ask(self, client: int, token: int, request: bytes) -> None:
+        if not self._participant.ask(client, token, request):
+            raise UsageError(f"a request of {len(request):,} bytes is too large for a server on Fast DDS")
 
     def close(self) -> None:
         self._participant.close()
 
     def _receive(self) -> None:
         self._bell.set(False)
-        requests = self._participant.requests
+        requests, replies = self._participant.requests, self._participant.replies
         while requests:
             request = requests.popleft()
             name, receive = self._receivers[request.service]
             receive(request.body, partial(self._answer, name, request))
+        while replies:
+            reply = replies.popleft()
+            self._callers[reply.client](reply.token, reply.body)
 
     def _answer(self, name: str, request: RtpsRequest, response: bytes) -> None:
         if not self._participant.answer(request, response):
             self._log("error", f"service {name}: a reply of {len(response):,} bytes is too large for Fast DDS")
 
 
-def fast_dds_services(graph: Graph, log: Log) -> FastDdsServices | None:
+def _ends(name: str, type_name: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Topic and type of the requests of a service, and of its replies."""
+    return (f"rq{name}Request", dds_type(f"{type_name}_Request")), (f"rr{name}Reply", dds_type(f"{type_name}_Response"))
+
+
+def service_participant(log: Log) -> ServiceParticipant | None:
     """None where all ports are taken or discovery is off; Fast DDS clients are then refused with a hint."""
     try:
-        return FastDdsServices(graph, log) if interfaces() else None
+        participant = ServiceParticipant(domain_id(), interfaces(), uses_multicast()) if interfaces() else None
     except OSError as error:
         log("warn", f"services can be called from Cyclone DDS only: {error}")
         return None
+    if participant is not None:
+        participant.start()
+    return participant
 
 
 class DdsServer:
@@ -201,9 +231,13 @@ class DdsServer:
 
 
 class Client:
-    def __init__(self, graph: Graph, name: str, type_name: str) -> None:
-        self._type_name = type_name
+    """Calls a server on Cyclone DDS, or else one on Fast DDS."""
+
+    def __init__(self, graph: Graph, name: str, type_name: str, fast_dds: FastDdsServices | None = None) -> None:
+        self._type_name, self._fast_dds = type_name, fast_dds
         identity = f"clientid={graph.unique_id()};"
+        if fast_dds is not None:
+            self._number = fast_dds.client(name, type_name, identity, self._take_reply)
         self._requests = graph.writer(f"rq{name}Request", f"{type_name}_Request", SERVICE_QOS, identity)
         self._replies = graph.reader(f"rr{name}Reply", f"{type_name}_Response", SERVICE_QOS, self._receive, identity)
         self._id = self._requests.writer.get_instance_handle() & 0xFFFF_FFFF_FFFF_FFFF
@@ -213,6 +247,9 @@ class Client:
 
     def is_ready(self) -> bool:
         """Whether one server is matched with both halves."""
+        return self._is_on_cyclone() or (self._fast_dds is not None and self._fast_dds.has_server(self._number))
+
+    def _is_on_cyclone(self) -> bool:
         try:
             peers = self._replies.reader.get_matched_publications(), self._requests.writer.get_matched_subscriptions()
         except IndexError:  # cyclonedds asks for the number and then for the list: a peer came in between
@@ -232,12 +269,16 @@ class Client:
         ids = [{user_data_of(each).get("serviceid", "") for each in side} for side in (repliers, listeners)]
         return ids[0] & ids[1]
 
-    def send(self, request: Mapping[str, Any]) -> int:
-        message = wire.from_mapping(f"{self._type_name}_Request", request)
-        body = wire.encode(f"{self._type_name}_Request", message)[len(ENCAPSULATION) :]
-        number = next(self._numbers)
+    def send(self, request: Mapping[str, Any] | Any) -> int:
+        """A mapping or a message; gives its number."""
+        name, number = f"{self._type_name}_Request", next(self._numbers)
+        cdr = wire.encode(name, wire.from_mapping(name, request) if isinstance(request, Mapping) else request)
         self._answers[number] = b""
-        self._requests.write(ENCAPSULATION + _HEADER.pack(self._id, number) + body)
+        if self._fast_dds is not None and not self._is_on_cyclone():
+            self._fast_dds.ask(self._number, number, cdr)
+        else:
+            header = _HEADER.pack(self._id, number)
+            self._requests.write(ENCAPSULATION + header + cdr[len(ENCAPSULATION) :])
         return number
 
     def answer(self, number: int) -> Any:
@@ -253,8 +294,12 @@ class Client:
             if len(cdr) < _BODY:
                 continue
             client, number = _HEADER.unpack_from(cdr, len(ENCAPSULATION))
-            if client == self._id and number in self._answers:
-                self._answers[number] = cdr[: len(ENCAPSULATION)] + cdr[_BODY:]
+            if client == self._id:
+                self._take_reply(number, cdr[: len(ENCAPSULATION)] + cdr[_BODY:])
+
+    def _take_reply(self, number: int, cdr: bytes) -> None:
+        if number in self._answers:
+            self._answers[number] = cdr
 
 
 ROSOUT_LIFESPAN_S = 10.0
@@ -289,13 +334,14 @@ class DdsPublisher:
 class DdsTransport(StandaloneNode):
     name = "dds"
 
-    def __init__(self, node_name: str = "microsim", ros_args: Sequence[str] = ()) -> None:
+    def __init__(self, node_name: str = "microsim", ros_args: Sequence[str] = (), reports_types: bool = True) -> None:
         super().__init__(node_name, ros_args)
         arguments = self.arguments
-        self.graph = Graph(arguments.node, arguments.namespace, arguments.enclave, lambda text: self.log("warn", text))
+        names = arguments.node, arguments.namespace, arguments.enclave
+        self.graph = Graph(*names, lambda text: self.log("warn", text), reports_types)
         self.unacknowledged: dict[CdrWriter, None] = {}  # written to since the last `wait_for_acks`
         self._waiting: list[DdsServer] = []  # with answers they could not give yet
-        self._fast_dds: FastDdsServices | None = None  # made with the first service
+        self._fast_dds: FastDdsServices | None = None  # made with the first service or client
         self._clients: dict[tuple[str, str], Client] = {}
         if arguments.rosout:
             self._rosout = DdsPublisher(self, *ROSOUT_TOPIC, ROSOUT_LIFESPAN_S)
@@ -323,14 +369,17 @@ class DdsTransport(StandaloneNode):
 
     def serve(self, service: str, type_name: str, on_request: OnRequest) -> None:
         name = self.arguments.service(service)
-        if self._fast_dds is None:
-            self._fast_dds = fast_dds_services(self.graph, self.log)
         kind = known_service(type_name)
-        DdsServer(self.graph, name, kind, on_request, self.log, self._waiting, self._fast_dds)
+        DdsServer(self.graph, name, kind, on_request, self.log, self._waiting, self._services_of_fast_dds())
+
+    def _services_of_fast_dds(self) -> FastDdsServices | None:
+        if self._fast_dds is None and (participant := service_participant(self.log)) is not None:
+            self._fast_dds = FastDdsServices(self.graph, self.log, participant)
+        return self._fast_dds
 
     def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
         name, end = self.arguments.service(service), time.monotonic() + timeout_s
-        client = self._client(name, known_service(type_name))
+        client = self.client(name, known_service(type_name))
         while not client.is_ready():
             if time.monotonic() > end:
                 raise TimeoutError(f"service {name}: {client.problem()}")
@@ -346,9 +395,10 @@ class DdsTransport(StandaloneNode):
         finally:
             client.forget(number)
 
-    def _client(self, name: str, type_name: str) -> Client:
+    def client(self, name: str, type_name: str) -> Client:
+        """Of a service whose name is absolute."""
         if (name, type_name) not in self._clients:
-            self._clients[name, type_name] = Client(self.graph, name, type_name)
+            self._clients[name, type_name] = Client(self.graph, name, type_name, self._services_of_fast_dds())
         return self._clients[name, type_name]
 
     def poll(self, timeout_s: float = 0.0) -> None:

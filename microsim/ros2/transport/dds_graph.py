@@ -175,7 +175,10 @@ _POLICIES = {2: "durability", 4: "deadline", 8: "liveliness", 11: "reliability"}
 class Graph:
     """Endpoints are announced together, at `announce`, not one by one: each announcement repeats them all."""
 
-    def __init__(self, node: str, namespace: str, enclave: str, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self, node: str, namespace: str, enclave: str, warn: Callable[[str], None], reports_types: bool = True
+    ) -> None:
+        """`reports_types`: warn of topics on which a peer publishes another type."""
         self._node, self._namespace, self._warn = node, namespace, warn
         self.domain_id = domain_id()
         open_domain(self.domain_id)
@@ -185,8 +188,8 @@ class Graph:
         self._subscriber = self._keep(DdsSubscriber(self.participant))
         self.waiter = Waiter(self.participant)
         self._keep(self.waiter.waitset)
-        self._type_mismatches = TypeMismatches(self.participant, self.waiter, warn)
-        self._entities += self._type_mismatches.entities
+        self._type_mismatches = TypeMismatches(self.participant, self.waiter, warn) if reports_types else None
+        self._entities += self._type_mismatches.entities if self._type_mismatches is not None else []
         self._topics: dict[tuple[str, str], CdrTopic] = {}
         self._numbers = itertools.count(1)
         self._readers: list[bytes] = []
@@ -225,7 +228,8 @@ class Graph:
         made = self._keep(DataReader(self._subscriber, self._topic(topic, type_name), settings))
         self._readers.append(made.guid.bytes)
         self.is_announced = False
-        self._type_mismatches.want(topic, dds_type(type_name))
+        if self._type_mismatches is not None:
+            self._type_mismatches.want(topic, dds_type(type_name))
         reader = CdrReader(made, qos.depth)
         self.waiter.attach(self._keep(reader.has_data), on_data)
         made.set_status_mask(DDSStatus.RequestedIncompatibleQos)

@@ -1,7 +1,7 @@
 """RTPS (https://www.omg.org/spec/DDSI-RTPS/2.5): messages to bytes and back, peers, and reliable streams between them.
 
 Unknown parts are skipped; a truncated message ends where it is cut. RTPS is the protocol under DDS: here is the part
-that is needed to answer service clients of Fast DDS.
+that is needed to answer service clients of Fast DDS, and to call its servers.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Fragments(FromWriter):
     size: int  # [byte] of each but the last
     total: int  # [byte] of the sample
     data: bytes
+    inline: Parameters = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,22 @@ def _submessage(kind: int, flags: int, body: bytes) -> bytes:
 
 def number_bytes(value: int) -> bytes:
     return struct.pack("<iI", value >> 32, value & 0xFFFFFFFF)
+
+
+def related_sample(guid: bytes, number: int) -> bytes:
+    """Inline parameters that name a sample: in a reply its request, in a request the reader of its reply."""
+    identity = guid + number_bytes(number)
+    return parameters((RELATED_SAMPLE, identity), (RELATED_SAMPLE_OF_FAST_DDS, identity))
+
+
+def related_to(sample: Sample) -> tuple[bytes, int]:
+    """GUID and number of the sample that another one names; empty and 0: none."""
+    named = sample.inline.get(RELATED_SAMPLE) or sample.inline.get(RELATED_SAMPLE_OF_FAST_DDS)
+    return (named[0][:16], _read_number(named[0], 16, _LITTLE)) if named and len(named[0]) >= 24 else (b"", 0)
+
+
+def is_reader(guid: bytes) -> bool:
+    return guid[-1] & 0x3F in (0x04, 0x07)
 
 
 def vendor(packet: bytes) -> bytes:
@@ -235,10 +252,12 @@ def _data(source: bytes, flags: int, body: bytes) -> Sample:
 def _fragments(source: bytes, flags: int, body: bytes) -> Fragments:
     at = 4 + _short(body, 2, flags)
     first, _, size, total = struct.unpack_from(f"{_order(flags)}IHHI", body, 20)
+    inline: dict[int, list[bytes]] = {}
     if flags & _INLINE:
-        at += parameter_list(body[at:], _order(flags))[1]
+        inline, length = parameter_list(body[at:], _order(flags))
+        at += length
     number = _read_number(body, 12, flags)
-    return Fragments(source + body[8:12], body[4:8], number, first, size, total, body[at:])
+    return Fragments(source + body[8:12], body[4:8], number, first, size, total, body[at:], inline)
 
 
 def _heartbeat(source: bytes, flags: int, body: bytes) -> Heartbeat:
@@ -371,13 +390,14 @@ class Deliveries:
 
 
 @dataclass(frozen=True)
-class OfferedService:
-    """One of ours, with its endpoints."""
+class ServiceEnds:
+    """The endpoints of one of our servers or clients. Names are topic and type, as in DDS."""
 
     number: int
-    request: tuple[str, str]  # topic and type, as DDS names them
-    reply: tuple[str, str]
+    received: tuple[str, str]  # requests of a server, replies of a client
+    sent: tuple[str, str]
     user_data: bytes
+    is_client: bool = False
 
     @property
     def reader(self) -> bytes:
@@ -408,7 +428,7 @@ class Peer:
     arrivals: dict[bytes, Arrivals] = field(default_factory=dict)  # by its writer's GUID
     deliveries: dict[tuple[bytes, bytes], Deliveries] = field(default_factory=dict)  # by our writer and its reader
     listeners: list[tuple[bytes, bytes]] = field(default_factory=list)  # our writers and its readers that have matched
-    half_known: list[OfferedService] = field(default_factory=list)  # whose readers it knows, but not yet their writers
+    half_known: list[ServiceEnds] = field(default_factory=list)  # whose readers it knows, but not yet their writers
 
     def addresses_of(self, guid: bytes) -> tuple[Address, ...]:
         if guid[-1] & _BUILTIN == _BUILTIN:

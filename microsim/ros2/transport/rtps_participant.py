@@ -1,10 +1,11 @@
-"""The participant that answers service clients of Fast DDS.
+"""The participant for services of Fast DDS: it answers its clients and calls its servers.
 
-Such a client recognises its reply by a field of the protocol's own headers ("related sample identity"), which Cyclone
-DDS neither reads nor writes. So services have a second, small participant, which communicates with Fast DDS only; other
-nodes do not see it. It does not handle topics.
+A client on Fast DDS recognises its reply by a field of the protocol's own headers ("related sample identity"), which
+Cyclone DDS neither reads nor writes. So services and clients have a second, small participant, which communicates with
+Fast DDS only; other nodes do not see it. It does not handle topics.
 
-It never starts a conversation: a participant of Fast DDS announces itself to all, and this one then answers it alone.
+A participant of Fast DDS announces itself to all, and this one then answers it alone, once it has a service or a client.
+Only a first client announces itself to all, and only once: otherwise it would wait for up to 3 s until its server does.
 
 A client sees the service twice, here and on Cyclone DDS, and must not call before it has discovered this one. Fast DDS
 considers a service available when it has as many readers of requests as writers of replies. So each side has one too
@@ -57,20 +58,32 @@ class RtpsRequest:
     body: bytes  # with encapsulation
 
 
-class ServiceParticipant(threading.Thread):
-    """`wake` is called, on its thread, when there are new requests."""
+@dataclass(frozen=True)
+class RtpsReply:
+    client: int
+    token: int  # of the request
+    body: bytes  # with encapsulation
 
-    def __init__(self, domain: int, interfaces: Sequence[str], multicast: bool, wake: Callable[[], None]) -> None:
+
+class ServiceParticipant(threading.Thread):
+    """`wake` is called, on its own thread, when there are new requests or replies, or when a server has been found."""
+
+    def __init__(self, domain: int, interfaces: Sequence[str], multicast: bool) -> None:
         super().__init__(name="microsim-rtps", daemon=True)
         self.prefix = rtps.OUR_VENDOR + os.urandom(rtps.PREFIX - 2)
         self.requests: deque[RtpsRequest] = deque()
-        self._domain, self._wake = domain, wake
-        self._services: dict[int, rtps.OfferedService] = {}
+        self.replies: deque[RtpsReply] = deque()
+        self.with_server: frozenset[int] = frozenset()  # numbers of the clients whose server is ready
+        self._domain, self._multicast = domain, multicast
+        self._is_known = False  # to all
+        self.wake: Callable[[], object] = bool  # does nothing
+        self._ends: dict[int, rtps.ServiceEnds] = {}
         self._peers: dict[bytes, rtps.Peer] = {}
         self._commands: deque[Callable[[], None]] = deque()  # for the thread
+        self._asked: dict[tuple[int, bytes, int], int] = {}  # client, server's participant, number -> token
         self._undelivered: list[tuple[RtpsRequest, bytes, float]] = []  # replies, and until when they are tried [s]
         self._announce_s = 0.0
-        self._numbers = count(1)  # of services
+        self._numbers = count(1)  # of services and clients
         self._is_open = True
         self._socket = _unicast(domain, interfaces)
         self._addresses = [(address, self._socket.getsockname()[1]) for address in interfaces]
@@ -84,9 +97,22 @@ class ServiceParticipant(threading.Thread):
 
     def serve(self, request: tuple[str, str], reply: tuple[str, str], user_data: str) -> int:
         """Gives the number of the service. Each pair: topic and type."""
-        service = rtps.OfferedService(next(self._numbers), request, reply, user_data.encode())
-        self._do(lambda: self._add(service))
-        return service.number
+        return self._new(rtps.ServiceEnds(next(self._numbers), request, reply, user_data.encode()))
+
+    def client(self, request: tuple[str, str], reply: tuple[str, str], user_data: str) -> int:
+        """Gives the number of the client, for `ask`."""
+        return self._new(rtps.ServiceEnds(next(self._numbers), reply, request, user_data.encode(), is_client=True))
+
+    def _new(self, ends: rtps.ServiceEnds) -> int:
+        self._do(lambda: self._add(ends))
+        return ends.number
+
+    def ask(self, client: int, token: int, request: bytes) -> bool:
+        """Send a request to the server of a client in `with_server`; False: it does not fit into a packet."""
+        if len(request) > rtps.LARGEST:
+            return False
+        self._do(lambda: self._send_request(client, token, request))
+        return True
 
     def answer(self, request: RtpsRequest, reply: bytes) -> bool:
         """Whether it fits into a packet."""
@@ -119,6 +145,7 @@ class ServiceParticipant(threading.Thread):
                 self._commands.popleft()()
             if self._is_open:
                 self._keep_up(time.monotonic())
+                self._find_servers()
         for key in list(self._selector.get_map().values()):
             key.fileobj.close()  # type: ignore[union-attr]
         self._wake_writer.close()
@@ -163,7 +190,7 @@ class ServiceParticipant(threading.Thread):
                     self._send_heartbeat(peer, writer, reader, deliveries)
         if now >= self._announce_s:
             self._announce_s = now + ANNOUNCE_EVERY_S
-            for peer in self._peers.values():
+            for peer in self._peers.values() if self._ends else ():
                 self._introduce(peer)
         self._undelivered = [each for each in self._undelivered if now <= each[2]]
 
@@ -183,11 +210,24 @@ class ServiceParticipant(threading.Thread):
             return
         peer.expires_s = now + lease_s
         self._peers[prefix] = peer
-        self._introduce(peer)
-        for service in self._services.values():
-            self._announce(peer, service)
+        if self._ends:
+            self._introduce(peer)
+        for ends in self._ends.values():
+            self._announce(peer, ends)
 
     def _introduce(self, peer: rtps.Peer) -> None:
+        self._send(peer, peer.discovery, self._introduction())
+
+    def _tell_all(self, announcement: bytes) -> None:
+        """All participants of the domain, where they listen: on a port of each, and on that which all have in common."""
+        packet = rtps.message(self.prefix, bytes(rtps.PREFIX), announcement)
+        ports = [_port(self._domain, index) for index in INDICES]
+        addresses = [(host, port) for host, own in self._addresses for port in ports if port != own]
+        for address in [*addresses, *([(GROUP, 7400 + 250 * self._domain)] if self._multicast else [])]:
+            with suppress(OSError):
+                self._socket.sendto(packet, address)
+
+    def _introduction(self) -> bytes:
         announced = rtps.parameters(
             (rtps.PROTOCOL_VERSION, rtps.VERSION),
             (rtps.VENDOR, rtps.OUR_VENDOR),
@@ -199,28 +239,36 @@ class ServiceParticipant(threading.Thread):
             *((rtps.METATRAFFIC_UNICAST, rtps.locator(address)) for address in self._addresses),
             *((rtps.DEFAULT_UNICAST, rtps.locator(address)) for address in self._addresses),
         )
-        payload = rtps.PARAMETERS + announced
-        self._send(peer, peer.discovery, rtps.data(_PARTICIPANTS_READER, _PARTICIPANTS, 1, payload))
+        return rtps.data(_PARTICIPANTS_READER, _PARTICIPANTS, 1, rtps.PARAMETERS + announced)
 
     def _leave(self) -> None:
         key = rtps.parameters((rtps.KEY_HASH, self.prefix + _PARTICIPANT), (rtps.STATUS, rtps.GONE))
+        farewell = rtps.data(_PARTICIPANTS_READER, _PARTICIPANTS, 2, b"", key)
         for peer in self._peers.values():
-            self._send(peer, peer.discovery, rtps.data(_PARTICIPANTS_READER, _PARTICIPANTS, 2, b"", key))
+            self._send(peer, peer.discovery, farewell)
+        if self._is_known:
+            self._tell_all(farewell)
         self._is_open = False
 
     # ---- endpoints ---------------------------------------------------------------------------------------------------
 
-    def _add(self, service: rtps.OfferedService) -> None:
-        self._services[service.number] = service
+    def _add(self, ends: rtps.ServiceEnds) -> None:
+        is_first = not self._ends
+        self._ends[ends.number] = ends
         for peer in self._peers.values():
-            self._announce(peer, service)
+            if is_first:
+                self._introduce(peer)
+            self._announce(peer, ends)
             for guid in peer.endpoints:
                 self._match_writer(peer, guid)
+        if ends.is_client and not self._is_known:
+            self._is_known = True
+            self._tell_all(self._introduction())
 
-    def _announce(self, peer: rtps.Peer, service: rtps.OfferedService) -> None:
+    def _announce(self, peer: rtps.Peer, ends: rtps.ServiceEnds) -> None:
         """Announce its reader; the writers follow when the peer has acknowledged that."""
-        self._announce_endpoint(peer, _READERS, service.reader, service.request, service.user_data)
-        peer.half_known.append(service)
+        self._announce_endpoint(peer, _READERS, ends.reader, ends.received, ends.user_data)
+        peer.half_known.append(ends)
 
     def _announce_endpoint(
         self, peer: rtps.Peer, announcer: bytes, entity: bytes, names: tuple[str, str], user_data: bytes
@@ -256,14 +304,29 @@ class ServiceParticipant(threading.Thread):
         self._match_writer(peer, guid)
 
     def _match_writer(self, peer: rtps.Peer, guid: bytes) -> None:
-        """Receive from a client's writer, starting with its present samples."""
-        names = peer.endpoints[guid].names
-        if guid not in peer.arrivals and any(names == service.request for service in self._services.values()):
+        """Receive from a peer's writer, starting with its present samples."""
+        is_wanted = not rtps.is_reader(guid) and self._receiver(peer.endpoints[guid]) is not None
+        if is_wanted and guid not in peer.arrivals:
             peer.arrivals[guid] = rtps.Arrivals()
             self._acknowledge(peer, guid, [], is_final=False)  # asks for a heartbeat
 
-    def _service_of(self, endpoint: rtps.Endpoint) -> rtps.OfferedService | None:
-        return next((each for each in self._services.values() if endpoint.names in (each.request, each.reply)), None)
+    def _receiver(self, endpoint: rtps.Endpoint) -> rtps.ServiceEnds | None:
+        return next((each for each in self._ends.values() if endpoint.names == each.received), None)
+
+    def _find_servers(self) -> None:
+        ready = frozenset(each.number for each in self._ends.values() if each.is_client and self._server(each))
+        if ready != self.with_server:
+            self.with_server = ready
+            self.wake()
+
+    def _server(self, client: rtps.ServiceEnds) -> tuple[rtps.Peer, bytes] | None:
+        """A peer with a server, and the GUID of its reader, which has matched the client's writer."""
+        for peer in self._peers.values():
+            if any(each.names == client.received for guid, each in peer.endpoints.items() if not rtps.is_reader(guid)):
+                for guid, each in peer.endpoints.items():
+                    if each.names == client.sent and (client.writer, guid) in peer.listeners:
+                        return peer, guid
+        return None
 
     # ---- what arrives ------------------------------------------------------------------------------------------------
 
@@ -281,49 +344,67 @@ class ServiceParticipant(threading.Thread):
         if found is not None:
             whole = found[1].take_piece(piece.number, piece.first, piece.size, piece.total, piece.data)
             if whole is not None:
-                self._take_sample(rtps.Sample(piece.writer, piece.reader, piece.number, whole))
+                self._take_sample(rtps.Sample(piece.writer, piece.reader, piece.number, whole, piece.inline))
 
     def _take_sample(self, sample: rtps.Sample) -> None:
         peer = self._peers[sample.writer[: rtps.PREFIX]]
         if sample.writer[-4:] in (_WRITERS, _READERS):
             self._take_endpoint(peer, sample)
             return
-        service = self._service_of(peer.endpoints[sample.writer])
-        if service is None or not sample.payload:
+        ends = self._receiver(peer.endpoints[sample.writer])
+        if ends is None or not sample.payload:
             return
-        related = sample.inline.get(rtps.RELATED_SAMPLE) or sample.inline.get(rtps.RELATED_SAMPLE_OF_FAST_DDS)
-        reader = related[0][:16] if related else b""
-        if len(self.requests) < MOST_REQUESTS:
-            self.requests.append(RtpsRequest(service.number, sample.writer, sample.number, reader, sample.payload))
-            self._wake()
+        guid, number = rtps.related_to(sample)
+        if ends.is_client:
+            is_ours = guid in (self.prefix + ends.reader, self.prefix + ends.writer)  # of old servers: the writer
+            token = self._asked.pop((ends.number, peer.prefix, number), None) if is_ours else None
+            if token is not None:
+                self.replies.append(RtpsReply(ends.number, token, sample.payload))
+                self.wake()
+        elif len(self.requests) < MOST_REQUESTS:
+            self.requests.append(RtpsRequest(ends.number, sample.writer, sample.number, guid, sample.payload))
+            self.wake()
 
     def _acknowledge(self, peer: rtps.Peer, writer: bytes, missing: list[int], is_final: bool = True) -> None:
         arrivals = peer.arrivals[writer]
         arrivals.acknowledgements += 1
         reader = _READER_OF.get(writer[-4:])
         if reader is None:
-            service = self._service_of(peer.endpoints[writer])
-            assert service is not None  # only such writers are remembered
-            reader = service.reader
+            ends = self._receiver(peer.endpoints[writer])
+            assert ends is not None  # only such writers are remembered
+            reader = ends.reader
         state = (arrivals.next, missing, arrivals.acknowledgements, is_final and not missing)
         self._send(peer, peer.addresses_of(writer), rtps.acknowledgement(reader, writer[-4:], *state))
 
     # ---- what is sent ------------------------------------------------------------------------------------------------
 
+    def _send_request(self, client: int, token: int, request: bytes) -> None:
+        ends = self._ends[client]
+        server = self._server(ends)
+        if server is None:  # it has just left; the caller's timeout reports it
+            return
+        peer, reader = server
+        deliveries = peer.deliveries.setdefault((ends.writer, reader), rtps.Deliveries())
+        if len(self._asked) >= MOST_REQUESTS:
+            self._asked.pop(next(iter(self._asked)))
+        self._asked[client, peer.prefix, deliveries.last + 1] = token
+        inline = rtps.related_sample(self.prefix + ends.reader, deliveries.last + 1)
+        self._deliver(peer, ends.writer, reader, request, inline)
+
     def _send_reply(self, request: RtpsRequest, reply: bytes, until_s: float) -> None:
         peer = self._peers.get(request.writer[: rtps.PREFIX])
-        service = self._services[request.service]
+        ends = self._ends[request.service]
         if peer is None:
             return
-        readers = [guid for guid, endpoint in peer.endpoints.items() if endpoint.names == service.reply]
+        named = (guid for guid, endpoint in peer.endpoints.items() if endpoint.names == ends.sent)
+        readers = [guid for guid in named if rtps.is_reader(guid)]
         if request.reader in readers:
             readers = [request.reader]
         if not readers:
             self._undelivered.append((request, reply, until_s))
-        identity = request.writer + rtps.number_bytes(request.number)
-        related = rtps.parameters((rtps.RELATED_SAMPLE, identity), (rtps.RELATED_SAMPLE_OF_FAST_DDS, identity))
+        related = rtps.related_sample(request.writer, request.number)
         for reader in readers:
-            self._deliver(peer, service.writer, reader, reply, related)
+            self._deliver(peer, ends.writer, reader, reply, related)
 
     def _deliver(self, peer: rtps.Peer, writer: bytes, reader: bytes, payload: bytes, inline: bytes = b"") -> None:
         deliveries = peer.deliveries.setdefault((writer, reader), rtps.Deliveries())
@@ -355,10 +436,10 @@ class ServiceParticipant(threading.Thread):
         if received.base == 0:  # a new reader repeats this until it gets a heartbeat
             self._send_heartbeat(peer, writer, reader, deliveries)
         if writer == _READERS and not deliveries.waiting:
-            services, peer.half_known = peer.half_known, []
-            for service in services:
-                for entity in (service.writer, service.idle_writer):
-                    self._announce_endpoint(peer, _WRITERS, entity, service.reply, service.user_data)
+            half_known, peer.half_known = peer.half_known, []
+            for ends in half_known:
+                for entity in (ends.writer,) if ends.is_client else (ends.writer, ends.idle_writer):
+                    self._announce_endpoint(peer, _WRITERS, entity, ends.sent, ends.user_data)
 
     def _send(self, peer: rtps.Peer, addresses: Sequence[rtps.Address], *bodies: bytes) -> None:
         packet = rtps.message(self.prefix, peer.prefix, *bodies)
@@ -373,12 +454,16 @@ def _unicast(domain: int, interfaces: Sequence[str]) -> socket.socket:
     for index in INDICES:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
-            made.bind((host, 7410 + 250 * domain + 2 * index))
+            made.bind((host, _port(domain, index)))
         except OSError:
             made.close()
         else:
             return made
     raise OSError(f"all ports for participants of domain {domain} are taken")
+
+
+def _port(domain: int, index: int) -> int:
+    return 7410 + 250 * domain + 2 * index
 
 
 def _multicast(domain: int, interfaces: Sequence[str]) -> socket.socket:

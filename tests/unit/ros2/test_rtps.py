@@ -219,7 +219,8 @@ class Client:
 
     def __init__(self) -> None:
         self.has_called = threading.Event()
-        self.participant = ServiceParticipant(101, ["127.0.0.1"], False, self.has_called.set)
+        self.participant = ServiceParticipant(101, ["127.0.0.1"], False)
+        self.participant.wake = self.has_called.set
         self.participant.start()
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
