@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from microsim.batch import BatchSimulation
     from microsim.errors import MicroSimError, PluginError, ScenarioError, UsageError
     from microsim.messages.outbox import Message
+    from microsim.ros2.client import connect
     from microsim.scenario import Scenario, load_scenario
     from microsim.simulation import Simulation, Snapshot
 
@@ -32,6 +33,7 @@ __all__ = [
     "Snapshot",
     "UsageError",
     "__version__",
+    "connect",
     "load_scenario",
 ]
 
@@ -41,6 +43,7 @@ _HOMES = {
     "Scenario": "microsim.scenario",
     "Simulation": "microsim.simulation",
     "Snapshot": "microsim.simulation",
+    "connect": "microsim.ros2.client",
     "load_scenario": "microsim.scenario",
 }
 

@@ -90,6 +90,11 @@ def _program(type_name: str) -> tuple[_Check, ...]:
     return _steps((Nodetype.NAME, type_name))
 
 
+def forget() -> None:
+    """When definitions have changed."""
+    _program.cache_clear()
+
+
 def _steps(kind: _Kind) -> tuple[_Check, ...]:
     """Checks for one value of this kind; numbers side by side become one check."""
     steps: list[_Check] = []

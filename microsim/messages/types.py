@@ -150,27 +150,27 @@ def definitions() -> dict[str, Definition]:
     for path in sorted(DEFINITIONS.glob("*/*/*.*")):
         name, text = "/".join(path.relative_to(DEFINITIONS).with_suffix("").parts), path.read_text(encoding="utf-8")
         if path.suffix == ".srv":
-            texts |= _service(name, *text.split("---\n"))
+            texts |= service_of(name, *text.split("---\n"))
         elif path.suffix == ".action":
-            texts |= _action(name, *text.split("---\n"))
+            texts |= action_of(name, *text.split("---\n"))
         else:
             texts[name] = text
     return {name: _definition(name, text) for name, text in texts.items()}
 
 
-def _service(name: str, request: str, response: str) -> dict[str, str]:
+def service_of(name: str, request: str, response: str) -> dict[str, str]:
     return {f"{name}_Request": request, f"{name}_Response": response}
 
 
-def _action(name: str, goal: str, result: str, feedback: str) -> dict[str, str]:
+def action_of(name: str, goal: str, result: str, feedback: str) -> dict[str, str]:
     """What rosidl makes of an action: three messages, two services and the message of the feedback topic."""
     return {
         f"{name}_Goal": goal,
         f"{name}_Result": result,
         f"{name}_Feedback": feedback,
         f"{name}_FeedbackMessage": f"{_GOAL_ID}{name}_Feedback feedback",
-        **_service(f"{name}_SendGoal", f"{_GOAL_ID}{name}_Goal goal", "bool accepted\nbuiltin_interfaces/Time stamp"),
-        **_service(f"{name}_GetResult", _GOAL_ID, f"int8 status\n{name}_Result result"),
+        **service_of(f"{name}_SendGoal", f"{_GOAL_ID}{name}_Goal goal", "bool accepted\nbuiltin_interfaces/Time stamp"),
+        **service_of(f"{name}_GetResult", _GOAL_ID, f"int8 status\n{name}_Result result"),
     }
 
 

@@ -8,6 +8,7 @@ of XTypes is announced and peers match by name, as ROS 2 nodes do among themselv
 from __future__ import annotations
 
 import ctypes as ct
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -78,6 +79,7 @@ _serdata_done = _function(_QUICK, "ddsi_serdata_unref", None, ct.c_void_p)
 _matched_status = _function(_QUICK, "dds_get_publication_matched_status", ct.c_int32, _entity, ct.c_void_p)
 _wait_for_acks = _function(_NORMAL, "dds_wait_for_acks", ct.c_int32, _entity, ct.c_int64)
 _attach = _function(_NORMAL, "dds_waitset_attach", ct.c_int32, _entity, _entity, ct.c_ssize_t)
+_detach = _function(_NORMAL, "dds_waitset_detach", ct.c_int32, _entity, _entity)
 _wait = _function(_NORMAL, "dds_waitset_wait", ct.c_int32, _entity, ct.c_void_p, ct.c_size_t, ct.c_int64)
 _look = _function(_QUICK, "dds_waitset_wait", ct.c_int32, _entity, ct.c_void_p, ct.c_size_t, ct.c_int64)
 _set_log_mask = _function(_QUICK, "dds_set_log_mask", None, ct.c_uint32)
@@ -203,13 +205,21 @@ class Waiter:
     def __init__(self, participant: DomainParticipant) -> None:
         self.waitset = WaitSet(participant)
         self._ref = self.waitset._ref
-        self._actions: list[Callable[[], None]] = []
+        self._actions: dict[int, Callable[[], None]] = {}
+        self._numbers = itertools.count()
+        self._attached: dict[int, int] = {}  # reference of a condition -> number of its action
         self._fired = (ct.c_ssize_t * 1)()
 
     def attach(self, condition: Entity, action: Callable[[], None]) -> None:
-        _checked(_attach(self._ref, condition._ref, len(self._actions)), "dds_waitset_attach")
-        self._actions.append(action)
+        number = next(self._numbers)
+        _checked(_attach(self._ref, condition._ref, number), "dds_waitset_attach")
+        self._attached[condition._ref] = number
+        self._actions[number] = action
         self._fired = (ct.c_ssize_t * len(self._actions))()
+
+    def detach(self, condition: Entity) -> None:
+        _checked(_detach(self._ref, condition._ref), "dds_waitset_detach")
+        del self._actions[self._attached.pop(condition._ref)]
 
     def wait(self, timeout_ns: int) -> list[Callable[[], None]]:
         """The actions of the conditions that are true, in the order in which they were attached.
@@ -219,4 +229,4 @@ class Waiter:
         fired = self._fired
         wait = _wait if timeout_ns > 0 else _look
         count = _checked(wait(self._ref, fired, len(fired), timeout_ns), "dds_waitset_wait")
-        return [self._actions[index] for index in sorted(fired[:count])] if count else []
+        return [self._actions[number] for number in sorted(fired[:count])] if count else []

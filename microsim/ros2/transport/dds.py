@@ -48,7 +48,7 @@ Receive: TypeAlias = Callable[[bytes, Reply], None]  # gets a request
 
 
 class FastDdsServices:
-    """Serves clients on Fast DDS and calls its servers. All that arrives comes through `Graph.waiter`, as from others."""
+    """Serves clients on Fast DDS and calls its servers. What arrives comes through `Graph.waiter`, as from others."""
 
     def __init__(self, graph: Graph, log: Log, participant: ServiceParticipant) -> None:
         self._log, self._participant = log, participant

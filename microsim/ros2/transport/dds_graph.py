@@ -183,11 +183,11 @@ class Graph:
         self.domain_id = domain_id()
         open_domain(self.domain_id)
         self._entities: list[Entity] = []  # in the order they were made
-        self.participant = self._keep(_participant(self.domain_id, enclave))
-        self._publisher = self._keep(DdsPublisher(self.participant))
-        self._subscriber = self._keep(DdsSubscriber(self.participant))
+        self.participant = self.keep(_participant(self.domain_id, enclave))
+        self._publisher = self.keep(DdsPublisher(self.participant))
+        self._subscriber = self.keep(DdsSubscriber(self.participant))
         self.waiter = Waiter(self.participant)
-        self._keep(self.waiter.waitset)
+        self.keep(self.waiter.waitset)
         self._type_mismatches = TypeMismatches(self.participant, self.waiter, warn) if reports_types else None
         self._entities += self._type_mismatches.entities if self._type_mismatches is not None else []
         self._topics: dict[tuple[str, str], CdrTopic] = {}
@@ -196,7 +196,7 @@ class Graph:
         self._writers: list[bytes] = []
         topic = self._topic(DISCOVERY_TOPIC, DISCOVERY_TYPE)
         writer = DataWriter(self._publisher, topic, quality(DISCOVERY_QOS, type_hash_data(DISCOVERY_TYPE)))
-        self._discovery = CdrWriter(self._keep(writer))
+        self._discovery = CdrWriter(self.keep(writer))
         self.is_announced = False
         if not self._discovery.keeps_bytes(self._entities_info(is_open=True)):
             raise UsageError("this build of cyclonedds cannot carry ROS 2 messages; pip install 'cyclonedds>=11.0,<12'")
@@ -206,7 +206,7 @@ class Graph:
     ) -> CdrWriter:
         """`topic` with its prefix, such as rt/clock."""
         settings = quality(qos, user_data + type_hash_data(type_name), lifespan_s)
-        made = self._keep(DataWriter(self._publisher, self._topic(topic, type_name), settings))
+        made = self.keep(DataWriter(self._publisher, self._topic(topic, type_name), settings))
         self._writers.append(made.guid.bytes)
         self.is_announced = False
         writer = CdrWriter(made)
@@ -225,21 +225,43 @@ class Graph:
     ) -> CdrReader:
         """`from_others`: never matched with a writer of this participant, that is, of this node."""
         settings = quality(qos, user_data + type_hash_data(type_name), ignore_local=from_others)
-        made = self._keep(DataReader(self._subscriber, self._topic(topic, type_name), settings))
+        made = self.keep(DataReader(self._subscriber, self._topic(topic, type_name), settings))
         self._readers.append(made.guid.bytes)
         self.is_announced = False
         if self._type_mismatches is not None:
             self._type_mismatches.want(topic, dds_type(type_name))
         reader = CdrReader(made, qos.depth)
-        self.waiter.attach(self._keep(reader.has_data), on_data)
+        self.waiter.attach(self.keep(reader.has_data), on_data)
         made.set_status_mask(DDSStatus.RequestedIncompatibleQos)
         self.waiter.attach(made, lambda: self._mismatch(made.get_requested_incompatible_qos_status(), topic))
+        return reader
+
+    def drop(self, endpoint: CdrReader | CdrWriter) -> None:
+        """Delete an endpoint of `reader` or `writer`."""
+        if isinstance(endpoint, CdrReader):
+            entities: list[Any] = [endpoint.has_data, endpoint.reader]
+            self._readers.remove(endpoint.reader.guid.bytes)
+        else:
+            entities = [endpoint.writer]
+            self._writers.remove(endpoint.writer.guid.bytes)
+        self.is_announced = False
+        for entity in entities:
+            self.waiter.detach(entity)
+            self._entities = [each for each in self._entities if each is not entity]
+            entity.__del__()  # deletes it in the library, now
+
+    def discovery_reader(self, on_data: Callable[[], None]) -> CdrReader:
+        """Of what all participants tell about their nodes; does not count as the node's."""
+        settings = quality(Qos(_MANY, latched=True), type_hash_data(DISCOVERY_TYPE))
+        made = DataReader(self._subscriber, self._topic(DISCOVERY_TOPIC, DISCOVERY_TYPE), settings)
+        reader = CdrReader(self.keep(made), _MANY)
+        self.waiter.attach(self.keep(reader.has_data), on_data)
         return reader
 
     def idle_reader(self, topic: str, type_name: str) -> None:
         """A reader that is never read and does not count as the node's."""
         settings = quality(Qos(1), type_hash_data(type_name))
-        self._keep(DataReader(self._subscriber, self._topic(topic, type_name), settings))
+        self.keep(DataReader(self._subscriber, self._topic(topic, type_name), settings))
 
     def _writer_changed(self, writer: CdrWriter, topic: str) -> None:
         writer.matched()
@@ -276,10 +298,10 @@ class Graph:
     def _topic(self, name: str, type_name: str) -> CdrTopic:
         key = name, type_name
         if key not in self._topics:
-            self._topics[key] = self._keep(CdrTopic(self.participant, name, dds_type(type_name)))
+            self._topics[key] = self.keep(CdrTopic(self.participant, name, dds_type(type_name)))
         return self._topics[key]
 
-    def _keep(self, entity: Any) -> Any:
+    def keep(self, entity: Any) -> Any:
         self._entities.append(entity)
         return entity
 
@@ -312,16 +334,9 @@ class TypeMismatches:
                 self._compare(topic, type_name)
 
     def _published(self) -> Iterator[tuple[str, str]]:
-        while True:
-            try:
-                samples = self._reader.take(_AT_ONCE)
-            except DDSException:  # nothing left
-                return
-            for sample in samples:
-                if sample.sample_info.valid_data:
-                    yield sample.topic_name, sample.type_name
-            if len(samples) < _AT_ONCE:
-                return
+        for sample in taken(self._reader):
+            if sample.sample_info.valid_data:
+                yield sample.topic_name, sample.type_name
 
     def _compare(self, topic: str, type_name: str) -> None:
         wanted = self._wanted.get(topic, {type_name})
@@ -329,6 +344,18 @@ class TypeMismatches:
             published, expected = ros_type(type_name), " or ".join(map(ros_type, sorted(wanted)))
             mismatch = f"a peer publishes {published} there, but this node expects {expected}"
             self._warn(f"{topic[2:]}: {mismatch}: its messages are not received")
+
+
+def taken(reader: BuiltinDataReader) -> Iterator[Any]:
+    """Every announcement that is waiting."""
+    while True:
+        try:
+            samples = reader.take(_AT_ONCE)
+        except DDSException:  # nothing left
+            return
+        yield from samples
+        if len(samples) < _AT_ONCE:
+            return
 
 
 def ros_type(type_name: str) -> str:

@@ -4,7 +4,7 @@ A client on Fast DDS recognises its reply by a field of the protocol's own heade
 Cyclone DDS neither reads nor writes. So services and clients have a second, small participant, which communicates with
 Fast DDS only; other nodes do not see it. It does not handle topics.
 
-A participant of Fast DDS announces itself to all, and this one then answers it alone, once it has a service or a client.
+A participant of Fast DDS announces itself to all; this one then answers it alone, once it has a service or a client.
 Only a first client announces itself to all, and only once: otherwise it would wait for up to 3 s until its server does.
 
 A client sees the service twice, here and on Cyclone DDS, and must not call before it has discovered this one. Fast DDS
@@ -219,7 +219,7 @@ class ServiceParticipant(threading.Thread):
         self._send(peer, peer.discovery, self._introduction())
 
     def _tell_all(self, announcement: bytes) -> None:
-        """All participants of the domain, where they listen: on a port of each, and on that which all have in common."""
+        """Announce to all participants of the domain: on the port of each, and on that which all have in common."""
         packet = rtps.message(self.prefix, bytes(rtps.PREFIX), announcement)
         ports = [_port(self._domain, index) for index in INDICES]
         addresses = [(host, port) for host, own in self._addresses for port in ports if port != own]

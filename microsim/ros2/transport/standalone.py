@@ -131,11 +131,11 @@ EVENTS_TYPE = "rcl_interfaces/msg/ParameterEvent"
 PARAMETERS_QOS = Qos(1000)
 
 NOT_SET, BOOL, INTEGER, DOUBLE, STRING, BYTES, BOOLS, INTEGERS, DOUBLES, STRINGS = range(10)
-_TYPE_NAMES = (
+TYPE_NAMES = (
     *("not set", "bool", "integer", "double", "string", "byte array"),
     *("bool array", "integer array", "double array", "string array"),
 )
-_FIELDS = ("", *(f"{name.replace(' ', '_')}_value" for name in _TYPE_NAMES[1:]))
+_FIELDS = ("", *(f"{name.replace(' ', '_')}_value" for name in TYPE_NAMES[1:]))
 _SCALARS = {bool: BOOL, int: INTEGER, float: DOUBLE, str: STRING}
 _ARRAYS = {bool: BOOLS, int: INTEGERS, float: DOUBLES, str: STRINGS}
 _ARRAY_TYPES = {BYTES: np.uint8, BOOLS: np.bool_, INTEGERS: np.int64, DOUBLES: np.float64}
@@ -227,14 +227,12 @@ class ParameterServer:
     def _wrong_type(self, name: str, kind: int) -> str:
         expected = self._types[name]
         hint = "; write it with a decimal point" if (expected, kind) in ((DOUBLE, INTEGER), (DOUBLES, INTEGERS)) else ""
-        return f"parameter '{name}' is of type {_TYPE_NAMES[expected]}, not {_TYPE_NAMES[kind]}{hint}"
+        return f"parameter '{name}' is of type {TYPE_NAMES[expected]}, not {TYPE_NAMES[kind]}{hint}"
 
     def _value_message(self, name: str) -> Any:
         if name not in self._values:
             return wire.new("rcl_interfaces/msg/ParameterValue")
-        kind, value = self._types[name], self._values[name]
-        content: Any = np.asarray(value, _ARRAY_TYPES[kind]) if kind in _ARRAY_TYPES else value
-        return wire.new("rcl_interfaces/msg/ParameterValue", type=kind, **{_FIELDS[kind]: content})
+        return value_message(self._values[name], self._types[name])
 
     def _event(self, new: Sequence[str] = (), changed: Sequence[str] = ()) -> None:
         lists = {"new_parameters": new, "changed_parameters": changed}
@@ -287,6 +285,18 @@ def _is_listed(name: str, prefixes: Sequence[str], depth: int) -> bool:
         name == prefix or (name.startswith(f"{prefix}.") and (depth == 0 or name.count(".", len(prefix) + 1) < depth))
         for prefix in prefixes
     )
+
+
+def value_message(value: Value, kind: int | None = None) -> Any:
+    """A rcl_interfaces/msg/ParameterValue."""
+    kind = type_of(value) if kind is None else kind
+    content: Any = np.asarray(value, _ARRAY_TYPES[kind]) if kind in _ARRAY_TYPES else value
+    return wire.new("rcl_interfaces/msg/ParameterValue", type=kind, **{_FIELDS[kind]: content})
+
+
+def plain_value(message: Any) -> Value | None:
+    """What a rcl_interfaces/msg/ParameterValue holds; None: nothing, or a type that is not known."""
+    return _plain(message) if NOT_SET < message.type < len(_FIELDS) else None
 
 
 def _plain(message: Any) -> Value:

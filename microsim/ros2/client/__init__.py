@@ -1,0 +1,27 @@
+"""A ROS 2 node for Python programs and the command line, without ROS 2: `microsim.connect()`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from microsim.errors import UsageError
+
+if TYPE_CHECKING:
+    from microsim.ros2.client.client_node import ClientNode
+
+
+def connect(name: str = "", *, types: Sequence[str | Path] = (), ros_args: Sequence[str] = ()) -> ClientNode:
+    """Join the ROS 2 network as a node, as `ROS_DOMAIN_ID` and the other variables of ROS 2 say; use it with `with`.
+
+    `name`: of the node; by default a hidden one. `types`: folders with .msg, .srv, .action and .idl files, beside all
+    types that MicroSim includes. `ros_args`: as after `--ros-args`, for remappings and a namespace.
+    """
+    if find_spec("cyclonedds") is None:
+        platforms = "CPython 3.10 to 3.13; Linux x86_64, macOS arm64, Windows"
+        raise UsageError(f"live tools need Cyclone DDS: pip install 'cyclonedds>=11.0,<12' ({platforms})")
+    from microsim.ros2.client.client_node import ClientNode
+
+    return ClientNode(name, types, ros_args)

@@ -1,0 +1,126 @@
+"""Parameters of other nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from microsim.errors import UsageError, did_you_mean
+from microsim.ros2.client.reasons import listed
+from microsim.ros2.transport import Value
+from microsim.ros2.transport.standalone import (
+    DOUBLE,
+    DOUBLES,
+    INTEGER,
+    INTEGERS,
+    TYPE_NAMES,
+    plain_value,
+    type_of,
+    value_message,
+)
+
+if TYPE_CHECKING:
+    from microsim.ros2.client.client_node import ClientNode
+
+
+class RemoteParameters:
+    """`parameters["seed"]`, `parameters["seed"] = 7`, `set(...)`, `names()`, `describe(...)`."""
+
+    def __init__(self, node: ClientNode, name: str) -> None:
+        self.name = name
+        self._node = node
+
+    def _call(self, service: str, **request: Any) -> Any:
+        kind = "".join(word.capitalize() for word in service.split("_"))
+        try:
+            return self._node.call(f"{self.name}/{service}", request, type=f"rcl_interfaces/srv/{kind}")
+        except UsageError as error:
+            if "no service" in str(error):
+                raise UsageError(f"node {self.name} has no parameter services") from None
+            raise
+
+    def names(self) -> list[str]:
+        return sorted(self._call("list_parameters").result.names)
+
+    def get(self, *names: str) -> dict[str, Any]:
+        """Values by name; without names all of them."""
+        wanted = list(names) or self.names()
+        values = self._call("get_parameters", names=wanted).values
+        found = {name: plain_value(value) for name, value in zip(wanted, values, strict=False)}
+        if missing := [name for name in wanted if found.get(name) is None]:
+            self._refuse(missing[0], wanted != list(names))
+        return found
+
+    def _refuse(self, name: str, is_listed: bool) -> None:
+        if is_listed:
+            return  # declared without a value
+        names = self.names()
+        if name not in names:
+            guess = did_you_mean(name, names)
+            raise UsageError(
+                f"node {self.name} has no parameter {name!r}{guess}{' ' if guess else '; '}{listed(names)}"
+            )
+
+    def set(self, name: str, value: Value) -> None:
+        """Raises UsageError with the node's reason. A whole number is accepted for a double."""
+        self.set_all({name: value})
+
+    def set_all(self, values: Mapping[str, Value]) -> None:
+        kinds = self._call("get_parameter_types", names=list(values)).types
+        wanted = dict(zip(values, map(int, kinds), strict=False))
+        messages = [
+            {"name": name, "value": value_message(_converted(value, wanted.get(name, 0)))}
+            for name, value in values.items()
+        ]
+        results = self._call("set_parameters", parameters=messages).results
+        reasons = [each.reason or "refused" for each in results if not each.successful]
+        if reasons:
+            for name, kind in wanted.items():
+                if not kind:
+                    self._refuse(name, is_listed=False)
+            raise UsageError(f"node {self.name}: {'; '.join(reasons)}")
+
+    def describe(self, *names: str) -> dict[str, dict[str, Any]]:
+        """By name: type, description, read_only, and the range where there is one."""
+        wanted = list(names) or self.names()
+        found = {each.name: _description(each) for each in self._call("describe_parameters", names=wanted).descriptors}
+        for name in wanted:
+            if found.get(name, {}).get("type", "not set") == "not set":
+                self._refuse(name, is_listed=not names)
+        return found
+
+    def __getitem__(self, name: str) -> Any:
+        return self.get(name)[name]
+
+    def __setitem__(self, name: str, value: Value) -> None:
+        self.set(name, value)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
+
+
+def _converted(value: Any, kind: int) -> Any:
+    if kind == DOUBLE and type(value) is int:
+        return float(value)
+    if kind == DOUBLES and isinstance(value, list) and all(type(each) in (int, float) for each in value):
+        return [float(each) for each in value]
+    if kind in (INTEGER, INTEGERS) or not kind:
+        return value
+    return (
+        str(value)
+        if TYPE_NAMES[kind] == "string" and isinstance(value, (int, float)) and type_of(value) != kind
+        else value
+    )
+
+
+def _description(message: Any) -> dict[str, Any]:
+    known = 0 <= message.type < len(TYPE_NAMES)
+    found: dict[str, Any] = {"type": TYPE_NAMES[message.type] if known else f"type {message.type}"}
+    found |= {"description": message.description, "read_only": bool(message.read_only)}
+    for limits in (*message.integer_range, *message.floating_point_range):
+        found |= {"minimum": limits.from_value, "maximum": limits.to_value}
+        if limits.step:
+            found["step"] = limits.step
+    if message.additional_constraints:
+        found["constraints"] = message.additional_constraints
+    return found
