@@ -240,11 +240,18 @@ class ClientNode:
         self.settle()
         return [name for name in self.do(self.view.node_names) if name != self.name]
 
+    def node_name(self, name: str) -> str:
+        """The whole name of a node that is there; UsageError lists those that are."""
+        whole = name if name.startswith("/") else f"/{name}"
+        self._found("node", whole, lambda: {each: ["node"] for each in self.view.node_names()}, DISCOVERY_S)
+        return whole
+
     def endpoints(self, select: Callable[[GraphView], list[GraphEndpoint]]) -> list[tuple[str, GraphEndpoint]]:
         """Endpoints and the nodes that they belong to."""
         return self.do(lambda: [(self.view.owner(each), each) for each in select(self.view)])
 
-    def _absolute(self, name: str, what: str) -> str:
+    def absolute(self, name: str, what: str = "topic") -> str:
+        """A name of a topic, service or action with its namespace, remapped."""
         if not _NAME.fullmatch(name):
             raise UsageError(f"{name!r} is not the name of a {what}: letters, digits, _ and /, no digit first")
         resolve = self._transport.arguments.topic if what == "topic" else self._transport.arguments.service
@@ -274,8 +281,11 @@ class ClientNode:
 
     def type_of(self, topic: str, timeout: float = DISCOVERY_S) -> str:
         """The type of a topic that is there."""
-        name = self._absolute(topic, "topic")
-        return self._one_type("topic", name, self._found("topic", name, self.view.topics, timeout))
+        return self._one_type("topic", topic, self.types_of(topic, timeout))
+
+    def types_of(self, topic: str, timeout: float = DISCOVERY_S) -> list[str]:
+        """Publishers and subscribers may disagree."""
+        return self._found("topic", self.absolute(topic), self.view.topics, timeout)
 
     def subscribe(
         self, topic: str, callback: Callable[[Any], Any] | None = None, *,
@@ -286,7 +296,7 @@ class ClientNode:
         Quality of service adapts to the publishers unless `qos` is given. Without `type` it is that of the topic, which
         must appear within `timeout`. `raw`: `Received` (bytes and time of arrival) instead of messages.
         """
-        name = self._absolute(topic, "topic")
+        name = self.absolute(topic)
         type_name = self.type_name(type or self.type_of(topic, timeout))
         subscription = Subscription(self, name, type_name, callback, qos, depth, raw)
 
@@ -312,7 +322,7 @@ class ClientNode:
 
     def publisher(self, topic: str, type: str = "", qos: Qos | None = None, timeout: float = 5.0) -> ClientPublisher:
         """Without `type` it is that of the topic, which must appear within `timeout`."""
-        name = self._absolute(topic, "topic")
+        name = self.absolute(topic)
         type_name = self.type_name(type or self._type_to_send(name, timeout))
 
         def make() -> ClientPublisher:
@@ -333,7 +343,7 @@ class ClientNode:
 
     def publish(self, topic: str, values: Mapping[str, Any] | Any, type: str = "") -> None:
         """Send a mapping or a message. The first time, wait up to a second for a subscriber."""
-        is_new = not any(key[0] == self._absolute(topic, "topic") for key in self._publishers)
+        is_new = not any(key[0] == self.absolute(topic) for key in self._publishers)
         publisher = self.publisher(topic, type or getattr(values, "__msgtype__", ""))
         if is_new:
             publisher.wait_for_subscriber(1.0)
@@ -370,7 +380,7 @@ class ClientNode:
         self, service: str, request: Mapping[str, Any] | None = None, *, type: str = "", timeout: float | None = 5.0
     ) -> Future[Any]:
         """Its future."""
-        name = self._absolute(service, "service")
+        name = self.absolute(service, "service")
         patience = DISCOVERY_S if timeout is None else min(DISCOVERY_S, timeout)
         found = self._found("service", name, self.view.services, patience)
         # of several types any will do: the server answers to all of them
@@ -400,7 +410,7 @@ class ClientNode:
         """Send a goal to an action and wait for its result, for `timeout` seconds at most; then it is cancelled."""
         from microsim.ros2.client.remote_action import send_goal
 
-        name = self._absolute(action, "action")
+        name = self.absolute(action, "action")
         found = self._found("action", name, self.view.actions, DISCOVERY_S)
         kind = (
             self.type_name(type, "action") if type else self.type_name(self._one_type("action", name, found), "action")
@@ -411,9 +421,7 @@ class ClientNode:
         """The parameters of a node: `node.parameters("/microsim")["seed"]`."""
         from microsim.ros2.client.remote_parameters import RemoteParameters
 
-        name = node if node.startswith("/") else f"/{node}"
-        self._found("node", name, lambda: {each: ["node"] for each in self.view.node_names()}, DISCOVERY_S)
-        return RemoteParameters(self, name)
+        return RemoteParameters(self, self.node_name(node))
 
     # ---- transforms and time
 

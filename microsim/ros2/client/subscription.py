@@ -112,14 +112,14 @@ class Subscription:
         return self
 
     def __next__(self) -> Any:
-        message = self._next(None)
+        message = self.wait(None)
         if message is None:
             raise StopIteration
         return message
 
     def get(self, timeout: float | None = 5.0) -> Any:
         """The next message; TimeoutError says why there is none."""
-        message = self._next(timeout)
+        message = self.wait(timeout)
         if message is None:
             raise TimeoutError(f"nothing arrived on {self.topic} within {timeout:g} s: {'; '.join(self.why_silent())}")
         return message
@@ -134,7 +134,8 @@ class Subscription:
             return [f"messages cannot be decoded: {self.refused}"]
         return self._node.why_silent(self)
 
-    def _next(self, timeout: float | None) -> Any:
+    def wait(self, timeout: float | None) -> Any:
+        """The next message; None: there was none within that time, or the subscription has ended."""
         self._node.forbid_waiting()
         end = None if timeout is None else time.monotonic() + timeout
         while True:

@@ -1,0 +1,84 @@
+"""`microsim node`: nodes of any ROS 2 network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from microsim.cli.command import Command, JsonOption, argument
+from microsim.cli.live import PANEL, AllOption, CountOption, connected, explain_nothing
+from microsim.cli.terminal import print_json
+
+if TYPE_CHECKING:
+    from microsim.ros2.transport.graph_view import GraphEndpoint
+
+node = typer.Typer(no_args_is_help=True, help="List the nodes of any ROS 2 network, and show what they offer.")
+COMMAND = Command(node, panel=PANEL, position=358)
+
+
+@node.command("list")
+def list_nodes(show_all: AllOption = False, count: CountOption = False, as_json: JsonOption = False) -> None:
+    """List the nodes.
+
+    \b
+    Examples:
+      microsim node list
+      microsim node list --json
+    """
+    from microsim.ros2.transport.graph_view import is_hidden
+
+    with connected(None) as client:
+        names = [name for name in client.nodes() if show_all or not is_hidden(name)]
+        if as_json:
+            print_json(names)
+        elif count:
+            print(len(names))
+        elif names:
+            print("\n".join(names))
+        explain_nothing(client, not names)
+    if len(names) != len(set(names)):
+        from microsim.cli.terminal import warn
+
+        warn("several nodes have the same name: remap one with --ros-args -r __node:=NAME")
+
+
+@node.command()
+def info(name: Annotated[str, argument("NODE", "Name of the node.")], as_json: JsonOption = False) -> None:
+    """Show what a node publishes, subscribes to, serves and calls.
+
+    \b
+    Examples:
+      microsim node info /microsim
+      microsim node info /microsim --json
+    """
+    with connected(None) as client:
+        whole = client.node_name(name)
+        client.settle()
+        found = _sections([each for _, each in client.endpoints(lambda view: view.of_node(whole))])
+    if as_json:
+        print_json({"node": whole, **found})
+        return
+    print(whole)
+    for title, entries in found.items():
+        print(f"  {title.replace('_', ' ')}")
+        for topic, types in entries.items():
+            print(f"    {topic}: {', '.join(types)}")
+
+
+def _sections(endpoints: list[GraphEndpoint]) -> dict[str, dict[str, list[str]]]:
+    from microsim.ros2.transport import graph_view as view
+
+    topics = [each for each in endpoints if each.topic.startswith("rt/")]
+    services, clients = (view.types_by_name(side(endpoints)) for side in (view.servers, view.clients))
+    sections = {
+        "subscribers": view.types_by_name(each for each in topics if not each.is_writer),
+        "publishers": view.types_by_name(each for each in topics if each.is_writer),
+        "service_servers": services,
+        "service_clients": clients,
+    }
+    shown = {
+        title: {name: types for name, types in entries.items() if not view.is_hidden(name)}
+        for title, entries in sections.items()
+    }
+    return {**shown, "action_servers": view.actions_of(services), "action_clients": view.actions_of(clients)}
