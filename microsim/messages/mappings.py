@@ -47,7 +47,7 @@ def fill(message: Any, values: Mapping[str, Any]) -> Any:
 
 def _explained(type_name: str, problems: list[str]) -> str:
     if len(problems) == 1:
-        return f"{type_name}: {problems[0]}"
+        return problems[0] if problems[0].startswith(type_name) else f"{type_name}: {problems[0]}"
     return "\n  ".join([f"{type_name}: {len(problems)} problems:", *problems[:_MOST_PROBLEMS]])
 
 

@@ -16,12 +16,13 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cyclonedds.core import GuardCondition
+from cyclonedds.core import DDSException, GuardCondition
 
 from microsim import messages as wire
 from microsim.errors import UsageError
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from microsim.ros2.client.transform_buffer import Transform, TransformBuffer
 
 T = TypeVar("T")
+CLOSED = "the connection is closed"
 POLL_S = 0.2
 RETRY_S = 0.002  # while a call waits for its server
 LEAST_S = 0.4  # after the start, until all nodes have been discovered
@@ -127,7 +129,7 @@ class ClientNode:
         self._has_news = threading.Condition()
         self._bell = self.graph.keep(GuardCondition(self.graph.participant))
         self.graph.waiter.attach(self._bell, lambda: self._bell.set(False))
-        self._is_open = True
+        self._is_open, self._lock = True, threading.Lock()
         self._thread = threading.Thread(target=self._spin, name="microsim-client", daemon=True)
         self._thread.start()
         atexit.register(self.close)
@@ -135,8 +137,16 @@ class ClientNode:
     # ---- the thread
 
     def _spin(self) -> None:
-        while self._is_open:
-            self._turn(POLL_S)
+        try:
+            while self._is_open:
+                self._turn(POLL_S)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Nobody may wait for this thread any more."""
+        with self._lock:
+            self._is_open = False
         for subscription in list(self._subscriptions):
             subscription.end()
         for call in self._calls:
@@ -174,12 +184,21 @@ class ClientNode:
         """Run it on the node's thread and give its result."""
         if threading.current_thread() is self._thread:
             return work()
-        if not self._is_open:
-            raise UsageError("the connection is closed")
         future: Future[T] = Future()
-        self._commands.append((work, future))
-        self._bell.set(True)
-        return future.result()
+        with self._lock:
+            if not self._is_open:
+                raise UsageError(CLOSED)
+            self._commands.append((work, future))
+        self._ring()
+        try:
+            return future.result()
+        except CancelledError:
+            raise UsageError(CLOSED) from None
+
+    def _ring(self) -> None:
+        """Wake the thread; it may have closed meanwhile."""
+        with suppress(DDSException):
+            self._bell.set(True)
 
     def wait_until(self, condition: Callable[[], T], timeout: float) -> T:
         """Until it gives something true, or the time is over; its last result."""
@@ -198,11 +217,12 @@ class ClientNode:
 
     def close(self) -> None:
         """Leave the network: subscriptions end, calls are cancelled."""
-        if self._is_open:
-            self._is_open = False
+        with self._lock:
+            was_open, self._is_open = self._is_open, False
+        if was_open:
             atexit.unregister(self.close)
             if threading.current_thread() is not self._thread:
-                self._bell.set(True)
+                self._ring()
                 self._thread.join(5.0)
 
     def __enter__(self) -> ClientNode:
@@ -399,7 +419,7 @@ class ClientNode:
         return self.do(begin)
 
     def _no_answer(self, service: str, was_sent: bool, timeout: float) -> str:
-        servers = {self.view.owner(each) or each.rmw for each in self.view.at(f"rq{service}Request", is_writer=False)}
+        servers = {self.view.owner(each) for each in self.view.at(f"rq{service}Request", is_writer=False)} - {""}
         who = f" of {', '.join(sorted(servers))}" if servers else ""
         return f"service {service}{who}: {'no answer' if was_sent else 'cannot be reached'} within {timeout:g} s"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes as ct
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from cyclonedds.core import DDSException, Entity, ReadCondition, WaitSet
@@ -229,4 +230,9 @@ class Waiter:
         fired = self._fired
         wait = _wait if timeout_ns > 0 else _look
         count = _checked(wait(self._ref, fired, len(fired), timeout_ns), "dds_waitset_wait")
-        return [self._actions[number] for number in sorted(fired[:count])] if count else []
+        return [partial(self._act, number) for number in sorted(fired[:count])] if count else []
+
+    def _act(self, number: int) -> None:
+        action = self._actions.get(number)  # None: detached by an action before it
+        if action is not None:
+            action()

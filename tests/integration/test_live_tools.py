@@ -1,0 +1,374 @@
+"""The commands for a ROS 2 network and `microsim.connect()`, against a running simulator on Cyclone DDS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import microsim
+from microsim.cli import app
+
+pytest.importorskip("cyclonedds")
+
+from microsim.messages.topics import Qos
+from microsim.ros2.client.client_node import ClientNode
+from microsim.ros2.client.reasons import domains_on_this_machine, nobody_there
+from microsim.ros2.transport import Parameter
+from microsim.ros2.transport.dds import DdsTransport
+from microsim.ros2.transport.dds_graph import domain_id
+
+from .conftest import ROOT
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[None]:
+    """`microsim run`, until the module is done."""
+    command = [sys.executable, "-m", "microsim", "run", "flat", "--headless", "--transport", "dds"]
+    process = subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        with microsim.connect() as node:
+            node.subscribe("/clock", type="rosgraph_msgs/msg/Clock").get(60.0)
+        yield
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@pytest.fixture(scope="module")
+def node(simulator: None) -> Iterator[ClientNode]:
+    with microsim.connect("tester") as connected:
+        yield connected
+
+
+class PollingPeer:
+    """A node of ours in this process, polled by a thread."""
+
+    def __init__(self) -> None:
+        self.transport = DdsTransport("peer")
+        self._is_open = True
+        self._thread = threading.Thread(target=self._poll)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _poll(self) -> None:
+        while self._is_open:
+            self.transport.poll(0.02)
+
+    def close(self) -> None:
+        self._is_open = False
+        if self._thread.ident is not None:
+            self._thread.join()
+        self.transport.close()
+
+
+@pytest.fixture
+def peer() -> Iterator[PollingPeer]:
+    made = PollingPeer()
+    yield made
+    made.close()
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """Exit code and stdout; a mistake of the user is raised as in Python."""
+    done = CliRunner().invoke(app, list(arguments))
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.exit_code, done.stdout
+
+
+# ---- the commands
+
+
+def test_topics_services_actions_and_nodes_are_listed(simulator: None) -> None:
+    code, text = run("topic", "list", "-t")
+    assert code == 0
+    assert "/rover/odom [nav_msgs/msg/Odometry]" in text.splitlines()
+    assert "_action" not in text
+    assert "/simulate_steps/_action/feedback" in run("topic", "list", "-a")[1]
+    assert "std_srvs/srv/SetBool" in json.loads(run("service", "list", "--json")[1])["/sim/pause"]
+    assert run("action", "list")[1] == "/simulate_steps\n"
+    assert "/microsim" in run("node", "list")[1].splitlines()
+
+
+def test_topic_info_names_the_nodes_and_their_quality_of_service(simulator: None) -> None:
+    found = json.loads(run("topic", "info", "/rover/cmd_vel", "--json")[1])
+    assert [each["node"] for each in found["subscribers"]] == ["/microsim"]
+    assert found["subscribers"][0]["reliability"] == "reliable"
+    assert "  type         tf2_msgs/msg/TFMessage" in run("topic", "info", "/tf_static")[1].splitlines()
+
+
+def test_echo_prints_yaml_json_and_a_field(simulator: None) -> None:
+    text = run("topic", "echo", "/rover/odom", "--once")[1]
+    assert "child_frame_id: rover/base_link" in text.splitlines()
+    message = json.loads(run("topic", "echo", "/tf_static", "--once", "--json")[1])  # latched: adapted
+    assert "rover/range_link" in [each["child_frame_id"] for each in message["transforms"]]
+    assert run("topic", "echo", "/rover/odom", "--field", "header.frame_id", "-n", "2")[1] == "odom\nodom\n"
+    with pytest.raises(microsim.UsageError, match=r"has no field 'pos'; did you mean 'pose'\?"):
+        run("topic", "echo", "/rover/odom", "--once", "--field", "pos.x")
+
+
+def test_hz_and_bw_measure(simulator: None) -> None:
+    assert json.loads(run("topic", "hz", "/clock", "--once", "--json")[1])["hz"] == pytest.approx(60.0, rel=0.05)
+    assert json.loads(run("topic", "bw", "/clock", "--once", "--json")[1])["mean_bytes"] == 12.0
+
+
+def test_pub_moves_the_rover(node: ClientNode) -> None:
+    before = node.subscribe("/rover/odom").get().pose.pose.position
+    run("topic", "pub", "/rover/cmd_vel", "{linear: {x: 1.0}}", "--times", "3", "--rate", "20")
+    for odometry in node.subscribe("/rover/odom"):
+        place = odometry.pose.pose.position
+        if abs(place.x - before.x) + abs(place.y - before.y) > 0.05:
+            break
+    run("topic", "pub", "/rover/cmd_vel", "geometry_msgs/Twist", "{}", "--once")
+
+
+def test_wrong_values_are_reported_with_their_path_and_type(simulator: None) -> None:
+    with pytest.raises(microsim.UsageError, match=r"linear.x: expected float64, found 'fast'"):
+        run("topic", "pub", "/rover/cmd_vel", "{linear: {x: fast}}", "--once")
+    with pytest.raises(microsim.UsageError, match=r"SetBool_Request: data: expected bool, found 'x'"):
+        run("service", "call", "/sim/pause", "{data: x}")
+    with pytest.raises(microsim.UsageError, match=r"SimulateSteps_Goal: steps: expected uint64"):
+        run("action", "send-goal", "/simulate_steps", "{steps: -1}")
+    with pytest.raises(microsim.ScenarioError, match=r"VALUES:1:.*not valid YAML"):
+        run("service", "call", "/sim/pause", "{data: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("topic", "echo", "/rover/odm", "--once"), r"no topic '/rover/odm'; did you mean '/rover/odom'\? there are: "),
+        (("service", "call", "/sim/puase"), r"no service '/sim/puase'; did you mean '/sim/pause'\? there are: "),
+        (("action", "send-goal", "/simulate_step"), r"no action '/simulate_step'; did you mean '/simulate_steps'\?"),
+        (("node", "info", "/microsm"), r"no node '/microsm'; did you mean '/microsim'\? there are: /microsim"),
+        (("param", "get", "/microsim", "sead"), r"has no parameter 'sead'; did you mean 'seed'\? there are: "),
+        (("tf", "echo", "map", "rover/bas_link", "--once"), r"no frame 'rover/bas_link'; did you mean"),
+        (("topic", "pub", "/x", "std_msgs/msg/Strin", "{}"), r"unknown type 'std_msgs/msg/Strin'; did you mean"),
+        (("topic", "pub", "/x", "Twist", "{}"), r"expected TOPIC \[TYPE\] \[VALUES\]"),
+        (("topic", "echo", "not a topic"), r"'not a topic' is not the name of a topic"),
+    ],
+)  # fmt: skip
+def test_an_unknown_name_lists_what_there_is(simulator: None, arguments: tuple[str, ...], expected: str) -> None:
+    with pytest.raises(microsim.UsageError, match=expected):
+        run(*arguments)
+
+
+def test_parameters_are_read_set_described_and_dumped(simulator: None, tmp_path: Path) -> None:
+    assert (
+        run("param", "set", "/microsim", "rover.max_v", "2")[1] == "rover.max_v: 2.0\n"
+    )  # a double takes a whole number
+    assert run("param", "get", "/microsim", "rover.max_v")[1] == "2.0\n"
+    assert json.loads(run("param", "describe", "/microsim", "rover.max_v", "--json")[1])["type"] == "double"
+    assert "seed" in run("param", "list", "/microsim")[1].split()
+    (tmp_path / "dumped.yaml").write_text(run("param", "dump", "/microsim")[1], encoding="utf-8")
+    from microsim.ros2.transport.ros_arguments import read_params_file
+
+    assert {each.name: each.value for each in read_params_file(tmp_path / "dumped.yaml")}["rover.max_v"] == 2.0
+    with pytest.raises(microsim.UsageError, match="is of type integer, not string"):
+        run("param", "set", "/microsim", "seed", "many")
+
+
+def test_transforms_are_shown_as_a_tree_and_looked_up(simulator: None) -> None:
+    frames = json.loads(run("tf", "tree", "--json")[1])
+    assert frames["rover/base_link"] == {"parent": "odom", "is_static": False}
+    assert frames["rover/range_link"] == {"parent": "rover/base_link", "is_static": True}
+    found = json.loads(run("tf", "echo", "rover/base_link", "rover/range_link", "--once", "--json")[1])
+    assert found["is_static"]
+    assert found["translation"][0] == pytest.approx(0.25)
+
+
+def test_a_goal_is_sent_and_its_feedback_printed(simulator: None) -> None:
+    run("service", "call", "/sim/pause", "{data: true}", "--type", "std_srvs/srv/SetBool")
+    code, text = run("action", "send-goal", "/simulate_steps", "{steps: 3}", "--feedback", "--json")
+    run("service", "call", "/sim/pause", "{data: false}")
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert code == 0
+    assert lines[0] == {"feedback": {"completed_steps": 3, "remaining_steps": 0}}
+    assert lines[-1]["status"] == "succeeded"
+    assert run("action", "send-goal", "/simulate_steps", "{steps: 3}")[0] == 1  # refused: the simulation is not paused
+
+
+# ---- why nothing arrives
+
+
+def silence(*arguments: str) -> str:
+    """What a command reports that waits in vain."""
+    done = CliRunner().invoke(app, [*arguments, "--timeout", "0.4"])
+    assert done.exit_code == 1
+    return done.stderr
+
+
+def test_silence_is_explained(node: ClientNode, peer: PollingPeer) -> None:
+    best_effort = peer.transport.publisher("/quiet", "std_msgs/msg/String", Qos(1, reliable=False))
+    peer.transport.subscribe("/heard", "std_msgs/msg/String", Qos(1), lambda cdr: None)
+    peer.start()
+    assert node.type_of("/quiet") == node.type_of("/heard") == "std_msgs/msg/String"
+    assert "/peer is connected and has sent nothing since" in silence("topic", "echo", "/quiet")
+    demanding = silence("topic", "echo", "/quiet", "--qos-reliability", "reliable")
+    assert "/peer is best effort, and reliable was demanded" in demanding
+    assert "/peer publishes std_msgs/msg/String, not std_msgs/msg/Int32" in silence(
+        "topic", "echo", "/quiet", "--type", "std_msgs/msg/Int32"
+    )
+    assert "no publisher on /heard (1 subscribed)" in silence("topic", "hz", "/heard")
+    unheard = silence("topic", "pub", "/heard", "std_msgs/msg/Int32", "{}", "--once")
+    assert "/peer expects std_msgs/msg/String, not std_msgs/msg/Int32" in unheard
+    assert best_effort.subscribers == 0
+
+
+def test_nobody_in_a_domain_is_explained(simulator: None) -> None:
+    here = domain_id()
+    assert here in domains_on_this_machine()
+    empty = next(number for number in range(1, 200) if number not in domains_on_this_machine())
+    reasons = nobody_there({"ROS_DOMAIN_ID": str(empty), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"})
+    assert f"no ROS 2 node was found in domain {empty}" in reasons
+    assert any(str(here) in each and "set ROS_DOMAIN_ID=" in each for each in reasons)
+    assert "ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST limits discovery to this machine" in reasons
+
+
+def test_a_server_that_never_answers_is_named(node: ClientNode, peer: PollingPeer) -> None:
+    peer.transport.serve("/sleepy", "std_srvs/srv/Trigger", lambda request, response: None)
+    peer.transport.poll()  # announced, and never polled again
+    with pytest.raises(TimeoutError, match=r"service /sleepy of /peer: no answer within 0.5 s"):
+        node.call("/sleepy", timeout=0.5)
+
+
+# ---- in Python
+
+
+def test_ten_lines_drive_the_rover(simulator: None) -> None:
+    with microsim.connect() as node:
+        start = node.lookup_transform("map", "rover/base_link")
+        for odometry in node.subscribe("/rover/odom"):
+            node.publish("/rover/cmd_vel", {"linear": {"x": 1.0}, "angular": {"z": 0.3}})
+            if odometry.twist.twist.linear.x > 0.5:
+                break
+        node.publish("/rover/cmd_vel", node.message("geometry_msgs/msg/Twist"))
+        node.sleep(0.2)
+        end = node.lookup_transform("map", "rover/base_link")
+    assert end.translation != start.translation
+    assert end.time_ns > start.time_ns
+
+
+def test_callbacks_may_call_services(node: ClientNode) -> None:
+    answers: list[Any] = []
+    arrived = threading.Event()
+
+    def on_clock(message: Any) -> None:
+        if not answers:
+            answers.append(node.call("/sim/pause", {"data": False}))
+            arrived.set()
+
+    with node.subscribe("/clock", on_clock):
+        assert arrived.wait(10.0)
+    assert answers[0].success
+
+
+def test_a_callback_that_fails_is_printed_and_the_node_continues(
+    node: ClientNode, capfd: pytest.CaptureFixture[str]
+) -> None:
+    called = threading.Semaphore(0)
+
+    def fail(message: Any) -> None:
+        called.release()
+        raise RuntimeError("of the user")
+
+    with node.subscribe("/clock", fail):
+        assert called.acquire(timeout=10.0)
+        assert called.acquire(timeout=10.0)
+    assert "RuntimeError: of the user" in capfd.readouterr().err
+
+
+def test_asyncio_receives_and_calls(simulator: None) -> None:
+    async def work() -> tuple[list[int], Any]:
+        async with microsim.connect() as node:
+            stamps = []
+            async for message in node.subscribe("/clock"):
+                stamps.append(message.clock.sec * 10**9 + message.clock.nanosec)
+                if len(stamps) == 5:
+                    break
+            return stamps, await node.call_async("/sim/pause", {"data": False})
+
+    stamps, answer = asyncio.run(asyncio.wait_for(work(), 20.0))
+    assert stamps == sorted(stamps)
+    assert answer.success
+
+
+def test_closing_ends_iterations_and_calls(simulator: None) -> None:
+    node = microsim.connect()
+    subscription = node.subscribe("/chatter", type="std_msgs/msg/String")
+    ended = threading.Event()
+    waiting = threading.Thread(target=lambda: (list(subscription), ended.set()))
+    waiting.start()
+    node.close()
+    assert ended.wait(10.0)
+    waiting.join()
+    with pytest.raises(microsim.UsageError, match="the connection is closed"):
+        node.topics()
+
+
+def test_a_subscription_follows_publishers_of_other_quality(node: ClientNode, peer: PollingPeer) -> None:
+    """First a latched one; then one that is best effort, which the first reader could not hear."""
+    kind = "std_msgs/msg/String"
+    cdr = {text: microsim_message(text) for text in ("old", "new")}
+    peer.transport.publisher("/changing", kind, Qos(1, latched=True)).publish(cdr["old"])
+    subscription = node.subscribe("/changing")
+    assert subscription.get(10.0).data == "old"  # sent before it existed
+    other = peer.transport.publisher("/changing", kind, Qos(1, reliable=False))
+    peer.start()
+    received = None
+    for _ in range(200):
+        other.publish(cdr["new"])
+        if (received := subscription.wait(0.05)) is not None and received.data == "new":
+            break
+    assert received is not None
+    assert received.data == "new"
+
+
+def microsim_message(text: str) -> bytes:
+    from microsim import messages as wire
+
+    return wire.encode("std_msgs/msg/String", wire.new("std_msgs/msg/String", data=text))
+
+
+def test_types_of_a_folder_pass_both_ways(tmp_path: Path, simulator: None) -> None:
+    folder = tmp_path / "my_msgs" / "msg"
+    folder.mkdir(parents=True)
+    (folder / "Cell.msg").write_text("std_msgs/Header header\nfloat32[<=4] volts\nPart[] parts\n", encoding="utf-8")
+    (folder / "Part.msg").write_text("string<=8 name\nuint8[2] code\n", encoding="utf-8")
+    values = {"volts": [1.5, 2.5], "parts": [{"name": "cell", "code": [1, 2]}]}
+    with microsim.connect(types=[tmp_path]) as node:
+        subscription = node.subscribe("/cell", type="my_msgs/msg/Cell")
+        publisher = node.publisher("/cell", "my_msgs/msg/Cell")
+        assert publisher.wait_for_subscriber()
+        publisher.publish(values)
+        message = subscription.get()
+        assert message.volts.tolist() == [1.5, 2.5]
+        assert message.parts[0].name == "cell"
+        with pytest.raises(microsim.UsageError, match=r"volts: expected at most 4 values of float32, found 5"):
+            publisher.publish({"volts": [0.0] * 5})
+        with pytest.raises(microsim.UsageError, match=r"parts\[0\].code\[1\]: expected uint8 \(0 to 255\), found 300"):
+            publisher.publish({"parts": [{"code": [1, 300]}]})
+
+
+def test_parameters_as_a_mapping(node: ClientNode, peer: PollingPeer) -> None:
+    declared = [Parameter("gain", 1.0, "Of the loop.", minimum=0.0, maximum=5.0), Parameter("name", "a")]
+    peer.transport.declare(declared, lambda changes: "")
+    peer.start()
+    parameters = node.parameters("/peer")
+    parameters["gain"] = 2
+    assert parameters["gain"] == 2.0
+    assert parameters.describe("gain")["gain"]["maximum"] == 5.0
+    with pytest.raises(microsim.UsageError, match=r"must be from 0.0 to 5.0"):
+        parameters["gain"] = 9.0
