@@ -1,12 +1,14 @@
 """What the documentation shows is run: Python and `microsim` blocks in order, YAML loaded, names and tables complete.
 
-In a page, a block with a caption is a file of that name. A `text` block after a `python` block is what it prints; in a
+In a page, a block with a caption is a file of that name. A `sh` block of one command with `&` at its end runs in the
+background. A `text` block after a `python` block is what it prints; in a
 `console` block the lines after `$ microsim …` are. There `…` stands for anything, and any digest for any other.
 """
 
 import contextlib
 import io
 import os
+import random
 import re
 import shlex
 import subprocess
@@ -61,6 +63,16 @@ def _without_digests(text: str) -> str:
 
 def run_page(page: Path) -> None:
     """Every block of a page in order, in the current folder."""
+    background: list[subprocess.Popen[bytes]] = []
+    try:
+        _run_blocks(page, background)
+    finally:
+        for process in background:
+            process.terminate()
+            process.wait(30)
+
+
+def _run_blocks(page: Path, background: list[subprocess.Popen[bytes]]) -> None:
     names: dict[str, object] = {"__name__": "__main__"}
     printed = None
     for block in blocks(page):
@@ -77,6 +89,18 @@ def run_page(page: Path) -> None:
             assert_prints(block.text, before, block.place)
         elif block.language == "console":
             run_console(block)
+        elif block.language == "sh" and re.fullmatch(r"microsim .* &\n", block.text):
+            background.append(started(block.text.removesuffix(" &\n")))
+
+
+def started(command: str) -> subprocess.Popen[bytes]:
+    """A node in the background, once its topics are there."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words, quiet = [sys.executable, "-m", *shlex.split(command)], subprocess.DEVNULL
+    process = subprocess.Popen(words, env=environment, stdout=quiet, stderr=quiet)
+    with microsim.connect() as node:
+        node.subscribe("/clock", type="rosgraph_msgs/msg/Clock").get(120.0)
+    return process
 
 
 def run_console(block: Block) -> None:
@@ -91,6 +115,13 @@ def run_console(block: Block) -> None:
         assert "Traceback" not in output, output
         if expected.strip():
             assert_prints(expected, output, block.place)
+
+
+@pytest.fixture(autouse=True)
+def own_network(monkeypatch):
+    """Nodes of a page meet no others."""
+    monkeypatch.setenv("ROS_DOMAIN_ID", str(random.SystemRandom().randrange(1, 100)))
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "tutorial.md"], ids=lambda page: page.name)
