@@ -36,6 +36,7 @@ TEST = [
     "pytest>=8",
     "pytest-cov",
     "pytest-xdist",
+    *("nbclient", "nbformat", "ipykernel"),  # run docs/notebooks
     "hypothesis",
     "matplotlib",
     "mcap",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from microsim.messages.outbox import Message
+    from microsim.messages.outbox import Message, Messages
     from microsim.simulation import Simulation
 
 
@@ -25,6 +25,7 @@ class Listener:
     messages: Callable[[Sequence[Message]], None] | None = None  # what some ticks sent; of a `Runner`
     timing: Callable[[float, float], None] | None = None  # duration and lateness of each tick [s]; of a `Runner`
     restarts: Callable[[Simulation], None] | None = None  # a `Runner` continues with a simulation at its start
+    steps: Callable[[Messages], None] | None = None  # what a call of `Simulation.step` returns
 
 
 class Listeners:
@@ -71,6 +72,11 @@ class Listeners:
         for each in self._all:
             if each.messages is not None:
                 each.messages(messages)
+
+    def step(self, messages: Messages) -> None:
+        for each in self._all:
+            if each.steps is not None:
+                each.steps(messages)
 
     def timing(self, took_s: float, late_s: float) -> None:
         for each in self._all:

@@ -10,6 +10,7 @@ from collections import Counter, namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module  # of the viewer, which is above this and often not needed
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,17 @@ class Simulation:
         robots = ", ".join(self.robots) or "no robots"
         time_s = self.time_ns / 1e9
         return f"<Simulation {self.scenario.name!r}, seed {self.seed}, tick {self.tick} ({time_s:.3f} s): {robots}>"
+
+    def _repr_html_(self) -> str:
+        return str(import_module("microsim.view.notebook").html_of(self))
+
+    def show(self, block: bool | None = None, open_browser: bool | None = None, port: int = 8080) -> Any:
+        """Open the web viewer of this simulation (extra `view`); in a notebook, inline.
+
+        In a script it runs in real time until Ctrl-C. In a Python shell or notebook it returns at once: the page then
+        follows `sim.step()`, and the returned view's `run()` runs in real time. `block` decides otherwise.
+        """
+        return import_module("microsim.view.live_view").show(self, block, open_browser, port)
 
     # ---- running ---------------------------------------------------------------------------------------------
 
@@ -238,7 +250,9 @@ class Simulation:
                     self.transcript_tick += 1
                     self._hand_on(transcript)
             self.transcript_tick = self.tick
-        return self._outbox.take()
+        messages = self._outbox.take()
+        self.listeners.step(messages)
+        return messages
 
     def advance(self, ticks: int = 1) -> None:
         """Move the robots only: nothing is sensed, sent or added to the digest, and radio packets wait.

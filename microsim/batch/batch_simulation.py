@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import import_module  # of pictures for notebooks, which are made above this
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,14 @@ class BatchSimulation:
         self._threads = _checked_threads(threads) if self.device == "cpu" else 1
         self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
         self.reset()
+
+    def __repr__(self) -> str:
+        robots, sensors = ", ".join(self.robots) or "no robots", ", ".join(self.sensors) or "no sensors"
+        where = f"{self.n:,} worlds on {self.device}"
+        return f"<BatchSimulation {self.scenario.name!r}, {where}: {robots}; {sensors}>"
+
+    def _repr_html_(self) -> str:
+        return str(import_module("microsim.view.notebook").html_of(self))
 
     @property
     def movers(self) -> list[RobotColumns]:

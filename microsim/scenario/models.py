@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module  # of pictures for notebooks, which are made above this
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -194,6 +195,16 @@ def resolved(fault: Fault, robots: Mapping[str, Robot], folders: Iterable[str] =
 
 class Scenario(Model):
     """A scenario. Make one with `load_scenario`, which also checks what lies outside the models."""
+
+    def __repr__(self) -> str:
+        robots = [
+            f"{name} ({', '.join(sensor for robot, sensor, _, _ in self.all_sensors if robot == name) or 'no sensors'})"
+            for name in self.robots
+        ]
+        return f"<Scenario {self.name!r}, seed {self.seed}: {', '.join(robots) or 'no robots'}>"
+
+    def _repr_html_(self) -> str:
+        return str(import_module("microsim.view.notebook").html_of(self))
 
     name: Annotated[str, Field(strict=True, min_length=1, max_length=200)] = Field("default", description="Its name.")
     seed: Seed = Field(12345, description="Seed of all noise, any 64-bit integer.")

@@ -194,6 +194,12 @@ class MapView(NamedTuple):
         return next((step for step in _GRIDS_M if step >= 8.0 * self.pixel_m), _GRIDS_M[-1])
 
 
+def map_image(world: World, starts: Sequence[tuple[float, float]], columns: int, rows: int) -> tuple[Picture, MapView]:
+    """The world from above, with all there is to see, and where it is."""
+    view = _fitting(_padded(_interesting(world, starts), world.extent_m), world.extent_m, columns, rows)
+    return _background(world, view), view
+
+
 class WorldMap:
     """Draws a world at any size; the view grows when a robot leaves it and is otherwise still."""
 
@@ -288,7 +294,11 @@ def _background(world: World, view: MapView) -> Picture:
     image = np.empty((view.rows, view.columns, 3), np.uint8)
     image[:] = GROUND_COLOUR
     _draw_grid(image, view)
-    _shade(image, world.elevation[cells], view.pixel_m)
+    if view.pixel_m < world.cell_m:  # several pixels of a cell: slopes between them would be steps
+        light = _light(world.elevation[::-1], world.cell_m)[::-1][cells]
+    else:
+        light = _light(world.elevation[cells], view.pixel_m)
+    image[:] = np.clip(image + 14.0 * light[:, :, None], 0, 255).astype(np.uint8)
     painted = world.surface[cells] != GROUND
     image[painted] = PALETTE[world.surface[cells]][painted]
     for shape in sorted((*world.features, *world.obstacles), key=lambda shape: shape.base_m + shape.height_m):
@@ -305,13 +315,12 @@ def _draw_grid(image: Picture, view: MapView) -> None:
     image[np.floor((y - half) / view.grid_m) != np.floor((y + half) / view.grid_m), :] = GRID_COLOUR
 
 
-def _shade(image: Picture, height: npt.NDArray[np.float64], pixel_m: float) -> None:
-    """Slopes that face north-west are lighter; few steps, so that neighbours look alike."""
-    if min(height.shape) < 2 or float(np.ptp(height)) == 0.0:
-        return
+def _light(height: npt.NDArray[np.float64], pixel_m: float) -> npt.NDArray[np.float64]:
+    """-1 … 1, first row north: slopes that face north-west are lighter; few steps, so that neighbours look alike."""
+    if min(height.shape) < 2:
+        return np.zeros(height.shape)
     per_row, per_column = np.gradient(np.nan_to_num(height), pixel_m)
-    light = np.rint(np.clip(6.0 * (per_column + per_row), -1.0, 1.0) * 4.0) / 4.0
-    image[:] = np.clip(image + 14.0 * light[:, :, None], 0, 255).astype(np.uint8)
+    return np.asarray(np.rint(np.clip(6.0 * (per_column + per_row), -1.0, 1.0) * 4.0) / 4.0)
 
 
 def _covered(

@@ -55,6 +55,7 @@ class PageOptions:
     port: int = 8080  # the first of those that are tried; 0: any that is free
     shadows: bool = True
     is_dark: bool | None = None  # None: the browser's preference
+    is_framed: bool = False  # a notebook on this machine may show it inline
 
 
 @dataclass(frozen=True)

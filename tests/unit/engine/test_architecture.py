@@ -53,7 +53,7 @@ HOMES = {
     "rosbags": ("messages/", "recording/"),
     "ruamel": ("documents/", "ros2/transport/ros_arguments.py"),
     "shapely": ("bundle/",),
-    "PIL": ("bundle/", "view/web/", "ros2/robot_maps.py", "agents/agent_tools.py"),
+    "PIL": ("bundle/", "view/web/", "view/notebook.py", "ros2/robot_maps.py", "agents/agent_tools.py"),
     "mcp": ("agents/agent_server.py",),
     "foxglove": ("foxglove/",),
     "pytest": ("testing/pytest_plugin.py",),

@@ -61,7 +61,7 @@ class ViewerPage:
         self._aimed_s = 0.0
         self.token = None if is_loopback(options.host) else secrets.token_urlsafe(18)
         self.panels = Panels(self._request)
-        access = AccessCheck(_page_html(options.is_dark), self.token, self.panels.serve)
+        access = AccessCheck(_page_html(options.is_dark), self.token, self.panels.serve, options.is_framed)
         self.server = _started(options, access)
         self._cameras = Cameras(self.server, self._home)
         self._hidden = {name for name, is_shown in LAYERS.items() if not is_shown}

@@ -26,8 +26,9 @@ PANELS = "panels"  # last part of the address of our own websocket
 _POLICY = (
     "default-src 'self' data: blob:; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob: data:; "
     "style-src 'self' 'unsafe-inline'; connect-src 'self' data: blob: ws://{host}; worker-src 'self' blob: data:; "
-    "frame-ancestors 'none'; form-action 'none'; base-uri 'none'"
+    "frame-ancestors {frames}; form-action 'none'; base-uri 'none'"
 )
+_NOTEBOOKS = "http://localhost:* http://127.0.0.1:* vscode-webview:"  # that may show the page inline, where allowed
 _MOST_PAGES = 1000  # addresses given out; the oldest are forgotten
 _MOST_SOCKETS = 200  # open at once: two for each page
 _MOST_BYTES = 64 * 1024  # of a message from a page; the connection of a larger one is closed
@@ -38,8 +39,14 @@ Handler: TypeAlias = Callable[[ServerConnection], Awaitable[None]]
 class AccessCheck:
     """`token`: what must be in the address of the front door; None: nothing, on this machine only."""
 
-    def __init__(self, html: bytes, token: str | None, panels: Callable[[str, ServerConnection], Awaitable[None]]):
-        self.token = token
+    def __init__(
+        self,
+        html: bytes,
+        token: str | None,
+        panels: Callable[[str, ServerConnection], Awaitable[None]],
+        is_framed: bool = False,
+    ) -> None:
+        self.token, self._frames = token, _NOTEBOOKS if is_framed else "'none'"
         self._html = html
         self._panels = panels
         self._pages: dict[str, None] = {}
@@ -122,7 +129,10 @@ class AccessCheck:
 
     def _page(self, host: str) -> Response:
         content = {"Content-Type": "text/html; charset=utf-8", "Content-Length": str(len(self._html))}
-        policy = {"Content-Security-Policy": _POLICY.format(host=host), "Referrer-Policy": "no-referrer"}
+        policy = {
+            "Content-Security-Policy": _POLICY.format(host=host, frames=self._frames),
+            "Referrer-Policy": "no-referrer",
+        }
         headers = Headers({**content, **policy, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"})
         return Response(http.HTTPStatus.OK, "OK", headers, self._html)
 
