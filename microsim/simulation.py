@@ -321,17 +321,7 @@ class Simulation:
     def radio_send(self, sender: str, payload: bytes) -> bool:
         """Hand a packet to a robot's radio; it arrives at every other robot, unless lost on the way."""
         self.model(sender)
-        radio, limit = self._schedule.radio, self.scenario.radio.max_payload_bytes
-        if not self.scenario.radio.enabled:
-            raise UsageError("this scenario has no radio: set radio.enabled to true")
-        if radio is None:
-            raise UsageError(f"{sender} is alone: nobody can receive its packets")
-        if not isinstance(payload, (bytes, bytearray, memoryview)):
-            raise UsageError(f"a radio payload must be bytes; found {type(payload).__name__}")
-        packet = bytes(payload)
-        if len(packet) > limit:
-            raise UsageError(f"a radio payload may have {limit} bytes at most, this one has {len(packet)}")
-        return self._accept(Transmission(sender, packet))
+        return self._accept(Transmission(sender, checked_packet(self.scenario, sender, payload)))
 
     @property
     def waiting(self) -> list[Input]:
@@ -473,6 +463,20 @@ class Simulation:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or int(seed) not in INT64:
             raise UsageError(f"a seed must be a whole number of 64 bits; found {seed!r}")
         return int(seed)
+
+
+def checked_packet(scenario: Scenario, sender: str, payload: Any) -> bytes:
+    limit = scenario.radio.max_payload_bytes
+    if not scenario.radio.enabled:
+        raise UsageError("this scenario has no radio: set radio.enabled to true")
+    if len(scenario.robots) < 2:
+        raise UsageError(f"{sender} is alone: nobody can receive its packets")
+    if not isinstance(payload, (bytes, bytearray, memoryview)):
+        raise UsageError(f"a radio payload must be bytes; found {type(payload).__name__}")
+    packet = bytes(payload)
+    if len(packet) > limit:
+        raise UsageError(f"a radio payload may have {limit} bytes at most, this one has {len(packet)}")
+    return packet
 
 
 def faults_in_ticks(scenario: Scenario, clock: Clock) -> tuple[TimedFault, ...]:

@@ -6,6 +6,7 @@ functions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy as np
 
 from microsim.batch.batch_columns import Array, Integers, Loops
 from microsim.batch.batch_ground import Ground
+from microsim.batch.batch_radio import BatchRadio
 from microsim.batch.device_choice import choose_loops
 from microsim.batch.robot_columns import RobotColumns
 from microsim.batch.sensor_columns import (
@@ -29,12 +31,15 @@ from microsim.batch.sensor_columns import (
 )
 from microsim.engine.bodies import Body
 from microsim.engine.calls import Rows
+from microsim.engine.components import X, Z
 from microsim.engine.contact_tables import Contacts, Mover
+from microsim.engine.radio import RadioNetwork
 from microsim.engine.timekeeper import Clock, Trigger
 from microsim.errors import UsageError, unknown
+from microsim.outputs.compose import radio_network
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.scene import build_world
-from microsim.simulation import END_OF_TIME_NS, faults_in_ticks
+from microsim.simulation import END_OF_TIME_NS, checked_packet, faults_in_ticks
 
 _CHUNK = 64  # worlds of a thread come in multiples of these
 
@@ -48,6 +53,7 @@ class BatchSnapshot:
     seeds: Integers
     arrays: Mapping[str, Any]
     memories: Mapping[str, Any]
+    radios: Sequence[Any]
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -87,6 +93,8 @@ class BatchSimulation:
         self._robots = {name: RobotColumns(make[0], name, *make[1:]) for name in self.scenario.robots}
         self.fleets: Rows = self.loops.xp.stack([robot.fleet for robot in self._robots.values()])
         self.contacts = self._make_contacts()
+        self._faults = faults_in_ticks(self.scenario, self.clock)
+        self._radio = BatchRadio(self._radio_of, self._distance)
         self._sensors = self._make_sensors(sensors)
         self._all: Integers = self.loops.xp.arange(self.n)
         self._threads = _checked_threads(threads) if self.device == "cpu" else 1
@@ -139,6 +147,7 @@ class BatchSimulation:
             return
         drawn = self.seeds[chosen]
         self.tick[chosen] = 0
+        self._radio.reset(self.loops.host(chosen).tolist())
         self.ground.draw(chosen, drawn)
         self.contacts.touch[:, :, chosen] = 0
         for robot in self._robots.values():
@@ -152,6 +161,8 @@ class BatchSimulation:
 
     def _run(self, ticks: int, is_sensing: bool) -> None:
         self._check_ticks(ticks)
+        if ticks:
+            self._radio.take(self.seeds, self.tick)
         chunks = self._chunks()
         if self._pool is None or len(chunks) == 1:
             for chunk in chunks:
@@ -159,6 +170,8 @@ class BatchSimulation:
         else:
             for done in [self._pool.submit(self._run_chunk, *chunk, int(ticks), is_sensing) for chunk in chunks]:
                 done.result()
+        if is_sensing:
+            self._radio.deliver(self.tick, int(ticks))
 
     def _chunks(self) -> list[tuple[int, int]]:
         size = -(-self.n // self._threads)
@@ -296,13 +309,52 @@ class BatchSimulation:
         """Of all arrays that have an entry for each world, readings included."""
         return sum(int(array.nbytes) for array, _ in self._arrays().values()) + self.tick.nbytes + self.seeds.nbytes
 
+    # ---- radio -----------------------------------------------------------------------------------------------
+
+    def radio_send(
+        self, sender: str, payload: bytes | Sequence[bytes | None], worlds: Sequence[int] | Integers | None = None
+    ) -> None:
+        """Hand in a packet in each of these worlds (all by default), as `Simulation.radio_send` does.
+
+        `payload`: the same for all, or one for each; None sends nothing there.
+        """
+        self._robot(sender)
+        chosen = self.loops.host(self._chosen(worlds)).tolist()
+        is_one = isinstance(payload, (bytes, bytearray, memoryview, str))  # a str is refused below
+        payloads: list[Any] = [payload] * len(chosen) if is_one else list(payload)
+        if len(payloads) != len(chosen):
+            raise UsageError(f"{len(chosen)} worlds need as many payloads; found {len(payloads)}")
+        packets = [None if each is None else checked_packet(self.scenario, sender, each) for each in payloads]
+        self._radio.send(sender, packets, chosen)
+
+    def radio_received(self, receiver: str) -> dict[int, list[bytes]]:
+        """By world: the packets that arrived at a robot in the last `step`, in their order (without empty lists)."""
+        name = self._robot(receiver).name
+        found = {w: [payload for to, payload in packets if to == name] for w, packets in self._radio.received.items()}
+        return {world: packets for world, packets in found.items() if packets}
+
+    def radio(self, world: int) -> RadioNetwork | None:
+        """The radio of one world, with its figures, as `Simulation.radio`; None before its first packet."""
+        return self._radio.networks.get(world)
+
+    def _radio_of(self, seed: int) -> RadioNetwork:
+        network = radio_network(self.scenario, seed, self._faults)
+        assert network is not None  # else nothing could be sent
+        return network
+
+    def _distance(self, world: int, first: str, second: str) -> float:
+        one, other = (self.rows(robot)[X : Z + 1, world] for robot in (first, second))
+        dx, dy, dz = (float(a - b) for a, b in zip(one, other, strict=True))
+        return math.sqrt(dx * dx + dy * dy + dz * dz)
+
     # ---- time travel -----------------------------------------------------------------------------------------
 
     def snapshot(self, worlds: Any = None) -> BatchSnapshot:
         chosen = self._chosen(worlds)
         arrays = {name: array.take(self._beside(array, chosen), axis) for name, (array, axis) in self._arrays().items()}
         memories = {name: sensor.memory(chosen, self.seeds, self.tick) for name, sensor in self._sensors.items()}
-        return BatchSnapshot(self.scenario, self.sensors, self.seeds[chosen], arrays, memories)
+        radios = self._radio.memory(self.loops.host(chosen).tolist())
+        return BatchSnapshot(self.scenario, self.sensors, self.seeds[chosen], arrays, memories, radios)
 
     def restore(self, snapshot: BatchSnapshot, worlds: Any = None) -> None:
         """Make these worlds (by default as many as the snapshot has, from the first on) those of the snapshot."""
@@ -318,6 +370,7 @@ class BatchSimulation:
             sensor.recall(chosen, snapshot.memories[name])
         for robot in self._robots.values():
             robot.look_at_parameters()
+        self._radio.recall(self.loops.host(chosen).tolist(), self.seeds, snapshot.radios)
 
     def fork(self, worlds: Any = None) -> BatchSimulation:
         """An independent twin of these worlds."""
@@ -375,7 +428,7 @@ class BatchSimulation:
             if reasons[name]:
                 choice = f"; choose sensors with sensors=[...] from: {', '.join(possible)}"
                 raise UsageError(reasons[name] + choice)
-        fixture = Fixture(self.scenario, self._robots, self.clock, faults_in_ticks(self.scenario, self.clock))
+        fixture = Fixture(self.scenario, self._robots, self.clock, self._faults)
         made: dict[str, SensorColumns] = {}
         for full, (robot, name, block, kind) in there.items():
             if full in set(names) or (kind.shares_memory and name == kind.name):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from microsim.documents.values import without_unset
 from microsim.engine.bodies import Body
 from microsim.engine.components import Airflow, RobotModel
-from microsim.engine.faults import RADIO, Health, of_target
+from microsim.engine.faults import RADIO, Health, TimedFault, of_target
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.noise import stream_key
 from microsim.engine.physics import Fleet, Physics, lean, make_fleet, put
@@ -52,14 +52,21 @@ def compose(
     return Schedule(clock, physics, radio, tables, python, run.memories, receivers, health, outbox), run
 
 
-def _radio(run: Run, topic: Topic) -> RadioNetwork | None:
-    scenario, robots = run.scenario, tuple(run.scenario.robots)
+def radio_network(scenario: Scenario, seed: int, faults: Iterable[TimedFault]) -> RadioNetwork | None:
+    """None: the scenario has none, or nobody to hear it."""
+    robots = tuple(scenario.robots)
     if not scenario.radio.enabled or len(robots) < 2:
         return None
-    radio = RadioNetwork(radio_settings(scenario), robots, float(scenario.physics_hz), run.seed)
-    blackouts = windows_of(of_target(run.health.faults, RADIO), "blackout", scenario.plugins)
+    radio = RadioNetwork(radio_settings(scenario), robots, float(scenario.physics_hz), seed)
+    blackouts = windows_of(of_target(faults, RADIO), "blackout", scenario.plugins)
     radio.blackouts = tuple((int(first), int(end)) for first, end, *_ in blackouts)
-    if scenario.radio.metrics_hz:
+    return radio
+
+
+def _radio(run: Run, topic: Topic) -> RadioNetwork | None:
+    scenario = run.scenario
+    radio = radio_network(scenario, run.seed, run.health.faults)
+    if radio is not None and scenario.radio.metrics_hz:
         tick_ms = 1000.0 * run.clock.dt
 
         def message(tick: int, stamp: int) -> bytes:

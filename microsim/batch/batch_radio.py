@@ -1,0 +1,66 @@
+"""Radios of a batch's worlds: each is the `RadioNetwork` of the single world, made when it sends its first packet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from microsim.engine.radio import RadioNetwork
+
+Packets = list[tuple[str, bytes]]  # (sender, payload), or (receiver, payload)
+
+
+class BatchRadio:
+    """`make` gives the radio of a seed; `distance` is that of two robots in a world [m]."""
+
+    def __init__(self, make: Callable[[int], RadioNetwork], distance: Callable[[int, str, str], float]) -> None:
+        self._make, self._distance = make, distance
+        self.networks: dict[int, RadioNetwork] = {}
+        self.received: dict[int, Packets] = {}  # in the last step
+        self._waiting: dict[int, Packets] = {}  # for the next tick
+
+    def send(self, sender: str, payloads: Iterable[bytes | None], worlds: Sequence[int]) -> None:
+        for world, payload in zip(worlds, payloads, strict=True):
+            if payload is not None:
+                self._waiting.setdefault(world, []).append((sender, payload))
+
+    def take(self, seeds: Any, ticks: Any) -> None:
+        """What was handed in goes on air."""
+        waiting, self._waiting = self._waiting, {}
+        for world, packets in waiting.items():
+            if world not in self.networks:
+                self.networks[world] = self._make(int(seeds[world]))
+            distance = partial(self._distance, world)
+            for sender, payload in packets:
+                self.networks[world].send(sender, payload, int(ticks[world]), distance)
+
+    def deliver(self, ticks: Any, done: int) -> None:
+        """What arrived in the last `done` ticks; what was under way while robots only moved arrives with the first."""
+        self.received = {}
+        for world, network in self.networks.items():
+            now = int(ticks[world])
+            due = max(network.next_arrival(), now - done + 1)
+            while due <= now:
+                self.received.setdefault(world, []).extend(network.deliver(int(due)))
+                due = network.next_arrival()
+
+    def reset(self, worlds: Iterable[int]) -> None:
+        for world in worlds:
+            for each in (self.networks, self.received, self._waiting):
+                each.pop(world, None)
+
+    def memory(self, worlds: Sequence[int]) -> list[Any]:
+        """Of each world: its radio (None: not used yet) and what waits."""
+        return [
+            (self.networks[w].memory() if w in self.networks else None, list(self._waiting.get(w, ()))) for w in worlds
+        ]
+
+    def recall(self, worlds: Sequence[int], seeds: Any, memory: Sequence[Any]) -> None:
+        self.reset(worlds)
+        for world, (network, waiting) in zip(worlds, memory, strict=True):
+            if network is not None:
+                self.networks[world] = self._make(int(seeds[world]))
+                self.networks[world].recall(network)
+            if waiting:
+                self._waiting[world] = list(waiting)
