@@ -2,7 +2,7 @@
 
 DURATION ?= 60
 SCENARIO ?= showcase
-DEMO     ?= team
+DEMO     ?= oval
 WORKERS  ?= 2
 ARGS     ?=
 
@@ -30,7 +30,7 @@ help: ## Show this list
 run: $(READY) ## Watch a live simulation in the terminal (DURATION=60 SCENARIO=showcase ARGS=)
 	@ROS_AUTOMATIC_DISCOVERY_RANGE=$${ROS_AUTOMATIC_DISCOVERY_RANGE:-LOCALHOST} $(BIN)/microsim run $(SCENARIO) --demo --duration $(DURATION) $(ARGS)
 
-demo: $(READY)-view ## See a demo in the browser, and drive (DEMO=team ARGS=)
+demo: $(READY)-view ## See a demo in the browser, and drive (DEMO=oval ARGS=)
 	@$(BIN)/microsim demo $(DEMO) --open $(ARGS)
 
 test: $(READY)-dev ## Run the fast tests (ARGS= goes to pytest)

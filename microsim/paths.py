@@ -11,6 +11,9 @@ from pathlib import Path
 from microsim.errors import MicroSimError
 
 
+FIRST_DEMO = "oval"
+
+
 @cache
 def data_folder() -> Path:
     """The folder that holds `scenarios/`, `urdf/` and the other data.
@@ -47,8 +50,9 @@ def scenario_file(name: str) -> Path:
 
 
 def demo_names() -> list[str]:
-    """Names of the shipped demos, in alphabetical order."""
-    return sorted(path.stem for path in (data_folder() / "examples" / "demos").glob("*.py"))
+    """Names of the shipped demos: the one to begin with, then the others in alphabetical order."""
+    names = sorted(path.stem for path in (data_folder() / "examples" / "demos").glob("*.py"))
+    return sorted(names, key=lambda name: name != FIRST_DEMO)
 
 
 def demo_file(name: str) -> Path:

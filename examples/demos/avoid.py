@@ -19,6 +19,7 @@ SCENARIO = "obstacles_arena"
 CRUISE, SWING_RAD_PER_S, TURN_RAD_PER_S = 1.5, 0.35, 1.0  # [m/s]
 NEAR_M, CLEAR_M = 2.2, 4.5  # turns below the one, goes on above the other
 HEIGHT_M = 16.0
+END_S = 90.0
 
 
 class Pilot:
@@ -29,13 +30,17 @@ class Pilot:
         self.turning = 0.0  # 0: drives
         self.swings = 0
         self.rover: tuple[float, float] | None = None  # as the drone was told
+        self.turns, self.way_m, self.last = 0, 0.0, (0.0, 0.0)
+        self.events: list[tuple[float, str]] = []  # the page shows them
+        self.is_done = False
 
     def __call__(self, messages: Sequence[Message]) -> None:
         for each in messages:
             if each.topic == "/rover/range/front":
-                self.see(each.message.range)
+                self.see(each.message.range, each.stamp_ns / 1e9)
             elif each.topic == "/rover/odom":
                 here = each.message.pose.pose.position
+                self.count((here.x, here.y), each.stamp_ns / 1e9)
                 if each.stamp_ns % 200_000_000 < 20_000_000:
                     self.sim.radio_send("rover", f"{here.x:.2f} {here.y:.2f}".encode())
             elif each.topic == "/radio/drone_rx":
@@ -44,7 +49,14 @@ class Pilot:
             elif each.topic == "/drone/odom":
                 self.film(each.message.pose.pose)
 
-    def see(self, distance: float) -> None:
+    def count(self, here: tuple[float, float], now_s: float) -> None:
+        self.way_m += math.dist(self.last, here) if self.way_m or now_s > 0.0 else 0.0
+        self.last = here
+        if now_s >= END_S and not self.is_done:
+            self.is_done = True
+            self.events.append((now_s, f"{self.turns} turns, {self.way_m:.0f} m, no contact"))
+
+    def see(self, distance: float, now_s: float) -> None:
         """Ten times a second: what the beam says, and what to do."""
         if math.isnan(distance):  # a dropout says nothing
             return
@@ -58,6 +70,9 @@ class Pilot:
         self.room[self.side] = distance
         if distance < NEAR_M:
             self.turning = 1.0 if self.room[1.0] >= self.room[-1.0] else -1.0
+            self.turns += 1
+            side = "left" if self.turning > 0.0 else "right"
+            self.events.append((now_s, f"something {distance:.1f} m ahead: the rover turns {side}"))
             return
         self.swings += 1
         if self.swings % 12 == 6:

@@ -1,4 +1,4 @@
-"""The drone holds its place in gusty wind and looks around; the rover waits below and listens.
+"""The drone holds its position in gusty wind and looks around; the rover waits below and listens.
 
     microsim demo hover
 
@@ -36,6 +36,7 @@ SCENARIO = {
 GAIN, PATIENCE = 1.6, 0.5  # [1/s] of the error, and of the error summed over time
 LOOK_RAD_PER_S = 0.25
 RADIO_S = 1.0  # between packets
+END_S, GUST_M = 45.0, 0.6  # so far off, it is worth a line
 
 
 class Pilot:
@@ -44,6 +45,9 @@ class Pilot:
         self.home: tuple[float, float, float] | None = None
         self.lean = [0.0, 0.0, 0.0]  # what it has learnt about the wind [m/s]
         self.next_packet_s = 0.0
+        self.worst_m, self.quiet_until_s = 0.0, 3.0
+        self.events: list[tuple[float, str]] = []  # the page shows them
+        self.is_done = False
         self.waypoints: dict[str, tuple[tuple[float, float, float], ...]] = {}  # the page shows them
 
     def __call__(self, messages: Sequence[Message]) -> None:
@@ -71,7 +75,17 @@ class Pilot:
             vz=up,
             yaw_rate=LOOK_RAD_PER_S,
         )
+        off = math.sqrt(sum(miss * miss for miss in error))
+        self.report(off, now_s)
         if now_s >= self.next_packet_s:
             self.next_packet_s += RADIO_S
-            off = math.sqrt(sum(miss * miss for miss in error))
             self.sim.radio_send("drone", f"hovering, {off:.2f} m off".encode())
+
+    def report(self, off_m: float, now_s: float) -> None:
+        self.worst_m = max(self.worst_m, off_m)
+        if off_m > GUST_M and now_s > self.quiet_until_s:
+            self.quiet_until_s = now_s + 5.0
+            self.events.append((now_s, f"a gust pushed the drone {off_m:.1f} m away"))
+        if now_s >= END_S and not self.is_done:
+            self.is_done = True
+            self.events.append((now_s, f"the drone stayed within {self.worst_m:.1f} m for {END_S:.0f} s"))

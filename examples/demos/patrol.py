@@ -1,4 +1,4 @@
-"""The drone flies a square over the village while the rover drives its own round; both tell each other where they are.
+"""The drone flies a square over the village while the rover drives its own round; both radio their positions.
 
     microsim demo patrol
 
@@ -23,13 +23,14 @@ ROUNDS = {
 SPEED = {"drone": 3.5, "rover": 1.4}  # [m/s]
 REACHED_M = 1.2
 RADIO_S = 0.5
+LAPS = 2  # of the drone; then the patrol is over
 
 
 class Follower:
     """From corner to corner, round and round."""
 
     def __init__(self, corners: Sequence[tuple[float, float, float]], speed: float) -> None:
-        self.corners, self.speed, self.next = corners, speed, 0
+        self.corners, self.speed, self.next, self.passed = corners, speed, 0, 0
 
     def steer(self, x: float, y: float, z: float, yaw: float) -> tuple[float, float, float, float]:
         """(distance, bearing from ahead, climb, speed) to the next corner."""
@@ -37,7 +38,7 @@ class Follower:
         east, north = corner[0] - x, corner[1] - y
         distance = math.sqrt(east * east + north * north)
         if distance < REACHED_M:
-            self.next = (self.next + 1) % len(self.corners)
+            self.next, self.passed = (self.next + 1) % len(self.corners), self.passed + 1
         bearing = math.remainder(exact.atan2(north, east) - yaw, 2.0 * math.pi)
         return distance, bearing, corner[2] - z, min(self.speed, 0.8 + distance)  # never so slow that the wind wins
 
@@ -48,6 +49,8 @@ class Pilot:
         self.followers = {robot: Follower(corners, SPEED[robot]) for robot, corners in ROUNDS.items()}
         self.waypoints = {robot: (*corners, corners[0]) for robot, corners in ROUNDS.items()}  # the page shows them
         self.next_packet_s = {"drone": 0.0, "rover": 0.25}
+        self.events: list[tuple[float, str]] = []  # the page shows them
+        self.is_done = False
 
     def __call__(self, messages: Sequence[Message]) -> None:
         for each in messages:
@@ -56,10 +59,22 @@ class Pilot:
             elif each.topic == "/rover/odom":
                 self.move("rover", each.message.pose.pose, each.stamp_ns / 1e9)
 
+    def report(self, robot: str, follower: Follower, now_s: float) -> None:
+        laps, corner = divmod(follower.passed, len(follower.corners))
+        words = (
+            f"the {robot} passed corner {corner} of lap {laps + 1}" if corner else f"the {robot} finished lap {laps}"
+        )
+        self.events.append((now_s, words))
+        self.is_done = self.is_done or (robot == "drone" and laps >= LAPS)
+
     def move(self, robot: str, pose: Any, now_s: float) -> None:
         here, turn = pose.position, pose.orientation
         yaw = 2.0 * exact.atan2(turn.z, turn.w)
-        _, bearing, climb, speed = self.followers[robot].steer(here.x, here.y, here.z, yaw)
+        follower = self.followers[robot]
+        before = follower.passed
+        _, bearing, climb, speed = follower.steer(here.x, here.y, here.z, yaw)
+        if follower.passed > before:
+            self.report(robot, follower, now_s)
         if robot == "drone":  # flies any way at once, and turns its nose after it
             ahead, aside = speed * exact.cos(bearing), speed * exact.sin(bearing)
             self.sim.command("drone", vx=ahead, vy=aside, vz=0.8 * climb, yaw_rate=bearing)

@@ -144,6 +144,22 @@ class Pilot:
 
     def __init__(self, sim: Simulation) -> None:
         self.scout, self.driver = Scout(sim), Driver(sim)
+        self.events: list[tuple[float, str]] = []  # the page shows them
+
+    @property
+    def is_done(self) -> bool:
+        return self.driver.there > 90  # for three seconds
+
+    def report(self, now_s: float) -> None:
+        """A line for each step of the task, once."""
+        steps = (
+            (self.scout.target is not None, "the drone found the target in its camera"),
+            (self.driver.target is not None, "the rover received the target's position by radio"),
+            (self.driver.mode == "turn", "the rover's beam met an obstacle: it turns away"),
+            (self.driver.there > 0, "the rover reached the target"),
+        )
+        known = {words for _, words in self.events}
+        self.events += [(now_s, words) for is_reached, words in steps if is_reached and words not in known]
 
     @property
     def waypoints(self) -> dict[str, tuple[tuple[float, float, float], ...]]:
@@ -165,3 +181,4 @@ class Pilot:
                 self.driver.hear(each.message.data.tobytes())
             elif each.topic == "/rover/odom":
                 self.driver.drive(each.message.pose.pose)
+                self.report(each.stamp_ns / 1e9)

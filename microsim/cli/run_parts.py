@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -316,25 +317,90 @@ def reset_of(
     return reset
 
 
+@dataclass
+class Programme:
+    """What runs: a demo with its own pilot, or a scenario or world. A page can choose another."""
+
+    chosen: str = ""  # "kind:name"; "": what the command line names
+    title: str = ""
+    about: str = ""
+    pilot: Callable[[Simulation], Pilot | None] | None = None  # None: as the options say
+    has_default_pilot: bool = False  # scenarios and worlds chosen on a page are driven by the pilot of `--demo`
+
+    @classmethod
+    def of(cls, scenario: str | None, world: str | None, has_default_pilot: bool) -> Programme:
+        """What `microsim run` names."""
+        from microsim.paths import scenario_names, world_names
+
+        name, kind, known = (
+            (world, "world", world_names()) if world else (scenario or "default", "scenario", scenario_names())
+        )
+        about = _about(kind, name) if name in known else ""
+        return cls(f"{kind}:{name}", "" if not about else name, about, has_default_pilot=has_default_pilot)
+
+    def choose(self, choice: str) -> Scenario:
+        """Another demo, scenario or world that is shipped."""
+        from microsim import paths
+        from microsim.cli.commands.demo import load_demo
+        from microsim.missions.demo_pilot import DemoPilot
+        from microsim.scenario import load_scenario
+
+        kind, _, name = choice.partition(":")
+        if name not in self.choices().get(kind, ()):
+            raise UsageError(f"the page can load what is shipped only, not {choice!r}")
+        if kind == "demo":
+            demo = load_demo(name)
+            scenario, self.pilot, self.about = load_scenario(demo.scenario), demo.pilot, demo.about
+        else:
+            scenario = load_scenario({"world": name} if kind == "world" else paths.scenario_file(name))
+            self.pilot, self.about = DemoPilot if self.has_default_pilot else None, _about(kind, name)
+        self.chosen, self.title = choice, name
+        return scenario
+
+    @staticmethod
+    def choices() -> dict[str, tuple[str, ...]]:
+        from microsim.paths import demo_names, scenario_names, world_names
+
+        return {"demo": tuple(demo_names()), "scenario": tuple(scenario_names()), "world": tuple(world_names())}
+
+    def facts(self) -> dict[str, Any]:
+        """For the page."""
+        return {"choices": self.choices(), "chosen": self.chosen, "title": self.title, "about": self.about}
+
+
+def _about(kind: str, name: str) -> str:
+    from microsim.cli.commands.list import first_comment, world_about
+    from microsim.paths import scenario_file
+
+    return world_about(name) if kind == "world" else first_comment(scenario_file(name))
+
+
 def stage_of(
-    runner: Runner, node: MicroSimNode | None, pilot_for: Callable[[Simulation], Pilot | None]
-) -> tuple[Stage, tuple[str, ...]]:
-    """How the viewer resets this run and loads another scenario, and the names of the scenarios."""
-    from microsim.paths import scenario_names
-    from microsim.scenario import load_scenario
+    runner: Runner,
+    node: MicroSimNode | None,
+    pilot_for: Callable[[Simulation], Pilot | None],
+    programme: Programme,
+) -> Stage:
+    """How the viewer resets this run and loads another demo, scenario or world."""
+    from microsim.engine.compiled import watched
     from microsim.simulation import Simulation
     from microsim.view.web import Stage
 
-    def load(name: str) -> None:
-        if name not in scenario_names():
-            raise UsageError(f"the page can load shipped scenarios only, not {name!r}")
-        scenario = load_scenario(name)
-        if node is not None:
-            node.load(scenario)
-        else:
-            restart_of(runner, pilot_for)(Simulation(scenario))
+    def load(choice: str, report: Callable[[str], None]) -> None:
+        compiled = itertools.count(1)
+        scenario = programme.choose(choice)
 
-    return Stage(reset_of(runner, node, pilot_for), load), tuple(scenario_names())
+        def begun() -> None:
+            report(f"Loading {programme.title}: compiling kernel {next(compiled)}, on this machine for the first time")
+
+        report(f"Loading {programme.title}: building the world")
+        with watched(begun, lambda: None):
+            if node is not None:
+                node.load(scenario)
+            else:
+                restart_of(runner, pilot_for)(Simulation(scenario))
+
+    return Stage(reset_of(runner, node, pilot_for), load, programme.facts, loops=True)
 
 
 # ---- a mission -------------------------------------------------------------------------------------------------------

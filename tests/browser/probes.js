@@ -31,9 +31,19 @@
     }
     return found;
   },
-  // A press of the pointer in a plot, at that share of its width.
-  press(kind, share) {
-    const plot = document.querySelector(`canvas[data-plot=${kind}]`), box = plot.getBoundingClientRect();
-    plot.dispatchEvent(new PointerEvent("pointerdown", { clientX: box.left + share * box.width, clientY: box.top + 5 }));
+  // Texts smaller than 12 px.
+  small() {
+    const found = [], walk = document.createTreeWalker(document.getElementById("ms"), NodeFilter.SHOW_TEXT);
+    while (walk.nextNode()) {
+      const words = walk.currentNode.textContent.trim(), node = walk.currentNode.parentElement, size = parseFloat(getComputedStyle(node).fontSize);
+      if (words && node.getClientRects().length && size < 12) found.push(`${words}: ${size} px`);
+    }
+    return found;
+  },
+  // A press of the pointer in a plot, at that share of its width; dragged to another share, if one is given.
+  press(kind, share, to = share) {
+    const plot = document.querySelector(`canvas[data-plot="${kind}"]`), box = plot.getBoundingClientRect();
+    const at = (type, where) => plot.dispatchEvent(new PointerEvent(type, { clientX: box.left + where * box.width, clientY: box.top + 5, buttons: 1 }));
+    at("pointerdown", share); if (to !== share) at("pointermove", to); at("pointerup", to);
   },
 });

@@ -15,8 +15,8 @@ from tests.browser_support import SMALL, Run, Tab, open_panels
 
 KEEP = bool(os.environ.get("MICROSIM_KEEP_PICTURES"))
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "_static"
-MOMENT_S = {"hover": 15, "patrol": 45, "avoid": 50, "team": 66, "drive": 20}  # worth a picture
-HZ = {"drive": 100}
+MOMENT_S = {"hover": 15, "patrol": 45, "avoid": 50, "team": 66, "oval": 20}  # worth a picture
+HZ = {"oval": 100}
 LAPTOP = {"width": 1440, "height": 900}
 
 
@@ -27,13 +27,12 @@ def test_a_demo_runs_on_its_page(browser: Any, started: Callable[..., Run], tmp_
     run = started("demo", name)
     hand = open_panels(run.address)
     hand.send('{"kind": "pause", "value": true}')
-    tab = Tab(browser, run.address, LAPTOP if KEEP else SMALL, "?dark" if name in ("avoid", "drive") else "?light")
+    tab = Tab(browser, run.address, LAPTOP if KEEP else SMALL, "?dark" if name in ("avoid", "hover") else "?light")
     try:
         tab.until_status("Paused")
         ahead = MOMENT_S[name] * HZ.get(name, 60) - tab.tick
         hand.send(json.dumps({"kind": "step", "value": ahead}))
         tab.until_tick(MOMENT_S[name] * HZ.get(name, 60))
-        tab.page.evaluate("document.querySelector('[data-mode=home]').click()")
         tab.page.wait_for_timeout(25_000 if KEEP else 700)
         picture = tab.page.screenshot()
         keep(picture, PICTURES / f"demo_{name}.webp" if KEEP else tmp_path / f"{name}.webp")

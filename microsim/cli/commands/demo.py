@@ -17,7 +17,15 @@ from microsim.cli.command import (
     seconds,
     seed_value,
 )
-from microsim.cli.run_parts import HostOption, OpenOption, PortOption, RecordingOptions, RecordOption, ViewerOptions
+from microsim.cli.run_parts import (
+    HostOption,
+    OpenOption,
+    PortOption,
+    Programme,
+    RecordingOptions,
+    RecordOption,
+    ViewerOptions,
+)
 from microsim.cli.terminal import GOOD
 from microsim.errors import PluginError, UsageError, unknown
 
@@ -69,7 +77,8 @@ def demo(options: DemoOptions) -> int:
         viewer=ViewerOptions() if options.no_view else shown, recording=RecordingOptions(options.record),
     )  # fmt: skip
     scenario = load_scenario(chosen.scenario)
-    return run_scenario(RunRequest(run, scenario, options.seed, options.duration, pilot=chosen.pilot_for))
+    programme = Programme(f"demo:{chosen.name}", chosen.name, chosen.about, chosen.pilot, has_default_pilot=True)
+    return run_scenario(RunRequest(run, scenario, options.seed, options.duration, programme))
 
 
 COMMAND = Command(demo, panel="Run", position=120)
@@ -93,13 +102,9 @@ class ShippedDemo(NamedTuple):
     scenario: Any
     pilot: Callable[[Simulation], Pilot]
 
-    def pilot_for(self, sim: Simulation) -> Pilot | None:
-        """Its own in its scenario; in another, loaded in the viewer, the simple pilot of `--demo`."""
-        from microsim.missions.demo_pilot import DemoPilot
-        from microsim.scenario import load_scenario
-
-        is_own = sim.scenario.name == load_scenario(self.scenario).name
-        return self.pilot(sim) if is_own else DemoPilot(sim)
+    @property
+    def about(self) -> str:
+        return about(self.path)
 
 
 def load_demo(name: str) -> ShippedDemo:

@@ -61,9 +61,9 @@ def _groups() -> dict[str, dict[str, str]]:
     robots = {name: _first_line(model) for name, model in ROBOTS.built_in.items()}
     sensors = {name: _first_line(sensor.settings) for name, sensor in COMMON_SENSORS.items()}
     return {
-        "scenarios": {name: _first_comment(paths.scenario_file(name)) for name in paths.scenario_names()},
-        "missions": {name: _first_comment(paths.mission_file(name)) for name in paths.mission_names()},
-        "worlds": {name: _world_about(name) for name in paths.world_names()},
+        "scenarios": {name: first_comment(paths.scenario_file(name)) for name in paths.scenario_names()},
+        "missions": {name: first_comment(paths.mission_file(name)) for name in paths.mission_names()},
+        "worlds": {name: world_about(name) for name in paths.world_names()},
         "robots": {**robots, **dict.fromkeys(ROBOTS.plugin_names(), "plug-in")},
         "sensors": {**sensors, **dict.fromkeys(SENSORS.plugin_names(), "plug-in")},
         "generators": {name: _generator_about(name) for name in GENERATORS.names()},
@@ -72,7 +72,7 @@ def _groups() -> dict[str, dict[str, str]]:
     }
 
 
-def _world_about(name: str) -> str:
+def world_about(name: str) -> str:
     from microsim.paths import world_folder
 
     try:
@@ -96,7 +96,7 @@ def _generator_about(name: str) -> str:
     return _first_line(generator.generate) if generator is not None else ""
 
 
-def _first_comment(file: Path) -> str:
+def first_comment(file: Path) -> str:
     """The first sentence of the opening comment of a scenario or mission."""
     words = []
     for line in file.read_text(encoding="utf-8").splitlines():

@@ -184,6 +184,7 @@ def _show(again: Replay, options: ReplayOptions, stack: ExitStack) -> int:
     with terminal.interrupts_end_the_run() as interrupts:
         runner = interrupts.runner = Runner(again.sim, options.rtf or 1.0)
         timeline = Recorded(runner, Seeker(again, again.sim))
+        timeline.wait_for_page()
         options.viewer.show(runner, stack, Stage(), timeline, mode="replay", title=again.bag.path.name)
         if options.start is not None:
             timeline.seek(again.sim.clock.ticks_in(options.start))

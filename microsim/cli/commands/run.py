@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from enum import Enum
 from fractions import Fraction
@@ -27,7 +27,7 @@ from microsim.cli.command import (
     seconds,
     seed_value,
 )
-from microsim.cli.run_parts import Flight, FoxgloveOptions, RecordingOptions, Recordings, ViewerOptions
+from microsim.cli.run_parts import Flight, FoxgloveOptions, Programme, RecordingOptions, Recordings, ViewerOptions
 from microsim.cli.terminal import FAILED, GOOD, print_json, tell, warn
 from microsim.errors import MicroSimError, UsageError
 from microsim.version import __version__
@@ -152,7 +152,8 @@ def run(options: RunOptions) -> int:
     elif options.plugins:
         raise UsageError("--plugins is for --from-state; a scenario names its folders under `plugins:`")
     scenario = run_parts.assembled(options.scenario, options.world, options.robots, options.inject or ())
-    return run_scenario(RunRequest(options, scenario, options.seed, options.duration, ros_args=tuple(ROS_ARGS)))
+    programme = Programme.of(options.scenario, options.world, options.demo)
+    return run_scenario(RunRequest(options, scenario, options.seed, options.duration, programme, tuple(ROS_ARGS)))
 
 
 COMMAND = Command(run, panel="Run", position=110)
@@ -192,9 +193,9 @@ class RunRequest(NamedTuple):
     scenario: Scenario | str | None
     seed: int | None
     duration: float | None
+    programme: Programme
     ros_args: tuple[str, ...] = ()
     flight: Flight | None = None  # the mission, loaded
-    pilot: Callable[[Simulation], Pilot | None] | None = None  # of a demo
 
 
 def run_scenario(request: RunRequest) -> int:
@@ -322,8 +323,8 @@ def _runner(sim: Simulation, request: RunRequest) -> Runner:
 def _pilot(sim: Simulation, request: RunRequest) -> Pilot | None:
     if request.flight is not None:
         return request.flight.pilot(sim)
-    if request.pilot is not None:
-        return request.pilot(sim)
+    if request.programme.pilot is not None:
+        return request.programme.pilot(sim)
     if not request.options.demo:
         return None
     from microsim.missions.demo_pilot import DemoPilot
@@ -345,9 +346,10 @@ def _telemetry(request: RunRequest, runner: Runner) -> Telemetry | None:
 
 
 def _show_page(runner: Runner, node: MicroSimNode | None, request: RunRequest, stack: ExitStack) -> None:
-    stage, scenarios = run_parts.stage_of(runner, node, lambda sim: _pilot(sim, request))
-    title = request.flight.mission.name if request.flight is not None else ""
-    viewer = request.options.viewer.show(runner, stack, stage, scenarios=scenarios, title=title)
+    if request.flight is not None:
+        request.programme.title = request.flight.mission.name
+    stage = run_parts.stage_of(runner, node, lambda sim: _pilot(sim, request), request.programme)
+    viewer = request.options.viewer.show(runner, stack, stage)
     if request.options.recording.record is not None:
         viewer.forbid_branches()
 

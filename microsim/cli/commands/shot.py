@@ -73,6 +73,6 @@ def _prepared(name: str, seed: int | None, with_pilot: bool) -> tuple[Simulation
     if name in demo_names():
         chosen = load_demo(name)
         sim = Simulation(chosen.scenario, seed)
-        return sim, chosen.pilot_for(sim)
+        return sim, chosen.pilot(sim)
     sim = Simulation(name, seed)
     return sim, DemoPilot(sim) if with_pilot else None

@@ -28,6 +28,7 @@ from microsim.view.web.interface import (
     PageFrame,
     PageOptions,
     PageScene,
+    Progress,
     ViewerError,
     need_extra,
 )
@@ -50,13 +51,14 @@ class Viewer:
         **scene: Any,
     ) -> None:
         self.runner = runner
-        self._scene_rest = scene
+        self._stage, self._scene_rest = stage or Stage(), scene
         self._collector = FrameCollector(runner)
         past = timeline or Ring(runner, self._collector)
         self._ring = past if isinstance(past, Ring) else None
-        self._controls = Controls(runner, self._collector, stage or Stage(), past)
+        self._controls = Controls(runner, self._collector, self._stage, past)
         self._collector.past = lambda: past.span
         self._page = PageProcess(options or PageOptions())
+        self._controls.report = lambda text: self._page.report(Progress(text))
         self.address = self._page.address
         self._last: tuple[Any, ...] = ()
         runner.listen(messages=self._tap)
@@ -64,10 +66,14 @@ class Viewer:
         self._others, runner.poll = runner.poll, self._poll if runner.poll is not None else None
         if self._ring is not None:
             runner.longest_chunk = min(runner.longest_chunk, 64)
-        self._page.put(self._collector.scene(**scene))
+        self._page.put(self._scene())
+
+    def _scene(self) -> PageScene:
+        return self._collector.scene(**{**self._scene_rest, **self._stage.facts()})
 
     def forbid_branches(self) -> None:
-        """For runs that are recorded: a recording has one past only."""
+        """For runs that are recorded: a recording has one past only, and ends."""
+        self._stage.loops = False
         if self._ring is not None:
             self._ring.can_branch = False
 
@@ -80,7 +86,7 @@ class Viewer:
 
     def _tap(self, messages: Sequence[Message]) -> None:
         if self._collector.has_changed_scene():
-            self._page.put(self._collector.scene(**self._scene_rest))
+            self._page.put(self._scene())
         self._collector.tap(messages)
         if self._collector.driven and self.runner.pilot is not None:
             self._controls.insist()
@@ -98,10 +104,10 @@ class Viewer:
         if not self._page.is_free:
             return
         frame = self._controls.shown or self._collector.frame()
-        now = (frame.tick, frame.is_past, frame.is_paused, frame.asked_rtf, frame.next_seed, frame.driven, frame.log)
-        if (frame.epoch, now) != self._last:
+        now = frame.epoch, frame.tick, frame.is_past, frame.is_paused, frame.asked_rtf, frame.next_seed, frame.driven
+        if (now, frame.idle, frame.log) != self._last:
             self._page.put(frame)
-            self._last = frame.epoch, now
+            self._last = now, frame.idle, frame.log
 
 
 class PageProcess:
@@ -120,6 +126,7 @@ class PageProcess:
         self._process = context.Process(target=_serve, args=(there, options), name="microsim-view", daemon=True)
         self._controls: deque[Control] = deque(maxlen=_MOST_CONTROLS)
         self._waiting: PageScene | PageFrame | None = None
+        self._progress: Progress | None = None
         self._news = threading.Condition()
         self._closing = False
         self.is_broken = False
@@ -154,6 +161,12 @@ class PageProcess:
                 self._waiting = item
             self._news.notify()
 
+    def report(self, progress: Progress) -> None:
+        """Hand over at once what the run is busy with; the newest counts."""
+        with self._news:
+            self._progress = progress
+            self._news.notify()
+
     def take(self) -> list[Control]:
         """Every request since the last call."""
         return [self._controls.popleft() for _ in range(len(self._controls))]
@@ -171,11 +184,12 @@ class PageProcess:
         try:
             while True:
                 with self._news:
-                    self._news.wait_for(lambda: self._waiting is not None or self._closing)
-                    item, self._waiting = self._waiting, None
-                    is_last = self._closing
-                if item is not None:
-                    self._pipe.send(item)
+                    self._news.wait_for(lambda: self._waiting or self._progress or self._closing)
+                    items, is_last = (self._progress, self._waiting), self._closing
+                    self._progress = self._waiting = None
+                for item in items:
+                    if item is not None:
+                        self._pipe.send(item)
                 if is_last:
                     self._pipe.send(None)
                     return

@@ -22,6 +22,7 @@ from microsim.simulation import Reconfiguration, Simulation, Snapshot
 from microsim.view.web.interface import RUN_KINDS, Control, FrameCollector, News, PageFrame, as_news
 
 SPAN_S, EVERY_S = 120.0, 0.25  # of simulated time
+LOOP_S = 6.0  # between the end of a demo and its next start
 DEAD_MAN_S = 0.4  # a drive command is valid for this time; then the robot is stopped
 MOST_STEPS = 100_000
 
@@ -215,6 +216,7 @@ class Recorded:
     def __init__(self, runner: Runner, replay: Moving) -> None:
         self.runner, self._replay = runner, replay
         self._ignored = 0
+        self.waits = False  # for the first page
         runner.pilot = self
 
     @property
@@ -233,6 +235,10 @@ class Recorded:
             self.runner.note("warn", "recorded inputs were ignored: this version does not support them", "replay", more)
         if not self.room and not self.runner.paused:
             self.runner.pause(True)
+
+    def wait_for_page(self) -> None:
+        self.waits = True
+        self.runner.pause(True)
 
     def seek(self, tick: int) -> PageFrame | None:
         self._replay.move(tick, self.runner.listeners.message)
@@ -262,7 +268,11 @@ class Stage:
     """How this run is reset and loads another scenario; None: it cannot."""
 
     reset: Callable[[int | None], None] | None = None
-    load: Callable[[str], None] | None = None
+    load: Callable[[str, Callable[[str], None]], None] | None = (
+        None  # "kind:name", and who is told what it is busy with
+    )
+    facts: Callable[[], dict[str, Any]] = dict  # about what runs now, for `PageScene`
+    loops: bool = False  # when its pilot is done, it starts again
 
 
 class Controls:
@@ -277,6 +287,8 @@ class Controls:
         self._command: dict[str, float] = {}
         self._until = 0.0  # wall time at which the robot is stopped
         self._is_moving = False
+        self._restart_at: float | None = None
+        self.report: Callable[[str], None] = lambda text: None  # what it is busy with
 
     def take(self, controls: list[Control]) -> None:
         last_seek = max((place for place, each in enumerate(controls) if each.kind == "seek"), default=-1)
@@ -291,6 +303,19 @@ class Controls:
                 self.runner.note("warn", f"{control.kind}: {error}", f"control {control.kind}")
         if self._is_moving and self.runner.clock.now() >= self._until:
             self._stop()
+        self._loop(self.runner.clock.now())
+
+    def _loop(self, now: float) -> None:
+        """A demo that is done starts again after a moment, with the same seed."""
+        is_over = self.stage.loops and self.shown is None and getattr(self.runner.pilot, "is_done", False)
+        if not is_over or self.runner.paused:
+            self._restart_at = None
+        elif self._restart_at is None:
+            self._restart_at = now + LOOP_S
+        elif now >= self._restart_at:
+            self._restart_at = None
+            self._reset(self.runner.sim.seed)
+        self._collector.restart_s = None if self._restart_at is None else max(self._restart_at - now, 0.0)
 
     # ---- time --------------------------------------------------------------------------------------------------------
 
@@ -332,8 +357,18 @@ class Controls:
             raise UsageError("this run cannot load another scenario")
         self._stop_driving()
         self.shown = None
-        self.stage.load(str(name))
+        self.report(f"Loading {str(name)[:80]}")
+        try:
+            self.stage.load(str(name), self.report)
+        finally:
+            self.report("")
         self.runner.note("info", f"scenario {self.runner.sim.scenario.name}, seed {self.runner.sim.seed}")
+
+    def _watched(self, value: Any) -> None:
+        """The first page is open: a recording that waits for it starts."""
+        if isinstance(self.timeline, Recorded) and self.timeline.waits:
+            self.timeline.waits = False
+            self.runner.pause(False)
 
     # ---- looking back ------------------------------------------------------------------------------------------------
 

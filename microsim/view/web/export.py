@@ -14,14 +14,16 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
+from microsim.bundle import Bundle
 from microsim.engine.world import PALETTE, World
 from microsim.runner import Runner
+from microsim.scenario.bundles import bundle_of
 from microsim.simulation import Simulation
 from microsim.view.run_state import RobotState, robot_states, shown_sensors
 from microsim.view.web.controls import Moving
 from microsim.view.web.interface import FrameCollector, ViewerError
 from microsim.view.web.page import own, quiet_server, with_head
-from microsim.view.web.page.panel_data import as_script, columns, point, sensor_plots
+from microsim.view.web.page.panel_data import as_script, columns, plot_fields, point, sensor_plots
 from microsim.view.web.page.robot_bodies import COLOURS
 from microsim.view.web.page.stage import Stage3D, footprint, grid_step, ground_texture, sky
 
@@ -60,8 +62,10 @@ def write_html(
     scene = collector.scene(mode="replay")
     server = quiet_server()
     try:
-        stage = Stage3D(server, scene, shadows=True, is_film=True)
+        stage = Stage3D(server, scene, is_film=True)
         server.scene.set_background_image(sky(False))
+        for topic in collector.drawn:
+            collector.plot(topic)
         collector.tap(sim.step(0))
         frame = collector.frame()
         stage.draw(frame)
@@ -80,8 +84,10 @@ def write_html(
             progress(sim.tick / max(replay.last, 1))
         colours = {name: "rgb({},{},{})".format(*colour) for name, colour in stage.colours.items()}
         _aim(recording, *stage.home([each.position for step in steps[::5] for each in step.robots.values()]))
-        points = [point(step, scene.sensors) for step in steps]
-        text = _page(recording.as_html(), facts, sim, colours, points, sensor_plots(scene))
+        topics = {look.topic for look in scene.sensors}
+        points = [point(step, scene.sensors, topics) for step in steps]
+        fields = plot_fields(scene, steps)
+        text = _page(recording.as_html(), facts, sim, colours, points, sensor_plots(scene), fields)
     finally:
         with contextlib.redirect_stdout(io.StringIO()):  # it prints about it
             server.stop()
@@ -107,6 +113,7 @@ def _page(
     colours: Mapping[str, str],
     points: Sequence[Any] = (),
     plots: Sequence[Any] = (),
+    fields: Sequence[Any] = (),
 ) -> str:
     words = [
         facts.scenario,
@@ -114,7 +121,8 @@ def _page(
         f"digest {facts.digest[:16]}…" if facts.digest else "",
         facts.note,
     ]
-    run = {"words": [word for word in words if word], "colours": colours, "points": columns(points), "plots": plots}
+    run = {"words": [word for word in words if word], "colours": colours, "points": columns(points)}
+    run |= {"plots": plots, "fields": fields}
     head = (
         f"<style>{own('export.css')}</style><script>window.MICROSIM_RUN={as_script(run)};</script>"
         f"<script>{own('plots.js')}</script><script>{own('export.js')}</script>"
@@ -136,7 +144,8 @@ def still(sim: Simulation, trails: Mapping[str, Sequence[tuple[float, float]]]) 
     """The map from above beside what the cameras see."""
     sensors = [sensor for sensor in shown_sensors(sim.scenario) if sensor.kind.picture is not None]
     cameras = [sensor for sensor in sensors if sensor.kind.display.layer == "image"][:3]
-    map_part = MapPicture(sim.world, trails, sim.scenario.world is not None).draw(sim)
+    bundle = bundle_of(sim.scenario.world) if sim.scenario.world is not None else None
+    map_part = MapPicture(sim.world, trails, bundle).draw(sim)
     views = [Image.fromarray(np.ascontiguousarray(sim.render(each.robot, each.name))) for each in cameras]
     sizes = [(_SIDE_PX, round(_SIDE_PX * view.height / view.width)) for view in views]
     column = [view.resize(size, Image.Resampling.NEAREST) for view, size in zip(views, sizes, strict=True)]
@@ -164,8 +173,10 @@ def _font(size: int) -> Any:
 
 
 class MapPicture:
-    def __init__(self, world: World, trails: Mapping[str, Sequence[tuple[float, float]]], is_bundle: bool) -> None:
-        self.world, self.trails, self.is_bundle = world, trails, is_bundle
+    def __init__(
+        self, world: World, trails: Mapping[str, Sequence[tuple[float, float]]], bundle: Bundle | None
+    ) -> None:
+        self.world, self.trails, self.bundle = world, trails, bundle
         self.west, self.south, self.east, self.north = _part(world, trails)
         self.scale = _FINE * _MAP_PX / max(self.east - self.west, self.north - self.south)
 
@@ -187,7 +198,7 @@ class MapPicture:
         return picture.resize((size[0] // _FINE, size[1] // _FINE), Image.Resampling.LANCZOS)
 
     def _ground(self, size: tuple[int, int]) -> Image.Image:
-        texture = ground_texture(self.world, self.is_bundle)
+        texture = ground_texture(self.world, self.bundle)
         west, south, east, north = self.world.extent_m
         per_x, per_y = texture.width / (east - west), texture.height / (north - south)
         left, right = (self.west - west) * per_x, (self.east - west) * per_x

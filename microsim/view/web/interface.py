@@ -5,6 +5,7 @@ Both processes import only this from each other. A frame is the newest state; a 
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from importlib.util import find_spec
 from typing import Any, Literal
 
 from microsim.engine.components import FixedMount
+from microsim.engine.schedule import Command
 from microsim.engine.world import World
 from microsim.errors import MicroSimError, install_hint
 from microsim.messages.outbox import Message
@@ -53,7 +55,6 @@ class PageOptions:
 
     host: str = "127.0.0.1"
     port: int = 8080  # the first of those that are tried; 0: any that is free
-    shadows: bool = True
     is_dark: bool | None = None  # None: the browser's preference
     is_framed: bool = False  # a notebook on this machine may show it inline
 
@@ -81,6 +82,7 @@ class RobotLook:
     urdf: str  # name or path of its model; "": drawn as its look
     look: Look
     top_m: float  # of its body, above base_link
+    radius_m: float  # of its body, seen from above
 
 
 @dataclass(frozen=True)
@@ -94,9 +96,11 @@ class PageScene:
     sensors: tuple[SensorLook, ...]
     origin_wgs84: tuple[float, float, float]
     has_radio: bool
-    scenarios: tuple[str, ...] = ()  # that can be loaded from the page; none: it cannot be changed
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # kind -> names that a page can load
+    chosen: str = ""  # "kind:name" of what runs, if it is one of those
     mode: Literal["live", "replay"] = "live"
     title: str = ""
+    about: str = ""  # a sentence about what is shown
     bundle: str = ""  # folder of the world bundle it takes place in
 
 
@@ -130,13 +134,23 @@ class PageFrame(RunState):
     way: tuple[Step, ...] = ()  # since the last frame
     driven: str = ""  # the robot that the page drives
     has_pilot: bool = False
+    idle: tuple[str, ...] = ()  # robots that nobody has commanded since the start
+    events: tuple[tuple[float, str], ...] = ()  # what the pilot reports: simulated time [s], a sentence
+    restart_s: float | None = None  # a demo is over and starts again after this time
     log: tuple[Note, ...] = ()  # since the last frame
     past: tuple[int, int] = (0, 0)  # first and last tick that can be shown
     is_past: bool = False  # this frame shows an earlier moment; the run is paused meanwhile
 
 
-RUN_KINDS = ("pause", "step", "reset", "speed", "load", "drive", "release", "seek", "branch", "plot")  # for the run
-PAGE_KINDS = ("view", "layer", "theme", "scale")  # for its pages
+@dataclass(frozen=True)
+class Progress:
+    """What the run is busy with while no frame can come."""
+
+    text: str
+
+
+RUN_KINDS = ("pause", "step", "reset", "speed", "load", "drive", "release", "seek", "branch", "plot", "watched")
+PAGE_KINDS = ("view", "layer", "theme", "scale")  # for the page's own process; the others are for the run
 KINDS = frozenset(RUN_KINDS + PAGE_KINDS)
 
 
@@ -150,6 +164,7 @@ class Control:
 
 _SLOW = 0.9  # of the requested pace: below it, the run is reported as too slow
 _STEP_S, _MOST_STEPS = 0.1, 1200  # simulated time between steps of the way; kept for one frame
+_MOST_EVENTS = 12  # the newest
 _CAMERA_INFO = "sensor_msgs/msg/CameraInfo"
 
 
@@ -172,6 +187,8 @@ class FrameCollector:
         self._way: deque[Step] = deque(maxlen=_MOST_STEPS)
         self._next_step = 0
         self._plotted: set[str] = set()  # topics whose messages are part of the steps
+        self._commanded: set[str] = set()
+        self.restart_s: float | None = None
 
     def tap(self, messages: Sequence[Message]) -> None:
         news, latest, drawn = self._news, self._latest, self.drawn
@@ -183,6 +200,10 @@ class FrameCollector:
             self._next_step = sim.tick + max(1, round(_STEP_S / sim.clock.dt))
             readings = as_news({topic: latest[topic] for topic in self._plotted if topic in latest})
             self._way.append(Step(sim.tick, sim.time_ns, robot_states(sim), link_states(sim), readings))
+
+    def _on_input(self, tick: int, item: Any) -> None:
+        if isinstance(item, Command):
+            self._commanded.add(item.robot)
 
     def plot(self, topic: str) -> None:
         """From now on, the messages of this topic are part of the steps."""
@@ -197,6 +218,7 @@ class FrameCollector:
         self._news.clear()
         self._way.clear()
         self._next_step = 0
+        self._commanded.clear()
 
     def again(self) -> None:
         """After looking back: the newest messages once more."""
@@ -207,6 +229,8 @@ class FrameCollector:
         return self.runner.sim is not self._sim
 
     def scene(self, **rest: Any) -> PageScene:
+        if self._sim is not self.runner.sim:
+            self.runner.sim.listen(inputs=self._on_input)
         sim = self._sim = self.runner.sim
         looks = tuple(_sensor_look(sensor) for sensor in shown_sensors(sim.scenario))
         self.drawn = {topic for look in looks for topic in (look.topic, look.info_topic) if topic}
@@ -239,7 +263,9 @@ class FrameCollector:
         return PageFrame(
             **run_state(runner), epoch=self.epoch, next_seed=sim.next_seed, is_paused=runner.paused,
             waypoints=dict(getattr(runner.pilot, "waypoints", {})), driven=self.driven,
-            has_pilot=runner.pilot is not None,
+            has_pilot=runner.pilot is not None, restart_s=self.restart_s,
+            idle=() if hasattr(runner.pilot, "is_done") else tuple(each for each in sim.robots if each not in self._commanded),
+            events=tuple(getattr(runner.pilot, "events", ())[-_MOST_EVENTS:]),
         )  # fmt: skip
 
     def _rtf(self) -> float:
@@ -302,5 +328,5 @@ def _robot_look(sim: Simulation, name: str) -> RobotLook:
         name=name, model=settings.model,
         limits={each: float(getattr(settings, f"max_{each}", 1.0)) for each in model.inputs},
         is_ground_bound=model.is_ground_bound, urdf=settings.urdf, look=settings.look(),
-        top_m=center[2] + 0.5 * size[2],
+        top_m=center[2] + 0.5 * size[2], radius_m=0.5 * math.hypot(size[0], size[1]),
     )  # fmt: skip

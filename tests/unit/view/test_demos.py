@@ -1,6 +1,7 @@
 """The shipped demos do what they say, and stills show it."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -18,17 +19,24 @@ from microsim.robots.drone import Drone
 from microsim.robots.robot import Robot
 from microsim.robots.rover import Rover
 from microsim.runner import Runner
+from microsim.scenario import load_scenario
 from microsim.simulation import Simulation
 
 
-def flown(name: str, seconds: float, look: Any = None) -> tuple[Simulation, Any]:
+def flown(
+    name: str, seconds: float, look: Any = None, hz: int = 60, without: Sequence[str] = ()
+) -> tuple[Simulation, Any]:
     demo = load_demo(name)
-    sim = Simulation(demo.scenario)
-    pilot = demo.pilot_for(sim)
+    data = load_scenario(demo.scenario).to_dict() if without else demo.scenario
+    for robot in data["robots"].values() if without else ():
+        robot["sensors"] = {each: block for each, block in robot.get("sensors", {}).items() if each not in without}
+        robot.update({each: None for each in without if each in robot})
+    sim = Simulation(data)
+    pilot = demo.pilot(sim)
     runner = Runner(sim, 0.0, pilot)
     if look is not None:
         runner.listen(messages=lambda messages: look(sim))
-    runner.run(round(seconds * 60))
+    runner.run(round(seconds * hz))
     return sim, pilot
 
 
@@ -64,22 +72,29 @@ def test_the_patrol_passes_every_corner() -> None:
     assert max(nearest.values()) < 1.6
 
 
-def test_the_car_follows_its_eight_and_stays_on_the_road() -> None:
-    demo = load_demo("drive")
-    sim = Simulation(demo.scenario)
-    pilot = demo.pilot_for(sim)
-    assert pilot is not None
+def test_the_car_laps_the_oval_and_the_drone_keeps_it_in_view() -> None:
+    apart: list[float] = []
     off: list[float] = []
 
-    def look(messages: object) -> None:
-        state = sim.state("ego")
-        off.append(min(math.dist((state.x, state.y), point) for point in pilot.track))  # type: ignore[attr-defined]
+    def look(sim: Simulation) -> None:
+        car, drone = sim.state("ego"), sim.state("drone")
+        apart.append(math.dist((car.x, car.y), (drone.x, drone.y)))
+        off.append(abs(math.hypot(car.x - min(max(car.x, -40.0), 40.0), car.y) - 30.0))
 
-    runner = Runner(sim, 0.0, pilot)
-    runner.listen(messages=look)
-    runner.run(30 * 100)
-    assert max(off) < 1.0
+    sim, pilot = flown("oval", 33.0, look, hz=100, without=("camera_front", "camera", "lidar_top"))
+    assert [words for _, words in pilot.events[1:]] == ["lap 1: 28.6 s"]
+    assert max(off) < 1.0  # of the centre line
+    assert 8.0 < min(apart[300:]) <= max(apart[300:]) < 16.0
     assert sim.state("ego").contacts == 0
+
+
+@pytest.mark.parametrize(("name", "seconds"), [("hover", 46.0), ("patrol", 75.0), ("team", 110.0), ("avoid", 91.0)])
+def test_a_demo_reports_what_happens_and_has_an_end(name: str, seconds: float) -> None:
+    _, pilot = flown(name, seconds)
+    assert pilot.is_done
+    times = [when for when, _ in pilot.events]
+    assert times == sorted(times)
+    assert len(times) >= 2
 
 
 def test_demos_are_listed_with_a_line_each() -> None:

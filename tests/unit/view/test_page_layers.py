@@ -88,7 +88,7 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> FrameCollector:
 @pytest.fixture(scope="module")
 def stage(collector: FrameCollector) -> Iterator[tuple[Stage3D, PageFrame]]:
     server = quiet_server()
-    drawn = Stage3D(server, collector.scene(), shadows=False)
+    drawn = Stage3D(server, collector.scene())
     collector.runner.sim.command("ego", speed=2.0, steering=0.3)
     collector.runner.step(60)
     frame = collector.frame()

@@ -11,7 +11,7 @@ import secrets
 import signal
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -20,14 +20,24 @@ from pathlib import Path
 from typing import Any
 
 from microsim.errors import install_hint
-from microsim.view.web.interface import FRAME_HZ, PAGE_KINDS, Control, PageFrame, PageOptions, PageScene
+from microsim.view.run_state import RobotState
+from microsim.view.web.interface import (
+    FRAME_HZ,
+    PAGE_KINDS,
+    Control,
+    PageFrame,
+    PageOptions,
+    PageScene,
+    Progress,
+)
 from microsim.view.web.page.access import AccessCheck, is_loopback, split
 from microsim.view.web.page.panel_data import Panels
-from microsim.view.web.page.stage import LAYERS, Stage3D, sky
+from microsim.view.web.page.stage import LAYERS, Place, Stage3D, sky
 
 _AIM_S = 1.0  # between two updates of where a new page looks from
 _NICENESS = 12  # a lower priority than the run's: on a busy machine the page gets slow, not the run
-_SMOOTH = 0.18  # of the way in a frame
+_SMOOTH_S, _CALM_S = 0.15, 0.7  # time constants of cameras: behind a robot, and with all of them in view
+_STILL_M = 0.01  # smaller moves of a camera are not sent
 _MOST = 1000  # pages that are remembered
 
 
@@ -63,7 +73,7 @@ class ViewerPage:
         self.panels = Panels(self._request)
         access = AccessCheck(_page_html(options.is_dark), self.token, self.panels.serve, options.is_framed)
         self.server = _started(options, access)
-        self._cameras = Cameras(self.server, self._home)
+        self._cameras = Cameras(self.server, self._home, self._frustums)
         self._hidden = {name for name, is_shown in LAYERS.items() if not is_shown}
 
     @property
@@ -96,7 +106,9 @@ class ViewerPage:
                 if newest is not None:
                     self._show(newest)
                 return False
-            if isinstance(item, PageScene):
+            if isinstance(item, Progress):
+                self.panels.report(item.text)
+            elif isinstance(item, PageScene):
                 self._build(item)
                 newest = None
             else:
@@ -107,13 +119,15 @@ class ViewerPage:
         elif self._frame is not None and self._stage is not None:
             self._stage.draw(replace(self._frame, news={}, log=(), way=()))
             self._aim(False)
+            self._cameras.follow(self._frame)
         return True
 
     def _show(self, frame: PageFrame) -> None:
         if self._stage is None:
             return
-        is_first, self._frame = self._frame is None, frame
-        self._aim(is_first)
+        before, self._frame = self._frame, frame
+        is_reset = before is not None and frame.epoch != before.epoch and not (frame.is_past or before.is_past)
+        self._aim(before is None or is_reset)
         self._stage.draw(frame)
         self._cameras.follow(frame)
         self.panels.update(frame, self._stage)
@@ -122,7 +136,8 @@ class ViewerPage:
         self.server.scene.reset()
         self.server.scene.set_up_direction("+z")
         self._frame = None
-        self._stage = Stage3D(self.server, scene, self._options.shadows, scale)
+        self._cameras.forget_hidden()
+        self._stage = Stage3D(self.server, scene, scale)
         for name in LAYERS:
             self._stage.show(name, name not in self._hidden)
         self.panels.begin(scene, self._stage)
@@ -133,6 +148,11 @@ class ViewerPage:
             return (0.0, 0.0, 10.0), (0.0, 0.0, 0.0)
         robots = self._frame.robots.values() if self._frame is not None else ()
         return self._stage.home([each.position for each in robots])
+
+    def _frustums(self, robot: str) -> list[str]:
+        """Nodes of the cameras on a robot, in this build of the scene."""
+        layers = self._stage.sensors.layers if self._stage is not None else ()
+        return [layer.name for layer in layers if layer.look.robot == robot and layer.look.layer == "image"]
 
     def _aim(self, is_first: bool) -> None:
         """New pages, and those that were open at the start of this scene, see all robots."""
@@ -216,20 +236,23 @@ def quiet_server() -> Any:
 
 @dataclass
 class ViewChoice:
-    mode: str = "free"  # free, chase, top
+    mode: str = "free"  # free, chase, top, all
     robot: str = ""
-    eye: tuple[float, float, float] | None = None
+    eye: Place | None = None
+    centre: Place | None = None
     yaw: float = 0.0
+    hidden: tuple[Any, ...] = ()  # clients, and nodes that they do not show
 
 
 class Cameras:
-    """Where each page looks from: free, behind a robot, or from above."""
+    """Where each page looks from: free, behind a robot, from above, or with all robots in view."""
 
-    def __init__(self, server: Any, home: Callable[[], tuple[Any, Any]]) -> None:
-        self._server = server
+    def __init__(self, server: Any, home: Callable[[], tuple[Any, Any]], frustums: Callable[[str], list[str]]) -> None:
+        self._server, self._frustums = server, frustums
         self._choices: dict[str, ViewChoice] = {}  # by page
         self._waiting: dict[str, Callable[[Any], None]] = {}  # page -> what to do when its viser client is there
         self.home = home
+        self._moved_s = 0.0
         server.on_client_connect(self._greet)
         server.on_client_disconnect(lambda client: self._clients.pop(client.client_id, None))
         self._clients: dict[int, str] = {}
@@ -253,38 +276,69 @@ class Cameras:
         return [client for number, client in clients.items() if self._clients.get(number) == page]
 
     def choose(self, page: str, mode: str, robot: str) -> None:
-        if mode == "home":
-            self._choices.pop(page, None)
-            eye, centre = self.home()
-            for client in self._of(page):
-                self.put(client, eye, centre)
-        else:
-            self._choices[page] = ViewChoice(mode, robot)
-            _bound(self._choices)
+        before = self._choices.get(page, ViewChoice())
+        self._choices[page] = ViewChoice(mode, robot, hidden=before.hidden)
+        _bound(self._choices)
+
+    def forget_hidden(self) -> None:
+        """The scene is built again, with everything visible."""
+        for choice in self._choices.values():
+            choice.hidden = ()
+            choice.eye = choice.centre = None
 
     def put(self, client: Any, eye: Any, centre: Any) -> None:
         with client.atomic():
             client.camera.position, client.camera.look_at = eye, centre
 
     def follow(self, frame: PageFrame) -> None:
+        now = time.monotonic()
+        seconds, self._moved_s = now - self._moved_s, now
         for page, choice in list(self._choices.items()):
             robot, clients = frame.robots.get(choice.robot), self._of(page)
-            if choice.mode == "free" or robot is None or not clients:
+            self._hide_frustums(choice, clients)
+            if choice.mode == "free" or not clients or (robot is None and choice.mode != "all"):
                 continue
-            x, y, z = robot.position
-            share = 1.0 if choice.eye is None else _SMOOTH
-            if choice.mode == "chase":
-                choice.yaw += (1.0 if choice.eye is None else 0.1) * math.remainder(robot.rpy[2] - choice.yaw, math.tau)
-                back, up = self.distance, 0.45 * self.distance
-                goal = (x - back * math.cos(choice.yaw), y - back * math.sin(choice.yaw), z + up)
-            else:
-                goal = (x, y - 0.01, z + 4.0 * self.distance)
-            old = choice.eye or goal
-            choice.eye = tuple(a + share * (b - a) for a, b in zip(old, goal, strict=True))  # type: ignore[assignment]
-            for client in clients:
-                self.put(client, choice.eye, (x, y, z + (0.3 if choice.mode == "chase" else 0.0)))
+            goal, centre = (
+                self.home() if robot is None or choice.mode == "all" else self._behind(choice, robot, seconds)
+            )
+            is_first, before = choice.eye is None, (choice.eye or goal, choice.centre or centre)
+            share = 1.0 - math.exp(-seconds / (_CALM_S if choice.mode == "all" else _SMOOTH_S))
+            choice.eye = _between(before[0], goal, share)
+            choice.centre = _between(before[1], centre, share if choice.mode == "all" else 1.0)
+            moved = max(math.dist(choice.eye, before[0]), math.dist(choice.centre, before[1]))
+            for client in clients if is_first or moved > _STILL_M else ():
+                self.put(client, choice.eye, choice.centre)
+
+    def _behind(self, choice: ViewChoice, robot: RobotState, seconds: float) -> tuple[Place, Place]:
+        """Behind a robot, or above it."""
+        x, y, z = robot.position
+        if choice.mode == "top":
+            return (x, y - 0.01, z + 4.0 * self.distance), (x, y, z)
+        share = 1.0 if choice.eye is None else 1.0 - math.exp(-3.0 * seconds)
+        choice.yaw += share * math.remainder(robot.rpy[2] - choice.yaw, math.tau)
+        back, up = self.distance, 0.45 * self.distance
+        return (x - back * math.cos(choice.yaw), y - back * math.sin(choice.yaw), z + up), (x, y, z + 0.3)
+
+    def _hide_frustums(self, choice: ViewChoice, clients: Sequence[Any]) -> None:
+        """A robot's own cameras would stand in the way of a view from behind it; other pages still show them."""
+        from viser._messages import SetSceneNodeVisibilityMessage
+
+        names = tuple(self._frustums(choice.robot)) if choice.mode == "chase" else ()
+        wanted = (tuple(client.client_id for client in clients), names)
+        if not clients or wanted == (choice.hidden or (wanted[0], ())):
+            return
+        shown = set(choice.hidden[1] if choice.hidden else ()) - set(names)
+        for client in clients:
+            for name in (*shown, *names):
+                message = SetSceneNodeVisibilityMessage(name, name not in names)
+                client.scene._websock_interface.queue_message(message)
+        choice.hidden = wanted
 
     distance = 9.0  # [m] behind the robot
+
+
+def _between(a: Place, b: Place, share: float) -> Place:
+    return a[0] + share * (b[0] - a[0]), a[1] + share * (b[1] - a[1]), a[2] + share * (b[2] - a[2])
 
 
 def _bound(pages: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 "use strict";
 // The file of a run: viser's player, with our words and plots beside it. Its slider and the plots show one moment.
 addEventListener("DOMContentLoaded", () => {
-  const { words, colours, points: columns, plots: sensorPlots } = window.MICROSIM_RUN;
+  const { words, colours, points: columns, plots: sensorPlots, fields } = window.MICROSIM_RUN;
   const make = (tag, attributes = {}, ...inside) => { const node = document.createElement(tag); for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value); node.append(...inside); return node; };
   const points = columns.t.map((t, index) => { // from columns, which are smaller, to moments
     const point = { t };
@@ -19,9 +19,12 @@ addEventListener("DOMContentLoaded", () => {
     const input = field(); if (!input) return;
     Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(input, seconds.toFixed(2)); input.dispatchEvent(new Event("input", { bubbles: true }));
   };
-  const plots = window.MicroSimPlots.create(box, colourOf, seek);
-  plots.choose(sensorPlots);
   let drawn = null;
+  const plots = window.MicroSimPlots.create(box, colourOf, seek, () => { drawn = null; }), shown = [...sensorPlots];
+  const chooser = make("select", { id: "ms-add-plot", "aria-label": "Add a plot", title: "Plot any number of any sensor's messages" });
+  const choosePlots = () => { plots.choose(shown); window.MicroSimPlots.offer(chooser, fields, shown); drawn = null; };
+  chooser.addEventListener("change", () => { shown.push(fields.flatMap((each) => each.plots).find((plot) => plot.kind === chooser.value)); choosePlots(); });
+  card.append(chooser); choosePlots();
   const follow = () => {
     const thumb = slider(), now = thumb ? Number(thumb.getAttribute("aria-valuenow")) : 0;
     if (now !== drawn) { drawn = now; plots.draw({ points, start: 0, end, cursor: Math.min(now, end), chosen: "" }); card.dataset.at = String(now); }

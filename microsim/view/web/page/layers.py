@@ -22,6 +22,7 @@ _HIT, _MISS = (255, 64, 64), (255, 150, 150)
 _MOST_POINTS = 40_000  # of a point cloud
 _FIXES = 15  # fixes that stay
 _FIELD_OF_VIEW = 0.9  # [rad] of an image without a CameraInfo
+_RING = np.array([(math.cos(turn), math.sin(turn), 0.0) for turn in np.linspace(0.0, math.tau, 49)])
 _HEIGHTS = np.array([-2.0, 0.0, 0.6, 1.5, 3.0, 6.0])  # [m]
 _HEIGHT_COLOURS = np.array(
     [(70, 40, 160), (50, 110, 230), (30, 200, 200), (90, 220, 90), (250, 200, 40), (250, 70, 50)], float
@@ -160,7 +161,7 @@ class ImageView(SensorLayer):
 
 
 class Fixes(SensorLayer):
-    """The last `sensor_msgs/NavSatFix`es, the newest with one standard deviation around it."""
+    """The last `sensor_msgs/NavSatFix`es, the newest with a ring of one standard deviation around it."""
 
     def build(self, scene: Any) -> None:
         self._plane = tangent_plane(*self.scene.origin_wgs84)
@@ -168,9 +169,8 @@ class Fixes(SensorLayer):
         self._sigma = (0.0, 0.0, 0.0)
         self._is_new = False
         self._cloud = add_points(scene, f"{self.name}/fixes", self.body.colour, 0.16, "diamond")
-        self._doubt = scene.add_icosphere(
-            f"{self.name}/sigma", radius=1.0, color=self.body.colour, opacity=0.13, cast_shadow=False, visible=False
-        )
+        self._doubt = add_lines(scene, f"{self.name}/sigma", self.body.colour, 1.5)
+        self._doubt.visible = False
 
     def receive(self, message: Any, stamp_ns: int) -> None:
         self._points.append(enu_from_wgs84(self._plane, message.latitude, message.longitude, message.altitude))
@@ -187,8 +187,8 @@ class Fixes(SensorLayer):
         self._is_new = False
         self._cloud.points = np.array(self._points, np.float32)
         self._cloud.visible = self._doubt.visible = True
-        self._doubt.position = self._points[-1]
-        self._doubt.scale = tuple(max(each, 0.01) for each in self._sigma)
+        ring = np.array(self._points[-1]) + _RING * self._sigma
+        self._doubt.points = np.stack([ring[:-1], ring[1:]], axis=1).astype(np.float32)
 
 
 class PoseAxes(SensorLayer):

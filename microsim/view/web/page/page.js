@@ -16,14 +16,20 @@
     trails: ["Trails", "The paths of the robots"], sensors: ["Sensors", "What sensors measure: beams, scans, images, fixes"],
     radio: ["Radio", "Packets between robots: green ones arrive, red ones are lost"], waypoints: ["Waypoints", "The goals of a pilot or mission"],
     labels: ["Scale", "Metres along the edges, and north"], frames: ["Frames", "Axes of map, base_link and sensors: x red, y green, z blue"],
-    points: ["Point clouds", "Points, coloured by height"], poses: ["Poses", "Axes at the poses that odometry and localisation report"], splats: ["Splats", "The Gaussian splats of the world bundle"], drivable: ["Drivable", "Edges of the drivable area"],
+    points: ["Point clouds", "Points, coloured by height"], poses: ["Poses", "Axes at the poses that odometry and localisation report"], splats: ["Splats", "The Gaussian splats of the world bundle"], drivable: ["Drivable", "Edges of the drivable area"], mesh: ["Mesh", "The static mesh of the world bundle, which LiDARs see"],
   };
-  const VIEWS = [["free", "Free", "Move the camera yourself: drag, scroll, W A S D Q E"], ["chase", "Chase", "Follow the chosen robot from behind"],
-    ["top", "Top", "Look down on the chosen robot"], ["home", "All", "See all robots"]];
+  const VIEWS = [["all", "All", "Keep all robots in view"], ["chase", "Chase", "Follow the chosen robot from behind"],
+    ["top", "Top", "Look down on the chosen robot"], ["free", "Free", "Move the camera yourself: drag, scroll, W A S D Q E"]];
+  const GROUPS = { demo: "Demos", scenario: "Scenarios", world: "Worlds" };
+  const HELP = [["I J K L", "drive the chosen robot: ahead, turn left, back, turn right"], ["U O", "drone: move left, right"], ["Y H", "drone: up, down"], ["Space", "stop the robot"],
+    ["P", "pause, continue"], [", .", "one tick back, one tick ahead"], ["1 2 3 4", "view: all, chase, top, free"], ["W A S D Q E, arrows", "move the camera"], ["mouse", "drag: turn, right drag: move, scroll: nearer"], ["?", "show or hide this list"]];
+  const LEGEND = [ // what a layer looks like, shown if the scene has it
+    ["points", "dots", "linear-gradient(90deg,#3264e6,#1ec8c8,#5adc5a,#fac828)", "LiDAR, by height"], ["beam", "line", "#ff4040", "range beam"], ["fan", "dots", "#ffaa00", "laser scan"],
+    ["image", "box", "#ffffff", "camera image"], ["fix", "gem", "#8a97a8", "GPS, ring: 1 σ"], ["radio", "dots", "#00d68f", "radio, red: lost"], ["waypoints", "gem", "#8a97a8", "waypoints"]];
   const LEVEL_MARKS = { warn: "⚠", error: "✕", info: "·" };
   const FEW = 3, SHORT = 26; // that many robots, with names of that many letters in all, are buttons; more are a list
 
-  let socket = null, scene = null, state = null, robot = "", camera = "", series = [], fields = [], added = [], seeking = false, wantedTick = null, heartbeat = null, hasEnded = false, plots = null;
+  let socket = null, scene = null, state = null, robot = "", camera = "", series = [], fields = [], added = [], seeking = false, wantedTick = null, heartbeat = null, hasEnded = false, plots = null, drawn = null, busy = "";
   const held = new Set(), images = {}, rows = {};
 
   // ---- small things -------------------------------------------------------------------------------------------------
@@ -64,11 +70,12 @@
   const topBar = () => {
     const brand = make("div", { class: "brand", title: "MicroSim" }); brand.innerHTML = `${logo}<span>MicroSim</span>`;
     return make("header", { id: "ms-bar" }, brand,
-      make("select", { id: "ms-scenario", "aria-label": "Scenario", title: "Scenario: choose another world to run", disabled: true, onchange: (event) => send("load", event.target.value) }, option("", "…")),
+      make("select", { id: "ms-scenario", "aria-label": "Demo, scenario or world", title: "Choose another demo, scenario or world", disabled: true, onchange: (event) => load(event.target) }, option("", "…")),
       make("span", { id: "ms-pill", class: "pill wait", role: "status", "data-testid": "status" }, "Connecting"), make("div", { class: "space" }),
       make("div", { class: "clock", title: "Simulated time" }, make("span", { id: "ms-time", "data-testid": "time" }, "–"), make("small", {}, " s")),
       fact("ms-tick", "tick", "Ticks since the start: the unit of simulated time"), fact("ms-seed-now", "seed", "The seed of all noise in this run"),
       fact("ms-rtf", "real time", "Simulated seconds per second, over the last two"), fact("ms-late", "tick lag", "Lag of the last tick behind its time"),
+      make("button", { id: "ms-help", class: "icon", title: "Show the keys (key ?)", "aria-label": "Keys", onclick: () => showKeys() }, "?"),
       make("button", { id: "ms-theme", class: "icon", title: "Light or dark", "aria-label": "Light or dark", onclick: () => { kept.set(isDark() ? "light" : "dark"); setTheme(!isDark()); } }, "◐"),
       make("button", { id: "ms-clean", class: "icon", title: "Only the scene: hide the panels", "aria-label": "Only the scene", onclick: () => setClean(true) }, "▢"));
   };
@@ -79,7 +86,7 @@
         make("p", { id: "ms-no-image", class: "empty" }, "No image yet")),
       make("div", { id: "ms-cameras", class: "group wide" }),
       make("select", { id: "ms-camera-list", "aria-label": "Camera", title: "Whose camera is shown", hidden: true, onchange: (event) => { camera = event.target.value; showImage(); } })),
-    section("ms-plot-box", "Last minute", make("em", { id: "ms-plot-of" }), make("div", { id: "ms-plots" }), make("p", { id: "ms-no-plots", class: "empty" }, "Plots appear with the first seconds of the run"),
+    section("ms-plot-box", "Last minute", make("em", {}, make("span", { id: "ms-plot-of" }), make("button", { id: "ms-zoom-out", class: "link", title: "Show the whole time again", hidden: true, onclick: () => plots.zoom(null) }, "Zoom out")), make("div", { id: "ms-plots" }), make("p", { id: "ms-no-plots", class: "empty" }, "Plots appear with the first seconds of the run"),
       make("select", { id: "ms-add-plot", "aria-label": "Add a plot", title: "Plot any number of any sensor's messages, from now on", hidden: true, onchange: (event) => addPlot(event.target.value) })),
     section("ms-radio", "Radio", make("em", { id: "ms-radio-of" }), make("table", { id: "ms-links", "data-testid": "links" })));
 
@@ -103,17 +110,28 @@
         make("span", { id: "ms-throttle-now", class: "note right" }, "60 %")),
       make("button", { id: "ms-release", hidden: true, title: "Give this robot back to the pilot", onclick: () => send("release") }, "Hand back to the pilot")),
     section("ms-state", "Robots", make("em", {}, "in metres"), make("table", { id: "ms-facts", "data-testid": "robots" }), make("p", { id: "ms-no-robots", class: "empty" }, "No robot yet")),
-    section("ms-look", "View", null,
-      make("div", { class: "group wide", id: "ms-view", role: "group", "aria-label": "Where to look from" },
-        ...VIEWS.map(([mode, word, tip]) => make("button", { "data-mode": mode, title: tip, onclick: () => setView(mode) }, word))),
-      make("div", { id: "ms-layers", class: "layers" }),
-      make("div", { class: "row" }, make("span", { class: "note" }, "Robots ×"),
-        make("input", { id: "ms-scale", type: "range", min: 1, max: 6, step: 0.5, value: 1, title: "How much larger than life robots are drawn, on all pages", "aria-label": "Size of robots", onchange: (event) => send("scale", Number(event.target.value)) }),
-        make("span", { id: "ms-scale-now", class: "note right" }, "1"))),
     section("ms-proof", "Digest so far", make("button", { id: "ms-copy", class: "link", title: "Copy the digest", onclick: copyDigest }, "Copy"),
       make("div", { id: "ms-digest", class: "digest", title: "SHA-256 over every message since the start: the same scenario, seed and commands give the same", "data-testid": "digest" }, "–")),
     section("ms-log", "Log", make("em", { id: "ms-log-count" }), make("ol", { id: "ms-lines", role: "log", "aria-label": "Warnings and events", "data-testid": "log" }),
       make("p", { id: "ms-no-lines", class: "empty" }, "Nothing to report. Warnings, ignored commands and failing sensors appear here.")));
+
+  const look = () => section("ms-look", "View", null,
+      make("div", { class: "group wide", id: "ms-view", role: "group", "aria-label": "Where to look from" },
+        ...VIEWS.map(([mode, word, tip]) => make("button", { "data-mode": mode, title: tip, onclick: () => setView(mode) }, word))),
+      make("details", { id: "ms-more" }, make("summary", { title: "Choose what is drawn" }, "Layers"), make("div", { id: "ms-layers", class: "layers" }),
+      make("div", { class: "row" }, make("span", { class: "note" }, "Robots ×"),
+        make("input", { id: "ms-scale", type: "range", min: 1, max: 6, step: 0.5, value: 1, title: "How much larger than life robots are drawn, on all pages", "aria-label": "Size of robots", onchange: (event) => send("scale", Number(event.target.value)) }),
+        make("span", { id: "ms-scale-now", class: "note right" }, "1"))));
+
+  const story = () => make("section", { id: "ms-story", "aria-label": "What is shown", hidden: true },
+    make("header", {}, make("b", { id: "ms-story-title", "data-testid": "title" }), make("button", { id: "ms-fold", class: "link", title: "Fold or unfold this card", "aria-expanded": "true", onclick: () => fold() }, "Hide")),
+    make("p", { id: "ms-about", "data-testid": "about" }), make("ul", { id: "ms-legend", "data-testid": "legend" }), make("ol", { id: "ms-events", "data-testid": "events", "aria-live": "polite" }),
+    make("p", { id: "ms-hint", "data-testid": "hint", hidden: true }), make("p", { id: "ms-the-end", "data-testid": "end", hidden: true }));
+  const fold = () => { const folded = $("ms-story").classList.toggle("folded"); text("ms-fold", folded ? "Show" : "Hide"); $("ms-fold").setAttribute("aria-expanded", String(!folded)); };
+  const help = () => make("div", { id: "ms-keys", role: "dialog", "aria-label": "Keys", hidden: true }, make("b", {}, "Keys"),
+    make("dl", {}, ...HELP.flatMap(([keys, words]) => [make("dt", {}, ...keys.split(" ").map((key) => make("kbd", {}, key))), make("dd", {}, words)])),
+    make("button", { id: "ms-keys-close", title: "Close (key Esc)", onclick: () => showKeys(false) }, "Close"));
+  const showKeys = (shown = $("ms-keys").hidden) => { show("ms-keys", shown); if (shown) $("ms-keys-close").focus(); };
 
   const steps = () => [
     make("button", { id: "ms-back-1", title: "Look back by one tick (key ,)", "aria-label": "Back by one tick", onclick: () => stepBack() }, "−1"),
@@ -132,13 +150,14 @@
   const isTouch = () => matchMedia("(pointer: coarse)").matches;
   const build = () => {
     const hint = isTouch() ? "one finger: turn · two: move, nearer" : "drag: turn · right drag: move · scroll: nearer";
-    document.body.append(make("div", { id: "ms" }, topBar(), left(), right(), bottom(), make("div", { id: "ms-hints" }, make("span", {}, hint)),
+    document.body.append(make("div", { id: "ms" }, topBar(), left(), right(), look(), story(), bottom(), make("div", { id: "ms-hints" }, make("span", {}, hint)),
       make("div", { id: "ms-veil", role: "status" }, make("b", { id: "ms-veil-title" }, "Opening the scene…"), make("span", { id: "ms-veil-text" }, "")),
-      make("button", { id: "ms-show", title: "Show the panels again", onclick: () => setClean(false) }, "Panels")));
+      make("button", { id: "ms-show", title: "Show the panels again", onclick: () => setClean(false) }, "Panels"), help()));
+    const root = $("root"); if (root) for (const kind of ["pointerdown", "wheel"]) root.addEventListener(kind, () => { if (view !== "free") setView("free"); }, { capture: true, passive: true }); // whoever moves the camera keeps it
     document.body.classList.add("ms-ready");
     if (asked.has("clean")) document.body.classList.add("ms-clean");
     $("ms").addEventListener("click", (event) => { if (event.detail && event.target.closest("button")) event.target.closest("button").blur(); }); // after a click of the mouse keys are for driving
-    plots = window.MicroSimPlots.create($("ms-plots"), lineColour, (seconds) => { if (scene && state) { $("ms-scrub").value = Math.round(seconds * scene.hz); requestSeek(Math.round(seconds * scene.hz)); } });
+    plots = window.MicroSimPlots.create($("ms-plots"), lineColour, (seconds) => { if (scene && state) { $("ms-scrub").value = Math.round(seconds * scene.hz); requestSeek(Math.round(seconds * scene.hz)); } }, () => { show("ms-zoom-out", plots.zoomed() !== null); drawPlots(); });
     fit(); connect();
   };
   const setClean = (clean) => { document.body.classList.toggle("ms-clean", clean); fit(); $(clean ? "ms-show" : "ms-clean").focus(); };
@@ -147,6 +166,8 @@
     body.classList.toggle("ms-narrow", width < 900); body.classList.toggle("ms-phone", width < 600);
     if (width < 900) $("ms-state").after($("ms-camera"), $("ms-plot-box"), $("ms-radio")); // one column holds all
     else $("ms-left").append($("ms-camera"), $("ms-plot-box"), $("ms-radio"));
+    if (width < 900) $("ms-drive").after($("ms-look")); else $("ms-right").after($("ms-look"));
+    if (width < 600) $("ms-story").classList.add("folded");
     const box = (id) => { const node = $(id), place = node.getBoundingClientRect(); return node.getClientRects().length ? place : null; };
     const top = box("ms-bar"), foot = box("ms-transport"), west = box("ms-left"), east = box("ms-right"), phone = body.classList.contains("ms-phone");
     const sides = { top: top ? top.height : 0, bottom: phone && east ? innerHeight - east.top : foot ? foot.height : 0, left: west ? west.width : 0, right: east && !phone ? east.width : 0 };
@@ -159,7 +180,7 @@
   const pill = (kind, words) => { const node = $("ms-pill"); node.className = `pill ${kind}`; put(node, words); };
   const connect = () => {
     socket = new WebSocket(`${location.origin.replace("http", "ws")}${location.pathname.replace(/\/$/, "")}/panels`);
-    socket.onopen = () => { hasEnded = false; setTheme(isDark()); };
+    socket.onopen = () => { hasEnded = false; setTheme(isDark()); setView(view); };
     socket.onmessage = (event) => receive(JSON.parse(event.data));
     socket.onclose = () => lost();
   };
@@ -183,6 +204,7 @@
     if (message.type === "scene") onScene(message);
     else if (message.type === "image") { images[message.topic] = message; if (message.topic === camera) showImage(); }
     else if (message.type === "end") hasEnded = true;
+    else if (message.type === "progress") { busy = message.text; waitForScene(); }
     else if (message.type === "fields") { fields = message.sensors; showChoices(); }
     else if (message.type === "state" && scene) onState(message);
   };
@@ -192,14 +214,15 @@
     for (const node of $("ms").querySelectorAll("#ms-transport button, #ms-transport input, #ms-drive button, #ms-look button, #ms-look input")) node.disabled = false;
     if (!scene.robots.some((each) => each.name === robot)) robot = (scene.robots[scene.robots.length - 1] || {}).name || "";
     if (!scene.cameras.includes(camera)) camera = scene.cameras[0] || "";
-    const chooser = $("ms-scenario"), names = scene.scenarios.includes(scene.scenario) ? scene.scenarios : [scene.scenario, ...scene.scenarios];
-    chooser.replaceChildren(...names.map((name) => option(name))); chooser.value = scene.scenario; chooser.disabled = scene.scenarios.length === 0;
-    chooser.title = scene.scenarios.length ? "Scenario: choose another world to run" : `This run stays in ${scene.scenario}`;
+    const chooser = $("ms-scenario"), kinds = Object.entries(scene.choices), isKnown = kinds.some(([kind, names]) => names.some((name) => `${kind}:${name}` === scene.chosen));
+    chooser.replaceChildren(...(isKnown ? [] : [option("", scene.scenario)]), ...kinds.map(([kind, names]) => { const group = make("optgroup", { label: GROUPS[kind] || kind }); group.append(...names.map((name) => option(`${kind}:${name}`, name))); return group; }));
+    chooser.value = isKnown ? scene.chosen : ""; chooser.disabled = kinds.length === 0;
+    chooser.title = kinds.length ? "Choose another demo, scenario or world" : `This run stays in ${scene.scenario}`;
     const replay = scene.mode === "replay";
     for (const id of ["ms-reset", "ms-seed-box", "ms-drive"]) show(id, !replay);
     show("ms-branch", false); show("ms-camera", Boolean(camera)); show("ms-no-robots", !scene.robots.length);
     $("ms-scrub").title = replay ? "Go to any tick of the recording" : "Look back: drag to any tick of the last two minutes";
-    text("ms-plot-of", replay ? "click to go there" : "click to look back");
+    text("ms-plot-of", "drag to zoom"); tellStory();
     document.title = `${scene.title || scene.scenario} · MicroSim`;
     choosers(); buildFacts();
     $("ms-layers").replaceChildren(...Object.entries(scene.layers).map(([name, shown]) => {
@@ -210,11 +233,11 @@
     $("ms-scale").value = scene.scale; text("ms-scale-now", String(Math.round(scene.scale * 10) / 10));
     $("ms-seed").value = ""; show("ms-image", false); show("ms-no-image", true); text("ms-camera-stamp", "");
     rows.links = {}; $("ms-links").replaceChildren(head("", "sent", "lost", "mean", "wait"));
-    if (isOther) veil("Opening the scene…");
+    waitForScene();
     choose(robot); marks(); fit();
   };
   const choosers = () => { // few robots are buttons, many are a list
-    const names = scene.robots.map((each) => each.name), few = names.length <= FEW && names.join("").length <= SHORT, shots = scene.cameras, shortly = (topic) => topic.split("/").slice(1, 3).join(" ");
+    const names = scene.robots.map((each) => each.name), few = names.length <= FEW && names.join("").length <= SHORT, shots = scene.cameras, isOnly = (topic) => shots.filter((each) => each.split("/")[1] === topic.split("/")[1]).length === 1, shortly = (topic) => (isOnly(topic) ? topic.split("/")[1] : topic.split("/").slice(1, 3).join(" ").replace(/_/g, " "));
     $("ms-robots").replaceChildren(...(few ? scene.robots : []).map((each) => make("button", { "data-robot": each.name, title: `Keys and view belong to ${each.name}`, onclick: () => choose(each.name) }, mark(each.colour), each.name)));
     $("ms-robot-list").replaceChildren(...(few ? [] : names).map((name) => option(name))); show("ms-robot-list", !few); show("ms-robots", few);
     const fewShots = shots.length <= FEW && shots.map(shortly).join("").length <= SHORT + 8;
@@ -224,7 +247,9 @@
 
   const onState = (message) => {
     const before = state; state = message;
-    if (!before) { show("ms-reset", scene.mode === "live"); if (!hasEnded) unveil(); }
+    if (!before) { show("ms-reset", scene.mode === "live"); waitForScene(); }
+    if (before && message.epoch !== before.epoch && !message.is_past && !before.is_past && message.tick < before.tick) setView(view === "free" ? "all" : view);
+    tellEvents(message);
     if (message.plot.whole) series = [];
     for (const point of message.plot.points) series.push(point);
     if (message.plot.points.length && scene.mode === "replay") series.sort((a, b) => a.t - b.t);
@@ -243,9 +268,28 @@
     text("ms-driven", message.driven ? `by hand: ${message.driven}` : message.pilot ? "by its pilot" : "");
     show("ms-release", Boolean(message.driven && message.pilot));
   };
-  const unveil = () => { // when there is something to see
-    if (!document.querySelector("#root canvas")) { setTimeout(unveil, 100); return; }
-    setTimeout(() => { if (state) veil(""); }, 350);
+  const waitForScene = () => { // the veil stays until the ground is drawn, and says what it waits for
+    if (hasEnded || document.body.classList.contains("ms-lost") || !scene) return;
+    clearTimeout(drawn);
+    const seen = window.MicroSimDrawn, missing = busy ? busy : !state ? "Waiting for the first state of the run" : !document.querySelector("#root canvas") ? "Waiting for WebGL" : seen.ground !== scene.ground ? "Waiting for the ground"
+      : scene.splats && scene.layers.splats && !seen.splats ? `Waiting for ${scene.splats.toLocaleString("en")} splats` : "";
+    if (missing) { veil(busy ? `${missing.split(":")[0]}…` : `Opening ${scene.title || scene.scenario}…`, busy ? missing.split(":").slice(1).join(":") : missing); drawn = setTimeout(waitForScene, 100); } else veil("");
+  };
+  const load = (chooser) => { const words = chooser.selectedOptions[0].textContent; busy = `Loading ${words}:waiting for the run`; waitForScene(); send("load", chooser.value); chooser.blur(); };
+  const tellStory = () => {
+    show("ms-story", Boolean(scene.title || scene.about || scene.mode === "live")); text("ms-story-title", scene.title || scene.scenario); text("ms-about", scene.about); show("ms-about", Boolean(scene.about));
+    const kinds = new Set([...scene.kinds, ...(scene.layers.radio ? ["radio"] : []), "waypoints"]);
+    const entry = (shape, colour, words) => make("li", {}, make("i", { class: `sign ${shape}`, style: `background:${colour}` }), words);
+    $("ms-legend").replaceChildren(...scene.robots.slice(0, 6).map((each) => entry("dot", css(each.colour), each.name)), ...LEGEND.filter(([kind]) => kinds.has(kind)).map(([, ...rest]) => entry(...rest)));
+    $("ms-events").replaceChildren();
+  };
+  const tellEvents = (message) => { // what the pilot reports, up to the moment that is shown
+    const seen = message.events.filter(([seconds]) => seconds <= message.time + 1e-6).slice(-4), key = JSON.stringify(seen);
+    if ($("ms-events").dataset.key !== key) { $("ms-events").dataset.key = key; $("ms-events").replaceChildren(...seen.map(([seconds, words]) => make("li", {}, make("time", {}, `${seconds.toFixed(1)} s:`), ` ${words}`))); }
+    const idle = scene.mode === "live" && !message.driven ? message.idle : []; show("ms-hint", idle.length > 0 && message.time > 1);
+    if (idle.length) text("ms-hint", `Nobody drives ${idle.length > 3 ? `${idle.length} robots` : idle.join(" and ")}: choose one under Drive and hold ${isTouch() ? "a button" : "I, J, K or L"}.`);
+    show("ms-the-end", message.restart_s !== null && message.restart_s !== undefined);
+    if (message.restart_s) text("ms-the-end", `The end. Starts again in ${Math.ceil(message.restart_s)} s.`);
   };
   const timeline = (message) => {
     const [first, last] = message.past, scrub = $("ms-scrub");
@@ -259,8 +303,8 @@
   const head = (...words) => make("tr", {}, ...words.map((word) => make("th", { scope: "col" }, word)));
   const buildFacts = () => { // cells stay, only their texts change, so that what is pointed at or clicked does not vanish
     rows.facts = {};
-    $("ms-facts").replaceChildren(...(scene.robots.length ? [head("", "x, y", "up", "m/s", "range", "contacts")] : []), ...scene.robots.map((each) => {
-      const cells = [1, 2, 3, 4, 5].map(() => make("td", {}, "–"));
+    $("ms-facts").replaceChildren(...(scene.robots.length ? [head("", "x, y", "up", "m/s", "beam")] : []), ...scene.robots.map((each) => {
+      const cells = [1, 2, 3, 4].map(() => make("td", {}, "–"));
       const pick = make("button", { class: "pick", title: `${each.name} (${each.model}): keys and view belong to it`, onclick: () => choose(each.name) }, mark(each.colour), make("span", {}, each.name));
       const row = make("tr", { "data-row": each.name }, make("td", {}, pick), ...cells); rows.facts[each.name] = cells; return row;
     }));
@@ -269,7 +313,8 @@
     for (const [name, cells] of Object.entries(rows.facts)) {
       const now = message.robots[name]; if (!now) continue;
       const seen = now.beam === undefined ? "–" : now.beam === null ? "clear" : now.beam.toFixed(1);
-      [`${now.position[0].toFixed(1)}, ${now.position[1].toFixed(1)}`, number(now.height), number(now.speed), seen, now.touching.join(", ") || String(now.contacts)].forEach((word, index) => put(cells[index], word));
+      [`${now.position[0].toFixed(1)}, ${now.position[1].toFixed(1)}`, number(now.height), number(now.speed), now.touching.length ? "hit" : seen].forEach((word, index) => put(cells[index], word));
+      cells[3].className = now.touching.length ? "bad" : ""; cells[3].title = `${now.contacts} contacts since the start${now.touching.length ? `, touches ${now.touching.join(", ")}` : ""}`;
     }
   };
   const links = (message) => { // of many, those of the chosen robot
@@ -301,15 +346,15 @@
     releaseAll(); robot = name; const chosen = scene.robots.find((each) => each.name === name);
     for (const code of Object.keys(KEYS)) document.querySelector(`[data-key="${code}"]`).disabled = !chosen || !axisInput(chosen, KEYS[code][0]);
     $("ms-robot-list").value = name; const own = scene.cameras.find((topic) => topic.startsWith(`/${name}/`)); if (own && scene.cameras.length > FEW) { camera = own; $("ms-camera-list").value = own; showImage(); }
-    marks(); if (state) links(state); drawPlots(); if (view !== "free" && view !== "home") setView(view);
+    marks(); if (state) links(state); drawPlots(); if (view === "chase" || view === "top") setView(view);
   };
   const marks = () => {
     const mark = (nodes, is) => { for (const node of nodes) { node.classList.toggle("on", is(node)); if (node.tagName === "BUTTON") node.setAttribute("aria-pressed", String(is(node))); } };
     mark(document.querySelectorAll("[data-robot]"), (node) => node.dataset.robot === robot); mark(document.querySelectorAll("[data-row]"), (node) => node.dataset.row === robot);
     mark(document.querySelectorAll("[data-topic]"), (node) => node.dataset.topic === camera); mark(document.querySelectorAll("[data-mode]"), (node) => node.dataset.mode === view);
   };
-  let view = "free";
-  const setView = (mode) => { view = mode === "home" ? "free" : mode; send("view", { mode, robot }); marks(); };
+  let view = "all";
+  const setView = (mode) => { view = mode; send("view", { mode, robot }); marks(); };
   const reset = () => { const seed = $("ms-seed").value.trim(); send("reset", seed === "" ? null : seed); };
   const playOrPause = () => send("pause", !(state && state.paused));
   const stepBack = () => { if (state && state.tick > state.past[0]) send("seek", state.tick - 1); };
@@ -329,17 +374,13 @@
     const newest = series.length ? series[series.length - 1].t : 0, now = state ? state.time : newest, isBack = Boolean(state && (state.is_past || scene.mode === "replay"));
     const end = scene.mode === "replay" ? Math.max(now, Math.min(WINDOW_S, newest)) : now < newest - WINDOW_S ? now + 0.5 * WINDOW_S : newest;
     const first = series.length ? series[0].t : 0, start = Math.max(end - WINDOW_S, Math.min(first, Math.max(end - 10, 0)), 0);
+    const zoomed = plots.zoomed(); text("ms-plot-of", zoomed ? "" : "drag to zoom");
     plots.draw({ points: series, start, end, cursor: isBack ? now : null, chosen: robot });
     show("ms-no-plots", !plots.shown().length);
   };
 
   const choosePlots = () => { plots.choose([...scene.plots, ...added]); showChoices(); };
-  const showChoices = () => { // numbers that are not plotted yet; those of one sensor on several robots are one plot
-    const known = new Set([...scene.plots, ...added].map((each) => each.kind)), groups = new Map();
-    for (const each of fields) for (const plot of each.plots) { if (known.has(plot.kind)) continue; const name = plot.kind.split(":")[0]; if (!groups.has(name)) groups.set(name, new Map()); groups.get(name).set(plot.kind, plot); }
-    const chooser = $("ms-add-plot"); show("ms-add-plot", groups.size > 0 && scene.mode === "live");
-    chooser.replaceChildren(option("", "Add a plot…"), ...[...groups].map(([name, found]) => { const group = make("optgroup", { label: name }); group.append(...[...found.values()].map((plot) => option(plot.kind, plot.kind.slice(name.length + 1) + (plot.unit ? ` [${plot.unit}]` : "")))); return group; }));
-  };
+  const showChoices = () => window.MicroSimPlots.offer($("ms-add-plot"), fields, [...scene.plots, ...added]);
   const addPlot = (kind) => {
     const owners = fields.filter((each) => each.plots.some((plot) => plot.kind === kind)); if (!owners.length) return;
     for (const each of owners) send("plot", each.topic);
@@ -359,19 +400,22 @@
   const press = (code) => {
     if (held.has(code) || !scene || document.querySelector(`[data-key="${code}"]`).disabled) return;
     held.add(code); showHeld(); drive();
+    if (view === "all") setView("chase"); // the robot that is driven stays in view
     if (heartbeat === null) heartbeat = setInterval(drive, HEARTBEAT_MS);
   };
   const release = (code) => { if (!held.delete(code)) return; showHeld(); drive(); if (!held.size) { clearInterval(heartbeat); heartbeat = null; } };
   const releaseAll = () => { for (const code of [...held]) release(code); };
   const stopRobot = () => { releaseAll(); drive(); };
   const isTyping = (target) => target instanceof HTMLElement && (target.tagName === "SELECT" || target.isContentEditable || (target.tagName === "INPUT" && target.type === "text"));
-  const SHORTCUTS = { KeyP: playOrPause, Comma: stepBack, Period: () => send("step", 1) };
+  const SHORTCUTS = { KeyP: playOrPause, Comma: stepBack, Period: () => send("step", 1), ...Object.fromEntries(VIEWS.map(([mode], index) => [`Digit${index + 1}`, () => setView(mode)])) };
   const isReached = () => { const node = document.activeElement; return Boolean(node && node.closest("#ms") && node.matches("button:focus-visible, input[type=checkbox]:focus-visible")); };
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
-    if (event.code in KEYS) { if (!event.repeat) press(event.code); event.preventDefault(); }
+    if (event.key === "?") { showKeys(); event.preventDefault(); }
+    else if (event.code in KEYS) { if (!event.repeat) press(event.code); event.preventDefault(); }
     else if (event.code === "Space") { stopRobot(); if (!isReached()) event.preventDefault(); } // a button reached by Tab is pressed too
     else if (event.code in SHORTCUTS && (!event.repeat || event.code !== "KeyP")) { SHORTCUTS[event.code](); event.preventDefault(); }
+    else if (event.code === "Escape" && !$("ms-keys").hidden) showKeys(false);
     else if (event.code === "Escape" && document.body.classList.contains("ms-clean")) setClean(false);
   }, true);
   addEventListener("keyup", (event) => { if (event.code in KEYS) release(event.code); else if (event.code === "Space" && !isTyping(event.target) && !isReached()) event.preventDefault(); }, true);

@@ -22,7 +22,7 @@ from websockets.exceptions import ConnectionClosed
 from microsim.messages import decode
 from microsim.run_log import Note
 from microsim.view.run_state import LinkState, numbers
-from microsim.view.web.interface import KINDS, PageFrame, PageScene, SensorLook, Step
+from microsim.view.web.interface import KINDS, News, PageFrame, PageScene, SensorLook, Step
 from microsim.view.web.page.stage import LAYERS, Stage3D
 
 _PERIOD_S = 1.0 / 15.0  # between two messages to a page
@@ -67,6 +67,8 @@ class Panels:
         self._log: dict[str, LogLine] = {}  # by kind, the latest last
         self._lines = 0
         self._epoch = -1
+        self._progress = (0, "")  # number, what the run is busy with
+        self._is_watched = False
         self._has_ended = False
         self._ended: set[ServerConnection] = set()  # pages that know it
         self.layers = dict(LAYERS)
@@ -81,13 +83,18 @@ class Panels:
                 "title": scene.title,
                 "mode": scene.mode,
                 "hz": scene.physics_hz,
-                "scenarios": list(scene.scenarios),
+                "about": scene.about,
+                "choices": {kind: list(names) for kind, names in scene.choices.items()},
+                "chosen": scene.chosen,
+                "ground": stage.ground,
+                "splats": stage.splats,
                 "scale": stage.scale,
                 "layers": {name: self.layers[name] for name in stage.layers},
                 "robots": [
                     {"name": each.name, "model": each.model, "colour": stage.colours[each.name], "limits": each.limits}
                     for each in scene.robots
                 ],
+                "kinds": sorted({look.layer for look in scene.sensors if look.layer}),
                 "cameras": [look.topic for look in scene.sensors if look.layer == "image"],
                 "plots": sensor_plots(scene),
             }
@@ -154,13 +161,16 @@ class Panels:
         for look in scene.sensors:
             news = frame.news.get(look.topic)
             if look.topic not in self._fields and news is not None and len(news.cdr) <= _MOST_BYTES:
-                paths = [path for path, _ in numbers(decode(news.type, news.cdr))]
+                self._fields[look.topic] = found = _fields_of(look, news)
+                paths = [plot["kind"].partition(":")[2] for plot in found["plots"]]
                 for path in set(look.plot) - set(paths):
                     text = f"{look.topic}: {news.type} has no number {path!r} to plot; there are: {', '.join(paths)}"
                     self._take_note(Note(frame.time_ns / 1e9, "warn", text, text))
-                paths.sort(key=lambda path: path not in look.units)  # what it measures comes first
-                plots = [_plot_of(look, path) for path in paths]
-                self._fields[look.topic] = {"topic": look.topic, "robot": look.robot, "plots": plots}
+
+    def report(self, text: str) -> None:
+        with self._lock:
+            self._progress = self._progress[0] + 1, text
+        self._wake()
 
     def plot(self, topic: str) -> None:
         """From now on, points have every number of this topic's messages."""
@@ -190,6 +200,9 @@ class Panels:
         news = self._pages[connection] = asyncio.Event()
         news.set()
         sender = asyncio.create_task(self._send(connection, news))
+        if not self._is_watched:
+            self._is_watched = True
+            self._request(page, "watched", None)
         try:
             count, since = 0, time.monotonic()
             async for text in connection:
@@ -228,6 +241,10 @@ class Panels:
     def _unknown_to(self, known: dict[str, Any]) -> list[str]:
         with self._lock:
             found: list[dict[str, Any]] = []
+            number, text = self._progress
+            if known.get("progress", 0) != number:
+                known["progress"] = number
+                found.append({"type": "progress", "text": text})
             if self._scene and known["scene"] is not self._scene:
                 known.update(scene=self._scene, images={}, epoch=None, fields=0)
                 found.append(self._scene)
@@ -287,7 +304,8 @@ def _state(frame: PageFrame, stage: Stage3D) -> dict[str, Any]:
         "next_seed": str(frame.next_seed), "paused": frame.is_paused, "speed": frame.asked_rtf,
         "rtf": round(frame.rtf, 3), "late_ms": round(frame.lateness_ms, 2),
         "worst_ms": round(frame.worst_lateness_ms, 2), "digest": frame.digest, "driven": frame.driven,
-        "pilot": frame.has_pilot, "past": list(frame.past), "is_past": frame.is_past, "robots": robots,
+        "pilot": frame.has_pilot, "idle": list(frame.idle), "events": [list(each) for each in frame.events],
+        "restart_s": finite(frame.restart_s), "past": list(frame.past), "is_past": frame.is_past, "robots": robots,
         "links": [_link(link) for link in frame.links],
     }  # fmt: skip
 
@@ -314,6 +332,19 @@ def sensor_plots(scene: PageScene) -> list[dict[str, Any]]:
 def _plot_of(look: SensorLook, path: str) -> dict[str, Any]:
     words = (f"{look.name} {path}" if path != look.name else path).replace("_", " ")
     return {"kind": f"{look.name}:{path}", "title": words[:1].upper() + words[1:], "unit": look.units.get(path, "")}
+
+
+def _fields_of(look: SensorLook, news: News) -> dict[str, Any]:
+    """Every number of a topic's messages, for the list to choose from; what the sensor measures comes first."""
+    paths = [path for path, _ in numbers(decode(news.type, news.cdr))]
+    paths.sort(key=lambda path: path not in look.units)
+    return {"topic": look.topic, "robot": look.robot, "plots": [_plot_of(look, path) for path in paths]}
+
+
+def plot_fields(scene: PageScene, steps: Sequence[Step]) -> list[dict[str, Any]]:
+    """What can be plotted of these steps."""
+    newest = {topic: news for step in steps for topic, news in step.readings.items() if len(news.cdr) <= _MOST_BYTES}
+    return [_fields_of(look, newest[look.topic]) for look in scene.sensors if look.topic in newest]
 
 
 def point(step: Step, sensors: Sequence[SensorLook], chosen: Collection[str] = ()) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 // Small plots over time, for the page and for the file of a run: each robot in its own colour, one cursor through all.
 // What is plotted of sensors comes from their declarations: {kind: "sensor:field", title, unit}.
 window.MicroSimPlots = (() => {
-  const FIRST = [{ kind: "height", title: "Height above ground", unit: "m", digits: 1 }, { kind: "speed", title: "Speed", unit: "m/s", digits: 1 }];
+  const FIRST = [{ kind: "height", title: "Height", unit: "m", digits: 1 }, { kind: "speed", title: "Speed", unit: "m/s", digits: 1 }];
   const LAST = [{ kind: "latency", title: "Radio latency", unit: "ms", digits: 0 }, { kind: "lost", title: "Packets lost", unit: "", digits: 0 }, { kind: "rssi", title: "Radio signal", unit: "dBm", digits: 0, span: 10 }];
   const GAP_S = 5; // without a point for so long, a line is not drawn on
 
@@ -15,24 +15,28 @@ window.MicroSimPlots = (() => {
   const digitsOf = (step) => Math.max(0, Math.min(6, -Math.floor(Math.log10(step) + 1e-9)));
   const firstAfter = (points, time) => { let low = 0, high = points.length; while (low < high) { const middle = (low + high) >> 1; if (points[middle].t < time) low = middle + 1; else high = middle; } return low; };
 
-  // `box`: where they go; `colourOf(name)`: of a line; `onSeek(seconds)`: a place in a plot was clicked
-  const create = (box, colourOf, onSeek) => {
-    let asked = { points: [], start: 0, end: 1, cursor: null, chosen: "" };
+  // `box`: where they go; `colourOf(name)`: of a line; `onSeek(seconds)`: a place in a plot was clicked; `onZoom()`: another part of the time is shown
+  const create = (box, colourOf, onSeek, onZoom = () => {}) => {
+    let asked = { points: [], start: 0, end: 1, cursor: null, chosen: "" }, zoomed = null, pulled = null; // [start, end] in seconds: shown; being chosen
     let plots = {};
     const choose = (sensors) => { plots = {}; box.replaceChildren(...[...FIRST, ...sensors, ...LAST].map(plotOf)); }; // `sensors`: what is plotted of them
     const plotOf = ({ kind, title, unit, digits, span }) => {
       const node = make("div", "plot"), head = make("div", "name"), now = make("b", ""), canvas = document.createElement("canvas");
       node.style.display = "none"; head.append(make("span", "", unit ? `${title}, ${unit}` : title), now); node.append(head, canvas);
-      canvas.setAttribute("role", "img"); canvas.dataset.plot = kind; canvas.title = `${title}: each robot in its own colour. Click to go to that moment.`;
-      canvas.addEventListener("pointerdown", (event) => seek(event, canvas)); canvas.addEventListener("pointermove", (event) => { if (event.buttons & 1) seek(event, canvas); });
+      canvas.setAttribute("role", "img"); canvas.dataset.plot = kind; canvas.title = `${title}: each robot in its own colour. Click to go to that moment, drag to zoom, double-click to zoom out.`;
+      canvas.addEventListener("pointerdown", (event) => { try { canvas.setPointerCapture(event.pointerId); } catch { /* not a real pointer */ } pulled = { from: at(event, canvas), to: at(event, canvas), x: event.clientX, isLong: false }; });
+      canvas.addEventListener("pointermove", (event) => { if (!pulled) return; pulled.to = at(event, canvas); pulled.isLong = pulled.isLong || Math.abs(event.clientX - pulled.x) > 6; draw(); });
+      canvas.addEventListener("pointerup", () => { const done = pulled; pulled = null; if (!done) return; if (done.isLong) zoom([Math.min(done.from, done.to), Math.max(done.from, done.to)]); else onSeek(done.from); });
+      canvas.addEventListener("pointercancel", () => { pulled = null; draw(); }); canvas.addEventListener("dblclick", () => zoom(null));
       plots[kind] = { node, canvas, now, title, unit, digits, span, isSensor: kind.includes(":") };
       return node;
     };
-    const em = (node) => parseFloat(getComputedStyle(node).fontSize), left = (canvas) => 2.5 * em(canvas);
-    const seek = (event, canvas) => {
-      const side = left(canvas), share = (event.clientX - canvas.getBoundingClientRect().left - side) / (canvas.clientWidth - side - 3);
-      onSeek(asked.start + Math.max(0, Math.min(1, share)) * (asked.end - asked.start));
+    const em = (node) => parseFloat(getComputedStyle(node).fontSize), left = (canvas) => 2.7 * em(canvas);
+    const at = (event, canvas) => { // the time there
+      const side = left(canvas), share = (event.clientX - canvas.getBoundingClientRect().left - side) / (canvas.clientWidth - side - 3), [start, end] = zoomed || [asked.start, asked.end];
+      return start + Math.max(0, Math.min(1, share)) * (end - start);
     };
+    const zoom = (span) => { zoomed = span && span[1] - span[0] > 0.05 ? span : null; onZoom(); draw(); };
     const said = (plot, names, values) => { // beside the title: all values of few lines, else that of the chosen robot
       const own = names.filter((name) => name.split(" → ")[0] === asked.chosen), shown = names.length <= 2 ? names : own.slice(0, 1);
       plot.now.replaceChildren(...shown.flatMap((name) => {
@@ -42,7 +46,7 @@ window.MicroSimPlots = (() => {
       plot.canvas.setAttribute("aria-label", `${plot.title}: ${names.map((name) => `${name} ${values[name] ?? "nothing"} ${plot.unit}`).slice(0, 6).join(", ")}`);
     };
     const drawOne = (kind, plot) => {
-      const { points, start, end, cursor } = asked, from = Math.max(0, firstAfter(points, start) - 1), to = Math.min(points.length, firstAfter(points, end + 1e-6) + 1);
+      const { points, cursor } = asked, [start, end] = zoomed || [asked.start, asked.end], from = Math.max(0, firstAfter(points, start) - 1), to = Math.min(points.length, firstAfter(points, end + 1e-6) + 1);
       const seen = points.slice(from, to).filter((point) => point[kind]);
       const names = [...new Set(seen.flatMap((point) => Object.keys(point[kind]).filter((name) => point[kind][name] !== null && point[kind][name] !== undefined)))];
       plot.node.style.display = names.length ? "" : "none"; if (!names.length) return;
@@ -59,9 +63,10 @@ window.MicroSimPlots = (() => {
       else if (high - low < 1e-3 * Math.abs(high) + 1e-6) { const pad = 1e-3 * Math.abs(high) + 1e-6; low -= pad; high += pad; }
       const ticks = ticksOf(low, high, 3), [scale, letter] = Math.max(-low, high) >= 1e4 ? [1e-3, "k"] : [1, ""], digits = digitsOf(scale * (ticks[1] - ticks[0])); [low, high] = [ticks[0], ticks[ticks.length - 1]];
       const u = (time) => side + (time - start) / (end - start) * (width - side - 3), v = (value) => height - 1.5 * unit - (value - low) / (high - low) * (height - 2.1 * unit);
-      pen.font = `${0.76 * unit}px system-ui, sans-serif`; pen.lineWidth = 1; pen.textBaseline = "middle"; pen.textAlign = "right";
+      pen.font = `${Math.max(12, 0.86 * unit)}px system-ui, sans-serif`; pen.lineWidth = 1; pen.textBaseline = "middle"; pen.textAlign = "right";
       for (const value of ticks) { pen.strokeStyle = ink("--line"); pen.beginPath(); pen.moveTo(side, v(value)); pen.lineTo(width - 3, v(value)); pen.stroke(); pen.fillStyle = ink("--dim"); pen.fillText((scale * value).toFixed(digits) + letter, side - 5, v(value)); }
-      pen.textBaseline = "alphabetic"; pen.textAlign = "left"; pen.fillText(`${start.toFixed(0)} s`, side, height - 1); pen.textAlign = "right"; pen.fillText(`${end.toFixed(0)} s`, width - 3, height - 1);
+      pen.textBaseline = "alphabetic"; pen.textAlign = "left"; pen.fillText(`${start.toFixed(end - start < 8 ? 1 : 0)} s`, side, height - 1); pen.textAlign = "right"; pen.fillText(`${end.toFixed(end - start < 8 ? 1 : 0)} s`, width - 3, height - 1);
+      if (pulled && pulled.isLong) { pen.fillStyle = ink("--accent"); pen.globalAlpha = 0.18; pen.fillRect(u(Math.min(pulled.from, pulled.to)), 0, Math.abs(u(pulled.to) - u(pulled.from)), height - 1.4 * unit); pen.globalAlpha = 1; }
       pen.save(); pen.beginPath(); pen.rect(side, 0, width - side, height); pen.clip();
       const order = [...names].sort((a, b) => (a.split(" → ")[0] === asked.chosen) - (b.split(" → ")[0] === asked.chosen)), many = names.length > 4;
       for (const name of order) {
@@ -81,7 +86,14 @@ window.MicroSimPlots = (() => {
     };
     const draw = (change = {}) => { asked = { ...asked, ...change }; if (asked.end <= asked.start) asked.end = asked.start + 1; if (document.hidden) return; for (const [kind, plot] of Object.entries(plots)) drawOne(kind, plot); };
     choose([]);
-    return { draw, choose, shown: () => Object.keys(plots).filter((kind) => plots[kind].node.style.display !== "none"), asked: () => asked };
+    return { draw, choose, zoom, zoomed: () => zoomed, shown: () => Object.keys(plots).filter((kind) => plots[kind].node.style.display !== "none"), asked: () => asked };
   };
-  return { create };
+  // Fills a list with the numbers that are not plotted yet, by sensor; those of one sensor on several robots are one plot.
+  const offer = (chooser, fields, plotted) => {
+    const known = new Set(plotted.map((each) => each.kind)), groups = new Map(), option = (value, words) => { const node = document.createElement("option"); node.value = value; node.textContent = words; return node; };
+    for (const each of fields) for (const plot of each.plots) { if (known.has(plot.kind)) continue; const name = plot.kind.split(":")[0]; if (!groups.has(name)) groups.set(name, { topics: new Set(), plots: new Map() }); groups.get(name).topics.add(each.topic); groups.get(name).plots.set(plot.kind, plot); }
+    chooser.hidden = !groups.size;
+    chooser.replaceChildren(option("", "Add a plot: topic and field…"), ...[...groups].map(([name, { topics, plots }]) => { const group = document.createElement("optgroup"); group.label = [...topics].slice(0, 2).join(", ") + (topics.size > 2 ? ", …" : ""); group.append(...[...plots.values()].map((plot) => option(plot.kind, plot.kind.slice(name.length + 1) + (plot.unit ? ` [${plot.unit}]` : "")))); return group; }));
+  };
+  return { create, offer };
 })();

@@ -40,13 +40,24 @@ def add_points(scene: Any, name: str, colour: Any, size_m: float, shape: str = "
 
 def add_mesh(scene: Any, name: str, vertices: Any, faces: Any, colour: Any, **style: Any) -> None:
     corners, triangles = np.asarray(vertices, np.float32), np.asarray(faces, np.uint32)
-    scene.add_mesh_simple(name, corners, triangles, color=colour, flat_shading=True, **style)
+    style = {"cast_shadow": False, "receive_shadow": False, "flat_shading": True, **style}
+    scene.add_mesh_simple(name, corners, triangles, color=colour, **style)
 
 
 def add_lines(scene: Any, name: str, colour: Any, width_px: float, ends: Any = None) -> Any:
     """Line segments, (n, 2, 3)."""
     first = np.zeros((1, 2, 3), np.float32) if ends is None else ends
     return scene.add_line_segments(name, first, colors=colour, thickness=width_px, thickness_units="screen")
+
+
+@cache
+def contact_shadow() -> npt.NDArray[np.uint8]:
+    """(64, 64, 4) black, darkest in the middle."""
+    side = np.linspace(-1.0, 1.0, 64)
+    away = np.sqrt(side[:, None] ** 2 + side[None, :] ** 2)
+    image = np.zeros((64, 64, 4), np.uint8)
+    image[:, :, 3] = 150 * np.clip(1.0 - away, 0.0, 1.0) ** 1.2
+    return image
 
 
 def wxyz_of(rpy: tuple[float, float, float]) -> tuple[float, float, float, float]:
@@ -167,7 +178,7 @@ def _visual(visual: Any, colours: dict[str, Any]) -> tuple[Rgba, trimesh.Trimesh
 class RobotBody:
     """One robot, drawn `scale` times its size."""
 
-    def __init__(self, server: Any, look: RobotLook, number: int, scale: float, shadows: bool, hz: float) -> None:
+    def __init__(self, server: Any, look: RobotLook, number: int, scale: float, hz: float) -> None:
         self.look = look
         self._hz = hz
         self.colour = COLOURS[number % len(COLOURS)]
@@ -178,7 +189,12 @@ class RobotBody:
         self._way = self._spin = 0.0  # [m] driven, [rad] turned by propellers
         self._paths = {"": f"/robots/{look.name}"}
         for link in robot_links(look, self.colour):
-            self._add(link, scale, shadows)
+            self._add(link, scale)
+        reach = 3.0 * scale * look.radius_m
+        self._shadow = server.scene.add_image(
+            f"/shadows/{look.name}", contact_shadow(), reach, reach, cast_shadow=False, receive_shadow=False
+        )
+        self._scale = scale
         above = (0, 0, (look.top_m + 0.5) * scale)
         server.scene.add_label(
             f"/robots/{look.name}/name", look.name, position=above, anchor="bottom-center", font_screen_scale=0.9
@@ -187,15 +203,15 @@ class RobotBody:
         self._line = add_lines(server.scene, f"/trails/{look.name}", self.colour, 2.5)
         self._drawn = (0, 0)  # first and last tick of the line
 
-    def _add(self, link: RobotLink, scale: float, shadows: bool) -> None:
+    def _add(self, link: RobotLink, scale: float) -> None:
         path = self._paths[link.name] = f"{self._paths.get(link.parent, self._paths[''])}/{link.name}"
         place = tuple(scale * link.origin[:3, 3])
         turn = wxyz_of_matrix(link.origin[:3, :3])
         frame = self._server.scene.add_frame(path, show_axes=False, position=place, wxyz=turn)
         for number, ((red, green, blue, alpha), mesh) in enumerate(link.meshes):
             colour = (round(255 * red), round(255 * green), round(255 * blue))
-            style = {"opacity": alpha if alpha < 1.0 else None, "cast_shadow": shadows and alpha == 1.0}
-            add_mesh(self._server.scene, f"{path}/{number}", mesh.vertices, mesh.faces, colour, scale=scale, **style)
+            style = {"opacity": alpha if alpha < 1.0 else None, "scale": scale}
+            add_mesh(self._server.scene, f"{path}/{number}", mesh.vertices, mesh.faces, colour, **style)
         if link.axis is not None:
             self._turning.append((frame, link))
 
@@ -204,6 +220,12 @@ class RobotBody:
         self._root.position = frame.position
         self._root.wxyz = wxyz_of(frame.rpy)
         self._turn(frame, seconds)
+        x, y, z = frame.position
+        height = frame.height if math.isfinite(frame.height) else 0.0
+        tilt = frame.rpy if self.look.is_ground_bound else (0.0, 0.0, frame.rpy[2])
+        self._shadow.position = (x, y, z - height + 0.03)
+        self._shadow.wxyz = wxyz_of(tilt)
+        self._shadow.scale = 1.0 + min(0.08 * max(height, 0.0), 1.5)  # the higher, the wider
 
     def forget_after(self, tick: int) -> None:
         """Remove the later part of the trail."""

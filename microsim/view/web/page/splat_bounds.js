@@ -9,7 +9,16 @@
     geometry.boundingSphere = empty.boundingSphere;
     geometry.boundingSphere.radius = Infinity;
   };
-  const onBeforeRender = (renderer, scene) => scene.traverse((each) => setBounds(each.geometry));
+  const drawn = (window.MicroSimDrawn = { ground: "", splats: false }); // what the page waits for
+  const onBeforeRender = (renderer, scene) => {
+    let hasSplats = false;
+    scene.traverse((each) => {
+      setBounds(each.geometry);
+      if (each.name.startsWith("ground_")) drawn.ground = each.name;
+      if (each.geometry?.attributes.position?.itemSize === 2) hasSplats = true;
+    });
+    drawn.splats = hasSplats;
+  };
   window.__THREE_DEVTOOLS__ ??= new EventTarget(); // where three.js reports each scene it makes
   window.__THREE_DEVTOOLS__.addEventListener("observe", ({ detail }) => { if (detail.isScene) detail.onBeforeRender = onBeforeRender; });
 })();

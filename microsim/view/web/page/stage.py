@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import trimesh
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFilter
 
 from microsim.bundle import Bundle, load_bundle
 from microsim.engine.world import CLASS_NAMES, GROUND, PALETTE, TARGET, WATER, Shape, World
@@ -23,6 +24,8 @@ _TEXTURE = 1024  # [px] at most along one side
 _PAINT_M = 0.03  # height of flat features above the ground, else the two would flicker
 _ROUND = 40  # corners of a circle
 _ROAD, _GRASS = (88, 94, 104), (150, 163, 138)  # of world bundles, where the drivable area is of class target
+_SUN = (-0.6, -0.8, 1.2)  # towards it; not to scale
+_SHADE, _SHADE_M = 0.42, 0.35  # how dark shadows on the ground are, and how soft
 _MOST_SPLATS = 250_000  # the most opaque ones are drawn
 _SH_DC = 0.28209479177387814  # of a colour of 3D Gaussian splatting, beside the grey of 0.5
 
@@ -30,7 +33,7 @@ _SH_DC = 0.28209479177387814  # of a colour of 3D Gaussian splatting, beside the
 # ---- ground ----------------------------------------------------------------------------------------------------------
 
 
-def ground_mesh(world: World, is_bundle: bool = False) -> trimesh.Trimesh:
+def ground_mesh(world: World, bundle: Bundle | None = None) -> trimesh.Trimesh:
     """Cell corners at the height of the ground, with the surface classes as a texture."""
     west, south, east, north = world.extent_m
     rows, columns = world.elevation.shape
@@ -44,7 +47,7 @@ def ground_mesh(world: World, is_bundle: bool = False) -> trimesh.Trimesh:
     vertices = np.stack([across, along, heights], axis=-1).reshape(-1, 3)
     uv = np.stack([(across - west) / (east - west), (along - south) / (north - south)], axis=-1).reshape(-1, 2)
     material = trimesh.visual.material.PBRMaterial(
-        baseColorTexture=ground_texture(world, is_bundle), roughnessFactor=1.0, metallicFactor=0.0
+        baseColorTexture=ground_texture(world, bundle, has_shadows=True), roughnessFactor=1.0, metallicFactor=0.0
     )
     visual = trimesh.visual.TextureVisuals(uv=uv, material=material)
     return trimesh.Trimesh(vertices, _grid_faces(len(y), len(x)), visual=visual, process=False)
@@ -79,8 +82,8 @@ def grid_step(world: World) -> float:
     return next((step for step in steps if longest / step <= 22), 1000.0)
 
 
-def ground_texture(world: World, is_bundle: bool = False) -> Image.Image:
-    """Classes in the palette's colours, relief as light and shade, the grid as thin lines. Row 0 is the north."""
+def ground_texture(world: World, bundle: Bundle | None = None, has_shadows: bool = False) -> Image.Image:
+    """Classes in the palette's colours, or a bundle's in those of its splats; relief as light. Row 0 is the north."""
     rows, columns = world.elevation.shape
     scale = max(1, min(_TEXTURE // columns, _TEXTURE // rows, 16))
     if max(rows, columns) > _TEXTURE:
@@ -93,9 +96,11 @@ def ground_texture(world: World, is_bundle: bool = False) -> Image.Image:
     x = west + (np.arange(width) + 0.5) * (east - west) / width
     y = south + (np.arange(height) + 0.5) * (north - south) / height
     palette = PALETTE.copy()
-    if is_bundle:
+    if bundle is not None:
         palette[GROUND], palette[TARGET] = _GRASS, _ROAD
     colours = palette[classes].astype(float)
+    if bundle is not None:
+        _take_colours_of_splats(bundle, world, colours)
     if not world.is_flat:
         heights = heights_at(world, x, y)
         slope_y, slope_x = np.gradient(heights, y[1] - y[0], x[1] - x[0])
@@ -104,8 +109,64 @@ def ground_texture(world: World, is_bundle: bool = False) -> Image.Image:
         shade *= 0.9 + 0.16 * (heights - heights.min()) / span
         colours *= np.where(classes == WATER, 1.0, shade)[:, :, None]
     image = Image.fromarray(np.clip(colours, 0, 255).astype(np.uint8)[::-1])
-    _rule(image, world)
-    return image
+    if bundle is None:
+        _rule(image, world)
+    return _shaded(image, world) if has_shadows else image
+
+
+def _shaded(image: Image.Image, world: World) -> Image.Image:
+    """With the shadows of obstacles and features: a soft one away from the sun, and a dark rim where they stand."""
+    west, south, east, north = world.extent_m
+    per_x, per_y = image.width / (east - west), image.height / (north - south)
+    long, rim = Image.new("L", image.size, 0), Image.new("L", image.size, 0)
+    draw, dark = ImageDraw.Draw(long), ImageDraw.Draw(rim)
+    for shape in (*world.obstacles, *world.features):
+        if not shape.height_m or shape.base_m > 0.5:
+            continue
+        outline = [((x - west) * per_x, (north - y) * per_y) for x, y in footprint(shape)]
+        reach_x, reach_y = (-each / _SUN[2] * shape.height_m for each in _SUN[:2])
+        for step in range(13):
+            draw.polygon([(u + reach_x * per_x * step / 12, v - reach_y * per_y * step / 12) for u, v in outline], 255)
+        dark.polygon(outline, 255)
+    soft = max(_SHADE_M * per_x, 0.6)
+    shade = np.asarray(long.filter(ImageFilter.GaussianBlur(soft)), float) / 255 * _SHADE
+    shade = np.maximum(shade, np.asarray(rim.filter(ImageFilter.GaussianBlur(1.6 * soft)), float) / 255 * 0.6)
+    return Image.fromarray((np.asarray(image) * (1.0 - shade[:, :, None])).astype(np.uint8))
+
+
+def _take_colours_of_splats(bundle: Bundle, world: World, colours: Floats) -> None:
+    """Where splats lie on the ground, their mean colour; elsewhere the colours stay."""
+    found = bundle.gaussians
+    if not len(found.values):
+        return
+    x, y, z = np.asarray(found.column("x", 3), np.float64).T
+    height, width, _ = colours.shape
+    west, south, east, north = world.extent_m
+    u, v = ((x - west) / (east - west) * width).astype(int), ((y - south) / (north - south) * height).astype(int)
+    column, row = ((x - west) / world.cell_m).astype(int), ((y - south) / world.cell_m).astype(int)
+    inside = (u >= 0) & (u < width) & (v >= 0) & (v < height) & (x >= west) & (y >= south)
+    u, v, z, row, column = u[inside], v[inside], z[inside], row[inside], column[inside]
+    low = np.abs(z - np.asarray(world.elevation)[row, column]) < 0.3
+    shades = np.clip(0.5 + _SH_DC * np.asarray(found.column("f_dc_0", 3), np.float64)[inside][low], 0.0, 1.0)
+    place, cells = v[low] * width + u[low], height * width
+    counts = np.bincount(place, minlength=cells).astype(float)
+    layers = [counts, *(np.bincount(place, shades[:, part], cells) for part in range(3))]
+    radius = max(1, round(0.7 / world.cell_m * width / world.elevation.shape[1]))
+    for _ in range(2):
+        layers = [_blurred(each.reshape(height, width), radius).reshape(-1) for each in layers]
+    known = layers[0] > 0.02 / radius
+    for part in range(3):
+        colours.reshape(-1, 3)[known, part] = 255 * layers[1 + part][known] / layers[0][known]
+
+
+def _blurred(grid: Floats, radius: int) -> Floats:
+    """Mean over a square."""
+    for axis in (0, 1):
+        sums = np.cumsum(np.concatenate([np.zeros_like(np.take(grid, [0], axis)), grid], axis), axis)
+        last, ends = grid.shape[axis], np.arange(grid.shape[axis])
+        high, low = np.minimum(ends + radius + 1, last), np.maximum(ends - radius, 0)
+        grid = (np.take(sums, high, axis) - np.take(sums, low, axis)) / (2 * radius + 1)
+    return grid
 
 
 def _rule(image: Image.Image, world: World) -> None:
@@ -204,8 +265,8 @@ def _billboard(world: World, shape: Shape) -> trimesh.Trimesh:
 # ---- world bundles ---------------------------------------------------------------------------------------------------
 
 
-def draw_bundle(server: Any, folder: str, world: World) -> None:
-    bundle = load_bundle(Path(folder))
+def draw_bundle(server: Any, bundle: Bundle, world: World) -> int:
+    """The number of splats that are drawn."""
     edges = bundle.drivable.edges
     if len(edges):
         lines = _on_the_ground(world, edges)
@@ -213,6 +274,7 @@ def draw_bundle(server: Any, folder: str, world: World) -> None:
     splats = _gaussians(bundle)
     if splats is not None:
         server.scene.add_gaussian_splats("/splats/background", **splats)
+    return 0 if splats is None else len(splats["centers"])
 
 
 def _on_the_ground(world: World, edges: Any) -> Any:
@@ -255,7 +317,7 @@ def _gaussians(bundle: Bundle) -> dict[str, Any] | None:
 
 # what a page can switch on and off, each a root of the scene tree -> whether it is shown at first
 LAYERS = dict.fromkeys(("trails", "sensors", "radio", "waypoints", "labels", "frames", "poses"), True)
-LAYERS |= {"frames": False, "poses": False, "points": True, "drivable": True, "splats": True}
+LAYERS |= {"frames": False, "poses": False, "points": True, "drivable": False, "mesh": False, "splats": True}
 Place: TypeAlias = tuple[float, float, float]  # [m] map frame
 DAY = ((138, 178, 219), (236, 242, 247))  # sky: top, horizon
 NIGHT = ((10, 14, 24), (44, 55, 74))
@@ -275,39 +337,42 @@ def robot_scale(scene: PageScene) -> float:
     return float(min(max(max(scene.world.size_m) / 30.0, 1.0), 5.0))
 
 
+_BUILDS = itertools.count(1)
+
+
 class Stage3D:
     """Draws frames of one scene."""
 
-    def __init__(
-        self, server: Any, scene: PageScene, shadows: bool, scale: float | None = None, is_film: bool = False
-    ) -> None:
+    def __init__(self, server: Any, scene: PageScene, scale: float | None = None, is_film: bool = False) -> None:
         """`is_film`: drawn ahead of time, so that everything moves in simulated time."""
         self.server, self.scene = server, scene
+        self.ground = f"ground_{next(_BUILDS)}"  # a page knows by this name that the ground is drawn
+        bundle = load_bundle(Path(scene.bundle)) if scene.bundle else None
         self.scale = robot_scale(scene) if scale is None else scale
         self.colours = {look.name: COLOURS[number % len(COLOURS)] for number, look in enumerate(scene.robots)}
         self._frame: PageFrame | None = None
         self._waypoints: Any = None
-        self._world(shadows)
-        self._ruler()
+        self._world(bundle)
+        if bundle is None:
+            self._ruler()
         for layer in LAYERS:
             server.scene.add_frame(f"/{layer}", show_axes=False)
         self.bodies = {
-            look.name: RobotBody(server, look, number, self.scale, shadows, scene.physics_hz)
+            look.name: RobotBody(server, look, number, self.scale, scene.physics_hz)
             for number, look in enumerate(scene.robots)
         }
         self.sensors = SensorLayers(server, scene, self.bodies, self.scale)
         clock = {"clock": lambda frame: frame.time_ns / 1e9} if is_film else {}
         self._radio = RadioPulses(server, self.scale, **clock) if scene.has_radio else None
-        if scene.bundle:
-            draw_bundle(server, scene.bundle, scene.world)
+        self.splats = draw_bundle(server, bundle, scene.world) if bundle is not None else 0
         self.layers = [name for name in LAYERS if self._has(name)]
         self._axes = self._frames()
         for name, is_shown in LAYERS.items():
             self.show(name, is_shown)
 
     def _has(self, layer: str) -> bool:
-        if layer in ("drivable", "splats"):
-            return bool(self.scene.bundle)
+        if layer in ("drivable", "splats", "mesh"):
+            return self.splats > 0 if layer != "drivable" else bool(self.scene.bundle)
         if layer == "radio":
             return self.scene.has_radio
         own = {"points": "points", "poses": "pose"}.get(layer)
@@ -315,22 +380,24 @@ class Stage3D:
 
     # ---- what does not move ------------------------------------------------------------------------------------------
 
-    def _world(self, shadows: bool) -> None:
+    def _world(self, bundle: Bundle | None) -> None:
+        """Shadows are part of the ground's texture: a shadow map over the whole world would be coarse and flicker."""
         scene, world = self.server.scene, self.scene.world
-        west, south, east, north = world.extent_m
-        middle, reach = (0.5 * (west + east), 0.5 * (south + north)), max(east - west, north - south)
         scene.configure_default_lights(enabled=False)
         scene.configure_environment_map(None)
         scene.add_light_hemisphere("/light/sky", sky_color=(225, 236, 255), ground_color=(120, 118, 110), intensity=1.6)
-        sun = {"color": (255, 247, 232), "intensity": 2.1, "cast_shadow": shadows}
-        place = (middle[0] - 0.6 * reach, middle[1] - 0.8 * reach, 1.2 * reach)
-        scene.add_light_directional("/light/sun", position=place, **sun)
-        scene.add_mesh_trimesh("/world/ground", ground_mesh(world, bool(self.scene.bundle)), cast_shadow=False)
-        if world.mesh is not None:
-            add_mesh(scene, "/world/mesh", world.mesh.vertices, world.mesh.triangles, (176, 178, 172), side="double")
+        sun = {"color": (255, 247, 232), "intensity": 2.1, "cast_shadow": False}
+        scene.add_light_directional("/light/sun", position=tuple(1000.0 * each for each in _SUN), **sun)
+        ground = trimesh.Scene()
+        ground.add_geometry(ground_mesh(world, bundle), node_name=self.ground, geom_name=self.ground)
+        data = ground.export(file_type="glb")
+        scene.add_glb("/world/ground", data, cast_shadow=False, receive_shadow=False)
+        if world.mesh is not None:  # beside splats it is what LiDARs see, and off at first
+            name = "/world/mesh" if bundle is None or not len(bundle.gaussians.values) else "/mesh/static"
+            add_mesh(scene, name, world.mesh.vertices, world.mesh.triangles, (176, 178, 172), side="double")
         for class_id, mesh in shape_meshes(world).items():
             name, colour = f"/world/things/{CLASS_NAMES[class_id]}", tuple(int(part) for part in PALETTE[class_id])
-            add_mesh(scene, name, mesh.vertices, mesh.faces, colour, side="double", cast_shadow=shadows)
+            add_mesh(scene, name, mesh.vertices, mesh.faces, colour, side="double")
 
     def _ruler(self) -> None:
         """Metres along the southern and western edge, and an arrow to the north."""
@@ -386,8 +453,9 @@ class Stage3D:
             places = np.array([(west, south, 0.0), (east, north, 0.0)])
         centre = 0.5 * (places.min(axis=0) + places.max(axis=0))
         spread = float(np.linalg.norm(places - centre, axis=1).max())
-        distance = max(1.9 * spread + 7.0 * self.scale, 24.0 if self.scene.bundle else 9.0)
-        eye = centre + distance * np.array([-0.48, -0.78, 0.52])
+        size = max((look.radius_m for look in self.scene.robots), default=1.0)
+        distance = 2.1 * spread + 7.0 * self.scale * max(size, 1.0)
+        eye = centre + distance * np.array([-0.48, -0.78, 0.48])
         return (float(eye[0]), float(eye[1]), float(eye[2])), (float(centre[0]), float(centre[1]), float(centre[2]))
 
     # ---- what moves --------------------------------------------------------------------------------------------------
