@@ -10,7 +10,6 @@ from pathlib import Path
 
 from microsim.errors import MicroSimError
 
-
 FIRST_DEMO = "oval"
 
 

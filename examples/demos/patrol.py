@@ -23,7 +23,7 @@ ROUNDS = {
 SPEED = {"drone": 3.5, "rover": 1.4}  # [m/s]
 REACHED_M = 1.2
 RADIO_S = 0.5
-LAPS = 2  # of the drone; then the patrol is over
+LAPS = 1  # of the drone; then the patrol is over
 
 
 class Follower:

@@ -176,6 +176,7 @@ def test_everything_fits_on(tab: Tab, screen: str) -> None:
         tab.until(f"{box}.width >= {min(width, 550)} && {box}.height >= {0.35 * height}")
         assert tab.page.evaluate(f"{PROBES}.outside()") == []
         assert tab.page.evaluate(f"{PROBES}.overlapping()") == []
+        assert tab.page.evaluate(f"{PROBES}.small()") == []
         for name in ("camera", "plot-box", "state", "log"):  # wherever it stands, it is there
             assert tab.page.evaluate(f"document.getElementById('ms-{name}').getClientRects().length") == 1
     finally:
@@ -255,7 +256,7 @@ def test_another_scenario_can_be_chosen(browser: Any, started: Callable[..., Run
         tab.until_robot("rover", f"Math.hypot(x - {before[1][0]}, y - {before[1][1]}) > 0.5")
         tab.until("document.getElementById('ms-image').src.startsWith('data:image/png')")
         tab.until("document.getElementById('ms-links').innerText.includes('drone → rover')")
-        tab.page.select_option("#ms-scenario", "obstacles_arena")
+        tab.page.select_option("#ms-scenario", "scenario:obstacles_arena")
         tab.until("document.title.startsWith('obstacles_arena')")
         tab.until("Number(document.getElementById('ms-tick').textContent.replace(/,/g, '')) < 600")
         tab.until("document.getElementById('ms-lines').innerText.includes('scenario obstacles_arena')")

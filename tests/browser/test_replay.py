@@ -92,6 +92,8 @@ def test_a_recording_as_a_file_plays_without_a_server(browser: Any, bag: Path, t
     page.wait_for_selector(".mantine-Slider-root", timeout=60_000)  # the time slider
     shown = "[...document.querySelectorAll('.plot')].filter((each) => each.offsetHeight).length"
     page.wait_for_function(f"{shown} >= 4", timeout=60_000)  # height, speed, latency, losses
+    page.select_option("#ms-add-plot", "imu:linear_acceleration.z")
+    page.wait_for_function("document.querySelector('canvas[data-plot=\"imu:linear_acceleration.z\"]').offsetHeight")
     page.evaluate(f"{PROBES}.press('speed', 0.6)")
     page.wait_for_function(
         "Number(document.querySelector('#root .mantine-Slider-thumb').ariaValueNow) > 4", timeout=60_000

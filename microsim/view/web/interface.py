@@ -264,9 +264,14 @@ class FrameCollector:
             **run_state(runner), epoch=self.epoch, next_seed=sim.next_seed, is_paused=runner.paused,
             waypoints=dict(getattr(runner.pilot, "waypoints", {})), driven=self.driven,
             has_pilot=runner.pilot is not None, restart_s=self.restart_s,
-            idle=() if hasattr(runner.pilot, "is_done") else tuple(each for each in sim.robots if each not in self._commanded),
+            idle=self._idle(sim),
             events=tuple(getattr(runner.pilot, "events", ())[-_MOST_EVENTS:]),
         )  # fmt: skip
+
+    def _idle(self, sim: Simulation) -> tuple[str, ...]:
+        """A demo's own pilot lets robots wait on purpose."""
+        has_plan = hasattr(self.runner.pilot, "is_done")
+        return () if has_plan else tuple(name for name in sim.robots if name not in self._commanded)
 
     def _rtf(self) -> float:
         """0 while paused."""

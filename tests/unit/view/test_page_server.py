@@ -41,7 +41,7 @@ def heard(run: Connection) -> list[Control]:
     found = []
     while run.poll(0.3 if found else 20.0):
         found.append(run.recv())
-    return found
+    return [each for each in found if each.kind != "watched"]  # the first page has opened
 
 
 def raw(page: ViewerPage, request: bytes) -> bytes:

@@ -9,8 +9,9 @@
     geometry.boundingSphere = empty.boundingSphere;
     geometry.boundingSphere.radius = Infinity;
   };
-  const drawn = (window.MicroSimDrawn = { ground: "", splats: false }); // what the page waits for
-  const onBeforeRender = (renderer, scene) => {
+  const drawn = (window.MicroSimDrawn = { ground: "", splats: false, eye: [0, 0, 0] }); // what the page waits for, and where it looks from
+  const onBeforeRender = (renderer, scene, camera) => {
+    drawn.eye = camera.position.toArray();
     let hasSplats = false;
     scene.traverse((each) => {
       setBounds(each.geometry);
