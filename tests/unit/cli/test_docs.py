@@ -230,6 +230,12 @@ def test_every_part_of_the_package_is_in_the_folder_table():
     assert [name for name in names if f"`{name}`" not in table and f"`microsim/{name}`" not in table] == []
 
 
+def test_the_tests_that_show_a_promise_are_there():
+    named = re.findall(r"`(\w+/test_\w+\.py)`", (DOCS / "reliability.md").read_text(encoding="utf-8"))
+    assert len(named) > 20
+    assert [name for name in named if not any((ROOT / at / name).is_file() for at in ("tests/unit", "tests"))] == []
+
+
 def test_the_layers_are_written_down_as_they_are_checked():
     layers = re.search(r"^layers = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M | re.S)
     assert layers is not None
