@@ -62,8 +62,9 @@ def read_mesh(source: BundleFile) -> StaticMesh | None:
 
     readers = {".ply": read_ply_mesh, ".obj": read_obj_mesh, ".glb": read_glb_mesh}
     try:
-        raw = readers[source.file.suffix](source)
-        mesh = None if raw is None else _checked(raw)
+        with np.errstate(all="ignore"):  # vertices that are not finite are refused, not warned of
+            raw = readers[source.file.suffix](source)
+            mesh = None if raw is None else _checked(raw)
     except MeshError as error:
         source.problem(error.rule, str(error), line=error.line)
         return None

@@ -95,8 +95,10 @@ def _elements(lines: list[str]) -> tuple[PlyElement, ...]:
         if words[0] == "element":
             elements.append(_element(words, number))
         elif words[0] == "property" and elements:
-            last = elements[-1]
-            elements[-1] = PlyElement(last.name, last.count, (*last.properties, _property(words, number)))
+            last, found = elements[-1], _property(words, number)
+            if any(each.name == found.name for each in last.properties):
+                raise _HeaderError(f"the element {last.name!r} has two properties {found.name!r}", number)
+            elements[-1] = PlyElement(last.name, last.count, (*last.properties, found))
         else:
             raise _HeaderError(f"unexpected line {line[:60]!r}", number)
     return tuple(elements)

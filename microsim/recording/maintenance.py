@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from microsim.messages import is_known
 from microsim.recording.bag_io import CONTINUES, READERS, WRITERS, ForeignBag, OwnBag, open_bag, storage_of
 from microsim.recording.bag_model import (
     METADATA_YAML,
+    BagChannel,
     BagError,
     BagFacts,
     Block,
@@ -224,6 +226,7 @@ class _Repair:
         writer = WRITERS[storage](fresh, facts, reader.compression)
         try:
             for block in reader.blocks():
+                _check_types(path, block.channels)
                 writer.write(block)
             if reader.problem and not is_last:
                 where = f"damaged in the middle of the bag ({reader.problem})"
@@ -251,6 +254,14 @@ class _Repair:
             why = "it did not fit the files"
         path.write_text(text, encoding="utf-8")
         self._damaged.append(f"{METADATA_YAML}: {why}")
+
+
+def _check_types(path: Path, channels: Iterable[BagChannel]) -> None:
+    for channel in channels:
+        if not is_known(channel.type):
+            raise BagError(
+                f"{path} cannot be repaired: the topic {channel.topic} has the unknown type {channel.type!r}"
+            )
 
 
 def _end(reader: FileReader, is_last: bool) -> Mapping[str, str]:

@@ -234,9 +234,13 @@ window.splats = () => {
 window.loudly = console.error;"""
 
 
-def test_splats_are_drawn_without_a_word_in_the_console(browser: Any, started: Callable[..., Run]) -> None:
+def test_splats_are_drawn_without_a_word_in_the_console(
+    browser: Any, started: Callable[..., Run], tmp_path: Path
+) -> None:
     """Errors and warnings are those of the browser: the page hides none."""
-    run = started("run", "--world", str(ROOT / "worlds" / "minimal_test"), "--view", "--transport", "none")
+    scenario = tmp_path / "splats.yaml"  # with a rover, whose run costs little: a car would draw splats for its cameras
+    scenario.write_text(json.dumps({"world": str(ROOT / "worlds" / "minimal_test"), "robots": {"rover": {}}}))
+    run = started("run", str(scenario), "--view", "--transport", "none")
     tab = Tab(browser, run.address, script=SCENES)
     tab.until("splats()?.boundingSphere")  # three.js has asked how far they reach
     tab.page.evaluate("window.first = splats()")

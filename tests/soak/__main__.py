@@ -8,7 +8,7 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.soak.mutated_inputs import SHARES, try_many, try_one
 MILLION = 1_000_000
 PORTION = 2_000  # inputs at a time
 PORTIONS_PER_PROCESS = 8  # then new processes: what one leaks stays small
-PARTS = ("inputs", "viewer", "time", "kills", "disk", "subscribers")
+PARTS = ("inputs", *SHARES, "viewer", "time", "kills", "disk", "subscribers")
 RESULT = Path(__file__).resolve().parents[2] / "docs/results/soak.md"
 
 
@@ -40,54 +40,54 @@ def main() -> int:
         return 0
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="microsim-soak-") as name:
-        for part, work in _parts(options.scale, options.seed, options.workers, Path(name)).items():
-            if not options.parts or part in options.parts:
-                print(f"{part} …", file=sys.stderr, flush=True)
-                began = time.monotonic()
-                found = work()
-                found[-1].seconds = time.monotonic() - began
-                results += found
-    text = table(results, options.scale)
-    print(text)
-    for result in results:
-        for note in result.notes[:20]:
-            print(f"{result.name}: {note}")
-    if options.write:
-        RESULT.write_text(text, encoding="utf-8")
+        for part, work in _parts(options, Path(name)).items():
+            print(f"{part} …", file=sys.stderr, flush=True)
+            found = work()
+            results += found
+            for result in found:
+                print(row(result), *result.notes[:20], sep="\n  ", flush=True)
+            if options.write:
+                RESULT.write_text(table(results, options.scale, RESULT.read_text("utf-8")), encoding="utf-8")
     return 0 if all(result.is_good for result in results) else 1
 
 
-def _parts(scale: float, seed: int, workers: int, folder: Path) -> dict[str, Callable[[], list[Result]]]:
+def _parts(options: argparse.Namespace, folder: Path) -> dict[str, Callable[[], list[Result]]]:
     def scaled(number: int) -> int:
-        return max(int(number * scale), 1)
+        return max(int(number * options.scale), 1)
 
-    return {
-        "inputs": lambda: mutated_inputs(scaled(MILLION), seed, workers, folder),
+    kinds = [kind for kind in SHARES if not options.parts or {kind, "inputs"} & set(options.parts)]
+    parts: dict[str, Callable[[], list[Result]]] = {
         "viewer": lambda: [viewer_frames(scaled(50_000))],
-        "time": lambda: [long_run(24.0 * scale)],
+        "time": lambda: [long_run(24.0 * options.scale)],
         "kills": lambda: [kills(scaled(1_000), folder)],
         "disk": lambda: [full_disk(folder)],
-        "subscribers": lambda: [subscribers(45, 5, max(int(60 * scale), 5))],
+        "subscribers": lambda: [subscribers(45, 5, max(int(60 * options.scale), 5))],
     }
+    parts = {part: work for part, work in parts.items() if not options.parts or part in options.parts}
+    if kinds:
+        inputs = lambda: mutated_inputs(kinds, scaled(MILLION), options.seed, options.workers, folder)  # noqa: E731
+        return {", ".join(kinds): inputs, **parts}
+    return parts
 
 
-def mutated_inputs(count: int, seed: int, workers: int, folder: Path) -> list[Result]:
+def mutated_inputs(kinds: Sequence[str], count: int, seed: int, workers: int, folder: Path) -> list[Result]:
     """A result for each kind of input."""
     portions = []
     for kind, share in SHARES.items():
         left = max(count * share // MILLION, 1)
         while left > 0:
-            portions.append((kind, min(left, PORTION)))
+            portions.append((kind, min(left, PORTION), len(portions)))  # numbered alike whatever kinds are tried
             left -= PORTION
-    results = {kind: Result(f"mutated {kind}", "") for kind in SHARES}
-    tried = dict.fromkeys(SHARES, (0, 0))
+    portions = [portion for portion in portions if portion[0] in kinds]
+    results = {kind: Result(f"mutated {kind}", "") for kind in kinds}
+    tried = dict.fromkeys(kinds, (0, 0))
     began, together = time.monotonic(), workers * PORTIONS_PER_PROCESS
     for first in range(0, len(portions), together):
         # A new pool each time: one that replaces its processes by itself (max_tasks_per_child) stops for ever in
         # Python 3.11 (gh-115634).
         with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
             jobs = {}
-            for number, (kind, size) in enumerate(portions[first : first + together], first):
+            for kind, size, number in portions[first : first + together]:
                 place = folder / f"{kind}_{number}"
                 place.mkdir()
                 jobs[pool.submit(try_many, kind, size, seed * MILLION + number, place)] = kind
@@ -106,17 +106,22 @@ def mutated_inputs(count: int, seed: int, workers: int, folder: Path) -> list[Re
     return list(results.values())
 
 
-def table(results: list[Result], scale: float) -> str:
-    day, machine = time.strftime("%Y-%m-%d"), f"{platform.system()} {platform.machine()}"
-    lines = [
-        f"`make soak` of {day}, scale {scale:g}, Python {platform.python_version()}, {machine}:",
-        "",
-        "| What | Tried | Tracebacks | Hangs | Messages lost |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for each in results:
-        lines.append(f"| {each.name} | {each.tried} | {each.tracebacks} | {each.hangs} | {each.lost} |")
-    return "\n".join(lines) + "\n"
+HEAD = "| What | Tried | Tracebacks | Hangs | Messages lost | Date |"
+
+
+def row(each: Result) -> str:
+    cells = (each.name, each.tried, each.tracebacks, each.hangs, each.lost, time.strftime("%Y-%m-%d"))
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def table(results: Sequence[Result], scale: float, before: str = "") -> str:
+    """Rows of parts that did not run this time are those of before."""
+    rows = {line.split(" | ")[0]: line for line in before.partition(HEAD)[2].splitlines() if line.startswith("| ")}
+    rows.pop("| ---", None)
+    rows.update({f"| {each.name}": row(each) for each in results})
+    machine = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    lines = [f"`make soak`, scale {scale:g}, {machine}:", "", HEAD, "| --- | --- | --- | --- | --- | --- |"]
+    return "\n".join([*lines, *rows.values()]) + "\n"
 
 
 if __name__ == "__main__":

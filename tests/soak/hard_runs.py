@@ -297,7 +297,13 @@ def viewer_frames(count: int) -> Result:
         if dice.random() < 0.5:
             version = Subprotocol(f"viser-v{viser.__version__}")
             place = front_door(page.address)[1]
-            opened = connect(f"ws://{site}{place}", origin=f"http://{site}", subprotocols=[version], open_timeout=30)
+            opened = connect(
+                f"ws://{site}{place}",
+                origin=f"http://{site}",
+                subprotocols=[version],
+                open_timeout=30,
+                close_timeout=0.2,  # once cut off, there is nothing to wait for
+            )
         else:
             opened = open_panels(page.address)
         try:
