@@ -424,6 +424,7 @@ def test_an_import_can_take_all_but_the_gaussians_from_another_bundle(here):
         (usual_ply(10, 0)[0][:-4], (), "cut short"),
         (usual_ply(10, 0)[0].replace(b"float opacity", b"float opaque"), (), "no property opacity"),
         (usual_ply(10, 1)[0].replace(b"f_rest_8", b"g_rest_8"), (), "f_rest"),
+        (usual_ply(10, 1)[0].replace(b"f_rest_8", b"opacity"), (), r"scan.ply:\d+: .* has two properties 'opacity'"),
         (usual_ply(10, 0)[0], ("--crop", "1,0,0,1"), "below its second"),
         (usual_ply(10, 0)[0], ("--crop", "1,2"), "4 or 6 numbers"),
         (usual_ply(10, 0)[0], ("--crop", "100,101,100,101"), "crop less"),

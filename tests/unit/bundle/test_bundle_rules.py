@@ -5,6 +5,7 @@ A test `test_rule_<name>…` belongs to the rule <name> of `microsim.bundle.rule
 
 import math
 import os
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -793,6 +794,15 @@ def test_rule_mesh_value_wants_finite_vertices(bundle):
     vertices[3, 1] = np.nan
     (bundle / "geometry/static_mesh.ply").write_bytes(mesh_ply(vertices, CUBE_TRIANGLES))
     assert_breaks(bundle, "mesh-value", "vertex 3")
+
+
+def test_rule_mesh_value_refuses_a_signalling_nan_without_a_warning(bundle):
+    vertices = CUBE_VERTICES.astype(np.float32)
+    vertices.view(np.uint32)[3, 1] = 0x7F800001  # the processor reports an invalid operation when it is converted
+    (bundle / "geometry/static_mesh.ply").write_bytes(mesh_ply(vertices, CUBE_TRIANGLES))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_breaks(bundle, "mesh-value", "vertex 3")
 
 
 @pytest.mark.parametrize("index", [-1, 8])

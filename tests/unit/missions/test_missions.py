@@ -539,6 +539,7 @@ HEAD = "scenario: flat\nduration: 5\n"
         (f"{HEAD}expect:\n  - {{robot: drone, value: ¦zz, equals: 1}}\n", "drone has no value 'zz'"),
         (f"{HEAD}expect:\n  - {{robot: drone, value: z, equals: ¦[1, 2]}}\n", "expected a number for the value"),
         (f"{HEAD}expect:\n  - {{robot: drone, value: z, equals: ¦x}}\n", "found 'x' (text)"),
+        (f"{HEAD}expect:\n  - {{robot: drone, value: z, equals: ¦1{400 * '0'}}}\n", "found a number of many digits"),
         (f"{HEAD}expect:\n  - {{robot: drone, value: ¦position, equals: [1, 2]}}\n", "and `within`"),
         (f"{HEAD}expect:\n  - {{robot: drone, value: z, at_most: 1, ¦at: 1, to: 2}}\n", "either `at`, or"),
         (f"{HEAD}expect:\n  - {{robot: drone, value: z, at_most: 1, from: ¦3, to: 2}}\n", "must be before"),

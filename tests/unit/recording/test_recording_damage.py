@@ -346,6 +346,17 @@ _TAMPERED_TABLES = [
 ]
 
 
+def test_a_type_that_nobody_knows_cannot_be_repaired(copy: Callable[[str], Path]) -> None:
+    folder = copy("sqlite3")
+    database = sqlite3.connect(folder / FILES["sqlite3"])
+    with database:
+        database.execute("UPDATE topics SET type = 'nav_msgs/msg/Odometri' WHERE name = '/drone/odom'")
+        database.execute("DELETE FROM microsim WHERE place = 'end'")  # so that there is something to repair
+    database.close()
+    with pytest.raises(BagError, match=r"db3 cannot be repaired: .* /drone/odom has the unknown type '.*/Odometri'"):
+        repair(folder)
+
+
 @pytest.mark.parametrize(("statement", "words"), _TAMPERED_TABLES)
 def test_a_changed_table_is_reported_with_where_and_what(
     copy: Callable[[str], Path], statement: str, words: str
