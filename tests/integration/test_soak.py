@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from microsim.errors import MicroSimError
-from tests.soak.hard_runs import kills, viewer_frames
+from tests.soak.__main__ import table
+from tests.soak.hard_runs import Result, kills, viewer_frames
 from tests.soak.mutated_inputs import SHARES, TARGETS, try_many
 
 
@@ -32,6 +33,14 @@ def test_a_signalling_nan_in_a_splat_is_no_warning(tmp_path: Path) -> None:
 def test_the_kinds_make_up_a_million() -> None:
     assert set(SHARES) == set(TARGETS)
     assert sum(SHARES.values()) == 1_000_000
+
+
+def test_parts_that_did_not_run_keep_their_last_result() -> None:
+    before = table([Result("kills", "3"), Result("full disk", "1")], 1.0)
+    after = table([Result("kills", "5", lost=2), Result("subscribers", "50")], 1.0, before)
+    rows = [line.split(" | ")[:5] for line in after.splitlines()[4:]]
+    assert [row[:2] for row in rows] == [["| kills", "5"], ["| full disk", "1"], ["| subscribers", "50"]]
+    assert rows[0][4] == "2"
 
 
 def test_garbage_from_a_browser_leaves_the_page_alive() -> None:
