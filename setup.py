@@ -13,7 +13,7 @@ from setuptools import find_packages, setup
 NAME = "microsim"  # of the Python package, the ament package and the command
 DISTRIBUTION = "microsim-ros2"  # for pip: "microsim" on PyPI is an unrelated project
 ROOT = Path(__file__).resolve().parent
-DATA_FOLDERS = ("launch", "rviz", "foxglove", "urdf", "scenarios", "missions", "worlds", "examples/demos")
+DATA_FOLDERS = ("launch", "rviz", "layouts", "urdf", "scenarios", "missions", "worlds", "examples/demos")
 
 # viser checks no Origin and draws another page in its next minor version: view/web/page/access.py and page.css are
 # made for this one

@@ -6,7 +6,7 @@ Each becomes a file in docs/_generated, which a page includes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ def pages() -> dict[str, str]:
         "topics": topics(),
         "telemetry": telemetry(),
         "agent_tools": agent_tools(),
+        "json_fields": json_fields(),
         "metrics": metrics(),
         "bundle_rules": bundle_rules(),
         **node_parameters(),
@@ -328,6 +329,45 @@ def bundle_rules() -> str:
 
     rows = [(f"`{name}`", "warning" if name in WARNINGS else "error", words) for name, words in RULES.items()]
     return table(("Rule", "Broken, it is", "Meaning"), rows)
+
+
+def json_fields() -> str:
+    """What every command prints with `--json`: its fields, from its schema."""
+    from microsim.cli.command import json_outputs
+    from microsim.cli.json_schemas import schema_of
+
+    parts = []
+    for name, kind in json_outputs().items():
+        schema = schema_of(kind, name)
+        link = f"[schema](schemas/{name.replace(' ', '_')}.json)"
+        parts.append(f"### microsim {name} --json\n\n`microsim schema {name}`, {link}")
+        for form in schema.get("anyOf", [schema]):
+            about = form.get("description", "")
+            rows = [(f"`{path}`", kind, text) for path, kind, text in _fields(form, "")]
+            parts.append((f"{about}\n\n" if about else "") + table(("Field", "Type", "Meaning"), rows))
+    return "\n\n".join(parts)
+
+
+def _fields(schema: dict[str, Any], path: str) -> Iterator[tuple[str, str, str]]:
+    """Each field below a schema: path, type, meaning."""
+    below = schema.get("items") or schema.get("additionalProperties")
+    if isinstance(below, dict):
+        yield from _fields(below, f"{path}[]" if "items" in schema else f"{path}.*")
+    for choice in schema.get("anyOf", ()):
+        yield from _fields(choice, path)
+    for name, field in schema.get("properties", {}).items():
+        inner = f"{path}.{name}" if path else name
+        absent = "" if name in schema["required"] else ", may be missing"
+        yield inner, _json_type(field) + absent, field.get("description", "")
+        yield from _fields(field, inner)
+
+
+def _json_type(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(map(_json_type, schema["anyOf"]))
+    if "enum" in schema:
+        return " or ".join(str(each).lower() for each in schema["enum"])
+    return str(schema.get("type", "any"))
 
 
 def agent_tools() -> str:

@@ -6,6 +6,7 @@ A tool returns plain data with a `next` step, or raises a MicroSimError. Tools r
 from __future__ import annotations
 
 import io
+import json
 import math
 import tempfile
 import time
@@ -314,9 +315,8 @@ class AgentTools:
         one, two = self._run(run), self._run(other)
         with tempfile.TemporaryDirectory(prefix="microsim-") as folder:
             first, second = one.record(Path(folder) / run), two.record(Path(folder) / f"{other}{'_' * (run == other)}")
-            found = diff(open_bag(first), open_bag(second)).to_dict()
-        if found["difference"]:
-            found["difference"]["about"] = found["difference"]["about"].replace(f"{folder}/", "")
+            text = json.dumps(diff(open_bag(first), open_bag(second)).to_dict())
+        found: Answer = json.loads(text.replace(f"{folder}/", ""))  # runs are known by their names
         hint = "they are the same" if found["identical"] else "read_state of both shows what came of it"
         return {**found, "next": hint}
 

@@ -48,6 +48,17 @@ class CliCommand(NamedTuple):
     work: Callable[..., int | None] | typer.Typer
     panel: str = "Other commands"  # heading in `microsim --help`
     position: int = 1000  # place among all commands; a panel stands where its first command does
+    json: Any = None  # what `--json` prints, see `json_schemas`; of a group, a mapping from the names of its commands
+
+    def outputs(self, name: str) -> dict[str, Any]:
+        """Each command that has `--json`, such as `bag info`, and what it prints."""
+        if self.json is None:
+            return {}
+        return (
+            {f"{name} {each}": kind for each, kind in self.json.items()}
+            if isinstance(self.json, dict)
+            else {name: self.json}
+        )
 
     def add_to(self, app: typer.Typer, name: str) -> None:
         if isinstance(self.work, typer.Typer):
@@ -98,6 +109,13 @@ def _built(found: Mapping[str, Command]) -> dict[str, Any]:
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     return {name: group.commands[name] for name in sorted(found, key=lambda name: (found[name].position, name))}
+
+
+def json_outputs() -> dict[str, Any]:
+    """What every command prints with `--json`, in the order of the commands."""
+    shipped = {name: _shipped(name) for name in _shipped_names()}
+    ordered = sorted(shipped, key=lambda name: (shipped[name].position, name))
+    return {each: kind for name in ordered for each, kind in shipped[name].outputs(name).items()}
 
 
 def _shipped_names() -> list[str]:

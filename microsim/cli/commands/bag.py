@@ -3,18 +3,50 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typing_extensions import NotRequired, TypedDict
 
 from microsim.cli.command import BagArgument, Command, JsonOption, argument
+from microsim.cli.json_schemas import Digest, Ticks
 from microsim.cli.terminal import FAILED, GOOD, print_json
 
 if TYPE_CHECKING:
     from microsim.recording.maintenance import BagInfo
 
 bag = typer.Typer(no_args_is_help=True, help="Inspect and repair recordings.")
-COMMAND = Command(bag, panel="Recordings", position=240)
+
+
+class TrafficOutput(TypedDict):
+    type: str
+    messages: int
+    rate_hz: Annotated[float | None, "null: fewer than two messages."]
+
+
+class BagOutput(TypedDict):
+    """What a recording contains. Recordings of other programs, and damaged ones, lack some fields."""
+
+    path: str
+    bytes: int
+    duration_s: Annotated[float | None, "From the first to the last message; null: there is none."]
+    messages: Annotated[int, "Of all topics, inputs too."]
+    problem: Annotated[str, "What is wrong with it; empty: nothing."]
+    topics: Annotated[dict[str, TrafficOutput], "By name."]
+    format_version: NotRequired[int]
+    version: NotRequired[Annotated[str, "Of MicroSim, which made it."]]
+    scenario: NotRequired[Annotated[dict[str, Any], "The whole scenario."]]
+    seed: NotRequired[int]
+    options: NotRequired[Annotated[dict[str, Any], "How it was recorded."]]
+    plugins: NotRequired[Annotated[dict[str, Any], "Hashes of the code of plug-ins."]]
+    sent: NotRequired[Annotated[int, "Messages without inputs."]]
+    inputs: NotRequired[int]
+    complete: NotRequired[Annotated[bool, "Whether it was closed properly."]]
+    ticks: NotRequired[Ticks]
+    digest: NotRequired[Digest]
+
+
+COMMAND = Command(bag, panel="Recordings", position=240, json={"info": BagOutput})
 
 
 @bag.command()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from microsim.cli.command import Command, JsonOption, argument, flag, option, size, with_options
+from microsim.cli.json_schemas import BundleOutput
 from microsim.cli.terminal import ShareProgress, compiling, print_json
 from microsim.errors import UsageError, show
 from microsim.paths import world_templates
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from microsim.scenario import Box, Cylinder
 
 bundle = typer.Typer(no_args_is_help=True, help="Make, inspect and pack world bundles.")
-COMMAND = Command(bundle, panel="Scenarios and worlds", position=340)
+COMMAND = Command(bundle, panel="Scenarios and worlds", position=340, json={"info": BundleOutput})
 
 BundleArgument = Annotated[str, argument("BUNDLE", "A folder, or the name of a shipped world.")]
 

@@ -7,8 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from typing_extensions import NotRequired, TypedDict
+
 from microsim.cli.ci_reports import CiCase, ReportOptions
 from microsim.cli.command import Command, QuietOption, TimeoutOption, argument, flag, option, words_of
+from microsim.cli.json_schemas import Digest, Ticks
 from microsim.cli.terminal import FAILED, GOOD, WRONG_INPUT, Bar, interruptible, is_quiet, print_json, print_table, warn
 from microsim.errors import UsageError
 
@@ -87,7 +90,37 @@ def check(options: CheckOptions) -> int:
     return GOOD if all(verdict.is_good for verdict in verdicts) else FAILED
 
 
-COMMAND = Command(check, panel="Run", position=140)
+class CheckDifference(TypedDict):
+    environment: str
+    digest: Digest
+    tick: NotRequired[Annotated[int | None, "Of the first difference, where it was looked for."]]
+    topic: NotRequired[Annotated[str | None, "Of the first message that differs."]]
+    about: NotRequired[Annotated[str, "The difference as text."]]
+
+
+class CheckFailure(TypedDict):
+    environment: str
+    error: str
+
+
+class CheckedMission(TypedDict):
+    scenario: str
+    mission: str
+    seed: Annotated[int | None, "null: the reference run failed."]
+    ticks: Ticks
+    digest: Digest
+    same: Annotated[list[str], "Environments with the same messages as the reference."]
+    different: list[CheckDifference]
+    failed: list[CheckFailure]
+
+
+class CheckOutput(TypedDict):
+    identical: Annotated[bool, "Whether all missions are the same in all environments."]
+    environments: Annotated[dict[str, str], "Name of each environment, and what is special about it."]
+    missions: list[CheckedMission]
+
+
+COMMAND = Command(check, panel="Run", position=140, json=CheckOutput)
 
 
 def default_jobs() -> int:

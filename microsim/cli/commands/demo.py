@@ -17,6 +17,7 @@ from microsim.cli.command import (
     seconds,
     seed_value,
 )
+from microsim.cli.json_schemas import RunOutput
 from microsim.cli.run_parts import (
     HostOption,
     OpenOption,
@@ -81,7 +82,7 @@ def demo(options: DemoOptions) -> int:
     return run_scenario(RunRequest(run, scenario, options.seed, options.duration, programme))
 
 
-COMMAND = Command(demo, panel="Run", position=120)
+COMMAND = Command(demo, panel="Run", position=120, json=RunOutput)
 
 
 def _list() -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from microsim.cli.command import Command, QuietOption, argument, flag
+from microsim.cli.json_schemas import ComparisonOutput
 from microsim.cli.terminal import say_comparison
 
 
@@ -31,4 +32,9 @@ def diff(
     return say_comparison(found, as_json)
 
 
-COMMAND = Command(diff, panel="Recordings", position=220)
+class DiffOutput(ComparisonOutput):
+    notes: Annotated[list[str], "What else differs: version, scenario, seed, digest."]
+    summary: Annotated[str, "One sentence: whether they differ, why, and in which message first."]
+
+
+COMMAND = Command(diff, panel="Recordings", position=220, json=DiffOutput)

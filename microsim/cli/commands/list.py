@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import TypedDict
+
 from microsim.cli.command import Command, JsonOption
 from microsim.cli.terminal import print_json
 from microsim.errors import MicroSimError
@@ -30,7 +32,23 @@ def list_(as_json: JsonOption = False) -> None:
         _print_group(title, entries)
 
 
-COMMAND = Command(list_, panel="Scenarios and worlds", position=310)
+Listed = dict[str, str]
+
+
+class ListOutput(TypedDict):
+    """Names, each with a sentence about it."""
+
+    scenarios: Listed
+    missions: Listed
+    worlds: Listed
+    robots: Listed
+    sensors: Listed
+    generators: Listed
+    faults: Listed
+    metrics: Listed
+
+
+COMMAND = Command(list_, panel="Scenarios and worlds", position=310, json=ListOutput)
 
 
 def _print_group(title: str, entries: dict[str, str]) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
+from typing_extensions import TypedDict
 
 from microsim.cli import terminal
 from microsim.cli.command import (
@@ -21,6 +22,7 @@ from microsim.cli.command import (
     option,
     simulated_time,
 )
+from microsim.cli.json_schemas import ComparisonOutput, Digest, SimulatedTime, Ticks
 from microsim.cli.run_parts import ViewerOptions
 from microsim.cli.terminal import FAILED, GOOD, note, print_json, tell, warn
 from microsim.errors import UsageError
@@ -134,7 +136,33 @@ def replay(options: ReplayOptions) -> int:
     return replay_bag(options.path, options)
 
 
-COMMAND = Command(replay, panel="Recordings", position=210)
+class ReplayOutput(TypedDict):
+    ticks: Ticks
+    sim_s: SimulatedTime
+    ignored: Annotated[int, "Inputs that the simulation did not take."]
+    digest: Digest
+    recorded_digest: Annotated[str | None, "null: the recording has none."]
+    differs: Annotated[bool, "Whether the digests differ."]
+
+
+class VerifyOutput(ComparisonOutput):
+    """With --verify."""
+
+    ticks: Ticks
+    digest: Digest
+    is_cut: Annotated[bool, "Whether the recording was cut off, and compared up to there."]
+
+
+class TokenOutput(TypedDict):
+    """With --token."""
+
+    ticks: Ticks
+    sim_s: SimulatedTime
+    digest: Digest
+    metrics: Annotated[dict[str, Any], "All metrics of the run."]
+
+
+COMMAND = Command(replay, panel="Recordings", position=210, json=VerifyOutput | ReplayOutput | TokenOutput)
 
 
 # ---- a recording -----------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from microsim.cli.command import (
     seconds,
     seed_value,
 )
+from microsim.cli.json_schemas import RunOutput
 from microsim.cli.run_parts import Flight, FoxgloveOptions, Programme, RecordingOptions, Recordings, ViewerOptions
 from microsim.cli.terminal import FAILED, GOOD, print_json, tell, warn
 from microsim.errors import MicroSimError, UsageError
@@ -156,7 +157,7 @@ def run(options: RunOptions) -> int:
     return run_scenario(RunRequest(options, scenario, options.seed, options.duration, programme, tuple(ROS_ARGS)))
 
 
-COMMAND = Command(run, panel="Run", position=110)
+COMMAND = Command(run, panel="Run", position=110, json=RunOutput)
 
 
 def _check_state_options(options: RunOptions) -> None:

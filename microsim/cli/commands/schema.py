@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from microsim.cli.command import Command
+from typing import Annotated
+
+from microsim.cli.command import Command, argument, json_outputs
+from microsim.errors import UsageError, unknown
 
 
-def schema() -> None:
-    """Print the JSON schema of scenarios, for editors.
+def schema(
+    command: Annotated[
+        list[str] | None,
+        argument("COMMAND", "A command, for the schema of what its --json prints.", show_default="scenarios"),
+    ] = None,
+) -> None:
+    """Print the JSON schema of scenarios, for editors; or of what a command prints with --json, for scripts.
 
     In VS Code, with the YAML extension: save it and name it in the first line of
     a scenario. Keys are then completed, explained and checked while you type.
@@ -15,12 +23,23 @@ def schema() -> None:
     Examples:
       microsim schema > microsim.schema.json
       # yaml-language-server: $schema=./microsim.schema.json     (in line 1)
+      microsim schema run                          what `microsim run --json` prints
+      microsim schema bag info
     """
     import json
 
-    from microsim.scenario import json_schema
+    if not command:
+        from microsim.scenario import json_schema
 
-    print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+        found = json_schema()
+    else:
+        from microsim.cli.json_schemas import schema_of
+
+        name, outputs = " ".join(command), json_outputs()
+        if name not in outputs:
+            raise UsageError(unknown("no command with --json", repr(name), name, outputs))
+        found = schema_of(outputs[name], f"microsim {name} --json")
+    print(json.dumps(found, indent=2, ensure_ascii=False))
 
 
 COMMAND = Command(schema, panel="Scenarios and worlds", position=330)

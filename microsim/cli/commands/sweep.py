@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+from typing_extensions import TypedDict
 
 from microsim.cli import terminal
 from microsim.cli.ci_reports import CiCase, ReportOptions
@@ -130,7 +132,57 @@ def sweep(options: SweepOptions) -> int:
             return FAILED
 
 
-COMMAND = Command(sweep, panel="Run", position=130)
+class FailedRun(TypedDict):
+    error: str
+    token: Annotated[str, "`microsim replay --token TOKEN` repeats the run."]
+
+
+class FiguresOutput(TypedDict):
+    mean: float
+    least: float
+    most: float
+    count: Annotated[int, "Runs that have a value."]
+
+
+class GroupOutput(TypedDict):
+    """The runs with one value of one key; without a key, all runs."""
+
+    key: str
+    value: Any
+    runs: int
+    failed: Annotated[int, "Runs that failed, whose mission did not pass, or that break an assertion."]
+    failure_share: float
+    figures: Annotated[dict[str, FiguresOutput | None], "Of each metric; null: no run has a value."]
+
+
+class SweepOutput(TypedDict):
+    good: Annotated[bool, "Whether all runs reached their end and all assertions hold."]
+    runs: int
+    failed: Annotated[list[FailedRun], "Runs that did not reach their end."]
+    assertions: Annotated[dict[str, bool], "Whether each holds."]
+    out: Annotated[str | None, "The file of the rows; null: none."]
+    summary: list[GroupOutput]
+
+
+class NothingFound(TypedDict):
+    """With --find, when there is no such run."""
+
+    found: Literal[False]
+    runs: int
+
+
+class FoundOutput(TypedDict):
+    """With --find."""
+
+    found: Literal[True]
+    token: Annotated[str, "Of the run that was found."]
+    file: Annotated[str, "The smallest mission that still does it."]
+    values: Annotated[dict[str, Any], "Metrics of that mission."]
+    flights: Annotated[int, "Runs that were spent on shrinking it."]
+    mission: Annotated[dict[str, Any], "Its content."]
+
+
+COMMAND = Command(sweep, panel="Run", position=130, json=SweepOutput | NothingFound | FoundOutput)
 
 
 def _sweep(options: SweepOptions) -> Sweep:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from typing_extensions import NotRequired, TypedDict
+
 from microsim.cli.command import Command, JsonOption, PluginsOption, argument
 from microsim.cli.terminal import GOOD, WRONG_INPUT, compiling, print_json
 from microsim.errors import MicroSimError, Problem, ScenarioError
@@ -48,7 +50,27 @@ def validate(
     return WRONG_INPUT if is_bad else GOOD
 
 
-COMMAND = Command(validate, panel="Scenarios and worlds", position=320)
+class ProblemOutput(TypedDict):
+    message: Annotated[str, "What was found, and what is expected."]
+    path: Annotated[str, "Key path; empty: the whole file."]
+    file: str | None
+    line: Annotated[int | None, "From 1."]
+    column: Annotated[int | None, "From 1."]
+    rule: NotRequired[Annotated[str, "Of a bundle: the rule that is broken."]]
+    remedy: NotRequired[Annotated[str, "Of a bundle: what to do."]]
+    is_warning: NotRequired[Annotated[bool, "Of a bundle: it does not make the file bad."]]
+
+
+class ValidatedFile(TypedDict):
+    scenario: NotRequired[Annotated[str, "The file, if it is a scenario."]]
+    mission: NotRequired[Annotated[str, "The file, if it is a mission."]]
+    sweep: NotRequired[Annotated[str, "The file, if it is a sweep."]]
+    bundle: NotRequired[Annotated[str, "The folder, if it is a world bundle."]]
+    ok: bool
+    problems: list[ProblemOutput]
+
+
+COMMAND = Command(validate, panel="Scenarios and worlds", position=320, json=list[ValidatedFile])
 
 
 def _is_bad(problems: Iterable[Problem]) -> bool:

@@ -25,6 +25,7 @@ from microsim.check import (
     first_tick,
     judged,
 )
+from tests.json_support import assert_published
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -103,6 +104,7 @@ def test_a_run_that_depends_on_nothing_is_proved_the_same(folder: Path) -> None:
     done = cli("world.yaml", "--missions", "fly.yaml", "--slow", "--json", "--jobs", "2", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     facts = json.loads(done.stdout)
+    assert_published("check", facts)
     names = list(facts["environments"])
     assert facts["identical"] is True
     assert {"reference", "hash_seed", "one_thread", "real_time", "generic_cpu", "no_compiler"} <= set(names)

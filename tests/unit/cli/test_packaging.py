@@ -19,7 +19,7 @@ from microsim.errors import DISTRIBUTION, MissingExtraError, install_hint
 from microsim.version import __version__
 
 ROOT = Path(__file__).resolve().parents[3]
-DATA_FOLDERS = ("launch", "rviz", "foxglove", "urdf", "scenarios", "missions", "worlds", "examples/demos")
+DATA_FOLDERS = ("launch", "rviz", "layouts", "urdf", "scenarios", "missions", "worlds", "examples/demos")
 
 
 @pytest.fixture

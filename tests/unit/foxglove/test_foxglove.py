@@ -286,7 +286,7 @@ def test_ros_2_and_foxglove_have_one_node():
 
 
 def test_the_layout_names_topics_and_services_that_exist(node, client):
-    layout = json.loads((data_folder() / "foxglove" / "microsim.json").read_text(encoding="utf-8"))
+    layout = json.loads((data_folder() / "layouts" / "foxglove.json").read_text(encoding="utf-8"))
     panels = layout["configById"]
     used = {*re.findall(r'"(\w+!\w+)"', json.dumps(layout["layout"]))}
     assert used == set(panels)
