@@ -21,7 +21,7 @@ from pydantic import Field
 from microsim.agents.agent_folder import AgentFolder, shipped_file
 from microsim.agents.agent_run import WORK_S, AgentRun
 from microsim.errors import MicroSimError, ScenarioError, UsageError, unknown
-from microsim.messages.types import fields_of
+from microsim.messages.mappings import to_plain
 from microsim.missions import MissionPilot, load_mission
 from microsim.missions.pilot import check
 from microsim.scenario import Scenario, load_scenario
@@ -204,7 +204,7 @@ class AgentTools:
             return {"topic": topic, "type": kinds[topic], "message": None, "next": "nothing was sent yet: step"}
         message = one.latest[topic]
         facts = {"topic": topic, "type": kinds[topic], "stamp_s": message.stamp_ns / 1e9}
-        return {**facts, "message": plain(message.message), "next": "step, then read it again"}
+        return {**facts, "message": to_plain(message.message, _MOST_ITEMS), "next": "step, then read it again"}
 
     def render_camera(self, robot: Robot, camera: str = "camera", run: RunName = "main") -> Answer:
         """What a robot's camera sees now, as an image."""
@@ -371,18 +371,6 @@ def short(value: Any) -> Any:
 def _cut(items: list[Any], count: int) -> list[Any]:
     """The last item of a list that was cut says so; it counts as one, so that it is not cut again."""
     return items if count <= _MOST_ITEMS + 1 else [*items[:_MOST_ITEMS], f"… and {count - _MOST_ITEMS:,} more"]
-
-
-def plain(message: Any) -> Any:
-    """A message as plain data; of long arrays the first values."""
-    kind = getattr(message, "__msgtype__", None)
-    if kind is not None:
-        return {name: plain(getattr(message, name)) for name, _ in fields_of(kind)}
-    if isinstance(message, np.ndarray):
-        return _cut(message[: _MOST_ITEMS + 1].tolist(), len(message))
-    if isinstance(message, (list, tuple)):
-        return _cut([plain(each) for each in message[: _MOST_ITEMS + 1]], len(message))
-    return message
 
 
 def _png(image: Any) -> Answer:

@@ -65,6 +65,10 @@ SimulatedTime = Annotated[float, "Simulated time at the end [s]."]
 Ticks = Annotated[int, "Ticks that were run."]
 
 
+NamesOutput = Annotated[dict[str, list[str]], "Types by name."]
+MessageOutput = Annotated[Any, "A message as an object of its fields; with --field, the value of that field."]
+
+
 class DifferenceOutput(TypedDict):
     """The first message that differs."""
 

@@ -26,6 +26,7 @@ from microsim.ros2.client.reasons import domains_on_this_machine, nobody_there
 from microsim.ros2.transport import Parameter
 from microsim.ros2.transport.dds import DdsTransport
 from microsim.ros2.transport.dds_graph import domain_id
+from tests.json_support import assert_published
 
 from .conftest import ROOT
 
@@ -86,6 +87,9 @@ def run(*arguments: str) -> tuple[int, str]:
     done = CliRunner().invoke(app, list(arguments))
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
+    if "--json" in arguments:
+        for line in done.stdout.splitlines():
+            assert_published(" ".join(arguments[:2]), json.loads(line))
     return done.exit_code, done.stdout
 
 
@@ -372,3 +376,17 @@ def test_parameters_as_a_mapping(node: ClientNode, peer: PollingPeer) -> None:
     assert parameters.describe("gain")["gain"]["maximum"] == 5.0
     with pytest.raises(microsim.UsageError, match=r"must be from 0.0 to 5.0"):
         parameters["gain"] = 9.0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(("topic", "list"), ("action", "list"), ("node", "list"), ("node", "info", "/microsim"), ("param", "list")),
+        *(("param", "list", "/microsim"), ("param", "get", "/microsim", "seed"), ("param", "dump", "/microsim")),
+        ("service", "call", "/sim/set_seed", "{data: 12345}"),
+    ],
+    ids=" ".join,
+)
+def test_json_fits_its_schema(command: tuple[str, ...], simulator: None) -> None:
+    code, text = run(*command, "--json")  # compares
+    assert (code, bool(text)) == (0, True)

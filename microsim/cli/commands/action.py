@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, JsonOption, argument, flag, option
+from microsim.cli.json_schemas import MessageOutput, NamesOutput
 from microsim.cli.live import (
     PANEL,
     CountOption,
@@ -24,7 +26,22 @@ from microsim.cli.live import (
 from microsim.cli.terminal import FAILED, GOOD
 
 action = typer.Typer(no_args_is_help=True, help="List actions of any ROS 2 network, and send goals.")
-COMMAND = Command(action, panel=PANEL, position=354)
+
+
+class GoalFeedback(TypedDict):
+    """With --feedback: a line for each."""
+
+    feedback: MessageOutput
+
+
+class GoalOutput(TypedDict):
+    """The last line."""
+
+    status: Annotated[str, "succeeded, aborted, canceled or rejected."]
+    result: Annotated[Any, "A message as an object of its fields; null: there is none."]
+
+
+COMMAND = Command(action, panel=PANEL, position=354, json={"list": NamesOutput, "send-goal": GoalOutput | GoalFeedback})
 
 
 @action.command("list")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, JsonOption, argument
+from microsim.cli.json_schemas import NamesOutput
 from microsim.cli.live import PANEL, AllOption, CountOption, connected, explain_nothing
 from microsim.cli.terminal import print_json
 
@@ -14,7 +16,19 @@ if TYPE_CHECKING:
     from microsim.ros2.transport.graph_view import GraphEndpoint
 
 node = typer.Typer(no_args_is_help=True, help="List the nodes of any ROS 2 network, and show what they offer.")
-COMMAND = Command(node, panel=PANEL, position=358)
+
+
+class NodeOutput(TypedDict):
+    node: str
+    subscribers: NamesOutput
+    publishers: NamesOutput
+    service_servers: NamesOutput
+    service_clients: NamesOutput
+    action_servers: NamesOutput
+    action_clients: NamesOutput
+
+
+COMMAND = Command(node, panel=PANEL, position=358, json={"list": list[str], "info": NodeOutput})
 
 
 @node.command("list")

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typing_extensions import NotRequired, TypedDict
 
 from microsim.cli.command import Command, JsonOption, argument
 from microsim.cli.live import PANEL, connected, json_text, yaml_text
 from microsim.cli.terminal import print_json
 
 param = typer.Typer(no_args_is_help=True, help="List, get, set, describe and dump parameters of any ROS 2 node.")
-COMMAND = Command(param, panel=PANEL, position=356)
+
+
+class ParameterOutput(TypedDict):
+    name: str
+    type: str
+    description: str
+    read_only: bool
+    minimum: NotRequired[Annotated[float | str, "Where it is limited; text: an infinity."]]
+    maximum: NotRequired[float | str]
+    step: NotRequired[float]
+    constraints: NotRequired[Annotated[str, "Further ones, in words."]]
+
+
+OUTPUTS = {
+    "list": list[str] | dict[str, list[str]],  # of one node, or of each
+    "get": Annotated[Any, "The value."],
+    "describe": ParameterOutput,
+    "dump": Annotated[dict[str, Any], "Values by name."],
+}
+COMMAND = Command(param, panel=PANEL, position=356, json=OUTPUTS)
 
 NodeArgument = Annotated[str, argument("NODE", "Name of the node.")]
 NameArgument = Annotated[str, argument("PARAMETER", "Name of the parameter.")]

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from microsim.cli.command import Command, JsonOption, argument, option
+from microsim.cli.json_schemas import MessageOutput, NamesOutput
 from microsim.cli.live import (
     PANEL,
     AllOption,
@@ -23,7 +24,7 @@ from microsim.cli.live import (
 )
 
 service = typer.Typer(no_args_is_help=True, help="List and call services of any ROS 2 network.")
-COMMAND = Command(service, panel=PANEL, position=352)
+COMMAND = Command(service, panel=PANEL, position=352, json={"list": NamesOutput, "call": MessageOutput})
 
 
 @service.command("list")

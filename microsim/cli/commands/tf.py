@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, JsonOption, argument, option
 from microsim.cli.live import PANEL, OnceOption, connected, json_text
@@ -18,7 +19,25 @@ if TYPE_CHECKING:
     from microsim.ros2.client.transform_buffer import Transform
 
 tf = typer.Typer(no_args_is_help=True, help="Show transforms of any ROS 2 network.")
-COMMAND = Command(tf, panel=PANEL, position=360)
+
+
+class TransformOutput(TypedDict):
+    """One line for each."""
+
+    target: str
+    source: str
+    time_ns: Annotated[int, "0: it is static."]
+    is_static: bool
+    translation: Annotated[list[float], "x, y, z [m]."]
+    rotation_xyzw: list[float]
+
+
+class FrameOutput(TypedDict):
+    parent: str
+    is_static: bool
+
+
+COMMAND = Command(tf, panel=PANEL, position=360, json={"echo": TransformOutput, "tree": dict[str, FrameOutput]})
 
 LISTEN_S = 1.0  # for the frames that move
 

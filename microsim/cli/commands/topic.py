@@ -8,11 +8,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, JsonOption, argument, flag, option
+from microsim.cli.json_schemas import MessageOutput, NamesOutput
 from microsim.cli.live import (
     PANEL,
     AllOption,
@@ -41,7 +43,47 @@ if TYPE_CHECKING:
     from microsim.ros2.transport.graph_view import GraphEndpoint
 
 topic = typer.Typer(no_args_is_help=True, help="List, echo, measure and publish topics of any ROS 2 network.")
-COMMAND = Command(topic, panel=PANEL, position=350)
+
+
+class EndpointOutput(TypedDict):
+    node: Annotated[str, "Name of the node; empty: not known."]
+    type: str
+    type_hash: str
+    reliability: Literal["reliable", "best_effort"]
+    durability: Literal["transient_local", "volatile"]
+    middleware: str
+
+
+class TopicOutput(TypedDict):
+    topic: str
+    types: list[str]
+    publishers: list[EndpointOutput]
+    subscribers: list[EndpointOutput]
+    mismatches: Annotated[list[str], "Pairs that exchange nothing, and why."]
+
+
+class RateOutput(TypedDict):
+    """One line for each report."""
+
+    hz: float
+    min_s: Annotated[float, "Shortest time between two messages [s]."]
+    max_s: float
+    std_s: float
+    messages: Annotated[int, "That were averaged."]
+
+
+class BandwidthOutput(TypedDict):
+    """One line for each report."""
+
+    bytes_per_s: float
+    mean_bytes: Annotated[float, "Of a message."]
+    min_bytes: int
+    max_bytes: int
+    messages: Annotated[int, "That were averaged."]
+
+
+OUTPUTS = {"list": NamesOutput, "info": TopicOutput, "echo": MessageOutput, "hz": RateOutput, "bw": BandwidthOutput}
+COMMAND = Command(topic, panel=PANEL, position=350, json=OUTPUTS)
 
 REPORT_S = 1.0
 WINDOW = 10_000  # messages over which rates are averaged
