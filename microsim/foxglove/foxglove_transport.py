@@ -72,9 +72,8 @@ class FoxgloveTransport(StandaloneNode):
     def __init__(self, host: str = "127.0.0.1", port: int = PORT, ros_args: Sequence[str] = ()) -> None:
         if find_spec("foxglove") is None:
             raise MissingExtraError(f"Foxglove needs the package foxglove-sdk: {install_hint('foxglove')}")
-        from foxglove.websocket import Capability
-
         import foxglove
+        from foxglove.websocket import Capability
 
         super().__init__("microsim", ros_args)
         self.context = foxglove.Context()
