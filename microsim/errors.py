@@ -23,7 +23,7 @@ DISTRIBUTION = "microsim-ros2"  # for pip; "microsim" on PyPI is an unrelated pr
 
 
 class MicroSimError(Exception):
-    """The root of the tree: `except MicroSimError` catches whatever is the user's to mend."""
+    """The root of the tree: `except MicroSimError` catches everything that the user can correct."""
 
 
 class UsageError(MicroSimError, ValueError):

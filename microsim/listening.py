@@ -1,4 +1,4 @@
-"""The one way to listen to a run: any number of listeners, each with functions for what it wants to receive.
+"""The one way to listen to a run: any number of listeners, each with functions for what it receives.
 
 Listeners are called inside the run, so they must be quick. They see what happens and change nothing.
 """

@@ -4,7 +4,7 @@ A part (a sensor, robot, generator, fault, metric, input or command) is found
 - built in: in a module of its package,
 - by entry point, in the group of its kind, or
 - in a `*.py` file of a folder that the user named under `plugins:` or on the command line.
-Nothing outside the package is imported unless a name is asked for that is not built in.
+Nothing outside the package is imported unless a name is requested that is not built in.
 """
 
 from __future__ import annotations

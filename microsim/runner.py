@@ -21,7 +21,7 @@ from microsim.simulation import Simulation
 
 Pilot: TypeAlias = Callable[[Sequence[Message]], None]  # given each tick's messages, commands robots before the next
 
-STALL_S = 1.0  # later than this, lost time is forgiven: nobody wants an hour's ticks in a burst after a laptop's sleep
+STALL_S = 1.0  # later than this, lost time is forgiven: an hour's ticks in a burst after a laptop's sleep help nobody
 NAP_S = 0.05  # longest sleep, so that a stop, a new real-time factor or a watcher is noticed
 SLOWEST, FASTEST = 0.001, 100_000.0  # real-time factors that make sense, beside 0
 _QUICK_S, _SLOW_S = 0.004, 0.016  # a chunk of ticks shall last about a frame of the dashboard
@@ -68,7 +68,7 @@ class Pacer:
         return self._anchor_s + (tick - self._anchor_tick) * self.tick_s / self._rtf
 
     def lateness(self, tick: int, now: float) -> float:
-        """How late the tick is [s], negative when it is to come. After a stall it all starts anew from now."""
+        """How late the tick is [s], negative when it is to come. After a stall, lateness counts from now."""
         if not self._rtf:
             return 0.0
         late = now - self.due(tick)
@@ -111,11 +111,11 @@ class Runner:
     watchers: list[Watcher] = field(default_factory=list)
     clock: WallClock = field(default_factory=SystemClock)
     poll: Callable[[float], None] | None = None  # takes what has arrived, waiting at most so long [s]; before each tick
-    longest_chunk: int = 64  # ticks that may be run at once, where neither a pilot nor a listener wants each
+    longest_chunk: int = 64  # ticks that may be run at once, where neither a pilot nor a listener needs each
 
     def __post_init__(self) -> None:
         self.pacer = Pacer(self.sim.clock.dt, self.rtf)
-        self.notes = Notes()  # for whoever shows them
+        self.notes = Notes()  # for viewers and logs
         self.messages = 0
         self._counted = 0  # of this simulation's messages
         self.advanced_s = 0.0  # simulated seconds that went by, also before a reset
@@ -177,14 +177,14 @@ class Runner:
         self.pacer.anchor(self.sim.tick, self.clock.now())
 
     def step(self, ticks: int) -> None:
-        """Advance at once, outside the pace: what a paused run does when it is told to."""
+        """Advance at once, outside the pace: what a paused run does on request."""
         for _ in range(ticks):
             self.hand_out(self.sim.step())
             self.advanced_s += self.pacer.tick_s
         self.pacer.anchor(self.sim.tick, self.clock.now())
 
     def restart(self, sim: Simulation) -> None:
-        """Go on with a simulation at its start: another one, or the same after a reset."""
+        """Continue with a simulation at its start: another one, or the same after a reset."""
         for listener in self.listeners:
             self.sim.listeners.remove(listener)
             sim.listeners.add(listener)

@@ -66,7 +66,7 @@ _FIXED: dict[str, Callable[[Scenario], Any]] = {
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything that decides how a run goes on. Made by `Simulation.snapshot`; belongs to that scenario."""
+    """Everything that decides how a run continues. Made by `Simulation.snapshot`; belongs to that scenario."""
 
     scenario: Scenario
     seed: int
@@ -221,7 +221,7 @@ class Simulation:
             self._shared.clear()
 
     def reconfigure(self, scenario: Scenario) -> None:
-        """Go on from here with other limits, noise, rates, wind or radio, as if they were written in the scenario.
+        """Continue from here with other limits, noise, rates, wind or radio, as if they were written in the scenario.
 
         What makes the world and the robots (map, obstacles, features, robots, physics_hz, odometry drift) stays.
         """
@@ -409,7 +409,7 @@ class Simulation:
         )
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go on as from the moment of the snapshot, bit for bit."""
+        """Continue as from the moment of the snapshot, bit for bit."""
         if not isinstance(snapshot, Snapshot):
             raise UsageError(f"expected what `snapshot` gave, found {type(snapshot).__name__}")
         if snapshot.scenario != self.scenario:

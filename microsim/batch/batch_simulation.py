@@ -133,7 +133,7 @@ class BatchSimulation:
         self._run(ticks, is_sensing=False)
 
     def reset(self, worlds: Any = None, seeds: Sequence[int] | Integers | None = None) -> None:
-        """These worlds back to tick 0, with other seeds if given; the others go on untouched.
+        """These worlds back to tick 0, with other seeds if given; the others continue.
 
         `worlds` is a mask (n,) of bool, a list of numbers, or None for all.
         """

@@ -352,7 +352,7 @@ class InstrumentColumns(SensorColumns):
         return {**super().arrays(), "readings": (self._made, 0)}
 
     def skip(self, worlds: Integers, tick: Integers) -> None:
-        """What was due while nothing was sensed is left out; pipelines go on at their own ticks."""
+        """What was due while nothing was sensed is left out; pipelines continue at their own ticks."""
         tick = self.loops.host(tick)
         for world in worlds.tolist():
             pipeline = self._pipelines[world]

@@ -103,7 +103,7 @@ def _start_problem(start: StartPose, ground: Heightmap, mesh: StaticMesh | None)
 
 
 def read_image_heights(file: Path, low: float, high: float) -> npt.NDArray[np.float32]:
-    """(ny, nx) [m] from a PNG of 8 or 16 bits: black is `low`, white is `high`, transparent is no ground; north is up.
+    """(ny, nx) [m] from a PNG of 8 or 16 bits: black is `low`, white `high`, transparent means no ground; north is up.
 
     Row 0 of the result is in the south. Colours are averaged.
     """

@@ -260,7 +260,7 @@ class ViewerOptions(NamedTuple):
 # ---- Foxglove --------------------------------------------------------------------------------------------------------
 
 _FOXGLOVE = "Serve the run to Foxglove on this port of this machine, 8765 if none is given."
-_FOXGLOVE_HOST = "Serve it on another address, such as 0.0.0.0: whoever reaches it can drive."
+_FOXGLOVE_HOST = "Serve it on another address, such as 0.0.0.0: everyone who reaches it can drive."
 
 
 class FoxgloveOptions(NamedTuple):

@@ -59,7 +59,7 @@ def guarded_output() -> Iterator[None]:
             yield
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has gone; that is theirs to decide
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
         _forget_stdout()
         sys.exit(GOOD)
     except OSError as error:
@@ -200,7 +200,7 @@ class Progress:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """While the run goes on."""
+        """During the run."""
         from microsim.runner import Watcher
 
         self.runner.watchers.append(Watcher(1.0, self.tell))

@@ -23,7 +23,7 @@ class JsonDocument(Document):
     def __init__(self, data: Any, text: str) -> None:
         super().__init__(data)
         self.text = text
-        self._reached: dict[Path, tuple[int, int]] = {}  # of a list: an item that was asked for, and where it begins
+        self._reached: dict[Path, tuple[int, int]] = {}  # of a list: an item that was looked up, and where it begins
 
     def place(self, path: Path, at_key: bool = False) -> Mark | None:
         key, value = self._find(path)
@@ -48,7 +48,7 @@ class JsonDocument(Document):
         index, position = 0, _skip(text, position + 1)
         before = self._reached.get(path)
         if opening == "[" and isinstance(part, int) and before is not None and before[0] <= part:
-            index, position = before  # whoever asks for many places of a long list asks in order
+            index, position = before  # places of a long list are looked up in order
         while text[position : position + 1] not in ("}", "]", ""):
             key, name = None, None
             if opening == "{":
@@ -82,7 +82,7 @@ def read_json(text: str, file: str) -> JsonDocument:
         message = f"not valid JSON: {error.msg[:1].lower()}{error.msg[1:]}{_hint(text, error.pos)}"
         raise ScenarioError(Problem(message, file=file, line=error.lineno, column=error.colno)) from None
     except _ConstantError as error:
-        raise ScenarioError(Problem(f"not valid JSON: {error} is no number in JSON", file=file)) from None
+        raise ScenarioError(Problem(f"not valid JSON: {error} is not a number in JSON", file=file)) from None
     except RecursionError:
         raise ScenarioError(Problem(f"nested too deeply; expected at most {MAX_DEPTH} levels", file=file)) from None
     except ValueError as error:  # a whole number of thousands of digits

@@ -216,7 +216,7 @@ def dotted(path: Path) -> str:
 
 
 def to_yaml(data: Any, one_line: bool = True) -> str:
-    """Plain data as YAML, in order; lists and mappings without others in them on one line, unless told otherwise."""
+    """Plain data as YAML, in order; lists and mappings without others in them on one line, by default."""
     from io import StringIO
 
     from ruamel.yaml import YAML

@@ -70,7 +70,7 @@ TRACE_ROWS = 4
 
 
 def address_of(array: Any) -> int:
-    """Of a NumPy array, or of one in a GPU's memory. Whoever puts an address into a row keeps the array alive."""
+    """Of a NumPy array, or of one in a GPU's memory. A caller that puts an address into a row keeps the array alive."""
     there: Any = getattr(array, "__cuda_array_interface__", None)
     return int(array.ctypes.data if there is None else there["data"][0])
 

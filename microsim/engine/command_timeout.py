@@ -1,4 +1,4 @@
-"""Commands that grow old: a robot that hears nothing for a while is told to stop.
+"""Commands that grow old: a robot that receives nothing for a while is stopped.
 
 A model takes part by a row of its state that counts ticks since the last command, named in `RobotModel.command_age`.
 `Fleet.take` sets it to 0 with every command; the model's kernel calls `expire` once a tick, before it reads the

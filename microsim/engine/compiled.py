@@ -35,7 +35,7 @@ def _source_hash() -> str:
 
 
 def _cache_folder() -> Path | None:
-    """A writable folder for compiled kernels, or None: then every process compiles anew."""
+    """A writable folder for compiled kernels, or None: then every process compiles again."""
     chosen = numba.core.config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(chosen) / "microsim" / "kernels" / _source_hash()
     try:
@@ -56,7 +56,7 @@ def is_rehearsed(what: str) -> bool:
 def note_rehearsed(what: str) -> None:
     """All that `what` needs is compiled."""
     if CACHE_FOLDER is not None and not numba.core.config.DISABLE_JIT:
-        with suppress(OSError):  # told once more next time; nothing is lost
+        with suppress(OSError):  # reported again next time; nothing is lost
             _mark(CACHE_FOLDER, what).touch()
 
 
@@ -66,7 +66,7 @@ def _mark(folder: Path, what: str) -> Path:
 
 @contextmanager
 def watched(begun: Callable[[], None], done: Callable[[], None]) -> Iterator[None]:
-    """Meanwhile be told of every kernel that is compiled, not of those that come from the cache."""
+    """Meanwhile these are called for every kernel that is compiled, not of those that come from the cache."""
 
     class CompileEvents(event.Listener):  # type: ignore[misc]
         def on_start(self, event: object) -> None:

@@ -1,6 +1,6 @@
 """Contacts: what robots touch, in every tick, and what that does to their motion.
 
-`remember` keeps the poses before robots move, `settle` looks at their ways afterwards. Robots go one after another, in
+`remember` keeps the poses before robots move, `settle` looks at their paths afterwards. Robots go one after another, in
 the order of the scenario, past others that are where they are then. A contact begins when a body overlaps something on
 its way, or when something stops the robot. It lasts until they are GAP_M apart, or until the robot moves on from what
 stopped it. Beginnings are counted (row CONTACTS of the state), for both of two robots.
@@ -416,7 +416,7 @@ def _count_contacts(t: Rows, r: int, world: int, tick: int, marks: Integers) -> 
 
 @kernel
 def _note_event(t: Rows, tick: int, r: int, what: int) -> None:
-    """For whoever reports contacts: how many there were, then tick, robot and what of each, as far as there is room."""
+    """For reports of contacts: how many there were, then tick, robot and what of each, as far as there is room."""
     if t[EVENT_LIST] == 0:
         return
     events = _integers_at(t[EVENT_LIST], 1 + 3 * EVENTS)

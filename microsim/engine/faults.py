@@ -32,7 +32,7 @@ class Counts(Counter[str]):
 
 @dataclass
 class Health:
-    """What sensors suffered; `warn` is told when one begins to."""
+    """What sensors suffered; `warn` is called when one begins to."""
 
     faults: tuple[TimedFault, ...] = ()
     warn: Callable[[str], None] = lambda text: None

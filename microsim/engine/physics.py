@@ -38,7 +38,7 @@ class Fleet:
 
 
 class Motions(Mapping[str, Motion]):
-    """Every robot's motion as it was last looked at; read from the fleets when asked for."""
+    """Every robot's motion as it was last looked at; read from the fleets when requested."""
 
     def __init__(self, home: Mapping[str, tuple[Fleet, int]]) -> None:
         self._home = home

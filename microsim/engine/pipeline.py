@@ -25,7 +25,7 @@ class Output(Protocol):
     def memory(self) -> Any: ...
 
     def recall(self, memory: Any, tick: int) -> None:
-        """Go on after `tick` as when `memory()` was taken there; None: there was no such output then."""
+        """Continue after `tick` as when `memory()` was taken there; None: there was no such output then."""
 
 
 @dataclass

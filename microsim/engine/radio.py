@@ -63,7 +63,7 @@ class Packet(NamedTuple):
 
 @dataclass
 class Link:
-    """One direction, with what `/radio/metrics` tells of it."""
+    """One direction, with what `/radio/metrics` reports."""
 
     sender: str
     receiver: str

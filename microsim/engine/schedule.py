@@ -165,7 +165,7 @@ class Schedule:
                 self.health.warn(text)
 
     def _forget_skipped(self) -> None:
-        """What was due on the way is left out; sensors go on at their own ticks."""
+        """What was due on the way is left out; sensors continue at their own ticks."""
         for output in self._outputs:
             output.recall(output.memory(), self.tick)
         self.tables.resume(self.tick)

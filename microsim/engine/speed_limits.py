@@ -7,7 +7,7 @@ from microsim.engine.compiled import kernel
 
 @kernel
 def towards(v: float, a: float, target: float, max_accel: float, max_jerk: float, dt: float) -> tuple[float, float]:
-    """(speed, acceleration) one tick later, on the quickest way to `target` within the limits; a limit of 0 is none.
+    """(speed, acceleration) one tick later, on the quickest way to `target` within the limits; 0 means no limit.
 
     The jerk limit is exact in ticks: the acceleration chosen is the largest from which it can still be brought to 0,
     in steps of max_jerk * dt, no later than the speed arrives. So a target that stands still is never overshot, unless

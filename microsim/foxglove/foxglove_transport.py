@@ -23,7 +23,7 @@ from microsim.recording.bag_model import definition
 from microsim.ros2.transport import OnMessage, OnRequest, Publisher
 from microsim.ros2.transport.standalone import ROSOUT_TOPIC, NotYet, StandaloneNode, answer, known_service, known_type
 
-PORT = 8765  # what Foxglove connects to unless told otherwise
+PORT = 8765  # what Foxglove connects to by default
 _BACKLOG = 256  # messages that wait for a slow client; then the oldest is dropped
 _MOST_WAITING = 1000  # messages and requests of clients; more are dropped
 _MOST_BYTES = 1 << 20  # of a message of a client

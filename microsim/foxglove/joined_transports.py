@@ -55,7 +55,7 @@ class JoinedTransports:
 
     @staticmethod
     def _set(changes: Mapping[str, Value], on_set: OnSet, other: Transport) -> str:
-        """What one was told, the other shows."""
+        """What is set in one, the other shows."""
         refusal = on_set(changes)
         if not refusal:
             other.set_parameters(changes)

@@ -40,7 +40,7 @@ class Message:
 
     @property
     def message(self) -> Any:
-        """Decoded anew at every access."""
+        """Decoded at every access."""
         return decode(self.type, self.cdr)
 
     def __repr__(self) -> str:

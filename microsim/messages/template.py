@@ -1,4 +1,4 @@
-"""Pre-encoded messages: when strings and lengths never change, only numbers have to be written anew.
+"""Pre-encoded messages: when strings and lengths never change, only numbers have to be written again.
 
 Encoding eight transforms from objects takes tens of microseconds; writing their numbers into a blob takes one. The
 layout is computed from the type's definition, not searched for, and a test compares it with real encoding.
@@ -92,7 +92,7 @@ class _Walk:
 
 
 class Prepared:
-    """A message encoded once into memory that kernels write into: its numbers lie where processors want them.
+    """A message encoded once into memory that kernels write into: its numbers are aligned as processors need it.
 
     The CDR begins four bytes after a multiple of eight, so that what follows its own header of four bytes is aligned.
     """

@@ -123,7 +123,7 @@ class Service:
 SERVICES = (
     Service("/sim/reset", "std_srvs/srv/Empty", "back to the start, with the seed and parameters set meanwhile"),
     Service("/sim/set_seed", "example_interfaces/srv/SetInt32", "seed of the next reset"),
-    Service("/sim/pause", "example_interfaces/srv/SetBool", "true: pause, false: go on"),
+    Service("/sim/pause", "example_interfaces/srv/SetBool", "true: pause, false: resume"),
     Service("/sim/step", "example_interfaces/srv/SetInt32", "advance a paused simulation by that many ticks"),
 )
 

@@ -96,7 +96,7 @@ def along_paths(
     """Put disc i where its path is at a time.
 
     points (2, p): corners of all paths in a row, those of path i from first[i] to first[i + 1]; lengths (p,): way from
-    the path's first corner; plans (3, n): PACE [m/s], START_S [s], REPEAT. Nothing adds up: any time can be asked for.
+    the path's first corner; plans (3, n): PACE [m/s], START_S [s], REPEAT. Nothing adds up: any time can be requested.
     """
     for i in range(first.shape[0] - 1):
         k, last = first[i], first[i + 1] - 1

@@ -110,7 +110,7 @@ def stay(position: float, step: float, per_step: float, size: float) -> tuple[fl
 def _in_patch(
     nodes: Array, course: Course, i: int, j: int, s: float, e: float, slope: float, slopes: Slopes, k: int, out: Array
 ) -> tuple[int, float]:
-    """Note which rays from k on, whose slope is given, meet patch (i, j) between s and e; gives the first that goes on.
+    """Note which rays from k on, whose slope is given, meet patch (i, j) between s and e; gives the first that misses.
 
     Along the way the ground is f0 + c1 x + c2 x^2 above a ray, x = way - s: negative until they meet.
     """
@@ -138,7 +138,7 @@ def _in_patch(
 def _meeting(
     ground: float, rise: float, c2: float, length: float, bump: float, s: float, e: float, slope: float
 ) -> float:
-    """Where a ray meets a patch between s and e, inf when it goes on. The numbers are those of `_in_patch`."""
+    """Where a ray meets a patch between s and e, inf when it continues. The numbers are those of `_in_patch`."""
     f0, c1 = ground - slope * s, rise - slope
     f1 = f0 + (c1 + c2 * length) * length
     if f0 >= 0.0:

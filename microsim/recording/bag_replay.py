@@ -98,7 +98,7 @@ class Replay:
             yield self._tick(time), channel, data
 
     def use(self, sim: Simulation) -> None:
-        """Go on with another simulation of the same scenario and seed."""
+        """Continue with another simulation of the same scenario and seed."""
         self.sim = sim
         self._topics = InputTopics(sim, Path(self._folder.name), self.bag.facts.files, self.bag.is_ours)
         self.reasons = Counter()

@@ -1,6 +1,6 @@
 """Pictures of a splat scene, computed on a GPU with CuPy: the bytes that the CPU gives, sooner.
 
-The only module that imports cupy, and only when a GPU is asked for. Kernels are compiled at run time by NVRTC, which
+The only module that imports cupy, and only when a GPU is requested. Kernels are compiled at run time by NVRTC, which
 comes with CuPy; no compiler need be installed, and what was compiled is kept in CuPy's cache.
 """
 

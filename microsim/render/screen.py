@@ -151,7 +151,7 @@ def bounds(pose: Pose, prism: Prism) -> tuple[float, float, float, float]:
                 b_low, b_high = min(b_low, down0 / ahead0), max(b_high, down0 / ahead0)
                 if ahead1 > 0.0:
                     continue
-            # The edge passes beside the eye: on that side the prism goes on to infinity.
+            # The edge passes beside the eye: on that side the prism continues to infinity.
             sign = 1.0 if ahead1 > ahead0 else -1.0
             right1 = pose[3] * x1 + pose[6] * y1 + pose[9] * z1
             down1 = pose[4] * x1 + pose[7] * y1 + pose[10] * z1

@@ -212,7 +212,7 @@ class DroneStart(Start):
 
 
 class Drone(Robot):
-    """A kinematic drone: it flies where it is told, with a lag."""
+    """A kinematic drone: it follows velocity commands with a lag."""
 
     position: ClassVar[int] = 1
     mounts: ClassVar[Mapping[str, Mount]] = {

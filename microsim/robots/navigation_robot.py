@@ -54,7 +54,7 @@ _ROWS = COMMON_ROWS + 6
 # rows of the parameters
 _MAX_V, _MAX_OMEGA, _IS_CLIPPED, _TIMEOUT, _SLOW, _STOP, _RADIUS, _MIN_TURN = range(8)
 _MAX_ACCEL, _MAX_JERK, _MAX_ALPHA, _MAX_ANGULAR_JERK = range(8, 12)
-OTHERS_AHEAD, OTHERS_ASTERN = 12, 13  # [m] free way to what moves, written by whoever moves it; inf: none
+OTHERS_AHEAD, OTHERS_ASTERN = 12, 13  # [m] free way to what moves, written by what moves it; inf: none
 
 _RAYS = 16  # at most so many on either side of the middle
 

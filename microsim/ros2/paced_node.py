@@ -47,7 +47,7 @@ def changeable(default: Any, description: str) -> Any:
 
 
 class TimeSettings(Model):
-    """What every small node can be told about time; its own settings derive from it."""
+    """What can be set about time in every small node; its own settings derive from it."""
 
     use_sim_time: Switch = fixed(False, "Follow the /clock of another node in place of the system's.")
     publish_clock: Switch = fixed(
@@ -162,7 +162,7 @@ class SystemTime(OwnTime):
 
 
 class ClockTime:
-    """Paced and stamped by another node's /clock; where that jumps, this node goes on from there.
+    """Paced and stamped by another node's /clock; where that jumps, this node continues from there.
 
     ROS 2 nodes listen to the global /clock, whatever their namespace. One in the node's own namespace wins over it.
     """
@@ -328,7 +328,7 @@ class SmallNode:
                 self._publish[topic] = self.transport.publisher(topic, type_name, qos).publish
             except MissingTypeError as error:
                 self.transport.log("warn", f"{topic} is not published: {error}")
-        self.transport.poll()  # peers are told of all endpoints at once
+        self.transport.poll()  # peers receive all endpoints at once
         self._is_started = True
         self.say("info", f"started; waiting for {self._time.waits_for or self.waits_for()}")
         self._send(self.core.step(0))

@@ -320,7 +320,7 @@ class Obstacle(Model):
     )
     speed: Speed = Field(1.0, description="Along its path [m/s].")
     repeat: Literal["once", "loop", "back_and_forth"] = Field(
-        "loop", description="At the path's end: stop, go on to its first corner, or turn back."
+        "loop", description="At the path's end: stop, continue to its first corner, or turn back."
     )
     start_s: Seconds = Field(0.0, description="When it leaves the path's first corner [s].")
     walk: ObstacleWalk | None = Field(None, description="A random walk.")

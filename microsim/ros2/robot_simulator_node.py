@@ -163,7 +163,7 @@ class RobotSimulator:
         topic, counters, mode = self._topic(robot, "/cmd_vel"), self.counters[robot], self._mode[robot]
         if not (abs(v) <= FASTEST and abs(omega) <= FASTEST):  # false for a NaN
             counters["bad_commands"] += 1
-            text = f"{topic}: linear.x {v}, angular.z {omega} is no velocity; ignored"
+            text = f"{topic}: linear.x {v}, angular.z {omega} is not a velocity; ignored"
             self._say("error", text, f"{robot} bad command")
         elif mode == IDLE:
             counters["early_commands"] += 1
@@ -206,7 +206,7 @@ class RobotSimulator:
         self._say("info", f"{topic}: {pose}, {way:.2f} m from here", f"{robot} target")
 
     def external_pose(self, robot: int, pose: PlanarPose, stamp_ns: int = 0) -> None:
-        """`/amcl_pose` of somebody else: moves the odom frame so that the robot was there at that time.
+        """`/amcl_pose` of another node: moves the odom frame so that the robot was there at that time.
 
         Without a stamp: is there now. Its real place stays. A pose of before it was put somewhere does not count.
         """
@@ -245,7 +245,9 @@ class RobotSimulator:
         if abs(pose.x) <= MAX_LENGTH_M and abs(pose.y) <= MAX_LENGTH_M and math.isfinite(pose.yaw):  # false for a NaN
             return True
         self.counters[robot]["bad_poses"] += 1
-        self._say("error", f"{topic}: x {pose.x}, y {pose.y}, yaw {pose.yaw} is no pose; ignored", f"{robot} bad pose")
+        self._say(
+            "error", f"{topic}: x {pose.x}, y {pose.y}, yaw {pose.yaw} is not a pose; ignored", f"{robot} bad pose"
+        )
         return False
 
     def _put(self, robot: int, pose: PlanarPose) -> None:

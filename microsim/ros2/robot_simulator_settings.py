@@ -119,7 +119,7 @@ class RobotSimulatorSettings(TimeSettings):
     tf_tree: Literal["map_base", "map_odom_base", "odom_base"] = fixed(
         "map_base",
         "map_base: /tf holds map → base_link, as documented; map_odom_base: map → odom → base_link, for Nav2; "
-        "odom_base: odom → base_link, where somebody else localises.",
+        "odom_base: odom → base_link, where another node localises.",
     )
     stamped_cmd_vel: Switch = fixed(False, "Take geometry_msgs/TwistStamped, as Nav2 sends it from Kilted on.")
     robots: Annotated[tuple[RobotName, ...], Field(min_length=1, max_length=10_000)] = fixed(

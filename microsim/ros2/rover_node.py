@@ -121,7 +121,7 @@ class RoverCore:
         return self.sim.outbox
 
     def configure(self, settings: RoverSettings) -> None:
-        """Go on from here with other settings."""
+        """Continue from here with other settings."""
         self.settings = settings
         if not settings.direct_joy_control:
             self._joy_until = 0.0  # cmd_vel counts again from now on

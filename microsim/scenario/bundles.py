@@ -65,7 +65,7 @@ def load_world(path: str, folders: Sequence[Path] = ()) -> tuple[Bundle, str, st
 
 
 def is_world(source: str | Path) -> bool:
-    """True for a folder with a world bundle in it, or the name of a shipped one that is no scenario's."""
+    """True for a folder with a world bundle in it, or the name of a shipped one that is not a scenario's."""
     try:
         return str(source) in set(world_names()) - set(scenario_names()) or (Path(source) / "world.yaml").is_file()
     except (OSError, ValueError):

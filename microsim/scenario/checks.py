@@ -19,7 +19,7 @@ Found = tuple[str, Path]  # message, where
 
 
 def check_starts(scenario: Scenario, heights: npt.NDArray[np.float64]) -> Iterator[Found]:
-    """A problem for every robot that cannot start where it is told to."""
+    """A problem for every robot that cannot start at its place."""
     occupied = occupancy(scenario)
     for name, robot in scenario.robots.items():
         message = _outside(scenario, robot) or (

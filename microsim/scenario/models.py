@@ -226,10 +226,8 @@ class Scenario(Model):
     radio: Radio = Field(Radio(), description="The radio between robots.")
     wind: Wind = Field(Wind(), description="The wind.")
     world_topics: WorldTopics = Field(WorldTopics(), description="Topics that show the world.")
-    randomize: Randomize | None = Field(None, description="What the seed decides anew in each run; null: nothing.")
-    faults: tuple[FaultOrText, ...] = Field(
-        (), description="What is out of order for a while: `camera_front:fail@3s-5s`, or mappings."
-    )
+    randomize: Randomize | None = Field(None, description="What the seed decides in each run; null: nothing.")
+    faults: tuple[FaultOrText, ...] = Field((), description="Temporary faults: `camera_front:fail@3s-5s`, or mappings.")
     stamped_cmd_vel: Switch = Field(False, description="true: commands are TwistStamped in place of Twist.")
     plugins: tuple[Annotated[str, Field(strict=True, min_length=1)], ...] = Field(
         (), description="Folders, relative to the scenario's, in which plug-ins are looked for."

@@ -1,4 +1,4 @@
-"""`randomize:` what the seed decides anew in each run: starts, obstacles, limits and noise."""
+"""`randomize:` what the seed decides in each run: starts, obstacles, limits and noise."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _newest: list[Any] = []  # the last world of a bundle: what it was made of, and 
 def build_world(scenario: Scenario) -> World:
     if scenario.world is not None:
         key = (scenario.world, scenario.obstacles, scenario.features)
-        if _newest[:1] != [key]:  # large, and asked for by the checks of a scenario as well as by its run
+        if _newest[:1] != [key]:  # large, and used by the checks of a scenario as well as by its run
             _newest[:] = [key, _bundle_world(scenario, bundle_of(scenario.world))]
         world: World = _newest[1]
         return world

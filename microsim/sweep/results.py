@@ -1,6 +1,6 @@
 """What a sweep produces: rows in a file, a summary, assertions that fail, and a figure.
 
-Rows are in the order of the plan, whoever ran them and when; there is no time, host name or folder in them.
+Rows are in the order of the plan, whichever worker ran them and when; there is no time, host name or folder in them.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ def _receive(requests: queue.SimpleQueue[bytes]) -> None:
     os._exit(0)
 
 
-# ---- a Ray cluster: Ray is an optional extra and takes seconds to start, so it is imported only when asked for -------
+# ---- a Ray cluster: Ray is an optional extra and takes seconds to start, so it is imported only when requested -------
 
 LOCAL = "local"  # as an address: a private cluster on this machine
 _CONNECT_S = 5.0

@@ -160,7 +160,7 @@ class ClientNode:
             work, future = self._commands.popleft()
             try:
                 future.set_result(work())
-            except BaseException as error:  # for whoever asked for it
+            except BaseException as error:  # for the caller
                 future.set_exception(error)
         self._calls = [call for call in self._calls if not call.advance()]
         is_searching = any(call.number is None for call in self._calls)

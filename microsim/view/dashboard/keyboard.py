@@ -48,7 +48,7 @@ HELP = (
 
 
 def keys_in(text: str) -> Iterator[str]:
-    """The names of the keys that a terminal sent; what is no key of ours comes as it is."""
+    """The names of the keys that a terminal sent; other keys come as they are."""
     while text:
         escape = next((each for each in _ESCAPES if text.startswith(each)), "")
         yield _ESCAPES.get(escape, text[0])

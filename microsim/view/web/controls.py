@@ -268,9 +268,7 @@ class Stage:
     """How this run is reset and loads another scenario; None: it cannot."""
 
     reset: Callable[[int | None], None] | None = None
-    load: Callable[[str, Callable[[str], None]], None] | None = (
-        None  # "kind:name", and who is told what it is busy with
-    )
+    load: Callable[[str, Callable[[str], None]], None] | None = None  # "kind:name", and what receives its progress
     facts: Callable[[], dict[str, Any]] = dict  # about what runs now, for `PageScene`
     loops: bool = False  # when its pilot is done, it starts again
 

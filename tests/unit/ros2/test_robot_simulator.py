@@ -278,7 +278,7 @@ def test_what_is_no_pose_is_an_error_and_changes_nothing(bad):
     hand.start()
     hand.core.external_pose(0, bad)
     assert hand.core.pose() == (0.0, 0.0, 0.0)
-    assert hand.levels("is no pose") == ["error"] * 3
+    assert hand.levels("is not a pose") == ["error"] * 3
 
 
 # ---- motion ---------------------------------------------------------------------------------------------------------

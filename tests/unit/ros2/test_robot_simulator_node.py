@@ -185,7 +185,7 @@ def test_nan_is_an_error_told_once_a_second_and_bad_bytes_are_counted():
     for _ in range(25):
         command(linear={"x": math.nan})
         stage.run()
-    assert stage.levels("is no velocity") == ["error"] * 3  # at 0, 1 and 2 s
+    assert stage.levels("is not a velocity") == ["error"] * 3  # at 0, 1 and 2 s
     assert stage.core.facts()["bad_commands"] == "25"
     raw = stage.peer.publisher("/cmd_vel", TWIST, Qos(10))
     raw.publish(b"\0\1\0\0 garbage")

@@ -153,7 +153,7 @@
     document.body.append(make("div", { id: "ms" }, topBar(), left(), right(), look(), story(), bottom(), make("div", { id: "ms-hints" }, make("span", {}, hint)),
       make("div", { id: "ms-veil", role: "status" }, make("b", { id: "ms-veil-title" }, "Opening the scene…"), make("span", { id: "ms-veil-text" }, "")),
       make("button", { id: "ms-show", title: "Show the panels again", onclick: () => setClean(false) }, "Panels"), help()));
-    const root = $("root"); if (root) for (const kind of ["pointerdown", "wheel"]) root.addEventListener(kind, () => { if (view !== "free") setView("free"); }, { capture: true, passive: true }); // whoever moves the camera keeps it
+    const root = $("root"); if (root) for (const kind of ["pointerdown", "wheel"]) root.addEventListener(kind, () => { if (view !== "free") setView("free"); }, { capture: true, passive: true }); // moving the camera by hand keeps it
     document.body.classList.add("ms-ready");
     if (asked.has("clean")) document.body.classList.add("ms-clean");
     $("ms").addEventListener("click", (event) => { if (event.detail && event.target.closest("button")) event.target.closest("button").blur(); }); // after a click of the mouse keys are for driving

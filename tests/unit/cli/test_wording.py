@@ -1,0 +1,75 @@
+"""Plain technical English: phrases that a reader has to read twice are in no page, help text, error or comment."""
+
+import re
+import token
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+CODE = sorted((ROOT / "microsim").rglob("*.py"))
+BROWSER = [*sorted((ROOT / "microsim").rglob("*.js")), *sorted((ROOT / "microsim").rglob("*.css"))]
+
+PHRASES = {  # what to avoid: what to write
+    r"\b(?:is|was|are) told\b|\btold (?:once|on|otherwise)\b|\bbe told\b": "reported, logged, received, set",
+    r"\bheard\b|\bhears\b": "received, receives",
+    r"\btells? of\b": "describes, reports",
+    r"\b(?:wants|wanted to be)\b": "requires, needs",
+    r"\banew\b": "again, rebuilt",
+    r"\b(?:goes|went|go|going) on\b(?! air)": "continues, resumed",
+    r"\b(?<!there )(?:is|are) no (?!longer\b|more\b|room\b|less\b|ground\b)[a-z]+\b": "is not a, there is no",
+    r"\b(?:knows?|knew) no\b": "does not support",
+    r"\bmends?\b|\bmended\b": "repair, correct",
+    r"\blooks? into\b": "inspect",
+    r"\basked for\b": "requested",
+    r"\bslips? of the pen\b": "typo",
+    r"what must come of it": "the expected result",
+    r"proof of sameness": "determinism check",
+    r"out of order for a while": "temporary faults",
+    r"\bthe way back\b": "rewind",
+    r"(?:engine's part|run's side)": "engine, server side",
+    r"\bwhoever\b": "everyone who, the caller",
+    r"\bsomebody else\b": "another, an unrelated project's",
+    r"\bthose who can:": "supported by:",
+    r"\bis strange\b": "is malformed",
+    r"name a new folder": "already exists; choose another folder",
+    r"states do not pass versions": "a state can be loaded only by the version that saved it",
+    r"\bstood still for\b": "stalled for",
+    r"by flying it": "by re-running it",
+}
+AVOIDED = re.compile("|".join(f"(?:{phrase})" for phrase in PHRASES), re.IGNORECASE)
+TEXTS = {token.STRING, token.COMMENT, getattr(token, "FSTRING_MIDDLE", token.STRING)}
+
+
+def texts(file: Path) -> Iterator[tuple[int, str]]:
+    """Lines of prose with their numbers: of Python, only comments and strings that a person reads."""
+    if file.suffix != ".py":
+        yield from enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        return
+    with file.open("rb") as stream:
+        for each in tokenize.tokenize(stream.readline):
+            if each.type in TEXTS and not each.string.lower().startswith(("b'", 'b"')):
+                yield from enumerate(each.string.splitlines(), each.start[0])
+
+
+def found(file: Path) -> list[str]:
+    place = file.relative_to(ROOT)
+    return [f"{place}:{line}: {text.strip()}" for line, text in texts(file) if AVOIDED.search(text)]
+
+
+@pytest.mark.parametrize("files", [PAGES, CODE, BROWSER], ids=["pages", "code", "browser"])
+def test_no_phrase_that_has_to_be_read_twice(files: list[Path]) -> None:
+    assert [each for file in files for each in found(file)] == []
+
+
+def test_the_search_finds_phrases_and_leaves_usual_english_alone(tmp_path: Path) -> None:
+    bad = "it goes on, is told of it, knows no such key, is no number, wants a folder, starts anew"
+    assert len(AVOIDED.findall(bad)) == 6
+    for good in ("there is no scenario", "packets go on air", "it is no longer sent", "if you want it", "told = 3"):
+        assert not AVOIDED.search(good), good
+    file = tmp_path / "code.py"
+    file.write_text('told = b"heard"  # starts anew\nanew = f"{told} goes on"\n')
+    assert [line for line, text in texts(file) if AVOIDED.search(text)] == [1, 2]
