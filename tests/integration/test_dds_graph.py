@@ -23,7 +23,8 @@ from cyclonedds.builtin import (
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.qos import Policy
 
-from microsim.ros2.transport.dds_graph import DISCOVERY_TYPE, Graph, configuration, domain_id
+from microsim.ros2.transport.dds_domain import configuration, domain_id
+from microsim.ros2.transport.dds_graph import DISCOVERY_TYPE, Graph
 
 from .conftest import Remote, wait_for
 

@@ -25,7 +25,7 @@ from microsim.ros2.client.client_node import ClientNode
 from microsim.ros2.client.reasons import domains_on_this_machine, nobody_there
 from microsim.ros2.transport import Parameter
 from microsim.ros2.transport.dds import DdsTransport
-from microsim.ros2.transport.dds_graph import domain_id
+from microsim.ros2.transport.dds_domain import domain_id
 from tests.json_support import assert_published
 
 from .conftest import ROOT

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from microsim.errors import UsageError
+
+SCOUT_S = 0.05  # how long the scout is there before the node; importing takes longer
 
 if TYPE_CHECKING:
     from microsim.ros2.client.client_node import ClientNode
@@ -22,6 +25,10 @@ def connect(name: str = "", *, types: Sequence[str | Path] = (), ros_args: Seque
     if find_spec("cyclonedds") is None:
         platforms = "CPython 3.10 to 3.13; Linux x86_64, macOS arm64, Windows"
         raise UsageError(f"live tools need Cyclone DDS: pip install 'cyclonedds>=11.0,<12' ({platforms})")
+    from microsim.ros2.transport.dds_domain import new_scout
+
+    scout, begun_s = new_scout(), time.monotonic()
     from microsim.ros2.client.client_node import ClientNode
 
-    return ClientNode(name, types, ros_args)
+    time.sleep(max(0.0, begun_s + SCOUT_S - time.monotonic()))
+    return ClientNode(name, types, ros_args, scout)

@@ -42,8 +42,8 @@ T = TypeVar("T")
 CLOSED = "the connection is closed"
 POLL_S = 0.2
 RETRY_S = 0.002  # while a call waits for its server
-LEAST_S = 0.4  # after the start, until all nodes have been discovered
-DISCOVERY_S = 1.0  # longest wait for a complete picture
+LEAST_S = 0.2  # after the start, until all participants have been discovered
+DISCOVERY_S = 1.5  # longest wait for all that they have announced
 _NAME = re.compile(r"~?/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
 
 
@@ -110,13 +110,14 @@ class ClientPublisher:
 
 
 class ClientNode:
-    def __init__(self, name: str, types: Sequence[str | Path], ros_args: Sequence[str]) -> None:
+    def __init__(self, name: str, types: Sequence[str | Path], ros_args: Sequence[str], scout: Any = None) -> None:
         for folder in types:
             add_types(folder)
         arguments = [*(["--ros-args"] if "--ros-args" not in ros_args else []), *ros_args]
         silent = ["--ros-args", "--disable-rosout-logs", "--disable-stdout-logs"]
         name = name or f"_microsim_{os.getpid()}"
         self._transport = DdsTransport(name, [*arguments, *silent], reports_types=False)
+        self._scout = scout  # is found by others as long as it is kept
         self.name = self._transport.node_name
         self.graph = self._transport.graph
         self.view = GraphView(self.graph, self._on_change)
@@ -153,6 +154,7 @@ class ClientNode:
             call.future.cancel()
         while self._commands:
             self._commands.popleft()[1].cancel()
+        self._scout = None
         self._transport.close()
 
     def _turn(self, timeout_s: float) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from microsim.errors import did_you_mean
 from microsim.messages.topics import Qos
 from microsim.messages.types import type_hash
-from microsim.ros2.transport.dds_graph import domain_id, interfaces, uses_multicast
+from microsim.ros2.transport.dds_domain import domain_id, interfaces, uses_multicast
 from microsim.ros2.transport.graph_view import INFINITE_NS, GraphEndpoint, GraphView, is_hidden
 
 SHOWN = 20  # names that an error lists

@@ -15,10 +15,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from microsim.errors import UsageError, unknown
-from microsim.messages.topics import Qos
+
+if TYPE_CHECKING:
+    from microsim.messages.topics import Qos
 
 Kind: TypeAlias = Literal["auto", "dds", "rclpy", "memory"]
 KINDS: tuple[Kind, ...] = ("auto", "dds", "rclpy", "memory")

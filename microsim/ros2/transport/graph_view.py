@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication, BuiltinTopicDcpsSubscription
+from cyclonedds.builtin import (
+    BuiltinDataReader,
+    BuiltinTopicDcpsParticipant,
+    BuiltinTopicDcpsPublication,
+    BuiltinTopicDcpsSubscription,
+)
 from cyclonedds.core import ReadCondition
 from cyclonedds.qos import Policy
 
@@ -90,6 +95,10 @@ class GraphView:
             condition = graph.keep(ReadCondition(reader, ANY_STATE))
             graph.waiter.attach(condition, partial(self._look, reader, is_writer))
         self._discovery = graph.discovery_reader(self._hear)
+        self._slow: set[bytes] = set()  # participants of Fast DDS: it may take a second until their endpoints are known
+        participants = graph.keep(BuiltinDataReader(graph.participant, BuiltinTopicDcpsParticipant))
+        condition = graph.keep(ReadCondition(participants, ANY_STATE))
+        graph.waiter.attach(condition, partial(self._meet, participants))
 
     # ---- what arrives
 
@@ -108,6 +117,14 @@ class GraphView:
         if changed:
             self._news_s = time.monotonic()
             self._on_change(changed)
+
+    def _meet(self, reader: BuiltinDataReader) -> None:
+        for sample in taken(reader):
+            prefix = sample.key.bytes[:PREFIX]
+            if not sample.sample_info.valid_data:
+                self._slow.discard(prefix)
+            elif prefix.startswith(FAST_DDS):
+                self._slow.add(prefix)
 
     def _hear(self) -> None:
         for cdr, _ in self._discovery.take():
@@ -135,11 +152,10 @@ class GraphView:
         now = time.monotonic()
         if now < self._opened_s + least_s or now < self._news_s + QUIET_S:
             return False
-        speaking = {
-            guid[:PREFIX] for guid, each in self.endpoints.items() if each.topic == DISCOVERY_TOPIC and each.is_writer
-        }
+        announcing = [guid for guid, each in self.endpoints.items() if each.topic == DISCOVERY_TOPIC and each.is_writer]
+        awaited = {guid[:PREFIX] for guid in announcing} | self._slow
         listed = (guid for nodes in self.nodes.values() for _, guids in nodes for guid in guids)
-        return speaking <= {*self.nodes, self.own} and all(guid in self.endpoints for guid in listed)
+        return awaited <= {*self.nodes, self.own} and all(guid in self.endpoints for guid in listed)
 
     def owner(self, endpoint: GraphEndpoint) -> str:
         """The node that it belongs to; empty where that is unknown."""
