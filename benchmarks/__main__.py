@@ -22,6 +22,7 @@ NAMES = (
     "splat",
     "startup",
     "ros2",
+    "live",
     "recording",
     "bundle",
     "nodes",

@@ -20,7 +20,7 @@ from typing import Any
 
 import rclpy
 from message_values import fill, plain, type_of  # beside this file
-from rclpy.action import ActionClient
+from rclpy.action import ActionClient, ActionServer
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message, serialize_message
@@ -266,6 +266,19 @@ def act(
         client.destroy()
 
 
+def serve_action(state: State, action: str, type: str, feedback: Mapping[str, Any]) -> dict[str, Any]:
+    """Each goal gets this feedback and succeeds."""
+    kind = type_of(type)
+
+    def execute(goal: Any) -> Any:
+        goal.publish_feedback(fill(kind.Feedback(), feedback))
+        goal.succeed()
+        return kind.Result()
+
+    state.requests[action] = [ActionServer(state.node, kind, action, execute)]
+    return {}
+
+
 def completed(future: Any, timeout: float, complaint: str) -> Any:
     future.add_done_callback(lambda _: announce())
     if not until(future.done, timeout):
@@ -442,6 +455,7 @@ OPERATIONS: dict[str, Callable[..., dict[str, Any]]] = {
             call,
             act,
             serve,
+            serve_action,
         ),
         *(served, get_parameters, set_parameters, list_parameters, describe_parameters),
         *(graph, node_graph, publishers, subscriptions, wait_graph),

@@ -332,8 +332,8 @@ def _bytes(count: float) -> str:
 def pub(
     name: TopicArgument,
     given: Annotated[
-        list[str], argument("[TYPE] [VALUES]", "Type, where no subscriber has one; fields as YAML or JSON.")
-    ],
+        list[str] | None, argument("[TYPE] [VALUES]", "Type, where no subscriber has one; fields as YAML or JSON.")
+    ] = None,
     once: Annotated[bool, flag("--once -1", "Publish once, when a subscriber is there.")] = False,
     times: Annotated[int | None, option("--times -n N", "Publish so many times.", min=1)] = None,
     rate: Annotated[float, option("--rate -r HZ", "Messages per second.", min=0.001, max=10_000.0)] = 1.0,
@@ -347,10 +347,10 @@ def pub(
     \b
     Examples:
       microsim topic pub /rover/cmd_vel "{linear: {x: 1.0}}" --rate 10
-      microsim topic pub /rover/cmd_vel "{linear: {x: 1.0}, angular: {z: 0.3}}" --once
+      microsim topic pub /rover/cmd_vel "{angular: {z: 0.3}}" --once
       microsim topic pub /chatter std_msgs/msg/String "{data: hello}" --times 3
     """
-    type_name, text = _type_and_values(given)
+    type_name, text = _type_and_values(given or [])
     values = read_values(text) if text else {}
     with connected(types) as node:
         qos = chosen_qos(reliability, durability, 10)
@@ -364,6 +364,8 @@ def pub(
 
 def _type_and_values(given: list[str]) -> tuple[str, str]:
     """Both, or one of them: values begin like a mapping."""
+    if not given:
+        return "", ""
     is_type = ["/" in each and not set(each) & set("{}: \n") for each in given]
     if len(given) > 2 or (len(given) == 2 and not is_type[0]):
         raise UsageError(f"expected TOPIC [TYPE] [VALUES], found {' '.join(given)!r}; put quotes around VALUES")
