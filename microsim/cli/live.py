@@ -160,7 +160,9 @@ def _one_line(value: Any) -> str:
         return "{}"
     if isinstance(value, str):
         is_plain = _PLAIN_TEXT.fullmatch(value) and value.lower() not in _WORDS
-        return value if is_plain else json.dumps(value, ensure_ascii=False)
+        if is_plain:
+            return value
+        return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in json.dumps(value, ensure_ascii=False))
     if isinstance(value, bool) or value is None:
         return "null" if value is None else str(value).lower()
     if isinstance(value, float) and not math.isfinite(value):

@@ -28,7 +28,7 @@ from microsim.ros2.transport.dds import DdsTransport
 from microsim.ros2.transport.dds_domain import domain_id
 from tests.json_support import assert_published
 
-from .conftest import ROOT
+from .conftest import ROOT, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -331,13 +331,14 @@ def test_a_subscription_follows_publishers_of_other_quality(node: ClientNode, pe
     assert subscription.get(10.0).data == "old"  # sent before it existed
     other = peer.transport.publisher("/changing", kind, Qos(1, reliable=False))
     peer.start()
+    wait_for(lambda: other.subscribers)  # the reader was made again
     received = None
     for _ in range(200):
         other.publish(cdr["new"])
-        if (received := subscription.wait(0.05)) is not None and received.data == "new":
-            break
-    assert received is not None
-    assert received.data == "new"
+        received = subscription.wait(0.05) or received
+        if received is not None and received.data == "new":
+            return
+    raise AssertionError(f"nothing was heard: {received}, {subscription.why_silent()}")
 
 
 def microsim_message(text: str) -> bytes:
