@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotAnswered  # of its own before Python 3.11
 from importlib.util import find_spec
 from typing import Any
 
@@ -191,7 +192,7 @@ class FoxgloveTransport(StandaloneNode):
         self.later(job)
         try:
             return result.result(_ANSWER_S)
-        except TimeoutError:
+        except NotAnswered:
             raise TimeoutError(f"{what}: the run has not answered within {_ANSWER_S:g} s") from None
 
     def receive(self, topic: str, encoding: str, data: bytes) -> None:

@@ -153,11 +153,10 @@ class MissionTest(pytest.Item):
 # ---- what is left of a test that fails -------------------------------------------------------------------------------
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-    report = yield
+@pytest.hookimpl(hookwrapper=True)  # the older form: whoever has pytest 7 gets this plug-in too
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+    report = (yield).get_result()
     run = item.stash.get(_RUN, None)
     if report.when == "call" and report.failed and run is not None:
         folder = Path(item.config.getoption("--microsim-artefacts")).absolute() / _file_name(item.nodeid)
         report.sections.append(("microsim", "\n".join(run.save_artefacts(folder, report.longreprtext))))
-    return report
