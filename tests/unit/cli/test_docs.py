@@ -124,13 +124,17 @@ def own_network(monkeypatch):
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "tutorial.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", DOCS / "tutorial.md", DOCS / "tutorial_world.md"], ids=lambda page: page.name
+)
 def test_a_reader_gets_what_the_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_page(page)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "tutorial.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if not page.name.startswith("tutorial")], ids=lambda page: page.name
+)
 def test_python_on_the_other_pages_runs_too(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if any(block.language == "python" for block in blocks(page)):
