@@ -40,7 +40,7 @@ def simulator() -> Iterator[None]:
     )
     try:
         with microsim.connect() as node:
-            node.subscribe("/clock", type="rosgraph_msgs/msg/Clock").get(150.0)
+            node.subscribe("/clock", type="rosgraph_msgs/msg/Clock").get(300.0)
         yield
     finally:
         process.terminate()

@@ -200,7 +200,7 @@ def echo(
     """
     with connected(types) as node:
         qos = chosen_qos(reliability, durability, 10)
-        subscription = node.subscribe(name, type=type_name, qos=qos, timeout=timeout or 1.0)
+        subscription = node.subscribe(name, type=type_name, qos=qos, timeout=timeout)
         left, next_s = 1 if once else times, 0.0
         for message in messages_of(subscription, timeout):
             if rate is not None and time.monotonic() < next_s:
@@ -248,7 +248,7 @@ def _measure(
 ) -> None:
     """Report every second. The first moment does not count: what had waited arrives at once."""
     with connected(types) as node:
-        subscription = node.subscribe(name, depth=DEEP, raw=True, timeout=timeout or 1.0)
+        subscription = node.subscribe(name, depth=DEEP, raw=True, timeout=timeout)
         arrivals, next_s, begun = ArrivalTimes(window), 0.0, 0
         for received in messages_of(subscription, timeout):
             begun = begun or received.time_ns
@@ -354,7 +354,7 @@ def pub(
     values = read_values(text) if text else {}
     with connected(types) as node:
         qos = chosen_qos(reliability, durability, 10)
-        publisher = node.publisher(name, type_name, qos, timeout or 1.0)
+        publisher = node.publisher(name, type_name, qos, timeout)
         node.message(publisher.type, values)  # mistakes, before anything waits
         _wait_for_subscriber(publisher, once, timeout)
         count = _publish(node, publisher, values, 1 if once else times, rate)

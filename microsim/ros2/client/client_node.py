@@ -43,7 +43,7 @@ CLOSED = "the connection is closed"
 POLL_S = 0.2
 RETRY_S = 0.002  # while a call waits for its server
 LEAST_S = 0.2  # after the start, until all participants have been discovered
-DISCOVERY_S = 1.5  # longest wait for all that they have announced
+DISCOVERY_S = 3.0  # longest wait for all that they have announced
 _NAME = re.compile(r"~?/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
 
 
@@ -205,13 +205,18 @@ class ClientNode:
     def wait_until(self, condition: Callable[[], T], timeout: float) -> T:
         """Until it gives something true, or the time is over; its last result."""
         end = time.monotonic() + timeout
-        while not (found := self.do(condition)) and (left := end - time.monotonic()) > 0:
+        while True:
+            begun_s = time.monotonic()
+            found = self.do(condition)
+            now_s = time.monotonic()
+            if found or now_s >= end:
+                return found
             if threading.current_thread() is self._thread:
-                self._transport.poll(min(left, 0.05))
+                self._transport.poll(min(end - now_s, 0.05))
                 continue
             with self._has_news:
-                self._has_news.wait(min(left, 0.05))
-        return found
+                self._has_news.wait(min(end - now_s, 0.05))
+            time.sleep(min(now_s - begun_s, 0.1))  # the more there is to look through, the less often
 
     def forbid_waiting(self) -> None:
         if threading.current_thread() is self._thread:
@@ -265,7 +270,7 @@ class ClientNode:
     def node_name(self, name: str) -> str:
         """The whole name of a node that is there; UsageError lists those that are."""
         whole = name if name.startswith("/") else f"/{name}"
-        self._found("node", whole, lambda: {each: ["node"] for each in self.view.node_names()}, DISCOVERY_S)
+        self._found("node", whole, lambda: {each: ["node"] for each in self.view.node_names()}, None)
         return whole
 
     def endpoints(self, select: Callable[[GraphView], list[GraphEndpoint]]) -> list[tuple[str, GraphEndpoint]]:
@@ -279,11 +284,17 @@ class ClientNode:
         resolve = self._transport.arguments.topic if what == "topic" else self._transport.arguments.service
         return resolve(f"/{name}" if name.startswith("/") else name)
 
-    def _found(self, what: str, name: str, names: Callable[[], Mapping[str, list[str]]], timeout: float) -> list[str]:
-        """The types of a name, once it is there; UsageError lists what is."""
-        found = self.wait_until(lambda: names().get(name), timeout)
-        if found:
-            return found
+    def _found(
+        self, what: str, name: str, names: Callable[[], Mapping[str, list[str]]], timeout: float | None
+    ) -> list[str]:
+        """The types of a name, once it is there; UsageError lists what is. None: it must be there already."""
+
+        def is_over() -> list[str] | bool:
+            return names().get(name) or (timeout is None and self.view.is_settled(LEAST_S))
+
+        types = self.wait_until(is_over, DISCOVERY_S if timeout is None else timeout)
+        if isinstance(types, list):
+            return types
         raise UsageError(self.do(lambda: not_found(what, name, names(), self.view)))
 
     def _one_type(self, what: str, name: str, found: Sequence[str]) -> str:
@@ -301,22 +312,22 @@ class ClientNode:
 
     # ---- topics
 
-    def type_of(self, topic: str, timeout: float = DISCOVERY_S) -> str:
+    def type_of(self, topic: str, timeout: float | None = None) -> str:
         """The type of a topic that is there."""
         return self._one_type("topic", topic, self.types_of(topic, timeout))
 
-    def types_of(self, topic: str, timeout: float = DISCOVERY_S) -> list[str]:
+    def types_of(self, topic: str, timeout: float | None = None) -> list[str]:
         """Publishers and subscribers may disagree."""
         return self._found("topic", self.absolute(topic), self.view.topics, timeout)
 
     def subscribe(
         self, topic: str, callback: Callable[[Any], Any] | None = None, *,
-        type: str = "", qos: Qos | None = None, depth: int = 10, raw: bool = False, timeout: float = 5.0,
+        type: str = "", qos: Qos | None = None, depth: int = 10, raw: bool = False, timeout: float | None = 5.0,
     ) -> Subscription:  # fmt: skip
         """Receive a topic: iterate over the result, or give a callback, which runs on the node's thread.
 
         Quality of service adapts to the publishers unless `qos` is given. Without `type` it is that of the topic, which
-        must appear within `timeout`. `raw`: `Received` (bytes and time of arrival) instead of messages.
+        must appear within `timeout` (None: it must be there). `raw`: `Received` (bytes, time of arrival), not messages.
         """
         name = self.absolute(topic)
         type_name = self.type_name(type or self.type_of(topic, timeout))
@@ -342,7 +353,9 @@ class ClientNode:
         topic, type_name, qos = subscription.topic, subscription.type, subscription.demanded
         return self.do(lambda: why_silent(self.view, topic, type_name, qos))
 
-    def publisher(self, topic: str, type: str = "", qos: Qos | None = None, timeout: float = 5.0) -> ClientPublisher:
+    def publisher(
+        self, topic: str, type: str = "", qos: Qos | None = None, timeout: float | None = 5.0
+    ) -> ClientPublisher:
         """Without `type` it is that of the topic, which must appear within `timeout`."""
         name = self.absolute(topic)
         type_name = self.type_name(type or self._type_to_send(name, timeout))
@@ -357,7 +370,7 @@ class ClientNode:
 
         return self.do(make)
 
-    def _type_to_send(self, topic: str, timeout: float) -> str:
+    def _type_to_send(self, topic: str, timeout: float | None) -> str:
         """That of the subscribers, where publishers differ."""
         found = self._found("topic", topic, self.view.topics, timeout)
         expected = sorted({each.type for each in self.do(lambda: self.view.on(topic, is_writer=False))})
@@ -403,8 +416,7 @@ class ClientNode:
     ) -> Future[Any]:
         """Its future."""
         name = self.absolute(service, "service")
-        patience = DISCOVERY_S if timeout is None else min(DISCOVERY_S, timeout)
-        found = self._found("service", name, self.view.services, patience)
+        found = self._found("service", name, self.view.services, None)
         # of several types any will do: the server answers to all of them
         kind = self.type_name(type or next((each for each in found if find_type(each)), found[0]), "srv")
         if kind not in found:
@@ -433,7 +445,7 @@ class ClientNode:
         from microsim.ros2.client.remote_action import send_goal
 
         name = self.absolute(action, "action")
-        found = self._found("action", name, self.view.actions, DISCOVERY_S)
+        found = self._found("action", name, self.view.actions, None)
         kind = (
             self.type_name(type, "action") if type else self.type_name(self._one_type("action", name, found), "action")
         )

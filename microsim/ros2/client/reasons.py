@@ -71,9 +71,9 @@ def why_silent(view: GraphView, topic: str, type_name: str, qos: Qos | None) -> 
     writers = [each for each in view.on(topic, is_writer=True) if each.guid[:12] != view.own]
     if not writers:
         readers = [each for each in view.on(topic, is_writer=False) if each.guid[:12] != view.own]
-        publishing = [name for name in view.topics() if name != topic and view.on(name, is_writer=True)]
+        publishing = view.topics_with(is_writer=True) - {topic}
         listeners = f" ({len(readers)} subscribed)" if readers else ""
-        return [f"no publisher on {topic}{listeners}{did_you_mean(topic, publishing)}"]
+        return [f"no publisher on {topic}{listeners}{did_you_mean(topic, sorted(publishing))}"]
     same = [each for each in writers if each.type == type_name]
     if not same:
         return [
@@ -94,8 +94,8 @@ def why_unheard(view: GraphView, topic: str, type_name: str, qos: Qos) -> list[s
         return nobody_there()
     readers = [each for each in view.on(topic, is_writer=False) if each.guid[:12] != view.own]
     if not readers:
-        names = [name for name in view.topics() if name != topic and view.on(name, is_writer=False)]
-        return [f"nobody subscribes to {topic}{did_you_mean(topic, names)}"]
+        listening = view.topics_with(is_writer=False) - {topic}
+        return [f"nobody subscribes to {topic}{did_you_mean(topic, sorted(listening))}"]
     same = [each for each in readers if each.type == type_name]
     if not same:
         return [f"{_who(view, readers)} expects {', '.join(sorted({each.type for each in readers}))}, not {type_name}"]

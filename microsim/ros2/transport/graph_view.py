@@ -153,7 +153,7 @@ class GraphView:
         if now < self._opened_s + least_s or now < self._news_s + QUIET_S:
             return False
         announcing = [guid for guid, each in self.endpoints.items() if each.topic == DISCOVERY_TOPIC and each.is_writer]
-        awaited = {guid[:PREFIX] for guid in announcing} | self._slow
+        awaited = {guid[:PREFIX] for guid in announcing} | (self._slow - {guid[:PREFIX] for guid in self.endpoints})
         listed = (guid for nodes in self.nodes.values() for _, guids in nodes for guid in guids)
         return awaited <= {*self.nodes, self.own} and all(guid in self.endpoints for guid in listed)
 
@@ -181,6 +181,11 @@ class GraphView:
     def topics(self) -> dict[str, list[str]]:
         """Name -> types."""
         return types_by_name(each for each in self.endpoints.values() if each.topic.startswith("rt/"))
+
+    def topics_with(self, is_writer: bool) -> set[str]:
+        """Topics that somebody publishes, or subscribes to."""
+        topics = (each for each in self.endpoints.values() if each.topic.startswith("rt/"))
+        return {each.name for each in topics if each.is_writer == is_writer}
 
     def services(self) -> dict[str, list[str]]:
         """Those that are served: name -> types."""
