@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
@@ -11,7 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from microsim.cli import run_parts, terminal
+from microsim.cli import next_steps, run_parts, terminal
 from microsim.cli.ci_reports import ReportOptions
 from microsim.cli.command import (
     ROS_ARGS,
@@ -421,39 +420,12 @@ def _say_result(runner: Runner, request: RunRequest) -> int:
         print_json(facts)
     else:
         tell(summary(facts))
-        hints = what_next(request)
+        hints = next_steps.after(request.options)
         if hints:
             tell(hints)
         if request.options.digest:
             print(facts["digest"])
     return run_parts.say_violations(facts["mission"]) if request.flight is not None else GOOD
-
-
-def what_next(request: RunRequest) -> str:
-    """Commands that fit what the user just did, each to be pasted as it is; empty for scripts and tests."""
-    record, options = request.options.recording.record, request.options
-    rows: list[tuple[str, str]] = []
-    if record is not None:
-        folder = shlex.quote(str(record))
-        rows += [(f"microsim replay {folder} --open", "watch the recording in the browser")]
-        rows += [(f"microsim plot {folder}", "plot it"), (f"microsim bag info {folder}", "list its topics")]
-    if options.demo:
-        in_checkout = (Path.cwd() / "Makefile").is_file() and (Path.cwd() / "microsim" / "cli").is_dir()
-        rows += [("make demo" if in_checkout else "microsim demo team --open", "watch and drive in the browser")]
-        if record is None:
-            again = f"microsim run {_written(request)} --demo --rtf 0 --duration 60 --record flight"
-            rows += [(again.replace("  ", " "), "record a minute, as fast as possible")]
-        rows += [("microsim list", "other worlds, missions and robots")]
-    width = max((len(command) for command, _ in rows), default=0)
-    return "\n".join(["", "What next?", *(f"  {command:{width}}   # {what}" for command, what in rows)]) if rows else ""
-
-
-def _written(request: RunRequest) -> str:
-    """The scenario or world as the user wrote it."""
-    options = request.options
-    return shlex.join(
-        [*([options.scenario] if options.scenario else []), *(["--world", options.world] if options.world else [])]
-    )
 
 
 def summary(facts: dict[str, Any]) -> str:

@@ -113,16 +113,23 @@ def test_a_file_and_its_copy_by_name_give_the_same_run(tmp_path: Path) -> None:
 def test_the_demo_ends_with_hints() -> None:
     done = cli("run", "--demo", "--duration", "1", *FAST)
     assert done.returncode == 0
-    assert done.stdout.partition("What next?")[2].split("#")[0].strip() == "make demo"
-    assert "microsim list" in done.stdout
+    assert hints_in(done.stdout)[0] == ["make", "demo"]
+    assert hints_in(done.stdout)[-1][-1] == "list"
+
+
+def hints_in(output: str) -> list[list[str]]:
+    """The commands after "What next?", without the comments that describe them."""
+    lines = output.partition("What next?")[2].splitlines()
+    return [shlex.split(line) for line in lines if line.strip() and not line.strip().startswith("#")]
 
 
 def test_the_hints_name_the_recording_and_can_be_pasted(tmp_path: Path) -> None:
     done = cli("run", "flat", "--duration", "1", "--record", str(tmp_path / "my flight"), *FAST)
-    hints = [line.split("#")[0].strip() for line in done.stdout.partition("What next?")[2].splitlines() if line]
-    assert hints[0] == f"microsim replay '{tmp_path}/my flight' --open"
-    again = cli(*shlex.split(hints[-1])[1:])
-    assert (again.returncode, hints[-1].split()[:3]) == (0, ["microsim", "bag", "info"])
+    hints = hints_in(done.stdout)
+    assert hints[0][-3:] == ["replay", f"{tmp_path}/my flight", "--open"]
+    assert hints[-1][-3:-1] == ["bag", "info"]
+    pasted = subprocess.run(hints[-1], capture_output=True, cwd=ROOT, env=environment(), timeout=60, check=False)
+    assert pasted.returncode == 0
     assert "What next?" not in cli("run", "flat", "--duration", "1", *FAST).stdout
 
 
