@@ -2,7 +2,7 @@
 
 MicroSimError
  ├ ScenarioError             the scenario a user wrote cannot be run; lists every problem found
- │  ├ MissionError           the mission a user wrote cannot be flown; lists every problem found
+ │  ├ MissionError           the mission a user wrote cannot be run; lists every problem found
  │  ├ BundleError            the world bundle cannot be loaded; lists every problem found
  │  ├ MapError               a map, or a file of moving obstacles, cannot be used; lists every problem found
  │  └ SweepError             the sweep a user wrote cannot be run; lists every problem found
@@ -79,7 +79,7 @@ class ScenarioError(MicroSimError):
 
 
 class MissionError(ScenarioError):
-    """The mission cannot be flown. `problems` lists every reason."""
+    """The mission cannot be run. `problems` lists every reason."""
 
 
 class MapError(ScenarioError):

@@ -417,7 +417,7 @@ class Flight:
     _resume_at: float | None = field(default=None, repr=False)  # wall time at which a pause ends
 
     def pilot(self, sim: Simulation) -> MissionPilot | None:
-        """None if another world, loaded during the run, cannot fly it; at the start that is an error."""
+        """None if another world, loaded during the run, cannot run it; at the start that is an error."""
         from microsim.missions import MissionPilot
 
         try:
@@ -425,7 +425,7 @@ class Flight:
         except MissionError as error:
             if self.runner is None:
                 raise
-            warn(f"the mission cannot be flown here: {error}")
+            warn(f"the mission cannot be run in this scenario: {error}")
             return None
         pilot.on_pause = self._pause
         return pilot

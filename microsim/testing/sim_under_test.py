@@ -207,7 +207,7 @@ class SimUnderTest(Simulation):
         self._digests.check(self, name)
 
     def fly(self, mission: str | Path | Mapping[str, Any] | Mission) -> None:
-        """Fly a mission from the start; fails unless its expectations are met."""
+        """Run a mission from the start; fails unless its expectations are met."""
         __tracebackhide__ = True
         if self.tick:
             raise UsageError(f"a mission begins at time 0, and the simulation is at {self.time_s:.3f} s")

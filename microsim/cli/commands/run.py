@@ -66,7 +66,7 @@ _INJECT = (
     "`radio:blackout@3s-5s`. May be repeated."
 )
 _MISSION = (
-    "Fly a mission: a shipped one (see `microsim list`) or a file. It ends the run; the run fails if one of the "
+    "Run a mission: a shipped one (see `microsim list`) or a file. It ends the run; the run fails if one of the "
     "mission's expectations is not met."
 )
 
@@ -127,8 +127,9 @@ class RunOptions(NamedTuple):
 def run(options: RunOptions) -> int:
     """Run a scenario, shown live in the terminal.
 
-    Ctrl-C ends the run with a summary. Exit codes: 0 good, 1 the run failed or
-    its mission's expectations were not met, 2 the input is wrong.
+    Press ? for the keys that drive, pause and reset; Ctrl-C ends the run.
+    Exit codes: 0 good, 1 the run failed or its mission's expectations were not
+    met, 2 the input is wrong.
 
     \b
     Examples:
@@ -166,7 +167,7 @@ def _check_state_options(options: RunOptions) -> None:
             raise UsageError(f"--from-state uses the scenario and seed of the file: leave out {name}")
     if options.mission is not None:
         raise UsageError(
-            "a mission begins at time 0, and its pilot's plans are not part of a state: leave out --mission, or fly it "
+            "a mission begins at time 0, and its pilot's plans are not part of a state: leave out --mission, or run it "
             "from the start"
         )
     if options.recording.record is not None:
@@ -287,7 +288,7 @@ def _transport(request: RunRequest) -> Transport | None:
     choice, is_quick = request.options.transport, 0.0 in (request.options.rtf, request.duration)
     if choice is TransportChoice.none or (choice is None and is_quick and not request.ros_args):
         if request.ros_args:
-            raise UsageError("--ros-args make no sense with --transport none")
+            raise UsageError("--ros-args cannot be used with --transport none: leave one of them out")
         return None
     from microsim.ros2.transport import open_transport
 

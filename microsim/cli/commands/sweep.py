@@ -36,7 +36,7 @@ class SweepOptions(NamedTuple):
     ] = None
     seeds: Annotated[str | None, option("--seeds A..B", "Seeds: 0..9999 (both ends included), or 1,2,5..8.")] = None
     vary: Annotated[
-        list[str] | None, option("--vary KEY=V,V", "Values for a key of the scenario; every combination is flown.")
+        list[str] | None, option("--vary KEY=V,V", "Values for a key of the scenario; every combination is run.")
     ] = None
     mission: Annotated[str | None, option("--mission FILE", "The mission to fly: a shipped one or a file.")] = None
     duration: Annotated[
@@ -94,7 +94,7 @@ class SweepOptions(NamedTuple):
 
 
 def sweep(options: SweepOptions) -> int:
-    """Fly a mission with many seeds and settings; each run gives a row of numbers.
+    """Run a mission with many seeds and settings; each run gives a row of numbers.
 
     Workers are processes on this machine or on a Ray cluster; the result is the
     same, byte for byte. Each row ends with a token: `microsim replay --token
