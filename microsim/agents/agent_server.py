@@ -20,7 +20,7 @@ from mcp.types import CallToolResult, ImageContent, TextContent
 from pydantic import ValidationError
 
 from microsim.agents.agent_folder import AgentFolder
-from microsim.agents.agent_tools import AgentTools, Answer, Picture, problems, short
+from microsim.agents.agent_tools import AgentTools, Answer, PngPicture, problems, short
 from microsim.errors import MicroSimError, UsageError, unknown
 from microsim.version import __version__
 
@@ -78,7 +78,7 @@ class AgentServer(MCPServer[Any]):
             facts = refusal("too_long", f"the answer has {len(text):,} characters", [], "request less at a time")
             text, is_error = json.dumps(facts), True
         content: list[Any] = [TextContent(type="text", text=text)]
-        if isinstance(picture, Picture):
+        if isinstance(picture, PngPicture):
             content.append(ImageContent(type="image", data=b64encode(picture).decode(), mime_type="image/png"))
         return CallToolResult(content=content, structured_content=json.loads(text), is_error=is_error)
 

@@ -41,7 +41,7 @@ Seed = Annotated[int | None, Field(description="Seed of all noise; default: the 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class Picture(bytes):
+class PngPicture(bytes):
     """A PNG, beside the facts about it."""
 
 
@@ -378,7 +378,7 @@ def _png(image: Any) -> Answer:
         image.thumbnail((_WIDEST_PX, _WIDEST_PX))
     file = io.BytesIO()
     image.save(file, "PNG")
-    return {"picture": Picture(file.getvalue()), "width": image.width, "height": image.height}
+    return {"picture": PngPicture(file.getvalue()), "width": image.width, "height": image.height}
 
 
 def _swept(plan: Any) -> Any:
