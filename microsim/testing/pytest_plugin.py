@@ -153,7 +153,7 @@ class MissionTest(pytest.Item):
 # ---- what is left of a test that fails -------------------------------------------------------------------------------
 
 
-@pytest.hookimpl(hookwrapper=True)  # the older form: whoever has pytest 7 gets this plug-in too
+@pytest.hookimpl(hookwrapper=True)  # the older form: pytest 7 loads this plug-in too
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
     report = (yield).get_result()
     run = item.stash.get(_RUN, None)

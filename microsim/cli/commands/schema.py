@@ -23,7 +23,7 @@ def schema(
     Examples:
       microsim schema > microsim.schema.json
       # yaml-language-server: $schema=./microsim.schema.json     (in line 1)
-      microsim schema run                          what `microsim run --json` prints
+      microsim schema run                    what `microsim run --json` prints
       microsim schema bag info
     """
     import json
