@@ -29,6 +29,7 @@ from microsim.ros2.transport.rtps_packets import FAST_DDS, PREFIX
 GID_SIZES = (16, 24)  # of today's ROS 2, and up to Humble
 INFINITE_NS = 2**63 - 1
 QUIET_S = 0.1  # without news, the picture is considered complete
+LATE_S = 1.0  # without news, a participant of Fast DDS that has not named its nodes has none
 ACTION = "/_action/"
 _CYCLONE_DDS = b"\x01\x10"
 _RMW = {FAST_DDS: "Fast DDS", _CYCLONE_DDS: "Cyclone DDS"}
@@ -152,8 +153,11 @@ class GraphView:
         now = time.monotonic()
         if now < self._opened_s + least_s or now < self._news_s + QUIET_S:
             return False
-        announcing = [guid for guid, each in self.endpoints.items() if each.topic == DISCOVERY_TOPIC and each.is_writer]
-        awaited = {guid[:PREFIX] for guid in announcing} | (self._slow - {guid[:PREFIX] for guid in self.endpoints})
+        announcing = {
+            guid[:PREFIX] for guid, each in self.endpoints.items() if each.topic == DISCOVERY_TOPIC and each.is_writer
+        }
+        is_late = now > self._news_s + LATE_S  # then those with endpoints are not of ROS
+        awaited = announcing | (self._slow - {guid[:PREFIX] for guid in self.endpoints} if is_late else self._slow)
         listed = (guid for nodes in self.nodes.values() for _, guids in nodes for guid in guids)
         return awaited <= {*self.nodes, self.own} and all(guid in self.endpoints for guid in listed)
 
