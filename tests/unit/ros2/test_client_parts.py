@@ -147,7 +147,7 @@ def test_a_folder_that_cannot_be_used_is_explained(tmp_path: Path, files: dict[s
 def test_an_unknown_type_suggests_the_nearest() -> None:
     assert "did you mean 'geometry_msgs/msg/Twist'?" in str(no_type("geometry_msgs/msg/Twst"))
     assert "did you mean 'geometry_msgs/msg/Twist'?" in str(no_type("Twist"))
-    assert "--types" in str(no_type("my_msgs/msg/Cell"))
+    assert "--types" in str(no_type("nobody_msgs/msg/Cell"))
 
 
 # ---- transforms
