@@ -123,7 +123,7 @@ def test_a_dependence_on_the_hash_seed_is_found_with_tick_topic_and_field(folder
     assert "hash_seed differs from the reference, first at tick 12, on /drone/odd" in done.stderr
     assert "field fluid_pressure" in done.stderr
     assert (
-        "different after 30 messages: /drone/odd" in done.stderr
+        "different after 30 equal messages: /drone/odd" in done.stderr
     )  # 13 of /clock and /tf, tf_static, info, 2 of its own
     row = next(line for line in done.stdout.splitlines() if line.startswith("world.yaml"))
     assert row.endswith("DIFFERENT in hash_seed")
