@@ -96,7 +96,9 @@ def test_a_metric_in_a_folder_is_known_to_the_sweep_its_conditions_workers_and_t
 
 
 def test_the_command_line_knows_it_too(folder):
-    done = cli("sweep", "sweep.yaml", "--jobs", "1", "--out", "a.csv", cwd=folder)
+    done = cli("sweep", "sweep.yaml", "--jobs", "1", "--out", "a.csv", "--plot", "a.svg", cwd=folder)
+    assert "plot written to a.svg\n" in done.stderr
+    assert (folder / "a.svg").exists()
     assert done.returncode == 0, done.stderr
     assert "2 assertions hold" in done.stdout
     rows = list(csv.DictReader(io.StringIO((folder / "a.csv").read_text())))
