@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import statistics
@@ -20,7 +21,7 @@ def measure() -> list[Result]:
     os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
     os.environ["ROS_DOMAIN_ID"] = str(1 + os.getpid() % 100)
     os.sched_setaffinity(0, range(os.cpu_count() or 1))  # two processes talk to each other here
-    return [*_with_subscribers(), *_nobody_listening(), *_first_clock()]
+    return [*_with_subscribers(), *_nobody_listening(), *_first_clock(), *_lockstep()]
 
 
 def _start(*arguments: str) -> subprocess.Popen[bytes]:
@@ -115,3 +116,37 @@ def _first_clock() -> list[Result]:
         Result("start of the process to the first /clock received", best, "s", 2, at_most=True),
         Result("memory of the node", peak, "MB", 300, at_most=True),
     ]
+
+
+def _lockstep() -> list[Result]:
+    """Ticks with a gate each, and a node here that replies at once."""
+    from microsim import messages as wire
+    from microsim.messages.topics import Qos
+    from microsim.ros2.transport.dds import DdsTransport
+
+    node, twist = DdsTransport("replier"), "geometry_msgs/msg/Twist"
+    command = wire.encode(twist, wire.new(twist))
+    replies = node.publisher("/rover/cmd_vel", twist, Qos(10))
+    node.subscribe("/clock", "rosgraph_msgs/msg/Clock", Qos(10), lambda cdr: replies.publish(command))
+    gate = ["--lockstep", "after: /clock, expect: /rover/cmd_vel"]
+    run = [
+        sys.executable,
+        "-m",
+        "microsim",
+        "run",
+        "flat",
+        "--robots",
+        "rover",
+        "--duration",
+        "120",
+        "--transport",
+        "dds",
+    ]
+    try:
+        with subprocess.Popen([*run, *gate, "--json", "--quiet"], stdout=subprocess.PIPE) as process:
+            while process.poll() is None:
+                node.poll(0.05)
+            facts = json.loads(process.communicate()[0])
+    finally:
+        node.close()
+    return [Result("ROS 2: lockstep, a gate in each tick", facts["ticks"] / facts["wall_s"], "ticks/s", floor=2000.0)]

@@ -26,6 +26,7 @@ class Listener:
     timing: Callable[[float, float], None] | None = None  # duration and lateness of each tick [s]; of a `Runner`
     restarts: Callable[[Simulation], None] | None = None  # a `Runner` continues with a simulation at its start
     steps: Callable[[Messages], None] | None = None  # what a call of `Simulation.step` returns
+    waits: Callable[[int, str, str, float], None] | None = None  # tick, topic, nodes of a reply; waited for it [s]
 
 
 class Listeners:
@@ -82,6 +83,11 @@ class Listeners:
         for each in self._all:
             if each.timing is not None:
                 each.timing(took_s, late_s)
+
+    def wait(self, tick: int, topic: str, nodes: str, waited_s: float) -> None:
+        for each in self._all:
+            if each.waits is not None:
+                each.waits(tick, topic, nodes, waited_s)
 
     @property
     def want_ticks(self) -> bool:

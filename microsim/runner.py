@@ -111,6 +111,7 @@ class Runner:
     watchers: list[Watcher] = field(default_factory=list)
     clock: WallClock = field(default_factory=SystemClock)
     poll: Callable[[float], None] | None = None  # takes what has arrived, waiting at most so long [s]; before each tick
+    may_step: Callable[[], bool] | None = None  # False: the next tick waits for nodes; called before each tick
     longest_chunk: int = 64  # ticks that may be run at once, where neither a pilot nor a listener needs each
 
     def __post_init__(self) -> None:
@@ -176,12 +177,16 @@ class Runner:
         self.paused = paused
         self.pacer.anchor(self.sim.tick, self.clock.now())
 
-    def step(self, ticks: int) -> None:
-        """Advance at once, outside the pace: what a paused run does on request."""
+    def step(self, ticks: int) -> int:
+        """Advance at once, outside the pace, up to a tick that may not begin yet; gives how many ticks it were."""
+        start = self.sim.tick
         for _ in range(ticks):
+            if self.may_step is not None and not self.may_step():
+                break
             self.hand_out(self.sim.step())
             self.advanced_s += self.pacer.tick_s
         self.pacer.anchor(self.sim.tick, self.clock.now())
+        return self.sim.tick - start
 
     def restart(self, sim: Simulation) -> None:
         """Continue with a simulation at its start: another one, or the same after a reset."""
@@ -206,9 +211,10 @@ class Runner:
         warnings: Callable[[str], None] | None = None,
         timing: Callable[[float, float], None] | None = None,
         restarts: Callable[[Simulation], None] | None = None,
+        waits: Callable[[int, str, str, float], None] | None = None,
     ) -> Listener:
         """Have functions called during the run, also after a restart; see `microsim.listening.Listener`."""
-        listener = self.listeners.add(Listener(ticks, inputs, warnings, messages, timing, restarts))
+        listener = self.listeners.add(Listener(ticks, inputs, warnings, messages, timing, restarts, waits=waits))
         return self.sim.listeners.add(listener)
 
     def stop(self) -> None:
@@ -258,6 +264,9 @@ class Runner:
         if self.poll is not None:
             self.poll(0.0)
             count = 0 if self.paused or self.is_stopping else 1
+            if count and self.may_step is not None and not self.may_step():
+                self._hold()
+                return
         messages = self.sim.step(count)
         self.advanced_s += count * self.pacer.tick_s
         took = self.clock.now() - before
@@ -266,6 +275,14 @@ class Runner:
         elif self.pilot is None:
             self._chunk = self._fitting_chunk(took)
         self.hand_out(messages)
+
+    def _hold(self) -> None:
+        """Nodes have to reply first. A wait that takes long is not lateness: ticks are not hurried after it."""
+        start = self.clock.now()
+        self._wait(NAP_S)
+        now = self.clock.now()
+        if now - start >= NAP_S:
+            self.pacer.anchor(self.sim.tick, now)
 
     def _fitting_chunk(self, took: float) -> int:
         if took < _QUICK_S:

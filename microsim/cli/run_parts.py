@@ -51,6 +51,16 @@ def assembled(
     return load_scenario(data)
 
 
+def with_gates(scenario: Scenario | str | None, gates: Sequence[Any], ros_args: Sequence[str] = ()) -> Scenario:
+    """The scenario with other gates of lockstep."""
+    from microsim.scenario import load_scenario
+
+    if scenario is None and any("scenario:=" in each for each in ros_args):
+        raise UsageError("with --lockstep, give the scenario as an argument, not in --ros-args")
+    plain = [gate if isinstance(gate, dict) else gate.model_dump(mode="json", exclude_unset=True) for gate in gates]
+    return load_scenario({**load_scenario(scenario or "default").to_dict(), "lockstep": plain})
+
+
 def _robots(text: str, known: dict[str, Any]) -> dict[str, Any]:
     names = [part.strip() for part in text.split(",") if part.strip()]
     if not names:

@@ -33,6 +33,7 @@ from microsim.errors import MissionError, Problem, ScenarioError, there_are
 from microsim.errors import unknown as no_such
 from microsim.paths import mission_file, mission_names
 from microsim.scenario.files import SUFFIXES, Places, in_order, read_text
+from microsim.scenario.gates import Gate
 
 LONGEST_S = 86_400.0 * 365.0
 
@@ -279,6 +280,7 @@ class Mission(Model):
     duration: Period = Field(description="When it ends, in simulated seconds [s].")
     do: tuple[AnyAction, ...] = Field((), description="What is done; entries may be in any order.")
     expect: tuple[AnyExpectation, ...] = Field((), description="What must hold; otherwise the run fails.")
+    lockstep: tuple[Gate, ...] = Field((), description="What the run waits for, in place of the scenario's `lockstep`.")
 
     _places: Places = PrivateAttr(default_factory=Places)
 
@@ -419,7 +421,9 @@ def find_mission(source: str | Path) -> Path:
 
 def is_mission(file: Path) -> bool:
     """Whether a file, by its keys, is a mission and not a scenario."""
-    return has_key_of(file, set(Mission.key_names()) - {"name", "scenario", "seed"})  # a scenario has none of them
+    return has_key_of(
+        file, set(Mission.key_names()) - {"name", "scenario", "seed", "lockstep"}
+    )  # a scenario has only these
 
 
 def _exists(path: Path) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile, zip_longest
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from microsim.messages.outbox import Message
 from microsim.recording.bag_io import Bag, OwnBag
 from microsim.recording.bag_model import BagChannel, BagError, fits
 from microsim.recording.inputs import is_input
-from microsim.recording.recorder import CLOCK
+from microsim.recording.recorder import CLOCK, repliers
 
 
 class BagEntry(NamedTuple):
@@ -238,6 +239,7 @@ class BagComparison:
     problem: str = ""  # every message that both hold is the same, but the runs differ, or cannot be compared
     is_partial: bool = False  # some topics are in one of them only, because the other left them out
     causes: tuple[str, ...] | None = ()
+    culprit: str = ""  # the node whose reply is the first message that differs, and when
 
     @property
     def is_identical(self) -> bool:
@@ -247,14 +249,16 @@ class BagComparison:
         difference = None if self.difference is None else self.difference.to_dict()
         facts = {"identical": self.is_identical, "messages": self.messages, "difference": difference}
         more = {"problem": self.problem, "is_partial": self.is_partial, "notes": list(self.notes)}
-        return {**facts, **more, "summary": self.summary()}
+        return {**facts, **more, "culprit": self.culprit, "summary": self.summary()}
 
     def summary(self) -> str:
         """One sentence: whether they differ, why, and in which message first."""
         if self.is_identical:
             return f"identical{' in what both hold' if self.is_partial else ''}: {self.messages:,} messages"
         why = "different"
-        if self.causes:
+        if self.culprit:
+            why = f"different: {self.culprit}"
+        elif self.causes:
             why = f"different {' and '.join(self.causes)}"
         elif self.causes is not None:
             why = "different, although version, scenario and seed are the same"
@@ -283,11 +287,24 @@ def diff(one: Bag, other: Bag) -> BagComparison:
     left, right = (recorded_entries(bag, shared.__contains__) for bag in (one, other))
     count, difference = first_difference(left, right, (str(one.path), str(other.path)))
     if difference is not None:
-        return BagComparison(count, difference, tuple(notes), causes=causes)
+        culprit = "" if causes else _culprit(difference, one, other)
+        return BagComparison(count, difference, tuple(notes), causes=causes, culprit=culprit)
     problem = _problem(one, other, topics)
     if is_partial and not problem and one.facts.end.get("digest") == other.facts.end.get("digest", "?"):
         notes.append("the digest, which covers all topics, is the same")
     return BagComparison(count, None, tuple(notes), problem, is_partial, causes)
+
+
+def _culprit(difference: Difference, one: Bag, other: Bag) -> str:
+    """`/planner replied differently to the same inputs at 12.35 s`, where an input of a lockstep run is the first."""
+    places = [(bag, side.here) for bag, side in ((one, difference.first), (other, difference.second))]
+    replies = [(bag, entry) for bag, entry in places if entry is not None and is_input(entry.topic)]
+    if not replies:
+        return ""
+    bag, entry = min(replies, key=lambda pair: (pair[1].time_ns, pair[1].topic))
+    nodes = repliers(Path(bag.path), entry.topic, entry.time_ns).replace(" ", " or ")
+    time_s = f"{entry.time_ns / 1e9:.9f}".rstrip("0").rstrip(".")
+    return f"{nodes} replied differently to the same inputs at {time_s} s" if nodes else ""
 
 
 def _problem(one: Bag, other: Bag, topics: tuple[set[str], set[str]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import platform
 import sys
@@ -13,7 +14,7 @@ from fractions import Fraction
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from typing_extensions import Self
 
@@ -33,6 +34,7 @@ from microsim.simulation import Reconfiguration, Simulation
 from microsim.version import __version__
 
 CLOCK = "/clock"  # the first message of every tick
+LOCKSTEP_CSV = "lockstep.csv"
 
 
 class Channels:
@@ -102,7 +104,7 @@ class Recorder:
     def attach(self, runner: Runner) -> None:
         """Follow this runner to other simulations. In real time the run continues when the disk is too slow."""
         self._runner = runner
-        runner.listen(messages=self.tap)
+        runner.listen(messages=self.tap, waits=self._note_wait)
 
     def __enter__(self) -> Self:
         return self
@@ -153,6 +155,10 @@ class Recorder:
         self._held.append(transcript)
         self._size += len(transcript)
         self.inputs += 1
+
+    def _note_wait(self, tick: int, topic: str, nodes: str, waited_s: float) -> None:
+        if self._waits is not None:
+            self._waits.add(self._sim.clock.time_ns(tick), topic, nodes, waited_s)
 
     def _follow_jump(self) -> None:
         """A reset begins the next bag; nothing else can be followed."""
@@ -222,6 +228,7 @@ class Recorder:
             raise BagError(f"nothing can be recorded into {folder}: {error.strerror or error}") from error
         self.folders.append(folder)
         self._json = self._recording_json(folder)
+        self._waits = None if self._json is None else GateLog(folder)
         limits = (self.options.chunk_bytes // 2, self.options.chunk_s * NS_PER_S)
         self._assembly = Assembly(self._writer.write, self.options.storage == "mcap", *limits)
         self._disk = Disk(self._assembly.add, self.options.queue_bytes)
@@ -309,6 +316,8 @@ class Recorder:
             self.error = _stopped(self._disk_problem(), self._writer.end_ns)
         if self._json is not None:
             self._json.finish(self._runner)
+        if self._waits is not None:
+            self._waits.close()
 
     def _disk_problem(self) -> str:
         error = self._disk.error
@@ -359,6 +368,41 @@ class RecordingJson:
         with suppress(OSError):  # nothing depends on it
             text = json.dumps(self._facts, indent=2, ensure_ascii=False) + "\n"
             self._path.write_text(text, encoding="utf-8", errors="backslashreplace")  # arguments may be any bytes
+
+
+class GateLog:
+    """`lockstep.csv`: when which node opened a gate, and how long the run waited: wall time, so beside the messages."""
+
+    COLUMNS = ("time_ns", "expect", "nodes", "waited_ms")
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOCKSTEP_CSV
+        self._file: TextIO | None = None  # made with the first gate
+
+    def add(self, time_ns: int, topic: str, nodes: str, waited_s: float) -> None:
+        with suppress(OSError):  # nothing depends on it
+            if self._file is None:
+                self._file = self._path.open("w", encoding="utf-8", newline="")
+                self._file.write(",".join(self.COLUMNS) + "\n")
+            self._file.write(f"{time_ns},{topic},{nodes},{1e3 * waited_s:.3f}\n")
+
+    def close(self) -> None:
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+
+
+def repliers(folder: Path, topic: str, time_ns: int) -> str:
+    """Which nodes replied on this topic, the last time up to then; empty: unknown."""
+    found = ""
+    try:
+        with (folder / LOCKSTEP_CSV).open(encoding="utf-8", newline="") as file:
+            for row in csv.reader(file):
+                if row[1:2] == [topic] and row[0].isdecimal() and int(row[0]) <= time_ns:
+                    found = row[2] if len(row) > 2 else found
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return ""
+    return found
 
 
 def _now() -> str:

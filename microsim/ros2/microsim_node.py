@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,9 +11,10 @@ from microsim.errors import MicroSimError, UsageError, did_you_mean, unknown
 from microsim.messages import encoders
 from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.inputs import INPUTS
-from microsim.messages.inputs.input_kind import InputKind
+from microsim.messages.inputs.input_kind import InputKind, stamp_of
 from microsim.messages.outbox import Message
 from microsim.messages.topics import TOPICS
+from microsim.ros2.lockstep import Lockstep, check_gates
 from microsim.ros2.node_parameters import ScenarioParameters
 from microsim.ros2.sim_services import MAX_STEPS, SimServices, SimulationInterfaces
 from microsim.ros2.transport import MissingTypeError, Parameter, Publisher, Transport, Value
@@ -53,7 +54,9 @@ class MicroSimNode:
         self._last_warning_s: dict[str, float] = {}
         self._counted: dict[str, int] = {}  # what the simulation had ignored when we last looked
         self._lateness = Lateness()
+        self.lockstep: Lockstep | None = None
         self._subscribe()
+        self._set_gates()
         self.services = SimServices(self)
         SimulationInterfaces(self)
         for why, names in self.services.missing.items():  # one warning for each package that is not installed
@@ -82,15 +85,25 @@ class MicroSimNode:
 
     def _poll(self, timeout_s: float) -> None:
         action = self.services.action
-        if action is None or action.current is None:
-            self.transport.poll(timeout_s)
-            return
-        self.transport.poll(0.0)
-        action.advance()
+        if action is not None and action.current is not None:
+            self.transport.poll(0.0)
+            if action.advance():
+                return
+        self.transport.poll(timeout_s)
 
     # ---- topics -----------------------------------------------------------------------------------------------------
 
+    def _set_gates(self) -> None:
+        """Of the scenario that runs now. A replay has its inputs already."""
+        gates = self.sim.scenario.lockstep if self._takes_inputs else ()
+        check_gates(self.sim)
+        self.lockstep = Lockstep(gates, self.runner, self.transport, self._send, self.warn) if gates else None
+        self.runner.may_step = None if self.lockstep is None else self.lockstep.may_step
+
     def publish(self, messages: Sequence[Message]) -> None:
+        self._send(messages if self.lockstep is None else self.lockstep.sent(messages))
+
+    def _send(self, messages: Iterable[Message]) -> None:
         publish = self._publish
         for message in messages:
             if message.topic in publish:
@@ -126,25 +139,36 @@ class MicroSimNode:
         def on_message(cdr: bytes) -> None:
             try:
                 message = decode_checked(expected, cdr)
-                self.services.arrived.add(topic)
-                if robot in self.sim.robots and not kind.take(self.sim, robot, message):
-                    counters, before = dict(self.sim.counters), self._counted
-                    self._counted = counters
-                    why = ", ".join(reason for reason, count in counters.items() if count != before.get(reason))
-                    self._warn(topic, f"{topic}: ignored: {why}; so far {counters}")
-                    self.runner.note("warn", f"{topic}: ignored: {why}", f"ignored: {why}")
-            except MicroSimError as error:
-                self.malformed += 1
-                what = (
-                    f"ignored a message that is not a valid {expected}" if isinstance(error, WireError) else "ignored"
-                )
-                self._warn(topic, f"{topic}: {what}: {error}")
-                self.runner.note("warn", f"{topic}: {what}: {error}", f"malformed {topic}")
+            except WireError as error:
+                self._refuse(topic, f"ignored a message that is not a valid {expected}: {error}")
+                return
+            self.services.arrived.add(topic)
+            if self.lockstep is None:
+                self._take(kind, robot, message)
+            else:
+                self.lockstep.arrived(topic, stamp_of(message), partial(self._take, kind, robot, message))
 
         try:
             self.transport.subscribe(topic, expected, kind.qos, on_message)
         except MissingTypeError as error:
             self.warn(f"{topic} is not subscribed to: {error}")
+
+    def _take(self, kind: InputKind, robot: str, message: Any) -> None:
+        topic = kind.of(robot)
+        try:
+            if robot in self.sim.robots and not kind.take(self.sim, robot, message):
+                counters, before = dict(self.sim.counters), self._counted
+                self._counted = counters
+                why = ", ".join(reason for reason, count in counters.items() if count != before.get(reason))
+                self._warn(topic, f"{topic}: ignored: {why}; so far {counters}")
+                self.runner.note("warn", f"{topic}: ignored: {why}", f"ignored: {why}")
+        except MicroSimError as error:
+            self._refuse(topic, f"ignored: {error}")
+
+    def _refuse(self, topic: str, text: str) -> None:
+        self.malformed += 1
+        self._warn(topic, f"{topic}: {text}")
+        self.runner.note("warn", f"{topic}: {text}", f"malformed {topic}")
 
     def _warn(self, kind: str, text: str) -> None:
         """At most once a second of each kind."""
@@ -167,7 +191,10 @@ class MicroSimNode:
             "ignored_inputs": str(sum(sim.counters.values())),
             "malformed_messages": str(self.malformed),
         }
-        publish(encoders.diagnostics(sim.time_ns, {"microsim": (0, "ok", facts)}))
+        entries: dict[str, tuple[int, str, Mapping[str, str]]] = {"microsim": (0, "ok", facts)}
+        if self.lockstep is not None:
+            entries["microsim lockstep"] = self.lockstep.status()
+        publish(encoders.diagnostics(sim.time_ns, entries))
 
     # ---- control ----------------------------------------------------------------------------------------------------
 
@@ -187,6 +214,7 @@ class MicroSimNode:
         sim = Simulation(scenario)
         self.runner.restart(sim)
         self._subscribe()
+        self._set_gates()
         self._run(sim)
 
     def _run(self, sim: Simulation) -> None:
@@ -300,7 +328,8 @@ def start_node(
     chosen_seed = own.get("seed") if seed is None else seed
     if chosen_seed is not None and (not isinstance(chosen_seed, int) or isinstance(chosen_seed, bool)):
         raise UsageError(f"the parameter seed must be a whole number, found {chosen_seed!r}")
-    chosen_rtf = own.get("real_time_factor", 1.0) if rtf is None else rtf
+    usual_rtf = 0.0 if settings.scenario.lockstep else 1.0  # the nodes set the pace
+    chosen_rtf = own.get("real_time_factor", usual_rtf) if rtf is None else rtf
     if "stamped_cmd_vel" in own:
         settings.set_stamped(bool(own["stamped_cmd_vel"]))
     sim = Simulation(settings.scenario, chosen_seed)

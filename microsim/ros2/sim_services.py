@@ -22,6 +22,7 @@ from microsim.errors import MicroSimError
 from microsim.messages import fill
 from microsim.messages.topics import Qos
 from microsim.paths import scenario_names
+from microsim.ros2.lockstep import ACKNOWLEDGED_S, TICKS_AHEAD
 from microsim.ros2.transport import MissingTypeError, Publisher
 from microsim.ros2.transport.standalone import NotYet
 from microsim.scenario import load_scenario
@@ -36,8 +37,6 @@ SET_INT = ("example_interfaces/srv/SetInt32", "microsim_interfaces/srv/SetInt32"
 SET_BOOL = ("example_interfaces/srv/SetBool", "std_srvs/srv/SetBool")
 
 MAX_STEPS = 1_000_000  # ticks of one call
-TICKS_AHEAD = 3  # sent before subscribers must have received them: less than the ten messages that most keep
-ACKNOWLEDGED_S = 0.1  # how long a step waits for a slow subscriber
 INPUT_S = 2.0  # how long a step waits for the messages of `step_waits_for`
 
 
@@ -52,6 +51,7 @@ class SimServices:
         self.arrived: set[str] = set()  # topics that have, since the last step
         self._ahead = 0  # ticks since the subscribers were last known to have received everything
         self._give_up_s: float | None = None  # when the step that waits for them is refused
+        self._left = 0  # ticks of a step that waits for nodes at a gate
         self.offer("/sim/reset", ("std_srvs/srv/Empty",), lambda request, response: node.reset())
         self.offer("/sim/pause", SET_BOOL, self._on_pause)
         self.offer("/sim/set_seed", SET_INT, self._on_set_seed)
@@ -94,10 +94,11 @@ class SimServices:
     def step(self, ticks: int) -> str:
         """Advance a paused simulation; gives the reason when it cannot, and raises NotYet while an input is missing."""
         if not self._node.runner.paused:
+            self._left = 0
             return "the simulation is running; pause it first (/sim/pause with data: true)"
         if not 1 <= ticks <= MAX_STEPS:
             return f"the number of ticks must be from 1 to {MAX_STEPS}, found {ticks}"
-        missing = [topic for topic in self.step_waits_for if topic not in self.arrived]
+        missing = [topic for topic in self.step_waits_for if topic not in self.arrived and not self._left]
         if missing:
             now = self._node.runner.clock.now()
             self._give_up_s = now + INPUT_S if self._give_up_s is None else self._give_up_s
@@ -107,22 +108,27 @@ class SimServices:
         if missing:
             return f"no message on {', '.join(missing)} within {INPUT_S:g} s (parameter step_waits_for)"
         self.arrived.clear()
-        self.advance(ticks)
+        left = self._left or ticks
+        self._left = left - self.advance(left)
+        if self._left:
+            raise NotYet
         return ""
 
-    def advance(self, ticks: int) -> None:
-        """A few ticks at a time, and then wait until the subscribers have received them.
+    def advance(self, ticks: int) -> int:
+        """A few ticks at a time, and then wait until the subscribers have received them; gives how many it were.
 
         If all were sent in one burst, a subscriber that keeps the last ten messages would lose the others. When one
         does not acknowledge in time, the rest of the step does not wait: it must not hold up the others.
         """
-        are_keeping_up = True
+        are_keeping_up, start = True, self._node.sim.tick
         for _ in range(ticks):
-            self._node.runner.step(1)
+            if not self._node.runner.step(1):  # at a gate
+                break
             self._ahead += 1
             if self._ahead >= TICKS_AHEAD and are_keeping_up:
                 are_keeping_up = self._node.transport.wait_for_acks(ACKNOWLEDGED_S)
                 self._ahead = 0
+        return self._node.sim.tick - start
 
 
 ACTION = "simulation_interfaces/action/SimulateSteps"
@@ -166,16 +172,17 @@ class SimulateSteps:
     def current(self) -> StepGoal | None:
         return next((goal for goal in self.goals.values() if goal.status == EXECUTING), None)
 
-    def advance(self) -> None:
-        """A few ticks of the current goal; called at every poll of the node."""
+    def advance(self) -> bool:
+        """A few ticks of the current goal; called at every poll of the node. False: there is none, or it waits."""
         goal = self.current
         if goal is None:
-            return
+            return False
         if not self._node.runner.paused:  # it was resumed meanwhile
             self._end(goal, CANCELED)
-            return
-        count = min(AT_ONCE, goal.steps - goal.done)
-        self._services.advance(count)
+            return True
+        count = self._services.advance(min(AT_ONCE, goal.steps - goal.done))
+        if not count:
+            return False
         goal.done += count
         feedback = {"completed_steps": goal.done, "remaining_steps": goal.steps - goal.done}
         _publish(
@@ -183,6 +190,7 @@ class SimulateSteps:
         )
         if goal.done == goal.steps:
             self._end(goal, SUCCEEDED)
+        return True
 
     def _on_goal(self, request: Any, response: Any) -> None:
         goal = StepGoal(bytes(request.goal_id.uuid), int(request.goal.steps), self._node.sim.time_ns)

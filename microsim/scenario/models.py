@@ -45,6 +45,7 @@ from microsim.faults import FAULTS
 from microsim.faults.fault_kind import RADIO
 from microsim.robots.robot import ROBOTS, Robot, RosName, make_robot, sensor_of
 from microsim.scenario.bundles import WorldBundle
+from microsim.scenario.gates import Gate
 from microsim.scenario.randomize import Randomize
 from microsim.scenario.world_models import Feature, Map, Obstacle
 from microsim.sensors.sensor import Sensor, SensorBlock
@@ -229,6 +230,9 @@ class Scenario(Model):
     randomize: Randomize | None = Field(None, description="What the seed decides in each run; null: nothing.")
     faults: tuple[FaultOrText, ...] = Field((), description="Temporary faults: `camera_front:fail@3s-5s`, or mappings.")
     stamped_cmd_vel: Switch = Field(False, description="true: commands are TwistStamped in place of Twist.")
+    lockstep: tuple[Gate, ...] = Field(
+        (), description="What a run with ROS 2 nodes waits for: `{after: /rover/scan, expect: /rover/cmd_vel}`."
+    )
     plugins: tuple[Annotated[str, Field(strict=True, min_length=1)], ...] = Field(
         (), description="Folders, relative to the scenario's, in which plug-ins are looked for."
     )
@@ -273,6 +277,21 @@ class Scenario(Model):
             fail(problems)
         return tuple(found)
 
+    @field_validator("lockstep")
+    @classmethod
+    def _gates_differ(cls, gates: tuple[Gate, ...], info: ValidationInfo) -> tuple[Gate, ...]:
+        expected = [gate.expect for gate in gates]
+        again = [index for index, topic in enumerate(expected) if topic in expected[:index]]
+        if again:
+            message = f"another gate already expects {expected[again[0]]}; use `count` for several replies"
+            fail([detail(message, again[0], "expect")])
+        tick_s = 1.0 / info.data.get("physics_hz", 1.0)
+        short = [index for index, gate in enumerate(gates) if gate.every is not None and gate.every < 0.999 * tick_s]
+        if short:
+            message = f"expected at least one tick, which is {tick_s:g} s (physics_hz), found {gates[short[0]].every:g}"
+            fail([detail(message, short[0], "every")])
+        return gates
+
     @field_validator("frames", "radio", "world_topics")
     @classmethod
     def _rates_fit(cls, block: Any, info: ValidationInfo) -> Any:
@@ -297,7 +316,7 @@ class Scenario(Model):
     def to_dict(self) -> dict[str, Any]:
         """The complete scenario, every default written out, as plain data that `load_scenario` takes back."""
         data = self.model_dump(mode="json", by_alias=True)
-        unset = {"randomize": None, "collisions": "document"}  # younger keys
+        unset: dict[str, Any] = {"randomize": None, "collisions": "document", "lockstep": []}  # younger keys
         return {key: value for key, value in data.items() if key not in unset or value != unset[key]}
 
     def to_yaml(self) -> str:

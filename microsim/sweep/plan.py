@@ -30,6 +30,7 @@ from microsim.missions.mission_file import Name, Period, beside, has_key_of, mod
 from microsim.recording.inputs import as_text, packed
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.files import SUFFIXES, Places, in_order
+from microsim.scenario.gates import refuse_gates
 from microsim.scenario.overrides import full_path, with_values
 from microsim.simulation import Simulation
 from microsim.sweep.expressions import Condition, parse
@@ -355,6 +356,7 @@ def make_plan(sweep: Sweep, more_metrics: Sequence[str] = ()) -> Plan:
     scenario_place = sweep.beside(sweep.scenario)
     scenario = load_scenario(scenario_place)
     mission = None if sweep.mission is None else load_mission(sweep.beside(sweep.mission))
+    refuse_gates("a sweep", scenario, mission)
     _check_settings(sweep, scenario)
     metrics = _check_runs(sweep, scenario, mission, more_metrics)
     mission_seed = None if mission is None else mission.seed

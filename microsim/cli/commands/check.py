@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from typing_extensions import NotRequired, TypedDict
 
 from microsim.cli.ci_reports import CiCase, ReportOptions
-from microsim.cli.command import Command, QuietOption, TimeoutOption, argument, flag, option, words_of
+from microsim.cli.command import Command, QuietOption, TimeoutOption, argument, flag, option, seconds, words_of
 from microsim.cli.json_schemas import Digest, Ticks
 from microsim.cli.terminal import FAILED, GOOD, WRONG_INPUT, Bar, interruptible, is_quiet, print_json, print_table, warn
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:
     from microsim.check import Case, CheckVerdict, Children, Environment, Finding
+    from microsim.check.node_check import LoopRun
 
 _SCENARIOS = ("default", "flat", "obstacles_arena")  # when none is named
 _EXPLAINED = 3  # differences that are explained; the others have the same cause more often than not
@@ -24,6 +25,12 @@ _EXPLAINED = 3  # differences that are explained; the others have the same cause
 
 def jobs_option(most: int) -> Any:
     return option("--jobs J", "Processes at a time.", min=1, max=most, show_default="one per processor core")
+
+
+_WITH = (
+    "Check a node of yours: run it beside the simulator in lockstep, under varied load, and report whether and when it "
+    "replies differently."
+)
 
 
 class CheckOptions(NamedTuple):
@@ -38,6 +45,13 @@ class CheckOptions(NamedTuple):
     jobs: Annotated[int | None, jobs_option(256)] = None
     timeout: TimeoutOption = 600.0
     slow: Annotated[bool, flag("--slow", "Also without the compiler: half a simulated second of each mission.")] = False
+    with_node: Annotated[str | None, option("--with COMMAND", _WITH)] = None
+    lockstep: Annotated[
+        list[str] | None, option("--lockstep GATE", "With --with: gates, as of `microsim run`; repeatable.")
+    ] = None
+    duration: Annotated[
+        float, option("--duration TIME", "With --with and no mission: simulated time.", parser=seconds)
+    ] = 10.0
     json: Annotated[bool, flag("--json", "Print the result as one line of JSON.")] = False
     quiet: QuietOption = False
     report: ReportOptions = ReportOptions()
@@ -61,12 +75,18 @@ def check(options: CheckOptions) -> int:
       microsim check my_world.yaml --missions my_mission.yaml --seeds 5 --jobs 4
       microsim check flat --missions radio_ping --slow --json
       microsim check --junit check.xml --markdown check.md    for CI
+      microsim check flat --with 'ros2 run my_package my_node' \\
+          --lockstep 'after: /rover/odom, expect: /rover/cmd_vel'
     """
     import tempfile
 
     from microsim.check import CheckRun, Children, environments, judged, run_all
 
     options.report.check()
+    if options.with_node is not None:
+        return _check_node(options, options.with_node)
+    if options.lockstep:
+        raise UsageError("--lockstep is for --with COMMAND, which starts the node that replies")
     cases = _cases(options)
     tried = environments(options.slow)
     with interruptible(), tempfile.TemporaryDirectory(prefix="microsim-check-") as folder:
@@ -133,13 +153,14 @@ def _cases(options: CheckOptions) -> list[Case]:
     from microsim.check import Case
     from microsim.missions import load_mission
     from microsim.scenario import load_scenario
+    from microsim.scenario.gates import refuse_gates
 
     scenarios = list(dict.fromkeys(options.scenarios or _SCENARIOS))
     missions = list(dict.fromkeys(words_of(options.missions) or paths.mission_names()))
     for scenario in scenarios:
-        load_scenario(scenario)
+        refuse_gates("microsim check", load_scenario(scenario))
     for mission in missions:
-        load_mission(mission)
+        refuse_gates("microsim check", load_mission(mission))
     if not scenarios or not missions:
         raise UsageError("there is nothing to check")
     seeds = [None, *range(1, options.seeds)]
@@ -251,3 +272,91 @@ def _case_report(verdict: CheckVerdict, found: dict[tuple[Case, str], Finding]) 
         "ticks": reference.ticks, "digest": reference.digest, "same": list(verdict.same), "different": differences,
         "failed": [{"environment": each.run.environment.name, "error": each.error} for each in verdict.broken],
     }  # fmt: skip
+
+
+# ---- a user's node ---------------------------------------------------------------------------------------------------
+
+
+def _check_node(options: CheckOptions, command: str) -> int:
+    import tempfile
+
+    from microsim.check.node_check import NodeCheck, check_node, conditions, first_differences
+
+    tried = conditions()
+    with interruptible(), tempfile.TemporaryDirectory(prefix="microsim-check-") as folder:
+        bar = Bar("running", len(tried), "runs")
+        check = NodeCheck(_run_arguments(options), command, Path(folder), options.timeout)
+        try:
+            with bar:
+                runs = check_node(check, tried, lambda run: bar.count(run.condition.name))
+        except KeyboardInterrupt:
+            warn(f"stopped after {bar.done} of {len(tried)} runs, without a result")
+            return FAILED
+        differences = first_differences(runs)
+    _say_node(runs, differences, options)
+    group = f"{command} in {(options.scenarios or [''])[0]}"
+    cases = [
+        CiCase(group, each.condition.name, each.error or differences.get(each.condition.name, "")) for each in runs
+    ]
+    options.report.write("microsim check --with", cases)
+    return FAILED if differences or any(run.error for run in runs) else GOOD
+
+
+def _run_arguments(options: CheckOptions) -> list[str]:
+    from microsim.missions import load_mission
+    from microsim.scenario import load_scenario
+    from microsim.scenario.gates import gates_from_text
+
+    missions, scenarios = words_of(options.missions), options.scenarios or []
+    if len(scenarios) != 1 or len(missions) > 1:
+        raise UsageError("--with checks one scenario, with one mission at most")
+    scenario = scenarios[0]
+    gates: list[Any] = [gate for text in options.lockstep or () for gate in gates_from_text(text)]
+    if not (gates or load_scenario(scenario).lockstep or any(load_mission(each).lockstep for each in missions)):
+        raise UsageError("nothing waits for the node: add --lockstep 'after: TOPIC, expect: TOPIC'")
+    arguments = [scenario, *(word for text in options.lockstep or () for word in ("--lockstep", text))]
+    return [*arguments, *(("--mission", missions[0]) if missions else ("--duration", str(options.duration)))]
+
+
+def _say_node(runs: Sequence[LoopRun], differences: dict[str, str], options: CheckOptions) -> None:
+    same = [run for run in runs if not run.error and run.condition.name not in differences]
+    is_good = len(same) == len(runs)
+    if options.json:
+        print_json(_node_report(runs, differences, options))
+        return
+    if not is_quiet():
+        rows = [
+            (run.condition.name, run.condition.about, run.digest[:16], _node_outcome(run, differences)) for run in runs
+        ]
+        colours = ["green" if run in same else "bold red" for run in runs]
+        print_table(("condition", "what it varies", "digest", "result"), rows, 3, colours)
+    for run in runs:
+        if run.error:
+            warn(f"{run.condition.name}: {run.error}")
+    for name, text in differences.items():
+        warn(f"{name}: {text}")
+    if not is_quiet() or not is_good:
+        print(f"{'identical' if is_good else 'NOT identical'}: {len(same)} of {len(runs)} runs gave the first digest")
+
+
+def _node_outcome(run: LoopRun, differences: dict[str, str]) -> str:
+    return "FAILED" if run.error else "DIFFERENT" if run.condition.name in differences else "same"
+
+
+def _node_report(runs: Sequence[LoopRun], differences: dict[str, str], options: CheckOptions) -> dict[str, Any]:
+    """As of a mission in environments."""
+    good = [run for run in runs if not run.error]
+    reference = runs[0]
+    case = {
+        "scenario": (options.scenarios or [""])[0], "mission": ",".join(words_of(options.missions)),
+        "seed": reference.seed, "ticks": reference.ticks, "digest": reference.digest,
+        "same": [run.condition.name for run in good[1:] if run.condition.name not in differences],
+        "different": [
+            {"environment": run.condition.name, "digest": run.digest, "about": differences[run.condition.name]}
+            for run in good
+            if run.condition.name in differences
+        ],
+        "failed": [{"environment": run.condition.name, "error": run.error} for run in runs if run.error],
+    }  # fmt: skip
+    environments = {run.condition.name: run.condition.about for run in runs}
+    return {"identical": not differences and len(good) == len(runs), "environments": environments, "missions": [case]}

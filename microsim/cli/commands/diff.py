@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from typing_extensions import NotRequired
+
 from microsim.cli.command import Command, QuietOption, argument, flag
 from microsim.cli.json_schemas import ComparisonOutput
 from microsim.cli.terminal import say_comparison
@@ -34,6 +36,7 @@ def diff(
 
 class DiffOutput(ComparisonOutput):
     notes: Annotated[list[str], "What else differs: version, scenario, seed, digest."]
+    culprit: NotRequired[Annotated[str, "In lockstep, the node that replied differently, and when; else empty."]]
     summary: Annotated[str, "One sentence: whether they differ, why, and in which message first."]
 
 

@@ -65,6 +65,10 @@ _INJECT = (
     "A temporary fault: `camera_front:fail@3s-5s`, `rover/gps:dropout@1s-2s`, `gps:jump(10,0,0)@3s-9s`, "
     "`radio:blackout@3s-5s`. May be repeated."
 )
+_LOCKSTEP = (
+    "Stop simulated time until nodes have replied: 'after: /rover/odom, expect: /rover/cmd_vel' or "
+    "'every: 0.05, expect: /rover/cmd_vel'. May be repeated. As fast as the nodes reply, unless --rtf is given."
+)
 _MISSION = (
     "Run a mission: a shipped one (see `microsim list`) or a file. It ends the run; the run fails if one of the "
     "mission's expectations is not met."
@@ -106,6 +110,7 @@ class RunOptions(NamedTuple):
     render: Annotated[
         RenderChoice, option("--render", "What renders splats; auto: a GPU if there is one. The images are identical.")
     ] = RenderChoice.auto
+    lockstep: Annotated[list[str] | None, option("--lockstep GATE", _LOCKSTEP)] = None
     viewer: ViewerOptions = ViewerOptions()
     foxglove: FoxgloveOptions = FoxgloveOptions()
     mission: Annotated[str | None, option("--mission FILE", _MISSION)] = None
@@ -145,6 +150,7 @@ def run(options: RunOptions) -> int:
       microsim run flat --mission patrol --rtf 0 --quiet    a test: its exit code
       microsim run flat --mission patrol --rtf 0 --junit patrol.xml    for CI
       microsim run --from-state five.state         resume from a saved state
+      microsim run flat --lockstep 'after: /rover/odom, expect: /rover/cmd_vel'
       microsim run flat --ros-args -p rover.max_v:=1.0 -r __ns:=/left
     """
     _render_with(options.render)
@@ -163,7 +169,7 @@ COMMAND = Command(run, panel="Run", position=110, json=RunOutput)
 def _check_state_options(options: RunOptions) -> None:
     """Refuse options that the state decides, or that need the start of a run."""
     for name in given(options):
-        if name in ("SCENARIO", "--seed", "--world", "--robots", "--inject"):
+        if name in ("SCENARIO", "--seed", "--world", "--robots", "--inject", "--lockstep"):
             raise UsageError(f"--from-state uses the scenario and seed of the file: leave out {name}")
     if options.mission is not None:
         raise UsageError(
@@ -204,7 +210,7 @@ def run_scenario(request: RunRequest) -> int:
     with terminal.interrupts_end_the_run() as interrupts:
         recordings = Recordings()
         try:
-            return _run(_with_mission(request), interrupts, recordings)
+            return _run(_with_gates(_with_mission(request)), interrupts, recordings)
         except KeyboardInterrupt:
             return _stopped_at_once(interrupts, recordings)
 
@@ -259,6 +265,18 @@ def _with_mission(request: RunRequest) -> RunRequest:
     )
 
 
+def _with_gates(request: RunRequest) -> RunRequest:
+    """With the gates of the command line, else of the mission, else of the scenario."""
+    from microsim.scenario.gates import gates_from_text
+
+    gates: list[Any] = [gate for text in request.options.lockstep or () for gate in gates_from_text(text)]
+    if not gates and request.flight is not None:
+        gates = list(request.flight.mission.lockstep)
+    if gates:
+        return request._replace(scenario=run_parts.with_gates(request.scenario, gates, request.ros_args))
+    return request
+
+
 # ---- before the first tick -------------------------------------------------------------------------------------------
 
 
@@ -285,7 +303,13 @@ def _prepared(request: RunRequest, stack: ExitStack) -> tuple[Runner, MicroSimNo
 
 def _transport(request: RunRequest) -> Transport | None:
     """By default none as fast as possible (a stray command would spoil a digest), nor for tick 0 only."""
+    from microsim.scenario import load_scenario
+
     choice, is_quick = request.options.transport, 0.0 in (request.options.rtf, request.duration)
+    gates = load_scenario(request.scenario).lockstep if request.scenario is not None else ()
+    if gates and choice is TransportChoice.none:
+        raise UsageError("lockstep waits for ROS 2 nodes: leave out --transport none, or the gates")
+    is_quick = is_quick and not gates
     if choice is TransportChoice.none or (choice is None and is_quick and not request.ros_args):
         if request.ros_args:
             raise UsageError("--ros-args cannot be used with --transport none: leave one of them out")
@@ -295,7 +319,7 @@ def _transport(request: RunRequest) -> Transport | None:
     try:
         return open_transport("auto" if choice is None else choice.value, "microsim", request.ros_args)
     except MicroSimError as error:
-        if choice is not None or request.ros_args:
+        if choice is not None or request.ros_args or gates:
             raise
         warn(f"running without ROS 2: {error}")
         return None

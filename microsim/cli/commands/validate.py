@@ -124,7 +124,12 @@ def _check(source: str, kind: str) -> Sequence[Problem]:
     else:
         from microsim.scenario import load_scenario
 
-        load_scenario(source)
+        scenario = load_scenario(source)
+        if scenario.lockstep:
+            from microsim.ros2.lockstep import check_gates
+            from microsim.simulation import Simulation
+
+            check_gates(Simulation(scenario))
     return ()
 
 

@@ -12,7 +12,7 @@ decides when it takes inputs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
@@ -86,6 +86,7 @@ class Transport(Protocol):
     overrides: Mapping[str, Value]  # parameters from --ros-args -p and --params-file that are meant for this node
     tells_senders: bool  # whether `from_others` leaves out everything this node sends, not only what it can recognise
     serves_many_types: bool  # whether a service may be served under several types at once
+    discovery_s: float  # without news for this long, the endpoints of a node that has started are known to both sides
 
     def publisher(self, topic: str, type_name: str, qos: Qos) -> Publisher: ...
 
@@ -97,6 +98,15 @@ class Transport(Protocol):
 
     def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
         """Call a service of another node and wait, polling; raises TimeoutError."""
+
+    def peers(self, topic: str, publishers: bool) -> Mapping[Hashable, str]:
+        """Other nodes' publishers or subscribers of a topic: what tells them apart -> node, empty where unknown."""
+
+    def ask(self, service: str, type_name: str, request: Mapping[str, Any]) -> Callable[[], Any] | None:
+        """Call a service of another node without waiting; None: there is no server yet.
+
+        Gives a function that gives None until the response has arrived, and that once.
+        """
 
     def wait_for_acks(self, timeout_s: float) -> bool:
         """Wait until all reliable subscribers have received what was published; False: not within that time."""

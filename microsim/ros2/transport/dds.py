@@ -6,9 +6,9 @@ import atexit
 import itertools
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, TypeAlias
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cyclonedds.core import GuardCondition
 
@@ -24,6 +24,9 @@ from microsim.ros2.transport.dds_graph import Graph, dds_type, type_hash_data, u
 from microsim.ros2.transport.rtps_packets import FAST_DDS
 from microsim.ros2.transport.rtps_participant import RtpsRequest, ServiceParticipant
 from microsim.ros2.transport.standalone import ROSOUT_TOPIC, NotYet, StandaloneNode, answer, known_service, known_type
+
+if TYPE_CHECKING:
+    from microsim.ros2.transport.graph_view import GraphView
 
 SERVICE_QOS = Qos(1000)  # rmw keeps all requests; a bound keeps a flood out of memory
 REQUESTS_PER_POLL = 32
@@ -326,6 +329,7 @@ class DdsPublisher:
 
 class DdsTransport(StandaloneNode):
     name = "dds"
+    discovery_s = 0.3
 
     def __init__(self, node_name: str = "microsim", ros_args: Sequence[str] = (), reports_types: bool = True) -> None:
         super().__init__(node_name, ros_args)
@@ -346,6 +350,32 @@ class DdsTransport(StandaloneNode):
 
     def publisher_at(self, topic: str, type_name: str, qos: Qos) -> DdsPublisher:
         return DdsPublisher(self, topic, type_name, qos, lifespan_s=None)
+
+    @cached_property
+    def view(self) -> GraphView:
+        """What other nodes there are; from the first use on."""
+        from microsim.ros2.transport.graph_view import GraphView
+
+        return GraphView(self.graph, lambda topics: None)
+
+    def peers(self, topic: str, publishers: bool) -> dict[Hashable, str]:
+        view = self.view
+        found = view.on(self.arguments.topic(topic), publishers)
+        return {each.guid: view.owner(each) for each in found if not each.guid.startswith(view.own)}
+
+    def ask(self, service: str, type_name: str, request: Mapping[str, Any]) -> Callable[[], Any] | None:
+        client = self.client(self.arguments.service(service), known_service(type_name))
+        if not client.is_ready():
+            return None
+        number = client.send(request)
+
+        def answer() -> Any:
+            response = client.answer(number)
+            if response is not None:
+                client.forget(number)
+            return response
+
+        return answer
 
     def wait_for_acks(self, timeout_s: float) -> bool:
         writers, self.unacknowledged = self.unacknowledged, {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,6 +127,14 @@ class MemoryTransport(StandaloneNode):
                 for publisher in self.bus.publishers:
                     queue.extend(publisher.kept if made.matches(publisher) else ())
 
+    def peers(self, topic: str, publishers: bool) -> dict[Hashable, str]:
+        name = self.arguments.topic(topic)
+        with self.bus.changed:
+            ends: Sequence[MemoryPublisher | _Subscription] = (
+                self.bus.publishers if publishers else self.bus.subscriptions
+            )
+            return {id(each): each.owner.node_name for each in ends if each.topic == name and each.owner is not self}
+
     def wait_for_acks(self, timeout_s: float) -> bool:
         """Until the subscribers of other threads have taken everything; those of this thread cannot meanwhile."""
         with self.bus.changed:
@@ -166,6 +174,17 @@ class MemoryTransport(StandaloneNode):
                 raise TimeoutError(f"service {name}: " + ("no answer" if asked else "there is no server"))
             self.poll(0.01)
         return wire.decode_checked(f"{type_name}_Response", pending.response)
+
+    def ask(self, service: str, type_name: str, request: Mapping[str, Any]) -> Callable[[], Any] | None:
+        message = wire.from_mapping(f"{known_service(type_name)}_Request", request)
+        pending = _Request(wire.encode(f"{type_name}_Request", message))
+        with self.bus.changed:
+            server = self.bus.servers.get((self.arguments.service(service), type_name))
+            if server is None:
+                return None
+            server.queue.append(pending)
+            self.bus.changed.notify_all()
+        return lambda: wire.decode_checked(f"{type_name}_Response", pending.response) if pending.response else None
 
     def poll(self, timeout_s: float = 0.0) -> None:
         self._thread = threading.get_ident()

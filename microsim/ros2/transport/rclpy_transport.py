@@ -6,7 +6,7 @@ import importlib
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -39,6 +39,7 @@ T = TypeVar("T")
 
 class RclpyTransport:
     name = "rclpy"
+    discovery_s = 0.5
     tells_senders = False  # not every distribution and middleware says who sent a message
     serves_many_types = False  # rmw_fastrtps_cpp allows one
 
@@ -51,6 +52,7 @@ class RclpyTransport:
         self._publishers: list[RclpyPublisher] = []
         self._own_change = False
         self._later: list[Callable[[], None]] = []  # requests whose handlers could not answer
+        self._asked: dict[str, Any] = {}  # clients of `ask`, by service
         self._failure: BaseException | None = None  # raised by a callback of ours
         self._complained_at = float("-inf")
         self._idle_until = 0.0
@@ -125,6 +127,15 @@ class RclpyTransport:
         finally:
             self._node.destroy_client(client)
 
+    def ask(self, service: str, type_name: str, request: Mapping[str, Any]) -> Callable[[], Any] | None:
+        kind = find_type(type_name)
+        if service not in self._asked:
+            self._asked[service] = self._node.create_client(kind, _relative(service), callback_group=self._answers)
+        if not self._asked[service].service_is_ready():
+            return None
+        future = self._asked[service].call_async(fill(kind.Request(), request))
+        return lambda: future.result() if future.done() else None
+
     def _poll_before(self, end: float, at_most_s: float, complaint: str) -> None:
         left = end - time.monotonic()
         if left <= 0.0:
@@ -185,6 +196,12 @@ class RclpyTransport:
                 each.read_only = True
         if not result.successful:
             raise UsageError(result.reason)
+
+    def peers(self, topic: str, publishers: bool) -> dict[Hashable, str]:
+        node, name = self._node, self._node.resolve_topic_name(_relative(topic))
+        found = node.get_publishers_info_by_topic(name) if publishers else node.get_subscriptions_info_by_topic(name)
+        named = {bytes(each.endpoint_gid): f"{each.node_namespace.rstrip('/')}/{each.node_name}" for each in found}
+        return {gid: name for gid, name in named.items() if name != self.node_name}
 
     def wait_for_acks(self, timeout_s: float) -> bool:
         """Give subscribers time to read. No RMW reports acknowledgements soon: Fast DDS needs up to 3 s for one."""

@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ _COLOURS: Mapping[LogLevel, str] = {"debug": "\033[32m", "info": "", "warn": "\0
 class StandaloneNode(ABC):
     tells_senders = True
     serves_many_types = True
+    discovery_s = 0.0
 
     def __init__(self, node_name: str, ros_args: Sequence[str]) -> None:
         self.arguments = parse_ros_arguments(ros_args, node_name)
@@ -49,6 +50,12 @@ class StandaloneNode(ABC):
 
     @abstractmethod
     def serve(self, service: str, type_name: str, on_request: OnRequest) -> None: ...
+
+    def peers(self, topic: str, publishers: bool) -> dict[Hashable, str]:
+        return {}
+
+    def ask(self, service: str, type_name: str, request: Mapping[str, Any]) -> Callable[[], Any] | None:
+        return None
 
     def declare(self, parameters: Sequence[Parameter], on_set: OnSet) -> None:
         if self._parameters is None:

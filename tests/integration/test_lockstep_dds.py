@@ -1,0 +1,103 @@
+"""Lockstep over DDS: a controller on `microsim.connect()`, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import microsim
+from microsim.check.node_check import NodeCheck, check_node, conditions, first_differences
+from microsim.ros2.microsim_node import MicroSimNode, start_node
+from microsim.ros2.transport.dds import DdsTransport
+from microsim.runner import Watcher
+from tests.integration.conftest import PATIENCE_S, ROOT
+
+SCRIPT = Path(__file__).parent / "lockstep_node.py"
+GATE = {"after": "/rover/odom", "expect": "/rover/cmd_vel"}
+WORLD: dict[str, Any] = {"world_topics": {"occupancy_hz": 0, "markers_hz": 0}, "robots": {"rover": {}}}
+NEVER = 1e9
+
+
+@contextmanager
+def controller(namespace: str, longest_s: float = 0.0) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, str(SCRIPT), namespace, str(longest_s), str(NEVER)], cwd=ROOT)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def simulator(namespace: str, gate: dict[str, Any] | None = GATE, rtf: float | None = None) -> Iterator[MicroSimNode]:
+    transport = DdsTransport("microsim", ["--ros-args", "-r", f"__ns:={namespace}"])
+    try:
+        scenario = {**WORLD, "lockstep": [gate] if gate else []}
+        node = start_node(transport, microsim.load_scenario(scenario), rtf=rtf)
+        node.runner.watchers.append(Watcher(PATIENCE_S, node.runner.stop))
+        yield node
+    finally:
+        transport.close()
+
+
+def digest(namespace: str, ticks: int, rtf: float | None) -> str:
+    with simulator(namespace, rtf=rtf) as node:
+        node.runner.run(ticks)
+        assert node.sim.tick == ticks, [note.text for note in node.runner.notes.take()]
+        return node.sim.digest()
+
+
+def test_a_node_that_dawdles_gives_one_digest_as_fast_as_possible_and_in_real_time(namespace: str) -> None:
+    with controller(namespace, 0.02):
+        digests = {digest(namespace, 60, rtf) for rtf in (None, 1.0, None)}
+    with controller(namespace):
+        digests.add(digest(namespace, 60, None))
+    assert len(digests) == 1
+
+
+def test_a_node_that_is_killed_stops_time_until_another_takes_its_place(namespace: str) -> None:
+    with simulator(namespace) as node, controller(namespace) as first:
+        node.runner.watchers.append(Watcher(0.01, lambda: first.kill() if node.sim.tick >= 30 else None))
+        waiting: list[int] = []
+
+        def look() -> None:
+            waiting.append(node.sim.tick)
+            if first.poll() is not None and waiting[-20:] == [node.sim.tick] * 20:
+                node.runner.stop()
+
+        node.runner.watchers.append(Watcher(0.05, look))
+        node.runner.run(100_000)
+        stopped_at = node.sim.tick
+        assert first.poll() is not None
+        node.runner.is_stopping = False
+        node.runner.watchers.pop()
+        with controller(namespace):
+            node.runner.run(60)
+        assert node.sim.tick == stopped_at + 60, [note.text for note in node.runner.notes.take()]
+        assert any("/controller has joined" in note.text for note in node.runner.notes.take())
+
+
+def test_check_names_a_node_that_is_not_deterministic_and_from_when(tmp_path: Path) -> None:
+    world = {**WORLD, "lockstep": [GATE]}
+    (tmp_path / "world.yaml").write_text(json.dumps(world))
+    command = f"{sys.executable} {SCRIPT} '' 0 0.5"
+    arguments = [str(tmp_path / "world.yaml"), "--duration", "1", "--transport", "dds"]
+    check = NodeCheck(arguments, command, tmp_path, 120.0)
+    runs = check_node(check, conditions()[:2], lambda run: None)
+    assert [run.error for run in runs] == ["", ""]
+    assert first_differences(runs) == {"again": "/controller replied differently to the same inputs at 0.5 s"}
+
+
+def test_check_reports_a_node_that_ends_or_cannot_be_started(tmp_path: Path) -> None:
+    arguments = ["flat", "--duration", "1", "--transport", "dds", "--lockstep", "every: 1, expect: /rover/cmd_vel"]
+    (run,) = check_node(NodeCheck(arguments, "false", tmp_path, 60.0), conditions(), lambda run: None)
+    assert "the node ended before the run, with status 1" in run.error
+    with pytest.raises(microsim.errors.UsageError, match="/no/such/node cannot be started: No such file"):
+        NodeCheck(arguments, "/no/such/node", tmp_path, 60.0).run(conditions()[1])

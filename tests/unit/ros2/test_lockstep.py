@@ -1,0 +1,561 @@
+"""Lockstep on the memory transport: nodes on threads of their own, which the operating system runs when it likes."""
+
+from __future__ import annotations
+
+import csv
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import microsim
+from microsim import messages as wire
+from microsim.errors import MicroSimError
+from microsim.messages.topics import Qos
+from microsim.recording.bag_io import open_bag
+from microsim.recording.bag_replay import Replay
+from microsim.recording.compare import diff
+from microsim.recording.recorder import Recorder
+from microsim.ros2.lockstep import LockstepError
+from microsim.ros2.microsim_node import MicroSimNode, start_node
+from microsim.ros2.transport import Parameter
+from microsim.ros2.transport.memory import Bus, MemoryTransport
+from microsim.runner import Watcher
+
+ODOM, TWIST, STAMPED = "nav_msgs/msg/Odometry", "geometry_msgs/msg/Twist", "geometry_msgs/msg/TwistStamped"
+ROVER, DRONE = (
+    {"after": "/rover/odom", "expect": "/rover/cmd_vel"},
+    {"after": "/drone/imu/data_raw", "expect": "/drone/cmd_vel"},
+)
+TICKS = 60
+
+Reply = Callable[[Any], Sequence[tuple[float, int]]]  # odometry -> speeds and stamps [ns] to send
+
+
+def world(*gates: dict[str, Any], **more: Any) -> dict[str, Any]:
+    quiet = {"occupancy_hz": 0, "markers_hz": 0}
+    drone = {"camera": None, "start": {"map_pose": {"x": 20, "y": 20, "z": 10}}}
+    return {"world_topics": quiet, "robots": {"drone": drone, "rover": {}}, "lockstep": list(gates), **more}
+
+
+class Replier(threading.Thread):
+    """A node that answers each message on a topic with commands for a robot."""
+
+    def __init__(self, bus: Bus, robot: str, topic: str, type_name: str, answer: Reply, kind: str = TWIST) -> None:
+        super().__init__(daemon=True)
+        self.transport = MemoryTransport(f"{robot}_controller", bus=bus)
+        self.heard: list[int] = []  # stamps [ns]
+        self._answer, self._kind, self._type_name = answer, kind, type_name
+        self._commands = self.transport.publisher(f"/{robot}/cmd_vel", kind, Qos(10))
+        self.transport.subscribe(topic, type_name, Qos(10), self._on_message)
+        self._is_over = False
+
+    def run(self) -> None:
+        while not self._is_over:
+            self.transport.poll(0.01)
+        self.transport.close()
+
+    def end(self) -> None:
+        self._is_over = True
+        self.join()
+
+    def _on_message(self, cdr: bytes) -> None:
+        message = wire.decode(self._type_name, cdr)
+        stamp = message.header.stamp
+        self.heard.append(stamp.sec * 10**9 + stamp.nanosec)
+        for speed, stamp_ns in self._answer(message):
+            command = wire.new(self._kind)
+            twist = command.twist if self._kind == STAMPED else command
+            twist.linear.x = speed
+            if self._kind == STAMPED:
+                command.header.stamp.sec, command.header.stamp.nanosec = divmod(stamp_ns, 10**9)
+            self._commands.publish(wire.encode(self._kind, command))
+
+
+def proportional(message: Any) -> Sequence[tuple[float, int]]:
+    stamp = message.header.stamp
+    return [(25.0 - message.pose.pose.position.x, stamp.sec * 10**9 + stamp.nanosec)]
+
+
+def dawdling(seed: int, longest_s: float = 0.004) -> Reply:
+    chance = random.Random(seed)
+
+    def answer(message: Any) -> Sequence[tuple[float, int]]:
+        time.sleep(longest_s * chance.random())
+        return proportional(message)
+
+    return answer
+
+
+@contextmanager
+def ended(*nodes: Replier) -> Iterator[None]:
+    for node in nodes:
+        node.start()
+    try:
+        yield
+    finally:
+        for node in nodes:
+            node.end()
+
+
+class Loop:
+    """A simulator on a bus."""
+
+    def __init__(self, scenario: dict[str, Any], rtf: float | None = None) -> None:
+        self.bus = Bus()
+        self.node: MicroSimNode = start_node(
+            MemoryTransport("microsim", bus=self.bus), microsim.load_scenario(scenario), rtf=rtf
+        )
+        self.runner, self.sim = self.node.runner, self.node.sim
+        self.inputs: list[tuple[int, Any]] = []
+        self.runner.listen(inputs=lambda tick, item: self.inputs.append((tick, item)))
+        self.waits: list[tuple[int, str, str, float]] = []
+        self.runner.listen(waits=lambda *facts: self.waits.append(facts))
+
+    def rover(self, answer: Reply = proportional, kind: str = TWIST) -> Replier:
+        return Replier(self.bus, "rover", "/rover/odom", ODOM, answer, kind)
+
+    def notes(self) -> str:
+        return "\n".join(note.text for note in self.runner.notes.take())
+
+    def until(self, is_true: Callable[[], bool]) -> None:
+        """Run on until something holds; the test fails if it does not within a while."""
+        end = time.monotonic() + 20.0
+        while not is_true():
+            assert time.monotonic() < end, self.notes()
+            self.runner.run(1)
+
+
+def digest(scenario: dict[str, Any], seed: int, rtf: float | None = None, longest_s: float = 0.004) -> str:
+    loop = Loop(scenario, rtf)
+    with ended(loop.rover(dawdling(seed, longest_s))):
+        loop.runner.run(TICKS)
+    return loop.sim.digest()
+
+
+def test_a_node_that_dawdles_gives_one_digest_at_any_speed() -> None:
+    assert len({digest(world(ROVER), seed, rtf) for seed, rtf in ((1, None), (2, 0.0), (3, 1.0), (4, 5.0))}) == 1
+
+
+def test_without_gates_the_same_node_gives_several_digests() -> None:
+    assert len({digest(world(), seed, 3.0, 0.02) for seed in range(3)}) > 1
+
+
+def test_a_reply_counts_in_the_tick_after_the_message_it_answers() -> None:
+    loop = Loop(world(ROVER))
+    with ended(loop.rover()):
+        loop.runner.run(12)
+    period = 60 // 30  # ticks between two messages of odometry
+    assert [tick for tick, _ in loop.inputs] == list(range(0, 12, period))
+    assert [(tick, topic, nodes) for tick, topic, nodes, _ in loop.waits] == [
+        (tick, "/rover/cmd_vel", "/rover_controller") for tick in range(0, 12, period)
+    ]
+
+
+def test_two_nodes_at_different_rates_are_taken_by_topic_whoever_is_first() -> None:
+    orders = []
+    for slow in ("rover", "drone"):
+        loop = Loop(world(ROVER, DRONE))
+
+        def answer(message: Any, delay: float) -> Sequence[tuple[float, int]]:
+            time.sleep(delay)
+            return [(1.0, 0)]
+
+        nodes = [
+            Replier(loop.bus, "rover", "/rover/odom", ODOM, lambda m, d=slow == "rover": answer(m, 0.003 * d)),  # type: ignore[misc]
+            Replier(
+                loop.bus,
+                "drone",
+                "/drone/imu/data_raw",
+                "sensor_msgs/msg/Imu",
+                lambda m, d=slow == "drone": answer(m, 0.003 * d),
+            ),  # type: ignore[misc]
+        ]
+        with ended(*nodes):
+            loop.runner.run(20)
+        orders.append([(tick, item.robot) for tick, item in loop.inputs])
+    assert orders[0] == orders[1]
+    assert len(nodes[1].heard) > 1.5 * len(nodes[0].heard)
+    both = [robot for tick, robot in orders[0] if tick == 0]
+    assert both == ["drone", "rover"]
+
+
+def test_inputs_that_no_gate_expects_are_taken_by_topic_too() -> None:
+    loop = Loop(world(ROVER))
+    other = MemoryTransport("teleop", bus=loop.bus)
+    pose = wire.new("geometry_msgs/msg/PoseStamped")
+    pose.header.frame_id, pose.pose.orientation.w, pose.pose.position.x, pose.pose.position.y = "map", 1.0, 20.0, 20.0
+    with ended(loop.rover()):
+        loop.runner.run(2)
+        other.publisher("/rover/set_pose", "geometry_msgs/msg/PoseStamped", Qos(1)).publish(
+            wire.encode("geometry_msgs/msg/PoseStamped", pose)
+        )
+        other.publisher("/drone/cmd_vel", TWIST, Qos(10)).publish(wire.encode(TWIST, wire.new(TWIST)))
+        loop.runner.run(1)
+    assert [type(item).__name__ + " " + item.robot for tick, item in loop.inputs if tick == 2] == [
+        "Command drone", "Command rover", "Teleport rover",
+    ]  # fmt: skip
+
+
+def test_a_timer_in_simulated_time_is_waited_for_in_each_period() -> None:
+    loop = Loop(world({"every": 0.05, "expect": "/rover/cmd_vel"}))
+    transport, fired = MemoryTransport("timer", bus=loop.bus), []
+    commands = transport.publisher("/rover/cmd_vel", TWIST, Qos(10))
+    over = threading.Event()
+
+    def on_clock(cdr: bytes) -> None:
+        clock = wire.decode("rosgraph_msgs/msg/Clock", cdr).clock
+        now = clock.sec * 10**9 + clock.nanosec
+        while now >= (len(fired) + 1) * 50_000_000:
+            fired.append(now)
+            commands.publish(wire.encode(TWIST, wire.new(TWIST)))
+
+    transport.subscribe("/clock", "rosgraph_msgs/msg/Clock", Qos(10), on_clock)
+
+    def spin() -> None:
+        while not over.is_set():
+            transport.poll(0.01)
+
+    thread = threading.Thread(target=spin)
+    thread.start()
+    loop.runner.run(31)
+    over.set()
+    thread.join()
+    assert [tick for tick, _ in loop.inputs] == [3, 6, 9, 12, 15, 18, 21, 24, 27, 30]
+    assert fired == [50_000_000 * n for n in range(1, 11)]
+
+
+def test_the_run_begins_when_the_node_is_there_and_sends_it_the_first_tick() -> None:
+    loop = Loop(world(ROVER))
+    joined: list[Replier] = []
+
+    def join() -> None:
+        joined.append(loop.rover())
+        joined[0].start()
+
+    timer = threading.Timer(0.3, join)
+    timer.start()
+    loop.runner.run(4)
+    joined[0].end()
+    assert joined[0].heard[0] == 0
+    assert [tick for tick, _ in loop.inputs] == [0, 2]
+
+
+def test_a_node_that_dies_stops_time_and_one_that_takes_its_place_is_asked_again() -> None:
+    loop = Loop(world(ROVER))
+    first = loop.rover(lambda message: [] if len(first.heard) == 5 else proportional(message))
+    with ended(first):
+        stalled = threading.Event()
+        loop.runner.watchers.append(Watcher(0.05, lambda: len(first.heard) == 5 and stalled.set()))
+
+        def replace() -> None:
+            stalled.wait(20.0)
+            first._is_over = True
+            first.join()
+            second.append(loop.rover())
+            second[0].start()
+
+        second: list[Replier] = []
+        helper = threading.Thread(target=replace)
+        helper.start()
+        loop.runner.run(20)
+        helper.join()
+    second[0].end()
+    assert second[0].heard[0] == first.heard[-1], "the message that was not answered"
+    assert [tick for tick, _ in loop.inputs] == list(range(0, 20, 2))
+    assert "/rover_controller has joined" in loop.notes()
+
+
+def test_a_stall_names_gate_node_message_and_time_in_log_and_diagnostics() -> None:
+    loop = Loop(world(ROVER))
+    received: list[bytes] = []
+    other = MemoryTransport("monitor", bus=loop.bus)
+    other.subscribe("/diagnostics", "diagnostic_msgs/msg/DiagnosticArray", Qos(10), received.append)
+    mute = loop.rover(lambda message: [] if len(mute.heard) == 3 else proportional(message))
+    started = time.monotonic()
+    found: list[str] = []
+
+    def look() -> None:
+        found.append(loop.notes())
+        if "waiting for" in found[-1] or time.monotonic() > started + 20.0:
+            loop.runner.watchers.append(Watcher(1.1, loop.runner.stop))
+
+    loop.runner.watchers.append(Watcher(0.05, look))
+    with ended(mute):
+        loop.runner.run(20)
+    text = "".join(found)
+    for part in ("/rover/cmd_vel after /rover/odom", "no reply from /rover_controller", "at 0.067 s", "since 1."):
+        assert part in text
+    assert loop.sim.tick == 4
+    other.poll()
+    statuses = [each for cdr in received for each in wire.decode("diagnostic_msgs/msg/DiagnosticArray", cdr).status]
+    stalled = [each for each in statuses if each.name == "microsim lockstep" and each.level]
+    assert stalled
+    assert "no reply from /rover_controller" in stalled[0].message
+    assert {each.key for each in stalled[0].values} >= {"waiting_s /rover/cmd_vel"}
+
+
+def test_a_node_that_is_not_there_is_named_before_the_run_begins() -> None:
+    loop = Loop(world({**ROVER, "on_stall": "wait"}))
+    found: list[str] = []
+
+    def look() -> None:
+        found.append(loop.notes())
+        if found[-1]:
+            loop.runner.stop()
+
+    loop.runner.watchers.append(Watcher(0.05, look))
+    started = time.monotonic()
+    loop.runner.run(5)
+    assert "has not begun" in found[-1]
+    assert "no node publishes /rover/cmd_vel" in found[-1]
+    assert time.monotonic() - started < 5.0
+    assert loop.sim.tick == 0
+
+
+def test_a_gate_with_a_limit_fails_the_run() -> None:
+    loop = Loop(world({**ROVER, "within": 0.3}))
+    mute = loop.rover(lambda message: [] if len(mute.heard) == 3 else proportional(message))
+    with (
+        ended(mute),
+        pytest.raises(LockstepError, match="no reply from /rover_controller, which was sent /rover/odom at"),
+    ):
+        loop.runner.run(20)
+    assert loop.sim.tick == 4
+
+
+def test_a_gate_may_continue_without_the_reply_which_is_left_out_when_it_comes() -> None:
+    loop = Loop(world({**ROVER, "within": 0.3, "on_stall": "continue"}))
+
+    def answer(message: Any) -> Sequence[tuple[float, int]]:
+        time.sleep(0.6 if len(slow.heard) == 3 else 0.0)
+        return [(0.1 * len(slow.heard), 0)]
+
+    slow = loop.rover(answer)
+    with ended(slow):
+        loop.runner.run(20)
+    assert loop.node.lockstep is not None
+    assert loop.node.lockstep.missed >= 1
+    taken = {tick: round(10 * item.values[0]) for tick, item in loop.inputs}
+    assert 4 not in taken, "it came too late"
+    assert all(value == tick // 2 + 1 for tick, value in taken.items()), "each counts for the message it answers"
+    assert "continued without it" in loop.notes()
+
+
+def test_a_node_that_replies_twice_keeps_its_order_and_is_left_out_when_stamps_tell() -> None:
+    def twice(message: Any) -> Sequence[tuple[float, int]]:
+        ((_, stamp),) = proportional(message)
+        return [(0.1 * len(node.heard), stamp), (0.01 * len(node.heard), stamp)]
+
+    found = {}
+    for match, kind in (("order", TWIST), ("stamp", STAMPED)):
+        loop = Loop(world({**ROVER, "match": match}, stamped_cmd_vel=kind == STAMPED))
+        node = loop.rover(twice, kind)
+        with ended(node):
+            loop.runner.run(8)
+        found[match] = [round(item.values[0], 3) for _, item in loop.inputs]
+    assert found == {"order": [0.1, 0.01, 0.2, 0.02], "stamp": [0.1, 0.2, 0.3, 0.4]}
+
+
+def test_a_reply_with_an_old_stamp_does_not_open_a_gate_and_is_named() -> None:
+    def late(message: Any) -> Sequence[tuple[float, int]]:
+        ((speed, stamp),) = proportional(message)
+        return [(speed, 0 if len(node.heard) == 4 else stamp)]
+
+    loop = Loop(world({**ROVER, "match": "stamp", "within": 0.5}, stamped_cmd_vel=True))
+    node = loop.rover(late, STAMPED)
+    with ended(node), pytest.raises(LockstepError, match=r"1 left out: stamp 0.000 s, expected 0.100"):
+        loop.runner.run(20)
+    assert loop.sim.tick == 6
+
+
+def test_several_replies_to_a_message_are_waited_for() -> None:
+    loop = Loop(world({**ROVER, "count": 3}))
+    with ended(loop.rover(lambda message: [(0.1, 0), (0.2, 0), (0.3, 0)])):
+        loop.runner.run(4)
+    assert [(tick, round(item.values[0], 3)) for tick, item in loop.inputs] == [
+        (0, 0.1), (0, 0.2), (0, 0.3), (2, 0.1), (2, 0.2), (2, 0.3),
+    ]  # fmt: skip
+
+
+def test_services_and_parameters_answer_while_a_run_waits_and_a_reset_begins_again() -> None:
+    loop = Loop(world(ROVER))
+    waiting = threading.Event()
+    go_on = threading.Event()
+
+    def answer(message: Any) -> Sequence[tuple[float, int]]:
+        if len(node.heard) == 3:
+            waiting.set()
+            assert go_on.wait(20.0)
+        return [(0.1 * len(node.heard), 0)]
+
+    node = loop.rover(answer)
+    caller = MemoryTransport("caller", bus=loop.bus)
+    answers: list[Any] = []
+
+    def call() -> None:
+        waiting.wait(20.0)
+        value = {"type": 3, "double_value": 0.5}
+        request = {"parameters": [{"name": "rover.max_v", "value": value}]}
+        answers.append(caller.call("/microsim/set_parameters", "rcl_interfaces/srv/SetParameters", request, 20.0))
+        answers.append(loop.sim.tick)
+        answers.append(caller.call("/sim/reset", "std_srvs/srv/Empty", {}, 20.0))
+        go_on.set()
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    with ended(node):
+        loop.until(lambda: bool(answers) and loop.sim.tick == 6)
+    thread.join()
+    assert answers[0].results[0].successful
+    assert answers[1] == 4
+    after = [round(item.values[0], 3) for _, item in loop.inputs if hasattr(item, "values")]
+    assert after[:3] == [0.1, 0.2, 0.4], "the reply to what was sent before the reset is left out"
+
+
+def test_a_step_of_a_paused_run_waits_at_gates() -> None:
+    loop = Loop(world(ROVER))
+    loop.runner.pause(True)
+    caller = MemoryTransport("caller", bus=loop.bus)
+    answers: list[Any] = []
+
+    def call() -> None:
+        answers.append(caller.call("/sim/step", "example_interfaces/srv/SetInt32", {"data": 10}, 20.0))
+        loop.runner.stop()
+
+    node = loop.rover(dawdling(1))
+    thread = threading.Thread(target=call)
+    thread.start()
+    with ended(node):
+        loop.runner.run(1000)
+    thread.join()
+    assert answers[0].success
+    assert loop.sim.tick == 10
+    assert [tick for tick, _ in loop.inputs] == [0, 2, 4, 6, 8]
+
+
+@pytest.mark.parametrize(
+    ("gate", "part"),
+    [
+        ({**ROVER, "after": "/rover/odo"}, "lockstep[0].after: this run does not send /rover/odo; did you mean"),
+        ({**ROVER, "expect": "/rover/cmd_vl"}, "lockstep[0].expect: this run does not take /rover/cmd_vl; did you"),
+        ({**ROVER, "match": "stamp"}, "has no stamp; set `stamped_cmd_vel: true`"),
+        ({"expect": "/rover/cmd_vel"}, "either `after: TOPIC` or `every: SECONDS`"),
+        ({**ROVER, "every": 1.0}, "either `after: TOPIC` or `every: SECONDS`"),
+        ({"every": 0.001, "expect": "/rover/cmd_vel"}, "at least one tick"),
+        ({"every": 0.1, "match": "stamp", "expect": "/rover/cmd_vel"}, "needs `after`"),
+        ({**ROVER, "within": 1.0, "on_stall": "wait"}, "`within` is for"),
+        ({**ROVER, "on_stall": "sleep"}, "expected 'wait', 'fail' or 'continue'"),
+    ],
+)  # fmt: skip
+def test_a_gate_that_can_never_open_is_refused_before_the_start(gate: dict[str, Any], part: str) -> None:
+    with pytest.raises(MicroSimError) as caught:
+        Loop(world(gate))
+    assert part in str(caught.value)
+
+
+def test_two_gates_cannot_expect_the_same_topic() -> None:
+    with pytest.raises(MicroSimError, match="another gate already expects /rover/cmd_vel"):
+        microsim.load_scenario(world(ROVER, {"every": 0.1, "expect": "/rover/cmd_vel"}))
+
+
+def recorded(folder: Path, answer: Reply, ticks: int = TICKS) -> Loop:
+    loop = Loop(world(ROVER))
+    recorder = Recorder(folder, loop.sim)
+    recorder.attach(loop.runner)
+    with ended(loop.rover(answer)):
+        loop.runner.run(ticks)
+    recorder.close()
+    assert not recorder.error
+    return loop
+
+
+def test_a_recorded_lockstep_run_is_repeated_without_the_nodes_and_holds_its_waits(tmp_path: Path) -> None:
+    loop = recorded(tmp_path / "run", dawdling(1))
+    with Replay(open_bag(tmp_path / "run")) as replay:
+        assert replay.verify().is_identical
+        assert replay.sim.digest() == loop.sim.digest()
+        assert [gate.expect for gate in replay.sim.scenario.lockstep] == ["/rover/cmd_vel"]
+    rows = list(csv.DictReader((tmp_path / "run" / "lockstep.csv").open()))
+    assert len(rows) == TICKS // 2
+    assert {(row["expect"], row["nodes"]) for row in rows} == {("/rover/cmd_vel", "/rover_controller")}
+    assert 0.0 < max(float(row["waited_ms"]) for row in rows) < 5000.0
+
+
+def test_diff_names_the_node_that_replied_differently_and_when(tmp_path: Path) -> None:
+    def changed(message: Any) -> Sequence[tuple[float, int]]:
+        ((speed, stamp),) = proportional(message)
+        return [(speed + (stamp >= 500_000_000) * 1e-9, stamp)]
+
+    recorded(tmp_path / "one", dawdling(1))
+    recorded(tmp_path / "two", dawdling(2))
+    recorded(tmp_path / "three", changed)
+    one, two, three = (open_bag(tmp_path / name) for name in ("one", "two", "three"))
+    assert diff(one, two).is_identical
+    found = diff(one, three)
+    assert found.culprit == "/rover_controller replied differently to the same inputs at 0.5 s"
+    assert str(found).startswith(f"different: {found.culprit}; the first message that differs is /rover/cmd_vel")
+
+
+class Reader(threading.Thread):
+    """As rclpy: one message of each subscription at a time, in the order of subscribing, then one request."""
+
+    def __init__(self, bus: Bus, dawdles_s: float) -> None:
+        super().__init__(daemon=True)
+        self.transport = MemoryTransport("reader", bus=bus)
+        self.transport.declare([Parameter("gain", 1.0)], lambda changes: "")
+        self.transport.poll = self._turn  # type: ignore[method-assign]
+        self.imu = 0
+        self._dawdles_s, self._is_over, self._chance = dawdles_s, False, random.Random(int(1e6 * dawdles_s))
+        self._commands = self.transport.publisher("/rover/cmd_vel", TWIST, Qos(10))
+        self.transport.subscribe("/rover/imu/data_raw", "sensor_msgs/msg/Imu", Qos(10), self._on_imu)
+        self.transport.subscribe("/rover/odom", ODOM, Qos(10), self._on_odometry)
+
+    def _on_imu(self, cdr: bytes) -> None:
+        self.imu += 1
+
+    def _on_odometry(self, cdr: bytes) -> None:
+        command = wire.new(TWIST)
+        command.linear.x = 0.01 * self.imu
+        self._commands.publish(wire.encode(TWIST, command))
+
+    def _turn(self, timeout_s: float = 0.0) -> None:
+        bus = self.transport.bus
+        time.sleep(self._dawdles_s * self._chance.random())
+        with bus.changed:
+            bus.changed.wait_for(self.transport._has_work, 0.01)
+            ready = [each for each in bus.subscriptions if each.owner is self.transport and each.queue]
+            servers = [each for each in bus.servers.values() if each.owner is self.transport and each.queue]
+        for each in ready:
+            each.on_message(each.queue.popleft())
+        for server in servers:
+            self.transport._answer(server, server.queue.popleft())
+
+    def run(self) -> None:
+        while not self._is_over:
+            self._turn()
+        self.transport.close()
+
+    def end(self) -> None:
+        self._is_over = True
+        self.join()
+
+
+def test_a_node_that_reads_several_topics_has_handled_the_others_when_it_is_asked_to_reply() -> None:
+    """Its executor takes one message of each subscription: odometry could overtake the IMU, which is more frequent."""
+    digests = set()
+    for dawdles_s in (0.0, 0.002, 0.01):
+        loop = Loop(world(ROVER))
+        reader = Reader(loop.bus, dawdles_s)
+        reader.start()
+        loop.runner.run(30)
+        reader.end()
+        digests.add(loop.sim.digest())
+        speeds = [round(100 * item.values[0]) for _, item in loop.inputs]
+        assert speeds == [1 + tick for tick in range(0, 30, 2)], "the IMU sends in each tick"
+    assert len(digests) == 1
