@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from microsim.batch.batch_arguments import checked_seeds, checked_threads, is_on_gpu, whole_numbers
 from microsim.batch.batch_columns import Array, Integers, Loops
 from microsim.batch.batch_ground import Ground
 from microsim.batch.batch_radio import BatchRadio
@@ -82,7 +83,7 @@ class BatchSimulation:
         device: str | Loops = "cpu",
     ) -> None:
         self.scenario = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
-        given = _checked_seeds(self.scenario, n, seeds)
+        given = checked_seeds(self.scenario, n, seeds)
         self.n = len(given)
         self.loops = choose_loops(device, self.scenario, sensors, BatchSimulation)
         self.seeds: Integers = self.loops.array(given)
@@ -97,7 +98,7 @@ class BatchSimulation:
         self._radio = BatchRadio(self._radio_of, self._distance)
         self._sensors = self._make_sensors(sensors)
         self._all: Integers = self.loops.xp.arange(self.n)
-        self._threads = _checked_threads(threads) if self.device == "cpu" else 1
+        self._threads = checked_threads(threads) if self.device == "cpu" else 1
         self._pool = ThreadPoolExecutor(self._threads) if self._threads > 1 else None
         self.reset()
 
@@ -448,7 +449,7 @@ class BatchSimulation:
         if worlds is None:
             return self._all
         chosen = list(worlds) if isinstance(worlds, range) else worlds
-        chosen = self.loops.xp.asarray(chosen) if _is_on_gpu(chosen) else np.asarray(chosen)
+        chosen = self.loops.xp.asarray(chosen) if is_on_gpu(chosen) else np.asarray(chosen)
         if chosen.dtype == bool:
             if chosen.shape != (self.n,):
                 raise UsageError(f"a mask has one value for each of the {self.n} worlds; found {chosen.shape}")
@@ -464,7 +465,7 @@ class BatchSimulation:
 
     def _whole_numbers(self, values: Any, what: str) -> Integers:
         """On the batch's device; values that are on a GPU already stay there."""
-        if self.device == "cuda" and _is_on_gpu(values):
+        if self.device == "cuda" and is_on_gpu(values):
             found: Integers = self.loops.xp.asarray(values)
             if found.dtype == np.int64:
                 return self.loops.xp.ascontiguousarray(found).reshape(-1)
@@ -477,24 +478,6 @@ class BatchSimulation:
             raise UsageError(f"{ticks} more ticks would pass 2**31 seconds, where the stamps of ROS 2 end")
 
 
-def _is_on_gpu(values: Any) -> bool:
-    return hasattr(values, "__cuda_array_interface__")
-
-
-def whole_numbers(values: Any, what: str) -> Integers:
-    """As an array; what is not a whole number of 64 bits is refused."""
-    refusal = UsageError(f"{what} must be whole numbers of 64 bits; found {values!r}")
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.dtype != np.uint64:
-        return np.atleast_1d(values).astype(np.int64).reshape(-1)
-    items = np.atleast_1d(np.asarray(values, dtype=object)).reshape(-1).tolist()
-    if not all(isinstance(item, (int, np.integer)) and not isinstance(item, bool) for item in items):
-        raise refusal
-    try:
-        return np.array([int(item) for item in items], np.int64)
-    except OverflowError:
-        raise refusal from None
-
-
 def firings(trigger: Trigger, tick: int, ticks: int) -> list[int]:
     """How many ticks after `tick` the trigger fires, up to `ticks`."""
     found, due = [], trigger.next_tick(tick + 1)
@@ -502,22 +485,3 @@ def firings(trigger: Trigger, tick: int, ticks: int) -> list[int]:
         found.append(due - tick)
         due = trigger.next_tick(due + 1)
     return found
-
-
-def _checked_seeds(scenario: Scenario, n: int | None, seeds: Sequence[int] | Integers | None) -> Integers:
-    if seeds is None:
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-            raise UsageError(f"expected the number of worlds n, at least 1; found {n!r}")
-        first = np.array([scenario.seed], np.int64)
-        counted: Integers = np.arange(n, dtype=np.int64) + first  # wraps around at the end of int64
-        return counted
-    given = whole_numbers(seeds, "seeds")
-    if (n is not None and n != given.size) or not given.size:
-        raise UsageError(f"expected as many seeds as worlds; found {given.size} seeds for {n} worlds")
-    return given
-
-
-def _checked_threads(threads: Any) -> int:
-    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        raise UsageError(f"the number of threads must be a whole number, 1 or more; found {threads!r}")
-    return threads

@@ -1,0 +1,49 @@
+"""What users hand to a batch, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from microsim.batch.batch_columns import Integers
+from microsim.errors import UsageError
+from microsim.scenario import Scenario
+
+
+def is_on_gpu(values: Any) -> bool:
+    return hasattr(values, "__cuda_array_interface__")
+
+
+def whole_numbers(values: Any, what: str) -> Integers:
+    """As an array; what is not a whole number of 64 bits is refused."""
+    refusal = UsageError(f"{what} must be whole numbers of 64 bits; found {values!r}")
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.dtype != np.uint64:
+        return np.atleast_1d(values).astype(np.int64).reshape(-1)
+    items = np.atleast_1d(np.asarray(values, dtype=object)).reshape(-1).tolist()
+    if not all(isinstance(item, (int, np.integer)) and not isinstance(item, bool) for item in items):
+        raise refusal
+    try:
+        return np.array([int(item) for item in items], np.int64)
+    except OverflowError:
+        raise refusal from None
+
+
+def checked_seeds(scenario: Scenario, n: int | None, seeds: Sequence[int] | Integers | None) -> Integers:
+    if seeds is None:
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+            raise UsageError(f"expected the number of worlds n, at least 1; found {n!r}")
+        first = np.array([scenario.seed], np.int64)
+        counted: Integers = np.arange(n, dtype=np.int64) + first  # wraps around at the end of int64
+        return counted
+    given = whole_numbers(seeds, "seeds")
+    if (n is not None and n != given.size) or not given.size:
+        raise UsageError(f"expected as many seeds as worlds; found {given.size} seeds for {n} worlds")
+    return given
+
+
+def checked_threads(threads: Any) -> int:
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise UsageError(f"the number of threads must be a whole number, 1 or more; found {threads!r}")
+    return threads
