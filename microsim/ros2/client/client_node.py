@@ -17,12 +17,9 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from cyclonedds.core import DDSException, GuardCondition
 
 from microsim import messages as wire
 from microsim.errors import UsageError
@@ -128,8 +125,7 @@ class ClientNode:
         self._transforms: TransformBuffer | None = None
         self._clock: Subscription | None = None
         self._has_news = threading.Condition()
-        self._bell = self.graph.keep(GuardCondition(self.graph.participant))
-        self.graph.waiter.attach(self._bell, lambda: self._bell.set(False))
+        self._ring = self.graph.bell(lambda: None)
         self._is_open, self._lock = True, threading.Lock()
         self._thread = threading.Thread(target=self._spin, name="microsim-client", daemon=True)
         self._thread.start()
@@ -179,7 +175,7 @@ class ClientNode:
         """Call a user's function: its errors are printed, and the node continues."""
         try:
             callback(message)
-        except Exception:
+        except Exception:  # whatever a user's function raises
             traceback.print_exc(file=sys.stderr)
 
     def do(self, work: Callable[[], T]) -> T:
@@ -196,11 +192,6 @@ class ClientNode:
             return future.result()
         except CancelledError:
             raise UsageError(CLOSED) from None
-
-    def _ring(self) -> None:
-        """Wake the thread; it may have closed meanwhile."""
-        with suppress(DDSException):
-            self._bell.set(True)
 
     def wait_until(self, condition: Callable[[], T], timeout: float) -> T:
         """Until it gives something true, or the time is over; its last result."""

@@ -10,8 +10,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cyclonedds.core import GuardCondition
-
 from microsim import messages as wire
 from microsim.errors import UsageError
 from microsim.messages.checked import decode_request
@@ -50,9 +48,7 @@ class FastDdsServices:
         self._log, self._participant = log, participant
         self._receivers: dict[int, tuple[str, Receive]] = {}
         self._callers: dict[int, Callable[[int, bytes], None]] = {}
-        self._bell = GuardCondition(graph.participant)
-        graph.waiter.attach(self._bell, self._receive)
-        participant.wake = partial(self._bell.set, True)
+        participant.wake = graph.bell(self._receive)
 
     def serve(self, name: str, type_name: str, identity: str, receive: Receive) -> None:
         number = self._participant.serve(*_ends(name, type_name), identity + type_hash_data(f"{type_name}_Request"))
@@ -75,7 +71,6 @@ class FastDdsServices:
         self._participant.close()
 
     def _receive(self) -> None:
-        self._bell.set(False)
         requests, replies = self._participant.requests, self._participant.replies
         while requests:
             request = requests.popleft()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from cyclonedds.builtin import BuiltinDataReader, BuiltinTopicDcpsPublication
-from cyclonedds.core import DDSException, DDSStatus, Entity, ReadCondition
+from cyclonedds.core import DDSException, DDSStatus, Entity, GuardCondition, ReadCondition
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.pub import DataWriter
 from cyclonedds.pub import Publisher as DdsPublisher
@@ -162,6 +163,21 @@ class Graph:
         if key not in self._topics:
             self._topics[key] = self.keep(CdrTopic(self.participant, name, dds_type(type_name)))
         return self._topics[key]
+
+    def bell(self, on_ring: Callable[[], None]) -> Callable[[], None]:
+        """A function that wakes the waiter from any thread; `on_ring` then runs there. Once closed it does nothing."""
+        bell = self.keep(GuardCondition(self.participant))
+
+        def hear() -> None:
+            bell.set(False)
+            on_ring()
+
+        def ring() -> None:
+            with suppress(DDSException):
+                bell.set(True)
+
+        self.waiter.attach(bell, hear)
+        return ring
 
     def keep(self, entity: Any) -> Any:
         self._entities.append(entity)

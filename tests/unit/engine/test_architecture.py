@@ -60,7 +60,7 @@ HOMES = {
     "typer": ("cli/",),
     "rich": ("cli/", "view/dashboard/"),
     "rclpy": ("ros2/transport/rclpy_transport.py",),
-    "cyclonedds": ("ros2/transport/dds.py", "ros2/transport/dds_graph.py", "ros2/transport/cdr_endpoints.py"),
+    "cyclonedds": ("ros2/transport/",),
     "viser": ("view/web/",),
     "yourdfpy": ("view/web/",),
     "ray": ("sweep/worker_pool.py",),
