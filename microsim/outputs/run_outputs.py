@@ -24,6 +24,7 @@ from microsim.engine.world import World
 from microsim.messages import Prepared
 from microsim.messages.outbox import Outbox, Send, name_in_transcript
 from microsim.messages.topics import Qos, Topic
+from microsim.robots.robot import Robot
 from microsim.scenario.models import Scenario
 from microsim.sensors.sensor import Sensor, SensorContext
 
@@ -123,6 +124,14 @@ class Run:
             name: (row, output) for row, (name, output) in enumerate(ordered) if not isinstance(output, CompiledOutput)
         }
         return Tables(compiled, self.trackers, self.physics.rows, self.physics.scene, self.clock), python
+
+
+def parts_of_others(robots: Mapping[str, Robot], robot: str, motions: Mapping[str, Any]) -> Array:
+    """(n, 19) where the parts of the other robots' models are now, see `render.robot_models`."""
+    from microsim.render.robot_models import PART_NUMBERS, part_rows  # for splat cameras alone
+
+    rows = [row for name, each in robots.items() if name != robot for row in part_rows(motions[name], each.parts())]
+    return np.array(rows).reshape(-1, PART_NUMBERS)
 
 
 def bodies_of(robots: Mapping[str, Body], motions: Mapping[str, Any]) -> Array:

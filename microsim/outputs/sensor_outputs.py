@@ -24,7 +24,7 @@ from microsim.errors import PluginError
 from microsim.faults import FAULTS
 from microsim.messages import Prepared, encoders, is_known
 from microsim.messages.outbox import name_in_transcript
-from microsim.outputs.run_outputs import Run, bodies_of
+from microsim.outputs.run_outputs import Run, bodies_of, parts_of_others
 from microsim.scenario.bundles import bundle_of
 from microsim.sensors.plugin import PluginOutput, as_plugin_error
 from microsim.sensors.sensor import Instrument, Sensor, SensorContext, View, default_form
@@ -54,6 +54,7 @@ def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> S
         odom_frame=run.odom_frame(robot),
         base_frame=settings.frame(robot, "base_link"),
         bodies=lambda: bodies_of(others, motions),
+        parts=lambda: parts_of_others(run.scenario.robots, robot, motions),
         bundle=None if world is None else lambda: bundle_of(world),
         bundle_key=world,
         shared=run.shared,

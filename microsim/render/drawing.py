@@ -177,7 +177,7 @@ def draw_bodies(pose: Pose, rays: Rays, bodies: Array, class_id: int, depths: Ar
     eye = (pose[0], pose[1], pose[2])
     for n in range(bodies.shape[0]):
         body = bodies[n]
-        a_low, a_high, b_low, b_high = _bounds_of_body(pose, body)
+        a_low, a_high, b_low, b_high = bounds_of_body(pose, body)
         for v in range(depths.shape[0]):
             for u in range(depths.shape[1]):
                 a, b = rays[0, v, u], rays[1, v, u]
@@ -189,7 +189,7 @@ def draw_bodies(pose: Pose, rays: Rays, bodies: Array, class_id: int, depths: Ar
 
 
 @kernel
-def _bounds_of_body(pose: Pose, body: Array) -> tuple[float, float, float, float]:
+def bounds_of_body(pose: Pose, body: Array) -> tuple[float, float, float, float]:
     """Lowest and highest a, then b, of the rays that can meet the body; unbounded when part of it is beside the eye."""
     a_low, a_high, b_low, b_high = math.inf, -math.inf, math.inf, -math.inf
     for corner in range(8):

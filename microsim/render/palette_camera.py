@@ -160,11 +160,13 @@ class Renderer:
         if bodies is not None and bodies.shape[0]:
             draw_bodies(pose, rays, bodies, self._robot_class, *canvas)
 
-    def things(self, position: Vector, rotation: Rotation, bodies: Array | None = None) -> tuple[Image, Array]:
+    def things(self, position: Vector, rotation: Rotation, parts: Array) -> tuple[Image, Array]:
         """The image, and depths of what stands on the ground or above it: infinite where the ground is nearer.
 
-        The array of depths is reused by the next call.
+        parts: of robots, as `draw_parts` takes them. The array of depths is reused by the next call.
         """
+        from microsim.render.robot_models import draw_parts  # for splat cameras alone
+
         ground_above_camera = self._aim(position, rotation)
         with np.errstate(all="ignore"):
             if self._world.is_flat or ground_above_camera >= 0.0:
@@ -173,9 +175,12 @@ class Renderer:
             else:
                 self._draw_relief()
             ground = self._depths.copy()
-            self._draw_shapes(ground_above_camera, False, bodies)
+            self._draw_shapes(ground_above_camera, False, None)
         self._depths[self._depths >= ground] = math.inf
-        return self._coloured(), self._depths
+        image = self._coloured()
+        with np.errstate(all="ignore"):
+            draw_parts(self._pose, self._rays, self._screen, parts, ground, self._depths, image)
+        return image, self._depths
 
     def classes(self, position: Vector, rotation: Rotation) -> Grid:
         """(h, w) class of what each pixel sees. The array is reused by the next call."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import (
@@ -34,6 +34,9 @@ from microsim.registry import Registry
 from microsim.sensors import SENSORS
 from microsim.sensors.plugin import plugin_block
 from microsim.sensors.sensor import Mount, MountedSensor, Sensor, SensorBlock
+
+if TYPE_CHECKING:
+    from microsim.render.robot_models import Part
 
 Limit = Annotated[Finite, Field(ge=0, le=1e4)]
 TimeConstant = Annotated[Finite, Field(ge=0, le=1e4)]
@@ -160,6 +163,17 @@ class Robot(Model):
         if not isinstance(found, RobotModel):
             raise PluginError(f"the robot model {self.model!r} brings no engine: set `engine` to a RobotModel")
         return found
+
+    def parts(self) -> tuple[Part, ...]:
+        """How splat cameras draw it: its model if it is a shipped one, else its `look`."""
+        from microsim.render.robot_models import BOX, CYLINDER, Part, parts_of_model
+
+        found = parts_of_model(self.urdf)
+        if found:
+            return found
+        look, axes = self.look(), ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+        half = (0.5 * look.size[0], 0.5 * look.size[1], 0.5 * look.size[2])
+        return (Part(CYLINDER if look.shape == "cylinder" else BOX, half, look.center, axes, look.colour),)
 
     @property
     def engine_name(self) -> str:

@@ -22,6 +22,7 @@ from microsim.render.palette_camera import CameraModel
 from microsim.render.palette_camera import Renderer as PlainRenderer
 from microsim.render.render_options import wish
 from microsim.render.renderer_choice import open_renderer
+from microsim.render.robot_models import shade
 from microsim.render.segmentation import Segmenter
 from microsim.render.splat.activation import Splats, activate
 from microsim.render.splat.picture import (
@@ -68,7 +69,7 @@ class SplatScene:
         if self._drawn[0] != tick or camera.name not in self._drawn[1]:
             due = [each for each in self.cameras if each is camera or each.is_due(tick)]
             pictures = self.pictures([each.shot(tick) for each in due])
-            self._drawn = tick, {each.name: picture for each, picture in zip(due, pictures, strict=True)}
+            self._drawn = tick, {each.name: each.shaded(picture) for each, picture in zip(due, pictures, strict=True)}
         return self._drawn[1].pop(camera.name)
 
     def pictures(self, shots: Sequence[Shot]) -> list[Picture]:
@@ -104,8 +105,10 @@ class SplatCamera:
     things: PlainRenderer  # of what stands in the world, through the lens's pinhole
     motion: Callable[[], Motion]
     bodies: Callable[[], Array]  # of the other robots
+    parts: Callable[[], Array]  # of their models
     trigger: Trigger
     key: int = 0
+    _rays: Array | None = None  # of the model, once they are needed
 
     def is_due(self, tick: int) -> bool:
         return self.trigger.next_tick(tick) == tick
@@ -130,11 +133,23 @@ class SplatCamera:
         return Exposure(gain, settings.noise_sigma, self.key, tick)
 
     def _things(self, position: Vector, rotation: tuple[Vector, Vector, Vector]) -> Things | None:
-        bodies = self.bodies()
-        if self.things.is_bare and not bodies.shape[0]:
+        parts = self.parts()
+        if self.things.is_bare and not parts.shape[0]:
             return None
-        image, depths = self.things.things(position, rotation, bodies)
+        image, depths = self.things.things(position, rotation, parts)
         return Things(depths.astype(np.float32), image)
+
+    def shaded(self, picture: Picture) -> Picture:
+        """With the shadows of the other robots."""
+        bodies = self.bodies()
+        if bodies.shape[0]:
+            if self._rays is None:
+                self._rays = self.model.rays()
+            position, rotation = self.pose()
+            pose = np.array([*position, *rotation[0], *rotation[1], *rotation[2]])
+            with np.errstate(all="ignore"):
+                shade(pose, self._rays, picture.depths, bodies, picture.colours)
+        return picture
 
 
 def _things_renderer(context: SensorContext, model: CameraModel, mesh: bool) -> PlainRenderer:
@@ -158,6 +173,7 @@ def splat_camera(context: SensorContext) -> SplatCamera:
         things=_things_renderer(context, lens.canvas, mesh),
         motion=lambda: context.motion,
         bodies=context.bodies,
+        parts=context.parts,
         trigger=Trigger(block.hz, context.clock.rate),
         key=context.key,
     )
@@ -204,4 +220,5 @@ def picture_now(context: SensorContext, tick: int) -> Bytes:
     scene = scene_of(context)
     camera = next(each for each in scene.cameras if each.name == f"{context.robot}/{context.sensor}")
     shot = camera.shot(tick)
-    return scene.pictures([replace(shot, exposure=replace(shot.exposure, noise_sigma=0.0))])[0].colours
+    picture = scene.pictures([replace(shot, exposure=replace(shot.exposure, noise_sigma=0.0))])[0]
+    return camera.shaded(picture).colours

@@ -79,6 +79,9 @@ class SensorContext:
     odom_frame: str = "odom"
     base_frame: str = "base_link"
     bodies: Callable[[], npt.NDArray[np.float64]] = lambda: np.empty((0, 15))  # of the other robots, now
+    parts: Callable[[], npt.NDArray[np.float64]] = lambda: np.empty(
+        (0, 19)
+    )  # of their models, see `render.robot_models`
     bundle: Callable[[], Any] | None = None  # the world bundle; None: there is none
     bundle_key: Any = None  # what tells it apart from others
     shared: dict[Any, Any] = field(default_factory=dict)  # costly things, kept from reset to reset

@@ -5,6 +5,9 @@ Everything is made from one description of the course, so that heights, mesh, dr
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -13,6 +16,7 @@ import numpy.typing as npt
 from microsim.bundle.bundle_writing import BundleContent
 from microsim.bundle.generate.surfaces import (
     FORWARD,
+    SUN,
     Colour,
     MadeGround,
     Rows,
@@ -37,27 +41,30 @@ WEST, SOUTH, COLUMNS, ROWS, RESOLUTION = -100.0, -70.0, 800, 560, 0.25
 PIT = ((-22.0, -27.0), (22.0, -27.0), (22.0, -15.0), (-22.0, -15.0))  # a paved square beside the southern straight
 POND = (-28.0, 4.0, 6.0)  # x, y, radius: no ground in it
 
-WHITE, YELLOW, RED = (0.92, 0.92, 0.9), (0.85, 0.68, 0.15), (0.78, 0.14, 0.12)
-ASPHALT, CONCRETE, WATER = (0.23, 0.23, 0.25), (0.52, 0.51, 0.49), (0.16, 0.3, 0.42)
-GRASS, DRY_GRASS = (0.23, 0.42, 0.15), (0.47, 0.47, 0.22)
-TRUNK, ORANGE, BLACK = (0.33, 0.23, 0.15), (0.95, 0.4, 0.08), (0.06, 0.06, 0.06)
-CROWNS = ((0.13, 0.32, 0.11), (0.2, 0.4, 0.12), (0.3, 0.42, 0.14))
+WHITE, YELLOW, RED = (0.86, 0.86, 0.83), (0.8, 0.63, 0.2), (0.66, 0.16, 0.14)
+ASPHALT, RUBBER, CONCRETE, WATER = (0.31, 0.31, 0.32), (0.2, 0.2, 0.21), (0.52, 0.51, 0.49), (0.3, 0.42, 0.5)
+GRASS, DRY_GRASS, SOIL = (0.25, 0.38, 0.15), (0.44, 0.43, 0.23), (0.36, 0.31, 0.22)
+TRUNK, ORANGE, BLACK, BARRIER = (0.33, 0.25, 0.18), (0.88, 0.36, 0.1), (0.08, 0.08, 0.08), (0.66, 0.65, 0.62)
+CROWNS = ((0.16, 0.3, 0.12), (0.22, 0.36, 0.13), (0.31, 0.39, 0.15))
 
 WALL_OFFSET, WALL_HEIGHT, WALL_THICKNESS = 9.0, 1.0, 0.4
 TREES = 90
 VERGE = 18.0  # distance from the centre line up to which the grass is dense
-FINE_M = 0.24  # between painted Gaussians
-FINE_BANDS = ((-6.2, -4.1), (-0.6, 0.6), (4.1, 5.8))  # distances from the centre line
+FINE_M = 0.19  # between painted Gaussians
+FINE_BANDS = ((-5.98, -4.4), (-0.3, 0.3), (4.4, 5.28))  # distances from the centre line
+OVERLAP_M = 0.16  # of fine Gaussians and those beside them: no gap
+LEAVES = 95  # Gaussians of a crown
 START_M = 1.8  # to either side of the start, all of the road is fine
 
 
 def make_world(name: str = "oval") -> BundleContent:
     """The whole world, in about two seconds."""
     ground = course_ground()
-    built, grown = Solids(), Solids()
+    built, grown, trees = Solids(), Solids(), _places_of_trees(ground)
     _walls(built, ground)
     _cones(built, ground)
-    _trees(grown, ground)
+    for tree in trees:
+        _tree(grown, tree)
     heights = ground.heights.astype(np.float32)
     heights[pond_depth(*_cell_centres(ground)) > 0.0] = np.nan
     pit = np.array([*PIT, PIT[0]])
@@ -70,7 +77,7 @@ def make_world(name: str = "oval") -> BundleContent:
         west=ground.west,
         south=ground.south,
         polygons=[([ring(HALF_WIDTH), ring(-HALF_WIDTH)[::-1]], 0), ([pit], 1)],
-        gaussians=np.concatenate([_ground_splats(ground), built.splats(0.4, 0.1), grown.splats(0.7, 0.3)]),
+        gaussians=np.concatenate([_ground_splats(ground, trees), built.splats(0.36, 0.07), _foliage(trees)]),
         sh_degree=0,
         calibration=calibration,
         mesh=(built + grown).mesh(),
@@ -101,7 +108,7 @@ def _calibration() -> dict[str, dict[str, object]]:
 
 
 def _walls(solids: Solids, ground: MadeGround) -> None:
-    """A barrier around the outside, in red and white pieces, with two gaps."""
+    """A barrier around the outside, of concrete, red and white in the bends, with two gaps."""
     pieces = 132
     step = LENGTH / pieces
     for piece in range(pieces):
@@ -118,7 +125,8 @@ def _walls(solids: Solids, ground: MadeGround) -> None:
         ]
         x, y = along((piece + 0.5) * step, WALL_OFFSET)[:2]
         base = _height(ground, x, y)
-        solids.prism(corners, base - 0.5, base + WALL_HEIGHT, RED if piece % 2 else WHITE)
+        colour = BARRIER if _is_straight((piece + 0.5) * step) else RED if piece % 2 else WHITE
+        solids.prism(corners, base - 0.5, base + WALL_HEIGHT, colour)
 
 
 def _cones(solids: Solids, ground: MadeGround) -> None:
@@ -132,10 +140,23 @@ def _cones(solids: Solids, ground: MadeGround) -> None:
         solids.barrel((x, y, base), (0.22, 0.15, 0.09, 0.02), (0.0, 0.3, 0.48, 0.75), stripes, 10)
 
 
-def _trees(solids: Solids, ground: MadeGround) -> None:
+@dataclass(frozen=True)
+class Tree:
+    foot: tuple[float, float, float]
+    height: float
+    radius: float  # of its crown
+    green: Colour
+
+    @property
+    def trunk(self) -> float:
+        return 0.35 * self.height
+
+
+def _places_of_trees(ground: MadeGround) -> list[Tree]:
     """Off the road, outside the walls and in the infield; never in the pond or the pit."""
     rolls = dice("trees", 6 * TREES, 5)
     planted: list[tuple[float, float]] = []
+    trees: list[Tree] = []
     for across, along, size, girth, kind in rolls.tolist():
         x = ground.west + 3.0 + across * (ground.east - ground.west - 6.0)
         y = ground.south + 3.0 + along * (ground.north - ground.south - 6.0)
@@ -147,41 +168,99 @@ def _trees(solids: Solids, ground: MadeGround) -> None:
         if any((x - u) * (x - u) + (y - v) * (y - v) < 16.0 for u, v in planted):
             continue
         planted.append((x, y))
-        _tree(solids, (x, y, _height(ground, x, y)), 4.0 + 5.0 * size, 1.3 + 1.2 * girth, CROWNS[int(3.0 * kind)])
+        foot = (x, y, _height(ground, x, y))
+        trees.append(Tree(foot, 4.0 + 5.0 * size, 1.3 + 1.2 * girth, CROWNS[int(3.0 * kind)]))
         if len(planted) == TREES:
-            return
+            break
+    return trees
 
 
-def _tree(solids: Solids, foot: tuple[float, float, float], height: float, radius: float, green: Colour) -> None:
-    trunk = 0.35 * height
-    x, y, z = foot
-    solids.barrel((x, y, z - 0.3), (0.18, 0.14), (0.0, trunk + 0.4), (TRUNK,), 6)
+def _tree(solids: Solids, tree: Tree) -> None:
+    """What a LiDAR and the collision mesh know of it."""
+    x, y, z = tree.foot
+    solids.barrel((x, y, z - 0.3), (0.18, 0.14), (0.0, tree.trunk + 0.4), (TRUNK,), 6)
     profile = ((0.0, 0.0), (0.75, 0.15), (1.0, 0.4), (0.8, 0.7), (0.45, 0.9), (0.0, 1.0))
-    radii, heights = [radius * part for part, _ in profile], [(height - trunk) * part for _, part in profile]
-    shades = [tuple(part * light for part in green) for light in (0.6, 0.8, 1.0, 1.15, 1.3)]
-    solids.barrel((x, y, z + trunk), radii, heights, [(r, g, b) for r, g, b in shades], 9)
+    radii, heights = (
+        [tree.radius * part for part, _ in profile],
+        [(tree.height - tree.trunk) * part for _, part in profile],
+    )
+    solids.barrel((x, y, z + tree.trunk), radii, heights, (tree.green,) * 5, 9)
+
+
+def _foliage(trees: Sequence[Tree]) -> Rows:
+    """Trunks, and crowns of clumps of leaves: light above and towards the sun, dark below and inside."""
+    trunks = Solids()
+    points: list[tuple[float, float, float]] = []
+    normals: list[tuple[float, float, float]] = []
+    radii: list[float] = []
+    colours: list[tuple[float, ...]] = []
+    for number, tree in enumerate(trees):
+        x, y, z = tree.foot
+        trunks.barrel((x, y, z - 0.3), (0.2, 0.12), (0.0, tree.trunk + 0.9), (TRUNK,), 5)
+        half = 0.5 * (tree.height - tree.trunk)
+        clumps = dice(f"clumps {number}", 7, 4).tolist()
+        for turn, lift, far, size, bright, lean in dice(f"leaves {number}", LEAVES, 6).tolist():
+            around, _, bulge, level = clumps[int(7.0 * size)]
+            sin, cos = sincos(TWO_PI * turn)
+            up = 2.0 * lift - 1.0
+            side, deep = math.sqrt(max(1.0 - up * up, 0.0)), 0.72 + 0.3 * far
+            lump = 1.0 + 0.28 * (bulge - 0.4) * max(0.0, 1.0 - abs(turn - around) * 4.0 - abs(lift - level))
+            taper = 1.0 - 0.3 * max(up, 0.0)
+            reach = tree.radius * side * deep * lump * taper
+            points.append((x + reach * cos, y + reach * sin, z + tree.trunk + half * (1.0 + 0.97 * up * deep * lump)))
+            tilt = (side * cos + 0.5 * (lean - 0.5), side * sin + 0.5 * (bright - 0.5), up + 0.35)
+            length = math.sqrt(tilt[0] * tilt[0] + tilt[1] * tilt[1] + tilt[2] * tilt[2])
+            normals.append((tilt[0] / length, tilt[1] / length, tilt[2] / length))
+            radii.append(round(tree.radius * (0.16 + 0.1 * size), 2))
+            light = (0.55 + 0.4 * lift) * (0.72 + 0.5 * bright) * (0.55 + 0.55 * far)
+            colours.append(tuple(1.35 * light * part for part in tree.green))
+    leaves = discs(np.array(points), np.array(normals), np.array(radii), np.array(colours), 0.9)
+    return np.concatenate([trunks.splats(0.7, 0.2), leaves])
 
 
 def _height(ground: MadeGround, x: float, y: float) -> float:
     return float(ground.height(np.array([x]), np.array([y]))[0])
 
 
-def _ground_splats(ground: MadeGround) -> Rows:
+def _ground_splats(ground: MadeGround, trees: Sequence[Tree]) -> Rows:
     """Fine where something is painted, dense on the road, sparse far from it.
 
     Gaussians are sorted by their middles, so a large one beside a painted line would hide it: none is let near.
     """
     near, middle, far = (
-        _jittered(ground, "near", 0.46),
-        _jittered(ground, "middle", 0.8),
+        _jittered(ground, "near", 0.44),
+        _jittered(ground, "middle", 0.78),
         _jittered(ground, "far", 1.15),
     )
     paved = _is_paved(near) & ~_is_fine(near)
     verge = ~_is_paved(middle) & ~_is_fine(middle) & (_distance(middle) <= VERGE)
     beyond = ~_is_paved(far) & (_distance(far) > VERGE - 0.6)
-    parts = ((near[paved], 0.31), (middle[verge], 0.52), (far[beyond], 0.76))
-    lying = [_lying(ground, places, radius, _ground_colours(places)) for places, radius in parts]
-    return np.concatenate([*lying, _painted(ground)])
+    parts = ((near[paved], 0.29), (middle[verge], 0.54), (far[beyond], 0.8))
+    lying = [
+        _lying(ground, places, radius, _ground_colours(places) * _light(ground, places, trees))
+        for places, radius in parts
+    ]
+    return np.concatenate([*lying, _painted(ground, trees)])
+
+
+def _light(ground: MadeGround, places: Floats, trees: Sequence[Tree]) -> Floats:
+    """(n, 1) what reaches the ground: less in the shadow of crowns and of the barrier."""
+    x, y = places[:, 0], places[:, 1]
+    z = ground.height(x, y)
+    light = np.ones(len(x))
+    for tree in trees:
+        half = 0.5 * (tree.height - tree.trunk)
+        dx, dy, dz = tree.foot[0] - x, tree.foot[1] - y, tree.foot[2] + tree.trunk + half - z
+        ahead = dx * SUN[0] + dy * SUN[1] + dz * SUN[2]
+        off = np.sqrt(np.maximum(dx * dx + dy * dy + dz * dz - ahead * ahead, 0.0))
+        light = np.minimum(light, 1.0 - 0.52 * np.clip((0.5 * (tree.radius + half) + 0.5 - off) / 1.0, 0.0, 1.0))
+        foot = np.sqrt(dx * dx + dy * dy)
+        light = np.minimum(light, 1.0 - 0.3 * np.clip((1.1 - foot) / 0.9, 0.0, 1.0))
+    reach = WALL_HEIGHT / SUN[2]
+    for share in (0.1, 0.4, 0.7, 1.0):
+        past = offset(x + SUN[0] * reach * share, y + SUN[1] * reach * share) - WALL_OFFSET
+        light = np.where((past > -0.05) & (past < WALL_THICKNESS + 0.05), np.minimum(light, 0.55), light)
+    return light[:, None]
 
 
 def _distance(places: Floats) -> Floats:
@@ -208,20 +287,31 @@ def _jittered(ground: MadeGround, name: str, spacing: float) -> Floats:
 
 
 def _ground_colours(places: Floats) -> Floats:
+    """Grass in patches, worn beside the road; asphalt, dark with rubber where cars drive."""
     x, y, roll = places.T
-    dryness = _smooth_noise(x, y)[:, None]
-    colours = np.array(GRASS) * (1.0 - dryness) + np.array(DRY_GRASS) * dryness
-    distance = np.abs(offset(x, y))
+    dryness, fine = _smooth_noise(x, y, 14.0)[:, None], _smooth_noise(y, x, 3.0)[:, None]
+    colours = _mixed(GRASS, DRY_GRASS, dryness) * (0.86 + 0.28 * fine)
+    across = offset(x, y)
+    distance = np.abs(across)
+    worn = np.clip(1.0 - (distance - HALF_WIDTH) / 2.2, 0.0, 1.0)[:, None] * (0.25 + 0.75 * fine)
+    colours = colours * (1.0 - worn) + np.array(SOIL) * worn
     colours[pond_depth(x, y) > 0.0] = WATER
     colours[is_pit(x, y)] = CONCRETE
-    colours[distance <= HALF_WIDTH] = ASPHALT
-    return colours * (0.86 + 0.28 * roll)[:, None]
+    groove = np.clip(1.0 - np.abs(distance - 1.6) / 1.5, 0.0, 1.0)[:, None]
+    asphalt = _mixed(ASPHALT, RUBBER, 0.75 * groove) * (0.94 + 0.12 * fine)
+    is_road = distance <= HALF_WIDTH
+    colours[is_road] = asphalt[is_road]
+    return colours * (0.955 + 0.09 * roll)[:, None]
 
 
-def _smooth_noise(x: Floats, y: Floats) -> Floats:
-    """From 0 to 1, in patches of a few metres."""
+def _mixed(first: Colour, second: Colour, share: Floats) -> Floats:
+    return np.array(first) * (1.0 - share) + np.array(second) * share
+
+
+def _smooth_noise(x: Floats, y: Floats, size_m: float) -> Floats:
+    """From 0 to 1, in patches of that size."""
     side = np.arange(400, dtype=np.float64) * 0.5
-    field = np.clip((octaves(side, side, 5, 14.0) - 0.6) / 0.7, 0.0, 1.0)
+    field = np.clip((octaves(side, side, 5, size_m) - 0.6) / 0.7, 0.0, 1.0)
     rows = np.clip((y - SOUTH) * 2.0, 0, 399).astype(np.int64)
     columns = np.clip((x - WEST) * 2.0, 0, 399).astype(np.int64)
     return field[rows, columns]
@@ -233,9 +323,9 @@ def _lying(ground: MadeGround, places: Floats, radius: float, colours: Floats, r
     return discs(points, ground.normal(x, y), radius, colours)
 
 
-def _painted(ground: MadeGround) -> Rows:
+def _painted(ground: MadeGround, trees: Sequence[Tree]) -> Rows:
     """The road beside and under its lines, in small Gaussians along the course."""
-    low, high = FINE_BANDS[0][0], FINE_BANDS[-1][1]
+    low, high = FINE_BANDS[0][0] - OVERLAP_M, FINE_BANDS[-1][1] + OVERLAP_M
     count = int((high - low) / FINE_M)
     places: list[tuple[float, float, float]] = []
     colours: list[Colour | None] = []
@@ -245,20 +335,26 @@ def _painted(ground: MadeGround) -> Rows:
         from_start = min(s, LENGTH - s)
         for row, roll in enumerate(row_of_rolls):
             across = low + (row + 0.5) * (high - low) / count
-            if from_start <= START_M or any(start <= across <= end for start, end in FINE_BANDS):
-                x, y, _, _ = along(s, across)
+            if from_start <= START_M or any(
+                start - OVERLAP_M <= across <= end + OVERLAP_M for start, end in FINE_BANDS
+            ):
+                colour = _paint_at(s if from_start == s else -from_start, across)
+                is_grass = abs(across) > HALF_WIDTH + 0.1 and colour is None
+                aside = FINE_M * (97.0 * roll - math.floor(97.0 * roll) - 0.5) if is_grass else 0.0
+                x, y, _, _ = along(s + aside, across + aside)
                 places.append((x, y, roll))
-                colours.append(_paint_at(s if from_start == s else -from_start, across))
+                colours.append(colour)
     where = np.array(places)
     chosen = _ground_colours(where)
     painted = np.array([colour is not None for colour in colours])
-    chosen[painted] = [colour for colour in colours if colour is not None]
-    return _lying(ground, where, 0.55 * FINE_M, chosen)
+    worn = (0.88 + 0.12 * where[painted, 2])[:, None]
+    chosen[painted] = np.array([colour for colour in colours if colour is not None]) * worn
+    return _lying(ground, where, 0.64 * FINE_M, chosen * _light(ground, where, trees))
 
 
 def _paint_at(s: float, across: float) -> Colour | None:
     """The colour of what is painted there: edge lines, a dashed middle line, kerbs in the bends, a chequered start."""
-    half = 0.5 * FINE_M
+    half = 0.6 * FINE_M
     if abs(s) <= 1.0 and abs(across) < HALF_WIDTH - 0.4:
         return WHITE if (int((s + 1.0) / 0.5) + int((across + 5.0) / 0.5)) % 2 else BLACK
     if abs(abs(across) - HALF_WIDTH + 0.3) <= half:

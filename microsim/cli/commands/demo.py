@@ -62,7 +62,7 @@ def demo(options: DemoOptions) -> int:
     \b
     Examples:
       microsim demo                                        list the demos
-      microsim demo team --open                            in the browser
+      microsim demo oval --open                            in the browser
       microsim demo avoid --no-view --rtf 0 --duration 60
       microsim demo my_pilot.py --open
     """
@@ -90,7 +90,7 @@ def _list() -> int:
 
     for name in demo_names():
         print(f"  {name:8} {about(demo_file(name))}")
-    print("\nRun one: microsim demo team --open")
+    print("\nRun one: microsim demo oval --open")
     print(f"Read one: {demo_file('team')}")
     return GOOD
 

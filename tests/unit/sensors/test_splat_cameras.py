@@ -1,5 +1,6 @@
 """Splat cameras in the engine: what they send, what they show of the simulated world, and what stops nothing."""
 
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,12 @@ import microsim
 from microsim.bundle.bundle_writing import mesh_ply, splat_ply
 from microsim.engine.world import OBSTACLE, PALETTE
 from microsim.errors import MicroSimError, ScenarioError
+from microsim.paths import data_folder
 from microsim.render import renderer_choice as choice
+from microsim.render.palette_camera import CameraModel
 from microsim.render.render_options import wish
+from microsim.render.robot_models import BOX, CYLINDER, SPHERE, draw_parts, shade
+from microsim.render.screen import screen_index
 from microsim.render.segmentation import SEGMENT_COLOURS, SEGMENT_NAMES
 from microsim.render.splat.picture import CpuRenderer
 from microsim.sensors import _splat_camera as splat_cameras
@@ -187,8 +192,45 @@ def test_another_robot_is_seen_where_it_stands() -> None:
     assert 30 < changed.sum() < 400
     assert abs(columns.mean() - 31.5) < 4.0
     assert rows.mean() > 25.0  # on the ground, below the camera's axis
-    colour = PALETTE[OBSTACLE].astype(float)
-    assert np.abs(both[changed] - colour).mean() < 0.5 * np.abs(alone[changed] - colour).mean()
+    red, _, blue = both[changed].astype(int).T
+    assert (blue > red + 40).sum() > 20  # its blue paint
+    below = changed & (both.astype(int).sum(axis=2) < 0.8 * alone.astype(int).sum(axis=2))
+    below[: rows.max() - 2] = False
+    assert below.sum() > 3  # its shadow, on the road before it
+
+
+def test_the_shipped_models_are_those_of_their_urdfs() -> None:
+    """Cameras draw numbers, since a reader of URDF need not be installed."""
+    maker = runpy.run_path(str(data_folder() / "urdf" / "make_parts.py"))
+    assert (data_folder() / "urdf" / "parts.json").read_text() == maker["made"]()
+
+
+def test_a_box_hides_the_sun_from_the_ground_beside_it_and_not_from_itself() -> None:
+    """The sun is in the east-north-east: the shadow of a box of 2 m lies in the west-south-west."""
+    box = np.array([[0.0, 0.0, 1.0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 1.0, 1.0, 1.0]])
+    rays = np.zeros((2, 1, 5))
+    rays[0, 0] = np.array([-1.4, 1.4, -4.0, 0.0, 0.0]) / 10.0
+    pose = np.array([0.0, 0.0, 10.0, 1, 0, 0, 0, -1, 0, 0, 0, -1])  # looks down from 10 m
+    depths = np.array([[10.0, 10.0, 10.0, 8.0, np.inf]], np.float32)
+    image = np.full((1, 5, 3), 200, np.uint8)
+    shade(pose, rays, depths, box, image)
+    in_shadow, towards_the_sun, far, roof, sky = image[0, :, 0]
+    assert in_shadow < 150
+    assert (towards_the_sun, far, roof, sky) == (200, 200, 200, 200)
+
+
+@pytest.mark.parametrize("kind", [BOX, CYLINDER, SPHERE])
+def test_a_part_of_a_model_is_drawn_where_it_is_and_lit_from_above(kind: int) -> None:
+    part = np.array([[5.0, 0.0, 0.0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 1.0, 1.0, 1.0, kind, 0.5, 0.5, 0.5]])
+    model = CameraModel(21, 21, 20.0, 20.0, 10.0, 10.0)
+    rays = model.rays()
+    depths, ground = np.full((21, 21), np.inf), np.full((21, 21), np.inf)
+    image = np.zeros((21, 21, 3), np.uint8)
+    pose = np.array([0.0, 0.0, 1.2, 0, 0, 1, -1, 0, 0, 0, -1, 0])  # looks ahead, from a little above it
+    draw_parts(pose, rays, screen_index(rays), part, ground, depths, image)
+    assert depths[14, 10] == pytest.approx(4.0, abs=0.35)
+    assert not np.isfinite(depths[2, 10])
+    assert image[11:20, 10, 0].max() > image[14:20, 10, 0].min() > 0
 
 
 def test_a_robot_behind_a_wall_is_not_seen() -> None:

@@ -1,0 +1,193 @@
+"""Other robots in splat images: their models part by part, lit by the sun, and the shadows of their bodies.
+
+A part is a row of numbers: a box as `screen.into_body` takes it (15), its shape, red, green, blue. Cylinders stand
+along their third axis. Shadows fall on what the finished picture shows, by its depths: they are the same whichever
+back end has drawn it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from microsim.engine.compiled import kernel, threaded_kernel
+from microsim.engine.geometry import Array, Vector
+from microsim.engine.motion import Motion, mounted_at, turned
+from microsim.paths import data_folder
+from microsim.render.drawing import Image, bounds_of_body
+from microsim.render.screen import Pose, Rays, ScreenIndex, between, column_span, into_body, inverse_of, row_span
+from microsim.render.splat.activation import Floats
+
+SUN = (0.36, 0.24, 0.9015542135686)  # unit vector towards it, as in the generated worlds
+BOX, CYLINDER, SPHERE = range(3)
+PART_NUMBERS = 19
+_SHADE = 0.55  # of the light that a shadow takes
+_SOFT_M, _SOFT_LENGTH_M = 0.12, 0.6  # bodies cast shadows a little larger than they are; softness of the edge
+_OWN_M, _LOW_M = 0.06, 0.3  # a surface so near to a body is its own, but not what lies at its feet
+_sun_x, _sun_y, _sun_z = SUN
+
+
+class Part(NamedTuple):
+    """Fixed to a robot's base_link."""
+
+    kind: int
+    half: Vector  # [m] along its axes
+    center: Vector  # [m]
+    axes: tuple[Vector, Vector, Vector]  # rows of the matrix from its axes to those of base_link
+    colour: Vector  # 0 to 1
+
+
+@cache
+def _shipped() -> dict[str, Any]:
+    return dict(json.loads((data_folder() / "urdf" / "parts.json").read_text(encoding="utf-8")))
+
+
+@cache
+def parts_of_model(urdf: str) -> tuple[Part, ...]:
+    """Of a shipped robot model; empty for any other."""
+    kinds = {"box": BOX, "cylinder": CYLINDER, "sphere": SPHERE}
+    return tuple(
+        Part(
+            kinds[kind], tuple(half), tuple(center), (tuple(axes[:3]), tuple(axes[3:6]), tuple(axes[6:])), tuple(colour)
+        )
+        for kind, half, center, axes, colour in _shipped().get(urdf, ())
+    )
+
+
+def part_rows(motion: Motion, parts: Sequence[Part]) -> list[tuple[float, ...]]:
+    """Where the parts of a robot are now."""
+    rows: list[tuple[float, ...]] = []
+    for part in parts:
+        axes = turned(motion, part.axes)
+        place = (*mounted_at(motion, part.center), *axes[0], *axes[1], *axes[2], *part.half)
+        rows.append((*place, float(part.kind), *part.colour))
+    return rows
+
+
+@kernel
+def _local(body: Array, x: float, y: float, z: float, k: int) -> float:
+    return body[3 + k] * x + body[6 + k] * y + body[9 + k] * z
+
+
+@kernel
+def _into_round(part: Array, eye: Vector, ray: Vector) -> float:
+    """Where a ray enters a cylinder or a sphere, as a multiple of `ray`; inf: it misses, or starts in it."""
+    x, y, z = eye[0] - part[0], eye[1] - part[1], eye[2] - part[2]
+    square, half, rest = 0.0, 0.0, -part[12] * part[12]
+    for k in range(3 if part[15] == SPHERE else 2):
+        place, along = _local(part, x, y, z, k), _local(part, ray[0], ray[1], ray[2], k)
+        square += along * along
+        half += place * along
+        rest += place * place
+    room = half * half - square * rest
+    if room < 0.0 or square <= 0.0:
+        room = -1.0 if rest > 0.0 else 0.0
+        if room < 0.0:
+            return math.inf
+    root = math.sqrt(room)
+    enter, leave = (-half - root) * inverse_of(square), (root - half) * inverse_of(square)
+    if square <= 0.0:
+        enter, leave = -math.inf, math.inf
+    if part[15] == CYLINDER:
+        place, inverse = _local(part, x, y, z, 2), inverse_of(_local(part, ray[0], ray[1], ray[2], 2))
+        low, high = (-part[14] - place) * inverse, (part[14] - place) * inverse
+        enter, leave = max(enter, min(low, high)), min(leave, max(low, high))
+    return enter if (enter <= leave) & (enter > 0.0) else math.inf
+
+
+@kernel
+def _light(part: Array, x: float, y: float, z: float) -> float:
+    """On the surface of a part, at this place seen from its middle [m, map axes]: from the sun, and from the sky."""
+    a, b, c = _local(part, x, y, z, 0), _local(part, x, y, z, 1), _local(part, x, y, z, 2)
+    if part[15] == BOX:
+        u, v, w = abs(a) / part[12], abs(b) / part[13], abs(c) / part[14]
+        first, second = (u >= v) & (u >= w), v >= w
+        a = (1.0 if a > 0.0 else -1.0) if first else 0.0
+        b = (1.0 if b > 0.0 else -1.0) if (not first) & second else 0.0
+        c = (1.0 if c > 0.0 else -1.0) if (not first) & (not second) else 0.0
+    elif part[15] == CYLINDER:
+        is_end = abs(c) / part[14] > math.sqrt(a * a + b * b) / part[12]
+        a, b, c = (0.0, 0.0, 1.0 if c > 0.0 else -1.0) if is_end else (a / part[12], b / part[12], 0.0)
+    else:
+        a, b, c = a / part[12], b / part[12], c / part[12]
+    east = part[3] * a + part[4] * b + part[5] * c
+    north = part[6] * a + part[7] * b + part[8] * c
+    up = part[9] * a + part[10] * b + part[11] * c
+    facing = east * _sun_x + north * _sun_y + up * _sun_z
+    return 0.5 + 0.12 * up + 0.48 * (facing if facing > 0.0 else 0.0)
+
+
+@threaded_kernel
+def draw_parts(
+    pose: Pose, rays: Rays, screen: ScreenIndex, parts: Array, ground: Array, depths: Array, image: Image
+) -> None:
+    """Put parts that are nearer than what was seen so far, and than the ground, into `depths` and `image`."""
+    scale, columns, rows = screen
+    eye = (pose[0], pose[1], pose[2])
+    for n in range(parts.shape[0]):
+        part = parts[n]
+        a_low, a_high, b_low, b_high = bounds_of_body(pose, part)
+        first, last = column_span(scale, columns, a_low, a_high)
+        top, bottom = row_span(scale, rows, b_low, b_high)
+        for v in range(top, bottom):
+            for u in range(first, last):
+                a, b = rays[0, v, u], rays[1, v, u]
+                x = pose[3] * a + pose[4] * b + pose[5]
+                y = pose[6] * a + pose[7] * b + pose[8]
+                z = pose[9] * a + pose[10] * b + pose[11]
+                depth = into_body(part, eye, (x, y, z)) if part[15] == BOX else _into_round(part, eye, (x, y, z))
+                if (depth < depths[v, u]) & (depth < ground[v, u]):
+                    depths[v, u] = depth
+                    light = _light(
+                        part,
+                        pose[0] + depth * x - part[0],
+                        pose[1] + depth * y - part[1],
+                        pose[2] + depth * z - part[2],
+                    )
+                    for channel in range(3):
+                        image[v, u, channel] = np.uint8(min(255.0 * part[16 + channel] * light, 255.0))
+
+
+@threaded_kernel
+def shade(pose: Pose, rays: Rays, depths: Floats, boxes: Array, image: Image) -> None:
+    """Darken what lies in the shadow of robots, softly at its edge. Their own surfaces are left as they are."""
+    for v in range(image.shape[0]):
+        for u in range(image.shape[1]):
+            depth, a, b = float(depths[v, u]), rays[0, v, u], rays[1, v, u]
+            if not depth < math.inf:
+                continue
+            x = pose[0] + depth * (pose[3] * a + pose[4] * b + pose[5])
+            y = pose[1] + depth * (pose[6] * a + pose[7] * b + pose[8])
+            z = pose[2] + depth * (pose[9] * a + pose[10] * b + pose[11])
+            light = 1.0
+            for n in range(boxes.shape[0]):
+                light = min(light, 1.0 - _SHADE * _covered(boxes[n], x, y, z))
+            if light < 1.0:
+                for channel in range(3):
+                    image[v, u, channel] = np.uint8(light * image[v, u, channel])
+
+
+@threaded_kernel
+def _covered(body: Array, x: float, y: float, z: float) -> float:
+    """How much of the sun a box hides from a place, 0 to 1: by how long the way to the sun is inside the box."""
+    dx, dy, dz = x - body[0], y - body[1], z - body[2]
+    reach, across = body[12] + body[13] + body[14], dz / _sun_z
+    east, north = dx - across * _sun_x, dy - across * _sun_y
+    if (east * east + north * north > reach * reach) | (dz > reach):
+        return 0.0
+    enter, leave, is_near = 0.0, math.inf, True
+    for k in range(3):
+        place, along = _local(body, dx, dy, dz, k), _local(body, _sun_x, _sun_y, _sun_z, k)
+        half = body[12 + k] + (_SOFT_M if k < 2 else 0.0)
+        near, far = between(-half - place, half - place, inverse_of(along))
+        enter, leave = max(enter, near), min(leave, far)
+        is_near &= abs(place) < body[12 + k] + _OWN_M
+    if is_near and _local(body, dx, dy, dz, 2) > min(_LOW_M, 0.6 * body[14]) - body[14]:
+        return 0.0  # its own surface
+    length, whole = leave - enter, min(2.0 * body[14], _SOFT_LENGTH_M)
+    return min(max(length / whole, 0.0), 1.0)
