@@ -19,8 +19,8 @@ from tests.browser_support import ARGUMENTS, CHROMIUM, Run, Tab, open_panels
 
 OUT = Path(__file__).parent / "_static" / "demo_oval_film.webp"
 PAGE, SIZE = {"width": 1280, "height": 720}, (960, 540)  # [px]
-FIRST_S, FRAMES, TICKS, HZ = 13.0, 44, 12, 100  # the last bend before the start line; ticks from picture to picture
-SETTLE_MS = 1500  # for drawing in software
+FIRST_S, FRAMES, TICKS, HZ = 13.0, 32, 16, 100  # the last bend before the start line; ticks from picture to picture
+SETTLE_MS = 1200  # for drawing in software
 
 
 def filmed(tab: Tab, hand: Any) -> list[Image.Image]:
@@ -48,7 +48,7 @@ def main() -> None:
             tab = Tab(browser, run.address, PAGE, "?light")
             tab.until("document.getElementById('ms-veil').hidden")
             first, *rest = filmed(tab, hand)
-            first.save(OUT, save_all=True, append_images=rest, duration=120, loop=0, quality=52, method=6)
+            first.save(OUT, save_all=True, append_images=rest, duration=130, loop=0, quality=52, method=6)
             browser.close()
     finally:
         run.stop()

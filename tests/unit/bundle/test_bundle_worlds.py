@@ -108,7 +108,7 @@ def test_there_is_ground_everywhere_but_in_the_pond_and_the_road_is_gentle(oval)
 
 
 def test_what_stands_in_the_oval_is_seen_by_cameras_and_lidar_at_the_same_place(oval):
-    """Every Gaussian well above the ground lies on a triangle of the mesh, within its own size."""
+    """Every Gaussian well above the ground lies on a triangle of the mesh; leaves lie within 0.6 m of theirs."""
     assert oval.mesh is not None
     ground = track.course_ground()
     splats = np.asarray(oval.gaussians.values[:, :3], np.float64)
@@ -118,8 +118,10 @@ def test_what_stands_in_the_oval_is_seen_by_cameras_and_lidar_at_the_same_place(
     reach = np.sqrt(((corners - middles[:, None]) ** 2).sum(axis=2)).max(axis=1)
     assert len(high) > 300
     for point in high:
-        near = np.flatnonzero(((middles - point) ** 2).sum(axis=1) <= reach**2)
-        assert any(_height_above(point, corners[index]) < 0.02 for index in near), point
+        off = float(track.offset(point[:1], point[1:2])[0])
+        room = 0.0 if -7.0 < off < track.WALL_OFFSET + 1.0 else 0.6  # no leaf hangs so near to the road
+        near = np.flatnonzero(((middles - point) ** 2).sum(axis=1) <= (reach + room) ** 2)
+        assert any(_height_above(point, corners[index]) < 0.02 + room for index in near), point
 
 
 def _height_above(point, triangle):
