@@ -27,6 +27,7 @@ from microsim.scenario.gates import PATIENCE_S, Gate
 from microsim.simulation import Simulation
 
 SERVICES_S = 2.0  # after which a node that has joined offers its services, or none
+AGAIN_S = 1.0  # after which a request that was not answered is repeated
 STALL_S = 1.0  # of wall time, after which a wait is reported, and
 REPEAT_S = 10.0  # how often again
 LOOK_S = 0.2  # between two looks at the graph while waiting
@@ -37,6 +38,7 @@ CLOCK = "/clock"
 PROBE = "rcl_interfaces/srv/GetParameterTypes"
 
 Deliver: TypeAlias = Callable[[], None]  # hands a message to the simulation
+Answer: TypeAlias = Callable[[], object | None]  # None until it has arrived
 Peers: TypeAlias = Mapping[Hashable, str]  # what tells endpoints apart -> the name of its node
 
 
@@ -121,11 +123,12 @@ class GateState:
 class Settling:
     """Finds out when nodes have handled what was sent to them, by a request to each."""
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+    def __init__(self, transport: Transport, now: Callable[[], float]) -> None:
+        self._transport, self._now = transport, now
         self._nodes: list[str] = []
         self._rounds = 0  # requests still to be made
-        self._answers: list[Callable[[], object | None]] = []  # of this round
+        self._answers: dict[str, list[Answer]] = {}  # by node: of this round; several where one was not answered
+        self._asked_at = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._nodes)
@@ -138,16 +141,29 @@ class Settling:
 
     def begin(self, rounds: int) -> None:
         """What was just sent has so many messages on a topic; a request after each is answered."""
-        self._rounds, self._answers = rounds, []
+        self._rounds, self._answers = rounds, {}
 
     def is_over(self) -> bool:
-        self._answers = [answer for answer in self._answers if answer() is None]
-        if not self._answers and self._rounds:
+        self._answers = {
+            node: answers for node, answers in self._answers.items() if all(answer() is None for answer in answers)
+        }
+        if self._answers and self._now() - self._asked_at >= AGAIN_S:  # lost, or sent to a node that has died
+            self._request(list(self._answers))
+        elif not self._answers and self._rounds:
             self._rounds -= 1
-            self._answers = [answer for node in self._nodes if (answer := self._ask(node)) is not None]
+            self._request(self._nodes)
         return not self._answers and not self._rounds
 
-    def _ask(self, node: str) -> Callable[[], object | None] | None:
+    def _request(self, nodes: Iterable[str]) -> None:
+        self._asked_at = self._now()
+        for node in nodes:
+            answer = self._ask(node)
+            if answer is None:  # it has left
+                self._answers.pop(node, None)
+            else:
+                self._answers.setdefault(node, []).append(answer)
+
+    def _ask(self, node: str) -> Answer | None:
         return self._transport.ask(f"{node}/get_parameter_types", PROBE, {"names": []})
 
 
@@ -168,7 +184,7 @@ class Lockstep:
         self._others: dict[str, list[Deliver]] = {}  # by topic: inputs that no gate waits for
         self._latest: list[Message] = []  # of the current tick
         self._unsent: list[Message] = []  # those that wait until the others have been handled
-        self._settling = Settling(transport)
+        self._settling = Settling(transport, runner.clock.now)
         self.has_begun = False
         self.missed = 0  # gates that were passed without their replies
         self._began_at = runner.clock.now()

@@ -15,6 +15,7 @@ import pytest
 
 import microsim
 from microsim import messages as wire
+from microsim.cli.commands.run import RunOptions, TransportChoice, run
 from microsim.errors import MicroSimError
 from microsim.messages.topics import Qos
 from microsim.recording.bag_io import open_bag
@@ -26,6 +27,7 @@ from microsim.ros2.microsim_node import MicroSimNode, start_node
 from microsim.ros2.transport import Parameter
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.runner import Watcher
+from microsim.scenario.gates import refuse_gates
 
 ODOM, TWIST, STAMPED = "nav_msgs/msg/Odometry", "geometry_msgs/msg/Twist", "geometry_msgs/msg/TwistStamped"
 ROVER, DRONE = (
@@ -505,8 +507,10 @@ def test_diff_names_the_node_that_replied_differently_and_when(tmp_path: Path) -
 class Reader(threading.Thread):
     """As rclpy: one message of each subscription at a time, in the order of subscribing, then one request."""
 
-    def __init__(self, bus: Bus, dawdles_s: float) -> None:
+    def __init__(self, bus: Bus, dawdles_s: float, loses: int = -1) -> None:
+        """`loses`: the number of a request that is not answered."""
         super().__init__(daemon=True)
+        self.requests, self.loses = 0, loses
         self.transport = MemoryTransport("reader", bus=bus)
         self.transport.declare([Parameter("gain", 1.0)], lambda changes: "")
         self.transport.poll = self._turn  # type: ignore[method-assign]
@@ -534,7 +538,10 @@ class Reader(threading.Thread):
         for each in ready:
             each.on_message(each.queue.popleft())
         for server in servers:
-            self.transport._answer(server, server.queue.popleft())
+            request = server.queue.popleft()
+            if self.requests != self.loses:
+                self.transport._answer(server, request)
+            self.requests += 1
 
     def run(self) -> None:
         while not self._is_over:
@@ -559,3 +566,32 @@ def test_a_node_that_reads_several_topics_has_handled_the_others_when_it_is_aske
         speeds = [round(100 * item.values[0]) for _, item in loop.inputs]
         assert speeds == [1 + tick for tick in range(0, 30, 2)], "the IMU sends in each tick"
     assert len(digests) == 1
+
+
+def test_a_request_to_a_node_that_is_lost_is_repeated() -> None:
+    loop = Loop(world(ROVER))
+    reader = Reader(loop.bus, 0.0, loses=5)
+    reader.start()
+    loop.runner.run(10)
+    reader.end()
+    assert reader.requests > 10
+    assert [round(100 * item.values[0]) for _, item in loop.inputs] == [1, 3, 5, 7, 9]
+
+
+def test_a_sweep_refuses_a_scenario_with_gates() -> None:
+    with pytest.raises(MicroSimError, match="default has `lockstep`, but a sweep runs without ROS 2 nodes"):
+        refuse_gates("a sweep", microsim.load_scenario(world(ROVER)), None)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("after /rover/odom", "--lockstep: expected 'after: TOPIC, expect: TOPIC' or 'every: SECONDS"),
+        ("after: /rover/odom, expect: /rover/cmd_vel", "lockstep waits for ROS 2 nodes: leave out --transport none"),
+        ("after: /rover/odom", "lockstep[0].expect: missing key 'expect'"),
+    ],
+)
+def test_gates_of_the_command_line_are_checked(text: str, part: str) -> None:
+    with pytest.raises(MicroSimError) as caught:
+        run(RunOptions("flat", lockstep=[text], transport=TransportChoice.none))
+    assert part in str(caught.value)
