@@ -141,7 +141,7 @@ def _cones(solids: Solids, ground: MadeGround) -> None:
 
 
 @dataclass(frozen=True)
-class Tree:
+class PlantedTree:
     foot: tuple[float, float, float]
     height: float
     radius: float  # of its crown
@@ -152,11 +152,11 @@ class Tree:
         return 0.35 * self.height
 
 
-def _places_of_trees(ground: MadeGround) -> list[Tree]:
+def _places_of_trees(ground: MadeGround) -> list[PlantedTree]:
     """Off the road, outside the walls and in the infield; never in the pond or the pit."""
     rolls = dice("trees", 6 * TREES, 5)
     planted: list[tuple[float, float]] = []
-    trees: list[Tree] = []
+    trees: list[PlantedTree] = []
     for across, along, size, girth, kind in rolls.tolist():
         x = ground.west + 3.0 + across * (ground.east - ground.west - 6.0)
         y = ground.south + 3.0 + along * (ground.north - ground.south - 6.0)
@@ -169,13 +169,13 @@ def _places_of_trees(ground: MadeGround) -> list[Tree]:
             continue
         planted.append((x, y))
         foot = (x, y, _height(ground, x, y))
-        trees.append(Tree(foot, 4.0 + 5.0 * size, 1.3 + 1.2 * girth, CROWNS[int(3.0 * kind)]))
+        trees.append(PlantedTree(foot, 4.0 + 5.0 * size, 1.3 + 1.2 * girth, CROWNS[int(3.0 * kind)]))
         if len(planted) == TREES:
             break
     return trees
 
 
-def _tree(solids: Solids, tree: Tree) -> None:
+def _tree(solids: Solids, tree: PlantedTree) -> None:
     """What a LiDAR and the collision mesh know of it."""
     x, y, z = tree.foot
     solids.barrel((x, y, z - 0.3), (0.18, 0.14), (0.0, tree.trunk + 0.4), (TRUNK,), 6)
@@ -187,7 +187,7 @@ def _tree(solids: Solids, tree: Tree) -> None:
     solids.barrel((x, y, z + tree.trunk), radii, heights, (tree.green,) * 5, 9)
 
 
-def _foliage(trees: Sequence[Tree]) -> Rows:
+def _foliage(trees: Sequence[PlantedTree]) -> Rows:
     """Trunks, and crowns of clumps of leaves: light above and towards the sun, dark below and inside."""
     trunks = Solids()
     points: list[tuple[float, float, float]] = []
@@ -222,7 +222,7 @@ def _height(ground: MadeGround, x: float, y: float) -> float:
     return float(ground.height(np.array([x]), np.array([y]))[0])
 
 
-def _ground_splats(ground: MadeGround, trees: Sequence[Tree]) -> Rows:
+def _ground_splats(ground: MadeGround, trees: Sequence[PlantedTree]) -> Rows:
     """Fine where something is painted, dense on the road, sparse far from it.
 
     Gaussians are sorted by their middles, so a large one beside a painted line would hide it: none is let near.
@@ -243,7 +243,7 @@ def _ground_splats(ground: MadeGround, trees: Sequence[Tree]) -> Rows:
     return np.concatenate([*lying, _painted(ground, trees)])
 
 
-def _light(ground: MadeGround, places: Floats, trees: Sequence[Tree]) -> Floats:
+def _light(ground: MadeGround, places: Floats, trees: Sequence[PlantedTree]) -> Floats:
     """(n, 1) what reaches the ground: less in the shadow of crowns and of the barrier."""
     x, y = places[:, 0], places[:, 1]
     z = ground.height(x, y)
@@ -323,7 +323,7 @@ def _lying(ground: MadeGround, places: Floats, radius: float, colours: Floats, r
     return discs(points, ground.normal(x, y), radius, colours)
 
 
-def _painted(ground: MadeGround, trees: Sequence[Tree]) -> Rows:
+def _painted(ground: MadeGround, trees: Sequence[PlantedTree]) -> Rows:
     """The road beside and under its lines, in small Gaussians along the course."""
     low, high = FINE_BANDS[0][0] - OVERLAP_M, FINE_BANDS[-1][1] + OVERLAP_M
     count = int((high - low) / FINE_M)

@@ -23,12 +23,12 @@ from microsim.runner import Runner, Watcher
 from microsim.view.web.controls import Controls, Recorded, Ring, Stage, Timeline
 from microsim.view.web.interface import (
     FRAME_HZ,
+    BusyWith,
     Control,
     FrameCollector,
     PageFrame,
     PageOptions,
     PageScene,
-    Progress,
     ViewerError,
     need_extra,
 )
@@ -58,7 +58,7 @@ class Viewer:
         self._controls = Controls(runner, self._collector, self._stage, past)
         self._collector.past = lambda: past.span
         self._page = PageProcess(options or PageOptions())
-        self._controls.report = lambda text: self._page.report(Progress(text))
+        self._controls.report = lambda text: self._page.report(BusyWith(text))
         self.address = self._page.address
         self._last: tuple[Any, ...] = ()
         runner.listen(messages=self._tap)
@@ -126,7 +126,7 @@ class PageProcess:
         self._process = context.Process(target=_serve, args=(there, options), name="microsim-view", daemon=True)
         self._controls: deque[Control] = deque(maxlen=_MOST_CONTROLS)
         self._waiting: PageScene | PageFrame | None = None
-        self._progress: Progress | None = None
+        self._progress: BusyWith | None = None
         self._news = threading.Condition()
         self._closing = False
         self.is_broken = False
@@ -161,7 +161,7 @@ class PageProcess:
                 self._waiting = item
             self._news.notify()
 
-    def report(self, progress: Progress) -> None:
+    def report(self, progress: BusyWith) -> None:
         """Hand over at once what the run is busy with; the newest counts."""
         with self._news:
             self._progress = progress

@@ -143,7 +143,7 @@ class PageFrame(RunState):
 
 
 @dataclass(frozen=True)
-class Progress:
+class BusyWith:
     """What the run is busy with while no frame can come."""
 
     text: str

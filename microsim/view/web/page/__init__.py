@@ -24,11 +24,11 @@ from microsim.view.run_state import RobotState
 from microsim.view.web.interface import (
     FRAME_HZ,
     PAGE_KINDS,
+    BusyWith,
     Control,
     PageFrame,
     PageOptions,
     PageScene,
-    Progress,
 )
 from microsim.view.web.page.access import AccessCheck, is_loopback, split
 from microsim.view.web.page.panel_data import Panels
@@ -106,7 +106,7 @@ class ViewerPage:
                 if newest is not None:
                     self._show(newest)
                 return False
-            if isinstance(item, Progress):
+            if isinstance(item, BusyWith):
                 self.panels.report(item.text)
             elif isinstance(item, PageScene):
                 self._build(item)
