@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from microsim.errors import MicroSimError, UsageError, did_you_mean, unknown
 from microsim.messages import encoders
@@ -32,6 +32,16 @@ _OF_STEPPING = ("ticks_per_step", "step_waits_for")
 OWN_PARAMETERS = ("scenario", "seed", "real_time_factor", "use_sim_time", "stamped_cmd_vel", *_OF_STEPPING)
 
 
+class Gatekeeper(Protocol):
+    """What messages and inputs of a node go through: its lockstep, or what only watches."""
+
+    def sent(self, messages: Sequence[Message]) -> Sequence[Message]: ...
+
+    def arrived(self, topic: str, stamp: int | None, deliver: Callable[[], None]) -> None: ...
+
+    def status(self) -> tuple[int, str, dict[str, str]]: ...
+
+
 class MicroSimNode:
     """Publishes the simulation's messages, takes commands, and offers services and parameters."""
 
@@ -54,7 +64,7 @@ class MicroSimNode:
         self._last_warning_s: dict[str, float] = {}
         self._counted: dict[str, int] = {}  # what the simulation had ignored when we last looked
         self._lateness = Lateness()
-        self.lockstep: Lockstep | None = None
+        self.lockstep: Gatekeeper | None = None
         self._subscribe()
         self._set_gates()
         self.services = SimServices(self)
@@ -97,8 +107,13 @@ class MicroSimNode:
         """Of the scenario that runs now. A replay has its inputs already."""
         gates = self.sim.scenario.lockstep if self._takes_inputs else ()
         check_gates(self.sim)
-        self.lockstep = Lockstep(gates, self.runner, self.transport, self._send, self.warn) if gates else None
-        self.runner.may_step = None if self.lockstep is None else self.lockstep.may_step
+        lockstep = Lockstep(gates, self.runner, self.transport, self._send, self.warn) if gates else None
+        self.lockstep = lockstep
+        self.runner.may_step = None if lockstep is None else lockstep.may_step
+
+    def observe(self, watcher: Gatekeeper) -> None:
+        """Have messages and inputs go through it."""
+        self.lockstep = watcher
 
     def publish(self, messages: Sequence[Message]) -> None:
         self._send(messages if self.lockstep is None else self.lockstep.sent(messages))

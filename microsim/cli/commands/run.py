@@ -34,12 +34,15 @@ from microsim.version import __version__
 
 if TYPE_CHECKING:
     from microsim.engine.radio import Link
+    from microsim.ros2.gate_proposal import GateProposal
     from microsim.ros2.microsim_node import MicroSimNode
     from microsim.ros2.transport import Transport
     from microsim.runner import Pilot, Runner, Telemetry
     from microsim.scenario import Scenario
     from microsim.simulation import Simulation
 
+AUTO = "auto"  # of --lockstep
+WATCHED_S = 10.0  # simulated, without --duration
 _SHOWN_LINKS = 10  # of the radio, in the summary
 
 
@@ -67,7 +70,8 @@ _INJECT = (
 )
 _LOCKSTEP = (
     "Stop simulated time until nodes have replied: 'after: /rover/odom, expect: /rover/cmd_vel' or "
-    "'every: 0.05, expect: /rover/cmd_vel'. May be repeated. As fast as the nodes reply, unless --rtf is given."
+    "'every: 0.05, expect: /rover/cmd_vel'. May be repeated. As fast as the nodes reply, unless --rtf is given. "
+    "auto: watch the nodes and print a proposal."
 )
 _MISSION = (
     "Run a mission: a shipped one (see `microsim list`) or a file. It ends the run; the run fails if one of the "
@@ -225,6 +229,7 @@ def _run(request: RunRequest, interrupts: terminal.Interrupts, recordings: Recor
             runner, node = _prepared(request, stack)
         if request.options.from_state is not None:
             run_parts.resume(request.options.from_state, runner)
+        proposal = _proposal(request, node)
         interrupts.runner = runner
         telemetry = _telemetry(request, runner)  # after the scenario is loaded: a bad one must not cost an old file
         recordings.begin(request.options.recording, runner)
@@ -241,8 +246,22 @@ def _run(request: RunRequest, interrupts: terminal.Interrupts, recordings: Recor
             warn(f"the run failed at tick {runner.sim.tick}: {str(error) or 'out of memory'}")
             recordings.finish(str(error))
             return FAILED
+        if proposal is not None:
+            print(proposal.block() or "# no node sent anything that the simulation takes: start yours, and try again")
     code = recordings.finish()
     return _say_result(runner, request) or code
+
+
+def _proposal(request: RunRequest, node: MicroSimNode | None) -> GateProposal | None:
+    if request.options.lockstep != [AUTO]:
+        return None
+    if node is None:
+        raise UsageError("--lockstep auto watches ROS 2 nodes: leave out --transport none and --rtf 0")
+    if request.options.json:
+        raise UsageError("--lockstep auto prints YAML: leave out --json")
+    from microsim.ros2.gate_proposal import GateProposal
+
+    return GateProposal(node)
 
 
 def _with_mission(request: RunRequest) -> RunRequest:
@@ -269,6 +288,8 @@ def _with_gates(request: RunRequest) -> RunRequest:
     """With the gates of the command line, else of the mission, else of the scenario."""
     from microsim.scenario.gates import gates_from_text
 
+    if request.options.lockstep == [AUTO]:
+        return request._replace(duration=WATCHED_S if request.duration is None else request.duration)
     gates: list[Any] = [gate for text in request.options.lockstep or () for gate in gates_from_text(text)]
     if not gates and request.flight is not None:
         gates = list(request.flight.mission.lockstep)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import microsim
 from microsim import messages as wire
@@ -22,7 +23,8 @@ from microsim.recording.bag_io import open_bag
 from microsim.recording.bag_replay import Replay
 from microsim.recording.compare import diff
 from microsim.recording.recorder import Recorder
-from microsim.ros2.lockstep import LockstepError
+from microsim.ros2.gate_proposal import GateProposal
+from microsim.ros2.lockstep import Lockstep, LockstepError
 from microsim.ros2.microsim_node import MicroSimNode, start_node
 from microsim.ros2.transport import Parameter
 from microsim.ros2.transport.memory import Bus, MemoryTransport
@@ -341,7 +343,7 @@ def test_a_gate_may_continue_without_the_reply_which_is_left_out_when_it_comes()
     slow = loop.rover(answer)
     with ended(slow):
         loop.runner.run(20)
-    assert loop.node.lockstep is not None
+    assert isinstance(loop.node.lockstep, Lockstep)
     assert loop.node.lockstep.missed >= 1
     taken = {tick: round(10 * item.values[0]) for tick, item in loop.inputs}
     assert 4 not in taken, "it came too late"
@@ -595,3 +597,16 @@ def test_gates_of_the_command_line_are_checked(text: str, part: str) -> None:
     with pytest.raises(MicroSimError) as caught:
         run(RunOptions("flat", lockstep=[text], transport=TransportChoice.none))
     assert part in str(caught.value)
+
+
+def test_gates_are_proposed_from_what_nodes_reply_to() -> None:
+    loop = Loop(world(), rtf=5.0)
+    proposal = GateProposal(loop.node)
+    assert not proposal.block()
+    with ended(loop.rover()):
+        loop.runner.run(60)
+    expected = "lockstep:\n  - {after: /rover/odom, expect: /rover/cmd_vel} # /rover_controller"
+    with ended(loop.rover()):  # names are those of nodes that are there
+        assert proposal.block() == expected
+    gates = yaml.safe_load(expected)["lockstep"]
+    assert microsim.load_scenario(world(*gates)).lockstep[0].after == "/rover/odom"
