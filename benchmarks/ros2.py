@@ -138,7 +138,7 @@ def _lockstep() -> list[Result]:
         "--robots",
         "rover",
         "--duration",
-        "120",
+        "600",
         "--transport",
         "dds",
     ]

@@ -313,6 +313,7 @@ class DdsPublisher:
             self._unheard += 1
             if self._unheard % ASK_EVERY != 1 or not self.writer.matched():  # for nodes that never poll
                 return
+        self._unheard = 0  # the first message without one asks again: `poll` may not have noticed it yet
         self.writer.write(cdr)
         if self._qos.reliable:
             self._transport.unacknowledged[self.writer] = None
@@ -324,7 +325,7 @@ class DdsPublisher:
 
 class DdsTransport(StandaloneNode):
     name = "dds"
-    discovery_s = 0.3
+    discovery_s = 1.0
 
     def __init__(self, node_name: str = "microsim", ros_args: Sequence[str] = (), reports_types: bool = True) -> None:
         super().__init__(node_name, ros_args)

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 class RclpyTransport:
     name = "rclpy"
-    discovery_s = 0.5
+    discovery_s = 1.0
     tells_senders = False  # not every distribution and middleware says who sent a message
     serves_many_types = False  # rmw_fastrtps_cpp allows one
 
