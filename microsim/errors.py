@@ -124,8 +124,14 @@ def did_you_mean(word: object, choices: Iterable[str]) -> str:
     text = str(word)[:100].lower()
     suffix = next((each for each in _FILE_SUFFIXES if text.endswith(each)), "")  # of two files, it makes no likeness
     names = {choice.lower().removesuffix(suffix): choice for choice in choices}
-    near = difflib.get_close_matches(text.removesuffix(suffix), names, n=1, cutoff=0.8 if suffix else 0.6)
+    stem = text.removesuffix(suffix)
+    near = difflib.get_close_matches(stem, names, n=1, cutoff=0.8 if suffix else 0.6)
+    near = near or [name for name in names if _has_one_other_letter(stem, name)]
     return f"; did you mean {names[near[0]]!r}?" if near else ""
+
+
+def _has_one_other_letter(one: str, other: str) -> bool:
+    return len(one) == len(other) > 2 and sum(a != b for a, b in zip(one, other, strict=True)) == 1
 
 
 def unknown(what: str, shown: str, word: object, choices: Iterable[str]) -> str:

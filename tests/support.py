@@ -1,7 +1,9 @@
 """Small things that tests of the engine share."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import numba
 import numpy as np
@@ -17,7 +19,15 @@ from microsim.engine.timekeeper import Clock
 from microsim.engine.world import World
 from microsim.sensors.sensor import Sensor, SensorContext
 
+T = TypeVar("T")
+
 COMPILED = not numba.config.DISABLE_JIT  # `make coverage` runs kernels as plain Python, a hundred times slower
+
+
+def run_apart(work: Coroutine[Any, Any, T]) -> T:
+    """Run it in a thread of its own: a browser in this process may keep the main thread's event loop."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
 
 
 def many(count: int, least: int = 10) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import Enum
@@ -18,8 +18,6 @@ from microsim.cli.terminal import FAILED, GOOD, note, warn
 from microsim.errors import MicroSimError, MissionError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from microsim.missions import Mission, MissionPilot
     from microsim.recording.recorder import Recorder
     from microsim.recording.state_file import History
@@ -490,8 +488,8 @@ def verdict_line(facts: dict[str, Any]) -> str:
     met = facts["expectations"] - facts["undecided"]
     if facts["violations"]:
         return f"  mission     {facts['name']}: FAILED"
-    undecided = f", {facts['undecided']} not judged: the run ended too soon" if facts["undecided"] else ""
-    return f"  mission     {facts['name']}: {met} of {facts['expectations']} expectations met{undecided}"
+    rest = f", {facts['undecided']} not judged: the run ended too soon" if facts["undecided"] else ""
+    return f"  mission     {facts['name']}: {met} of {facts['expectations']} expectations met{rest}"
 
 
 def say_violations(facts: dict[str, Any]) -> int:

@@ -79,17 +79,19 @@ def diagnostics(stamp_ns: int, entries: Mapping[str, tuple[int, str, Mapping[str
         out += _text(name) + _text(message) + _text(HARDWARE_ID) + _COUNT.pack(len(values))
         for key, value in values.items():
             out += _text(key)
-            out += _text(value)
+            out += _padded(value)
         if values:  # the next entry begins with a byte, which needs no padding before it
             del out[len(out) - _padding(value) :]
     return bytes(out) + bytes(-len(out) % 4)
 
 
-@lru_cache(4096)
-def _text(text: str) -> bytes:
+def _padded(text: str) -> bytes:
     """With the padding that a number after it needs."""
     data = text.encode() + b"\0"
     return _COUNT.pack(len(data)) + data + bytes(_padding(text))
+
+
+_text = lru_cache(512)(_padded)  # of names, which come again and again; values are new each time
 
 
 def _padding(text: str) -> int:

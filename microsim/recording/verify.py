@@ -112,7 +112,8 @@ def _recorded_again(replay: Replay, bag: OwnBag) -> tuple[int, str]:
     except BagError:
         if not recorder.error:
             raise
-    recorder.close()
+    finally:
+        recorder.close()  # its thread reads the recording's files
     return recorder.messages, str(recorder.disk_error or recorder.error)
 
 

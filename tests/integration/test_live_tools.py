@@ -27,6 +27,7 @@ from microsim.ros2.transport import Parameter
 from microsim.ros2.transport.dds import DdsTransport
 from microsim.ros2.transport.dds_domain import domain_id
 from tests.json_support import assert_published
+from tests.support import run_apart
 
 from .conftest import ROOT, wait_for
 
@@ -306,7 +307,7 @@ def test_asyncio_receives_and_calls(simulator: None) -> None:
                     break
             return stamps, await node.call_async("/sim/pause", {"data": False})
 
-    stamps, answer = asyncio.run(asyncio.wait_for(work(), 20.0))
+    stamps, answer = run_apart(asyncio.wait_for(work(), 20.0))
     assert stamps == sorted(stamps)
     assert answer.success
 

@@ -23,7 +23,7 @@ def dawdling(self, kind, topic, callback, *rest, **more):
         callback(message)
     return made(self, kind, topic, later, *rest, **more)
 Node.create_subscription = dawdling
-runpy.run_path("examples/ros2/lockstep_controller.py", run_name="__main__")
+runpy.run_path("examples/lockstep/controller.py", run_name="__main__")
 """
 
 

@@ -19,6 +19,7 @@ import microsim
 from microsim.cli import app
 from microsim.errors import UsageError
 from microsim.missions import fly_mission
+from tests.support import run_apart
 
 ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -73,7 +74,7 @@ def talk(address, conversation):
         async with Client(address) as client:
             return await conversation(Agent(client))
 
-    return asyncio.run(talking())
+    return run_apart(talking())
 
 
 def test_an_agent_drives_a_run_and_its_digest_is_that_of_the_same_run_in_python(address):
@@ -301,7 +302,7 @@ def test_the_same_over_stdio_and_nothing_else_is_on_stdout(tmp_path):
             await call("export", kind="recording", name="rec")  # which prints, in other circumstances
             return described, await call("digest")
 
-    described, digest = asyncio.run(conversation())
+    described, digest = run_apart(conversation())
     assert all(described.values())
     assert len(described) == 22
     assert digest["digest"] == microsim.Simulation("flat", 2).digest()

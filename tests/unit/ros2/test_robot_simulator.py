@@ -253,7 +253,7 @@ def test_what_is_no_velocity_is_an_error_and_changes_nothing(bad):
     hand.core.command(0, 1.0, 0.0)
     hand.step(15)
     hand.core.command(0, *bad)
-    assert hand.levels("is no velocity") == ["error"]
+    assert hand.levels("is not a velocity") == ["error"]
     hand.step(5)
     assert hand.core.velocity() == (1.0, 0.0)
     hand.step()  # 2.1 s after the good one: a bad one is no sign of life
