@@ -40,6 +40,7 @@ def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> S
         mount = FixedMount(block.mount.xyz, block.mount.rpy)
         frame = _add_frame(run, robot, name, block, sensor)
     others, motions, world = run.others(robot), run.physics.motions, run.scenario.world
+    robots = run.scenario.robots  # functions below must not keep the run alive
     return SensorContext(
         robot=robot,
         sensor=name,
@@ -54,7 +55,7 @@ def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> S
         odom_frame=run.odom_frame(robot),
         base_frame=settings.frame(robot, "base_link"),
         bodies=lambda: bodies_of(others, motions),
-        parts=lambda: parts_of_others(run.scenario.robots, robot, motions),
+        parts=lambda: parts_of_others(robots, robot, motions),
         bundle=None if world is None else lambda: bundle_of(world),
         bundle_key=world,
         shared=run.shared,
