@@ -162,7 +162,7 @@ class BatchSimulation:
 
     def _run(self, ticks: int, is_sensing: bool) -> None:
         self._check_ticks(ticks)
-        if ticks:
+        if ticks or not is_sensing:  # as in a single world, where `advance(0)` takes inputs and `step(0)` does not
             self._radio.take(self.seeds, self.tick)
         chunks = self._chunks()
         if self._pool is None or len(chunks) == 1:
