@@ -309,11 +309,12 @@
       const row = make("tr", { "data-row": each.name }, make("td", {}, pick), ...cells); rows.facts[each.name] = cells; return row;
     }));
   };
+  const short = (value) => number(value, Math.abs(value) < 100 ? 1 : 0);
   const facts = (message) => {
     for (const [name, cells] of Object.entries(rows.facts)) {
       const now = message.robots[name]; if (!now) continue;
       const seen = now.beam === undefined ? "–" : now.beam === null ? "clear" : now.beam.toFixed(1);
-      [`${now.position[0].toFixed(1)}, ${now.position[1].toFixed(1)}`, number(now.height), number(now.speed), now.touching.length ? "hit" : seen].forEach((word, index) => put(cells[index], word));
+      [`${short(now.position[0])}, ${short(now.position[1])}`, short(now.height), short(now.speed), now.touching.length ? "hit" : seen].forEach((word, index) => put(cells[index], word));
       cells[3].className = now.touching.length ? "bad" : ""; cells[3].title = `${now.contacts} contacts since the start${now.touching.length ? `, touches ${now.touching.join(", ")}` : ""}`;
     }
   };
