@@ -26,7 +26,7 @@ class BatchRadio:
                 self._waiting.setdefault(world, []).append((sender, payload))
 
     def take(self, seeds: Any, ticks: Any) -> None:
-        """What was handed in goes on air."""
+        """Send the packets that wait."""
         waiting, self._waiting = self._waiting, {}
         for world, packets in waiting.items():
             if world not in self.networks:

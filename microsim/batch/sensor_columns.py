@@ -8,6 +8,7 @@ call is not made.
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -49,7 +50,7 @@ class Fixture:
         self.owners: dict[str, KernelColumns] = {}  # robot -> the sensor whose memory others of its kind share
 
 
-class SensorColumns:
+class SensorColumns(ABC):
     """What both forms share."""
 
     has_history = False  # a reading depends on the ones before it, so none may be left out
@@ -85,8 +86,9 @@ class SensorColumns:
             robot_settings=self.robot.settings,
         )
 
+    @abstractmethod
     def prepare(self) -> None:
-        raise NotImplementedError
+        """Make the arrays of this kind of sensor."""
 
     def windows(self, effect: str) -> list[Window]:
         return windows_of(self.faults, effect, self.fixture.scenario.plugins)
@@ -110,8 +112,9 @@ class SensorColumns:
         self.sampled_at[worlds] = NEVER
         self.dropped[worlds] = 0
 
+    @abstractmethod
     def sample(self, worlds: Integers, tick: Integers) -> None:
-        raise NotImplementedError
+        """Read it in these worlds, at their ticks."""
 
     def arrays(self) -> dict[str, tuple[Any, int]]:
         """All that makes up its worlds, with the axis of the worlds."""
@@ -124,14 +127,14 @@ class SensorColumns:
 
     readings: Any  # a row for each world
 
-    def finish(self, worlds: Integers, tick: Integers) -> None:
+    def finish(self, worlds: Integers, tick: Integers) -> None:  # noqa: B027 - not every kind needs it
         """At the end of a call."""
 
-    def memory(self, worlds: Integers, seeds: Integers, tick: Integers) -> Any:
+    def memory(self, worlds: Integers, seeds: Integers, tick: Integers) -> Any:  # noqa: B027 - nor this
         """What is not in its arrays."""
 
-    def recall(self, worlds: Integers, memory: Any) -> None:
-        pass
+    def recall(self, worlds: Integers, memory: Any) -> None:  # noqa: B027 - nor this
+        """Take it back."""
 
 
 @dataclass(frozen=True)

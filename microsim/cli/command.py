@@ -136,7 +136,7 @@ def _from_packages() -> Iterator[tuple[str, Command]]:
             command = entry.load()
             if not isinstance(command, CliCommand):
                 raise TypeError(f"expected a microsim.cli.command.Command, found {type(command).__name__}")
-        except Exception as error:  # the package is the user's: anything may come, and must not stop other commands
+        except Exception as error:  # an installed package can raise anything, and must not stop other commands
             text = f"the command {entry.name!r} ({entry.value}) cannot be loaded: {type(error).__name__}: {error}"
             typer.echo(f"microsim: {text}", err=True)
         else:

@@ -150,7 +150,7 @@ class ForeignBag:
                 yield reader
         except (GeneratorExit, BagError):
             raise
-        except Exception as error:  # the bag of a stranger, read by a library: anything may come
+        except Exception as error:  # rosbags can raise anything on a damaged bag
             raise BagError(f"{self.path}: cannot be read as a bag: {type(error).__name__}: {error}") from None
 
 

@@ -259,7 +259,7 @@ def _plugin_memory(context: SensorContext, sensor: Any) -> PluginMemory:
         raise SnapshotError(f"{who} is a plug-in: to be saved it needs {need}")
     try:
         return PluginMemory(sensor.memory())
-    except Exception as error:  # a third party's code: anything may come
+    except Exception as error:  # a plug-in's code can raise anything
         raise SnapshotError(f"{who}: memory() failed: {type(error).__name__}: {error}") from error
 
 

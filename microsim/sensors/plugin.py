@@ -130,6 +130,6 @@ def as_plugin_error(context: SensorContext) -> Iterator[None]:
     """Whatever a third party's code raises is reported as that sensor's fault."""
     try:
         yield
-    except Exception as error:  # a third party's code: anything may come
+    except Exception as error:  # a plug-in's code can raise anything
         place = f"sensor {context.robot}/{context.sensor} failed at tick {context.tick}"
         raise PluginError(f"{place}: {type(error).__name__}: {error}") from error

@@ -121,7 +121,7 @@ def load_demo(name: str) -> ShippedDemo:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # the file is the user's: anything may come
+    except Exception as error:  # the user's file can raise anything
         raise PluginError(f"{path}: cannot be loaded: {type(error).__name__}: {error}") from error
     missing = [word for word in ("SCENARIO", "Pilot") if not hasattr(module, word)]
     if missing:
