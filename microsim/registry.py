@@ -1,9 +1,9 @@
 """Parts by name: each is one constant in one file, whether it ships with MicroSim or not.
 
-A part (a sensor, robot, generator, fault, metric, input or command) is found
+A part (a sensor, robot, generator, fault, metric, input, command or task) is found
 - built in: in a module of its package,
 - by entry point, in the group of its kind, or
-- in a `*.py` file of a folder that the user named under `plugins:` or on the command line.
+- in a `*.py` file of a folder that the user named under `plugins:` or on the command line, or in a file named there.
 Nothing outside the package is imported unless a name is requested that is not built in.
 """
 
@@ -84,6 +84,13 @@ class Registry(Generic[Part]):
             if entry.name == name:
                 return self._checked(_load_entry(entry), f"entry point {self.group}: {entry.name}")
         return None
+
+    def from_file(self, file: Path) -> Part:
+        """The part in a file that the user named."""
+        if not file.is_file():
+            raise PluginError(f"{file}: no such file; expected Python code with {self.constant} = {self.expected}")
+        _check_trust(file.parent)
+        return self._checked(_load_file(file.resolve()), str(file))
 
     def names(self, folders: Folders = ()) -> list[str]:
         """Of every part that can be found: the built-in ones first."""

@@ -21,7 +21,7 @@ import policy
 
 from microsim import load_scenario
 from microsim import messages as wire
-from microsim.learning.driving import RoverAvoid
+from microsim.learning.tasks.rover_avoid import RoverAvoid
 from microsim.messages.topics import Qos
 
 TWIST, SCAN, ODOMETRY = "geometry_msgs/msg/Twist", "sensor_msgs/msg/LaserScan", "nav_msgs/msg/Odometry"
@@ -66,7 +66,7 @@ class Driver:
             speed, turn = policy.actions(self.weights, self.last_seen[None, None])[0, 0].tolist()
             if self.has_arrived:
                 speed = turn = 0.0
-            most_v, most_omega = RoverAvoid.limits["rover"]
+            most_v, most_omega = RoverAvoid.actions["rover"].values()
             fields = {"linear": {"x": speed * most_v}, "angular": {"z": turn * most_omega}}
             self._commands.publish(wire.encode(TWIST, wire.from_mapping(TWIST, fields)))
 

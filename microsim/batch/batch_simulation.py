@@ -261,6 +261,15 @@ class BatchSimulation:
         """By `robot/sensor`: the tick of each world's latest reading; -1 where there is none yet."""
         return {name: self.loops.array(sensor.sampled_at[: self.n]) for name, sensor in self._sensors.items()}
 
+    def fields(self, sensor: str) -> tuple[str, ...]:
+        """Names of the numbers of one reading, in their order."""
+        columns = self._sensors[sensor]
+        names, total = list(columns.sensor.reading), int(np.prod(columns.readings.shape[1:], dtype=int))
+        each = total // max(len(names), 1)  # of each name
+        if len(names) < 2 and each != 1:
+            return tuple(str(number) for number in range(total))
+        return tuple(names if each == 1 else (f"{name}_{number}" for name in names for number in range(each)))
+
     def commands(self, robot: str) -> Array:
         """(inputs, n) to write into. What stands there is handed in with every `step`, in the order of `inputs`.
 

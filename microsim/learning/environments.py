@@ -6,40 +6,107 @@ exactly like a single one that was reset with s + i.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
+from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from microsim.engine.noise import stream_keys
 from microsim.errors import MissingExtraError, UsageError
 from microsim.learning.rendering import RENDER_MODES, RenderWindow
-from microsim.learning.tasks import Task
+from microsim.learning.task import Array, Integers, Mask, Outcome, Task, find_task
 
 _METADATA: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}
-_VECTOR_METADATA = {**_METADATA, "render_modes": ["rgb_array"], "autoreset_mode": AutoresetMode.NEXT_STEP}
+_VECTOR_METADATA = {**_METADATA, "autoreset_mode": AutoresetMode.NEXT_STEP}
 NEXT_EPISODE = "next episode"  # name of the stream that derives the seed of an episode from that of the one before
 
 
-def spaces_of(task: type[Task]) -> tuple[Any, Any]:
+class NotResetError(UsageError, gymnasium.error.ResetNeeded):
+    """A step before the first reset."""
+
+
+class ClosedError(UsageError, gymnasium.error.ClosedEnvironmentError):
+    """A call after `close`."""
+
+
+def check_open(is_closed: bool, is_begun: bool = True) -> None:
+    if is_closed:
+        raise ClosedError("the environment is closed; make a new one")
+    if not is_begun:
+        raise NotResetError("call reset() before the first step()")
+
+
+def spaces_of(task: Task, is_named: bool = False) -> tuple[Any, Any]:
     """(observations, actions) of one world."""
-    size = sum(len(scale) for scale in task.limits.values())
-    seen = gymnasium.spaces.Box(np.array(task.low, np.float32), np.array(task.high, np.float32), dtype=np.float32)
-    return seen, gymnasium.spaces.Box(-1.0, 1.0, (size,), np.float32)
+    layout, agents = task.layout, len(task.agents) if task.alike else 1
+    axis = (agents, -1) if task.alike else (-1,)
+    actions = Box(-1.0, 1.0, np.zeros(task.action_size).reshape(axis).shape, np.float32)
+    images: dict[str, Any] = {name: Box(0, 255, layout.image(name).shape[1:], np.uint8) for name in layout.images}
+    low, high = layout.bounds
+    if is_named or (images and layout.size):
+        numbers = {name: Box(low[at.columns], high[at.columns]) for name, at in layout.places.items()}
+        return gymnasium.spaces.Dict({**images, **numbers}), actions
+    if images:
+        return next(iter(images.values())) if len(images) == 1 else gymnasium.spaces.Dict(images), actions
+    return Box(low.reshape(axis), high.reshape(axis)), actions
+
+
+def seen_by(task: Task, space: Any, is_copied: bool) -> Any:
+    """The observations of all worlds in the form of the space of one."""
+    layout = task.layout
+    out: Any = task.xp.empty((task.n, layout.size), np.float32) if is_copied else None
+    numbers = task.observe(out)
+    images = {name: layout.image(name) for name in layout.images}
+    if is_copied:
+        images = {name: image.copy() for name, image in images.items()}
+    if isinstance(space, gymnasium.spaces.Dict):
+        parts = {name: numbers[:, at.columns] for name, at in layout.places.items() if name in space.spaces}
+        return {**images, **parts}
+    return next(iter(images.values())) if images else numbers.reshape(task.n, *space.shape)
+
+
+def each_of(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A change of an array, or of every array in a dict."""
+    return {key: each_of(inner, change) for key, inner in value.items()} if isinstance(value, dict) else change(value)
 
 
 def next_seeds(seeds: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return stream_keys(seeds, NEXT_EPISODE)
 
 
-def info_of(task: Task) -> dict[str, Any]:
-    """The info of one world: contacts in this episode, what robots touch now; whether the task's goal was reached."""
-    touching = {robot: task.batch.touching(robot, 0) for robot in task.batch.robots}
-    info = {"contacts": int(task.contacts[0]), "touching": touching}
-    return info if task.arrived is None else {**info, "is_success": bool(task.arrived[0])}
+def team_rewards(rewards: Array) -> Array:
+    """(n,): of agents the mean, added in their order so that it is the same on every device."""
+    if rewards.ndim == 1:
+        return rewards
+    total: Array = rewards[:, 0].copy()
+    for agent in range(1, rewards.shape[1]):
+        total += rewards[:, agent]
+    total /= rewards.shape[1]
+    return total
+
+
+def verdict_of(task: Task, outcome: Outcome) -> dict[str, Mask]:
+    """How an episode stands: whether its aim is reached, whether a robot touched anything."""
+    collision = task.contacts > 0 if outcome.collision is None else outcome.collision
+    if outcome.success is None:
+        return {"collision": collision}
+    return {"success": outcome.success, "is_success": outcome.success, "collision": collision}
+
+
+def info_of(task: Task, outcome: Outcome) -> dict[str, Any]:
+    """The info of one world: contacts and ignored actions in this episode, what robots touch now, how it stands."""
+    return {
+        "contacts": int(task.contacts[0]),
+        "ignored_actions": int(task.ignored[0]),
+        "touching": {robot: task.batch.touching(robot, 0) for robot in task.batch.robots},
+        **{key: bool(value[0]) for key, value in verdict_of(task, outcome).items()},
+    }
 
 
 def _import_torch() -> Any:
@@ -50,19 +117,28 @@ def _import_torch() -> Any:
     return torch
 
 
-class TaskEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
+def _names_of(task: Task) -> dict[str, Any]:
+    return {"observation_names": task.layout.names, "action_names": task.action_names}
+
+
+class TaskEnv(gymnasium.Env[Any, npt.NDArray[np.float32]]):
+    """One world. `named=True` gives observations as a dict, by the names of their parts."""
+
     metadata = _METADATA
 
-    def __init__(self, task: type[Task], render_mode: str | None = None, **options: Any) -> None:
-        self.task = task(1, **options)
-        self.observation_space, self.action_space = spaces_of(task)
+    def __init__(
+        self, task: type[Task] | str | Path, render_mode: str | None = None, named: bool = False, **options: Any
+    ) -> None:
+        self.task = find_task(task)(1, **options)
+        self.metadata = {**_METADATA, **_names_of(self.task)}
+        self.observation_space, self.action_space = spaces_of(self.task, named)
         self.render_mode = render_mode
         self._window = RenderWindow(self.task, render_mode)
-        self._has_seed = False
+        self._has_seed = self._is_closed = False
+        self._steps = 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        check_open(self._is_closed)
         super().reset(seed=seed)
         if seed is not None:
             seeds = np.array([seed], np.int64)
@@ -70,31 +146,45 @@ class TaskEnv(gymnasium.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
             seeds = next_seeds(self.task.batch.seeds)
         else:
             seeds = self.np_random.integers(0, 2**63 - 1, 1, np.int64)
-        self._has_seed = True
+        self._has_seed, self._steps = True, 0
         self.task.reset(seeds=seeds)
         self._window.after_step()
-        return self.task.observe()[0].copy(), {}
+        return self._seen(), {}
 
-    def step(
-        self, action: npt.NDArray[np.float32]
-    ) -> tuple[npt.NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        self.task.act(np.asarray(action, np.float64)[None])
-        rewards, ended = self.task.judge()
+    def step(self, action: npt.NDArray[np.float32]) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        check_open(self._is_closed, self._has_seed)
+        self.task.act(np.asarray(action)[None])
+        outcome = self.task.judge()
+        self._steps += 1
         self._window.after_step()
-        return self.task.observe()[0].copy(), float(rewards[0]), bool(ended[0]), False, info_of(self.task)
+        info, ended = info_of(self.task, outcome), bool(outcome.ended[0])
+        if outcome.rewards.ndim > 1:
+            info["agent_rewards"] = outcome.rewards[0]
+        return self._seen(), float(team_rewards(outcome.rewards)[0]), ended, not ended and self._is_late, info
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether to cut the episode here; an environment of `gymnasium.make` is cut by its wrapper."""
+        return self._steps >= self.task.horizon and (self.spec is None or self.spec.max_episode_steps is None)
+
+    def _seen(self) -> Any:
+        return each_of(seen_by(self.task, self.observation_space, is_copied=True), lambda array: array[0])
 
     def render(self) -> Any:
+        check_open(self._is_closed, self._has_seed)
         images = self._window.render([0])
         return None if images is None else images[0]
 
     def close(self) -> None:
+        self._is_closed = True
         self._window.close()
 
 
-class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[Any]]):
+class TaskVectorEnv(VectorEnv[Any, Any, Any]):
     """n worlds at once. An episode that has ended is reset in the next step (AutoresetMode.NEXT_STEP).
 
-    With `autoreset=False` it is not: its world continues until `reset`, and its values have no meaning. With
+    With `autoreset_mode="SameStep"` it is reset in the same step, and `info` has `final_obs` and `final_info`. With
+    "Disabled" (or `autoreset=False`) it is not: its world continues until `reset`, and its values have no meaning. With
     `copy=False` observations are one array, which each step overwrites. With `device="cuda"` worlds live on a GPU, and
     actions, observations and all else are torch tensors there, shared without a copy.
     """
@@ -103,7 +193,7 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
 
     def __init__(
         self,
-        task: type[Task],
+        task: type[Task] | str | Path,
         num_envs: int = 1,
         render_mode: str | None = None,
         max_episode_steps: int | None = None,
@@ -111,30 +201,40 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
         copy: bool = True,
         autoreset: bool = True,
         device: str = "cpu",
+        named: bool = False,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         **options: Any,
     ) -> None:
         self._torch: Any = _import_torch() if device != "cpu" else None
-        self.metadata = {**_VECTOR_METADATA}
-        if not autoreset:
-            self.metadata["autoreset_mode"] = AutoresetMode.DISABLED
-        self._autoresets = autoreset
-        self.task = task(num_envs, threads, device, **options)
+        self.autoreset_mode = AutoresetMode(autoreset_mode) if autoreset else AutoresetMode.DISABLED
+        self.task = find_task(task)(num_envs, threads, device, **options)
+        self.metadata = {**_METADATA, "autoreset_mode": self.autoreset_mode, **_names_of(self.task)}
         self.num_envs, self.render_mode = num_envs, render_mode
-        self.single_observation_space, self.single_action_space = spaces_of(task)
+        self.single_observation_space, self.single_action_space = spaces_of(self.task, named)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self.horizon = task.horizon if max_episode_steps is None else max_episode_steps
+        self.horizon = self.task.horizon if max_episode_steps is None else max_episode_steps
         self._copies = copy
         self._window = RenderWindow(self.task, render_mode)
-        self._steps: npt.NDArray[np.int64] = self.task.xp.zeros(num_envs, np.int64)
-        self._over: npt.NDArray[np.bool_] = self.task.xp.zeros(num_envs, np.bool_)
+        self._steps: Integers = self.task.xp.zeros(num_envs, np.int64)
+        self._over: Mask = self.task.xp.zeros(num_envs, np.bool_)
         self._has_seed = False
+
+    @property
+    def difficulty(self) -> float:
+        """Of episodes that begin from now on, from 0 to 1."""
+        return self.task.difficulty
+
+    @difficulty.setter
+    def difficulty(self, difficulty: float) -> None:
+        self.task.difficulty = difficulty
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
+    ) -> tuple[Any, dict[str, Any]]:
         """`options={"reset_mask": (num_envs,) of bool}` begins an episode in these worlds only, as in Gymnasium."""
-        first = seed if isinstance(seed, int) else None
+        check_open(self.closed)
+        first = int(seed) if isinstance(seed, (int, np.integer)) else None
         chosen = self._masked((options or {}).get("reset_mask"))
         super().reset(seed=first)
         worlds = self.task.batch.loops.array(chosen)
@@ -142,17 +242,18 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
         self._has_seed = True
         self._steps[worlds] = 0
         self._over[worlds] = False
-        return self._seen(), self._contacts()
+        self._window.after_step()
+        return self._given(self._seen()), self._given(self._counts())
 
-    def _contacts(self) -> dict[str, Any]:
-        """Of each world in this episode, in Gymnasium's form."""
-        everywhere = self.task.xp.ones(self.num_envs, np.bool_)
-        return {"contacts": self._given(self.task.contacts), "_contacts": self._given(everywhere)}
+    def _counts(self) -> dict[str, Any]:
+        """Of each world in this episode, in Gymnasium's form: values, and which worlds have one."""
+        info: dict[str, Any] = {"contacts": self.task.contacts, "ignored_actions": self.task.ignored}
+        return {**info, **{f"_{key}": self.task.xp.ones(self.num_envs, np.bool_) for key in info}}
 
     def _masked(self, mask: Any) -> npt.NDArray[np.int64]:
         if mask is None:
             return np.arange(self.num_envs)
-        if self._torch is not None and isinstance(mask, self._torch.Tensor):
+        if hasattr(mask, "cpu"):  # a tensor
             mask = mask.cpu().numpy()
         if getattr(mask, "dtype", None) != np.bool_ or mask.shape != (self.num_envs,) or not mask.any():
             raise UsageError(
@@ -173,39 +274,54 @@ class TaskVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], 
                 seeds[world] = seeds[world] if each is None else each
         return seeds
 
-    def step(
-        self, actions: npt.NDArray[np.float32]
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[Any], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]:
-        task, over = self.task, self._over
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        check_open(self.closed, self._has_seed)
+        task = self.task
         task.act(actions if self._torch is None else self._taken(actions))
-        rewards, ended = task.judge()
+        outcome = task.judge()
+        rewards, ended = team_rewards(outcome.rewards), outcome.ended
         self._steps += 1
-        restarted = (over & self._autoresets).nonzero()[0]
-        if restarted.size:
-            task.reset(restarted, task.batch.stream_keys(NEXT_EPISODE, restarted))
-            rewards[restarted], ended[restarted], self._steps[restarted] = 0.0, False, 0
+        if self.autoreset_mode == AutoresetMode.NEXT_STEP and self._restart(self._over):
+            rewards[self._over], ended[self._over] = 0.0, False
         cut = ~ended & (self._steps >= self.horizon)
         self._over = ended | cut
-        info = self._contacts()
-        if task.arrived is not None and self._over.any():  # Gymnasium's form: values, and which worlds have one
-            info |= {"is_success": self._given(task.arrived & ended), "_is_success": self._given(self._over.copy())}
-        return self._seen(), self._given(rewards), self._given(ended), self._given(cut), info
+        info = self._counts()
+        if outcome.rewards.ndim > 1:
+            info |= {"agent_rewards": outcome.rewards, "_agent_rewards": task.xp.ones(self.num_envs, np.bool_)}
+        if self._over.any():
+            final = {key: value & self._over for key, value in verdict_of(task, outcome).items()}
+            info |= {**final, **{f"_{key}": self._over.copy() for key in final}}
+        seen = self._seen()
+        if self.autoreset_mode == AutoresetMode.SAME_STEP and self._over.any():
+            over, last = self._over.copy(), each_of(seen, lambda array: array.copy())
+            self._restart(over)
+            ends = {"final_obs": last, "_final_obs": over, "final_info": info, "_final_info": over.copy()}
+            info, seen = {**self._counts(), **ends}, self._seen()
+        self._window.after_step()
+        return tuple(map(self._given, (seen, rewards, ended, cut, info)))
 
-    def _seen(self) -> npt.NDArray[np.float32]:
-        seen = self.task.observe()
-        given: npt.NDArray[np.float32] = self._given(seen.copy() if self._copies else seen)
-        return given
+    def _restart(self, over: Mask) -> bool:
+        """Begin the next episode in these worlds; whether there are any."""
+        worlds = over.nonzero()[0]
+        if worlds.size:
+            self.task.reset(worlds, self.task.batch.stream_keys(NEXT_EPISODE, worlds))
+            self._steps[worlds] = 0
+        return bool(worlds.size)
+
+    def _seen(self) -> Any:
+        return seen_by(self.task, self.single_observation_space, self._copies)
 
     def _taken(self, actions: Any) -> Any:
         """A policy's actions as an array on the batch's device."""
         there = self._torch.as_tensor(actions).detach()
         return there if self.task.batch.device == "cuda" and there.is_cuda else there.cpu().numpy()
 
-    def _given(self, array: Any) -> Any:
+    def _given(self, value: Any) -> Any:
         """What a step returns: an array, or a tensor of the same memory."""
-        return array if self._torch is None else self._torch.as_tensor(array)
+        return value if self._torch is None else each_of(value, self._torch.as_tensor)
 
     def render(self) -> Any:
+        check_open(self.closed, self._has_seed)
         images = self._window.render(range(self.num_envs))
         return None if images is None else tuple(images)
 

@@ -14,7 +14,7 @@ from microsim.engine.components import YAW, X, Y
 from microsim.engine.exact import sincos
 from microsim.engine.world import OBSTACLE, PALETTE, TARGET
 from microsim.errors import UsageError, install_hint
-from microsim.learning.tasks import Task
+from microsim.learning.task import Task
 from microsim.runner import Runner
 from microsim.simulation import Simulation
 

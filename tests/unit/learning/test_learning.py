@@ -17,14 +17,17 @@ from pettingzoo.test import parallel_api_test, parallel_seed_test
 import microsim
 from microsim.errors import UsageError, install_hint
 from microsim.learning import TASKS, env_id
-from microsim.learning.driving import Drive, RoverAvoid
 from microsim.learning.environments import TaskEnv, TaskVectorEnv, next_seeds
-from microsim.learning.flying import Hover, Patrol, TeamTask
 from microsim.learning.parallel import TeamParallelEnv
+from microsim.learning.tasks.hover import Hover
+from microsim.learning.tasks.oval_drive import Drive
+from microsim.learning.tasks.patrol import Patrol
+from microsim.learning.tasks.rover_avoid import RoverAvoid
+from microsim.learning.tasks.team_task import TeamTask
 from tests.support import COMPILED
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="whole episodes take too long with kernels as plain Python")
-NAMES = sorted(TASKS)
+NAMES = sorted(TASKS.built_in)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -207,8 +210,8 @@ def test_only_ways_to_render_that_are_installed_are_offered() -> None:
         "u.find_spec = lambda name, *more: None if name == 'viser' else find(name, *more)\n"
         "import gymnasium, microsim.learning; from gymnasium.utils.env_checker import check_env\n"
         "env = gymnasium.make('MicroSim/Hover-v0'); check_env(env.unwrapped); print(env.metadata['render_modes'])\n"
-        "from microsim.learning.environments import TaskEnv; from microsim.learning import Hover\n"
-        "try: TaskEnv(Hover, render_mode='human')\n"
+        "from microsim.learning.environments import TaskEnv\n"
+        "try: TaskEnv('Hover', render_mode='human')\n"
         "except microsim.UsageError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -248,7 +251,7 @@ def test_hovering_at_the_point_is_worth_one_a_step_and_landing_ends_it() -> None
     rows[:3, 0] = (20.0, 20.0, 5.0)
     rows[:3, 1] = (20.0, 20.0, 0.11)
     task.act(np.array([[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, -1.0, 0.0]]))
-    rewards, ended = task.judge()
+    rewards, ended, *_ = task.judge()
     assert rewards.tolist() == [1.0, -10.0]
     assert ended.tolist() == [False, True]
     np.testing.assert_allclose(task.observe()[0], 0.0, atol=1e-12)
@@ -261,7 +264,7 @@ def test_a_patrol_is_worth_its_corners_and_ends_with_the_fourth() -> None:
     for x, y, z in task.corners.T:
         task.batch.rows("drone")[:3, 0] = (x, y, z)
         task.act(np.zeros((1, 4)))
-        rewards, ended = task.judge()
+        rewards, ended, *_ = task.judge()
         total += float(rewards[0])
     assert total > 40.0
     assert ended[0]
@@ -274,7 +277,7 @@ def test_a_rover_earns_by_coming_nearer_and_pays_for_touching() -> None:
     rows[0, 0], rows[1, 0] = task.goal[:, 0] - (0.5, 0.0)  # at the goal
     rows[0, 1], rows[1, 1], rows[3, 1], rows[15, 1] = 0.02, 15.0, 3.14, 2.0  # driving into the edge
     task.act(np.array([[0.0, 0.0], [1.0, 0.0]]))
-    rewards, ended = task.judge()
+    rewards, ended, *_ = task.judge()
     assert rewards[0] > 10.0
     assert rewards[1] < -4.0
     assert ended.all()
@@ -286,14 +289,14 @@ def test_a_team_finds_the_target_before_the_rover_knows_it() -> None:
     assert not task.observe()[0, [7, 8, 9, 23, 24, 25]].any()
     task.batch.rows("drone")[:2, 0] = task.target[:, 0]
     task.act(np.zeros((1, 6)))
-    rewards, ended = task.judge()
+    rewards, ended, *_ = task.judge()
     assert rewards[0] > 4.9
     assert not ended[0]
     seen = task.observe()[0]
     assert seen[7] == seen[23] == 1.0
     task.batch.rows("rover")[:2, 0] = task.target[:, 0] + 0.5
     task.act(np.zeros((1, 6)))
-    rewards, ended = task.judge()
+    rewards, ended, *_ = task.judge()
     assert rewards[0] > 10.0
     assert ended[0]
 
@@ -310,10 +313,10 @@ def test_the_road_is_where_its_formula_says() -> None:
     for east, north, ahead_x, ahead_y in places:
         rows = np.zeros((2, 1))
         rows[:, 0] = (east, north)
-        left, direction_x, direction_y, _ = task._road(rows)
+        left, direction_x, direction_y, _ = task.road(rows)
         np.testing.assert_allclose((left[0], direction_x[0], direction_y[0]), (0.0, ahead_x, ahead_y), atol=1e-12)
     rows[:, 0] = (x, y - radius + 1.5)  # towards the middle of the oval is to the left
-    assert task._road(rows)[0][0] == pytest.approx(1.5)
+    assert task.road(rows)[0][0] == pytest.approx(1.5)
 
 
 def test_a_car_earns_by_driving_along_the_road_and_the_verge_ends_it() -> None:
@@ -323,7 +326,7 @@ def test_a_car_earns_by_driving_along_the_road_and_the_verge_ends_it() -> None:
     total, over = np.zeros(2), np.zeros(2, bool)
     for _ in range(40):
         task.act(np.array([[0.0, 0.5], [0.0, 0.5]]))
-        rewards, ended = task.judge()
+        rewards, ended, *_ = task.judge()
         total += np.where(over, 0.0, rewards)
         over |= ended
         if over[1]:
@@ -344,7 +347,14 @@ def test_an_episode_that_reaches_its_aim_says_so(place: tuple[float, float], is_
     assert info["_is_success"].tolist() == (ended | cut).tolist() == [True] * 2
 
 
-def test_a_task_without_an_aim_has_no_success() -> None:
+def test_the_info_of_a_step_says_how_the_episode_stands() -> None:
     env: Any = gymnasium.make(env_id("Hover"))
     env.reset(seed=0)
-    assert env.step(np.zeros(4, np.float32))[4] == {"contacts": 0, "touching": {"drone": ()}}
+    assert env.step(np.zeros(4, np.float32))[4] == {
+        "contacts": 0,
+        "ignored_actions": 0,
+        "touching": {"drone": ()},
+        "success": False,
+        "is_success": False,
+        "collision": False,
+    }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import microsim
-from microsim.learning.driving import RoverAvoid
+from microsim.learning.tasks.rover_avoid import RoverAvoid
 from microsim.ros2.microsim_node import start_node
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from tests.support import COMPILED
@@ -78,5 +78,5 @@ def test_over_ros_2_the_policy_sees_and_does_what_it_does_in_the_batch(seed: int
         node.runner.step(task.ticks)
         task.act(actions)
         np.testing.assert_allclose(node.sim.rows("rover")[:2], task.batch.rows("rover")[:2, 0], atol=1e-6)
-        if task.judge()[1][0]:
+        if task.judge().ended[0]:
             break

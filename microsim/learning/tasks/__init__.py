@@ -1,0 +1,1 @@
+"""The shipped tasks, one in each file."""
