@@ -52,6 +52,7 @@ class Task(ABC):
     observations: Mapping[str, Part]  # what a policy sees, part by part
     agents: tuple[str, ...] = ()  # with several learners: robots; `agent/…` are the parts that each of them sees
     alike = False  # whether agents see and do the same kind of things; then arrays have an axis for them
+    training: ClassVar[Mapping[str, Any]] = {}  # settings of a trainer that suit it: see `PpoSettings`
     easiest: ClassVar[float] = 1.0  # the difficulty at which a trainer begins; it raises it to 1
 
     def __init__(self, n: int, threads: int = 1, device: str = "cpu", difficulty: float = 1.0, **options: Any) -> None:
@@ -168,10 +169,23 @@ class Task(ABC):
         return drawn
 
     def look(self, robot: str) -> tuple[Array, Array, Array]:
-        """Rows of the state, and the sine and cosine of the heading."""
+        """Rows of the state, and the sine and cosine of the heading, made of the quaternion that odometry reports."""
         rows = self.batch.rows(robot)
-        self.batch.loops.sincos(rows[YAW], self._sine, self._cosine)
+        self.batch.loops.sincos(0.5 * rows[YAW], self._sine, self._cosine)
+        self.take_heading(self._sine, self._cosine)
         return rows, self._sine, self._cosine
+
+    def take_heading(self, z: Array | float, w: Array | float) -> None:
+        """The heading of a quaternion (0, 0, z, w)."""
+        sine, cosine = 2.0 * w * z, w * w - z * z
+        self._sine[:], self._cosine[:] = sine, cosine
+
+    def velocity(self, rows: Array) -> tuple[Array, Array]:
+        """Forward and to the left over ground [m/s], to the bit as odometry reports it."""
+        sine, cosine = self.xp.empty(self.n), self.xp.empty(self.n)
+        self.batch.loops.sincos(rows[YAW], sine, cosine)
+        x, y = rows[VELOCITY_X], rows[VELOCITY_Y]
+        return cosine * x + sine * y, cosine * y - sine * x
 
     def see_offset(self, out: Float32s, rows: Array, goal: Array | Sequence[float], scale: float) -> None:
         """Where a goal (2 or 3, n) is, in the axes of the robot that `look` was at last: forward, left, up."""
@@ -181,8 +195,8 @@ class Task(ABC):
 
     def see_velocity(self, out: Float32s, rows: Array, scale: float) -> None:
         """Velocity over ground in the robot's own axes, then the turn rate."""
-        self._see_turned(out, rows[VELOCITY_X], rows[VELOCITY_Y], scale)
-        np.multiply(rows[VELOCITY_Z], scale, out=out[2], casting="same_kind")
+        for place, speed in enumerate((*self.velocity(rows), rows[VELOCITY_Z])):
+            np.multiply(speed, scale, out=out[place], casting="same_kind")
         out[3] = rows[YAW_RATE]
 
     def _see_turned(self, out: Float32s, x: Array, y: Array, scale: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from microsim.engine.components import CONTACTS, VELOCITY_X, VELOCITY_Y, YAW_RATE
+from microsim.engine.components import CONTACTS, YAW_RATE
 from microsim.learning.observations import Numbers, Reading
 from microsim.learning.task import NO_SENSORS, QUIET, Array, Float32s, Integers, Mask, Outcome, Task, distance
 
@@ -52,10 +52,10 @@ class RoverAvoid(Task):
         self.before[worlds] = distance(self.batch.rows("rover")[:, worlds], self.goal[:, worlds])
 
     def fill(self, seen: dict[str, Float32s]) -> None:
-        rows, sine, cosine = self.look("rover")
+        rows, _, _ = self.look("rover")
         self.see_offset(seen["goal"], rows, self.goal, 1.0 / 15.0)
         speed, turn = seen["motion"]
-        speed[:] = (cosine * rows[VELOCITY_X] + sine * rows[VELOCITY_Y]) * 0.5  # as odometry has it
+        speed[:] = self.velocity(rows)[0] * 0.5
         turn[:] = rows[YAW_RATE]
 
     def judge(self) -> Outcome:

@@ -11,7 +11,6 @@ from microsim.engine.components import CONTACTS, TOUCHING, YAW_RATE, X, Y, Z
 from microsim.learning.observations import Numbers, Reading
 from microsim.learning.task import NO_SENSORS, QUIET, Array, Float32s, Integers, Mask, Outcome, Task, distance
 from microsim.learning.tasks.hover import DRONE
-from microsim.robots.rover import V
 
 
 class TeamTask(Task):
@@ -77,7 +76,7 @@ class TeamTask(Task):
         rover, _, _ = self.look("rover")
         place = seen["rover/place"]
         place[0], place[1] = (rover[X] - 20.0) * 0.05, (rover[Y] - 20.0) * 0.05
-        motion[0], motion[1] = rover[V] * 0.5, rover[YAW_RATE]
+        motion[0], motion[1] = self.velocity(rover)[0] * 0.5, rover[YAW_RATE]
         self._see_target(seen["rover/target"], rover)
         seen["drone/is_found"][0] = seen["rover/is_found"][0] = self.found
         seen["rover/drone"][0] = 0.05 * distance(rover, drone[:2])
