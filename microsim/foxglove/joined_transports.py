@@ -50,6 +50,9 @@ class JoinedTransports:
     def wait_for_acks(self, timeout_s: float) -> bool:
         return self.first.wait_for_acks(timeout_s)
 
+    def has_received_all(self, timeout_s: float) -> bool:
+        return self.first.has_received_all(timeout_s)
+
     def declare(self, parameters: Sequence[Parameter], on_set: OnSet) -> None:
         self.first.declare(parameters, lambda changes: self._set(changes, on_set, self.second))
         self.second.declare(parameters, lambda changes: self._set(changes, on_set, self.first))

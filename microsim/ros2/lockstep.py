@@ -7,39 +7,42 @@ node has, says that it has handled what was sent before the request.
 
 The next tick begins when every gate that these messages closed has its replies. Inputs are then taken by topic and,
 within a topic, in the order of sending.
+
+A node that replies only sometimes has to settle: it gets its topics one after another, each when it has handled the
+one before, and answers a request, or reports itself, when it has handled the last.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import groupby
 
+from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import MicroSimError, UsageError, unknown
 from microsim.messages import fields_of
+from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.inputs import INPUTS
 from microsim.messages.outbox import Message
+from microsim.messages.topics import Qos
+from microsim.ros2.gate_state import Deliver, GateState, Peers, SettleState, Settling
 from microsim.ros2.transport import Transport
 from microsim.runner import Runner
 from microsim.scenario.gates import PATIENCE_S, Gate
 from microsim.simulation import Simulation
 
 SERVICES_S = 2.0  # after which a node that has joined offers its services, or none
-AGAIN_S = 1.0  # after which a request that was not answered is repeated
 STALL_S = 1.0  # of wall time, after which a wait is reported, and
 REPEAT_S = 10.0  # how often again
 LOOK_S = 0.2  # between two looks at the graph while waiting
-MOST_REPLIES = 10_000  # that may wait for their gates
 TICKS_AHEAD = 3  # sent before subscribers must have received them: less than the ten messages that most keep
 ACKNOWLEDGED_S = 0.1  # how long a tick waits for a slow subscriber
+ARRIVED_S = 1.0  # longest wait for what a node sent before it settled
 CLOCK = "/clock"
-PROBE = "rcl_interfaces/srv/GetParameterTypes"
-
-Deliver: TypeAlias = Callable[[], None]  # hands a message to the simulation
-Answer: TypeAlias = Callable[[], object | None]  # None until it has arrived
-Peers: TypeAlias = Mapping[Hashable, str]  # what tells endpoints apart -> the name of its node
+DONE = "std_msgs/msg/Header"
 
 
 class LockstepError(MicroSimError):
@@ -58,113 +61,14 @@ def check_gates(sim: Simulation) -> None:
         if gate.after is not None and gate.after not in sim.topics:
             message = f"{where}.after: this run does not send"
             raise UsageError(unknown(message, gate.after, gate.after, sorted(sim.topics)))
+        if gate.expect is None:
+            continue
         if gate.expect not in taken:
             message = f"{where}.expect: this run does not take"
             raise UsageError(unknown(message, gate.expect, gate.expect, sorted(taken)))
         if gate.match == "stamp" and "header" not in dict(fields_of(taken[gate.expect])):
             hint = "; set `stamped_cmd_vel: true`, or leave out `match`" if "cmd_vel" in gate.expect else ""
             raise UsageError(f"{where}.match: {gate.expect} is a {taken[gate.expect]}, which has no stamp{hint}")
-
-
-@dataclass
-class GateState:
-    """What one gate waits for, and the replies that have arrived."""
-
-    gate: Gate
-    asked: list[int] = field(default_factory=list)  # stamps of the messages to be answered [ns]
-    replies: deque[tuple[int | None, Deliver]] = field(default_factory=deque)  # stamp, and what takes it
-    owed: int = 0  # replies to messages that no longer matter: they are left out when they arrive
-    left_out: int = 0  # replies that did not count, and
-    latest_stamp: int | None = None  # the stamp of the latest of them [ns]
-    closed_at: float = 0.0  # wall time
-    opened_at: float = 0.0
-    reported_at: float = -math.inf
-    looked_at: float = 0.0  # at the graph
-    nodes: str = ""  # that reply
-    publishers: frozenset[Hashable] = frozenset()
-
-    @property
-    def is_closed(self) -> bool:
-        return len(self.replies) < self.gate.count * len(self.asked)
-
-    def close(self, stamps: list[int], now: float) -> None:
-        self.forget()
-        self.asked, self.closed_at, self.opened_at, self.reported_at = stamps, now, now, -math.inf
-
-    def forget(self) -> None:
-        """Continue without the replies that are missing; they are left out if they arrive later."""
-        if self.gate.match == "order":
-            self.owed += max(self.gate.count * len(self.asked) - len(self.replies), 0)
-        self.asked = []
-
-    def put(self, stamp: int | None, deliver: Deliver, now: float) -> None:
-        if self.owed or not self._counts(stamp) or len(self.replies) >= MOST_REPLIES:
-            self.owed = max(self.owed - 1, 0)
-            self.left_out += 1
-            self.latest_stamp = stamp
-            return
-        was_closed = self.is_closed
-        self.replies.append((stamp, deliver))
-        if was_closed and not self.is_closed:
-            self.opened_at = now
-
-    def _counts(self, stamp: int | None) -> bool:
-        if self.gate.match == "order":
-            return True
-        before = sum(each == stamp for each, _ in self.replies)
-        return before < self.gate.count * self.asked.count(stamp if stamp is not None else -1)
-
-    def take(self) -> list[Deliver]:
-        found = [self.replies.popleft()[1] for _ in range(min(self.gate.count * len(self.asked), len(self.replies)))]
-        self.asked = []
-        return found
-
-
-class Settling:
-    """Finds out when nodes have handled what was sent to them, by a request to each."""
-
-    def __init__(self, transport: Transport, now: Callable[[], float]) -> None:
-        self._transport, self._now = transport, now
-        self._nodes: list[str] = []
-        self._rounds = 0  # requests still to be made
-        self._answers: dict[str, list[Answer]] = {}  # by node: of this round; several where one was not answered
-        self._asked_at = 0.0
-
-    def __bool__(self) -> bool:
-        return bool(self._nodes)
-
-    def follow(self, nodes: Iterable[str]) -> list[str]:
-        """Ask these nodes from now on; gives those that cannot be asked."""
-        wanted = sorted(nodes)
-        self._nodes = [node for node in wanted if self._ask(node) is not None]
-        return [node for node in wanted if node not in self._nodes]
-
-    def begin(self, rounds: int) -> None:
-        """What was just sent has so many messages on a topic; a request after each is answered."""
-        self._rounds, self._answers = rounds, {}
-
-    def is_over(self) -> bool:
-        self._answers = {
-            node: answers for node, answers in self._answers.items() if all(answer() is None for answer in answers)
-        }
-        if self._answers and self._now() - self._asked_at >= AGAIN_S:  # lost, or sent to a node that has died
-            self._request(list(self._answers))
-        elif not self._answers and self._rounds:
-            self._rounds -= 1
-            self._request(self._nodes)
-        return not self._answers and not self._rounds
-
-    def _request(self, nodes: Iterable[str]) -> None:
-        self._asked_at = self._now()
-        for node in nodes:
-            answer = self._ask(node)
-            if answer is None:  # it has left
-                self._answers.pop(node, None)
-            else:
-                self._answers.setdefault(node, []).append(answer)
-
-    def _ask(self, node: str) -> Answer | None:
-        return self._transport.ask(f"{node}/get_parameter_types", PROBE, {"names": []})
 
 
 class Lockstep:
@@ -179,12 +83,17 @@ class Lockstep:
         warn: Callable[[str], None],
     ) -> None:
         self._runner, self._transport, self._publish, self._warn = runner, transport, publish, warn
-        self._states = {gate.expect: GateState(gate) for gate in gates}
+        now = runner.clock.now
+        self._states = {gate.awaited: _state(gate, transport, now) for gate in gates}
+        self._settles = [state for state in self._states.values() if isinstance(state, SettleState)]
+        for state in self._settles:
+            if state.gate.settle is not None and state.gate.settle.done is not None:
+                transport.subscribe(state.gate.settle.done, DONE, Qos(10), partial(_take_done, state))
         self._last = {CLOCK, *(gate.after for gate in gates if gate.after is not None)}
         self._others: dict[str, list[Deliver]] = {}  # by topic: inputs that no gate waits for
         self._latest: list[Message] = []  # of the current tick
-        self._unsent: list[Message] = []  # those that wait until the others have been handled
-        self._settling = Settling(transport, runner.clock.now)
+        self._unsent: deque[list[Message]] = deque()  # those that wait until the others have been handled, in parts
+        self._settling = Settling(transport, now)
         self.has_begun = False
         self.missed = 0  # gates that were passed without their replies
         self._began_at = runner.clock.now()
@@ -197,8 +106,12 @@ class Lockstep:
         """Close the gates of these messages of one tick; gives them in the order in which they are to go out."""
         if not messages:
             return messages
-        sim, now = self._runner.sim, self._runner.clock.now()
         self._latest = sorted(messages, key=lambda each: (each.topic in self._last, each.topic != CLOCK))
+        self._close_gates()
+        return self._first_part() if self.has_begun else ()
+
+    def _close_gates(self) -> None:
+        sim, now, sent = self._runner.sim, self._runner.clock.now(), Counter(each.topic for each in self._latest)
         stamps: dict[str, list[int]] = {}
         for message in self._latest:
             if message.topic in self._last:
@@ -207,23 +120,38 @@ class Lockstep:
             gate = state.gate
             if gate.after is not None:
                 asked = stamps.get(gate.after, [])
-            else:
+            elif gate.every is not None:
                 is_due = sim.tick > 0 and gate.is_due(sim.time_ns, sim.clock.time_ns(sim.tick - 1))
                 asked = [sim.time_ns] if is_due else []
+            else:
+                asked = [sim.time_ns] if isinstance(state, SettleState) and not state.reads.isdisjoint(sent) else []
+            if isinstance(state, SettleState):
+                # one more: a timer in simulated time fires in the turn after the one that takes /clock
+                state.rounds = 1 + max(sent.values(), default=0)
             if sim.tick == 0:
                 state.forget()
                 state.replies.clear()
             state.close(asked, now)
-        return self._first_part() if self.has_begun else ()
 
     def _first_part(self) -> Sequence[Message]:
         """What may go out at once; the rest follows when nodes have handled it."""
         if not self._settling:
             return self._latest
-        first = [message for message in self._latest if message.topic not in self._last]
-        self._unsent = self._latest[len(first) :]
-        self._settling.begin(max(Counter(message.topic for message in first).values(), default=0))
-        return first
+        single = frozenset[str]().union(*(state.reads for state in self._settles))
+
+        def part(message: Message) -> tuple[bool, str]:
+            return message.topic in self._last, message.topic if message.topic in single else ""
+
+        ordered = sorted(self._latest, key=lambda each: (each.topic in self._last, each.topic in single))
+        self._unsent = deque(list(some) for _, some in groupby(ordered, part))
+        return self._next_part()
+
+    def _next_part(self) -> Sequence[Message]:
+        some = self._unsent.popleft() if self._unsent else []
+        has_timers = bool(self._settles) and any(message.topic == CLOCK for message in some)
+        rounds = max(Counter(message.topic for message in some).values(), default=0) + has_timers
+        self._settling.begin(rounds if self._unsent else 0)
+        return some
 
     def arrived(self, topic: str, stamp: int | None, deliver: Deliver) -> None:
         state = self._states.get(topic)
@@ -241,33 +169,47 @@ class Lockstep:
         """Whether all gates are open; then the inputs of the tick have been handed over."""
         if (not self.has_begun and not self._begin()) or not self._has_settled():
             return False
+        self._settle()
         closed = [state for state in self._states.values() if state.is_closed]
         for state in closed:
             self._wait_for(state)
         if any(state.is_closed for state in closed):
             return False
+        if any(state.asked for state in self._settles) and not self._transport.has_received_all(ARRIVED_S):
+            self._runner.note("warn", "lockstep: messages arrive without end: which ones a tick takes is by chance")
         self._hand_over()
         return True
 
+    def _settle(self) -> None:
+        """One node after another, as they are listed: the first may send to the second."""
+        for state in self._settles:
+            if state.is_closed:
+                state.advance(self._runner.clock.now())
+            if state.is_closed:
+                return
+
     def _has_settled(self) -> bool:
-        """Whether nodes have handled the first part of the tick; then the second goes out."""
-        if self._unsent and not self._settling.is_over():
+        """Whether nodes have handled a part of the tick; then the next goes out."""
+        while self._unsent:
+            if not self._settling.is_over():
+                for state in self._states.values():
+                    self._wait_for(state)
+            if not self._settling.is_over():
+                return False
+            now = self._runner.clock.now()
             for state in self._states.values():
-                self._wait_for(state)
-        if self._unsent and not self._settling.is_over():
-            return False
-        unsent, self._unsent, now = self._unsent, [], self._runner.clock.now()
-        for state in self._states.values() if unsent else ():
-            state.closed_at = state.opened_at = now
-        self._publish(unsent)
+                state.closed_at = state.opened_at = now
+            self._publish(self._next_part())
         return True
 
     def _hand_over(self) -> None:
         tick, opened = self._runner.sim.tick, [state for state in self._states.values() if state.asked]
         for state in opened:
             waited = max(state.opened_at - state.closed_at, 0.0)
-            self._runner.listeners.wait(tick, state.gate.expect, state.nodes, waited)
-        inputs = {state.gate.expect: state.take() for state in opened}
+            self._runner.listeners.wait(tick, state.gate.awaited, state.nodes, waited)
+        for topic in sorted(self._others) if self._settles else ():  # for `microsim diff`: who sent them
+            self._runner.listeners.wait(tick, topic, _joined(self._transport.peers(topic, publishers=True)), 0.0)
+        inputs = {state.gate.awaited: state.take() for state in opened}
         inputs |= self._others
         self._others = {}
         for topic in sorted(inputs):
@@ -296,20 +238,29 @@ class Lockstep:
         if now - self._graph[1] < self._transport.discovery_s or not self._choose_settling(now):
             return False
         self.has_begun = True
+        self._close_gates()
         for state in self._states.values():
-            state.replies.clear()  # nothing was asked yet
+            state.replies.clear()  # nothing was asked yet, and
+            state.owed = 0
             state.closed_at = state.opened_at = now
         self._publish(self._first_part())
         return True
 
     def _choose_settling(self, now: float) -> bool:
         """Ask the nodes that read several topics; False: it is not known yet which of them can be asked."""
-        topics = self._runner.sim.topics
-        readers = Counter(
-            node for topic in topics for node in set(self._transport.peers(topic, publishers=False).values())
-        )
+        read = {
+            topic: set(self._transport.peers(topic, publishers=False).values()) for topic in self._runner.sim.topics
+        }
+        readers = Counter(node for nodes in read.values() for node in nodes)
         replying = {node for state in self._states.values() for node in state.nodes.split()}
         mute = self._settling.follow(node for node in replying if readers[node] > 1)
+        for state in self._settles:
+            state.reads = frozenset(topic for topic, nodes in read.items() if state.nodes in nodes)
+            unable = state.settling.follow([state.nodes]) if state.settling is not None else []
+            if unable and self._graph[1] + SERVICES_S <= now < math.inf:
+                rule = "it cannot be asked; let it report on a topic: `settle: {node: …, done: TOPIC}`"
+                raise LockstepError(f"lockstep: {state.nodes} has no parameter services: {rule}")
+            mute += unable
         if mute and now - self._graph[1] < SERVICES_S:
             return False
         for node in mute:
@@ -327,8 +278,13 @@ class Lockstep:
 
     def _sides(self, state: GateState) -> tuple[Peers, ...]:
         """Who publishes the replies, and who subscribes to what is to be answered."""
-        replies = self._transport.peers(state.gate.expect, publishers=True)
-        return (replies, self._transport.peers(state.gate.after or CLOCK, publishers=False))
+        gate, peers = state.gate, self._transport.peers
+        if gate.settle is None or gate.expect is not None:
+            return peers(gate.expect or "", publishers=True), peers(gate.after or CLOCK, publishers=False)
+        node, done = gate.settle.node, gate.settle.done
+        ends = {end: name for topic in self._runner.sim.topics for end, name in peers(topic, publishers=False).items()}
+        reading = {end: name for end, name in ends.items() if name == node}
+        return (reading, reading) if done is None else (reading, peers(done, publishers=True))
 
     def _endpoints(self, state: GateState) -> list[Hashable]:
         return [end for side in self._sides(state) for end in side]
@@ -355,9 +311,9 @@ class Lockstep:
 
     def _look(self, state: GateState) -> bool:
         """Learn who publishes the replies; gives whether there is somebody new."""
-        publishers = self._transport.peers(state.gate.expect, publishers=True)
+        publishers = self._sides(state)[0]
         before, state.publishers = state.publishers, frozenset(publishers)
-        state.nodes = " ".join(sorted(set(publishers.values()) - {""}))
+        state.nodes = state.gate.settle.node if state.gate.settle is not None else _joined(publishers)
         if before - state.publishers:
             state.owed = 0  # who owes them has gone
         return bool(state.publishers - before)
@@ -367,6 +323,9 @@ class Lockstep:
         if not self._look(state):
             return
         asking = {CLOCK, state.gate.after}
+        if isinstance(state, SettleState):
+            asking |= state.reads
+            state.close(state.asked, state.closed_at)
         self._runner.note("info", f"lockstep: {state.nodes or 'a node'} has joined: sent again for {state.gate}")
         state.owed = 0
         self._choose_settling(math.inf)
@@ -384,18 +343,24 @@ class Lockstep:
 
     def _text(self, state: GateState, waited: float) -> str:
         """Which gate, which node, what was sent to it when, and for how long the run has been waiting."""
-        gate = state.gate
-        publishers, subscribers = self._sides(state)
+        gate, (publishers, subscribers) = state.gate, self._sides(state)
         reason = ""
         if not publishers:
-            reason = f"no node publishes {gate.expect}"
+            reason = (
+                f"no node publishes {gate.expect}" if gate.expect else f"no {state.nodes} reads a topic of this run"
+            )
         elif not subscribers:
-            reason = f"{_names(publishers)} does not subscribe to {gate.after or CLOCK}"
+            which = f"subscribe to {gate.after or CLOCK}" if gate.settle is None else f"publish {gate.settle.done}"
+            reason = f"{_names(publishers)} does not {which}"
         if not self.has_begun:
             return f"lockstep: the run has not begun, {waited:.1f} s: {reason or 'waiting for the others'}"
         if self._unsent:
             late = reason or f"{_names(publishers)} has not handled what was sent at {self._runner.sim_s:.3f} s"
             return f"lockstep: waiting before {gate} since {waited:.1f} s: {late}"
+        if isinstance(state, SettleState):
+            silent = "it has not answered" if state.settling else f"it has not reported {self._sim_s(state)} s"
+            late = f"{reason or silent}; messages were sent at {self._runner.sim_s:.3f} s"
+            return f"lockstep: waiting for {gate} since {waited:.1f} s: {late}"
         sent = f"{gate.after} at" if gate.after else "the time"
         who = reason or f"no reply from {_names(publishers)}"
         text = f"lockstep: waiting for {gate} since {waited:.1f} s: {who}, which was sent {sent} {self._sim_s(state)} s"
@@ -411,13 +376,30 @@ class Lockstep:
         now = self._runner.clock.now()
         start = self._began_at if not self.has_begun else None
         waits = {
-            state.gate.expect: now - (state.closed_at if start is None else start)
+            state.gate.awaited: now - (state.closed_at if start is None else start)
             for state in self._states.values()
             if state.is_closed or start is not None
         }
         stalled = [self._text(self._states[topic], waited) for topic, waited in waits.items() if waited >= STALL_S]
         facts = {f"waiting_s {topic}": f"{waited:.3f}" for topic, waited in waits.items()}
         return (1 if stalled else 0, "; ".join(stalled) or "ok", {**facts, "gates_missed": str(self.missed)})
+
+
+def _state(gate: Gate, transport: Transport, now: Callable[[], float]) -> GateState:
+    if gate.settle is None:
+        return GateState(gate)
+    asks = gate.settle.done is None
+    return SettleState(gate, settling=Settling(transport, now, insists=True) if asks else None)
+
+
+def _take_done(state: SettleState, cdr: bytes) -> None:
+    with suppress(WireError):  # it stays closed, and is named
+        stamp = decode_checked(DONE, cdr).stamp
+        state.done_ns = max(state.done_ns, int(stamp.sec) * NS_PER_S + int(stamp.nanosec))
+
+
+def _joined(peers: Peers) -> str:
+    return " ".join(sorted(set(peers.values()) - {""}))
 
 
 def _names(peers: Peers) -> str:

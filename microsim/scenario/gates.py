@@ -18,6 +18,17 @@ TopicName = Annotated[str, Field(strict=True, min_length=2, max_length=200, patt
 WallSeconds = Annotated[Finite, Field(gt=0, le=86_400)]
 
 
+class Settle(Model):
+    """A node that replies only sometimes: the run waits until it has handled what was sent to it."""
+
+    node: TopicName = Field(description="Its name in the graph, such as `/planner`.")
+    done: TopicName | None = Field(
+        None,
+        description="A topic of std_msgs/Header on which the node reports the stamp up to which it is done. Default: "
+        "its parameter services are asked, which it answers after the messages that it received before.",
+    )
+
+
 class Gate(Model):
     """Simulated time stops until a node has replied: `{after: /rover/scan, expect: /rover/cmd_vel}`."""
 
@@ -25,7 +36,10 @@ class Gate(Model):
     every: Annotated[Finite, Field(gt=0, le=3600)] | None = Field(
         None, description="Or stop with this period, for nodes with timers in simulated time [s]."
     )
-    expect: TopicName = Field(description="The topic of the replies: one that the simulation takes.")
+    expect: TopicName | None = Field(None, description="The topic of the replies: one that the simulation takes.")
+    settle: Settle | None = Field(
+        None, description="Or, for a node that replies only sometimes: wait until it has handled what was sent to it."
+    )
     count: Annotated[Count, Field(le=1000)] = Field(1, description="Replies to each message, or in each period.")
     match: Literal["order", "stamp"] = Field(
         "order", description="stamp: only replies count whose header has the stamp of the message they answer."
@@ -39,8 +53,12 @@ class Gate(Model):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
-        if (self.after is None) == (self.every is None):
+        if (self.expect is None) == (self.settle is None):
+            fail([detail("missing key 'expect' or 'settle': a gate has one of them")])
+        if (self.after is None) == (self.every is None) and (self.settle is None or self.after is not None):
             fail([detail("a gate has either `after: TOPIC` or `every: SECONDS`")])
+        if self.settle is not None:
+            self._check_settle(self.settle)
         if self.match == "stamp" and self.after is None:
             fail([detail("`match: stamp` needs `after`: there is no message to answer", "match")])
         if self.within is not None and self.on_stall == "wait":
@@ -48,6 +66,18 @@ class Gate(Model):
                 [detail("`within` is for `on_stall: fail` or `continue`; leave one of them out", "within", at_key=True)]
             )
         return self
+
+    def _check_settle(self, settle: Settle) -> None:
+        if settle.done is not None and self.after is None:
+            message = "`done` needs `after`: the topic whose stamps the node reports"
+            fail([detail(message, "settle", "done", at_key=True)])
+        for key in {"count", "match"} & self.model_fields_set:
+            fail([detail(f"`{key}` is for `expect`; a node that settles may reply as often as it likes", key)])
+
+    @property
+    def awaited(self) -> str:
+        """What it waits for, by which the run knows it."""
+        return self.expect or f"settle {self.settle.node if self.settle else ''}"
 
     @property
     def policy(self) -> str:
@@ -64,7 +94,8 @@ class Gate(Model):
         return time_ns // period_ns > before_ns // period_ns
 
     def __str__(self) -> str:
-        return f"{self.expect} {f'after {self.after}' if self.after else f'every {self.every:g} s'}"
+        when = f" after {self.after}" if self.after else f" every {self.every:g} s" if self.every else ""
+        return f"{self.expect or f'{self.settle.node} to settle' if self.settle else self.expect}{when}"
 
 
 def refuse_gates(what: str, *sources: Any) -> None:
@@ -80,7 +111,6 @@ def gates_from_text(text: str) -> list[Any]:
     data = read_yaml(text if text.lstrip()[:1] in ("{", "[") else f"{{{text}}}", "--lockstep").data
     found = data if isinstance(data, list) else [data]
     if not found or not all(isinstance(each, dict) and any(each.values()) for each in found):
-        raise UsageError(
-            f"--lockstep: expected 'after: TOPIC, expect: TOPIC' or 'every: SECONDS, expect: TOPIC', found {text!r}"
-        )
+        forms = "'after: TOPIC, expect: TOPIC', 'every: SECONDS, expect: TOPIC' or 'settle: {node: NAME}'"
+        raise UsageError(f"--lockstep: expected {forms}, found {text!r}")
     return found

@@ -280,11 +280,13 @@ class Scenario(Model):
     @field_validator("lockstep")
     @classmethod
     def _gates_differ(cls, gates: tuple[Gate, ...], info: ValidationInfo) -> tuple[Gate, ...]:
-        expected = [gate.expect for gate in gates]
+        expected = [gate.awaited for gate in gates]
         again = [index for index, topic in enumerate(expected) if topic in expected[:index]]
         if again:
-            message = f"another gate already expects {expected[again[0]]}; use `count` for several replies"
-            fail([detail(message, again[0], "expect")])
+            gate = gates[again[0]]
+            message = f"another gate already expects {gate.expect}; use `count` for several replies"
+            message = message if gate.expect else f"another gate already waits for {gate}"
+            fail([detail(message, again[0], "expect" if gate.expect else "settle")])
         tick_s = 1.0 / info.data.get("physics_hz", 1.0)
         short = [index for index, gate in enumerate(gates) if gate.every is not None and gate.every < 0.999 * tick_s]
         if short:

@@ -25,11 +25,41 @@ def dawdling(self, kind, topic, callback, *rest, **more):
 Node.create_subscription = dawdling
 runpy.run_path("examples/lockstep/controller.py", run_name="__main__")
 """
+SELDOM = """
+import random, time, rclpy
+from geometry_msgs.msg import Twist
+from nav_msgs.msg import Odometry
+from rclpy.node import Node
+from sensor_msgs.msg import Range
+
+class Planner(Node):
+    def __init__(self):
+        super().__init__("planner")
+        self.count = self.ranges = 0
+        self.commands = self.create_publisher(Twist, "/rover/cmd_vel", 10)
+        self.create_subscription(Range, "/rover/range/front", self.on_range, 10)
+        self.create_subscription(Odometry, "/rover/odom", self.on_odometry, 10)
+
+    def on_range(self, message):
+        time.sleep({longest} * random.random())
+        self.ranges += 1
+
+    def on_odometry(self, message):
+        time.sleep({longest} * random.random())
+        self.count += 1
+        if self.count % 3 == 1:
+            command = Twist()
+            command.linear.x = 0.01 * self.ranges + 0.001 * self.count
+            self.commands.publish(command)
+
+rclpy.init()
+rclpy.spin(Planner())
+"""
 
 
 @contextmanager
-def controller(domain: int, longest_s: float) -> Iterator[None]:
-    command = [rclpy_python(), "-c", DAWDLING.format(longest=longest_s)]
+def controller(domain: int, longest_s: float, script: str = DAWDLING) -> Iterator[None]:
+    command = [rclpy_python(), "-c", script.format(longest=longest_s)]
     with subprocess.Popen(command, cwd=REPOSITORY, env=environment(domain)) as process:
         try:
             yield
@@ -39,7 +69,7 @@ def controller(domain: int, longest_s: float) -> Iterator[None]:
 
 def run(domain: int, transport: str, *more: str) -> str:
     python = rclpy_python() if transport == "rclpy" else sys.executable
-    fixed = ["--duration", "2", "--json", "--quiet", "--transport", transport, "--robots", "rover"]
+    fixed = ["--duration", "1", "--json", "--quiet", "--transport", transport, "--robots", "rover"]
     command = [python, "-m", "microsim", "run", "flat", *fixed, *more]
     done = subprocess.run(
         command, cwd=REPOSITORY, env=environment(domain), capture_output=True, text=True, timeout=240, check=False
@@ -55,3 +85,20 @@ def test_a_real_rclpy_controller_gives_one_digest_whatever_its_delays(domain: in
         with controller(domain, longest_s):
             digests.add(run(domain, transport, "--lockstep", GATE, *rtf))
     assert len(digests) == 1
+
+
+@pytest.mark.parametrize("transport", ["dds", "rclpy"])
+def test_a_real_node_that_replies_only_sometimes_gives_one_digest_when_it_settles(domain: int, transport: str) -> None:
+    gate, digests = ("--lockstep", "settle: {node: /planner}"), set()
+    for longest_s, rtf in ((0.0, ("--rtf", "1")), (0.04, ())):
+        with controller(domain, longest_s, SELDOM):
+            digests.add(run(domain, transport, *gate, *rtf))
+    assert len(digests) == 1
+
+
+def test_without_settling_the_same_node_gives_several_digests(domain: int) -> None:
+    digests = set()
+    for longest_s in (0.02, 0.1):
+        with controller(domain, longest_s, SELDOM):
+            digests.add(run(domain, "dds", "--rtf", "1"))
+    assert len(digests) > 1

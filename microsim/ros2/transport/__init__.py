@@ -111,6 +111,9 @@ class Transport(Protocol):
     def wait_for_acks(self, timeout_s: float) -> bool:
         """Wait until all reliable subscribers have received what was published; False: not within that time."""
 
+    def has_received_all(self, timeout_s: float) -> bool:
+        """Run the callbacks of all that other nodes on this machine have sent so far; False: not within that time."""
+
     def declare(self, parameters: Sequence[Parameter], on_set: OnSet) -> None:
         """Declare the node's parameters, with its parameter services and /parameter_events."""
 

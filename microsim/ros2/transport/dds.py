@@ -19,6 +19,7 @@ from microsim.ros2.transport import LogLevel, OnMessage, OnRequest
 from microsim.ros2.transport.cdr_endpoints import CdrWriter
 from microsim.ros2.transport.dds_domain import domain_id, interfaces, uses_multicast
 from microsim.ros2.transport.dds_graph import Graph, dds_type, type_hash_data, user_data_of
+from microsim.ros2.transport.receiving_threads import ReceivingThreads
 from microsim.ros2.transport.rtps_packets import FAST_DDS
 from microsim.ros2.transport.rtps_participant import RtpsRequest, ServiceParticipant
 from microsim.ros2.transport.standalone import ROSOUT_TOPIC, NotYet, StandaloneNode, answer, known_service, known_type
@@ -377,6 +378,15 @@ class DdsTransport(StandaloneNode):
         writers, self.unacknowledged = self.unacknowledged, {}
         end = time.monotonic() + timeout_s
         return all(writer.wait_for_acks(end - time.monotonic()) for writer in writers)
+
+    def has_received_all(self, timeout_s: float) -> bool:
+        is_quiet = self._threads.wait(timeout_s)
+        self.poll()
+        return is_quiet
+
+    @cached_property
+    def _threads(self) -> ReceivingThreads:
+        return ReceivingThreads()
 
     def subscribe(self, topic: str, type_name: str, qos: Qos, on_message: OnMessage, from_others: bool = False) -> None:
         def deliver() -> None:

@@ -106,6 +106,7 @@ class MemoryTransport(StandaloneNode):
         super().__init__(node_name, ros_args)
         self.bus = bus or Bus()
         self._thread = threading.get_ident()  # that polls
+        self._asked: list[_Request] = []  # by `ask`: their answers end a wait
         self._rosout = self.publisher_at(*ROSOUT_TOPIC) if self.arguments.rosout else None
 
     def publisher(self, topic: str, type_name: str, qos: Qos) -> MemoryPublisher:
@@ -139,6 +140,10 @@ class MemoryTransport(StandaloneNode):
         """Until the subscribers of other threads have taken everything; those of this thread cannot meanwhile."""
         with self.bus.changed:
             return self.bus.changed.wait_for(lambda: not any(map(self._is_behind, self.bus.subscriptions)), timeout_s)
+
+    def has_received_all(self, timeout_s: float) -> bool:
+        self.poll()
+        return True
 
     def _is_behind(self, subscription: _Subscription) -> bool:
         if not subscription.queue or not subscription.qos.reliable:
@@ -183,6 +188,7 @@ class MemoryTransport(StandaloneNode):
             if server is None:
                 return None
             server.queue.append(pending)
+            self._asked.append(pending)
             self.bus.changed.notify_all()
         return lambda: wire.decode_checked(f"{type_name}_Response", pending.response) if pending.response else None
 
@@ -191,6 +197,7 @@ class MemoryTransport(StandaloneNode):
         with self.bus.changed:
             if timeout_s > 0 and not self._has_work():
                 self.bus.changed.wait_for(self._has_work, timeout_s)
+            self._asked = [each for each in self._asked if not each.response]
             subscriptions = [s for s in self.bus.subscriptions if s.owner is self and s.queue]
             servers = [s for s in self.bus.servers.values() if s.owner is self and s.queue]
         for subscription in subscriptions:
@@ -206,7 +213,8 @@ class MemoryTransport(StandaloneNode):
 
     def _has_work(self) -> bool:
         messages = any(s.owner is self and s.queue for s in self.bus.subscriptions)
-        return messages or any(s.owner is self and s.queue for s in self.bus.servers.values())
+        requests = any(s.owner is self and s.queue for s in self.bus.servers.values())
+        return messages or requests or any(each.response for each in self._asked)
 
     def _answer(self, server: _MemoryServer, pending: _Request) -> None:
         request = wire.decode_checked(f"{server.type_name}_Request", pending.cdr)

@@ -54,6 +54,9 @@ class StandaloneNode(ABC):
     def peers(self, topic: str, publishers: bool) -> dict[Hashable, str]:
         return {}
 
+    def has_received_all(self, timeout_s: float) -> bool:
+        return True
+
     def ask(self, service: str, type_name: str, request: Mapping[str, Any]) -> Callable[[], Any] | None:
         return None
 

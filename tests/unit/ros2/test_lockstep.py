@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -19,127 +15,25 @@ from microsim import messages as wire
 from microsim.cli.commands.run import RunOptions, TransportChoice, run
 from microsim.errors import MicroSimError
 from microsim.messages.topics import Qos
-from microsim.recording.bag_io import open_bag
-from microsim.recording.bag_replay import Replay
-from microsim.recording.compare import diff
-from microsim.recording.recorder import Recorder
 from microsim.ros2.gate_proposal import GateProposal
 from microsim.ros2.lockstep import Lockstep, LockstepError
-from microsim.ros2.microsim_node import MicroSimNode, start_node
-from microsim.ros2.transport import Parameter
-from microsim.ros2.transport.memory import Bus, MemoryTransport
+from microsim.ros2.transport.memory import MemoryTransport
 from microsim.runner import Watcher
 from microsim.scenario.gates import refuse_gates
-
-ODOM, TWIST, STAMPED = "nav_msgs/msg/Odometry", "geometry_msgs/msg/Twist", "geometry_msgs/msg/TwistStamped"
-ROVER, DRONE = (
-    {"after": "/rover/odom", "expect": "/rover/cmd_vel"},
-    {"after": "/drone/imu/data_raw", "expect": "/drone/cmd_vel"},
+from tests.unit.ros2.lockstep_loop import (
+    DRONE,
+    ODOM,
+    ROVER,
+    STAMPED,
+    TWIST,
+    Loop,
+    Replier,
+    dawdling,
+    digest,
+    ended,
+    proportional,
+    world,
 )
-TICKS = 60
-
-Reply = Callable[[Any], Sequence[tuple[float, int]]]  # odometry -> speeds and stamps [ns] to send
-
-
-def world(*gates: dict[str, Any], **more: Any) -> dict[str, Any]:
-    quiet = {"occupancy_hz": 0, "markers_hz": 0}
-    drone = {"camera": None, "start": {"map_pose": {"x": 20, "y": 20, "z": 10}}}
-    return {"world_topics": quiet, "robots": {"drone": drone, "rover": {}}, "lockstep": list(gates), **more}
-
-
-class Replier(threading.Thread):
-    """A node that answers each message on a topic with commands for a robot."""
-
-    def __init__(self, bus: Bus, robot: str, topic: str, type_name: str, answer: Reply, kind: str = TWIST) -> None:
-        super().__init__(daemon=True)
-        self.transport = MemoryTransport(f"{robot}_controller", bus=bus)
-        self.heard: list[int] = []  # stamps [ns]
-        self._answer, self._kind, self._type_name = answer, kind, type_name
-        self._commands = self.transport.publisher(f"/{robot}/cmd_vel", kind, Qos(10))
-        self.transport.subscribe(topic, type_name, Qos(10), self._on_message)
-        self._is_over = False
-
-    def run(self) -> None:
-        while not self._is_over:
-            self.transport.poll(0.01)
-        self.transport.close()
-
-    def end(self) -> None:
-        self._is_over = True
-        self.join()
-
-    def _on_message(self, cdr: bytes) -> None:
-        message = wire.decode(self._type_name, cdr)
-        stamp = message.header.stamp
-        self.heard.append(stamp.sec * 10**9 + stamp.nanosec)
-        for speed, stamp_ns in self._answer(message):
-            command = wire.new(self._kind)
-            twist = command.twist if self._kind == STAMPED else command
-            twist.linear.x = speed
-            if self._kind == STAMPED:
-                command.header.stamp.sec, command.header.stamp.nanosec = divmod(stamp_ns, 10**9)
-            self._commands.publish(wire.encode(self._kind, command))
-
-
-def proportional(message: Any) -> Sequence[tuple[float, int]]:
-    stamp = message.header.stamp
-    return [(25.0 - message.pose.pose.position.x, stamp.sec * 10**9 + stamp.nanosec)]
-
-
-def dawdling(seed: int, longest_s: float = 0.004) -> Reply:
-    chance = random.Random(seed)
-
-    def answer(message: Any) -> Sequence[tuple[float, int]]:
-        time.sleep(longest_s * chance.random())
-        return proportional(message)
-
-    return answer
-
-
-@contextmanager
-def ended(*nodes: Replier) -> Iterator[None]:
-    for node in nodes:
-        node.start()
-    try:
-        yield
-    finally:
-        for node in nodes:
-            node.end()
-
-
-class Loop:
-    """A simulator on a bus."""
-
-    def __init__(self, scenario: dict[str, Any], rtf: float | None = None) -> None:
-        self.bus = Bus()
-        self.node: MicroSimNode = start_node(
-            MemoryTransport("microsim", bus=self.bus), microsim.load_scenario(scenario), rtf=rtf
-        )
-        self.runner, self.sim = self.node.runner, self.node.sim
-        self.inputs: list[tuple[int, Any]] = []
-        self.runner.listen(inputs=lambda tick, item: self.inputs.append((tick, item)))
-        self.waits: list[tuple[int, str, str, float]] = []
-        self.runner.listen(waits=lambda *facts: self.waits.append(facts))
-
-    def rover(self, answer: Reply = proportional, kind: str = TWIST) -> Replier:
-        return Replier(self.bus, "rover", "/rover/odom", ODOM, answer, kind)
-
-    def notes(self) -> str:
-        return "\n".join(note.text for note in self.runner.notes.take())
-
-    def until(self, is_true: Callable[[], bool]) -> None:
-        """Run on until something holds; the test fails if it does not within a while."""
-        end = time.monotonic() + 20.0
-        while not is_true():
-            assert time.monotonic() < end, self.notes()
-            self.runner.run(1)
-
-
-def digest(scenario: dict[str, Any], seed: int, rtf: float | None = None, longest_s: float = 0.004) -> str:
-    loop = Loop(scenario, rtf)
-    with ended(loop.rover(dawdling(seed, longest_s))):
-        loop.runner.run(TICKS)
-    return loop.sim.digest()
 
 
 def test_a_node_that_dawdles_gives_one_digest_at_any_speed() -> None:
@@ -468,118 +362,6 @@ def test_two_gates_cannot_expect_the_same_topic() -> None:
         microsim.load_scenario(world(ROVER, {"every": 0.1, "expect": "/rover/cmd_vel"}))
 
 
-def recorded(folder: Path, answer: Reply, ticks: int = TICKS) -> Loop:
-    loop = Loop(world(ROVER))
-    recorder = Recorder(folder, loop.sim)
-    recorder.attach(loop.runner)
-    with ended(loop.rover(answer)):
-        loop.runner.run(ticks)
-    recorder.close()
-    assert not recorder.error
-    return loop
-
-
-def test_a_recorded_lockstep_run_is_repeated_without_the_nodes_and_holds_its_waits(tmp_path: Path) -> None:
-    loop = recorded(tmp_path / "run", dawdling(1))
-    with Replay(open_bag(tmp_path / "run")) as replay:
-        assert replay.verify().is_identical
-        assert replay.sim.digest() == loop.sim.digest()
-        assert [gate.expect for gate in replay.sim.scenario.lockstep] == ["/rover/cmd_vel"]
-    rows = list(csv.DictReader((tmp_path / "run" / "lockstep.csv").open()))
-    assert len(rows) == TICKS // 2
-    assert {(row["expect"], row["nodes"]) for row in rows} == {("/rover/cmd_vel", "/rover_controller")}
-    assert 0.0 < max(float(row["waited_ms"]) for row in rows) < 5000.0
-
-
-def test_diff_names_the_node_that_replied_differently_and_when(tmp_path: Path) -> None:
-    def changed(message: Any) -> Sequence[tuple[float, int]]:
-        ((speed, stamp),) = proportional(message)
-        return [(speed + (stamp >= 500_000_000) * 1e-9, stamp)]
-
-    recorded(tmp_path / "one", dawdling(1))
-    recorded(tmp_path / "two", dawdling(2))
-    recorded(tmp_path / "three", changed)
-    one, two, three = (open_bag(tmp_path / name) for name in ("one", "two", "three"))
-    assert diff(one, two).is_identical
-    found = diff(one, three)
-    assert found.culprit == "/rover_controller replied differently to the same inputs at 0.5 s"
-    assert str(found).startswith(f"different: {found.culprit}; the first message that differs is /rover/cmd_vel")
-
-
-class Reader(threading.Thread):
-    """As rclpy: one message of each subscription at a time, in the order of subscribing, then one request."""
-
-    def __init__(self, bus: Bus, dawdles_s: float, loses: int = -1) -> None:
-        """`loses`: the number of a request that is not answered."""
-        super().__init__(daemon=True)
-        self.requests, self.loses = 0, loses
-        self.transport = MemoryTransport("reader", bus=bus)
-        self.transport.declare([Parameter("gain", 1.0)], lambda changes: "")
-        self.transport.poll = self._turn  # type: ignore[method-assign]
-        self.imu = 0
-        self._dawdles_s, self._is_over, self._chance = dawdles_s, False, random.Random(int(1e6 * dawdles_s))
-        self._commands = self.transport.publisher("/rover/cmd_vel", TWIST, Qos(10))
-        self.transport.subscribe("/rover/imu/data_raw", "sensor_msgs/msg/Imu", Qos(10), self._on_imu)
-        self.transport.subscribe("/rover/odom", ODOM, Qos(10), self._on_odometry)
-
-    def _on_imu(self, cdr: bytes) -> None:
-        self.imu += 1
-
-    def _on_odometry(self, cdr: bytes) -> None:
-        command = wire.new(TWIST)
-        command.linear.x = 0.01 * self.imu
-        self._commands.publish(wire.encode(TWIST, command))
-
-    def _turn(self, timeout_s: float = 0.0) -> None:
-        bus = self.transport.bus
-        time.sleep(self._dawdles_s * self._chance.random())
-        with bus.changed:
-            bus.changed.wait_for(self.transport._has_work, 0.01)
-            ready = [each for each in bus.subscriptions if each.owner is self.transport and each.queue]
-            servers = [each for each in bus.servers.values() if each.owner is self.transport and each.queue]
-        for each in ready:
-            each.on_message(each.queue.popleft())
-        for server in servers:
-            request = server.queue.popleft()
-            if self.requests != self.loses:
-                self.transport._answer(server, request)
-            self.requests += 1
-
-    def run(self) -> None:
-        while not self._is_over:
-            self._turn()
-        self.transport.close()
-
-    def end(self) -> None:
-        self._is_over = True
-        self.join()
-
-
-def test_a_node_that_reads_several_topics_has_handled_the_others_when_it_is_asked_to_reply() -> None:
-    """Its executor takes one message of each subscription: odometry could overtake the IMU, which is more frequent."""
-    digests = set()
-    for dawdles_s in (0.0, 0.002, 0.01):
-        loop = Loop(world(ROVER))
-        reader = Reader(loop.bus, dawdles_s)
-        reader.start()
-        loop.runner.run(30)
-        reader.end()
-        digests.add(loop.sim.digest())
-        speeds = [round(100 * item.values[0]) for _, item in loop.inputs]
-        assert speeds == [1 + tick for tick in range(0, 30, 2)], "the IMU sends in each tick"
-    assert len(digests) == 1
-
-
-def test_a_request_to_a_node_that_is_lost_is_repeated() -> None:
-    loop = Loop(world(ROVER))
-    reader = Reader(loop.bus, 0.0, loses=5)
-    reader.start()
-    loop.runner.run(10)
-    reader.end()
-    assert reader.requests > 10
-    assert [round(100 * item.values[0]) for _, item in loop.inputs] == [1, 3, 5, 7, 9]
-
-
 def test_a_sweep_refuses_a_scenario_with_gates() -> None:
     with pytest.raises(MicroSimError, match="default has `lockstep`, but a sweep runs without ROS 2 nodes"):
         refuse_gates("a sweep", microsim.load_scenario(world(ROVER)), None)
@@ -588,9 +370,9 @@ def test_a_sweep_refuses_a_scenario_with_gates() -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("after /rover/odom", "--lockstep: expected 'after: TOPIC, expect: TOPIC' or 'every: SECONDS"),
+        ("after /rover/odom", "--lockstep: expected 'after: TOPIC, expect: TOPIC', 'every: SECONDS"),
         ("after: /rover/odom, expect: /rover/cmd_vel", "lockstep waits for ROS 2 nodes: leave out --transport none"),
-        ("after: /rover/odom", "lockstep[0].expect: missing key 'expect'"),
+        ("after: /rover/odom", "missing key 'expect' or 'settle': a gate has one of them"),
     ],
 )
 def test_gates_of_the_command_line_are_checked(text: str, part: str) -> None:

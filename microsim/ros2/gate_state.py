@@ -1,0 +1,164 @@
+"""What gates wait for: replies of a node, or that it has handled what was sent to it."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from microsim.ros2.transport import Transport
+from microsim.scenario.gates import Gate
+
+AGAIN_S = 1.0  # after which a request that was not answered is repeated
+MOST_REPLIES = 10_000  # that may wait for their gates
+PROBE = "rcl_interfaces/srv/GetParameterTypes"
+
+Deliver: TypeAlias = Callable[[], None]  # hands a message to the simulation
+Answer: TypeAlias = Callable[[], object | None]  # None until it has arrived
+Peers: TypeAlias = Mapping[Hashable, str]  # what tells endpoints apart -> the name of its node
+
+
+@dataclass
+class GateState:
+    """What one gate waits for, and the replies that have arrived."""
+
+    gate: Gate
+    asked: list[int] = field(default_factory=list)  # stamps of the messages to be answered [ns]
+    replies: deque[tuple[int | None, Deliver]] = field(default_factory=deque)  # stamp, and what takes it
+    owed: int = 0  # replies to messages that no longer matter: they are left out when they arrive
+    left_out: int = 0  # replies that did not count, and
+    latest_stamp: int | None = None  # the stamp of the latest of them [ns]
+    closed_at: float = 0.0  # wall time
+    opened_at: float = 0.0
+    reported_at: float = -math.inf
+    looked_at: float = 0.0  # at the graph
+    nodes: str = ""  # that reply
+    publishers: frozenset[Hashable] = frozenset()
+
+    @property
+    def is_closed(self) -> bool:
+        return len(self.replies) < self.gate.count * len(self.asked)
+
+    def close(self, stamps: list[int], now: float) -> None:
+        self.forget()
+        self.asked, self.closed_at, self.opened_at, self.reported_at = stamps, now, now, -math.inf
+
+    def forget(self) -> None:
+        """Continue without the replies that are missing; they are left out if they arrive later."""
+        if self.gate.match == "order":
+            self.owed += max(self.gate.count * len(self.asked) - len(self.replies), 0)
+        self.asked = []
+
+    def put(self, stamp: int | None, deliver: Deliver, now: float) -> None:
+        if self.owed or not self._counts(stamp) or len(self.replies) >= MOST_REPLIES:
+            self.owed = max(self.owed - 1, 0)
+            self.left_out += 1
+            self.latest_stamp = stamp
+            return
+        was_closed = self.is_closed
+        self.replies.append((stamp, deliver))
+        if was_closed and not self.is_closed:
+            self.opened_at = now
+
+    def _counts(self, stamp: int | None) -> bool:
+        if self.gate.match == "order":
+            return True
+        before = sum(each == stamp for each, _ in self.replies)
+        return before < self.gate.count * self.asked.count(stamp if stamp is not None else -1)
+
+    def take(self) -> list[Deliver]:
+        found = [self.replies.popleft()[1] for _ in range(min(self.gate.count * len(self.asked), len(self.replies)))]
+        self.asked = []
+        return found
+
+
+class Settling:
+    """Finds out when nodes have handled what was sent to them, by a request to each."""
+
+    def __init__(self, transport: Transport, now: Callable[[], float], insists: bool = False) -> None:
+        """`insists`: wait for a node that has left, too."""
+        self._transport, self._now, self._insists = transport, now, insists
+        self._nodes: list[str] = []
+        self._rounds = 0  # requests still to be made
+        self._answers: dict[str, list[Answer]] = {}  # by node: of this round; several where one was not answered
+        self._asked_at = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self._nodes)
+
+    def follow(self, nodes: Iterable[str]) -> list[str]:
+        """Ask these nodes from now on; gives those that cannot be asked."""
+        wanted = sorted(nodes)
+        found = [node for node in wanted if self._ask(node) is not None]
+        self._nodes = wanted if self._insists else found
+        return [node for node in wanted if node not in found]
+
+    def begin(self, rounds: int) -> None:
+        """What was just sent has so many messages on a topic; a request after each is answered."""
+        self._rounds, self._answers = rounds, {}
+
+    def is_over(self) -> bool:
+        self._answers = {
+            node: answers for node, answers in self._answers.items() if all(answer() is None for answer in answers)
+        }
+        if self._answers and self._now() - self._asked_at >= AGAIN_S:  # lost, or sent to a node that has died
+            self._request(list(self._answers))
+        elif not self._answers and self._rounds:
+            self._rounds -= 1
+            self._request(self._nodes)
+        return not self._answers and not self._rounds
+
+    def _request(self, nodes: Iterable[str]) -> None:
+        self._asked_at = self._now()
+        for node in nodes:
+            answer = self._ask(node)
+            if answer is not None:
+                self._answers.setdefault(node, []).append(answer)
+            elif self._insists:
+                self._answers.setdefault(node, [])
+            else:  # it has left
+                self._answers.pop(node, None)
+
+    def _ask(self, node: str) -> Answer | None:
+        return self._transport.ask(f"{node}/get_parameter_types", PROBE, {"names": []})
+
+
+@dataclass
+class SettleState(GateState):
+    """A node that replies only sometimes, or not at all."""
+
+    settling: Settling | None = None  # asks it; None: it reports itself when it is done
+    reads: frozenset[str] = frozenset()  # topics
+    rounds: int = 0  # requests after what was sent
+    done_ns: int = -1  # the latest stamp that it reported
+    _has_asked: bool = False
+    _is_over: bool = False
+
+    @property
+    def is_closed(self) -> bool:
+        return bool(self.asked) and not self._is_over
+
+    def close(self, stamps: list[int], now: float) -> None:
+        super().close(stamps, now)
+        self._has_asked = self._is_over = False
+
+    def advance(self, now: float) -> None:
+        """Find out whether it has settled."""
+        if self.settling is None:
+            self._is_over = self.done_ns >= max(self.asked)
+        elif not self._has_asked:
+            self._has_asked = True
+            self.settling.begin(self.rounds)
+            self.settling.is_over()
+        else:
+            self._is_over = self.settling.is_over()
+        self.opened_at = now
+
+    def forget(self) -> None:
+        self.asked = []
+
+    def take(self) -> list[Deliver]:
+        self.asked = []
+        return []
