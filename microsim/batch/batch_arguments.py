@@ -18,9 +18,9 @@ def is_on_gpu(values: Any) -> bool:
 
 def whole_numbers(values: Any, what: str) -> Integers:
     """As an array; what is not a whole number of 64 bits is refused."""
-    refusal = UsageError(f"{what} must be whole numbers of 64 bits; found {values!r}")
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.dtype != np.uint64:
         return np.atleast_1d(values).astype(np.int64).reshape(-1)
+    refusal = UsageError(f"{what} must be whole numbers of 64 bits; found {values!r}")
     items = np.atleast_1d(np.asarray(values, dtype=object)).reshape(-1).tolist()
     if not all(isinstance(item, (int, np.integer)) and not isinstance(item, bool) for item in items):
         raise refusal

@@ -63,11 +63,11 @@ class Task(ABC):
         self.batch = BatchSimulation(scenario, n, sensors=dict.fromkeys(sensors), threads=threads, device=device)
         self.n, self.xp = n, self.batch.loops.xp  # NumPy or CuPy, for arrays of the task's own
         self.layout = Layout(self.observations, self.batch)
-        self._commands = [
-            (self.batch.commands(robot)[self._input(robot, name)], *_span(span))
-            for robot, inputs in self.actions.items()
-            for name, span in inputs.items()
-        ]
+        acts = [(robot, name, span) for robot, inputs in self.actions.items() for name, span in inputs.items()]
+        self._commands = [self.batch.commands(robot)[self._input(robot, name)] for robot, name, _ in acts]
+        spans = self.batch.loops.array(np.array([_span(span) for _, _, span in acts]).T[..., None].copy())
+        self._middle, self._half = spans  # (size, 1)
+        self._scaled: Array = self.xp.zeros((len(acts), n))
         self._sine, self._cosine = self.xp.empty(n), self.xp.empty(n)
         self._seen: Float32s = self.xp.zeros((n, self.layout.size), np.float32)
         self.prepare()
@@ -118,13 +118,14 @@ class Task(ABC):
                 f"{self.name}: expected {self.action_size} numbers from -1 to 1 for each of {self.n} worlds, found an "
                 f"array of shape {actions.shape}"
             )
-        actions = actions.reshape(self.n, -1)
-        for column, (command, middle, half) in enumerate(self._commands):
-            np.multiply(actions[:, column], half, out=command, dtype=np.float64)
-            if middle:
-                np.add(command, middle, out=command)
-            np.minimum(command, middle + half, out=command)  # NaN stays: the batch ignores and counts it
-            np.maximum(command, middle - half, out=command)
+        values: Array = self._scaled
+        values[:] = actions.reshape(self.n, -1).T
+        values *= self._half
+        values += self._middle
+        np.minimum(values, self._middle + self._half, out=values)  # NaN stays: the batch ignores and counts it
+        np.maximum(values, self._middle - self._half, out=values)
+        for command, value in zip(self._commands, values, strict=True):
+            command[:] = value
         self.batch.step(self.ticks)
 
     def observe(self, out: Float32s | None = None) -> Float32s:
