@@ -429,7 +429,8 @@ class BatchSimulation:
         there = {
             f"{robot}/{name}": (robot, name, block, kind) for robot, name, block, kind in self.scenario.all_sensors
         }
-        reasons = {full: why_not(full, block, kind) for full, (_, _, block, kind) in there.items()}
+        has_others = len(self._robots) > 1
+        reasons = {full: why_not(full, block, kind, has_others) for full, (_, _, block, kind) in there.items()}
         possible = [full for full, reason in reasons.items() if not reason]
         names = list(there if wanted is None else wanted)
         for name in names:

@@ -32,6 +32,7 @@ from microsim.engine.timekeeper import Clock, Trigger
 from microsim.errors import UsageError
 from microsim.faults import FAULTS
 from microsim.outputs.sensor_outputs import latency_of, windows_of
+from microsim.scenario.bundles import bundle_of
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import value_stream
 from microsim.scenario.randomize import with_value
@@ -73,7 +74,7 @@ class SensorColumns(ABC):
         self.prepare()
 
     def _context(self) -> SensorContext:
-        mount = getattr(self.block, "mount", None)
+        mount, world = getattr(self.block, "mount", None), self.fixture.scenario.world
         return SensorContext(
             robot=self.robot.name,
             sensor=self.name,
@@ -84,6 +85,8 @@ class SensorColumns(ABC):
             key=0,
             mount=FixedMount() if mount is None else FixedMount(mount.xyz, mount.rpy),
             robot_settings=self.robot.settings,
+            bundle=None if world is None else lambda: bundle_of(world),
+            bundle_key=world,
         )
 
     @abstractmethod
@@ -426,8 +429,8 @@ def sensor_columns(
     return kind(fixture, robot, name, block, sensor, n)
 
 
-def why_not(target: str, block: Any, sensor: Sensor) -> str:
+def why_not(target: str, block: Any, sensor: Sensor, has_others: bool) -> str:
     """Why a sensor cannot run in a batch; empty when it can."""
     if sensor.is_simple:
         return f"{target} is a plug-in without a kernel, which runs in a Simulation only"
-    return sensor.unbatchable(block).format(target=target)
+    return sensor.unbatchable(block, has_others).format(target=target)

@@ -99,11 +99,15 @@ def verdict_of(task: Task, outcome: Outcome) -> dict[str, Mask]:
     return {"success": outcome.success, "is_success": outcome.success, "collision": collision}
 
 
+def counts_of(task: Task) -> dict[str, int]:
+    """Of one world: contacts, and actions that were ignored, in this episode."""
+    return {"contacts": int(task.contacts[0]), "ignored_actions": int(task.ignored[0])}
+
+
 def info_of(task: Task, outcome: Outcome) -> dict[str, Any]:
-    """The info of one world: contacts and ignored actions in this episode, what robots touch now, how it stands."""
+    """The info of one world: counts, what robots touch now, and how the episode stands."""
     return {
-        "contacts": int(task.contacts[0]),
-        "ignored_actions": int(task.ignored[0]),
+        **counts_of(task),
         "touching": {robot: task.batch.touching(robot, 0) for robot in task.batch.robots},
         **{key: bool(value[0]) for key, value in verdict_of(task, outcome).items()},
     }
@@ -149,7 +153,7 @@ class TaskEnv(gymnasium.Env[Any, npt.NDArray[np.float32]]):
         self._has_seed, self._steps = True, 0
         self.task.reset(seeds=seeds)
         self._window.after_step()
-        return self._seen(), {}
+        return self._seen(), counts_of(self.task)
 
     def step(self, action: npt.NDArray[np.float32]) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         check_open(self._is_closed, self._has_seed)
@@ -276,29 +280,35 @@ class TaskVectorEnv(VectorEnv[Any, Any, Any]):
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         check_open(self.closed, self._has_seed)
-        task = self.task
+        task, mode = self.task, self.autoreset_mode
         task.act(actions if self._torch is None else self._taken(actions))
         outcome = task.judge()
-        rewards, ended = team_rewards(outcome.rewards), outcome.ended
+        rewards, ended, restarted = team_rewards(outcome.rewards), outcome.ended, None
         self._steps += 1
-        if self.autoreset_mode == AutoresetMode.NEXT_STEP and self._restart(self._over):
-            rewards[self._over], ended[self._over] = 0.0, False
+        if mode == AutoresetMode.NEXT_STEP and self._restart(self._over):
+            restarted = self._over
+            rewards[restarted], ended[restarted] = 0.0, False
         cut = ~ended & (self._steps >= self.horizon)
-        self._over = ended | cut
-        info = self._counts()
-        if outcome.rewards.ndim > 1:
-            info |= {"agent_rewards": outcome.rewards, "_agent_rewards": task.xp.ones(self.num_envs, np.bool_)}
-        if self._over.any():
-            final = {key: value & self._over for key, value in verdict_of(task, outcome).items()}
-            info |= {**final, **{f"_{key}": self._over.copy() for key in final}}
+        self._over = over = ended | cut
+        info = self._counts() | self._agent_rewards(outcome, restarted)
+        if over.any():
+            final = {key: value & over for key, value in verdict_of(task, outcome).items()}
+            info |= {**final, **{f"_{key}": over.copy() for key in final}}
         seen = self._seen()
-        if self.autoreset_mode == AutoresetMode.SAME_STEP and self._over.any():
-            over, last = self._over.copy(), each_of(seen, lambda array: array.copy())
-            self._restart(over)
-            ends = {"final_obs": last, "_final_obs": over, "final_info": info, "_final_info": over.copy()}
-            info, seen = {**self._counts(), **ends}, self._seen()
+        if mode == AutoresetMode.SAME_STEP and self._restart(over):
+            last = each_of(seen, lambda array: array.copy())
+            facts = {key: value & over if key.startswith("_") else value for key, value in info.items()}
+            ends = {"final_obs": last, "_final_obs": over.copy(), "final_info": facts, "_final_info": over.copy()}
+            info, seen = self._counts() | self._agent_rewards(outcome, over) | ends, self._seen()
         self._window.after_step()
         return tuple(map(self._given, (seen, rewards, ended, cut, info)))
+
+    def _agent_rewards(self, outcome: Outcome, restarted: Mask | None) -> dict[str, Any]:
+        """Of each agent, in worlds that were not restarted."""
+        if outcome.rewards.ndim == 1:
+            return {}
+        there = self.task.xp.ones(self.num_envs, np.bool_) if restarted is None else ~restarted
+        return {"agent_rewards": outcome.rewards, "_agent_rewards": there}
 
     def _restart(self, over: Mask) -> bool:
         """Begin the next episode in these worlds; whether there are any."""

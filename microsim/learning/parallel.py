@@ -38,7 +38,7 @@ class TaskParallelEnv(ParallelEnv):  # type: ignore[misc]
     ) -> None:
         self.task = find_task(task)(1, **options)
         if not self.task.agents:
-            known = ", ".join(name for name, each in TASKS.built_in.items() if each.agents)
+            known = ", ".join(name for name, each in TASKS.built_in.items() if each.agents or each.alike)
             raise UsageError(f"{self.task.name} has one learner; tasks with agents: {known}")
         self.metadata = {
             "name": f"microsim_{self.task.batch.scenario.name}_v0",

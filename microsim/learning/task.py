@@ -56,7 +56,7 @@ class Task(ABC):
     easiest: ClassVar[float] = 1.0  # the difficulty at which a trainer begins; it raises it to 1
 
     def __init__(self, n: int, threads: int = 1, device: str = "cpu", difficulty: float = 1.0, **options: Any) -> None:
-        self.difficulty = difficulty  # from 0 to 1: of episodes that begin from now on
+        self.difficulty = difficulty
         self._check_options(options)
         scenario = self.scenario(**options)
         sensors = [part.sensor for part in self.observations.values() if not hasattr(part, "names")]
@@ -71,6 +71,17 @@ class Task(ABC):
         self._sine, self._cosine = self.xp.empty(n), self.xp.empty(n)
         self._seen: Float32s = self.xp.zeros((n, self.layout.size), np.float32)
         self.prepare()
+
+    @property
+    def difficulty(self) -> float:
+        """From 0 to 1, of episodes that begin from now on: a curriculum raises it."""
+        return self._difficulty
+
+    @difficulty.setter
+    def difficulty(self, difficulty: float) -> None:
+        if not 0.0 <= difficulty <= 1.0:
+            raise UsageError(f"difficulty must be from 0 to 1, found {difficulty!r}")
+        self._difficulty = float(difficulty)
 
     # ---- what a task says of itself --------------------------------------------------------------------------
 

@@ -189,22 +189,29 @@ class SplatInstrument:
     has_depth: bool
     segmenter: Segmenter | None
     noise: ImageNoise
+    is_batched: bool = False  # one of many worlds, each seen from its own `View`
     may_break: bool = True  # a GPU can be lost
 
     def read(self, view: View) -> Bytes:
-        picture = self.camera.scene.picture(self.camera, view.tick)
-        images = [self.noise.apply(picture.colours, self.camera.key, view.tick)]
+        camera = self.camera
+        if self.is_batched:
+            camera = replace(camera, motion=lambda: view.motion, key=view.key)
+            picture = camera.shaded(camera.scene.pictures([camera.shot(view.tick)])[0])
+        else:
+            picture = camera.scene.picture(camera, view.tick)
+        images = [self.noise.apply(picture.colours, camera.key, view.tick)]
         if self.has_depth:
             images.append(picture.depths.view(np.uint8).reshape(*picture.depths.shape, 4))
         if self.segmenter is not None:
-            images.append(self.segmenter.image(*self.camera.pose(), self.camera.bodies(), picture.depths))
+            images.append(self.segmenter.image(*camera.pose(), camera.bodies(), picture.depths))
         return images[0] if len(images) == 1 else np.concatenate(images, axis=2)
 
 
 def splat_instrument(context: SensorContext) -> SplatInstrument:
     block = context.settings
     segmenter = _segmenter(context) if block.render.segmentation else None
-    return SplatInstrument(splat_camera(context), block.render.depth, segmenter, image_noise(block))
+    is_batched = context.physics is None
+    return SplatInstrument(splat_camera(context), block.render.depth, segmenter, image_noise(block), is_batched)
 
 
 def _segmenter(context: SensorContext) -> Segmenter:

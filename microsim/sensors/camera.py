@@ -380,9 +380,9 @@ SENSOR = Sensor(
     faults=(DROPOUT, FAIL),
     display=Display("{width}×{height}  seen {age:.2f} s ago", layer="image", order=40),
     picture=image_now,
-    unbatchable=lambda settings: (
-        "the camera {target} draws splats, which a batch cannot: write `render: plain` or take it away"
-        if settings.is_splat
+    unbatchable=lambda settings, has_others: (
+        "the camera {target} draws splats, in a batch only without other robots: write `render: plain`"
+        if settings.is_splat and has_others
         else ""
     ),
     parameters={

@@ -243,7 +243,8 @@ class Sensor:
     )
     path: str = ""  # part of the topic's name of a sensor that is named like its type; default: that name
     faults: tuple[str, ...] = (DROPOUT,)
-    unbatchable: Callable[[Any], str] = lambda settings: ""  # why it cannot run in a batch, about {target}; "": it can
+    # why it cannot run in a batch, by its settings and whether there are other robots, about {target}; "": it can
+    unbatchable: Callable[[Any, bool], str] = lambda settings, has_others: ""
     display: Display = Display()
     position: int = 1000  # among the topics of a tick; plug-ins come last
 

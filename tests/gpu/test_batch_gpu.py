@@ -13,6 +13,7 @@ from microsim.batch import BatchSimulation
 from tests.support import bare
 from tests.unit.batch.device_scenarios import SOURCES, assert_complete, assert_same, drive, sensors_with_kernels
 from tests.unit.batch.test_batch import scenario
+from tests.unit.learning.task_runs import NAMES, OPTIONS, digest_of, random_actions
 from tests.unit.robots.test_plugin_robot import SLED
 
 pytestmark = pytest.mark.gpu
@@ -128,26 +129,41 @@ def test_torch_jax_and_cupy_share_the_memory() -> None:
     assert batch.tick[:5].tolist() == [0, 0, 0, 12, 12]
 
 
-@pytest.mark.parametrize("task", ["Hover", "Patrol", "RoverAvoid", "TeamTask", "Drive"])
-def test_environments_on_a_gpu_give_the_cpus_numbers_as_tensors(task: str) -> None:
+@pytest.mark.parametrize("task", NAMES)
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_environments_on_a_gpu_give_the_cpus_numbers_as_tensors(task: str, mode: str) -> None:
     import gymnasium
     import torch
 
-    name = f"microsim.learning:MicroSim/{task}-v0"
-    cpu = gymnasium.make_vec(name, num_envs=200, max_episode_steps=15)
-    gpu = gymnasium.make_vec(name, num_envs=200, max_episode_steps=15, device="cuda")
-    seen, _ = gpu.reset(seed=5)
-    wanted, _ = cpu.reset(seed=5)
+    n = 6 if task in ("CameraRover", "LaneKeeping") else 200
+    options: Any = {"num_envs": n, "max_episode_steps": 15, "autoreset_mode": mode, **OPTIONS.get(task, {})}
+    cpu, gpu = (
+        gymnasium.make_vec(f"microsim.learning:MicroSim/{task}-v0", device=device, **options)
+        for device in ("cpu", "cuda")
+    )
+    found, expected = gpu.reset(seed=5), cpu.reset(seed=5)
     dice = np.random.default_rng(0)
-    assert seen.is_cuda
     for _ in range(40):
-        np.testing.assert_array_equal(seen.cpu().numpy(), wanted)
-        actions = dice.uniform(-1.2, 1.2, cpu.action_space.shape).astype(np.float32)
-        wanted, *rest, facts = cpu.step(actions)
-        seen, *found, info = gpu.step(torch.as_tensor(actions, device="cuda"))
-        for one, other in zip(found, rest, strict=True):
-            assert one.is_cuda
-            np.testing.assert_array_equal(one.cpu().numpy(), other)
-        assert info.keys() == facts.keys()
-        for key, value in facts.items():
-            np.testing.assert_array_equal(info[key].cpu().numpy(), value)
+        assert_equal_tensors(found, expected)
+        actions = random_actions(dice, cpu.action_space.shape)
+        found, expected = gpu.step(torch.as_tensor(actions, device="cuda")), cpu.step(actions)
+
+
+def assert_equal_tensors(found: Any, expected: Any) -> None:
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        found, expected = found.values(), expected.values()
+    if isinstance(expected, np.ndarray):
+        assert found.is_cuda
+        np.testing.assert_array_equal(found.cpu().numpy(), expected)
+        return
+    for one, other in zip(found, expected, strict=True):
+        assert_equal_tensors(one, other)
+
+
+@pytest.mark.parametrize("task", NAMES)
+@settings(max_examples=3, deadline=None)
+@given(seed=st.integers(0, 2**40))
+def test_tasks_have_the_cpus_states_rewards_and_ends(task: str, seed: int) -> None:
+    n = 4 if task in ("CameraRover", "LaneKeeping") else 150
+    assert digest_of(task, "cuda", n, 12, seed) == digest_of(task, "cpu", n, 12, seed)

@@ -13,6 +13,20 @@ from microsim.learning.task import NO_SENSORS, QUIET, Array, Float32s, Integers,
 from microsim.robots.car import SPEED, STEERING
 
 
+def on_oval(rows: Array, middle: tuple[float, float], half: float, radius: float) -> tuple[Array, Array, Array, Array]:
+    """Distance to the left of a loop's middle line [m], its direction x, y, how far it stays straight [m]; 0 in a bend.
+
+    The loop is driven counter-clockwise: straights of 2 `half` and half circles of `radius` round `middle`.
+    """
+    dx, dy = rows[X] - middle[0], rows[Y] - middle[1]
+    beyond = dx - np.clip(dx, -half, half)  # 0 along the straights
+    away = np.sqrt(np.square(beyond) + np.square(dy))
+    along = np.maximum(away, 1e-9)
+    direction_x, direction_y = -dy / along, beyond / along
+    ahead: Array = np.where(beyond == 0.0, half - dx * np.sign(-dy), 0.0)
+    return radius - away, direction_x, direction_y, ahead
+
+
 class Drive(Task):
     """Drive a car round an oval road, as fast as it can be kept on it.
 
@@ -48,16 +62,7 @@ class Drive(Task):
         self.driven[worlds] = 0.0
 
     def road(self, rows: Array) -> tuple[Array, Array, Array, Array]:
-        """Distance to the left of its middle [m], direction x, y, how far it stays straight [m]; 0 in a bend."""
-        dx, dy = rows[X] - self.middle[0], rows[Y] - self.middle[1]
-        half = 0.5 * self.straight_m
-        beyond = dx - np.clip(dx, -half, half)  # 0 along the straights
-        away = np.sqrt(np.square(beyond) + np.square(dy))
-        along = np.maximum(away, 1e-9)
-        left = self.radius_m - away
-        direction_x, direction_y = -dy / along, beyond / along
-        ahead: Array = np.where(beyond == 0.0, half - dx * np.sign(-dy), 0.0)
-        return left, direction_x, direction_y, ahead
+        return on_oval(rows, self.middle, 0.5 * self.straight_m, self.radius_m)
 
     def fill(self, seen: dict[str, Float32s]) -> None:
         rows, sine, cosine = self.look("car")

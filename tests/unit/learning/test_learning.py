@@ -3,79 +3,34 @@
 import os
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from typing import Any, cast
 
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
-from pettingzoo.test import parallel_api_test, parallel_seed_test
 
 import microsim
 from microsim.errors import UsageError, install_hint
-from microsim.learning import TASKS, env_id
-from microsim.learning.environments import TaskEnv, TaskVectorEnv, next_seeds
-from microsim.learning.parallel import TeamParallelEnv
+from microsim.learning import env_id
+from microsim.learning.environments import TaskEnv, next_seeds
+from microsim.learning.tasks.gate_race import GateRace
 from microsim.learning.tasks.hover import Hover
 from microsim.learning.tasks.oval_drive import Drive
 from microsim.learning.tasks.patrol import Patrol
 from microsim.learning.tasks.rover_avoid import RoverAvoid
+from microsim.learning.tasks.swarm import Swarm
 from microsim.learning.tasks.team_task import TeamTask
 from tests.support import COMPILED
+from tests.unit.learning.task_runs import NAMES, OPTIONS
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="whole episodes take too long with kernels as plain Python")
-NAMES = sorted(TASKS.built_in)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_gymnasiums_checker_is_content(name: str) -> None:
-    env = gymnasium.make(f"microsim.learning:{env_id(name)}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", gymnasium.error.DeprecatedEnv)
-        check_env(env.unwrapped, skip_render_check=True)  # that one opens the web page
-
-
-def test_pettingzoos_checkers_are_content() -> None:
-    parallel_api_test(TeamParallelEnv(), num_cycles=200)
-    parallel_seed_test(TeamParallelEnv, num_cycles=20)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_vector_equals_single_environments(name: str) -> None:
-    """Through ends, cuts and new episodes."""
-    count = 3
-    vector: Any = gymnasium.make_vec(env_id(name), num_envs=count, max_episode_steps=25, threads=2)
-    assert isinstance(vector.unwrapped, TaskVectorEnv)
-    assert vector.metadata["autoreset_mode"] == AutoresetMode.NEXT_STEP
-    singles = [gymnasium.make(env_id(name), max_episode_steps=25) for _ in range(count)]
-    seen, _ = vector.reset(seed=40)
-    firsts = [single.reset(seed=40 + index)[0] for index, single in enumerate(singles)]
-    np.testing.assert_array_equal(seen, firsts)
-    dice, over = np.random.default_rng(3), [False] * count
-    for _ in range(60):
-        actions = dice.uniform(-1, 1, (count, vector.single_action_space.shape[0])).astype(np.float32)
-        seen, rewards, ended, cut, info = vector.step(actions)
-        for index, single in enumerate(singles):
-            if over[index]:
-                expected: Any = (single.reset()[0], 0.0, False, False)
-            else:
-                *expected, facts = single.step(actions[index])
-                assert info["_contacts"][index]
-                assert info["contacts"][index] == facts["contacts"]
-                if (expected[2] or expected[3]) and "is_success" in facts:
-                    assert info["_is_success"][index]
-                    assert info["is_success"][index] == facts["is_success"]
-            np.testing.assert_array_equal(seen[index], expected[0])
-            assert (rewards[index], ended[index], cut[index]) == tuple(expected[1:])
-            over[index] = bool(expected[2] or expected[3])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_seed_gives_the_same_episode_again_and_another_one_another(name: str) -> None:
-    env = gymnasium.make(env_id(name))
+    env: Any = gymnasium.make(env_id(name), **OPTIONS.get(name, {}))
     episodes = []
     for seed in (8, 8, 9):
         seen = [env.reset(seed=seed)[0]]
@@ -84,17 +39,6 @@ def test_a_seed_gives_the_same_episode_again_and_another_one_another(name: str) 
         episodes.append(np.array(seen))
     np.testing.assert_array_equal(episodes[0], episodes[1])
     assert not np.array_equal(episodes[0], episodes[2])
-
-
-def test_a_world_of_an_environment_is_the_simulation_with_its_seed() -> None:
-    task = RoverAvoid(2)
-    task.reset(seeds=np.array([5, 6]))
-    sim = microsim.Simulation(task.scenario(), 6)
-    for action in ((1.0, 0.3), (0.5, -1.0)):
-        task.act(np.array([action, action]))
-        sim.command("rover", v=2.0 * action[0], omega=1.2 * action[1])
-        sim.step(task.ticks)
-    assert task.batch.rows("rover")[:, 1].tolist() == sim.rows("rover")
 
 
 def test_seeds_of_episodes_follow_from_the_first() -> None:
@@ -115,7 +59,8 @@ def test_without_autoreset_worlds_go_on_until_they_are_reset() -> None:
 def test_a_reset_mask_resets_the_worlds_it_names_and_no_other(name: str) -> None:
     mask = np.array([False, True, False, True])
     reset, untouched, fresh = (
-        cast("Any", gymnasium.make_vec(env_id(name), num_envs=4, autoreset=False)) for _ in range(3)
+        cast("Any", gymnasium.make_vec(env_id(name), num_envs=4, autoreset=False, **OPTIONS.get(name, {})))
+        for _ in range(3)
     )
     for env in (reset, untouched):
         env.reset(seed=7)
@@ -124,11 +69,9 @@ def test_a_reset_mask_resets_the_worlds_it_names_and_no_other(name: str) -> None
     for action in actions[:6]:
         reset.step(action)
         untouched.step(action)
-    before = untouched.unwrapped.task.observe().copy()
-    seen, _ = reset.reset(seed=90, options={"reset_mask": mask})
-    assert (seen[~mask] == before[~mask]).all()
-    assert (seen[mask] == fresh.unwrapped.task.observe()[mask]).all()
-    assert reset.unwrapped.task.batch.tick.tolist() == [36, 0, 36, 0]
+    reset.reset(seed=90, options={"reset_mask": mask})
+    ticks = 6 * reset.unwrapped.task.ticks
+    assert reset.unwrapped.task.batch.tick.tolist() == [ticks, 0, ticks, 0]
     for action in actions[6:]:
         found, old, new = reset.step(action), untouched.step(action), fresh.step(action)
         for column in range(4):  # observations, rewards, ended, cut short
@@ -145,7 +88,7 @@ def test_a_reset_mask_that_is_none_is_refused(mask: Any) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_picture_shows_the_robots(name: str) -> None:
-    env = gymnasium.make(env_id(name), render_mode="rgb_array")
+    env: Any = gymnasium.make(env_id(name), render_mode="rgb_array", **OPTIONS.get(name, {}))
     env.reset(seed=1)
     image: Any = env.render()
     assert image.dtype == np.uint8
@@ -358,3 +301,107 @@ def test_the_info_of_a_step_says_how_the_episode_stands() -> None:
         "is_success": False,
         "collision": False,
     }
+
+
+# ---- gates, a camera, a swarm, a lane --------------------------------------------------------------------------------
+
+
+def test_flying_through_a_gate_pays_and_beside_it_ends_the_race() -> None:
+    task = GateRace(3)
+    task.reset(seeds=np.array([1, 2, 3]))
+    rows, gate, heading = task.batch.rows("drone"), task.gates[:, 0], task.headings[:, 0]
+    task.before[:2], task.before[2] = gate[:2] - 0.3 * heading[:, None], gate[2]
+    rows[:2], rows[2] = gate[:2] + 0.3 * heading[:, None], gate[2]
+    rows[2, 1] = task.before[2, 1] = gate[2, 1] + 2.0  # above the opening
+    rows[:2, 2] -= 0.6 * heading  # not through it yet
+    rewards, ended, success, collision = task.judge()
+    assert task.passed.tolist() == [1, 0, 0]
+    assert rewards[0] > 4.0 > 0.1 > rewards[2]
+    assert rewards[1] == -5.0
+    assert ended.tolist() == [False, True, False]
+    assert success is not None
+    assert collision is not None
+    assert not success.any()
+    task.passed[:] = 5
+    task.before[:2], rows[:2] = (task.gates[:2, 5] + side * task.headings[:, 5:] for side in (-0.2, 0.2))
+    task.before[2] = rows[2] = task.gates[2, 5]
+    assert task.judge().success.all()  # type: ignore[union-attr]
+
+
+def test_a_race_without_difficulty_is_even() -> None:
+    task = GateRace(4, difficulty=0.0)
+    task.reset(seeds=np.arange(4))
+    assert (task.gates[2] == 4.0).all()
+    assert (task.gates[:, :, :1] == task.gates).all()
+
+
+def test_a_camera_rover_sees_the_pillar_and_earns_by_coming_near() -> None:
+    env: Any = gymnasium.make_vec(env_id("CameraRover"), num_envs=2)
+    seen, _ = env.reset(seed=5)
+    task, rows = env.unwrapped.task, env.unwrapped.task.batch.rows("rover")
+    rows[0], rows[1], rows[3] = task.pillar[0] - 3.0, task.pillar[1], (0.0, 3.14)  # towards it, and away from it
+    seen, *_ = env.step(np.zeros((2, 2), np.float32))
+    middle = seen[:, 4:10, 14:18].astype(int).reshape(2, -1, 3)
+    assert (np.abs(middle[0] - middle[1]).max(axis=1) > 20).all()  # the pillar, and the sky
+    rows[0] = task.pillar[0] - 1.4
+    _, rewards, ended, _, info = env.step(np.zeros((2, 2), np.float32))
+    assert (rewards > 10.0).all()
+    assert ended.all()
+    assert info["success"].all()
+
+
+@pytest.mark.parametrize("agents", [2, 5])
+def test_a_swarm_sees_goals_and_neighbours_and_pays_each_agent(agents: int) -> None:
+    env: Any = gymnasium.make_vec(env_id("Swarm"), num_envs=2, agents=agents)
+    seen, _ = env.reset(seed=1)
+    task = env.unwrapped.task
+    assert seen.shape == (2, agents, 8)
+    first = task.batch.rows("drone_1")
+    np.testing.assert_allclose(seen[:, 0, 0], 0.1 * (task.goals[0, 0] - first[0]), atol=1e-6)
+    for world in range(2):
+        offsets = np.array([task.batch.rows(each)[:2, world] - first[:2, world] for each in task.agents[1:]])
+        nearest = offsets[np.argmin(np.square(offsets).sum(axis=1))]
+        np.testing.assert_allclose(seen[world, 0, 4:6], np.clip(0.2 * nearest, -1, 1), atol=1e-6)
+    for number, agent in enumerate(task.agents):
+        task.batch.rows(agent)[:2] = task.goals[:, number]
+    task.before[0] += 1.0
+    _, rewards, ended, _, info = env.step(np.zeros((2, agents, 2), np.float32))
+    assert ended.all()
+    assert info["success"].all()
+    assert info["agent_rewards"].shape == (2, agents)
+    np.testing.assert_allclose(rewards, info["agent_rewards"].mean(axis=1))
+
+
+def test_drones_of_a_swarm_that_touch_end_it_for_all() -> None:
+    task = Swarm(2, agents=3)
+    task.reset(seeds=np.array([1, 2]))
+    one, other = (task.batch.rows(agent) for agent in task.agents[:2])
+    other[:2, 0] = one[:2, 0] + (0.0, 0.6)
+    actions = np.zeros((2, 3, 2))
+    actions[:, 0, 1] = 1.0
+    for _ in range(5):
+        task.act(actions)
+        rewards, ended, _, collision = task.judge()
+        if ended.any():
+            break
+    assert ended.tolist() == [True, False]
+    assert collision is not None
+    assert collision.tolist() == [True, False]
+    assert rewards[0, 0] < -4.0 < rewards[0, 2]
+    with pytest.raises(UsageError, match="agents must be from 2 to 16, found 1"):
+        Swarm(1, agents=1)
+
+
+def test_a_car_in_the_middle_of_its_lane_earns_and_outside_it_the_episode_ends() -> None:
+    env: Any = gymnasium.make_vec(env_id("LaneKeeping"), num_envs=2)  # with splats
+    seen, _ = env.reset(seed=1)
+    assert seen.shape == (2, 32, 48, 3)
+    assert len(np.unique(seen[0].reshape(-1, 3), axis=0)) > 100  # a captured world, not a palette
+    rows = env.unwrapped.task.batch.rows("ego")
+    rows[:2] = [[0.0, 0.0], [-32.5, -29.5]]
+    rows[3] = 0.0
+    _, rewards, ended, _, info = env.step(np.zeros((2, 1), np.float32))
+    assert rewards[0] == pytest.approx(0.1, abs=0.01)
+    assert rewards[1] == -5.0
+    assert ended.tolist() == [False, True]
+    assert info["success"].tolist() == [False, False]

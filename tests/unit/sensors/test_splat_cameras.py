@@ -322,11 +322,27 @@ def test_the_back_end_of_a_run_is_the_one_wished_for(monkeypatch: pytest.MonkeyP
     assert asked[0][0] == "gpu"
 
 
-def test_a_batch_refuses_splat_cameras_in_words() -> None:
+def test_a_batch_draws_the_splats_of_each_world_as_a_single_one_does() -> None:
     from microsim.batch import BatchSimulation
 
-    with pytest.raises(MicroSimError, match=r"camera_front draws splats.*render: plain"):
-        BatchSimulation(scenario(), 2)
+    batch = BatchSimulation(scenario(), seeds=[3, 4])
+    batch.commands("ego")[1] = 5.0, -2.0
+    batch.step(40)
+    readings = next(value for name, value in batch.readings.items() if name.endswith("camera_front"))
+    for world, speed in enumerate((5.0, -2.0)):
+        single = microsim.Simulation(scenario(), 3 + world)
+        single.command("ego", speed=speed)
+        np.testing.assert_array_equal(readings[world], images(single.step(40))[-1])
+    assert (readings[0] != readings[1]).any()
+
+
+def test_a_batch_refuses_splat_cameras_that_would_see_other_robots() -> None:
+    from microsim.batch import BatchSimulation
+
+    crowded = scenario()
+    crowded["robots"] = {**crowded["robots"], "drone": {"start": {"map_pose": {"x": 0, "y": 0, "z": 4}}}}
+    with pytest.raises(MicroSimError, match=r"camera_front draws splats.*without other robots.*render: plain"):
+        BatchSimulation(crowded, 2)
 
 
 def test_an_injected_failure_sends_the_last_frame_again_until_it_is_over() -> None:
