@@ -113,7 +113,7 @@ setup: $(READY)-dev ## Only set up .venv for development
 define install # $(1): extras such as [dev]
 	@$(call venv)
 	@echo "Installing microsim$(1) into $(VENV) (a minute or two, only when its metadata changed) ..."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.$(1)'
+	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --editable '.$(1)'
 	@touch $(READY) $@
 endef
 

@@ -11,17 +11,14 @@ import stat
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 if TYPE_CHECKING:
-    from rich.status import Status
-
     from microsim.runner import Runner
-    from microsim.scenario import Scenario
 
 GOOD, FAILED, WRONG_INPUT = 0, 1, 2  # exit codes
 
@@ -370,70 +367,6 @@ class Bar:
     def _log(self, text: str) -> None:
         self._shown_s = time.monotonic()
         note(text)
-
-
-# ---- compiling before a run is timed: kernels are compiled when first used, and then kept on disk --------------------
-
-COMPILING = "compiling kernels, first run only"
-_KERNELS = 200  # that a first run compiles, give or take 10 %: 198 for `default`, 217 for `showcase`
-
-
-def precompile(what: str, short_run: Callable[[], None]) -> None:
-    """Do a short run that compiles what `what` needs, unless that was done before on this machine."""
-    from microsim.engine.compiled import is_rehearsed, note_rehearsed
-
-    if not is_rehearsed(what):
-        short_run()
-        note_rehearsed(what)
-
-
-def parts_of(scenario: Scenario) -> str:
-    """What decides which kernels a run needs: models, sensors and the kind of world."""
-    data = scenario.to_dict()
-    robots = data["robots"].values()
-    parts = {f"{robot['model']}.{key}" for robot in robots for key in robot if robot[key] is not None}
-    parts |= {f"sensor.{each.get('type')}" for robot in robots for each in (robot.get("sensors") or {}).values()}
-    parts |= {key for key in ("world", "obstacles", "features", "faults", "randomize") if data.get(key)}
-    parts |= {key for key in ("elevation", "surface_types") if data["map"].get(key)}
-    return " ".join(sorted(parts))
-
-
-@contextmanager
-def compiling() -> Iterator[None]:
-    """Says that kernels are being compiled, as soon as one is; on a terminal with a line that disappears again."""
-    from microsim.engine.compiled import CACHE_FOLDER, watched
-
-    status: Status | None = None
-    is_announced, count = False, 0
-    is_first = CACHE_FOLDER is None or not any(CACHE_FOLDER.iterdir())  # otherwise nobody knows how many are missing
-
-    def begun() -> None:
-        nonlocal is_announced, status
-        if is_announced or is_quiet():
-            return
-        is_announced = True
-        from rich.console import Console  # not before there is something to say: it takes a tenth of a second
-
-        console = Console(stderr=True, highlight=False)
-        if console.is_terminal:
-            status = console.status(COMPILING, spinner="dots")
-            status.start()
-        else:
-            console.print(f"{COMPILING} …")
-
-    def done() -> None:
-        nonlocal count
-        count += 1
-        if status is not None:
-            of = f" of about {_KERNELS}" if is_first and count <= _KERNELS else ""
-            status.update(f"{COMPILING}: {count}{of}")
-
-    try:
-        with watched(begun, done):
-            yield
-    finally:
-        if status is not None:
-            status.stop()
 
 
 # ---- Ctrl-C ----------------------------------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ class Renderer:
         self._pose = np.zeros(12)
         self._row = np.empty(model.width)
         self._depths = np.empty((model.height, model.width))
-        self._classes = np.empty((model.height, model.width), np.uint8)
+        self._classes = np.zeros((model.height, model.width), np.uint8)
         self._palette: Grid = PALETTE.copy()
         self._mesh = None
         if world.mesh is not None and has_mesh:
@@ -175,7 +175,8 @@ class Renderer:
             else:
                 self._draw_relief()
             ground = self._depths.copy()
-            self._draw_shapes(ground_above_camera, False, None)
+            if not self.is_bare:
+                self._draw_shapes(ground_above_camera, False, None)
         self._depths[self._depths >= ground] = math.inf
         image = self._coloured()
         with np.errstate(all="ignore"):

@@ -14,7 +14,8 @@ import typer
 
 from microsim.cli.command import Command, JsonOption, argument, flag, option, size, with_options
 from microsim.cli.json_schemas import BundleOutput
-from microsim.cli.terminal import ShareProgress, compiling, print_json
+from microsim.cli.precompile import compiling
+from microsim.cli.terminal import ShareProgress, print_json
 from microsim.errors import UsageError, show
 from microsim.paths import world_templates
 

@@ -23,6 +23,7 @@ from microsim.cli.command import (
     simulated_time,
 )
 from microsim.cli.json_schemas import ComparisonOutput, Digest, SimulatedTime, Ticks
+from microsim.cli.precompile import compiling
 from microsim.cli.run_parts import ViewerOptions
 from microsim.cli.terminal import FAILED, GOOD, note, print_json, tell, warn
 from microsim.errors import UsageError
@@ -196,7 +197,7 @@ def _verify(again: Replay, as_json: bool) -> int:
     if end:
         again.on_tick = lambda tick: progress.tell(tick / end)
     try:
-        with terminal.compiling():
+        with compiling():
             verdict = again.verify()
     finally:
         progress.end()

@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from microsim.cli.command import ROS_ARGS, Command, flag, option, seconds
-from microsim.cli.terminal import GOOD, compiling, interrupts_end_the_run, precompile
+from microsim.cli.precompile import compiling, precompile
+from microsim.cli.terminal import GOOD, interrupts_end_the_run
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ from microsim.cli.command import (
     seed_value,
 )
 from microsim.cli.json_schemas import RunOutput
+from microsim.cli.precompile import compiling, precompile_scenario
 from microsim.cli.run_parts import Flight, FoxgloveOptions, Programme, RecordingOptions, Recordings, ViewerOptions
 from microsim.cli.terminal import FAILED, GOOD, print_json, tell, warn
 from microsim.errors import MicroSimError, UsageError
@@ -225,7 +226,7 @@ def _run(request: RunRequest, interrupts: terminal.Interrupts, recordings: Recor
             plugins = request.options.plugins or ()
             scenario, seed = run_parts.scenario_of_state(request.options.from_state, stack, plugins)
             request = request._replace(scenario=scenario, seed=seed)
-        with terminal.compiling():
+        with compiling():
             runner, node = _prepared(request, stack)
         if request.options.from_state is not None:
             run_parts.resume(request.options.from_state, runner)
@@ -357,7 +358,7 @@ def _precompile(scenario: Scenario, request: RunRequest) -> None:
             runner.run(min(runner.sim.clock.ticks_in(Fraction(1)), 600))
 
     if request.duration != 0.0:
-        terminal.precompile(terminal.parts_of(scenario), first_second)
+        precompile_scenario(scenario, first_second)
 
 
 def _runner(sim: Simulation, request: RunRequest) -> Runner:

@@ -14,6 +14,7 @@ from microsim.cli import terminal
 from microsim.cli.ci_reports import CiCase, ReportOptions
 from microsim.cli.command import Command, QuietOption, TimeoutOption, argument, flag, given, option, words_of
 from microsim.cli.commands.check import default_jobs, jobs_option
+from microsim.cli.precompile import compiling, precompile_scenario
 from microsim.cli.terminal import FAILED, GOOD, Bar, is_quiet, note, print_json, tell, warn
 from microsim.errors import UsageError
 
@@ -216,8 +217,8 @@ def _precompile(plan: Plan) -> None:
     def one_second() -> None:
         run_one(Simulation(plan.scenario), plan.mission, min(plan.duration or 1.0, 1.0), plan.metrics)
 
-    with terminal.compiling():
-        terminal.precompile(f"sweep {terminal.parts_of(plan.scenario)} {' '.join(plan.metrics)}", one_second)
+    with compiling():
+        precompile_scenario(plan.scenario, one_second, f"sweep {' '.join(plan.metrics)} ")
 
 
 # ---- a sweep ---------------------------------------------------------------------------------------------------------

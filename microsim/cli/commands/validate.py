@@ -10,7 +10,8 @@ from typing import Annotated, Any
 from typing_extensions import NotRequired, TypedDict
 
 from microsim.cli.command import Command, JsonOption, PluginsOption, argument
-from microsim.cli.terminal import GOOD, WRONG_INPUT, compiling, print_json
+from microsim.cli.precompile import compiling
+from microsim.cli.terminal import GOOD, WRONG_INPUT, print_json
 from microsim.errors import MicroSimError, Problem, ScenarioError
 from microsim.registry import code_only_from
 
