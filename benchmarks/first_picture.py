@@ -22,7 +22,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         began = time.monotonic()
         subprocess.run(["git", "clone", "-q", str(ROOT), f"{folder}/microsim"], check=True)
-        cold = {"NUMBA_CACHE_DIR": f"{folder}/kernels", "PIP_NO_CACHE_DIR": "1", "BROWSER": "true", "PYTHONPATH": ""}
+        own = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+        cold = {
+            **{name: "" for name in own},
+            "NUMBA_CACHE_DIR": f"{folder}/kernels",
+            "PIP_NO_CACHE_DIR": "1",
+            "BROWSER": "true",
+        }
         run = subprocess.Popen(
             ["make", "demo", "ARGS=--view-port 0"], cwd=f"{folder}/microsim", env={**os.environ, **cold}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,

@@ -326,14 +326,18 @@ _is_skipping = False
 @contextmanager
 def skipped_calls() -> Iterator[None]:
     """Meanwhile new tables call a function that does nothing: another process compiles those that they should call."""
-    global _is_skipping  # noqa: PLW0603 - of this process, before its run begins
-    _is_skipping = not _IS_PLAIN
+    _skip(not _IS_PLAIN)
     try:
         yield
     finally:
-        _is_skipping = False
-        for each in (contact_address, sample_address, advance_address, advance_many_address):
-            each.cache_clear()
+        _skip(False)
+
+
+def _skip(on: bool) -> None:
+    global _is_skipping  # noqa: PLW0603 - of this process, before its run begins
+    _is_skipping = on
+    for each in (contact_address, sample_address, advance_address, advance_many_address):
+        each.cache_clear()
 
 
 def _skipped(address: int) -> None:

@@ -12,6 +12,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -106,14 +107,40 @@ def plain(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _njit(function: _Function, **options: bool) -> _Function:
-    # no one calls a kernel through numba's C wrapper, and compiling it takes a sixth of the time
     compiled: _Function = numba.njit(error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     return compiled
 
 
 def _compiled(function: _Function, **options: bool) -> _Function:
     with _our_cache():
-        return _njit(function, cache=CACHE_FOLDER is not None, **options)
+        compiled = _njit(function, cache=CACHE_FOLDER is not None, **options)
+    if hasattr(compiled, "get_call_template"):  # not with NUMBA_DISABLE_JIT
+        _InnerForm(compiled, options)
+    return compiled
+
+
+class _InnerForm:
+    """What other kernels call: the same code without the wrapper through which Python calls it.
+
+    The wrapper takes a third of the time of compiling, and most kernels are called by kernels alone. Numbers that are
+    constants where it is called are not compiled in, so one form serves all callers.
+    """
+
+    def __init__(self, outer: Any, options: dict[str, bool]) -> None:
+        self._function, self._options = outer.py_func, options
+        outer.get_call_template, outer.get_overload = self._get_call_template, self._get_overload
+
+    @cached_property
+    def _dispatcher(self) -> Any:
+        with _our_cache("inner"):
+            return _njit(self._function, cache=CACHE_FOLDER is not None, no_cpython_wrapper=True, **self._options)
+
+    def _get_call_template(self, arguments: Any, keywords: Any) -> Any:
+        plain = tuple(numba.types.unliteral(each) for each in arguments)
+        return self._dispatcher.get_call_template(plain, {k: numba.types.unliteral(v) for k, v in keywords.items()})
+
+    def _get_overload(self, signature: Any) -> Any:
+        return self._dispatcher.get_overload(signature)
 
 
 def cached_cfunc(signature: Any, function: Callable[..., Any]) -> Any:
@@ -123,9 +150,9 @@ def cached_cfunc(signature: Any, function: Callable[..., Any]) -> Any:
 
 
 @contextmanager
-def _our_cache() -> Iterator[None]:
+def _our_cache(part: str = "") -> Iterator[None]:
     before = numba.core.config.CACHE_DIR
-    numba.core.config.CACHE_DIR = str(CACHE_FOLDER or "")
+    numba.core.config.CACHE_DIR = str(CACHE_FOLDER / part) if CACHE_FOLDER is not None else ""
     try:
         yield
     finally:

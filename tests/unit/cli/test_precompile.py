@@ -1,0 +1,41 @@
+"""A first run compiles in two processes: this one skips what the child compiles, and the child reports it."""
+
+import json
+import os
+
+from microsim.cli import precompile
+from microsim.engine.calls import sample_address, skipped_calls
+from microsim.processes import ChildProcess
+from microsim.scenario import load_scenario
+from microsim.sensors import gps, odometry
+from microsim.simulation import Simulation
+
+
+def test_skipped_calls_do_nothing_and_leave_no_trace() -> None:
+    before = Simulation("default").digest()
+    with skipped_calls():
+        assert sample_address(gps.sample) != 0
+        nothing = Simulation("default")
+        assert nothing.digest() != before  # no reading was filled in
+    assert sample_address(gps.sample) != sample_address(odometry.sample)
+    assert Simulation("default").digest() == before
+
+
+def test_the_child_reports_that_the_tables_are_compiled() -> None:
+    child = ChildProcess(precompile.__name__, os.environ)
+    try:
+        child.send(json.dumps(load_scenario("default").to_dict()).encode())
+        answers = [json.loads(line) for line in child.answers]
+    finally:
+        how = child.end_gracefully()
+    assert "tables" in answers, how
+    assert set(answers) <= {"tables", 1}
+
+
+def test_a_scenario_is_compiled_once(monkeypatch) -> None:
+    scenario, runs = load_scenario("default"), []
+    monkeypatch.setattr(precompile, "_in_two_processes", lambda scenario: runs.append("two"))
+    prefix = f"test {os.getpid()} "
+    for _ in range(2):
+        precompile.precompile_scenario(scenario, lambda: runs.append("short"), prefix)
+    assert runs == (["two", "short"] if precompile._cores() > 1 else ["short"])
