@@ -3,12 +3,17 @@
 import json
 import os
 
+import numba.core.config
+import pytest
+
 from microsim.cli import precompile
 from microsim.engine.calls import sample_address, skipped_calls
 from microsim.processes import ChildProcess
 from microsim.scenario import load_scenario
 from microsim.sensors import gps, odometry
 from microsim.simulation import Simulation
+
+pytestmark = pytest.mark.skipif(bool(numba.core.config.DISABLE_JIT), reason="nothing is compiled")
 
 
 def test_skipped_calls_do_nothing_and_leave_no_trace() -> None:
