@@ -1,0 +1,62 @@
+"""PettingZoo's parallel API over many worlds: what each agent sees, gets and does are arrays with a row for each world.
+
+PettingZoo itself has no vectors; AgileRL and others expect them in this form.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from microsim.errors import UsageError
+from microsim.learning.environments import TaskVectorEnv
+from microsim.learning.parallel import TaskParallelEnv, agent_columns
+from microsim.learning.task import Task
+
+
+class ParallelVectorEnv:
+    """World i equals `TaskParallelEnv` with its seed. An episode that ends begins again in the same step."""
+
+    def __init__(self, task: str | Path | type[Task], num_envs: int, **options: Any) -> None:
+        one = TaskParallelEnv(task)  # refuses a task without agents, and has the spaces of each
+        self.possible_agents, self.agents = one.possible_agents, list(one.possible_agents)
+        self.observation_spaces, self.action_spaces = one.observation_spaces, one.action_spaces
+        self.env = TaskVectorEnv(task, num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **options)
+        self.num_envs, self.num_agents, self.metadata = num_envs, len(self.agents), one.metadata
+        self._columns = agent_columns(self.env.task)
+        self._actions = np.zeros((num_envs, self.env.task.action_size), np.float32)
+
+    def observation_space(self, agent: str) -> Any:
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> Any:
+        return self.action_spaces[agent]
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], Any]:
+        seen, info = self.env.reset(seed=seed, options=options)
+        return self._views(seen), dict.fromkeys(self.agents, info)
+
+    def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        """Observations, rewards, terminations, truncations and infos by agent."""
+        for agent, (_, mine) in self._columns.items():
+            if agent not in actions:
+                raise UsageError(f"no actions of the agent {agent!r}; expected those of {', '.join(self.agents)}")
+            self._actions[:, mine] = actions[agent]
+        seen, rewards, ended, cut, info = self.env.step(self._actions)
+        each = info.get("final_info", info).get("agent_rewards")
+        gained = dict.fromkeys(self.agents, rewards)
+        if each is not None:
+            gained = {agent: each[:, place] for place, agent in enumerate(self.agents)}
+        infos = dict.fromkeys(self.agents, info)
+        return self._views(seen), gained, dict.fromkeys(self.agents, ended), dict.fromkeys(self.agents, cut), infos
+
+    def _views(self, seen: Any) -> dict[str, Any]:
+        """Each agent's columns, without a copy."""
+        rows = seen.reshape(self.num_envs, -1)
+        return {agent: rows[:, mine] for agent, (mine, _) in self._columns.items()}
+
+    def close(self) -> None:
+        self.env.close()

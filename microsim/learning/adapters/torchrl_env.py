@@ -1,0 +1,60 @@
+"""For TorchRL: an `EnvBase` with the worlds of one batch as its batch dimension, on the CPU or a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from gymnasium.vector import AutoresetMode
+from tensordict import TensorDict
+from torchrl.data import Binary, Bounded, Composite, Unbounded
+from torchrl.envs import EnvBase
+
+from microsim.learning.environments import TaskVectorEnv
+from microsim.learning.task import Task
+
+
+class TorchRlEnv(EnvBase):  # type: ignore[misc]
+    """TorchRL resets the worlds whose episode has ended, by its key `_reset`."""
+
+    def __init__(
+        self, task: str | Path | type[Task], num_envs: int, device: str = "cpu", seed: int | None = None, **options: Any
+    ) -> None:
+        mode = AutoresetMode.DISABLED
+        self.worlds = TaskVectorEnv(task, num_envs, device=device, autoreset_mode=mode, **options)
+        super().__init__(device=torch.device(device), batch_size=[num_envs])
+        seen: Any = self.worlds.single_observation_space
+        done: Any = self.worlds.single_action_space
+        low, high = (torch.as_tensor(edge).expand(num_envs, *seen.shape) for edge in (seen.low, seen.high))
+        observation = Bounded(low=low, high=high, shape=(num_envs, *seen.shape), dtype=torch.float32, device=device)
+        self.observation_spec = Composite(observation=observation, shape=(num_envs,), device=device)
+        self.action_spec = Bounded(-1.0, 1.0, shape=(num_envs, *done.shape), dtype=torch.float32, device=device)
+        self.reward_spec = Unbounded(shape=(num_envs, 1), device=device)
+        flag = Binary(1, shape=(num_envs, 1), dtype=torch.bool, device=device)
+        flags = {key: flag.clone() for key in ("done", "terminated", "truncated")}
+        self.done_spec = Composite(**flags, shape=(num_envs,), device=device)
+        self._next_seed = seed
+
+    def _set_seed(self, seed: int | None) -> None:
+        self._next_seed = seed
+
+    def _reset(self, tensordict: Any = None, **kwargs: Any) -> Any:
+        mask = None if tensordict is None else tensordict.get("_reset", None)
+        options = None if mask is None else {"reset_mask": mask.reshape(-1).cpu().numpy()}
+        seen, _ = self.worlds.reset(seed=self._next_seed, options=options)
+        self._next_seed = None
+        return TensorDict({"observation": torch.as_tensor(seen)}, self.batch_size, self.device)
+
+    def _step(self, tensordict: Any) -> Any:
+        actions = tensordict["action"].detach()
+        seen, rewards, ended, cut, _ = self.worlds.step(actions if actions.is_cuda else actions.numpy())
+        seen, rewards, ended, cut = map(torch.as_tensor, (seen, rewards, ended, cut))
+        flags = {"terminated": ended, "truncated": cut, "done": ended | cut}
+        column = {key: value.unsqueeze(-1) for key, value in flags.items()}
+        values = {"observation": seen, "reward": rewards.float().unsqueeze(-1), **column}
+        return TensorDict(values, self.batch_size, self.device)
+
+    def close(self, **kwargs: Any) -> None:
+        self.worlds.close()
+        super().close(**kwargs)

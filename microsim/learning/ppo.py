@@ -1,0 +1,297 @@
+"""PPO in one file (Schulman et al. 2017), over the worlds of one batch; needs torch (the extra `train`).
+
+Observations are written into the memory of the rollout, on the CPU or on a GPU, and nothing leaves the device between
+two evaluations. An episode that ends begins again in the same step. One that is cut is worth what the critic expects of
+its last observation.
+
+    policy = Trainer("RoverAvoid", seed=0, threads=2).run(print)
+    policy.save(Path("policy.npz"))
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from microsim.errors import MissingExtraError, UsageError, install_hint, unknown
+from microsim.learning.environments import NEXT_EPISODE, verdict_of
+from microsim.learning.evaluation import evaluate
+from microsim.learning.learning_curve import Progress
+from microsim.learning.policy import Policy
+from microsim.learning.task import Task, find_task
+from microsim.version import __version__
+
+try:
+    import torch
+    from torch import nn
+except ImportError:
+    raise MissingExtraError(f"training needs torch: {install_hint('train')}") from None
+
+CHECKED = 2 * 10**9  # seeds from here on: worlds in which the policy is checked while it is trained
+
+
+@dataclass(frozen=True)
+class PpoSettings:
+    """A task's `training` changes them; `microsim train --set worlds=1024` does too."""
+
+    worlds: int = 512
+    rollout: int = 16  # steps in each world between two updates
+    steps: int = 3_000_000  # of all worlds together; the learning rate falls to 0 until then
+    epochs: int = 4  # how often an update goes through the rollout
+    minibatch: int = 4096
+    learning_rate: float = 3e-3
+    gamma: float = 0.99
+    gae_lambda: float = 0.95
+    clip: float = 0.2
+    value_weight: float = 0.5
+    entropy_weight: float = 0.0
+    largest_gradient: float = 0.5
+    log_std: float = -0.5  # of actions, at the start
+    hidden: int = 64  # width of both hidden layers
+    target: float = 0.98  # stop when this share of `check_worlds` succeeds; 0: go on until `steps`
+    check_worlds: int = 500
+    check_every: int = 5  # updates
+    harder_at: float = 0.8  # share of successes at which the difficulty is raised by a tenth
+
+    def changed(self, changes: Mapping[str, Any]) -> PpoSettings:
+        names = [each.name for each in fields(self)]
+        for name in changes:
+            if name not in names:
+                raise UsageError(unknown("training has no setting", repr(name), name, names))
+        return replace(self, **{name: type(getattr(self, name))(value) for name, value in changes.items()})
+
+
+class Worlds:
+    """The worlds of a task as tensors, each with the row of its agents; what ends begins again."""
+
+    def __init__(self, task: type[Task], count: int, threads: int, device: str, seed: int, options: Any) -> None:
+        self.task = task(count, threads, device, **options)
+        self.task.difficulty = task.easiest
+        self.device = torch.device("cuda" if self.task.batch.device == "cuda" else "cpu")
+        self.agents = len(self.task.agents) if self.task.alike else 1
+        self.rows = count * self.agents
+        self.task.reset(seeds=np.arange(count, dtype=np.int64) + seed * 1_000_003)
+        dice = np.random.default_rng(seed)  # episodes end at different times from the start
+        self._steps = self.task.batch.loops.array(dice.integers(0, task.horizon, count))
+        self._total = torch.zeros(count, device=self.device)
+        self.sums: list[Any] = [0.0, 0.0, 0.0, 0.0]  # of episodes that ended: reward, successes, collisions, how many
+
+    def observe(self, out: Any) -> None:
+        """Into out (rows, numbers)."""
+        out.copy_(self._tensor(self.task.observe()).reshape(out.shape))
+
+    def _tensor(self, array: Any) -> Any:
+        """Of the same memory."""
+        return torch.as_tensor(array, device=self.device)
+
+    def _each_agent(self, column: Any) -> Any:
+        return column.repeat_interleave(self.agents) if self.agents > 1 else column
+
+    def step(self, actions: Any, last_seen: Any) -> tuple[Any, Any, Any]:
+        """(rewards, over, cut) of each row; `last_seen` gets the observations before the reset where one is cut."""
+        task = self.task
+        moves = actions.reshape(task.n, -1)
+        task.act(moves.numpy() if self.device.type == "cpu" else task.xp.asarray(moves))
+        outcome = task.judge()
+        self._steps += 1
+        cut = ~outcome.ended & (self._steps >= task.horizon)
+        over = outcome.ended | cut
+        rewards = self._tensor(outcome.rewards).float()
+        self._total += rewards.mean(1) if rewards.ndim > 1 else rewards
+        if cut.any():
+            self.observe(last_seen)
+        given = [self._tensor(each).clone() for each in (over, cut)]
+        worlds = over.nonzero()[0]
+        if worlds.size:
+            self._note_ends(outcome, given[0])
+            task.reset(worlds, task.batch.stream_keys(NEXT_EPISODE, worlds))
+            self._steps[worlds] = 0
+        rewards = rewards.reshape(-1) if rewards.ndim > 1 else self._each_agent(rewards)
+        return rewards, self._each_agent(given[0]), self._each_agent(given[1])
+
+    def _note_ends(self, outcome: Any, over: Any) -> None:
+        verdict = verdict_of(self.task, outcome)
+        never = self.task.xp.zeros(self.task.n, np.bool_)
+        counted = [(over & self._tensor(verdict.get(key, never))).sum() for key in ("success", "collision")]
+        parts = [self._total[over].sum(), *counted, over.sum()]
+        self.sums = [total + part for total, part in zip(self.sums, parts, strict=True)]
+        self._total[over] = 0.0
+
+    def ended(self) -> tuple[float, float, float]:
+        """Mean reward, share of successes and of collisions since the last call."""
+        reward, success, collision, count = (float(each) for each in self.sums)
+        self.sums = [0.0, 0.0, 0.0, 0.0]
+        return (reward / count, success / count, collision / count) if count else (float("nan"), 0.0, 0.0)
+
+
+class Rollout:
+    """Memory of what was seen, done and gained in `steps` steps of each row."""
+
+    def __init__(self, steps: int, rows: int, numbers: int, actions: int, device: Any) -> None:
+        def zeros(*shape: int) -> Any:
+            return torch.zeros(shape, device=device)
+
+        self.seen, self.actions = zeros(steps + 1, rows, numbers), zeros(steps, rows, actions)
+        self.chances, self.rewards, self.over = zeros(steps, rows), zeros(steps, rows), zeros(steps, rows)
+        self.values, self.gains = zeros(steps + 1, rows), zeros(steps, rows)
+        self.last_seen = zeros(rows, numbers)
+
+    def estimate_gains(self, gamma: float, gae_lambda: float) -> None:
+        """Generalised advantage estimation (Schulman et al. 2016)."""
+        gain = torch.zeros_like(self.values[0])
+        for k in reversed(range(len(self.rewards))):
+            lives = 1.0 - self.over[k]
+            error = self.rewards[k] + gamma * lives * self.values[k + 1] - self.values[k]
+            gain = error + gamma * gae_lambda * lives * gain
+            self.gains[k] = gain
+
+    def samples(self) -> tuple[Any, ...]:
+        """(seen, actions, chances, gains, returns), a row each."""
+        returns = (self.gains + self.values[:-1]).reshape(-1)
+        gains = self.gains.reshape(-1)
+        gains = (gains - gains.mean()) / (gains.std() + 1e-8)
+        seen = self.seen[:-1].reshape(-1, self.seen.shape[-1])
+        return seen, self.actions.reshape(-1, self.actions.shape[-1]), self.chances.reshape(-1), gains, returns
+
+
+def _layer(inputs: int, outputs: int, scale: float) -> Any:
+    layer = nn.Linear(inputs, outputs)
+    nn.init.orthogonal_(layer.weight, scale)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def network(inputs: int, hidden: int, outputs: int, scale: float) -> Any:
+    first, second = _layer(inputs, hidden, 2.0**0.5), _layer(hidden, hidden, 2.0**0.5)
+    return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), _layer(hidden, outputs, scale))
+
+
+class Trainer:
+    """Trains a policy for a task. The same seed, settings, threads, device, machine and torch give the same weights."""
+
+    def __init__(
+        self,
+        task: str | Path | type[Task],
+        seed: int = 0,
+        threads: int = 1,
+        device: str = "cpu",
+        settings: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self.kind, self.name, self.seed = find_task(task), str(task), seed
+        self.settings = chosen = PpoSettings().changed({**self.kind.training, **(settings or {})})
+        self.options, self.threads = options, threads
+        torch.set_num_threads(threads)
+        self.worlds = Worlds(self.kind, chosen.worlds, threads, device, seed + 1, options)
+        here = self.worlds.device
+        if here.type == "cpu" and device != "cpu":
+            raise UsageError(f"--device {device}: the batch cannot run there; the warning above has the reason")
+        self.dice = torch.Generator(here)
+        self.dice.manual_seed(seed)
+        numbers = self.worlds.task.layout.size // self.worlds.agents
+        actions = self.worlds.task.action_size // self.worlds.agents
+        if not numbers or self.worlds.task.layout.images:
+            raise UsageError(f"{self.kind.name} has images among its observations; this trainer takes numbers only")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.actor = network(numbers, chosen.hidden, actions, 0.01).to(here)
+            self.critic = network(numbers, chosen.hidden, 1, 1.0).to(here)
+        self.log_std = nn.Parameter(torch.full((actions,), chosen.log_std, device=here))
+        self.weights = [*self.actor.parameters(), *self.critic.parameters(), self.log_std]
+        self.optimizer = torch.optim.Adam(self.weights, lr=chosen.learning_rate, eps=1e-5, fused=True)
+        self.rollout = Rollout(chosen.rollout, self.worlds.rows, numbers, actions, here)
+
+    def run(self, report: Callable[[Progress], None] = lambda progress: None) -> Policy:
+        """Until the target is reached, or the steps are used up."""
+        chosen, worlds = self.settings, self.worlds
+        per_update = chosen.rollout * chosen.worlds
+        updates = max(chosen.steps // per_update, 1)
+        self.seconds, begun_s = 0.0, time.perf_counter()
+        worlds.observe(self.rollout.seen[-1])
+        for update in range(1, updates + 1):
+            for group in self.optimizer.param_groups:
+                group["lr"] = chosen.learning_rate * (1.0 - (update - 1) / updates)
+            self._collect()
+            self._improve()
+            reward, success, collision = worlds.ended()
+            difficulty = worlds.task.difficulty
+            checked = self._check(success, update == updates) if update % chosen.check_every == 0 else None
+            seconds = time.perf_counter() - begun_s
+            report(Progress(update, update * per_update, seconds, reward, success, collision, difficulty, checked))
+            if success >= chosen.harder_at:
+                worlds.task.difficulty = min(1.0, round(difficulty + 0.1, 1))
+            if checked is not None and chosen.target and checked >= chosen.target:
+                break
+        self.seconds = time.perf_counter() - begun_s
+        return self.policy(update * per_update)
+
+    def _check(self, success: float, is_last: bool) -> float | None:
+        """The share of worlds in which the policy succeeds; only when that is likely to be what is wanted."""
+        chosen = self.settings
+        if self.worlds.task.difficulty < 1.0 or not (is_last or success >= 0.7 * chosen.target):
+            return None
+        policy = self.policy()
+        found = evaluate(policy, chosen.check_worlds, CHECKED, self.threads, task=self.kind, **self.options)
+        return float(found.success.mean())
+
+    @torch.no_grad()  # type: ignore[untyped-decorator,unused-ignore]
+    def _collect(self) -> None:
+        chosen, worlds, rollout = self.settings, self.worlds, self.rollout
+        std, seen = self.log_std.exp(), self.rollout.seen
+        seen[0].copy_(seen[-1])  # goes on where the last one ended
+        for k in range(chosen.rollout):
+            middle = self.actor(seen[k])
+            noise = torch.empty_like(middle).normal_(generator=self.dice)
+            torch.addcmul(middle, std, noise, out=rollout.actions[k])
+            rollout.chances[k] = -(0.5 * noise.square() + self.log_std).sum(-1)
+            rewards, over, cut = worlds.step(rollout.actions[k], rollout.last_seen)
+            rollout.rewards[k], rollout.over[k] = rewards, over
+            if bool(cut.any()):
+                rollout.rewards[k] += chosen.gamma * cut * self.critic(rollout.last_seen)[:, 0]
+            worlds.observe(seen[k + 1])
+        rollout.values.copy_(self.critic(seen)[..., 0])
+        rollout.estimate_gains(chosen.gamma, chosen.gae_lambda)
+
+    def _improve(self) -> None:
+        chosen = self.settings
+        samples = self.rollout.samples()
+        count = len(samples[0])
+        for _ in range(chosen.epochs):
+            order = torch.randperm(count, generator=self.dice, device=self.worlds.device)
+            for start in range(0, count, chosen.minibatch):
+                mine = order[start : start + chosen.minibatch]
+                loss = self._loss(*(each[mine] for each in samples))
+                self.optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                nn.utils.clip_grad_norm_(self.weights, chosen.largest_gradient)
+                self.optimizer.step()
+
+    def _loss(self, seen: Any, actions: Any, chances: Any, gains: Any, returns: Any) -> Any:
+        chosen = self.settings
+        noise = (actions - self.actor(seen)) * torch.exp(-self.log_std)
+        ratio = torch.exp(-(0.5 * noise.square() + self.log_std).sum(-1) - chances)
+        kept = ratio.clamp(1.0 - chosen.clip, 1.0 + chosen.clip)
+        policy_loss = -torch.min(ratio * gains, kept * gains).mean()
+        value_loss = (self.critic(seen)[:, 0] - returns).square().mean()
+        return policy_loss + chosen.value_weight * value_loss - chosen.entropy_weight * self.log_std.sum()
+
+    def policy(self, steps: int = 0) -> Policy:
+        """What was learned so far, without exploration."""
+        linear = [part for part in self.actor if isinstance(part, nn.Linear)]
+        layers = tuple(
+            (np.ascontiguousarray(part.weight.detach().cpu().numpy().T), part.bias.detach().cpu().numpy().copy())
+            for part in linear
+        )
+        task = self.worlds.task
+        about = {
+            "task": self.name, "options": self.options, "observations": list(task.layout.names),
+            "actions": list(task.action_names), "seed": self.seed, "steps": steps, "threads": self.threads,
+            "device": self.worlds.device.type, "settings": asdict(self.settings), "microsim": __version__,
+            "torch": str(torch.__version__),
+        }  # fmt: skip
+        return Policy(layers, about)
