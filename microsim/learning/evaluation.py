@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.learning.environments import team_rewards, verdict_of
-from microsim.learning.policy import Policy, load_policy
+from microsim.learning.policy import Policy, input_of, load_policy
 from microsim.learning.task import Mask, Task, find_task
 from microsim.scenario import Scenario
 
@@ -52,7 +52,7 @@ def evaluate(
     rewards, steps = np.zeros(worlds), np.zeros(worlds, np.int64)
     lives = np.ones(worlds, np.bool_)
     for step in range(1, kind.horizon + 1):
-        judged.act(policy.actions(judged.observe()))
+        judged.act(policy.actions(input_of(judged)))
         outcome = judged.judge()
         rewards += np.where(lives, team_rewards(outcome.rewards), 0.0)
         over = lives & (outcome.ended | (step == kind.horizon))
@@ -85,7 +85,7 @@ def recorded(policy: str | Path | Policy, seed: int) -> RecordedEpisode:
     world.reset(seeds=np.array([seed], np.int64))
     step_s, entries = world.ticks * world.batch.clock.dt, []
     for step in range(kind.horizon):
-        world.act(policy.actions(world.observe()))
+        world.act(policy.actions(input_of(world)))
         for robot in world.actions:
             values = zip(world.batch.inputs(robot), world.batch.commands(robot)[:, 0].tolist(), strict=True)
             entries.append({"at": round(step * step_s, 6), "robot": robot, "command": dict(values)})

@@ -82,7 +82,7 @@ class Policy:
 
     def check(self, task: Task) -> None:
         """UsageError unless it is for this task."""
-        seen, names = self.about.get("observations"), list(task.layout.names)
+        seen, names = self.about.get("observations"), input_names(task)
         if seen is not None and seen != names:
             raise UsageError(
                 f"the policy was trained with other observations than {task.name} has: "
@@ -118,6 +118,18 @@ class Policy:
         model.metadata_props.add(key="about", value=json.dumps(self.about, sort_keys=True))
         with open_to_write(file) as stream:
             save(model, stream)
+
+
+def input_names(task: Task) -> list[str]:
+    """Of every number that a policy gets; an image is one name with its shape."""
+    shapes = {name: "x".join(map(str, task.layout.image(name).shape[1:])) for name in task.layout.images}
+    return [*task.layout.names, *(f"{name}: {shape}" for name, shape in shapes.items())]
+
+
+def input_of(task: Task) -> Float32s:
+    """(n, numbers) that a policy gets: the observations, then images as numbers from 0 to 1."""
+    images = [task.layout.image(name).reshape(task.n, -1) * np.float32(1.0 / 255.0) for name in task.layout.images]
+    return task.xp.concatenate([task.observe(), *images], axis=1) if images else task.observe()
 
 
 def open_to_write(file: Path) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from microsim import messages as wire
-from microsim.engine.components import CONTACTS, TOUCHING, VELOCITY_Z, YAW_RATE, X, Y, Z
+from microsim.engine.components import CONTACTS, TOUCHING, VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW_RATE, X, Y, Z
 from microsim.errors import UsageError
 from microsim.learning.observations import Reading
 from microsim.learning.policy import Policy, load_policy
@@ -66,7 +66,9 @@ class PolicyNode:
         self._commands = {robot: self._publisher(robot) for robot in self.task.actions}
         for robot in self.task.batch.robots:
             self._listen(f"/{robot}/odom", _ODOMETRY, Qos(10), partial(self._take_odometry, robot))
-        for sensor in dict.fromkeys(part.sensor for part in kind.observations.values() if isinstance(part, Reading)):
+        for sensor in dict.fromkeys(
+            part.sensor for part in self.task.observations.values() if isinstance(part, Reading)
+        ):
             self._listen_to_sensor(sensor)
         self._begin()
 
@@ -129,6 +131,8 @@ class PolicyNode:
         rows, pose, twist = self.task.batch.rows(robot), message.pose.pose.position, message.twist.twist
         rows[X], rows[Y], rows[Z] = pose.x, pose.y, pose.z
         rows[VELOCITY_Z], rows[YAW_RATE] = twist.linear.z, twist.angular.z
+        if message.pose.pose.orientation.z == 0.0:  # the axes of the robot are those of the map
+            rows[VELOCITY_X], rows[VELOCITY_Y] = twist.linear.x, twist.linear.y
         if f"{robot}/odom" in self.task.batch.sensors:
             self._take_reading(f"{robot}/odom", _slots(SENSORS.built_in["odom"]), message)
 

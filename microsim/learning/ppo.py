@@ -22,7 +22,7 @@ from microsim.errors import MissingExtraError, UsageError, install_hint, unknown
 from microsim.learning.environments import NEXT_EPISODE, verdict_of
 from microsim.learning.evaluation import evaluate
 from microsim.learning.learning_curve import Progress
-from microsim.learning.policy import Policy
+from microsim.learning.policy import Policy, input_names, input_of
 from microsim.learning.task import Task, find_task
 from microsim.version import __version__
 
@@ -83,7 +83,7 @@ class Worlds:
 
     def observe(self, out: Any) -> None:
         """Into out (rows, numbers)."""
-        out.copy_(self._tensor(self.task.observe()).reshape(out.shape))
+        out.copy_(self._tensor(input_of(self.task)).reshape(out.shape))
 
     def _tensor(self, array: Any) -> Any:
         """Of the same memory."""
@@ -193,10 +193,8 @@ class Trainer:
             raise UsageError(f"--device {device}: the batch cannot run there; the warning above has the reason")
         self.dice = torch.Generator(here)
         self.dice.manual_seed(seed)
-        numbers = self.worlds.task.layout.size // self.worlds.agents
+        numbers = input_of(self.worlds.task).shape[1] // self.worlds.agents
         actions = self.worlds.task.action_size // self.worlds.agents
-        if not numbers or self.worlds.task.layout.images:
-            raise UsageError(f"{self.kind.name} has images among its observations; this trainer takes numbers only")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.actor = network(numbers, chosen.hidden, actions, 0.01).to(here)
@@ -289,7 +287,7 @@ class Trainer:
         )
         task = self.worlds.task
         about = {
-            "task": self.name, "options": self.options, "observations": list(task.layout.names),
+            "task": self.name, "options": self.options, "observations": input_names(task),
             "actions": list(task.action_names), "seed": self.seed, "steps": steps, "threads": self.threads,
             "device": self.worlds.device.type, "settings": asdict(self.settings), "microsim": __version__,
             "torch": str(torch.__version__),

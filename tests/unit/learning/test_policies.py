@@ -1,0 +1,177 @@
+"""Policies: the same bits for one world, many, and over ROS 2; files; evaluation with tokens of what failed."""
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from microsim.cli import app
+from microsim.errors import UsageError
+from microsim.learning.evaluation import evaluate, recorded
+from microsim.learning.policy import Policy, load_policy, shipped_policies
+from microsim.learning.policy_node import PolicyNode, scenario_for
+from microsim.learning.task import TASKS, find_task
+from microsim.ros2.microsim_node import start_node
+from microsim.ros2.transport import Transport
+from microsim.ros2.transport.memory import Bus, MemoryTransport
+from microsim.sweep import from_token
+from microsim.sweep.run_one import run_one
+from tests.policy_support import SEED, arbitrary, batch_digest
+from tests.support import COMPILED
+
+pytestmark = pytest.mark.skipif(not COMPILED, reason="whole episodes take too long with kernels as plain Python")
+
+
+def test_a_policy_is_its_network_and_a_world_gets_the_same_bits_alone_and_among_many() -> None:
+    policy = arbitrary("RoverAvoid")
+    seen = np.random.default_rng(0).normal(0, 1, (257, 19)).astype(np.float32)
+    actions = policy.actions(seen)
+    (first, bias), (second, last) = policy.layers
+    expected = np.clip(np.maximum(seen @ first + bias, 0.0) @ second + last, -1.0, 1.0)
+    np.testing.assert_allclose(actions, expected, atol=1e-5)
+    assert {actions.min(), actions.max()} == {-1.0, 1.0}
+    assert b"".join(policy.actions(seen[k : k + 1]).tobytes() for k in range(257)) == actions.tobytes()
+
+
+def test_a_file_gives_the_policy_back_and_what_is_none_is_refused(tmp_path: Path) -> None:
+    policy, file = arbitrary("Hover"), tmp_path / "hover.npz"
+    policy.save(file)
+    again = load_policy(file)
+    seen = np.ones((3, 7), np.float32)
+    assert again.actions(seen).tobytes() == policy.actions(seen).tobytes()
+    assert again.about == policy.about
+    policy.save(tmp_path / "other.npz")
+    assert (tmp_path / "other.npz").read_bytes() == file.read_bytes()
+    with pytest.raises(UsageError, match="trained with other observations"):
+        evaluate(again, 1, task="Patrol")
+    for name, content in (("text.npz", b"no"), ("pickle.npz", b"\x80\x04N.")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UsageError, match=f"{name}: not a policy"):
+            load_policy(tmp_path / name)
+    np.savez(
+        tmp_path / "nan.npz", about=np.array('{"format": 1}'), w0=np.full((2, 2), np.nan, np.float32), b0=np.zeros(2)
+    )
+    with pytest.raises(UsageError, match="finite weights"):
+        load_policy(tmp_path / "nan.npz")
+    with pytest.raises(UsageError, match="no such file"):
+        load_policy(tmp_path / "none.npz")
+    with pytest.raises(UsageError, match="no shipped policy 'Rover'"):
+        load_policy("Rover")
+
+
+@pytest.mark.parametrize("name", ["RoverAvoid", "Hover", "Patrol", "TeamTask", "GateRace", "Swarm"])
+def test_over_ros_2_a_policy_sees_does_and_moves_what_it_does_among_many_worlds_byte_for_byte(name: str) -> None:
+    policy = arbitrary(name)
+    task = find_task(name)(5)
+    task.reset(seeds=np.arange(SEED - 2, SEED + 3))  # world 2 is the one that is compared
+    bus = Bus()
+    node = start_node(MemoryTransport("microsim", (), bus), scenario_for(policy, lockstep=False), SEED)
+    driver = PolicyNode(MemoryTransport("policy", bus=bus), policy, SEED)
+    node.runner.pause(True)
+    node.publish(node.sim.step(0))
+    for step in range(1, 61):
+        driver.transport.poll()
+        assert driver.steps == step
+        seen = task.observe()
+        assert driver.task.observe().tobytes() == seen[2].tobytes()
+        node.transport.poll()
+        node.runner.step(task.ticks)
+        task.act(policy.actions(seen))
+        for robot in task.batch.robots:
+            assert np.array(node.sim.rows(robot)).tobytes() == task.batch.rows(robot)[:, 2].tobytes()
+        if task.judge().ended[2]:
+            break
+    assert step > 5
+
+
+def lockstep_digest(transport: Transport, driver: PolicyNode, policy: Policy, ticks: int) -> str:
+    ended = threading.Event()
+
+    def spin() -> None:
+        while not ended.is_set():
+            driver.transport.poll(0.01)
+
+    thread = threading.Thread(target=spin, daemon=True)
+    thread.start()
+    try:
+        node = start_node(transport, scenario_for(policy), SEED)
+        node.runner.run(ticks)
+        assert node.sim.tick == ticks
+        return node.sim.digest()
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_in_lockstep_the_run_has_the_digest_of_the_batch() -> None:
+    policy, bus = arbitrary("TeamTask"), Bus()
+    driver = PolicyNode(MemoryTransport("policy", bus=bus), policy, SEED)
+    assert lockstep_digest(MemoryTransport("microsim", (), bus), driver, policy, 60) == batch_digest(policy, 60)
+
+
+def test_a_reset_begins_the_episode_again() -> None:
+    policy, bus = arbitrary("Patrol"), Bus()
+    node = start_node(MemoryTransport("microsim", (), bus), scenario_for(policy, lockstep=False), SEED)
+    driver = PolicyNode(MemoryTransport("policy", bus=bus), policy, SEED)
+    node.runner.pause(True)
+    commands = []
+    for _ in range(2):
+        node.publish(node.sim.step(0))
+        for _ in range(3):
+            driver.transport.poll()
+            node.transport.poll()
+            node.runner.step(6)
+        commands.append((driver.steps, driver.task.batch.commands("drone").tobytes()))
+        node.sim.reset(SEED)
+    assert commands[0] == commands[1]
+
+
+def test_a_task_that_sees_what_no_message_carries_cannot_be_run_over_ros_2() -> None:
+    with pytest.raises(UsageError, match="car takes no geometry_msgs/Twist"):
+        PolicyNode(MemoryTransport("policy"), arbitrary("Drive"))
+    with pytest.raises(UsageError, match="rover/camera: a policy over ROS 2 reads sensors whose messages are numbers"):
+        PolicyNode(MemoryTransport("policy"), arbitrary("CameraRover"))
+
+
+def test_a_failed_episode_is_a_mission_whose_token_repeats_it_and_that_can_be_shrunk(tmp_path: Path) -> None:
+    file = tmp_path / "poor.npz"
+    arbitrary("RoverAvoid", 3).save(file)
+    words = ["evaluate", str(file), "--worlds", "12", "--seed", "5", "--failures", str(tmp_path / "failed"), "--shrink"]
+    result = CliRunner().invoke(app, [*words, "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    failure = next(each for each in found["failures"] if each["collision"])
+    run = from_token(failure["token"])
+    assert run.mission is not None
+    assert run_one(run.sim, run.mission, None, ["collisions"]) == {"collisions": 1}
+    episode = recorded(file, failure["seed"])
+    assert round(episode.duration * 10) == failure["steps"]
+    smallest = Path(found["smallest"]).read_text()
+    assert "collisions > 0" in smallest
+    assert len(smallest) < len((tmp_path / "failed" / f"seed_{failure['seed']}.yaml").read_text())
+    assert CliRunner().invoke(app, [*words[:4], "--at-least", "1", "--quiet"]).exit_code == 1
+
+
+def test_the_policy_command_describes_writes_a_scenario_and_refuses_what_is_missing(tmp_path: Path) -> None:
+    file, scenario = tmp_path / "rover.npz", tmp_path / "avoid.yaml"
+    arbitrary("RoverAvoid").save(file)
+    runner = CliRunner()
+    assert "19 → 24 → 2" in runner.invoke(app, ["policy", str(file)]).stdout
+    assert runner.invoke(app, ["policy", str(file), "--scenario", str(scenario), "--seed", "7"]).exit_code == 0
+    assert "expect: /rover/cmd_vel" in scenario.read_text()
+    missing = runner.invoke(app, ["policy", str(tmp_path / "none.npz")])
+    assert "no such file" in str(missing.exception or missing.output)
+
+
+@pytest.mark.parametrize("name", shipped_policies())
+def test_a_shipped_policy_solves_its_task(name: str) -> None:
+    policy = load_policy(name)
+    assert policy.task == name
+    assert name in TASKS.built_in
+    worlds: dict[str, Any] = {"CameraRover": 20, "LaneKeeping": 4}
+    found = evaluate(policy, worlds.get(name, 100), threads=2)
+    assert found.success.mean() >= 0.9
