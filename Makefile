@@ -12,7 +12,7 @@ PYTHON    ?= $(shell for p in $(SUPPORTED); do $$p -c 'import sys; sys.exit(not 
 VENV  := .venv
 BIN   := $(VENV)/bin
 READY := $(VENV)/.ready
-FAST  := -m "not slow and not bench and not aarch64 and not interop and not gpu"
+FAST  := -m "not slow and not bench and not aarch64 and not interop and not learning and not gpu"
 QUICK := $(addprefix tests/unit/, engine/test_exact.py engine/test_noise.py engine/test_geometry.py engine/test_timekeeper.py \
   engine/test_radio.py sensors/test_gps.py sensors/test_imu.py sensors/test_odometry.py sensors/test_range.py \
   robots/test_drone.py robots/test_rover.py messages/test_wire.py scenario/test_scenario_loading.py \
@@ -22,7 +22,7 @@ METADATA := setup.py setup.cfg pyproject.toml microsim/version.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run demo test quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 interop packaging hooks clean distclean
+.PHONY: help setup run demo test quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 interop learning packaging hooks clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,7 +40,7 @@ quick: $(READY)-dev ## Run a representative part of the tests, in under a minute
 	@$(BIN)/python -m pytest -q -n $(WORKERS) $(FAST) $(QUICK) $(ARGS)
 
 test-all: $(READY)-dev ## Run the slow tests too
-	@$(BIN)/python -m pytest -n $(WORKERS) -m "not bench and not aarch64 and not gpu" $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "not bench and not aarch64 and not learning and not gpu" $(ARGS)
 
 check: static test ## Everything before a commit: format, lint, types, layers, tests
 
@@ -92,6 +92,10 @@ aarch64: $(READY) ## Compare the golden digest with one from an emulated arm64 p
 interop: $(READY)-dev ## Test against real rclpy from PyPI, in .cache/rclpy-venv (two minutes the first time)
 	@tests/interop/setup.sh >/dev/null
 	@MICROSIM_NEED_RCLPY=1 $(BIN)/python -m pytest -n $(WORKERS) -m interop tests/interop $(ARGS)
+
+learning: $(READY)-dev ## Test training and the adapters with torch, in .cache/learning-venv (a minute or two the first time)
+	@tests/learning/setup.sh >/dev/null
+	@.cache/learning-venv/bin/python -m pytest -m learning tests/learning $(ARGS)
 
 packaging: $(READY) ## Install with pip and with colcon into scratch folders and try both
 	@tests/packaging/check.sh

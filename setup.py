@@ -25,6 +25,8 @@ MCP = ["mcp>=2,<3"]
 
 RL = ["gymnasium>=1.0", "pettingzoo>=1.24"]
 
+TRAIN = [*RL, "torch>=2.4"]  # `microsim train`; onnx only where a policy is exported
+
 TEST = [
     *RL,
     "cma",
@@ -115,6 +117,7 @@ setup(
         f"{NAME}.messages": ["definitions/*/*/*"],
         f"{NAME}.view.web.page": ["*.css", "*.js"],
         f"{NAME}.render": ["*.cu"],
+        f"{NAME}.learning": ["policies/*.npz"],
     },
     data_files=list(data_files()),
     zip_safe=False,  # numba caches compiled kernels beside the sources
@@ -137,6 +140,8 @@ setup(
         "dev": [*TEST, "mypy", "ruff", "import-linter", "pre-commit"],
         "plot": ["matplotlib"],
         "rl": RL,
+        "train": TRAIN,
+        "onnx": ["onnx>=1.16"],
         "view": VIEW,
         "mcp": MCP,
         "foxglove": FOXGLOVE,

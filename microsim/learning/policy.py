@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.compiled import threaded_kernel
-from microsim.errors import MissingExtraError, UsageError, unknown
+from microsim.errors import MissingExtraError, UsageError, install_hint, unknown
 from microsim.learning.task import Task
 
 Float32s: TypeAlias = npt.NDArray[np.float32]
@@ -101,7 +101,7 @@ class Policy:
         try:
             from onnx import TensorProto, helper, numpy_helper, save
         except ImportError:
-            raise MissingExtraError("the ONNX format needs a library: pip install onnx") from None
+            raise MissingExtraError(f"ONNX needs a library: {install_hint('onnx')}") from None
         nodes, values, name = [], [], "observation"
         for k, (weights, biases) in enumerate(self.layers):
             is_last = k == len(self.layers) - 1

@@ -53,7 +53,7 @@ class PpoSettings:
     largest_gradient: float = 0.5
     log_std: float = -0.5  # of actions, at the start
     hidden: int = 64  # width of both hidden layers
-    target: float = 0.98  # stop when this share of `check_worlds` succeeds; 0: go on until `steps`
+    target: float = 0.98  # stop when this share of `check_worlds` succeeds; 0: train for all `steps`
     check_worlds: int = 500
     check_every: int = 5  # updates
     harder_at: float = 0.8  # share of successes at which the difficulty is raised by a tenth
@@ -241,7 +241,7 @@ class Trainer:
     def _collect(self) -> None:
         chosen, worlds, rollout = self.settings, self.worlds, self.rollout
         std, seen = self.log_std.exp(), self.rollout.seen
-        seen[0].copy_(seen[-1])  # goes on where the last one ended
+        seen[0].copy_(seen[-1])  # begins where the last one ended
         for k in range(chosen.rollout):
             middle = self.actor(seen[k])
             noise = torch.empty_like(middle).normal_(generator=self.dice)

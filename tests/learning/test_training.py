@@ -35,7 +35,7 @@ def test_a_short_training_gets_better() -> None:
     from microsim.learning.ppo import Trainer
 
     curve: list[Any] = []
-    policy = Trainer("Patrol", 0, threads=2, settings=SHORT).run(curve.append)
+    policy = Trainer("Patrol", 0, settings=SHORT).run(curve.append)
     rewards = np.array([each.reward for each in curve])
     assert np.nanmean(rewards[-5:]) > np.nanmean(rewards[:5]) + 10.0
     assert curve[-1].steps == SHORT["steps"]

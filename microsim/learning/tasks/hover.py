@@ -39,6 +39,7 @@ class Hover(Task):
     """
 
     name, horizon = "Hover", 200
+    training = {"gamma": 0.97, "log_std": -1.0}
     actions = {"drone": DRONE}
     observations = {
         "point": Numbers("forward", "left", "up", low=-5, high=5),  # 10 m is 1

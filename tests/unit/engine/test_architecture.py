@@ -68,6 +68,9 @@ HOMES = {
     "matplotlib": ("recording/bag_plot.py",),
     "gymnasium": ("learning/",),
     "pettingzoo": ("learning/",),
+    "torch": ("learning/",),
+    "onnx": ("learning/policy.py",),
+    **dict.fromkeys(("stable_baselines3", "torchrl", "tensordict", "skrl"), ("learning/adapters/",)),
     "embreex": ("bundle/",),
     "cupy": ("batch/", "render/gpu.py"),
 }
