@@ -23,12 +23,15 @@ FOXGLOVE = ["foxglove-sdk>=0.16"]
 
 MCP = ["mcp>=2,<3"]
 
+CAPTURE = ["scipy", "scikit-image"]  # `microsim bundle from-capture`
+
 RL = ["gymnasium>=1.0", "pettingzoo>=1.24"]
 
 TRAIN = [*RL, "torch>=2.4"]  # `microsim train`; onnx only where a policy is exported
 
 TEST = [
     *RL,
+    *CAPTURE,
     "cma",
     *VIEW,
     *MCP,
@@ -142,6 +145,7 @@ setup(
         "rl": RL,
         "train": TRAIN,
         "onnx": ["onnx>=1.16"],
+        "capture": CAPTURE,
         "view": VIEW,
         "mcp": MCP,
         "foxglove": FOXGLOVE,

@@ -24,7 +24,7 @@ def main() -> None:
         subprocess.run(["git", "clone", "-q", str(ROOT), f"{folder}/microsim"], check=True)
         own = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
         cold = {
-            **{name: "" for name in own},
+            **dict.fromkeys(own, ""),
             "NUMBA_CACHE_DIR": f"{folder}/kernels",
             "PIP_NO_CACHE_DIR": "1",
             "BROWSER": "true",

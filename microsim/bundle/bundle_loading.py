@@ -150,6 +150,7 @@ class _BundleLoading:
             vehicle=vehicle,
             files={ENTRY: world.file, **{source.name: source.file for source in self.files.values()}},
             warnings=tuple(self.report.problems),
+            origin_is_known=metadata.origin_is_known,
         )
 
     def sensors_alone(self) -> tuple[CalibrationFile | None, Path | None]:

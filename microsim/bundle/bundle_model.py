@@ -184,6 +184,7 @@ class MetadataFile(BundleText):
     model_config = ConfigDict(extra="ignore")
 
     origin: MapOrigin
+    origin_is_known: bool = True  # false: of a capture that nobody has placed; its origin is a stand-in
     description: Text = ""
     coordinate_system: Literal["ENU"] = Field("ENU", json_schema_extra=_MAP_FRAME)
     units: Literal["m", "metre", "meter"] = Field("m", json_schema_extra=_MAP_FRAME)
@@ -380,6 +381,7 @@ class Bundle:
     vehicle: Vehicle | None
     files: dict[str, Path] = field(default_factory=dict)  # every file that belongs to it, by its name in world.yaml
     warnings: tuple[Problem, ...] = ()
+    origin_is_known: bool = True
 
     @property
     def start(self) -> StartPose | None:

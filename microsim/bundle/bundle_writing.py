@@ -48,7 +48,7 @@ class BundleContent:
     gaussians: npt.NDArray[np.float32]  # (n, 14 + rest)
     sh_degree: int
     calibration: Mapping[str, Any]
-    origin_wgs84: tuple[float, float, float] = (35.6586, 139.7454, 40.0)
+    origin_wgs84: tuple[float, float, float] | None = (35.6586, 139.7454, 40.0)  # None: not known
     mesh: tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]] | None = None  # vertices, triangles
     timebase: Mapping[str, Any] = field(default_factory=lambda: {"physics_hz": 100})
     vehicle: Mapping[str, Any] | None = None
@@ -125,7 +125,7 @@ def bundle_files(content: BundleContent) -> dict[str, bytes]:
 
 
 def _metadata(content: BundleContent) -> dict[str, Any]:
-    latitude, longitude, altitude = content.origin_wgs84
+    latitude, longitude, altitude = content.origin_wgs84 or (0.0, 0.0, 0.0)
     return {
         "version": VERSION,
         "name": content.name,
@@ -133,6 +133,7 @@ def _metadata(content: BundleContent) -> dict[str, Any]:
         "coordinate_system": "ENU",
         "units": "m",
         "origin": {"latitude_deg": latitude, "longitude_deg": longitude, "altitude_m": altitude},
+        **({} if content.origin_wgs84 else {"origin_is_known": False}),
     }
 
 

@@ -16,7 +16,7 @@ from pydantic import Field
 from microsim.documents.values import Model, show
 from microsim.errors import BundleError, Problem, ScenarioError
 from microsim.paths import data_folder, scenario_names, world_names
-from microsim.robots.robot import Robot, class_for_name, robot_class
+from microsim.robots.robot import COMMON_SENSORS, Robot, class_for_name, robot_class
 from microsim.scenario.files import locate
 
 if TYPE_CHECKING:
@@ -145,8 +145,28 @@ def _robots(robots: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
             defaults |= _vehicle(bundle)
         if name in cars[:1]:
             defaults["sensors"] = sensors_of(bundle)
+        if not bundle.origin_is_known:
+            defaults |= _without_origin(name, given, bundle)
         finished[name] = _over(defaults, given)
     return finished
+
+
+def _without_origin(robot: str, given: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
+    """In a world that nobody has placed on Earth, sensors that need it are left out; requested ones are an error."""
+    needing = [name for name, sensor in COMMON_SENSORS.items() if sensor.needs_origin]
+    further = given.get("sensors")
+    blocks = further if isinstance(further, Mapping) else {}
+    asked: list[tuple[str, ...]] = [(robot, name) for name in needing if given.get(name)]
+    asked += [
+        (robot, "sensors", name)
+        for name, block in blocks.items()
+        if isinstance(block, Mapping) and block.get("type") in needing
+    ]
+    if asked:
+        unknown = f"the world {bundle.name} does not say where on Earth it is"
+        remedy = f"put its `origin` into {bundle.root / 'metadata.json'}, or leave this sensor out"
+        raise ScenarioError(Problem(f"{unknown}; {remedy}", ".".join(("robots", *asked[0]))))
+    return dict.fromkeys(needing)
 
 
 def _kind(name: str, block: Any) -> type[Robot] | None:

@@ -69,6 +69,7 @@ SENSOR = Sensor(
     about="WGS-84 with covariance",
     settings=Gps,
     is_standard=True,
+    needs_origin=True,
     sample=sample,
     reads_place_only=True,
     reading={"latitude": "deg", "longitude": "deg", "altitude": "m", "variance": "m²"},

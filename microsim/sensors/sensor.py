@@ -208,6 +208,7 @@ class Sensor:
     about: str = ""
     settings: type[SensorBlock] | None = None
     is_standard: bool = False  # robots carry it unless a scenario takes it away
+    needs_origin: bool = False  # reads where on Earth the map is
     is_younger: bool = False  # scenarios written out before it existed did not have its key: left out where it is null
     mount: Mount = _AT_BASE  # where robots carry it, unless their model or the scenario says otherwise
     # the kernel form

@@ -160,7 +160,7 @@ MESHES = ("geometry/static_mesh.ply", "geometry/static_mesh.glb", "geometry/stat
 
 
 def _splats(folder: Path) -> Try:
-    from microsim.bundle.generate.splat_import import SplatOptions, import_splat
+    from microsim.bundle.capture.splat_import import SplatOptions, import_splat
     from tests.unit.bundle.test_bundle_commands import usual_ply
 
     good = [usual_ply(20, 1, form)[0] for form in ("binary_little_endian", "ascii")]

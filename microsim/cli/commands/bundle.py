@@ -12,21 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from microsim.cli.capture_options import describe_bundle, from_capture, numbers_of, refuse_existing
 from microsim.cli.command import Command, JsonOption, argument, flag, option, size, with_options
 from microsim.cli.json_schemas import BundleOutput
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import ShareProgress, print_json
-from microsim.errors import UsageError, show
+from microsim.errors import UsageError
 from microsim.paths import world_templates
 
 if TYPE_CHECKING:
     from microsim.bundle import Bundle
     from microsim.bundle.bundle_writing import BundleContent
-    from microsim.bundle.generate.splat_import import Imported, SplatOptions
+    from microsim.bundle.capture.splat_import import Imported, SplatOptions
     from microsim.bundle.generate.surfaces import Colour, Solids
     from microsim.scenario import Box, Cylinder
 
 bundle = typer.Typer(no_args_is_help=True, help="Make, inspect and pack world bundles.")
+bundle.command("from-capture")(with_options(from_capture))
 COMMAND = Command(bundle, panel="Scenarios and worlds", position=340, json={"info": BundleOutput})
 
 BundleArgument = Annotated[str, argument("BUNDLE", "A folder, or the name of a shipped world.")]
@@ -74,7 +76,7 @@ def new(options: NewOptions) -> None:
     folder = options.folder
     if sum(choice is not None for choice in (options.scenario, options.heightmap, options.template)) > 1:
         raise UsageError("expected one of --scenario, --heightmap and --template, found several")
-    _refuse_existing(folder)
+    refuse_existing(folder)
     from microsim.bundle.bundle_writing import write_bundle
     from microsim.bundle.generate import generate_world
 
@@ -87,7 +89,7 @@ def new(options: NewOptions) -> None:
         else:
             content = generate_world(options.template.value if options.template else "minimal", folder.name)
     write_bundle(folder, content)
-    _finish(folder)
+    describe_bundle(folder)
 
 
 @bundle.command()
@@ -238,10 +240,10 @@ def import_splat(options: ImportOptions) -> None:
       microsim bundle import-splat scan.ply my_yard --crop=-40,40,-30,30
       microsim bundle import-splat better.ply my_oval --like oval
     """
-    _refuse_existing(options.folder)
+    refuse_existing(options.folder)
     imported = _import(options)
     print(f"took {imported.kept:,} of {imported.found:,} Gaussians, sh_degree {imported.sh_degree}")
-    _finish(options.folder)
+    describe_bundle(options.folder)
 
 
 @bundle.command()
@@ -293,32 +295,13 @@ def unpack(
     if not file.is_file():
         raise UsageError(f"no such file: {file}")
     read_archive(file, target, MAX_UNPACKED_BYTES if max_size is None else max_size, ShareProgress("unpacking").count)
-    _finish(target)
-
-
-def _finish(folder: Path) -> None:
-    """Every bundle that is written is loaded once: what we make must be valid."""
-    from microsim.bundle import load_bundle
-
-    made = load_bundle(folder)
-    for warning in made.warnings:
-        typer.echo(f"warning: {warning}", err=True)
-    width, height = made.heightmap.size_m
-    counts = f"{made.gaussians.count:,} Gaussians, drivable polygons: {made.drivable.count}"
-    print(f"made {folder}: {width:g} m x {height:g} m, {counts}")
+    describe_bundle(target)
 
 
 # ---- making one ------------------------------------------------------------------------------------------------------
 
 _ROUND_SIDES = 16
 _UNDER_M = 1.0  # solids reach so far into the ground, which may slope
-
-
-def _refuse_existing(folder: Path) -> None:
-    if folder.exists():
-        raise UsageError(f"{folder} already exists; choose another folder")
-    if not folder.name:
-        raise UsageError(f"expected the name of a new folder, found {str(folder)!r}")
 
 
 def _from_scenario(name: str, source: str) -> BundleContent:
@@ -393,7 +376,7 @@ def _import(options: ImportOptions) -> Imported:
     """Write a bundle with the Gaussians of a file; all else is from the bundle `like`, or estimated."""
     from microsim.bundle import load_bundle
     from microsim.bundle.bundle_writing import complete_or_absent, write_bundle
-    from microsim.bundle.generate.splat_import import import_splat as read_splat
+    from microsim.bundle.capture.splat_import import import_splat as read_splat
 
     choices, splat, folder = _choices(options), options.splat, options.folder
     model = None if options.like is None else load_bundle(options.like)
@@ -423,12 +406,12 @@ def _put_gaussians(folder: Path, splat: Path, sh_degree: int) -> None:
 
 
 def _choices(options: ImportOptions) -> SplatOptions:
-    from microsim.bundle.generate.splat_import import SplatOptions
+    from microsim.bundle.capture.splat_import import SplatOptions
 
-    box = () if options.crop is None else _numbers(options.crop, (4, 6), "--crop")
+    box = () if options.crop is None else numbers_of(options.crop, (4, 6), "--crop")
     if any(low >= high for low, high in zip(box[::2], box[1::2], strict=True)):
         raise UsageError(f"--crop: expected each first number below its second, found {options.crop}")
-    x, y, z = _numbers(options.translate, (3,), "--translate")
+    x, y, z = numbers_of(options.translate, (3,), "--translate")
     yaw = options.yaw_deg * math.pi / 180.0
     if not math.isfinite(yaw):
         raise UsageError(f"--yaw-deg: expected an angle, found {options.yaw_deg}")
@@ -438,22 +421,11 @@ def _choices(options: ImportOptions) -> SplatOptions:
     )  # fmt: skip
 
 
-def _numbers(text: str, counts: tuple[int, ...], option: str) -> tuple[float, ...]:
-    try:
-        numbers = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        numbers = ()
-    if len(numbers) not in counts or not all(abs(number) <= 1e7 for number in numbers):
-        expected = " or ".join(map(str, counts))
-        raise UsageError(f"{option}: expected {expected} numbers with commas between, found {show(text)}")
-    return numbers
-
-
 def _estimated_world(name: str, splat: Path, imported: Imported, resolution: float) -> BundleContent:
     import numpy as np
 
+    from microsim.bundle.capture.splat_import import guessed_ground
     from microsim.bundle.generate import generate_world
-    from microsim.bundle.generate.splat_import import guessed_ground
 
     content = generate_world("minimal", name)
     heights, content.west, content.south = guessed_ground(imported, resolution)

@@ -7,7 +7,8 @@ from typing import Annotated, NamedTuple
 
 from microsim.cli.command import ROS_ARGS, Command, argument, flag, option, seed_value
 from microsim.cli.commands.robot_simulator import NodeTransport
-from microsim.cli.terminal import GOOD, compiling, interrupts_end_the_run, tell
+from microsim.cli.precompile import compiling
+from microsim.cli.terminal import GOOD, interrupts_end_the_run, tell
 from microsim.errors import UsageError
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, QuietOption, ResultJsonOption, argument, option, seed_value
-from microsim.cli.terminal import GOOD, compiling, interruptible, print_json, tell
+from microsim.cli.precompile import compiling
+from microsim.cli.terminal import GOOD, interruptible, print_json, tell
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from microsim.bundle import check_bundle, load_bundle
 from microsim.bundle.bundle_writing import write_bundle
+from microsim.bundle.capture.splat_import import AXES, harmonics
 from microsim.bundle.generate import generate_world
-from microsim.bundle.generate.splat_import import AXES, harmonics
 from microsim.bundle.mapped_arrays import FIXED_COLUMNS, columns_of, read_image_heights
 from microsim.cli import app
 from microsim.errors import BundleError, MicroSimError, UsageError

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from microsim.bundle import load_bundle
 from microsim.bundle.bundle_writing import pack, unpack
-from microsim.bundle.generate.splat_import import SplatOptions, import_splat
+from microsim.bundle.capture.splat_import import SplatOptions, import_splat
 from microsim.documents.json_text import read_json
 from microsim.documents.yaml_text import read_yaml, to_yaml
 from microsim.errors import MicroSimError, ScenarioError

@@ -1,4 +1,4 @@
-"""Converts a PLY of the usual 3D Gaussian splatting programs (w first, normals, any axes) to that of a bundle.
+"""Converts Gaussians of other programs to the PLY of a bundle: turned, scaled, moved, cropped and thinned out.
 
 Files are read and written in pieces. Gaussians that cannot be drawn are left out, rotations are normalised.
 """
@@ -6,19 +6,19 @@ Files are read and written in pieces. Gaussians that cannot be drawn are left ou
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from microsim.bundle import ply
 from microsim.bundle.bundle_model import rotation_matrix
 from microsim.bundle.bundle_writing import splat_header
-from microsim.bundle.mapped_arrays import FIXED_COLUMNS, LARGEST, LARGEST_LOG_SCALE, SCALES, columns_of
-from microsim.bundle.rules import BundleFile, BundleReport
+from microsim.bundle.capture.similarity import Similarity
+from microsim.bundle.capture.splat_sources import SplatSource, open_splats
+from microsim.bundle.mapped_arrays import LARGEST, LARGEST_LOG_SCALE, SCALES, columns_of
 from microsim.engine.random_layout import mix
 from microsim.errors import UsageError
 
@@ -30,8 +30,6 @@ AXES = {  # how the source's axes lie, as the turn (x, y, z, w) that puts z up
     "y-up": (math.sqrt(0.5), 0.0, 0.0, math.sqrt(0.5)),
     "y-down": (-math.sqrt(0.5), 0.0, 0.0, math.sqrt(0.5)),
 }
-MAX_ASCII_BYTES = 4_000_000_000
-_AT_ONCE = 1 << 16
 
 # spherical harmonics as 3D Gaussian splatting defines them
 _C0 = 0.28209479177387814
@@ -56,6 +54,12 @@ class SplatOptions:
     sh_degree: int | None = None  # at most this one
     w_first: bool = True
 
+    @property
+    def frame(self) -> Similarity:
+        """From the axes of the file to the map frame."""
+        quat = _times((0.0, 0.0, math.sin(0.5 * self.yaw), math.cos(0.5 * self.yaw)), AXES[self.axes])
+        return Similarity(rotation_matrix(*quat).round(15), self.scale, self.translate)
+
 
 @dataclass(frozen=True)
 class Imported:
@@ -72,108 +76,55 @@ def import_splat(
     source: Path, target: Path, options: SplatOptions, progress: Callable[[int, int], None] | None = None
 ) -> Imported:
     """Writes `target`; raises UsageError when the source is not what it should be."""
-    table = _Table(source)
-    degree = min(table.degree, 3 if options.sh_degree is None else options.sh_degree)
-    turned = _Turn(options, degree)
-    chosen = _chosen(table, turned, options)
+    splats = open_splats(source, options.w_first)
+    degree = min(splats.degree, 3 if options.sh_degree is None else options.sh_degree)
+    chosen = drawable(splats, options.frame)
+    _crop(splats, options, chosen)
+    _thin_out(chosen, options.keep)
     kept = int(chosen.sum())
+    points, opaque = write_splats(splats, target, options.frame, chosen, degree, progress)
+    return Imported(splats.count, kept, degree, points, opaque)
+
+
+def write_splats(
+    splats: SplatSource,
+    target: Path,
+    frame: Similarity,
+    chosen: npt.NDArray[np.bool_],
+    degree: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Rows, npt.NDArray[np.bool_]]:
+    """The chosen ones, in the target's frame; returns where they are, and which are opaque."""
+    kept = int(chosen.sum())
+    turned = _Turn(frame, degree)
     points, opaque = np.empty((kept, 3), np.float32), np.empty(kept, np.bool_)
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("wb") as stream:
         stream.write(splat_header(kept, degree))
         at = 0
-        for start, rows in table.pieces():
-            piece = turned.applied(rows[chosen[start : start + len(rows)]], table.degree, options.w_first)
+        for start, rows in splats.pieces():
+            piece = turned.applied(rows[chosen[start : start + len(rows)]], splats.degree)
             stream.write(piece.tobytes())
             points[at : at + len(piece)], opaque[at : at + len(piece)] = piece[:, 0:3], piece[:, 10] > 0.0
             at += len(piece)
             if progress is not None:
-                progress(start + len(rows), table.count)
-    return Imported(table.count, kept, degree, points, opaque)
-
-
-class _Table:
-    """The vertices of the source, as rows of float32 in the order of bundles."""
-
-    def __init__(self, file: Path) -> None:
-        report = BundleReport()
-        source = BundleFile(report, file.name, file)
-        if not file.is_file():
-            raise UsageError(f"no such file: {file}")
-        header = ply.read_header(source, "splat-format", ply.FORMATS)
-        if header is None:
-            raise UsageError(str(report.problems[0]))
-        vertex = header.elements[0] if header.elements else None
-        if vertex is None or vertex.name != "vertex" or any(each.count_kind for each in vertex.properties):
-            raise UsageError(f"{file}: expected the element 'vertex' first, without lists")
-        self.file, self.count = file, vertex.count
-        self.degree = self._degree([each.name for each in vertex.properties])
-        self.columns = columns_of(self.degree)
-        self._rows = self._mapped(header, vertex)
-
-    def _degree(self, names: list[str]) -> int:
-        missing = [name for name in FIXED_COLUMNS if name not in names]
-        if missing:
-            raise UsageError(f"{self.file}: not a splat: it has no property {', '.join(missing)}")
-        rest = sum(name.startswith("f_rest_") for name in names)
-        degree = next((degree for degree in range(4) if len(columns_of(degree)) - 14 == rest), None)
-        if degree is None or any(name not in names for name in columns_of(degree)):
-            raise UsageError(f"{self.file}: expected 0, 9, 24 or 45 properties f_rest_0, f_rest_1 …, found {rest}")
-        return degree
-
-    def _mapped(self, header: ply.PlyHeader, vertex: ply.PlyElement) -> Any:
-        order = ">" if header.format == "binary_big_endian" else "<"
-        kind = np.dtype([(each.name, ply.KINDS[each.kind].replace("<", order)) for each in vertex.properties])
-        size = self.file.stat().st_size
-        if header.format == "ascii":
-            return self._from_ascii(header, kind, size)
-        if header.length + self.count * kind.itemsize > size:
-            raise UsageError(f"{self.file}: the file is cut short: {self.count:,} Gaussians do not fit into it")
-        return np.memmap(self.file, kind, "r", header.length, (self.count,)) if self.count else np.zeros(0, kind)
-
-    def _from_ascii(self, header: ply.PlyHeader, kind: Any, size: int) -> Any:
-        if size > MAX_ASCII_BYTES:
-            raise UsageError(f"{self.file}: expected at most {MAX_ASCII_BYTES:,} bytes of ASCII")
-        words = self.file.read_bytes()[header.length :].split()
-        names = kind.names
-        if len(words) < self.count * len(names):
-            raise UsageError(f"{self.file}: the file is cut short: {self.count:,} Gaussians do not fit into it")
-        try:
-            numbers = np.array(words[: self.count * len(names)], np.float32).reshape(self.count, len(names))
-        except ValueError as error:
-            raise UsageError(f"{self.file}: {error}") from None
-        rows = np.zeros(self.count, [(name, np.float32) for name in names])
-        for index, name in enumerate(names):
-            rows[name] = numbers[:, index]
-        return rows
-
-    def pieces(self) -> Iterator[tuple[int, Floats]]:
-        """(number of the first row, rows in the order of bundles)."""
-        for start in range(0, self.count, _AT_ONCE):
-            part = self._rows[start : start + _AT_ONCE]
-            with np.errstate(invalid="ignore"):  # NumPy warns of a signalling NaN; such splats are left out
-                rows = np.stack([part[name].astype(np.float64) for name in self.columns], axis=1)
-            yield start, rows
+                progress(start + len(rows), splats.count)
+    return points, opaque
 
 
 class _Turn:
     """Turns, scales and moves Gaussians, with their colours."""
 
-    def __init__(self, options: SplatOptions, degree: int) -> None:
-        self.quat = _times((0.0, 0.0, math.sin(0.5 * options.yaw), math.cos(0.5 * options.yaw)), AXES[options.axes])
-        self.matrix = rotation_matrix(*self.quat).round(15)
-        self.scale, self.move = options.scale, np.array(options.translate)
+    def __init__(self, frame: Similarity, degree: int) -> None:
+        self.frame, self.quat = frame, frame.quaternion
         self.degree = degree
-        self.bands = turned_harmonics(self.matrix, degree)[1:, 1:]
+        self.bands = turned_harmonics(frame.rotation, degree)[1:, 1:]
 
-    def points(self, rows: Floats) -> Floats:
-        return (rows[:, 0:3] @ self.matrix.T) * self.scale + self.move
-
-    def applied(self, rows: Floats, degree: int, w_first: bool) -> Rows:
+    def applied(self, rows: Floats, degree: int) -> Rows:
         out = np.empty((len(rows), len(columns_of(self.degree))))
-        out[:, 0:3] = self.points(rows)
-        out[:, 3:6] = rows[:, 3:6] + math.log(self.scale)
-        out[:, 6:10] = _products(self.quat, rows[:, [7, 8, 9, 6]] if w_first else rows[:, 6:10])
+        out[:, 0:3] = self.frame.points(rows[:, 0:3])
+        out[:, 3:6] = rows[:, 3:6] + math.log(self.frame.scale)
+        out[:, 6:10] = _products(self.quat, rows[:, 6:10])
         out[:, 10:14] = rows[:, 10:14]
         have, want = (degree + 1) ** 2 - 1, (self.degree + 1) ** 2 - 1
         for channel in range(3 if want else 0):
@@ -182,25 +133,35 @@ class _Turn:
         return out.astype("<f4")
 
 
-def _chosen(table: _Table, turned: _Turn, options: SplatOptions) -> npt.NDArray[np.bool_]:
-    """Which rows stay: finite, with a rotation, within the crop; of those at most `keep`."""
-    chosen = np.zeros(table.count, np.bool_)
-    for start, rows in table.pieces():
+def drawable(splats: SplatSource, frame: Similarity) -> npt.NDArray[np.bool_]:
+    """Which of them the renderer takes once they are in the target's frame: finite, with a rotation, not too large."""
+    good = np.zeros(splats.count, np.bool_)
+    for start, rows in splats.pieces():
         with np.errstate(invalid="ignore", over="ignore"):
-            points = turned.points(rows)
-            good = (np.abs(rows) <= LARGEST).all(axis=1) & ((rows[:, 6:10] ** 2).sum(axis=1) > 1e-12)
-            good &= (np.abs(points) <= LARGEST).all(axis=1)
-            good &= (rows[:, SCALES] + math.log(options.scale) <= LARGEST_LOG_SCALE).all(axis=1)
-            for axis in range(len(options.crop) // 2):
-                low, high = options.crop[2 * axis], options.crop[2 * axis + 1]
-                good &= (points[:, axis] >= low) & (points[:, axis] <= high)
-        chosen[start : start + len(rows)] = good
+            fine = (np.abs(rows) <= LARGEST).all(axis=1) & ((rows[:, 6:10] ** 2).sum(axis=1) > 1e-12)
+            fine &= (np.abs(frame.points(rows[:, 0:3])) <= LARGEST).all(axis=1)
+            fine &= (rows[:, SCALES] + math.log(frame.scale) <= LARGEST_LOG_SCALE).all(axis=1)
+        good[start : start + len(rows)] = fine
+    return good
+
+
+def _crop(splats: SplatSource, options: SplatOptions, chosen: npt.NDArray[np.bool_]) -> None:
+    frame = options.frame
+    for start, rows in splats.pieces() if options.crop else ():
+        with np.errstate(invalid="ignore", over="ignore"):
+            points = frame.points(rows[:, 0:3])
+        for axis in range(len(options.crop) // 2):
+            low, high = options.crop[2 * axis], options.crop[2 * axis + 1]
+            chosen[start : start + len(rows)] &= (points[:, axis] >= low) & (points[:, axis] <= high)
+
+
+def _thin_out(chosen: npt.NDArray[np.bool_], keep: int | None) -> None:
+    """At most `keep` of them, evenly."""
     places = np.flatnonzero(chosen)
-    if options.keep is not None and len(places) > options.keep:
+    if keep is not None and len(places) > keep:
         order = np.argsort(_scrambled(places), kind="stable")
         chosen[:] = False
-        chosen[places[order[: options.keep]]] = True
-    return chosen
+        chosen[places[order[:keep]]] = True
 
 
 def _scrambled(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:

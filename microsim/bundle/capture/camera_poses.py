@@ -1,0 +1,223 @@
+"""Where a capture's photographs were taken: COLMAP models, nerfstudio's transforms.json, and the photographs' GPS."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from microsim.bundle.bundle_model import rotation_matrix
+from microsim.errors import UsageError, show
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+MAX_CAMERAS = 1_000_000
+MAX_POSE_BYTES = 2_000_000_000
+_COLMAP_PLACES = ("", "sparse/0", "colmap/sparse/0", "sparse", "distorted/sparse/0")
+_FROM_OPENGL = np.diag([1.0, -1.0, -1.0])  # cameras with y up and z backward, as nerfstudio writes them
+
+
+@dataclass(frozen=True)
+class CameraPoses:
+    """Cameras in the frame of the capture. Camera axes: x right, y down, z forward."""
+
+    names: tuple[str, ...]
+    positions: Floats  # (n, 3)
+    rotations: Floats  # (n, 3, 3) from camera axes to the capture's
+    files: tuple[Path, ...] = field(default=())  # they were read from
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def read_cameras(folder: Path) -> CameraPoses | None:
+    """Those of the folder, sorted by name; None if there are none."""
+    transforms = folder / "transforms.json"
+    if transforms.is_file():
+        return _from_nerfstudio(transforms)
+    for place in _COLMAP_PLACES:
+        for name, read in (("images.bin", _colmap_binary), ("images.txt", _colmap_text)):
+            file = folder / place / name
+            if file.is_file():
+                return _sorted(_from_colmap(file, read(file)))
+    return None
+
+
+def _sorted(poses: CameraPoses) -> CameraPoses:
+    order = sorted(range(len(poses)), key=lambda index: poses.names[index])
+    names = tuple(poses.names[index] for index in order)
+    return CameraPoses(names, poses.positions[order], poses.rotations[order], poses.files)
+
+
+# ---- COLMAP ----------------------------------------------------------------------------------------------------------
+
+_Entry: TypeAlias = tuple[
+    str, tuple[float, ...]
+]  # name; rotation w, x, y, z and translation, from the world to the camera
+
+
+def _from_colmap(file: Path, entries: Iterator[_Entry]) -> CameraPoses:
+    names, positions, rotations = [], [], []
+    for name, (w, x, y, z, *shift) in entries:
+        norm = float(np.sqrt(w * w + x * x + y * y + z * z))
+        if not 1e-6 < norm < 1e6 or not np.isfinite(shift).all():
+            raise UsageError(f"{file}: the pose of {name!r} is not a rotation and a translation")
+        turn = rotation_matrix(x / norm, y / norm, z / norm, w / norm).T
+        names.append(name)
+        rotations.append(turn)
+        positions.append(-turn @ np.array(shift))
+    if not names:
+        raise UsageError(f"{file}: it has no images")
+    return CameraPoses(tuple(names), np.array(positions), np.array(rotations), (file,))
+
+
+def _colmap_text(file: Path) -> Iterator[_Entry]:
+    """Two lines for each image; the second one, which may be empty, lists its points."""
+    is_pose = True
+    for number, line in enumerate(_text(file).splitlines(), 1):
+        if line.startswith("#"):
+            continue
+        if is_pose:
+            words = line.split(maxsplit=9)
+            if not words:
+                continue
+            try:
+                yield words[9], tuple(float(word) for word in words[1:8])
+            except (IndexError, ValueError):
+                expected = "expected IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME"
+                raise UsageError(f"{file}:{number}: {expected}, found {show(line[:80])}") from None
+        is_pose = not is_pose
+
+
+def _colmap_binary(file: Path) -> Iterator[_Entry]:
+    data = _bytes(file)
+    try:
+        (count,), at = struct.unpack_from("<Q", data), 8
+        if count > MAX_CAMERAS:
+            raise UsageError(f"{file}: expected at most {MAX_CAMERAS:,} images, found {count:,}")
+        for _ in range(count):
+            numbers = struct.unpack_from("<i7di", data, at)
+            end = data.index(b"\0", at + 64)
+            name = data[at + 64 : end].decode("utf-8", "replace")
+            (points,) = struct.unpack_from("<Q", data, end + 1)
+            at = end + 9 + 24 * points
+            if at > len(data):
+                raise struct.error
+            yield name, numbers[1:8]
+    except (struct.error, ValueError):
+        raise UsageError(f"{file}: the file is cut short or not a COLMAP model") from None
+
+
+# ---- nerfstudio ------------------------------------------------------------------------------------------------------
+
+
+def _from_nerfstudio(file: Path) -> CameraPoses:
+    data = _json(file)
+    frames = data.get("frames") if isinstance(data, dict) else None
+    if not isinstance(frames, list) or not frames or len(frames) > MAX_CAMERAS:
+        raise UsageError(f"{file}: expected 1 to {MAX_CAMERAS:,} entries under 'frames'")
+    names, matrices = [], []
+    for index, frame in enumerate(frames):
+        matrix = frame.get("transform_matrix") if isinstance(frame, dict) else None
+        names.append(str(frame.get("file_path", f"frame {index}")) if isinstance(frame, dict) else "")
+        matrices.append(_matrix(file, f"frames[{index}].transform_matrix", matrix, (3, 4)))
+    poses = np.array(matrices)
+    turns, places = poses[:, :3, :3] @ _FROM_OPENGL, poses[:, :3, 3]
+    files: tuple[Path, ...] = (file,)
+    applied = file.with_name("dataparser_transforms.json")
+    if applied.is_file():  # what nerfstudio did to the poses before training, and so to the Gaussians
+        turns, places = _as_trained(applied, turns, places)
+        files = (file, applied)
+    lengths = np.linalg.norm(turns, axis=1, keepdims=True)
+    if not (lengths > 1e-9).all():
+        raise UsageError(f"{file}: expected a rotation in the first three columns of every 'transform_matrix'")
+    return _sorted(CameraPoses(tuple(names), places, turns / lengths, files))
+
+
+def _as_trained(file: Path, turns: Floats, places: Floats) -> tuple[Floats, Floats]:
+    data = _json(file)
+    given = data if isinstance(data, dict) else {}
+    matrix = _matrix(file, "transform", given.get("transform"), (3, 4))[:3]
+    scale = given.get("scale")
+    if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not 1e-9 < scale < 1e9:
+        raise UsageError(f"{file}: 'scale': expected a positive number, found {show(scale)}")
+    return matrix[:, :3] @ turns, (places @ matrix[:, :3].T + matrix[:, 3]) * scale
+
+
+def _matrix(file: Path, key: str, value: Any, rows: tuple[int, int]) -> Floats:
+    try:
+        matrix = np.array(value, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        matrix = np.zeros(0)
+    if matrix.ndim != 2 or matrix.shape[0] not in rows or matrix.shape[1] != 4 or not (np.abs(matrix) < 1e9).all():
+        raise UsageError(f"{file}: '{key}': expected a matrix of 4 x 4 finite numbers, found {show(value)}")
+    return matrix[:3]
+
+
+def _json(file: Path) -> Any:
+    try:
+        return json.loads(_text(file))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{file}: not JSON: {error}") from None
+
+
+def _text(file: Path) -> str:
+    return _bytes(file).decode("utf-8", "replace")
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        if file.stat().st_size > MAX_POSE_BYTES:
+            raise UsageError(f"{file}: expected at most {MAX_POSE_BYTES:,} bytes")
+        return file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror or error}") from None
+
+
+# ---- GPS of the photographs ------------------------------------------------------------------------------------------
+
+_GPS_BLOCK = 0x8825  # EXIF
+_PHOTO_FOLDERS = ("images", "input", "")
+
+
+def photo_positions(folder: Path, poses: CameraPoses) -> dict[int, tuple[float, float, float]]:
+    """WGS 84 latitude and longitude [deg] and altitude [m] of the photographs that state it, by the camera's number."""
+    found = {}
+    for index, name in enumerate(poses.names):
+        places = [folder / name, *(folder / place / Path(name).name for place in _PHOTO_FOLDERS)]
+        file = next((place for place in places if _inside(folder, place) and place.is_file()), None)
+        position = None if file is None else _exif_position(file)
+        if position is not None:
+            found[index] = position
+    return found
+
+
+def _inside(folder: Path, file: Path) -> bool:
+    return file.resolve().is_relative_to(folder.resolve())
+
+
+def _exif_position(file: Path) -> tuple[float, float, float] | None:
+    from PIL import Image
+
+    try:
+        with Image.open(file) as image:
+            block = image.getexif().get_ifd(_GPS_BLOCK)
+        latitude, longitude = _degrees(block[2]), _degrees(block[4])
+        altitude = float(block.get(6, 0.0)) * (-1.0 if block.get(5) in (1, b"\1") else 1.0)
+    except Exception:  # Pillow can raise anything on a damaged photograph; one without a position is none
+        return None
+    latitude *= -1.0 if block.get(1) == "S" else 1.0
+    longitude *= -1.0 if block.get(3) == "W" else 1.0
+    good = abs(latitude) <= 90.0 and abs(longitude) <= 180.0 and abs(altitude) < 1e5
+    return (latitude, longitude, altitude) if good else None
+
+
+def _degrees(parts: Any) -> float:
+    degrees, minutes, seconds = (float(part) for part in parts)
+    return degrees + minutes / 60.0 + seconds / 3600.0

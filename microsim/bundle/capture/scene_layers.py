@@ -1,0 +1,261 @@
+"""What each Gaussian of a levelled capture is: ground, object, background (sky, far away) or floater; and heights."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from microsim.bundle.bundle_model import Heightmap
+from microsim.errors import UsageError
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+
+GROUND, OBJECT, BACKGROUND, FLOATER = 0, 1, 2, 3
+LAYERS = ("ground", "objects", "background", "floaters")
+
+MAX_CELLS = 16_000_000
+_VOXEL_M = 0.5
+_FEW = 6  # splats in a voxel and its 26 neighbours: fewer float
+_STEP_M = 0.12  # the ground rises at most so much from cell to cell, and by the slope
+_NEAR_GROUND_M = 0.12
+_PAIR_M = 0.06  # two points of a surface differ by less in height
+_CAMERA_ROOM_M = 0.35  # nothing real is this close to a camera
+_LARGE_M = 3.0  # a standard deviation; no solid thing is drawn by one such Gaussian
+_FILL_M = 6.0  # holes up to this far from known ground are filled
+
+
+@dataclass(frozen=True)
+class SceneSplats:
+    """Gaussians in the map frame, as far as geometry needs them."""
+
+    points: npt.NDArray[np.float32]  # (n, 3) [m]
+    sigmas: npt.NDArray[np.float32]  # (n, 3) [m]
+    opacity: npt.NDArray[np.float32]  # (n,) 0..1
+    quaternions: npt.NDArray[np.float32]  # (n, 4) [x, y, z, w]
+    colours: npt.NDArray[np.uint8]  # (n, 3)
+
+    @property
+    def opaque(self) -> Mask:
+        return self.opacity > 0.3
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The parts of a scene."""
+
+    label: npt.NDArray[np.int8]  # (n,) one of GROUND, OBJECT, BACKGROUND, FLOATER
+    ground: Heightmap
+    measured: Mask  # (ny, nx) cells whose height was seen, not filled in
+
+    def counts(self) -> dict[str, int]:
+        return {name: int((self.label == index).sum()) for index, name in enumerate(LAYERS)}
+
+
+def separate(
+    splats: SceneSplats, cameras: Floats | None, extent_m: float | None, resolution_m: float, slope: float
+) -> Layers:
+    """Labels and ground; `cameras` are positions in the map frame, `slope` is the steepest ground."""
+    near = _within(splats, cameras, extent_m)
+    floating = near & _floating(splats, near, cameras)
+    solid = near & ~floating & splats.opaque & (splats.sigmas.max(axis=1) < _LARGE_M)
+    if int(solid.sum()) < 100:
+        raise UsageError(
+            "fewer than 100 opaque Gaussians are left near the ground; check --scale, --level and --extent"
+        )
+    ground, measured = _ground(splats.points[solid].astype(np.float64), cameras, resolution_m, slope)
+    above = splats.points[:, 2] - height_at(ground, splats.points)
+    label = np.full(len(splats.points), BACKGROUND, np.int8)
+    label[near] = OBJECT
+    with np.errstate(invalid="ignore"):
+        label[near & (np.abs(above) <= _NEAR_GROUND_M)] = GROUND
+        floating |= near & (above < -_NEAR_GROUND_M - 2.0 * splats.sigmas.max(axis=1))
+    label[near & (splats.sigmas.max(axis=1) >= _LARGE_M)] = BACKGROUND
+    label[floating] = FLOATER
+    return Layers(label, ground, measured)
+
+
+def _within(splats: SceneSplats, cameras: Floats | None, extent_m: float | None) -> Mask:
+    """Near enough to be part of the map: within the extent of the cameras (or the middle), and not up in the sky."""
+    across = splats.points[:, :2].astype(np.float64)
+    if cameras is None:
+        middle = np.median(across[splats.opaque], axis=0)
+        distance = np.linalg.norm(across - middle, axis=1)
+        limit = extent_m or 3.0 * float(np.median(distance))
+    else:
+        from scipy.spatial import cKDTree
+
+        distance = cKDTree(cameras[:, :2]).query(across)[0]
+        limit = extent_m or 25.0
+    height = splats.points[:, 2]
+    return (distance <= limit) & (height < max(15.0, 0.6 * limit)) & (height > -0.5 * limit)
+
+
+def _floating(splats: SceneSplats, near: Mask, cameras: Floats | None) -> Mask:
+    """Those with next to no others around them, and those in front of a camera's lens."""
+    places = np.flatnonzero(near)
+    points = splats.points[places].astype(np.float64)
+    floating = np.zeros(len(near), np.bool_)
+    floating[places] = _neighbours(points) < _FEW
+    if cameras is not None:
+        from scipy.spatial import cKDTree
+
+        floating[places] |= cKDTree(cameras).query(points, distance_upper_bound=_CAMERA_ROOM_M)[0] < _CAMERA_ROOM_M
+    return floating
+
+
+def _neighbours(points: Floats) -> npt.NDArray[np.int64]:
+    """How many points are in each point's voxel and the 26 around it."""
+    low = points.min(axis=0)
+    index = ((points - low) / _VOXEL_M).astype(np.int64) + 1
+    shape = index.max(axis=0) + 2
+    strides = np.array([shape[1] * shape[2], shape[2], 1])
+    voxels, inverse, counts = np.unique(index @ strides, return_inverse=True, return_counts=True)
+    total = np.zeros(len(voxels), np.int64)
+    for x in (-1, 0, 1):
+        for y in (-1, 0, 1):
+            for z in (-1, 0, 1):
+                at = np.searchsorted(voxels, voxels + int(strides @ np.array([x, y, z])))
+                there = np.minimum(at, len(voxels) - 1)
+                hit = voxels[there] == voxels + int(strides @ np.array([x, y, z]))
+                total[hit] += counts[there[hit]]
+    return total[inverse]
+
+
+# ---- ground ----------------------------------------------------------------------------------------------------------
+
+
+def _ground(points: Floats, cameras: Floats | None, resolution: float, slope: float) -> tuple[Heightmap, Mask]:
+    west, south = (math.floor(float(points[:, axis].min()) / resolution) * resolution for axis in (0, 1))
+    columns = int((float(points[:, 0].max()) - west) / resolution) + 1
+    rows = int((float(points[:, 1].max()) - south) / resolution) + 1
+    if columns * rows > MAX_CELLS:
+        raise UsageError(
+            f"{columns} x {rows} heights would be too many; use a smaller --extent or a coarser --resolution"
+        )
+    low = _lowest(points, west, south, resolution, (rows, columns))
+    low = _without_pits(low)
+    low[_stands_out(low, resolution, slope)] = np.nan
+    reached = _reached(low, _seeds(low, cameras, west, south, resolution), _STEP_M + slope * resolution)
+    heights = np.where(reached, _mean_near(points, low, west, south, resolution), np.nan)
+    filled = _filled(heights, resolution)
+    return Heightmap(filled.astype(np.float32), resolution, west, south), reached
+
+
+def _lowest(points: Floats, west: float, south: float, resolution: float, shape: tuple[int, int]) -> Floats:
+    """In each cell the lowest point that is not alone; NaN where there is none."""
+    cells, heights = _by_cell(points, west, south, resolution, shape[1])
+    paired = np.flatnonzero((cells[1:] == cells[:-1]) & (np.diff(heights) < _PAIR_M))
+    first = np.flatnonzero(np.concatenate([[True], cells[paired][1:] != cells[paired][:-1]]))
+    out = np.full(shape[0] * shape[1], np.nan)
+    out[cells[paired[first]]] = heights[paired[first]]
+    return out.reshape(shape)
+
+
+def _by_cell(points: Floats, west: float, south: float, resolution: float, columns: int) -> tuple[Any, Floats]:
+    cells = ((points[:, 1] - south) / resolution).astype(np.int64) * columns
+    cells += ((points[:, 0] - west) / resolution).astype(np.int64)
+    order = np.lexsort((points[:, 2], cells))
+    return cells[order], points[order, 2]
+
+
+def _mean_near(points: Floats, low: Floats, west: float, south: float, resolution: float) -> Floats:
+    """The mean of what lies on the ground of each cell: the low end alone would be below it."""
+    cells, heights = _by_cell(points, west, south, resolution, low.shape[1])
+    ground = low.reshape(-1)[cells]
+    near = np.abs(heights - ground) <= _NEAR_GROUND_M
+    sums = np.bincount(cells[near], heights[near], low.size)
+    counts = np.bincount(cells[near], minlength=low.size)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (sums / counts).reshape(low.shape)
+
+
+def _without_pits(low: Floats) -> Floats:
+    """Cells far below what surrounds them are reflections and floaters, not ground."""
+    from scipy import ndimage
+
+    filled = np.where(np.isnan(low), np.inf, low)
+    around = ndimage.percentile_filter(filled, 30, size=9, mode="nearest")
+    with np.errstate(invalid="ignore"):
+        return np.where(low < around - 0.5, np.nan, low)
+
+
+def _stands_out(low: Floats, resolution: float, slope: float) -> Mask:
+    """Cells too high to be ground so close to lower cells: opening with ever larger windows (Zhang 2003)."""
+    from scipy import ndimage
+
+    surface = np.where(np.isnan(low), np.inf, low)
+    out = np.zeros(low.shape, np.bool_)
+    reach = 1
+    while reach * resolution <= 8.0:
+        size = 2 * reach + 1
+        eroded = ndimage.minimum_filter(surface, size, mode="nearest")
+        opened = ndimage.maximum_filter(np.where(np.isinf(eroded), -np.inf, eroded), size, mode="nearest")
+        with np.errstate(invalid="ignore"):
+            out |= low - opened > _STEP_M + slope * reach * resolution
+        reach *= 2
+    return out
+
+
+def _seeds(low: Floats, cameras: Floats | None, west: float, south: float, resolution: float) -> Mask:
+    """Where ground is sure: under the cameras; without cameras, the middling heights of the map."""
+    seeds = np.zeros(low.shape, np.bool_)
+    if cameras is None:
+        middle = float(np.nanmedian(low))
+        with np.errstate(invalid="ignore"):
+            return np.abs(low - middle) < 0.3
+    reach = max(1, round(1.0 / resolution))
+    for x, y, z in cameras.tolist():
+        i, j = int((x - west) / resolution), int((y - south) / resolution)
+        part = (slice(max(j - reach, 0), max(j + reach + 1, 0)), slice(max(i - reach, 0), max(i + reach + 1, 0)))
+        with np.errstate(invalid="ignore"):
+            seeds[part] |= low[part] < z
+    return seeds & ~np.isnan(low)
+
+
+def _reached(low: Floats, seeds: Mask, step: float) -> Mask:
+    """Cells to which one gets from a seed without a step: walls, roofs and trees are not."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    numbers = np.arange(low.size).reshape(low.shape)
+    with np.errstate(invalid="ignore"):
+        north = np.abs(np.diff(low, axis=0)) <= step
+        east = np.abs(np.diff(low, axis=1)) <= step
+    one = np.concatenate([numbers[:-1][north], numbers[:, :-1][east]])
+    other = np.concatenate([numbers[1:][north], numbers[:, 1:][east]])
+    graph = coo_matrix((np.ones(len(one), np.int8), (one, other)), shape=(low.size, low.size))
+    part = connected_components(graph, directed=False)[1].reshape(low.shape)
+    joined: Mask = np.isin(part, np.unique(part[seeds])) & ~np.isnan(low)
+    return joined
+
+
+def _filled(heights: Floats, resolution: float) -> Floats:
+    """Holes, such as the ground under a car, between what is around them; NaN far from known ground."""
+    from scipy import ndimage
+
+    known = ~np.isnan(heights)
+    if not known.any():
+        raise UsageError("no ground was found; check --level and --scale, or allow steeper ground with --max-slope")
+    distance, (rows, columns) = ndimage.distance_transform_edt(~known, return_indices=True)
+    out = heights[rows, columns]
+    for _ in range(200):  # relaxes towards a membrane between the known heights
+        smooth = ndimage.uniform_filter(out, 3, mode="nearest")
+        out = np.where(known, heights, smooth)
+    out[distance * resolution > _FILL_M] = np.nan
+    return out
+
+
+def height_at(ground: Heightmap, points: npt.NDArray[np.floating[Any]]) -> Floats:
+    """Of the ground's cell under each point; NaN outside."""
+    rows, columns = ground.values.shape
+    i = np.floor((points[:, 0].astype(np.float64) - ground.west) / ground.resolution_m)
+    j = np.floor((points[:, 1].astype(np.float64) - ground.south) / ground.resolution_m)
+    inside = (i >= 0) & (i < columns) & (j >= 0) & (j < rows)
+    out = np.full(len(points), np.nan)
+    out[inside] = ground.values[j[inside].astype(np.int64), i[inside].astype(np.int64)]
+    return out

@@ -1,0 +1,247 @@
+"""`microsim bundle from-capture`: its options and what it prints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from microsim.cli.command import argument, flag, option
+from microsim.cli.precompile import compiling
+from microsim.cli.terminal import ShareProgress
+from microsim.errors import UsageError, show
+
+if TYPE_CHECKING:
+    from microsim.bundle.capture.capture_world import CaptureOptions
+
+
+class LevelChoice(str, Enum):
+    auto = "auto"
+    ground = "ground"
+    cameras = "cameras"
+    none = "none"
+
+
+class FromCaptureOptions(NamedTuple):
+    capture: Annotated[Path, argument("CAPTURE", "The folder of a capture, or its file of Gaussians.")]
+    folder: Annotated[Path, argument("FOLDER", "The new bundle.")]
+    splats: Annotated[Path | None, option("--splats FILE", "Which Gaussians, where the folder holds several.")] = None
+    level: Annotated[
+        LevelChoice, option("--level", "What tells which way is up; auto: the ground, checked by the cameras.")
+    ] = LevelChoice.auto
+    up: Annotated[str | None, option("--up X,Y,Z", "This direction of the capture is up.")] = None
+    level_points: Annotated[
+        str | None, option("--level-points X,Y,Z,X,Y,Z,X,Y,Z", "Three points of the capture on level ground.")
+    ] = None
+    rotate_deg: Annotated[
+        str | None, option("--rotate-deg ROLL,PITCH,YAW", "Rotate the capture so; it is not levelled otherwise.")
+    ] = None
+    matrix: Annotated[str | None, option("--matrix M", "The rotation as nine numbers, row by row.")] = None
+    yaw_deg: Annotated[float, option("--yaw-deg DEG", "Then rotate it about the vertical axis.")] = 0.0
+    scale: Annotated[
+        float | None, option("--scale X", "Metres per unit of the capture.", min=1e-6, max=1e6, show_default=False)
+    ] = None
+    camera_height: Annotated[
+        float | None,
+        option("--camera-height M", "How high the camera was held.", min=0.01, max=1000.0, show_default=False),
+    ] = None
+    known_length: Annotated[
+        str | None, option("--known-length X,Y,Z,X,Y,Z,M", "Two points of the capture and the metres between them.")
+    ] = None
+    origin: Annotated[
+        str | None,
+        option("--origin LAT,LON[,ALT]", "Where the map's origin is on Earth; default: from the photographs."),
+    ] = None
+    ignore_cameras: Annotated[bool, flag("--ignore-cameras", "Do not read camera poses.")] = False
+    ignore_gps: Annotated[bool, flag("--ignore-gps", "Do not read positions of photographs.")] = False
+    extent: Annotated[
+        float | None,
+        option("--extent M", "How far from the cameras the map reaches.", min=1.0, max=1000.0, show_default="25"),
+    ] = None
+    resolution: Annotated[float, option("--resolution M", "Cell size of the ground.", min=0.05, max=10.0)] = 0.2
+    voxel: Annotated[float, option("--voxel M", "Cell size of the collision mesh.", min=0.02, max=2.0)] = 0.1
+    mesh: Annotated[Path | None, option("--mesh FILE", "A PLY, OBJ or GLB in the capture's frame to use instead.")] = (
+        None
+    )
+    no_mesh: Annotated[bool, flag("--no-mesh", "Make no collision mesh.")] = False
+    max_slope: Annotated[
+        float, option("--max-slope X", "The steepest ground, as rise per length.", min=0.01, max=2.0)
+    ] = 0.25
+    max_step: Annotated[float, option("--max-step M", "The highest step a car takes.", min=0.01, max=1.0)] = 0.1
+    sh_degree: Annotated[int | None, option("--sh-degree D", "Drop colours finer than this degree.", min=0, max=3)] = (
+        None
+    )
+
+
+def from_capture(options: FromCaptureOptions) -> None:
+    """Make a world one can drive in from a captured scene: level, scale, ground, collision mesh and drivable area.
+
+    Takes the Gaussians of any 3DGS trainer (PLY, .splat, .spz) and, if the folder
+    has them, camera poses (COLMAP, nerfstudio) and photographs with GPS. A page
+    with a picture of every step is written beside the bundle.
+
+    \b
+    Examples:
+      microsim bundle from-capture my_capture my_street --camera-height 1.6
+      microsim bundle from-capture scan.ply my_yard --scale 1 --up 0,-1,0
+      microsim bundle from-capture my_capture my_street --known-length=0,0,1,2,0,1,3.5
+    """
+    folder = options.folder
+    refuse_existing(folder)
+    _require_capture_extra()
+    from microsim.bundle.capture.capture_report import report_page
+    from microsim.bundle.capture.capture_world import announced, build_capture, write_capture
+
+    choices = _capture_choices(options)
+    print(announced(options.capture, options.splats))
+    progress = _StepProgress()
+    with compiling():
+        steps = build_capture(options.capture, choices, progress.tell, options.splats)
+    write_capture(folder, steps, choices, progress.tell)
+    for step in ("level", "scale", "layers", "mesh", "drivable"):
+        if step in steps.notes.words:
+            print(f"{step + ':':10}{steps.notes.words[step]}")
+    if steps.origin is None:
+        print("place:    not known: GPS sensors are left out (--origin LAT,LON[,ALT])")
+    page = folder.with_name(f"{folder.name}_report.html")
+    page.write_text(report_page(folder.name, _same_again(options, steps.notes.reproduce), steps), encoding="utf-8")
+    describe_bundle(folder)
+    print(f"pictures of every step: {page}")
+    print(f"drive in it: microsim run {folder} --view")
+
+
+class _StepProgress:
+    """One line of progress for each step."""
+
+    def __init__(self) -> None:
+        self._step, self._shown = "", ShareProgress()
+
+    def tell(self, step: str, done: int, total: int) -> None:
+        if step != self._step:
+            self._shown.end()
+            self._step, self._shown = step, ShareProgress(step)
+        self._shown.count(done, total)
+        if done == total:
+            self._shown.end()
+
+
+def _require_capture_extra() -> None:
+    from importlib.util import find_spec
+
+    missing = [name for name in ("scipy", "skimage") if find_spec(name) is None]
+    if missing:
+        raise UsageError("from-capture needs SciPy and scikit-image: pip install 'microsim-ros2[capture]'")
+
+
+def _capture_choices(options: FromCaptureOptions) -> CaptureOptions:
+    import numpy as np
+
+    from microsim.bundle.capture.capture_world import CaptureOptions
+    from microsim.bundle.capture.drivable_estimate import DrivableLimits
+
+    numbers = {
+        name: None if text is None else np.array(numbers_of(text, counts, f"--{name.replace('_', '-')}"))
+        for name, text, counts in (
+            ("up", options.up, (3,)), ("level_points", options.level_points, (9,)), ("matrix", options.matrix, (9,)),
+            ("rotate_deg", options.rotate_deg, (3,)), ("known_length", options.known_length, (7,)),
+            ("origin", options.origin, (2, 3)),
+        )
+    }  # fmt: skip
+    ways = [name for name in ("up", "level_points", "matrix", "rotate_deg") if numbers[name] is not None]
+    if len(ways) > 1:
+        raise UsageError(
+            f"expected one of {', '.join(f'--{way.replace(chr(95), chr(45))}' for way in ways)}, found several"
+        )
+    scales = [options.scale, options.camera_height, options.known_length]
+    if sum(each is not None for each in scales) > 1:
+        raise UsageError("expected one of --scale, --camera-height and --known-length, found several")
+    up, points, length, origin = (numbers[name] for name in ("up", "level_points", "known_length", "origin"))
+    if up is not None and not np.linalg.norm(up) > 0.0:
+        raise UsageError("--up: expected a direction, found 0,0,0")
+    return CaptureOptions(
+        level=options.level.value, up=None if up is None else tuple(up.tolist()),
+        level_points=None if points is None else points.reshape(3, 3),
+        rotation=_capture_rotation(numbers["matrix"], numbers["rotate_deg"]),
+        yaw=math.radians(options.yaw_deg), scale=options.scale, camera_height_m=options.camera_height,
+        known_length=None if length is None else (length[0:3], length[3:6], float(length[6])),
+        origin=None if origin is None else _earth_place(origin.tolist()), ignore_cameras=options.ignore_cameras,
+        ignore_gps=options.ignore_gps, extent_m=options.extent, resolution_m=options.resolution, voxel_m=options.voxel,
+        sh_degree=options.sh_degree, mesh=options.mesh, with_mesh=not options.no_mesh,
+        limits=DrivableLimits(slope=options.max_slope, step_m=options.max_step),
+    )  # fmt: skip
+
+
+def _capture_rotation(matrix: Any, rpy_deg: Any) -> Any:
+    import numpy as np
+
+    from microsim.bundle.capture.similarity import matrix_of_rpy
+
+    if rpy_deg is not None:
+        return matrix_of_rpy(*np.radians(rpy_deg))
+    if matrix is None:
+        return None
+    rotation = matrix.reshape(3, 3)
+    if not np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-4) or np.linalg.det(rotation) < 0.0:
+        raise UsageError("--matrix: expected a rotation: rows of length 1, perpendicular, not mirrored")
+    left, _, right = np.linalg.svd(rotation)
+    return left @ right
+
+
+def _earth_place(numbers: list[float]) -> tuple[float, float, float]:
+    latitude, longitude, altitude = (*numbers, 0.0)[:3]
+    if not (abs(latitude) <= 90.0 and abs(longitude) <= 180.0):
+        raise UsageError(f"--origin: expected latitude and longitude in degrees, found {latitude:g},{longitude:g}")
+    return latitude, longitude, altitude
+
+
+def _same_again(options: FromCaptureOptions, found: Mapping[str, str]) -> str:
+    """The command with everything that was found written out."""
+    kept: dict[str, object] = {"--extent": options.extent, "--resolution": options.resolution, "--voxel": options.voxel}
+    kept |= {
+        "--max-slope": options.max_slope,
+        "--max-step": options.max_step,
+        "--mesh": options.mesh,
+        "--splats": options.splats,
+    }
+    words = [f"{name}={value}" for name, value in {**found, **kept}.items() if value is not None]
+    words += [
+        name for name, given in (("--no-mesh", options.no_mesh), ("--ignore-cameras", options.ignore_cameras)) if given
+    ]
+    return " ".join(["microsim bundle from-capture", str(options.capture), str(options.folder), *words])
+
+
+# ---- what the commands that make bundles share -----------------------------------------------------------------------
+
+
+def describe_bundle(folder: Path) -> None:
+    """Every bundle that is written is loaded once: what we make must be valid."""
+    from microsim.bundle import load_bundle
+
+    made = load_bundle(folder)
+    for warning in made.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    width, height = made.heightmap.size_m
+    counts = f"{made.gaussians.count:,} Gaussians, drivable polygons: {made.drivable.count}"
+    print(f"made {folder}: {width:g} m x {height:g} m, {counts}")
+
+
+def refuse_existing(folder: Path) -> None:
+    if folder.exists():
+        raise UsageError(f"{folder} already exists; choose another folder")
+    if not folder.name:
+        raise UsageError(f"expected the name of a new folder, found {str(folder)!r}")
+
+
+def numbers_of(text: str, counts: tuple[int, ...], option: str) -> tuple[float, ...]:
+    try:
+        numbers = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        numbers = ()
+    if len(numbers) not in counts or not all(abs(number) <= 1e7 for number in numbers):
+        expected = " or ".join(map(str, counts))
+        raise UsageError(f"{option}: expected {expected} numbers with commas between, found {show(text)}")
+    return numbers
