@@ -45,6 +45,10 @@ class BatchRadio:
                 self.received.setdefault(world, []).extend(network.deliver(int(due)))
                 due = network.next_arrival()
 
+    @property
+    def is_used(self) -> bool:
+        return bool(self.networks or self.received or self._waiting)
+
     def reset(self, worlds: Iterable[int]) -> None:
         for world in worlds:
             for each in (self.networks, self.received, self._waiting):

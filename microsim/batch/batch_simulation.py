@@ -148,7 +148,8 @@ class BatchSimulation:
             return
         drawn = self.seeds[chosen]
         self.tick[chosen] = 0
-        self._radio.reset(self.loops.host(chosen).tolist())
+        if self._radio.is_used:
+            self._radio.reset(self.loops.host(chosen).tolist())
         self.ground.draw(chosen, drawn)
         self.contacts.touch[:, :, chosen] = 0
         for robot in self._robots.values():
