@@ -127,8 +127,9 @@ def input_names(task: Task) -> list[str]:
 
 
 def input_of(task: Task) -> Float32s:
-    """(n, numbers) that a policy gets: the observations, then images as numbers from 0 to 1."""
-    images = [task.layout.image(name).reshape(task.n, -1) * np.float32(1.0 / 255.0) for name in task.layout.images]
+    """(n, numbers) that a policy gets: the observations, then images as numbers from -0.5 to 0.5."""
+    scale, half = np.float32(1.0 / 255.0), np.float32(0.5)
+    images = [task.layout.image(name).reshape(task.n, -1) * scale - half for name in task.layout.images]
     return task.xp.concatenate([task.observe(), *images], axis=1) if images else task.observe()
 
 

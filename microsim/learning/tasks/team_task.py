@@ -21,6 +21,7 @@ class TeamTask(Task):
     """
 
     name, horizon = "TeamTask", 600
+    training = {"worlds": 1024, "rollout": 32, "steps": 10_000_000, "gamma": 0.995, "check_every": 20}
     agents = ("drone", "rover")
     actions = {"drone": DRONE, "rover": {"v": 2.0, "omega": 1.2}}
     sight_m, reach_m, goal_m = 6.0, 8.0, 1.5
