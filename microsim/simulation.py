@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine.components import RobotModel, Z
-from microsim.engine.faults import Health, TimedFault
+from microsim.engine.components import RobotModel, X, Z
+from microsim.engine.faults import Health
 from microsim.engine.physics import Fleet
 from microsim.engine.radio import RadioNetwork
 from microsim.engine.schedule import CHUNK, Command, Input, Schedule, Teleport, Transmission
-from microsim.engine.timekeeper import NS_PER_S, Clock, exact_rate
+from microsim.engine.timekeeper import NS_PER_S, Clock
 from microsim.engine.world import World
 from microsim.errors import UsageError, unknown
 from microsim.listening import Listener, Listeners
@@ -30,9 +30,10 @@ from microsim.messages.outbox import Messages, Outbox, Transcripts, name_in_tran
 from microsim.messages.topics import Qos
 from microsim.outputs.compose import compose
 from microsim.outputs.own_topics import own_topics
-from microsim.scenario import Scenario, load_scenario
+from microsim.scenario import Scenario, live_changes, load_scenario
+from microsim.scenario.live_changes import Entity
 from microsim.scenario.randomised import draw
-from microsim.scenario.scene import build_world
+from microsim.scenario.scene import build_world, checked_packet, faults_in_ticks
 
 INT64 = range(-(2**63), 2**63)
 END_OF_TIME_NS = 2**31 * NS_PER_S  # seconds in stamps are int32
@@ -48,20 +49,6 @@ class Reconfiguration:
     """From this tick on the run follows another scenario."""
 
     scenario: Scenario
-
-
-# what `reconfigure` may not change
-_FIXED: dict[str, Callable[[Scenario], Any]] = {
-    "physics_hz": lambda scenario: scenario.physics_hz,
-    "the map": lambda scenario: (scenario.map, scenario.world),
-    "obstacles and features": lambda scenario: (scenario.obstacles, scenario.features),
-    "the set of robots": lambda scenario: {name: robot.engine_name for name, robot in scenario.robots.items()},
-    "frames.per_robot_odom": lambda scenario: scenario.frames.per_robot_odom,
-    "randomize": lambda scenario: scenario.randomize,
-    "odometry drift": lambda scenario: [
-        getattr(block, "drift", None) for _, _, block, sensor in scenario.all_sensors if sensor.track is not None
-    ],
-}
 
 
 @dataclass(frozen=True)
@@ -85,6 +72,7 @@ class Simulation:
 
     def __init__(self, scenario: Scenario | str | Path | Mapping[str, Any], seed: int | None = None) -> None:
         self.scenario = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
+        self._first = self.scenario  # which entities there are after a reset
         self.world: World = build_world(self.scenario)
         self._written_world = self.world
         self.clock = Clock(self.scenario.physics_hz)
@@ -162,10 +150,11 @@ class Simulation:
         return self._schedule.radio
 
     def reset(self, seed: int | None = None) -> None:
-        """Back to tick 0 with fresh noise, empty queues, zero commands and counters; with another seed if given."""
+        """Back to tick 0: fresh noise, empty queues, zero commands and counters, entities as first; or another seed."""
         if seed is not None:
             self._next_seed = self._checked_seed(seed)
         self._seed = self._next_seed
+        self._use(live_changes.at_start(self._first, self.scenario))
         self._draw()
         self.counters.clear()
         self._outbox = Outbox()
@@ -223,19 +212,52 @@ class Simulation:
     def reconfigure(self, scenario: Scenario) -> None:
         """Continue from here with other limits, noise, rates, wind or radio, as if they were written in the scenario.
 
-        What makes the world and the robots (map, obstacles, features, robots, physics_hz, odometry drift) stays.
+        What makes the world (map, features, physics_hz) and the models and odometry drift of robots stay.
         """
-        for what, of in _FIXED.items():
-            if of(scenario) != of(self.scenario):
-                raise UsageError(f"{what} cannot change during a run; make a new Simulation")
+        live_changes.check_change(self.scenario, scenario)
+        self.follow(scenario)
+        self.listeners.input(self.tick, Reconfiguration(scenario))
+
+    def follow(self, scenario: Scenario) -> None:
+        """As `reconfigure`, unchecked and unrecorded: for time travel."""
         memory = self._schedule.memory()
         self._outbox.sent = self.messages_sent
         self._outbox.topics.clear()
-        self.scenario = scenario
+        self._use(scenario)
         self._draw()
         self._schedule = self._compose()
         self._schedule.recall(memory)
-        self.listeners.input(self.tick, Reconfiguration(scenario))
+
+    def _use(self, scenario: Scenario) -> None:
+        if scenario.obstacles != self.scenario.obstacles:
+            self._written_world = build_world(scenario)
+        self.scenario = scenario
+
+    # ---- entities --------------------------------------------------------------------------------------------
+
+    @property
+    def entities(self) -> Mapping[str, Entity]:
+        """Robots and obstacles by name; obstacles without one are obstacle_0, obstacle_1, ..."""
+        return live_changes.entities_of(self.scenario)
+
+    def spawn(self, name: str, entity: Mapping[str, Any] | Entity) -> None:
+        """Add a robot, or an obstacle, before the next tick: a block as under `robots:` or `obstacles:`.
+
+        Like every input it is recorded and replayed; a reset removes it.
+        """
+        self._change_entities(live_changes.with_entity(self.scenario, name, entity))
+
+    def delete(self, name: str) -> None:
+        """Remove a robot or an obstacle before the next tick; a reset brings it back, if it was there at the start."""
+        self._change_entities(live_changes.without_entity(self.scenario, name))
+
+    def move_obstacle(self, name: str, center: tuple[float, float, float]) -> None:
+        """The middle of its base: x, y in the map frame, z above the ground [m]."""
+        self._change_entities(live_changes.with_obstacle_at(self.scenario, name, center))
+
+    def _change_entities(self, scenario: Scenario) -> None:
+        live_changes.check_room(self.scenario, scenario, lambda robot: self.rows(robot)[X : Z + 1])
+        self.reconfigure(scenario)
 
     def set_seed(self, seed: int) -> None:
         """Takes effect at the next reset."""
@@ -412,6 +434,8 @@ class Simulation:
         """Continue as from the moment of the snapshot, bit for bit."""
         if not isinstance(snapshot, Snapshot):
             raise UsageError(f"expected what `snapshot` gave, found {type(snapshot).__name__}")
+        if snapshot.scenario != self.scenario and live_changes.differ_in_entities(self.scenario, snapshot.scenario):
+            self.follow(snapshot.scenario)
         if snapshot.scenario != self.scenario:
             raise UsageError(
                 f"the snapshot is of scenario {snapshot.scenario.name!r}, which differs from this simulation's "
@@ -430,6 +454,7 @@ class Simulation:
     def fork(self) -> Simulation:
         """An independent twin at the same tick."""
         twin = Simulation(self.scenario, seed=self._seed)
+        twin._first = self._first
         twin.restore(self.snapshot())
         return twin
 
@@ -463,28 +488,6 @@ class Simulation:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or int(seed) not in INT64:
             raise UsageError(f"a seed must be a whole number of 64 bits; found {seed!r}")
         return int(seed)
-
-
-def checked_packet(scenario: Scenario, sender: str, payload: Any) -> bytes:
-    limit = scenario.radio.max_payload_bytes
-    if not scenario.radio.enabled:
-        raise UsageError("this scenario has no radio: set radio.enabled to true")
-    if len(scenario.robots) < 2:
-        raise UsageError(f"{sender} is alone: nobody can receive its packets")
-    if not isinstance(payload, (bytes, bytearray, memoryview)):
-        raise UsageError(f"a radio payload must be bytes; found {type(payload).__name__}")
-    packet = bytes(payload)
-    if len(packet) > limit:
-        raise UsageError(f"a radio payload may have {limit} bytes at most, this one has {len(packet)}")
-    return packet
-
-
-def faults_in_ticks(scenario: Scenario, clock: Clock) -> tuple[TimedFault, ...]:
-    ticks = clock.ticks_in
-    return tuple(
-        TimedFault(each.target, each.kind, ticks(exact_rate(each.from_s)), ticks(exact_rate(each.to_s)), each.offset_m)
-        for each in scenario.faults
-    )
 
 
 def _number(name: str, value: Any) -> float:

@@ -39,8 +39,8 @@ from microsim.engine.timekeeper import Clock, Trigger
 from microsim.errors import UsageError, unknown
 from microsim.outputs.compose import radio_network
 from microsim.scenario import Scenario, load_scenario
-from microsim.scenario.scene import build_world
-from microsim.simulation import END_OF_TIME_NS, checked_packet, faults_in_ticks
+from microsim.scenario.scene import build_world, checked_packet, faults_in_ticks
+from microsim.simulation import END_OF_TIME_NS
 
 _CHUNK = 64  # worlds of a thread come in multiples of these
 

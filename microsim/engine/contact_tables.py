@@ -122,9 +122,29 @@ class Contacts:
         what = int(self.touch[robot, 0, world])
         return self.name(what - 1) if what else ""
 
-    def recall(self, touch: Integers) -> None:
-        self.touch[...] = touch
+    def recall(self, names: tuple[str, ...], touch: Integers) -> None:
+        """`names`: of the robots then, in the order of `touch`."""
         self._events[0] = 0
+        if names == self.names:
+            self.touch[...] = touch
+            return
+        places = {FIRST_ROBOT + i: self._place(name) for i, name in enumerate(names)}
+        for i, name in enumerate(names):
+            row = self._place(name) - FIRST_ROBOT
+            if row < 0:
+                continue
+            last, *words = touch[i, :, 0].tolist()
+            what = places.get(last - 1, last - 1)
+            self.touch[row, :, 0] = 0
+            self.touch[row, 0, 0] = max(what + 1, 0)
+            for old in (63 * k + bit for k, word in enumerate(words) for bit in range(63) if word >> bit & 1):
+                new = places.get(old, old)
+                if new >= 0:
+                    self.touch[row, 1 + new // 63, 0] |= 1 << new % 63
+
+    def _place(self, name: str) -> int:
+        """Number of a robot among what can be touched; -1: it is not there."""
+        return FIRST_ROBOT + self.names.index(name) if name in self.names else -1
 
     def name(self, what: int) -> str:
         return SCENERY[what] if what < FIRST_ROBOT else self.names[what - FIRST_ROBOT]

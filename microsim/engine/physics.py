@@ -126,14 +126,18 @@ class Physics:
         return float(np.sqrt(dx * dx + dy * dy + dz * dz))
 
     def memory(self) -> Any:
-        return [(fleet.state.copy(), fleet.command.copy()) for fleet in self.fleets], self.contacts.touch.copy()
+        fleets = [(fleet.model.name, fleet.names, fleet.state.copy(), fleet.command.copy()) for fleet in self.fleets]
+        return fleets, self.contacts.names, self.contacts.touch.copy()
 
     def recall(self, memory: Any) -> None:
-        fleets, touch = memory
-        self.contacts.recall(touch)
-        for fleet, (state, command) in zip(self.fleets, fleets, strict=True):
-            fleet.state[...] = state
-            fleet.command[...] = command
+        """By name: robots that were not there then stay as they are."""
+        fleets, names, touch = memory
+        self.contacts.recall(tuple(names), touch)
+        for model, members, state, command in fleets:
+            for column, name in enumerate(members):
+                fleet, own = self.home.get(name, (None, 0))
+                if fleet is not None and fleet.model.name == model:
+                    fleet.state[:, own], fleet.command[:, own] = state[:, column], command[:, column]
         self.look()
 
 

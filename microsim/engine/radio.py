@@ -217,7 +217,10 @@ class RadioNetwork:
         return [replace(link, queue=list(link.queue)) for link in self.links], dict(self.air_free_at)
 
     def recall(self, memory: tuple[Any, ...]) -> None:
+        """Links of robots that were not there then begin empty."""
         links, air_free_at = memory
-        self.links = [replace(link, queue=list(link.queue), rssi_dbm=self._rssi(link)) for link in links]
+        known = {(link.sender, link.receiver): link for link in links}
+        found = [known.get((link.sender, link.receiver), link) for link in self.links]
+        self.links = [replace(link, queue=list(link.queue), rssi_dbm=self._rssi(link)) for link in found]
         self.air_free_at = dict(air_free_at)
         self.under_way = sum(len(link.queue) for link in self.links)

@@ -62,6 +62,10 @@ class Transmission:
 Input: TypeAlias = Command | Teleport | Transmission
 
 
+def _owner(item: Input) -> str:
+    return item.sender if isinstance(item, Transmission) else item.robot
+
+
 class TranscriptBuffer(Protocol):
     """Where a tick's messages are written, and what ends ticks."""
 
@@ -240,12 +244,12 @@ class Schedule:
 
     def recall(self, memory: Any) -> None:
         self.tick, pending, physics, radio, outputs, memories = memory
-        self.pending = list(pending)
+        self.pending = [item for item in pending if _owner(item) in self.physics.home]  # others were deleted
         self.physics.recall(physics)
         if self.radio is not None and radio is not None:  # it may have been off when remembered
             self.radio.recall(radio)
         for name, array in memories.items():
-            if name in self.memories:
+            if name in self.memories and self.memories[name].shape == array.shape:
                 self.memories[name][:] = array
         for name, (_, output) in self.python.items():
             output.recall(outputs.get(name), self.tick)

@@ -284,7 +284,7 @@ class Seeker:
             return
         snapshot = self._kept[self._at[place]]
         if snapshot.scenario != self._sim.scenario:
-            self._sim.reconfigure(snapshot.scenario)
+            self._sim.follow(snapshot.scenario)
         self._sim.restore(snapshot)
         self._next = bisect_left(self._ticks, self._at[place])  # a snapshot is made before the inputs of its tick
         self()

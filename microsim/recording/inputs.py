@@ -300,22 +300,28 @@ class InputTopics:
     def __init__(self, sim: Simulation, folder: Path, files: Mapping[str, bytes], is_ours: bool) -> None:
         self.sim, self._folder, self._files, self._is_ours = sim, folder, files, is_ours
         self._take: dict[str, _Taking] = {}
-        for robot in sim.robots:
-            for kind in INPUTS.built_in.values():
-                take = self._take_pose if kind.name == "set_pose" else kind.take
-                self._take[kind.of(robot)] = kind.types(), partial(take, sim, robot)
+        self._know_robots()
         if is_ours:
             takers = self._take_scenario, self._take_exact_pose, self._take_exact_command
             self._take |= {topic: ((STRING,), take) for topic, take in zip(JSON_TOPICS, takers, strict=True)}
 
+    def _know_robots(self) -> None:
+        for robot in self.sim.robots:
+            for kind in INPUTS.built_in.values():
+                take = self._take_pose if kind.name == "set_pose" else kind.take
+                self._take[kind.of(robot)] = kind.types(), partial(take, self.sim, robot)
+
     def __contains__(self, topic: object) -> bool:
-        return topic in self._take
+        """Also inputs of robots that are spawned on the way."""
+        return topic in self._take or (self._is_ours and isinstance(topic, str) and is_input(topic))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._take)
 
     def take(self, topic: str, type_name: str, cdr: bytes) -> bool:
         """Hand it to the simulation; False when that ignores it."""
+        if topic not in self._take:
+            raise BagError(f"{topic}: there is no such robot at this time")
         types, take = self._take[topic]
         if type_name not in types:
             raise BagError(f"{topic}: expected {' or '.join(types)}, found {type_name}")
@@ -341,6 +347,7 @@ class InputTopics:
         text, now = json.dumps(values["scenario"]), self.sim.scenario
         world = None if now.world is None else now.world.path
         self.sim.reconfigure(unpacked(text, self._folder, self._files, now.plugins, world))
+        self._know_robots()
         return True
 
     def _take_exact_pose(self, values: dict[str, Any]) -> bool:

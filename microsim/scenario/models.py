@@ -242,6 +242,15 @@ class Scenario(Model):
     def _world_by_path(cls, value: Any) -> Any:
         return {"path": value} if isinstance(value, str) else value
 
+    @field_validator("obstacles")
+    @classmethod
+    def _names_differ(cls, obstacles: tuple[Obstacle, ...]) -> tuple[Obstacle, ...]:
+        names = [each.name for each in obstacles]
+        again = [index for index, name in enumerate(names) if name is not None and name in names[:index]]
+        if again:
+            fail([detail(f"another obstacle is already called {show(names[again[0]])}", again[0], "name")])
+        return obstacles
+
     @field_validator("robots", mode="before")
     @classmethod
     def _robots_by_model(cls, value: Any, info: ValidationInfo) -> Any:
@@ -249,7 +258,10 @@ class Scenario(Model):
             hint = "; leave the key out for a drone and a rover, write {} for none" if value is None else ""
             raise ValueError(f"expected a mapping from names to robots, found {show(value)}{hint}")
         robots, problems = {}, []
+        taken = {each.name for each in info.data.get("obstacles", ())}
         for name, block in value.items():
+            if name in taken:
+                problems.append(detail(f"an obstacle is already called {show(name)}", name, at_key=True))
             try:
                 robots[name], found = _fit_robot(make_robot(name, block, info), info.data)
                 problems += [_moved(each, name) for each in found]

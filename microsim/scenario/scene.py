@@ -1,4 +1,4 @@
-"""A scenario's map, obstacles and features as the engine's World."""
+"""A scenario as the engine takes it: its map, obstacles and features as a World, its radio and faults."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from microsim.engine.exact import TWO_PI, cos, sin
+from microsim.engine.faults import TimedFault
 from microsim.engine.radio import PathLoss, RadioSettings
+from microsim.engine.timekeeper import Clock, exact_rate
 from microsim.engine.world import GROUND, TARGET, Mesh, Shape, World
+from microsim.errors import UsageError
 from microsim.scenario.bundles import bundle_of
 from microsim.scenario.models import Scenario
 from microsim.scenario.terrain import elevation, surface
@@ -113,3 +116,25 @@ def radio_settings(scenario: Scenario) -> RadioSettings:
     values = {field.name: getattr(written, field.name) for field in fields(RadioSettings) if field.name != "rssi"}
     rssi = None if written.rssi is None else PathLoss(**written.rssi.model_dump())
     return RadioSettings(**values, rssi=rssi)
+
+
+def checked_packet(scenario: Scenario, sender: str, payload: Any) -> bytes:
+    limit = scenario.radio.max_payload_bytes
+    if not scenario.radio.enabled:
+        raise UsageError("this scenario has no radio: set radio.enabled to true")
+    if len(scenario.robots) < 2:
+        raise UsageError(f"{sender} is alone: nobody can receive its packets")
+    if not isinstance(payload, (bytes, bytearray, memoryview)):
+        raise UsageError(f"a radio payload must be bytes; found {type(payload).__name__}")
+    packet = bytes(payload)
+    if len(packet) > limit:
+        raise UsageError(f"a radio payload may have {limit} bytes at most, this one has {len(packet)}")
+    return packet
+
+
+def faults_in_ticks(scenario: Scenario, clock: Clock) -> tuple[TimedFault, ...]:
+    ticks = clock.ticks_in
+    return tuple(
+        TimedFault(each.target, each.kind, ticks(exact_rate(each.from_s)), ticks(exact_rate(each.to_s)), each.offset_m)
+        for each in scenario.faults
+    )

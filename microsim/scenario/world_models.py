@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 from typing_extensions import Self
 
 from microsim.documents.values import (
@@ -29,6 +37,7 @@ from microsim.documents.values import (
     show,
     unknown,
 )
+from microsim.robots.robot import ros_name
 
 MAX_CELLS = 16_000_000
 MAX_POLYGON_POINTS = 10_000
@@ -190,7 +199,20 @@ _BASE = "Middle of the base: [x, y] in the map frame, z above the ground [m]."
 _PRISM = "Height of the prism above the ground; 0: painted on the ground [m]."
 
 
-class Box(Model):
+class Solid(Model):
+    """What obstacles have in common."""
+
+    name: Annotated[str, AfterValidator(ros_name)] | None = Field(
+        None, description="Its name as an entity; null: obstacle_ and its place in the list."
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_name(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Scenarios written out before had none."""
+        return {key: value for key, value in handler(self).items() if key != "name" or value is not None}
+
+
+class Box(Solid):
     """An axis-aligned box that stands in the way."""
 
     type: Literal["box"] = Field("box", description="An axis-aligned box.")
@@ -199,7 +221,7 @@ class Box(Model):
     class_id: ClassId = Field(1, alias="class", description=_OBSTACLE_CLASS)
 
 
-class Cylinder(Model):
+class Cylinder(Solid):
     """An upright cylinder that stands in the way."""
 
     type: Literal["cylinder"] = Field("cylinder", description="An upright cylinder.")

@@ -234,4 +234,4 @@ def test_a_run_goes_on_after_a_reconfiguration_and_back(changes):
 def test_the_map_cannot_change_during_a_run():
     sim = busy()
     with pytest.raises(microsim.UsageError, match="cannot change during a run"):
-        sim.reconfigure(changed(obstacles=[]))
+        sim.reconfigure(changed(map={"size_xy_cells": [50, 50]}, obstacles=[]))

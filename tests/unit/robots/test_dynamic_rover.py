@@ -352,7 +352,7 @@ def test_dynamics_may_change_during_a_run_but_not_come_and_go():
     sim.reconfigure(microsim.load_scenario(heavier))
     sim.step(600)
     assert sim.state("rover").v == pytest.approx(M / (M + 20.0 * T), rel=1e-9)
-    with pytest.raises(microsim.UsageError, match="the set of robots cannot change"):
+    with pytest.raises(microsim.UsageError, match="a robot's model cannot change"):
         sim.reconfigure(microsim.load_scenario(world()))
 
 

@@ -1,0 +1,147 @@
+"""What may change while a scenario runs: settings, and entities, which are its robots and obstacles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from microsim.documents.values import Model
+from microsim.errors import UsageError, unknown
+from microsim.robots.robot import Robot
+from microsim.scenario.loading import load_scenario
+from microsim.scenario.models import Scenario
+from microsim.scenario.scene import build_world
+from microsim.scenario.world_models import OBSTACLES, Box, Cylinder
+
+Entity: TypeAlias = Robot | Box | Cylinder
+
+_FIXED: dict[str, Callable[[Scenario], Any]] = {  # mappings are compared where both have a key
+    "physics_hz": lambda scenario: scenario.physics_hz,
+    "the map": lambda scenario: (scenario.map, scenario.world),
+    "features": lambda scenario: scenario.features,
+    "a robot's model": lambda scenario: {name: robot.engine_name for name, robot in scenario.robots.items()},
+    "frames.per_robot_odom": lambda scenario: scenario.frames.per_robot_odom,
+    "randomize": lambda scenario: scenario.randomize,
+    "odometry drift": lambda scenario: {
+        (robot, name): getattr(block, "drift", None)
+        for robot, name, block, sensor in scenario.all_sensors
+        if sensor.track is not None
+    },
+}
+
+
+def check_change(before: Scenario, after: Scenario) -> None:
+    """Raises UsageError where a run cannot continue with the other scenario."""
+    for what, of in _FIXED.items():
+        old, new = of(before), of(after)
+        if isinstance(old, dict):
+            old, new = ({key: each[key] for key in old.keys() & new.keys()} for each in (old, new))
+        if old != new:
+            raise UsageError(f"{what} cannot change during a run; make a new Simulation")
+    if before.randomize is not None and (before.obstacles, [*before.robots]) != (after.obstacles, [*after.robots]):
+        raise UsageError("entities cannot be spawned, moved or deleted where `randomize` decides the layout")
+
+
+def entities_of(scenario: Scenario) -> dict[str, Entity]:
+    """Robots by name, then obstacles: by name, or as obstacle_0, obstacle_1, ... in their order."""
+    found: dict[str, Entity] = dict(scenario.robots)
+    taken = {*found, *(each.name for each in scenario.obstacles if each.name)}
+    for index, obstacle in enumerate(scenario.obstacles):
+        name = obstacle.name or f"obstacle_{index}"
+        while not obstacle.name and name in taken:
+            name += "_"
+        found[name] = obstacle
+    return found
+
+
+def with_entity(scenario: Scenario, name: str, block: Any) -> Scenario:
+    """With another robot, or with another obstacle where the block has a `type`. ScenarioError says what is wrong."""
+    if name in entities_of(scenario):
+        raise UsageError(f"there is already an entity {name!r}")
+    given = dict(block) if isinstance(block, Mapping) else block.model_dump(by_alias=True, exclude_unset=True)
+    data = scenario.to_dict()
+    if given.get("type") in OBSTACLES:
+        data["obstacles"] = [*data["obstacles"], {**given, "name": name}]
+    else:
+        data["robots"] = {**data["robots"], name: given}
+    return load_scenario(data)
+
+
+def without_entity(scenario: Scenario, name: str) -> Scenario:
+    """Other obstacles keep the names they are known by. Faults of a robot's sensors go with it."""
+    found = entities_of(scenario)
+    if name not in found:
+        raise UsageError(unknown("there is no entity", repr(name), name, found))
+    data = scenario.to_dict()
+    if name in scenario.robots:
+        del data["robots"][name]
+        data["faults"] = [each for each in data["faults"] if not each["target"].startswith(f"{name}/")]
+    else:
+        data["obstacles"] = _named(found, {name: None})
+    return load_scenario(data)
+
+
+def with_obstacle_at(scenario: Scenario, name: str, center: tuple[float, float, float]) -> Scenario:
+    found = entities_of(scenario)
+    return load_scenario({**scenario.to_dict(), "obstacles": _named(found, {name: center})})
+
+
+def _named(entities: Mapping[str, Entity], moved: Mapping[str, tuple[float, float, float] | None]) -> list[Model]:
+    """The obstacles with their names; `moved`: where some are now, None for those that are gone."""
+    return [
+        each.model_copy(update={"name": name, "center": moved.get(name, each.center)})
+        for name, each in entities.items()
+        if not isinstance(each, Robot) and moved.get(name, each.center) is not None
+    ]
+
+
+def at_start(first: Scenario, now: Scenario) -> Scenario:
+    """The scenario after a reset: settings as they are now, entities as in the first one."""
+    robots = {name: _kept(robot, now.robots.get(name)) for name, robot in first.robots.items()}
+    if first.obstacles == now.obstacles and robots == now.robots:
+        return now
+    return now.model_copy(update={"robots": robots, "obstacles": first.obstacles, "faults": first.faults})
+
+
+def _kept(first: Robot, now: Robot | None) -> Robot:
+    is_same = now is not None and (now.engine_name, now.start) == (first.engine_name, first.start)
+    return now if now is not None and is_same else first
+
+
+def differ_in_entities(first: Scenario, second: Scenario) -> bool:
+    """Whether they differ in nothing else."""
+    keys = ("robots", "obstacles", "faults")
+    return first.model_copy(update={key: getattr(second, key) for key in keys}) == second
+
+
+def check_room(before: Scenario, after: Scenario, place_of: Callable[[str], Sequence[float]]) -> None:
+    """Raises UsageError where an entity that is new or moved overlaps a robot. `place_of`: x, y, z of a robot now."""
+    old, new = entities_of(before), entities_of(after)
+    stay = {name: place_of(name) for name in before.robots if name in after.robots}
+    for name, entity in new.items():
+        if name in stay or old.get(name) == entity:
+            continue
+        pose = entity.start.map_pose if isinstance(entity, Robot) else None
+        x, y, z = (pose.x, pose.y, pose.z) if pose is not None else entity.center
+        radius, low, high = reach_of(entity)
+        for robot, (px, py, pz) in stay.items():
+            reach, bottom, top = reach_of(before.robots[robot])
+            is_level = z is None or (pz + bottom < z + high and z + low < pz + top)
+            if is_level and math.hypot(px - x, py - y) < radius + reach:
+                raise UsageError(f"{name} would overlap {robot}, which is at x {px:g}, y {py:g}")
+    if old.keys() - stay.keys() != new.keys() - stay.keys() or after.obstacles != before.obstacles:
+        world = build_world(after)
+        for robot, (px, py, _) in stay.items():
+            if before.robots[robot].engine_model.is_ground_bound and not world.has_footing(px, py):
+                raise UsageError(f"{robot} stands in a cell that would be occupied, at x {px:g}, y {py:g}")
+
+
+def reach_of(entity: Entity) -> tuple[float, float, float]:
+    """Radius about its vertical axis, and lowest and highest point above its pose [m]."""
+    if isinstance(entity, Robot):
+        (x, y, z), (length, width, height) = entity.body()
+        return math.hypot(abs(x) + length / 2, abs(y) + width / 2), z - height / 2, z + height / 2
+    if isinstance(entity, Cylinder):
+        return entity.radius, 0.0, entity.height
+    return math.hypot(entity.size[0] / 2, entity.size[1] / 2), 0.0, entity.size[2]
