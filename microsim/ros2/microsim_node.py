@@ -16,10 +16,12 @@ from microsim.messages.outbox import Message
 from microsim.messages.topics import TOPICS
 from microsim.ros2.lockstep import Lockstep, check_gates
 from microsim.ros2.node_parameters import ScenarioParameters
-from microsim.ros2.sim_services import MAX_STEPS, SimServices, SimulationInterfaces
+from microsim.ros2.sim_services import MAX_STEPS, SimServices
+from microsim.ros2.standard_services import SimulationInterfaces
 from microsim.ros2.transport import MissingTypeError, Parameter, Publisher, Transport, Value
 from microsim.runner import Pilot, Runner, Watcher
 from microsim.scenario import Scenario, load_scenario
+from microsim.scenario.live_changes import at_start
 from microsim.simulation import Simulation
 
 _QUIET_S = 1.0  # at most one warning of a kind in this time
@@ -217,7 +219,8 @@ class MicroSimNode:
         """Back to the start with the seed and the parameters set meanwhile."""
         settings, sim = self.settings, self.sim
         settings.use_next()
-        if settings.scenario != sim.scenario:
+        settings.follow(at_start(sim.first, settings.scenario))
+        if settings.scenario != at_start(sim.first, sim.scenario):
             sim = Simulation(settings.scenario, sim.next_seed)
         else:
             sim.reset()
@@ -231,6 +234,11 @@ class MicroSimNode:
         self._subscribe()
         self._set_gates()
         self._run(sim)
+
+    def entities_changed(self) -> None:
+        """Robots were spawned or deleted. Topics of deleted ones stay advertised and fall silent."""
+        self._subscribe()
+        self._advertise()
 
     def _run(self, sim: Simulation) -> None:
         """Advertise before the first messages go out."""

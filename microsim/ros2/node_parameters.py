@@ -126,7 +126,11 @@ class ScenarioParameters:
         return {parameter.name: parameter.value for parameter in self.declarations()}
 
     def knows(self, name: str) -> bool:
-        return name in self._rows
+        return name in self._rows and any(map(self._is_there, self._rows[name].paths))
+
+    def _is_there(self, path: Path) -> bool:
+        """Whether it belongs to no robot that was deleted."""
+        return path[0] != "robots" or path[1] in self.scenario.robots
 
     def change(self, changes: Mapping[str, Value]) -> str:
         """Accept all changes, or none and give the reason. What needs a reset changes only `next_scenario`."""
@@ -145,7 +149,7 @@ class ScenarioParameters:
 
     def _written(self, document: dict[str, Any], changes: Mapping[str, Value]) -> dict[str, Any]:
         for name, value in changes.items():
-            for *path, last in self._rows[name].paths:
+            for *path, last in filter(self._is_there, self._rows[name].paths):
                 block = document
                 for key in path:
                     block = block[key]

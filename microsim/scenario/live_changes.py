@@ -122,8 +122,7 @@ def check_room(before: Scenario, after: Scenario, place_of: Callable[[str], Sequ
     for name, entity in new.items():
         if name in stay or old.get(name) == entity:
             continue
-        pose = entity.start.map_pose if isinstance(entity, Robot) else None
-        x, y, z = (pose.x, pose.y, pose.z) if pose is not None else entity.center
+        x, y, z = _place(entity)
         radius, low, high = reach_of(entity)
         for robot, (px, py, pz) in stay.items():
             reach, bottom, top = reach_of(before.robots[robot])
@@ -135,6 +134,14 @@ def check_room(before: Scenario, after: Scenario, place_of: Callable[[str], Sequ
         for robot, (px, py, _) in stay.items():
             if before.robots[robot].engine_model.is_ground_bound and not world.has_footing(px, py):
                 raise UsageError(f"{robot} stands in a cell that would be occupied, at x {px:g}, y {py:g}")
+
+
+def _place(entity: Entity) -> tuple[float, float, float | None]:
+    """x, y, z; without z: on the ground."""
+    if isinstance(entity, Robot):
+        pose = entity.start.map_pose
+        return pose.x, pose.y, pose.z
+    return entity.center
 
 
 def reach_of(entity: Entity) -> tuple[float, float, float]:

@@ -22,22 +22,22 @@ def take_pose(sim: InputTarget, robot: str, message: Any) -> bool:
         raise UsageError("the orientation is a quaternion of zeros; for a robot that faces east set w to 1")
     frame = str(message.header.frame_id).removeprefix("/")
     if frame not in ("", "map"):
-        frames = _frames_in_map(sim)
+        frames = frames_in_map(sim)
         if frame not in frames:
             raise UsageError(unknown("there is no frame", repr(frame), frame, ("map", *frames)))
-        x, y, z, *rotation = _composed(frames[frame], (x, y, z, *rotation))
+        x, y, z, *rotation = composed(frames[frame], (x, y, z, *rotation))
     return sim.set_pose(robot, x=x, y=y, z=z, yaw=yaw_of_quaternion(*rotation), stamp_ns=stamp_of(message))
 
 
-def _frames_in_map(sim: InputTarget) -> dict[str, Sequence[float]]:
+def frames_in_map(sim: InputTarget) -> dict[str, Sequence[float]]:
     """Pose in the map of every frame that moves: x, y, z and quaternion x, y, z, w."""
     found: dict[str, Sequence[float]] = {}
     for child, (parent, pose) in sim.frame_poses().items():
-        found[child] = pose if parent == "map" else _composed(found[parent], pose)
+        found[child] = pose if parent == "map" else composed(found[parent], pose)
     return found
 
 
-def _composed(frame: Sequence[float], pose: Sequence[float]) -> tuple[float, ...]:
+def composed(frame: Sequence[float], pose: Sequence[float]) -> tuple[float, ...]:
     """A pose that is given in `frame`, in the frame in which `frame` is given."""
     (px, py, pz, ax, ay, az, aw), (x, y, z, bx, by, bz, bw) = frame, pose
     # p + q v q*, for a unit quaternion

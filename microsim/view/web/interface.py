@@ -178,6 +178,8 @@ class FrameCollector:
         self.past: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self.drawn: set[str] = set()  # topics that a page needs
         self._sim: Simulation | None = None
+        self._world: World | None = None
+        self._robots: tuple[str, ...] = ()
         self._tick = -1
         self._news: dict[str, Message] = {}
         self._latest: dict[str, Message] = {}  # the same, but never handed over
@@ -225,13 +227,15 @@ class FrameCollector:
         self._news = dict(self._latest)
 
     def has_changed_scene(self) -> bool:
-        """Whether another simulation runs than the last scene was made of."""
-        return self.runner.sim is not self._sim
+        """Whether another simulation runs than the last scene was made of, or other entities are in it."""
+        sim = self.runner.sim
+        return sim is not self._sim or sim.world is not self._world or sim.robots != self._robots
 
     def scene(self, **rest: Any) -> PageScene:
         if self._sim is not self.runner.sim:
             self.runner.sim.listen(inputs=self._on_input)
         sim = self._sim = self.runner.sim
+        self._world, self._robots = sim.world, sim.robots
         looks = tuple(_sensor_look(sensor) for sensor in shown_sensors(sim.scenario))
         self.drawn = {topic for look in looks for topic in (look.topic, look.info_topic) if topic}
         self._plotted = {look.topic for look in looks if look.plot}

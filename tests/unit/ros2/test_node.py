@@ -16,8 +16,9 @@ import pytest
 import microsim
 from microsim import messages as wire
 from microsim.messages.topics import TOPICS, Qos
+from microsim.ros2.entity_services import RefusalError
 from microsim.ros2.microsim_node import MicroSimNode, start_node
-from microsim.ros2.sim_services import SERVICE_NAMES, SimulationInterfaces
+from microsim.ros2.standard_services import SERVICE_NAMES, SimulationInterfaces
 from microsim.ros2.transport import MissingTypeError, OnRequest
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 
@@ -555,7 +556,7 @@ def test_the_standard_interface_loads_worlds() -> None:
     assert {"default", "flat", "obstacles_arena"} <= {world.name for world in worlds}
     assert stage.call("/load_world", STANDARD + "LoadWorld", world_resource={"uri": "flat"}).result.result == 1
     assert stage.call("/get_current_world", STANDARD + "GetCurrentWorld").world.name == "flat"
-    assert stage.call("/load_world", STANDARD + "LoadWorld", world_resource={"uri": "/etc/passwd"}).result.result == 102
+    assert stage.call("/load_world", STANDARD + "LoadWorld", world_resource={"uri": "/etc/passwd"}).result.result == 2
     text = {"resource_string": "name: mine\nrobots: {solo: {model: rover}}\n"}
     assert stage.call("/load_world", STANDARD + "LoadWorld", world_resource=text).result.result == 1
     assert stage.node.sim.robots == ("solo",)
@@ -568,11 +569,97 @@ def test_the_standard_interface_loads_worlds() -> None:
     assert stage.call("/load_world", STANDARD + "LoadWorld", world_resource=broken).result.result == 103
 
 
+def spawn(stage: Stage, name: str, uri: str = "", x: float = 5.0, y: float = 5.0, **rest: Any) -> Any:
+    pose = {"pose": {"position": {"x": x, "y": y, "z": rest.pop("z", 0.0)}, "orientation": {"w": 1.0}}}
+    resource = {"uri": uri, "resource_string": rest.pop("text", "")}
+    request = {"name": name, "entity_resource": resource, "initial_pose": {**pose, "header": rest.pop("header", {})}}
+    return stage.call("/spawn_entity", STANDARD + "SpawnEntity", **{**request, **rest})
+
+
+def test_the_standard_interface_spawns_robots_that_are_driven_and_deleted() -> None:
+    stage = Stage()
+    answer = spawn(stage, "second", "rover")
+    assert (answer.result.result, answer.entity_name) == (1, "second")
+    assert stage.call("/get_entities", STANDARD + "GetEntities").entities == ["drone", "rover", "second"]
+    stage.controller.listen("/second/odom", "nav_msgs/msg/Odometry")
+    stage.controller.twist("second", x=1.0)
+    stage.tick(30)
+    assert stage.node.sim.state("second").v > 0.5
+    assert stage.controller.received["/second/odom"]
+    assert stage.call("/delete_entity", STANDARD + "DeleteEntity", entity="second").result.result == 1
+    assert stage.call("/delete_entity", STANDARD + "DeleteEntity", entity="second").result.result == 2
+    stage.controller.twist("second", x=1.0)
+    stage.tick(2)
+    assert stage.node.sim.robots == ("drone", "rover")
+
+
+def test_the_standard_interface_spawns_obstacles_in_any_frame_and_moves_them() -> None:
+    stage = Stage()
+    assert spawn(stage, "drum", "cylinder", 3.0, 0.0, header={"frame_id": "rover"}).result.result == 1
+    rover, crate = stage.node.sim.state("rover"), stage.node.sim.entities["drum"]
+    assert crate.center[:2] == pytest.approx((rover.x + 3 * math.cos(rover.yaw), rover.y + 3 * math.sin(rover.yaw)))
+    text = "{type: cylinder, radius: 0.3, height: 2}"
+    assert spawn(stage, "", text=text, allow_renaming=True).entity_name == "cylinder"
+    place = {"pose": {"position": {"x": 40.0, "y": 40.0}, "orientation": {"w": 1.0}}}
+    moved = stage.call("/set_entity_state", STANDARD + "SetEntityState", entity="cylinder", state=place, set_pose=True)
+    assert moved.result.result == 1
+    state = stage.call("/get_entity_state", STANDARD + "GetEntityState", entity="cylinder").state
+    assert state.pose.position.x == 40.0
+    info = stage.call("/get_entity_info", STANDARD + "GetEntityInfo", entity="cylinder").info
+    assert (info.category.category, info.tags) == (5, ["cylinder"])
+    assert stage.call("/reset_simulation", STANDARD + "ResetSimulation", scope=4).result.result == 1
+    assert stage.call("/get_entities", STANDARD + "GetEntities").entities == ["drone", "rover"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [
+        ({"name": "rover", "uri": "rover"}, 101),
+        ({"name": "", "uri": "rover"}, 102),
+        ({"name": "My robot", "uri": "rover"}, 102),
+        ({"name": "two"}, 104),
+        ({"name": "two", "uri": "rvoer"}, 2),
+        ({"name": "two", "uri": "rover", "entity_namespace": "a b"}, 105),
+        ({"name": "two", "uri": "rover", "entity_namespace": "other"}, 0),
+        ({"name": "two", "text": "{model: ["}, 106),
+        ({"name": "two", "text": "{model: rover, speed: 3}"}, 106),
+        ({"name": "two", "text": "{model: rvoer}"}, 106),
+        ({"name": "two", "uri": "rover", "x": -100.0}, 109),
+        ({"name": "two", "uri": "rover", "x": math.nan}, 109),
+        ({"name": "two", "uri": "drone", "z": -5.0}, 109),
+        ({"name": "two", "uri": "rover", "header": {"frame_id": "moon"}}, 109),
+    ],
+)
+def test_what_cannot_be_spawned_is_refused_by_its_code(wrong: dict[str, Any], code: int) -> None:
+    stage = Stage()
+    answer = spawn(stage, **wrong)
+    assert (answer.result.result, bool(answer.result.error_message)) == (code, True)
+    assert stage.node.sim.robots == ("drone", "rover")
+
+
+def test_entities_are_found_by_category_tags_and_bounds() -> None:
+    stage = Stage({**BARE, "obstacles": [{"type": "box", "center": [50, 50, 0], "size": [2, 2, 2], "name": "crate"}]})
+
+    def found(**filters: Any) -> Any:
+        answer = stage.call("/get_entities", STANDARD + "GetEntities", filters=filters)
+        return list(answer.entities) if answer.result.result == 1 else int(answer.result.result)
+
+    assert found(categories=[{"category": 5}]) == ["crate"]
+    assert found(tags={"tags": ["rover", "box"]}) == ["rover", "crate"]
+    assert found(tags={"tags": ["rover", "box"], "filter_mode": 1}) == []
+    points = [{"x": 20.0, "y": 20.0, "z": 10.0}, {"x": 0.5}]
+    assert found(bounds={"type": 3, "points": points}) == ["drone"]
+    corners = [{"x": 60.0, "y": 60.0, "z": 5.0}, {"x": 50.9, "y": 50.9, "z": 1.9}]
+    assert found(bounds={"type": 1, "points": corners}) == ["crate"]
+    assert found(bounds={"type": 2, "points": corners}) == 0
+    assert found(bounds={"type": 3, "points": points[:1]}) == 4
+
+
 def test_the_standard_interface_answers_clients_of_its_first_version() -> None:
     """ROS 2 Jazzy has 1.x: there a state is set as a whole, and LoadWorld has no nested resource."""
     stage = Stage()
     interfaces = object.__new__(SimulationInterfaces)
-    interfaces.node = stage.node
+    interfaces.node, interfaces.info = stage.node, {}
     request = wire.new(STANDARD + "SetEntityState_Request", entity="rover")
     request.state.pose.position.x, request.state.pose.position.y, request.state.pose.orientation.w = 33.0, 44.0, 1.0
     first = SimpleNamespace(entity=request.entity, state=request.state)
@@ -580,7 +667,9 @@ def test_the_standard_interface_answers_clients_of_its_first_version() -> None:
     stage.tick()
     assert stage.node.sim.state("rover").x == pytest.approx(33.0)
     first.state.twist.linear.x = 1.0
-    assert interfaces.set_entity_state(first)["result"]["result"] == 0
+    with pytest.raises(RefusalError, match="a twist cannot be set") as refused:
+        interfaces.set_entity_state(first)
+    assert refused.value.code == 0
     world = SimpleNamespace(uri="flat", resource_string="")
     assert interfaces.load_world(world)["world"]["name"] == "flat"
 
@@ -622,10 +711,10 @@ def test_the_action_steps_a_paused_simulation_and_gives_its_result() -> None:
     stage.controller.transport.poll()
     feedback = stage.controller.received["/simulate_steps/_action/feedback"]
     completed = [wire.decode(f"{ACTION}_FeedbackMessage", cdr).feedback.completed_steps for cdr in feedback]
-    assert completed == [20, 40, 50]
+    assert completed == list(range(1, 51))
 
 
-def test_the_action_can_be_canceled_and_is_refused_while_running() -> None:
+def test_the_action_can_be_canceled_and_fails_while_running() -> None:
     stage = Stage()
     goal = {"goal_id": {"uuid": [7] * 16}, "goal": {"steps": 100_000}}
     assert stage.call("/simulate_steps/_action/send_goal", f"{ACTION}_SendGoal", **goal).accepted
@@ -636,4 +725,7 @@ def test_the_action_can_be_canceled_and_is_refused_while_running() -> None:
     assert stage.node.sim.tick < 100_000
     stage.node.runner.pause(False)
     other = {"goal_id": {"uuid": [8] * 16}, "goal": {"steps": 5}}
-    assert not stage.call("/simulate_steps/_action/send_goal", f"{ACTION}_SendGoal", **other).accepted
+    assert stage.call("/simulate_steps/_action/send_goal", f"{ACTION}_SendGoal", **other).accepted
+    failed = stage.call("/simulate_steps/_action/get_result", f"{ACTION}_GetResult", goal_id=other["goal_id"])
+    assert (failed.status, failed.result.result.result) == (6, 4)
+    assert "pause it first" in failed.result.result.error_message
