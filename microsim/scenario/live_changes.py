@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from typing import Any, TypeAlias
 
 from microsim.documents.values import Model
@@ -119,36 +120,41 @@ def check_room(before: Scenario, after: Scenario, place_of: Callable[[str], Sequ
     """Raises UsageError where an entity that is new or moved overlaps a robot. `place_of`: x, y, z of a robot now."""
     old, new = entities_of(before), entities_of(after)
     stay = {name: place_of(name) for name in before.robots if name in after.robots}
-    for name, entity in new.items():
-        if name in stay or old.get(name) == entity:
-            continue
-        x, y, z = _place(entity)
-        radius, low, high = reach_of(entity)
-        for robot, (px, py, pz) in stay.items():
-            reach, bottom, top = reach_of(before.robots[robot])
-            is_level = z is None or (pz + bottom < z + high and z + low < pz + top)
-            if is_level and math.hypot(px - x, py - y) < radius + reach:
-                raise UsageError(f"{name} would overlap {robot}, which is at x {px:g}, y {py:g}")
-    if old.keys() - stay.keys() != new.keys() - stay.keys() or after.obstacles != before.obstacles:
+    changed = [name for name in new if name not in stay and _shape(new[name]) != _shape(old.get(name))]
+    for name, (robot, place) in product(changed, stay.items()):
+        if _overlap(new[name], before.robots[robot], place):
+            raise UsageError(f"{name} would overlap {robot}, which is at x {place[0]:g}, y {place[1]:g}")
+    if any(not isinstance(new[name], Robot) for name in changed):
         world = build_world(after)
-        for robot, (px, py, _) in stay.items():
-            if before.robots[robot].engine_model.is_ground_bound and not world.has_footing(px, py):
-                raise UsageError(f"{robot} stands in a cell that would be occupied, at x {px:g}, y {py:g}")
+        for robot, (x, y, _) in stay.items():
+            if before.robots[robot].engine_model.is_ground_bound and not world.has_footing(x, y):
+                raise UsageError(f"{robot} stands in a cell that would be occupied, at x {x:g}, y {y:g}")
 
 
-def _place(entity: Entity) -> tuple[float, float, float | None]:
-    """x, y, z; without z: on the ground."""
+def _shape(entity: Entity | None) -> Any:
+    """Without an obstacle's name."""
+    return entity if entity is None or isinstance(entity, Robot) else entity.model_copy(update={"name": None})
+
+
+def _overlap(entity: Entity, robot: Robot, place: Sequence[float]) -> bool:
+    """Whether it overlaps the upright cylinder about a robot at x, y, z."""
+    reach, bottom, top = _reach(robot)
     if isinstance(entity, Robot):
-        pose = entity.start.map_pose
-        return pose.x, pose.y, pose.z
-    return entity.center
+        pose, (radius, low, high) = entity.start.map_pose, _reach(entity)
+        (x, y, z), half_x, half_y = (pose.x, pose.y, pose.z), 0.0, 0.0
+    else:
+        x, y, z = entity.center
+        radius, half_x, half_y, low = 0.0, 0.0, 0.0, 0.0
+        if isinstance(entity, Cylinder):
+            radius, high = entity.radius, entity.height
+        else:
+            half_x, half_y, high = entity.size[0] / 2, entity.size[1] / 2, entity.size[2]
+    is_level = z is None or (place[2] + bottom < z + high and z + low < place[2] + top)
+    gap = math.hypot(max(abs(place[0] - x) - half_x, 0.0), max(abs(place[1] - y) - half_y, 0.0))
+    return is_level and gap < radius + reach
 
 
-def reach_of(entity: Entity) -> tuple[float, float, float]:
+def _reach(robot: Robot) -> tuple[float, float, float]:
     """Radius about its vertical axis, and lowest and highest point above its pose [m]."""
-    if isinstance(entity, Robot):
-        (x, y, z), (length, width, height) = entity.body()
-        return math.hypot(abs(x) + length / 2, abs(y) + width / 2), z - height / 2, z + height / 2
-    if isinstance(entity, Cylinder):
-        return entity.radius, 0.0, entity.height
-    return math.hypot(entity.size[0] / 2, entity.size[1] / 2), 0.0, entity.size[2]
+    (x, y, z), (length, width, height) = robot.body()
+    return math.hypot(abs(x) + length / 2, abs(y) + width / 2), z - height / 2, z + height / 2

@@ -178,6 +178,8 @@ class RclpyTransport:
     def set_parameters(self, values: Mapping[str, Value]) -> None:
         current = {name: self._node.get_parameter(name) for name in values}
         changed = {name: value for name, value in values.items() if plain_value(current[name].value) != value}
+        if not changed:  # which rclpy refuses
+            return
         described = [self._node.describe_parameter(name) for name in changed]
         locked = [each for each in described if each.read_only]  # read-only for others
         self._own_change = True
