@@ -85,7 +85,7 @@ def flags_agree_with_each_other(sim: Simulator) -> None:
 
 @check("GetEntities.srv")
 def entities_are_offered(sim: Simulator) -> None:
-    """Whoever has interfaces about entities offers GetEntities, which names them."""
+    """A simulator with interfaces about entities offers GetEntities."""
     about = [name for name in ("ENTITY_STATE_GETTING", "ENTITY_STATE_SETTING", "DELETING") if sim.has(name)]
     if not about:
         raise NotTestedError("no interface about entities is announced")

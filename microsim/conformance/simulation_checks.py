@@ -220,7 +220,7 @@ def time_alone_is_reset(sim: Simulator) -> None:
 
 @check("ResetSimulation.srv: SCOPE_STATE", BY_STATE, "ENTITY_STATE_GETTING", "ENTITY_STATE_SETTING")
 def poses_are_reset_without_time(sim: Simulator) -> None:
-    """SCOPE_STATE puts entities back to where they started, and time goes on."""
+    """SCOPE_STATE puts entities back to where they started, and time continues."""
     expect_code(sim.call("ResetSimulation", scope=0), 1, "ResetSimulation SCOPE_DEFAULT")
     sim.pause()
     name = sim.an_entity(1)

@@ -41,7 +41,7 @@ def an_entity_is_spawned_and_deleted(sim: Simulator) -> None:
     response = sim.spawn(NAME, sim.spawnable())
     expect_code(response, 1, "SpawnEntity")
     name = str(response.entity_name)
-    expect(name == NAME, f"SpawnEntity: asked for {NAME}, got {name}")
+    expect(name == NAME, f"SpawnEntity: expected the name {NAME}, found {name}")
     expect(sorted(sim.entities()) == sorted([*before, name]), "SpawnEntity: the entity is not in GetEntities")
     expect_code(sim.call("DeleteEntity", entity=name), 1, "DeleteEntity")
     expect(sorted(sim.entities()) == sorted(before), "DeleteEntity: the entity is still in GetEntities")

@@ -181,7 +181,8 @@ def moves_anyway(node: MicroSimNode, request: Any, answer: Answer) -> None:
 
 
 def moves_a_drone(node: MicroSimNode, request: Any, answer: Answer) -> None:
-    node.sim.set_pose("drone", x=15.0, y=15.0)
+    if request.scope == 2:
+        node.sim.set_pose("drone", x=15.0, y=15.0)
 
 
 def forgets_teleports(node: MicroSimNode, request: Any, answer: Answer) -> None:
