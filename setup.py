@@ -25,6 +25,8 @@ MCP = ["mcp>=2,<3"]
 
 CAPTURE = ["scipy", "scikit-image"]  # `microsim bundle from-capture`
 
+ROADS = ["lanelet2>=1.2; platform_system == 'Linux' and platform_machine == 'x86_64'", "scipy"]  # `bundle from-roads`
+
 RL = ["gymnasium>=1.0", "pettingzoo>=1.24"]
 
 TRAIN = [*RL, "torch>=2.4"]  # `microsim train`; onnx only where a policy is exported
@@ -32,6 +34,7 @@ TRAIN = [*RL, "torch>=2.4"]  # `microsim train`; onnx only where a policy is exp
 TEST = [
     *RL,
     *CAPTURE,
+    *ROADS,
     "cma",
     *VIEW,
     *MCP,
@@ -146,6 +149,7 @@ setup(
         "train": TRAIN,
         "onnx": ["onnx>=1.16"],
         "capture": CAPTURE,
+        "roads": ROADS,
         "view": VIEW,
         "mcp": MCP,
         "foxglove": FOXGLOVE,

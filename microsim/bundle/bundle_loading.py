@@ -22,7 +22,7 @@ from microsim.bundle.calibration import CalibrationFile, check_rates, check_tf_s
 from microsim.bundle.drivable_geojson import read_drivable
 from microsim.bundle.mapped_arrays import check_start, read_gaussians, read_heightmap
 from microsim.bundle.rules import BundleFile, BundleReport
-from microsim.errors import BundleError, Problem, unknown
+from microsim.errors import BundleError, Problem, UsageError, unknown
 from microsim.paths import world_folder, world_names
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ FILES: tuple[tuple[tuple[str, ...], tuple[str, ...], bool], ...] = (
     (("geometry", "heightmap_config"), (".yaml",), True),
     (("geometry", "drivable"), (".geojson",), True),
     (("geometry", "static_mesh"), (".ply", ".obj", ".glb"), False),
+    (("geometry", "lanes"), (".geojson",), False),
     (("sensors", "calibration"), (".yaml",), True),
     (("sensors", "tf_static"), (".json",), True),
     (("sim", "timebase"), (".yaml",), True),
@@ -125,6 +126,7 @@ class _BundleLoading:
         timebase = self._read("sim.timebase", Timebase)
         sensors = self._sensors(timebase or Timebase())
         heightmap, drivable, mesh, gaussians = self._heightmap(), self._drivable(), self._mesh(), self._gaussians()
+        self._check_lanes()
         self._check_size(world)
         vehicle = None if facts is None else facts.vehicle
         if facts is not None and heightmap is not None:
@@ -226,6 +228,17 @@ class _BundleLoading:
 
         source = self.files.get("geometry.static_mesh")
         return None if source is None else read_mesh(source)
+
+    def _check_lanes(self) -> None:
+        from microsim.bundle.roads.road_map import read_lanes
+
+        source = self.files.get("geometry.lanes")
+        if source is None:
+            return
+        try:
+            read_lanes(source.file)
+        except UsageError as error:
+            source.problem("lanes-format", str(error).removeprefix(f"{source.file}: "))
 
     def _gaussians(self) -> Gaussians | None:
         render = self._read("gaussians.render_config", RenderConfig)

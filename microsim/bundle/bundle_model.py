@@ -262,6 +262,7 @@ class GeometryFiles(BundleBlock):
     heightmap_config: Any = None
     drivable: Any = None
     static_mesh: Any = None
+    lanes: Any = None
 
 
 class SensorFiles(BundleBlock):

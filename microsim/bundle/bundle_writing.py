@@ -19,9 +19,11 @@ import numpy.typing as npt
 
 from microsim.bundle.bundle_files import ENTRY, MAX_TEXT_BYTES, name_problem
 from microsim.bundle.bundle_loading import load_bundle
+from microsim.bundle.bundle_model import Bundle
 from microsim.bundle.calibration import CalibrationFile
 from microsim.bundle.mapped_arrays import columns_of
-from microsim.documents.yaml_text import to_yaml
+from microsim.bundle.roads.road_map import LANES_FILE
+from microsim.documents.yaml_text import read_yaml, to_yaml
 from microsim.errors import MicroSimError, UsageError
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -52,6 +54,7 @@ class BundleContent:
     mesh: tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]] | None = None  # vertices, triangles
     timebase: Mapping[str, Any] = field(default_factory=lambda: {"physics_hz": 100})
     vehicle: Mapping[str, Any] | None = None
+    lanes: str | None = None  # the text of lanes.geojson
     render: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -64,6 +67,18 @@ def write_bundle(folder: Path, content: BundleContent) -> None:
             file = part / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
+
+
+def copy_bundle(model: Bundle, folder: Path, name: str) -> None:
+    """Every file of a bundle, under its new name."""
+    for target, file in model.files.items():
+        place = folder / target
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, place)
+    world = folder / ENTRY
+    data = read_yaml(world.read_text(encoding="utf-8"), str(world)).data
+    data["name"] = name
+    world.write_text(to_yaml(data, one_line=False), encoding="utf-8")
 
 
 @contextmanager
@@ -90,6 +105,9 @@ def bundle_files(content: BundleContent) -> dict[str, bytes]:
     if content.mesh is not None:
         geometry["static_mesh"] = "geometry/static_mesh.ply"
         files["geometry/static_mesh.ply"] = mesh_ply(*content.mesh)
+    if content.lanes is not None:
+        geometry["lanes"] = LANES_FILE
+        files[LANES_FILE] = content.lanes.encode()
     world = {
         "version": VERSION,
         "name": content.name,

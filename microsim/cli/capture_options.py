@@ -168,7 +168,7 @@ def _capture_choices(options: FromCaptureOptions) -> CaptureOptions:
         rotation=_capture_rotation(numbers["matrix"], numbers["rotate_deg"]),
         yaw=math.radians(options.yaw_deg), scale=options.scale, camera_height_m=options.camera_height,
         known_length=None if length is None else (length[0:3], length[3:6], float(length[6])),
-        origin=None if origin is None else _earth_place(origin.tolist()), ignore_cameras=options.ignore_cameras,
+        origin=None if origin is None else earth_place(origin.tolist()), ignore_cameras=options.ignore_cameras,
         ignore_gps=options.ignore_gps, extent_m=options.extent, resolution_m=options.resolution, voxel_m=options.voxel,
         sh_degree=options.sh_degree, mesh=options.mesh, with_mesh=not options.no_mesh,
         limits=DrivableLimits(slope=options.max_slope, step_m=options.max_step),
@@ -191,7 +191,7 @@ def _capture_rotation(matrix: Any, rpy_deg: Any) -> Any:
     return left @ right
 
 
-def _earth_place(numbers: list[float]) -> tuple[float, float, float]:
+def earth_place(numbers: list[float]) -> tuple[float, float, float]:
     latitude, longitude, altitude = (*numbers, 0.0)[:3]
     if not (abs(latitude) <= 90.0 and abs(longitude) <= 180.0):
         raise UsageError(f"--origin: expected latitude and longitude in degrees, found {latitude:g},{longitude:g}")

@@ -16,6 +16,7 @@ from microsim.cli.capture_options import describe_bundle, from_capture, numbers_
 from microsim.cli.command import Command, JsonOption, argument, flag, option, size, with_options
 from microsim.cli.json_schemas import BundleOutput
 from microsim.cli.precompile import compiling
+from microsim.cli.road_options import export_roads, from_roads, route
 from microsim.cli.terminal import ShareProgress, print_json
 from microsim.errors import UsageError
 from microsim.paths import world_templates
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 bundle = typer.Typer(no_args_is_help=True, help="Make, inspect and pack world bundles.")
 bundle.command("from-capture")(with_options(from_capture))
+bundle.command("from-roads")(with_options(from_roads))
+bundle.command()(with_options(route))
+bundle.command("export-roads")(with_options(export_roads))
 COMMAND = Command(bundle, panel="Scenarios and worlds", position=340, json={"info": BundleOutput})
 
 BundleArgument = Annotated[str, argument("BUNDLE", "A folder, or the name of a shipped world.")]
@@ -375,7 +379,7 @@ def _from_image(name: str, file: Path, resolution: float, low: float, high: floa
 def _import(options: ImportOptions) -> Imported:
     """Write a bundle with the Gaussians of a file; all else is from the bundle `like`, or estimated."""
     from microsim.bundle import load_bundle
-    from microsim.bundle.bundle_writing import complete_or_absent, write_bundle
+    from microsim.bundle.bundle_writing import complete_or_absent, copy_bundle, write_bundle
     from microsim.bundle.capture.splat_import import import_splat as read_splat
 
     choices, splat, folder = _choices(options), options.splat, options.folder
@@ -386,7 +390,7 @@ def _import(options: ImportOptions) -> Imported:
         if model is None:
             write_bundle(part, _estimated_world(folder.name, splat, imported, options.resolution))
         else:
-            _copy(model, part, folder.name)
+            copy_bundle(model, part, folder.name)
         _put_gaussians(part, target, imported.sh_degree)
         load_bundle(part)
     return imported
@@ -433,20 +437,3 @@ def _estimated_world(name: str, splat: Path, imported: Imported, resolution: flo
     content.description = f"Gaussians of {splat.name}; heights guessed from them; nothing drivable yet."
     content.polygons, content.vehicle = [], None
     return content
-
-
-def _copy(model: Bundle, folder: Path, name: str) -> None:
-    """Every file of a bundle, under its new name."""
-    import shutil
-
-    from microsim.bundle.bundle_files import ENTRY
-    from microsim.documents.yaml_text import read_yaml, to_yaml
-
-    for target, file in model.files.items():
-        place = folder / target
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, place)
-    world = folder / ENTRY
-    data = read_yaml(world.read_text(encoding="utf-8"), str(world)).data
-    data["name"] = name
-    world.write_text(to_yaml(data, one_line=False), encoding="utf-8")

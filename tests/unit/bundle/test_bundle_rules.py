@@ -947,6 +947,14 @@ def test_the_limits_are_those_of_the_document():
     assert mesh_files.RECOMMENDED_TRIANGLES == 10_000_000
 
 
+def test_rule_lanes_format(bundle):
+    world = bundle / "world.yaml"
+    world.write_text(world.read_text().replace("  drivable:", "  lanes: geometry/lanes.geojson\n  drivable:"))
+    for text in ("[]", "{}", '{"features": [{"properties": {"id": "1", "next": ["2"], "left": [], "right": []}}]}'):
+        (bundle / "geometry/lanes.geojson").write_text(text)
+        assert_breaks(bundle, "lanes-format")
+
+
 def test_every_rule_has_a_test_named_after_it():
     tested = [name.removeprefix("test_rule_") for name in globals() if name.startswith("test_rule_")]
     missing = [rule for rule in RULES if not any(name.startswith(rule.replace("-", "_")) for name in tested)]
