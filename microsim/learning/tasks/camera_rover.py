@@ -21,13 +21,14 @@ class CameraRover(Task):
     name, horizon = "CameraRover", 200
     actions = {"rover": {"v": 2.0, "omega": 1.2}}
     observations = {"image": Reading("rover/camera")}
+    training = {"worlds": 128, "rollout": 32, "gamma": 0.97, "check_worlds": 200}
     goal_m = 1.5
 
     def scenario(self) -> dict[str, Any]:
         camera = {
             "hz": 10,
             "resolution": {"width": 32, "height": 24},
-            "intrinsics": {"fov_deg": 90},
+            "intrinsics": {"fov_deg": 110},
             "latency_ms": {"mean": 0, "jitter": 0, "drop_probability": 0},
             "noise": {"blur_sigma_px": 0, "color_jitter": 0},
         }
@@ -38,8 +39,8 @@ class CameraRover(Task):
             "obstacles": [{"type": "cylinder", "center": [16, 12, 0], "radius": 0.7, "height": 3}],
             "robots": {"rover": {**NO_SENSORS, "camera": camera, "start": {"map_pose": {"x": 6, "y": 12, "yaw": 0}}}},
             "randomize": {
-                "starts": {"rover": {"x": [4, 8], "y": [6, 18], "yaw": [-0.9, 0.9]}},
-                "obstacles": {"shift_m": 4.0},
+                "starts": {"rover": {"x": [4, 7], "y": [8, 16], "yaw": [-0.6, 0.6]}},
+                "obstacles": {"shift_m": 3.5},
             },
         }
 

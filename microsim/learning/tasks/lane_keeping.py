@@ -26,6 +26,7 @@ class LaneKeeping(Task):
     name, horizon, ticks = "LaneKeeping", 300, 10
     actions = {"ego": {"steering": 0.4}}
     observations = {"image": Reading("ego/camera_front")}
+    training = {"worlds": 64, "rollout": 32, "steps": 400_000, "check_worlds": 64}
     lane_m, half_width_m, speed = -2.5, 2.5, 6.0  # the lane's middle is to the right of the road's
 
     def scenario(self, render: str = "splat") -> dict[str, Any]:

@@ -141,20 +141,6 @@ def test_wrappers_of_vectors_and_of_single_environments_work() -> None:
     assert singles.reset(seed=1)[0].shape == (2, 7)
 
 
-def test_gymnasium_turns_a_vector_into_one_of_torch() -> None:
-    torch = pytest.importorskip("torch")
-    from gymnasium.wrappers.vector import NumpyToTorch
-
-    env: Any = NumpyToTorch(hovering(autoreset_mode="SameStep", max_episode_steps=2))
-    seen, _ = env.reset(seed=1)
-    assert isinstance(seen, torch.Tensor)
-    for _ in range(2):
-        seen, rewards, *_, info = env.step(torch.zeros(2, 4))
-    assert isinstance(rewards, torch.Tensor)
-    assert info["final_obs"].shape == seen.shape
-    env.reset(options={"reset_mask": torch.tensor([True, False])})
-
-
 # ---- a task in a file of its own -------------------------------------------------------------------------------------
 
 CIRCLE = '''
