@@ -35,8 +35,8 @@ def measure() -> list[Result]:
     return [
         Result("recording all topics, over not recording", 100.0 * (recorded / plain - 1.0), "%", 15.0, at_most=True),
         Result("the same with zstd", 100.0 * (packed / plain - 1.0), "%", at_most=True),
-        Result("writing, beside the mcap library", 100.0 * theirs / ours, "%", 80.0, peer="mcap, without compression"),
-        Result("replay --verify, beside the run", 100.0 * plain / verified, "%", 90.0),
+        Result("writing, compared with the mcap library", 100.0 * theirs / ours, "%", 80.0, peer="mcap, without compression"),
+        Result("replay --verify, compared with the run", 100.0 * plain / verified, "%", 90.0),
     ]
 
 

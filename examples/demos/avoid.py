@@ -17,7 +17,7 @@ from microsim.engine import exact  # sine and cosine with the same bits on every
 
 SCENARIO = "obstacles_arena"
 CRUISE, SWING_RAD_PER_S, TURN_RAD_PER_S = 1.5, 0.35, 1.0  # [m/s]
-NEAR_M, CLEAR_M = 2.2, 4.5  # turns below the one, goes on above the other
+NEAR_M, CLEAR_M = 2.2, 4.5  # turns below the first, drives on above the second
 HEIGHT_M = 16.0
 END_S = 90.0
 
@@ -29,7 +29,7 @@ class Pilot:
         self.side = 1.0  # to which it swings
         self.turning = 0.0  # 0: drives
         self.swings = 0
-        self.rover: tuple[float, float] | None = None  # as the drone was told
+        self.rover: tuple[float, float] | None = None  # as the drone last received it
         self.turns, self.way_m, self.last = 0, 0.0, (0.0, 0.0)
         self.events: list[tuple[float, str]] = []  # the page shows them
         self.is_done = False

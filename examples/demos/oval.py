@@ -88,7 +88,7 @@ def speed_at(s: float) -> float:
 class Pilot:
     def __init__(self, sim: Simulation) -> None:
         self.sim = sim
-        self.car = (-12.0, -30.0, 0.0, 0.0)  # as the drone was told: x, y, yaw, speed
+        self.car = (-12.0, -30.0, 0.0, 0.0)  # as the drone last received it: x, y, yaw, speed
         self.at_m, self.lap_began_s, self.laps = 0.0, 0.0, 0
         self.events: list[tuple[float, str]] = []  # the page shows them
         self.is_done = False

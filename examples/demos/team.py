@@ -93,7 +93,7 @@ class Scout:
 
 
 class Driver:
-    """The rover. It knows where it is, what it was told, and how far the way ahead is free."""
+    """The rover. It has its odometry, the packets it received, and the free distance ahead."""
 
     def __init__(self, sim: Simulation) -> None:
         self.sim = sim

@@ -20,7 +20,7 @@ class Drive(NamedTuple):
 class Avoider:
     """Straight on, slower the less room there is; before an obstacle it turns on the spot until the way is clear.
 
-    One beam sees one line, so the rover goes on turning beyond the first clear reading: else its next way would lead
+    One beam sees one line, so the rover keeps turning beyond the first clear reading: otherwise its path would lead
     along the very edge of what it avoids. How far beyond differs from turn to turn, so that it does not drive the same
     ways again and again.
     """
@@ -38,7 +38,7 @@ class Avoider:
 
     def command(self, distance: float) -> Drive:
         """What to drive after this reading [m]: +inf nothing in range, -inf too near, NaN no echo (REP-117)."""
-        if not math.isnan(distance):  # no echo is no news: go on as before
+        if not math.isnan(distance):  # without an echo, continue as before
             self._drive = self._go(distance) if self._readings is None else self._turn(distance, self._readings)
         return self._drive
 

@@ -49,7 +49,7 @@ def main() -> None:
         best_effort = QoSProfile(depth=5, reliability=ReliabilityPolicy.BEST_EFFORT)  # as the radio publishes
         topic = f"radio/{robot}_rx"
         node.create_subscription(
-            ByteMultiArray, topic, lambda message: say(f"{robot} hears {shown(b''.join(message.data))}"), best_effort
+            ByteMultiArray, topic, lambda message: say(f"{robot} received {shown(b''.join(message.data))}"), best_effort
         )
 
     listen("drone")

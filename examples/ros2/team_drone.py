@@ -154,7 +154,7 @@ def main() -> None:
         payload = scout.on_image(message)
         if payload:
             node.get_logger().info(f"radio: {payload.decode()}")
-            radio.publish(ByteMultiArray(data=[bytes([value]) for value in payload]))  # rclpy wants single bytes
+            radio.publish(ByteMultiArray(data=[bytes([value]) for value in payload]))  # rclpy needs single bytes
 
     node.create_subscription(Odometry, "drone/odom", on_odometry, QoSProfile(depth=10))
     node.create_subscription(CameraInfo, "drone/camera/camera_info", scout.on_camera_info, QoSProfile(depth=2))

@@ -31,7 +31,7 @@ def pose_of(odometry: Any) -> Pose:
 
 
 def target_in(payload: bytes) -> tuple[float, float] | None:
-    """The target a packet tells of; None when it tells of none. Packets come from outside: trust nothing."""
+    """The target in a packet, or None. Packets come from outside: trust nothing."""
     try:
         x, y = json.loads(payload)["target"]
         place = float(x), float(y)
@@ -69,7 +69,7 @@ class Driver:
         self.target = target_in(payload) or self.target
 
     def on_range(self, message: Any) -> None:
-        if not math.isnan(message.range):  # no echo is no news
+        if not math.isnan(message.range):  # without an echo, nothing changes
             self._distance = message.range
             self._clear = self._clear + 1 if message.range > self.CLEAR_M else 0
 
@@ -82,7 +82,7 @@ class Driver:
         return Drive() if self.target is None else self._mode(pose)
 
     def report(self) -> bytes | None:
-        """What to radio after an odometry message. Packets get lost, so the end is told many times."""
+        """What to radio after an odometry message. Packets get lost, so the arrival is sent many times."""
         return b'{"arrived": true}' if self._there % self.REPORT_EVERY == 1 else None
 
     def has_arrived(self, pose: Pose) -> bool:
@@ -151,11 +151,11 @@ def main() -> None:
         payload = driver.report()
         if payload:
             node.get_logger().info(f"radio: {payload.decode()}")
-            radio.publish(ByteMultiArray(data=[bytes([value]) for value in payload]))  # rclpy wants single bytes
+            radio.publish(ByteMultiArray(data=[bytes([value]) for value in payload]))  # rclpy needs single bytes
 
     def on_radio(message: ByteMultiArray) -> None:
         if driver.target is None:
-            node.get_logger().info(f"heard {b''.join(message.data).decode(errors='replace')}")
+            node.get_logger().info(f"received {b''.join(message.data).decode(errors='replace')}")
         driver.on_radio(b"".join(message.data))
 
     node.create_subscription(Odometry, "rover/odom", on_odometry, QoSProfile(depth=10))

@@ -18,7 +18,7 @@ from microsim.version import __version__
 
 app = typer.Typer(
     name="microsim", cls=Commands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]}, epilog="New here? Try: microsim run showcase --demo",
+    context_settings={"help_option_names": ["-h", "--help"]}, epilog="New here? Try: microsim demo oval --open",
     help="MicroSim: a deterministic robot simulator that speaks ROS 2. The same scenario, seed and commands give the "
     "same messages, byte for byte, on every machine.",
 )  # fmt: skip

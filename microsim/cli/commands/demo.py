@@ -86,10 +86,10 @@ COMMAND = Command(demo, panel="Run", position=120, json=RunOutput)
 
 
 def _list() -> int:
+    from microsim.cli.commands.list import print_group
     from microsim.paths import demo_file, demo_names
 
-    for name in demo_names():
-        print(f"  {name:8} {about(demo_file(name))}")
+    print_group("demos", {name: about(demo_file(name)) for name in demo_names()})
     print("\nRun one: microsim demo oval --open")
     print(f"Read one: {demo_file('team')}")
     return GOOD

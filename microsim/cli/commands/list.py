@@ -29,7 +29,7 @@ def list_(as_json: JsonOption = False) -> None:
     for index, (title, entries) in enumerate(groups.items()):
         if index:
             print()
-        _print_group(title, entries)
+        print_group(title, entries)
 
 
 Listed = dict[str, str]
@@ -51,7 +51,7 @@ class ListOutput(TypedDict):
 COMMAND = Command(list_, panel="Scenarios and worlds", position=310, json=ListOutput)
 
 
-def _print_group(title: str, entries: dict[str, str]) -> None:
+def print_group(title: str, entries: dict[str, str]) -> None:
     if not sys.stdout.isatty():  # one entry a line, however long: this is for grep
         width = max(map(len, entries), default=0)
         print("\n".join([title, *(f"  {name:{width}}  {about}".rstrip() for name, about in entries.items())]))

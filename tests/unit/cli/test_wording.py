@@ -10,6 +10,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = [
+    *sorted((ROOT / "examples").rglob("*.py")),
+    *sorted(ROOT.glob("scenarios/*.yaml")),
+    *sorted(ROOT.glob("missions/*.yaml")),
+]
 CODE = sorted((ROOT / "microsim").rglob("*.py"))
 BROWSER = [*sorted((ROOT / "microsim").rglob("*.js")), *sorted((ROOT / "microsim").rglob("*.css"))]
 
@@ -60,7 +65,7 @@ def found(file: Path) -> list[str]:
     return [f"{place}:{line}: {text.strip()}" for line, text in texts(file) if AVOIDED.search(text)]
 
 
-@pytest.mark.parametrize("files", [PAGES, CODE, BROWSER], ids=["pages", "code", "browser"])
+@pytest.mark.parametrize("files", [PAGES, CODE, BROWSER, EXAMPLES], ids=["pages", "code", "browser", "examples"])
 def test_no_phrase_that_has_to_be_read_twice(files: list[Path]) -> None:
     assert [each for file in files for each in found(file)] == []
 

@@ -193,7 +193,8 @@ class ViewerPage:
         is_dark = bool(value)
 
         def paint(client: Any) -> None:
-            client.scene.set_background_image(sky(is_dark))
+            is_captured = self._stage is not None and bool(self._stage.scene.bundle)  # by day
+            client.scene.set_background_image(sky(is_dark and not is_captured))
             client.gui.configure_theme(dark_mode=is_dark, show_logo=False, show_share_button=False)
 
         self._cameras.when_there(page, paint)

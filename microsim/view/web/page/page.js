@@ -22,7 +22,7 @@
     ["top", "Top", "Look down on the chosen robot"], ["free", "Free", "Move the camera yourself: drag, scroll, W A S D Q E"]];
   const GROUPS = { demo: "Demos", scenario: "Scenarios", world: "Worlds" };
   const HELP = [["I J K L", "drive the chosen robot: ahead, turn left, back, turn right"], ["U O", "drone: move left, right"], ["Y H", "drone: up, down"], ["Space", "stop the robot"],
-    ["P", "pause, continue"], [", .", "one tick back, one tick ahead"], ["1 2 3 4", "view: all, chase, top, free"], ["W A S D Q E, arrows", "move the camera"], ["mouse", "drag: turn, right drag: move, scroll: nearer"], ["?", "show or hide this list"]];
+    ["P", "pause, continue"], [", .", "one tick back, one tick ahead"], ["1 2 3 4", "view: all, chase, top, free"], ["W A S D Q E arrows", "move the camera"], ["mouse", "drag: turn, right drag: move, scroll: nearer"], ["?", "show or hide this list"]];
   const LEGEND = [ // what a layer looks like, shown if the scene has it
     ["points", "dots", "linear-gradient(90deg,#3264e6,#1ec8c8,#5adc5a,#fac828)", "LiDAR, by height"], ["beam", "line", "#ff4040", "range beam"], ["fan", "dots", "#ffaa00", "laser scan"],
     ["image", "box", "#ffffff", "camera image"], ["fix", "gem", "#8a97a8", "GPS, ring: 1 σ"], ["radio", "dots", "#00d68f", "radio, red: lost"], ["waypoints", "gem", "#8a97a8", "waypoints"]];
@@ -233,7 +233,7 @@
     $("ms-scale").value = scene.scale; text("ms-scale-now", String(Math.round(scene.scale * 10) / 10));
     $("ms-seed").value = ""; show("ms-image", false); show("ms-no-image", true); text("ms-camera-stamp", "");
     rows.links = {}; $("ms-links").replaceChildren(head("", "sent", "lost", "mean", "wait"));
-    waitForScene();
+    waitForScene(); send("theme", document.documentElement.dataset.theme === "dark");
     choose(robot); marks(); fit();
   };
   const choosers = () => { // few robots are buttons, many are a list
@@ -311,6 +311,7 @@
   };
   const short = (value) => number(value, Math.abs(value) < 100 ? 1 : 0);
   const facts = (message) => {
+    $("ms-facts").classList.toggle("no-beam", !Object.values(message.robots).some((each) => each.beam !== undefined || each.touching.length));
     for (const [name, cells] of Object.entries(rows.facts)) {
       const now = message.robots[name]; if (!now) continue;
       const seen = now.beam === undefined ? "–" : now.beam === null ? "clear" : now.beam.toFixed(1);
