@@ -41,7 +41,7 @@ window.MicroSimPlots = (() => {
       const own = names.filter((name) => name.split(" → ")[0] === asked.chosen), shown = names.length <= 2 ? names : own.slice(0, 1);
       plot.now.replaceChildren(...shown.flatMap((name) => {
         const dot = make("i", "key-colour"); dot.style.background = colourOf(name); dot.title = name;
-        const value = values[name]; return [dot, value === null || value === undefined ? "– " : `${plot.digits === undefined ? Number(value.toPrecision(6)) : value.toFixed(plot.digits)} `];
+        const value = values[name]; return [dot, value === null || value === undefined ? "– " : `${plot.digits === undefined ? Number(value.toPrecision(plot.unit.startsWith("deg") ? 8 : 4)) : value.toFixed(plot.digits)} `];
       }));
       plot.canvas.setAttribute("aria-label", `${plot.title}: ${names.map((name) => `${name} ${values[name] ?? "nothing"} ${plot.unit}`).slice(0, 6).join(", ")}`);
     };
@@ -93,7 +93,7 @@ window.MicroSimPlots = (() => {
     const known = new Set(plotted.map((each) => each.kind)), groups = new Map(), option = (value, words) => { const node = document.createElement("option"); node.value = value; node.textContent = words; return node; };
     for (const each of fields) for (const plot of each.plots) { if (known.has(plot.kind)) continue; const name = plot.kind.split(":")[0]; if (!groups.has(name)) groups.set(name, { topics: new Set(), plots: new Map() }); groups.get(name).topics.add(each.topic); groups.get(name).plots.set(plot.kind, plot); }
     chooser.hidden = !groups.size;
-    chooser.replaceChildren(option("", "Add a plot: topic and field…"), ...[...groups].map(([name, { topics, plots }]) => { const group = document.createElement("optgroup"); group.label = [...topics].slice(0, 2).join(", ") + (topics.size > 2 ? ", …" : ""); group.append(...[...plots.values()].map((plot) => option(plot.kind, plot.kind.slice(name.length + 1) + (plot.unit ? ` [${plot.unit}]` : "")))); return group; }));
+    chooser.replaceChildren(option("", "Add a plot…"), ...[...groups].map(([name, { topics, plots }]) => { const group = document.createElement("optgroup"); group.label = [...topics].slice(0, 2).join(", ") + (topics.size > 2 ? ", …" : ""); group.append(...[...plots.values()].map((plot) => option(plot.kind, plot.kind.slice(name.length + 1) + (plot.unit ? ` [${plot.unit}]` : "")))); return group; }));
   };
   return { create, offer };
 })();

@@ -403,9 +403,9 @@ class Stage3D:
         """Metres along the southern and western edge, and an arrow to the north."""
         scene, world = self.server.scene, self.scene.world
         west, south, east, north = world.extent_m
-        step, size = grid_step(world), max(world.size_m) / 50.0
+        step, size = 2.0 * grid_step(world), max(world.size_m) / 50.0
         scene.add_frame("/labels", show_axes=False)
-        style = {"font_size_mode": "scene", "depth_test": True}
+        style = {"font_size_mode": "screen", "depth_test": True}
         z = world.ground(west, south)
         z = 0.0 if math.isnan(z) else z
         numbers = [("x", east, number) for number in range(math.ceil(west / step), math.floor(east / step) + 1)]
@@ -414,15 +414,14 @@ class Stage3D:
         for axis, end, number in numbers:
             text = f"{number * step:g}" + (" m" if number * step + step > end else "")
             place = (number * step, south - 0.9 * size, z) if axis == "x" else (west - 1.1 * size, number * step, z)
-            small = {**style, "font_scene_height": 0.42 * size}
-            scene.add_label(f"/labels/{axis}{number}", text, position=place, anchor="center-center", **small)
+            scene.add_label(f"/labels/{axis}{number}", text, position=place, anchor="center-center", **style)
         ahead = np.array([0.0, 1.0, 0.0])
         at = np.array([east + 1.6 * size, north - 3.2 * size, z + 0.2])
         arrow = {"shaft_radius": 0.16 * size, "head_radius": 0.42 * size, "head_length": 1.1 * size}
         ends = np.array([[at, at + 3.0 * size * ahead]], np.float32)
         scene.add_arrows("/labels/north", ends, colors=(220, 60, 60), **arrow)
         place = tuple(at + 3.9 * size * ahead)
-        scene.add_label("/labels/N", "N", position=place, anchor="center-center", **style, font_scene_height=0.8 * size)
+        scene.add_label("/labels/N", "N", position=place, anchor="center-center", **style)
 
     def _frames(self) -> dict[str, Any]:
         """Axes of map, base_links and sensors."""
