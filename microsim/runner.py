@@ -233,11 +233,11 @@ class Runner:
         self.hand_out(self.sim.step(0))
         try:
             while not self.is_stopping and (end is None or self.sim.tick < end):
-                self._go_on(end)
+                self._continue(end)
         finally:
             self._ended_s = self.clock.now()
 
-    def _go_on(self, end: int | None) -> None:
+    def _continue(self, end: int | None) -> None:
         """Run what is due, or sleep a little."""
         tick, now = self.sim.tick, self.clock.now()
         if now >= self._next_watch_s:

@@ -118,7 +118,7 @@ class Physics:
         """Put a robot somewhere, at rest; a ground-bound one onto the ground."""
         fleet, column = self.home[robot]
         put(fleet.model, fleet.state[:, column], self.world, x, y, z, yaw)
-        lean(fleet, self.world)
+        settle_on_ground(fleet, self.world)
 
     def distance(self, first: str, second: str) -> float:
         (a, i), (b, j) = self.home[first], self.home[second]
@@ -154,7 +154,7 @@ def put(model: RobotModel, column: Array, world: World, x: float, y: float, z: f
     column[Z] = world.ground(x, y) if model.is_ground_bound else z
 
 
-def lean(fleet: Fleet, world: World) -> None:
+def settle_on_ground(fleet: Fleet, world: World) -> None:
     """Lay robots onto the slope they were put on, if their model leans. Where one stands decides how it leans."""
     if fleet.model.settle is not None:
         fleet.model.settle(fleet.state, fleet.parameters, world.elevation, world.cell_m, world.west, world.south)

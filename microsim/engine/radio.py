@@ -203,7 +203,7 @@ class RadioNetwork:
             return math.inf
         return min(link.queue[0].arrival_tick for link in self.links if link.queue)
 
-    def links_to_tell_of(self) -> list[Link]:
+    def used_links(self) -> list[Link]:
         """Both directions of a pair; of more robots those that have been used: sixteen would have 240."""
         return [link for link in self.links if link.sent or len(self.links) <= 2]
 

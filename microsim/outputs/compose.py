@@ -14,7 +14,7 @@ from microsim.engine.components import Airflow, RobotModel
 from microsim.engine.faults import RADIO, Health, TimedFault, of_target
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.noise import stream_key
-from microsim.engine.physics import Fleet, Physics, lean, make_fleet, put
+from microsim.engine.physics import Fleet, Physics, make_fleet, put, settle_on_ground
 from microsim.engine.radio import RadioNetwork
 from microsim.engine.schedule import Schedule
 from microsim.engine.timekeeper import Clock
@@ -70,7 +70,7 @@ def _radio(run: Run, topic: Topic) -> RadioNetwork | None:
         tick_ms = 1000.0 * run.clock.dt
 
         def message(tick: int, stamp: int) -> bytes:
-            names = {f"radio: {link.sender} to {link.receiver}": link for link in radio.links_to_tell_of()}
+            names = {f"radio: {link.sender} to {link.receiver}": link for link in radio.used_links()}
             return encoders.diagnostics(stamp, {n: (0, "ok", link.metrics(tick_ms)) for n, link in names.items()})
 
         own_topics.add_periodic(run, topic, scenario.radio.metrics_hz, message)
@@ -103,7 +103,7 @@ def _fleet(scenario: Scenario, seed: int, world: World, clock: Clock, model: Rob
         parameters.append(model.parameters(robot, air, clock.dt))
     keys = [stream_key(seed, f"{name}/air/gust") for name in names]
     fleet = make_fleet(model, names, states, np.array(parameters).T.copy(), keys)
-    lean(fleet, world)
+    settle_on_ground(fleet, world)
     return fleet
 
 

@@ -1,4 +1,4 @@
-"""What this process draws splats with, and whom it tells: no part of a simulation, for the pictures are the same."""
+"""What this process draws splats with, and where it reports problems. Not part of a simulation: the images are the same."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ Say: TypeAlias = Callable[[str], None]
 
 
 def nobody(text: str) -> None:
-    """Tell it to."""
+    """Reports nothing."""
 
 
 @dataclass
-class Wish:
+class RenderRequest:
     choice: Choice = "auto"
     threads: int = 0  # 0: as many as there are processors
     say: Say = nobody
 
 
-wish = Wish()
+render_request = RenderRequest()

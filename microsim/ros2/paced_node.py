@@ -1,10 +1,10 @@
 """A small paced node: what `sim_rover` and `robot_simulator` share, for one robot or hundreds in one process.
 
 A `Core` holds the robots, in a `Simulation`, and is a pure function of ticks and inputs: it never looks at the wall
-clock. `SmallNode` puts it on a transport, hands it what arrives, keeps the pace and publishes what it sends:
+clock. `PacedNode` puts it on a transport, hands it what arrives, keeps the pace and publishes what it sends:
 
     settings = read_settings(transport, MySettings)          # defaults < --ros-args; fields are parameters
-    node = SmallNode(transport, MyCore(settings), settings)
+    node = PacedNode(transport, MyCore(settings), settings)
     node.subscribe("/cmd_vel", "geometry_msgs/msg/Twist", take)
     node.declare(settings, change)
     node.run()
@@ -235,7 +235,7 @@ class Core(Protocol):
         """Advance; gives the messages of these ticks. The first call also gives tick 0's."""
 
 
-class SmallNode:
+class PacedNode:
     """Drives a core: inputs, then a tick, then messages, at the pace its settings ask for."""
 
     def __init__(

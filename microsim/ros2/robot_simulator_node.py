@@ -34,7 +34,7 @@ from microsim.robots.navigation_robot import AHEAD, COMMAND_AGE, OTHERS_AHEAD, O
 from microsim.ros2 import robot_maps as maps
 from microsim.ros2.node_parameters import read_settings
 from microsim.ros2.node_simulation import OK, WARN, NodeRun, NodeSimulation, Statuses, node_scenario
-from microsim.ros2.paced_node import NodeClock, SmallNode, node_clock
+from microsim.ros2.paced_node import NodeClock, PacedNode, node_clock
 from microsim.ros2.robot_simulator_settings import RobotSimulatorSettings
 from microsim.ros2.transport import LogLevel, Transport
 from microsim.runner import WallClock
@@ -424,7 +424,7 @@ class PoseHistory:
 Pose = PlanarPose  # its name in version 0.1
 
 
-class RobotSimulatorNode(SmallNode):
+class RobotSimulatorNode(PacedNode):
     core: RobotSimulator
 
     def __init__(

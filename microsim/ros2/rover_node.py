@@ -41,7 +41,7 @@ from microsim.robots.robot import COMMON_SENSORS
 from microsim.robots.rover import Dynamics, Rover, RoverPose, RoverStart, V, WheelJoints
 from microsim.ros2.node_parameters import read_settings
 from microsim.ros2.node_simulation import OK, PLANE, NodeRun, NodeSimulation, Statuses, node_scenario
-from microsim.ros2.paced_node import NodeClock, SmallNode, TimeSettings, changeable, fixed, node_clock
+from microsim.ros2.paced_node import NodeClock, PacedNode, TimeSettings, changeable, fixed, node_clock
 from microsim.ros2.transport import Transport
 from microsim.runner import WallClock
 from microsim.scenario import Scenario
@@ -180,7 +180,7 @@ class RoverCore:
         return {**found, NODE_NAME: (OK, "ok", {"overruled_commands": str(self.overruled), **self.pace()})}
 
 
-class SimRoverNode(SmallNode):
+class SimRoverNode(PacedNode):
     """With the parameters of --ros-args."""
 
     core: RoverCore

@@ -20,7 +20,7 @@ from microsim.engine.timekeeper import Trigger
 from microsim.render.image_noise import ImageNoise
 from microsim.render.palette_camera import CameraModel
 from microsim.render.palette_camera import Renderer as PlainRenderer
-from microsim.render.render_options import wish
+from microsim.render.render_options import render_request
 from microsim.render.renderer_choice import open_renderer
 from microsim.render.robot_models import shade
 from microsim.render.segmentation import Segmenter
@@ -61,7 +61,9 @@ class SplatScene:
     def __init__(self, world: Any, gaussians: Any) -> None:
         self.splats = splats_of(world, gaussians)
         self.settings = gaussians.render
-        self.renderer: SplatRenderer = open_renderer(self.splats, wish.choice, wish.threads, wish.say)
+        self.renderer: SplatRenderer = open_renderer(
+            self.splats, render_request.choice, render_request.threads, render_request.say
+        )
         self.cameras: list[SplatCamera] = []
         self._drawn: tuple[int, dict[str, Picture]] = (-1, {})
 
@@ -78,7 +80,9 @@ class SplatScene:
         except Exception as error:  # CuPy's and the driver's errors have no common class
             if isinstance(self.renderer, CpuRenderer):
                 raise
-            wish.say(f"the GPU failed ({type(error).__name__}: {error}): splats are drawn on the CPU from now on")
+            render_request.say(
+                f"the GPU failed ({type(error).__name__}: {error}): splats are drawn on the CPU from now on"
+            )
             self.renderer = CpuRenderer(self.splats, Threads(available()))
             return self.renderer.pictures(shots)
 

@@ -44,13 +44,17 @@ def wanted(sweep: Sweep, text: str) -> Condition:
     return found
 
 
-def first_match(plan: Plan, wish: Condition, outcomes: Iterable[RunOutcome]) -> RunOutcome | None:
+def first_match(plan: Plan, condition: Condition, outcomes: Iterable[RunOutcome]) -> RunOutcome | None:
     """The first in the order of the plan, in whatever order they arrive: the same with any number of workers."""
     best: RunOutcome | None = None
     done: set[int] = set()
     for outcome in outcomes:
         done.add(outcome.run)
-        if (best is None or outcome.run < best.run) and not outcome.error and wish.holds(_row(plan, outcome.values)):
+        if (
+            (best is None or outcome.run < best.run)
+            and not outcome.error
+            and condition.holds(_row(plan, outcome.values))
+        ):
             best = outcome
         if best is not None and done.issuperset(range(best.run)):
             return best
@@ -90,8 +94,8 @@ class Smallest:
 class Shrinking:
     """From a run that was found to the file of its smallest mission."""
 
-    def __init__(self, plan: Plan, wish: Condition, run: int) -> None:
-        self.plan, self.wish, self.run = plan, wish, run
+    def __init__(self, plan: Plan, condition: Condition, run: int) -> None:
+        self.plan, self.condition, self.run = plan, condition, run
         combination, seed = plan.place(run)
         self.before = FailingCase(_as_mission(plan), seed, plan.changes(combination))
 
@@ -101,18 +105,18 @@ class Shrinking:
         shrinker = Shrinker(self._fails, most_runs, report)
         case = shrinker.shrink(self.before)
         measured = self._values(case, "digest")
-        values = {name: measured[name] for name in self.wish.metrics}
+        values = {name: measured[name] for name in self.condition.metrics}
         self._write(file, case, values)
         digest = fly_mission(file).sim.digest()  # read and run as a user would
-        if digest != measured["digest"] or not self.wish.holds(values):
+        if digest != measured["digest"] or not self.condition.holds(values):
             raise FindError(f"{file} does not fail as it did in the search; please report this as a bug")
         return Smallest(file, self.before, case, values, shrinker.runs)
 
     def _fails(self, case: FailingCase) -> bool:
-        return self.wish.holds(self._values(case))
+        return self.condition.holds(self._values(case))
 
     def _values(self, case: FailingCase, *more: str) -> dict[str, Value]:
-        return run_one(self._simulation(case), load_mission(case.mission), None, [*self.wish.metrics, *more])
+        return run_one(self._simulation(case), load_mission(case.mission), None, [*self.condition.metrics, *more])
 
     def _simulation(self, case: FailingCase) -> Simulation:
         return Simulation(with_values(self.plan.scenario, case.changes), case.seed)
@@ -125,14 +129,14 @@ class Shrinking:
         mission = {**case.mission, "expect": [*case.mission.get("expect", []), *self._expected(case)]}
         data = {**head, **{key: value for key, value in mission.items() if value}}
         comment = (
-            f"# The smallest mission found for which this holds: {self.wish.text}\n# It has {shown}. "
+            f"# The smallest mission found for which this holds: {self.condition.text}\n# It has {shown}. "
             f"First seen in: {self.plan.token(self.run)}\n"
         )
         file.write_text(comment + to_yaml(_plain(data)), encoding="utf-8")
 
     def _expected(self, case: FailingCase) -> list[dict[str, Any]]:
         """Expectations that are violated, so that `microsim run` fails too."""
-        if not any(name.split(".")[0] in ("collisions", "contact_s") for name in self.wish.metrics):
+        if not any(name.split(".")[0] in ("collisions", "contact_s") for name in self.condition.metrics):
             return []
         sim = self._simulation(case)
         run_one(sim, load_mission(case.mission), None, [])

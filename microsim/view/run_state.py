@@ -108,7 +108,7 @@ def link_states(sim: Simulation) -> tuple[LinkState, ...]:
             queued=len(link.queue),
             rssi_dbm=link.rssi_dbm,
         )
-        for link in sim.radio.links_to_tell_of()
+        for link in sim.radio.used_links()
     )
 
 

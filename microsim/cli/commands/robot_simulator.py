@@ -14,7 +14,7 @@ from microsim.cli.terminal import GOOD, interrupts_end_the_run
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:
-    from microsim.ros2.paced_node import SmallNode
+    from microsim.ros2.paced_node import PacedNode
     from microsim.ros2.transport import Transport
 
 
@@ -63,7 +63,7 @@ def robot_simulator(options: NodeOptions) -> int:
 COMMAND = Command(robot_simulator, panel="ROS 2 nodes", position=420)
 
 
-def run_node(name: str, make: Callable[[Transport], SmallNode], options: NodeOptions) -> int:
+def run_node(name: str, make: Callable[[Transport], PacedNode], options: NodeOptions) -> int:
     """Run the node that `make` creates on a transport, until its time is over or Ctrl-C; the exit code."""
     from microsim.ros2.transport import open_transport
 

@@ -189,10 +189,10 @@ def _check_state_options(options: RunOptions) -> None:
 
 
 def _render_with(choice: RenderChoice) -> None:
-    from microsim.render.render_options import wish
+    from microsim.render.render_options import render_request
 
-    wish.choice = choice.value
-    wish.say = warn
+    render_request.choice = choice.value
+    render_request.say = warn
 
 
 # ---- the work, also of `microsim demo` -------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import microsim
 from microsim.engine.components import Airflow
 from microsim.engine.geodesy import tangent_plane
 from microsim.engine.motion import AXES, X, Y, Z
-from microsim.engine.physics import Physics, lean, make_fleet, put
+from microsim.engine.physics import Physics, make_fleet, put, settle_on_ground
 from microsim.engine.world import Shape, World
 from microsim.errors import ScenarioError
 from microsim.recording.bag_io import RecordOptions, open_bag
@@ -44,7 +44,7 @@ def physics(
     put(MODEL, state[:, 0], ground, x, y, 0.0, yaw)
     parameters = np.array([MODEL.parameters(car, Airflow(), DT)]).T.copy()
     fleet = make_fleet(MODEL, ["ego"], state, parameters, [0])
-    lean(fleet, ground)
+    settle_on_ground(fleet, ground)
     return Physics(ground, DT, [fleet], tangent_plane(0.0, 0.0, 0.0))
 
 

@@ -13,7 +13,7 @@ from microsim.messages import decode, encode, encoders, new
 from microsim.messages.outbox import Messages, Outbox
 from microsim.messages.topics import DEFAULT_QOS
 from microsim.ros2.node_parameters import read_settings
-from microsim.ros2.paced_node import NodeClock, SmallNode, TimeSettings, fixed, node_clock
+from microsim.ros2.paced_node import NodeClock, PacedNode, TimeSettings, fixed, node_clock
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 
 FLOAT = "std_msgs/msg/Float64"
@@ -66,11 +66,11 @@ def bus() -> Bus:
     return Bus()
 
 
-def made(bus: Bus, *arguments: str, clock: Any = None) -> tuple[SmallNode, Counting, Settings]:
+def made(bus: Bus, *arguments: str, clock: Any = None) -> tuple[PacedNode, Counting, Settings]:
     transport = MemoryTransport("counter", ["--ros-args", *arguments], bus)
     settings = read_settings(transport, Settings)
     core = Counting(settings, node_clock(settings, 10.0))
-    return SmallNode(transport, core, settings, clock), core, settings
+    return PacedNode(transport, core, settings, clock), core, settings
 
 
 def heard(bus: Bus, topic: str, type_name: str) -> tuple[MemoryTransport, list[Any]]:
@@ -238,7 +238,7 @@ def test_an_unknown_parameter_is_warned_about_with_the_nearest_one(bus: Bus) -> 
     assert lines == ["there is no parameter gian; did you mean 'gain'?"]
 
 
-def set_parameter(bus: Bus, node: SmallNode, name: str, kind: int, **value: Any) -> Any:
+def set_parameter(bus: Bus, node: PacedNode, name: str, kind: int, **value: Any) -> Any:
     peer = MemoryTransport("setter", bus=bus)
     wanted = new(
         "rcl_interfaces/msg/Parameter", name=name, value=new("rcl_interfaces/msg/ParameterValue", type=kind, **value)

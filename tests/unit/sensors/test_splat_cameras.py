@@ -14,7 +14,7 @@ from microsim.errors import MicroSimError, ScenarioError
 from microsim.paths import data_folder
 from microsim.render import renderer_choice as choice
 from microsim.render.palette_camera import CameraModel
-from microsim.render.render_options import wish
+from microsim.render.render_options import render_request
 from microsim.render.robot_models import BOX, CYLINDER, SPHERE, draw_parts, shade
 from microsim.render.screen import screen_index
 from microsim.render.segmentation import SEGMENT_COLOURS, SEGMENT_NAMES
@@ -71,7 +71,7 @@ def test_what_render_gives_is_what_the_camera_sends(plain_run: Any) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_threads_change_no_bit_of_a_run(threads: int, plain_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wish, "threads", threads)
+    monkeypatch.setattr(render_request, "threads", threads)
     sim = microsim.Simulation(scenario())
     sim.step(20)
     assert sim.digest() == plain_run[0].digest()
@@ -298,7 +298,7 @@ def test_a_gpu_that_fails_in_a_run_is_replaced_by_the_cpu(monkeypatch: pytest.Mo
             return self.inner.pictures(shots)
 
     said: list[str] = []
-    monkeypatch.setattr(wish, "say", said.append)
+    monkeypatch.setattr(render_request, "say", said.append)
     monkeypatch.setattr(splat_cameras, "open_renderer", lambda splats, *_: FailingGpu(splats))
     sim = microsim.Simulation(scenario())
     sim.step(20)
@@ -317,7 +317,7 @@ def test_the_back_end_of_a_run_is_the_one_wished_for(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         splat_cameras, "open_renderer", lambda splats, *a: asked.append(a) or choice.open_renderer(splats, "cpu")
     )
-    monkeypatch.setattr(wish, "choice", "gpu")
+    monkeypatch.setattr(render_request, "choice", "gpu")
     microsim.Simulation(scenario())
     assert asked[0][0] == "gpu"
 

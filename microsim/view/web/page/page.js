@@ -222,7 +222,7 @@
     for (const id of ["ms-reset", "ms-seed-box", "ms-drive"]) show(id, !replay);
     show("ms-branch", false); show("ms-camera", Boolean(camera)); show("ms-no-robots", !scene.robots.length);
     $("ms-scrub").title = replay ? "Go to any tick of the recording" : "Look back: drag to any tick of the last two minutes";
-    text("ms-plot-of", "drag to zoom"); tellStory();
+    text("ms-plot-of", "drag to zoom"); showStory();
     document.title = `${scene.title || scene.scenario} · MicroSim`;
     choosers(); buildFacts();
     $("ms-layers").replaceChildren(...Object.entries(scene.layers).map(([name, shown]) => {
@@ -276,7 +276,7 @@
     if (missing) { veil(busy ? `${missing.split(":")[0]}…` : `Opening ${scene.title || scene.scenario}…`, busy ? missing.split(":").slice(1).join(":") : missing); drawn = setTimeout(waitForScene, 100); } else veil("");
   };
   const load = (chooser) => { const words = chooser.selectedOptions[0].textContent; busy = `Loading ${words}:waiting for the run`; waitForScene(); send("load", chooser.value); chooser.blur(); };
-  const tellStory = () => {
+  const showStory = () => {
     show("ms-story", Boolean(scene.title || scene.about || scene.mode === "live")); text("ms-story-title", scene.title || scene.scenario); text("ms-about", scene.about); show("ms-about", Boolean(scene.about));
     const kinds = new Set([...scene.kinds, ...(scene.layers.radio ? ["radio"] : []), "waypoints"]);
     const entry = (shape, colour, words) => make("li", {}, make("i", { class: `sign ${shape}`, style: `background:${colour}` }), words);
