@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 import microsim
-from microsim.render.render_options import wish
+from microsim.render.render_options import render_request
 
 STATIC = Path(__file__).parent / "_static"
 PANEL, GAP = (480, 360), 6
@@ -66,12 +66,12 @@ def assembled(panels: list[np.ndarray[Any, Any]], columns: int) -> Image.Image:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--render", choices=("cpu", "gpu"), default="cpu")
-    wish.choice = parser.parse_args().render
+    render_request.choice = parser.parse_args().render
     found = views()
     panels = [found[f"{name}/image_raw"] for name in CAMERAS]
-    assembled(panels, 3).save(STATIC / f"splats_{wish.choice}.png", optimize=True)
+    assembled(panels, 3).save(STATIC / f"splats_{render_request.choice}.png", optimize=True)
     extra = [found["front/image_raw"], shaded(found["front/depth"]), found["front/segmentation"]]
-    if wish.choice == "cpu":
+    if render_request.choice == "cpu":
         assembled(extra, 3).save(STATIC / "splats_outputs.png", optimize=True)
 
 

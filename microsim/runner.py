@@ -24,7 +24,7 @@ Pilot: TypeAlias = Callable[[Sequence[Message]], None]  # given each tick's mess
 STALL_S = 1.0  # later than this, lost time is forgiven: an hour's ticks in a burst after a laptop's sleep help nobody
 NAP_S = 0.05  # longest sleep, so that a stop, a new real-time factor or a watcher is noticed
 SLOWEST, FASTEST = 0.001, 100_000.0  # real-time factors that make sense, beside 0
-_QUICK_S, _SLOW_S = 0.004, 0.016  # a chunk of ticks shall last about a frame of the dashboard
+_QUICK_S, _SLOW_S = 0.004, 0.016  # a chunk of ticks should last about a frame of the dashboard
 
 
 class WallClock(Protocol):

@@ -272,7 +272,7 @@ class BatchSimulation:
         return tuple(names if each == 1 else (f"{name}_{number}" for name in names for number in range(each)))
 
     def commands(self, robot: str) -> Array:
-        """(inputs, n) to write into. What stands there is handed in with every `step`, in the order of `inputs`.
+        """(inputs, n) to write into. Its values are sent with every `step`, in the order of `inputs`.
 
         A column with NaN or infinity is ignored and counted; values beyond the limits are clamped.
         """

@@ -57,7 +57,7 @@ class HostLoops:
         return sample_address(kernel)
 
     def take(self, robot: RobotColumns, begin: int, end: int) -> None:
-        """Put the commands that were handed in into force."""
+        """Apply the commands that were sent."""
         age = -1 if robot.model.command_age is None else robot.model.command_age
         kernels.take_commands(robot.handed_in, robot.in_force, robot.state, age, robot.ignored, begin, end)
 

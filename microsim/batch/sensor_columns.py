@@ -1,7 +1,7 @@
 """One sensor of the scenario in every world: when it is due, what it reads. The declarations do the rest.
 
 A sensor with a kernel reads in compiled loops over worlds, on the batch's device. One with an instrument reads in
-Python on the CPU, world by world, and only what somebody will see: a reading that is followed by another in the same
+Python on the CPU, world by world, and only what will be read: a reading that is followed by another in the same
 call is not made.
 """
 

@@ -60,7 +60,7 @@ def guarded_output() -> Iterator[None]:
         _forget_stdout()
         sys.exit(GOOD)
     except OSError as error:
-        if error.filename is None:  # a file that was named is not stdout, whose text shall still appear
+        if error.filename is None:  # a file that was named is not stdout, whose text must still appear
             _forget_stdout()
         what = "the output cannot be written" if error.filename is None else str(error.filename)
         print(f"microsim: {what}: {error.strerror or error}", file=sys.stderr)

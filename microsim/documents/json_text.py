@@ -1,4 +1,4 @@
-"""JSON text to plain data; the line and column of a value are looked up when somebody asks.
+"""JSON text to plain data; the line and column of a value are looked up on request.
 
 Python's own decoder does the reading, so a large file costs little; only a problem pays for finding its place.
 """

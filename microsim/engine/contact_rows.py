@@ -22,7 +22,7 @@ SCENERY_BITS = (1 << FIRST_ROBOT) - 1
 GAP_M = 1e-3  # a contact between bodies ends when they are farther apart
 PROBE_M = 5e-3  # how far around a stopped robot its obstacle is looked for
 ALL_PAIRS = 24  # robots; among more, neighbours are found by cells
-EVENTS = 256  # contacts that are kept until somebody asks
+EVENTS = 256  # contacts that are kept until they are read
 
 # columns of a robot
 STATE, STRIDE, FLAGS, ZEROED, KEPT = range(5)

@@ -119,7 +119,7 @@ class RadioNetwork:
         ]
         self.under_way = 0  # packets in all queues
         self.air_free_at: dict[str, float] = {}  # channel -> [ticks] when the last transmission ends
-        self.blackouts: tuple[tuple[int, int], ...] = ()  # [ticks] from, to: every packet handed in is lost
+        self.blackouts: tuple[tuple[int, int], ...] = ()  # [ticks] from, to: every packet sent is lost
 
     def send(self, sender: str, payload: bytes, tick: int, distance: Callable[[str, str], float]) -> None:
         """Hand in a packet: it goes on air once, and every other robot gets its own copy, loss and delay."""

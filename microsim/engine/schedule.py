@@ -108,7 +108,7 @@ class Schedule:
         if self.has_skipped:
             self._forget_skipped()
         while self.tick < end:
-            self.take()  # a packet handed in may arrive before anything else is due
+            self.take()  # a packet sent now may arrive before anything else is due
             free = int(min(self._next_python_tick() - 1, end)) if self.clock.is_simple else self.tick
             if self.tick < free and not self.tables.manual:
                 yield self._run(min(free, self.tick + at_once))

@@ -103,7 +103,7 @@ class Task(ABC):
         """The last step: rewards, whose episode has ended, and how. Called once for each step."""
 
     def landmarks(self, world: int) -> Sequence[tuple[float, float, float]]:
-        """x, y, radius of what a picture shall show."""
+        """x, y, radius of what a picture should show."""
         return ()
 
     # ---- what environments call ------------------------------------------------------------------------------

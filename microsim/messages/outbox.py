@@ -1,7 +1,7 @@
 """Where messages go when they are sent: into one buffer, which is hashed tick by tick and handed on as bytes.
 
 A tick's transcript is the digest before it, then each message with its topic, type, stamp and length. Recorders are
-given transcripts; `Message` objects are made of them when somebody looks at one.
+given transcripts; `Message` objects are created on access.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def messages_in(transcript: bytes) -> Iterator[Message]:
 
 
 class Transcripts(NamedTuple):
-    """Of some ticks, one behind the other; they are cut apart only when somebody looks."""
+    """Of some ticks, one behind the other; they are split on access."""
 
     data: bytes
     ends: Sequence[int]  # [byte] of each tick

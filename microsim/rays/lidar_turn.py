@@ -340,7 +340,7 @@ class LidarTurn:
         shape = self.beams.directions.shape[1:]
         object.__setattr__(self, "best", np.empty(shape))
         object.__setattr__(self, "hit", np.empty(shape, np.int32))
-        if not self.world.is_flat:  # tilted now, upright then: no kernel shall have to be compiled on the way
+        if not self.world.is_flat:  # compile both now: a run must not stall when the sensor first tilts
             for roll in (0.0, 0.1):
                 self._meet_ground(((0.0, 0.0, 0.0), matrix_from_rpy(roll, 0.0, 0.0)), 0.0)
 

@@ -233,7 +233,7 @@ def plot(bag: Bag, path: Path) -> None:
 
 
 def _scenario(bag: Bag, folder: Path) -> Scenario | None:
-    """None where there is none, or where its world or plug-in robots are not at hand: paths can be drawn without.
+    """None where there is none, or where its world or plug-in robots are not available: paths can be drawn without.
 
     Sensors, which may be plug-ins, are left out: a picture needs none, and runs no code.
     """
@@ -286,7 +286,7 @@ def _titles(figure: Any, page: PlotPage, bag: Bag) -> None:
 
 
 def _map(axes: Any, page: PlotPage) -> None:
-    axes.set_title("Trajectory on the map" if page.scenario else "Trajectory (the map is not at hand)", pad=8)
+    axes.set_title("Trajectory on the map" if page.scenario else "Trajectory (map not available)", pad=8)
     if page.scenario is not None:
         _ground(axes, page.scenario)
     for topic, odometry in page.series.odometry.items():

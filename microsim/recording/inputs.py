@@ -267,7 +267,7 @@ def quaternion_of(yaw: float) -> tuple[float, float, float] | None:
     """(x, z, w) from which `yaw_of` reads exactly this yaw.
 
     Not every float64 is the yaw of some z and w. How many floats the nearest one is off is written into x, in units of
-    2**-60: nothing to anybody else, and exact to us.
+    2**-60: negligible for other readers, and exact here.
     """
     z, w = sin(0.5 * yaw), cos(0.5 * yaw)
     steps = _place(yaw) - _place(yaw_of_quaternion(0.0, 0.0, z, w))

@@ -1,4 +1,4 @@
-"""What this process draws splats with, and where it reports problems. Not part of a simulation: the images are the same."""
+"""What this process draws splats with, and where it reports problems; no part of a simulation: images are the same."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -310,7 +310,7 @@ class Lockstep:
         self._report(state, waited)
 
     def _look(self, state: GateState) -> bool:
-        """Learn who publishes the replies; gives whether there is somebody new."""
+        """Find the publishers of the replies; returns whether one is new."""
         publishers = self._sides(state)[0]
         before, state.publishers = state.publishers, frozenset(publishers)
         state.nodes = state.gate.settle.node if state.gate.settle is not None else _joined(publishers)

@@ -33,7 +33,7 @@ from microsim.runner import NAP_S, Pacer, SystemClock, WallClock
 
 JUMP_S = 2.0  # a /clock that is farther ahead has jumped: the time between is skipped
 LAG_S = 0.25  # a tick that is later than this is worth a warning
-STEP_NS = 100_000_000  # stamps that are farther from the system's clock follow it: somebody set it
+STEP_NS = 100_000_000  # stamps that are farther from the system's clock follow it: it was set
 
 
 def fixed(default: Any, description: str) -> Any:

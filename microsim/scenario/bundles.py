@@ -49,7 +49,7 @@ _loaded: dict[tuple[Any, ...], tuple[Bundle, str]] = {}  # the newest one: scena
 
 
 def load_world(path: str, folders: Sequence[Path] = ()) -> tuple[Bundle, str, str]:
-    """(the bundle, its hash, its path for anybody else); BundleError lists what is wrong with it."""
+    """(the bundle, its hash, its path for others); BundleError lists what is wrong with it."""
     from microsim.bundle import find_bundle, load_bundle
 
     beside = locate(path, folders)

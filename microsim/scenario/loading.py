@@ -158,7 +158,7 @@ class _Loading:
         return with_bundle(data, self.bundle)
 
     def elevation_alone(self) -> None:
-        """Something else is wrong; what is wrong with the elevation file shall be said in the same breath."""
+        """Something else is wrong; report problems of the elevation file together with it."""
         with suppress(ValidationError):
             self.with_elevation(Map.model_validate(self.data.get("map", {})))
 

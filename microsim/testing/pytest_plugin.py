@@ -129,7 +129,7 @@ class MissionTests(pytest.File):
 
 
 class MissionTest(pytest.Item):
-    """A mission that is flown; its expectations must be met."""
+    """A mission that runs as a test; its expectations must be met."""
 
     def runtest(self) -> None:
         from microsim.missions import load_mission

@@ -60,7 +60,7 @@ class CheckOptions(NamedTuple):
 def check(options: CheckOptions) -> int:
     """Check that missions give the same messages in every environment.
 
-    Each mission is flown in processes with another hash seed, one thread, another
+    Each mission runs in processes with another hash seed, one thread, another
     pace, kernels compiled for any processor, and NumPy without this processor's
     vector units. A difference is reported with the environment, the first tick
     and topic, and the field. Only determinism is checked, not expectations.

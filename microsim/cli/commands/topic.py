@@ -377,8 +377,8 @@ def _type_and_values(given: list[str]) -> tuple[str, str]:
 def _wait_for_subscriber(publisher: ClientPublisher, must: bool, timeout: float | None) -> None:
     if publisher.wait_for_subscriber(min(NO_SUBSCRIBER_S, timeout or NO_SUBSCRIBER_S)):
         return
-    reasons = "; ".join(publisher.why_unheard()) or f"nobody subscribes to {publisher.topic}"
-    note(f"waiting for a subscriber: {reasons}" if must else f"nobody receives this: {reasons}")
+    reasons = "; ".join(publisher.why_unheard()) or f"no subscriber on {publisher.topic}"
+    note(f"waiting for a subscriber: {reasons}" if must else f"not received: {reasons}")
     if must and not publisher.wait_for_subscriber(max(0.0, timeout - NO_SUBSCRIBER_S) if timeout else 1e9):
         raise TimeoutError(f"no subscriber on {publisher.topic} within {timeout:g} s: {reasons}")
 

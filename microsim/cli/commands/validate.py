@@ -120,7 +120,7 @@ def _check(source: str, kind: str) -> Sequence[Problem]:
         from microsim.simulation import Simulation
 
         mission = load_mission(source)
-        if mission.scenario is not None:  # it may be flown in others
+        if mission.scenario is not None:  # it may run in others
             check(mission, Simulation(mission.scenario, mission.seed))
     else:
         from microsim.scenario import load_scenario

@@ -102,7 +102,7 @@ class ClientPublisher:
         return self._publisher.writer.wait_for_acks(timeout)
 
     def why_unheard(self) -> list[str]:
-        """Why nobody receives it, as sentences; empty when somebody does."""
+        """Why it is not received, as sentences; empty if it is."""
         return self._node.do(lambda: why_unheard(self._node.view, self.topic, self.type, self.qos))
 
 

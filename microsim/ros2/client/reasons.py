@@ -95,7 +95,7 @@ def why_unheard(view: GraphView, topic: str, type_name: str, qos: Qos) -> list[s
     readers = [each for each in view.on(topic, is_writer=False) if each.guid[:12] != view.own]
     if not readers:
         listening = view.topics_with(is_writer=False) - {topic}
-        return [f"nobody subscribes to {topic}{did_you_mean(topic, sorted(listening))}"]
+        return [f"no subscriber on {topic}{did_you_mean(topic, sorted(listening))}"]
     same = [each for each in readers if each.type == type_name]
     if not same:
         return [f"{_who(view, readers)} expects {', '.join(sorted({each.type for each in readers}))}, not {type_name}"]

@@ -187,7 +187,7 @@ class GraphView:
         return types_by_name(each for each in self.endpoints.values() if each.topic.startswith("rt/"))
 
     def topics_with(self, is_writer: bool) -> set[str]:
-        """Topics that somebody publishes, or subscribes to."""
+        """Topics with a publisher or a subscriber."""
         topics = (each for each in self.endpoints.values() if each.topic.startswith("rt/"))
         return {each.name for each in topics if each.is_writer == is_writer}
 

@@ -43,7 +43,13 @@ PHRASES = {  # what to avoid: what to write
     r"name a new folder": "already exists; choose another folder",
     r"states do not pass versions": "a state can be loaded only by the version that saved it",
     r"\bstood still for\b": "stalled for",
-    r"by flying it": "by re-running it",
+    r"by flying it|\bis flown\b|\bbe flown\b": "by re-running it, runs",
+    r"\b(?:somebody|anybody)\b": "a user, a subscriber, another",
+    r"\bshall\b": "must, should",
+    r"\bat hand\b": "available, current",
+    r"\bhanded in\b": "sent",
+    r"in the same breath": "together",
+    r"\bbeside whom\b": "compared with",
 }
 AVOIDED = re.compile("|".join(f"(?:{phrase})" for phrase in PHRASES), re.IGNORECASE)
 TEXTS = {token.STRING, token.COMMENT, getattr(token, "FSTRING_MIDDLE", token.STRING)}
