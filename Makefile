@@ -116,7 +116,7 @@ setup: $(READY)-dev ## Only set up .venv for development
 
 define install # $(1): extras such as [dev]
 	@$(call venv)
-	@echo "Installing microsim$(1) into $(VENV) (a minute or two, only when its metadata changed) ..."
+	@echo "Installing microsim$(1) into $(VENV) (half a minute, only when its metadata changed) ..."
 	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --editable '.$(1)'
 	@touch $(READY) $@
 endef

@@ -232,7 +232,7 @@
     }));
     $("ms-scale").value = scene.scale; text("ms-scale-now", String(Math.round(scene.scale * 10) / 10));
     $("ms-seed").value = ""; show("ms-image", false); show("ms-no-image", true); text("ms-camera-stamp", "");
-    rows.links = {}; $("ms-links").replaceChildren(head("", "sent", "lost", "mean", "wait"));
+    rows.links = {}; $("ms-links").replaceChildren(head("", "sent", "lost", "ms", "wait"));
     waitForScene(); send("theme", document.documentElement.dataset.theme === "dark");
     choose(robot); marks(); fit();
   };
@@ -277,7 +277,7 @@
   };
   const load = (chooser) => { const words = chooser.selectedOptions[0].textContent; busy = `Loading ${words}:waiting for the run`; waitForScene(); send("load", chooser.value); chooser.blur(); };
   const showStory = () => {
-    show("ms-story", Boolean(scene.title || scene.about || scene.mode === "live")); text("ms-story-title", scene.title || scene.scenario); text("ms-about", scene.about); show("ms-about", Boolean(scene.about));
+    show("ms-story", Boolean(scene.title || scene.about || scene.mode === "live")); text("ms-story-title", scene.title || scene.scenario); text("ms-about", scene.about.replaceAll("`", "")); show("ms-about", Boolean(scene.about));
     const kinds = new Set([...scene.kinds, ...(scene.layers.radio ? ["radio"] : []), "waypoints"]);
     const entry = (shape, colour, words) => make("li", {}, make("i", { class: `sign ${shape}`, style: `background:${colour}` }), words);
     $("ms-legend").replaceChildren(...scene.robots.slice(0, 6).map((each) => entry("dot", css(each.colour), each.name)), ...LEGEND.filter(([kind]) => kinds.has(kind)).map(([, ...rest]) => entry(...rest)));
@@ -327,8 +327,8 @@
     for (const each of seen) {
       const name = `${each.from} → ${each.to}`;
       if (!rows.links[name]) { const cells = [1, 2, 3, 4].map(() => make("td", {})), row = make("tr", {}, make("td", { class: "long" }, many ? `→ ${each.to}` : name), ...cells); rows.links[name] = { row, cells }; $("ms-links").append(row); }
-      const { row, cells } = rows.links[name]; row.title = `${name}: ${each.delivered} delivered, the last after ${each.last} ms, ${each.queued} on the way${each.rssi === null ? "" : `, ${each.rssi} dBm`}`;
-      [String(each.sent), String(each.lost), `${each.latency.toFixed(0)} ms`, String(each.queued)].forEach((word, index) => put(cells[index], word)); cells[1].className = each.lost ? "bad" : "";
+      const { row, cells } = rows.links[name]; row.title = `${name}: ${each.delivered} delivered, after ${each.latency.toFixed(0)} ms on average, the last after ${each.last} ms, ${each.queued} on the way${each.rssi === null ? "" : `, ${each.rssi} dBm`}`;
+      [String(each.sent), String(each.lost), each.latency.toFixed(0), String(each.queued)].forEach((word, index) => put(cells[index], word)); cells[1].className = each.lost ? "bad" : "";
     }
   };
   const log = (news) => {
