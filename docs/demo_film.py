@@ -2,7 +2,7 @@
 
 Run it again when the demo, the world or the page changes: `PYTHONPATH=. .venv/bin/python docs/demo_film.py` (needs
 chromium and the extra `dev`; a few minutes). The run is paused and advanced between two pictures, so that a slow
-machine gives the same film as a quick one.
+machine gives the same film as a quick one; the film plays in real time, and its status says so.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ STILL = OUT.with_name("demo_oval.webp")
 PAGE, SIZE = {"width": 1280, "height": 720}, (960, 540)  # [px]
 FIRST_S, FRAMES, TICKS, HZ = 13.0, 26, 20, 100  # the last bend before the start line; ticks from picture to picture
 SETTLE_MS = 1200  # for drawing in software
+RUNNING = """() => {
+  const [pill, play] = [document.getElementById("ms-pill"), document.getElementById("ms-play")];
+  pill.textContent = "Running"; pill.className = "pill"; play.textContent = "Pause";
+}"""
 
 
 def filmed(tab: Tab, hand: Any) -> list[Image.Image]:
@@ -31,6 +35,7 @@ def filmed(tab: Tab, hand: Any) -> list[Image.Image]:
     for number in range(FRAMES):
         tab.until_tick(tick + number * TICKS)
         tab.page.wait_for_timeout(8 * SETTLE_MS if number == 0 else SETTLE_MS)
+        tab.page.evaluate(RUNNING)
         picture = Image.open(BytesIO(tab.page.screenshot())).convert("RGB")
         pictures.append(picture.resize(SIZE, Image.Resampling.LANCZOS))
         if number == 0:
@@ -52,7 +57,9 @@ def main() -> None:
             tab = Tab(browser, run.address, PAGE, "?light")
             tab.until("document.getElementById('ms-veil').hidden")
             first, *rest = filmed(tab, hand)
-            first.save(OUT, save_all=True, append_images=rest, duration=130, loop=0, quality=52, method=6)
+            first.save(
+                OUT, save_all=True, append_images=rest, duration=1000 * TICKS // HZ, loop=0, quality=52, method=6
+            )
             browser.close()
     finally:
         run.stop()

@@ -24,7 +24,7 @@ def _rows(options: RunOptions) -> Iterator[tuple[str, str]]:
     record = options.recording.record
     if options.demo:
         in_checkout = Path("Makefile").is_file() and Path("microsim", "cli").is_dir()
-        yield "watch and drive in the browser", "make demo" if in_checkout else _command("demo", "team", "--open")
+        yield "watch and drive in the browser", "make demo" if in_checkout else _command("demo", "oval", "--open")
     if record is not None:
         yield "watch the recording in the browser", _command("replay", str(record), "--open")
         yield "plot it", _command("plot", str(record))
