@@ -35,7 +35,13 @@ def measure() -> list[Result]:
     return [
         Result("recording all topics, over not recording", 100.0 * (recorded / plain - 1.0), "%", 15.0, at_most=True),
         Result("the same with zstd", 100.0 * (packed / plain - 1.0), "%", at_most=True),
-        Result("writing, compared with the mcap library", 100.0 * theirs / ours, "%", 80.0, peer="mcap, without compression"),
+        Result(
+            "writing, compared with the mcap library",
+            100.0 * theirs / ours,
+            "%",
+            80.0,
+            peer="mcap, without compression",
+        ),
         Result("replay --verify, compared with the run", 100.0 * plain / verified, "%", 90.0),
     ]
 

@@ -92,7 +92,11 @@ def _nobody_listening() -> list[Result]:
     messages = bare.step(600)
     publishing = cpu_seconds(lambda: node.publish(messages))
     transport.close()
-    return [Result("publishing without subscribers, compared with the tick", 100.0 * publishing / alone, "%", 5, at_most=True)]
+    return [
+        Result(
+            "publishing without subscribers, compared with the tick", 100.0 * publishing / alone, "%", 5, at_most=True
+        )
+    ]
 
 
 def _first_clock() -> list[Result]:
