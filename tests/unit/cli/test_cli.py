@@ -586,7 +586,7 @@ def test_help_shows_words_in_brackets_and_no_type_of_flags() -> None:
 def test_compiling_is_told_once_and_only_where_something_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
     import numba
 
-    from microsim.cli.terminal import compiling
+    from microsim.cli.precompile import compiling
 
     inner = numba.njit(lambda x: x + 1)
     outer = numba.njit(lambda x: 2 * inner(x))
