@@ -21,7 +21,7 @@ class FromRoadsOptions(NamedTuple):
     folder: Annotated[Path, argument("FOLDER", "The new bundle.")]
     like: Annotated[str | None, option("--like BUNDLE", "Take everything but roads from this bundle.")] = None
     origin: Annotated[
-        str | None, option("--origin LAT,LON[,ALT]", "Where x 0, y 0 of the map shall be; default: as the file says.")
+        str | None, option("--origin LAT,LON[,ALT]", "Where the origin of the map is; default: as in the file.")
     ] = None
     resolution: Annotated[float, option("--resolution M", "Cell size of the ground.", min=0.1, max=10.0)] = 0.5
 
