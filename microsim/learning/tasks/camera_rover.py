@@ -14,7 +14,7 @@ class CameraRover(Task):
     """Drive a rover to a pillar. It sees nothing but the images of its camera, 32 × 24 pixels.
 
     The pillar's place and the rover's start differ from seed to seed. Reward of a step: metres that the rover came
-    nearer to the pillar, −0.02 for the time; 10 within 1.5 m of it, −5 for touching the edge; both end the episode. It
+    nearer to the pillar, −0.02 for the time; 10 within 2 m of it, −5 for touching the edge; both end the episode. It
     is cut after 20 s.
     """
 
@@ -22,7 +22,7 @@ class CameraRover(Task):
     actions = {"rover": {"v": 2.0, "omega": 1.2}}
     observations = {"image": Reading("rover/camera")}
     training = {"worlds": 128, "rollout": 32, "gamma": 0.97, "check_worlds": 200}
-    goal_m = 1.5
+    goal_m = 2.0
 
     def scenario(self) -> dict[str, Any]:
         camera = {
@@ -35,7 +35,7 @@ class CameraRover(Task):
         return {
             **QUIET,
             "name": "camera_rover",
-            "map": {"size_xy_cells": [24, 24]},
+            "map": {"cell_size_m": 0.5, "size_xy_cells": [48, 48]},
             "obstacles": [{"type": "cylinder", "center": [16, 12, 0], "radius": 0.7, "height": 3}],
             "robots": {"rover": {**NO_SENSORS, "camera": camera, "start": {"map_pose": {"x": 6, "y": 12, "yaw": 0}}}},
             "randomize": {

@@ -343,7 +343,7 @@ def test_a_camera_rover_sees_the_pillar_and_earns_by_coming_near() -> None:
     seen, *_ = env.step(np.zeros((2, 2), np.float32))
     middle = seen[:, 4:10, 14:18].astype(int).reshape(2, -1, 3)
     assert (np.abs(middle[0] - middle[1]).max(axis=1) > 20).all()  # the pillar, and the sky
-    rows[0] = task.pillar[0] - 1.4
+    rows[0] = task.pillar[0] - 1.9
     _, rewards, ended, _, info = env.step(np.zeros((2, 2), np.float32))
     assert (rewards > 10.0).all()
     assert ended.all()
