@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, namedtuple
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module  # of the viewer, which is above this and often not needed
@@ -29,6 +29,7 @@ from microsim.listening import Listener, Listeners
 from microsim.messages.outbox import Messages, Outbox, Transcripts, name_in_transcript
 from microsim.messages.topics import Qos
 from microsim.outputs.compose import compose
+from microsim.outputs.message_faults import MessageFaults
 from microsim.outputs.own_topics import own_topics
 from microsim.scenario import Scenario, live_changes, load_scenario
 from microsim.scenario.live_changes import Entity
@@ -220,13 +221,14 @@ class Simulation:
 
     def follow(self, scenario: Scenario) -> None:
         """As `reconfigure`, unchecked and unrecorded: for time travel."""
-        memory = self._schedule.memory()
+        memory, messages = self._schedule.memory(), self._message_faults.memory()
         self._outbox.sent = self.messages_sent
         self._outbox.topics.clear()
         self._use(scenario)
         self._draw()
         self._schedule = self._compose()
         self._schedule.recall(memory)
+        self._message_faults.recall(messages)
 
     def _use(self, scenario: Scenario) -> None:
         if scenario.obstacles != self.scenario.obstacles:
@@ -266,12 +268,13 @@ class Simulation:
     def step(self, ticks: int = 1) -> Messages:
         """Advance; gives every message of these ticks in the order of sending. The first call also gives tick 0's."""
         self.transcript_tick = self.tick
-        for closed in self._schedule.step(self._checked_ticks(ticks), 1 if self.on_tick else CHUNK):
-            if self.on_tick or self.listeners.want_ticks:
-                for transcript in closed.each():
-                    self.transcript_tick += 1
-                    self._hand_on(transcript)
-            self.transcript_tick = self.tick
+        for part in self._parts(self._checked_ticks(ticks)):
+            for closed in self._schedule.step(part, 1 if self.on_tick else CHUNK):
+                if self.on_tick or self.listeners.want_ticks:
+                    for transcript in closed.each():
+                        self.transcript_tick += 1
+                        self._hand_on(transcript)
+                self.transcript_tick = self.tick
         messages = self._outbox.take()
         self.listeners.step(messages)
         return messages
@@ -281,7 +284,17 @@ class Simulation:
 
         For searches and learning on states, where it is many times faster than `step`.
         """
-        self._schedule.skip(self._checked_ticks(ticks))
+        for part in self._parts(self._checked_ticks(ticks)):
+            self._schedule.skip(part)
+
+    def _parts(self, ticks: int) -> Iterator[int]:
+        """Ticks up to each at which a late input counts."""
+        end = self.tick + ticks
+        while self._message_faults and self.tick < end:
+            self._schedule.pending += self._message_faults.due(self.tick)
+            yield self._message_faults.next_tick(self.tick, end) - self.tick
+        if self.tick < end or not ticks:
+            yield end - self.tick
 
     def digest(self) -> str:
         """SHA-256 (hex) over topic, type, stamp and bytes of every message since the last reset, tick by tick."""
@@ -355,7 +368,7 @@ class Simulation:
         self._accept(item)
 
     def _accept(self, item: Input) -> bool:
-        self._schedule.pending.append(item)
+        self._schedule.pending += self._message_faults.arrived(self.tick, item) if self._message_faults else [item]
         self.listeners.input(self._schedule.tick, item)
         return True
 
@@ -424,7 +437,7 @@ class Simulation:
             self.scenario,
             self._seed,
             self._next_seed,
-            self._schedule.memory(),
+            (*self._schedule.memory(), self._message_faults.memory()),
             self._outbox.digest,
             tuple(tick for some in self._outbox.transcripts for tick in some.each()),
             dict(self.counters),
@@ -445,7 +458,9 @@ class Simulation:
             self._next_seed = snapshot.seed
             self.reset()
         self._next_seed = snapshot.next_seed
-        self._schedule.recall(snapshot.memory)
+        *schedule, messages = snapshot.memory
+        self._schedule.recall(schedule)
+        self._message_faults.recall(messages)
         self.transcript_tick = self.tick
         self._outbox.digest = snapshot.digest
         self._outbox.transcripts = [Transcripts(tick, (len(tick),)) for tick in snapshot.unsent]
@@ -461,9 +476,15 @@ class Simulation:
     # ---- composition -----------------------------------------------------------------------------------------
 
     def _compose(self) -> Schedule:
-        self.health = Health(faults_in_ticks(self.scenario, self.clock), self.listeners.warning)
+        self.health = Health(faults_in_ticks(self._drawn, self.clock), self.listeners.warning)
+        faults = self._message_faults = MessageFaults(self._drawn, self.clock, self._seed)
         parts = self._drawn, self._seed, self.world, self.clock, self._outbox, self._shared, self.health
-        schedule, run = compose(*parts)
+        schedule, run = compose(*parts, faults.affected)
+        if faults:
+            faults.check(self, self.topics)
+            self._outbox.alter = lambda ticks: faults.altered(schedule.tick, ticks)
+        else:
+            self._outbox.alter = None
         self._contexts, self._frames = run.contexts, run.frames
         return schedule
 

@@ -39,6 +39,7 @@ from microsim.engine.timekeeper import Clock, Trigger
 from microsim.errors import UsageError, unknown
 from microsim.outputs.compose import radio_network
 from microsim.scenario import Scenario, load_scenario
+from microsim.scenario.fault_models import refuse_faults
 from microsim.scenario.scene import build_world, checked_packet, faults_in_ticks
 from microsim.simulation import END_OF_TIME_NS
 
@@ -83,6 +84,7 @@ class BatchSimulation:
         device: str | Loops = "cpu",
     ) -> None:
         self.scenario = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
+        refuse_faults("a batch", self.scenario, "messages", "node", can_draw=False)
         given = checked_seeds(self.scenario, n, seeds)
         self.n = len(given)
         self.loops = choose_loops(device, self.scenario, sensors, BatchSimulation)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
-import shlex
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,13 +15,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from microsim.errors import UsageError
+from microsim.ros2.node_process import StartedProcess, signal_all, split, started
 
 PAUSE_S = 0.2  # longest that a node is stopped for, and
 BETWEEN_S = 0.3  # longest time between two of these pauses
 GRACE_S = 5.0  # for the run to end after the node has
 POLL_S = 0.05
-_LAST_CHARACTERS = 1500
 
 
 @dataclass(frozen=True)
@@ -83,8 +80,8 @@ class NodeCheck:
             if condition.is_busy:
                 stack.enter_context(_busy_cores())
             with _one_core() if condition.on_one_core else ExitStack():  # what is started here stays on it
-                simulator = stack.enter_context(_started(self._simulator(folder, condition), self._variables))
-                node = stack.enter_context(_started(self._command, {**self._variables, **condition.variables}))
+                simulator = stack.enter_context(started(self._simulator(folder, condition), self._variables))
+                node = stack.enter_context(started(self._command, {**self._variables, **condition.variables}))
             if condition.has_pauses:
                 stack.enter_context(_pauses(node.process))
             error = self._awaited(simulator, node)
@@ -100,7 +97,7 @@ class NodeCheck:
         own = ["--record", str(folder), "--rtf", str(condition.rtf), "--json", "--quiet"]
         return [sys.executable, "-m", "microsim", "run", *self._arguments, *own]
 
-    def _awaited(self, simulator: _Started, node: _Started) -> str:
+    def _awaited(self, simulator: StartedProcess, node: StartedProcess) -> str:
         """Why there is no result."""
         end = time.monotonic() + self._timeout_s
         while simulator.process.poll() is None:
@@ -115,67 +112,11 @@ class NodeCheck:
         return f"the run failed: {simulator.errors()}" if simulator.process.returncode else ""
 
 
-def split(command: str) -> list[str]:
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise UsageError(f"--with: {error} in {command!r}") from None
-    if not words:
-        raise UsageError("--with needs a command that starts the node, such as 'ros2 run my_package my_node'")
-    return words
-
-
-@dataclass
-class _Started:
-    process: subprocess.Popen[bytes]
-    _output: Path
-    _errors: Path
-
-    def output(self) -> str:
-        return self._output.read_text(errors="replace")
-
-    def errors(self) -> str:
-        """The last that it wrote."""
-        return (self._errors.read_text(errors="replace") or self.output())[-_LAST_CHARACTERS:].strip() or "no output"
-
-
-@contextmanager
-def _started(command: Sequence[str], variables: Mapping[str, str]) -> Iterator[_Started]:
-    """In a session of its own, which is ended with all that it started."""
-    with tempfile.TemporaryDirectory(prefix="microsim-") as folder:
-        output, errors = Path(folder) / "output", Path(folder) / "errors"
-        try:
-            with output.open("wb") as out, errors.open("wb") as err:
-                process = subprocess.Popen(
-                    command,
-                    env=dict(variables),
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=err,
-                    start_new_session=True,
-                )
-        except OSError as error:
-            raise UsageError(f"{command[0]} cannot be started: {error.strerror or error}") from None
-        try:
-            yield _Started(process, output, errors)
-        finally:
-            _signal(process, signal.SIGKILL)
-            process.wait()
-
-
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
-    with suppress(OSError):  # it has ended
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, number)
-        else:
-            process.send_signal(number)
-
-
 @contextmanager
 def _busy_cores() -> Iterator[None]:
     with ExitStack() as stack:
         for _ in range(os.cpu_count() or 1):
-            stack.enter_context(_started([sys.executable, "-c", "while True: pass"], os.environ))
+            stack.enter_context(started([sys.executable, "-c", "while True: pass"], os.environ))
         yield
 
 
@@ -195,9 +136,9 @@ def _pauses(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
     def work() -> None:
         while not is_over.wait(BETWEEN_S * chance.random()):
-            _signal(process, signal.SIGSTOP)
+            signal_all(process, signal.SIGSTOP)
             is_over.wait(PAUSE_S * chance.random())
-            _signal(process, signal.SIGCONT)
+            signal_all(process, signal.SIGCONT)
 
     thread = threading.Thread(target=work)
     thread.start()

@@ -60,6 +60,17 @@ def messages_in(transcript: bytes) -> Iterator[Message]:
         yield Message(topic, type_name, stamp_ns, transcript[start:position])
 
 
+def entries_in(messages: bytes) -> Iterator[tuple[str, bytes]]:
+    """Topic and all bytes of each message of a tick, without its digest."""
+    position = 0
+    while position < len(messages):
+        after_topic = messages.index(0, position)
+        head = messages.index(0, after_topic + 1) + 1
+        end = head + STAMP_AND_LENGTH.size + STAMP_AND_LENGTH.unpack_from(messages, head)[1]
+        yield messages[position:after_topic].decode(), messages[position:end]
+        position = end
+
+
 class Transcripts(NamedTuple):
     """Of some ticks, one behind the other; they are split on access."""
 
@@ -130,6 +141,7 @@ class Outbox:
         self.transcripts: list[Transcripts] = []  # of ticks whose messages are not yet handed to the caller
         self.sent = 0  # messages that were sent one by one
         self.position = DIGEST_BYTES  # in the buffer: where the next message goes
+        self.alter: Callable[[Sequence[bytes]], Sequence[bytes]] | None = None  # the messages of ticks that end
         self._use(np.empty(1 << 18, np.uint8))
 
     def _use(self, buffer: npt.NDArray[np.uint8]) -> None:
@@ -166,6 +178,8 @@ class Outbox:
 
     def close_ticks(self, ends: Sequence[int]) -> Transcripts:
         """Ends ticks that lie one behind the other in the buffer, each with room for a digest before it."""
+        if self.alter is not None:
+            ends = self._altered(self.alter, ends)
         view, digest, begin = self._view, self.digest, 0
         for end in ends:
             view[begin : begin + DIGEST_BYTES] = digest
@@ -175,6 +189,20 @@ class Outbox:
         closed = Transcripts(bytes(view[:begin]), ends)
         self.transcripts.append(closed)
         return closed
+
+    def _altered(self, alter: Callable[[Sequence[bytes]], Sequence[bytes]], ends: Sequence[int]) -> list[int]:
+        """Write the ticks again, as they were altered; gives where each ends."""
+        ticks = [bytes(self._view[a + DIGEST_BYTES : b]) for a, b in zip((0, *ends), ends, strict=False)]
+        altered = alter(ticks)
+        self.sent += sum(sum(1 for _ in entries_in(each)) for each in altered)
+        self.sent -= sum(sum(1 for _ in entries_in(each)) for each in ticks)
+        self.position, places = 0, []
+        for tick in altered:
+            self.make_room(DIGEST_BYTES + len(tick))
+            start, self.position = self.position + DIGEST_BYTES, self.position + DIGEST_BYTES + len(tick)
+            self._view[start : self.position] = tick
+            places.append(self.position)
+        return places
 
     def take(self) -> Messages:
         """Everything sent since the last call."""

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from microsim.engine.components import CONTACTS, TOUCHING
 from microsim.engine.drivable import OFFROAD, DrivableArea
-from microsim.engine.faults import Health
+from microsim.engine.faults import Health, of_target
 from microsim.engine.physics import Physics
 from microsim.engine.timekeeper import Trigger
 from microsim.robots.robot import Robot
@@ -30,6 +30,8 @@ class Status:
     trigger: Trigger
     encode: Callable[[int, Mapping[str, Entry]], bytes]
     send: Callable[[int, bytes], None]
+    others: tuple[str, ...] = ()  # targets of faults that are not sensors: topics, the radio, nodes
+    affected: Mapping[str, int] = field(default_factory=dict)  # messages with faults so far, by topic
     due: float = 0
     next_regular: int = 0
     told: Any = field(default=None)  # what the last message said, without its counts
@@ -58,7 +60,17 @@ class Status:
             state = "degraded" if is_degraded else "running"
             found["run"] = (WARN if is_degraded else OK, state, {"state": state, **self._counts()})
         others = [name for name in self.physics.contacts.names if name not in self.robots]
-        return found | {name: self._other_robot(name) for name in others} | sensors
+        faults = {name: self._other(name, tick) for name in self.others}
+        return found | {name: self._other_robot(name) for name in others} | sensors | faults
+
+    def _other(self, target: str, tick: int) -> Entry:
+        kinds = [
+            fault.kind for fault in of_target(self.health.faults, target) if fault.first_tick <= tick < fault.end_tick
+        ]
+        values = {"faults": ", ".join(kinds)}
+        if target.startswith("/"):
+            values["affected_messages"] = str(self.affected.get(target, 0))
+        return (WARN, ", ".join(kinds), values) if kinds else (OK, "ok", values)
 
     def _other_robot(self, name: str) -> Entry:
         values = self._contacts(name)

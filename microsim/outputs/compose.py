@@ -31,14 +31,21 @@ from microsim.version import __version__
 
 
 def compose(
-    scenario: Scenario, seed: int, world: World, clock: Clock, outbox: Outbox, shared: dict[Any, Any], health: Health
+    scenario: Scenario,
+    seed: int,
+    world: World,
+    clock: Clock,
+    outbox: Outbox,
+    shared: dict[Any, Any],
+    health: Health,
+    affected: Mapping[str, int],
 ) -> tuple[Schedule, Run]:
-    """scenario: with everything that it leaves to the seed decided."""
+    """scenario: with everything that it leaves to the seed decided; affected: messages with faults so far, by topic."""
     plane = tangent_plane(*scenario.map.origin_wgs84)
     bodies = {name: Body(*robot.body()) for name, robot in scenario.robots.items()}
     fleets = fleets_of(scenario, seed, world, clock)
     physics = Physics(world, clock.dt, fleets, plane, bodies, stops_all=scenario.collisions == "stop")
-    run = Run(scenario, seed, world, clock, physics, outbox, shared, health)
+    run = Run(scenario, seed, world, clock, physics, outbox, shared, health, affected)
     topics = own_topics.own_topics()
     own_topics.add_clock(run, topics["clock"])
     add_sensors(run)

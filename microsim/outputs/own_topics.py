@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from microsim.engine.calls import sample_address
+from microsim.engine.faults import RADIO
 from microsim.engine.frames import exact_pose, identity, place_pose
 from microsim.engine.output_table import Call, Slot
 from microsim.engine.pipeline import Periodic
@@ -60,16 +61,18 @@ def add_status(run: Run, topic: Topic) -> None:
     """`/sim/status`, where there is something to report."""
     scenario, physics = run.scenario, run.physics
     watched = {name: robot for name, robot in scenario.robots.items() if robot.is_watched}
-    if not watched and scenario.world is None and not scenario.faults:
+    if not watched and scenario.world is None and not scenario.faults and scenario.chaos is None:
         return
     area = None if scenario.world is None else bundle_of(scenario.world).drivable
     sensors = tuple(f"{robot}/{name}" for robot, name, _, _ in scenario.all_sensors)
     hz = min(HZ, float(scenario.physics_hz))
     send, encode = run.sender(topic.name, topic.type, topic.qos), encoders.diagnostics
     run.rates[topic.name] = hz
-    run.add(
-        topic.position, topic.name, Status(physics, watched, area, sensors, run.health, run.trigger(hz), encode, send)
-    )
+    targets = dict.fromkeys(each.target for each in scenario.faults if each.target not in sensors)
+    others = [each for each in targets if each != RADIO or scenario.chaos is not None]  # younger than some digests
+    status = Status(physics, watched, area, sensors, run.health, run.trigger(hz), encode, send, tuple(others))
+    status.affected = run.affected
+    run.add(topic.position, topic.name, status)
 
 
 def add_world(run: Run, occupancy: Topic, shown: Topic) -> None:

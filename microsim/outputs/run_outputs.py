@@ -61,6 +61,7 @@ class Run:
     outbox: Outbox
     shared: dict[Any, Any]  # renderers and the like, kept from reset to reset
     health: Health = field(default_factory=Health)
+    affected: Mapping[str, int] = field(default_factory=dict)  # messages with faults so far, by topic
     mounts: list[tuple[str, str, FixedMount]] = field(default_factory=list)  # static frames
     rates: dict[str, float] = field(default_factory=dict)  # [Hz] by topic, for /sim/info
     memories: dict[str, Array] = field(default_factory=dict)  # robot/sensor -> what it keeps

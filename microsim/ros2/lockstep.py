@@ -29,6 +29,7 @@ from microsim.messages.inputs import INPUTS
 from microsim.messages.outbox import Message
 from microsim.messages.topics import Qos
 from microsim.ros2.gate_state import Deliver, GateState, Peers, SettleState, Settling
+from microsim.ros2.node_process import Presence
 from microsim.ros2.transport import Transport
 from microsim.runner import Runner
 from microsim.scenario.gates import PATIENCE_S, Gate
@@ -98,14 +99,24 @@ class Lockstep:
         self.missed = 0  # gates that were passed without their replies
         self._began_at = runner.clock.now()
         self._graph: tuple[object, float] = (None, self._began_at)  # the endpoints seen, and since when
+        self._presence: Presence = "there"  # of the nodes that the run started
+        self._held: dict[str, deque[Message]] = {}  # by topic: what they get when they continue
+        self._gone: frozenset[Hashable] = frozenset()  # endpoints of nodes that were killed: the graph keeps them
         self._ahead = 0  # ticks since subscribers were last known to have received everything
 
     # ---- what the node reports -------------------------------------------------------------------------------------
 
     def sent(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Close the gates of these messages of one tick; gives them in the order in which they are to go out."""
-        if not messages:
+        if not messages or self._presence == "dead":
             return messages
+        if self._presence == "paused":
+            for message in messages:
+                depth = self._runner.sim.topics[message.topic][1].depth
+                self._held.setdefault(message.topic, deque(maxlen=depth)).append(message)
+            return ()
+        messages = [*(each for topic in self._held for each in self._held[topic]), *messages]
+        self._held.clear()
         self._latest = sorted(messages, key=lambda each: (each.topic in self._last, each.topic != CLOCK))
         self._close_gates()
         return self._first_part() if self.has_begun else ()
@@ -153,6 +164,19 @@ class Lockstep:
         self._settling.begin(rounds if self._unsent else 0)
         return some
 
+    def follow(self, presence: Presence) -> None:
+        """While nodes are stopped or dead no gate waits. Messages wait for those that continue, in lockstep at least.
+
+        One that was started again is waited for as at the start.
+        """
+        before, self._presence = self._presence, presence
+        if presence == "dead" and before != "dead":
+            self._gone |= {end for state in self._states.values() for end in self._endpoints(state)}
+            self._held.clear()
+        elif before == "dead" and presence == "there":
+            self.has_begun, self._began_at = False, self._runner.clock.now()
+            self._graph = (None, self._began_at)
+
     def arrived(self, topic: str, stamp: int | None, deliver: Deliver) -> None:
         state = self._states.get(topic)
         if state is None:
@@ -167,6 +191,9 @@ class Lockstep:
 
     def may_step(self) -> bool:
         """Whether all gates are open; then the inputs of the tick have been handed over."""
+        if self._presence != "there":
+            self._hand_over()
+            return True
         if (not self.has_begun and not self._begin()) or not self._has_settled():
             return False
         self._settle()
@@ -278,13 +305,17 @@ class Lockstep:
 
     def _sides(self, state: GateState) -> tuple[Peers, ...]:
         """Who publishes the replies, and who subscribes to what is to be answered."""
-        gate, peers = state.gate, self._transport.peers
+        gate, peers = state.gate, self._peers
         if gate.settle is None or gate.expect is not None:
             return peers(gate.expect or "", publishers=True), peers(gate.after or CLOCK, publishers=False)
         node, done = gate.settle.node, gate.settle.done
         ends = {end: name for topic in self._runner.sim.topics for end, name in peers(topic, publishers=False).items()}
         reading = {end: name for end, name in ends.items() if name == node}
         return (reading, reading) if done is None else (reading, peers(done, publishers=True))
+
+    def _peers(self, topic: str, publishers: bool) -> Peers:
+        found = self._transport.peers(topic, publishers)
+        return {end: name for end, name in found.items() if end not in self._gone} if self._gone else found
 
     def _endpoints(self, state: GateState) -> list[Hashable]:
         return [end for side in self._sides(state) for end in side]

@@ -16,6 +16,7 @@ from microsim.messages.outbox import Message
 from microsim.messages.topics import TOPICS
 from microsim.ros2.lockstep import Lockstep, check_gates
 from microsim.ros2.node_parameters import ScenarioParameters
+from microsim.ros2.node_process import NodeProcess
 from microsim.ros2.sim_services import MAX_STEPS, SimServices
 from microsim.ros2.standard_services import SimulationInterfaces
 from microsim.ros2.transport import MissingTypeError, Parameter, Publisher, Transport, Value
@@ -67,6 +68,7 @@ class MicroSimNode:
         self._counted: dict[str, int] = {}  # what the simulation had ignored when we last looked
         self._lateness = Lateness()
         self.lockstep: Gatekeeper | None = None
+        self.processes: NodeProcess | None = None  # that the run started; faults stop and kill them
         self._subscribe()
         self._set_gates()
         self.services = SimServices(self)
@@ -118,6 +120,10 @@ class MicroSimNode:
         self.lockstep = watcher
 
     def publish(self, messages: Sequence[Message]) -> None:
+        if self.processes is not None:
+            presence = self.processes.look(self.sim)
+            if isinstance(self.lockstep, Lockstep):
+                self.lockstep.follow(presence)
         self._send(messages if self.lockstep is None else self.lockstep.sent(messages))
 
     def _send(self, messages: Iterable[Message]) -> None:

@@ -23,6 +23,7 @@ from microsim.scenario.bundles import (
     with_bundle,
 )
 from microsim.scenario.checks import check_bundle_starts, check_starts
+from microsim.scenario.fault_models import check_chaos
 from microsim.scenario.files import Places, find_scenario, in_order, locate, portable, read_text, search_folders
 from microsim.scenario.models import Scenario
 from microsim.scenario.plugins import Generated, insert, prepare
@@ -91,7 +92,7 @@ class _Loading:
         assert scenario is not None
         scenario = insert(scenario, generated)
         self.starts(scenario)
-        self.problems += [self.places.problem(*found) for found in check_randomize(scenario)]
+        self.problems += [self.places.problem(*found) for found in (*check_randomize(scenario), *check_chaos(scenario))]
         self.stop_if_wrong()
         return scenario
 

@@ -23,7 +23,7 @@ def with_values(scenario: Scenario, changes: Mapping[str, Any]) -> Scenario:
     """The scenario with other values; SettingError names a path that does not exist, ScenarioError what is wrong."""
     if not changes:
         return scenario
-    document = scenario.to_dict()
+    document = {"chaos": None, **scenario.to_dict()}  # which is not written where there is none
     for path, value in changes.items():
         _write(document, path, copy.deepcopy(value))
     return load_scenario(document)

@@ -12,6 +12,7 @@ from microsim.engine.geometry import Array
 from microsim.engine.noise import stream_key, uniforms
 from microsim.engine.random_layout import move_obstacles, number_between, start_place
 from microsim.engine.world import World, footprint
+from microsim.scenario.fault_models import drawn_faults
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomize import RandomStart, with_value
 from microsim.scenario.scene import obstacle_shape
@@ -30,6 +31,8 @@ def value_stream(name: str) -> str:
 def draw(scenario: Scenario, world: World, seed: int) -> tuple[Scenario, World]:
     """The scenario and its world as this seed has them."""
     block = scenario.randomize
+    if scenario.chaos is not None:
+        scenario = scenario.model_copy(update={"faults": drawn_faults(scenario, seed)})
     if block is None:
         return scenario, world
     drawn = scenario.model_copy(update={"randomize": None})

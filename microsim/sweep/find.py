@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from microsim.documents.yaml_text import to_yaml
 from microsim.errors import MicroSimError, UsageError
 from microsim.missions import fly_mission, load_mission
+from microsim.scenario import Scenario
 from microsim.scenario.files import SUFFIXES
 from microsim.scenario.overrides import with_values
 from microsim.simulation import Simulation
@@ -30,6 +31,7 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 
 _OPTIONAL = ("timeout", "tolerance", "speed", "relative", "every", "times", "after", "at", "name", "yaw")
 _STEP_S = 0.1  # durations are multiples of this
+_SHORTEST_S = 0.02  # a fault and its delay are not halved below this
 
 
 class FindError(MicroSimError):
@@ -72,12 +74,13 @@ class FailingCase:
     mission: Data
     seed: int | None  # None: the scenario's own
     changes: dict[str, Any]  # key path in the scenario -> value
+    faults: tuple[Data, ...] | None = None  # in place of the scenario's and those it draws; None: it has none
 
     @property
-    def size(self) -> tuple[int, float]:
-        """How many steps, waypoints counted one by one, and how long [s]."""
-        entries = self.mission.get("do", [])
-        return sum(len(entry.get("waypoints", [0])) for entry in entries), self.mission["duration"]
+    def size(self) -> tuple[int, float, int]:
+        """How many steps, waypoints counted one by one, how long [s], and how many faults."""
+        steps = sum(len(entry.get("waypoints", [0])) for entry in self.mission.get("do", []))
+        return steps, self.mission["duration"], len(self.faults or ())
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,11 @@ class Shrinking:
     def __init__(self, plan: Plan, condition: Condition, run: int) -> None:
         self.plan, self.condition, self.run = plan, condition, run
         combination, seed = plan.place(run)
-        self.before = FailingCase(_as_mission(plan), seed, plan.changes(combination))
+        before = FailingCase(_as_mission(plan), seed, plan.changes(combination))
+        drawn = tuple(fault.model_dump(mode="json") for fault in self._simulation(before).drawn.faults)
+        self.before = replace(before, faults=drawn or None)
+        # faults that break it: the smallest mission must be one that succeeds without them
+        self._is_by_faults = bool(drawn) and not self._holds(replace(self.before, faults=()))
 
     def smallest(self, file: Path, most_runs: int, report: Callable[[int, FailingCase], None]) -> Smallest:
         if not self._fails(self.before):
@@ -113,13 +120,20 @@ class Shrinking:
         return Smallest(file, self.before, case, values, shrinker.runs)
 
     def _fails(self, case: FailingCase) -> bool:
+        return self._holds(case) and not (self._is_by_faults and self._holds(replace(case, faults=())))
+
+    def _holds(self, case: FailingCase) -> bool:
         return self.condition.holds(self._values(case))
 
     def _values(self, case: FailingCase, *more: str) -> dict[str, Value]:
         return run_one(self._simulation(case), load_mission(case.mission), None, [*self.condition.metrics, *more])
 
     def _simulation(self, case: FailingCase) -> Simulation:
-        return Simulation(with_values(self.plan.scenario, case.changes), case.seed)
+        return Simulation(self._world(case), case.seed)
+
+    def _world(self, case: FailingCase) -> Scenario:
+        written = {} if case.faults is None else {"chaos": None, "faults": list(case.faults)}
+        return with_values(self.plan.scenario, {**case.changes, **written})
 
     # ---- the file ----------------------------------------------------------------------------------------------------
 
@@ -145,9 +159,9 @@ class Shrinking:
 
     def _scenario(self, file: Path, case: FailingCase) -> str:
         """As the mission names it; with changed values it becomes a new file."""
-        if case.changes:
+        if case.changes or case.faults is not None:
             own = file.with_name(f"{file.stem}.scenario.yaml")
-            own.write_text(with_values(self.plan.scenario, case.changes).to_yaml(), encoding="utf-8")
+            own.write_text(self._world(case).to_yaml(), encoding="utf-8")
             return own.name
         name = self.plan.scenario_place
         if Path(name).suffix not in SUFFIXES:
@@ -187,7 +201,8 @@ class Shrinker:
     def shrink(self, case: FailingCase) -> FailingCase:
         """The smallest that was found; passes are repeated until none finds anything simpler."""
         self.case = case
-        passes = (_durations, _settings, _entries, _expectations, _waypoints, _repetitions, _options, _numbers)
+        first = (_durations, _faults, _settings, _entries, _expectations)
+        passes = (*first, _waypoints, _repetitions, _options, _fault_sizes, _numbers)
         is_new = True
         while is_new and self.runs < self.most_runs:
             before = self.case
@@ -206,7 +221,7 @@ class Shrinker:
             self.case = found or self.case
 
     def _still_fails(self, case: FailingCase) -> bool:
-        key = json.dumps([case.mission, case.seed, case.changes], sort_keys=True)
+        key = json.dumps([case.mission, case.seed, case.changes, case.faults], sort_keys=True)
         if key not in self._known:
             if self.runs >= self.most_runs:
                 return False
@@ -257,6 +272,31 @@ def _without_dangling_waits(entries: Sequence[Data]) -> list[Data]:
     """An entry that waited for one that was removed starts at its own time."""
     names = {entry.get("name") for entry in entries}
     return [{key: value for key, value in entry.items() if key != "after" or value in names} for entry in entries]
+
+
+def _faults(case: FailingCase) -> Iterator[FailingCase]:
+    for faults in _without_parts(case.faults or ()):
+        yield replace(case, faults=tuple(faults))
+
+
+def _fault_sizes(case: FailingCase) -> Iterator[FailingCase]:
+    """Each shorter, from either end, with a smaller delay, and with shorter numbers."""
+    for index, fault in enumerate(case.faults or ()):
+        begin, end, delay = fault["from_s"], fault["to_s"], fault.get("delay_s", 0.0)
+        half = (end - begin) / 2
+        smaller: list[Data] = [{"to_s": round(begin + half, 3)}, {"from_s": round(end - half, 3)}]
+        smaller = smaller if half >= _SHORTEST_S else []
+        smaller += [{"delay_s": round(delay / 2, 3)}] if delay >= 2 * _SHORTEST_S else []
+        smaller += [{key: each} for key in ("from_s", "to_s", "delay_s") for each in _rounded(fault.get(key, 0.0))]
+        for changes in smaller:
+            assert case.faults is not None
+            yield replace(case, faults=(*case.faults[:index], {**fault, **changes}, *case.faults[index + 1 :]))
+
+
+def _rounded(number: float) -> Iterator[float]:
+    for digits in (0, 1, 2):
+        if 0.0 < round(number, digits) != number:
+            yield round(number, digits)
 
 
 def _expectations(case: FailingCase) -> Iterator[FailingCase]:

@@ -29,6 +29,7 @@ from microsim.missions import Mission, MissionPilot, load_mission
 from microsim.missions.mission_file import Name, Period, beside, has_key_of, model_of, read_file
 from microsim.recording.inputs import as_text, packed
 from microsim.scenario import Scenario, load_scenario
+from microsim.scenario.fault_models import Chaos, refuse_faults
 from microsim.scenario.files import SUFFIXES, Places, in_order
 from microsim.scenario.gates import refuse_gates
 from microsim.scenario.overrides import full_path, with_values
@@ -99,6 +100,7 @@ class Sweep(Model):
     vary: dict[str, tuple[Any, ...]] = Field(
         {}, description="Key of the scenario -> values: {drone.max_vx: [1, 2]}. Every combination is run."
     )
+    chaos: Chaos | None = Field(None, description="Faults that the seed of each run draws, in place of the scenario's.")
     duration: Period | None = Field(None, description="When each run ends [s]; default: the mission's end.")
     metrics: tuple[Text, ...] = Field((), description="What is measured in each run; default: what the world allows.")
     asserts: tuple[Text, ...] = Field((), alias="assert", description="What must hold; otherwise exit code 1.")
@@ -146,6 +148,15 @@ class Sweep(Model):
         if self.mission is None and self.duration is None:
             fail([detail("without a mission, `duration` must say when a run ends")])
         return self
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """What every run has in place of the scenario's own."""
+        return {} if self.chaos is None else {"chaos": self.chaos.model_dump(mode="json", exclude_unset=True)}
+
+    @property
+    def all_varied(self) -> dict[str, tuple[Any, ...]]:
+        return {**{path: (value,) for path, value in self.fixed.items()}, **self.vary}
 
     @property
     def conditions(self) -> list[Condition]:
@@ -358,13 +369,14 @@ def make_plan(sweep: Sweep, more_metrics: Sequence[str] = ()) -> Plan:
     mission = None if sweep.mission is None else load_mission(sweep.beside(sweep.mission))
     refuse_gates("a sweep", scenario, mission)
     _check_settings(sweep, scenario)
+    refuse_faults("a sweep, which runs without ROS 2 nodes,", with_values(scenario, sweep.fixed), "node")
     metrics = _check_runs(sweep, scenario, mission, more_metrics)
     mission_seed = None if mission is None else mission.seed
     seeds = sweep.seeds or (scenario.seed if mission_seed is None else mission_seed,)
     source = TokenSource(sweep.scenario, scenario_content(scenario))
     mission_source = None if mission is None else TokenSource(str(sweep.mission), mission_content(mission))
     sources = (scenario, scenario_place, source, mission, mission_source)
-    plan = Plan(*sources, sweep.duration, seeds, sweep.vary, metrics, tuple(sweep.conditions))
+    plan = Plan(*sources, sweep.duration, seeds, sweep.all_varied, metrics, tuple(sweep.conditions))
     if len(plan) > MOST_RUNS:
         raise UsageError(f"expected at most {MOST_RUNS:,} runs, found {len(plan):,}")
     return plan
@@ -373,10 +385,10 @@ def make_plan(sweep: Sweep, more_metrics: Sequence[str] = ()) -> Plan:
 def _each_value(sweep: Sweep, scenario: Scenario) -> Iterator[tuple[tuple[str | int, ...], dict[str, Any]]]:
     """The scenario as it is, or with each value alone: there may be too many combinations to try."""
     if not sweep.vary:
-        yield (), {}
+        yield ("chaos",) if sweep.fixed else (), sweep.fixed
     for path, values in sweep.vary.items():
         for index, value in enumerate(values):
-            yield ("vary", path, index), {full_path(scenario, path): value}
+            yield ("vary", path, index), {**sweep.fixed, full_path(scenario, path): value}
 
 
 def _check_settings(sweep: Sweep, scenario: Scenario) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 
 import microsim
 from microsim.check.node_check import NodeCheck, check_node, conditions, first_differences
+from microsim.cli.commands.run import RunOptions, run
 from microsim.ros2.microsim_node import MicroSimNode, start_node
 from microsim.ros2.transport.dds import DdsTransport
 from microsim.runner import Watcher
@@ -101,3 +103,28 @@ def test_check_reports_a_node_that_ends_or_cannot_be_started(tmp_path: Path) -> 
     assert "the node ended before the run, with status 1" in run.error
     with pytest.raises(microsim.errors.UsageError, match="/no/such/node cannot be started: No such file"):
         NodeCheck(arguments, "/no/such/node", tmp_path, 60.0).run(conditions()[1])
+
+
+def digest_with_node(folder: Path, *faults: str, chaos: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Of a run that starts the node itself."""
+    (folder / "world.yaml").write_text(json.dumps({**WORLD, "lockstep": [GATE], "faults": faults, "chaos": chaos}))
+    command = [sys.executable, "-m", "microsim", "run", str(folder / "world.yaml"), "--duration", "1", "--json"]
+    command += ["--quiet", "--transport", "dds", "--with", f"{sys.executable} {SCRIPT} '' 0.01 {NEVER}"]
+    variables = {**os.environ, "ROS_DOMAIN_ID": str(1 + os.getpid() % 100)}
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return dict(json.loads(done.stdout))
+
+
+def test_a_node_that_faults_stop_and_kill_gives_one_digest_which_is_another_than_without(tmp_path: Path) -> None:
+    faults = ("node:pause@0.2s-0.3s", "node:kill@0.5s-0.6s")
+    runs = [digest_with_node(tmp_path, *faults) for _ in range(2)]
+    assert runs[0]["digest"] == runs[1]["digest"] != digest_with_node(tmp_path)["digest"]
+    assert runs[0]["ticks"] == 60
+
+
+def test_faults_of_nodes_need_a_node_that_the_run_starts() -> None:
+    with pytest.raises(microsim.errors.UsageError, match="a run without --with COMMAND cannot carry out node:pause"):
+        run(RunOptions("flat", duration=1.0, rtf=0.0, inject=["node:pause@1s-2s"], quiet=True))
+    with pytest.raises(microsim.errors.UsageError, match="--with starts a ROS 2 node: leave out --transport none"):
+        run(RunOptions("flat", duration=1.0, rtf=0.0, with_node="true", quiet=True))

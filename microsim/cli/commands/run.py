@@ -74,6 +74,10 @@ _LOCKSTEP = (
     "'every: 0.05, expect: /rover/cmd_vel'. May be repeated. As fast as the nodes reply, unless --rtf is given. "
     "auto: watch the nodes and print a proposal."
 )
+_WITH = (
+    "Start a node beside the run, in a process of its own, and end it with the run: 'ros2 run my_package my_node'. "
+    "The faults `node:pause@3s-5s` and `node:kill@3s-5s` stop and kill it."
+)
 _MISSION = (
     "Run a mission: a shipped one (see `microsim list`) or a file. It ends the run; the run fails if one of the "
     "mission's expectations is not met."
@@ -116,6 +120,7 @@ class RunOptions(NamedTuple):
         RenderChoice, option("--render", "What renders splats; auto: a GPU if there is one. The images are identical.")
     ] = RenderChoice.auto
     lockstep: Annotated[list[str] | None, option("--lockstep GATE", _LOCKSTEP)] = None
+    with_node: Annotated[str | None, option("--with COMMAND", _WITH)] = None
     viewer: ViewerOptions = ViewerOptions()
     foxglove: FoxgloveOptions = FoxgloveOptions()
     mission: Annotated[str | None, option("--mission FILE", _MISSION)] = None
@@ -230,6 +235,7 @@ def _run(request: RunRequest, interrupts: terminal.Interrupts, recordings: Recor
             runner, node = _prepared(request, stack)
         if request.options.from_state is not None:
             run_parts.resume(request.options.from_state, runner)
+        _start_nodes(request, runner, node, stack)
         proposal = _proposal(request, node)
         interrupts.runner = runner
         telemetry = _telemetry(request, runner)  # after the scenario is loaded: a bad one must not cost an old file
@@ -251,6 +257,23 @@ def _run(request: RunRequest, interrupts: terminal.Interrupts, recordings: Recor
             print(proposal.block() or "# no node sent anything that the simulation takes: start yours, and try again")
     code = recordings.finish()
     return _say_result(runner, request) or code
+
+
+def _start_nodes(request: RunRequest, runner: Runner, node: MicroSimNode | None, stack: ExitStack) -> None:
+    """What `--with` says; without it, refuse faults that need it."""
+    from microsim.scenario.fault_models import refuse_faults
+
+    command = request.options.with_node
+    if command is None:
+        refuse_faults("a run without --with COMMAND", runner.sim.scenario, "node")
+        return
+    if node is None:
+        raise UsageError("--with starts a ROS 2 node: leave out --transport none and --rtf 0")
+    from microsim.ros2.node_process import NodeProcess
+    from microsim.runner import Watcher
+
+    node.processes = stack.enter_context(NodeProcess(command, lambda text: runner.note("info", text)))
+    runner.watchers.append(Watcher(1.0, node.processes.check))
 
 
 def _proposal(request: RunRequest, node: MicroSimNode | None) -> GateProposal | None:

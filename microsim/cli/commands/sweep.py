@@ -423,8 +423,9 @@ def _check_mission_file(file: Path, options: SweepOptions) -> None:
 
 
 def _sized(case: FailingCase) -> str:
-    steps, seconds = case.size
-    return f"{steps} {'step' if steps == 1 else 'steps'}, {seconds:g} s"
+    steps, seconds, faults = case.size
+    more = f", {faults} {'fault' if faults == 1 else 'faults'}" if case.faults is not None else ""
+    return f"{steps} {'step' if steps == 1 else 'steps'}, {seconds:g} s{more}"
 
 
 def _say_nothing_found(plan: Plan, options: SweepOptions) -> None:

@@ -28,4 +28,5 @@ INPUT = InputKind(
     lambda sim, robot, message: take_pose(sim, robot, _Stamped(message)),
     meant_for=_is_localised,
     position=5,
+    makes="pose",
 )

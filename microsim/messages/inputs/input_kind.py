@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from microsim.messages.topics import Qos, Topic
 
@@ -46,6 +46,7 @@ class InputKind:
     meant_for: Callable[[InputTarget, str], bool] | None = None  # robot; default: robots that list it in `inputs`
     applies: Callable[[InputTarget], bool] = lambda sim: True  # whether it can have an effect in this run
     position: int = 1000
+    makes: Literal["command", "pose", "packet"] = "command"  # of the robot: what faults on its topic act on
 
     def is_taken_by(self, sim: InputTarget, robot: str) -> bool:
         return self.is_meant_for(sim, robot) and self.applies(sim)

@@ -21,4 +21,5 @@ INPUT = InputKind(
     meant_for=lambda sim, robot: True,
     applies=lambda sim: sim.radio is not None,
     position=4,
+    makes="packet",
 )

@@ -62,4 +62,5 @@ INPUT = InputKind(
     "teleport, at rest",
     take_pose,
     position=3,
+    makes="pose",
 )

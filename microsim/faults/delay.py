@@ -1,0 +1,12 @@
+"""A topic whose messages come late."""
+
+from microsim.faults.fault_kind import FaultKind
+
+FAULT = FaultKind(
+    "delay",
+    "messages on a topic come `delay_s` later, in their order",
+    "delay",
+    takes_delay=True,
+    example="/rover/cmd_vel:delay(0.2)@3s-5s",
+    position=5,
+)

@@ -1,0 +1,7 @@
+"""A topic on which messages come twice."""
+
+from microsim.faults.fault_kind import FaultKind
+
+FAULT = FaultKind(
+    "duplication", "messages on a topic come twice", "duplicate", example="/rover/odom:duplication@3s-5s", position=7
+)

@@ -1,0 +1,11 @@
+"""A topic on which messages change places."""
+
+from microsim.faults.fault_kind import FaultKind
+
+FAULT = FaultKind(
+    "reordering",
+    "a message on a topic comes after the next one",
+    "reorder",
+    example="/rover/odom:reordering@3s-5s",
+    position=8,
+)
