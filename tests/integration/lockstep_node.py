@@ -16,7 +16,7 @@ with microsim.connect("controller") as node:
 
     def on_odometry(message: Any) -> None:
         time.sleep(longest_s * random.random())
-        stamp, speed = message.header.stamp, 25.0 - message.pose.pose.position.x
+        stamp, speed = message.header.stamp, 0.1 * (25.0 - message.pose.pose.position.x)
         if stamp.sec + 1e-9 * stamp.nanosec >= random_from_s:
             speed = random.random()
         commands.publish({"linear": {"x": speed}})

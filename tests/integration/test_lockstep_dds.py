@@ -23,7 +23,7 @@ from tests.integration.conftest import PATIENCE_S, ROOT
 
 SCRIPT = Path(__file__).parent / "lockstep_node.py"
 GATE = {"after": "/rover/odom", "expect": "/rover/cmd_vel"}
-WORLD: dict[str, Any] = {"world_topics": {"occupancy_hz": 0, "markers_hz": 0}, "robots": {"rover": {}}}
+WORLD: dict[str, Any] = {"world_topics": {"occupancy_hz": 0, "markers_hz": 0}, "robots": {"rover": {"max_v": 20.0}}}
 NEVER = 1e9
 
 

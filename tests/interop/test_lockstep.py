@@ -70,7 +70,8 @@ def controller(domain: int, longest_s: float, script: str = DAWDLING) -> Iterato
 def run(domain: int, transport: str, *more: str) -> str:
     python = rclpy_python() if transport == "rclpy" else sys.executable
     fixed = ["--duration", "1", "--json", "--quiet", "--transport", transport, "--robots", "rover"]
-    command = [python, "-m", "microsim", "run", "flat", *fixed, *more]
+    fast = ["--ros-args", "-p", "rover.max_v:=20.0"]  # no command is clamped: each shows in the digest
+    command = [python, "-m", "microsim", "run", "flat", *fixed, *more, *fast]
     done = subprocess.run(
         command, cwd=REPOSITORY, env=environment(domain), capture_output=True, text=True, timeout=240, check=False
     )
