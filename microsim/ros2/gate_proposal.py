@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from microsim.errors import UsageError
 from microsim.messages.outbox import Message
 from microsim.ros2.lockstep import CLOCK
 from microsim.ros2.microsim_node import MicroSimNode
@@ -58,3 +59,12 @@ class GateProposal:
             return f"after: {topic}" + (f", count: {count}" if count > 1 else "")
         period_s = (times[-1] - times[0]) / 1e9 / (len(times) - 1)
         return f"every: {max(period_s, self._node.sim.clock.dt):.3g}"
+
+
+def propose(node: MicroSimNode | None, is_json: bool) -> GateProposal:
+    """Of `--lockstep auto`."""
+    if node is None:
+        raise UsageError("--lockstep auto watches ROS 2 nodes: leave out --transport none and --rtf 0")
+    if is_json:
+        raise UsageError("--lockstep auto prints YAML: leave out --json")
+    return GateProposal(node)

@@ -11,13 +11,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from microsim.engine.faults import of_target
 from microsim.errors import UsageError
 from microsim.faults import FAULTS
 from microsim.faults.fault_kind import NODE
+from microsim.runner import Runner, Watcher
+from microsim.scenario.fault_models import refuse_faults
 from microsim.simulation import Simulation
+
+if TYPE_CHECKING:
+    from microsim.ros2.microsim_node import MicroSimNode
 
 _LAST_CHARACTERS = 1500
 
@@ -140,3 +145,14 @@ _DONE: dict[tuple[Presence, Presence], str] = {
     ("dead", "there"): "started again",
     ("dead", "paused"): "started again and stopped",
 }
+
+
+def start_nodes(command: str | None, node: MicroSimNode | None, runner: Runner, stack: ExitStack) -> None:
+    """What `--with` says; without it, refuse faults that need it."""
+    if command is None:
+        refuse_faults("a run without --with COMMAND", runner.sim.scenario, "node")
+        return
+    if node is None:
+        raise UsageError("--with starts a ROS 2 node: leave out --transport none and --rtf 0")
+    node.processes = stack.enter_context(NodeProcess(command, lambda text: runner.note("info", text)))
+    runner.watchers.append(Watcher(1.0, node.processes.check))

@@ -35,7 +35,6 @@ from microsim.version import __version__
 
 if TYPE_CHECKING:
     from microsim.engine.radio import Link
-    from microsim.ros2.gate_proposal import GateProposal
     from microsim.ros2.microsim_node import MicroSimNode
     from microsim.ros2.transport import Transport
     from microsim.runner import Pilot, Runner, Telemetry
@@ -67,12 +66,12 @@ _TRANSPORT = (
 )
 _INJECT = (
     "A temporary fault: `camera_front:fail@3s-5s`, `rover/gps:dropout@1s-2s`, `gps:jump(10,0,0)@3s-9s`, "
-    "`radio:blackout@3s-5s`. May be repeated."
+    "`radio:blackout@3s-5s`, `/rover/cmd_vel:delay(0.2)@3s-5s`. May be repeated."
 )
 _LOCKSTEP = (
-    "Stop simulated time until nodes have replied: 'after: /rover/odom, expect: /rover/cmd_vel' or "
-    "'every: 0.05, expect: /rover/cmd_vel'. May be repeated. As fast as the nodes reply, unless --rtf is given. "
-    "auto: watch the nodes and print a proposal."
+    "Stop simulated time until nodes have replied: 'after: /rover/odom, expect: /rover/cmd_vel', "
+    "'every: 0.05, expect: /rover/cmd_vel' or 'settle: {node: /planner}'. May be repeated. As fast as the nodes reply, "
+    "unless --rtf is given. auto: watch the nodes and print a proposal."
 )
 _WITH = (
     "Start a node beside the run, in a process of its own, and end it with the run: 'ros2 run my_package my_node'. "
@@ -226,6 +225,8 @@ def run_scenario(request: RunRequest) -> int:
 
 
 def _run(request: RunRequest, interrupts: terminal.Interrupts, recordings: Recordings) -> int:
+    from microsim.ros2.node_process import start_nodes
+
     with ExitStack() as stack:
         if request.options.from_state is not None:
             plugins = request.options.plugins or ()
@@ -235,8 +236,12 @@ def _run(request: RunRequest, interrupts: terminal.Interrupts, recordings: Recor
             runner, node = _prepared(request, stack)
         if request.options.from_state is not None:
             run_parts.resume(request.options.from_state, runner)
-        _start_nodes(request, runner, node, stack)
-        proposal = _proposal(request, node)
+        start_nodes(request.options.with_node, node, runner, stack)
+        proposal = None
+        if request.options.lockstep == [AUTO]:
+            from microsim.ros2.gate_proposal import propose
+
+            proposal = propose(node, request.options.json)
         interrupts.runner = runner
         telemetry = _telemetry(request, runner)  # after the scenario is loaded: a bad one must not cost an old file
         recordings.begin(request.options.recording, runner)
@@ -257,35 +262,6 @@ def _run(request: RunRequest, interrupts: terminal.Interrupts, recordings: Recor
             print(proposal.block() or "# no node sent anything that the simulation takes: start yours, and try again")
     code = recordings.finish()
     return _say_result(runner, request) or code
-
-
-def _start_nodes(request: RunRequest, runner: Runner, node: MicroSimNode | None, stack: ExitStack) -> None:
-    """What `--with` says; without it, refuse faults that need it."""
-    from microsim.scenario.fault_models import refuse_faults
-
-    command = request.options.with_node
-    if command is None:
-        refuse_faults("a run without --with COMMAND", runner.sim.scenario, "node")
-        return
-    if node is None:
-        raise UsageError("--with starts a ROS 2 node: leave out --transport none and --rtf 0")
-    from microsim.ros2.node_process import NodeProcess
-    from microsim.runner import Watcher
-
-    node.processes = stack.enter_context(NodeProcess(command, lambda text: runner.note("info", text)))
-    runner.watchers.append(Watcher(1.0, node.processes.check))
-
-
-def _proposal(request: RunRequest, node: MicroSimNode | None) -> GateProposal | None:
-    if request.options.lockstep != [AUTO]:
-        return None
-    if node is None:
-        raise UsageError("--lockstep auto watches ROS 2 nodes: leave out --transport none and --rtf 0")
-    if request.options.json:
-        raise UsageError("--lockstep auto prints YAML: leave out --json")
-    from microsim.ros2.gate_proposal import GateProposal
-
-    return GateProposal(node)
 
 
 def _with_mission(request: RunRequest) -> RunRequest:
