@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, namedtuple
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module  # of the viewer, which is above this and often not needed
@@ -34,7 +34,7 @@ from microsim.outputs.own_topics import own_topics
 from microsim.scenario import Scenario, live_changes, load_scenario
 from microsim.scenario.live_changes import Entity
 from microsim.scenario.randomised import draw
-from microsim.scenario.scene import build_world, checked_packet, faults_in_ticks
+from microsim.scenario.scene import build_world, checked_number, checked_packet, faults_in_ticks
 
 INT64 = range(-(2**63), 2**63)
 END_OF_TIME_NS = 2**31 * NS_PER_S  # seconds in stamps are int32
@@ -268,7 +268,7 @@ class Simulation:
     def step(self, ticks: int = 1) -> Messages:
         """Advance; gives every message of these ticks in the order of sending. The first call also gives tick 0's."""
         self.transcript_tick = self.tick
-        for part in self._parts(self._checked_ticks(ticks)):
+        for part in self._message_faults.parts(self._schedule, self._checked_ticks(ticks)):
             for closed in self._schedule.step(part, 1 if self.on_tick else CHUNK):
                 if self.on_tick or self.listeners.want_ticks:
                     for transcript in closed.each():
@@ -284,17 +284,8 @@ class Simulation:
 
         For searches and learning on states, where it is many times faster than `step`.
         """
-        for part in self._parts(self._checked_ticks(ticks)):
+        for part in self._message_faults.parts(self._schedule, self._checked_ticks(ticks)):
             self._schedule.skip(part)
-
-    def _parts(self, ticks: int) -> Iterator[int]:
-        """Ticks up to each at which a late input counts."""
-        end = self.tick + ticks
-        while self._message_faults and self.tick < end:
-            self._schedule.pending += self._message_faults.due(self.tick)
-            yield self._message_faults.next_tick(self.tick, end) - self.tick
-        if self.tick < end or not ticks:
-            yield end - self.tick
 
     def digest(self) -> str:
         """SHA-256 (hex) over topic, type, stamp and bytes of every message since the last reset, tick by tick."""
@@ -317,7 +308,7 @@ class Simulation:
         for name in values:
             if name not in inputs:
                 raise UsageError(unknown(f"{robot} has no command", repr(name), name, inputs))
-        numbers = tuple(_number(name, values.get(name, 0.0)) for name in inputs)
+        numbers = tuple(checked_number(name, values.get(name, 0.0)) for name in inputs)
         if not all(map(math.isfinite, numbers)):
             return self._ignore("commands with NaN or infinity")
         return self._accept(Command(robot, numbers, stamp_ns))
@@ -326,8 +317,8 @@ class Simulation:
         """The command that a geometry_msgs/Twist stands for: linear x, y, z [m/s] and turn rate about z [rad/s]."""
         model = self.model(robot)
         if model.from_twist is not None:
-            forward = _number("linear.x", linear[0])
-            values = model.from_twist(self._drawn.robots[robot], forward, _number("turn", turn))
+            forward = checked_number("linear.x", linear[0])
+            values = model.from_twist(self._drawn.robots[robot], forward, checked_number("turn", turn))
             return self.command_values(robot, values, stamp_ns)
         fields = {"linear.x": linear[0], "linear.y": linear[1], "linear.z": linear[2], "angular.z": turn}
         values = {n: fields[f] for n, f in zip(model.inputs, model.twist_fields, strict=True)}
@@ -338,8 +329,8 @@ class Simulation:
     ) -> bool:
         """Put a robot somewhere, at rest; a drone without z keeps its height. Ignored and counted where it cannot."""
         model, world = self.model(robot), self.world
-        height = self._height_to_come(robot) if z is None else _number("z", z)
-        x, y, yaw = _number("x", x), _number("y", y), _number("yaw", yaw)
+        height = self._height_to_come(robot) if z is None else checked_number("z", z)
+        x, y, yaw = checked_number("x", x), checked_number("y", y), checked_number("yaw", yaw)
         if not all(map(math.isfinite, (x, y, height, yaw))) or max(map(abs, (x, y, height, yaw))) > 1e6:
             return self._ignore("poses with NaN, infinity or more than 1e6")
         if model.is_ground_bound and not world.has_footing(x, y):
@@ -480,11 +471,7 @@ class Simulation:
         faults = self._message_faults = MessageFaults(self._drawn, self.clock, self._seed)
         parts = self._drawn, self._seed, self.world, self.clock, self._outbox, self._shared, self.health
         schedule, run = compose(*parts, faults.affected)
-        if faults:
-            faults.check(self, self.topics)
-            self._outbox.alter = lambda ticks: faults.altered(schedule.tick, ticks)
-        else:
-            self._outbox.alter = None
+        self._outbox.alter = faults.alterer(self, schedule)
         self._contexts, self._frames = run.contexts, run.frames
         return schedule
 
@@ -509,13 +496,3 @@ class Simulation:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or int(seed) not in INT64:
             raise UsageError(f"a seed must be a whole number of 64 bits; found {seed!r}")
         return int(seed)
-
-
-def _number(name: str, value: Any) -> float:
-    """As a float; what is too large for one is infinite, which is then ignored and counted."""
-    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
-        raise UsageError(f"{name} must be a number; found {value!r}")
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def compose(
     outbox: Outbox,
     shared: dict[Any, Any],
     health: Health,
-    affected: Mapping[str, int],
+    affected: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Schedule, Run]:
     """scenario: with everything that it leaves to the seed decided; affected: messages with faults so far, by topic."""
     plane = tangent_plane(*scenario.map.origin_wgs84)

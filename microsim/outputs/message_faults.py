@@ -7,12 +7,12 @@ the digest, recordings, nodes and Python all see the same. Draws are keyed by se
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from microsim.engine.noise import stream_key, uniforms
-from microsim.engine.schedule import Command, Input, Teleport, Transmission
+from microsim.engine.schedule import Command, Input, Schedule, Teleport, Transmission
 from microsim.engine.timekeeper import Clock, exact_rate
 from microsim.errors import UsageError, unknown
 from microsim.faults import FAULTS
@@ -79,6 +79,11 @@ class _Lane:
         return ready
 
 
+class FaultySimulation(InputTarget, Protocol):
+    @property
+    def topics(self) -> Mapping[str, object]: ...
+
+
 class MessageFaults:
     """Of one run. `affected` counts messages by topic, for /sim/status."""
 
@@ -115,6 +120,22 @@ class MessageFaults:
             elif topic not in sent:
                 message = "faults: this run neither sends nor takes"
                 raise UsageError(unknown(message, topic, topic, sorted({*sent, *taken})))
+
+    def alterer(self, sim: FaultySimulation, schedule: Schedule) -> Callable[[Sequence[bytes]], list[bytes]] | None:
+        """What the outbox calls; None: there is nothing to alter."""
+        if not self:
+            return None
+        self.check(sim, sim.topics)
+        return lambda ticks: self.altered(schedule.tick, ticks)
+
+    def parts(self, schedule: Schedule, ticks: int) -> Iterator[int]:
+        """Ticks up to each at which a late input counts."""
+        end = schedule.tick + ticks
+        while self and schedule.tick < end:
+            schedule.pending += self.due(schedule.tick)
+            yield self.next_tick(schedule.tick, end) - schedule.tick
+        if schedule.tick < end or not ticks:
+            yield end - schedule.tick
 
     # ---- what the simulation sends -----------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -138,3 +139,13 @@ def faults_in_ticks(scenario: Scenario, clock: Clock) -> tuple[TimedFault, ...]:
         TimedFault(each.target, each.kind, ticks(exact_rate(each.from_s)), ticks(exact_rate(each.to_s)), each.offset_m)
         for each in scenario.faults
     )
+
+
+def checked_number(name: str, value: Any) -> float:
+    """As a float; what is too large for one is infinite, which is then ignored and counted."""
+    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
+        raise UsageError(f"{name} must be a number; found {value!r}")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
