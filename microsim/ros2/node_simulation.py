@@ -20,6 +20,7 @@ from microsim.messages import Prepared, encoders
 from microsim.messages.outbox import Outbox
 from microsim.messages.topics import TOPICS, Topic
 from microsim.outputs.compose import fleets_of
+from microsim.outputs.message_faults import MessageFaults
 from microsim.outputs.own_topics import add_clock
 from microsim.outputs.run_outputs import Run
 from microsim.outputs.sensor_outputs import add_sensors
@@ -126,6 +127,7 @@ class NodeSimulation(Simulation):
         fleets = fleets_of(self.scenario, self.seed, self.world, self.clock)
         physics = Physics(self.world, self.clock.dt, fleets, tangent_plane(*self.scenario.map.origin_wgs84))
         self.health = Health((), self.listeners.warning)
+        self._message_faults = MessageFaults(self.scenario, self.clock, self.seed)  # it has none
         outbox = self._outbox
         run = NodeRun(self.scenario, self.seed, self.world, self.clock, physics, outbox, self._shared, self.health)
         if self._publish_clock:
