@@ -35,7 +35,6 @@ TEST = [
     *RL,
     *CAPTURE,
     *ROADS,
-    "cma",
     *VIEW,
     *MCP,
     *FOXGLOVE,

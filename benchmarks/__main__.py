@@ -31,6 +31,7 @@ NAMES = (
     "batch",
     "gpu_batch",
     "driving",
+    "learning",
 )
 RESULTS = Path(__file__).parent / "results"
 

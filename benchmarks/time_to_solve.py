@@ -3,7 +3,7 @@
     python -m benchmarks.time_to_solve RoverAvoid Hover --seeds 0 1 2 --threads 2 --out results
     python -m benchmarks.time_to_solve RoverAvoid --device cuda --set worlds=4096
 
-Writes the policy and the learning curve of every run, and prints a line for each: task, seed, environment steps, seconds
+Writes policy and learning curve of every run, and prints a line for each: task, seed, environment steps, seconds
 of training, seconds until the batch was ready, share of unseen worlds with success and with a collision.
 """
 

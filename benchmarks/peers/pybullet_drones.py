@@ -1,4 +1,4 @@
-"""Environment steps per second of CPU time of gym-pybullet-drones' HoverAviary: one drone, 240 Hz physics, 30 Hz control."""
+"""Steps per second of CPU time of gym-pybullet-drones' HoverAviary: one drone, 240 Hz physics, 30 Hz control."""
 
 import json
 import time
