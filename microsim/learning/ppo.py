@@ -172,7 +172,7 @@ def network(inputs: int, hidden: int, outputs: int, scale: float) -> Any:
 
 
 class Trainer:
-    """Trains a policy for a task. On a CPU, the same seed, settings, threads, machine and torch give the same weights."""
+    """Trains a policy. On a CPU, the same seed, settings, threads, machine and torch give the same weights."""
 
     def __init__(
         self,
