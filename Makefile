@@ -22,7 +22,7 @@ METADATA := setup.py setup.cfg pyproject.toml microsim/version.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run demo test quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 interop learning packaging hooks clean distclean
+.PHONY: help setup run demo test quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 interop learning packaging dist hooks clean distclean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,9 @@ learning: $(READY)-dev ## Test training and the adapters with torch, in .cache/l
 
 packaging: $(READY) ## Install with pip and with colcon into scratch folders and try both
 	@tests/packaging/check.sh
+
+dist: $(READY) ## Build an sdist and a wheel into dist/, and try each in an empty environment
+	@tests/packaging/dist.sh
 
 hooks: $(READY)-dev ## Check every commit with pre-commit
 	@$(BIN)/pre-commit install

@@ -35,7 +35,11 @@ def generate_launch_description() -> LaunchDescription:
             _argument("namespace", "", "put every node, topic and service under this name, for several simulators"),
             _argument("headless", "false", "true: no window, whatever use_rviz says", SWITCH),
             _argument("use_rviz", "auto", "show RViz; auto: when it is installed and there is a display", AUTO),
-            _argument("rviz_config", str(SHARE / "rviz" / "microsim_view.rviz"), "what RViz shows"),
+            _argument(
+                "rviz_config",
+                "",
+                "what RViz shows; empty: microsim_drive.rviz in a world bundle, else microsim_view.rviz",
+            ),
             _argument(
                 "use_robot_state_publisher",
                 "auto",
@@ -66,12 +70,23 @@ def _start(context: LaunchContext) -> list:
     gives_frames = switch("use_robot_state_publisher")
     # The simulator comes last: where a package is missing the launch fails, and should fail before anything runs.
     actions: list = []
+    drives = _is_world(given("scenario"))
+    profile = SHARE / "rviz" / ("microsim_drive.rviz" if drives else "microsim_view.rviz")
     if shows_rviz:
-        actions.append(_rviz(namespace, given("rviz_config")))
+        actions.append(_rviz(namespace, given("rviz_config") or str(profile)))
     if switch("use_robot_state_publisher", shows_rviz):
-        actions += [_robot_model(namespace, robot, gives_frames) for robot in ROBOTS]
+        actions += (
+            [_car_model(namespace)] if drives else [_robot_model(namespace, each, gives_frames) for each in ROBOTS]
+        )
     actions.append(_simulator(namespace, given, gives_frames))
     return actions
+
+
+def _is_world(scenario: str) -> bool:
+    """Whether it is a world bundle, shipped or a folder: its robot is the car `ego`."""
+    return bool(scenario) and any(
+        (folder / "world.yaml").is_file() for folder in (SHARE / "worlds" / scenario, Path(scenario))
+    )
 
 
 def _can_show_rviz() -> bool:
@@ -143,6 +158,20 @@ def _robot_model(namespace: str, robot: str, gives_frames: bool) -> Node:
             *_under(namespace, "/clock"),
             *_under(namespace if gives_frames else f"{namespace}/{robot}", "/tf", "/tf_static"),
         ],
+    )
+
+
+def _car_model(namespace: str) -> Node:
+    """The car's model, and frames of its wheels, which turn as /ego/joint_states says. Its frames have no prefix."""
+    import xacro
+
+    model = xacro.process_file(str(SHARE / "urdf" / "ego.urdf.xacro")).toxml()
+    return Node(
+        package="robot_state_publisher",
+        executable="robot_state_publisher",
+        namespace=f"{namespace}/ego",
+        parameters=[{"robot_description": ParameterValue(model, value_type=str), "use_sim_time": True}],
+        remappings=_under(namespace, "/clock", "/tf", "/tf_static"),
     )
 
 

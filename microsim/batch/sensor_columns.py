@@ -237,7 +237,7 @@ class KernelColumns(SensorColumns):
         if self.is_tracking and self.sensor.begin is not None:
             seen = np.empty((worlds.size, FIELDS))
             observe(np.ascontiguousarray(self.loops.host(self.robot.state[:, worlds])), seen)
-            begun = np.stack(np.broadcast_arrays(*self.sensor.begin(seen.T)), axis=1)
+            begun = np.stack(np.broadcast_arrays(*self.sensor.begin(seen.T, self.block)), axis=1)
             self.memories[worlds] = self.loops.array(begun)
 
     def sample(self, worlds: Integers, tick: Integers) -> None:

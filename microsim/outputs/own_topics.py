@@ -35,13 +35,17 @@ def add_frames(run: Run, tf: Topic, static: Topic) -> None:
     pairs += [(odom[robot], run.scenario.robots[robot].frame(robot, "base_link")) for robot in robots]
     roots = [_frame_call(run, robot, "map_to_odom", identity) for robot in robots] if each_has_odom else []
     calls = [*roots, *(_frame_call(run, robot, "odom_to_base", exact_pose) for robot in robots)]
-    message = Prepared(tf.type, encoders.transforms_message(pairs))
     first = len(pairs) - len(calls)  # the one shared odom frame lies where the map does
     run.frames = [(*pair, calls[k - first] if k >= first else None) for k, pair in enumerate(pairs)]
+    settings = run.scenario.frames
+    switches = {True: settings.publish_map_to_odom, False: settings.publish_odom_to_base}
+    sent = [frame for frame in run.frames if switches[frame[0] == "map"]]
+    message = Prepared(tf.type, encoders.transforms_message([(parent, child) for parent, child, _ in sent]))
     slots = []
-    for index, call in enumerate(calls):
-        offset, size = message.place(f"transforms[{first + index}].transform.translation.x")
-        slots.append(Slot(offset, size, call.reading, 0, 7))
+    for index, (_, _, call) in enumerate(sent):
+        if call is not None:
+            offset, size = message.place(f"transforms[{index}].transform.translation.x")
+            slots.append(Slot(offset, size, call.reading, 0, 7))
     run.compiled(tf, run.scenario.frames.tf_hz, message, calls, slots)
     if run.scenario.frames.publish_static_tf:
         run.once(static, encoders.static_transforms(run.mounts))

@@ -198,7 +198,7 @@ def _memory(run: Run, context: SensorContext, sensor: Sensor, target: str) -> Ar
         return run.poses[context.robot][2]
     memory = np.zeros(max(len(sensor.memory), 1))
     if sensor.begin is not None:
-        memory[:] = sensor.begin(run.physics.motions[context.robot])
+        memory[:] = sensor.begin(run.physics.motions[context.robot], context.settings)
     if sensor.memory:
         run.memories[target] = memory
     return memory

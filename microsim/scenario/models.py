@@ -9,9 +9,11 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     Field,
     SerializeAsAny,
+    SerializerFunctionWrapHandler,
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_serializer,
 )
 from pydantic_core import InitErrorDetails
 
@@ -89,6 +91,14 @@ class Frames(Model):
     per_robot_odom: Switch = Field(False, description="true: <robot>/odom for each; false: one shared odom.")
     publish_static_tf: Switch = Field(True, description="false: leave /tf_static to robot_state_publisher.")
     tf_hz: Hertz = Field(60, description="Rate of /tf; at most physics_hz [Hz].")
+    publish_map_to_odom: Switch = Field(True, description="false: leave map -> odom to a localisation node.")
+    publish_odom_to_base: Switch = Field(True, description="false: leave odom -> base_link to a filter.")
+
+    @model_serializer(mode="wrap")
+    def _without_younger(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Scenarios written out before did not have these keys."""
+        younger = ("publish_map_to_odom", "publish_odom_to_base")
+        return {key: value for key, value in handler(self).items() if key not in younger or not value}
 
 
 class WorldTopics(Model):

@@ -222,7 +222,7 @@ class Sensor:
     numbers: Callable[[SensorContext], Sequence[float]] = lambda context: ()  # `settings` of the kernel
     table: Callable[[SensorContext], npt.NDArray[np.float64]] | None = None  # constants: `scene.table` of the kernel
     memory: tuple[str, ...] = ()  # names of what it keeps from reading to reading; saved in snapshots
-    begin: Callable[[Motion], Sequence[float]] | None = None  # its memory at the start; default: zeros
+    begin: Callable[[Motion, Any], Sequence[float]] | None = None  # motion, settings -> its memory; default: zeros
     track: Kernel | None = None  # called on every tick, with the kernel's signature
     is_tracking: Callable[[Any], bool] = lambda settings: True  # settings -> whether `track` is needed
     is_common: bool = True  # any robot may carry it; false: only robots that declare it

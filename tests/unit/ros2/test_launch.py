@@ -157,6 +157,15 @@ def test_with_rviz_the_models_are_published_and_the_frames_stay_those_of_the_sce
     assert started.parameters(":rviz2") == {"use_sim_time": True}
 
 
+def test_a_world_bundle_starts_the_model_of_its_car_and_the_driving_view(launch_file: dict[str, Any]) -> None:
+    started = Started(launch_file, scenario="oval")
+    assert set(started.nodes) == {":microsim", ":rviz2", "/ego:robot_state_publisher"}
+    parameters = started.parameters("/ego:robot_state_publisher")
+    assert "frame_prefix" not in parameters
+    assert ET.fromstring(parameters["robot_description"]).find("joint") is not None
+    assert started.nodes[":rviz2"].arguments == ["--display-config", str(ROOT / "rviz" / "microsim_drive.rviz")]
+
+
 def test_on_request_robot_state_publisher_gives_the_static_frames(launch_file: dict[str, Any]) -> None:
     started = Started(launch_file, use_robot_state_publisher="true")
     assert started.parameters(":microsim")["frames.publish_static_tf"] is False

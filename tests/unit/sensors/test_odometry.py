@@ -188,6 +188,120 @@ def test_without_drift_nothing_is_kept_up_from_tick_to_tick():
     probe.memory[:] = 77.0
     reading = probe.sample(motion)
     assert reading[:3].tolist() == [100.0, 100.0, 9.0]
-    assert reading[13:].tolist() == [1e-4, 1e-4]
+    assert reading[13:].tolist() == [1e-4, 0.0, 1e-4, 0.0, 0.0, 1e-4, 1e-4, 1e-4, 1e-4]
     assert probe.call(map_to_odom, motion).tolist() == [0, 0, 0, 0, 0, 0, 1]
     assert (probe.memory == 77.0).all()
+
+
+# ---- honest covariances
+
+
+def final_nees(seeds, seconds, drift):
+    """Normalised squared error of x, y and yaw per degree of freedom, over many seeds."""
+    found = []
+    for seed in range(seeds):
+        sim = moving("rover", drift=drift, seed=seed, hz=1, physics_hz=30)
+        message = None
+        for leg in range(seconds // 10):  # curves and straights
+            sim.command("rover", v=1.0, omega=(0.0, 0.4, -0.4)[leg % 3])
+            message = decoded(sim.step(300), "/rover/odom")[-1]
+        error = pose_of(message) - truth(sim, "rover")
+        error = np.array([error[0], error[1], (error[3] + math.pi) % (2 * math.pi) - math.pi])
+        covariance = message.pose.covariance.reshape(6, 6)[np.ix_([0, 1, 5], [0, 1, 5])]
+        assert np.allclose(covariance, covariance.T)
+        found.append(error @ np.linalg.solve(covariance, error) / 3.0)
+    return float(np.mean(found))
+
+
+@pytest.mark.parametrize("seconds", [60, 120])
+@pytest.mark.parametrize("drift", [{}, {"position_per_m": 0.03, "yaw_per_rad": 0.05}])
+def test_the_stated_covariance_is_honest_over_many_seeds(seconds, drift):
+    """NEES per degree of freedom is 1; without the heading's share it was 18 after 60 s."""
+    seeds = many(60, 25)
+    assert final_nees(seeds, seconds, drift) == pytest.approx(1.0, abs=4.0 * math.sqrt(2.0 / (3 * seeds)))
+
+
+def test_an_error_of_heading_becomes_one_of_position():
+    sim = moving("rover", drift={"position_per_m": 0.0, "yaw_per_rad": 0.05}, hz=60)
+    sim.command("rover", v=0.0, omega=1.0)
+    sim.step(60)
+    sim.command("rover", v=1.5)
+    sim.step(30)
+    before = decoded(sim.step(60), "/rover/odom")
+    after = decoded(sim.step(240), "/rover/odom")[-1]
+    start = before[-1].pose.covariance.reshape(6, 6)
+    found = after.pose.covariance.reshape(6, 6)
+    way = pose_of(after)[:2] - pose_of(before[-1])[:2]
+    sideways = np.array([-way[1], way[0]]) / np.linalg.norm(way)
+    grown = sideways @ (found - start)[:2, :2] @ sideways
+    assert found[5, 5] == pytest.approx(start[5, 5], rel=1e-3)
+    assert grown > 0.5 * (found[5, 5] - odometry.POSE_VARIANCE) * np.linalg.norm(way) ** 2
+    assert sideways @ found[:2, 5] > 0.0
+
+
+def test_velocities_integrate_to_the_drifting_pose():
+    sim = moving("rover", drift={"position_per_m": 0.05, "yaw_per_rad": 0.05}, hz=60)
+    sim.step(1)
+    sim.command("rover", v=1.5, omega=0.3)
+    messages = decoded(sim.step(300), "/rover/odom")
+    x, y, _, yaw = pose_of(messages[0])
+    for message in messages[1:]:
+        twist = message.twist.twist
+        yaw += twist.angular.z / 60.0
+        x += (math.cos(yaw) * twist.linear.x - math.sin(yaw) * twist.linear.y) / 60.0
+        y += (math.sin(yaw) * twist.linear.x + math.cos(yaw) * twist.linear.y) / 60.0
+    drifted, true = pose_of(messages[-1]), truth(sim, "rover")
+    assert math.dist((x, y), drifted[:2]) < 0.05
+    assert math.dist(true[:2], drifted[:2]) > 0.05
+
+
+def test_the_stated_variance_of_the_twist_is_honest():
+    sim = moving("rover", drift={"position_per_m": 0.05, "yaw_per_rad": 0.05}, hz=60)
+    sim.command("rover", v=1.5, omega=0.5)
+    sim.step(120)
+    errors = []
+    for _ in range(many(600, 300)):
+        message, state = decoded(sim.step(), "/rover/odom")[-1], sim.state("rover")
+        twist, covariance = message.twist.twist, message.twist.covariance
+        errors.append((twist.linear.x - state.v) / math.sqrt(covariance[0] - odometry.TWIST_VARIANCE))
+        errors.append((twist.angular.z - state.omega) / math.sqrt(covariance[35] - odometry.TWIST_VARIANCE))
+    assert np.std(errors) == pytest.approx(1.0, rel=0.15)
+
+
+# ---- frames
+
+
+def test_an_odom_frame_may_start_where_the_robot_starts():
+    robot = bare(odom={"hz": 60, "starts_at_zero": True}, start={"map_pose": {"x": 50.0, "y": 40.0, "yaw": 0.4}})
+    world = scenario(map={"size_xy_cells": [99, 99]}, frames={"per_robot_odom": True}, robots={"rover": robot})
+    sim = microsim.Simulation(world)
+    first = decoded(sim.step(0), "/rover/odom")[0]
+    assert pose_of(first) == pytest.approx(np.zeros(4), abs=1e-12)
+    sim.command("rover", v=1.0)
+    messages = sim.step(120)
+    x, y = pose_of(decoded(messages, "/rover/odom")[-1])[:2]
+    assert (x, abs(y) < 1e-9) == (pytest.approx(math.dist(truth(sim, "rover")[:2], (50.0, 40.0))), True)
+    frame = next(t for t in decoded(messages, "/tf")[-1].transforms if t.child_frame_id == "rover/odom").transform
+    assert (frame.translation.x, frame.translation.y) == pytest.approx((50.0, 40.0), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("frames", "children"),
+    [
+        ({}, ["rover/odom", "rover/base_link"]),
+        ({"publish_map_to_odom": False}, ["rover/base_link"]),
+        ({"publish_odom_to_base": False}, ["rover/odom"]),
+        ({"publish_map_to_odom": False, "publish_odom_to_base": False}, []),
+    ],
+)
+def test_transforms_can_be_left_to_others(frames, children):
+    world = scenario(frames={"per_robot_odom": True, **frames}, robots={"rover": bare(odom={"hz": 30})})
+    sim = microsim.Simulation(world)
+    assert [t.child_frame_id for t in decoded(sim.step(10), "/tf")[-1].transforms] == children
+    x, y = sim.frame_poses()["rover/base_link"][1][:2]  # poses may still be given in these frames
+    assert (x, y) == pytest.approx(truth(sim, "rover")[:2])
+
+
+def test_starting_at_zero_needs_a_frame_of_its_own():
+    with pytest.raises(microsim.ScenarioError, match="start at zero only in a frame of its own"):
+        microsim.load_scenario(scenario(robots={"rover": bare(odom={"starts_at_zero": True})}))
