@@ -88,7 +88,7 @@ def from_capture(options: FromCaptureOptions) -> None:
     Examples:
       microsim bundle from-capture my_capture my_street --camera-height 1.6
       microsim bundle from-capture scan.ply my_yard --scale 1 --up 0,-1,0
-      microsim bundle from-capture my_capture my_street --known-length=0,0,1,2,0,1,3.5
+      microsim bundle from-capture scan.ply my_yard --known-length=0,0,1,2,0,1,3.5
     """
     folder = options.folder
     refuse_existing(folder)

@@ -29,8 +29,8 @@ class FromRoadsOptions(NamedTuple):
 def from_roads(options: FromRoadsOptions) -> None:
     """Make a world from a road map: its lanes as drivable area, on ground that follows them.
 
-    Lanes keep their borders, speed limits and followers in geometry/lanes.geojson;
-    `microsim bundle route` finds ways along them.
+    Lanes keep their borders, speed limits and followers in
+    geometry/lanes.geojson; `microsim bundle route` finds ways along them.
 
     \b
     Examples:
@@ -83,7 +83,7 @@ class RouteOptions(NamedTuple):
     start: Annotated[str, argument("FROM", "x,y in the map frame.")]
     goal: Annotated[str, argument("TO", "x,y in the map frame.")]
     output: Annotated[Path | None, option("--output -o FILE", "Write a mission that drives it there.")] = None
-    speed: Annotated[float, option("--speed V", "Of the mission [m/s].", min=0.1, max=100.0)] = 5.0
+    speed: Annotated[float, option("--speed V", "Speed of the mission, in m/s.", min=0.1, max=100.0)] = 5.0
 
 
 def route(options: RouteOptions) -> None:
@@ -92,7 +92,7 @@ def route(options: RouteOptions) -> None:
     \b
     Examples:
       microsim bundle route my_town 0,0 120,40
-      microsim bundle route my_town 0,0 120,40 -o there.yaml && microsim run --mission there.yaml
+      microsim bundle route my_town 0,0 120,40 -o there.yaml
     """
     import numpy as np
 

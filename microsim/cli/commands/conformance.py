@@ -50,10 +50,11 @@ def conformance(
     list_only: Annotated[bool, flag("--list", "List the checks and the definitions they cite.")] = False,
     as_json: ResultJsonOption = False,
 ) -> int:
-    """Check a simulator on the ROS 2 network against simulation_interfaces. Exit code 1 when a check fails.
+    """Check a simulator on the ROS 2 network against simulation_interfaces.
 
-    Works with any simulator, without an installed ROS 2. It pauses, steps, resets and loads worlds: use a simulator
-    that nobody else needs.
+    Works with any simulator, without an installed ROS 2. It pauses, steps,
+    resets and loads worlds: use a simulator that nobody else needs. Exit code 1
+    when a check fails.
 
     \b
     Examples:

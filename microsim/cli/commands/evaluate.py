@@ -64,8 +64,9 @@ def evaluate(options: EvaluateOptions) -> int:
     """Run a policy in worlds it has not seen; report successes and collisions.
 
     The result is the same every time and on every machine. --failures writes
-    episodes without success as missions with their commands; a token repeats one with
-    all its messages, and --shrink finds the smallest mission that still collides.
+    episodes without success as missions with their commands; a token repeats
+    one with all its messages, and --shrink finds the smallest mission that
+    still collides.
 
     \b
     Examples:

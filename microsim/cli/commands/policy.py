@@ -28,9 +28,9 @@ class PolicyOptions(NamedTuple):
 def policy(options: PolicyOptions) -> int:
     """Describe a trained policy, export it, or run it as a ROS 2 node.
 
-    The node reads odometry and the sensors of the task and publishes cmd_vel. Beside
-    `microsim run` with the scenario that --scenario writes, it runs in lockstep, and
-    the run is byte for byte that of the policy in a batch.
+    The node reads odometry and the sensors of the task and publishes cmd_vel.
+    Beside `microsim run` with the scenario that --scenario writes, it runs in
+    lockstep, and the run is byte for byte that of the policy in a batch.
 
     \b
     Examples:

@@ -54,9 +54,9 @@ class TrainOutput(TypedDict):
 def train(options: TrainOptions) -> int:
     """Train a policy for a task with PPO, and evaluate it in unseen worlds.
 
-    Writes the policy (.npz), and beside it the learning curve (.json, .html). On
-    the CPU, the same seed, settings, threads, machine and torch give the same weights.
-    Needs the extra `train`.
+    Writes the policy (.npz), and beside it the learning curve (.json, .html).
+    On the CPU, the same seed, settings, threads, machine and torch give the
+    same weights. Needs the extra `train`.
 
     \b
     Examples:
