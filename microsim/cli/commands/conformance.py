@@ -46,7 +46,7 @@ def conformance(
     ] = "auto",
     spawn: Annotated[str, option("--spawn URI", "What to spawn; default: the last that GetSpawnables lists.")] = "",
     html: Annotated[Path | None, option("--html FILE", "Also write the report as an HTML page.")] = None,
-    timeout: Annotated[float, option("--timeout S", "Longest wait for an answer [s].", min=0.1)] = 10.0,
+    timeout: Annotated[float, option("--timeout S", "Longest wait for an answer, in seconds.", min=0.1)] = 10.0,
     list_only: Annotated[bool, flag("--list", "List the checks and the definitions they cite.")] = False,
     as_json: ResultJsonOption = False,
 ) -> int:
