@@ -71,7 +71,7 @@ class Gate(Model):
         if settle.done is not None and self.after is None:
             message = "`done` needs `after`: the topic whose stamps the node reports"
             fail([detail(message, "settle", "done", at_key=True)])
-        for key in {"count", "match"} & self.model_fields_set:
+        for key in [key for key, usual in (("count", 1), ("match", "order")) if getattr(self, key) != usual]:
             fail([detail(f"`{key}` is for `expect`; a node that settles may reply as often as it likes", key)])
 
     @property

@@ -228,3 +228,8 @@ def test_what_cannot_settle_is_refused_before_the_start(gate: dict[str, Any], pa
 def test_a_node_settles_once() -> None:
     with pytest.raises(MicroSimError, match="another gate already waits for /reader to settle"):
         microsim.load_scenario(world(SETTLE, {**SETTLE, "after": "/rover/odom"}))
+
+
+def test_a_scenario_with_nodes_that_settle_is_written_and_read_again() -> None:
+    scenario = microsim.load_scenario(world(SETTLE, DONE))
+    assert microsim.load_scenario(scenario.to_dict()) == scenario
