@@ -73,7 +73,7 @@ class Simulation:
 
     def __init__(self, scenario: Scenario | str | Path | Mapping[str, Any], seed: int | None = None) -> None:
         self.scenario = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
-        self.first = self.scenario  # which entities there are after a reset
+        self.initial_scenario = self.scenario  # which entities there are after a reset
         self.world: World = build_world(self.scenario)
         self._written_world = self.world
         self.clock = Clock(self.scenario.physics_hz)
@@ -155,7 +155,7 @@ class Simulation:
         if seed is not None:
             self._next_seed = self._checked_seed(seed)
         self._seed = self._next_seed
-        self._use(live_changes.at_start(self.first, self.scenario))
+        self._use(live_changes.at_start(self.initial_scenario, self.scenario))
         self._draw()
         self.counters.clear()
         self._outbox = Outbox()
@@ -460,7 +460,7 @@ class Simulation:
     def fork(self) -> Simulation:
         """An independent twin at the same tick."""
         twin = Simulation(self.scenario, seed=self._seed)
-        twin.first = self.first
+        twin.initial_scenario = self.initial_scenario
         twin.restore(self.snapshot())
         return twin
 

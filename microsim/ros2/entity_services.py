@@ -98,7 +98,7 @@ class EntityServices:
     def get_named_poses(self, request: Any) -> Answer:
         """Where the robots of the scenario start."""
         poses = []
-        for name, robot in self.node.sim.first.robots.items():
+        for name, robot in self.node.sim.initial_scenario.robots.items():
             pose, tags = robot.start.map_pose, ["start", name, robot.model]
             z = self.node.sim.world.ground(pose.x, pose.y) if pose.z is None else pose.z
             qz, qw = yaw_quaternion(pose.yaw)
@@ -249,7 +249,7 @@ class EntityServices:
     @property
     def spawned(self) -> list[str]:
         """Entities that were not there at the start."""
-        first = self.node.sim.first
+        first = self.node.sim.initial_scenario
         return [
             name for name, each in self.entities.items() if name not in first.robots and each not in first.obstacles
         ]

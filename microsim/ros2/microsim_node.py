@@ -225,8 +225,8 @@ class MicroSimNode:
         """Back to the start with the seed and the parameters set meanwhile."""
         settings, sim = self.settings, self.sim
         settings.use_next()
-        settings.follow(at_start(sim.first, settings.scenario))
-        if settings.scenario != at_start(sim.first, sim.scenario):
+        settings.follow(at_start(sim.initial_scenario, settings.scenario))
+        if settings.scenario != at_start(sim.initial_scenario, sim.scenario):
             sim = Simulation(settings.scenario, sim.next_seed)
         else:
             sim.reset()

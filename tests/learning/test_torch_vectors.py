@@ -3,15 +3,16 @@
 from typing import Any
 
 import pytest
-import torch
-from gymnasium.wrappers.vector import NumpyToTorch
 
 from microsim.learning import make_vec
 
+torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.learning
 
 
 def test_gymnasium_turns_a_vector_into_one_of_torch() -> None:
+    from gymnasium.wrappers.vector import NumpyToTorch
+
     env: Any = make_vec("Hover", 2, wrappers=[NumpyToTorch], autoreset_mode="SameStep", max_episode_steps=2)
     seen, _ = env.reset(seed=1)
     assert isinstance(seen, torch.Tensor)

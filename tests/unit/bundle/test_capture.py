@@ -350,6 +350,7 @@ def _write(folder: Path, name: str, data: bytes) -> Path:
         ("a.spz", gzip.compress(b"\0" * 20), "it begins with 0x00000000"),
         ("a.ply", b"ply\nformat ascii 1.0\nelement vertex 0\nend_header\n", "not a splat: it has no property x"),
     ],
+    ids=["splat", "no gzip", "no magic", "ply"],
 )
 def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path, name: str, data: bytes, message: str) -> None:
     with pytest.raises(UsageError, match=message):
