@@ -58,6 +58,7 @@ def main(*command: str) -> NoReturn:
             arguments = ["run", "--headless"]  # what `ros2 run microsim microsim` and launch files start
         if not arguments or {"-h", "--help"} & {*arguments}:
             _import_help()
+            Commands.lists_names_only = arguments in ([], ["-h"], ["--help"])
         with guarded_output():
             app(with_values_left_out(arguments), prog_name="microsim")
     except MicroSimError as error:

@@ -60,6 +60,17 @@ class CliCommand(NamedTuple):
             else {name: self.json}
         )
 
+    def without_options(self) -> CliCommand:
+        """The same name and help: all that a list of commands shows."""
+        if isinstance(self.work, typer.Typer):
+            return self._replace(work=typer.Typer(help=self.work.info.help))
+
+        def nothing() -> None:
+            pass
+
+        nothing.__doc__ = self.work.__doc__
+        return self._replace(work=nothing)
+
     def add_to(self, app: typer.Typer, name: str) -> None:
         if isinstance(self.work, typer.Typer):
             app.add_typer(self.work, name=name, rich_help_panel=self.panel)
@@ -74,6 +85,8 @@ Command = CliCommand  # its documented name
 
 class Commands(TyperGroup):
     """Every command, in order. A command's file is imported when the command is used, all of them for `--help`."""
+
+    lists_names_only = False  # options of all commands take a tenth of a second to build, and `--help` shows none
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -90,6 +103,8 @@ class Commands(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         if not self._is_complete:
             found = {**dict(_from_packages()), **{name: _shipped(name) for name in _shipped_names()}}
+            if self.lists_names_only:
+                found = {name: command.without_options() for name, command in found.items()}
             self.commands = _built(found)
             self._is_complete = True
         return list(self.commands)
