@@ -114,7 +114,7 @@ class Probe:
 
     def begin(self, motion: Sequence[float]) -> None:
         """Its memory as a run starts with it."""
-        self.memory[:] = 0.0 if self.sensor.begin is None else self.sensor.begin(motion)
+        self.memory[:] = 0.0 if self.sensor.begin is None else self.sensor.begin(motion, self.context.settings)
 
     def sample(self, motion: Sequence[float], tick: int = 0) -> Any:
         """A reading."""

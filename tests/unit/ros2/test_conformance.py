@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 import time
@@ -189,9 +190,12 @@ def forgets_teleports(node: MicroSimNode, request: Any, answer: Answer) -> None:
     node.sim.waiting.clear()
 
 
+_EVERY_OTHER = itertools.cycle((0, 1))
+
+
 def steps_more_now_and_then(node: MicroSimNode, request: Any, answer: Answer) -> None:
     if node.runner.paused:
-        node.runner.step(node.sim.tick % 2)
+        node.runner.step(next(_EVERY_OTHER))
 
 
 def steps_once_more(node: MicroSimNode, request: Any, answer: Answer) -> None:
