@@ -56,7 +56,7 @@ def test_every_key_of_every_block_is_in_the_schema() -> None:
         "SensorBlock",
         "MountedSensor",
         "Solid",
-    }  # only what is built on them is written
+    }  # bases of others
     for model in models():
         if model.__name__ in hidden:
             continue
