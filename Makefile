@@ -20,6 +20,9 @@ QUICK := $(addprefix tests/unit/, engine/test_exact.py engine/test_noise.py engi
 CODE  := microsim tests benchmarks examples docs launch setup.py
 METADATA := setup.py setup.cfg pyproject.toml microsim/version.py
 
+# The tests start hundreds of processes: without bytecode, each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup run demo test quick test-all check format format-check lint types layers static coverage bench soak gpu docs aarch64 interop learning packaging dist hooks clean distclean
