@@ -1,5 +1,6 @@
-"""A second renderer for the tests, slow and written differently: rays march over the ground and then bisect; solids are
-cut by planes in space; nothing is culled. It shares no formula with `microsim.render.drawing*` but the pinhole's."""
+"""A second renderer for the tests, slow and written differently: each ray is cut at every grid line, and a parabola is
+laid through three heights above the ground of each piece; solids are cut by planes in space; nothing is culled. It
+shares no formula with `microsim.render.drawing*` but the pinhole's."""
 
 import math
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from microsim.engine.world import Shape, World
 from microsim.render.palette_camera import CameraModel, Rotation
 
 Array = npt.NDArray[np.float64]
+FAR = 1e6  # where rays that meet nothing end
 
 
 def looking(yaw: float, pitch: float, roll: float = 0.0) -> Rotation:
@@ -53,7 +55,7 @@ def reference(world: World, model: CameraModel, position: tuple[float, float, fl
     a, b = rays_of(model)
     ray = np.stack([a, b, np.ones_like(a)], -1) @ np.array(rotation).T
     origin = np.array(position)
-    depth = _march(world, origin, ray)
+    depth = _ground_depths(world, origin, ray)
     hit = np.isfinite(depth)
     point = origin + np.where(hit, depth, 0.0)[..., None] * ray
     rows, columns = world.surface.shape
@@ -70,34 +72,31 @@ def reference(world: World, model: CameraModel, position: tuple[float, float, fl
     return classes
 
 
-def _march(world: World, origin: Array, ray: Array) -> Array:
-    """Small steps through the layer in which there is ground, growing with distance, then bisection."""
+def _ground_depths(world: World, origin: Array, ray: Array) -> Array:
+    """Between two grid lines the height of a ray above the ground is a parabola in its depth: the first zero of any."""
     rays = ray.reshape(-1, 3)
-
-    def is_below(t: Array, which: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        point = origin + t[:, None] * rays[which]
-        return point[:, 2] <= ground(world, point[:, 0], point[:, 1])
-
+    rows, columns = world.elevation.shape
+    lines = [(axis, (k + 0.5) * world.cell_m) for axis, count in ((0, columns), (1, rows)) for k in range(count)]
     with np.errstate(all="ignore"):
-        to_layer = (world.elevation.max() - origin[2]) / rays[:, 2]
-    near = np.where((to_layer > 0) & (rays[:, 2] < 0), to_layer * (1 - 1e-9), 0.0)
-    far = np.full(len(rays), np.inf)
-    going = np.flatnonzero((origin[2] <= world.elevation.max()) | (rays[:, 2] < 0))
-    while going.size:
-        t = near[going] + np.where(near[going] < 100.0, 0.004 + 5e-4 * near[going], 3e-3 * near[going])
-        below = is_below(t, going)
-        far[going[below]] = t[below]
-        near[going[~below]] = t[~below]
-        above_all = (origin[2] + t * rays[going, 2] > world.elevation.max()) & (rays[going, 2] >= 0)
-        going = going[~below & ~above_all & (t < 1e6)]
-    hit = np.flatnonzero(np.isfinite(far))
-    low, high = near[hit], far[hit]
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        below = is_below(middle, hit)
-        low, high = np.where(below, low, middle), np.where(below, middle, high)
-    far[hit] = high
-    return far.reshape(ray.shape[:2])
+        crossings = np.stack([(place - origin[axis]) / rays[:, axis] for axis, place in lines], 1)
+    ends = np.full((len(rays), 1), FAR)
+    cuts = np.sort(np.hstack([ends * 0, np.where((crossings > 0) & (crossings < FAR), crossings, FAR), ends]), axis=1)
+
+    def height(t: Array) -> Array:
+        x, y, z = (origin[axis] + t * rays[:, axis, None] for axis in range(3))
+        return z - ground(world, x, y)
+
+    first, last = cuts[:, :-1], cuts[:, 1:]
+    c, middle, end = height(first), height(0.5 * (first + last)), height(last)
+    a, b = 2 * c - 4 * middle + 2 * end, -3 * c + 4 * middle - end
+    with np.errstate(all="ignore"):
+        q = -0.5 * (b + np.copysign(np.sqrt(b * b - 4 * a * c), b))
+        shares = np.stack([q / a, c / q])
+    shares = np.where((shares >= 0) & (shares <= 1), shares, np.inf).min(0)
+    shares = np.where(c <= 0, 0.0, np.where(last > first, shares, np.inf))
+    with np.errstate(all="ignore"):
+        depths = np.where(np.isfinite(shares), first + shares * (last - first), np.inf)
+    return depths.min(1).reshape(ray.shape[:2])
 
 
 def _covers(shape: Shape, x: Array, y: Array) -> npt.NDArray[np.bool_]:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from microsim.engine.world import Shape, World
@@ -74,7 +74,7 @@ def test_every_pixel_agrees_with_the_reference(amplitude, model, view):
     assert_same_but_for_edges(classes, reference(world, model, position, rotation))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     amplitude=st.sampled_from([0.0, 0.4, 3.0]),
@@ -84,14 +84,14 @@ def test_every_pixel_agrees_with_the_reference(amplitude, model, view):
     yaw=st.floats(-3.1, 3.1),
     pitch=st.floats(-0.6, 1.6),
 )
+@example(seed=631, amplitude=3.0, x=28.0, y=2.21875, above=2.0, yaw=2.5, pitch=0.18427932154994442)  # grazes a crest
 def test_any_scene_from_any_place_agrees_with_the_reference(seed, amplitude, x, y, above, yaw, pitch):
     world = arena(amplitude, seed, count=8, size=16)
     model = CameraModel(24, 20, 20.0, 20.0, 11.3, 9.8)
     position = (x, y, world.ground(x, y) + above)
     classes = Renderer(world, model).classes(position, looking(yaw, pitch)).copy()
     wanted = reference(world, model, position, looking(yaw, pitch))
-    wrong = np.argwhere(classes != wanted)
-    assert len(wrong) <= 1, wrong  # the reference steps over a crest that a ray touches for less than a step
+    assert not (wrong := np.argwhere(classes != wanted)).size, wrong
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -22,7 +22,6 @@ from microsim.runner import Runner
 from microsim.scenario import load_scenario
 from microsim.simulation import Simulation
 
-
 OF_OVAL = ("camera", "camera_front", "camera_front_left", "camera_front_right", "lidar_top")  # what takes long
 
 
