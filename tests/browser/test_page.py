@@ -1,6 +1,7 @@
 """The page in a real browser: what it shows, what its buttons and keys do, and what it must never do."""
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from multiprocessing import Pipe
@@ -151,6 +152,31 @@ def test_the_log_tells_every_warning_and_counts_repeats(tab: Tab, run: Run) -> N
             hand.send('{"kind": "speed", "value": -1}')
     tab.until("/real-time factor must be .*; found -1\\s*×3/.test(document.getElementById('ms-lines').innerText)")
     assert "warning" in tab.text("log-count")
+
+
+FALLS_SILENT = """
+import threading
+import microsim
+with microsim.connect("controller") as node:
+    commands = node.publisher("/rover/cmd_vel", "geometry_msgs/msg/Twist")
+    def reply(message):
+        if message.header.stamp.sec < 1:
+            commands.publish({"linear": {"x": 0.2}})
+    node.subscribe("/rover/odom", reply, type="nav_msgs/msg/Odometry")
+    threading.Event().wait()
+"""
+
+
+def test_a_run_that_waits_for_a_node_says_so(browser: Any, started: Callable[..., Run], tmp_path: Path) -> None:
+    (tmp_path / "node.py").write_text(FALLS_SILENT)
+    gate = ("--lockstep", "after: /rover/odom, expect: /rover/cmd_vel")
+    node = ("--with", f"{sys.executable} {tmp_path / 'node.py'}")
+    run = started("run", "flat", "--robots", "rover", "--view", "--transport", "dds", *gate, *node)
+    tab = Tab(browser, run.address)
+    told = "no reply from /controller, which was sent /rover/odom at 1.000 s"
+    tab.until(f"document.getElementById('ms-lines').innerText.includes({told!r})")
+    assert tab.tick == 60
+    tab.close()
 
 
 def test_every_text_is_readable_in_light_and_dark(tab: Tab) -> None:

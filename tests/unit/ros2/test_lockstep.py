@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -34,6 +34,8 @@ from tests.unit.ros2.lockstep_loop import (
     proportional,
     world,
 )
+
+STEPS, STEPS_TYPE = "/simulate_steps/_action", "simulation_interfaces/action/SimulateSteps"
 
 
 def test_a_node_that_dawdles_gives_one_digest_at_any_speed() -> None:
@@ -316,14 +318,27 @@ def test_services_and_parameters_answer_while_a_run_waits_and_a_reset_begins_aga
     assert after[:3] == [0.1, 0.2, 0.4], "the reply to what was sent before the reset is left out"
 
 
-def test_a_step_of_a_paused_run_waits_at_gates() -> None:
+def by_service(caller: MemoryTransport, steps: int) -> bool:
+    answer = caller.call("/sim/step", "example_interfaces/srv/SetInt32", {"data": steps}, 20.0)
+    return bool(answer.success)
+
+
+def by_action(caller: MemoryTransport, steps: int) -> bool:
+    goal = {"goal_id": {"uuid": list(range(16))}, "goal": {"steps": steps}}
+    assert caller.call(f"{STEPS}/send_goal", f"{STEPS_TYPE}_SendGoal", goal, 20.0).accepted
+    result = caller.call(f"{STEPS}/get_result", f"{STEPS_TYPE}_GetResult", {"goal_id": goal["goal_id"]}, 20.0)
+    return int(result.status) == 4
+
+
+@pytest.mark.parametrize("step", [by_service, by_action])
+def test_a_step_of_a_paused_run_waits_at_gates(step: Callable[[MemoryTransport, int], bool]) -> None:
     loop = Loop(world(ROVER))
     loop.runner.pause(True)
     caller = MemoryTransport("caller", bus=loop.bus)
-    answers: list[Any] = []
+    has_succeeded: list[bool] = []
 
     def call() -> None:
-        answers.append(caller.call("/sim/step", "example_interfaces/srv/SetInt32", {"data": 10}, 20.0))
+        has_succeeded.append(step(caller, 10))
         loop.runner.stop()
 
     node = loop.rover(dawdling(1))
@@ -332,9 +347,43 @@ def test_a_step_of_a_paused_run_waits_at_gates() -> None:
     with ended(node):
         loop.runner.run(1000)
     thread.join()
-    assert answers[0].success
+    assert has_succeeded == [True]
     assert loop.sim.tick == 10
     assert [tick for tick, _ in loop.inputs] == [0, 2, 4, 6, 8]
+
+
+def test_an_action_that_waits_at_a_gate_can_be_canceled() -> None:
+    loop = Loop(world(ROVER))
+    loop.runner.pause(True)
+    waiting, go_on = threading.Event(), threading.Event()
+
+    def answer(message: Any) -> Sequence[tuple[float, int]]:
+        if len(node.heard) == 3:
+            waiting.set()
+            assert go_on.wait(20.0)
+        return proportional(message)
+
+    node = loop.rover(answer)
+    caller = MemoryTransport("caller", bus=loop.bus)
+    results: list[int] = []
+
+    def call() -> None:
+        goal = {"goal_id": {"uuid": [7] * 16}, "goal": {"steps": 1000}}
+        caller.call(f"{STEPS}/send_goal", f"{STEPS_TYPE}_SendGoal", goal, 20.0)
+        waiting.wait(20.0)
+        results.append(caller.call(f"{STEPS}/cancel_goal", "action_msgs/srv/CancelGoal", {}, 20.0).return_code)
+        result = caller.call(f"{STEPS}/get_result", f"{STEPS_TYPE}_GetResult", {"goal_id": goal["goal_id"]}, 20.0)
+        results.append(result.status)
+        go_on.set()
+        loop.runner.stop()
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    with ended(node):
+        loop.runner.run(1000)
+    thread.join()
+    assert results == [0, 5]
+    assert loop.sim.tick == 4
 
 
 @pytest.mark.parametrize(
