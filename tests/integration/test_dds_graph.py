@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,7 +26,7 @@ from cyclonedds.domain import DomainParticipant
 from cyclonedds.qos import Policy
 
 from microsim.ros2.transport.dds_domain import configuration, domain_id
-from microsim.ros2.transport.dds_graph import DISCOVERY_TYPE, Graph
+from microsim.ros2.transport.dds_graph import DISCOVERY_TYPE, Graph, announced, matched, user_data_of
 
 from .conftest import Remote, wait_for
 
@@ -220,3 +222,37 @@ def test_bad_variables_are_refused_with_what_they_may_be() -> None:
             domain_id({"ROS_DOMAIN_ID": bad})
     with pytest.raises(UsageError, match="there are: SUBNET, LOCALHOST, OFF"):
         configuration({"ROS_AUTOMATIC_DISCOVERY_RANGE": "EVERYWHERE"})
+
+
+def test_threads_that_look_at_the_graph_at_once_see_what_each_peer_announces() -> None:
+    """cyclonedds keeps what it reads in variables of all threads; without a lock this reads at random, or crashes."""
+    here, there = (Graph(name, "/", "/", lambda text: None) for name in ("here", "there"))
+    types = (TWIST, "std_msgs/msg/String", "sensor_msgs/msg/Imu", "nav_msgs/msg/Odometry")
+    writers = [here.writer(f"rt/looked_at_{k}", name, Qos(1)).writer for k, name in enumerate(types)]
+    for k, name in enumerate(types):
+        there.reader(f"rt/looked_at_{k}", name, Qos(1), lambda: None)
+    wait_for(lambda: all(matched(writer) for writer in writers))
+    peers = [(writer, matched(writer)[0]) for writer in writers]
+    expected = [user_data_of(announced(*peer)) for peer in peers]
+    assert len({each["typehash"] for each in expected}) == len(types)
+    wrong: list[object] = []
+
+    def look(number: int) -> None:
+        try:
+            for _ in range(500):
+                found = user_data_of(announced(*peers[number]))
+                wrong.extend([found] if found != expected[number] else [])
+        except Exception as error:  # whatever a race leads to
+            wrong.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    threads = [threading.Thread(target=look, args=(number,)) for number in range(len(types))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sys.setswitchinterval(interval)
+    here.close()
+    there.close()
+    assert wrong == []

@@ -18,7 +18,7 @@ from microsim.messages.types import ENCAPSULATION
 from microsim.ros2.transport import LogLevel, OnMessage, OnRequest
 from microsim.ros2.transport.cdr_endpoints import CdrWriter
 from microsim.ros2.transport.dds_domain import domain_id, interfaces, uses_multicast
-from microsim.ros2.transport.dds_graph import Graph, dds_type, type_hash_data, user_data_of
+from microsim.ros2.transport.dds_graph import Graph, announced, dds_type, matched, type_hash_data, user_data_of
 from microsim.ros2.transport.receiving_threads import ReceivingThreads
 from microsim.ros2.transport.rtps_packets import FAST_DDS
 from microsim.ros2.transport.rtps_participant import RtpsRequest, ServiceParticipant
@@ -198,11 +198,11 @@ class DdsServer:
 
     def _client(self, source: int) -> str | None:
         if source not in self._clients:
-            endpoint = self._requests.reader.get_matched_publication_data(source)
+            endpoint = announced(self._requests.reader, source)
             if endpoint is None:
                 return None
             if len(self._clients) > _MANY:
-                there = set(self._requests.reader.get_matched_publications())
+                there = set(matched(self._requests.reader))
                 self._clients = {handle: client for handle, client in self._clients.items() if handle in there}
             is_fast = self._fast_dds is not None and endpoint.key.bytes[:2] == FAST_DDS
             self._clients[source] = _ANSWERED_ELSEWHERE if is_fast else user_data_of(endpoint).get("clientid", "")
@@ -213,11 +213,11 @@ class DdsServer:
             return True
         writer = self._replies.writer
         known, self._listeners = self._listeners, {}
-        for handle in writer.get_matched_subscriptions():
+        for handle in matched(writer):
             if handle in known:
                 self._listeners[handle] = known[handle]
             else:
-                endpoint = writer.get_matched_subscription_data(handle)
+                endpoint = announced(writer, handle)
                 self._listeners[handle] = user_data_of(endpoint).get("clientid", "")
         return client in self._listeners.values()
 
@@ -242,10 +242,7 @@ class Client:
         return self._is_on_cyclone() or (self._fast_dds is not None and self._fast_dds.has_server(self._number))
 
     def _is_on_cyclone(self) -> bool:
-        try:
-            peers = self._replies.reader.get_matched_publications(), self._requests.writer.get_matched_subscriptions()
-        except IndexError:  # cyclonedds asks for the number and then for the list: a peer came in between
-            return False
+        peers = matched(self._replies.reader), matched(self._requests.writer)
         if peers != self._ready_with:
             self._ready_with = peers if self._servers() - {""} else None
         return self._ready_with is not None
@@ -255,10 +252,8 @@ class Client:
 
     def _servers(self) -> set[str]:
         """Ids of the servers matched with both halves; "": one without an id."""
-        reader, writer = self._replies.reader, self._requests.writer
-        repliers = map(reader.get_matched_publication_data, reader.get_matched_publications())
-        listeners = map(writer.get_matched_subscription_data, writer.get_matched_subscriptions())
-        ids = [{user_data_of(each).get("serviceid", "") for each in side} for side in (repliers, listeners)]
+        ends = self._replies.reader, self._requests.writer
+        ids = [{user_data_of(announced(end, peer)).get("serviceid", "") for peer in matched(end)} for end in ends]
         return ids[0] & ids[1]
 
     def send(self, request: Mapping[str, Any] | Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -32,6 +33,9 @@ BLOCKING_S = 0.1  # longest time a reliable writer waits for a slow reader; rmw 
 
 _AT_ONCE = 64  # endpoints of others read at once
 _MANY = 1000  # topics of others that are remembered, for subscriptions made later
+# cyclonedds reads the QoS of others through variables that all threads share: two at once mix up what they read, or
+# read where nothing is.
+_READING_QOS = threading.Lock()
 _POLICIES = {2: "durability", 4: "deadline", 8: "liveliness", 11: "reliability"}  # that prevent a match
 
 
@@ -228,12 +232,28 @@ def taken(reader: BuiltinDataReader) -> Iterator[Any]:
     """Every announcement that is waiting."""
     while True:
         try:
-            samples = reader.take(_AT_ONCE)
+            with _READING_QOS:
+                samples = reader.take(_AT_ONCE)
         except DDSException:  # nothing left
             return
         yield from samples
         if len(samples) < _AT_ONCE:
             return
+
+
+def matched(end: DataReader[Any] | DataWriter[Any]) -> list[int]:
+    """Handles of the endpoints of others that it is matched with."""
+    ask = end.get_matched_publications if isinstance(end, DataReader) else end.get_matched_subscriptions
+    while True:
+        with suppress(IndexError):  # cyclonedds asks for the number and then for the list: a peer came in between
+            return list(ask())
+
+
+def announced(end: DataReader[Any] | DataWriter[Any], handle: int) -> Any:
+    """What a matched endpoint says about itself; None: it has gone."""
+    ask = end.get_matched_publication_data if isinstance(end, DataReader) else end.get_matched_subscription_data
+    with _READING_QOS:
+        return ask(handle)
 
 
 def ros_type(type_name: str) -> str:

@@ -160,7 +160,9 @@ def test_a_failing_mission_is_found_explained_and_fixed(address, folder):
         )
         for kind, name in (("recording", "out/go"), ("plot", "out/go.png"), ("scenario", "out/go.yaml")):
             await call("export", kind=kind, name=name, run="mission")
-        assert "already exists" in (await call.refused("export", kind="plot", name="out/go.png"))["message"]
+        assert (
+            "already exists" in (await call.refused("export", kind="plot", name="out/go.png", run="mission"))["message"]
+        )
         return bad, good, swept
 
     bad, good, swept = talk(address, repair)
