@@ -120,10 +120,14 @@ distclean: clean ## Remove .venv and downloads too
 
 setup: $(READY)-dev ## Only set up .venv for development
 
+# uv installs four times as fast as pip. Where it cannot be had, or cannot find a package as pip is configured to, pip does it.
+PIP := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check
+UV  := VIRTUAL_ENV=$(VENV) UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null || echo https://pypi.org/simple)}" $(BIN)/uv pip install --quiet
+
 define install # $(1): extras such as [dev]
 	@$(call venv)
-	@echo "Installing microsim$(1) into $(VENV) (half a minute, only when its metadata changed) ..."
-	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --editable '.$(1)'
+	@echo "Installing microsim$(1) into $(VENV) (only when its metadata changed) ..."
+	@{ { [ -x $(BIN)/uv ] || $(PIP) uv; } && $(UV) --editable '.$(1)'; } >/dev/null 2>&1 || $(PIP) --editable '.$(1)'
 	@touch $(READY) $@
 endef
 
