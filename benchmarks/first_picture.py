@@ -27,6 +27,7 @@ def main() -> None:
             **dict.fromkeys(own, ""),
             "NUMBA_CACHE_DIR": f"{folder}/kernels",
             "PIP_NO_CACHE_DIR": "1",
+            "UV_NO_CACHE": "1",
             "BROWSER": "true",
         }
         run = subprocess.Popen(
