@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any
 
@@ -110,7 +111,8 @@ def _fleet(scenario: Scenario, seed: int, world: World, clock: Clock, model: Rob
         put(model, states[:, column], world, pose.x, pose.y, pose.z or 0.0, pose.yaw)
         parameters.append(model.parameters(robot, air, clock.dt))
     keys = [stream_key(seed, f"{name}/air/gust") for name in names]
-    fleet = make_fleet(model, names, states, np.array(parameters).T.copy(), keys)
+    columns = np.array(list(zip_longest(*parameters, fillvalue=0.0)))  # paths of actors differ in length
+    fleet = make_fleet(model, names, states, columns, keys)
     settle_on_ground(fleet, world)
     return fleet
 

@@ -139,6 +139,7 @@ class Robot(Model):
     urdf: ClassVar[str] = ""  # its model in `urdf/`
     wind_parameter: ClassVar[bool] = False  # the node has a parameter <robot>.wind_world_xyz
     absent_when_null: ClassVar[tuple[str, ...]] = ()  # younger keys, which scenarios written out before did not have
+    key_that_starts: ClassVar[str] = ""  # where it is written, no world bundle says where the robot starts
     is_watched: ClassVar[bool] = False  # /sim/status reports its state
     is_vehicle: ClassVar[bool] = False  # a world bundle's vehicle, sensors and timeouts are meant for it
     names: ClassVar[tuple[str, ...]] = ()  # robots of these names are of this model, where a scenario does not say

@@ -140,7 +140,8 @@ def _robots(robots: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
         if not isinstance(given, Mapping):
             finished[name] = block
             continue
-        defaults: dict[str, Any] = {"start": {"map_pose": _start(kind, bundle, place)}}
+        is_placed = kind is not None and given.get(kind.key_that_starts)
+        defaults: dict[str, Any] = {} if is_placed else {"start": {"map_pose": _start(kind, bundle, place)}}
         if kind is not None and kind.is_vehicle:
             defaults |= _vehicle(bundle)
         if name in cars[:1]:

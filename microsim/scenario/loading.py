@@ -126,7 +126,7 @@ class _Loading:
         self, data: Mapping[str, Any], plugin_folders: tuple[str, ...], generated: Generated
     ) -> Scenario | None:
         try:
-            scenario = Scenario.model_validate(data, context={"plugins": plugin_folders})
+            scenario = Scenario.model_validate(data, context={"plugins": plugin_folders, "read": self.read})
         except ValidationError as error:
             self.problems += self.places.problems(error, self.data, generated.original)
             self.elevation_alone()
@@ -136,6 +136,13 @@ class _Loading:
             return scenario.model_copy(update={"map": grid, "world": self.world, "plugins": plugin_folders})
         grid = self.with_elevation(scenario.map)
         return scenario.model_copy(update={"map": grid, "plugins": plugin_folders})
+
+    def read(self, name: str) -> str:
+        """The text of a file that the scenario names."""
+        path = locate(name, self.folders)
+        if path is None:
+            raise ValueError(f"no such file: {show(name)}; looked in {', '.join(str(each) for each in self.folders)}")
+        return read_text(path)
 
     def in_world(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
         """The data completed by the world bundle it names, if it names one."""

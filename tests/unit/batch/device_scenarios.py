@@ -22,7 +22,9 @@ ROUND = bare(
 )
 WHEELS = {**MANY["heavy"], "joint_states": {"hz": 20}}
 CAR = {**MANY["car"], "joint_states": {"hz": 30}}
-EVERYONE = {**MANY, "heavy": WHEELS, "car": CAR, "round": ROUND}
+WALKER = {"model": "actor", "path": [[0, 3, 14], [0.4, 4, 14.5], [1.1, 3, 14]], "repeat": True, "odom": {"hz": 10}}
+KITE = {"model": "actor", "shape": "drone", "start": {"map_pose": {"x": 14, "y": 3, "z": 6}}}
+EVERYONE = {**MANY, "heavy": WHEELS, "car": CAR, "round": ROUND, "walker": WALKER, "kite": KITE}
 FAULTS = [
     {"target": "drone/gps", "kind": "jump", "from_s": 0.1, "to_s": 0.4, "offset_m": [3, 1, 0]},
     {"target": "rover/scan", "kind": "dropout", "from_s": 0.2, "to_s": 0.5},

@@ -220,7 +220,7 @@ def test_a_robot_model_is_found_by_entry_point(entry_points: dict[str, list[Entr
     scenario = load_scenario({"robots": {"submarine": {"max_depth_m": 30}, "second": {"model": "submarine"}}})
     assert [each.max_depth_m for each in scenario.robots.values() if isinstance(each, Submarine)] == [30, 100]
     assert load_scenario(scenario.to_dict()) == scenario
-    assert "there are: drone, rover, bicycle, navigation_robot, submarine" in complaint(
+    assert "there are: drone, rover, bicycle, navigation_robot, actor, submarine" in complaint(
         {"robots": {"x": {"model": "boat"}}}
     )
     entry_points["microsim.robots"] = [EntryPoint("submarine", f"{HERE}:SUBMARINE_DEPTH", "microsim.robots")]

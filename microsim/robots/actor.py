@@ -1,0 +1,285 @@
+"""Actors: a person, a car, a drone or a plain shape that moves by itself and shares the world with the robots.
+
+An actor follows a path of timed waypoints, or velocity commands where it has no path. Other robots see it with every
+sensor and can collide with it. What stops it stops its time on the path too: a person waits, and then walks on.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from typing_extensions import Self
+
+from microsim.documents.values import Finite, Length, Metres, Switch, detail, fail, show
+from microsim.engine import exact, geometry
+from microsim.engine.calls import Scene
+from microsim.engine.compiled import kernel
+from microsim.engine.components import (
+    ACCELERATION_X,
+    COMMON_ROWS,
+    VELOCITY_X,
+    YAW,
+    YAW_RATE,
+    Airflow,
+    RobotModel,
+    X,
+    Y,
+    Z,
+)
+from microsim.engine.geometry import Array
+from microsim.robots.drone import Keys
+from microsim.robots.robot import COMMON_SENSORS, Look, Pose, Robot, Start
+
+_ground_height = geometry.ground_height
+_sincos = exact.sincos
+_wrap_angle = exact.wrap_angle
+
+WAY = COMMON_ROWS  # [ticks] of the path that are behind it
+_COUNT, _IS_REPEATED, _FLIES, _FIRST = range(4)  # rows of the parameters: those of the path begin at _FIRST
+_T, _X, _Y, _Z, _YAW, _NUMBERS = range(6)  # of a waypoint; z is NaN on the ground
+
+MOST_WAYPOINTS = 1_000
+TURN_S = 0.5  # within which an actor faces the next waypoint, where the path does not say how it turns
+
+Body = tuple[tuple[float, float, float], tuple[float, float, float]]
+BODIES: dict[str, Body] = {
+    "person": ((0.0, 0.0, 0.875), (0.5, 0.5, 1.75)),
+    "car": ((1.35, 0.0, 0.75), (4.5, 1.8, 1.5)),
+    "drone": ((0.0, 0.0, 0.0), (0.5, 0.5, 0.15)),
+}
+
+
+def parameters(settings: Any, wind: Airflow, dt: float) -> tuple[float, ...]:
+    knots = turning(settings.path, settings.repeat)
+    flat = (number for knot in knots for number in knot)
+    return float(len(knots)), float(settings.repeat), float(settings.flies), *flat
+
+
+def turning(path: Sequence[Any], repeat: bool = False) -> list[tuple[float, ...]]:
+    """t, x, y, z, yaw of each waypoint. Where no yaw is written, the actor faces where it walks to."""
+    yaw, knots = _heading(path[-2], path[-1], 0.0) if repeat and len(path) > 1 else 0.0, list[tuple[float, ...]]()
+    for here, there in pairwise([*path, None] if path else []):
+        t, x, y, z, written = (*here, None, None)[:5]
+        place: tuple[float, ...] = (t, x, y, math.nan if z is None else z)
+        before, yaw = yaw, written if written is not None else _heading(here, there, yaw)
+        if written is None and (knots or repeat) and before != yaw and there is not None:
+            knots.append((*place, before))
+            share = min(TURN_S / (there[0] - t), 0.5)
+            goal = (*there, None)[:4]
+            place = tuple(math.nan if b is None else a + share * (b - a) for a, b in zip(place, goal, strict=True))
+        knots.append((*place, yaw))
+    return knots
+
+
+def _heading(here: Sequence[Any], there: Sequence[Any] | None, before: float) -> float:
+    if there is None or here[1:3] == there[1:3]:
+        return before
+    return float(exact.atan2(there[2] - here[2], there[1] - here[1]))
+
+
+@kernel
+def _last_before(parameters: Array, i: int, count: int, t: float) -> int:
+    """The number of the last waypoint whose time has come; the first where none has."""
+    low, high = 0, count
+    while high - low > 1:
+        middle = (low + high) // 2
+        if parameters[_FIRST + _NUMBERS * middle + _T, i] <= t:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def _follow(state: Array, parameters: Array, i: int, scene: Scene) -> None:
+    count = int(parameters[_COUNT, i])
+    end = parameters[_FIRST + _NUMBERS * (count - 1) + _T, i]
+    state[WAY, i] += 1.0
+    t = state[WAY, i] * scene.dt
+    if parameters[_IS_REPEATED, i] == 1.0 and end > 0.0:
+        t -= math.floor(t / end) * end
+    at = _last_before(parameters, i, count, t)
+    a = _FIRST + _NUMBERS * at
+    b = _FIRST + _NUMBERS * min(at + 1, count - 1)
+    share, length = 0.0, parameters[b + _T, i] - parameters[a + _T, i]
+    if length > 0.0:
+        share = min(max((t - parameters[a + _T, i]) / length, 0.0), 1.0)
+    x = parameters[a + _X, i] + share * (parameters[b + _X, i] - parameters[a + _X, i])
+    y = parameters[a + _Y, i] + share * (parameters[b + _Y, i] - parameters[a + _Y, i])
+    z = parameters[a + _Z, i] + share * (parameters[b + _Z, i] - parameters[a + _Z, i])
+    turn = _wrap_angle(parameters[b + _YAW, i] - parameters[a + _YAW, i])
+    _stand(state, parameters, i, scene, x, y, z, parameters[a + _YAW, i] + share * turn)
+
+
+@kernel
+def _obey(state: Array, command: Array, parameters: Array, i: int, scene: Scene) -> None:
+    sine, cosine = _sincos(state[YAW, i])
+    x = state[X, i] + (cosine * command[0, i] - sine * command[1, i]) * scene.dt
+    y = state[Y, i] + (sine * command[0, i] + cosine * command[1, i]) * scene.dt
+    z = state[Z, i] + command[2, i] * scene.dt
+    _stand(state, parameters, i, scene, x, y, z, state[YAW, i] + command[3, i] * scene.dt)
+
+
+@kernel
+def _stand(state: Array, parameters: Array, i: int, scene: Scene, x: float, y: float, z: float, yaw: float) -> None:
+    if parameters[_FLIES, i] == 0.0 or z != z:
+        z = _ground_height(scene.elevation, scene.cell, x - scene.west, y - scene.south)
+    new = (x, y, z if z == z else state[Z, i])
+    for k in range(3):
+        velocity = (new[k] - state[X + k, i]) / scene.dt
+        state[ACCELERATION_X + k, i] = (velocity - state[VELOCITY_X + k, i]) / scene.dt
+        state[VELOCITY_X + k, i] = velocity
+        state[X + k, i] = new[k]
+    state[YAW_RATE, i] = _wrap_angle(yaw - state[YAW, i]) / scene.dt
+    state[YAW, i] = _wrap_angle(yaw)
+
+
+@kernel
+def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: Scene, tick: int, ticks: int) -> None:
+    for i in range(state.shape[1]):
+        for _ in range(ticks):
+            if parameters[_COUNT, i] > 0.0:
+                _follow(state, parameters, i, scene)
+            else:
+                _obey(state, command, parameters, i, scene)
+
+
+def _model(name: str, is_ground_bound: bool) -> RobotModel:
+    return RobotModel(
+        name=name,
+        inputs=("vx", "vy", "vz", "yaw_rate"),
+        twist_fields=("linear.x", "linear.y", "linear.z", "angular.z"),
+        rows=COMMON_ROWS + 1,
+        state={"x": X, "y": Y, "z": Z, "yaw": YAW, "yaw_rate": YAW_RATE, "way": WAY},
+        parameters=parameters,
+        advance=advance,
+        is_ground_bound=is_ground_bound,
+        kept_when_held=(WAY,),
+        needs_tick=lambda parameters: False,
+    )
+
+
+WALKING, FLYING = _model("actor", True), _model("flying_actor", False)
+
+Share = Annotated[Finite, Field(ge=0, le=1)]
+
+
+def _waypoint(value: Any) -> Any:
+    if isinstance(value, (list, tuple)) and not 3 <= len(value) <= 5:
+        raise ValueError(f"expected [t, x, y], [t, x, y, z] or [t, x, y, z, yaw], found {show(value)}")
+    if isinstance(value, (list, tuple)) and None in value[:3]:
+        raise ValueError(f"expected numbers for t, x and y, found {show(value)}")
+    return value
+
+
+Waypoint = Annotated[tuple[Metres | None, ...], BeforeValidator(_waypoint)]
+
+
+class Actor(Robot):
+    """A person, a car, a drone or a plain shape that moves by itself; without sensors unless you add some."""
+
+    position: ClassVar[int] = 5
+    follower: ClassVar[str] = "fly"
+    key_that_starts: ClassVar[str] = "path"
+    absent_when_null: ClassVar[tuple[str, ...]] = ("size",)
+
+    model: Literal["actor"] = Field("actor", description="A person, vehicle or shape that moves by itself.")
+    shape: Literal["person", "car", "drone", "box", "cylinder"] = Field("person", description="What it looks like.")
+    size: tuple[Length, Length, Length] | None = Field(
+        None, description="Length, width and height of a box or a cylinder [m]."
+    )
+    colour: tuple[Share, Share, Share] = Field((0.9, 0.6, 0.2), description="Of a box or a cylinder: red, green, blue.")
+    path: Annotated[tuple[Waypoint, ...], Field(max_length=MOST_WAYPOINTS)] = Field(
+        (),
+        description="[t, x, y], [t, x, y, z] or [t, x, y, z, yaw] each, times rising; z null: on the ground, yaw null: "
+        "where it goes. A name: that of a .csv file with these columns. Empty: it follows cmd_vel.",
+    )
+    repeat: Switch = Field(False, description="Whether it begins again at the end of the path, where it started.")
+    for _name, _sensor in COMMON_SENSORS.items():  # none unless the scenario says so
+        __annotations__[_name] = _sensor.settings | None  # type: ignore[operator]
+        locals()[_name] = Field(None, description=f"{_sensor.title}; null: none.")
+    del _name, _sensor
+
+    @property
+    def flies(self) -> bool:
+        return self.shape == "drone" or any(len(each) > 3 and each[3] is not None for each in self.path)
+
+    @property
+    def engine_model(self) -> RobotModel:
+        return FLYING if self.flies else WALKING
+
+    @property
+    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
+        return () if self.path else ("cmd_vel", "set_pose")
+
+    @property
+    def urdf(self) -> str:  # type: ignore[override]
+        return {"car": "ego"}.get(self.shape, self.shape)
+
+    @field_validator("path", mode="before")
+    @classmethod
+    def _read(cls, value: Any, info: ValidationInfo) -> Any:
+        if not isinstance(value, str):
+            return value
+        read = (info.context or {}).get("read")
+        if read is None or not value.endswith(".csv"):
+            raise ValueError(f"expected waypoints or the name of a .csv file, found {show(value)}")
+        return _from_csv(read(value), value)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if (self.shape in BODIES) is not (self.size is None):
+            rule = "is only for a box or a cylinder" if self.shape in BODIES else f"is missing for a {self.shape}"
+            fail([detail(f"size {rule}", "size", found=self.size)])
+        for index, (a, b) in enumerate(pairwise(self.path)):
+            if not a[0] < b[0]:  # type: ignore[operator]
+                fail([detail(f"expected a later time than {a[0]:g}, found {b[0]:g}", "path", index + 1)])
+        if self.path and (self.path[0][0] or 0.0) < 0.0:
+            fail([detail(f"expected a time from 0 on, found {show(self.path[0][0])}", "path", 0)])
+        if self.repeat and self.path and self.path[0][1:3] != self.path[-1][1:3]:
+            (x, y), (at_x, at_y) = self.path[0][1:3], self.path[-1][1:3]
+            rule = f"a path that is repeated ends where it begins, at [{x:g}, {y:g}]"
+            fail([detail(f"{rule}; found [{at_x:g}, {at_y:g}]", "path", len(self.path) - 1)])
+        return self._at_its_start()
+
+    def _at_its_start(self) -> Self:
+        if self.path:
+            _, x, y, z, yaw = turning(self.path, self.repeat)[0]
+            place = Pose(x=x, y=y, z=None if math.isnan(z) else z, yaw=yaw)
+            if "start" in self.model_fields_set and self.start.map_pose != place:
+                fail([detail("an actor with a path starts at its first waypoint: leave `start` out", "start")])
+            self.__dict__["start"] = Start(map_pose=place)
+        return self
+
+    def body(self) -> Body:
+        return BODIES[self.shape] if self.size is None else ((0.0, 0.0, 0.5 * self.size[2]), self.size)
+
+    def look(self) -> Look:
+        center, size = self.body()
+        return Look("box" if self.shape in ("box", "car") else "cylinder", size, self.colour, center)
+
+    engine: ClassVar[RobotModel] = WALKING
+
+
+def _from_csv(text: str, name: str) -> list[list[float | None]]:
+    """Waypoints from columns t, x, y and perhaps z, yaw, in any order."""
+    rows = csv.DictReader(io.StringIO(text))
+    names = tuple(each.strip() for each in rows.fieldnames or ())
+    if missing := [each for each in ("t", "x", "y") if each not in names]:
+        raise ValueError(f"{name}: expected a first line with t,x,y and perhaps z,yaw; it has no {', '.join(missing)}")
+    found = list[list[float | None]]()
+    for row in rows:
+        numbers = {str(key).strip(): value for key, value in row.items() if key is not None}
+        try:
+            cells = [(numbers.get(each) or "").strip() for each in ("t", "x", "y", "z", "yaw")]
+            found.append([float(cell) if cell or k < 3 else None for k, cell in enumerate(cells)])
+        except ValueError:
+            raise ValueError(f"{name}, line {rows.line_num}: expected numbers, found {show(row)}") from None
+    return found
+
+
+ROBOT = Actor
