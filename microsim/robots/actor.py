@@ -148,11 +148,12 @@ def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: 
                 _obey(state, command, parameters, i, scene)
 
 
-def _model(name: str, is_ground_bound: bool) -> RobotModel:
+def _model(name: str, is_ground_bound: bool, is_commanded: bool) -> RobotModel:
+    inputs = {"vx": "linear.x", "vy": "linear.y", "vz": "linear.z", "yaw_rate": "angular.z"} if is_commanded else {}
     return RobotModel(
         name=name,
-        inputs=("vx", "vy", "vz", "yaw_rate"),
-        twist_fields=("linear.x", "linear.y", "linear.z", "angular.z"),
+        inputs=tuple(inputs),
+        twist_fields=tuple(inputs.values()),
         rows=COMMON_ROWS + 1,
         state={"x": X, "y": Y, "z": Z, "yaw": YAW, "yaw_rate": YAW_RATE, "way": WAY},
         parameters=parameters,
@@ -163,7 +164,8 @@ def _model(name: str, is_ground_bound: bool) -> RobotModel:
     )
 
 
-WALKING, FLYING = _model("actor", True), _model("flying_actor", False)
+WALKING, FLYING = _model("actor", True, True), _model("flying_actor", False, True)
+ON_A_PATH, ON_A_FLIGHT = _model("actor_on_a_path", True, False), _model("flying_actor_on_a_path", False, False)
 
 Share = Annotated[Finite, Field(ge=0, le=1)]
 
@@ -210,7 +212,7 @@ class Actor(Robot):
 
     @property
     def engine_model(self) -> RobotModel:
-        return FLYING if self.flies else WALKING
+        return (ON_A_FLIGHT if self.flies else ON_A_PATH) if self.path else FLYING if self.flies else WALKING
 
     @property
     def inputs(self) -> tuple[str, ...]:  # type: ignore[override]

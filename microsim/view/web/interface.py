@@ -275,7 +275,8 @@ class FrameCollector:
     def _idle(self, sim: Simulation) -> tuple[str, ...]:
         """A demo's own pilot lets robots wait on purpose."""
         has_plan = hasattr(self.runner.pilot, "is_done")
-        return () if has_plan else tuple(name for name in sim.robots if name not in self._commanded)
+        waiting = (name for name in sim.robots if name not in self._commanded and sim.model(name).inputs)
+        return () if has_plan else tuple(waiting)
 
     def _rtf(self) -> float:
         """0 while paused."""

@@ -93,6 +93,12 @@ def test_it_waits_for_what_is_in_its_way_and_walks_on() -> None:
     assert sim.state("walker").x == 11.0
 
 
+def test_on_a_path_it_takes_no_commands() -> None:
+    sim = microsim.Simulation(world(path=[[0, 5, 5], [2, 9, 5]]))
+    with pytest.raises(microsim.UsageError, match="walker has no command 'vx'"):
+        sim.command("walker", vx=1.0)
+
+
 def test_without_a_path_it_follows_commands_in_its_own_axes() -> None:
     start = {"map_pose": {"x": 20, "y": 20, "yaw": 0.5 * math.pi}}
     sim = microsim.Simulation(world(start=start))

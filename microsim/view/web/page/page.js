@@ -212,7 +212,7 @@
     const isOther = !scene || scene.scenario !== message.scenario; scene = message; series = []; fields = []; if (isOther) added = []; choosePlots(); for (const topic of Object.keys(images)) delete images[topic];
     document.body.classList.remove("ms-lost");
     for (const node of $("ms").querySelectorAll("#ms-transport button, #ms-transport input, #ms-drive button, #ms-look button, #ms-look input")) node.disabled = false;
-    if (!scene.robots.some((each) => each.name === robot)) robot = (scene.robots[scene.robots.length - 1] || {}).name || "";
+    if (!drivable().some((each) => each.name === robot)) robot = (drivable().at(-1) || {}).name || "";
     if (!scene.cameras.includes(camera)) camera = scene.cameras[0] || "";
     const chooser = $("ms-scenario"), kinds = Object.entries(scene.choices), isKnown = kinds.some(([kind, names]) => names.some((name) => `${kind}:${name}` === scene.chosen));
     chooser.replaceChildren(...(isKnown ? [] : [option("", scene.scenario)]), ...kinds.map(([kind, names]) => { const group = make("optgroup", { label: GROUPS[kind] || kind }); group.append(...names.map((name) => option(`${kind}:${name}`, name))); return group; }));
@@ -237,8 +237,8 @@
     choose(robot); marks(); fit();
   };
   const choosers = () => { // few robots are buttons, many are a list
-    const names = scene.robots.map((each) => each.name), few = names.length <= FEW && names.join("").length <= SHORT, shots = scene.cameras, isOnly = (topic) => shots.filter((each) => each.split("/")[1] === topic.split("/")[1]).length === 1, shortly = (topic) => (isOnly(topic) ? topic.split("/")[1] : topic.split("/").slice(1, 3).join(" ").replace(/_/g, " "));
-    $("ms-robots").replaceChildren(...(few ? scene.robots : []).map((each) => make("button", { "data-robot": each.name, title: `Keys and view belong to ${each.name}`, onclick: () => choose(each.name) }, mark(each.colour), each.name)));
+    const robots = drivable(), names = robots.map((each) => each.name), few = names.length <= FEW && names.join("").length <= SHORT, shots = scene.cameras, isOnly = (topic) => shots.filter((each) => each.split("/")[1] === topic.split("/")[1]).length === 1, shortly = (topic) => (isOnly(topic) ? topic.split("/")[1] : topic.split("/").slice(1, 3).join(" ").replace(/_/g, " "));
+    $("ms-robots").replaceChildren(...(few ? robots : []).map((each) => make("button", { "data-robot": each.name, title: `Keys and view belong to ${each.name}`, onclick: () => choose(each.name) }, mark(each.colour), each.name)));
     $("ms-robot-list").replaceChildren(...(few ? [] : names).map((name) => option(name))); show("ms-robot-list", !few); show("ms-robots", few);
     const fewShots = shots.length <= FEW && shots.map(shortly).join("").length <= SHORT + 8;
     $("ms-cameras").replaceChildren(...(shots.length > 1 && fewShots ? shots : []).map((topic) => make("button", { "data-topic": topic, title: `Show ${topic}`, onclick: () => { camera = topic; showImage(); marks(); } }, shortly(topic))));
@@ -283,11 +283,12 @@
     $("ms-legend").replaceChildren(...scene.robots.slice(0, 6).map((each) => entry("dot", css(each.colour), each.name)), ...LEGEND.filter(([kind]) => kinds.has(kind)).map(([, ...rest]) => entry(...rest)));
     $("ms-events").replaceChildren();
   };
+  const listed = (words) => [words.slice(0, -1).join(", "), words.at(-1)].filter(Boolean).join(" and ");
   const tellEvents = (message) => { // what the pilot reports, up to the moment that is shown
     const seen = message.events.filter(([seconds]) => seconds <= message.time + 1e-6).slice(-4), key = JSON.stringify(seen);
     if ($("ms-events").dataset.key !== key) { $("ms-events").dataset.key = key; $("ms-events").replaceChildren(...seen.map(([seconds, words]) => make("li", {}, make("time", {}, `${seconds.toFixed(1)} s:`), ` ${words}`))); }
     const idle = scene.mode === "live" && !message.driven ? message.idle : []; show("ms-hint", idle.length > 0 && message.time > 1);
-    if (idle.length) text("ms-hint", `Nobody drives ${idle.length > 3 ? `${idle.length} robots` : idle.join(" and ")}: choose one under Drive and hold ${isTouch() ? "a button" : "I, J, K or L"}.`);
+    if (idle.length) text("ms-hint", `Nobody drives ${idle.length > 3 ? `${idle.length} robots` : listed(idle)}: choose one under Drive and hold ${isTouch() ? "a button" : "I, J, K or L"}.`);
     show("ms-the-end", message.restart_s !== null && message.restart_s !== undefined);
     if (message.restart_s) text("ms-the-end", `The end. Starts again in ${Math.ceil(message.restart_s)} s.`);
   };
@@ -390,6 +391,7 @@
   };
 
   // ---- driving ------------------------------------------------------------------------------------------------------
+  const drivable = () => scene.robots.filter((each) => Object.keys(each.limits).length); // actors on a path take no commands
   const axisInput = (chosen, axis) => AXES[axis].find((name) => name in chosen.limits);
   const command = () => {
     const chosen = scene && scene.robots.find((each) => each.name === robot); if (!chosen) return null;
