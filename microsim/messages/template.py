@@ -152,16 +152,15 @@ class RawTemplate:
     """A message with a header whose one large array comes as bytes: an image, a scan."""
 
     def __init__(self, type_name: str, message: Any, array: str) -> None:
-        self._blob = bytearray(encode(type_name, message))
-        places = layout(type_name, message)
+        blob, places = encode(type_name, message), layout(type_name, message)
         place = places[array]
-        self._span = slice(place.offset, place.offset + struct.calcsize(place.code) * place.count)
+        self._head = bytearray(blob[: place.offset])
+        self._tail = blob[place.offset + struct.calcsize(place.code) * place.count :]
         self._stamp_at = places["header.stamp.sec"].offset
 
     def encode(self, stamp: tuple[int, int], data: bytes | memoryview) -> bytes:
-        self._blob[self._span] = data
-        struct.pack_into("<iI", self._blob, self._stamp_at, *stamp)
-        return bytes(self._blob)
+        struct.pack_into("<iI", self._head, self._stamp_at, *stamp)
+        return b"".join((self._head, data, self._tail))
 
 
 def _run(places: dict[str, ByteSpan], path: str, count: int) -> tuple[int, str]:

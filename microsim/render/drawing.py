@@ -1,4 +1,4 @@
-"""A frame, row by row: the ground, what is painted on it, then the solids; the nearest surface wins. Robots come last.
+"""A frame, tile by tile: the ground, what is painted on it, then solids; the nearest surface wins. Robots come last.
 
 The loops over the pixels of a row have no branches, so that LLVM turns them into SIMD. Rays that are NaN see nothing.
 """
@@ -9,10 +9,20 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine.compiled import kernel, threaded_kernel
+from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.engine.geometry import Array, Grid
-from microsim.render.relief import Surface, ground_classes, plane_depths
-from microsim.render.screen import Pose, Rays, ScreenIndex, between, into_body, inverse_of
+from microsim.render.relief import Surface, ground_classes, only_class, plane_depths
+from microsim.render.screen import (
+    TILE_COLUMNS,
+    TILE_ROWS,
+    Pose,
+    Rays,
+    ScreenIndex,
+    Spans,
+    between,
+    into_body,
+    inverse_of,
+)
 from microsim.render.shapes import CIRCLE, CLASS, HIGH, KIND, LOW, TRIANGLE, Shapes, aim
 
 Image: TypeAlias = npt.NDArray[np.uint8]  # (h, w, 3)
@@ -25,7 +35,9 @@ def draw(
     pose: Pose,
     ground_above_camera: float,
     is_plane: bool,
+    needs_depths: bool,
     rays: Rays,
+    tiles: Array,
     screen: ScreenIndex,
     surface: Surface,
     shapes: Shapes,
@@ -33,20 +45,77 @@ def draw(
     depths: Array,
     classes: Grid,
 ) -> None:
-    """Fill `depths` and `classes` (h, w). `depths` holds the ground's, unless that is a plane.
+    """Fill `classes` and, where they are needed, `depths` (h, w). `depths` holds the ground's, unless that is a plane.
 
-    `inverse_dz` is room to work in.
+    Tiles in which only one class can be seen are filled without a look at their pixels. `tiles` are `tile_outlines` of
+    the rays, `inverse_dz` is room to work in.
     """
     aim(pose, screen, shapes)
+    (height, width), (_, _, _, spans) = classes.shape, shapes
+    may_fill = is_plane and not needs_depths and ground_above_camera < 0.0
+    for band in range(tiles.shape[0]):
+        top, bottom, begin = band * TILE_ROWS, min((band + 1) * TILE_ROWS, height), 0
+        for k in range(tiles.shape[1]):
+            left, right = k * TILE_COLUMNS, min((k + 1) * TILE_COLUMNS, width)
+            if not may_fill or _meets_shape(spans, left, right, top, bottom):
+                continue
+            only = only_class(pose, tiles[band, k], ground_above_camera, surface)
+            if only < 0:
+                continue
+            if begin < left:
+                _draw_part(
+                    pose, ground_above_camera, is_plane, rays, surface, shapes, inverse_dz, depths, classes,
+                    (top, bottom, begin, left),
+                )  # fmt: skip
+            begin = right
+            for v in range(top, bottom):
+                _fill(classes[v, left:right], only)
+        if begin < width:
+            _draw_part(
+                pose, ground_above_camera, is_plane, rays, surface, shapes, inverse_dz, depths, classes,
+                (top, bottom, begin, width),
+            )  # fmt: skip
+
+
+@inlined
+def _fill(seen: Grid, class_id: int) -> None:
+    for u in range(seen.shape[0]):
+        seen[u] = class_id
+
+
+@inlined
+def _meets_shape(spans: Spans, left: int, right: int, top: int, bottom: int) -> bool:
+    """True when a shape may be seen in these pixels."""
+    for n in range(spans.shape[0]):
+        if spans[n, 0] < right and left < spans[n, 1] and spans[n, 2] < bottom and top < spans[n, 3]:
+            return True
+    return False
+
+
+@kernel
+def _draw_part(
+    pose: Pose,
+    ground_above_camera: float,
+    is_plane: bool,
+    rays: Rays,
+    surface: Surface,
+    shapes: Shapes,
+    inverse_dz: Array,
+    depths: Array,
+    classes: Grid,
+    part: tuple[int, int, int, int],
+) -> None:
+    """Pixel by pixel, from row `top` to `bottom` and from column `left` to `right`."""
     table, painted, coefficients, spans = shapes
-    for v in range(classes.shape[0]):
+    top, bottom, left, right = part
+    for v in range(top, bottom):
         ray_x, ray_y, depth, seen = rays[0, v], rays[1, v], depths[v], classes[v]
-        _inverse_dz(pose, ray_x, ray_y, inverse_dz)
+        _inverse_dz(pose, ray_x[left:right], ray_y[left:right], inverse_dz[left:right])
         if is_plane:
-            plane_depths(inverse_dz, ground_above_camera, depth)
-        ground_classes(pose, ray_x, ray_y, depth, surface, seen)
+            plane_depths(inverse_dz[left:right], ground_above_camera, depth[left:right])
+        ground_classes(pose, ray_x[left:right], ray_y[left:right], depth[left:right], surface, seen[left:right])
         for n in range(table.shape[0]):
-            u0, u1 = spans[n, 0], spans[n, 1]
+            u0, u1 = max(spans[n, 0], left), min(spans[n, 1], right)
             if spans[n, 2] <= v < spans[n, 3] and u0 < u1:
                 kind, class_id, c = table[n, KIND], np.uint8(table[n, CLASS]), coefficients[n]
                 if n < painted:
@@ -159,13 +228,34 @@ def _cover_with_prism(
         seen[u] = class_id if hit else seen[u]
 
 
+def coloured(classes: Grid, palette: Grid) -> Image:
+    """A new image of the classes' colours."""
+    image: Image = np.empty((*classes.shape, 3), np.uint8)
+    _colour(classes, palette, image.reshape(len(image), -1))
+    return image
+
+
 @threaded_kernel
-def colour(classes: Grid, palette: Grid, image: Image) -> None:
-    for v in range(classes.shape[0]):
-        for u in range(classes.shape[1]):
-            class_id = classes[v, u]
-            for channel in range(3):
-                image[v, u, channel] = palette[class_id, channel]
+def _colour(classes: Grid, palette: Grid, rows: Grid) -> None:
+    """rows (h, 3 w): red, green, blue, red, … Stretches of one class are copied from a bar of its colour."""
+    height, width = classes.shape
+    bars = np.empty((palette.shape[0], 3 * TILE_COLUMNS), np.uint8)
+    for class_id in range(palette.shape[0]):
+        for i in range(bars.shape[1]):
+            bars[class_id, i] = palette[class_id, i % 3]
+    for v in range(height):
+        for left in range(0, width, TILE_COLUMNS):
+            seen = classes[v, left : min(left + TILE_COLUMNS, width)]
+            numbers, bar, others = rows[v, 3 * left : 3 * (left + seen.shape[0])], bars[seen[0]], np.uint8(0)
+            for u in range(seen.shape[0]):
+                others = np.uint8(others | (seen[u] ^ seen[0]))
+            if others == 0:
+                for i in range(numbers.shape[0]):
+                    numbers[i] = bar[i]
+                continue
+            for u in range(seen.shape[0]):
+                for channel in range(3):
+                    numbers[3 * u + channel] = palette[seen[u], channel]
 
 
 @kernel

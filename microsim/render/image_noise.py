@@ -1,7 +1,8 @@
 """Noise of the camera's image: a Gaussian blur, then one random gain per colour and frame, in whole numbers.
 
 The blur's weights are whole numbers with the sum 2**11, applied along rows, then along columns, and rounded once at the
-end; pixels beyond the image repeat its edge.
+end; pixels beyond the image repeat its edge. Where all pixels within its reach are alike it changes nothing: tiles
+without an edge nearby are left as they are.
 """
 
 import math
@@ -11,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine import exact
-from microsim.engine.compiled import kernel, threaded_kernel
+from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.engine.geometry import Grid
 from microsim.engine.noise import uniforms
 from microsim.render.drawing import Image
+from microsim.render.screen import TILE_COLUMNS, TILE_ROWS
 
 Weights: TypeAlias = npt.NDArray[np.int64]
 Sums: TypeAlias = npt.NDArray[np.int32]
@@ -23,6 +25,8 @@ SumRows: TypeAlias = npt.NDArray[np.int32]
 _WEIGHT_BITS = 11  # 255 * 2**22 still fits 31 bits
 _GAIN_BITS = 16
 _REACH_SIGMAS = 3.5  # the rest of the bell is below half a unit of 2**-11
+_ROWS, _NUMBERS = TILE_ROWS, 3 * TILE_COLUMNS  # of a tile
+_SUMS, _BLUR = 1, 2  # marks of a tile: its sums along rows are needed; it is blurred
 
 
 def blur_weights(sigma_px: float) -> Weights:
@@ -53,17 +57,22 @@ class ImageNoise:
         self._extended_row = np.empty(3 * (width + 2 * reach), np.int32)
         self._blurred_rows = np.empty((height, 3 * width), np.int32)
         self._gains = np.full((width, 3), 1 << _GAIN_BITS, np.int32)  # one for each number of a row of pixels
+        self._marks = np.empty((-(-height // _ROWS), -(-3 * width // _NUMBERS)), np.uint8)
 
     def apply(self, image: Image, key: int, tick: int) -> Image:
-        """The noisy image: a new array, or `image` itself when there is no noise."""
+        """The noisy image: a new array, or `image` itself when nothing changes."""
         if self._changes_nothing:
             return image
+        height, width, _ = image.shape
+        rows = image.reshape(height, 3 * width)
         if self._jitter:
             self._gains[:] = self._draw_gains(key, tick)
-        height, width, _ = image.shape
+        if not _mark_edges(rows, self._weights.size - 1, self._marks) and not self._jitter:
+            return image
         noisy = np.empty_like(image)
         _blur_and_scale(
-            image.reshape(height, 3 * width),
+            rows,
+            self._marks,
             self._weights,
             self._gains.reshape(-1),
             self._extended_row,
@@ -83,24 +92,84 @@ class ImageNoise:
 
 
 @threaded_kernel
+def _mark_edges(rows: Grid, reach: int, marks: Grid) -> bool:
+    """Mark the tiles that have neighbouring pixels of two colours within reach; False when there are none."""
+    marks[:] = 0
+    if reach == 0:
+        return False
+    found = False
+    up, aside = -(-reach // _ROWS), -(-3 * reach // _NUMBERS)
+    for j in range(marks.shape[0]):
+        for k in range(marks.shape[1]):
+            if not _has_edge(rows, j * _ROWS, k * _NUMBERS):
+                continue
+            found = True
+            for row in range(max(j - 2 * up, 0), min(j + 2 * up + 1, marks.shape[0])):
+                mark = _BLUR if abs(row - j) <= up else _SUMS
+                for column in range(max(k - aside, 0), min(k + aside + 1, marks.shape[1])):
+                    marks[row, column] = max(int(marks[row, column]), mark)
+    return found
+
+
+@kernel
+def _has_edge(rows: Grid, top: int, left: int) -> bool:
+    """Whether a pixel of the tile differs from the next one in its row or in its column."""
+    height, width = rows.shape
+    right = min(left + _NUMBERS, width)
+    for v in range(top, min(top + _ROWS, height)):
+        row, below, differences = rows[v], rows[min(v + 1, height - 1)], np.uint8(0)
+        here, under, after = row[left:right], below[left:right], row[left + 3 : min(right + 3, width)]
+        for i in range(here.shape[0]):
+            differences = np.uint8(differences | (here[i] ^ under[i]))
+        for i in range(after.shape[0]):
+            differences = np.uint8(differences | (here[i] ^ after[i]))
+        if differences != 0:
+            return True
+    return False
+
+
+@inlined
+def _next_run(marks: Grid, mark: int, k: int, width: int) -> tuple[int, int]:
+    """The numbers [begin, end) of the first marked tiles side by side from tile k on; end 0: there are none."""
+    while k < marks.shape[0] and marks[k] < mark:
+        k += 1
+    first = k
+    while k < marks.shape[0] and marks[k] >= mark:
+        k += 1
+    return first * _NUMBERS, min(k * _NUMBERS, width) if k > first else 0
+
+
+@threaded_kernel
 def _blur_and_scale(
-    rows: Grid, weights: Weights, gains: Sums, extended_row: Sums, blurred_rows: SumRows, noisy: Grid
+    rows: Grid, marks: Grid, weights: Weights, gains: Sums, extended_row: Sums, blurred_rows: SumRows, noisy: Grid
 ) -> None:
     height, width = rows.shape
     reach = weights.shape[0] - 1
     for v in range(height):
-        blurred = blurred_rows[v]
-        _extend(rows[v], extended_row)
-        _scaled(extended_row[3 * reach : 3 * reach + width], weights[0], blurred)
-        for k in range(1, reach + 1):
-            left, right = 3 * (reach - k), 3 * (reach + k)
-            _add_scaled(extended_row[left : left + width], extended_row[right : right + width], weights[k], blurred)
-    total = extended_row[:width]
+        blurred, tiles = blurred_rows[v], marks[v // _ROWS]
+        a, b = _next_run(tiles, _SUMS, 0, width)
+        if b > 0:
+            _extend(rows[v], extended_row)
+        while b > 0:
+            begin, end, sums = a + 3 * reach, b + 3 * reach, blurred[a:b]
+            _scaled(extended_row[begin:end], weights[0], sums)
+            for k in range(1, reach + 1):
+                left, right = extended_row[begin - 3 * k : end - 3 * k], extended_row[begin + 3 * k : end + 3 * k]
+                _add_scaled(left, right, weights[k], sums)
+            a, b = _next_run(tiles, _SUMS, -(-b // _NUMBERS), width)
     for v in range(height):
-        _scaled(blurred_rows[v], weights[0], total)
-        for k in range(1, reach + 1):
-            _add_scaled(blurred_rows[max(v - k, 0)], blurred_rows[min(v + k, height - 1)], weights[k], total)
-        _round_and_scale(total, gains, noisy[v])
+        tiles, done = marks[v // _ROWS], 0
+        while done < width:
+            a, b = _next_run(tiles, _BLUR, done // _NUMBERS, width)
+            a, b = (a, b) if b > 0 else (width, width)
+            _scale(rows[v, done:a], gains[done:a], noisy[v, done:a])
+            total = extended_row[a:b]
+            _scaled(blurred_rows[v, a:b], weights[0], total)
+            for k in range(1, reach + 1):
+                above, below = blurred_rows[max(v - k, 0), a:b], blurred_rows[min(v + k, height - 1), a:b]
+                _add_scaled(above, below, weights[k], total)
+            _round_and_scale(total, gains[a:b], noisy[v, a:b])
+            done = b
 
 
 @kernel
@@ -133,5 +202,16 @@ def _round_and_scale(total: Sums, gains: Sums, row: Grid) -> None:
     """Round the blurred sums to 0..255 and apply the gains, saturating."""
     for i in range(row.shape[0]):
         value = (total[i] + (1 << (2 * _WEIGHT_BITS - 1))) >> (2 * _WEIGHT_BITS)
-        value = (value * gains[i] + (1 << (_GAIN_BITS - 1))) >> _GAIN_BITS
-        row[i] = value if value < 255 else 255
+        row[i] = _scaled_by(value, gains[i])
+
+
+@kernel
+def _scale(row: Grid, gains: Sums, noisy: Grid) -> None:
+    for i in range(row.shape[0]):
+        noisy[i] = _scaled_by(row[i], gains[i])
+
+
+@inlined
+def _scaled_by(value: int, gain: int) -> int:
+    value = (value * gain + (1 << (_GAIN_BITS - 1))) >> _GAIN_BITS
+    return value if value < 255 else 255

@@ -14,9 +14,9 @@ import numpy as np
 
 from microsim.engine.geometry import Array, Grid, Vector
 from microsim.engine.world import OBSTACLE, PALETTE, Shape, World
-from microsim.render.drawing import Image, colour, draw, draw_bodies
+from microsim.render.drawing import Image, coloured, draw, draw_bodies
 from microsim.render.relief import relief_depths, world_terrain
-from microsim.render.screen import Rays, screen_index
+from microsim.render.screen import Rays, screen_index, tile_outlines
 from microsim.render.shapes import NO_SHAPES, tabulate
 
 Rotation: TypeAlias = tuple[Vector, Vector, Vector]  # rows of the matrix from the optical to the map frame
@@ -101,7 +101,7 @@ class Renderer:
         self.model = model
         self._world = world
         self._rays = model.rays()
-        self._screen = screen_index(self._rays)
+        self._screen, self._tiles = screen_index(self._rays), tile_outlines(self._rays)
         self._patches, self._blocks, self._surface, self._lowest = world.derived(world_terrain)
         if surface is not None:
             self._surface = self._surface._replace(classes=surface)
@@ -132,13 +132,13 @@ class Renderer:
         """True when nothing stands in the world."""
         return self._mesh is None and self._shapes.table.shape[0] == self._shapes.painted
 
-    def _draw(self, position: Vector, rotation: Rotation, bodies: Array | None = None) -> None:
+    def _draw(self, position: Vector, rotation: Rotation, bodies: Array | None, needs_depths: bool) -> None:
         ground_above_camera = self._aim(position, rotation)
         is_plane = self._world.is_flat or ground_above_camera >= 0.0
         with np.errstate(all="ignore"):  # uncompiled, NumPy would warn of every ray that goes to infinity
             if not is_plane:
                 self._draw_relief()
-            self._draw_shapes(ground_above_camera, is_plane, bodies)
+            self._draw_shapes(ground_above_camera, is_plane, bodies, needs_depths)
 
     def _aim(self, position: Vector, rotation: Rotation) -> float:
         """How far the ground is above the camera."""
@@ -151,13 +151,17 @@ class Renderer:
     def _draw_relief(self) -> None:
         relief_depths(self._pose, self._rays, self._screen, self._patches, self._blocks, self._depths)
 
-    def _draw_shapes(self, ground_above_camera: float, is_plane: bool, bodies: Array | None) -> None:
+    def _draw_shapes(
+        self, ground_above_camera: float, is_plane: bool, bodies: Array | None, needs_depths: bool
+    ) -> None:
         pose, rays, canvas = self._pose, self._rays, (self._depths, self._classes)
-        scene = (rays, self._screen, self._surface, self._shapes, self._row)
-        draw(pose, ground_above_camera, is_plane, *scene, *canvas)
+        bodies = bodies if bodies is not None and bodies.shape[0] else None
+        needs_depths = needs_depths or bodies is not None or self._mesh is not None
+        scene = (rays, self._tiles, self._screen, self._surface, self._shapes, self._row)
+        draw(pose, ground_above_camera, is_plane, needs_depths, *scene, *canvas)
         if self._mesh is not None:
             self._draw_mesh(pose, rays, self._screen, *self._mesh, *canvas)
-        if bodies is not None and bodies.shape[0]:
+        if bodies is not None:
             draw_bodies(pose, rays, bodies, self._robot_class, *canvas)
 
     def things(self, position: Vector, rotation: Rotation, parts: Array) -> tuple[Image, Array]:
@@ -170,15 +174,15 @@ class Renderer:
         ground_above_camera = self._aim(position, rotation)
         with np.errstate(all="ignore"):
             if self._world.is_flat or ground_above_camera >= 0.0:
-                bare = (self._rays, self._screen, self._surface, NO_SHAPES, self._row)
-                draw(self._pose, ground_above_camera, True, *bare, self._depths, self._classes)
+                bare = (self._rays, self._tiles, self._screen, self._surface, NO_SHAPES, self._row)
+                draw(self._pose, ground_above_camera, True, True, *bare, self._depths, self._classes)
             else:
                 self._draw_relief()
             ground = self._depths.copy()
             if not self.is_bare:
-                self._draw_shapes(ground_above_camera, False, None)
+                self._draw_shapes(ground_above_camera, False, None, True)
         self._depths[self._depths >= ground] = math.inf
-        image = self._coloured()
+        image = coloured(self._classes, self._palette)
         with np.errstate(all="ignore"):
             draw_parts(self._pose, self._rays, self._screen, parts, ground, self._depths, image)
         return image, self._depths
@@ -189,7 +193,7 @@ class Renderer:
 
     def labels(self, position: Vector, rotation: Rotation, bodies: Array | None) -> tuple[Grid, Array]:
         """(h, w) class and (h, w) depth [m] of what each pixel sees. The arrays are reused by the next call."""
-        self._draw(position, rotation, bodies)
+        self._draw(position, rotation, bodies, True)
         return self._classes, self._depths
 
     def depths(self, position: Vector, rotation: Rotation) -> Array:
@@ -198,10 +202,5 @@ class Renderer:
 
     def render(self, position: Vector, rotation: Rotation, bodies: Array | None = None) -> Image:
         """(h, w, 3) in the palette's colours: a new array. Bodies are robots, as `draw_bodies` takes them."""
-        self._draw(position, rotation, bodies)
-        return self._coloured()
-
-    def _coloured(self) -> Image:
-        image = np.empty((*self._classes.shape, 3), np.uint8)
-        colour(self._classes, self._palette, image)
-        return image
+        self._draw(position, rotation, bodies, False)
+        return coloured(self._classes, self._palette)

@@ -41,6 +41,9 @@ _OUTER_STEPS = (4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)  # [cells] from the edge
 _FAR = 1e12  # [m] where an outer patch ends
 _WHOLE, _BESIDE_A_HOLE, _HOLE = range(3)
 _TINY = 1e-300
+_LEVEL = 1e-3  # slopes of rays below this count as towards the horizon
+_SLACK = 1e-9  # far above the rounding of places on the ground
+_MOST_CELLS = 256.0  # that are looked at in place of the pixels of a tile
 
 
 class Patches(NamedTuple):
@@ -361,6 +364,42 @@ def _draw_patch(pose: Pose, patch: Array, rays: Rays, u0: int, u1: int, v0: int,
             t = enter if below else enter + ahead
             hit = (enter <= leave) & (below | (meets & (ahead > 0.0) & (t <= leave))) & (t < depth[u]) & (t < _FAR)
             depth[u] = t if hit else depth[u]
+
+
+@kernel
+def only_class(pose: Pose, outline: Array, ground_above_camera: float, surface: Surface) -> int:
+    """The class that all rays within an outline see of level ground or sky; -1: perhaps several.
+
+    The ground that they see lies between the points that its four corners see.
+    """
+    ground, per_cell = surface.classes, 1.0 / surface.cell_m
+    camera_x, camera_y = pose[0] - surface.west, pose[1] - surface.south
+    last_i, last_j = ground.shape[1] - 1.0, ground.shape[0] - 1.0
+    low_i, high_i, low_j, high_j, up = last_i, 0.0, last_j, 0.0, 0
+    for corner in range(4):
+        a, b = outline[corner & 1], outline[2 + (corner >> 1)]
+        dz = pose[9] * a + pose[10] * b + pose[11]
+        if dz > _LEVEL:
+            up += 1
+            continue
+        if not dz < -_LEVEL:  # towards the horizon, or no ray
+            return -1
+        t = ground_above_camera / dz
+        i = (camera_x + t * (pose[3] * a + pose[4] * b + pose[5])) * per_cell
+        j = (camera_y + t * (pose[6] * a + pose[7] * b + pose[8])) * per_cell
+        slack = _SLACK * (1.0 + abs(i) + abs(j) + t * (1.0 + abs(a) + abs(b)) * per_cell)
+        low_i, high_i = min(low_i, max(i - slack, 0.0)), max(high_i, min(i + slack, last_i))
+        low_j, high_j = min(low_j, max(j - slack, 0.0)), max(high_j, min(j + slack, last_j))
+    if up > 0:
+        return 0 if up == 4 else -1
+    if not (high_i - low_i + 2.0) * (high_j - low_j + 2.0) < _MOST_CELLS:
+        return -1
+    found = ground[int(low_j), int(low_i)]
+    for row in range(int(low_j), int(high_j) + 1):
+        for column in range(int(low_i), int(high_i) + 1):
+            if ground[row, column] != found:
+                return -1
+    return int(found)
 
 
 @kernel

@@ -17,6 +17,7 @@ Spans: TypeAlias = npt.NDArray[np.int32]
 _BINS_PER_PIXEL = 16
 _TINY = 1e-300
 _SLACK = 1e-9  # of a and b, far above their rounding and far below a pixel
+TILE_ROWS, TILE_COLUMNS = 8, 32  # [px]
 
 
 class Scale(NamedTuple):
@@ -43,6 +44,16 @@ def screen_index(rays: Rays) -> ScreenIndex:
     columns, a_low, a_scale = _axis_index(np.fmin.reduce(rays[0], axis=0), np.fmax.reduce(rays[0], axis=0))
     rows, b_low, b_scale = _axis_index(np.fmin.reduce(rays[1], axis=1), np.fmax.reduce(rays[1], axis=1))
     return ScreenIndex(Scale(a_low, a_scale, b_low, b_scale), columns, rows)
+
+
+def tile_outlines(rays: Rays) -> Array:
+    """Per tile the lowest and highest a, then b, of its rays; NaN when it has a pixel without a ray."""
+    rows, columns = range(0, rays.shape[1], TILE_ROWS), range(0, rays.shape[2], TILE_COLUMNS)
+    bounds = [
+        [least.reduceat(least.reduceat(axis, rows, axis=0), columns, axis=1) for least in (np.minimum, np.maximum)]
+        for axis in rays
+    ]
+    return np.ascontiguousarray(np.moveaxis(np.concatenate(bounds), 0, -1))
 
 
 def _axis_index(lows: Array, highs: Array) -> tuple[Spans, float, float]:

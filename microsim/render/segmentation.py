@@ -10,7 +10,7 @@ from microsim.engine import geometry
 from microsim.engine.compiled import kernel
 from microsim.engine.geometry import Array, Grid, Vector
 from microsim.engine.world import CLASS_NAMES, PALETTE, TARGET, World
-from microsim.render.drawing import Image, colour
+from microsim.render.drawing import Image, coloured
 from microsim.render.palette_camera import CameraModel, Renderer, Rotation
 from microsim.render.screen import Rays
 from microsim.render.splat.activation import Floats
@@ -48,9 +48,7 @@ class Segmenter:
         classes, depths = self._renderer.labels(position, rotation, bodies)
         pose = np.array([*position, *rotation[0], *rotation[1], *rotation[2]])
         label_splats(pose, self._rays, splat_depths, depths, *self._ground, classes)
-        image = np.empty((*classes.shape, 3), np.uint8)
-        colour(classes, SEGMENT_COLOURS, image)
-        return image
+        return coloured(classes, SEGMENT_COLOURS)
 
 
 @kernel

@@ -46,6 +46,25 @@ def test_the_blur_is_a_gaussian_to_within_one_grey_level(sigma):
     assert abs(blurred - gaussian_blur(image, sigma)).max() <= 1.0
 
 
+@pytest.mark.parametrize("sigma", [0.3, 0.5, 3.0])
+def test_plain_areas_are_blurred_as_all_others(sigma):
+    """Beside a picture full of edges, which is blurred everywhere, a few rectangles of one colour."""
+    random = np.random.default_rng(4)
+    noise, weights = ImageNoise(150, 70, sigma, 0.0), blur_weights(sigma)
+    for _ in range(10):
+        image = np.full((70, 150, 3), 200, np.uint8)
+        for _ in range(3):
+            v, u = random.integers(0, 70), random.integers(0, 150)
+            image[v : v + random.integers(1, 30), u : u + random.integers(1, 60)] = random.integers(0, 256, 3)
+        reach, total = len(weights) - 1, image.astype(np.int64)
+        for axis in (1, 0):
+            padded = np.pad(total, [(reach, reach) if k == axis else (0, 0) for k in range(3)], mode="edge")
+            parts = (np.roll(padded, -k, axis) for k in range(2 * reach + 1))
+            total = sum(weights[abs(k - reach)] * part for k, part in enumerate(parts))
+            total = total[:, :150] if axis else total[:70]
+        assert np.array_equal(noise.apply(image, KEY, 0), (total + (1 << 21)) >> 22)
+
+
 def test_blurring_one_colour_changes_nothing():
     for level in (0, 1, 77, 254, 255):
         image = np.full((9, 5, 3), level, np.uint8)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from microsim.engine.world import Shape, World
+from microsim.engine.world import PALETTE, Shape, World
 from microsim.render.palette_camera import CameraModel, Renderer
 from tests.unit.sensors.camera_reference import looking, reference
 
@@ -123,3 +123,18 @@ def test_relief_has_no_cracks():
     for x, y in ((6.0, 6.0), (6.25, 6.25), (5.9, 6.1), (6.25, 5.0)):
         for z in (3.25, 12.0, 27.0):  # 12.0: one pixel is a quarter metre, so that rays meet the nodes exactly
             assert (renderer.classes((x, y, world.ground(x, y) + z), down) == 1).all()
+
+
+@pytest.mark.parametrize("model", [PINHOLE, DISTORTED, CameraModel(150, 61, 90.0, 90.0, 75.0, 30.0)])
+def test_tiles_that_are_filled_at_once_have_the_class_of_all_their_pixels(model):
+    """Depths make the camera look at every pixel."""
+    random = np.random.default_rng(8)
+    surface = np.zeros((40, 40), np.uint8)
+    surface[10:22, 5:19], surface[20, 30] = 2, 3
+    few = arena(0.0).features[:3]
+    camera = Renderer(World(1.0, np.zeros((40, 40)), surface, (), few), model)
+    for _ in range(60):
+        place = (*random.uniform(-5.0, 45.0, 2), random.uniform(0.2, 25.0))
+        turn = looking(random.uniform(-3, 3), random.uniform(-0.5, 1.6), random.uniform(-3, 3))
+        image = camera.render(place, turn)
+        assert np.array_equal(image, PALETTE[camera.classes(place, turn)])
