@@ -111,6 +111,9 @@ if _IS_PLAIN:
     def room(count: int) -> Array:
         return np.empty(count)
 
+    def is_on_gpu() -> bool:
+        return False
+
 else:
 
     def _viewer(kind: Any, dimensions: int) -> Any:
@@ -180,6 +183,15 @@ else:
             return made._getvalue()
 
         return array(count), code
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def is_on_gpu(typing: Any) -> Any:
+        """Known when a kernel is compiled: of a choice, only one side remains."""
+
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return context.get_constant(types.boolean, "CUDA" in type(context).__name__)
+
+        return types.boolean(), code
 
 
 @kernel

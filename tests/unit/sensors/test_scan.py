@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 import microsim
+from microsim.engine.calls import Scene
 from microsim.engine.components import FixedMount
-from microsim.engine.geometry import distance_to_occupied
+from microsim.engine.geometry import clearance_of, distance_to_occupied
+from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, SENSOR_FIELDS, SIN_YAW
 from microsim.sensors import scan as scan_module
+from microsim.sensors.scan import cast
 from tests.support import Probe, bare, decoded, many, on_topic, scenario
 
 ROOM = [
@@ -81,6 +84,28 @@ def test_every_beam_is_the_ray_that_a_range_sensor_would_cast():
         angle = -math.pi + index * 2 * math.pi / 360 + 0.7
         ray = distance_to_occupied(world.clearance, 1.0, 8.3, 11.1, math.cos(angle), math.sin(angle), 7.0, False)
         assert seen == pytest.approx(ray, rel=1e-5) or (seen == ray == math.inf)
+
+
+@pytest.mark.parametrize(("beams", "cell", "reach"), [(61, 0.3, 30.0), (16, 1.0, 4.0), (1, 0.1, 9.0)])
+def test_beams_side_by_side_are_single_rays_bit_for_bit(beams, cell, reach):
+    random = np.random.default_rng(beams)
+    clearance = clearance_of(random.random((40, 50)) < 0.06)
+    angles = np.concatenate([[0.0], random.uniform(-4, 4, beams - 1)])  # the first one along an axis
+    table = np.concatenate([np.cos(angles), np.sin(angles)])
+    scene = Scene(np.zeros((1, 1)), clearance, clearance, clearance, cell, -1.0, 2.0, 0.1, np.zeros(12), table)
+    for _ in range(40):
+        motion = np.zeros(SENSOR_FIELDS)
+        x, y = random.uniform(-3, 53) * cell, random.uniform(-3, 43) * cell
+        motion[PLACE_X], motion[PLACE_Y] = x - 1.0, y + 2.0
+        turn = float(random.choice([0.0, random.uniform(-3, 3)]))
+        motion[SIN_YAW], motion[COS_YAW] = sine, cosine = math.sin(turn), math.cos(turn)
+        x, y, distances = motion[PLACE_X] + 1.0, motion[PLACE_Y] - 2.0, np.empty(beams)
+        cast(motion, scene, reach, distances)
+        for ahead, aside, found in zip(table[:beams], table[beams:], distances, strict=True):
+            dx, dy = cosine * ahead - sine * aside, sine * ahead + cosine * aside
+            ray = distance_to_occupied(clearance, cell, x, y, dx, dy, reach, False)
+            assert found == ray
+            assert math.copysign(1.0, found) == math.copysign(1.0, ray)
 
 
 def test_out_of_reach_is_plus_and_too_near_minus_infinity():
