@@ -308,7 +308,7 @@ class Simulation:
         for name in values:
             if name not in inputs:
                 raise UsageError(unknown(f"{robot} has no command", repr(name), name, inputs))
-        numbers = tuple(checked_number(name, values.get(name, 0.0)) for name in inputs)
+        numbers = tuple([checked_number(name, values.get(name, 0.0)) for name in inputs])
         if not all(map(math.isfinite, numbers)):
             return self._ignore("commands with NaN or infinity")
         return self._accept(Command(robot, numbers, stamp_ns))

@@ -117,12 +117,11 @@ class Schedule:
 
     def _next_python_tick(self) -> float:
         """The first tick at which an output needs Python, or a radio packet arrives."""
-        due = min((output.due for output in self._outputs), default=math.inf)
+        due = min([output.due for output in self._outputs], default=math.inf)
         return due if self.radio is None else min(due, self.radio.next_arrival())
 
     def _run(self, end: int) -> Any:
         """Whole ticks without Python."""
-        self.take()
         tables, out, progress = self.tables, self.transcript, self._progress
         out.make_room(tables.room)
         progress[AT_TICK], progress[END_TICK], progress[AT_BYTE] = self.tick, end, 0
@@ -138,7 +137,10 @@ class Schedule:
 
     def _one_tick(self) -> Any:
         """From tick k to k + 1."""
-        self._move(1)
+        tables = self.tables
+        begin_tick(tables.fleets, tables.calls, tables.windows, tables.trackers, self.tick, 1)
+        self.tick += 1
+        self._report_contacts()
         self.send()
         return self.transcript.close_tick()
 
@@ -148,13 +150,6 @@ class Schedule:
         self.physics.move(self.tick, ticks)
         self.tick += ticks
         self.has_skipped = True
-        self._report_contacts()
-
-    def _move(self, ticks: int) -> None:
-        self.take()
-        tables = self.tables
-        begin_tick(tables.fleets, tables.calls, tables.windows, tables.trackers, self.tick, ticks)
-        self.tick += ticks  # the one place where time moves
         self._report_contacts()
 
     def _report_contacts(self) -> None:

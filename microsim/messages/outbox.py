@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
@@ -60,6 +61,14 @@ def messages_in(transcript: bytes) -> Iterator[Message]:
         yield Message(topic, type_name, stamp_ns, transcript[start:position])
 
 
+def on_topic(messages: Sequence[Message], topic: str) -> Sequence[Message]:
+    """Those on one topic; of what a step returned, only the ticks that have it are taken apart."""
+    if isinstance(messages, Messages):
+        name = topic.encode() + b"\0"
+        messages = [message for tick in messages.ticks() if name in tick for message in messages_in(tick)]
+    return [message for message in messages if message.topic == topic]
+
+
 def entries_in(messages: bytes) -> Iterator[tuple[str, bytes]]:
     """Topic and all bytes of each message of a tick, without its digest."""
     position = 0
@@ -93,9 +102,12 @@ class Messages(Sequence[Message]):
 
     def _list(self) -> list[Message]:
         if self._made is None:
-            ticks = (tick for some in self._transcripts for tick in some.each())
-            self._made = [message for tick in ticks for message in messages_in(tick)]
+            self._made = [message for tick in self.ticks() for message in messages_in(tick)]
         return self._made
+
+    def ticks(self) -> Iterator[bytes]:
+        """The transcript of each tick."""
+        return chain.from_iterable(some.each() for some in self._transcripts)
 
     def __len__(self) -> int:
         return len(self._list())

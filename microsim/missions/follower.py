@@ -50,7 +50,7 @@ def fly(pose: FollowedPose, goal: FollowerGoal, speed: float, is_last: bool) -> 
     distance = math.sqrt(east * east + north * north + up * up)
     wanted = _speed(distance, speed, is_last)
     share = wanted / distance if distance > 0.0 else 0.0
-    sin, cos = exact.sin(pose.yaw), exact.cos(pose.yaw)
+    sin, cos = exact.sincos(pose.yaw)
     east, north = share * east - pose.drift_x, share * north - pose.drift_y
     turn = 0.0 if goal.yaw is None else exact.wrap_angle(goal.yaw - pose.yaw)
     return {
@@ -84,7 +84,7 @@ class CarSteering:
 
     def __call__(self, pose: FollowedPose, goal: FollowerGoal, speed: float, is_last: bool) -> dict[str, float]:
         east, north = goal.x - pose.x, goal.y - pose.y
-        sin, cos = exact.sin(pose.yaw), exact.cos(pose.yaw)
+        sin, cos = exact.sincos(pose.yaw)
         ahead, left = cos * east + sin * north, cos * north - sin * east
         square = ahead * ahead + left * left
         tightness = 2.0 * self._radius * abs(left) / square if square > 0.0 else 0.0  # of the circle; 1: full lock

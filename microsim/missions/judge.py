@@ -16,7 +16,7 @@ from microsim.engine.radio import Link
 from microsim.engine.world import World
 from microsim.errors import unknown
 from microsim.messages import fields_of, is_known, new
-from microsim.messages.outbox import Message
+from microsim.messages.outbox import Message, on_topic
 from microsim.missions.mission_file import (
     AnyExpectation,
     Expectation,
@@ -188,10 +188,9 @@ class TopicWatch(ExpectationWatch):
 
     def look(self, tick: int, messages: Sequence[Message]) -> None:
         if self.first <= tick < self.until:
-            for message in messages:
-                if message.topic == self.entry.topic:
-                    self.count += 1
-                    self._read(message)
+            for message in on_topic(messages, self.entry.topic):
+                self.count += 1
+                self._read(message)
         elif tick == self.until:
             self._conclude()
 

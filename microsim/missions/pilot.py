@@ -404,7 +404,7 @@ class MissionPilot:
 
     def _steer(self, robot: str) -> None:
         route = self._routes[robot]
-        self.sim.command(robot, **route.follower.command(self._pose(robot)))
+        self.sim.command_values(robot, route.follower.command(self._pose(robot)))
         if route.is_counted:
             return
         if route.follower.is_done:
@@ -417,17 +417,14 @@ class MissionPilot:
             self.sim.command(robot)
 
     def _pose(self, robot: str) -> FollowedPose:
-        rows = self.sim.rows(robot)
-        pose = FollowedPose(rows[X], rows[Y], rows[Z], rows[YAW])
-        if not {"vx", "vy", "vz"} <= set(self.sim.model(robot).state):
-            return pose
-        own = self.sim.state(robot)  # relative to the air, in its own axes
-        sin, cos = exact.sin(pose.yaw), exact.cos(pose.yaw)
-        return pose._replace(
-            drift_x=rows[VELOCITY_X] - (cos * own.vx - sin * own.vy),
-            drift_y=rows[VELOCITY_Y] - (sin * own.vx + cos * own.vy),
-            drift_z=rows[VELOCITY_Z] - own.vz,
-        )
+        rows, own = self.sim.rows(robot), self.sim.model(robot).state
+        x, y, z, yaw = rows[X], rows[Y], rows[Z], rows[YAW]
+        if not ("vx" in own and "vy" in own and "vz" in own):
+            return FollowedPose(x, y, z, yaw)
+        vx, vy = rows[own["vx"]], rows[own["vy"]]  # relative to the air, in its own axes
+        sin, cos = exact.sincos(yaw)
+        drift_x, drift_y = rows[VELOCITY_X] - (cos * vx - sin * vy), rows[VELOCITY_Y] - (sin * vx + cos * vy)
+        return FollowedPose(x, y, z, yaw, drift_x, drift_y, rows[VELOCITY_Z] - rows[own["vz"]])
 
 
 def _goals(entry: WaypointsAction, start: FollowedPose, is_ground_bound: bool) -> list[FollowerGoal]:

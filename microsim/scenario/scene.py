@@ -143,6 +143,8 @@ def faults_in_ticks(scenario: Scenario, clock: Clock) -> tuple[TimedFault, ...]:
 
 def checked_number(name: str, value: Any) -> float:
     """As a float; what is too large for one is infinite, which is then ignored and counted."""
+    if type(value) is float:  # first, since pilots command at every tick
+        return value
     if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
         raise UsageError(f"{name} must be a number; found {value!r}")
     try:
