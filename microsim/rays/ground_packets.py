@@ -21,7 +21,10 @@ PACKET = _ALONE + 1  # the last one: how far a ray gets that walks alone
 
 @kernel
 def meet_ground(lattice: Lattice, origin: Vector, reach: float, w: Array) -> None:
-    """w (PACKET,): unit vectors from DX, DY and DZ on, LANES each; gives distances from OUT on, inf beyond `reach`."""
+    """w (PACKET,): unit vectors from DX, DY and DZ on, LANES each, and how far they go from OUT on, at most `reach`.
+
+    Gives distances from OUT on; beyond a ray's end, perhaps inf.
+    """
     per_cell = 1.0 / lattice.cell
     gx, gy, oz = (origin[0] - lattice.west) * per_cell + 0.5, (origin[1] - lattice.south) * per_cell + 0.5, origin[2]
     _turn(per_cell, w)
@@ -29,7 +32,7 @@ def meet_ground(lattice: Lattice, origin: Vector, reach: float, w: Array) -> Non
     for r in range(LANES):
         enter_x, leave_x = stay(gx, w[_VX + r], w[_PER_VX + r], columns)
         enter_y, leave_y = stay(gy, w[_VY + r], w[_PER_VY + r], rows)
-        w[_S + r], w[_END + r] = max(enter_x, enter_y), min(leave_x, leave_y, reach * w[_FLAT + r])
+        w[_S + r], w[_END + r] = max(enter_x, enter_y), min(leave_x, leave_y, w[OUT + r] * w[_FLAT + r])
     _find_clear(lattice.wide, gx, gy, oz, lattice.cell, reach, w)
     last_row, last_column = lattice.tops.shape[0] - 1.0, lattice.tops.shape[1] - 1.0
     for r in range(LANES):
@@ -53,7 +56,7 @@ def meet_ground(lattice: Lattice, origin: Vector, reach: float, w: Array) -> Non
             course = Course(gx, gy, oz, w[_VX + r], w[_VY + r], w[_PER_VX + r], w[_PER_VY + r])
             way[0] = math.inf
             exits = (w[_TO_X + r], w[_TO_Y + r])
-            onward(nodes, caps, tops, course, (int(row), int(column)), exits, s, end, (w[_SLOPE + r],), way)
+            onward(nodes, caps, tops, course, (int(row), int(column)), exits, s, end, (w[_SLOPE + r],), (end,), way)
             w[OUT + r] = way[0] * (1.0 / w[_FLAT + r])
 
 

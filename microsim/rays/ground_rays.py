@@ -191,10 +191,13 @@ def _in_block(
 
 
 @kernel
-def walk(lattice: Lattice, origin: Vector, ux: float, uy: float, reach: float, slopes: Array, out: Array) -> None:
+def walk(
+    lattice: Lattice, origin: Vector, ux: float, uy: float, reach: float, slopes: Array, ends: Array, out: Array
+) -> None:
     """How far, seen from above, each ray from `origin` goes until it meets the ground; inf: it does not.
 
-    (ux, uy) is the unit vector of all of them as seen from above, `slopes` their dz per metre of it, ascending.
+    (ux, uy) is the unit vector of all of them as seen from above, `slopes` their dz per metre of it, ascending, `ends`
+    how far along it each is followed.
     """
     for k in range(slopes.shape[0]):
         out[k] = math.inf
@@ -214,7 +217,8 @@ def walk(lattice: Lattice, origin: Vector, ux: float, uy: float, reach: float, s
     to_x = ((column + (1 if vx >= 0.0 else 0)) * BLOCK - gx) * per_vx
     to_y = ((row + (1 if vy >= 0.0 else 0)) * BLOCK - gy) * per_vy
     course = Course(gx, gy, origin[2], vx, vy, per_vx, per_vy)
-    onward(lattice.nodes, lattice.caps, lattice.tops, course, (row, column), (to_x, to_y), s, end, slopes, out)
+    arrays = lattice.nodes, lattice.caps, lattice.tops
+    onward(*arrays, course, (row, column), (to_x, to_y), s, end, slopes, ends, out)
 
 
 @inlined
@@ -228,9 +232,12 @@ def onward(
     s: float,
     end: float,
     slopes: Slopes,
+    ends: Slopes,
     out: Array,
 ) -> None:
     """The walk from s to `end`, in block (row, column) first, which it leaves at the nearer of the exits along x and y.
+
+    What is beyond a ray's own end is of no interest: it may be found or not.
 
     The arrays are those of a Lattice: taking them out of it in a loop would count references, which takes long.
     """
@@ -241,6 +248,11 @@ def onward(
     k, slope = 0, slopes[0]
     while True:
         leave = max(min(to_x, to_y, end), s)
+        while ends[k] < s:
+            k += 1
+            if k == len(slopes):
+                return
+            slope = slopes[k]
         if min(slope * s, slope * leave) <= tops[row, column] - course.z:
             k, slope = _in_block(nodes, caps, course, (row, column), s, leave, slope, slopes, k, out)
             if k == len(slopes):

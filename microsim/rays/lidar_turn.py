@@ -38,6 +38,7 @@ _ROBOTS = 0.8
 
 _SECTOR = 64  # columns
 _STEEPEST = 8.0  # slopes beyond count as this where beams are looked for
+_A_LITTLE_MORE = 1.0 + 1e-9  # than how far a beam has got: far above rounding
 _NOISE_REACH = 10.0  # sigmas beyond max_m within which a hit may still be measured inside
 _DROPOUTS = 1 << 24  # where a turn's uniforms begin in its stream
 
@@ -112,18 +113,21 @@ def _sectors(slopes: Array, columns: int) -> Sectors:
     return Sectors(size, turns, screen_index(rays))
 
 
-# Each of the following fills or lessens best (columns, rings) [m], distances up to `reach`, and hit, what was met. They
-# are kernels of their own, so that a run compiles and loads only what it needs.
+# Each of the following lessens best (columns, rings) [m], at first `reach`, and says in hit what was met. They are
+# kernels of their own, so that a run compiles and loads only what it needs. The ground comes last: a ray walks over it
+# only as far as the nearest thing.
 
 
 @kernel
 def meet_ground_upright(lattice: Lattice, beams: Beams, place: Place, reach: float, best: Array, hit: Ints) -> None:
     """All beams of an azimuth share their walk."""
     position, ((a, b, _), (d, e, _), _) = place
-    flat = np.empty(beams.slopes.shape[0])
+    flat, ends = np.empty(beams.slopes.shape[0]), np.empty(beams.slopes.shape[0])
     for column in range(best.shape[0]):
         ahead, aside = beams.headings[0, column], beams.headings[1, column]
-        walk(lattice, position, a * ahead + b * aside, d * ahead + e * aside, reach, beams.slopes, flat)
+        for k in range(flat.shape[0]):
+            ends[k] = _A_LITTLE_MORE * best[column, beams.rings[k]] / beams.slants[k]
+        walk(lattice, position, a * ahead + b * aside, d * ahead + e * aside, reach, beams.slopes, ends, flat)
         for k in range(flat.shape[0]):
             _note_ground(flat[k] * beams.slants[k], reach, column, beams.rings[k], best, hit)
 
@@ -146,6 +150,7 @@ def meet_ground_tilted(lattice: Lattice, directions: Array, place: Place, reach:
                     packet[DX + k * rings + lane] = turned[0, column, ring]
                     packet[DY + k * rings + lane] = turned[1, column, ring]
                     packet[DZ + k * rings + lane] = turned[2, column, ring]
+                    packet[OUT + k * rings + lane] = _A_LITTLE_MORE * best[first + column, ring]
             meet_ground(lattice, place[0], reach, packet)
             for column in range(first, last):
                 for ring in range(start, min(start + rings, count)):
@@ -154,8 +159,8 @@ def meet_ground_tilted(lattice: Lattice, directions: Array, place: Place, reach:
 
 @inlined
 def _note_ground(distance: float, reach: float, column: int, ring: int, best: Array, hit: Ints) -> None:
-    is_met = distance < reach
-    best[column, ring], hit[column, ring] = (distance, GROUND) if is_met else (reach, bvh.NOTHING)
+    if distance < reach and distance <= best[column, ring]:
+        best[column, ring], hit[column, ring] = distance, GROUND
 
 
 @kernel
@@ -338,7 +343,7 @@ class LidarTurn:
 
     def __post_init__(self) -> None:
         shape = self.beams.directions.shape[1:]
-        object.__setattr__(self, "best", np.empty(shape))
+        object.__setattr__(self, "best", np.zeros(shape))
         object.__setattr__(self, "hit", np.empty(shape, np.int32))
         if not self.world.is_flat:  # compile both now: a run must not stall when the sensor first tilts
             for roll in (0.0, 0.1):
@@ -349,11 +354,13 @@ class LidarTurn:
 
         bodies (n, 15): other robots as `body_row` gives them.
         """
-        place = self._place(motion)
-        self._meet_ground(place, self.max_m + _NOISE_REACH * self.sigma_m)
+        place, reach = self._place(motion), self.max_m + _NOISE_REACH * self.sigma_m
+        self.best.fill(reach)
+        self.hit.fill(bvh.NOTHING)
         things = self.world.derived(bvh.tree)
         if things.order.shape[0]:
             meet_things(things, self.beams, place, self.best, self.hit)
+        self._meet_ground(place, reach)
         if bodies.shape[0]:
             meet_bodies(bodies, self.beams.directions, place, self.best, self.hit)
         return self.best, self.hit

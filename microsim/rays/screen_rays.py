@@ -151,10 +151,7 @@ def _outline(pose: Pose, box: Array, prism: Array) -> tuple[float, float, float,
     """Lowest and highest a, then b, of the rays that can hit a box; (inf, -inf, inf, -inf) when all is behind."""
     x0, y0, z0 = box[0] - pose[0], box[1] - pose[1], box[2] - pose[2]
     x1, y1, z1 = box[3] - pose[0], box[4] - pose[1], box[5] - pose[2]
-    p, q, r = pose[5] * x0, pose[8] * y0, pose[11] * z0
-    dp, dq, dr = pose[5] * (x1 - x0), pose[8] * (y1 - y0), pose[11] * (z1 - z0)
-    nearest = p + min(dp, 0.0) + q + min(dq, 0.0) + r + min(dr, 0.0)
-    farthest = p + max(dp, 0.0) + q + max(dq, 0.0) + r + max(dr, 0.0)
+    nearest, farthest = _extent(pose[5], pose[8], pose[11], x0, y0, z0, x1, y1, z1)
     if farthest < -_NEAR:
         return math.inf, -math.inf, math.inf, -math.inf
     if nearest < _NEAR:
@@ -162,11 +159,25 @@ def _outline(pose: Pose, box: Array, prism: Array) -> tuple[float, float, float,
         prism[2], prism[3], prism[4], prism[5] = box[0], box[1], box[3], box[1]
         prism[6], prism[7], prism[8], prism[9] = box[3], box[4], box[0], box[4]
         return bounds(pose, prism)
-    outline = (math.inf, -math.inf, math.inf, -math.inf)
-    for corner in range(8):
-        x, y, z = x1 if corner & 1 else x0, y1 if corner & 2 else y0, z1 if corner & 4 else z0
-        outline = _widened(outline, pose, x, y, z, pose[5] * x + pose[8] * y + pose[11] * z)
-    return outline
+    # Rather the least and the most of each coordinate than eight corners: a little wide, and with two divisions.
+    right, most_right = _extent(pose[3], pose[6], pose[9], x0, y0, z0, x1, y1, z1)
+    down, most_down = _extent(pose[4], pose[7], pose[10], x0, y0, z0, x1, y1, z1)
+    per_near, per_far = 1.0 / nearest, 1.0 / farthest
+    return (
+        right * (per_near if right < 0.0 else per_far),
+        most_right * (per_far if most_right < 0.0 else per_near),
+        down * (per_near if down < 0.0 else per_far),
+        most_down * (per_far if most_down < 0.0 else per_near),
+    )
+
+
+@inlined
+def _extent(
+    p: float, q: float, r: float, x0: float, y0: float, z0: float, x1: float, y1: float, z1: float
+) -> tuple[float, float]:
+    """The least and the most that p x + q y + r z is in a box."""
+    a, b, c, d, e, f = p * x0, p * x1, q * y0, q * y1, r * z0, r * z1
+    return min(a, b) + min(c, d) + min(e, f), max(a, b) + max(c, d) + max(e, f)
 
 
 @inlined

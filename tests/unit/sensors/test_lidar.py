@@ -40,7 +40,8 @@ def distance_alone(ground: Lattice, origin: Any, ray: Any, reach: float) -> floa
     if flat < UPRIGHT:
         return upright(ground, tuple(origin), ray[2], reach)
     per_flat, out = 1.0 / flat, np.empty(1)
-    walk(ground, tuple(origin), ray[0] * per_flat, ray[1] * per_flat, reach * flat, np.array([ray[2] * per_flat]), out)
+    slopes, ends = np.array([ray[2] * per_flat]), np.array([math.inf])
+    walk(ground, tuple(origin), ray[0] * per_flat, ray[1] * per_flat, reach * flat, slopes, ends, out)
     return float(out[0] * per_flat)
 
 
@@ -134,7 +135,7 @@ def test_beams_that_share_their_walk_see_what_single_rays_see(seed: int) -> None
     for column in range(60):
         ux, uy = table.headings[:, column]
         flat = np.empty(20)
-        walk(ground, origin, ux, uy, 100.0, table.slopes, flat)
+        walk(ground, origin, ux, uy, 100.0, table.slopes, np.full(flat.shape, math.inf), flat)
         for k in range(20):
             d = table.directions[:, column, table.rings[k]]
             alone = distance_alone(ground, origin, d, 1e9)
