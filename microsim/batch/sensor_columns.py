@@ -85,6 +85,9 @@ class SensorColumns(ABC):
             key=0,
             mount=FixedMount() if mount is None else FixedMount(mount.xyz, mount.rpy),
             robot_settings=self.robot.settings,
+            others=tuple(
+                (name, each.kind) for name, each in self.fixture.scenario.robots.items() if name != self.robot.name
+            ),
             bundle=None if world is None else lambda: bundle_of(world),
             bundle_key=world,
         )

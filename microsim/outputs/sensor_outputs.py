@@ -54,6 +54,7 @@ def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> S
         robot_settings=settings,
         odom_frame=run.odom_frame(robot),
         base_frame=settings.frame(robot, "base_link"),
+        others=tuple((each, robots[each].kind) for each in others),
         bodies=lambda: bodies_of(others, motions),
         parts=lambda: parts_of_others(robots, robot, motions),
         bundle=None if world is None else lambda: bundle_of(world),

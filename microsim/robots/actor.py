@@ -211,6 +211,10 @@ class Actor(Robot):
         return self.shape == "drone" or any(len(each) > 3 and each[3] is not None for each in self.path)
 
     @property
+    def kind(self) -> str:
+        return self.shape
+
+    @property
     def engine_model(self) -> RobotModel:
         return (ON_A_FLIGHT if self.flies else ON_A_PATH) if self.path else FLYING if self.flies else WALKING
 

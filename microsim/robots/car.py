@@ -377,6 +377,7 @@ class Bicycle(Robot):
     position: ClassVar[int] = 3
     is_watched: ClassVar[bool] = True
     is_vehicle: ClassVar[bool] = True
+    class_id: ClassVar[str] = "car"
     names: ClassVar[tuple[str, ...]] = ("ego",)
     inputs: ClassVar[tuple[str, ...]] = ("cmd_vel", "ackermann_cmd", "set_pose")
     follower: ClassVar[str] = "pure_pursuit"

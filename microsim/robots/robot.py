@@ -139,6 +139,7 @@ class Robot(Model):
     urdf: ClassVar[str] = ""  # its model in `urdf/`
     wind_parameter: ClassVar[bool] = False  # the node has a parameter <robot>.wind_world_xyz
     absent_when_null: ClassVar[tuple[str, ...]] = ()  # younger keys, which scenarios written out before did not have
+    class_id: ClassVar[str] = ""  # what a detector calls it; default: its model
     key_that_starts: ClassVar[str] = ""  # where it is written, no world bundle says where the robot starts
     is_watched: ClassVar[bool] = False  # /sim/status reports its state
     is_vehicle: ClassVar[bool] = False  # a world bundle's vehicle, sensors and timeouts are meant for it
@@ -175,6 +176,11 @@ class Robot(Model):
         look, axes = self.look(), ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
         half = (0.5 * look.size[0], 0.5 * look.size[1], 0.5 * look.size[2])
         return (Part(CYLINDER if look.shape == "cylinder" else BOX, half, look.center, axes, look.colour),)
+
+    @property
+    def kind(self) -> str:
+        """What a detector calls it."""
+        return self.class_id or self.model
 
     @property
     def engine_name(self) -> str:

@@ -78,6 +78,7 @@ class SensorContext:
     robot_settings: Any = None
     odom_frame: str = "odom"
     base_frame: str = "base_link"
+    others: tuple[tuple[str, str], ...] = ()  # the other robots, in the order of `bodies`: name, what they look like
     bodies: Callable[[], npt.NDArray[np.float64]] = lambda: np.empty((0, 15))  # of the other robots, now
     parts: Callable[[], npt.NDArray[np.float64]] = lambda: np.empty(
         (0, 19)

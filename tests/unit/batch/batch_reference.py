@@ -38,6 +38,12 @@ def reading(message: Any, sensor: Sensor) -> Any:
         return message.data.reshape(message.height, message.width, 3)
     if sensor.name == "lidar":
         return message.data.reshape(-1, message.point_step)
+    if sensor.name == "detections":
+        boxes = [
+            (each.bbox.center.position, each.bbox.center.orientation, each.bbox.size) for each in message.detections
+        ]
+        numbers = [[p.x, p.y, p.z, q.x, q.y, q.z, q.w, s.x, s.y, s.z] for p, q, s in boxes]
+        return np.array(numbers).reshape(-1, 10)
     (form,) = sensor.messages  # of a sensor with a kernel: the declaration says where the numbers are
     assert not callable(form.slots)
     path_of = {name: path for path, name in reversed(form.slots.items())}
