@@ -15,9 +15,9 @@ from microsim.scenario import load_scenario
 FILE = Path(__file__).parent / "interface.md"
 HEAD = """# ROS 2 interface
 
-Everything the node `microsim` offers. This page is made from the code (`python docs/make_interface.py`), and a test
-keeps it current. `<robot>` stands for a robot's name, such as `drone` or `rover`. All names are relative to the node's
-namespace.
+Look up everything that the node `microsim` offers. A test keeps this page current: it is generated from the code
+(`python docs/make_interface.py`). `<robot>` stands for a robot's name, such as `drone` or `rover`. All names are
+relative to the node's namespace.
 """
 SERVICE_NOTE = """
 No distribution of ROS 2 has `example_interfaces/srv/SetInt32`. The `dds` transport therefore serves `/sim/set_seed` and
@@ -33,18 +33,18 @@ These need no additional package:
 | pause | `/sim/pause`, or `/set_simulation_state` below |
 """
 STANDARD_NOTE = """
-The standard `simulation_interfaces` (1.x and 2.x), as other simulators offer it. `get_simulator_features` lists what is
-supported.
+The standard `simulation_interfaces` (1.x and 2.x), as in other simulators. `get_simulator_features` lists the supported
+features.
 """
 PARAMETER_NOTE = """
-These are the parameters of the scenario `default`; other scenarios have the same for their own robots. An integer is
-accepted for a double and converted. A value that a scenario could not have is refused with the reason.
+These are the parameters of the scenario `default`; other scenarios have the same parameters for their own
+robots. An integer is accepted for a double and converted. Invalid values are refused with the reason.
 """
 
 
 def page() -> str:
     parts = [HEAD]
-    for direction, title in (("out", "Published"), ("in", "Taken")):
+    for direction, title in (("out", "Published"), ("in", "Subscribed")):
         rows = [_topic_row(topic) for topic in table() if topic.direction == direction]
         parts.append(f"## {title}\n\n" + _table(("Topic", "Type", "QoS", "Rate", "Meaning"), rows))
     services = [(f"`{each.name}`", f"`{each.type}`", each.about) for each in SERVICES]

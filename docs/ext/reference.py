@@ -235,7 +235,7 @@ def topics() -> str:
     from microsim.messages.topics import table as topic_table
 
     parts = []
-    for direction, title in (("out", "Published"), ("in", "Taken")):
+    for direction, title in (("out", "Published"), ("in", "Subscribed")):
         rows = [
             (
                 f"`{_topic_name(each)}`",

@@ -143,10 +143,10 @@ class RecordingOptions(NamedTuple):
         return Path("microsim_states") if self.record is None else self.record.with_name(f"{self.record.name}_states")
 
     def refuse_alone(self) -> None:
-        """Options that say how to record, without --record."""
+        """Options of a recording, without --record."""
         how = [name for name in given(self) if name not in ("--record", "--history")]
         if how:
-            raise UsageError(f"{how[0]} says how to record, and nothing is recorded: add --record FOLDER")
+            raise UsageError(f"{how[0]} is an option of recordings: add --record FOLDER")
 
 
 def _check_room(folder: Path) -> None:
@@ -283,7 +283,7 @@ class FoxgloveOptions(NamedTuple):
             stack.callback(transport.close)
         if self.foxglove is None:
             if self.foxglove_host is not None:
-                raise UsageError("--foxglove-host says where to serve Foxglove: add --foxglove")
+                raise UsageError("--foxglove-host needs --foxglove")
             return transport
         from microsim.foxglove.foxglove_transport import FoxgloveTransport
         from microsim.foxglove.joined_transports import JoinedTransports
@@ -355,7 +355,7 @@ class Programme:
 
         kind, _, name = choice.partition(":")
         if name not in self.choices().get(kind, ()):
-            raise UsageError(f"the page can load what is shipped only, not {choice!r}")
+            raise UsageError(f"the page can load only shipped demos, scenarios and worlds, not {choice!r}")
         if kind == "demo":
             demo = load_demo(name)
             scenario, self.pilot, self.about = load_scenario(demo.scenario), demo.pilot, demo.about

@@ -89,7 +89,7 @@ def read_json(text: str, file: str) -> JsonDocument:
         raise ScenarioError(Problem(f"not valid JSON: {error}", file=file)) from None
     if doubled:
         names = ", ".join(show(name) for name in dict.fromkeys(doubled))
-        raise ScenarioError(Problem(f"a key stands twice in one object: {names}", file=file))
+        raise ScenarioError(Problem(f"a key occurs twice in one object: {names}", file=file))
     if _depth(data) > MAX_DEPTH:
         raise ScenarioError(Problem(f"nested too deeply; expected at most {MAX_DEPTH} levels", file=file))
     return JsonDocument(data, text)

@@ -136,7 +136,7 @@ class FoxgloveTransport(StandaloneNode):
         self.server.add_services([foxglove.Service(name, schema=schema, handler=handle)])
 
     def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
-        raise TimeoutError(f"service {service}: Foxglove offers none")
+        raise TimeoutError(f"service {service}: Foxglove does not offer services")
 
     def wait_for_acks(self, timeout_s: float) -> bool:
         return True

@@ -41,7 +41,7 @@ class _OverMessages(Task):
     def look(self, robot: str) -> tuple[Array, Array, Array]:
         pose = self.odometry[robot].pose.pose
         if pose.orientation.x or pose.orientation.y:
-            raise UsageError(f"{robot} leans; tasks see the heading of robots that stay level")
+            raise UsageError(f"{robot} rolls or pitches; policies support only robots that stay level")
         self._robot = robot
         self.take_heading(pose.orientation.z, pose.orientation.w)
         return self.batch.rows(robot), self._sine, self._cosine
@@ -100,7 +100,7 @@ class PolicyNode:
         """Where the inputs of the robot are in a Twist, and what publishes one."""
         fields = self.task.batch.scenario.robots[robot].engine_model.twist_fields
         if not fields:
-            raise UsageError(f"{robot} takes no geometry_msgs/Twist; policies are run over ROS 2 for robots that do")
+            raise UsageError(f"{robot} does not accept geometry_msgs/Twist, which policies send over ROS 2")
         return fields, self.transport.publisher(f"/{robot}/cmd_vel", _TWIST, Qos(10))
 
     def _listen(self, topic: str, type_name: str, qos: Qos, take: Callable[[Any], None]) -> None:
@@ -110,7 +110,7 @@ class PolicyNode:
             try:
                 self._latest[topic] = decode_checked(type_name, cdr)
             except WireError as error:
-                self.transport.log("warn", f"{topic}: no {type_name}, ignored: {error}")
+                self.transport.log("warn", f"{topic}: not a {type_name}, ignored: {error}")
             else:
                 self._act_when_complete()
 
@@ -122,7 +122,7 @@ class PolicyNode:
             return  # is read anyway
         found = SENSORS.find(getattr(self.task.batch.scenario.robots[robot].all_sensors()[sensor], "type", sensor))
         if found is None or not _slots(found):
-            raise UsageError(f"{name}: a policy over ROS 2 reads sensors whose messages are numbers")
+            raise UsageError(f"{name}: over ROS 2, policies support only sensors whose messages are numbers")
         form, take = found.messages[0], partial(self._take_reading, name, _slots(found))
         self._listen(found.topic(form, robot, sensor), form.type, form.qos, take)
 
@@ -166,7 +166,7 @@ class PolicyNode:
         seen = self.task.observe()
         if np.isnan(seen).any():
             missing = [name for name, value in zip(self.task.layout.names, seen[0], strict=True) if np.isnan(value)]
-            raise UsageError(f"{self.task.name} sees what no message carries: {', '.join(missing)}")
+            raise UsageError(f"{self.task.name} observes values that no message contains: {', '.join(missing)}")
         self.task.act(self.policy.actions(seen))
         self.steps += 1
         for robot, (fields, publisher) in self._commands.items():

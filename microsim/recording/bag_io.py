@@ -69,7 +69,7 @@ class OwnBag:
         for file in self.files:
             for block in READERS[file.suffix](file).blocks():
                 if block.times and block.times[0] < last:
-                    raise BagError(f"{file}: its messages are older than those before it: files are exchanged")
+                    raise BagError(f"{file}: older than the file before it: files are in the wrong order")
                 last = block.times[-1] if block.times else last
                 block.channels = [channel for channel in block.channels if channel.number not in known]
                 known.update(channel.number for channel in block.channels)
@@ -114,8 +114,8 @@ class ForeignBag:
             jump = clock_jump(Path(file.path) for file in files)
         if jump is not None:
             raise BagError(
-                f"{self.path}: its time goes back from {jump[0] / 1e9:.3f} s to {jump[1] / 1e9:.3f} s: the simulation "
-                "was reset during the recording; record each run into a bag of its own"
+                f"{self.path}: time jumps back from {jump[0] / 1e9:.3f} s to {jump[1] / 1e9:.3f} s: the simulation "
+                "was reset during the recording; record each run into a separate bag"
             )
 
     def blocks(self) -> Iterator[Block]:

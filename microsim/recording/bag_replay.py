@@ -159,7 +159,7 @@ class Replay:
     ) -> Simulation:
         start, path = self.bag.facts.start, self.bag.path
         if scenario is not None or seed is not None:
-            raise UsageError("this bag holds its own scenario and seed: leave out --scenario and --seed")
+            raise UsageError("this bag contains its scenario and seed: leave out --scenario and --seed")
         if start["version"] != __version__:
             self.notes.append(f"recorded by microsim {start['version']}, replayed by {__version__}")
         try:
@@ -176,7 +176,7 @@ class Replay:
 
     def _foreign(self, bag: ForeignBag, scenario: Scenario | None, seed: int | None) -> Simulation:
         if scenario is None:
-            raise UsageError(f"{bag.path} was not made by microsim and holds no scenario: give --scenario")
+            raise UsageError(f"{bag.path} was not made by microsim and contains no scenario: give --scenario")
         bag.check_one_run()
         sim = Simulation(scenario, seed)
         self.notes += [

@@ -145,10 +145,10 @@ def repair(folder: Path) -> Repaired:
     with suppress(BagError):  # damaged: that is what we are here for
         is_foreign = isinstance(open_bag(paths[0]), ForeignBag)
     if is_foreign:
-        raise BagError(f"{paths[0]}: not made by microsim; `ros2 bag reindex` is for bags of others")
+        raise BagError(f"{paths[0]}: not made by microsim; use `ros2 bag reindex`")
     readers = [_opened(path) for path in paths]
     if not readers[0].is_ours:
-        raise BagError(f"{paths[0]}: nothing is left: not even which scenario ran ({readers[0].problem or 'not ours'})")
+        raise BagError(f"{paths[0]}: cannot be repaired: its scenario is lost ({readers[0].problem or 'not ours'})")
     _check_together(readers)
     try:
         return _Repair(folder, readers).result()
@@ -177,9 +177,9 @@ def _check_together(readers: list[FileReader]) -> None:
         name, _, number = reader.path.stem.rpartition("_")
         if number.isdecimal() and int(number) != index:
             missing = f"{name}_{index}{reader.path.suffix}"
-            raise BagError(f"{reader.path.parent}: {missing} is missing: what comes after it cannot be kept")
+            raise BagError(f"{reader.path.parent}: {missing} is missing: the files after it cannot be kept")
         if reader.is_ours and reader.facts.start != first.facts.start:
-            raise BagError(f"{reader.path}: of another run than {first.path.name}: take one of them out of the folder")
+            raise BagError(f"{reader.path}: from another run than {first.path.name}: remove one of them")
 
 
 class _Repair:
@@ -234,7 +234,7 @@ class _Repair:
             found = FileFacts(path.name, writer.times, writer.counts)
             before = [file.times[1] for file in self._done if file.messages]
             if found.messages and before and found.times[0] < max(before):
-                raise BagError(f"{path}: its messages are older than those before it: files are exchanged")
+                raise BagError(f"{path}: older than the file before it: files are in the wrong order")
             self._done.append(found)
             end = _end(reader, is_last)
             writer.close(end, lambda: information(storage, [found], {}))
@@ -268,7 +268,7 @@ def _end(reader: FileReader, is_last: bool) -> Mapping[str, str]:
     end = reader.facts.end
     if not is_last:
         if end and end != CONTINUES:
-            raise BagError(f"{reader.path}: the run ends with this file, and there are more: files are exchanged")
+            raise BagError(f"{reader.path}: the run ends with this file, but more follow: files are in the wrong order")
         return CONTINUES
     if not end or end == CONTINUES:
         problem = reader.problem or ("the files after it are missing" if end else "not finished")

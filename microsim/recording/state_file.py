@@ -131,7 +131,7 @@ def load_state(path: Path, sim: Simulation) -> None:
     state = read_state(path)
     if state.facts.get("fingerprint") != fingerprint(sim.scenario):
         saved = state.facts.get("scenario")
-        raise SnapshotError(f"{path}: of scenario {saved!r}, which is not what {sim.scenario.name!r} is now")
+        raise SnapshotError(f"{path}: saved in the scenario {saved!r}, which differs from {sim.scenario.name!r} now")
     _restore(state, sim)
 
 
@@ -352,7 +352,7 @@ class History:
         found = [snapshot for at, snapshot in self._ring if at <= tick]
         if not found:
             kept = f"it goes back to tick {self._ring[0][0]}" if self._ring else "it is empty"
-            raise UsageError(f"the history holds nothing from before tick {tick}: {kept}")
+            raise UsageError(f"the history contains nothing before tick {tick}: {kept}")
         return found[-1]
 
     def save(self, folder: Path) -> list[Path]:

@@ -76,7 +76,7 @@ def verify(replay: Replay) -> ReplayVerdict:
     """Compare everything with the recording, up to the first difference."""
     bag = replay.bag
     if not isinstance(bag, OwnBag):
-        raise BagError(f"{bag.path}: only recordings by microsim can be verified, and others recorded this")
+        raise BagError(f"{bag.path}: only recordings made by microsim can be verified, and this one was not")
     if not bag.is_complete and not any(block.numbers for block in bag.blocks()):
         problem = "the recording was cut off before its first chunk: there is nothing to compare"
         return ReplayVerdict(0, 0, replay.sim.digest(), None, problem, bool(recorded_choice(bag)), True)

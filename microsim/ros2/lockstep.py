@@ -203,7 +203,7 @@ class Lockstep:
         if any(state.is_closed for state in closed):
             return False
         if any(state.asked for state in self._settles) and not self._transport.has_received_all(ARRIVED_S):
-            self._runner.note("warn", "lockstep: messages arrive without end: which ones a tick takes is by chance")
+            self._runner.note("warn", "lockstep: messages keep arriving: the tick that takes one depends on timing")
         self._hand_over()
         return True
 

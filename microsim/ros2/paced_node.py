@@ -287,7 +287,7 @@ class PacedNode:
         try:
             self.transport.subscribe(topic, type_name, qos, on_message, from_others)
         except MissingTypeError as error:
-            self.transport.log("warn", f"{topic} is not listened to: {error}")
+            self.transport.log("warn", f"{topic} is not subscribed to: {error}")
 
     def ignore(self, reason: str, level: LogLevel, text: str) -> None:
         """Count an input that was not taken, and say so, but not too often."""

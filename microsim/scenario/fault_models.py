@@ -121,17 +121,17 @@ class Fault(Model):
         if not kind.takes_offset and any(self.offset_m):
             raise ValueError(f"offset_m belongs to a jump, not to {self.kind}")
         if (kind.effect == "blackout") != (self.target == RADIO):
-            raise ValueError("a blackout is the radio's, and the radio's only fault: radio:blackout@3s-5s")
+            raise ValueError("a blackout applies to the radio alone, and is its only fault: radio:blackout@3s-5s")
         if (kind.of == "messages") != self.target.startswith("/"):
             raise ValueError(f"{kind.name} and {self.target} do not fit: {_FITTING[kind.of]}, as in {_example(kind)}")
         if (kind.of == "node") != (self.target == NODE):
             raise ValueError(f"{kind.name} and {self.target} do not fit: {_FITTING[kind.of]}, as in {_example(kind)}")
         if self.target == CLOCK:
-            raise ValueError(f"{CLOCK} is simulated time itself, and always in time; choose another topic")
+            raise ValueError(f"{CLOCK} cannot have faults; choose another topic")
         if kind.takes_delay != bool(self.delay_s):
             raise ValueError(f"`delay_s` belongs to a delay, and a delay needs it: {FAULTS.built_in['delay'].example}")
         if kind.of != "messages" and self.probability != 1.0:
-            raise ValueError("`probability` belongs to faults on messages; all others are certain")
+            raise ValueError("only faults on messages have a `probability`")
         return self
 
 
@@ -286,10 +286,10 @@ def _some(share: float, longest: float) -> float:
 
 
 def refuse_faults(what: str, scenario: Scenario, *parts: str, can_draw: bool = True) -> None:
-    """Faults of these parts, and all that are drawn unless `can_draw`, where nobody could carry them out."""
+    """Faults of these parts, and all that are drawn unless `can_draw`, where they are not supported."""
     kinds = scenario.chaos.kinds if scenario.chaos is not None else ()
     if scenario.chaos is not None and (not can_draw or {_kind(name, scenario).of for name in kinds} & {*parts}):
-        raise UsageError(f"{scenario.name} has `chaos` that {what} cannot carry out: leave it out")
+        raise UsageError(f"{scenario.name} has `chaos`, which {what} does not support: leave it out")
     for index, fault in enumerate(scenario.faults):
         if _kind(fault.kind, scenario).of in parts:
-            raise UsageError(f"faults[{index}]: {what} cannot carry out {fault.target}:{fault.kind}: leave it out")
+            raise UsageError(f"faults[{index}]: {what} does not support {fault.target}:{fault.kind}: leave it out")

@@ -124,7 +124,7 @@ def checked_packet(scenario: Scenario, sender: str, payload: Any) -> bytes:
     if not scenario.radio.enabled:
         raise UsageError("this scenario has no radio: set radio.enabled to true")
     if len(scenario.robots) < 2:
-        raise UsageError(f"{sender} is alone: nobody can receive its packets")
+        raise UsageError(f"{sender} is the only robot: there is no receiver")
     if not isinstance(payload, (bytes, bytearray, memoryview)):
         raise UsageError(f"a radio payload must be bytes; found {type(payload).__name__}")
     packet = bytes(payload)

@@ -125,7 +125,7 @@ def _plugins(folders: Folders) -> Iterator[tuple[object, str]]:
 
 
 def watch(name: str, run: WatchedRun) -> Metric:
-    """Start to measure a run; UsageError if the metric has no meaning in this world."""
+    """Start to measure a run; UsageError if the metric does not apply to this world."""
     found, robot = find_metric(name, run.sim.scenario.plugins), name.partition(".")[2]
     able, world = found.able(run.sim), f"the scenario {run.sim.scenario.name!r}"
     if robot and robot not in run.sim.robots:
@@ -134,7 +134,7 @@ def watch(name: str, run: WatchedRun) -> Metric:
     if not problem and found.of_robots and (robot not in able if robot else not able):
         problem = f"it cannot measure {robot or ', '.join(run.sim.robots) or 'anything without a robot'}"
     if problem:
-        raise UsageError(f"the metric {name!r} has no meaning in {world}: {problem}")
+        raise UsageError(f"the metric {name!r} does not apply to {world}: {problem}")
     return found(run, [robot] if robot else able)
 
 

@@ -369,7 +369,7 @@ def make_plan(sweep: Sweep, more_metrics: Sequence[str] = ()) -> Plan:
     mission = None if sweep.mission is None else load_mission(sweep.beside(sweep.mission))
     refuse_gates("a sweep", scenario, mission)
     _check_settings(sweep, scenario)
-    refuse_faults("a sweep, which runs without ROS 2 nodes,", with_values(scenario, sweep.fixed), "node")
+    refuse_faults("a sweep (which runs without ROS 2 nodes)", with_values(scenario, sweep.fixed), "node")
     metrics = _check_runs(sweep, scenario, mission, more_metrics)
     mission_seed = None if mission is None else mission.seed
     seeds = sweep.seeds or (scenario.seed if mission_seed is None else mission_seed,)

@@ -124,7 +124,7 @@ def test_a_node_that_faults_stop_and_kill_gives_one_digest_which_is_another_than
 
 
 def test_faults_of_nodes_need_a_node_that_the_run_starts() -> None:
-    with pytest.raises(microsim.errors.UsageError, match="a run without --with COMMAND cannot carry out node:pause"):
+    with pytest.raises(microsim.errors.UsageError, match="a run without --with COMMAND does not support node:pause"):
         run(RunOptions("flat", duration=1.0, rtf=0.0, inject=["node:pause@1s-2s"], quiet=True))
     with pytest.raises(microsim.errors.UsageError, match="--with starts a ROS 2 node: leave out --transport none"):
         run(RunOptions("flat", duration=1.0, rtf=0.0, with_node="true", quiet=True))

@@ -116,9 +116,7 @@ def write_lanelet2(roads: RoadMap, file: Path) -> None:
     """Lanes that follow each other share the points where they meet, which is how Lanelet2 says so."""
     library = _library()
     if roads.origin is None:
-        raise UsageError(
-            "a Lanelet2 map is in latitude and longitude, and this world does not say where on Earth it is"
-        )
+        raise UsageError("a Lanelet2 map needs latitude and longitude, and the place of this world on Earth is unknown")
     core, corners = library.core, {}
 
     def point(place: Floats) -> Any:

@@ -78,7 +78,7 @@ class RoadMap:
             return [first], self.lanes[first].centre[at : to + 1, :2]
         lanes = self._shortest(first, last)
         if lanes is None:
-            raise UsageError(f"no way leads along the lanes from {_words(start)} to {_words(goal)}")
+            raise UsageError(f"no route along the lanes leads from {_words(start)} to {_words(goal)}")
         parts = [self.lanes[first].centre[at:], *(self.lanes[lane].centre for lane in lanes[1:-1])]
         parts.append(self.lanes[last].centre[: to + 1])
         return lanes, _without_repeats(np.concatenate(parts)[:, :2])
@@ -191,7 +191,7 @@ def read_lanes(file: Path) -> RoadMap:
     by_id = {lane.id: lane for lane in lanes}
     missing = next((name for lane in lanes for name in lane.next if name not in by_id), None)
     if missing is not None or not lanes:
-        raise UsageError(f"{file}: a lane is followed by {show(missing)}, which is not there")
+        raise UsageError(f"{file}: a lane has {show(missing)} as `next`, which does not exist")
     return RoadMap(by_id)
 
 

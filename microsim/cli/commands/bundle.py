@@ -319,7 +319,7 @@ def _from_scenario(name: str, source: str) -> BundleContent:
 
     scenario = load_scenario(source)
     if getattr(scenario, "world", None) is not None:
-        raise UsageError(f"{source} already takes place in a world bundle; copy that one")
+        raise UsageError(f"{source} already uses a world bundle; copy that bundle")
     ground = MadeGround(elevation(scenario), scenario.map.cell_size_m, 0.0, 0.0)
     solids, footprints = Solids(), []
     for obstacle in scenario.obstacles:

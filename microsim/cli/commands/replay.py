@@ -80,10 +80,10 @@ class ReplayOptions(NamedTuple):
     quiet: QuietOption = False
 
     def refuse_with_token(self) -> None:
-        """A token says which run it is."""
+        """A token determines the run."""
         unfit = [name for name in given(self) if name in _NOT_WITH_TOKEN]
         if unfit:
-            raise UsageError(f"--token says which run it is: leave out {', '.join(unfit)}")
+            raise UsageError(f"--token already determines the run: leave out {', '.join(unfit)}")
 
     def check(self) -> None:
         """Refuse options that do not go together."""
@@ -244,7 +244,7 @@ def _last_tick(again: Replay, options: ReplayOptions) -> int:
         if start > end:
             raise UsageError("--from is after --at")
     if end > last:
-        note(f"{end_s}: from there on nothing is commanded")
+        note(f"{end_s}: after that, robots get no commands")
     return end
 
 
@@ -309,7 +309,7 @@ def _say(again: Replay, sim: Simulation, bag: OwnBag | ForeignBag, as_json: bool
     for reason, count in again.reasons.most_common(_REASONS):
         note(f"ignored {count} times: {reason}")
     if not again.taken and not bag.is_ours:
-        note(f"nothing in this bag is an input; taken are: {', '.join(again.input_topics)}")
+        note(f"this bag has no input for the run; its input topics are: {', '.join(again.input_topics)}")
     if is_other:
         print(f"the recording's digest is {recorded}: --verify shows the first difference")
     return FAILED if is_other else GOOD

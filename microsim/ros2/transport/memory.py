@@ -156,7 +156,7 @@ class MemoryTransport(StandaloneNode):
         key = name, known_service(type_name)
         with self.bus.changed:
             if key in self.bus.servers:
-                raise UsageError(f"service {name} is served already")
+                raise UsageError(f"service {name} already exists")
             self.bus.servers[key] = _MemoryServer(self, name, type_name, on_request)
 
     def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:

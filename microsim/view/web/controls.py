@@ -295,7 +295,7 @@ class Controls:
                 continue  # the slider is being dragged: only its last position matters
             try:
                 if control.kind not in RUN_KINDS:
-                    raise UsageError("a run takes no such request")
+                    raise UsageError("unknown request")
                 getattr(self, f"_{control.kind}")(control.value)
             except (MicroSimError, KeyError, TypeError, ValueError, OverflowError) as error:
                 self.runner.note("warn", f"{control.kind}: {error}", f"control {control.kind}")

@@ -258,9 +258,9 @@ def test_chaos_that_cannot_be_drawn_is_refused(chaos: dict[str, Any], part: str)
 
 def test_a_batch_refuses_by_name_what_it_cannot_do() -> None:
     for more, part in (
-        ({"faults": ["/rover/cmd_vel:loss@1s-2s"]}, r"faults\[0\]: a batch cannot carry out /rover/cmd_vel:loss"),
-        ({"faults": ["node:kill@1s-2s"]}, r"a batch cannot carry out node:kill"),
-        ({"chaos": CHAOS}, "has `chaos` that a batch cannot carry out"),
+        ({"faults": ["/rover/cmd_vel:loss@1s-2s"]}, r"faults\[0\]: a batch does not support /rover/cmd_vel:loss"),
+        ({"faults": ["node:kill@1s-2s"]}, r"a batch does not support node:kill"),
+        ({"chaos": CHAOS}, "has `chaos`, which a batch does not support"),
     ):
         with pytest.raises(MicroSimError, match=part):
             BatchSimulation({**QUIET, "robots": {"rover": {}}, **more}, 2)

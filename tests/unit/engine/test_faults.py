@@ -297,7 +297,7 @@ def test_the_road_is_asked_about_for_the_reference_point_and_every_wheel() -> No
         ("camera:explode@1s-2s", "fail"),
         ("gps:fail@1s-2s", "ego/gps cannot fail; supported by: ego/camera, ego/lidar"),
         ("gps:jump@1s-2s", "a jump needs `offset_m`"),
-        ("camera:blackout@1s-2s", "a blackout is the radio's"),
+        ("camera:blackout@1s-2s", "a blackout applies to the radio alone"),
         ({"target": "camera", "kind": "fail", "to": 3}, "did you mean 'to_s'"),
     ],
 )

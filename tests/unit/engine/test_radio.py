@@ -328,7 +328,7 @@ def test_a_payload_must_be_bytes(payload):
 
 
 def test_a_robot_alone_and_a_scenario_without_radio_say_so():
-    with pytest.raises(microsim.UsageError, match="drone is alone"):
+    with pytest.raises(microsim.UsageError, match="drone is the only robot"):
         linked({"drone": DRONE}).radio_send("drone", b"x")
     with pytest.raises(microsim.UsageError, match="no radio"):
         linked(enabled=False).radio_send("drone", b"x")

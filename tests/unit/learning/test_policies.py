@@ -131,9 +131,9 @@ def test_a_reset_begins_the_episode_again() -> None:
 
 
 def test_a_task_that_sees_what_no_message_carries_cannot_be_run_over_ros_2() -> None:
-    with pytest.raises(UsageError, match="car takes no geometry_msgs/Twist"):
+    with pytest.raises(UsageError, match="car does not accept geometry_msgs/Twist"):
         PolicyNode(MemoryTransport("policy"), arbitrary("Drive"))
-    with pytest.raises(UsageError, match="rover/camera: a policy over ROS 2 reads sensors whose messages are numbers"):
+    with pytest.raises(UsageError, match="rover/camera: over ROS 2, policies support only sensors"):
         PolicyNode(MemoryTransport("policy"), arbitrary("CameraRover"))
 
 

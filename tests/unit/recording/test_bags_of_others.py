@@ -125,7 +125,7 @@ def test_the_user_is_told_why_commands_were_ignored_and_when_there_were_none(tmp
     assert "ignored 3 times: /rover/cmd_vel: not a geometry_msgs/msg/Twist" in done.output
     assert "big-endian" in done.output
     done = CliRunner().invoke(app, ["replay", str(tmp_path / "else"), "--scenario", "flat"], catch_exceptions=False)
-    assert "nothing in this bag is an input; taken are: /drone/cmd_vel" in done.output
+    assert "this bag has no input for the run; its input topics are: /drone/cmd_vel" in done.output
 
 
 # ---- pictures of them -----------------------------------------------------------------------------------------------

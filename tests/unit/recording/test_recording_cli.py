@@ -182,7 +182,7 @@ def test_a_wrong_wish_leaves_no_folder_behind(tmp_path: Path, arguments: list[st
     ("option", "value"), [("--storage", "sqlite3"), ("--compress", "zstd"), ("--topics", "/tf"), ("--split-time", "1s")]
 )
 def test_options_of_a_recording_need_one(option: str, value: str) -> None:
-    with pytest.raises(UsageError, match=rf"^{option} says how to record, .*: add --record FOLDER"):
+    with pytest.raises(UsageError, match=rf"^{option} is an option of recordings: add --record FOLDER"):
         microsim("run", "flat", "--duration", "0", "--rtf", "0", option, value)
 
 
@@ -241,8 +241,8 @@ def test_a_replay_that_makes_no_sense_is_refused(recorded: Path, arguments: list
 def test_whoever_looks_beyond_the_end_of_a_recording_is_told(recorded: Path) -> None:
     done = microsim("replay", recorded, "--at", "1s")
     assert done.exit_code == 0
-    assert "the recording ends at 0.500 s: from there on nothing is commanded" in done.output
-    assert "nothing is commanded" not in microsim("replay", recorded, "--at", "0.5s").output
+    assert "the recording ends at 0.500 s: after that, robots get no commands" in done.output
+    assert "get no commands" not in microsim("replay", recorded, "--at", "0.5s").output
 
 
 def test_a_token_goes_with_nothing_that_a_bag_has(tmp_path: Path) -> None:

@@ -491,7 +491,7 @@ def test_a_bag_of_others_with_a_reset_in_it_is_refused(
     with Replay(open_bag(tmp_path / "swapped"), load_scenario(WORLD)) as again:
         again.run(lambda messages: None)
         assert again.sim.tick == 120
-    with pytest.raises(BagError, match=r"time goes back from 3\.000 s to 0\.050 s: the simulation was reset"):
+    with pytest.raises(BagError, match=r"time jumps back from 3\.000 s to 0\.050 s: the simulation was reset"):
         Replay(open_bag(tmp_path / "reset"), load_scenario(WORLD))
 
 

@@ -81,7 +81,7 @@ def test_the_same_state_gives_the_same_file(state: tuple[Simulation, Path], tmp_
 
 def test_another_scenario_is_refused(state: tuple[Simulation, Path]) -> None:
     other = Simulation({**WORLD, "wind": {"world_xyz": [1, 0, 0]}})
-    with pytest.raises(SnapshotError, match="of scenario 'small', which is not what 'small' is now"):
+    with pytest.raises(SnapshotError, match="saved in the scenario 'small', which differs from 'small' now"):
         load_state(state[1], other)
 
 

@@ -246,7 +246,7 @@ def test_a_handler_may_answer_at_a_later_poll() -> None:
 def test_a_service_is_served_once() -> None:
     pair = Pair()
     pair.node.serve("/s", SET_BOOL, echo)
-    with pytest.raises(UsageError, match="served already"):
+    with pytest.raises(UsageError, match="already exists"):
         pair.peer.serve("/s", SET_BOOL, echo)
 
 

@@ -395,7 +395,7 @@ def test_a_plug_in_s_fault_alters_readings_of_kernels_alone_and_in_batches_and_i
 
 @every_sensor
 def test_a_blackout_is_the_radio_s_alone(subject: Subject) -> None:
-    with pytest.raises(ScenarioError, match="a blackout is the radio's"):
+    with pytest.raises(ScenarioError, match="a blackout applies to the radio alone"):
         load_scenario(subject.scenario("IT:blackout@0.3s-0.6s"))
 
 

@@ -99,7 +99,7 @@ def test_the_rate_can_be_varied(tmp_path: Path) -> None:
 
 def test_a_sweep_refuses_faults_of_nodes_and_chaos_that_does_not_fit(tmp_path: Path) -> None:
     for chaos, part in (
-        ({"rate": 1.0, "kinds": ["kill"]}, "`chaos` that a sweep, which runs without ROS 2 nodes, cannot carry out"),
+        ({"rate": 1.0, "kinds": ["kill"]}, "`chaos`, which a sweep .which runs without ROS 2 nodes. does not support"),
         ({**CHAOS, "kinds": ["kil"]}, "unknown fault 'kil'"),
         ({**CHAOS, "targets": ["/rover/cmd"]}, "none of these kinds fits any of them"),
     ):
