@@ -62,7 +62,7 @@ _OWN = (
         "diagnostic_msgs/msg/DiagnosticArray",
         Qos(10),
         "10 Hz and on change, with a car, a world bundle or faults",
-        about="is_offroad, polygon in force, state, health of sensors",
+        about="is_offroad, current polygon, state, health of sensors",
         position=100,
     ),
     Topic(
@@ -98,7 +98,7 @@ _OWN = (
         "std_msgs/msg/ByteMultiArray",
         Qos(5, reliable=False),
         "when a packet arrives",
-        about="what the robot receives",
+        about="packets that the robot receives",
         position=104,
     ),
     Topic(
@@ -107,7 +107,7 @@ _OWN = (
         "diagnostic_msgs/msg/DiagnosticArray",
         Qos(10),
         "1 Hz of wall time",
-        about="real-time factor, lateness, queues, what was ignored; not part of the digest",
+        about="real-time factor, tick lag, queues, ignored messages; not part of the digest",
         position=105,
     ),
 )
@@ -121,7 +121,7 @@ class Service:
 
 
 SERVICES = (
-    Service("/sim/reset", "std_srvs/srv/Empty", "back to the start, with the seed and parameters set meanwhile"),
+    Service("/sim/reset", "std_srvs/srv/Empty", "reset to the start, with the current seed and parameters"),
     Service("/sim/set_seed", "example_interfaces/srv/SetInt32", "seed of the next reset"),
     Service("/sim/pause", "example_interfaces/srv/SetBool", "true: pause, false: resume"),
     Service("/sim/step", "example_interfaces/srv/SetInt32", "advance a paused simulation by that many ticks"),
