@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -76,6 +76,25 @@ def _import_help() -> None:
     import_module("typer.rich_utils")
     for name in unused:
         del sys.modules[name]
+    _simplify_help()
+
+
+def _simplify_help() -> None:
+    """`BAG`, `[default: 1]` and flags without a type; newer versions of typer write `{BAG}`, `(1)` and `<bool>`."""
+    core: Any = import_module("typer.core")
+    named, default = (
+        getattr(core.TyperArgument, "_usage_display_name", None),
+        getattr(core, "_get_default_string", None),
+    )
+    typed = getattr(core.TyperOption, "display_type_rich", None)
+    if named is None or default is None or typed is None:
+        return
+    core.TyperArgument._usage_display_name = lambda self: named(self).replace("{", "").replace("}", "")
+    core.TyperArgument.display_type_rich = lambda self, ctx: None
+    core.TyperOption.display_type_rich = lambda self, ctx: None if self.is_flag else typed(self, ctx)
+    core._get_default_string = lambda obj, **more: (
+        obj.show_default if isinstance(obj.show_default, str) else default(obj, **more)
+    )
 
 
 def split_ros_args(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -29,16 +29,16 @@ class LevelChoice(str, Enum):
 class FromCaptureOptions(NamedTuple):
     capture: Annotated[Path, argument("CAPTURE", "The folder of a capture, or its file of Gaussians.")]
     folder: Annotated[Path, argument("FOLDER", "The new bundle.")]
-    splats: Annotated[Path | None, option("--splats FILE", "Which Gaussians, where the folder holds several.")] = None
+    splats: Annotated[Path | None, option("--splats FILE", "The file of Gaussians, if the folder has several.")] = None
     level: Annotated[
-        LevelChoice, option("--level", "What tells which way is up; auto: the ground, checked by the cameras.")
+        LevelChoice, option("--level", "What determines which way is up; auto: the ground, checked by the cameras.")
     ] = LevelChoice.auto
     up: Annotated[str | None, option("--up X,Y,Z", "This direction of the capture is up.")] = None
     level_points: Annotated[
         str | None, option("--level-points X,Y,Z,X,Y,Z,X,Y,Z", "Three points of the capture on level ground.")
     ] = None
     rotate_deg: Annotated[
-        str | None, option("--rotate-deg ROLL,PITCH,YAW", "Rotate the capture so; it is not levelled otherwise.")
+        str | None, option("--rotate-deg ROLL,PITCH,YAW", "Rotate the capture by these angles instead of levelling it.")
     ] = None
     matrix: Annotated[str | None, option("--matrix M", "The rotation as nine numbers, row by row.")] = None
     yaw_deg: Annotated[float, option("--yaw-deg DEG", "Then rotate it about the vertical axis.")] = 0.0
@@ -78,11 +78,11 @@ class FromCaptureOptions(NamedTuple):
 
 
 def from_capture(options: FromCaptureOptions) -> None:
-    """Make a world one can drive in from a captured scene: level, scale, ground, collision mesh and drivable area.
+    """Make a drivable world from a captured scene: level, scale, ground, collision mesh and drivable area.
 
     Takes the Gaussians of any 3DGS trainer (PLY, .splat, .spz) and, if the folder
     has them, camera poses (COLMAP, nerfstudio) and photographs with GPS. A page
-    with a picture of every step is written beside the bundle.
+    with a picture of every step is written next to the bundle.
 
     \b
     Examples:

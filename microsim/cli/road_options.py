@@ -29,8 +29,8 @@ class FromRoadsOptions(NamedTuple):
 def from_roads(options: FromRoadsOptions) -> None:
     """Make a world from a road map: its lanes as drivable area, on ground that follows them.
 
-    Lanes keep their borders, speed limits and followers in
-    geometry/lanes.geojson; `microsim bundle route` finds ways along them.
+    Lanes keep their borders, speed limits and connections in
+    geometry/lanes.geojson; `microsim bundle route` finds routes along them.
 
     \b
     Examples:
@@ -87,7 +87,7 @@ class RouteOptions(NamedTuple):
 
 
 def route(options: RouteOptions) -> None:
-    """Find the shortest way along the lanes of a world; with -o write a mission that drives it.
+    """Find the shortest route along the lanes of a world; with -o write a mission that drives it.
 
     \b
     Examples:

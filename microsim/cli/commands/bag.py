@@ -89,7 +89,7 @@ def _print_info(found: BagInfo) -> None:
 def repair(path: Annotated[Path, argument("BAG", "The folder of a recording.")]) -> None:
     """Finish a recording that was cut off: everything readable is kept.
 
-    A file that has to change is kept beside its new version as `….damaged`.
+    The original of a repaired file is kept as `….damaged`.
 
     \b
     Examples:

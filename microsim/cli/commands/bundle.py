@@ -177,7 +177,7 @@ def tf(
         Path | None, option("--output -o FILE", "Write it there and leave the bundle unchanged; -: to stdout.")
     ] = None,
 ) -> None:
-    """Derive tf_static.json from calibration.yaml, which counts where the two differ.
+    """Derive tf_static.json from calibration.yaml, which takes precedence where they differ.
 
     \b
     Examples:
@@ -222,7 +222,7 @@ class ImportOptions(NamedTuple):
     yaw_deg: Annotated[float, option("--yaw-deg DEG", "Then rotate it about the vertical axis.")] = 0.0
     scale: Annotated[float, option("--scale X", "Then scale it by X.", min=1e-6, max=1e6)] = 1.0
     translate: Annotated[str, option("--translate X,Y,Z", "Then move it, in metres.")] = "0,0,0"
-    xyzw: Annotated[bool, flag("--xyzw", "Rotations are stored as x, y, z, w; usual is w first.")] = False
+    xyzw: Annotated[bool, flag("--xyzw", "Rotations are stored as x, y, z, w instead of w, x, y, z.")] = False
     resolution: Annotated[
         float, option("--resolution M", "Cell size of the estimated heightmap.", min=0.01, max=100.0)
     ] = 0.5

@@ -28,7 +28,7 @@ def jobs_option(most: int) -> Any:
 
 
 _WITH = (
-    "Check a node of yours: run it beside the simulator in lockstep, under varied load, and report whether and when it "
+    "Check your own node: run it with the simulator in lockstep, under varied load, and report whether and when it "
     "replies differently."
 )
 
@@ -41,13 +41,13 @@ class CheckOptions(NamedTuple):
     missions: Annotated[
         list[str] | None, option("--missions A,B", "Missions, shipped or files.", show_default="all shipped ones")
     ] = None
-    seeds: Annotated[int, option("--seeds N", "Fly each mission with N seeds: its own, 1, 2 …", min=1, max=1000)] = 1
+    seeds: Annotated[int, option("--seeds N", "Run each mission with N seeds: its own, 1, 2 …", min=1, max=1000)] = 1
     jobs: Annotated[int | None, jobs_option(256)] = None
     timeout: TimeoutOption = 600.0
     slow: Annotated[bool, flag("--slow", "Also without the compiler: half a simulated second of each mission.")] = False
     with_node: Annotated[str | None, option("--with COMMAND", _WITH)] = None
     lockstep: Annotated[
-        list[str] | None, option("--lockstep GATE", "With --with: gates, as of `microsim run`; repeatable.")
+        list[str] | None, option("--lockstep GATE", "With --with: gates, as in `microsim run`; repeatable.")
     ] = None
     duration: Annotated[
         float, option("--duration TIME", "With --with and no mission: simulated time.", parser=seconds)
@@ -65,7 +65,7 @@ def check(options: CheckOptions) -> int:
     vector units. A difference is reported with the environment, the first tick
     and topic, and the field. Only determinism is checked, not expectations.
 
-    Exit codes: 0 the same everywhere, 1 not, 2 the input is wrong. The first
+    Exit codes: 0 identical, 1 different, 2 the input is wrong. The first
     time, kernels are compiled twice, which takes about a minute.
 
     \b

@@ -53,7 +53,7 @@ def conformance(
     """Check a simulator on the ROS 2 network against simulation_interfaces.
 
     Works with any simulator, without an installed ROS 2. It pauses, steps,
-    resets and loads worlds: use a simulator that nobody else needs. Exit code 1
+    resets and loads worlds: use one that is not in use otherwise. Exit code 1
     when a check fails.
 
     \b

@@ -57,7 +57,7 @@ class DemoOptions(NamedTuple):
 
 
 def demo(options: DemoOptions) -> int:
-    """Run a demo in the web viewer, or list the demos. Each is a file to read and to start your own from.
+    """Run a demo in the web viewer, or list the demos. Each is one Python file that you can copy.
 
     \b
     Examples:

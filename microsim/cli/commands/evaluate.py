@@ -25,9 +25,9 @@ _COLLIDES = "collisions > 0"
 
 class EvaluateOptions(NamedTuple):
     policy: Annotated[str, argument("POLICY", "The file of a policy, or a task that has a shipped one.")]
-    worlds: Annotated[int, option("--worlds N", "How many worlds, each for one episode.", min=1, max=1_000_000)] = 1000
+    worlds: Annotated[int, option("--worlds N", "Number of worlds, each for one episode.", min=1, max=1_000_000)] = 1000
     seed: Annotated[
-        int | None, option("--seed N", "Of the first world.", parser=seed_value, show_default="1000000000")
+        int | None, option("--seed N", "Seed of the first world.", parser=seed_value, show_default="1000000000")
     ] = None
     threads: Annotated[int, option("--threads N", "Threads.", min=1)] = min(os.cpu_count() or 1, 2)
     failures: Annotated[
@@ -36,7 +36,7 @@ class EvaluateOptions(NamedTuple):
     ] = None
     shrink: Annotated[bool, flag("--shrink", "Shrink the first failure with a collision; needs --failures.")] = False
     at_least: Annotated[
-        float, option("--at-least SHARE", "Exit code 1 if fewer succeed: from 0 to 1.", min=0.0, max=1.0)
+        float, option("--at-least SHARE", "Exit code 1 if a smaller share succeeds: from 0 to 1.", min=0.0, max=1.0)
     ] = 0.0
     json: ResultJsonOption = False
     quiet: QuietOption = False

@@ -24,7 +24,7 @@ def mcp(
 
     Its tools write and validate scenarios, start, step and command runs, read
     states and topics, render cameras and the scene, inject faults, fork and
-    restore, fly missions, sweep, compare and export.
+    restore, run missions, sweep, compare and export.
 
     \b
     Examples:

@@ -15,21 +15,22 @@ from microsim.errors import UsageError
 class PolicyOptions(NamedTuple):
     policy: Annotated[str, argument("POLICY", "The file of a policy, or a task that has a shipped one.")]
     seed: Annotated[
-        int | None, option("--seed N", "Of the world: it decides where goals are.", parser=seed_value, show_default="0")
+        int | None,
+        option("--seed N", "Seed of the world, which determines where goals are.", parser=seed_value, show_default="0"),
     ] = None
     node: Annotated[bool, flag("--node", "Run it as a ROS 2 node, until Ctrl-C.")] = False
     transport: Annotated[NodeTransport, option("--transport", "How the node joins ROS 2.")] = NodeTransport.auto
     scenario: Annotated[
         Path | None, option("--scenario FILE", "Write the scenario of its task, with the gates of lockstep.")
     ] = None
-    onnx: Annotated[Path | None, option("--onnx FILE", "Write it for other runtimes.")] = None
+    onnx: Annotated[Path | None, option("--onnx FILE", "Write the policy as ONNX for other runtimes.")] = None
 
 
 def policy(options: PolicyOptions) -> int:
     """Describe a trained policy, export it, or run it as a ROS 2 node.
 
     The node reads odometry and the sensors of the task and publishes cmd_vel.
-    Beside `microsim run` with the scenario that --scenario writes, it runs in
+    With `microsim run` and the scenario that --scenario writes, it runs in
     lockstep, and the run is byte for byte that of the policy in a batch.
 
     \b

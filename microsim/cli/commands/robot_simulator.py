@@ -26,7 +26,7 @@ class NodeTransport(str, Enum):
 
 
 _TRANSPORT = (
-    "Connect to ROS 2 through rclpy, through our own dds, or not at all (memory). auto: rclpy if it can be imported, "
+    "Connect to ROS 2 through rclpy or the built-in dds; memory: do not connect. auto: rclpy if it can be imported, "
     "else dds."
 )
 _DURATION = "Run for this long, in the node's time; default: until Ctrl-C."
@@ -42,9 +42,9 @@ class NodeOptions(NamedTuple):
 def robot_simulator(options: NodeOptions) -> int:
     """A robot for navigation tests: the ROS 2 node robot_simulator.
 
-    It takes /cmd_vel and publishes /odom, /amcl_pose and /tf. A first
-    /active_target, or an /initialpose, says where the robot is; until then it is
-    IDLE. Everything else is a parameter: `ros2 param list /robot_simulator`.
+    It subscribes to /cmd_vel and publishes /odom, /amcl_pose and /tf. The first
+    /active_target or /initialpose sets the pose; until then the robot is IDLE.
+    Everything else is a parameter: `ros2 param list /robot_simulator`.
 
     \b
     Examples:

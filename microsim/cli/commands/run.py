@@ -61,7 +61,7 @@ class RenderChoice(str, Enum):
 
 _RTF = "Real-time factor: 1 real time, 5 five times as fast, 0 as fast as possible."
 _TRANSPORT = (
-    "Connect to ROS 2 through rclpy, through our own dds, or not at all (none). auto: rclpy if it can be imported, "
+    "Connect to ROS 2 through rclpy or the built-in dds; none: do not connect. auto: rclpy if it can be imported, "
     "else dds. Default with --rtf 0: none."
 )
 _INJECT = (
@@ -74,8 +74,8 @@ _LOCKSTEP = (
     "unless --rtf is given. auto: watch the nodes and print a proposal."
 )
 _WITH = (
-    "Start a node beside the run, in a process of its own, and end it with the run: 'ros2 run my_package my_node'. "
-    "The faults `node:pause@3s-5s` and `node:kill@3s-5s` stop and kill it."
+    "Start a node with the run, in a separate process, and stop it at the end: 'ros2 run my_package my_node'. "
+    "The faults `node:pause@3s-5s` and `node:kill@3s-5s` suspend and kill it."
 )
 _MISSION = (
     "Run a mission: a shipped one (see `microsim list`) or a file. It ends the run; the run fails if one of the "
@@ -116,7 +116,8 @@ class RunOptions(NamedTuple):
     ] = None
     inject: Annotated[list[str] | None, option("--inject FAULT", _INJECT)] = None
     render: Annotated[
-        RenderChoice, option("--render", "What renders splats; auto: a GPU if there is one. The images are identical.")
+        RenderChoice,
+        option("--render", "Device that renders splats; auto: a GPU if there is one. The images are identical."),
     ] = RenderChoice.auto
     lockstep: Annotated[list[str] | None, option("--lockstep GATE", _LOCKSTEP)] = None
     with_node: Annotated[str | None, option("--with COMMAND", _WITH)] = None

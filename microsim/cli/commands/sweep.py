@@ -39,14 +39,16 @@ class SweepOptions(NamedTuple):
     vary: Annotated[
         list[str] | None, option("--vary KEY=V,V", "Values for a key of the scenario; every combination is run.")
     ] = None
-    mission: Annotated[str | None, option("--mission FILE", "The mission to fly: a shipped one or a file.")] = None
+    mission: Annotated[str | None, option("--mission FILE", "The mission to run: a shipped one or a file.")] = None
     duration: Annotated[
         float | None, option("--duration S", "Simulated seconds of each run.", show_default="the mission's")
     ] = None
     metrics: Annotated[
         list[str] | None,
         option(
-            "--metrics A,B", "What to measure in each run.", show_default="passed, collisions, path_length: what fits"
+            "--metrics A,B",
+            "What to measure in each run.",
+            show_default="passed, collisions, path_length as far as they apply",
         ),
     ] = None
     asserts: Annotated[
@@ -66,11 +68,11 @@ class SweepOptions(NamedTuple):
     ray: Annotated[
         str | None, option("--ray ADDRESS", "Run on a Ray cluster: HOST:PORT, auto, or local (needs the extra `ray`).")
     ] = None
-    resume: Annotated[bool, flag("--resume", "Continue from the journal beside --out.")] = False
+    resume: Annotated[bool, flag("--resume", "Continue from the journal next to --out.")] = False
     overwrite: Annotated[bool, flag("--overwrite", "Start again and replace an old result or journal.")] = False
     timeout: TimeoutOption = 600.0
     shrink_runs: Annotated[
-        int, option("--shrink-runs N", "With --find: most runs to spend on shrinking it.", min=0)
+        int, option("--shrink-runs N", "With --find: maximum number of runs for shrinking.", min=0)
     ] = 2000
     json: Annotated[bool, flag("--json", "Print the outcome as one line of JSON.")] = False
     quiet: QuietOption = False

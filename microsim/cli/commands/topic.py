@@ -179,8 +179,8 @@ def echo(
     name: TopicArgument,
     field: Annotated[str, option("--field PATH", "Print only this field, such as pose.pose.position.x.")] = "",
     once: OnceOption = False,
-    times: Annotated[int | None, option("--times -n N", "Exit after so many messages.", min=1)] = None,
-    rate: Annotated[float | None, option("--rate HZ", "Print at most so many messages a second.", min=0.001)] = None,
+    times: Annotated[int | None, option("--times -n N", "Exit after N messages.", min=1)] = None,
+    rate: Annotated[float | None, option("--rate HZ", "Print at most HZ messages per second.", min=0.001)] = None,
     as_json: Annotated[bool, flag("--json", "One message a line as JSON; lists of bytes in Base64.")] = False,
     full: Annotated[bool, flag("--full", "Print long lists completely.")] = False,
     type_name: TypeOption = "",
@@ -189,7 +189,7 @@ def echo(
     durability: DurabilityOption = "",
     timeout: WithinOption = None,
 ) -> None:
-    """Print the messages of a topic. When nothing arrives, it says why.
+    """Print the messages of a topic. If nothing arrives, print the likely cause.
 
     \b
     Examples:
@@ -262,7 +262,7 @@ def _measure(
                     return
 
 
-WindowOption = Annotated[int, option("--window N", "Average over so many messages.", min=2)]
+WindowOption = Annotated[int, option("--window N", "Average over N messages.", min=2)]
 
 
 @topic.command()
@@ -334,15 +334,15 @@ def pub(
     given: Annotated[
         list[str] | None, argument("[TYPE] [VALUES]", "Type, where no subscriber has one; fields as YAML or JSON.")
     ] = None,
-    once: Annotated[bool, flag("--once -1", "Publish once, when a subscriber is there.")] = False,
-    times: Annotated[int | None, option("--times -n N", "Publish so many times.", min=1)] = None,
+    once: Annotated[bool, flag("--once -1", "Publish once, as soon as there is a subscriber.")] = False,
+    times: Annotated[int | None, option("--times -n N", "Publish N times.", min=1)] = None,
     rate: Annotated[float, option("--rate -r HZ", "Messages per second.", min=0.001, max=10_000.0)] = 1.0,
     types: TypesOption = None,
     reliability: ReliabilityOption = "",
     durability: DurabilityOption = "",
     timeout: WithinOption = None,
 ) -> None:
-    """Publish a message, again and again until Ctrl-C. `header: auto` and `stamp: now` take the present time.
+    """Publish a message repeatedly until Ctrl-C. `header: auto` and `stamp: now` use the current time.
 
     \b
     Examples:

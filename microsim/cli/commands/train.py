@@ -23,19 +23,21 @@ _SHOWN_EVERY = 10  # updates
 class TrainOptions(NamedTuple):
     task: Annotated[str, argument("TASK", "The task: a shipped one such as RoverAvoid, or a file my_task.py.")]
     out: Annotated[
-        Path | None, option("--out -o FILE", "The policy; .json and .html beside it have the learning curve.")
+        Path | None, option("--out -o FILE", "The policy; its learning curve is written next to it as .json and .html.")
     ] = None
     seed: Annotated[
-        int | None, option("--seed N", "Of weights, exploration and worlds.", parser=seed_value, show_default="0")
+        int | None, option("--seed N", "Seed of weights, exploration and worlds.", parser=seed_value, show_default="0")
     ] = None
-    threads: Annotated[int, option("--threads N", "Of the worlds and of torch.", min=1)] = min(os.cpu_count() or 1, 2)
-    device: Annotated[str, option("--device DEVICE", "Where worlds and network are: cpu or cuda.")] = "cpu"
+    threads: Annotated[int, option("--threads N", "Threads for the worlds and for torch.", min=1)] = min(
+        os.cpu_count() or 1, 2
+    )
+    device: Annotated[str, option("--device DEVICE", "Device of worlds and network: cpu or cuda.")] = "cpu"
     settings: Annotated[
         list[str] | None, option("--set NAME=VALUE", "A setting of the training, such as steps=1e6; repeatable.")
     ] = None
     worlds: Annotated[int, option("--worlds N", "Unseen worlds for the final evaluation.", min=1)] = 1000
     plot: Annotated[Path | None, option("--plot FILE", "Learning curve as .png, .svg or .pdf.")] = None
-    onnx: Annotated[Path | None, option("--onnx FILE", "The policy for other runtimes, beside --out.")] = None
+    onnx: Annotated[Path | None, option("--onnx FILE", "Also write the policy as ONNX for other runtimes.")] = None
     json: ResultJsonOption = False
     quiet: QuietOption = False
 
@@ -54,7 +56,7 @@ class TrainOutput(TypedDict):
 def train(options: TrainOptions) -> int:
     """Train a policy for a task with PPO, and evaluate it in unseen worlds.
 
-    Writes the policy (.npz), and beside it the learning curve (.json, .html).
+    Writes the policy (.npz), and next to it the learning curve (.json, .html).
     On the CPU, the same seed, settings, threads, machine and torch give the
     same weights. Needs the extra `train`.
 
