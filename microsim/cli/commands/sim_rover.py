@@ -9,8 +9,8 @@ from microsim.cli.commands.robot_simulator import NodeOptions, run_node
 def sim_rover(options: NodeOptions) -> int:
     """A rover with mass and drag: the ROS 2 node fake_rover_state_controller.
 
-    It subscribes to /<robot_id>/cmd_vel and publishes /<robot_id>/joint_states and
-    /<robot_id>/pose2D. Everything else is a parameter: robot_id, x, y, t,
+    It subscribes to /<robot_id>/cmd_vel and publishes /<robot_id>/joint_states
+    and /<robot_id>/pose2D. Everything else is a parameter: robot_id, x, y, t,
     use_dynamics, mass, response_time, direct_joy_control and more.
 
     \b

@@ -581,6 +581,9 @@ def test_help_shows_words_in_brackets_and_no_type_of_flags() -> None:
             assert "[" not in (getattr(parameter, "help", "") or ""), f"{name}: taken for markup"
             if getattr(parameter, "is_flag", False) and parameter.name != "help":
                 assert parameter.metavar == "", f"{name} {parameter.name}: looks as if it took a value"
+    shown = cli("check", "--help").stdout + cli("diff", "--help").stdout
+    assert "diff [OPTIONS] A B" in shown and "[default: all shipped ones]" in shown
+    assert "<bool>" not in shown and "<list" not in shown
 
 
 def test_compiling_is_told_once_and_only_where_something_is_compiled(capsys: pytest.CaptureFixture[str]) -> None:
