@@ -107,7 +107,7 @@ def test_a_demo_says_what_it_shows_ends_and_starts_again(
 def test_every_demo_and_world_can_be_chosen_on_the_page(browser: Any, started: Callable[..., Run]) -> None:
     tab = Tab(browser, started("run", "flat", "--view", "--transport", "none").address)
     try:
-        tab.until("document.getElementById('ms-hint').innerText.startsWith('Nobody drives drone and rover')")
+        tab.until("document.getElementById('ms-hint').innerText.startsWith('drone and rover have no pilot')")
         offered = set(
             tab.page.evaluate("[...document.querySelectorAll('#ms-scenario option')].map((each) => each.value)")
         )

@@ -233,7 +233,7 @@ def _fly(requested: Sweep, options: SweepOptions) -> int:
     options.report.check()
     out = options.out if options.out is not None else None if requested.out is None else Path(requested.out)
     if out is None and options.resume:
-        raise UsageError("--resume needs --out: the journal is beside it")
+        raise UsageError("--resume needs --out: the journal is next to it")
     if out is not None:
         check_files(out, options.resume, options.overwrite)
     plan = make_plan(requested)
@@ -242,7 +242,7 @@ def _fly(requested: Sweep, options: SweepOptions) -> int:
 
         check_figure(options.plot)
     _precompile(plan)
-    with Bar("flying", len(plan), "runs") as bar:
+    with Bar("running", len(plan), "runs") as bar:
         reports = Reports(bar.begin_with, lambda outcome: _count(bar, plan, outcome), bar.note)
         try:
             finished = _finished(plan, options, out, reports)

@@ -88,7 +88,7 @@
       make("select", { id: "ms-camera-list", "aria-label": "Camera", title: "Whose camera is shown", hidden: true, onchange: (event) => { camera = event.target.value; showImage(); } })),
     section("ms-plot-box", "Last minute", make("em", {}, make("span", { id: "ms-plot-of" }), make("button", { id: "ms-zoom-out", class: "link", title: "Show the whole time again", hidden: true, onclick: () => plots.zoom(null) }, "Zoom out")), make("div", { id: "ms-plots" }), make("p", { id: "ms-no-plots", class: "empty" }, "Plots appear with the first seconds of the run"),
       make("select", { id: "ms-add-plot", "aria-label": "Add a plot", title: "Plot any number of any sensor's messages, from now on", hidden: true, onchange: (event) => addPlot(event.target.value) })),
-    section("ms-radio", "Radio", make("em", { id: "ms-radio-of" }), make("table", { id: "ms-links", "data-testid": "links" })));
+    section("ms-radio", "Radio", make("em", { id: "ms-radio-of" }), make("table", { id: "ms-links", "data-testid": "links", title: "Packets sent and lost, mean latency in milliseconds, packets on the way" })));
 
   const padButton = (code) => {
     const [, , words] = KEYS[code];
@@ -102,14 +102,14 @@
   const right = () => make("aside", { id: "ms-right", class: "column", "aria-label": "Control" },
     section("ms-drive", "Drive", make("em", { id: "ms-driven" }),
       make("div", { id: "ms-robots", class: "group wide", role: "group", "aria-label": "Robot to drive" }),
-      make("select", { id: "ms-robot-list", "aria-label": "Robot to drive", title: "Keys and view belong to this robot", hidden: true, onchange: (event) => choose(event.target.value) }),
+      make("select", { id: "ms-robot-list", "aria-label": "Robot to drive", title: "The robot that keys drive and the view follows", hidden: true, onchange: (event) => choose(event.target.value) }),
       make("div", { class: "pad" }, ...["KeyY", "KeyU", "KeyI", "KeyO", "KeyH", "KeyJ", "KeyK", "KeyL"].map(padButton),
         make("button", { class: "stop", id: "ms-stop", title: "Stop the robot at once: this button, or the space bar", onclick: () => stopRobot() }, make("kbd", {}, "space"), make("span", {}, "stop"))),
       make("div", { class: "row" }, make("span", { class: "note" }, "Throttle"),
         make("input", { id: "ms-throttle", type: "range", min: 5, max: 100, step: 5, value: 60, title: "How fast keys drive, in percent of the robot's limit", "aria-label": "Throttle", oninput: (event) => text("ms-throttle-now", `${event.target.value} %`) }),
         make("span", { id: "ms-throttle-now", class: "note right" }, "60 %")),
       make("button", { id: "ms-release", hidden: true, title: "Give this robot back to the pilot", onclick: () => send("release") }, "Hand back to the pilot")),
-    section("ms-state", "Robots", make("em", {}, "in metres"), make("table", { id: "ms-facts", "data-testid": "robots" }), make("p", { id: "ms-no-robots", class: "empty" }, "No robot yet")),
+    section("ms-state", "Robots", make("em", {}, "in metres"), make("table", { id: "ms-facts", "data-testid": "robots", title: "Position x, y, height above the ground, speed, and what the range sensor measures" }), make("p", { id: "ms-no-robots", class: "empty" }, "No robot yet")),
     section("ms-proof", "Digest so far", make("button", { id: "ms-copy", class: "link", title: "Copy the digest", onclick: copyDigest }, "Copy"),
       make("div", { id: "ms-digest", class: "digest", title: "SHA-256 over every message since the start: the same scenario, seed and commands give the same", "data-testid": "digest" }, "–")),
     section("ms-log", "Log", make("em", { id: "ms-log-count" }), make("ol", { id: "ms-lines", role: "log", "aria-label": "Warnings and events", "data-testid": "log" }),
@@ -120,7 +120,7 @@
         ...VIEWS.map(([mode, word, tip]) => make("button", { "data-mode": mode, title: tip, onclick: () => setView(mode) }, word))),
       make("details", { id: "ms-more" }, make("summary", { title: "Choose what is drawn" }, "Layers"), make("div", { id: "ms-layers", class: "layers" }),
       make("div", { class: "row" }, make("span", { class: "note" }, "Robots ×"),
-        make("input", { id: "ms-scale", type: "range", min: 1, max: 6, step: 0.5, value: 1, title: "How much larger than life robots are drawn, on all pages", "aria-label": "Size of robots", onchange: (event) => send("scale", Number(event.target.value)) }),
+        make("input", { id: "ms-scale", type: "range", min: 1, max: 6, step: 0.5, value: 1, title: "Scale of the drawn robots, on all pages", "aria-label": "Size of robots", onchange: (event) => send("scale", Number(event.target.value)) }),
         make("span", { id: "ms-scale-now", class: "note right" }, "1"))));
 
   const story = () => make("section", { id: "ms-story", "aria-label": "What is shown", hidden: true },
@@ -140,7 +140,7 @@
     make("button", { id: "ms-play", class: "main", title: "Pause or continue (key P)", onclick: () => playOrPause() }, "Pause"),
     make("div", { class: "group", role: "group", "aria-label": "Steps" }, ...steps()),
     make("label", { class: "small", id: "ms-seed-box" }, "Seed", make("input", { id: "ms-seed", type: "text", inputmode: "numeric", autocomplete: "off", title: "Seed for the next reset", onkeydown: (event) => { if (event.key === "Enter") reset(); event.stopPropagation(); } })),
-    make("button", { id: "ms-reset", title: "Back to the start, with this seed", onclick: () => reset() }, "Reset"),
+    make("button", { id: "ms-reset", title: "Reset to the start, with this seed", onclick: () => reset() }, "Reset"),
     make("div", { id: "ms-timeline" }, make("input", { id: "ms-scrub", type: "range", min: 0, max: 1, step: 1, value: 0, title: "Look back: drag to any tick of the last two minutes", "aria-label": "Timeline", oninput: onScrub, onchange: () => { seeking = false; } }),
       make("div", { class: "ends" }, make("span", { id: "ms-from" }, "0 s"), make("span", { id: "ms-what" }, ""), make("span", { id: "ms-to" }, "0 s"))),
     make("button", { id: "ms-branch", hidden: true, title: "Discard what came after this moment and continue from here", onclick: () => send("branch") }, "Branch here"),
@@ -188,8 +188,8 @@
     const first = state !== null || !document.body.classList.contains("ms-lost"), time = $("ms-time").textContent;
     state = null; releaseAll(); document.body.classList.add("ms-lost");
     pill("gone", hasEnded ? "The run has ended" : "No connection");
-    if (first && hasEnded) veil(`The run has ended${time === "–" ? "" : ` at ${time} s`}`, "The last moment stays visible. Start the run again in the terminal and this page reconnects by itself.");
-    else if (first) veil("Connection lost", "The run may have stopped, or this machine was asleep. Check the terminal; this page reconnects by itself.");
+    if (first && hasEnded) veil(`The run has ended${time === "–" ? "" : ` at ${time} s`}`, "The last moment stays visible. Start the run again in the terminal, and this page reconnects automatically.");
+    else if (first) veil("Connection lost", "The run may have stopped, or this machine was asleep. Check the terminal; this page reconnects automatically.");
     for (const node of $("ms").querySelectorAll("#ms-transport button, #ms-transport input, #ms-drive button, #ms-look button, #ms-look input, #ms-scenario")) node.disabled = true;
     setTimeout(again, RETRY_MS);
   };
@@ -232,13 +232,13 @@
     }));
     $("ms-scale").value = scene.scale; text("ms-scale-now", String(Math.round(scene.scale * 10) / 10));
     $("ms-seed").value = ""; show("ms-image", false); show("ms-no-image", true); text("ms-camera-stamp", "");
-    rows.links = {}; $("ms-links").replaceChildren(head("", "sent", "lost", "ms", "wait"));
+    rows.links = {}; $("ms-links").replaceChildren(head("", "sent", "lost", "ms", "queue"));
     waitForScene(); send("theme", document.documentElement.dataset.theme === "dark");
     choose(robot); marks(); fit();
   };
   const choosers = () => { // few robots are buttons, many are a list
     const robots = drivable(), names = robots.map((each) => each.name), few = names.length <= FEW && names.join("").length <= SHORT, shots = scene.cameras, isOnly = (topic) => shots.filter((each) => each.split("/")[1] === topic.split("/")[1]).length === 1, shortly = (topic) => (isOnly(topic) ? topic.split("/")[1] : topic.split("/").slice(1, 3).join(" ").replace(/_/g, " "));
-    $("ms-robots").replaceChildren(...(few ? robots : []).map((each) => make("button", { "data-robot": each.name, title: `Keys and view belong to ${each.name}`, onclick: () => choose(each.name) }, mark(each.colour), each.name)));
+    $("ms-robots").replaceChildren(...(few ? robots : []).map((each) => make("button", { "data-robot": each.name, title: `Drive and follow ${each.name}`, onclick: () => choose(each.name) }, mark(each.colour), each.name)));
     $("ms-robot-list").replaceChildren(...(few ? [] : names).map((name) => option(name))); show("ms-robot-list", !few); show("ms-robots", few);
     const fewShots = shots.length <= FEW && shots.map(shortly).join("").length <= SHORT + 8;
     $("ms-cameras").replaceChildren(...(shots.length > 1 && fewShots ? shots : []).map((topic) => make("button", { "data-topic": topic, title: `Show ${topic}`, onclick: () => { camera = topic; showImage(); marks(); } }, shortly(topic))));
@@ -288,7 +288,7 @@
     const seen = message.events.filter(([seconds]) => seconds <= message.time + 1e-6).slice(-4), key = JSON.stringify(seen);
     if ($("ms-events").dataset.key !== key) { $("ms-events").dataset.key = key; $("ms-events").replaceChildren(...seen.map(([seconds, words]) => make("li", {}, make("time", {}, `${seconds.toFixed(1)} s:`), ` ${words}`))); }
     const idle = scene.mode === "live" && !message.driven ? message.idle : []; show("ms-hint", idle.length > 0 && message.time > 1);
-    if (idle.length) text("ms-hint", `Nobody drives ${idle.length > 3 ? `${idle.length} robots` : listed(idle)}: choose one under Drive and hold ${isTouch() ? "a button" : "I, J, K or L"}.`);
+    if (idle.length) text("ms-hint", `${idle.length > 3 ? `${idle.length} robots` : listed(idle)} ${idle.length > 1 ? "have" : "has"} no pilot. To drive, choose a robot under Drive and hold ${isTouch() ? "a button" : "I, J, K or L"}.`);
     show("ms-the-end", message.restart_s !== null && message.restart_s !== undefined);
     if (message.restart_s) text("ms-the-end", `The end. Starts again in ${Math.ceil(message.restart_s)} s.`);
   };
@@ -306,7 +306,7 @@
     rows.facts = {};
     $("ms-facts").replaceChildren(...(scene.robots.length ? [head("", "x, y", "up", "m/s", "beam")] : []), ...scene.robots.map((each) => {
       const cells = [1, 2, 3, 4].map(() => make("td", {}, "–"));
-      const pick = make("button", { class: "pick", title: `${each.name} (${each.model}): keys and view belong to it`, onclick: () => choose(each.name) }, mark(each.colour), make("span", {}, each.name));
+      const pick = make("button", { class: "pick", title: `Drive and follow ${each.name} (${each.model})`, onclick: () => choose(each.name) }, mark(each.colour), make("span", {}, each.name));
       const row = make("tr", { "data-row": each.name }, make("td", {}, pick), ...cells); rows.facts[each.name] = cells; return row;
     }));
   };
