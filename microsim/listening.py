@@ -47,7 +47,7 @@ class Listeners:
 
     @contextmanager
     def silenced(self) -> Iterator[None]:
-        """Meanwhile nobody is called: for a run that is only repeated."""
+        """Listeners are not called meanwhile: for a run that is only repeated."""
         before, self._all = self._all, ()
         try:
             yield

@@ -1,6 +1,6 @@
 """What a run has to say beside its messages: warnings and events, counted where they repeat.
 
-Viewers and logs take them from time to time; nobody waits, nothing is kept for ever, and no message depends on them.
+Viewers and logs read them from time to time; the run never waits, old ones are dropped, and no message depends on them.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from microsim.simulation import Simulation
 
 Pilot: TypeAlias = Callable[[Sequence[Message]], None]  # given each tick's messages, commands robots before the next
 
-STALL_S = 1.0  # later than this, lost time is forgiven: an hour's ticks in a burst after a laptop's sleep help nobody
+STALL_S = 1.0  # after a longer delay, such as a laptop's sleep, lost time is dropped instead of caught up in a burst
 NAP_S = 0.05  # longest sleep, so that a stop, a new real-time factor or a watcher is noticed
 SLOWEST, FASTEST = 0.001, 100_000.0  # real-time factors that make sense, beside 0
 _QUICK_S, _SLOW_S = 0.004, 0.016  # a chunk of ticks should last about a frame of the dashboard
@@ -169,7 +169,7 @@ class Runner:
         self.rtf = rtf
 
     def pause(self, paused: bool) -> None:
-        """Time stands still while paused; then it continues from there, without a burst."""
+        """Simulated time stops while paused and continues from there, without a burst."""
         now = self.clock.now()
         if self.paused:
             self.paused_s += now - self._paused_at

@@ -105,7 +105,7 @@ class Simulation:
 
     @property
     def seed(self) -> int:
-        """The seed in force."""
+        """The current seed."""
         return self._seed
 
     @property
@@ -134,7 +134,7 @@ class Simulation:
 
     @property
     def drawn(self) -> Scenario:
-        """The scenario in force, with what `randomize` leaves to the seed decided; without that block, `scenario`."""
+        """The current scenario with the random values of `randomize`; without that block, `scenario`."""
         return self._drawn
 
     @property
@@ -336,7 +336,7 @@ class Simulation:
         if model.is_ground_bound and not world.has_footing(x, y):
             return self._ignore("poses off the map or in an occupied cell")
         clearance: float = getattr(self._drawn.robots[robot], "ground_clearance_m", 0.0)
-        lowest = world.ground(x, y) + clearance  # NaN where there is no ground: then any height will do
+        lowest = world.ground(x, y) + clearance  # NaN where there is no ground: then any height is allowed
         return self._accept(Teleport(robot, x, y, lowest if height < lowest else height, yaw, stamp_ns))
 
     def _height_to_come(self, robot: str) -> float:

@@ -120,7 +120,7 @@ class _Progress:
     """A line that counts kernels as they are compiled; on a terminal it disappears again."""
 
     def __init__(self) -> None:
-        self.expected = 0  # nobody knows how many where some come from the cache
+        self.expected = 0  # 0: not known, because some come from the cache
         self._count, self._is_announced = 0, False
         self._status: Status | None = None
 

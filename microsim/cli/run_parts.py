@@ -446,7 +446,7 @@ class Flight:
 
     def _pause(self, seconds: float) -> None:
         runner = self.runner
-        # as fast as possible nobody watches; and who has paused the run already will resume it by hand
+        # no pause as fast as possible; a run that the user has paused is resumed by the user
         if runner is not None and runner.rtf and not runner.paused:
             self._resume_at = runner.clock.now() + seconds
             runner.pause(True)

@@ -1,4 +1,4 @@
-"""A sensor that is silent for a while."""
+"""A sensor that sends nothing for some time."""
 
 from microsim.faults.fault_kind import FaultKind
 

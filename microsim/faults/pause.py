@@ -1,4 +1,4 @@
-"""Nodes that stand still for a while."""
+"""Nodes that are suspended for some time."""
 
 from microsim.faults.fault_kind import FaultKind
 

@@ -62,7 +62,7 @@ def compose(
 
 
 def radio_network(scenario: Scenario, seed: int, faults: Iterable[TimedFault]) -> RadioNetwork | None:
-    """None: the scenario has none, or nobody to hear it."""
+    """None: the scenario has no radio, or only one robot."""
     robots = tuple(scenario.robots)
     if not scenario.radio.enabled or len(robots) < 2:
         return None

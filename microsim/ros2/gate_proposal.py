@@ -37,7 +37,7 @@ class GateProposal:
         return 0, "watching", {f"replies {topic}": str(len(times)) for topic, times in self._replies.items()}
 
     def block(self) -> str:
-        """YAML for a scenario; empty: nobody replied."""
+        """YAML for a scenario; empty: no node replied."""
         lines = []
         for topic, times in sorted(self._replies.items()):
             nodes = sorted(set(self._node.transport.peers(topic, publishers=True).values()))

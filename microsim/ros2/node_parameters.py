@@ -1,7 +1,7 @@
 """The node's parameters (PRD 5.4): dotted names for values of the scenario.
 
 A parameter is a name for one or more places in the scenario. So the scenario's own models check its value and give its
-description and limits, and there is always one complete scenario in force.
+description and limits, and there is always one complete current scenario.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _is_carried(settings: Robot, name: str) -> bool:
 
 
 class ScenarioParameters:
-    """The scenario in force and the one of the next reset, as parameters."""
+    """The current scenario and the one of the next reset, as parameters."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario

@@ -1,4 +1,4 @@
-"""Nodes that a run starts itself, ends with itself, and stops, kills and starts again where faults say so."""
+"""Nodes that a run starts and ends, and that faults suspend, kill and restart."""
 
 from __future__ import annotations
 

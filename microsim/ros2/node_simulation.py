@@ -32,7 +32,7 @@ OK, WARN = 0, 1  # levels of diagnostic_msgs/DiagnosticStatus
 Statuses = Mapping[str, tuple[int, str, Mapping[str, str]]]  # name -> level, message, values
 
 
-# one free cell of level ground, to whose edge nobody comes
+# one free cell of level ground, so large that no robot reaches its edge
 PLANE = World(1e15, np.zeros((1, 1)), np.zeros((1, 1), np.uint8), (), (), -5e14, -5e14)
 
 

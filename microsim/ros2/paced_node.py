@@ -164,7 +164,7 @@ class SystemTime(OwnTime):
 class ClockTime:
     """Paced and stamped by another node's /clock; where that jumps, this node continues from there.
 
-    ROS 2 nodes listen to the global /clock, whatever their namespace. One in the node's own namespace wins over it.
+    ROS 2 nodes listen to the global /clock, whatever their namespace. One in the node's own namespace takes precedence.
     """
 
     def __init__(self, transport: Transport, ticks: NodeClock, warn: Warn) -> None:
@@ -290,7 +290,7 @@ class PacedNode:
             self.transport.log("warn", f"{topic} is not subscribed to: {error}")
 
     def ignore(self, reason: str, level: LogLevel, text: str) -> None:
-        """Count an input that was not taken, and say so, but not too often."""
+        """Count an ignored input and log it, but not too often."""
         self.ignored[reason] += 1
         self.say(level, f"{text} ({self.ignored[reason]} so far)", kind=reason)
 

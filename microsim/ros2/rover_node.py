@@ -71,7 +71,9 @@ class RoverIdentity(Model):
     x: Metres = fixed(0.0, "Initial x [m].")
     y: Metres = fixed(0.0, "Initial y [m].")
     t: Angle = fixed(0.0, "Initial heading, counter-clockwise from x [rad].")
-    direct_joy_control: Switch = changeable(False, "Listen to /joy/cmd_vel, which then wins over cmd_vel.")
+    direct_joy_control: Switch = changeable(
+        False, "Subscribe to /joy/cmd_vel, which then takes precedence over cmd_vel."
+    )
 
 
 class RoverSettings(TimeSettings, Dynamics, RoverIdentity):
@@ -112,7 +114,7 @@ class RoverCore:
         self.clock = clock or NodeClock(settings.update_rate)
         self.overruled = 0  # commands that came while the joystick had the rovers
         self.pace: Callable[[], Mapping[str, str]] = dict
-        self._joy_until = 0.0  # the joystick's command is in force before this tick
+        self._joy_until = 0.0  # the joystick's command is active before this tick
         self.settings = settings
         self.sim = NodeSimulation(self._scenario(), PLANE, self.clock, settings.publish_clock, self._compose)
 
@@ -159,7 +161,7 @@ class RoverCore:
         return True
 
     def joystick(self, v: float, omega: float) -> None:
-        """On /joy/cmd_vel: for every rover, and alone for as long as this command is in force."""
+        """On /joy/cmd_vel: for every rover, and alone as long as this command is active."""
         self.sim.fleet.take(slice(None), [[v], [omega]])
         self._joy_until = self.sim.tick + timeout_ticks(self.settings.command_timeout, self.clock.dt)
 
@@ -204,7 +206,7 @@ class SimRoverNode(PacedNode):
         self._use_joystick(settings)
 
     def _use_joystick(self, settings: RoverSettings) -> None:
-        """Nobody can unsubscribe: once subscribed to, it is listened to or not."""
+        """A transport cannot unsubscribe, so messages of a topic that is off are ignored."""
         if settings.direct_joy_control and not self._has_subscribed_to_joystick:
             self._has_subscribed_to_joystick = True
             self.subscribe(JOY, TWIST, self._on_joystick)

@@ -1,6 +1,6 @@
 """A world bundle in place of a map: what it says about the world, the car and its sensors, as parts of a scenario.
 
-What a scenario writes itself wins over what the bundle says, key by key. The finished scenario names the bundle by path
+Keys of a scenario take precedence over the bundle. The finished scenario names the bundle by path
 and by a hash of its content, so that a recording is never replayed in another world unnoticed.
 """
 
@@ -153,7 +153,7 @@ def _robots(robots: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
 
 
 def _without_origin(robot: str, given: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
-    """In a world that nobody has placed on Earth, sensors that need it are left out; requested ones are an error."""
+    """In a world without a place on Earth, sensors that need one are left out; requested ones are an error."""
     needing = [name for name, sensor in COMMON_SENSORS.items() if sensor.needs_origin]
     further = given.get("sensors")
     blocks = further if isinstance(further, Mapping) else {}

@@ -141,7 +141,7 @@ class ClientNode:
             self._leave()
 
     def _leave(self) -> None:
-        """Nobody may wait for this thread any more."""
+        """From now on, this thread cannot be waited for."""
         with self._lock:
             self._is_open = False
         for subscription in list(self._subscriptions):
@@ -408,7 +408,7 @@ class ClientNode:
         """Its future."""
         name = self.absolute(service, "service")
         found = self._found("service", name, self.view.services, None)
-        # of several types any will do: the server answers to all of them
+        # any of several types works: the server answers to all of them
         kind = self.type_name(type or next((each for each in found if find_type(each)), found[0]), "srv")
         if kind not in found:
             raise UsageError(f"service {name} has the type {', '.join(found)}, not {kind}")

@@ -89,7 +89,7 @@ def why_silent(view: GraphView, topic: str, type_name: str, qos: Qos | None) -> 
 
 
 def why_unheard(view: GraphView, topic: str, type_name: str, qos: Qos) -> list[str]:
-    """Why nobody receives what is published."""
+    """Why no subscriber receives what is published."""
     if not view.others():
         return nobody_there()
     readers = [each for each in view.on(topic, is_writer=False) if each.guid[:12] != view.own]

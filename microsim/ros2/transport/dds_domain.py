@@ -55,7 +55,7 @@ def domain_id(environment: Mapping[str, str] = os.environ) -> int:
 
 
 def configuration(environment: Mapping[str, str] = os.environ) -> str:
-    """As rmw_cyclonedds_cpp makes it; CYCLONEDDS_URI comes last and wins."""
+    """As rmw_cyclonedds_cpp makes it; CYCLONEDDS_URI comes last and takes precedence."""
     uri = environment.get("CYCLONEDDS_URI", "")
     # a user's interfaces would be added to ours, and none may be named twice; elsewhere than on Linux they are unknown
     is_local = _reach(environment)[0] == "LOCALHOST" and not uri and sys.platform == "linux"

@@ -29,7 +29,7 @@ from microsim.ros2.transport.dds_domain import domain_id, new_participant, open_
 DISCOVERY_TOPIC = "ros_discovery_info"
 DISCOVERY_TYPE = "rmw_dds_common/msg/ParticipantEntitiesInfo"
 DISCOVERY_QOS = Qos(1, latched=True)
-BLOCKING_S = 0.1  # longest time a reliable writer waits for a slow reader; rmw waits for ever
+BLOCKING_S = 0.1  # longest time a reliable writer waits for a slow reader; rmw waits without limit
 
 _AT_ONCE = 64  # endpoints of others read at once
 _MANY = 1000  # topics of others that are remembered, for subscriptions made later

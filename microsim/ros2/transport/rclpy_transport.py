@@ -148,7 +148,7 @@ class RclpyTransport:
                 self._node.set_descriptor(parameter.name, descriptor(parameter))
                 self.set_parameters({parameter.name: parameter.value})
             else:
-                # the node has read `overrides` already: the value it gives is the one in force
+                # the node has read `overrides` already: the value it gives is the current one
                 told = parameter.name, parameter.value, descriptor(parameter)
                 self._node.declare_parameter(*told, ignore_override=True)
         declared = {parameter.name: parameter for parameter in parameters}

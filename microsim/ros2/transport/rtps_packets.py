@@ -445,7 +445,7 @@ class Peer:
 
 
 def peer_of(prefix: bytes, announced: Parameters) -> tuple[Peer, float]:
-    """And how long it is believed to be there, unless it says so again [s]."""
+    """And its lease: how long it counts as present without a new announcement [s]."""
     (seconds,) = struct.unpack_from("<i", announced.get(LEASE, [b"\x14\0\0\0"])[0])
     discovery, user = (_addresses(announced, name) for name in (METATRAFFIC_UNICAST, DEFAULT_UNICAST))
     return Peer(prefix, discovery, user or discovery), float(min(max(seconds, 1), 600))

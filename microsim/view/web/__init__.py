@@ -219,7 +219,7 @@ def _without_main_module() -> Iterator[None]:
 
 
 def _check_host(host: str) -> None:
-    """Refuses an address that nothing can be served on; viser would try for ever."""
+    """Refuses an address that nothing can be served on; viser would try without end."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as trial:

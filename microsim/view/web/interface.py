@@ -1,6 +1,6 @@
 """What passes between a run and its page: `PageScene` once, `PageFrame`s one way, `Control`s the other.
 
-Both processes import only this from each other. A frame is the newest state; a slow reader misses some, nobody waits.
+Both processes import only this from each other. A frame is the newest state; slow readers skip some; the run never waits.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class PageFrame(RunState):
     way: tuple[Step, ...] = ()  # since the last frame
     driven: str = ""  # the robot that the page drives
     has_pilot: bool = False
-    idle: tuple[str, ...] = ()  # robots that nobody has commanded since the start
+    idle: tuple[str, ...] = ()  # robots without a command since the start
     events: tuple[tuple[float, str], ...] = ()  # what the pilot reports: simulated time [s], a sentence
     restart_s: float | None = None  # a demo is over and starts again after this time
     log: tuple[Note, ...] = ()  # since the last frame

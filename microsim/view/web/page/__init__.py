@@ -222,7 +222,7 @@ def _started(options: PageOptions, access: AccessCheck) -> Any:
 
 
 def quiet_server() -> Any:
-    """For drawing without pages: on this machine, at a port and behind a token that nobody knows."""
+    """For drawing without pages: on this machine, at a random port and behind a secret token."""
 
     async def nobody(page: str, connection: Any) -> None:
         return

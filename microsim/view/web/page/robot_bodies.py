@@ -269,7 +269,7 @@ class RobotBody:
             node.wxyz = spin(link.axis, self._guessed(link) if angle is None else angle)
 
     def _guessed(self, link: RobotLink) -> float:
-        """[rad] of a joint that nobody reports: wheels roll, propellers turn, nothing else moves."""
+        """[rad] of a joint without messages: wheels roll, propellers turn, other joints do not move."""
         if not self.look.is_ground_bound:
             return self._spin
         is_wheel = link.axis is not None and abs(link.axis[1]) > 0.5 and link.radius_m > 0.0
