@@ -1,6 +1,6 @@
 """What passes between a run and its page: `PageScene` once, `PageFrame`s one way, `Control`s the other.
 
-Both processes import only this from each other. A frame is the newest state; slow readers skip some; the run never waits.
+Both processes import only this from each other. A frame is the newest state: slow readers skip some frames.
 """
 
 from __future__ import annotations
