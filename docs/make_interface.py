@@ -18,6 +18,11 @@ HEAD = """# ROS 2 interface
 Look up everything that the node `microsim` offers. A test keeps this page current: it is generated from the code
 (`python docs/make_interface.py`). `<robot>` stands for a robot's name, such as `drone` or `rover`. All names are
 relative to the node's namespace.
+
+```sh
+microsim run --headless                             # starts the node
+ros2 node info /microsim                            # or, without ROS 2: microsim node info /microsim
+```
 """
 SERVICE_NOTE = """
 No distribution of ROS 2 has `example_interfaces/srv/SetInt32`. The `dds` transport therefore serves `/sim/set_seed` and

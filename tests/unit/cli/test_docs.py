@@ -190,6 +190,20 @@ def test_everything_a_plug_in_sensor_gets_is_explained():
     assert not [name for name in names if not name.startswith("_") and f"`{name}" not in page]
 
 
+WITHOUT_EXAMPLE = {"architecture", "comparison", "decisions", "releasing", "reliability", "ros2_tried", "which_tool"}
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.stem not in WITHOUT_EXAMPLE], ids=lambda page: page.stem
+)
+def test_a_page_begins_with_what_the_reader_can_do_and_an_example(page):
+    text = re.sub(r"```\{(?:image|include|raw|warning)\}.*?^```$", "", page.read_text("utf-8"), flags=re.M | re.S)
+    title, purpose = text.split("\n", 2)[0], text.split("\n\n", 2)[1]
+    assert title.startswith("# ")
+    assert re.match(r"[A-Z]\w* ", purpose), "a sentence, not a heading, a table or code"
+    assert text[: text.index("```")].count("\n## ") <= 1, "the first example comes before the second heading"
+
+
 def test_every_page_is_in_the_table_of_contents():
     index = (DOCS / "index.md").read_text(encoding="utf-8")
     assert not [page.stem for page in PAGES if page.stem != "index" and f"\n{page.stem}\n" not in index]
