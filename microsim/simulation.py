@@ -494,5 +494,5 @@ class Simulation:
     @staticmethod
     def _checked_seed(seed: Any) -> int:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or int(seed) not in INT64:
-            raise UsageError(f"a seed must be a whole number of 64 bits; found {seed!r}")
+            raise UsageError(f"a seed must be a 64-bit integer; found {seed!r}")
         return int(seed)

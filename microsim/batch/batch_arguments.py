@@ -17,10 +17,10 @@ def is_on_gpu(values: Any) -> bool:
 
 
 def whole_numbers(values: Any, what: str) -> Integers:
-    """As an array; what is not a whole number of 64 bits is refused."""
+    """As an array; what is not a 64-bit integer is refused."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.dtype != np.uint64:
         return np.atleast_1d(values).astype(np.int64).reshape(-1)
-    refusal = UsageError(f"{what} must be whole numbers of 64 bits; found {values!r}")
+    refusal = UsageError(f"{what} must be 64-bit integers; found {values!r}")
     items = np.atleast_1d(np.asarray(values, dtype=object)).reshape(-1).tolist()
     if not all(isinstance(item, (int, np.integer)) and not isinstance(item, bool) for item in items):
         raise refusal

@@ -308,7 +308,7 @@ def seed_value(text: str) -> int:
         seed = int(text.strip(), 10)
         if -(2**63) <= seed < 2**63:
             return seed
-    raise typer.BadParameter(f"expected a whole number of 64 bits, found {text!r}.")
+    raise typer.BadParameter(f"expected a 64-bit integer, found {text!r}.")
 
 
 # ---- options of several commands -------------------------------------------------------------------------------------

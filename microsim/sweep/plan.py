@@ -146,7 +146,7 @@ class Sweep(Model):
     @model_validator(mode="after")
     def _ends(self) -> Self:
         if self.mission is None and self.duration is None:
-            fail([detail("without a mission, `duration` must say when a run ends")])
+            fail([detail("without a mission, `duration` is required: --duration S, or the key `duration`")])
         return self
 
     @property

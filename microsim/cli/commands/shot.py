@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from microsim.cli.command import Command, PilotOption, argument, option, seconds, seed_value
-from microsim.errors import UsageError
+from microsim.errors import UsageError, unknown
 
 if TYPE_CHECKING:
     from microsim.runner import Pilot
@@ -67,12 +67,14 @@ def _draw(scenario: str, at_s: float, out: Path, seed: int | None, with_pilot: b
 def _prepared(name: str, seed: int | None, with_pilot: bool) -> tuple[Simulation, Pilot | None]:
     from microsim.cli.commands.demo import load_demo
     from microsim.missions.demo_pilot import DemoPilot
-    from microsim.paths import demo_names
+    from microsim.paths import demo_names, scenario_names
     from microsim.simulation import Simulation
 
     if name in demo_names():
         chosen = load_demo(name)
         sim = Simulation(chosen.scenario, seed)
         return sim, chosen.pilot(sim)
+    if not (name in scenario_names() or Path(name).suffix or Path(name).exists()):
+        raise UsageError(unknown("no scenario or demo", repr(name), name, [*scenario_names(), *demo_names()]))
     sim = Simulation(name, seed)
     return sim, DemoPilot(sim) if with_pilot else None

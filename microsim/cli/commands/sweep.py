@@ -190,6 +190,7 @@ COMMAND = Command(sweep, panel="Run", position=130, json=SweepOutput | NothingFo
 
 def _sweep(options: SweepOptions) -> Sweep:
     """The file's, with what the options change."""
+    from microsim.scenario import load_scenario
     from microsim.sweep.plan import is_sweep, load_sweep
 
     given = options.keys
@@ -199,7 +200,9 @@ def _sweep(options: SweepOptions) -> Sweep:
             raise UsageError("--vary: a key is given twice; write its values with commas between them")
     if options.source is not None and is_sweep(options.source):
         return load_sweep(options.source, **given)
-    return load_sweep({"scenario": options.source or "default", **given})
+    scenario = options.source or "default"
+    load_scenario(scenario)  # a missing file is reported before anything else
+    return load_sweep({"scenario": scenario, **given})
 
 
 def _varied(text: str) -> tuple[str, list[Any]]:

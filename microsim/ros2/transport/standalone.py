@@ -329,5 +329,5 @@ def _ranges(parameter: Parameter, kind: int) -> dict[str, list[Any]]:
 
 
 def whole_bounds(low: float, high: float) -> tuple[int, int]:
-    """The bounds of a whole number of 64 bits."""
+    """The bounds of a 64-bit integer."""
     return (_INT64[0] if math.isinf(low) else math.ceil(low), _INT64[1] if math.isinf(high) else math.floor(high))

@@ -185,7 +185,7 @@ def test_a_failing_mission_is_found_explained_and_fixed(address, folder):
         ("step", {"seconds": 1e9}, "step: 1 wrong arguments"),
         ("step", {"seconds": 1, "run": "nobody"}, "no run 'nobody'"),
         ("start", {"scenario": "flatt"}, "no scenario 'flatt'; did you mean 'flat'?"),
-        ("start", {"seed": 2**70}, "a seed must be a whole number of 64 bits"),
+        ("start", {"seed": 2**70}, "a seed must be a 64-bit integer"),
         ("start", {"scenario": "/etc/passwd"}, "outside the folder"),
         ("start", {"run": "../x"}, "start: 1 wrong arguments"),
         ("read_file", {"name": "../../etc/passwd"}, "outside the folder"),

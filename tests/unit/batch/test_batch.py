@@ -286,7 +286,7 @@ def test_mistakes_are_told() -> None:
 def test_what_is_no_seed_is_refused_and_never_truncated(seed: Any) -> None:
     batch = BatchSimulation(SCENARIOS["flat"], 2, sensors=())
     for attempt in (lambda: BatchSimulation(SCENARIOS["flat"], seeds=[seed]), lambda: batch.reset([1], [seed])):
-        with pytest.raises(UsageError, match="seeds must be whole numbers of 64 bits; found"):
+        with pytest.raises(UsageError, match="seeds must be 64-bit integers; found"):
             attempt()
 
 

@@ -375,8 +375,10 @@ def test_a_disk_that_fills_up_in_the_middle_fails_the_run(tmp_path: Path) -> Non
         (["run", "missing.yaml"], "missing.yaml: no such file"),
         (["rnu"], "Did you mean 'run'?"),
         (["run", "--sed", "3"], "--seed"),
-        (["run", "--seed", "1.5"], "expected a whole number of 64 bits, found '1.5'"),
-        (["run", "--seed", str(2**63)], "64 bits"),
+        (["run", "--seed", "1.5"], "expected a 64-bit integer, found '1.5'"),
+        (["run", "--seed", str(2**63)], "64-bit"),
+        (["shot", "ovall"], "no scenario or demo 'ovall'; did you mean 'oval'?"),
+        (["sweep", "missing.yaml"], "missing.yaml: no such file"),
         (
             ["run", "--duration", "nan"],
             "expected simulated seconds from 0 to 2,147,483,647, such as 60, 2min or 500ms, found 'nan'",

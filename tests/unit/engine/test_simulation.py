@@ -315,11 +315,11 @@ def test_images_leave_in_the_order_of_exposure_however_late():
         (lambda s: s.render("rover"), "rover has no camera 'camera'; there are: none"),
         (lambda s: s.render("drone", "camra"), "drone has no camera 'camra'; did you mean 'camera'? there are: camera"),
         (lambda s: s.restore("yesterday"), "expected what `snapshot` gave, found str"),
-        (lambda s: s.reset(seed=2**63), "a seed must be a whole number of 64 bits"),
-        (lambda s: s.reset(seed=1.0), "a seed must be a whole number of 64 bits; found 1.0"),
+        (lambda s: s.reset(seed=2**63), "a seed must be a 64-bit integer"),
+        (lambda s: s.reset(seed=1.0), "a seed must be a 64-bit integer; found 1.0"),
         (lambda s: s.set_seed(-(2**63) - 1), "a seed must be a whole number"),
-        (lambda s: s.set_seed(True), "a seed must be a whole number of 64 bits; found True"),
-        (lambda s: s.set_seed("12345"), "a seed must be a whole number of 64 bits; found '12345'"),
+        (lambda s: s.set_seed(True), "a seed must be a 64-bit integer; found True"),
+        (lambda s: s.set_seed("12345"), "a seed must be a 64-bit integer; found '12345'"),
     ],
 )
 def test_a_call_that_makes_no_sense_says_so_and_changes_nothing(call, complaint):

@@ -350,7 +350,7 @@ def test_what_does_not_fit_the_scenario_is_told_with_its_place(folder, text, mes
 
 
 def test_a_sweep_without_mission_or_duration_is_refused():
-    with pytest.raises(SweepError, match="`duration` must say when a run ends"):
+    with pytest.raises(SweepError, match="`duration` is required"):
         load_sweep({"scenario": "flat", "seeds": "0..3"})
     with pytest.raises(SweepError, match="the seed 2 is listed twice"):
         load_sweep({"scenario": "flat", "duration": 1, "seeds": [1, 2, 2]})

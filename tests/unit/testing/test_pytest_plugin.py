@@ -118,7 +118,7 @@ def test_a_wrong_marker_is_explained_without_a_traceback(project):
     assert "did you mean 'obstacles_arena'?" in printed
     assert "@pytest.mark.microsim has no argument 'sed'; did you mean 'seed'?" in printed
     assert "takes one scenario, found 2" in printed
-    assert "a seed must be a whole number of 64 bits; found 'x'" in printed
+    assert "a seed must be a 64-bit integer; found 'x'" in printed
     assert "def _started" not in printed
 
 
