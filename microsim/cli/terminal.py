@@ -6,13 +6,16 @@ import codecs
 import errno
 import json
 import os
+import shutil
 import signal
 import stat
 import sys
+import textwrap
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
@@ -122,10 +125,22 @@ def say_comparison(found: Any, as_json: bool) -> int:
     if as_json:
         print_json(found.to_dict())
     elif found.is_identical:
-        tell(str(found))
+        tell(wrapped(str(found)))
     else:
-        print(found)
+        print(wrapped(str(found)))
     return GOOD if found.is_identical else FAILED
+
+
+def wrapped(text: str) -> str:
+    """Long lines are broken between words, on a terminal; in a log they stay."""
+    if not sys.stdout.isatty():
+        return text
+
+    lines = ((line, " " * (len(line) - len(line.lstrip()) + 4)) for line in text.splitlines())
+    fill = partial(
+        textwrap.fill, width=shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(fill(line, subsequent_indent=indent) for line, indent in lines)
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], column: int, styles: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from microsim.faults.fault_kind import FaultKind
 
 FAULT = FaultKind(
     "delay",
-    "messages on a topic come `delay_s` later, in their order",
+    "messages on a topic are delayed by `delay_s`, in order",
     "delay",
     takes_delay=True,
     example="/rover/cmd_vel:delay(0.2)@3s-5s",

@@ -2,4 +2,4 @@
 
 from microsim.faults.fault_kind import FaultKind
 
-FAULT = FaultKind("dropout", "nothing is sent", "silence", position=2)
+FAULT = FaultKind("dropout", "the sensor sends nothing", "silence", position=2)

@@ -3,5 +3,5 @@
 from microsim.faults.fault_kind import FaultKind
 
 FAULT = FaultKind(
-    "duplication", "messages on a topic come twice", "duplicate", example="/rover/odom:duplication@3s-5s", position=7
+    "duplication", "messages on a topic arrive twice", "duplicate", example="/rover/odom:duplication@3s-5s", position=7
 )

@@ -3,5 +3,10 @@
 from microsim.faults.fault_kind import FaultKind
 
 FAULT = FaultKind(
-    "jump", "a GPS is off by `offset_m`", "shift", takes_offset=True, example="gps:jump(10,0,0)@3s-9s", position=4
+    "jump",
+    "a GPS fix is shifted by `offset_m`",
+    "shift",
+    takes_offset=True,
+    example="gps:jump(10,0,0)@3s-9s",
+    position=4,
 )

@@ -3,5 +3,5 @@
 from microsim.faults.fault_kind import FaultKind
 
 FAULT = FaultKind(
-    "kill", "the nodes of `--with` are killed, and started again", "kill", example="node:kill@3s-5s", position=10
+    "kill", "the node of `--with` is killed, then restarted", "kill", example="node:kill@3s-5s", position=10
 )

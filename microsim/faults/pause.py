@@ -3,5 +3,5 @@
 from microsim.faults.fault_kind import FaultKind
 
 FAULT = FaultKind(
-    "pause", "the nodes of `--with` are stopped, and continue", "pause", example="node:pause@3s-5s", position=9
+    "pause", "the node of `--with` is suspended, then resumed", "pause", example="node:pause@3s-5s", position=9
 )

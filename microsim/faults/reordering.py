@@ -4,7 +4,7 @@ from microsim.faults.fault_kind import FaultKind
 
 FAULT = FaultKind(
     "reordering",
-    "a message on a topic comes after the next one",
+    "a message on a topic arrives after the next one",
     "reorder",
     example="/rover/odom:reordering@3s-5s",
     position=8,

@@ -59,7 +59,7 @@ class MazeOptions(Model):
 
 
 def generate(options: MazeOptions, map: Any, random: Dice) -> list[dict[str, Any]]:
-    """The walls of the maze, as boxes."""
+    """A random maze of boxes, in which one path connects any two places."""
     passages = carve(*options.chambers, random)
     return [_box(options, *run) for run in _walls(options, passages)]
 

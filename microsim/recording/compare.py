@@ -22,6 +22,11 @@ from microsim.recording.inputs import is_input
 from microsim.recording.recorder import CLOCK, repliers
 
 
+def _seconds(time_ns: int) -> str:
+    """Exact, without zeros that say nothing: `12.5 s`."""
+    return f"{time_ns / 1e9:.9f}".rstrip("0").rstrip(".") + " s"
+
+
 class BagEntry(NamedTuple):
     topic: str
     type: str
@@ -29,7 +34,7 @@ class BagEntry(NamedTuple):
     cdr: bytes
 
     def __str__(self) -> str:
-        return f"{self.topic} at {self.time_ns / 1e9:.9f} s"
+        return f"{self.topic} at {_seconds(self.time_ns)}"
 
 
 class StreamPlace(NamedTuple):
@@ -65,8 +70,9 @@ class Difference:
         width = max(map(len, self.names))
         entry = self.first.here or self.second.here
         stamp = stamp_of(entry) if entry is not None else None
-        stamped = f", stamp {stamp / 1e9:.9f} s" if stamp is not None else ""
-        lines = [f"different after {self.number:,} equal messages: {entry or 'the end'}{stamped}"]
+        stamped = f", stamp {_seconds(stamp)}" if stamp is not None else ""
+        same = f"{self.number:,} equal message{'s' * (self.number != 1)}"
+        lines = [f"different after {same}: {entry or 'the end'}{stamped}"]
         found = self.field()
         if found is not None:
             where, *values = shown_apart(*found)
@@ -228,7 +234,7 @@ def is_chosen(bag: OwnBag, topic: str) -> bool:
 
 @dataclass(frozen=True)
 class BagComparison:
-    """What `diff` found; `notes` are differences beside the messages, and what was left out.
+    """What `diff` found; `notes` are other differences than messages, and what was left out.
 
     `causes`: why the runs differ, as far as that is known: `seeds (1 and 2)`; None: one is not a MicroSim recording.
     """
@@ -254,7 +260,7 @@ class BagComparison:
     def summary(self) -> str:
         """One sentence: whether they differ, why, and in which message first."""
         if self.is_identical:
-            return f"identical{' in what both hold' if self.is_partial else ''}: {self.messages:,} messages"
+            return f"identical{' in the topics of both' if self.is_partial else ''}: {self.messages:,} messages"
         why = "different"
         if self.culprit:
             why = f"different: {self.culprit}"
@@ -303,8 +309,7 @@ def _culprit(difference: Difference, one: Bag, other: Bag) -> str:
         return ""
     bag, entry = min(replies, key=lambda pair: (pair[1].time_ns, pair[1].topic))
     nodes = repliers(Path(bag.path), entry.topic, entry.time_ns).replace(" ", " or ")
-    time_s = f"{entry.time_ns / 1e9:.9f}".rstrip("0").rstrip(".")
-    return f"{nodes} replied differently to the same inputs at {time_s} s" if nodes else ""
+    return f"{nodes} replied differently to the same inputs at {_seconds(entry.time_ns)}" if nodes else ""
 
 
 def _problem(one: Bag, other: Bag, topics: tuple[set[str], set[str]]) -> str:
@@ -315,7 +320,7 @@ def _problem(one: Bag, other: Bag, topics: tuple[set[str], set[str]]) -> str:
             return f"{bag.path} has nothing on {', '.join(missing)}"
     digests = one.facts.end.get("digest", ""), other.facts.end.get("digest", "")
     if all(digests):
-        differ = "the messages that both hold are the same, but the digests of all are not"
+        differ = "the messages in both are the same, but the digests of all messages differ"
         return "" if digests[0] == digests[1] else differ
     if topics[0].isdisjoint(topics[1]) and topics[0] | topics[1]:
         return "they have no topic in common: there is nothing to compare"

@@ -77,10 +77,11 @@ def _print_info(found: BagInfo) -> None:
         print(f"  digest      {facts.get('digest') or 'unknown'}")
         if facts.get("complete") != "true":
             print(f"  cut off     {facts.get('reason', 'not finished')}")
-    width = max(map(len, found.topics), default=0)
-    for topic, traffic in found.topics.items():
-        rate = f"{traffic.rate_hz:8.2f} Hz" if traffic.rate_hz else " " * 11
-        print(f"  {topic:{width}}  {traffic.messages:>9,}  {rate}  {traffic.type}")
+    counts = [f"{traffic.messages:,}" for traffic in found.topics.values()]
+    rates = [f"{traffic.rate_hz:.2f} Hz" if traffic.rate_hz else "" for traffic in found.topics.values()]
+    widths = [max(map(len, cells), default=0) for cells in (found.topics, counts, rates)]
+    for (topic, traffic), count, rate in zip(found.topics.items(), counts, rates, strict=True):
+        print(f"  {topic:{widths[0]}}  {count:>{widths[1]}}  {rate:>{widths[2]}}  {traffic.type.replace('/msg/', '/')}")
     if found.problem:
         print(f"damaged: {found.problem}")
 

@@ -23,7 +23,7 @@ def test_runs_of_different_seeds_are_different_though_what_was_recorded_is_the_s
     assert found.difference is None
     assert not found.is_identical
     assert found.summary() == (
-        "different seeds (1 and 2); the messages that both hold are the same, but the digests of all are not"
+        "different seeds (1 and 2); the messages in both are the same, but the digests of all messages differ"
     )
 
 
@@ -34,7 +34,7 @@ def test_the_first_sentence_says_what_differs(tmp_path: Path) -> None:
     with Recorder(tmp_path / "c", sim := Simulation(bigger, 9)) as recorder:
         recorder.tap(sim.step(5))
     first = str(compared(tmp_path / "a", tmp_path / "b")).splitlines()[0]
-    assert first == "different seeds (3 and 9); the first message that differs is /sim/info at 0.000000000 s"
+    assert first == "different seeds (3 and 9); the first message that differs is /sim/info at 0 s"
     first = str(compared(tmp_path / "b", tmp_path / "c")).splitlines()[0]
     assert first.startswith("different scenario settings (physics_hz: 60 and 120); the first message that differs is ")
 
@@ -45,7 +45,7 @@ def test_bags_without_a_common_topic_are_compared_by_their_digests(tmp_path: Pat
     record(tmp_path / "c", ticks=5, topics=("/rover/odom",), seed=9)
     found = compared(tmp_path / "a", tmp_path / "b")
     assert found.is_identical
-    assert str(found).startswith("identical in what both hold: ")
+    assert str(found).startswith("identical in the topics of both: ")
     assert "the digest, which covers all topics, is the same" in found.notes
     assert not compared(tmp_path / "a", tmp_path / "c").is_identical
 
@@ -69,4 +69,4 @@ def test_the_same_run_is_identical_also_when_some_topics_were_left_out(tmp_path:
     assert str(compared(tmp_path / "a", tmp_path / "a")).startswith("identical: ")
     found = compared(tmp_path / "a", tmp_path / "b")
     assert found.is_identical
-    assert str(found).startswith("identical in what both hold: ")
+    assert str(found).startswith("identical in the topics of both: ")

@@ -11,7 +11,7 @@ addEventListener("DOMContentLoaded", () => {
   const end = points.length ? points[points.length - 1].t : 1, colourOf = (name) => colours[name.split(" → ")[0]] || "#888";
   const [title, ...rest] = words, box = make("div", { id: "ms-plots" }), robots = make("p", { id: "ms-robots" });
   for (const [name, colour] of Object.entries(colours)) robots.append(make("span", {}, make("i", { class: "key-colour", style: `background:${colour}` }), name));
-  const hide = make("button", { id: "ms-hide", title: "Hide or show the plots", "aria-expanded": "true" }, "Plots");
+  const hide = make("button", { id: "ms-hide", title: "Hide or show the plots", "aria-expanded": "true" }, "Hide plots");
   const card = make("aside", { id: "ms-card", "aria-label": "Run" }, make("header", {}, make("b", {}, title), hide), ...rest.map((word) => make("p", {}, word)), robots, box);
   document.body.append(card); document.body.classList.add("ms-file");
   const field = () => document.querySelector("#root .mantine-NumberInput-input"), slider = () => document.querySelector("#root .mantine-Slider-thumb");
@@ -30,7 +30,7 @@ addEventListener("DOMContentLoaded", () => {
     if (now !== drawn) { drawn = now; plots.draw({ points, start: 0, end, cursor: Math.min(now, end), chosen: "" }); card.dataset.at = String(now); }
     requestAnimationFrame(follow);
   };
-  hide.addEventListener("click", () => { const shown = !document.body.classList.toggle("ms-bare"); hide.setAttribute("aria-expanded", String(shown)); drawn = null; dispatchEvent(new Event("resize")); });
+  hide.addEventListener("click", () => { const shown = !document.body.classList.toggle("ms-bare"); hide.textContent = shown ? "Hide plots" : "Show plots"; hide.setAttribute("aria-expanded", String(shown)); drawn = null; dispatchEvent(new Event("resize")); });
   addEventListener("resize", () => { drawn = null; });
   follow();
 });

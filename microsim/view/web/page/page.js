@@ -127,7 +127,7 @@
     make("header", {}, make("b", { id: "ms-story-title", "data-testid": "title" }), make("button", { id: "ms-fold", class: "link", title: "Fold or unfold this card", "aria-expanded": "true", onclick: () => fold() }, "Hide")),
     make("p", { id: "ms-about", "data-testid": "about" }), make("ul", { id: "ms-legend", "data-testid": "legend" }), make("ol", { id: "ms-events", "data-testid": "events", "aria-live": "polite" }),
     make("p", { id: "ms-hint", "data-testid": "hint", hidden: true }), make("p", { id: "ms-the-end", "data-testid": "end", hidden: true }));
-  const fold = () => { const folded = $("ms-story").classList.toggle("folded"); text("ms-fold", folded ? "Show" : "Hide"); $("ms-fold").setAttribute("aria-expanded", String(!folded)); };
+  const fold = (folded = !$("ms-story").classList.contains("folded")) => { $("ms-story").classList.toggle("folded", folded); text("ms-fold", folded ? "Show" : "Hide"); $("ms-fold").setAttribute("aria-expanded", String(!folded)); };
   const help = () => make("div", { id: "ms-keys", role: "dialog", "aria-label": "Keys", hidden: true }, make("b", {}, "Keys"),
     make("dl", {}, ...HELP.flatMap(([keys, words]) => [make("dt", {}, ...keys.split(" ").map((key) => make("kbd", {}, key))), make("dd", {}, words)])),
     make("button", { id: "ms-keys-close", title: "Close (key Esc)", onclick: () => showKeys(false) }, "Close"));
@@ -160,6 +160,7 @@
     plots = window.MicroSimPlots.create($("ms-plots"), lineColour, (seconds) => { if (scene && state) { $("ms-scrub").value = Math.round(seconds * scene.hz); requestSeek(Math.round(seconds * scene.hz)); } }, () => { show("ms-zoom-out", plots.zoomed() !== null); drawPlots(); });
     fit(); connect();
   };
+  let isNarrow = false; // the card of the story is folded once, when the page becomes narrow
   const setClean = (clean) => { document.body.classList.toggle("ms-clean", clean); fit(); $(clean ? "ms-show" : "ms-clean").focus(); };
   const fit = () => { // viser's canvas fills what the panels leave
     const width = innerWidth, body = document.body;
@@ -167,7 +168,8 @@
     if (width < 900) $("ms-state").after($("ms-camera"), $("ms-plot-box"), $("ms-radio")); // one column holds all
     else $("ms-left").append($("ms-camera"), $("ms-plot-box"), $("ms-radio"));
     if (width < 900) $("ms-drive").after($("ms-look")); else $("ms-right").after($("ms-look"));
-    if (width < 600) $("ms-story").classList.add("folded");
+    if (width < 600 && !isNarrow) fold(true);
+    isNarrow = width < 600;
     const box = (id) => { const node = $(id), place = node.getBoundingClientRect(); return node.getClientRects().length ? place : null; };
     const top = box("ms-bar"), foot = box("ms-transport"), west = box("ms-left"), east = box("ms-right"), phone = body.classList.contains("ms-phone");
     const sides = { top: top ? top.height : 0, bottom: phone && east ? innerHeight - east.top : foot ? foot.height : 0, left: west ? west.width : 0, right: east && !phone ? east.width : 0 };
