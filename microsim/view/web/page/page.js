@@ -8,7 +8,7 @@
   const WINDOW_S = 60; // of the plots
   const SPEEDS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 0]; // 0: as fast as possible
   const KEYS = { // key -> what it does: axis of the command, direction, words
-    KeyY: ["up", 1, "up"], KeyU: ["side", 1, "left"], KeyI: ["ahead", 1, "ahead"], KeyO: ["side", -1, "right"],
+    KeyY: ["up", 1, "up"], KeyU: ["side", 1, "left"], KeyI: ["ahead", 1, "forward"], KeyO: ["side", -1, "right"],
     KeyH: ["up", -1, "down"], KeyJ: ["turn", 1, "turn left"], KeyK: ["ahead", -1, "back"], KeyL: ["turn", -1, "turn right"],
   };
   const AXES = { ahead: ["vx", "v", "speed", "velocity"], side: ["vy"], up: ["vz"], turn: ["yaw_rate", "omega", "steering", "steering_angle", "steer"] };
@@ -21,8 +21,8 @@
   const VIEWS = [["all", "All", "Keep all robots in view"], ["chase", "Chase", "Follow the chosen robot from behind"],
     ["top", "Top", "Look down on the chosen robot"], ["free", "Free", "Move the camera yourself: drag, scroll, W A S D Q E"]];
   const GROUPS = { demo: "Demos", scenario: "Scenarios", world: "Worlds" };
-  const HELP = [["I J K L", "drive the chosen robot: ahead, turn left, back, turn right"], ["U O", "drone: move left, right"], ["Y H", "drone: up, down"], ["Space", "stop the robot"],
-    ["P", "pause, continue"], [", .", "one tick back, one tick ahead"], ["1 2 3 4", "view: all, chase, top, free"], ["W A S D Q E arrows", "move the camera"], ["mouse", "drag: turn, right drag: move, scroll: nearer"], ["?", "show or hide this list"]];
+  const HELP = [["I J K L", "drive the chosen robot: forward, turn left, back, turn right"], ["U O", "drone: move left, right"], ["Y H", "drone: up, down"], ["Space", "stop the robot"],
+    ["P", "pause, continue"], [", .", "one tick back, one tick forward"], ["1 2 3 4", "view: all, chase, top, free"], ["W A S D Q E arrows", "move the camera"], ["mouse", "drag: rotate, right drag: pan, scroll: zoom"], ["?", "show or hide this list"]];
   const LEGEND = [ // what a layer looks like, shown if the scene has it
     ["points", "dots", "linear-gradient(90deg,#3264e6,#1ec8c8,#5adc5a,#fac828)", "LiDAR, by height"], ["beam", "line", "#ff4040", "range beam"], ["fan", "dots", "#ffaa00", "laser scan"],
     ["image", "box", "#ffffff", "camera image"], ["fix", "gem", "#8a97a8", "GPS, ring: 1 σ"], ["radio", "dots", "#00d68f", "radio, red: lost"], ["waypoints", "gem", "#8a97a8", "waypoints"]];
@@ -149,7 +149,7 @@
 
   const isTouch = () => matchMedia("(pointer: coarse)").matches;
   const build = () => {
-    const hint = isTouch() ? "one finger: turn · two: move, nearer" : "drag: turn · right drag: move · scroll: nearer";
+    const hint = isTouch() ? "one finger: rotate · two: pan, zoom" : "drag: rotate · right drag: pan · scroll: zoom";
     document.body.append(make("div", { id: "ms" }, topBar(), left(), right(), look(), story(), bottom(), make("div", { id: "ms-hints" }, make("span", {}, hint)),
       make("div", { id: "ms-veil", role: "status" }, make("b", { id: "ms-veil-title" }, "Opening the scene…"), make("span", { id: "ms-veil-text" }, "")),
       make("button", { id: "ms-show", title: "Show the panels again", onclick: () => setClean(false) }, "Panels"), help()));
