@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,7 +82,8 @@ def _print_info(found: BagInfo) -> None:
     rates = [f"{traffic.rate_hz:.2f} Hz" if traffic.rate_hz else "" for traffic in found.topics.values()]
     widths = [max(map(len, cells), default=0) for cells in (found.topics, counts, rates)]
     for (topic, traffic), count, rate in zip(found.topics.items(), counts, rates, strict=True):
-        print(f"  {topic:{widths[0]}}  {count:>{widths[1]}}  {rate:>{widths[2]}}  {traffic.type.replace('/msg/', '/')}")
+        kind = traffic.type.replace("/msg/", "/") if sys.stdout.isatty() else traffic.type  # fits 80 columns
+        print(f"  {topic:{widths[0]}}  {count:>{widths[1]}}  {rate:>{widths[2]}}  {kind}")
     if found.problem:
         print(f"damaged: {found.problem}")
 

@@ -223,7 +223,7 @@ def test_faults_are_reported_in_sim_status_while_they_last() -> None:
     ("fault", "part"),
     [
         ("/rover/odo:loss@1s-2s", "faults: this run neither sends nor takes /rover/odo; did you mean '/rover/odom'"),
-        ("/clock:delay(0.1)@1s-2s", "/clock is simulated time itself"),
+        ("/clock:delay(0.1)@1s-2s", "/clock cannot have faults"),
         ("/rover/odom:delay@1s-2s", "a delay needs it: /rover/cmd_vel:delay(0.2)@3s-5s"),
         ("/rover/odom:dropout@1s-2s", "dropout and /rover/odom do not fit: it is a fault of sensors"),
         ("gps:loss@1s-2s", "loss and gps do not fit: it is a fault of messages, whose target is a topic"),

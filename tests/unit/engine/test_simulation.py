@@ -317,7 +317,7 @@ def test_images_leave_in_the_order_of_exposure_however_late():
         (lambda s: s.restore("yesterday"), "expected what `snapshot` gave, found str"),
         (lambda s: s.reset(seed=2**63), "a seed must be a 64-bit integer"),
         (lambda s: s.reset(seed=1.0), "a seed must be a 64-bit integer; found 1.0"),
-        (lambda s: s.set_seed(-(2**63) - 1), "a seed must be a whole number"),
+        (lambda s: s.set_seed(-(2**63) - 1), "a seed must be a 64-bit integer"),
         (lambda s: s.set_seed(True), "a seed must be a 64-bit integer; found True"),
         (lambda s: s.set_seed("12345"), "a seed must be a 64-bit integer; found '12345'"),
     ],

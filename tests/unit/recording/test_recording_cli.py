@@ -74,7 +74,7 @@ def test_bag_info_tells_numbers_as_numbers_and_the_rates_of_the_scenario(tmp_pat
     assert facts["sent"] < facts["messages"]  # inputs are recorded beside what was sent
     rates = {name: facts["topics"][name]["rate_hz"] for name in ("/clock", "/drone/odom", "/rover/range/front")}
     assert rates == pytest.approx({"/clock": 60.0, "/drone/odom": 30.0, "/rover/range/front": 10.0}, rel=1e-6)
-    assert "   60.00 Hz  rosgraph_msgs/msg/Clock" in microsim("bag", "info", tmp_path / "bag").stdout
+    assert "  60.00 Hz  rosgraph_msgs/msg/Clock" in microsim("bag", "info", tmp_path / "bag").stdout
 
 
 def test_recording_options_reach_the_bag(tmp_path: Path) -> None:

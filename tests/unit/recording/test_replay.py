@@ -449,7 +449,7 @@ def test_a_bag_of_others_is_a_stream_of_commands(tmp_path: Path, storage: Storag
         assert again.sim.digest() == sim.digest()
         assert "assumed: scenario 'small', seed 7" in again.notes[0]
         assert "tick it arrived in" in again.notes[1]
-        with pytest.raises(BagError, match="only recordings by microsim can be verified"):
+        with pytest.raises(BagError, match="only recordings made by microsim can be verified"):
             again.verify()
 
 
