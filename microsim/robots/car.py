@@ -384,7 +384,7 @@ class Bicycle(Robot):
     urdf: ClassVar[str] = "ego"
     mounts: ClassVar[Mapping[str, Mount]] = {
         "gps": Mount(xyz=(0.0, 0.0, 1.5)),
-        "imu": Mount(xyz=(0.0, 0.0, 0.4)),
+        **dict.fromkeys(("imu", "ahrs"), Mount(xyz=(0.0, 0.0, 0.4))),
         "range": Mount(xyz=(3.6, 0.0, 0.5)),
         "scan": Mount(xyz=(3.6, 0.0, 0.5)),
         "camera": Mount(xyz=(1.7, 0.0, 1.3), rpy=LOOKING_FORWARD),

@@ -68,13 +68,13 @@ def sample(settings: Array, motion: Array, memory: Array, scene: Scene, key: int
     reading[3], reading[4], reading[5] = x + accel * d, y + accel * e, z + accel * f
 
 
-def _numbers(context: SensorContext) -> tuple[float, ...]:
+def numbers(context: SensorContext) -> tuple[float, ...]:
     block, rpy = context.settings, context.mount.rpy
     matrix = [number for row in matrix_from_rpy(*rpy) for number in row]
     return block.gyro_sigma_rad_per_s, block.accel_sigma_m_per_s2, float(any(rpy)), *matrix
 
 
-def _data(context: SensorContext) -> Any:
+def data(context: SensorContext) -> Any:
     """REP-145: no orientation, marked by a covariance of -1."""
     message = new("sensor_msgs/msg/Imu", header=header(context.frame))
     gyro, accel = context.settings.gyro_sigma_rad_per_s, context.settings.accel_sigma_m_per_s2
@@ -98,14 +98,14 @@ SENSOR = Sensor(
     is_standard=True,
     sample=sample,
     reading={name: "rad/s" if name.startswith("angular") else "m/s²" for name in _AXIS_NAMES},
-    numbers=_numbers,
+    numbers=numbers,
     messages=(
         MessageForm(
             "sensor_msgs/msg/Imu",
             "/{robot}/{sensor}/data_raw",
             Qos(10),
             "turn rate and specific force, no orientation (REP-145)",
-            _data,
+            data,
             {name: name for name in _AXIS_NAMES},
         ),
     ),

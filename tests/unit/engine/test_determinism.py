@@ -103,6 +103,7 @@ def test_a_packet_handed_in_before_a_long_step_arrives_at_its_tick(group):
     [
         ("drone", "second_gps", {"type": "gps", "hz": 7}, {"/drone/second_gps/fix"}),
         ("rover", "second_imu", {"type": "imu"}, {"/rover/second_imu/data_raw"}),
+        ("rover", "attitude", {"type": "ahrs"}, {"/rover/attitude/data"}),
         ("rover", "left", {"type": "range", "mount": {"rpy": [0, 0, 1.57]}}, {"/rover/left"}),
         ("scout", "laser", {"type": "scan", "beams": 12}, {"/scout/laser"}),
         (

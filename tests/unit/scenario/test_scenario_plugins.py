@@ -123,7 +123,7 @@ def test_an_unknown_sensor_lists_the_plug_ins_too(folder: Path) -> None:
     said = complaint(with_sensor(folder, type="thermometre"))
     assert said.endswith(
         "unknown sensor type 'thermometre'; did you mean 'thermometer'? there are: "
-        "odom, localisation, pose2D, gps, imu, camera, range, scan, lidar, detections, thermometer"
+        "odom, localisation, pose2D, gps, imu, ahrs, camera, range, scan, lidar, detections, thermometer"
     )
 
 

@@ -110,3 +110,47 @@ def test_an_imu_mounted_askew_feels_turns_in_its_own_axes():
     sim.command("drone", yaw_rate=1.0)
     turn, _, _ = feel(sim, 3)
     assert turn[1:] == pytest.approx(np.tile((0.0, 1.0, 0.0), (3, 1)), abs=1e-12)
+
+
+def orientations(sim, ticks, topic="/drone/imu/data"):
+    messages = decoded(sim.step(ticks), topic)
+    return np.array([[getattr(m.orientation, axis) for axis in "xyzw"] for m in messages]), messages
+
+
+def attitude(rpy=(0.0, 0.0, 0.0), yaw=0.0, **settings):
+    drone = bare(
+        ahrs={"hz": 100, "mount": {"rpy": list(rpy)}, **settings},
+        start={"map_pose": {"x": 10.0, "y": 10.0, "z": 9.0, "yaw": yaw}},
+    )
+    return microsim.Simulation(scenario(physics_hz=100, robots={"drone": drone}))
+
+
+def test_an_ahrs_without_noise_reports_how_its_frame_is_turned_in_the_map():
+    quiet = {**QUIET, "tilt_sigma_rad": 0, "yaw_sigma_rad": 0}
+    found, messages = orientations(attitude(yaw=1.2, **quiet), 2)
+    assert found == pytest.approx(np.tile((0.0, 0.0, math.sin(0.6), math.cos(0.6)), (3, 1)), abs=1e-15)
+    assert messages[0].header.frame_id == "drone/ahrs_link"
+    half = math.sqrt(0.5)  # the robot's yaw of a quarter turn, then a mount rolled by another
+    found, _ = orientations(attitude((math.pi / 2, 0, 0), math.pi / 2, **quiet), 0)
+    assert found[0] == pytest.approx((half * half, half * half, half * half, half * half))
+
+
+def test_the_orientation_of_an_ahrs_errs_as_its_covariance_says():
+    found, messages = orientations(attitude(yaw=-2.0, tilt_sigma_rad=0.01, yaw_sigma_rad=0.05), many(6000))
+    assert messages[0].orientation_covariance.reshape(3, 3) == pytest.approx(np.diag([1e-4, 1e-4, 25e-4]))
+    assert np.linalg.norm(found, axis=1) == pytest.approx(np.ones(len(found)), abs=1e-12)
+    z, w = math.sin(-1.0), math.cos(-1.0)
+    x, y, v, u = found.T  # of the measured rotation times the inverse of the true one, about the map's axes
+    error = 2.0 * np.array([w * x - z * y, w * y + z * x, w * v - z * u])
+    tolerance = 5 / math.sqrt(2 * len(found))
+    assert error.std(axis=1) == pytest.approx([0.01, 0.01, 0.05], rel=tolerance)
+    assert np.abs(np.corrcoef(error) - np.eye(3)).max() < 5 / math.sqrt(len(found))
+
+
+def test_an_ahrs_measures_rates_and_forces_as_an_imu_does():
+    sim = attitude(rpy=(math.pi, 0, 0), **QUIET)
+    sim.command("drone", yaw_rate=1.0)
+    _, messages = orientations(sim, 300)
+    last = messages[-1]
+    assert last.linear_acceleration.z == pytest.approx(-GRAVITY)
+    assert last.angular_velocity.z == pytest.approx(-1.0)
