@@ -7,9 +7,11 @@
 Arguments that are not given are not passed on: their values come from the params file, else from the scenario.
 """
 
+import atexit
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,7 +75,7 @@ def _start(context: LaunchContext) -> list:
     drives = _is_world(given("scenario"))
     profile = SHARE / "rviz" / ("microsim_drive.rviz" if drives else "microsim_view.rviz")
     if shows_rviz:
-        actions.append(_rviz(namespace, given("rviz_config") or str(profile)))
+        actions.append(_rviz(namespace, given("rviz_config") or _fitted(profile, given("scenario"))))
     if switch("use_robot_state_publisher", shows_rviz):
         actions += (
             [_car_model(namespace)] if drives else [_robot_model(namespace, each, gives_frames) for each in ROBOTS]
@@ -173,6 +175,22 @@ def _car_model(namespace: str) -> Node:
         parameters=[{"robot_description": ParameterValue(model, value_type=str), "use_sim_time": True}],
         remappings=_under(namespace, "/clock", "/tf", "/tf_static"),
     )
+
+
+def _fitted(profile: Path, scenario: str) -> str:
+    """A copy of a profile whose grid and views fit the scenario's map, gone when the launch ends."""
+    try:
+        from microsim.ros2.rviz_profile import fitted
+
+        text = fitted(profile, scenario or "default")
+    except Exception:  # whatever is wrong with the scenario, the simulator reports it
+        return str(profile)
+    with tempfile.NamedTemporaryFile(
+        "w", prefix=f"{profile.stem}_", suffix=".rviz", delete=False, encoding="utf-8"
+    ) as file:
+        file.write(text)
+    atexit.register(Path(file.name).unlink, missing_ok=True)
+    return file.name
 
 
 def _rviz(namespace: str, config: str) -> Node:

@@ -4,9 +4,6 @@ from microsim.engine.calls import Scene
 from microsim.engine.compiled import kernel
 from microsim.engine.geometry import Array
 from microsim.engine.motion import (
-    PLACE_X,
-    PLACE_Y,
-    PLACE_Z,
     QUATERNION_W,
     QUATERNION_X,
     QUATERNION_Y,
@@ -32,12 +29,3 @@ def identity(settings: Array, motion: Array, memory: Array, scene: Scene, key: i
     for k in range(7):
         reading[k] = 0.0
     reading[6] = 1.0
-
-
-@kernel
-def place_pose(
-    settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array
-) -> None:
-    """The same of a point fixed to the robot."""
-    exact_pose(settings, motion, memory, scene, key, tick, reading)
-    reading[0], reading[1], reading[2] = motion[PLACE_X], motion[PLACE_Y], motion[PLACE_Z]

@@ -97,12 +97,14 @@ class Prepared:
     The CDR begins four bytes after a multiple of eight, so that what follows its own header of four bytes is aligned.
     """
 
-    def __init__(self, type_name: str, message: Any) -> None:
-        blob = encode(type_name, message)
+    def __init__(self, type_name: str, message: Any, stamps: list[int] | None = None) -> None:
+        """message: an object, or bytes with the offsets of its stamps."""
+        blob = encode(type_name, message) if stamps is None else message
         self._cells = np.zeros((len(blob) + 4 + 7) // 8)
         self.bytes: npt.NDArray[np.uint8] = self._cells.view(np.uint8)[4 : 4 + len(blob)]
         self.bytes[:] = np.frombuffer(blob, np.uint8)
-        self._places = layout(type_name, message)
+        self._places = layout(type_name, message) if stamps is None else {}
+        self._stamps = stamps
 
     def place(self, path: str) -> tuple[int, int]:
         """Offset [byte] and size [byte] of a number, or of the first of an array's; `path[k]` is its k-th."""
@@ -116,6 +118,8 @@ class Prepared:
 
     def stamps(self) -> list[int]:
         """Offsets of its time stamp, or of those of its parts."""
+        if self._stamps is not None:
+            return self._stamps
         return [place.offset for path, place in self._places.items() if _STAMP.fullmatch(path)]
 
 

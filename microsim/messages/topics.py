@@ -89,7 +89,7 @@ _OWN = (
         "visualization_msgs/msg/MarkerArray",
         Qos(1, latched=True),
         "world_topics.markers_hz",
-        about="obstacles, features and robots for RViz",
+        about="ground, surfaces, obstacles, features and robots for RViz",
         position=103,
     ),
     Topic(

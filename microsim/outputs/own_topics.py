@@ -9,7 +9,7 @@ import numpy as np
 
 from microsim.engine.calls import sample_address
 from microsim.engine.faults import RADIO
-from microsim.engine.frames import exact_pose, identity, place_pose
+from microsim.engine.frames import exact_pose, identity
 from microsim.engine.output_table import Call, Slot
 from microsim.engine.pipeline import Periodic
 from microsim.messages import Prepared, encoders, markers
@@ -84,24 +84,8 @@ def add_world(run: Run, occupancy: Topic, shown: Topic) -> None:
     if settings.occupancy_hz:
         run.compiled(occupancy, settings.occupancy_hz, markers.occupancy_message(run.world))
     if settings.markers_hz:
-        robots = run.scenario.robots
-        message = Prepared(
-            shown.type, markers.markers_message(run.world, {name: robots[name].look() for name in robots})
-        )
-        first = len(run.world.obstacles) + len(run.world.features)
-        calls = [_marker_call(run, robot) for robot in robots]
-        slots = []
-        for index, call in enumerate(calls):
-            offset, size = message.place(f"markers[{first + index}].pose.position.x")
-            slots.append(Slot(offset, size, call.reading, 0, 7))
-        run.compiled(shown, settings.markers_hz, message, calls, slots)
-
-
-def _marker_call(run: Run, robot: str) -> Call:
-    """The pose of the middle of what is drawn of a robot."""
-    center = run.scenario.robots[robot].look().center
-    kernel = place_pose if any(center) else exact_pose
-    return Call(sample_address(kernel), np.zeros(1), run.seen(robot), np.zeros(7), mount=np.array(center, np.float64))
+        robots = {robot.frame(name, "base_link"): robot for name, robot in run.scenario.robots.items()}
+        run.compiled(shown, settings.markers_hz, markers.prepared_markers(run.world, robots))
 
 
 def add_periodic(run: Run, topic: Topic, hz: float, encode: Callable[[int, int], bytes | None]) -> None:

@@ -112,7 +112,7 @@ class Start(Model):
 
 @dataclass(frozen=True)
 class Look:
-    """How a robot is drawn where its own model cannot be: a marker of RViz, a picture from above."""
+    """How a robot is drawn where there is no model of it, or too many robots: in RViz, in pictures."""
 
     shape: Literal["box", "cylinder"]
     size: tuple[float, float, float]  # [m]
@@ -166,11 +166,11 @@ class Robot(Model):
             raise PluginError(f"the robot model {self.model!r} brings no engine: set `engine` to a RobotModel")
         return found
 
-    def parts(self) -> tuple[Part, ...]:
-        """How splat cameras draw it: its model if it is a shipped one, else its `look`."""
+    def parts(self, is_simple: bool = False) -> tuple[Part, ...]:
+        """How splat cameras and RViz draw it: its model if it is a shipped one, else (or if simple) its `look`."""
         from microsim.render.robot_models import BOX, CYLINDER, Part, parts_of_model
 
-        found = parts_of_model(self.urdf)
+        found = () if is_simple else parts_of_model(self.urdf)
         if found:
             return found
         look, axes = self.look(), ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))

@@ -1,7 +1,6 @@
 """Every message a run sends: decodable, re-encodable to the same bytes, and saying what the simulation knows."""
 
 import json
-import math
 
 import numpy as np
 import pytest
@@ -20,7 +19,13 @@ from tests.support import COMPILED, bare, decoded, on_topic, scenario, stamp_ns
 @pytest.fixture(scope="module")
 def busy():
     """A run in which every topic is sent, and its messages."""
-    car = {"start": {"map_pose": {"x": 5.0, "y": 7.0}}, "lidar": {"columns": 24}, "localisation": {}, "pose2D": {}}
+    car = {
+        "start": {"map_pose": {"x": 5.0, "y": 7.0}},
+        "lidar": {"columns": 24},
+        "localisation": {},
+        "pose2D": {},
+        "ahrs": {},
+    }
     sim = microsim.Simulation({**SHORT, "robots": {**SHORT["robots"], "ego": car}})
     sim.command("drone", vx=1.0, yaw_rate=0.5)
     sim.command("rover", v=1.0, omega=0.2)
@@ -203,34 +208,6 @@ def test_the_occupancy_grid_is_the_occupied_cells(busy):
     assert grid.info.resolution == 0.5
     assert (grid.data.reshape(30, 40) == 100 * sim.world.occupied).all()
     assert grid.header.frame_id == "map"
-
-
-def test_markers_show_obstacles_features_and_robots_where_they_are():
-    sim = microsim.Simulation(SHORT)
-    sim.command("drone", vx=2.0)
-    message = decoded(sim.step(50), "/world/markers")[-1]
-    spaces = [marker.ns for marker in message.markers]
-    assert [spaces.count(space) for space in ("obstacles", "features", "robots")] == [2, 3, 3]
-    assert len({(marker.ns, marker.id) for marker in message.markers}) == len(message.markers)
-    box = message.markers[0]
-    ground = sim.world.ground(12, 7.5)
-    assert (box.pose.position.x, box.pose.position.y, box.pose.position.z) == (12, 7.5, ground + 0.5)
-    assert (box.scale.x, box.scale.y, box.scale.z) == (1.5, 3, 1)
-    robots = [marker for marker in message.markers if marker.ns == "robots"]
-    for robot, marker in zip(sim.robots, robots, strict=True):
-        state, p, q = sim.state(robot), marker.pose.position, marker.pose.orientation
-        assert (p.x, p.y, p.z) == pytest.approx((state.x, state.y, state.z))
-        assert math.remainder(2 * math.atan2(q.z, q.w) - state.yaw, 2 * math.pi) == pytest.approx(0.0, abs=1e-12)
-    assert all(marker.color.a == 1.0 for marker in message.markers)
-    assert all(stamp_ns(marker.header) == 1_000_000_000 for marker in message.markers)
-
-
-def test_a_triangle_is_a_prism_of_triangles():
-    sim = microsim.Simulation(SHORT)
-    prism = next(m for m in decoded(sim.step(0), "/world/markers")[0].markers if m.type == 11)
-    assert len(prism.points) == 3 + 3 * 6
-    heights = {round(point.z - sim.world.ground(8, 5), 9) for point in prism.points}
-    assert heights == {0.0, 0.7}
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x00", b"\xff" * 7, bytes(range(256))])

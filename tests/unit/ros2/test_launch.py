@@ -88,6 +88,13 @@ class Started:
         assert {type(action).__name__ for action in actions} == {"Node"}
         self.nodes = {node.namespace + ":" + node.package: node for node in actions}
 
+    @property
+    def profile(self) -> str:
+        """The name of what RViz shows."""
+        option, path = self.nodes[":rviz2"].arguments
+        assert option == "--display-config"
+        return Path(path).name
+
     def parameters(self, node: str) -> dict[str, Any]:
         return {name: getattr(value, "values", [value])[0] for name, value in self.nodes[node].parameters[-1].items()}
 
@@ -153,7 +160,7 @@ def test_with_rviz_the_models_are_published_and_the_frames_stay_those_of_the_sce
             "/tf": f"/{robot}/tf",
             "/tf_static": f"/{robot}/tf_static",
         }
-    assert started.nodes[":rviz2"].arguments == ["--display-config", str(ROOT / "rviz" / "microsim_view.rviz")]
+    assert started.profile.startswith("microsim_view")
     assert started.parameters(":rviz2") == {"use_sim_time": True}
 
 
@@ -163,7 +170,16 @@ def test_a_world_bundle_starts_the_model_of_its_car_and_the_driving_view(launch_
     parameters = started.parameters("/ego:robot_state_publisher")
     assert "frame_prefix" not in parameters
     assert ET.fromstring(parameters["robot_description"]).find("joint") is not None
-    assert started.nodes[":rviz2"].arguments == ["--display-config", str(ROOT / "rviz" / "microsim_drive.rviz")]
+    assert started.profile.startswith("microsim_drive")
+    assert "/ego/robot_description" in Path(started.nodes[":rviz2"].arguments[1]).read_text(encoding="utf-8")
+
+
+def test_a_profile_of_the_user_and_one_for_a_scenario_that_is_missing_are_taken_as_they_are(
+    launch_file: dict[str, Any],
+) -> None:
+    drive = str(ROOT / "rviz" / "microsim_drive.rviz")
+    assert Started(launch_file, rviz_config=drive).nodes[":rviz2"].arguments == ["--display-config", drive]
+    assert Started(launch_file, scenario="no_such_scenario").profile == "microsim_view.rviz"
 
 
 def test_on_request_robot_state_publisher_gives_the_static_frames(launch_file: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 
 import microsim
 from microsim.messages.topics import Topic, table
+from microsim.ros2.rviz_profile import fitted
 
 ROOT = Path(__file__).resolve().parents[3]
 FILE = ROOT / "rviz" / "microsim_view.rviz"
@@ -61,6 +62,7 @@ def test_every_display_of_the_checklist_is_there_and_enabled(view: dict[str, Any
             ("LaserScan", "/rover/scan"),
             ("Map", "/world/occupancy"),
             ("MarkerArray", "/world/markers"),
+            ("MarkerArray", "/world/markers"),
         ],
         key=str,
     )
@@ -90,11 +92,15 @@ def test_robot_models_find_their_latched_description_and_their_frames(view: dict
         assert model["Description Topic"]["Value"] == f"/{model['TF Prefix']}/robot_description"
 
 
-def test_robots_are_shown_by_their_models_and_not_by_markers_too(view: dict[str, Any]) -> None:
+def test_robots_are_shown_by_their_models_and_ground_is_kept_out_of_the_camera(view: dict[str, Any]) -> None:
     (markers,) = [sent for sent in microsim.Simulation("showcase").step(0) if sent.topic == "/world/markers"]
-    spaces = {marker.ns for marker in markers.message.markers}
-    (display,) = [display for display in view["Displays"] if kind(display) == "MarkerArray"]
-    assert display["Namespaces"] == {space: space != "robots" for space in spaces}
+    spaces = {marker.ns for marker in markers.message.markers if marker.ns}
+    shown = {display["Name"]: display["Namespaces"] for display in view["Displays"] if kind(display) == "MarkerArray"}
+    assert set(shown) == {"Ground", "World"}
+    assert all(set(each) == spaces for each in shown.values())
+    assert [space for space in spaces if not any(each[space] for each in shown.values())] == ["robots"]
+    (camera,) = [display for display in view["Displays"] if kind(display) == "Camera"]
+    assert (camera["Visibility"]["Ground"], camera["Visibility"]["World"]) == (False, True)
 
 
 def test_the_camera_display_knows_every_other_display_by_name(view: dict[str, Any]) -> None:
@@ -104,8 +110,7 @@ def test_the_camera_display_knows_every_other_display_by_name(view: dict[str, An
     assert set(camera["Visibility"]) == names - {camera["Name"]} | {"Value"}
 
 
-def test_the_first_view_holds_both_robots_of_the_default_scenario(view: dict[str, Any]) -> None:
-    camera = view["Views"]["Current"]
+def assert_holds_robots(camera: dict[str, Any], scenario: str) -> None:
     assert kind(camera) == "Orbit"
     focus = np.array([camera["Focal Point"][axis] for axis in "XYZ"], float)
     yaw, pitch = camera["Yaw"], camera["Pitch"]
@@ -114,14 +119,45 @@ def test_the_first_view_holds_both_robots_of_the_default_scenario(view: dict[str
     right = np.cross(-back, (0.0, 0.0, 1.0))
     right /= np.linalg.norm(right)
     half_height = math.tan(math.radians(45.0) / 2.0)  # RViz sees 45° from bottom to top
-    simulation = microsim.Simulation("default")
+    simulation = microsim.Simulation(scenario)
     for robot in simulation.robots:
         state = simulation.state(robot)
         ray = np.array([state.x, state.y, state.z]) - eye
         depth = -back @ ray
-        assert depth < 40.0
-        assert abs(right @ ray) / depth < 0.8 * half_height
-        assert abs(np.cross(right, -back) @ ray) / depth < 0.8 * half_height
+        assert abs(right @ ray) / depth < half_height
+        assert abs(np.cross(right, -back) @ ray) / depth < half_height
+
+
+def test_the_first_view_holds_both_robots_of_the_default_scenario(view: dict[str, Any]) -> None:
+    assert view["Views"]["Current"]["Distance"] < 40.0
+    assert_holds_robots(view["Views"]["Current"], "default")
+
+
+@pytest.mark.parametrize(
+    ("scenario", "cells", "middle"), [("showcase", (5, 24), (60, 60)), ("obstacles_arena", (2, 20), (20, 20))]
+)
+def test_grid_and_views_fit_the_map_of_the_scenario(
+    scenario: str, cells: tuple[float, int], middle: tuple[float, float]
+) -> None:
+    profile = YAML(typ="safe").load(fitted(FILE, scenario))["Visualization Manager"]
+    grid = next(display for display in profile["Displays"] if kind(display) == "Grid")
+    assert (grid["Cell Size"], grid["Plane Cell Count"]) == cells
+    assert (grid["Offset"]["X"], grid["Offset"]["Y"]) == middle
+    views = {each["Name"]: each for each in profile["Views"]["Saved"]}
+    whole, above = views["The whole map"], views["From above"]
+    assert (whole["Focal Point"]["X"], whole["Focal Point"]["Y"]) == (above["X"], above["Y"]) == middle
+    assert_holds_robots(profile["Views"]["Current"], scenario)
+
+
+def test_a_fitted_profile_is_the_shipped_one_in_all_else() -> None:
+    before, after = (YAML(typ="safe").load(text) for text in (FILE.read_text(), fitted(FILE, "oval")))
+    assert before["Window Geometry"] == after["Window Geometry"]
+    for each in (before, after):
+        del each["Visualization Manager"]["Views"]
+        each["Visualization Manager"]["Displays"] = [
+            display for display in each["Visualization Manager"]["Displays"] if kind(display) != "Grid"
+        ]
+    assert before == after
 
 
 @pytest.mark.parametrize("profile", ["microsim_view", "microsim_drive"])
