@@ -13,10 +13,7 @@ VENV  := .venv
 BIN   := $(VENV)/bin
 READY := $(VENV)/.ready
 FAST  := -m "not slow and not bench and not aarch64 and not interop and not learning and not gpu"
-QUICK := $(addprefix tests/unit/, engine/test_exact.py engine/test_noise.py engine/test_geometry.py engine/test_timekeeper.py \
-  engine/test_radio.py sensors/test_gps.py sensors/test_imu.py sensors/test_odometry.py sensors/test_range.py \
-  robots/test_drone.py robots/test_rover.py messages/test_wire.py scenario/test_scenario_loading.py \
-  recording/test_transcripts.py sweep/test_sweep_expressions.py ros2/test_transport_memory.py)
+QUICK := $(shell cat tests/quick.txt)
 CODE  := microsim tests benchmarks examples docs launch setup.py
 METADATA := setup.py setup.cfg pyproject.toml microsim/version.py
 

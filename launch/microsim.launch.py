@@ -26,6 +26,12 @@ SHARE = Path(__file__).resolve().parent.parent  # share/microsim, or a checkout
 ROBOTS = ("drone", "rover")
 SWITCH = ("true", "false", "True", "False")
 AUTO = ("auto", *SWITCH)
+SAME = {  # names that launch files of Nav2 and Gazebo use for the same
+    "world": "scenario",
+    "rviz_config_file": "rviz_config",
+    "use_robot_state_pub": "use_robot_state_publisher",
+}
+START = {"x_pose": "x", "y_pose": "y", "z_pose": "z", "yaw": "yaw"}
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -35,6 +41,13 @@ def generate_launch_description() -> LaunchDescription:
             _argument("seed", "", "seed of all noise, a whole number; empty: that of params_file, else the scenario's"),
             _argument("params_file", "", "YAML file with ROS parameters of the node microsim; empty: none"),
             _argument("namespace", "", "put every node, topic and service under this name, for several simulators"),
+            _argument("use_sim_time", "true", "whether RViz and the robots' models follow /clock", SWITCH),
+            _argument("robot_name", "", "robot that x_pose … yaw are meant for; empty: rover, in a world bundle ego"),
+            *(
+                _argument(name, "", f"{axis} of its start in the map; empty: the scenario's")
+                for name, axis in START.items()
+            ),
+            *(_argument(name, "", f"the same as {ours}") for name, ours in SAME.items()),
             _argument("headless", "false", "true: no window, whatever use_rviz says", SWITCH),
             _argument("use_rviz", "auto", "show RViz; auto: when it is installed and there is a display", AUTO),
             _argument(
@@ -62,26 +75,34 @@ def _argument(name: str, default: str, about: str, choices: tuple[str, ...] | No
 
 def _start(context: LaunchContext) -> list:
     def given(name: str) -> str:
-        return LaunchConfiguration(name).perform(context).strip()
+        """Of an argument, or of the one with the other name for the same."""
+        own = LaunchConfiguration(name).perform(context).strip()
+        other = next((each for each, ours in SAME.items() if ours == name), "")
+        return (LaunchConfiguration(other).perform(context).strip() if other else "") or own
 
     def switch(name: str, automatic: bool = False) -> bool:
         return automatic if given(name) == "auto" else given(name).lower() == "true"
 
     namespace = "/".join(["", *filter(None, given("namespace").split("/"))])  # "" or "/one/two"
     shows_rviz = switch("use_rviz", _can_show_rviz()) and not switch("headless")
-    gives_frames = switch("use_robot_state_publisher")
+    gives_frames, sim_time = switch("use_robot_state_publisher"), switch("use_sim_time")
     # The simulator comes last: where a package is missing the launch fails, and should fail before anything runs.
     actions: list = []
     drives = _is_world(given("scenario"))
     profile = SHARE / "rviz" / ("microsim_drive.rviz" if drives else "microsim_view.rviz")
     if shows_rviz:
-        actions.append(_rviz(namespace, given("rviz_config") or _fitted(profile, given("scenario"))))
+        actions.append(_rviz(namespace, given("rviz_config") or _fitted(profile, given("scenario")), sim_time))
     if switch("use_robot_state_publisher", shows_rviz):
-        actions += (
-            [_car_model(namespace)] if drives else [_robot_model(namespace, each, gives_frames) for each in ROBOTS]
-        )
-    actions.append(_simulator(namespace, given, gives_frames))
+        models = [] if drives else [_robot_model(namespace, each, gives_frames, sim_time) for each in ROBOTS]
+        actions += models or [_car_model(namespace, sim_time)]
+    start = _start_pose(given("robot_name") or ("ego" if drives else "rover"), given)
+    actions.append(_simulator(namespace, given, gives_frames, start))
     return actions
+
+
+def _start_pose(robot: str, given: Callable[[str], str]) -> dict[str, float]:
+    """Parameters of the node, for what is given."""
+    return {f"{robot}.start.map_pose.{axis}": _number(name, given(name)) for name, axis in START.items() if given(name)}
 
 
 def _is_world(scenario: str) -> bool:
@@ -99,8 +120,8 @@ def _can_show_rviz() -> bool:
         return False
 
 
-def _simulator(namespace: str, given: Callable[[str], str], others_give_frames: bool) -> Node:
-    parameters: dict = {"use_sim_time": True}
+def _simulator(namespace: str, given: Callable[[str], str], others_give_frames: bool, start: dict[str, float]) -> Node:
+    parameters: dict = {"use_sim_time": True, **start}
     if given("scenario"):
         # a string, even if the name looks like a number
         parameters["scenario"] = ParameterValue(given("scenario"), value_type=str)
@@ -134,7 +155,14 @@ def _whole(name: str, text: str) -> int:
         raise RuntimeError(f"{name}:={text} is not a whole number") from None
 
 
-def _robot_model(namespace: str, robot: str, gives_frames: bool) -> Node:
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise RuntimeError(f"{name}:={text} is not a number") from None
+
+
+def _robot_model(namespace: str, robot: str, gives_frames: bool, sim_time: bool) -> Node:
     """Publishes robot_description and, on request, the frames of the sensors under the names the simulator gives them.
 
     Unless it is to give frames, its own go to a topic nobody reads: the simulator's are those of the scenario, with
@@ -153,7 +181,7 @@ def _robot_model(namespace: str, robot: str, gives_frames: bool) -> Node:
             {
                 "robot_description": ParameterValue(model, value_type=str),
                 "frame_prefix": f"{robot}/",
-                "use_sim_time": True,
+                "use_sim_time": sim_time,
             }
         ],
         remappings=[
@@ -163,7 +191,7 @@ def _robot_model(namespace: str, robot: str, gives_frames: bool) -> Node:
     )
 
 
-def _car_model(namespace: str) -> Node:
+def _car_model(namespace: str, sim_time: bool) -> Node:
     """The car's model, and frames of its wheels, which turn as /ego/joint_states says. Its frames have no prefix."""
     import xacro
 
@@ -172,7 +200,7 @@ def _car_model(namespace: str) -> Node:
         package="robot_state_publisher",
         executable="robot_state_publisher",
         namespace=f"{namespace}/ego",
-        parameters=[{"robot_description": ParameterValue(model, value_type=str), "use_sim_time": True}],
+        parameters=[{"robot_description": ParameterValue(model, value_type=str), "use_sim_time": sim_time}],
         remappings=_under(namespace, "/clock", "/tf", "/tf_static"),
     )
 
@@ -193,7 +221,7 @@ def _fitted(profile: Path, scenario: str) -> str:
     return file.name
 
 
-def _rviz(namespace: str, config: str) -> Node:
+def _rviz(namespace: str, config: str, sim_time: bool) -> Node:
     topics = re.findall(r"^ +Value: (/\S+)$", Path(config).read_text(encoding="utf-8"), re.MULTILINE)
     topics += [topic.replace("/image_raw", "/camera_info") for topic in topics if topic.endswith("/image_raw")]
     return Node(
@@ -202,7 +230,7 @@ def _rviz(namespace: str, config: str) -> Node:
         name="rviz2",
         namespace=namespace,
         arguments=["--display-config", config],
-        parameters=[{"use_sim_time": True}],
+        parameters=[{"use_sim_time": sim_time}],
         remappings=_under(namespace, "/clock", "/tf", "/tf_static", *sorted(set(topics))),
     )
 

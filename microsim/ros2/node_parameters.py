@@ -49,8 +49,9 @@ def rows(scenario: Scenario) -> Iterator[Row]:
     yield from _common_rows(scenario)
     for robot, settings in scenario.robots.items():
         for key in type(settings).model_fields:
-            if key not in ("model", "start", "sensors", *SENSORS.built_in):
-                yield from _numbers(f"{robot}.{key}", ("robots", robot, key), getattr(settings, key))
+            if key not in ("model", "sensors", *SENSORS.built_in):
+                when: When = "reset" if key == "start" else "tick"
+                yield from _numbers(f"{robot}.{key}", ("robots", robot, key), getattr(settings, key), when)
         if settings.wind_parameter:
             yield Row(f"{robot}.wind_world_xyz", (("wind", "world_xyz"),))
         for name, sensor in COMMON_SENSORS.items():
@@ -87,13 +88,13 @@ def _sensor_rows(robot: str, settings: Robot, name: str, block: Any, sensor: Sen
                 yield from _numbers(f"{robot}.{name}.{key}", (*place, key), value)
 
 
-def _numbers(name: str, place: Path, value: Any) -> Iterator[Row]:
+def _numbers(name: str, place: Path, value: Any, when: When = "tick") -> Iterator[Row]:
     """A parameter for each number and switch at a place and below it."""
     if isinstance(value, Model):
         for key in type(value).model_fields:
-            yield from _numbers(f"{name}.{key}", (*place, key), getattr(value, key))
+            yield from _numbers(f"{name}.{key}", (*place, key), getattr(value, key), when)
     elif isinstance(value, (bool, int, float)):
-        yield Row(name, (place,))
+        yield Row(name, (place,), when)
 
 
 def _is_carried(settings: Robot, name: str) -> bool:

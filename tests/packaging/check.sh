@@ -62,7 +62,7 @@ pip install --editable "$source_tree"
 works "$venv/bin/microsim"
 pip uninstall --yes microsim-ros2
 
-pip install colcon-common-extensions
+pip install colcon-common-extensions pytest hypothesis
 copy_tree
 for option in "" --symlink-install; do
   say "colcon build $option"
@@ -82,4 +82,14 @@ for option in "" --symlink-install; do
   # shellcheck disable=SC1091
   (set +u; source "$workspace/install/setup.bash"; set -u; works "$prefix/lib/microsim/microsim")
 done
-say "pip and colcon both install and run"
+
+say "colcon test"
+(cd "$workspace"
+ PATH=$venv/bin:$PATH
+ # shellcheck disable=SC1091
+ set +u; source "$workspace/install/setup.bash"; set -u
+ colcon --log-level error test --event-handlers console_direct- console_stderr-
+ colcon test-result --verbose >"$scratch/results" || { cat "$scratch/results" >&2; fail "colcon test failed"; }
+ grep -Eq '^Summary: [1-9][0-9]{2,} tests, 0 errors, 0 failures' "$scratch/results" || fail "colcon test ran something else: $(cat "$scratch/results")"
+ cat "$scratch/results")
+say "pip and colcon both install, run and test"

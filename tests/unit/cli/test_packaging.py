@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import setuptools
+from catkin_pkg.changelog import Changelog, populate_changelog_from_rst
 from catkin_pkg.package import Package, parse_package
 from typer.testing import CliRunner
 
@@ -58,6 +59,39 @@ def test_the_installed_version_is_that_of_the_tree() -> None:
 
 def test_the_changelog_knows_this_version() -> None:
     assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_bloom_reads_the_changelog_once_a_release_has_dated_it() -> None:
+    text = (ROOT / "CHANGELOG.rst").read_text(encoding="utf-8")
+    title, heading = f"{__version__} (2027-01-31)", "Forthcoming\n-----------"
+    assert heading in text
+    dated = text.replace(heading, f"{title}\n{'-' * len(title)}")
+    changelog = populate_changelog_from_rst(Changelog("microsim"), dated)
+    assert [version for version, *_ in changelog.foreach_version()] == [__version__]
+
+
+# what pip installs -> the key of rosdep; None: there is none, see package.xml
+ROSDEP = {
+    "pillow": "python3-pil",
+    "rosbags": "python3-rosbags-pip",
+    "typing_extensions": "python3-typing-extensions",
+    "backports.zstd": None,
+    "cyclonedds": None,
+}
+
+
+def test_rosdep_installs_what_pip_does(package: Package, metadata: dict[str, Any]) -> None:
+    names = [re.split(r"[ ;<>=]", each)[0] for each in metadata["install_requires"]]
+    keys = {ROSDEP.get(name, f"python3-{name}") for name in names} - {None}
+    declared = {each.name for each in package.exec_depends}
+    assert keys == {name for name in declared if name.startswith("python3-")}
+
+
+def test_colcon_runs_tests_that_exist_and_need_only_what_rosdep_installs(package: Package) -> None:
+    files = (ROOT / "tests" / "quick.txt").read_text(encoding="utf-8").split()
+    assert len(files) > 10
+    assert all((ROOT / file).is_file() for file in files)
+    assert {each.name for each in package.test_depends} == {"python3-pytest", "python3-hypothesis"}
 
 
 def test_every_data_file_is_installed_under_its_own_folder(metadata: dict[str, Any]) -> None:

@@ -29,6 +29,8 @@ ARGUMENTS = {
     "params_file",
     "namespace",
     "use_robot_state_publisher",
+    *("use_sim_time", "robot_name", "x_pose", "y_pose", "z_pose", "yaw"),
+    *("world", "rviz_config_file", "use_robot_state_pub"),
 }
 
 
@@ -182,6 +184,27 @@ def test_a_profile_of_the_user_and_one_for_a_scenario_that_is_missing_are_taken_
     assert Started(launch_file, scenario="no_such_scenario").profile == "microsim_view.rviz"
 
 
+def test_names_of_nav2_and_gazebo_mean_the_same(launch_file: dict[str, Any]) -> None:
+    drive = str(ROOT / "rviz" / "microsim_drive.rviz")
+    started = Started(launch_file, world="oval", rviz_config_file=drive, use_robot_state_pub="false")
+    assert set(started.nodes) == {":microsim", ":rviz2"}
+    assert started.parameters(":microsim")["scenario"] == "oval"
+    assert started.nodes[":rviz2"].arguments == ["--display-config", drive]
+    wall = Started(launch_file, use_sim_time="false")
+    assert wall.parameters(":rviz2")["use_sim_time"] is False
+    assert wall.parameters("/rover:robot_state_publisher")["use_sim_time"] is False
+
+
+@pytest.mark.parametrize(("given", "robot"), [({}, "rover"), ({"world": "oval"}, "ego"), ({"robot_name": "r2"}, "r2")])
+def test_the_start_of_a_robot_is_given_as_parameters(
+    launch_file: dict[str, Any], given: dict[str, str], robot: str
+) -> None:
+    started = Started(launch_file, x_pose="3.5", yaw="-1", headless="true", **given)
+    parameters = started.parameters(":microsim")
+    found = {name: value for name, value in parameters.items() if ".start." in name}
+    assert found == {f"{robot}.start.map_pose.x": 3.5, f"{robot}.start.map_pose.yaw": -1.0}
+
+
 def test_on_request_robot_state_publisher_gives_the_static_frames(launch_file: dict[str, Any]) -> None:
     started = Started(launch_file, use_robot_state_publisher="true")
     assert started.parameters(":microsim")["frames.publish_static_tf"] is False
@@ -260,6 +283,7 @@ def test_the_simulator_records_itself_so_that_no_tick_is_missed(launch_file: dic
         ({"seed": "abc"}, "seed:=abc is not a whole number"),
         ({"seed": "1.5"}, "seed:=1.5 is not a whole number"),
         ({"params_file": "no.yaml"}, "params_file:=no.yaml does not exist"),
+        ({"x_pose": "left"}, "x_pose:=left is not a number"),
     ],
 )
 def test_a_bad_argument_is_refused_before_anything_starts(
