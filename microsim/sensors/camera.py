@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 from pydantic_core import InitErrorDetails
 from typing_extensions import Self
 
@@ -38,9 +39,10 @@ from microsim.engine.world import Shape
 from microsim.messages.encoders import header
 from microsim.messages.template import RawTemplate, Template
 from microsim.messages.topics import Qos
-from microsim.messages.types import new
+from microsim.messages.types import encode, new
 from microsim.render.image_noise import ImageNoise
 from microsim.render.palette_camera import CameraModel, Renderer
+from microsim.render.png_encoder import png_of
 from microsim.sensors.sensor import (
     DROPOUT,
     FAIL,
@@ -56,6 +58,7 @@ from microsim.sensors.sensor import (
 
 NS_PER_S = 1_000_000_000
 DEFAULT_FOCAL_PER_WIDTH = 120.0 / 128.0  # the PRD's camera: fx = 120 at 128 pixels
+_JPEG_QUALITY = 90
 LOOKING_FORWARD = (-exact.PI / 2, 0.0, -exact.PI / 2)
 LOOKING_DOWN = (exact.PI, 0.0, -exact.PI / 2)  # the top of the image is the robot's forward
 
@@ -163,6 +166,16 @@ class Camera(MountedSensor):
     sees_robots: Switch = Field(
         False, description="true: plain images show other robots, as boxes of class 1; splat cameras always do."
     )
+    compressed: Literal["png", "jpeg"] | None = Field(
+        None,
+        description="Images also as `sensor_msgs/CompressedImage` on `<sensor>/image_raw/compressed`. `png`: the same "
+        "bytes everywhere; `jpeg`: smaller, bytes depend on the version of Pillow. null: not sent.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_younger(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """/sim/info of runs without it is older than this key."""
+        return {key: value for key, value in handler(self).items() if key != "compressed" or value}
 
     @field_validator("render", mode="before")
     @classmethod
@@ -321,6 +334,29 @@ def _image_encoder(kind: str, encoding: str) -> Callable[[SensorContext], Callab
     return make
 
 
+def _compressed_encoder(context: SensorContext) -> Callable[[int, Any], bytes]:
+    """The format is that of image_transport's plug-in: decoders give blue first, and it turns that into `rgb8`."""
+    kind, part = context.settings.compressed, _part(context.settings, "image")
+    encode_image: Callable[[Any], bytes] = png_of if kind == "png" else _jpeg_of
+    message = new("sensor_msgs/msg/CompressedImage", header=header(context.frame))
+    message.format = f"rgb8; {kind} compressed bgr8"
+
+    def encoded(stamp_ns: int, reading: Any) -> bytes:
+        message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, NS_PER_S)
+        message.data = np.frombuffer(encode_image(part(reading)), np.uint8)
+        return encode("sensor_msgs/msg/CompressedImage", message)
+
+    return encoded
+
+
+def _jpeg_of(image: Any) -> bytes:
+    from PIL import Image
+
+    out = BytesIO()
+    Image.fromarray(image).save(out, "JPEG", quality=_JPEG_QUALITY)
+    return out.getvalue()
+
+
 def _info_encoder(context: SensorContext) -> Callable[[int, Any], bytes]:
     model = context.settings.model
     fx, fy, cx, cy = model.fx, model.fy, model.cx, model.cy
@@ -340,7 +376,11 @@ def _info_encoder(context: SensorContext) -> Callable[[int, Any], bytes]:
 
 
 def _form(kind: str, topic: str, encoder: Any, about: str, type_name: str = "sensor_msgs/msg/Image") -> MessageForm:
-    applies = (lambda settings: kind in channels(settings)) if kind in CHANNELS else (lambda settings: True)
+    def applies(settings: Camera) -> bool:
+        if kind == "compressed":
+            return settings.compressed is not None
+        return kind not in CHANNELS or kind in channels(settings)
+
     rate = "" if kind == "image" else "with its image"
     return MessageForm(type_name, topic, Qos(2), about, encoder=encoder, applies=applies, rate=rate, kind=kind)
 
@@ -375,6 +415,10 @@ SENSOR = Sensor(
         _form(
             "camera_info", "/{robot}/{sensor}/camera_info", _info_encoder,
             "intrinsics, same stamp as the image", "sensor_msgs/msg/CameraInfo",
+        ),
+        _form(
+            "compressed", "/{robot}/{sensor}/image_raw/compressed", _compressed_encoder,
+            "the image as PNG or JPEG, on request", "sensor_msgs/msg/CompressedImage",
         ),
     ),
     faults=(DROPOUT, FAIL),

@@ -25,6 +25,7 @@ def busy():
         "localisation": {},
         "pose2D": {},
         "ahrs": {},
+        "detections": {},
     }
     sim = microsim.Simulation({**SHORT, "robots": {**SHORT["robots"], "ego": car}})
     sim.command("drone", vx=1.0, yaw_rate=0.5)
@@ -44,6 +45,7 @@ def test_every_message_decodes_and_encodes_to_the_same_bytes(busy):
 
 SPLAT = {
     "resolution": {"width": 16, "height": 12},
+    "compressed": "png",
     "render": {"type": "splat", "depth": True, "segmentation": True},
 }
 
@@ -112,7 +114,7 @@ def test_every_header_carries_the_stamp_of_its_message(busy):
 def test_every_kind_of_topic_is_sent_with_the_type_of_the_table(busy):
     sim, messages = busy
     types = {message.topic: message.type for message in messages}
-    elsewhere = ("diagnostics", "depth", "segmentation")  # by the node, and by splat cameras
+    elsewhere = ("diagnostics", "depth", "segmentation", "compressed")  # by the node, and by cameras on request
     for topic in table():
         if topic.direction == "out" and topic.kind not in elsewhere:
             names = [name for name in types if matches(topic, name, sim)]
