@@ -268,3 +268,21 @@ def test_remapped_topics_are_found_under_their_new_names(remote: MakeRemote, nam
     wait_for(lambda: heard, node.poll)
     assert words(heard) == ["go"]
     node.close()
+
+
+def test_the_type_read_from_a_sample_is_the_one_the_library_reports() -> None:
+    """Version 0.10, which Debian and Ubuntu carry for arm64, cannot report it."""
+    from cyclonedds.domain import DomainParticipant
+    from cyclonedds.pub import DataWriter
+
+    from microsim.ros2.transport import cdr_endpoints, dds_domain
+
+    dds_domain.open_domain(dds_domain.domain_id())
+    participant = DomainParticipant(dds_domain.domain_id())
+    topic = cdr_endpoints.CdrTopic(participant, "rt/words", "std_msgs::msg::dds_::String_")
+    writer = DataWriter(participant, topic)
+    assert topic.type_at == 0
+    found = cdr_endpoints._type_of_sample(participant._ref, "std_msgs::msg::dds_::String_")
+    assert found == cdr_endpoints._type_of_writer(writer._ref) != 0
+    topic.type_at = found
+    assert cdr_endpoints.CdrWriter(writer, topic).keeps_bytes(text("hello"))

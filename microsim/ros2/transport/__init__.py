@@ -159,7 +159,8 @@ def open_transport(kind: Kind = "auto", node_name: str = "microsim", ros_args: S
     if find_spec("cyclonedds") is None:
         raise UsageError(
             "the dds transport needs Cyclone DDS: pip install 'cyclonedds>=11.0,<12' (CPython 3.10 to 3.13; Linux "
-            "x86_64, macOS arm64, Windows); elsewhere source a ROS 2 installation, and rclpy is used"
+            "x86_64, macOS arm64, Windows); elsewhere source a ROS 2 installation, and rclpy is used, or see 'Linux on "
+            "arm64' in docs/ros2_reference.md"
         )
     from microsim.ros2.transport.dds import DdsTransport
 

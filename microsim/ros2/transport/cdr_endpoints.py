@@ -30,6 +30,7 @@ _XCDR1_ONLY = 1  # data representation
 _RESTRICT_DATA_REPRESENTATION = 1 << 7
 _ONE_OCTET = (0x01 << 24) | (0x01 << 16)  # instruction: an octet, at offset 0
 _FATAL, _ERROR = 1, 2  # categories of the library's log
+_TYPE_OFFSET = 24  # [byte] in the library's struct of encoded data: after a pointer, hash, count and kind
 _SMALL = 4096  # [byte] written without letting other threads run: done in microseconds
 
 
@@ -64,7 +65,13 @@ _entity = ct.c_int32
 _create_topic = _function(
     _NORMAL, "dds_create_topic", _entity, _entity, ct.c_void_p, ct.c_char_p, ct.c_void_p, ct.c_void_p
 )
-_sertype_of = _function(_NORMAL, "dds_get_entity_sertype", ct.c_int32, _entity, ct.c_void_p)
+_has_sertype = hasattr(_NORMAL, "dds_get_entity_sertype")  # since 0.11; Debian and Ubuntu carry 0.10
+_create_endpoint = {
+    kind: _function(_NORMAL, f"dds_create_{kind}", _entity, _entity, _entity, ct.c_void_p, ct.c_void_p)
+    for kind in ("reader", "writer")
+}
+_write_sample = _function(_NORMAL, "dds_write", ct.c_int32, _entity, ct.c_void_p)
+_delete = _function(_NORMAL, "dds_delete", ct.c_int32, _entity)
 _serdata_from = _function(
     _QUICK, "ddsi_serdata_from_ser_iov", ct.c_void_p, ct.c_void_p, ct.c_int, ct.c_size_t, ct.c_void_p, ct.c_size_t
 )
@@ -100,30 +107,58 @@ def _checked(code: int, doing: str) -> int:
     return code
 
 
+def _topic(participant: int, name: str, type_name: str) -> int:
+    """Reference of a topic whose type is described as one octet, by name."""
+    operations = (ct.c_uint32 * 3)(_ONE_OCTET, 0, 0)
+    layout = {"size": 1, "align": 1, "nops": 2, "ops": operations, "typename": type_name.encode()}
+    limits = {"flagset": _RESTRICT_DATA_REPRESENTATION, "restrict_data_representation": _XCDR1_ONLY}
+    descriptor = _TopicDescriptor(**layout, **limits)
+    return int(_create_topic(participant, ct.byref(descriptor), name.encode(), None, None))
+
+
+def _type_of_writer(writer: int) -> int:
+    """The library's type of what is written; its versions from 0.11 on tell."""
+    found = ct.c_void_p()
+    get = _function(_NORMAL, "dds_get_entity_sertype", ct.c_int32, _entity, ct.c_void_p)
+    _checked(get(writer, ct.byref(found)), "dds_get_entity_sertype")
+    return int(found.value or 0)
+
+
+def _type_of_sample(participant: int, type_name: str) -> int:
+    """The same, read from a sample that goes from a writer to a reader of this process: a domain has each type once."""
+    topic = _checked(_topic(participant, "microsim_type", type_name), "dds_create_topic")
+    reader = _checked(_create_endpoint["reader"](participant, topic, None, None), "dds_create_reader")
+    writer = _checked(_create_endpoint["writer"](participant, topic, None, None), "dds_create_writer")
+    taken, info = (ct.c_void_p * 1)(), (dds_c_t.sample_info * 1)()
+    _checked(_write_sample(writer, ct.byref(ct.c_uint8())), "dds_write")
+    if _checked(_take(reader, taken, 1, info, ANY_STATE), "dds_takecdr") != 1:
+        raise DDSException(-1, "dds_takecdr")
+    found = ct.c_void_p.from_address((taken[0] or 0) + _TYPE_OFFSET).value
+    _serdata_done(taken[0])
+    for entity in (reader, writer, topic):
+        _delete(entity)
+    return int(found or 0)
+
+
 class CdrTopic(Topic):  # type: ignore[type-arg] # its samples are not IDL types
     """A topic known by its name and the name of its type; the bytes written to it are opaque."""
 
     def __init__(self, participant: DomainParticipant, name: str, type_name: str) -> None:
-        operations = (ct.c_uint32 * 3)(_ONE_OCTET, 0, 0)
-        layout = {"size": 1, "align": 1, "nops": 2, "ops": operations, "typename": type_name.encode()}
-        limits = {"flagset": _RESTRICT_DATA_REPRESENTATION, "restrict_data_representation": _XCDR1_ONLY}
-        descriptor = _TopicDescriptor(**layout, **limits)
-        Entity.__init__(self, _create_topic(participant._ref, ct.byref(descriptor), name.encode(), None, None))
+        Entity.__init__(self, _topic(participant._ref, name, type_name))
         self.data_type = bytes
+        self.type_at = 0 if _has_sertype else _type_of_sample(participant._ref, type_name)
         self._keepalive_entities = [participant]
 
 
 class CdrWriter:
     """Writes encoded messages, encapsulation header included."""
 
-    def __init__(self, writer: DataWriter[bytes]) -> None:
+    def __init__(self, writer: DataWriter[bytes], topic: CdrTopic) -> None:
         self.writer = writer
         self.timeouts = 0  # messages dropped because a reliable reader did not keep up
         self.is_heard = False  # whether there were readers at the last look
         self._ref = writer._ref
-        sertype = ct.c_void_p()
-        _checked(_sertype_of(self._ref, ct.byref(sertype)), "dds_get_entity_sertype")
-        self._sertype = sertype.value
+        self._sertype = topic.type_at or _type_of_writer(self._ref)
         self._bytes = _Bytes()
         self._bytes_at = ct.byref(self._bytes)
         self._status = dds_c_t.publication_matched_status()

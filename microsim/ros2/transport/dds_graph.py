@@ -63,7 +63,7 @@ class Graph:
         self._writers: list[bytes] = []
         topic = self._topic(DISCOVERY_TOPIC, DISCOVERY_TYPE)
         writer = DataWriter(self._publisher, topic, quality(DISCOVERY_QOS, type_hash_data(DISCOVERY_TYPE)))
-        self._discovery = CdrWriter(self.keep(writer))
+        self._discovery = CdrWriter(self.keep(writer), topic)
         self.is_announced = False
         if not self._discovery.keeps_bytes(self._entities_info(is_open=True)):
             raise UsageError("this build of cyclonedds cannot carry ROS 2 messages; pip install 'cyclonedds>=11.0,<12'")
@@ -73,10 +73,11 @@ class Graph:
     ) -> CdrWriter:
         """`topic` with its prefix, such as rt/clock."""
         settings = quality(qos, user_data + type_hash_data(type_name), lifespan_s)
-        made = self.keep(DataWriter(self._publisher, self._topic(topic, type_name), settings))
+        named = self._topic(topic, type_name)
+        made = self.keep(DataWriter(self._publisher, named, settings))
         self._writers.append(made.guid.bytes)
         self.is_announced = False
-        writer = CdrWriter(made)
+        writer = CdrWriter(made, named)
         made.set_status_mask(DDSStatus.OfferedIncompatibleQos | DDSStatus.PublicationMatched)
         self.waiter.attach(made, lambda: self._writer_changed(writer, topic))
         return writer
