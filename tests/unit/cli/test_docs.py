@@ -14,6 +14,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,8 +83,10 @@ def _run_blocks(page: Path, background: list[subprocess.Popen[bytes]]) -> None:
             Path(block.caption).write_text(block.text, encoding="utf-8")
         elif block.language == "python":
             output = io.StringIO()
-            with contextlib.redirect_stdout(output):
-                exec(compile(block.text, block.place, "exec"), names)  # noqa: S102
+            code = compile(block.text, block.place, "exec")
+            # in a thread: a browser in this process may keep the main thread's event loop
+            with contextlib.redirect_stdout(output), ThreadPoolExecutor(1) as pool:
+                pool.submit(exec, code, names).result()
             printed = output.getvalue()
         elif block.language == "text" and before is not None:
             assert_prints(block.text, before, block.place)
