@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import ROOT, Result, cpu_seconds, run_peer
+from benchmarks.harness import TORCH, Result, cpu_seconds, run_peer
 from microsim.batch import BatchSimulation
 
 N = 16_384
@@ -20,16 +19,8 @@ OFF = dict.fromkeys(("odom", "gps", "imu", "camera", "range"))
 
 
 def measure() -> list[Result]:
-    peer = _vmas()
+    peer = run_peer("vmas_envs.py", str(N), python=TORCH) or {}
     return [*_state_only(peer), *_sensors(peer), *_cameras(), *_cores(), *_memory(), *_sizes(), *_gymnasium()]
-
-
-def _vmas() -> dict[str, Any]:
-    python = ROOT / ".cache" / "torch-venv" / "bin" / "python"
-    if not python.exists():
-        print("VMAS is not here: benchmarks/peers/torch_setup.sh gets it", file=sys.stderr)
-        return {}
-    return run_peer("vmas_envs.py", str(N), python=python) or {}
 
 
 def _scenario(**robots: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = Path(__file__).parent / "peers"
+TORCH = ROOT / ".cache" / "learning-venv" / "bin" / "python"  # with the peers that need torch: peers/torch_setup.sh
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,12 @@ def run_peer(
     script: str, *arguments: str, environment: dict[str, str] | None = None, python: Path | None = None
 ) -> dict[str, Any] | None:
     """Run a script of `peers/` in its own process; its last line is JSON. None, and why on stderr, if it cannot."""
+    if python is not None and not python.exists():
+        print(f"peer {script} could not run here: benchmarks/peers/torch_setup.sh gets what it needs", file=sys.stderr)
+        return None
     command = [str(python or sys.executable), str(PEERS / script), *arguments]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, **(environment or {})}, timeout=600
-    )
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables, timeout=600)
     if done.returncode != 0:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         print(f"peer {script} could not run here: {reason}", file=sys.stderr)

@@ -19,7 +19,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from benchmarks.harness import Result, cpu_seconds, run_peer
+from benchmarks.harness import TORCH, Result, cpu_seconds, run_peer
 from microsim.render.palette_camera import CameraModel
 from microsim.render.splat.activation import activate
 from microsim.render.splat.picture import CpuRenderer, Shot, lens_of
@@ -43,7 +43,6 @@ from tests.unit.render import splat_scenes
 SIZE = (640, 480)
 GPU_SIZE = (1280, 720)
 CEILINGS_MS = {100_000: 35.0, 1_000_000: 115.0}
-TORCH = Path(__file__).resolve().parents[1] / ".cache" / "torch-venv" / "bin" / "python"  # peers/torch_setup.sh
 FIELD_OF_VIEW = math.radians(80)
 
 
@@ -133,9 +132,6 @@ def pixel_by_pixel(footprints: Any, lists: Any, offsets: Any, columns: int, out:
 
 def _torch() -> list[Result]:
     """The same picture in torch operations on one thread: with gsplat's own code, and with ours, which is quicker."""
-    if not TORCH.exists():
-        print("torch is not here: benchmarks/peers/torch_setup.sh gets it", file=sys.stderr)
-        return []
     rows = splat_scenes.yard(100_000)
     splats, view = activate(rows), shot(rows, SIZE)
     with tempfile.TemporaryDirectory() as folder:

@@ -32,14 +32,9 @@ def run(task: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     found = evaluate(policy, 1000 if not trainer.worlds.task.layout.images else 200, threads=options.threads)
     result = {
         "task": task, "seed": seed, "device": options.device, "threads": options.threads, "steps": curve[-1].steps,
-        "seconds": trainer.seconds, "ready_s": ready_s, "success": float(found.success.mean()),
-        "collision": float(found.collision.mean()), "reward": float(found.rewards.mean()), "set": options.set,
+        "seconds": trainer.seconds, "ready_s": ready_s, "set": options.set, **found.figures(),
     }  # fmt: skip
-    policy.about["unseen"] = {
-        "worlds": len(found.seeds),
-        "success": result["success"],
-        "collision": result["collision"],
-    }
+    policy.about["unseen"] = {"worlds": len(found.seeds), **found.figures()}
     options.out.mkdir(parents=True, exist_ok=True)
     name = f"{task}_{options.device}_{seed}{options.tag}"
     policy.save(options.out / f"{name}.npz")

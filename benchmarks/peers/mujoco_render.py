@@ -4,10 +4,11 @@ import ctypes
 import json
 import math
 import sys
-import time
 
 import mujoco
 import numpy as np
+
+from benchmarks.harness import cpu_seconds
 
 WIDTH, HEIGHT, SCENE = int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
 
@@ -60,12 +61,7 @@ def main() -> None:
             return renderer.render()
 
         assert frame().std() > 0, "nothing was drawn"
-        best = math.inf
-        for _ in range(5):
-            start = time.process_time()
-            for _ in range(10):
-                frame()
-            best = min(best, time.process_time() - start)
+        best = cpu_seconds(lambda: [frame() for _ in range(10)], 5)
         name = gl_renderer()
     print(json.dumps({"version": mujoco.__version__, "renderer": name, "frames_per_s": 10 / best}))
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import math
+import os
 import pkgutil
 import re
 import sys
@@ -320,6 +321,9 @@ QuietOption = Annotated[bool, flag("--quiet -q", _QUIET, callback=set_quiet)]
 _PLUGINS = "A folder of plug-ins whose code may run; repeatable."
 PluginsOption = Annotated[list[Path] | None, option("--plugins FOLDER", _PLUGINS)]
 PilotOption = Annotated[bool, flag("--demo", "Let a simple pilot fly the drone and drive the rover.")]
+PolicyArgument = Annotated[str, argument("POLICY", "The file of a policy, or a task that has a shipped one.")]
+WorldThreadsOption = Annotated[int, option("--threads N", "Share the worlds, and torch's work, among threads.", min=1)]
+WORLD_THREADS = min(os.cpu_count() or 1, 2)  # by default
 TimeoutOption = Annotated[float, option("--timeout S", "Longest wall time of one run.", min=0.1)]
 BagArgument = Annotated[Path, argument("BAG", "A recording: its folder, or one of its files.")]
 

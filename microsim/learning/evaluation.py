@@ -32,6 +32,11 @@ class Episodes:
         """Seeds of the worlds without success."""
         return self.seeds[~self.success]
 
+    def figures(self) -> dict[str, float]:
+        """Shares of the worlds with success and with a collision, and the mean reward."""
+        found = {"success": self.success, "collision": self.collision, "reward": self.rewards}
+        return {name: float(values.mean()) for name, values in found.items()}
+
 
 def evaluate(
     policy: str | Path | Policy,

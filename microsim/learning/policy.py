@@ -1,14 +1,17 @@
 """A trained policy: a small network of rectified layers, its file, and its evaluation with the same bits everywhere.
 
-The numbers of a layer are added in one fixed order, whatever the number of worlds: a world in a batch of thousands, a
-world of its own and a node on ROS 2 get the same action, bit for bit. A matrix product of BLAS does not promise that.
+Images pass through convolutions; what comes out, and the other numbers, through dense layers. The numbers of a layer
+are added in one fixed order, whatever the number of worlds: a world in a batch of thousands, a world of its own and a
+node on ROS 2 get the same action, bit for bit. A matrix product of BLAS does not promise that.
 The file is a `.npz` with the weights and a description as JSON; loading it runs no code.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,25 +19,110 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine.compiled import threaded_kernel
+from microsim.engine.compiled import kernel, threaded_kernel
 from microsim.errors import MissingExtraError, UsageError, install_hint, unknown
 from microsim.learning.task import Task
 
 Float32s: TypeAlias = npt.NDArray[np.float32]
+Integers: TypeAlias = npt.NDArray[np.int64]
+Layers: TypeAlias = tuple[tuple[Float32s, Float32s], ...]
 
 SHIPPED = Path(__file__).parent / "policies"
 _LARGEST_BYTES = 64 * 2**20  # of a file
 _FORMAT = 1
+STRIDE = 2  # of every convolution
+
+
+def convolved(shape: tuple[int, ...], side: int, filters: int) -> tuple[int, ...]:
+    """(height, width, channels) of what a convolution makes of such an image."""
+    return (shape[0] - side) // STRIDE + 1, (shape[1] - side) // STRIDE + 1, filters
+
+
+@dataclass(frozen=True)
+class NetworkShape:
+    """front (convolutions, 5): height, width, channels that go in, side of a filter, filters; sizes: of dense layers.
+
+    The inputs are `numbers`, then the pixels of the image; what the convolutions make of it takes its place.
+    """
+
+    front: Integers
+    sizes: Integers
+    numbers: int
+    steps: tuple[tuple[int, ...], ...]  # sizes of all that passes through it, in order
+
+    @classmethod
+    def of(cls, layers: Layers, image: Sequence[int] = ()) -> NetworkShape:
+        """UsageError where layers do not fit each other or the image."""
+        front: list[tuple[int, ...]] = []
+        sizes, here = [], tuple(image)
+        if here and not (len(here) == 3 and all(isinstance(edge, int) for edge in here)):
+            raise UsageError(f"expected height, width and channels of its image, found {here}")
+        for weights, biases in layers:
+            side, channels = weights.shape[:1] + weights.shape[-1:] if weights.ndim else (0, 0)
+            if weights.ndim == 4 and here and not sizes:
+                fits = weights.shape[1:3] == (side, here[2]) and 0 < side <= min(here[:2])
+                front.append((*here, side, channels))
+                here = convolved(here, side, channels)
+            else:
+                least = math.prod(here) if front else 0
+                fits = weights.ndim == 2 and (side == sizes[-1] if sizes else side >= least)
+                sizes = [*(sizes or [side]), channels]
+            if not fits or biases.shape != (channels,):
+                raise UsageError("the shapes of its layers do not fit each other")
+        if not sizes:
+            raise UsageError("has no layers" if not front else "has no layers after its convolutions")
+        numbers = sizes[0] - (math.prod(here) if front else 0)
+        maps = [each[:3] for each in front] + ([here] if front else [])
+        steps = (*maps, *((size,) for size in (sizes[1:] if front else sizes)))
+        return cls(np.array(front, np.int64).reshape(-1, 5), np.array(sizes, np.int64), numbers, steps)
+
+    @property
+    def inputs(self) -> int:
+        return self.numbers + (math.prod(self.steps[0]) if len(self.front) else 0)
+
+    def __str__(self) -> str:
+        """`24×32×3 → 11×15×8 → 64 → 2`."""
+        text = " → ".join("×".join(map(str, step)) for step in self.steps)
+        return f"{self.numbers} + {text}" if len(self.front) and self.numbers else text
+
+
+@kernel
+def _convolve(image: Float32s, shape: Integers, weights: Float32s, at: int, out: Float32s) -> int:
+    """A rectified convolution with the weights from `at` on; returns where they end. shape: a row of the front."""
+    width, channels, side, filters = shape[1], shape[2], shape[3], shape[4]
+    rows, columns = (shape[0] - side) // STRIDE + 1, (width - side) // STRIDE + 1
+    for place in range(rows * columns):
+        top, left, first = place // columns * STRIDE, place % columns * STRIDE, place * filters
+        for f in range(filters):
+            out[first + f] = weights[at + f]
+        weight = at + filters
+        for row in range(top, top + side):
+            begin = (row * width + left) * channels
+            for k in range(begin, begin + side * channels):
+                value = image[k]
+                for f in range(filters):
+                    out[first + f] += value * weights[weight + f]
+                weight += filters
+        for f in range(first, first + filters):
+            out[f] = max(out[f], np.float32(0.0))
+    return at + filters + side * side * channels * filters
 
 
 @threaded_kernel
-def infer(seen: Float32s, weights: Float32s, sizes: npt.NDArray[np.int64], out: Float32s) -> None:
-    """out (n, actions) from seen (n, numbers): each layer adds its inputs in their order; the last is clipped to ±1."""
-    widest = sizes.max()
+def infer(seen: Float32s, weights: Float32s, front: Integers, sizes: Integers, numbers: int, out: Float32s) -> None:
+    """out (n, actions) from seen (n, numbers and pixels): each layer adds its inputs in their order; clipped to ±1."""
+    pixels = seen.shape[1] - numbers
+    room = max(sizes.max(), pixels)
+    for k in range(len(front)):
+        room = max(room, front[k, 0] * front[k, 1] * front[k, 4])
     for i in range(seen.shape[0]):
-        a, b = np.zeros(widest, np.float32), np.zeros(widest, np.float32)
-        a[: sizes[0]] = seen[i]
-        at = 0
+        a, b, at = np.zeros(room, np.float32), np.zeros(room, np.float32), 0
+        b[:pixels] = seen[i, numbers:]
+        for k in range(len(front)):
+            at = _convolve(b, front[k], weights, at, a)
+            a, b = b, a
+        a[:numbers] = seen[i, :numbers]
+        a[numbers : sizes[0]] = b[: sizes[0] - numbers]
         for layer in range(len(sizes) - 1):
             inputs, outputs = sizes[layer], sizes[layer + 1]
             for j in range(outputs):
@@ -56,16 +144,20 @@ def infer(seen: Float32s, weights: Float32s, sizes: npt.NDArray[np.int64], out: 
 
 @dataclass(frozen=True)
 class Policy:
-    """`layers`: (weights (inputs, outputs), biases (outputs,)) of each; `about`: how it came to be, as plain data."""
+    """`layers`: weights and biases of each; `about`: how it came to be, as plain data.
 
-    layers: tuple[tuple[Float32s, Float32s], ...]
+    Weights of a convolution are (side, side, channels, filters), of a dense layer (inputs, outputs). With convolutions,
+    `about["image"]` is what goes into the first one: height, width, channels.
+    """
+
+    layers: Layers
     about: dict[str, Any] = field(default_factory=dict)
+    shape: NetworkShape = field(init=False)
 
     def __post_init__(self) -> None:
         parts = [part.astype(np.float32).ravel() for weights, biases in self.layers for part in (biases, weights)]
-        sizes = [self.layers[0][0].shape[0], *(weights.shape[1] for weights, _ in self.layers)]
-        object.__setattr__(self, "_flat", np.concatenate(parts))
-        object.__setattr__(self, "_sizes", np.array(sizes, np.int64))
+        object.__setattr__(self, "_flat", np.concatenate([np.zeros(0, np.float32), *parts]))
+        object.__setattr__(self, "shape", NetworkShape.of(self.layers, self.about.get("image", ())))
 
     @property
     def task(self) -> str:
@@ -74,10 +166,10 @@ class Policy:
 
     def actions(self, seen: Float32s) -> Float32s:
         """(n, actions), each from -1 to 1, for seen (n, numbers); of agents that are alike (n, agents, …)."""
-        sizes: npt.NDArray[np.int64] = self._sizes  # type: ignore[attr-defined]
-        rows = np.ascontiguousarray(seen, np.float32).reshape(-1, sizes[0])
-        out: Float32s = np.empty((len(rows), sizes[-1]), np.float32)
-        infer(rows, self._flat, sizes, out)  # type: ignore[attr-defined]
+        shape = self.shape
+        rows = np.ascontiguousarray(seen, np.float32).reshape(-1, shape.inputs)
+        out: Float32s = np.empty((len(rows), shape.sizes[-1]), np.float32)
+        infer(rows, self._flat, shape.front, shape.sizes, shape.numbers, out)  # type: ignore[attr-defined]
         return out.reshape(len(seen), -1)
 
     def check(self, task: Task) -> None:
@@ -103,15 +195,36 @@ class Policy:
         except ImportError:
             raise MissingExtraError(f"ONNX needs a library: {install_hint('onnx')}") from None
         nodes, values, name = [], [], "observation"
+
+        def node(kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+            nodes.append(helper.make_node(kind, list(inputs), [output], **attributes))
+            return output
+
+        def value(name: str, array: Any) -> str:
+            values.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+            return name
+
+        shape, count = self.shape, len(self.shape.front)
         for k, (weights, biases) in enumerate(self.layers):
-            is_last = k == len(self.layers) - 1
-            values += [numpy_helper.from_array(part, f"{kind}{k}") for kind, part in (("w", weights), ("b", biases))]
-            nodes.append(helper.make_node("Gemm", [name, f"w{k}", f"b{k}"], [f"sum{k}"]))
-            name = "action" if is_last else f"layer{k}"
-            ends = ["least", "most"] if is_last else []
-            nodes.append(helper.make_node("Clip" if is_last else "Relu", [f"sum{k}", *ends], [name]))
-        values += [numpy_helper.from_array(np.array(v, np.float32), n) for n, v in (("least", -1.0), ("most", 1.0))]
-        shapes = ((self.layers[0][0].shape[0], "observation"), (self.layers[-1][0].shape[1], "action"))
+            if count and k == 0:
+                counts = value("counts", np.array([shape.numbers, shape.inputs - shape.numbers]))
+                nodes.append(helper.make_node("Split", [name, counts], ["numbers", "pixels"], axis=1))
+                name = node("Reshape", ["pixels", value("image_shape", np.array([-1, *shape.steps[0]]))], "image")
+                name = node("Transpose", [name], "channels", perm=[0, 3, 1, 2])
+            if k < count:
+                given = [name, value(f"w{k}", weights.transpose(3, 2, 0, 1)), value(f"b{k}", biases)]
+                name = node("Conv", given, f"sum{k}", strides=[STRIDE, STRIDE])
+            else:
+                name = node("Gemm", [name, value(f"w{k}", weights), value(f"b{k}", biases)], f"sum{k}")
+            if k == len(self.layers) - 1:
+                ends = [value(end, np.array(edge, np.float32)) for end, edge in (("least", -1.0), ("most", 1.0))]
+                node("Clip", [name, *ends], "action")
+                break
+            name = node("Relu", [name], f"layer{k}")
+            if k == count - 1:
+                name = node("Flatten", [node("Transpose", [name], "maps", perm=[0, 2, 3, 1])], "flat")
+                name = node("Concat", ["numbers", name], "together", axis=1)
+        shapes = ((shape.inputs, "observation"), (shape.sizes[-1], "action"))
         seen, done = (helper.make_tensor_value_info(each, TensorProto.FLOAT, ["n", size]) for size, each in shapes)
         graph = helper.make_graph(nodes, self.task or "policy", [seen], [done], values)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -126,11 +239,23 @@ def input_names(task: Task) -> list[str]:
     return [*task.layout.names, *(f"{name}: {shape}" for name, shape in shapes.items())]
 
 
+def image_shape(task: Task) -> tuple[int, ...]:
+    """(height, width, channels) of all images of a task, one behind the other; empty: there are none."""
+    shapes = {name: task.layout.image(name).shape[1:] for name in task.layout.images}
+    if len({shape[:2] for shape in shapes.values()}) > 1:
+        found = ", ".join(f"{name} {shape[1]} × {shape[0]}" for name, shape in shapes.items())
+        raise UsageError(f"{task.name}: a policy takes images of one size, found {found}")
+    return (*next(iter(shapes.values()))[:2], sum(shape[2] for shape in shapes.values())) if shapes else ()
+
+
 def input_of(task: Task) -> Float32s:
-    """(n, numbers) that a policy gets: the observations, then images as numbers from -0.5 to 0.5."""
-    scale, half = np.float32(1.0 / 255.0), np.float32(0.5)
-    images = [task.layout.image(name).reshape(task.n, -1) * scale - half for name in task.layout.images]
-    return task.xp.concatenate([task.observe(), *images], axis=1) if images else task.observe()
+    """(n, numbers) that a policy gets: the observations, then the pixels of images as numbers from -0.5 to 0.5."""
+    if not task.layout.images:
+        return task.observe()
+    images = [task.layout.image(name) for name in task.layout.images]
+    pixels = (images[0] if len(images) == 1 else task.xp.concatenate(images, axis=3)).reshape(task.n, -1)
+    scaled = pixels * np.float32(1.0 / 255.0) - np.float32(0.5)
+    return task.xp.concatenate([task.observe(), scaled], axis=1) if task.layout.size else scaled
 
 
 def open_to_write(file: Path) -> Any:
@@ -173,13 +298,10 @@ def _read(stored: Any, file: Path) -> Policy:
         raise UsageError(f"{file}: expected a policy of format {_FORMAT}, found {about.get('format')!r}")
     count = sum(name.startswith("w") for name in stored.files)
     layers = tuple((stored[f"w{k}"], stored[f"b{k}"]) for k in range(count))
-    inputs = 0
     for weights, biases in layers:
-        if weights.ndim != 2 or biases.shape != weights.shape[1:] or (inputs and weights.shape[0] != inputs):
-            raise UsageError(f"{file}: the shapes of its layers do not fit each other")
         if weights.dtype != np.float32 or not (np.isfinite(weights).all() and np.isfinite(biases).all()):
             raise UsageError(f"{file}: expected finite weights of type float32")
-        inputs = weights.shape[1]
-    if not layers:
-        raise UsageError(f"{file}: has no layers")
-    return Policy(layers, {key: value for key, value in about.items() if key != "format"})
+    try:
+        return Policy(layers, {key: value for key, value in about.items() if key != "format"})
+    except UsageError as error:
+        raise UsageError(f"{file}: {error}") from None

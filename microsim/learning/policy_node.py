@@ -18,9 +18,12 @@ from microsim import messages as wire
 from microsim.engine.components import CONTACTS, TOUCHING, VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW_RATE, X, Y, Z
 from microsim.errors import UsageError
 from microsim.learning.observations import Reading
-from microsim.learning.policy import Policy, load_policy
+from microsim.learning.policy import Policy, input_of, load_policy
 from microsim.learning.task import Array, Task, find_task
 from microsim.messages.checked import WireError, decode_checked
+from microsim.messages.inputs import INPUTS
+from microsim.messages.inputs.ackermann_cmd import ACKERMANN_FIELDS
+from microsim.messages.inputs.input_kind import InputKind
 from microsim.messages.topics import Qos
 from microsim.ros2.transport import Transport
 from microsim.scenario import Scenario, load_scenario
@@ -28,7 +31,7 @@ from microsim.sensors import SENSORS
 from microsim.sensors.sensor import Sensor
 
 NODE_NAME = "policy"
-_TWIST, _ODOMETRY = "geometry_msgs/msg/Twist", "nav_msgs/msg/Odometry"
+_ODOMETRY, _IMAGE = "nav_msgs/msg/Odometry", "sensor_msgs/msg/Image"
 
 
 class _OverMessages(Task):
@@ -96,12 +99,10 @@ class PolicyNode:
 
     # ---- messages ----------------------------------------------------------------------------------------------------
 
-    def _publisher(self, robot: str) -> tuple[tuple[str, ...], Any]:
-        """Where the inputs of the robot are in a Twist, and what publishes one."""
-        fields = self.task.batch.scenario.robots[robot].engine_model.twist_fields
-        if not fields:
-            raise UsageError(f"{robot} does not accept geometry_msgs/Twist, which policies send over ROS 2")
-        return fields, self.transport.publisher(f"/{robot}/cmd_vel", _TWIST, Qos(10))
+    def _publisher(self, robot: str) -> tuple[InputKind, tuple[str, ...], Any]:
+        """The message that takes the robot's inputs, where they are in it, and what publishes one."""
+        kind, fields = _command(self.task, robot)
+        return kind, fields, self.transport.publisher(kind.topic.format(robot=robot), kind.type, Qos(10))
 
     def _listen(self, topic: str, type_name: str, qos: Qos, take: Callable[[Any], None]) -> None:
         self._takers[topic] = take
@@ -121,9 +122,11 @@ class PolicyNode:
         if sensor == "odom":
             return  # is read anyway
         found = SENSORS.find(getattr(self.task.batch.scenario.robots[robot].all_sensors()[sensor], "type", sensor))
-        if found is None or not _slots(found):
-            raise UsageError(f"{name}: over ROS 2, policies support only sensors whose messages are numbers")
-        form, take = found.messages[0], partial(self._take_reading, name, _slots(found))
+        is_image = found is not None and found.messages[0].type == _IMAGE
+        if found is None or not (is_image or _slots(found)):
+            raise UsageError(f"{name}: over ROS 2, policies support only sensors whose messages are numbers or images")
+        take = partial(self._take_image, name) if is_image else partial(self._take_reading, name, _slots(found))
+        form = found.messages[0]
         self._listen(found.topic(form, robot, sensor), form.type, form.qos, take)
 
     def _take_odometry(self, robot: str, message: Any) -> None:
@@ -146,6 +149,14 @@ class PolicyNode:
                 else:
                     reading[0, fields.index(field)] = value
 
+    def _take_image(self, name: str, message: Any) -> None:
+        image = self.task.batch.readings[name][0]
+        expected, found = ("rgb8", *image.shape[:2]), (message.encoding, message.height, message.width)
+        if found != expected or len(message.data) != image.size:
+            texts = (f"{encoding}, {width} × {height}" for encoding, height, width in (expected, found))
+            raise UsageError("{}: expected an image in {}, found {}".format(name, *texts))
+        image[:] = np.frombuffer(bytes(message.data), np.uint8).reshape(image.shape)
+
     def _act_when_complete(self) -> None:
         stamps = {(each.header.stamp.sec, each.header.stamp.nanosec) for each in self._latest.values()}
         if len(self._latest) < len(self._takers) or len(stamps) > 1:
@@ -163,19 +174,32 @@ class PolicyNode:
     def _act(self) -> None:
         if self.steps:
             self.is_over = bool(self.task.judge().ended[0]) or self.is_over
-        seen = self.task.observe()
+        seen = input_of(self.task)
         if np.isnan(seen).any():
-            missing = [name for name, value in zip(self.task.layout.names, seen[0], strict=True) if np.isnan(value)]
+            missing = [name for name, value in zip(self.task.layout.names, seen[0], strict=False) if np.isnan(value)]
             raise UsageError(f"{self.task.name} observes values that no message contains: {', '.join(missing)}")
         self.task.act(self.policy.actions(seen))
         self.steps += 1
-        for robot, (fields, publisher) in self._commands.items():
+        for robot, (kind, fields, publisher) in self._commands.items():
             values = self.task.batch.commands(robot)[:, 0].tolist()
-            twist: dict[str, dict[str, float]] = {"linear": {}, "angular": {}}
+            parts: dict[str, dict[str, float]] = {}
             for path, value in zip(fields, values, strict=True):
-                part, _, axis = path.partition(".")
-                twist[part][axis] = 0.0 if self.is_over else value
-            publisher.publish(wire.encode(_TWIST, wire.from_mapping(_TWIST, twist)))
+                part, _, field = path.partition(".")
+                if part:
+                    parts.setdefault(part, {})[field] = 0.0 if self.is_over else value
+            publisher.publish(wire.encode(kind.type, wire.from_mapping(kind.type, parts)))
+
+
+def _command(task: Task, robot: str) -> tuple[InputKind, tuple[str, ...]]:
+    """The message with which a robot is commanded, and where each of its inputs is in it; empty: nowhere."""
+    settings, inputs = task.batch.scenario.robots[robot], task.batch.inputs(robot)
+    fields = settings.engine_model.twist_fields
+    if fields:
+        return INPUTS.built_in["cmd_vel"], fields
+    if "ackermann_cmd" in settings.inputs and set(task.actions[robot]) <= set(ACKERMANN_FIELDS):
+        places = {name: f"drive.{field}" for name, field in ACKERMANN_FIELDS.items()}
+        return INPUTS.built_in["ackermann_cmd"], tuple(places.get(name, "") for name in inputs)
+    raise UsageError(f"{robot}: no message carries its inputs {', '.join(task.actions[robot])}")
 
 
 def _slots(sensor: Sensor) -> Mapping[str, str]:
@@ -193,6 +217,6 @@ def scenario_for(policy: str | Path | Policy, seed: int | None = None, lockstep:
     for robot in task.batch.robots:
         data["robots"][robot]["odom"] = {"hz": rate}  # a sensor more changes no other's noise
     first = f"/{task.batch.robots[0]}/odom"
-    gates = [{"after": first, "expect": f"/{robot}/cmd_vel"} for robot in task.actions]
+    gates = [{"after": first, "expect": _command(task, robot)[0].topic.format(robot=robot)} for robot in task.actions]
     data["lockstep"] = gates if lockstep else []
     return load_scenario({**data, **({} if seed is None else {"seed": seed})})

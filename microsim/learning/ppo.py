@@ -1,7 +1,8 @@
 """PPO in one file (Schulman et al. 2017), over the worlds of one batch; needs torch (the extra `train`).
 
 Observations are written into the memory of the rollout, on the CPU or on a GPU, and nothing leaves the device between
-two evaluations. An episode that ends begins again in the same step. One that is cut is worth what the critic expects of
+two evaluations. The network follows from the observations: images pass through convolutions, which actor and critic
+share. An episode that ends begins again in the same step. One that is cut is worth what the critic expects of
 its last observation.
 
     policy = Trainer("RoverAvoid", seed=0, threads=2).run(print)
@@ -10,6 +11,7 @@ its last observation.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -22,7 +24,7 @@ from microsim.errors import MissingExtraError, UsageError, install_hint, unknown
 from microsim.learning.environments import NEXT_EPISODE, verdict_of
 from microsim.learning.evaluation import evaluate
 from microsim.learning.learning_curve import Progress
-from microsim.learning.policy import Policy, input_names, input_of
+from microsim.learning.policy import STRIDE, Layers, Policy, convolved, image_shape, input_names, input_of
 from microsim.learning.task import Task, find_task
 from microsim.version import __version__
 
@@ -53,6 +55,7 @@ class PpoSettings:
     largest_gradient: float = 0.5
     log_std: float = -0.5  # of actions, at the start
     hidden: int = 64  # width of both hidden layers
+    filters: int = 8  # of the first convolution over images; each further one has twice as many
     target: float = 0.98  # stop when this share of `check_worlds` succeeds; 0: train for all `steps`
     check_worlds: int = 500
     check_every: int = 5  # updates
@@ -159,16 +162,54 @@ class Rollout:
         return seen, self.actions.reshape(-1, self.actions.shape[-1]), self.chances.reshape(-1), gains, returns
 
 
-def _layer(inputs: int, outputs: int, scale: float) -> Any:
-    layer = nn.Linear(inputs, outputs)
+_SIDE, _SMALL = 3, 8  # of filters [px]; images are halved until one edge is at most that
+
+
+def _started(layer: Any, scale: float = 2.0**0.5) -> Any:
     nn.init.orthogonal_(layer.weight, scale)
     nn.init.zeros_(layer.bias)
     return layer
 
 
-def network(inputs: int, hidden: int, outputs: int, scale: float) -> Any:
-    first, second = _layer(inputs, hidden, 2.0**0.5), _layer(hidden, hidden, 2.0**0.5)
-    return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), _layer(hidden, outputs, scale))
+def _dense(inputs: int, hidden: int, outputs: int, scale: float) -> Any:
+    first, second = _started(nn.Linear(inputs, hidden)), _started(nn.Linear(hidden, hidden))
+    return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), _started(nn.Linear(hidden, outputs), scale))
+
+
+class Network(nn.Module):  # type: ignore[misc,unused-ignore]
+    """Actor and critic for observations: `numbers`, then an image (height, width, channels), which may be empty."""
+
+    def __init__(self, numbers: int, image: tuple[int, ...], actions: int, chosen: PpoSettings) -> None:
+        super().__init__()
+        self.numbers, self.image, parts, filters = numbers, image, [], chosen.filters
+        while image and min(image[:2]) > _SMALL:
+            parts += [_started(nn.Conv2d(image[2], filters, _SIDE, STRIDE)), nn.ReLU()]
+            image, filters = convolved(image, _SIDE, filters), 2 * filters
+        self.front = nn.Sequential(*parts)
+        inputs = numbers + (math.prod(image) if image else 0)
+        self.actor = _dense(inputs, chosen.hidden, actions, 0.01)
+        self.critic = _dense(inputs, chosen.hidden, 1, 1.0)
+        self.log_std = nn.Parameter(torch.full((actions,), chosen.log_std))
+
+    def features(self, seen: Any) -> Any:
+        """What both see: the numbers, then what the convolutions make of the image."""
+        if not self.image:
+            return seen
+        rows = seen.reshape(-1, seen.shape[-1])
+        maps = self.front(rows[:, self.numbers :].reshape(-1, *self.image).permute(0, 3, 1, 2))
+        together = torch.cat([rows[:, : self.numbers], maps.permute(0, 2, 3, 1).flatten(1)], 1)
+        return together.reshape(*seen.shape[:-1], -1)
+
+    def layers(self) -> Layers:
+        """Of the policy."""
+        order = {nn.Conv2d: (2, 3, 1, 0), nn.Linear: (1, 0)}
+        made = [part for part in (*self.front, *self.actor) if type(part) in order]
+        return tuple(
+            tuple(
+                np.array(each.detach().cpu(), order="C") for each in (part.weight.permute(order[type(part)]), part.bias)
+            )
+            for part in made
+        )
 
 
 class Trainer:
@@ -193,16 +234,17 @@ class Trainer:
             raise UsageError(f"--device {device}: the batch cannot run there; the warning above has the reason")
         self.dice = torch.Generator(here)
         self.dice.manual_seed(seed)
-        numbers = input_of(self.worlds.task).shape[1] // self.worlds.agents
+        inputs = input_of(self.worlds.task).shape[1] // self.worlds.agents
         actions = self.worlds.task.action_size // self.worlds.agents
+        self.image = image_shape(self.worlds.task)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.actor = network(numbers, chosen.hidden, actions, 0.01).to(here)
-            self.critic = network(numbers, chosen.hidden, 1, 1.0).to(here)
-        self.log_std = nn.Parameter(torch.full((actions,), chosen.log_std, device=here))
-        self.weights = [*self.actor.parameters(), *self.critic.parameters(), self.log_std]
+            numbers = inputs - (math.prod(self.image) if self.image else 0)
+            self.network = Network(numbers, self.image, actions, chosen).to(here)
+        parts = (self.network.front, self.network.actor, self.network.critic)
+        self.weights = [*(each for part in parts for each in part.parameters()), self.network.log_std]
         self.optimizer = torch.optim.Adam(self.weights, lr=chosen.learning_rate, eps=1e-5, fused=True)
-        self.rollout = Rollout(chosen.rollout, self.worlds.rows, numbers, actions, here)
+        self.rollout = Rollout(chosen.rollout, self.worlds.rows, inputs, actions, here)
 
     def run(self, report: Callable[[Progress], None] = lambda progress: None) -> Policy:
         """Until the target is reached, or the steps are used up."""
@@ -240,19 +282,20 @@ class Trainer:
     @torch.no_grad()  # type: ignore[untyped-decorator,unused-ignore]
     def _collect(self) -> None:
         chosen, worlds, rollout = self.settings, self.worlds, self.rollout
-        std, seen = self.log_std.exp(), self.rollout.seen
+        network, seen = self.network, self.rollout.seen
+        log_std, std = network.log_std, network.log_std.exp()
         seen[0].copy_(seen[-1])  # begins where the last one ended
         for k in range(chosen.rollout):
-            middle = self.actor(seen[k])
+            middle = network.actor(network.features(seen[k]))
             noise = torch.empty_like(middle).normal_(generator=self.dice)
             torch.addcmul(middle, std, noise, out=rollout.actions[k])
-            rollout.chances[k] = -(0.5 * noise.square() + self.log_std).sum(-1)
+            rollout.chances[k] = -(0.5 * noise.square() + log_std).sum(-1)
             rewards, over, cut = worlds.step(rollout.actions[k], rollout.last_seen)
             rollout.rewards[k], rollout.over[k] = rewards, over
             if bool(cut.any()):
-                rollout.rewards[k] += chosen.gamma * cut * self.critic(rollout.last_seen)[:, 0]
+                rollout.rewards[k] += chosen.gamma * cut * network.critic(network.features(rollout.last_seen))[:, 0]
             worlds.observe(seen[k + 1])
-        rollout.values.copy_(self.critic(seen)[..., 0])
+        rollout.values.copy_(network.critic(network.features(seen))[..., 0])
         rollout.estimate_gains(chosen.gamma, chosen.gae_lambda)
 
     def _improve(self) -> None:
@@ -271,25 +314,21 @@ class Trainer:
 
     def _loss(self, seen: Any, actions: Any, chances: Any, gains: Any, returns: Any) -> Any:
         chosen = self.settings
-        noise = (actions - self.actor(seen)) * torch.exp(-self.log_std)
-        ratio = torch.exp(-(0.5 * noise.square() + self.log_std).sum(-1) - chances)
+        network, found = self.network, self.network.features(seen)
+        noise = (actions - network.actor(found)) * torch.exp(-network.log_std)
+        ratio = torch.exp(-(0.5 * noise.square() + network.log_std).sum(-1) - chances)
         kept = ratio.clamp(1.0 - chosen.clip, 1.0 + chosen.clip)
         policy_loss = -torch.min(ratio * gains, kept * gains).mean()
-        value_loss = (self.critic(seen)[:, 0] - returns).square().mean()
-        return policy_loss + chosen.value_weight * value_loss - chosen.entropy_weight * self.log_std.sum()
+        value_loss = (network.critic(found)[:, 0] - returns).square().mean()
+        return policy_loss + chosen.value_weight * value_loss - chosen.entropy_weight * network.log_std.sum()
 
     def policy(self, steps: int = 0) -> Policy:
         """What was learned so far, without exploration."""
-        linear = [part for part in self.actor if isinstance(part, nn.Linear)]
-        layers = tuple(
-            (np.ascontiguousarray(part.weight.detach().cpu().numpy().T), part.bias.detach().cpu().numpy().copy())
-            for part in linear
-        )
         task = self.worlds.task
         about = {
             "task": self.name, "options": self.options, "observations": input_names(task),
             "actions": list(task.action_names), "seed": self.seed, "steps": steps, "threads": self.threads,
             "device": self.worlds.device.type, "settings": asdict(self.settings), "microsim": __version__,
-            "torch": str(torch.__version__),
+            "torch": str(torch.__version__), **({"image": list(self.image)} if self.image else {}),
         }  # fmt: skip
-        return Policy(layers, about)
+        return Policy(self.network.layers(), about)

@@ -63,11 +63,7 @@ class Task(ABC):
         self.batch = BatchSimulation(scenario, n, sensors=dict.fromkeys(sensors), threads=threads, device=device)
         self.n, self.xp = n, self.batch.loops.xp  # NumPy or CuPy, for arrays of the task's own
         self.layout = Layout(self.observations, self.batch)
-        acts = [(robot, name, span) for robot, inputs in self.actions.items() for name, span in inputs.items()]
-        self._commands = [self.batch.commands(robot)[self._input(robot, name)] for robot, name, _ in acts]
-        spans = self.batch.loops.array(np.array([_span(span) for _, _, span in acts]).T[..., None].copy())
-        self._middle, self._half = spans  # (size, 1)
-        self._scaled: Array = self.xp.zeros((len(acts), n))
+        self._targets, self.action_size = self._make_targets(), len(self.action_names)
         self._sine, self._cosine = self.xp.empty(n), self.xp.empty(n)
         self._seen: Float32s = self.xp.zeros((n, self.layout.size), np.float32)
         self.prepare()
@@ -112,10 +108,6 @@ class Task(ABC):
     def action_names(self) -> tuple[str, ...]:
         return tuple(f"{robot}.{name}" for robot, inputs in self.actions.items() for name in inputs)
 
-    @property
-    def action_size(self) -> int:
-        return len(self._commands)
-
     def reset(self, worlds: Integers | None = None, seeds: Integers | None = None) -> None:
         """Begin an episode in these worlds, by default in all."""
         self.batch.reset(worlds, seeds)
@@ -129,14 +121,14 @@ class Task(ABC):
                 f"{self.name}: expected {self.action_size} numbers from -1 to 1 for each of {self.n} worlds, found an "
                 f"array of shape {actions.shape}"
             )
-        values: Array = self._scaled
-        values[:] = actions.reshape(self.n, -1).T
-        values *= self._half
-        values += self._middle
-        np.minimum(values, self._middle + self._half, out=values)  # NaN stays: the batch ignores and counts it
-        np.maximum(values, self._middle - self._half, out=values)
-        for command, value in zip(self._commands, values, strict=True):
-            command[:] = value
+        columns = actions.reshape(self.n, -1).T
+        for mine, commands, (middle, half, low, high), is_single in self._targets:
+            np.multiply(columns[mine], half, out=commands)
+            np.add(commands, middle, out=commands)
+            np.minimum(commands, high, out=commands)  # NaN stays: the batch ignores and counts it
+            np.maximum(commands, low, out=commands)
+            if is_single:
+                commands[:] = commands.astype(np.float32)
         self.batch.step(self.ticks)
 
     def observe(self, out: Float32s | None = None) -> Float32s:
@@ -165,6 +157,28 @@ class Task(ABC):
         for name in options:
             if name not in known:
                 raise UsageError(unknown("this task has no option", repr(name), name, ["difficulty", *known]))
+
+    def _make_targets(self) -> list[tuple[slice, Array, Array, bool]]:
+        """Which actions become which commands, in runs of neighbours; with middle, half, least and greatest (k, 1).
+
+        Last: whether commands are rounded to float32, as in the messages that cars take over ROS 2.
+        """
+        runs: list[tuple[str, int, list[Span]]] = []  # robot, its first input, and what stands for 1
+        for robot, inputs in self.actions.items():
+            for name, span in inputs.items():
+                place = self._input(robot, name)
+                if not (runs and runs[-1][0] == robot and runs[-1][1] + len(runs[-1][2]) == place):
+                    runs.append((robot, place, []))
+                runs[-1][2].append(span)
+        found, first = [], 0
+        for robot, place, spans in runs:
+            middle, half = np.array([_span(span) for span in spans]).T[..., None]
+            scale = self.batch.loops.array(np.stack([middle, half, middle - half, middle + half]))
+            commands = self.batch.commands(robot)[place : place + len(spans)]
+            is_single = not self.batch.scenario.robots[robot].engine_model.twist_fields
+            found.append((slice(first, first + len(spans)), commands, scale, is_single))
+            first += len(spans)
+        return found
 
     def _input(self, robot: str, name: str) -> int:
         inputs = self.batch.inputs(robot)

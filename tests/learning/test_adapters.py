@@ -57,6 +57,11 @@ def test_torchrl_checks_the_environment_and_resets_the_worlds_that_ended() -> No
     assert rolled["next", "observation"].shape == (8, 15, 7)
     assert rolled["next", "truncated"].squeeze(-1)[0].nonzero().flatten().tolist() == [5, 11]
     assert not torch.equal(rolled["observation"][:, 6], rolled["next", "observation"][:, 5])  # another episode began
+    for options in ({}, {"named": True}):  # images, also by name
+        camera = TorchRlEnv("CameraRover", 2, seed=3, **options)
+        check_env_specs(camera)
+        seen = camera.rollout(2)["observation"]
+        assert (seen["image"] if options else seen).dtype == torch.uint8
 
 
 def test_skrl_trains_and_its_tensors_are_those_of_the_batch(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from microsim.cli import app
 from microsim.errors import UsageError
 from microsim.learning.evaluation import evaluate
-from microsim.learning.policy import load_policy
+from microsim.learning.policy import Policy, load_policy
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.learning
@@ -63,16 +63,41 @@ def test_the_command_trains_evaluates_and_writes_a_curve_and_onnx(tmp_path: Path
     np.testing.assert_allclose(there, policy.actions(seen), atol=1e-5)
 
 
-def test_agents_that_are_alike_share_a_policy_and_images_are_numbers() -> None:
+FEW = {"worlds": 4, "rollout": 4, "steps": 32, "minibatch": 16, "target": 0.0}
+
+
+def test_agents_that_are_alike_share_a_policy() -> None:
     from microsim.learning.ppo import Trainer
 
-    few = {"worlds": 4, "rollout": 4, "steps": 32, "minibatch": 16, "target": 0.0}
-    swarm = Trainer("Swarm", settings=few).run()
+    swarm = Trainer("Swarm", settings=FEW).run()
     assert swarm.layers[0][0].shape[0] == 8
     assert swarm.layers[-1][0].shape[1] == 2
     assert swarm.actions(np.zeros((3, 4, 8), np.float32)).shape == (3, 8)
-    camera = Trainer("CameraRover", settings=few).run()
-    assert camera.layers[0][0].shape[0] == 24 * 32 * 3
+
+
+def test_the_network_follows_from_the_observations_and_torch_onnx_and_the_kernel_agree(tmp_path: Path) -> None:
+    from microsim.learning.ppo import Network, PpoSettings, Trainer
+
+    trainers = [Trainer("CameraRover", 3, settings=FEW) for _ in range(2)]
+    before = trainers[0].policy()
+    policy, again = (trainer.run() for trainer in trainers)
+    assert str(policy.shape) == "24×32×3 → 11×15×8 → 5×7×16 → 64 → 64 → 2"
+    assert weights(policy) == weights(again)
+    assert all((one[0] != other[0]).any() for one, other in zip(before.layers, policy.layers, strict=True))
+    torch.manual_seed(5)
+    runtime = pytest.importorskip("onnxruntime")
+    for numbers, image in ((0, (24, 32, 3)), (5, (32, 20, 6))):
+        network = Network(numbers, image, 2, PpoSettings(filters=4))
+        policy = Policy(network.layers(), {"image": list(image)})
+        seen = torch.randn(7, policy.shape.inputs)
+        with torch.no_grad():
+            expected = (50 * network.actor(network.features(seen))).clamp(-1, 1).numpy()
+        louder = Policy((*policy.layers[:-1], (50 * policy.layers[-1][0], policy.layers[-1][1])), policy.about)
+        np.testing.assert_allclose(louder.actions(seen.numpy()), expected, atol=1e-4)
+        louder.export_onnx(tmp_path / "policy.onnx")
+        (there,) = runtime.InferenceSession(str(tmp_path / "policy.onnx")).run(None, {"observation": seen.numpy()})
+        np.testing.assert_allclose(there, expected, atol=1e-4)
+        assert 0.01 < np.abs(expected).mean() < 1.0
 
 
 def test_a_setting_that_does_not_exist_is_refused() -> None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from typing_extensions import TypedDict
 
-from microsim.cli.command import Command, QuietOption, ResultJsonOption, argument, flag, option, seed_value
+from microsim.cli.command import (
+    WORLD_THREADS,
+    Command,
+    PolicyArgument,
+    QuietOption,
+    ResultJsonOption,
+    WorldThreadsOption,
+    flag,
+    option,
+    seed_value,
+)
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import FAILED, GOOD, Bar, interruptible, print_json, tell, warn
 from microsim.errors import UsageError
@@ -24,12 +33,12 @@ _COLLIDES = "collisions > 0"
 
 
 class EvaluateOptions(NamedTuple):
-    policy: Annotated[str, argument("POLICY", "The file of a policy, or a task that has a shipped one.")]
+    policy: PolicyArgument
     worlds: Annotated[int, option("--worlds N", "Number of worlds, each for one episode.", min=1, max=1_000_000)] = 1000
     seed: Annotated[
         int | None, option("--seed N", "Seed of the first world.", parser=seed_value, show_default="1000000000")
     ] = None
-    threads: Annotated[int, option("--threads N", "Threads.", min=1)] = min(os.cpu_count() or 1, 2)
+    threads: WorldThreadsOption = WORLD_THREADS
     failures: Annotated[
         Path | None,
         option("--failures FOLDER", "Write failed episodes (at most 100) as missions, with tokens to replay them."),
@@ -104,8 +113,7 @@ def _result(task: str, found: Episodes, tokens: dict[int, str]) -> dict[str, Any
         if not is_good
     ]
     return {
-        "task": task, "worlds": len(found.seeds), "success": float(found.success.mean()),
-        "collision": float(found.collision.mean()), "reward": float(found.rewards.mean()),
+        "task": task, "worlds": len(found.seeds), **found.figures(),
         "steps": float(found.steps.mean()), "failures": failures, "smallest": None,
     }  # fmt: skip
 

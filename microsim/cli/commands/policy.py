@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from microsim.cli.command import ROS_ARGS, Command, argument, flag, option, seed_value
+from microsim.cli.command import ROS_ARGS, Command, PolicyArgument, flag, option, seed_value
 from microsim.cli.commands.robot_simulator import NodeTransport
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import GOOD, interrupts_end_the_run, tell
@@ -13,7 +13,7 @@ from microsim.errors import UsageError
 
 
 class PolicyOptions(NamedTuple):
-    policy: Annotated[str, argument("POLICY", "The file of a policy, or a task that has a shipped one.")]
+    policy: PolicyArgument
     seed: Annotated[
         int | None,
         option("--seed N", "Seed of the world, which determines where goals are.", parser=seed_value, show_default="0"),
@@ -59,21 +59,20 @@ def policy(options: PolicyOptions) -> int:
     if options.node:
         return _run(options)
     if options.scenario is None and options.onnx is None:
-        _describe(found.about, [weights.shape for weights, _ in found.layers])
+        _describe(found.about, str(found.shape))
     return GOOD
 
 
 COMMAND = Command(policy, panel="Learn", position=164)
 
 
-def _describe(about: dict[str, object], shapes: list[tuple[int, ...]]) -> None:
-    sizes = " → ".join(str(size) for size in (shapes[0][0], *(shape[1] for shape in shapes)))
+def _describe(about: dict[str, object], network: str) -> None:
     for name in ("task", "seed", "steps", "unseen", "microsim", "torch"):
         if name in about:
             value = about[name]
             shown = ", ".join(f"{key} {each}" for key, each in value.items()) if isinstance(value, dict) else value
             print(f"{name:<10} {shown}")
-    print(f"{'network':<10} {sizes}")
+    print(f"{'network':<10} {network}")
 
 
 def _run(options: PolicyOptions) -> int:

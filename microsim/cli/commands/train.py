@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from typing_extensions import TypedDict
 
-from microsim.cli.command import Command, QuietOption, ResultJsonOption, argument, option, seed_value
+from microsim.cli.command import (
+    WORLD_THREADS,
+    Command,
+    QuietOption,
+    ResultJsonOption,
+    WorldThreadsOption,
+    argument,
+    option,
+    seed_value,
+)
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import GOOD, interruptible, print_json, tell
 from microsim.errors import UsageError
@@ -28,9 +36,7 @@ class TrainOptions(NamedTuple):
     seed: Annotated[
         int | None, option("--seed N", "Seed of weights, exploration and worlds.", parser=seed_value, show_default="0")
     ] = None
-    threads: Annotated[int, option("--threads N", "Threads for the worlds and for torch.", min=1)] = min(
-        os.cpu_count() or 1, 2
-    )
+    threads: WorldThreadsOption = WORLD_THREADS
     device: Annotated[str, option("--device DEVICE", "Device of worlds and network: cpu or cuda.")] = "cpu"
     settings: Annotated[
         list[str] | None, option("--set NAME=VALUE", "A setting of the training, such as steps=1e6; repeatable.")
@@ -99,10 +105,7 @@ def _train(options: TrainOptions, out: Path) -> int:
 
     policy = trainer.run(report)
     found = evaluate(policy, options.worlds, threads=options.threads)
-    figures = {
-        "success": float(found.success.mean()), "collision": float(found.collision.mean()),
-        "reward": float(found.rewards.mean()),
-    }  # fmt: skip
+    figures = found.figures()
     policy.about["unseen"] = {"worlds": options.worlds, **figures}
     policy.save(out)
     if options.onnx is not None:

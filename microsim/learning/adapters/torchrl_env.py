@@ -11,8 +11,17 @@ from tensordict import TensorDict
 from torchrl.data import Binary, Bounded, Composite, Unbounded
 from torchrl.envs import EnvBase
 
-from microsim.learning.environments import TaskVectorEnv
+from microsim.learning.environments import TaskVectorEnv, each_of
 from microsim.learning.task import Task
+
+
+def _spec_of(space: Any, count: int, device: str) -> Any:
+    """Of a space for `count` worlds, also one with parts by name."""
+    if hasattr(space, "spaces"):
+        parts = {name: _spec_of(part, count, device) for name, part in space.spaces.items()}
+        return Composite(parts, shape=(count,), device=device)
+    low, high = (torch.as_tensor(edge, device=device) for edge in (space.low, space.high))
+    return Bounded(low=low, high=high, shape=space.shape, dtype=low.dtype, device=device)
 
 
 class TorchRlEnv(EnvBase):  # type: ignore[misc]
@@ -24,12 +33,9 @@ class TorchRlEnv(EnvBase):  # type: ignore[misc]
         mode = AutoresetMode.DISABLED
         self.worlds = TaskVectorEnv(task, num_envs, device=device, autoreset_mode=mode, **options)
         super().__init__(device=torch.device(device), batch_size=[num_envs])
-        seen: Any = self.worlds.single_observation_space
-        done: Any = self.worlds.single_action_space
-        low, high = (torch.as_tensor(edge).expand(num_envs, *seen.shape) for edge in (seen.low, seen.high))
-        observation = Bounded(low=low, high=high, shape=(num_envs, *seen.shape), dtype=torch.float32, device=device)
+        observation = _spec_of(self.worlds.observation_space, num_envs, device)
         self.observation_spec = Composite(observation=observation, shape=(num_envs,), device=device)
-        self.action_spec = Bounded(-1.0, 1.0, shape=(num_envs, *done.shape), dtype=torch.float32, device=device)
+        self.action_spec = _spec_of(self.worlds.action_space, num_envs, device)
         self.reward_spec = Unbounded(shape=(num_envs, 1), device=device)
         flag = Binary(1, shape=(num_envs, 1), dtype=torch.bool, device=device)
         flags = {key: flag.clone() for key in ("done", "terminated", "truncated")}
@@ -44,12 +50,12 @@ class TorchRlEnv(EnvBase):  # type: ignore[misc]
         options = None if mask is None else {"reset_mask": mask.reshape(-1).cpu().numpy()}
         seen, _ = self.worlds.reset(seed=self._next_seed, options=options)
         self._next_seed = None
-        return TensorDict({"observation": torch.as_tensor(seen)}, self.batch_size, self.device)
+        return TensorDict({"observation": each_of(seen, torch.as_tensor)}, self.batch_size, self.device)
 
     def _step(self, tensordict: Any) -> Any:
         actions = tensordict["action"].detach()
         seen, rewards, ended, cut, _ = self.worlds.step(actions if actions.is_cuda else actions.numpy())
-        seen, rewards, ended, cut = map(torch.as_tensor, (seen, rewards, ended, cut))
+        seen, rewards, ended, cut = (each_of(value, torch.as_tensor) for value in (seen, rewards, ended, cut))
         flags = {"terminated": ended, "truncated": cut, "done": ended | cut}
         column = {key: value.unsqueeze(-1) for key, value in flags.items()}
         values = {"observation": seen, "reward": rewards.float().unsqueeze(-1), **column}

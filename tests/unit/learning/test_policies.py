@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from microsim import messages as wire
 from microsim.cli import app
 from microsim.errors import UsageError
 from microsim.learning.evaluation import evaluate, recorded
-from microsim.learning.policy import Policy, load_policy, shipped_policies
+from microsim.learning.policy import Policy, input_of, load_policy, shipped_policies
 from microsim.learning.policy_node import PolicyNode, scenario_for
 from microsim.learning.task import TASKS, find_task
 from microsim.ros2.microsim_node import start_node
@@ -20,7 +21,7 @@ from microsim.ros2.transport import Transport
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.sweep import from_token
 from microsim.sweep.run_one import run_one
-from tests.policy_support import SEED, arbitrary, batch_digest
+from tests.policy_support import OPTIONS, SEED, arbitrary, batch_digest
 from tests.support import COMPILED
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="whole episodes take too long with kernels as plain Python")
@@ -35,6 +36,36 @@ def test_a_policy_is_its_network_and_a_world_gets_the_same_bits_alone_and_among_
     np.testing.assert_allclose(actions, expected, atol=1e-5)
     assert {actions.min(), actions.max()} == {-1.0, 1.0}
     assert b"".join(policy.actions(seen[k : k + 1]).tobytes() for k in range(257)) == actions.tobytes()
+
+
+def test_an_image_passes_through_convolutions_and_what_does_not_fit_is_refused() -> None:
+    dice = np.random.default_rng(4)
+    shapes = ((3, 3, 2, 4), (2, 2, 4, 5), (3 + 2 * 3 * 5, 6), (6, 2))  # 9×13×2 → 4×6×4 → 2×3×5, and 3 numbers
+    layers = tuple(
+        (dice.normal(0, 0.4, shape).astype(np.float32), np.full(shape[-1], 0.1, np.float32)) for shape in shapes
+    )
+    policy = Policy(layers, {"image": [9, 13, 2]})
+    assert str(policy.shape) == "3 + 9×13×2 → 4×6×4 → 2×3×5 → 6 → 2"
+    seen = dice.normal(0, 0.3, (5, policy.shape.inputs)).astype(np.float32)
+    maps = seen[:, 3:].reshape(5, 9, 13, 2)
+    for weights, biases in layers[:2]:
+        windows = np.lib.stride_tricks.sliding_window_view(maps, weights.shape[:2], (1, 2))[:, ::2, ::2]
+        maps = np.maximum(np.einsum("nyxcij,ijcf->nyxf", windows, weights) + biases, 0.0)
+    flat = np.concatenate([seen[:, :3], maps.reshape(5, -1)], axis=1)
+    for weights, biases in layers[2:]:
+        flat = np.maximum(flat @ weights + biases, 0.0 if weights is layers[2][0] else -1.0)
+    np.testing.assert_allclose(policy.actions(seen), np.minimum(flat, 1.0), atol=1e-5)
+    assert policy.actions(seen[3:4]).tobytes() == policy.actions(seen)[3:4].tobytes()
+    for wrong in (
+        (layers, {}),
+        (layers, {"image": [9, 13, 3]}),
+        (layers[:3], {"image": [2, 2, 2]}),
+        (layers[1:], {"image": [9, 13, 2]}),
+    ):
+        with pytest.raises(UsageError, match="layers do not fit each other"):
+            Policy(*wrong)
+    with pytest.raises(UsageError, match="height, width and channels"):
+        Policy(layers, {"image": ["9", 13, 2]})
 
 
 def test_a_file_gives_the_policy_back_and_what_is_none_is_refused(tmp_path: Path) -> None:
@@ -63,10 +94,13 @@ def test_a_file_gives_the_policy_back_and_what_is_none_is_refused(tmp_path: Path
         load_policy("Rover")
 
 
-@pytest.mark.parametrize("name", ["RoverAvoid", "Hover", "Patrol", "TeamTask", "GateRace", "Swarm"])
+OVER_ROS = ("RoverAvoid", "Hover", "Patrol", "TeamTask", "GateRace", "Swarm", "CameraRover", "LaneKeeping")
+
+
+@pytest.mark.parametrize("name", OVER_ROS)
 def test_over_ros_2_a_policy_sees_does_and_moves_what_it_does_among_many_worlds_byte_for_byte(name: str) -> None:
     policy = arbitrary(name)
-    task = find_task(name)(5)
+    task = find_task(name)(5, **OPTIONS.get(name, {}))
     task.reset(seeds=np.arange(SEED - 2, SEED + 3))  # world 2 is the one that is compared
     bus = Bus()
     node = start_node(MemoryTransport("microsim", (), bus), scenario_for(policy, lockstep=False), SEED)
@@ -76,8 +110,8 @@ def test_over_ros_2_a_policy_sees_does_and_moves_what_it_does_among_many_worlds_
     for step in range(1, 61):
         driver.transport.poll()
         assert driver.steps == step
-        seen = task.observe()
-        assert driver.task.observe().tobytes() == seen[2].tobytes()
+        seen = input_of(task)
+        assert input_of(driver.task).tobytes() == seen[2].tobytes()
         node.transport.poll()
         node.runner.step(task.ticks)
         task.act(policy.actions(seen))
@@ -131,10 +165,16 @@ def test_a_reset_begins_the_episode_again() -> None:
 
 
 def test_a_task_that_sees_what_no_message_carries_cannot_be_run_over_ros_2() -> None:
-    with pytest.raises(UsageError, match="car does not accept geometry_msgs/Twist"):
-        PolicyNode(MemoryTransport("policy"), arbitrary("Drive"))
-    with pytest.raises(UsageError, match="rover/camera: over ROS 2, policies support only sensors"):
-        PolicyNode(MemoryTransport("policy"), arbitrary("CameraRover"))
+    drive, bus = arbitrary("Drive"), Bus()
+    node = start_node(MemoryTransport("microsim", (), bus), scenario_for(drive, lockstep=False), SEED)
+    driver = PolicyNode(MemoryTransport("policy", bus=bus), drive, SEED)
+    node.publish(node.sim.step(0))
+    with pytest.raises(UsageError, match=r"Drive observes values that no message contains: motion\.speed, motion\.steering"):
+        driver.transport.poll()
+    driver = PolicyNode(MemoryTransport("policy"), arbitrary("CameraRover"))
+    small = wire.from_mapping("sensor_msgs/msg/Image", {"encoding": "rgb8", "height": 2, "width": 3})
+    with pytest.raises(UsageError, match="rover/camera: expected an image in rgb8, 32 × 24, found rgb8, 3 × 2"):
+        driver._take_image("rover/camera", small)
 
 
 def test_a_failed_episode_is_a_mission_whose_token_repeats_it_and_that_can_be_shrunk(tmp_path: Path) -> None:
