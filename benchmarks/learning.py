@@ -9,7 +9,7 @@ from benchmarks.harness import TORCH, Result, run_peer
 
 N = 1024
 FORMS = {"batch": "the batch alone", "vector": "as a Gymnasium vector", "sb3": "as Stable-Baselines3's VecEnv"}
-FLOORS = {"RoverAvoid": 0.6, "Hover": 0.5}  # VecEnv, as a share of the batch
+FLOORS = {"RoverAvoid": 0.6}  # VecEnv, as a share of the batch; of a drone's, whose step is short, there is none
 
 
 def measure() -> list[Result]:
@@ -17,7 +17,7 @@ def measure() -> list[Result]:
     for task, rates in (run_peer("sb3_steps.py", str(N), python=TORCH) or {}).items():
         found += [Result(f"{task}, n = {N:,}: {text}", rates[form], "env-steps/s") for form, text in FORMS.items()]
         share = rates["sb3"] / rates["batch"]
-        found.append(Result(f"{task}: VecEnv, as a share of the batch", share, "×", FLOORS[task]))
+        found.append(Result(f"{task}: VecEnv, as a share of the batch", share, "×", FLOORS.get(task)))
     for file in ("vmas_envs.py", "pybullet_drones.py"):
         peer = run_peer(file, str(N), python=TORCH) or {}
         name, about = f"{peer.get('name')} {peer.get('version')}", str(peer.get("about", ""))

@@ -29,7 +29,7 @@ def run(task: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     ready_s = time.perf_counter() - begun_s
     curve: list[Progress] = []
     policy = trainer.run(curve.append)
-    found = evaluate(policy, 1000 if not trainer.worlds.task.layout.images else 200, threads=options.threads)
+    found = evaluate(policy, options.worlds, threads=options.threads)
     result = {
         "task": task, "seed": seed, "device": options.device, "threads": options.threads, "steps": curve[-1].steps,
         "seconds": trainer.seconds, "ready_s": ready_s, "set": options.set, **found.figures(),
@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument("tasks", nargs="+")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--worlds", type=int, default=1000, help="unseen ones, for the evaluation")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--tag", default="", help="added to the names of files")

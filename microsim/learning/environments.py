@@ -91,12 +91,13 @@ def team_rewards(rewards: Array) -> Array:
     return total
 
 
-def verdict_of(task: Task, outcome: Outcome) -> dict[str, Mask]:
-    """How an episode stands: whether its aim is reached, whether a robot touched anything."""
-    collision = task.contacts > 0 if outcome.collision is None else outcome.collision
+def verdict_of(task: Task, outcome: Outcome, among: Any = True) -> dict[str, Mask]:
+    """How an episode stands, in these worlds: whether its aim is reached, whether a robot touched anything."""
+    collision = among & (task.contacts > 0 if outcome.collision is None else outcome.collision)
     if outcome.success is None:
         return {"collision": collision}
-    return {"success": outcome.success, "is_success": outcome.success, "collision": collision}
+    success = among & outcome.success
+    return {"success": success, "is_success": success, "collision": collision}
 
 
 def counts_of(task: Task) -> dict[str, int]:
@@ -251,8 +252,9 @@ class TaskVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _counts(self) -> dict[str, Any]:
         """Of each world in this episode, in Gymnasium's form: values, and which worlds have one."""
+        everywhere = self.task.xp.ones(self.num_envs, np.bool_)
         info: dict[str, Any] = {"contacts": self.task.contacts, "ignored_actions": self.task.ignored}
-        return {**info, **{f"_{key}": self.task.xp.ones(self.num_envs, np.bool_) for key in info}}
+        return {**info, **{f"_{key}": everywhere for key in info}}
 
     def _masked(self, mask: Any) -> npt.NDArray[np.int64]:
         if mask is None:
@@ -285,20 +287,25 @@ class TaskVectorEnv(VectorEnv[Any, Any, Any]):
         outcome = task.judge()
         rewards, ended, restarted = team_rewards(outcome.rewards), outcome.ended, None
         self._steps += 1
-        if mode == AutoresetMode.NEXT_STEP and self._restart(self._over):
+        worlds = self._over.nonzero()[0]
+        if worlds.size and mode == AutoresetMode.NEXT_STEP:
             restarted = self._over
+            self._restart(worlds)
             rewards[restarted], ended[restarted] = 0.0, False
         cut = ~ended & (self._steps >= self.horizon)
         self._over = over = ended | cut
         info = self._counts() | self._agent_rewards(outcome, restarted)
-        if over.any():
-            final = {key: value & over for key, value in verdict_of(task, outcome).items()}
-            info |= {**final, **{f"_{key}": over.copy() for key in final}}
+        worlds = over.nonzero()[0]
+        if worlds.size:
+            there = over.copy()  # the mask of all that is known of ends
+            final = verdict_of(task, outcome, there)
+            info |= {**final, **{f"_{key}": there for key in final}}
         seen = self._seen()
-        if mode == AutoresetMode.SAME_STEP and self._restart(over):
-            last = each_of(seen, lambda array: array.copy())
-            facts = {key: value & over if key.startswith("_") else value for key, value in info.items()}
-            ends = {"final_obs": last, "_final_obs": over.copy(), "final_info": facts, "_final_info": over.copy()}
+        if worlds.size and mode == AutoresetMode.SAME_STEP:
+            last = seen if self._copies else each_of(seen, lambda array: array.copy())
+            facts = {key: there if key.startswith("_") else value for key, value in info.items()}
+            ends = {"final_obs": last, "_final_obs": there, "final_info": facts, "_final_info": there}
+            self._restart(worlds)
             info, seen = self._counts() | self._agent_rewards(outcome, over) | ends, self._seen()
         self._window.after_step()
         return tuple(map(self._given, (seen, rewards, ended, cut, info)))
@@ -310,13 +317,11 @@ class TaskVectorEnv(VectorEnv[Any, Any, Any]):
         there = self.task.xp.ones(self.num_envs, np.bool_) if restarted is None else ~restarted
         return {"agent_rewards": outcome.rewards, "_agent_rewards": there}
 
-    def _restart(self, over: Mask) -> bool:
-        """Begin the next episode in these worlds; whether there are any."""
-        worlds = over.nonzero()[0]
-        if worlds.size:
-            self.task.reset(worlds, self.task.batch.stream_keys(NEXT_EPISODE, worlds))
-            self._steps[worlds] = 0
-        return bool(worlds.size)
+    def _restart(self, worlds: Integers) -> None:
+        """Begin the next episode in these worlds."""
+        batch = self.task.batch
+        self.task.reset(worlds, batch.loops.stream_keys(batch.seeds[worlds], NEXT_EPISODE))
+        self._steps[worlds] = 0
 
     def _seen(self) -> Any:
         return seen_by(self.task, self.single_observation_space, self._copies)

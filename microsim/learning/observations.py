@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from microsim.batch import BatchSimulation
 from microsim.errors import UsageError, unknown
+from microsim.learning.body_axes import clip_into_columns
 
 
 @dataclass(frozen=True)
@@ -118,11 +119,12 @@ class Layout:
         for place in self.places.values():
             if isinstance(place.part, Reading):
                 self._read(place, out[:, place.columns])
-        if len(self._rows):
-            rows = np.minimum(self._rows, self._high, out=self._rows)
-            rows = np.maximum(rows, self._low, out=rows)
-            for mine, columns in self._runs:
-                out[:, columns] = rows[mine].T
+        for mine, columns in self._runs:
+            rows, low, high = self._rows[mine], self._low[mine], self._high[mine]
+            if self.batch.loops.xp is np:
+                clip_into_columns(rows, low, high, out[:, columns])
+            else:
+                out[:, columns] = np.maximum(np.minimum(rows, high), low).T
         return out
 
     def _read(self, place: _Place, out: npt.NDArray[np.float32]) -> None:

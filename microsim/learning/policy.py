@@ -224,7 +224,7 @@ class Policy:
             if k == count - 1:
                 name = node("Flatten", [node("Transpose", [name], "maps", perm=[0, 2, 3, 1])], "flat")
                 name = node("Concat", ["numbers", name], "together", axis=1)
-        shapes = ((shape.inputs, "observation"), (shape.sizes[-1], "action"))
+        shapes = ((int(shape.inputs), "observation"), (int(shape.sizes[-1]), "action"))
         seen, done = (helper.make_tensor_value_info(each, TensorProto.FLOAT, ["n", size]) for size, each in shapes)
         graph = helper.make_graph(nodes, self.task or "policy", [seen], [done], values)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

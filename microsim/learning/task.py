@@ -20,6 +20,7 @@ from microsim.batch import BatchSimulation
 from microsim.engine.components import CONTACTS, VELOCITY_X, VELOCITY_Y, VELOCITY_Z, YAW, YAW_RATE, X, Y, Z
 from microsim.engine.random_layout import numbers_between
 from microsim.errors import UsageError, unknown
+from microsim.learning import body_axes
 from microsim.learning.observations import Layout, Part
 from microsim.registry import Registry
 
@@ -197,21 +198,27 @@ class Task(ABC):
     def look(self, robot: str) -> tuple[Array, Array, Array]:
         """Rows of the state, and the sine and cosine of the heading, made of the quaternion that odometry reports."""
         rows = self.batch.rows(robot)
-        self.batch.loops.sincos(0.5 * rows[YAW], self._sine, self._cosine)
-        self.take_heading(self._sine, self._cosine)
+        if self.xp is np:
+            body_axes.headings(rows[YAW], self._sine, self._cosine)
+        else:
+            self.batch.loops.sincos(0.5 * rows[YAW], self._sine, self._cosine)
+            self.take_heading(self._sine, self._cosine)
         return rows, self._sine, self._cosine
 
     def take_heading(self, z: Array | float, w: Array | float) -> None:
         """The heading of a quaternion (0, 0, z, w)."""
-        sine, cosine = 2.0 * w * z, w * w - z * z
+        sine, cosine = body_axes.heading_of_arrays(z, w)
         self._sine[:], self._cosine[:] = sine, cosine
 
     def velocity(self, rows: Array) -> tuple[Array, Array]:
         """Forward and to the left over ground [m/s], to the bit as odometry reports it."""
-        sine, cosine = self.xp.empty(self.n), self.xp.empty(self.n)
-        self.batch.loops.sincos(rows[YAW], sine, cosine)
-        x, y = rows[VELOCITY_X], rows[VELOCITY_Y]
-        return cosine * x + sine * y, cosine * y - sine * x
+        first, second = self.xp.empty((2, self.n))
+        if self.xp is np:
+            body_axes.turn_by_yaw(rows[YAW], rows[VELOCITY_X], rows[VELOCITY_Y], first, second)
+            return first, second
+        self.batch.loops.sincos(rows[YAW], first, second)
+        turned: tuple[Array, Array] = body_axes.turned_arrays(first, second, rows[VELOCITY_X], rows[VELOCITY_Y])
+        return turned
 
     def see_offset(self, out: Float32s, rows: Array, goal: Array | Sequence[float], scale: float) -> None:
         """Where a goal (2 or 3, n) is, in the axes of the robot that `look` was at last: forward, left, up."""
@@ -226,12 +233,11 @@ class Task(ABC):
         out[3] = rows[YAW_RATE]
 
     def _see_turned(self, out: Float32s, x: Array, y: Array, scale: float) -> None:
-        sine, cosine = self._sine, self._cosine
-        ahead, aside = cosine * x, cosine * y
-        ahead += sine * y
-        aside -= sine * x
-        np.multiply(ahead, scale, out=out[0], casting="same_kind")
-        np.multiply(aside, scale, out=out[1], casting="same_kind")
+        if self.xp is np:
+            body_axes.turn_scaled(self._sine, self._cosine, x, y, scale, out)
+            return
+        for place, part in enumerate(body_axes.turned_arrays(self._sine, self._cosine, x, y)):
+            np.multiply(part, scale, out=out[place], casting="same_kind")
 
 
 def _span(span: Span) -> tuple[float, float]:

@@ -21,7 +21,10 @@ class CameraRover(Task):
     name, horizon = "CameraRover", 200
     actions = {"rover": {"v": 2.0, "omega": 1.2}}
     observations = {"image": Reading("rover/camera")}
-    training = {"worlds": 128, "rollout": 32, "gamma": 0.97, "check_worlds": 200}
+    training = {
+        "worlds": 128, "rollout": 32, "steps": 600_000, "minibatch": 1024, "learning_rate": 1e-3, "gamma": 0.97,
+        "check_worlds": 200,
+    }  # fmt: skip
     goal_m = 2.0
 
     def scenario(self) -> dict[str, Any]:

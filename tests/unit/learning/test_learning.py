@@ -401,7 +401,7 @@ def test_a_car_in_the_middle_of_its_lane_earns_and_outside_it_the_episode_ends()
     rows[:2] = [[0.0, 0.0], [-32.5, -29.5]]
     rows[3] = 0.0
     _, rewards, ended, _, info = env.step(np.zeros((2, 1), np.float32))
-    assert rewards[0] == pytest.approx(0.1, abs=0.01)
+    assert rewards[0] == pytest.approx(0.2, abs=0.02)
     assert rewards[1] == -5.0
     assert ended.tolist() == [False, True]
     assert info["success"].tolist() == [False, False]
