@@ -54,7 +54,8 @@ class NetworkShape:
     def of(cls, layers: Layers, image: Sequence[int] = ()) -> NetworkShape:
         """UsageError where layers do not fit each other or the image."""
         front: list[tuple[int, ...]] = []
-        sizes, here = [], tuple(image)
+        sizes: list[int] = []
+        here = tuple(image)
         if here and not (len(here) == 3 and all(isinstance(edge, int) for edge in here)):
             raise UsageError(f"expected height, width and channels of its image, found {here}")
         for weights, biases in layers:
@@ -105,7 +106,8 @@ def _convolve(image: Float32s, shape: Integers, weights: Float32s, at: int, out:
                 weight += filters
         for f in range(first, first + filters):
             out[f] = max(out[f], np.float32(0.0))
-    return at + filters + side * side * channels * filters
+    end: int = at + filters + side * side * channels * filters
+    return end
 
 
 @threaded_kernel
@@ -254,8 +256,10 @@ def input_of(task: Task) -> Float32s:
         return task.observe()
     images = [task.layout.image(name) for name in task.layout.images]
     pixels = (images[0] if len(images) == 1 else task.xp.concatenate(images, axis=3)).reshape(task.n, -1)
-    scaled = pixels * np.float32(1.0 / 255.0) - np.float32(0.5)
-    return task.xp.concatenate([task.observe(), scaled], axis=1) if task.layout.size else scaled
+    seen: Float32s = pixels * np.float32(1.0 / 255.0) - np.float32(0.5)
+    if task.layout.size:
+        seen = task.xp.concatenate([task.observe(), seen], axis=1)
+    return seen
 
 
 def open_to_write(file: Path) -> Any:

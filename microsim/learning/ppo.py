@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from microsim.errors import MissingExtraError, UsageError, install_hint, unknown
 from microsim.learning.environments import NEXT_EPISODE, verdict_of
@@ -204,12 +205,11 @@ class Network(nn.Module):  # type: ignore[misc,unused-ignore]
         """Of the policy."""
         order = {nn.Conv2d: (2, 3, 1, 0), nn.Linear: (1, 0)}
         made = [part for part in (*self.front, *self.actor) if type(part) in order]
-        return tuple(
-            tuple(
-                np.array(each.detach().cpu(), order="C") for each in (part.weight.permute(order[type(part)]), part.bias)
-            )
-            for part in made
-        )
+        return tuple((_numbers(part.weight.permute(order[type(part)])), _numbers(part.bias)) for part in made)
+
+
+def _numbers(tensor: Any) -> npt.NDArray[np.float32]:
+    return np.array(tensor.detach().cpu(), np.float32, order="C")
 
 
 class Trainer:

@@ -38,17 +38,19 @@ class Sb3VecEnv(VecEnv):  # type: ignore[misc]
         for world in self._ended:
             self._infos[world] = {}
         over = ended | cut
-        self._ended = over.nonzero()[0].tolist()
-        for world in self._ended:
-            self._infos[world] = self._final(info, world, bool(cut[world]))
+        worlds = over.nonzero()[0]
+        self._ended = worlds.tolist()
+        if self._ended:
+            self._note_ends(info["final_obs"], info["final_info"], worlds, cut)
         return seen, rewards.astype(np.float32), over, list(self._infos)
 
-    @staticmethod
-    def _final(info: dict[str, Any], world: int, is_cut: bool) -> dict[str, Any]:
-        last, facts = info["final_obs"], info["final_info"]
-        picked = {key: last[key][world] for key in last} if isinstance(last, dict) else last[world]
-        known = {key: value[world].item() for key, value in facts.items() if f"_{key}" in facts and value.ndim == 1}
-        return {**known, "terminal_observation": picked, "TimeLimit.truncated": is_cut}
+    def _note_ends(self, last: Any, facts: dict[str, Any], worlds: Any, cut: Any) -> None:
+        known = [key for key, value in facts.items() if f"_{key}" in facts and value.ndim == 1]
+        keys = [*known, "TimeLimit.truncated"]
+        columns = [each[worlds].tolist() for each in (*(facts[key] for key in known), cut)]
+        for world, *values in zip(self._ended, *columns, strict=True):
+            picked = {key: part[world] for key, part in last.items()} if isinstance(last, dict) else last[world]
+            self._infos[world] = {**dict(zip(keys, values, strict=True)), "terminal_observation": picked}
 
     def close(self) -> None:
         self.env.close()
