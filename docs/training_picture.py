@@ -1,6 +1,6 @@
 """The learning curves in docs/training.md, from the files of `python -m benchmarks.time_to_solve`.
 
-python docs/training_picture.py benchmarks/results/training docs/_static/training_curves.png
+python docs/training_picture.py benchmarks/results/training docs/_static/training_curves.png "PPO on two cores"
 """
 
 import json
@@ -9,9 +9,9 @@ from pathlib import Path
 
 from microsim.learning.learning_curve import Progress, draw
 
-folder, picture = Path(sys.argv[1]), Path(sys.argv[2])
+folder, picture, title = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 curves = {}
 for file in sorted(folder.glob("*_cpu_*.json")):
     run = json.loads(file.read_text(encoding="utf-8"))
     curves[f"{run['task']}, seed {run['seed']}"] = [Progress(**row) for row in run["curve"]]
-draw(curves, "PPO on two cores: episodes that succeed", picture)
+draw(curves, f"{title}: episodes that succeed", picture)

@@ -212,6 +212,6 @@ def test_a_shipped_policy_solves_its_task(name: str) -> None:
     policy = load_policy(name)
     assert policy.task == name
     assert name in TASKS.built_in
-    worlds: dict[str, Any] = {"CameraRover": 20, "LaneKeeping": 4}
+    worlds: dict[str, Any] = {"CameraRover": 20, "LaneKeeping": 2}  # cameras are costly, splats most
     found = evaluate(policy, worlds.get(name, 100), threads=2)
     assert found.success.mean() >= 0.9
