@@ -169,7 +169,9 @@ def test_a_task_that_sees_what_no_message_carries_cannot_be_run_over_ros_2() -> 
     node = start_node(MemoryTransport("microsim", (), bus), scenario_for(drive, lockstep=False), SEED)
     driver = PolicyNode(MemoryTransport("policy", bus=bus), drive, SEED)
     node.publish(node.sim.step(0))
-    with pytest.raises(UsageError, match=r"Drive observes values that no message contains: motion\.speed, motion\.steering"):
+    with pytest.raises(
+        UsageError, match=r"Drive observes values that no message contains: motion\.speed, motion\.steering"
+    ):
         driver.transport.poll()
     driver = PolicyNode(MemoryTransport("policy"), arbitrary("CameraRover"))
     small = wire.from_mapping("sensor_msgs/msg/Image", {"encoding": "rgb8", "height": 2, "width": 3})
