@@ -267,16 +267,17 @@ class Simulation:
 
     def step(self, ticks: int = 1) -> Messages:
         """Advance; gives every message of these ticks in the order of sending. The first call also gives tick 0's."""
-        self.transcript_tick = self.tick
-        for part in self._message_faults.parts(self._schedule, self._checked_ticks(ticks)):
-            for closed in self._schedule.step(part, 1 if self.on_tick else CHUNK):
-                if self.on_tick or self.listeners.want_ticks:
+        schedule, listeners = self._schedule, self.listeners
+        self.transcript_tick = schedule.tick
+        for part in self._message_faults.parts(schedule, self._checked_ticks(ticks)):
+            for closed in schedule.step(part, 1 if self.on_tick else CHUNK):
+                if self.on_tick or listeners.want_ticks:
                     for transcript in closed.each():
                         self.transcript_tick += 1
                         self._hand_on(transcript)
-                self.transcript_tick = self.tick
+                self.transcript_tick = schedule.tick
         messages = self._outbox.take()
-        self.listeners.step(messages)
+        listeners.step(messages)
         return messages
 
     def advance(self, ticks: int = 1) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
-from itertools import chain
 from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
@@ -62,10 +61,9 @@ def messages_in(transcript: bytes) -> Iterator[Message]:
 
 
 def on_topic(messages: Sequence[Message], topic: str) -> Sequence[Message]:
-    """Those on one topic; of what a step returned, only the ticks that have it are taken apart."""
+    """Those on one topic; of what a step returned, only ticks that have it are taken apart."""
     if isinstance(messages, Messages):
-        name = topic.encode() + b"\0"
-        messages = [message for tick in messages.ticks() if name in tick for message in messages_in(tick)]
+        messages = messages.of_ticks_with(topic.encode() + b"\0")
     return [message for message in messages if message.topic == topic]
 
 
@@ -102,12 +100,13 @@ class Messages(Sequence[Message]):
 
     def _list(self) -> list[Message]:
         if self._made is None:
-            self._made = [message for tick in self.ticks() for message in messages_in(tick)]
+            self._made = self.of_ticks_with(b"")
         return self._made
 
-    def ticks(self) -> Iterator[bytes]:
-        """The transcript of each tick."""
-        return chain.from_iterable(some.each() for some in self._transcripts)
+    def of_ticks_with(self, part: bytes) -> list[Message]:
+        """The messages of ticks whose transcript has these bytes in it."""
+        with_it = [some for some in self._transcripts if part in some.data]
+        return [message for some in with_it for tick in some.each() if part in tick for message in messages_in(tick)]
 
     def __len__(self) -> int:
         return len(self._list())

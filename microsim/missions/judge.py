@@ -141,7 +141,8 @@ class ExpectationWatch(ABC):
         self.sim, self.first, self.until = sim, first, until
 
     @abstractmethod
-    def look(self, tick: int, messages: Sequence[Message]) -> None: ...
+    def look(self, tick: int, messages: Sequence[Message]) -> None:
+        """At each of these ticks."""
 
     @property
     def now(self) -> str:
@@ -154,7 +155,7 @@ class RobotWatch(ExpectationWatch):
         self.entry, self.start = entry, sim.rows(entry.robot)
 
     def look(self, tick: int, messages: Sequence[Message]) -> None:
-        if self.complaint or not self.first <= tick <= self.until:
+        if self.complaint:
             return
         rows = self.sim.rows(self.entry.robot)
         if self.entry.value == "position":
@@ -187,11 +188,11 @@ class TopicWatch(ExpectationWatch):
         self.entry, self.path = entry, None if entry.value in TOPIC_VALUES else FieldPath(entry.value)
 
     def look(self, tick: int, messages: Sequence[Message]) -> None:
-        if self.first <= tick < self.until:
+        if tick < self.until:
             for message in on_topic(messages, self.entry.topic):
                 self.count += 1
                 self._read(message)
-        elif tick == self.until:
+        else:
             self._conclude()
 
     def _read(self, message: Message) -> None:
@@ -221,8 +222,6 @@ class RadioWatch(ExpectationWatch):
         self.entry = entry
 
     def look(self, tick: int, messages: Sequence[Message]) -> None:
-        if tick != self.until:
-            return
         sender, receiver = self.entry.radio
         link_name = f"from {sender} to {receiver}"
         links = self.sim.radio.links if self.sim.radio else []
@@ -256,10 +255,11 @@ class Judge:
         self.tick = -1
 
     def look(self, messages: Sequence[Message]) -> None:
-        self.tick = self._sim.tick
-        if self.tick <= self.end:
+        self.tick = tick = self._sim.tick
+        if tick <= self.end:
             for watch in self.watches:
-                watch.look(self.tick, messages)
+                if watch.first <= tick <= watch.until:
+                    watch.look(tick, messages)
 
     def undecided(self) -> int:
         """How many could not be judged because the run ended early."""
