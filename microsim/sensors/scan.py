@@ -28,6 +28,7 @@ _uniforms = noise.uniforms
 _is_behind_wall = is_behind_wall
 
 _LANES = 16  # beams that are followed side by side
+_ROUND = 6755399441055744.0  # 1.5 * 2**52: added and taken away, it leaves the nearest whole number
 _TURN = 2 * 3.141592653589793
 BearingAngle = Annotated[Angle, Field(ge=-_TURN, le=_TURN)]
 
@@ -96,7 +97,7 @@ def _cast_packet(
     for r in range(_LANES):
         dx, dy = _direction(table, min(first + r, count - 1), count, heading[0], heading[1])
         dx_of[r], dy_of[r], out[r], goes[r] = dx, dy, 0.0, 1.0
-        per_x[r], per_y[r] = 1.0 / dx if dx != 0.0 else math.inf, 1.0 / dy if dy != 0.0 else math.inf
+        per_x[r], per_y[r] = 1.0 / (dx if dx != 0.0 else 1.0), 1.0 / (dy if dy != 0.0 else 1.0)
         column[r], row[r] = float(int(x / cell)), float(int(y / cell))
     going = 1.0
     while going > 0.0:
@@ -109,7 +110,9 @@ def _cast_packet(
             to_i, to_j = to_i if dx != 0.0 else math.inf, to_j if dy != 0.0 else math.inf
             by_i = to_i <= to_j
             distance, beside = to_i if by_i else to_j, j if by_i else i
-            there = np.trunc(((y if by_i else x) + (dy if by_i else dx) * distance) * per_cell)
+            exactly = ((y if by_i else x) + (dy if by_i else dx) * distance) * per_cell
+            there = (exactly + _ROUND) - _ROUND
+            there = there - 1.0 if there > exactly else there
             lowest, highest = beside + less, beside - less
             there = there if there > lowest else lowest
             there = there if there < highest else highest
