@@ -41,7 +41,7 @@ from microsim.engine.geometry import Array, Grid
 from microsim.engine.motion import FIELDS, PLACE_X, PLACE_Y, PLACE_Z, SENSOR_FIELDS
 from microsim.engine.timekeeper import Clock, Trigger
 
-_bytes_at, _copy, _call = _calls.bytes_at, _calls.copy, _calls.call
+_copy, _call, _room = _calls.copy, _calls.call, _calls.room
 _floats_at, _singles_at, _words_at, _integers_at = (
     _calls.floats_at, _calls.singles_at, _calls.words_at, _calls.integers_at,
 )  # fmt: skip
@@ -136,8 +136,9 @@ def write(rows: Rows, slots: Rows, r: int, stamp_ns: int, buffer: int, position:
                 singles[i] = numbers[i]
     place = buffer + position
     _copy(place, row[NAME], row[NAME_BYTES])
-    head = np.empty(2, np.int64)
-    head[0], head[1] = stamp_ns, row[BYTES]
+    head = _room(2)  # an array on the heap would take as long as all else here
+    numbers = _integers_at(_table_address(head), 2)
+    numbers[0], numbers[1] = stamp_ns, row[BYTES]
     _copy(place + row[NAME_BYTES], _table_address(head), 12)
     _copy(place + row[NAME_BYTES] + 12, row[BLOB], row[BYTES])
     return position + row[NAME_BYTES] + 12 + row[BYTES]
