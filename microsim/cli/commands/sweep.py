@@ -310,7 +310,8 @@ def _conclusion(finished: Finished, out: Path | None) -> str:
     conditions = finished.plan.conditions
     if conditions:
         bad = len(finished.broken)
-        parts.append(f"{bad} of {len(conditions)} assertions BROKEN" if bad else f"{len(conditions)} assertions hold")
+        held = "1 assertion holds" if len(conditions) == 1 else f"{len(conditions)} assertions hold"
+        parts.append(f"{bad} of {len(conditions)} assertions BROKEN" if bad else held)
     return ", ".join(parts) + ("" if out is None else f" → {out}")
 
 
