@@ -35,7 +35,7 @@ _ESCAPES = {
 HELP = (
     ("↑ ↓ or w s", "drive forwards, backwards"),
     ("← → or a d", "turn left, right"),
-    ("PgUp PgDn or e c", "climb, sink (drone)"),
+    ("PgUp PgDn or e c", "climb, descend (drone)"),
     ("Tab", "another robot"),
     ("p", "give the robot back to its pilot"),
     ("Space", "pause, resume"),
