@@ -11,12 +11,15 @@ import ctypes as ct
 import itertools
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 from cyclonedds.core import DDSException, Entity, ReadCondition, WaitSet
 from cyclonedds.domain import DomainParticipant
 from cyclonedds.internal import DDS, dds_c_t
 from cyclonedds.pub import DataWriter
+from cyclonedds.qos import _CQos
 from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
 
@@ -99,6 +102,61 @@ def print_errors_only() -> None:
     A trace file requested with `<Tracing>` in CYCLONEDDS_URI is not affected.
     """
     _set_log_mask(_FATAL | _ERROR)
+
+
+def mismatch(endpoint: DataWriter[bytes] | DataReader[bytes]) -> Any:
+    """How often the QoS of a peer did not match, and which policy it was last; the binding 0.10 cannot ask."""
+    kind = "offered" if isinstance(endpoint, DataWriter) else "requested"
+    status = getattr(dds_c_t, f"{kind}_incompatible_qos_status")()
+    name = f"dds_get_{kind}_incompatible_qos_status"
+    _checked(_function(_QUICK, name, ct.c_int32, _entity, ct.c_void_p)(endpoint._ref, ct.byref(status)), name)
+    return status
+
+
+def instance_handle(endpoint: DataWriter[bytes]) -> int:
+    """The same as its method, which fails in the binding 0.10."""
+    found = ct.c_uint64()
+    get = _function(_QUICK, "dds_get_instance_handle", ct.c_int32, _entity, ct.c_void_p)
+    _checked(get(endpoint._ref, ct.byref(found)), "dds_get_instance_handle")
+    return found.value
+
+
+class _Endpoint(ct.Structure):  # dds_builtintopic_endpoint_t
+    _fields_ = (
+        *(("key", ct.c_uint8 * 16), ("participant_key", ct.c_uint8 * 16), ("participant", ct.c_uint64)),
+        *(("topic_name", ct.c_char_p), ("type_name", ct.c_char_p), ("qos", ct.c_void_p)),
+    )
+
+
+def matched(end: DataWriter[bytes] | DataReader[bytes]) -> list[int]:
+    """Handles of the endpoints of others that it is matched with."""
+    what, room = "publications" if isinstance(end, DataReader) else "subscriptions", 16
+    get = _function(_QUICK, f"dds_get_matched_{what}", ct.c_int32, _entity, ct.c_void_p, ct.c_size_t)
+    while True:
+        handles = (ct.c_uint64 * room)()
+        count = _checked(get(end._ref, handles, room), "dds_get_matched")
+        if count <= room:
+            return list(handles[:count])
+        room = count
+
+
+def announced(end: DataWriter[bytes] | DataReader[bytes], handle: int) -> Any:
+    """What a matched endpoint says about itself, `key` and `qos` at least; None: it has gone."""
+    what = "publication" if isinstance(end, DataReader) else "subscription"
+    ask = getattr(end, f"get_matched_{what}_data", None)
+    if ask is not None:
+        return ask(handle)
+    get = _function(_QUICK, f"dds_get_matched_{what}_data", ct.POINTER(_Endpoint), _entity, ct.c_uint64)
+    found = get(end._ref, handle)  # the binding 0.10 does not have it
+    if not found:
+        return None
+    endpoint = SimpleNamespace(
+        key=UUID(bytes=bytes(found.contents.key)),
+        participant_key=UUID(bytes=bytes(found.contents.participant_key)),
+        qos=_CQos.cqos_to_qos(found.contents.qos),  # type: ignore[no-untyped-call]
+    )
+    _function(_QUICK, "dds_builtintopic_free_endpoint", None, ct.POINTER(_Endpoint))(found)
+    return endpoint
 
 
 def _checked(code: int, doing: str) -> int:

@@ -16,7 +16,7 @@ from microsim.messages.checked import decode_request
 from microsim.messages.topics import Qos
 from microsim.messages.types import ENCAPSULATION
 from microsim.ros2.transport import LogLevel, OnMessage, OnRequest
-from microsim.ros2.transport.cdr_endpoints import CdrWriter
+from microsim.ros2.transport.cdr_endpoints import CdrWriter, instance_handle
 from microsim.ros2.transport.dds_domain import domain_id, interfaces, uses_multicast
 from microsim.ros2.transport.dds_graph import Graph, announced, dds_type, matched, type_hash_data, user_data_of
 from microsim.ros2.transport.receiving_threads import ReceivingThreads
@@ -232,7 +232,7 @@ class Client:
             self._number = fast_dds.client(name, type_name, identity, self._take_reply)
         self._requests = graph.writer(f"rq{name}Request", f"{type_name}_Request", SERVICE_QOS, identity)
         self._replies = graph.reader(f"rr{name}Reply", f"{type_name}_Response", SERVICE_QOS, self._receive, identity)
-        self._id = self._requests.writer.get_instance_handle() & 0xFFFF_FFFF_FFFF_FFFF
+        self._id = instance_handle(self._requests.writer)
         self._numbers = itertools.count(1)
         self._answers: dict[int, bytes] = {}  # by sequence number; empty while waiting
         self._ready_with: tuple[list[int], list[int]] | None = None  # peers when a server was last found

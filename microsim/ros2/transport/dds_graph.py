@@ -23,7 +23,8 @@ from cyclonedds.util import duration
 from microsim import messages as wire
 from microsim.errors import UsageError
 from microsim.messages.topics import Qos
-from microsim.ros2.transport.cdr_endpoints import ANY_STATE, CdrReader, CdrTopic, CdrWriter, Waiter
+from microsim.ros2.transport import cdr_endpoints
+from microsim.ros2.transport.cdr_endpoints import ANY_STATE, CdrReader, CdrTopic, CdrWriter, Waiter, mismatch
 from microsim.ros2.transport.dds_domain import domain_id, new_participant, open_domain
 
 DISCOVERY_TOPIC = "ros_discovery_info"
@@ -101,7 +102,7 @@ class Graph:
         reader = CdrReader(made, qos.depth)
         self.waiter.attach(self.keep(reader.has_data), on_data)
         made.set_status_mask(DDSStatus.RequestedIncompatibleQos)
-        self.waiter.attach(made, lambda: self._mismatch(made.get_requested_incompatible_qos_status(), topic))
+        self.waiter.attach(made, lambda: self._mismatch(mismatch(made), topic))
         return reader
 
     def drop(self, endpoint: CdrReader | CdrWriter) -> None:
@@ -133,7 +134,7 @@ class Graph:
 
     def _writer_changed(self, writer: CdrWriter, topic: str) -> None:
         writer.matched()
-        status: Any = writer.writer.get_offered_incompatible_qos_status()  # type: ignore[no-untyped-call]
+        status = mismatch(writer.writer)
         if status.total_count_change:
             self._mismatch(status, topic)
 
@@ -244,17 +245,13 @@ def taken(reader: BuiltinDataReader) -> Iterator[Any]:
 
 def matched(end: DataReader[Any] | DataWriter[Any]) -> list[int]:
     """Handles of the endpoints of others that it is matched with."""
-    ask = end.get_matched_publications if isinstance(end, DataReader) else end.get_matched_subscriptions
-    while True:
-        with suppress(IndexError):  # cyclonedds asks for the number and then for the list: a peer came in between
-            return list(ask())
+    return cdr_endpoints.matched(end)
 
 
 def announced(end: DataReader[Any] | DataWriter[Any], handle: int) -> Any:
     """What a matched endpoint says about itself; None: it has gone."""
-    ask = end.get_matched_publication_data if isinstance(end, DataReader) else end.get_matched_subscription_data
     with _READING_QOS:
-        return ask(handle)
+        return cdr_endpoints.announced(end, handle)
 
 
 def ros_type(type_name: str) -> str:
