@@ -65,7 +65,7 @@ def _state_only(peer: dict[str, Any]) -> list[Result]:
     ours = _rate(_moving(_scenario(drone=_robot(), rover=_robot())))
     drone = _rate(_moving(_scenario(drone=_robot())))
     return [
-        Result(f"drone and rover, state only, n = {N:,}", ours, "env-steps/s", 8e6, 13.5e6),
+        Result(f"drone and rover, state only, n = {N:,}", ours, "env-steps/s", 10e6, 13.5e6),
         Result(f"drone alone, state only, n = {N:,}", drone, "env-steps/s"),
         *_against(drone, peer, "drone", 6.0),
     ]
@@ -75,7 +75,7 @@ def _sensors(peer: dict[str, Any]) -> list[Result]:
     both = _moving(_scenario(drone=_robot(gps={"hz": 10}), rover=_robot(range={"hz": 10})))
     scan = _rate(_moving(_scenario(rover=_robot(scan={"hz": 10, "beams": 15, "max_m": 8}))))
     return [
-        Result("drone with GPS, rover with a range ray", _rate(both), "env-steps/s", 1.5e6, 2.25e6),
+        Result("drone with GPS, rover with a range ray", _rate(both), "env-steps/s", 2.5e6, 4e6),
         Result("rover with a 15-beam scan", scan, "env-steps/s"),
         *_against(scan, peer, "discovery", 10.0),
     ]
