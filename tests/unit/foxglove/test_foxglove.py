@@ -332,7 +332,7 @@ def test_a_run_from_the_command_line_is_served_and_ends_with_it():
         client.socket.close()
         process.terminate()
         assert process.wait(20) == 0
-    with pytest.raises(UsageError, match="add --foxglove"):
+    with pytest.raises(UsageError, match="needs --foxglove"):
         CliRunner().invoke(app, ["run", "--transport", "none", "--foxglove-host", "0.0.0.0"], catch_exceptions=False)
 
 
