@@ -24,7 +24,7 @@ from numba.core import event
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-KERNEL_FOLDERS = ("engine", "rays", "render", "robots", "sensors", "batch", "recording", "bundle")
+KERNEL_FOLDERS = ("engine", "rays", "render", "robots", "sensors", "batch", "recording", "bundle", "learning")
 
 
 def _source_hash() -> str:
