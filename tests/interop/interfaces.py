@@ -42,7 +42,7 @@ RUNTIME = (
 def sources() -> dict[str, dict[str, str]]:
     """package -> path of a .msg, .srv or .action file -> its text."""
     texts = {"tf2_msgs": {"msg/TFMessage.msg": "geometry_msgs/TransformStamped[] transforms\n"}}
-    for package in ("simulation_interfaces", "ackermann_msgs"):
+    for package in ("simulation_interfaces", "ackermann_msgs", "vision_msgs"):
         folder = DEFINITIONS / package
         texts[package] = {path.relative_to(folder).as_posix(): path.read_text() for path in folder.glob("*/*")}
     standard = DEFINITIONS / "example_interfaces" / "srv" / "SetBool.srv"  # upstream has no SetInt32

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import microsim
 from microsim.cli import app
 from microsim.ros2.client.client_node import ClientNode
+from tests.integration.conftest import wait_for
 from tests.interop.driver import Peer, environment, free_domain, has_built_interfaces
 
 SET_BOOL, STRING = "std_srvs/srv/SetBool", "std_msgs/msg/String"
@@ -129,7 +130,10 @@ def test_a_server_on_fast_dds_that_never_answers_is_named(network: Network) -> N
     peer, node = network
     peer.serve(service="/stuck", type=SET_BOOL, response={})
     node.call("/stuck", {}, timeout=10.0)
+    view = node.view
+    wait_for(lambda: node.do(lambda: [*map(view.owner, view.at("rq/stuckRequest", is_writer=False))]) == ["/peer"])
     os.kill(peer.pid, signal.SIGSTOP)
+    os.waitpid(peer.pid, os.WUNTRACED)  # until all of its threads have stopped
     try:
         with pytest.raises(TimeoutError, match=r"service /stuck of /peer: no answer within 0.5 s"):
             node.call("/stuck", {}, timeout=0.5)
