@@ -79,13 +79,14 @@ class Tab:
 
     def robot(self, name: str) -> list[float]:
         """x, y, height, speed."""
+        self.until_robot(name, "speed !== undefined")
         words = self.page.evaluate(f"document.querySelector('[data-row={name}]').innerText")
         return [float(number) for number in re.findall(r"-?\d+\.\d+", words)][:4]
 
     def until_robot(self, name: str, condition: str) -> None:
         """`condition` is JavaScript over x, y, up, speed."""
-        numbers = f"document.querySelector('[data-row={name}]').innerText.match(/-?\\d+\\.\\d+/g).map(Number)"
-        self.until(f"(([x, y, up, speed]) => {condition})({numbers})")
+        words = f"(document.querySelector('[data-row={name}]')?.innerText ?? '')"  # empty until its first message
+        self.until(f"(([x, y, up, speed]) => {condition})(({words}.match(/-?\\d+\\.\\d+/g) ?? []).map(Number))")
 
     def strangers(self) -> list[str]:
         """Requests that went anywhere but to this machine."""

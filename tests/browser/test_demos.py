@@ -88,13 +88,12 @@ def test_a_demo_says_what_it_shows_ends_and_starts_again(
         tab.until("document.getElementById('ms-events').innerText === '2.0 s: the rover arrived'")
         tab.until("document.getElementById('ms-the-end').innerText.startsWith('The end. Starts again in')")
         tab.until("document.getElementById('ms-veil').hidden && MicroSimDrawn.ground")  # in this order
-        tab.page.evaluate(f"{PROBES}.press('speed', 0.3, 0.8)")  # zoom by dragging
-        tab.until("!document.getElementById('ms-zoom-out').hidden")
+        tab.until(f"({PROBES}.press('speed', 0.3, 0.8), !document.getElementById('ms-zoom-out').hidden)")  # by dragging
         tab.page.select_option("#ms-add-plot", "sonar:range")  # a plug-in's field
         canvas = "document.querySelector('canvas[data-plot=\"sonar:range\"]')"
         tab.until(f"{canvas}?.ariaLabel?.includes('rover 2.5')")
-        tab.page.evaluate("document.getElementById('root').dispatchEvent(new Event('wheel'))")  # the user takes over
-        assert tab.page.evaluate("document.querySelector('[data-mode=free]').ariaPressed") == "true"
+        wheel = "document.getElementById('root').dispatchEvent(new Event('wheel'))"  # the user takes over
+        assert tab.page.evaluate(f"({wheel}, document.querySelector('[data-mode=free]').ariaPressed)") == "true"
         tab.until("Number(document.getElementById('ms-time').textContent) < 2")  # from the start
         tab.until("document.querySelector('[data-mode=all]').ariaPressed === 'true'")
         tab.until(f"Math.hypot({EYE}[0] - 8, {EYE}[1] - 10) < 30")  # and the robot is framed again
