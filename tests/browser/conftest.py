@@ -33,8 +33,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Run]]:
+    """Starts runs, which end with the test."""
+    yield from _runs(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def started_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Run]]:
+    """Starts runs that the tests of a file share."""
+    yield from _runs(tmp_path_factory)
+
+
+def _runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Run]]:
     with ExitStack() as stack:
 
         def start(*arguments: str) -> Run:

@@ -96,6 +96,7 @@ def test_a_demo_says_what_it_shows_ends_and_starts_again(
         assert tab.page.evaluate(f"({wheel}, document.querySelector('[data-mode=free]').ariaPressed)") == "true"
         tab.until("Number(document.getElementById('ms-time').textContent) < 2")  # from the start
         tab.until("document.querySelector('[data-mode=all]').ariaPressed === 'true'")
+        tab.until(f"{canvas}?.ariaLabel?.includes('rover 2.5')")  # still plotted
         tab.until(f"Math.hypot({EYE}[0] - 8, {EYE}[1] - 10) < 30")  # and the robot is framed again
         tab.page.keyboard.press("?")
         tab.until("document.getElementById('ms-keys').innerText.includes('drive the chosen robot')")

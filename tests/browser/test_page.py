@@ -24,8 +24,8 @@ from tests.browser_support import PROBES, ROOT, SMALL, WORLD, Run, Tab, front_do
 
 
 @pytest.fixture(scope="module")
-def run(world: Path, started: Callable[..., Run]) -> Run:
-    return started("run", str(world), "--view", "--transport", "none")
+def run(world: Path, started_once: Callable[..., Run]) -> Run:
+    return started_once("run", str(world), "--view", "--transport", "none")
 
 
 @pytest.fixture(scope="module")

@@ -41,8 +41,8 @@ def digests() -> dict[int, str]:
 
 
 @pytest.fixture(scope="module")
-def tab(browser: Any, bag: Path, started: Callable[..., Run]) -> Iterator[Tab]:
-    opened = Tab(browser, started("replay", str(bag), "--view").address)
+def tab(browser: Any, bag: Path, started_once: Callable[..., Run]) -> Iterator[Tab]:
+    opened = Tab(browser, started_once("replay", str(bag), "--view").address)
     yield opened
     opened.close()
 

@@ -188,6 +188,7 @@ class FrameCollector:
         self._pace = RecentPace()
         self._way: deque[Step] = deque(maxlen=_MOST_STEPS)
         self._next_step = 0
+        self._asked: set[str] = set()  # topics that a page wants to plot, also after a restart
         self._plotted: set[str] = set()  # topics whose messages are part of the steps
         self._commanded: set[str] = set()
         self.restart_s: float | None = None
@@ -210,6 +211,7 @@ class FrameCollector:
     def plot(self, topic: str) -> None:
         """From now on, the messages of this topic are part of the steps."""
         if topic in self.drawn:
+            self._asked.add(topic)
             self._plotted.add(topic)
 
     def jump(self) -> None:
@@ -238,7 +240,8 @@ class FrameCollector:
         self._world, self._robots = sim.world, sim.robots
         looks = tuple(_sensor_look(sensor) for sensor in shown_sensors(sim.scenario))
         self.drawn = {topic for look in looks for topic in (look.topic, look.info_topic) if topic}
-        self._plotted = {look.topic for look in looks if look.plot}
+        self._asked &= self.drawn
+        self._plotted = {look.topic for look in looks if look.plot} | self._asked
         self._latest.clear()
         self.jump()
         return PageScene(

@@ -207,11 +207,11 @@
     else if (message.type === "image") { images[message.topic] = message; if (message.topic === camera) showImage(); }
     else if (message.type === "end") hasEnded = true;
     else if (message.type === "progress") { busy = message.text; waitForScene(); }
-    else if (message.type === "fields") { fields = message.sensors; showChoices(); }
+    else if (message.type === "fields") { fields = message.sensors; requestPlots(); showChoices(); }
     else if (message.type === "state" && scene) onState(message);
   };
   const onScene = (message) => {
-    const isOther = !scene || scene.scenario !== message.scenario; scene = message; series = []; fields = []; if (isOther) added = []; choosePlots(); for (const topic of Object.keys(images)) delete images[topic];
+    const isOther = !scene || scene.scenario !== message.scenario; scene = message; series = []; fields = []; if (isOther) added = []; choosePlots(); plots.zoom(null); for (const topic of Object.keys(images)) delete images[topic];
     document.body.classList.remove("ms-lost");
     for (const node of $("ms").querySelectorAll("#ms-transport button, #ms-transport input, #ms-drive button, #ms-look button, #ms-look input")) node.disabled = false;
     if (!drivable().some((each) => each.name === robot)) robot = (drivable().at(-1) || {}).name || "";
@@ -386,10 +386,10 @@
 
   const choosePlots = () => { plots.choose([...scene.plots, ...added]); showChoices(); };
   const showChoices = () => window.MicroSimPlots.offer($("ms-add-plot"), fields, [...scene.plots, ...added]);
+  const requestPlots = () => { for (const each of fields) if (each.plots.some((plot) => added.some(({ kind }) => kind === plot.kind))) send("plot", each.topic); }; // after a restart too
   const addPlot = (kind) => {
     const owners = fields.filter((each) => each.plots.some((plot) => plot.kind === kind)); if (!owners.length) return;
-    for (const each of owners) send("plot", each.topic);
-    added.push(owners[0].plots.find((plot) => plot.kind === kind)); choosePlots(); drawPlots();
+    added.push(owners[0].plots.find((plot) => plot.kind === kind)); requestPlots(); choosePlots(); plots.zoom(null); drawPlots(); // its points begin now
   };
 
   // ---- driving ------------------------------------------------------------------------------------------------------

@@ -100,7 +100,8 @@ class Panels:
             }
             if scene is not self._shown:  # else only robots are drawn larger
                 self._shown, self._state = scene, {}
-                for kept in (self._images, self._fields, self._chosen, self._plot, self._slots):
+                self._chosen &= {look.topic for look in scene.sensors}  # still plotted when a demo starts again
+                for kept in (self._images, self._fields, self._plot, self._slots):
                     kept.clear()
         self._wake()
 
