@@ -1,14 +1,9 @@
 """A small world and mission for tests of sweeps: a rover in a walled yard, a drone above it."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from microsim.sweep.plan import Plan, load_sweep, make_plan
-
-ROOT = Path(__file__).resolve().parents[1]
 
 YARD = """
 name: yard
@@ -72,21 +67,3 @@ def plan_of(folder: Path, **keys: Any) -> Plan:
     """Of a sweep in the yard."""
     written = {"scenario": str(folder / "yard.yaml"), "mission": str(folder / "drive.yaml"), "metrics": METRICS, **keys}
     return make_plan(load_sweep(written))
-
-
-def variables(**more: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", **more}
-
-
-def cli(*arguments: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "microsim", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=variables(**more),
-        timeout=300,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done

@@ -25,6 +25,7 @@ from microsim.check import (
     first_tick,
     judged,
 )
+from tests.cli_support import run_microsim
 from tests.json_support import assert_published
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -89,12 +90,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def cli(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
-    done = subprocess.run(
-        command(*arguments), capture_output=True, text=True, cwd=cwd, env=variables, timeout=300, check=False
-    )
-    assert "Traceback" not in done.stderr
-    return done
+    return run_microsim("check", *arguments, cwd=cwd)
 
 
 # ---- whole checks ---------------------------------------------------------------------------------------------------

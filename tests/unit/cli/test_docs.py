@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 
 import microsim
+from tests.cli_support import ROOT, run_microsim
 
-ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"
 sys.path.append(str(DOCS / "ext"))
 
@@ -110,12 +110,9 @@ def run_console(block: Block) -> None:
     for command, expected in re.findall(r"^\$ (.+)\n((?:(?!\$ ).*\n?)*)", block.text, re.MULTILINE):
         words = shlex.split(command, comments=True)
         assert words[0] == "microsim", f"{block.place}: only `microsim` commands belong into a console block"
-        environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "400", "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(
-            [sys.executable, "-m", *words], capture_output=True, text=True, env=environment, timeout=120, check=False
-        )
-        output = done.stdout + re.sub(r"^compiling kernels.*\n", "", done.stderr, flags=re.MULTILINE)
-        assert "Traceback" not in output, output
+        where = {"cwd": Path.cwd(), "ROS_DOMAIN_ID": os.environ["ROS_DOMAIN_ID"]}
+        done = run_microsim(*words[1:], NO_COLOR="1", COLUMNS="400", **where)
+        output = done.stdout + done.stderr
         if expected.strip():
             assert_prints(expected, output, block.place)
 

@@ -2,10 +2,7 @@
 
 import json
 import math
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,9 +24,9 @@ from microsim.ros2.microsim_node import start_node
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.runner import Runner
 from microsim.simulation import Reconfiguration
+from tests.cli_support import ROOT
+from tests.cli_support import run_microsim as cli
 from tests.support import COMPILED, bare, many, on_topic, scenario
-
-ROOT = Path(__file__).resolve().parents[3]
 
 # Two robots without sensors in 20 m × 20 m: quick, and nothing is random.
 QUIET = scenario(
@@ -735,14 +732,6 @@ def test_a_mission_error_is_a_scenario_error_so_that_one_except_catches_both() -
 
 
 # ---- the command line -----------------------------------------------------------------------------------------------
-
-
-def cli(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
-    command = [sys.executable, "-m", "microsim", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, check=False)
-    assert "Traceback" not in done.stderr
-    return done
 
 
 FAST = ("--rtf", "0", "--headless")

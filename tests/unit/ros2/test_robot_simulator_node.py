@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +19,7 @@ from microsim.ros2.robot_simulator_node import RobotSimulatorNode
 from microsim.ros2.transport import OnMessage
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.ros2.transport.standalone import ROSOUT_QOS, ROSOUT_TYPE
+from tests.cli_support import run_microsim
 from tests.navigation import steer, yaw_of
 from tests.support import stamp_ns
 from tests.unit.ros2.test_robot_simulator import PARAMETERS
@@ -388,12 +386,8 @@ def test_the_command_says_what_is_wrong_with_a_file_and_nothing_else(tmp_path):
     (tmp_path / "m.yaml").write_text(
         "image: m.pgm\nresolution: -1\norigin: [0, 0]\nnegate: 0\noccupied_thresh: 0.65\nfree_thresh: 0.2\n"
     )
-    command = [sys.executable, "-m", "microsim", "robot-simulator", "--transport", "memory"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command += ["--ros-args", "-p", "map:=m.yaml"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+    parameter = ("--ros-args", "-p", "map:=m.yaml")
+    done = run_microsim("robot-simulator", "--transport", "memory", *parameter, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         "microsim: the file has 2 problems:",

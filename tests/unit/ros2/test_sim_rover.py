@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -22,8 +20,8 @@ from microsim.messages.topics import DEFAULT_QOS
 from microsim.ros2.rover_node import NODE_NAME, WHEEL_JOINTS, RoverCore, RoverSettings, SimRoverNode
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from microsim.ros2.transport.standalone import ROSOUT, ROSOUT_QOS
+from tests.cli_support import ROOT, environment, run_microsim
 
-ROOT = Path(__file__).resolve().parents[3]
 TWIST, POSE, JOINTS = "geometry_msgs/msg/Twist", "geometry_msgs/msg/Pose2D", "sensor_msgs/msg/JointState"
 HZ = 50
 
@@ -577,9 +575,9 @@ print(stage.core.outbox.digest.hex())
 def test_the_same_seed_and_commands_give_the_same_bytes_in_every_process():
     digests = set()
     for variables in ({"PYTHONHASHSEED": "1"}, {"PYTHONHASHSEED": "2", "NUMBA_DISABLE_JIT": "1"}):
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+        command = [sys.executable, "-c", PROGRAM]
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=300, check=False
+            command, env=environment(**variables), capture_output=True, text=True, timeout=300, check=False
         )
         assert done.returncode == 0, done.stderr
         digests.add(done.stdout.strip())
@@ -589,15 +587,11 @@ def test_the_same_seed_and_commands_give_the_same_bytes_in_every_process():
 # ---- the command line
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from microsim.cli import sim_rover; sim_rover()", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-
-
 def test_the_command_runs_for_its_time_and_prints_the_digest():
     own_time = ("--ros-args", "-p", "publish_clock:=true", "-p", "speed_factor:=50.0")
-    done = run("--transport", "memory", "--duration", "2", "--digest", *own_time)
+    command = [sys.executable, "-c", "from microsim.cli import sim_rover; sim_rover()", "--transport", "memory"]
+    command += ["--duration", "2", "--digest", *own_time]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     stage = Stage("publish_clock:=true")
     stage.go(2 * HZ)
@@ -605,9 +599,9 @@ def test_the_command_runs_for_its_time_and_prints_the_digest():
 
 
 def test_a_digest_of_wall_clock_stamps_is_refused_and_so_is_a_wrong_parameter():
-    done = run("--transport", "memory", "--duration", "1", "--digest")
+    done = run_microsim("sim-rover", "--transport", "memory", "--duration", "1", "--digest")
     assert done.returncode == 2
     assert "publish_clock:=true" in done.stderr
-    done = run("--transport", "memory", "--ros-args", "-p", "mass:=0.0")
+    done = run_microsim("sim-rover", "--transport", "memory", "--ros-args", "-p", "mass:=0.0")
     assert done.returncode == 2
     assert "mass: expected a value of at least 0.001, found 0.0" in done.stderr

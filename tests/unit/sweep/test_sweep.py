@@ -21,9 +21,10 @@ from microsim.sweep.plan import RunOutcome, is_sweep, load_sweep, make_plan, val
 from microsim.sweep.results import Finished, broken, check_figure, draw, problem_of, summarised, write
 from microsim.sweep.run_all import Journal, check_files, recalled
 from microsim.sweep.run_one import RunFailure, SweepOrder, SweepRunner, from_token, needs_messages, run_one
+from tests.cli_support import run_microsim as cli
 from tests.support import bare, scenario
 from tests.sweep_support import METRICS as TAKEN
-from tests.sweep_support import PLUGIN, cli, plan_of, write_yard
+from tests.sweep_support import PLUGIN, plan_of, write_yard
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from microsim.simulation import Simulation
 from microsim.sweep.find import FailingCase, Shrinker, Shrinking, first_match, simpler_numbers, wanted
 from microsim.sweep.plan import RunOutcome, load_sweep, make_plan
 from microsim.sweep.run_one import SweepRunner, run_one
-from tests.sweep_support import cli, plan_of, write_yard
+from tests.cli_support import run_microsim as cli
+from tests.sweep_support import plan_of, write_yard
 
 # One of nine entries drives the rover into the wall at x = 15; only with little lag does it get there in time.
 PLANTED = """

@@ -16,7 +16,8 @@ from microsim.sweep import metrics as built_in
 from microsim.sweep.find import wanted
 from microsim.sweep.metrics import all_metrics, find_metric
 from microsim.sweep.run_one import SweepRunner, from_token, needs_messages, run_one
-from tests.sweep_support import cli, write_yard
+from tests.cli_support import run_microsim as cli
+from tests.sweep_support import write_yard
 
 BUMPS = '''
 from microsim.sweep import Metric

@@ -23,7 +23,9 @@ from microsim.sweep import results
 from microsim.sweep.plan import load_sweep, make_plan
 from microsim.sweep.run_all import Reports, journal_of, sweep_to_file
 from microsim.sweep.worker_pool import LocalWorkers, WorkerError
-from tests.sweep_support import cli, plan_of, variables, write_yard
+from tests.cli_support import environment
+from tests.cli_support import run_microsim as cli
+from tests.sweep_support import plan_of, write_yard
 
 KEYS = {"seeds": "0..7", "vary": {"wind.gust_sigma": [0, 2]}}
 ODD_SEED = 2  # with which the plug-in below does what it does
@@ -69,7 +71,7 @@ def test_a_killed_sweep_is_resumed_to_the_same_file(expected):
     command += ["--metrics", "path_length,collisions,displacement.drone,radio_drop,digest", "--out", "cut.parquet"]
     journal = folder / "cut.parquet.journal"
     (folder / "wait").touch()  # one run does not end: the sweep cannot be over before it is killed
-    process = subprocess.Popen(command, cwd=folder, env=variables(), stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, cwd=folder, env=environment(), stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not (journal.exists() and journal.read_bytes().count(b"\n") > 3 and (folder / "pid").exists()):
         assert process.poll() is None
@@ -140,7 +142,7 @@ def test_a_sweep_that_is_stopped_says_how_to_go_on_and_leaves_no_worker(folder):
         f"{ODD_SEED}..5",
     ]
     command += ["--metrics", "digest", "--jobs", "1", "--out", "a.csv"]
-    process = subprocess.Popen(command, cwd=folder, env=variables(), stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
     while not (workers := [path.name for path in folder.iterdir() if path.name.isdecimal()]):
         assert process.poll() is None
@@ -196,7 +198,7 @@ def cluster():
     command += [f"--port={port}", "--node-ip-address=127.0.0.1", "--include-dashboard=false", "--disable-usage-stats"]
     command += [f"--temp-dir={place}", "--object-store-memory=80000000"]
     with Path(f"{place}.log").open("wb") as log:
-        process = subprocess.Popen(command, env=variables(**QUIET), stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(command, env=environment(**QUIET), stdout=log, stderr=log, start_new_session=True)
         try:
             deadline = time.monotonic() + 120
             while b"Ray runtime started" not in Path(log.name).read_bytes():
