@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ARGUMENTS = ("--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist")
 SMALL = {"width": 480, "height": 360}  # software draws it in a tenth of a second
-PATIENCE_MS = 60_000  # on a busy machine
+PATIENCE_MS = 120_000  # on a busy machine
 NOT_OURS = ("THREE.Clock: This module has been deprecated", "[.WebGL-")  # warnings: viser's, and the driver's
 PROBES = (ROOT / "tests" / "browser" / "probes.js").read_text().strip().rstrip(";").partition("\n")[2]
 
