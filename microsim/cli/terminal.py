@@ -274,10 +274,10 @@ class TimeLeft:
             self._past.popleft()
 
     def words(self, done: float, total: float) -> str:
-        """`, about 3 min left`; empty as long as it would be a guess."""
+        """`, about 3 min left`; empty as long as it would be a guess, and at the end."""
         now = time.monotonic()
         then, before = self._past[0]
-        if self._steps < 3 or done <= before or now - self._began < 2.0:
+        if self._steps < 3 or done <= before or done >= total or now - self._began < 2.0:
             return ""
         return f", about {rounded_duration((total - done) * (now - then) / (done - before))} left"
 

@@ -180,6 +180,7 @@ def test_the_time_left_follows_the_recent_pace_and_is_not_guessed(monkeypatch: p
     assert shown[20] == ", about 1 min left"  # 80 s, where the mean since the start gives 120 s
     assert shown[50] == ", about 50 s left"
     assert shown[94] == ", about 6 s left"
+    assert shown[100] == ""
     assert [terminal.rounded_duration(s) for s in (0.2, 43, 100, 5000)] == ["1 s", "45 s", "2 min", "1 h 20 min"]
 
 
