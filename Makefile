@@ -86,7 +86,7 @@ docs: $(READY)-docs ## Build the documentation in docs/_build/html
 	@$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
 	@echo "built docs/_build/html/index.html"
 
-aarch64: $(READY) ## Compare the golden digest with one from an emulated arm64 processor
+aarch64: $(READY)-dev ## On an emulated arm64 processor: compare digests, and drive a node over DDS
 	@tests/aarch64/check.sh
 
 interop: $(READY)-dev ## Test against real rclpy from PyPI, in .cache/rclpy-venv (two minutes the first time)

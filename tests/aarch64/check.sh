@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# The same bytes on another processor family: runs the golden mission on an emulated arm64 processor and compares digests.
+# Another processor family: runs the golden mission on an emulated arm64 processor and compares digests; then a node there, over
+# Debian's Cyclone DDS 0.10 on loopback, is seen and driven from this machine.
 #
-# Needs Debian's apt (as any user: nothing is installed on this machine) and network on the first run. An arm64 CPython comes
-# from Debian's packages, wheels from PyPI, the emulator from qemu-user-static; all of it is unpacked under .cache/aarch64.
+# Needs Debian's apt (as any user: nothing is installed on this machine) and network on the first run. An arm64 CPython and Cyclone
+# DDS come from Debian's packages, as do emulator and cross-compiler where they are not installed; wheels and the source of Cyclone's
+# Python binding come from PyPI. All of it is unpacked under .cache/aarch64.
 set -euo pipefail
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -56,12 +58,36 @@ emulator() {
   echo "$cache/qemu/usr/bin/qemu-aarch64-static"
 }
 
+# The binding as docs/ros2_reference.md has users build it, but cross-compiled: emulated processes cannot start a compiler.
+binding() { # VERSION OF PYTHON
+  local home=$cache/cyclone source=$cache/binding-source libraries=$sysroot/usr/lib/aarch64-linux-gnu compiler
+  rm -rf "$home" "$source" "$cache/binding"
+  mkdir -p "$home/lib" "$home/bin" "$source" "$cache/binding"
+  ln -s "$sysroot/usr/include" "$home/include"
+  ln -s "$libraries/libddsc.so" "$home/lib/"
+  CYCLONEDDS_HOME=$home "$host_python" -m pip download -qq --disable-pip-version-check --no-deps --no-binary :all: \
+    --dest "$source" "$cyclone" || fail "pip could not fetch the source of $cyclone"
+  tar --extract --strip-components 1 --directory "$source" --file "$source"/cyclonedds-*.tar.gz
+  cp -r "$source/cyclonedds" "$cache/binding/"
+  printf "in_wheel = False\nlibrary_path = '%s'\n" "$libraries/libddsc.so" >"$cache/binding/cyclonedds/__library__.py"
+  if ! compiler=$(command -v aarch64-linux-gnu-gcc); then
+    say "fetching a cross-compiler"
+    unpack "$(dpkg --print-architecture)" "$cache/cross" gcc-aarch64-linux-gnu
+    compiler=$cache/cross/usr/bin/aarch64-linux-gnu-gcc
+  fi
+  LD_LIBRARY_PATH=$cache/cross/usr/lib/$(uname -m)-linux-gnu "$compiler" --sysroot="$sysroot" -B "${compiler%gcc}" -O1 -w -shared -fPIC \
+    -I "$source/clayer" -I "$sysroot/usr/include" -I "$sysroot/usr/include/python$1" "$source"/clayer/*.c \
+    -L "$libraries" -lddsc -o "$cache/binding/cyclonedds/_clayer.abi3.so"
+  rm -rf "$cache/cross" "$source"
+}
+
 [ -x "$host_python" ] || fail "no $host_python: run 'make aarch64', which sets it up first"
 { command -v apt-get && command -v dpkg-deb; } >/dev/null || fail "needs Debian's apt-get and dpkg-deb"
 mkdir -p "$cache"
 qemu=$(emulator)
 
-packages="python3 libstdc++6"
+packages="python3 libstdc++6 libpython3-dev cyclonedds-dev"
+cyclone="cyclonedds==0.10.5" # the binding of that library
 if ! made_from sysroot "$packages"; then
   say "fetching an arm64 Python from Debian"
   # shellcheck disable=SC2086
@@ -92,6 +118,11 @@ if ! made_from wheels "$version $requirements"; then
     --implementation cp --python-version "$version" "${platforms[@]}" --requirement "$cache/requirements.txt"
   mark wheels "$version $requirements"
 fi
+if ! made_from binding "$version $cyclone $sysroot"; then
+  say "building Cyclone's Python binding for it"
+  binding "$version"
+  mark binding "$version $cyclone $sysroot"
+fi
 
 say "running $(basename "$script") on this machine ($(uname -m))"
 native=$(cd "$repository" && PYTHONPATH=$repository "$host_python" "$script")
@@ -99,10 +130,15 @@ printf '%s\n' "$native"
 
 say "running it on an emulated aarch64 with Python $version (a minute or more: everything is compiled there)"
 # Its own caches: compiled kernels and bytecode of one processor family are of no use to the other.
-emulated=$(cd "$repository" && env -i PATH=/usr/bin HOME="$cache" LANG=C.UTF-8 \
-  PYTHONPATH="$repository:$cache/wheels" PYTHONPYCACHEPREFIX="$cache/bytecode" NUMBA_CACHE_DIR="$cache/numba" NUMBA_NUM_THREADS=1 \
-  "$qemu" -L "$sysroot" "$guest_python" -s "$script")
+guest=(env -i PATH=/usr/bin HOME="$cache" LANG=C.UTF-8
+  PYTHONPATH="$repository:$cache/binding:$cache/wheels" PYTHONPYCACHEPREFIX="$cache/bytecode" NUMBA_CACHE_DIR="$cache/numba" NUMBA_NUM_THREADS=1
+  "$qemu" -L "$sysroot" "$guest_python" -s)
+emulated=$(cd "$repository" && "${guest[@]}" "$script")
 printf '%s\n' "$emulated"
 
 say "comparing"
 "$host_python" "$repository/tests/aarch64/compare.py" "$native" "$emulated"
+
+say "an emulated node on loopback, seen and driven from this machine"
+(cd "$repository" && PYTHONPATH=$repository "$host_python" tests/aarch64/node_check.py "${guest[@]}")
+say "done"

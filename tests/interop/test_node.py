@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -28,12 +28,17 @@ class Node:
     """`microsim run`, or another command, in a process of its own."""
 
     def __init__(
-        self, domain: int, transport: str, *arguments: str, command: tuple[str, ...] = ("run", "--headless")
+        self,
+        domain: int,
+        transport: str,
+        *arguments: str,
+        command: tuple[str, ...] = ("run", "--headless"),
+        python: Sequence[str] = (),
     ) -> None:
-        python = rclpy_python() if transport == "rclpy" else sys.executable
+        python = python or (rclpy_python() if transport == "rclpy" else sys.executable,)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self.process = subprocess.Popen(
-            [python, "-m", "microsim", *command, "--transport", transport, *arguments],
+            [*python, "-m", "microsim", *command, "--transport", transport, *arguments],
             env=environment(domain, built_interfaces=transport == "rclpy"),
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -61,7 +61,6 @@ def test_the_graph_shows_its_topics(stage: tuple[Node, Peer]) -> None:
         assert endpoint["type"] == TWIST
 
 
-@pytest.mark.parametrize("stage", ["rclpy"], indirect=True)  # services of dds answer Cyclone's clients only
 def test_its_parameters_are_read_described_and_set(stage: tuple[Node, Peer]) -> None:
     _, peer = stage
     values = peer.get_parameters(node=NODE, names=["robot_id", "x", "use_dynamics", "mass", "max_torque"])["values"]
