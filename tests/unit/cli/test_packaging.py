@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from microsim.cli import app
 from microsim.errors import DISTRIBUTION, MissingExtraError, install_hint
+from microsim.messages.topics import table
 from microsim.version import __version__
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -85,6 +86,13 @@ def test_rosdep_installs_what_pip_does(package: Package, metadata: dict[str, Any
     keys = {ROSDEP.get(name, f"python3-{name}") for name in names} - {None}
     declared = {each.name for each in package.exec_depends}
     assert keys == {name for name in declared if name.startswith("python3-")}
+
+
+def test_rosdep_installs_every_package_of_messages_and_services(package: Package) -> None:
+    used = {row.type.split("/")[0] for row in table()}
+    used |= {folder.name for folder in (ROOT / "microsim" / "messages" / "definitions").iterdir()}
+    others = {"action_msgs", "rcl_interfaces", "microsim_interfaces"}  # rclpy brings two; ours is optional
+    assert used - others <= {each.name for each in package.exec_depends}
 
 
 def test_colcon_runs_tests_that_exist_and_need_only_what_rosdep_installs(package: Package) -> None:
