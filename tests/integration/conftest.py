@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 30.0  # on a busy machine; nobody waits longer than it takes
+PATIENCE_S = 90.0  # on a busy machine; nobody waits longer than it takes
 LOOPBACK = (
     "<CycloneDDS><Domain><General><Interfaces><NetworkInterface address='127.0.0.1'/></Interfaces></General></Domain>"
     "</CycloneDDS>"
@@ -97,7 +97,7 @@ class Remote:
         if self.process.poll() is None:
             self.process.stdin.close()
             try:
-                self.process.wait(10)
+                self.process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 self.process.kill()
         self.process.wait()

@@ -179,7 +179,7 @@ def test_a_reader_that_hangs_does_not_hold_up_the_writer(node: DdsTransport, rem
             publisher.publish(cdr)
             took.append(time.monotonic() - start)
             node.poll(0.01)
-        assert max(took) < 0.5
+        assert max(took) < 10.0  # a busy machine may interrupt one
         assert sorted(took)[len(took) // 2] < 0.02
     finally:
         os.kill(peer.process.pid, signal.SIGCONT)
@@ -211,8 +211,8 @@ def test_poll_wakes_at_once_when_something_arrives(node: DdsTransport, remote: M
     peer.send("publish", topic="/t", values={"data": "x"})
     start = time.monotonic()
     while not heard:
-        node.poll(20.0)
-    assert time.monotonic() - start < 10.0
+        node.poll(60.0)
+    assert time.monotonic() - start < 40.0
     peer.receive()
 
 

@@ -29,7 +29,7 @@ from microsim.ros2.transport.dds_domain import domain_id
 from tests.json_support import assert_published
 from tests.support import run_apart
 
-from .conftest import ROOT, wait_for
+from .conftest import PATIENCE_S, ROOT, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def simulator() -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE_S)
 
 
 @pytest.fixture(scope="module")
@@ -279,7 +279,7 @@ def test_callbacks_may_call_services(node: ClientNode) -> None:
             arrived.set()
 
     with node.subscribe("/clock", on_clock):
-        assert arrived.wait(10.0)
+        assert arrived.wait(PATIENCE_S)
     assert answers[0].success
 
 
@@ -293,8 +293,8 @@ def test_a_callback_that_fails_is_printed_and_the_node_continues(
         raise RuntimeError("of the user")
 
     with node.subscribe("/clock", fail):
-        assert called.acquire(timeout=10.0)
-        assert called.acquire(timeout=10.0)
+        assert called.acquire(timeout=PATIENCE_S)
+        assert called.acquire(timeout=PATIENCE_S)
     assert "RuntimeError: of the user" in capfd.readouterr().err
 
 
@@ -308,7 +308,7 @@ def test_asyncio_receives_and_calls(simulator: None) -> None:
                     break
             return stamps, await node.call_async("/sim/pause", {"data": False})
 
-    stamps, answer = run_apart(asyncio.wait_for(work(), 20.0))
+    stamps, answer = run_apart(asyncio.wait_for(work(), PATIENCE_S))
     assert stamps == sorted(stamps)
     assert answer.success
 
@@ -320,7 +320,7 @@ def test_closing_ends_iterations_and_calls(simulator: None) -> None:
     waiting = threading.Thread(target=lambda: (list(subscription), ended.set()))
     waiting.start()
     node.close()
-    assert ended.wait(10.0)
+    assert ended.wait(PATIENCE_S)
     waiting.join()
     with pytest.raises(microsim.UsageError, match="the connection is closed"):
         node.topics()
@@ -332,7 +332,7 @@ def test_a_subscription_follows_publishers_of_other_quality(node: ClientNode, pe
     cdr = {text: microsim_message(text) for text in ("old", "new")}
     peer.transport.publisher("/changing", kind, Qos(1, latched=True)).publish(cdr["old"])
     subscription = node.subscribe("/changing")
-    assert subscription.get(10.0).data == "old"  # sent before it existed
+    assert subscription.get(PATIENCE_S).data == "old"  # sent before it existed
     other = peer.transport.publisher("/changing", kind, Qos(1, reliable=False))
     peer.start()
     wait_for(lambda: other.subscribers)  # the reader was made again

@@ -138,7 +138,7 @@ class Remote:
         try:
             self._process.stdin.write(json.dumps({"op": operation, **arguments}) + "\n")
             self._process.stdin.flush()
-            line = self._replies.get(timeout=reply_within or arguments.get("timeout", 10.0) + GRACE_S)
+            line = self._replies.get(timeout=reply_within or arguments.get("timeout", 30.0) + GRACE_S)
         except (OSError, queue.Empty):
             line = ""
         if not line:
@@ -162,7 +162,7 @@ class Remote:
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
 
-    def wait_printed(self, text: str, timeout: float = 10.0) -> None:
+    def wait_printed(self, text: str, timeout: float = 30.0) -> None:
         end = time.monotonic() + timeout
         while text not in self.printed():
             if time.monotonic() > end:
@@ -199,7 +199,7 @@ class Peer(Remote):
         arguments = ["--ros-args", *ros_args] if ros_args else []
         super().__init__([rclpy_python(), HERE / "peer.py", *arguments], environment(domain, built_interfaces, **more))
 
-    def bytes_on(self, topic: str, count: int = 1, timeout: float = 10.0) -> list[bytes]:
+    def bytes_on(self, topic: str, count: int = 1, timeout: float = 30.0) -> list[bytes]:
         """The first messages on a topic it has subscribed to, as they came."""
         self.wait(topic=topic, count=count, timeout=timeout)
         return [base64.b64decode(raw) for raw in self.collect(topic=topic, raw=True)["raw"]]

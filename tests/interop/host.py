@@ -44,7 +44,7 @@ class Host:
         self.publishers[topic] = self.transport.publisher(topic, type, Qos(**qos))
         return {}
 
-    def publish(self, topic: str, raw: list[str], subscribers: int = 1, timeout: float = 10.0) -> dict[str, Any]:
+    def publish(self, topic: str, raw: list[str], subscribers: int = 1, timeout: float = 30.0) -> dict[str, Any]:
         """Hand over these messages once so many subscribers are there."""
         publisher = self.publishers[topic]
         self.until(lambda: publisher.subscribers >= subscribers, timeout, f"{subscribers} subscribers on {topic}")
@@ -57,12 +57,12 @@ class Host:
         self.transport.subscribe(topic, type, Qos(**qos), received.append, from_others)
         return {}
 
-    def wait(self, topic: str, count: int = 1, timeout: float = 10.0) -> dict[str, Any]:
+    def wait(self, topic: str, count: int = 1, timeout: float = 30.0) -> dict[str, Any]:
         received = self.received[topic]
         self.until(lambda: len(received) >= count, timeout, f"{count} messages on {topic}")
         return {"raw": [base64.b64encode(cdr).decode() for cdr in received]}
 
-    def until_last(self, topic: str, raw: str, timeout: float = 10.0) -> dict[str, Any]:
+    def until_last(self, topic: str, raw: str, timeout: float = 30.0) -> dict[str, Any]:
         """Until this message is the newest on a topic."""
         wanted, received = base64.b64decode(raw), self.received[topic]
         self.until(lambda: received[-1:] == [wanted], timeout, f"that message on {topic}")
@@ -91,11 +91,11 @@ class Host:
         self.held.discard(service)
         return {}
 
-    def served(self, service: str, count: int = 0, timeout: float = 10.0) -> dict[str, Any]:
+    def served(self, service: str, count: int = 0, timeout: float = 30.0) -> dict[str, Any]:
         self.until(lambda: len(self.requests[service]) >= count, timeout, f"{count} requests to {service}")
         return {"requests": self.requests[service]}
 
-    def call(self, service: str, type: str, request: Mapping[str, Any], timeout: float = 10.0) -> dict[str, Any]:
+    def call(self, service: str, type: str, request: Mapping[str, Any], timeout: float = 30.0) -> dict[str, Any]:
         return {"response": fields(self.transport.call(service, type, request, timeout))}
 
     # ---- parameters and the rest

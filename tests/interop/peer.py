@@ -107,7 +107,7 @@ def unsubscribe(state: State, topic: str) -> dict[str, Any]:
     return {}
 
 
-def wait(state: State, topic: str, count: int = 1, timeout: float = 10.0) -> dict[str, Any]:
+def wait(state: State, topic: str, count: int = 1, timeout: float = 30.0) -> dict[str, Any]:
     """Until so many messages have arrived since the subscription."""
     received = state.received[topic]
     if not until(lambda: received.count >= count, timeout):
@@ -153,7 +153,7 @@ def publish(
     rate_hz: float = 0.0,
     subscribers: int = 1,
     acknowledged: bool = True,
-    timeout: float = 10.0,
+    timeout: float = 30.0,
 ) -> dict[str, Any]:
     """Send a message, or bytes as they are, once the subscribers are there; then wait until they have acknowledged."""
     advertise(state, topic, type, qos)
@@ -205,7 +205,7 @@ def types(state: State, names: list[str]) -> dict[str, Any]:
 
 
 def call(
-    state: State, service: str, type: str, request: Mapping[str, Any] | None = None, timeout: float = 10.0
+    state: State, service: str, type: str, request: Mapping[str, Any] | None = None, timeout: float = 30.0
 ) -> dict[str, Any]:
     kind = type_of(type)
     if service not in state.clients:
@@ -241,13 +241,13 @@ def serve(state: State, service: str, type: str, response: Mapping[str, Any]) ->
     return {}
 
 
-def served(state: State, service: str, count: int = 0, timeout: float = 10.0) -> dict[str, Any]:
+def served(state: State, service: str, count: int = 0, timeout: float = 30.0) -> dict[str, Any]:
     until(lambda: len(state.requests[service]) >= count, timeout)
     return {"requests": state.requests[service]}
 
 
 def act(
-    state: State, action: str, type: str, goal: Mapping[str, Any] | None = None, timeout: float = 10.0
+    state: State, action: str, type: str, goal: Mapping[str, Any] | None = None, timeout: float = 30.0
 ) -> dict[str, Any]:
     """Send a goal and wait for its result."""
     kind = type_of(type)
@@ -317,14 +317,14 @@ def ask(state: State, node: str, service: str, timeout: float, request: Mapping[
     return call(state, f"{node}/{service}", f"rcl_interfaces/srv/{kind}", request, timeout)["response"]
 
 
-def get_parameters(state: State, node: str, names: list[str], timeout: float = 10.0) -> dict[str, Any]:
+def get_parameters(state: State, node: str, names: list[str], timeout: float = 30.0) -> dict[str, Any]:
     """Values by name; an unknown one is null."""
     values = ask(state, node, "get_parameters", timeout, {"names": names})["values"]
     return {"values": dict(zip(names, map(value_of, values), strict=False))}
 
 
 def set_parameters(
-    state: State, node: str, values: Mapping[str, Any], atomically: bool = False, timeout: float = 10.0
+    state: State, node: str, values: Mapping[str, Any], atomically: bool = False, timeout: float = 30.0
 ) -> dict[str, Any]:
     """Each result as {successful, reason}; atomically there is only one. The type is that of the JSON value."""
     parameters = [{"name": name, "value": parameter_value(value)} for name, value in values.items()]
@@ -333,11 +333,11 @@ def set_parameters(
     return {"results": [answer["result"]] if atomically else answer["results"]}
 
 
-def list_parameters(state: State, node: str, timeout: float = 10.0) -> dict[str, Any]:
+def list_parameters(state: State, node: str, timeout: float = 30.0) -> dict[str, Any]:
     return {"names": ask(state, node, "list_parameters", timeout, {})["result"]["names"]}
 
 
-def describe_parameters(state: State, node: str, names: list[str], timeout: float = 10.0) -> dict[str, Any]:
+def describe_parameters(state: State, node: str, names: list[str], timeout: float = 30.0) -> dict[str, Any]:
     descriptors = ask(state, node, "describe_parameters", timeout, {"names": names})["descriptors"]
     return {"descriptors": {each["name"]: each for each in descriptors}}
 
@@ -354,7 +354,7 @@ def graph(state: State) -> dict[str, Any]:
     }
 
 
-def node_graph(state: State, node: str, having: Sequence[str] = (), timeout: float = 10.0) -> dict[str, Any]:
+def node_graph(state: State, node: str, having: Sequence[str] = (), timeout: float = 30.0) -> dict[str, Any]:
     """What one node publishes, subscribes to and serves: name -> types. Waits for the node and for what it should have.
 
     Which node an endpoint belongs to is told after the endpoint itself.
@@ -414,7 +414,7 @@ def wait_graph(
     subscriptions: Sequence[str] = (),
     services: Sequence[str] = (),
     gone: Sequence[str] = (),
-    timeout: float = 10.0,
+    timeout: float = 30.0,
 ) -> dict[str, Any]:
     """Until these nodes, publishers and subscriptions (by topic) and services are there, and `gone` nodes are not."""
 

@@ -41,7 +41,7 @@ def run(*arguments: str) -> str:
 def test_a_node_on_fast_dds_is_listed_with_what_it_has(network: Network) -> None:
     peer, node = network
     peer.advertise(topic="/listed", type=STRING, qos={"reliable": False})
-    assert node.type_of("/listed", 10.0) == STRING
+    assert node.type_of("/listed", 30.0) == STRING
     assert "/peer" in run("node", "list").splitlines()
     assert "/listed" in json.loads(run("node", "info", "/peer", "--json"))["publishers"]
     (found,) = json.loads(run("topic", "info", "/listed", "--json"))["publishers"]
@@ -54,7 +54,7 @@ def test_messages_of_fast_dds_arrive_whatever_their_quality(network: Network, qo
     peer, node = network
     topic = f"/from_them_{'_'.join(qos) or 'default'}"
     peer.advertise(topic=topic, type=STRING, qos=qos)
-    with node.subscribe(topic, timeout=10.0) as subscription:
+    with node.subscribe(topic, timeout=30.0) as subscription:
         for _ in range(40):  # Fast DDS believes itself connected before we know it
             peer.publish(topic=topic, type=STRING, qos=qos, message={"data": "hello"}, acknowledged=False)
             if (message := subscription.wait(0.25)) is not None:
@@ -80,7 +80,7 @@ def test_what_we_publish_reaches_fast_dds(network: Network) -> None:
 def test_services_of_fast_dds_are_called(network: Network) -> None:
     peer, node = network
     peer.serve(service="/theirs", type=SET_BOOL, response={"success": True, "message": "gladly"})
-    assert node.call("/theirs", {"data": True}, timeout=10.0).message == "gladly"
+    assert node.call("/theirs", {"data": True}, timeout=30.0).message == "gladly"
     assert peer.served(service="/theirs")["requests"] == [{"data": True}]
     assert json.loads(run("service", "call", "/theirs", "{data: false}", "--json"))["message"] == "gladly"
 
@@ -89,10 +89,10 @@ def test_answers_to_other_clients_are_not_taken_for_ours(network: Network) -> No
     """Two clients of Fast DDS and we call one server at once."""
     peer, node = network
     peer.serve(service="/busy", type=SET_BOOL, response={"success": True})
-    node.call("/busy", {"data": True}, timeout=10.0)
+    node.call("/busy", {"data": True}, timeout=30.0)
     answers: list[bool] = []
     ours = threading.Thread(
-        target=lambda: answers.extend(node.call("/busy", {"data": True}, timeout=10.0).success for _ in range(50))
+        target=lambda: answers.extend(node.call("/busy", {"data": True}, timeout=30.0).success for _ in range(50))
     )
     ours.start()
     theirs = [peer.call(service="/busy", type=SET_BOOL, request={"data": False}) for _ in range(20)]
@@ -120,7 +120,7 @@ def test_a_goal_for_an_action_server_on_fast_dds(network: Network) -> None:
     peer.serve_action(action="/steps", type=kind, feedback={"completed_steps": 2})
     heard: list[int] = []
     outcome = node.send_goal(
-        "/steps", {"steps": 2}, on_feedback=lambda each: heard.append(each.completed_steps), timeout=20.0
+        "/steps", {"steps": 2}, on_feedback=lambda each: heard.append(each.completed_steps), timeout=30.0
     )
     assert outcome.status == "succeeded"
     assert json.loads(run("action", "list", "--json"))["/steps"] == [kind]
@@ -129,7 +129,7 @@ def test_a_goal_for_an_action_server_on_fast_dds(network: Network) -> None:
 def test_a_server_on_fast_dds_that_never_answers_is_named(network: Network) -> None:
     peer, node = network
     peer.serve(service="/stuck", type=SET_BOOL, response={})
-    node.call("/stuck", {}, timeout=10.0)
+    node.call("/stuck", {}, timeout=30.0)
     view = node.view
     wait_for(lambda: node.do(lambda: [*map(view.owner, view.at("rq/stuckRequest", is_writer=False))]) == ["/peer"])
     os.kill(peer.pid, signal.SIGSTOP)

@@ -55,7 +55,7 @@ class Node:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             try:
-                self.process.wait(20)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -123,7 +123,7 @@ def test_a_command_over_ros_moves_the_rover(stage: tuple[Node, Peer]) -> None:
     _, peer = stage
     peer.subscribe(topic="/rover/odom", type="nav_msgs/msg/Odometry")
     peer.advertise(topic="/rover/cmd_vel", type="geometry_msgs/msg/Twist")
-    peer.wait_graph(subscriptions=["/rover/cmd_vel"], timeout=20.0)
+    peer.wait_graph(subscriptions=["/rover/cmd_vel"], timeout=30.0)
     peer.publish(topic="/rover/cmd_vel", type="geometry_msgs/msg/Twist", message={"linear": {"x": 1.0}}, subscribers=1)
     end = time.monotonic() + 20.0
     while time.monotonic() < end:
@@ -291,7 +291,7 @@ def test_the_bytes_of_a_stepped_mission_are_the_same_over_rclpy() -> None:
         for topic, (type_name, qos) in topics.items():
             quality = {"depth": 1000, "reliable": qos.reliable, "latched": qos.latched}
             peer.subscribe(topic=topic, type=type_name, qos=quality)
-        peer.wait_graph(subscriptions=list(topics), timeout=20.0)
+        peer.wait_graph(subscriptions=list(topics), timeout=30.0)
         for topic in topics:
             if topics[topic][1].latched:
                 peer.wait(topic=topic, count=1)  # of the run so far
@@ -310,7 +310,7 @@ def test_the_bytes_of_a_stepped_mission_are_the_same_over_rclpy() -> None:
                     subscribers=1,
                 )
         for topic, messages in expected.items():
-            peer.wait(topic=topic, count=messages.total(), timeout=20.0)
+            peer.wait(topic=topic, count=messages.total(), timeout=30.0)
             raw = peer.collect(topic=topic, raw=True)["raw"]
             got = Counter(base64.b64decode(each) for each in raw)
             assert got == messages, topic

@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import inspect
+import itertools
 import json
 import os
 import pty
@@ -113,9 +114,10 @@ def test_the_hints_name_the_recording_and_can_be_pasted(tmp_path: Path) -> None:
 
 
 def test_a_run_of_some_seconds_shows_progress_on_stderr_only() -> None:
+    began = time.monotonic()
     done = cli("run", "flat", "--duration", "3.2", "--headless")
     lines = done.stderr.splitlines()
-    assert len(lines) in (2, 3, 4)
+    assert 2 <= len(lines) <= time.monotonic() - began + 1.0
     assert all(re.search(r"\d+ % .* s simulated, [\d.]+ × real time, \d+ s left", line) for line in lines)
     assert "left" not in done.stdout
 
@@ -197,7 +199,7 @@ def test_an_interrupt_ends_the_run_with_a_summary(number: signal.Signals) -> Non
     assert process.stderr is not None
     assert "s simulated" in process.stderr.readline()  # it is running now
     process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert "flat, seed" in out
     assert re.fullmatch("[0-9a-f]{64}", out.splitlines()[-1])
@@ -305,9 +307,11 @@ def test_telemetry_has_a_row_a_second(tmp_path: Path) -> None:
     done = cli("run", "flat", "--duration", "2.4", "--telemetry", str(file), "--json")
     assert done.returncode == 0
     rows = list(csv.DictReader(file.open()))
-    assert len(rows) == 3
     assert float(rows[-1]["sim_s"]) == pytest.approx(2.4)
-    assert float(rows[0]["wall_s"]) == pytest.approx(1.0, abs=0.3)
+    times = [float(row["wall_s"]) for row in rows]  # a busy machine may need more than 2.4 s, and be late with a row
+    assert times[0] > 0.7
+    assert all(later - earlier > 0.7 for earlier, later in itertools.pairwise(times[:-1]))
+    assert 2 <= len(rows) <= 1 + int(times[-1])
 
 
 def test_telemetry_that_cannot_be_written_is_refused_before_the_start(tmp_path: Path) -> None:
@@ -444,7 +448,7 @@ def test_validate_prints_each_result_as_soon_as_it_is_known(tmp_path: Path) -> N
             os.close(writing)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.02)
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
 
 
 def test_validate_is_good_when_all_are() -> None:
@@ -699,25 +703,26 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def quickest(*arguments: str) -> float:
-    """Of five; the lesser of wall and processor time, so that a busy machine does not count."""
-    seconds = []
-    for _ in range(5):
+def can_take(seconds: float, *arguments: str) -> bool:
+    """Once in twenty; the lesser of wall and processor time, so that a busy machine does not count."""
+    for _ in range(20):
         before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
         run_from_nothing(*arguments)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds += [time.monotonic() - started, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime]
-    return min(seconds)
+        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        if min(used, time.monotonic() - started) <= seconds:
+            return True
+    return False
 
 
 def test_help_takes_less_than_300_ms() -> None:
-    assert quickest("--help") <= 0.3
+    assert can_take(0.3, "--help")
 
 
 @pytest.mark.slow
 def test_a_run_starts_within_a_second_and_a_half() -> None:
     cli("run", "--duration", "0")  # fills the cache of kernels
-    assert quickest("run", "--duration", "0") <= 1.5
+    assert can_take(1.5, "run", "--duration", "0")
 
 
 @pytest.mark.slow

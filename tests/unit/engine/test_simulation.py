@@ -149,9 +149,9 @@ def test_a_million_ticks_of_advance_take_a_moment_and_end_where_steps_would():
     ticks = many(1_000_000)
     sim = make(PLAIN)
     sim.command("rover", omega=0.5)
-    before = time.perf_counter()
+    before = time.process_time()
     sim.advance(ticks)
-    assert time.perf_counter() - before < 20.0
+    assert time.process_time() - before < 20.0
     assert sim.tick == ticks
     assert abs(sim.state("rover").yaw) <= math.pi
     assert on_topic(sim.step(), "/clock")[-1].stamp_ns == sim.time_ns
@@ -514,9 +514,9 @@ def storm(sim, resets):
 def test_three_hundred_resets_are_quick():
     sim = make("default" if COMPILED else SMALL)
     storm(sim, 5)
-    start = time.perf_counter()
+    start = time.process_time()
     storm(sim, 300)
-    assert (time.perf_counter() - start) / 300 < 0.05  # a few milliseconds on a machine with nothing else to do
+    assert (time.process_time() - start) / 300 < 0.05
 
 
 def test_resets_leave_nothing_behind():

@@ -73,7 +73,7 @@ class FakeSimulator:
 
     def close(self) -> None:
         self.node.runner.stop()
-        self._thread.join(20.0)
+        self._thread.join(60.0)
 
 
 @pytest.fixture(scope="module")

@@ -282,7 +282,7 @@ def test_a_client_discovers_the_service_calls_it_and_recognises_its_reply(client
     client.announce(READERS, 1, *endpoint(THEM + READER, REPLY))
     related = packets.parameters((packets.RELATED_SAMPLE, THEM + READER + packets.number_bytes(1)))
     client.send(packets.data(bytes(4), WRITER, 1, b"\x00\x01\x00\x00two+2", related))
-    assert client.has_called.wait(10.0)
+    assert client.has_called.wait(60.0)
     (request,) = participant.requests
     assert (request.service, request.writer, request.number) == (number, THEM + WRITER, 1)
     assert request.body.startswith(b"\x00\x01\x00\x00two+2")
@@ -302,7 +302,7 @@ def test_a_reply_waits_for_the_reader_of_its_client(client: Client) -> None:
     client.wait_for(READERS)
     client.announce(WRITERS, 1, *endpoint(THEM + WRITER, REQUEST))
     client.send(packets.data(bytes(4), WRITER, 1, b"\x00\x01\x00\x00ping"))
-    assert client.has_called.wait(10.0)
+    assert client.has_called.wait(60.0)
     assert participant.answer(participant.requests.popleft(), b"\x00\x01\x00\x00pong")
     client.announce(READERS, 1, *endpoint(THEM + READER, REPLY))
     client.send(packets.acknowledgement(READER, b"\x00\x00\x01\x03", 0, [], 1, False))  # the reader says hello

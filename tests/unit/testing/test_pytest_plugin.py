@@ -235,4 +235,4 @@ def test_a_node_that_ends_fails_the_test_with_its_output(sim, tmp_path):
     with pytest.raises(UsageError, match="no_such_program cannot be started"):
         sim.start_node("no_such_program")
     sim.close()
-    assert time.monotonic() - started < 20.0, "`sleep` ends at once, not after its 100 s"
+    assert time.monotonic() - started < 60.0, "`sleep` ends at once, not after its 100 s"

@@ -46,7 +46,7 @@ def heard(run: Connection) -> list[Control]:
 
 def raw(page: ViewerPage, request: bytes) -> bytes:
     """What is answered to that."""
-    with socket.create_connection(("127.0.0.1", page.server.get_port()), timeout=20) as wire:
+    with socket.create_connection(("127.0.0.1", page.server.get_port()), timeout=60) as wire:
         wire.sendall(request)
         answer = b""
         with suppress(ConnectionResetError):
@@ -108,7 +108,7 @@ def test_a_huge_message_cuts_off_its_sender_only(served: tuple[ViewerPage, Conne
         with suppress(ConnectionClosed):
             bad.send(json.dumps({"kind": "load", "value": "x" * 200_000}))
         with pytest.raises(ConnectionClosed):
-            bad.recv(timeout=20)
+            bad.recv(timeout=60)
         good.send('{"kind": "pause", "value": true}')
         assert heard(run) == [Control("pause", True)]
 
@@ -136,7 +136,7 @@ def test_a_flood_from_one_page_is_cut_off_and_others_are_heard(served: tuple[Vie
         with suppress(ConnectionClosed):
             for number in range(20_000):
                 loud.send(f'{{"kind": "seek", "value": {number}}}')
-            loud.recv(timeout=20)
+            loud.recv(timeout=60)
         calm.send('{"kind": "pause", "value": true}')
         found = heard(run)
         took = time.monotonic() - began
@@ -165,11 +165,10 @@ def _can_open(page: ViewerPage, stack: ExitStack) -> bool:
 
 
 def until(question: Callable[[], bool], wanted: bool) -> None:
-    for _ in range(100):
-        if question() is wanted:
-            return
+    end = time.monotonic() + 60.0
+    while question() is not wanted:
+        assert time.monotonic() < end
         time.sleep(0.05)  # a connection's end has no event on our side
-    raise AssertionError
 
 
 def test_noise_on_the_way_to_the_scene_harms_nobody(
@@ -183,7 +182,7 @@ def test_noise_on_the_way_to_the_scene_harms_nobody(
     for noise in (b"\xc1" * 1000, b"", b"\x80", "a text"):
         with (
             suppress(ConnectionClosed),
-            connect(f"ws://{site}{place}", origin=f"http://{site}", subprotocols=[version], open_timeout=20) as bad,
+            connect(f"ws://{site}{place}", origin=f"http://{site}", subprotocols=[version], open_timeout=60) as bad,
         ):
             bad.send(noise)
             bad.send(noise)
@@ -211,9 +210,9 @@ def test_fifty_pages_half_of_them_deaf_all_see_the_newest(served: tuple[ViewerPa
             page._take()
             slowest = max(slowest, time.monotonic() - began)
         for reader in pages[::2]:
-            while json.loads(reader.recv(timeout=20)).get("tick") != 180:
+            while json.loads(reader.recv(timeout=60)).get("tick") != 180:
                 pass
-    assert slowest < 2.0  # nobody is waited for; a busy machine takes its time
+    assert slowest < 10.0  # nobody is waited for; a busy machine takes its time
 
 
 def test_many_wishes_to_seek_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
