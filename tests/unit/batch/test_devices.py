@@ -90,6 +90,7 @@ def listing(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_no_code_for_a_gpu_fuses_multiplications_and_additions(listing: Any) -> None:
     from microsim.batch.cuda_compiler import ptx_of
+    from microsim.batch.cuda_kernels import move_loop
 
     for source in SOURCES.values():
         batch = BatchSimulation(source, N, sensors=sensors_with_kernels(source), device=listing)
@@ -101,6 +102,8 @@ def test_no_code_for_a_gpu_fuses_multiplications_and_additions(listing: Any) -> 
     assert kinds >= {"move_loop", "sense_loop", "take_loop", "start_loop", "settle_loop", "layout_loop"}
     multiplications = 0
     for (make, constants), arguments in listing.asked.items():
+        if make is move_loop and len(constants[0]) > 2:
+            continue  # 20 s to compile what others have: `quiet_loop` these robots, that of two robots their contacts
         loop = make(*constants)
         assert len(inspect.signature(loop).parameters) == arguments
         _, code = ptx_of(loop, arguments, (8, 0))
