@@ -157,7 +157,13 @@ class RobotWatch(ExpectationWatch):
     def look(self, tick: int, messages: Sequence[Message]) -> None:
         if self.complaint:
             return
-        rows = self.sim.rows(self.entry.robot)
+        self._judge(self.sim.rows(self.entry.robot))
+        if self.entry.by is not None and not self.complaint:
+            self.until = tick  # decided: nobody looks again
+        elif self.entry.by is not None and tick < self.until:
+            self.complaint = ""  # there is time left
+
+    def _judge(self, rows: Rows) -> None:
         if self.entry.value == "position":
             self._judge_position(rows)
         elif not is_met(self.entry, value := self._value(rows)):
@@ -295,6 +301,8 @@ class Judge:
             return TopicWatch(self._sim, entry, first, until)
         if entry.at is not None:
             first = until = self._tick(entry.at)
+        elif entry.by is not None:
+            until = self._tick(entry.by)
         elif entry.since is None and entry.to is None:
             first = until
         return RobotWatch(self._sim, entry, first, until)

@@ -205,7 +205,7 @@ class Windowed(Expectation):
 
 
 class RobotExpectation(Windowed):
-    """About a robot's true state: at the end, at a time, or at every tick from one time to another."""
+    """About a robot's true state: at the end, at a time, by a time, or at every tick from one time to another."""
 
     robot: Name = Field(description="The robot whose state is meant.")
     value: Name = Field(
@@ -215,6 +215,7 @@ class RobotExpectation(Windowed):
         "(to the nearest occupied cell or the edge of the map)."
     )
     at: Seconds | None = Field(None, description="At this time only [s]; default: the mission's end.")
+    by: Seconds | None = Field(None, description="At any tick up to this time [s]: for a place to arrive at.")
 
     @property
     def subject(self) -> str:
@@ -222,8 +223,9 @@ class RobotExpectation(Windowed):
 
     @model_validator(mode="after")
     def _one_time(self) -> Self:
-        if self.at is not None and (self.since is not None or self.to is not None):
-            fail([detail("either `at`, or `from` and `to`", "at", at_key=True)])
+        written = [key for key in ("at", "by") if getattr(self, key) is not None]
+        if len(written) + (self.since is not None or self.to is not None) > 1:
+            fail([detail("either `at`, or `by`, or `from` and `to`", written[0], at_key=True)])
         if isinstance(self.equals, tuple) != (self.value == "position") and self.equals is not None:
             expected = "[x, y] or [x, y, z]" if self.value == "position" else "a number"
             fail([detail(f"expected {expected} for the value {self.value!r}, found {show(self.equals)}", "equals")])
@@ -320,7 +322,7 @@ class Mission(Model):
             if entry.every is not None:
                 written.append((("do", i, "times"), entry.at + entry.every * (entry.times - 1)))
         for i, expected in enumerate(self.expect):
-            written += [(("expect", i, key), getattr(expected, key, None) or 0.0) for key in ("at", "to")]
+            written += [(("expect", i, key), getattr(expected, key, None) or 0.0) for key in ("at", "by", "to")]
             written.append((("expect", i, "from"), getattr(expected, "since", None) or 0.0))
         message = "{:g} s is after the end of the mission, whose duration is {:g} s"
         problems = [detail(message.format(time, self.duration), *loc) for loc, time in written if time > self.duration]

@@ -331,7 +331,7 @@ def _last(entry: Data) -> float:
 
 
 def _latest(expectation: Data) -> float:
-    return max(float(expectation.get(key) or 0.0) for key in ("at", "from", "to"))
+    return max(float(expectation.get(key) or 0.0) for key in ("at", "by", "from", "to"))
 
 
 def _each_entry(case: FailingCase) -> Iterator[tuple[int, Data]]:

@@ -429,6 +429,19 @@ def test_an_expectation_that_fails_is_told_in_a_sentence(good: Any, bad: Any, se
     assert violations(bad, do=(EAST,)) == [sentence]
 
 
+def test_by_a_time_is_met_at_any_tick_until_then() -> None:
+    there = {"robot": "drone", "value": "position", "equals": [10.6, 10], "within": 0.1}
+    assert violations({**there, "by": 1}, {**there, "by": 2}, do=(EAST,)) == []
+    assert len(violations({**there, "at": 1}, {**there, "at": 2}, do=(EAST,))) == 2  # it passes by in between
+    early = violations({**there, "by": 0.25}, do=(EAST,))
+    assert len(early) == 1
+    assert "at 0.250 s" in early[0]
+    sim = microsim.Simulation(QUIET)
+    pilot = MissionPilot(sim, plan(EAST, expect=({**there, "by": 2}, {**there, "equals": [0, 0], "by": 2})))
+    Runner(sim, 0.0, pilot).run(60)
+    assert (pilot.violations(), pilot.undecided()) == ([], 1)  # the first is decided when it is met
+
+
 def test_radio_expectations_count_one_direction() -> None:
     ping = {"robot": "drone", "radio": "x", "every": 0.1, "times": 10}
     about = {"radio": ["drone", "rover"]}
@@ -539,6 +552,8 @@ HEAD = "scenario: flat\nduration: 5\n"
         (f"{HEAD}expect:\n  - {{robot: drone, value: z, equals: ¦1{400 * '0'}}}\n", "found a number of many digits"),
         (f"{HEAD}expect:\n  - {{robot: drone, value: ¦position, equals: [1, 2]}}\n", "and `within`"),
         (f"{HEAD}expect:\n  - {{robot: drone, value: z, at_most: 1, ¦at: 1, to: 2}}\n", "either `at`, or"),
+        (f"{HEAD}expect:\n  - {{robot: drone, value: z, at_most: 1, ¦by: 1, from: 0}}\n", "either `at`, or `by`"),
+        (f"{HEAD}expect:\n  - {{robot: drone, value: z, at_most: 1, by: ¦6}}\n", "after the end of the mission"),
         (f"{HEAD}expect:\n  - {{robot: drone, value: z, at_most: 1, from: ¦3, to: 2}}\n", "must be before"),
         (f"{HEAD}expect:\n  - {{robot: drone, value: z, at_most: 1, at: ¦6}}\n", "after the end of the mission"),
         (f"{HEAD}expect:\n  - {{topic: ¦/drone/odo, value: count, equals: 1}}\n", "did you mean '/drone/odom'?"),

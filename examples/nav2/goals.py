@@ -1,0 +1,53 @@
+"""Sends goals to Nav2, one after another, and says what became of each.
+
+    python3 examples/nav2/goals.py arena
+    python3 examples/nav2/goals.py 20,10,1.57 25,20,1.57
+
+A goal is x, y [m] and yaw [rad] in the map. The exit code is 0 when all were reached.
+"""
+
+import math
+import sys
+
+TOURS = {"arena": ("20,10,0.8", "25,20,1.57", "15,30,3.14")}
+
+
+def main() -> int:
+    import rclpy
+    from action_msgs.msg import GoalStatus
+    from nav2_msgs.action import NavigateToPose
+    from rclpy.action import ActionClient
+    from rclpy.node import Node
+    from rclpy.parameter import Parameter
+
+    rclpy.init()
+    node = Node("goals", parameter_overrides=[Parameter("use_sim_time", value=True)])
+    client = ActionClient(node, NavigateToPose, "navigate_to_pose")
+
+    def wait(future):
+        rclpy.spin_until_future_complete(node, future)
+        return future.result()
+
+    def reached(place: str) -> bool:
+        goal = NavigateToPose.Goal()
+        goal.pose.header.frame_id = "map"
+        x, y, yaw = map(float, place.split(","))
+        goal.pose.pose.position.x, goal.pose.pose.position.y = x, y
+        goal.pose.pose.orientation.z, goal.pose.pose.orientation.w = math.sin(yaw / 2), math.cos(yaw / 2)
+        client.wait_for_server()
+        while not (handle := wait(client.send_goal_async(goal))).accepted:  # Nav2 is still starting
+            rclpy.spin_once(node, timeout_sec=0.5)
+        start = node.get_clock().now()
+        outcome = wait(handle.get_result_async())
+        is_there = outcome.status == GoalStatus.STATUS_SUCCEEDED
+        seconds = (node.get_clock().now() - start).nanoseconds / 1e9
+        text = "reached" if is_there else f"failed with error {outcome.result.error_code}"
+        node.get_logger().info(f"goal {place}: {text} after {seconds:.1f} s, {node.get_clock().now().nanoseconds / 1e9:.1f} s")
+        return is_there
+
+    places = [place for each in sys.argv[1:] for place in TOURS.get(each, (each,))]
+    return 0 if all(reached(place) for place in places) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

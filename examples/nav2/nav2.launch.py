@@ -1,0 +1,68 @@
+"""Nav2 for a robot of MicroSim: map server, AMCL, planner, controller, behaviours and navigator, as nav2_bringup does.
+
+    ros2 launch examples/nav2/nav2.launch.py
+    ros2 launch examples/nav2/nav2.launch.py goals:=arena
+    ros2 launch examples/nav2/nav2.launch.py prefix:='' localisation:=false
+
+The simulator runs beside it: see README.md.
+"""
+
+from pathlib import Path
+
+from launch import LaunchContext, LaunchDescription
+from launch.actions import DeclareLaunchArgument, ExecuteProcess, OpaqueFunction
+from launch.substitutions import LaunchConfiguration
+from launch_ros.actions import Node
+from launch_ros.parameter_descriptions import ParameterFile
+
+HERE = Path(__file__).resolve().parent
+LOCALISATION = {"map_server": "nav2_map_server", "amcl": "nav2_amcl"}
+NAVIGATION = {  # node, named like its executable -> package
+    "controller_server": "nav2_controller",
+    "smoother_server": "nav2_smoother",
+    "planner_server": "nav2_planner",
+    "behavior_server": "nav2_behaviors",
+    "velocity_smoother": "nav2_velocity_smoother",
+    "collision_monitor": "nav2_collision_monitor",
+    "bt_navigator": "nav2_bt_navigator",
+    "waypoint_follower": "nav2_waypoint_follower",
+}
+TO_SMOOTHER = ("controller_server", "behavior_server", "velocity_smoother")  # cmd_vel between them is cmd_vel_nav
+ARGUMENTS = {
+    "prefix": ("rover/", "before the names of the robot's topics and frames; '' for robot_simulator"),
+    "map": (str(HERE / "arena_map.yaml"), "map for map_server"),
+    "params_file": (str(HERE / "nav2_params.yaml"), "parameters of all nodes"),
+    "localisation": ("true", "false: the robot publishes map -> odom itself, AMCL is left out"),
+    "use_sim_time": ("true", "follow /clock"),
+    "goals": ("", "what goals.py drives to: a name or 'x,y,yaw x,y,yaw'; empty: wait for goals"),
+}
+
+
+def generate_launch_description() -> LaunchDescription:
+    declared = [DeclareLaunchArgument(name, default_value=value, description=about) for name, (value, about) in ARGUMENTS.items()]
+    return LaunchDescription([*declared, OpaqueFunction(function=_start)])
+
+
+def _start(context: LaunchContext) -> list:
+    given = {name: LaunchConfiguration(name).perform(context) for name in ARGUMENTS}
+    sim_time = {"use_sim_time": given["use_sim_time"].lower() == "true"}
+    shared = [ParameterFile(given["params_file"], allow_substs=True), sim_time]
+
+    def node(name: str, package: str) -> Node:
+        remappings = [("cmd_vel", "cmd_vel_nav")] if name in TO_SMOOTHER else []
+        own = [{"yaml_filename": given["map"]}] if name == "map_server" else []
+        return Node(package=package, executable=name, name=name, parameters=[*shared, *own], remappings=remappings, output="screen")
+
+    def manager(name: str, nodes: list[str]) -> Node:
+        parameters = [{"autostart": True, "node_names": nodes}, sim_time]
+        return Node(package="nav2_lifecycle_manager", executable="lifecycle_manager", name=name, parameters=parameters, output="screen")
+
+    localisation = dict(LOCALISATION)
+    if given["localisation"].lower() != "true":
+        del localisation["amcl"]
+    actions: list = [node(*each) for each in (localisation | NAVIGATION).items()]
+    actions.append(manager("lifecycle_manager_localization", list(localisation)))
+    actions.append(manager("lifecycle_manager_navigation", list(NAVIGATION)))
+    if given["goals"]:
+        actions.append(ExecuteProcess(cmd=["python3", str(HERE / "goals.py"), *given["goals"].split()], output="screen"))
+    return actions
