@@ -1,7 +1,7 @@
 """Sends goals to Nav2, one after another, and says what became of each.
 
     python3 examples/nav2/goals.py arena
-    python3 examples/nav2/goals.py 20,10,1.57 25,20,1.57
+    python3 examples/nav2/goals.py 12,18,0 27,21,1.57
 
 A goal is x, y [m] and yaw [rad] in the map. The exit code is 0 when all were reached.
 """
@@ -9,7 +9,7 @@ A goal is x, y [m] and yaw [rad] in the map. The exit code is 0 when all were re
 import math
 import sys
 
-TOURS = {"arena": ("20,10,0.8", "25,20,1.57", "15,30,3.14")}
+TOURS = {"arena": ("12,18,0.0", "27,21,0.0", "28,28,3.14")}
 
 
 def main() -> int:
@@ -42,7 +42,9 @@ def main() -> int:
         is_there = outcome.status == GoalStatus.STATUS_SUCCEEDED
         seconds = (node.get_clock().now() - start).nanoseconds / 1e9
         text = "reached" if is_there else f"failed with error {outcome.result.error_code}"
-        node.get_logger().info(f"goal {place}: {text} after {seconds:.1f} s, {node.get_clock().now().nanoseconds / 1e9:.1f} s")
+        node.get_logger().info(
+            f"goal {place}: {text} after {seconds:.1f} s, {node.get_clock().now().nanoseconds / 1e9:.1f} s"
+        )
         return is_there
 
     places = [place for each in sys.argv[1:] for place in TOURS.get(each, (each,))]

@@ -25,7 +25,6 @@ NAVIGATION = {  # node, named like its executable -> package
     "velocity_smoother": "nav2_velocity_smoother",
     "collision_monitor": "nav2_collision_monitor",
     "bt_navigator": "nav2_bt_navigator",
-    "waypoint_follower": "nav2_waypoint_follower",
 }
 TO_SMOOTHER = ("controller_server", "behavior_server", "velocity_smoother")  # cmd_vel between them is cmd_vel_nav
 ARGUMENTS = {
@@ -39,7 +38,10 @@ ARGUMENTS = {
 
 
 def generate_launch_description() -> LaunchDescription:
-    declared = [DeclareLaunchArgument(name, default_value=value, description=about) for name, (value, about) in ARGUMENTS.items()]
+    declared = [
+        DeclareLaunchArgument(name, default_value=value, description=about)
+        for name, (value, about) in ARGUMENTS.items()
+    ]
     return LaunchDescription([*declared, OpaqueFunction(function=_start)])
 
 
@@ -51,11 +53,24 @@ def _start(context: LaunchContext) -> list:
     def node(name: str, package: str) -> Node:
         remappings = [("cmd_vel", "cmd_vel_nav")] if name in TO_SMOOTHER else []
         own = [{"yaml_filename": given["map"]}] if name == "map_server" else []
-        return Node(package=package, executable=name, name=name, parameters=[*shared, *own], remappings=remappings, output="screen")
+        return Node(
+            package=package,
+            executable=name,
+            name=name,
+            parameters=[*shared, *own],
+            remappings=remappings,
+            output="screen",
+        )
 
     def manager(name: str, nodes: list[str]) -> Node:
         parameters = [{"autostart": True, "node_names": nodes}, sim_time]
-        return Node(package="nav2_lifecycle_manager", executable="lifecycle_manager", name=name, parameters=parameters, output="screen")
+        return Node(
+            package="nav2_lifecycle_manager",
+            executable="lifecycle_manager",
+            name=name,
+            parameters=parameters,
+            output="screen",
+        )
 
     localisation = dict(LOCALISATION)
     if given["localisation"].lower() != "true":
@@ -64,5 +79,7 @@ def _start(context: LaunchContext) -> list:
     actions.append(manager("lifecycle_manager_localization", list(localisation)))
     actions.append(manager("lifecycle_manager_navigation", list(NAVIGATION)))
     if given["goals"]:
-        actions.append(ExecuteProcess(cmd=["python3", str(HERE / "goals.py"), *given["goals"].split()], output="screen"))
+        actions.append(
+            ExecuteProcess(cmd=["python3", str(HERE / "goals.py"), *given["goals"].split()], output="screen")
+        )
     return actions

@@ -1,0 +1,111 @@
+"""The example for Nav2, without Nav2: what its files name exists, its map is the world's, its mission can be met."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from microsim import Simulation, load_scenario
+from microsim.documents.yaml_text import read_yaml
+from microsim.messages.topics import table
+from microsim.missions import fly_mission, load_mission
+from microsim.ros2.robot_maps import read_map, world_of_message
+from microsim.ros2.robot_simulator_settings import RobotSimulatorSettings
+from tests.support import decoded
+
+FOLDER = Path(__file__).resolve().parents[3] / "examples" / "nav2"
+ROUTE = [[20, 13], [20, 16.5], [12, 18], [20, 17.5], [27, 21], [33.5, 25], [28, 28]]  # by hand, around everything
+
+
+@pytest.fixture(scope="module")
+def sim() -> Simulation:
+    return Simulation(load_scenario(FOLDER / "arena.yaml"))
+
+
+@pytest.fixture(scope="module")
+def sent(sim: Simulation) -> list[Any]:
+    return [*sim.step(0), *sim.step(12)]
+
+
+def parameters(prefix: str) -> dict[str, Any]:
+    text = (FOLDER / "nav2_params.yaml").read_text().replace("$(var prefix)", prefix)
+    return dict(read_yaml(text, "nav2_params.yaml").data)
+
+
+def leaves(data: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """(key, value) of everything in it that is neither a mapping nor a list."""
+    for name, value in data.items() if isinstance(data, dict) else ((key, each) for each in data):
+        if isinstance(value, (dict, list)):
+            yield from leaves(value, name)
+        else:
+            yield name, value
+
+
+def test_parameters_name_topics_and_frames_of_the_rover(sim: Simulation, sent: list[Any]) -> None:
+    odometry, scan = decoded(sent, "/rover/odom")[-1], decoded(sent, "/rover/scan")[-1]
+    frames = {odometry.header.frame_id, odometry.child_frame_id}
+    assert frames == {"rover/odom", "rover/base_link"}
+    found = [(key, value) for key, value in leaves(parameters("rover/")) if isinstance(value, str)]
+    topics = {value for key, value in found if key.endswith("topic") and value.startswith("/rover/")}
+    taken = {row.of("rover") for row in table() if row.direction == "in"}
+    assert topics == {"/rover/odom", "/rover/scan", "/rover/cmd_vel"}
+    assert topics <= {*sim.topics, *taken}
+    named = {value for key, value in found if "frame" in key}
+    assert named == {*frames, "map"}
+    assert scan.header.frame_id == "rover/scan_link"
+    moving = decoded(sent, "/tf")[-1].transforms
+    assert [(each.header.frame_id, each.child_frame_id) for each in moving] == [tuple(sorted(frames, reverse=True))]
+    height = next(each for each in decoded(sent, "/tf_static")[-1].transforms if "scan" in each.child_frame_id)
+    bounds = parameters("rover/")["collision_monitor"]["ros__parameters"]["scan"]
+    assert bounds["min_height"] < height.transform.translation.z < bounds["max_height"]
+
+
+def test_without_a_prefix_they_fit_robot_simulator() -> None:
+    given = read_yaml((FOLDER / "robot_simulator.yaml").read_text(), "robot_simulator.yaml").data
+    settings = RobotSimulatorSettings(**given["/robot_simulator"]["ros__parameters"])
+    found = dict(leaves(parameters("")))
+    assert found["odom_frame_id"] == settings.frame_odom
+    assert found["base_frame_id"] == settings.frame_base
+    assert found["odom_topic"] == "/odom"
+    assert found["cmd_vel_out_topic"] == "/cmd_vel"
+    assert settings.tf_tree == "map_odom_base"
+
+
+def test_the_world_is_that_of_obstacles_arena_and_the_map_is_its_occupancy(sim: Simulation, sent: list[Any]) -> None:
+    assert sim.scenario.obstacles == load_scenario("obstacles_arena").obstacles
+    world = world_of_message(decoded(sent, "/world/occupancy")[-1])
+    drawn = read_map(FOLDER / "arena_map.yaml")
+    np.testing.assert_array_equal(drawn.occupied, world.occupied)
+    assert (drawn.cell_m, drawn.west, drawn.south) == pytest.approx((world.cell_m, world.west, world.south))
+
+
+def test_amcl_starts_where_the_rover_does(sim: Simulation) -> None:
+    start, believed = sim.scenario.robots["rover"].start.map_pose, parameters("rover/")["amcl"]["ros__parameters"]
+    assert believed["initial_pose"] == {"x": start.x, "y": start.y, "z": 0.0, "yaw": start.yaw}
+
+
+def test_the_mission_is_met_by_a_good_drive_and_not_by_standing_still() -> None:
+    mission = load_mission(FOLDER / "arena_mission.yaml")
+    assert len(fly_mission(mission).violations) == 4
+    drive = {"robot": "rover", "waypoints": ROUTE, "speed": 1.0, "tolerance": 0.3}
+    good = mission.model_copy(update={"do": load_mission({"duration": 120, "do": [drive]}).do})
+    assert fly_mission(good).violations == ()
+
+
+def test_the_launch_file_starts_every_node_that_has_parameters_and_goals_are_those_of_the_mission() -> None:
+    tree = ast.parse((FOLDER / "nav2.launch.py").read_text())
+    named = {
+        each.targets[0].id: each.value for each in tree.body
+        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name)
+    }  # fmt: skip
+    nodes = {**ast.literal_eval(named["LOCALISATION"]), **ast.literal_eval(named["NAVIGATION"])}
+    assert set(parameters("")) - {"local_costmap", "global_costmap"} == set(nodes) - {"map_server"}
+    tours = ast.literal_eval(re.search(r"^TOURS = (.*)$", (FOLDER / "goals.py").read_text(), re.MULTILINE)[1])
+    places = [tuple(map(float, goal.split(",")[:2])) for goal in tours["arena"]]
+    arrivals = [each.equals for each in load_mission(FOLDER / "arena_mission.yaml").expect if each.value == "position"]
+    assert places == arrivals[:3]
+    assert arrivals[3] == places[-1]
