@@ -157,33 +157,35 @@ class RobotWatch(ExpectationWatch):
     def look(self, tick: int, messages: Sequence[Message]) -> None:
         if self.complaint:
             return
-        self._judge(self.sim.rows(self.entry.robot))
-        if self.entry.by is not None and not self.complaint:
+        complaint = self._judge(self.sim.rows(self.entry.robot))
+        if self.entry.by is None or tick == self.until:
+            self.complaint = complaint
+        elif not complaint:
             self.until = tick  # decided: nobody looks again
-        elif self.entry.by is not None and tick < self.until:
-            self.complaint = ""  # there is time left
 
-    def _judge(self, rows: Rows) -> None:
+    def _judge(self, rows: Rows) -> str:
         if self.entry.value == "position":
-            self._judge_position(rows)
-        elif not is_met(self.entry, value := self._value(rows)):
-            last = self.sim.last_contact(self.entry.robot) if self.entry.value == "contacts" else ""
-            named = f", the last with {last}" if last else ""
-            self.complaint = f"{self.entry.value} of {self.entry.robot} was {value:.6g} {self.now}{named}"
+            return self._judge_position(rows)
+        if is_met(self.entry, value := self._value(rows)):
+            return ""
+        last = self.sim.last_contact(self.entry.robot) if self.entry.value == "contacts" else ""
+        named = f", the last with {last}" if last else ""
+        return f"{self.entry.value} of {self.entry.robot} was {value:.6g} {self.now}{named}"
 
     def _value(self, rows: Rows) -> float:
         if self.entry.value in DERIVED:
             return DERIVED[self.entry.value](self.sim, rows, self.start)
         return float(getattr(self.sim.state(self.entry.robot), self.entry.value))
 
-    def _judge_position(self, rows: Rows) -> None:
+    def _judge_position(self, rows: Rows) -> str:
         wanted = self.entry.equals
         assert isinstance(wanted, tuple)
         here = [rows[i] for i in (X, Y, Z)[: len(wanted)]]
         away = math.sqrt(sum((one - other) * (one - other) for one, other in zip(here, wanted, strict=True)))
-        if away > self.entry.within + ROUNDING:
-            place = ", ".join(f"{part:.3f}" for part in here)
-            self.complaint = f"{self.entry.robot} was at ({place}) {self.now}, {away:.3f} m away"
+        if away <= self.entry.within + ROUNDING:
+            return ""
+        place = ", ".join(f"{part:.3f}" for part in here)
+        return f"{self.entry.robot} was at ({place}) {self.now}, {away:.3f} m away"
 
 
 class TopicWatch(ExpectationWatch):
