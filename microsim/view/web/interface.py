@@ -188,7 +188,7 @@ class FrameCollector:
         self._pace = RecentPace()
         self._way: deque[Step] = deque(maxlen=_MOST_STEPS)
         self._next_step = 0
-        self._asked: set[str] = set()  # topics that a page wants to plot, also after a restart
+        self._asked: set[str] = set()  # topics that a page plots, also after a restart
         self._plotted: set[str] = set()  # topics whose messages are part of the steps
         self._commanded: set[str] = set()
         self.restart_s: float | None = None
