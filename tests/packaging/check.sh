@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the tree in the four ways a user may (pip, pip -e, colcon, colcon --symlink-install) into scratch folders, and tries each.
+# Installs the tree in the four ways a user may (pip from an sdist, pip -e, colcon, colcon --symlink-install) into scratch folders, and tries each.
 set -euo pipefail
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -49,8 +49,10 @@ works() { # COMMAND, away from every checkout
 "$python" -m venv "$venv"
 copy_tree
 
-say "pip install ."
-pip install "$source_tree"
+say "pip install of an sdist"
+pip install setuptools
+(cd "$source_tree" && "$venv/bin/python" setup.py -q sdist --dist-dir "$scratch/dist")
+pip install "$scratch"/dist/*.tar.gz
 works "$venv/bin/microsim"
 has_all_data "$venv/share/microsim"
 [ -e "$venv/share/ament_index/resource_index/packages/microsim" ] || fail "no ament marker"
