@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 ROOT = Path(__file__).resolve().parents[1]
-READ_LATE = re.compile(r"ROS_\w+|PYTEST_\w+|COLUMNS|LINES|TERM|NO_COLOR|FORCE_COLOR")  # by commands, not by imports
+READ_LATE = re.compile(r"(ROS|CYCLONEDDS|PYTEST)_\w+|COLUMNS|LINES|TERM|NO_COLOR|FORCE_COLOR")  # not by imports
 
 
 def environment(**changes: str) -> dict[str, str]:

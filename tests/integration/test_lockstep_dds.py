@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from microsim.cli.commands.run import RunOptions, run
 from microsim.ros2.microsim_node import MicroSimNode, start_node
 from microsim.ros2.transport.dds import DdsTransport
 from microsim.runner import Watcher
+from tests.cli_support import run_microsim
 from tests.integration.conftest import PATIENCE_S, ROOT
 
 SCRIPT = Path(__file__).parent / "lockstep_node.py"
@@ -108,11 +108,9 @@ def test_check_reports_a_node_that_ends_or_cannot_be_started(tmp_path: Path) -> 
 def digest_with_node(folder: Path, *faults: str, chaos: dict[str, Any] | None = None) -> dict[str, Any]:
     """Of a run that starts the node itself."""
     (folder / "world.yaml").write_text(json.dumps({**WORLD, "lockstep": [GATE], "faults": faults, "chaos": chaos}))
-    command = [sys.executable, "-m", "microsim", "run", str(folder / "world.yaml"), "--duration", "1", "--json"]
-    command += ["--quiet", "--transport", "dds", "--with", f"{sys.executable} {SCRIPT} '' 0.01 {NEVER}"]
-    variables = {**os.environ, "ROS_DOMAIN_ID": str(1 + os.getpid() % 100)}
-    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr.decode()
+    options = ("--quiet", "--transport", "dds", "--with", f"{sys.executable} {SCRIPT} '' 0.01 {NEVER}")
+    done = run_microsim("run", str(folder / "world.yaml"), "--duration", "1", "--json", *options)
+    assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
 
