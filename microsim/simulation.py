@@ -329,15 +329,16 @@ class Simulation:
         self, robot: str, x: float, y: float, z: float | None = None, yaw: float = 0.0, stamp_ns: int | None = None
     ) -> bool:
         """Put a robot somewhere, at rest; a drone without z keeps its height. Ignored and counted where it cannot."""
-        model, world = self.model(robot), self.world
+        model, world, settings = self.model(robot), self.world, self._drawn.robots[robot]
         height = self._height_to_come(robot) if z is None else checked_number("z", z)
         x, y, yaw = checked_number("x", x), checked_number("y", y), checked_number("yaw", yaw)
         if not all(map(math.isfinite, (x, y, height, yaw))) or max(map(abs, (x, y, height, yaw))) > 1e6:
             return self._ignore("poses with NaN, infinity or more than 1e6")
+        if settings.follows_path:
+            return self._ignore("poses of robots that follow a path")
         if model.is_ground_bound and not world.has_footing(x, y):
             return self._ignore("poses off the map or in an occupied cell")
-        clearance: float = getattr(self._drawn.robots[robot], "ground_clearance_m", 0.0)
-        lowest = world.ground(x, y) + clearance  # NaN where there is no ground: then any height is allowed
+        lowest: float = world.ground(x, y) + getattr(settings, "ground_clearance_m", 0.0)  # NaN if there is no ground
         return self._accept(Teleport(robot, x, y, lowest if height < lowest else height, yaw, stamp_ns))
 
     def _height_to_come(self, robot: str) -> float:

@@ -43,6 +43,7 @@ _COUNT, _IS_REPEATED, _FLIES, _FIRST = range(4)  # rows of the parameters: those
 _T, _X, _Y, _Z, _YAW, _NUMBERS = range(6)  # of a waypoint; z is NaN on the ground
 
 MOST_WAYPOINTS = 1_000
+_FASTEST = 1_000.0  # [m/s], [rad/s] of commands: beyond any actor, and its motion stays finite
 TURN_S = 0.5  # within which an actor faces the next waypoint, where the path does not say how it turns
 
 Body = tuple[tuple[float, float, float], tuple[float, float, float]]
@@ -118,10 +119,16 @@ def _follow(state: Array, parameters: Array, i: int, scene: Scene) -> None:
 @kernel
 def _obey(state: Array, command: Array, parameters: Array, i: int, scene: Scene) -> None:
     sine, cosine = _sincos(state[YAW, i])
-    x = state[X, i] + (cosine * command[0, i] - sine * command[1, i]) * scene.dt
-    y = state[Y, i] + (sine * command[0, i] + cosine * command[1, i]) * scene.dt
-    z = state[Z, i] + command[2, i] * scene.dt
-    _stand(state, parameters, i, scene, x, y, z, state[YAW, i] + command[3, i] * scene.dt)
+    ahead, aside, up, turn = _kept(command[0, i]), _kept(command[1, i]), _kept(command[2, i]), _kept(command[3, i])
+    x = state[X, i] + (cosine * ahead - sine * aside) * scene.dt
+    y = state[Y, i] + (sine * ahead + cosine * aside) * scene.dt
+    z = state[Z, i] + up * scene.dt
+    _stand(state, parameters, i, scene, x, y, z, state[YAW, i] + turn * scene.dt)
+
+
+@kernel
+def _kept(speed: float) -> float:
+    return min(max(speed, -_FASTEST), _FASTEST)
 
 
 @kernel
@@ -246,10 +253,11 @@ class Actor(Robot):
                 fail([detail(f"expected a later time than {a[0]:g}, found {b[0]:g}", "path", index + 1)])
         if self.path and (self.path[0][0] or 0.0) < 0.0:
             fail([detail(f"expected a time from 0 on, found {show(self.path[0][0])}", "path", 0)])
-        if self.repeat and self.path and self.path[0][1:3] != self.path[-1][1:3]:
-            (x, y), (at_x, at_y) = self.path[0][1:3], self.path[-1][1:3]
-            rule = f"a path that is repeated ends where it begins, at [{x:g}, {y:g}]"
-            fail([detail(f"{rule}; found [{at_x:g}, {at_y:g}]", "path", len(self.path) - 1)])
+        first, last = ([*self.path[end], None][1:4] for end in (0, -1)) if self.path else ((), ())
+        if self.repeat and first != last:
+            begin, end = (", ".join(f"{number:g}" for number in place if number is not None) for place in (first, last))
+            rule = f"a path that is repeated ends where it begins, at [{begin}]"
+            fail([detail(f"{rule}; found [{end}]", "path", len(self.path) - 1)])
         return self._at_its_start()
 
     def _at_its_start(self) -> Self:
@@ -273,18 +281,26 @@ class Actor(Robot):
 
 def _from_csv(text: str, name: str) -> list[list[float | None]]:
     """Waypoints from columns t, x, y and perhaps z, yaw, in any order."""
-    rows = csv.DictReader(io.StringIO(text))
-    names = tuple(each.strip() for each in rows.fieldnames or ())
+    reader = csv.reader(io.StringIO(text, newline=None))  # any line ends
+    try:
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if row]
+    except csv.Error as error:
+        raise ValueError(f"{name}, line {reader.line_num}: expected CSV: {error}") from None
+    names = rows[0][1] if rows else []
     if missing := [each for each in ("t", "x", "y") if each not in names]:
         raise ValueError(f"{name}: expected a first line with t,x,y and perhaps z,yaw; it has no {', '.join(missing)}")
     found = list[list[float | None]]()
-    for row in rows:
-        numbers = {str(key).strip(): value for key, value in row.items() if key is not None}
+    for line, cells in rows[1:]:
         try:
-            cells = [(numbers.get(each) or "").strip() for each in ("t", "x", "y", "z", "yaw")]
-            found.append([float(cell) if cell or k < 3 else None for k, cell in enumerate(cells)])
+            given = dict(zip(names, cells, strict=False))
+            wanted = [given.get(each, "") for each in ("t", "x", "y", "z", "yaw")]
+            found.append([float(cell) if cell or k < 3 else None for k, cell in enumerate(wanted)])
         except ValueError:
-            raise ValueError(f"{name}, line {rows.line_num}: expected numbers, found {show(row)}") from None
+            raise ValueError(f"{name}, line {line}: expected numbers, found {show(','.join(cells))}") from None
+        if len(cells) > len(names):
+            raise ValueError(f"{name}, line {line}: expected {len(names)} values, found {len(cells)}")
+    if not found:
+        raise ValueError(f"{name}: expected a waypoint per line after the first line, found none")
     return found
 
 

@@ -183,6 +183,11 @@ class Robot(Model):
         return self.class_id or self.model
 
     @property
+    def follows_path(self) -> bool:
+        """Whether its own settings say where it is: it cannot be put elsewhere."""
+        return bool(self.key_that_starts and getattr(self, self.key_that_starts))
+
+    @property
     def engine_name(self) -> str:
         return self.engine_model.name
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from pydantic import ValidationError
+
 from microsim.documents.yaml_text import read_yaml
 from microsim.engine import components as row
 from microsim.engine.geometry import yaw_of_quaternion, yaw_quaternion
@@ -213,7 +215,8 @@ class EntityServices:
             return self._move_obstacle(request.entity, entity, (x, y, z), yaw)
         if not self.node.sim.set_pose(request.entity, x=x, y=y, z=z, yaw=yaw):
             raise RefusalError(
-                INVALID_POSE, "the robot cannot be there: off the map, in an occupied cell, or not finite"
+                INVALID_POSE,
+                "the robot cannot be there: off the map, in an occupied cell, not finite, or it follows a path",
             )
         return result()
 
@@ -321,7 +324,13 @@ class EntityServices:
         kind = ROBOTS.find(str(block.get("model")), self.node.sim.scenario.plugins)
         if kind is None:
             raise RefusalError(PARSE_ERROR, f"there is no model {block.get('model')!r}; {there_are(ROBOTS.names())}")
-        height = {} if kind(model=block["model"]).engine_model.is_ground_bound else {"z": z}
+        try:
+            robot = kind.model_validate(block, context={"plugins": self.node.sim.scenario.plugins})
+        except ValidationError:  # `spawn` says what is wrong with it
+            return block
+        if robot.follows_path:
+            return block
+        height = {} if robot.engine_model.is_ground_bound else {"z": z}
         return {**block, "start": {"map_pose": {"x": x, "y": y, "yaw": yaw, **height}}}
 
     def _new_name(self, name: str, block: Mapping[str, Any], may_rename: bool) -> str:

@@ -66,6 +66,8 @@ def check_randomize(scenario: Scenario) -> Iterator[Found]:
     for robot in block.starts:
         if robot not in scenario.robots:
             yield unknown("no robot", repr(robot), robot, scenario.robots), ("randomize", "starts", robot)
+        elif scenario.robots[robot].follows_path:
+            yield f"{robot} starts at the first waypoint of its path: leave it out", ("randomize", "starts", robot)
     for name, span in block.values.items():
         message = _why_not(scenario, name) or _refused(scenario, name, span)
         if message:

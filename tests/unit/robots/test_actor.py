@@ -108,6 +108,23 @@ def test_without_a_path_it_follows_commands_in_its_own_axes() -> None:
     assert (state.x, state.y) == pytest.approx((19.5, 21.0), abs=1e-9)
 
 
+def test_commands_beyond_all_measure_leave_its_motion_finite() -> None:
+    sim = microsim.Simulation(world(start={"map_pose": {"x": 20, "y": 20}}))
+    sim.command("walker", vx=1e308, vy=-1e308, vz=1e308, yaw_rate=1e308)
+    for _ in range(3):
+        sim.advance()
+        assert np.isfinite(sim.rows("walker")).all()
+    assert abs(sim.state("walker").x) < 100.0
+
+
+def test_on_a_path_it_cannot_be_put_elsewhere() -> None:
+    sim = microsim.Simulation(world(path=[[0, 5, 5], [2, 9, 5]]))
+    sim.advance(60)
+    assert not sim.set_pose("walker", x=20.0, y=20.0)
+    sim.advance(30)
+    assert sim.state("walker").x == pytest.approx(8.0, abs=1e-9)
+
+
 def test_a_flying_actor_keeps_its_height_and_a_walking_one_the_ground() -> None:
     hills = {"elevation": {"generate": "hills", "amplitude_m": 1.0, "wavelength_m": 20.0}}
     path = [[0, 5, 5], [4, 20, 15]]
@@ -161,7 +178,7 @@ def test_paths_of_different_lengths_go_side_by_side() -> None:
 
 
 def test_a_path_may_be_a_file_which_becomes_part_of_the_scenario(tmp_path: Path) -> None:
-    (tmp_path / "walk.csv").write_text("t,x,y,z,yaw\n0,5,5,,\n2,9,5,,\n4,9,9,,1.5\n")
+    (tmp_path / "walk.csv").write_bytes(b"t, x,y,name,z,yaw\r0,5,5,a,,\r2,9,5,b,,\r4,9,9,c,,1.5\r")
     (tmp_path / "world.yaml").write_text("robots: {walker: {model: actor, path: walk.csv}}")
     scenario = microsim.load_scenario(tmp_path / "world.yaml")
     (tmp_path / "walk.csv").unlink()
@@ -178,6 +195,10 @@ def test_a_path_may_be_a_file_which_becomes_part_of_the_scenario(tmp_path: Path)
         ({"path": [[0, None, 5]]}, "expected numbers for t, x and y"),
         ({"path": [[-1, 5, 5]]}, "expected a time from 0 on, found -1"),
         ({"path": [[0, 5, 5], [1, 6, 5]], "repeat": True}, "ends where it begins, at [5, 5]; found [6, 5]"),
+        (
+            {"path": [[0, 5, 5, 1], [1, 6, 5, 1], [2, 5, 5, 3]], "repeat": True},
+            "ends where it begins, at [5, 5, 1]; found [5, 5, 3]",
+        ),
         ({"path": "walk.csv"}, "no such file: 'walk.csv'"),
         ({"path": "walk.txt"}, "expected waypoints or the name of a .csv file, found 'walk.txt'"),
         ({"shape": "box"}, "robots.walker.size: size is missing for a box"),
@@ -190,11 +211,21 @@ def test_what_is_wrong_is_named(actor: dict[str, Any], part: str) -> None:
     assert part in complaint(**actor)
 
 
+def test_the_start_of_a_path_cannot_be_drawn() -> None:
+    drawn = {"randomize": {"starts": {"walker": {"x": [1, 2], "y": [1, 2]}}}}
+    with pytest.raises(ScenarioError, match="walker starts at the first waypoint of its path"):
+        microsim.load_scenario({**world(path=[[0, 5, 5]]), **drawn})
+
+
 @pytest.mark.parametrize(
     ("text", "part"),
     [
         ("t,x\n0,1\n", "walk.csv: expected a first line with t,x,y and perhaps z,yaw; it has no y"),
         ("t,x,y\n0,1,2\n1,a,2\n", "walk.csv, line 3: expected numbers"),
+        ("t,x,y\n0,1\n", "walk.csv, line 2: expected numbers, found '0,1'"),
+        ("t,x,y\n0,1,2,3\n", "walk.csv, line 2: expected 3 values, found 4"),
+        ("t,x,y\n", "walk.csv: expected a waypoint per line after the first line, found none"),
+        ("t,x,y\n0,1," + 200_000 * "1", "walk.csv, line 2: expected CSV: field larger than field limit"),
         ("", "it has no t, x, y"),
     ],
 )

@@ -611,6 +611,17 @@ def test_the_standard_interface_spawns_obstacles_in_any_frame_and_moves_them() -
     assert stage.call("/get_entities", STANDARD + "GetEntities").entities == ["drone", "rover"]
 
 
+def test_the_standard_interface_spawns_actors_in_the_air_and_on_their_path() -> None:
+    stage = Stage()
+    assert spawn(stage, "kite", text="{model: actor, shape: drone}", z=7.0).result.result == 1
+    assert stage.node.sim.state("kite").z == 7.0
+    assert spawn(stage, "walker", text="{model: actor, path: [[0, 40, 40], [9, 45, 45]]}").result.result == 1
+    assert stage.node.sim.state("walker").x == 40.0
+    place = {"pose": {"position": {"x": 30.0, "y": 30.0}, "orientation": {"w": 1.0}}}
+    moved = stage.call("/set_entity_state", STANDARD + "SetEntityState", entity="walker", state=place, set_pose=True)
+    assert "it follows a path" in moved.result.error_message
+
+
 @pytest.mark.parametrize(
     ("wrong", "code"),
     [
@@ -624,6 +635,7 @@ def test_the_standard_interface_spawns_obstacles_in_any_frame_and_moves_them() -
         ({"name": "two", "text": "{model: ["}, 106),
         ({"name": "two", "text": "{model: rover, speed: 3}"}, 106),
         ({"name": "two", "text": "{model: rvoer}"}, 106),
+        ({"name": "two", "text": "{model: actor, shape: box}"}, 106),
         ({"name": "two", "uri": "rover", "x": -100.0}, 109),
         ({"name": "two", "uri": "rover", "x": math.nan}, 109),
         ({"name": "two", "uri": "drone", "z": -5.0}, 109),
