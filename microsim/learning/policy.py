@@ -28,7 +28,8 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 Layers: TypeAlias = tuple[tuple[Float32s, Float32s], ...]
 
 SHIPPED = Path(__file__).parent / "policies"
-_LARGEST_BYTES = 64 * 2**20  # of a file
+_LARGEST_BYTES = 64 * 2**20  # of all parts of a file, unpacked
+_KINDS = {"options": dict, "image": list}  # of the description
 _FORMAT = 1
 STRIDE = 2  # of every convolution
 
@@ -182,6 +183,12 @@ class Policy:
                 f"the policy was trained with other observations than {task.name} has: "
                 f"{len(seen)} numbers ({', '.join(seen[:3])}, …), not {len(names)} ({', '.join(names[:3])}, …)"
             )
+        agents = len(task.agents) if task.alike else 1
+        inputs = task.layout.size + (math.prod(image) if (image := image_shape(task)) else 0)
+        expected = f"{inputs // agents} numbers to {task.action_size // agents}"
+        found = f"{self.shape.inputs} numbers to {self.shape.sizes[-1]}"
+        if found != expected:
+            raise UsageError(f"{task.name}: expected a policy from {expected}, found one from {found}")
 
     def save(self, file: Path) -> None:
         arrays: dict[str, Any] = {f"w{k}": weights for k, (weights, _) in enumerate(self.layers)}
@@ -284,13 +291,14 @@ def load_policy(policy: str | Path | Policy) -> Policy:
             raise UsageError(f"{text}; a file is named policy.npz")
         file = SHIPPED / f"{policy}.npz"
     try:
-        if file.stat().st_size > _LARGEST_BYTES:
-            raise UsageError(f"{file}: expected a policy of at most {_LARGEST_BYTES >> 20} MiB")
+        with zipfile.ZipFile(file) as parts:
+            if sum(part.file_size for part in parts.infolist()) > _LARGEST_BYTES:
+                raise UsageError(f"{file}: expected a policy of at most {_LARGEST_BYTES >> 20} MiB")
         with np.load(file, allow_pickle=False) as stored:
             return _read(stored, file)
     except FileNotFoundError:
         raise UsageError(f"{file}: no such file; shipped policies: {', '.join(shipped_policies())}") from None
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, MemoryError, zipfile.BadZipFile) as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"{file}: not a policy of `microsim train`: {error}") from None
@@ -298,12 +306,20 @@ def load_policy(policy: str | Path | Policy) -> Policy:
 
 def _read(stored: Any, file: Path) -> Policy:
     about = json.loads(str(stored["about"]))
+    if not isinstance(about, dict):
+        raise ValueError("expected a mapping as `about`")
     if about.get("format") != _FORMAT:
         raise UsageError(f"{file}: expected a policy of format {_FORMAT}, found {about.get('format')!r}")
+    seen = about.get("observations")
+    if seen is not None and not (isinstance(seen, list) and all(isinstance(each, str) for each in seen)):
+        raise UsageError(f"{file}: expected names as observations, found {seen!r}")
+    for key, kind in _KINDS.items():
+        if not isinstance(about.get(key, kind()), kind):
+            raise UsageError(f"{file}: expected a {kind.__name__} as {key}, found {about[key]!r}")
     count = sum(name.startswith("w") for name in stored.files)
     layers = tuple((stored[f"w{k}"], stored[f"b{k}"]) for k in range(count))
-    for weights, biases in layers:
-        if weights.dtype != np.float32 or not (np.isfinite(weights).all() and np.isfinite(biases).all()):
+    for part in (part for layer in layers for part in layer):
+        if part.dtype != np.float32 or not np.isfinite(part).all():
             raise UsageError(f"{file}: expected finite weights of type float32")
     try:
         return Policy(layers, {key: value for key, value in about.items() if key != "format"})

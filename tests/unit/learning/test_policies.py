@@ -2,6 +2,7 @@
 
 import json
 import threading
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,55 @@ def test_a_file_gives_the_policy_back_and_what_is_none_is_refused(tmp_path: Path
         load_policy(tmp_path / "none.npz")
     with pytest.raises(UsageError, match="no shipped policy 'Rover'"):
         load_policy("Rover")
+
+
+def written(file: Path, about: Any = None, **arrays: Any) -> Path:
+    parts = {"w0": np.zeros((7, 4), np.float32), "b0": np.zeros(4, np.float32), **arrays}
+    np.savez_compressed(file, about=np.array(json.dumps({"format": 1} if about is None else about)), **parts)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("about", "part"),
+    [
+        ([1], "expected a mapping as `about`"),
+        ({"format": 1, "image": None}, "expected a list as image, found None"),
+        ({"format": 1, "options": [1]}, "expected a dict as options"),
+        ({"format": 1, "observations": 5}, "expected names as observations, found 5"),
+        ({"format": 2}, "expected a policy of format 1, found 2"),
+    ],
+)
+def test_a_file_with_a_malformed_description_is_refused(tmp_path: Path, about: Any, part: str) -> None:
+    with pytest.raises(UsageError, match=part):
+        load_policy(written(tmp_path / "policy.npz", about))
+
+
+def test_a_file_with_malformed_numbers_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "policy.npz"
+    for content in (b"", _npy((4, 2))):
+        file.write_bytes(content)
+        with pytest.raises(UsageError, match="not a policy"):
+            load_policy(file)
+    with zipfile.ZipFile(written(file, b0=np.array(["a"])), "a") as parts:
+        parts.writestr("w1.npy", _npy((10**15, 2)))  # claims more than any memory has
+        parts.writestr("b1.npy", _npy((2,)))
+    with pytest.raises(UsageError, match="not a policy"):
+        load_policy(file)
+    with pytest.raises(UsageError, match="finite weights of type float32"):
+        load_policy(written(file, b0=np.array(["a", "b", "c", "d"])))
+    with pytest.raises(UsageError, match="Hover: expected a policy from 7 numbers to 4, found one from 3 numbers to 4"):
+        evaluate(written(file, {"format": 1, "task": "Hover"}, w0=np.zeros((3, 4), np.float32)), 1)
+    monkeypatch.setattr("microsim.learning.policy._LARGEST_BYTES", 2**20)
+    large = written(file, w0=np.zeros((2**16, 8), np.float32))
+    assert large.stat().st_size < 2**14  # packed
+    with pytest.raises(UsageError, match="expected a policy of at most 1 MiB"):
+        load_policy(large)
+
+
+def _npy(shape: tuple[int, ...]) -> bytes:
+    """A file of NumPy that ends after its header."""
+    head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\0" + len(head).to_bytes(2, "little") + head.encode()
 
 
 OVER_ROS = ("RoverAvoid", "Hover", "Patrol", "TeamTask", "GateRace", "Swarm", "CameraRover", "LaneKeeping")
