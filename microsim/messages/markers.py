@@ -38,6 +38,7 @@ _DELETE_ALL = 3
 _LAYER_M, _LAYER_PER_M = 0.02, 0.0005  # distance between layers: at least, and per metre of the map
 _CLASS_CELLS, _RELIEF_CELLS = 128, 32  # along the longer side of the map: finest paint and relief that are shown
 _CIRCLE_POINTS = 24
+_MOST_TRIANGLES = 100_000  # of painted features together; beyond, they follow the ground less closely
 _MOST_PARTS = 1000  # of all robots together; where there are more, each is drawn as its `look`
 
 Corners = list[Vector]  # three for each triangle, counter-clockwise from above
@@ -140,7 +141,7 @@ def _world_markers(world: World) -> list[Any]:
             found.append(_triangles_marker("surfaces", class_id, class_id, corners))
     found += [_shape_marker(world, "obstacles", k, each, ground.layer) for k, each in enumerate(world.obstacles)]
     for index, (shape, level) in enumerate(zip(world.features, _levels(world.features), strict=True)):
-        if _is_painted(shape) and shape.base_m == 0.0 and not world.is_flat:
+        if ground.is_draped(shape):
             corners = ground.draped(shape, level)
             found.append(_triangles_marker("features", index, shape.class_id, corners))
         else:
@@ -167,6 +168,13 @@ class _Ground:
         twist = np.abs(self.z[:-1, :-1] - self.z[:-1, 1:] - self.z[1:, :-1] + self.z[1:, 1:])
         # a plane through corners on the triangles is nowhere deeper in them than this
         self.bend = 0.25 * float(np.max(twist, where=np.isfinite(twist), initial=0.0))
+        self.span = self.step  # of the triangles of painted features
+        reaches = np.array([_radius(shape) for shape in world.features if self.is_draped(shape)])
+        while _triangles(reaches / self.span) > _MOST_TRIANGLES and self.span < 2.0 * reaches.max():
+            self.span *= 2.0
+
+    def is_draped(self, shape: Shape) -> bool:
+        return _is_painted(shape) and shape.base_m == 0.0 and not self.world.is_flat
 
     def corners(self) -> Corners:
         found: Corners = []
@@ -201,8 +209,8 @@ class _Ground:
     def draped(self, shape: Shape, level: int) -> Corners:
         """A painted feature in rings about its middle, so that it follows the ground."""
         lift = self.bend + self.layer * (1 + level)
-        rings = max(1, int(2.0 * _radius(shape) / self.step) + 1)
-        outline = list(_outline(shape, 0.5 * self.step))
+        rings = int(2.0 * _radius(shape) / self.span) + 1
+        outline = list(_outline(shape, 0.5 * self.span))
 
         def at(k: int, ring: int) -> Vector:
             x, y = outline[k % len(outline)]
@@ -218,6 +226,11 @@ class _Ground:
                 if ring > 0:
                     found += _known([at(k, ring), at(k + 1, ring + 1), at(k + 1, ring)])
         return found
+
+
+def _triangles(reaches: Array) -> float:
+    """At most so many are in painted features with these radii [spans]: rings, times places around them."""
+    return float((2.0 * (2.0 * reaches + 1.0) * (12.0 * reaches + _CIRCLE_POINTS)).sum())
 
 
 def _quad(places: Corners) -> Corners:

@@ -163,6 +163,14 @@ def test_painted_features_follow_the_ground_in_layers(hills):
     assert np.isfinite(height_at(lone, 7.0, 6.0))
 
 
+def test_painted_features_much_larger_than_the_map_stay_small_messages(monkeypatch):
+    monkeypatch.setattr("microsim.messages.markers._MOST_TRIANGLES", 2000, raising=False)
+    huge = {"type": "rectangle", "class": "target", "center": [20, 20], "size": [200, 300]}
+    (marker,) = of("features", markers(microsim.Simulation({**HILLS, "features": [huge]})))
+    assert len(triangles(marker)) <= 2000
+    assert np.isfinite(height_at(triangles(marker), 20.5, 21.0))
+
+
 def test_painted_features_of_flat_worlds_have_tops_of_their_own_where_they_overlap():
     circles = [{"type": "circle", "class": "target", "center": [10, y], "radius": 2} for y in (10, 12, 12.5, 30)]
     found = of("features", markers(microsim.Simulation(scenario(features=circles, robots={}, **SHOWN))))
