@@ -64,9 +64,13 @@ class PpoSettings:
 
     def changed(self, changes: Mapping[str, Any]) -> PpoSettings:
         names = [each.name for each in fields(self)]
-        for name in changes:
+        for name, value in changes.items():
             if name not in names:
                 raise UsageError(unknown("training has no setting", repr(name), name, names))
+            is_count = isinstance(getattr(self, name), int)
+            if not math.isfinite(value) or (is_count and value < 1):
+                expected = "a number of at least 1" if is_count else "a finite number"
+                raise UsageError(f"the setting {name} of the training: expected {expected}, found {value:g}")
         return replace(self, **{name: type(getattr(self, name))(value) for name, value in changes.items()})
 
 

@@ -107,6 +107,16 @@ def test_a_setting_that_does_not_exist_is_refused() -> None:
         Trainer("Hover", settings={"rolout": 3})
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("filters", 0.0), ("check_every", 0.5), ("steps", np.nan), ("clip", np.inf)]
+)
+def test_a_setting_without_meaning_is_refused(name: str, value: float) -> None:
+    from microsim.learning.ppo import PpoSettings
+
+    with pytest.raises(UsageError, match=f"the setting {name} of the training: expected a .*number"):
+        PpoSettings().changed({name: value})
+
+
 def test_on_a_machine_without_a_gpu_training_there_is_refused() -> None:
     from microsim.learning.ppo import Trainer
 
