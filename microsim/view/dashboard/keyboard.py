@@ -74,7 +74,7 @@ class KeyControls:
 
     def __init__(self, runner: Runner, reset: Callable[[int | None], None] | None = None) -> None:
         self.runner, self._reset = runner, reset
-        self.robot = next(iter(runner.sim.robots), "")
+        self.robot = next(iter(self._drivable()), "")
         self.is_driven = self.is_helping = False
         self.note = ""
         self._until = [0.0, 0.0, 0.0, 0.0]  # wall time at which each axis is let go
@@ -87,8 +87,8 @@ class KeyControls:
         return KeyState(self.robot, self.is_driven, self.runner.paused, self.is_helping, True, self.note)
 
     def take(self, keys: Sequence[str]) -> None:
-        if self.robot not in self.runner.sim.robots:  # another scenario was loaded
-            self.robot, self.is_driven = next(iter(self.runner.sim.robots), ""), False
+        if self.robot not in self._drivable():  # another scenario was loaded
+            self.robot, self.is_driven = next(iter(self._drivable()), ""), False
         for key in keys:
             self.note = ""
             try:
@@ -96,6 +96,11 @@ class KeyControls:
             except MicroSimError as error:
                 self.note = str(error)
         self._let_go()
+
+    def _drivable(self) -> list[str]:
+        """Actors on a path take no commands."""
+        sim = self.runner.sim
+        return [name for name in sim.robots if sim.model(name).inputs]
 
     def _press(self, key: str) -> None:
         if key in _DRIVES:
@@ -150,7 +155,7 @@ class KeyControls:
 
     def _next_robot(self) -> None:
         self._give_back()
-        names = list(self.runner.sim.robots)
+        names = self._drivable()
         self.robot = names[(names.index(self.robot) + 1) % len(names)] if names else ""
 
     def _pause(self) -> None:

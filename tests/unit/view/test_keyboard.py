@@ -66,6 +66,17 @@ def test_arrow_keys_move_the_chosen_robot_and_let_go_after_a_moment(runner: Runn
     assert runner.sim.state("rover").v == pytest.approx(0.0, abs=0.05)
 
 
+def test_keys_pass_over_actors_on_a_path() -> None:
+    walker = {"model": "actor", "path": [[0, 5, 5], [9, 9, 5]]}
+    robots = {"walker": walker, **FLAT["robots"], "other": walker | {"path": [[0, 5, 9]]}}
+    keys = controls_of(Runner(microsim.Simulation({**FLAT, "robots": robots}), 1.0, clock=SimulatedClock()))
+    seen = [keys.robot]
+    for _ in range(3):
+        keys.take(["\t"])
+        seen.append(keys.robot)
+    assert seen == ["drone", "rover", "drone", "rover"]
+
+
 def test_keys_override_the_pilot_until_the_robot_is_given_back(runner: Runner) -> None:
     runner.pilot = Circling(runner.sim)
     keys = controls_of(runner)
