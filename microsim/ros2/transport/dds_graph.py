@@ -243,11 +243,6 @@ def taken(reader: BuiltinDataReader) -> Iterator[Any]:
             return
 
 
-def matched(end: DataReader[Any] | DataWriter[Any]) -> list[int]:
-    """Handles of the endpoints of others that it is matched with."""
-    return cdr_endpoints.matched(end)
-
-
 def announced(end: DataReader[Any] | DataWriter[Any], handle: int) -> Any:
     """What a matched endpoint says about itself; None: it has gone."""
     with _READING_QOS:
