@@ -1,7 +1,7 @@
 """Actors: a person, a car, a drone or a plain shape that moves by itself and shares the world with the robots.
 
-An actor follows a path of timed waypoints, or velocity commands where it has no path. Other robots see it with every
-sensor and can collide with it. What stops it stops its time on the path too: a person waits, and then walks on.
+An actor follows a path of timed waypoints, or velocity commands where it has no path. Other robots see it as they see
+robots, and can collide with it. What stops it stops its time on the path too: a person waits, and then walks on.
 """
 
 import csv

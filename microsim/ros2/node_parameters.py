@@ -49,7 +49,7 @@ def rows(scenario: Scenario) -> Iterator[Row]:
     yield from _common_rows(scenario)
     for robot, settings in scenario.robots.items():
         for key in type(settings).model_fields:
-            if key not in ("model", "sensors", *SENSORS.built_in):
+            if key not in ("model", "sensors", *SENSORS.built_in) and not (key == "start" and settings.follows_path):
                 when: When = "reset" if key == "start" else "tick"
                 yield from _numbers(f"{robot}.{key}", ("robots", robot, key), getattr(settings, key), when)
         if settings.wind_parameter:

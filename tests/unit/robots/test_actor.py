@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import microsim
 from microsim.errors import ScenarioError
 from microsim.robots.actor import TURN_S
+from microsim.ros2.node_parameters import rows
 from tests.support import bare
 
 QUIET = {"world_topics": {"occupancy_hz": 0, "markers_hz": 0}}
@@ -123,6 +124,12 @@ def test_on_a_path_it_cannot_be_put_elsewhere() -> None:
     assert not sim.set_pose("walker", x=20.0, y=20.0)
     sim.advance(30)
     assert sim.state("walker").x == pytest.approx(8.0, abs=1e-9)
+
+
+def test_only_without_a_path_its_start_is_a_parameter_of_the_node() -> None:
+    for block, is_there in (({}, True), ({"path": [[0, 5, 5]]}, False)):
+        names = [row.name for row in rows(microsim.load_scenario(world(**block)))]
+        assert ("walker.start.map_pose.x" in names) is is_there
 
 
 def test_a_flying_actor_keeps_its_height_and_a_walking_one_the_ground() -> None:
