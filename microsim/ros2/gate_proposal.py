@@ -20,7 +20,7 @@ class GateProposal:
     def __init__(self, node: MicroSimNode) -> None:
         self._node = node
         self._sent: dict[str, Counter[str]] = {}  # by node that replies: messages on topics that it reads
-        self._replies: dict[str, list[int]] = {}  # by topic: simulated times [ns]
+        self._replies: dict[str, tuple[int, int, int]] = {}  # by topic: how many, simulated time of first and last [ns]
         node.observe(self)
 
     def sent(self, messages: Sequence[Message]) -> Sequence[Message]:
@@ -30,35 +30,36 @@ class GateProposal:
         return messages
 
     def arrived(self, topic: str, stamp: int | None, deliver: Callable[[], None]) -> None:
-        self._replies.setdefault(topic, []).append(self._node.sim.time_ns)
+        now = self._node.sim.time_ns
+        count, first, _ = self._replies.get(topic, (0, now, now))
+        self._replies[topic] = count + 1, first, now
         deliver()
 
     def status(self) -> tuple[int, str, dict[str, str]]:
-        return 0, "watching", {f"replies {topic}": str(len(times)) for topic, times in self._replies.items()}
+        return 0, "watching", {f"replies {topic}": str(count) for topic, (count, _, _) in self._replies.items()}
 
     def block(self) -> str:
         """YAML for a scenario; empty: no node replied."""
         lines = []
-        for topic, times in sorted(self._replies.items()):
+        for topic, (count, first, last) in sorted(self._replies.items()):
             nodes = sorted(set(self._node.transport.peers(topic, publishers=True).values()))
-            gate = self._gate(nodes, times) if len(times) >= FEWEST else ""
+            gate = self._gate(nodes, count, (last - first) / 1e9) if count >= FEWEST else ""
             if gate:
                 lines.append(f"  - {{{gate}, expect: {topic}}} # {' '.join(nodes) or 'a node that has left'}")
         return "\n".join(["lockstep:", *lines]) if lines else ""
 
-    def _gate(self, nodes: Sequence[str], times: Sequence[int]) -> str:
+    def _gate(self, nodes: Sequence[str], replies: int, duration_s: float) -> str:
         """The topic whose messages are answered most evenly, else the period of the replies."""
         found = []
         for node in nodes:
             for topic, count in self._sent.get(node, Counter()).items():
-                ratio = len(times) / count
+                ratio = replies / count
                 if topic != CLOCK and round(ratio) >= 1 and abs(ratio - round(ratio)) <= NEAR:
                     found.append((abs(ratio - round(ratio)), topic, round(ratio)))
         if found:
             _, topic, count = min(found)
             return f"after: {topic}" + (f", count: {count}" if count > 1 else "")
-        period_s = (times[-1] - times[0]) / 1e9 / (len(times) - 1)
-        return f"every: {max(period_s, self._node.sim.clock.dt):.3g}"
+        return f"every: {max(duration_s / (replies - 1), self._node.sim.clock.dt):.3g}"
 
 
 def propose(node: MicroSimNode | None, is_json: bool) -> GateProposal:

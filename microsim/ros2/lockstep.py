@@ -28,7 +28,7 @@ from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.inputs import INPUTS
 from microsim.messages.outbox import Message
 from microsim.messages.topics import Qos
-from microsim.ros2.gate_state import Deliver, GateState, Peers, SettleState, Settling
+from microsim.ros2.gate_state import MOST_REPLIES, Deliver, GateState, Peers, SettleState, Settling
 from microsim.ros2.node_process import Presence
 from microsim.ros2.transport import Transport
 from microsim.runner import Runner
@@ -91,7 +91,7 @@ class Lockstep:
             if state.gate.settle is not None and state.gate.settle.done is not None:
                 transport.subscribe(state.gate.settle.done, DONE, Qos(10), partial(_take_done, state))
         self._last = {CLOCK, *(gate.after for gate in gates if gate.after is not None)}
-        self._others: dict[str, list[Deliver]] = {}  # by topic: inputs that no gate waits for
+        self._others: dict[str, deque[Deliver]] = {}  # by topic: inputs that no gate waits for
         self._latest: list[Message] = []  # of the current tick
         self._unsent: deque[list[Message]] = deque()  # those that wait until the others have been handled, in parts
         self._settling = Settling(transport, now)
@@ -180,7 +180,11 @@ class Lockstep:
     def arrived(self, topic: str, stamp: int | None, deliver: Deliver) -> None:
         state = self._states.get(topic)
         if state is None:
-            self._others.setdefault(topic, []).append(deliver)
+            waiting = self._others.setdefault(topic, deque(maxlen=MOST_REPLIES))
+            if len(waiting) == MOST_REPLIES:
+                text = f"lockstep: {topic}: dropped a message: more than {MOST_REPLIES:,} wait at a gate"
+                self._runner.note("warn", text, f"dropped {topic}")
+            waiting.append(deliver)
             return
         left_out = state.left_out
         state.put(stamp, deliver, self._runner.clock.now())
@@ -236,8 +240,7 @@ class Lockstep:
             self._runner.listeners.wait(tick, state.gate.awaited, state.nodes, waited)
         for topic in sorted(self._others) if self._settles else ():  # for `microsim diff`: who sent them
             self._runner.listeners.wait(tick, topic, _joined(self._transport.peers(topic, publishers=True)), 0.0)
-        inputs = {state.gate.awaited: state.take() for state in opened}
-        inputs |= self._others
+        inputs = {**{state.gate.awaited: state.take() for state in opened}, **self._others}
         self._others = {}
         for topic in sorted(inputs):
             for deliver in inputs[topic]:

@@ -102,6 +102,18 @@ def test_inputs_that_no_gate_expects_are_taken_by_topic_too() -> None:
     ]  # fmt: skip
 
 
+def test_of_inputs_that_pile_up_at_a_gate_the_latest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("microsim.ros2.lockstep.MOST_REPLIES", 3, raising=False)
+    loop = Loop(world(ROVER))
+    teleop = MemoryTransport("teleop", bus=loop.bus).publisher("/drone/cmd_vel", TWIST, Qos(10))
+    with ended(loop.rover()):
+        loop.runner.run(2)
+        for number in range(5):
+            teleop.publish(wire.encode(TWIST, wire.from_mapping(TWIST, {"linear": {"x": float(number)}})))
+        loop.runner.run(1)
+    assert [item.values[0] for tick, item in loop.inputs if (tick, item.robot) == (2, "drone")] == [2.0, 3.0, 4.0]
+
+
 def test_a_timer_in_simulated_time_is_waited_for_in_each_period() -> None:
     loop = Loop(world({"every": 0.05, "expect": "/rover/cmd_vel"}))
     transport, fired = MemoryTransport("timer", bus=loop.bus), []
