@@ -25,6 +25,7 @@ from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.live_changes import at_start
 from microsim.simulation import Simulation
 
+_MOST_WAITING = 10_000  # inputs for the next tick, while the run is paused
 _QUIET_S = 1.0  # at most one warning of a kind in this time
 _RENAMED = {"camera_hz": "drone.camera.hz"}  # PRD 5.4 calls the first deprecated
 _REMOVED = {  # of the contract; PRD 5.4 replaces it
@@ -178,6 +179,9 @@ class MicroSimNode:
 
     def _take(self, kind: InputKind, robot: str, message: Any) -> None:
         topic = kind.of(robot)
+        if len(self.sim.waiting) >= _MOST_WAITING:
+            self._warn(topic, f"{topic}: ignored: {_MOST_WAITING:,} inputs already wait for the next tick")
+            return
         try:
             if robot in self.sim.robots and not kind.take(self.sim, robot, message):
                 counters, before = dict(self.sim.counters), self._counted

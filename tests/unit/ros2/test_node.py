@@ -87,6 +87,19 @@ def test_a_command_reaches_the_state_on_the_next_tick() -> None:
     assert stage.node.sim.state("rover").v == pytest.approx(1.0 - math.exp(-1 / 60 / 0.1))
 
 
+def test_while_paused_only_so_many_commands_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("microsim.ros2.microsim_node._MOST_WAITING", 3, raising=False)
+    stage = Stage()
+    for speed in (1.0, 2.0, 3.0, 4.0, 5.0):
+        stage.controller.twist("rover", x=speed)
+        stage.transport.poll()
+    assert [item.values[0] for item in stage.node.sim.waiting] == [1.0, 2.0, 3.0]
+    stage.tick()
+    stage.controller.twist("rover", x=0.5)
+    stage.transport.poll()
+    assert [item.values[0] for item in stage.node.sim.waiting] == [0.5]
+
+
 def test_every_topic_of_the_table_is_offered_with_its_type_and_quality() -> None:
     stage = Stage("default")
     offered = {publisher.topic: publisher for publisher in stage.bus.publishers}
