@@ -226,9 +226,10 @@ def _targets(scenario: Scenario, kind: FaultKind) -> list[str]:
 
 def robot_topics(scenario: Scenario) -> Iterator[str]:
     """Topics of sensors, and those that robots take."""
-    for robot, name, _, sensor in scenario.all_sensors:
+    for robot, name, block, sensor in scenario.all_sensors:
         for form in sensor.messages or (default_form(sensor),):
-            yield sensor.topic(form, robot, name)
+            if form.applies(block):
+                yield sensor.topic(form, robot, name)
     for robot in scenario.robots:
         for name in INPUTS.names(scenario.plugins):
             kind = INPUTS.find(name, scenario.plugins)

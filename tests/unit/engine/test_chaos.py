@@ -273,3 +273,12 @@ def test_scenarios_without_chaos_are_written_as_before() -> None:
     again = microsim.load_scenario(world("/rover/odom:loss(0.5)@1s-2s", chaos=CHAOS).scenario.to_dict())
     assert again.faults[0].probability == 0.5
     assert again.chaos is not None
+
+
+def test_chaos_finds_every_topic_of_cameras_that_is_sent_and_no_other() -> None:
+    robots = {"drone": {"camera": {"compressed": "png"}}, "rover": {}}
+    chaos = {"rate": 50, "to_s": 10, "kinds": ["loss"]}
+    sim = microsim.Simulation({"robots": robots, "chaos": chaos})  # which refuses faults on topics that do not exist
+    found = {fault.target for fault in drawn_faults(sim.scenario, 1)}
+    assert "/drone/camera/image_raw/compressed" in found
+    assert {topic for topic in found if "camera" in topic} == {topic for topic in sim.topics if "camera" in topic}
