@@ -43,7 +43,7 @@ _COUNT, _IS_REPEATED, _FLIES, _FIRST = range(4)  # rows of the parameters: those
 _T, _X, _Y, _Z, _YAW, _NUMBERS = range(6)  # of a waypoint; z is NaN on the ground
 
 MOST_WAYPOINTS = 1_000
-_FASTEST = 1_000.0  # [m/s], [rad/s] of commands: beyond any actor, and its motion stays finite
+_FASTEST = 1_000.0  # [m/s], [rad/s] of commands: more than actors need, and motion stays finite
 TURN_S = 0.5  # within which an actor faces the next waypoint, where the path does not say how it turns
 
 Body = tuple[tuple[float, float, float], tuple[float, float, float]]
@@ -119,7 +119,8 @@ def _follow(state: Array, parameters: Array, i: int, scene: Scene) -> None:
 @kernel
 def _obey(state: Array, command: Array, parameters: Array, i: int, scene: Scene) -> None:
     sine, cosine = _sincos(state[YAW, i])
-    ahead, aside, up, turn = _kept(command[0, i]), _kept(command[1, i]), _kept(command[2, i]), _kept(command[3, i])
+    ahead, aside = _clamped(command[0, i]), _clamped(command[1, i])
+    up, turn = _clamped(command[2, i]), _clamped(command[3, i])
     x = state[X, i] + (cosine * ahead - sine * aside) * scene.dt
     y = state[Y, i] + (sine * ahead + cosine * aside) * scene.dt
     z = state[Z, i] + up * scene.dt
@@ -127,7 +128,7 @@ def _obey(state: Array, command: Array, parameters: Array, i: int, scene: Scene)
 
 
 @kernel
-def _kept(speed: float) -> float:
+def _clamped(speed: float) -> float:
     return min(max(speed, -_FASTEST), _FASTEST)
 
 
