@@ -84,6 +84,8 @@ def _action(entry: RobotAction, sim: Simulation) -> Found:
 
 def _teleport(entry: TeleportAction, sim: Simulation) -> Found:
     place, world = entry.teleport, sim.world
+    if sim.drawn.robots[entry.robot].follows_path:
+        yield f"{entry.robot} follows its own path and cannot be put elsewhere", ("teleport",)
     if not sim.model(entry.robot).is_ground_bound:
         return
     if not world.is_inside(place.x, place.y):
@@ -104,7 +106,8 @@ def _radio(entry: RadioAction, sim: Simulation) -> Found:
 def _waypoints(entry: WaypointsAction, sim: Simulation) -> Found:
     model = sim.model(entry.robot)
     if steer_for(model, sim.drawn.robots[entry.robot]) is None:
-        yield f"no follower can drive a {model.name}, whose inputs are {', '.join(model.inputs)}", ("waypoints",)
+        inputs = ", ".join(model.inputs) or "none"
+        yield f"{entry.robot} cannot follow waypoints, which needs other inputs; it has: {inputs}", ("waypoints",)
     for index, waypoint in enumerate(entry.waypoints):
         if model.is_ground_bound and len(waypoint) > 2:
             message = f"{entry.robot} is a ground robot: expected [x, y], found {show(waypoint)}"

@@ -597,6 +597,14 @@ def test_a_rover_is_not_put_into_an_obstacle() -> None:
         fly_mission(plan({"robot": "rover", "teleport": {"x": 20, "y": 20}}), "obstacles_arena")
 
 
+def test_an_actor_on_a_path_cannot_be_sent_elsewhere() -> None:
+    walking = scenario(robots={"walker": {"model": "actor", "path": [[0, 5, 5], [9, 9, 5]]}})
+    with pytest.raises(MissionError, match="walker follows its own path and cannot be put elsewhere"):
+        fly_mission(plan({"robot": "walker", "teleport": {"x": 9, "y": 9}}), walking)
+    with pytest.raises(MissionError, match="walker cannot follow waypoints, which needs other inputs; it has: none"):
+        fly_mission(plan({"robot": "walker", "waypoints": [[9, 9]]}), walking)
+
+
 def test_settings_are_checked_on_top_of_each_other_in_the_order_of_time() -> None:
     off, on = {"radio.metrics_hz": 0}, {"radio.metrics_hz": 2}
     taken = inputs_of(plan({"at": 1, "set": on}, {"set": off}))
