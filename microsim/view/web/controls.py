@@ -399,9 +399,10 @@ class Controls:
         if self.timeline.room is not None:
             raise UsageError("a recording cannot be driven")
         robot, inputs = value
+        if not self.runner.sim.model(robot).inputs:
+            raise UsageError(f"{robot} takes no commands")
         if self._collector.driven not in ("", robot):
             self._stop_driving()
-        self.runner.sim.model(robot)
         self._collector.driven = robot
         command = {str(name): float(value) for name, value in inputs.items()}
         is_new, self._command = command != self._command, command

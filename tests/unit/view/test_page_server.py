@@ -232,3 +232,13 @@ def test_many_wishes_to_seek_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == [39]
     assert controls.shown is not None
     assert controls.shown.tick == 39
+
+
+def test_a_page_cannot_drive_what_takes_no_commands() -> None:
+    walker = {"model": "actor", "path": [[0, 5, 5], [9, 9, 5]]}
+    runner = Runner(microsim.Simulation({**BARE, "robots": {"walker": walker}}), 0.0)
+    collector = FrameCollector(runner)
+    controls = Controls(runner, collector, Stage(), Ring(runner, collector))
+    controls.take([Control("drive", ("walker", {}))])
+    assert collector.driven == ""
+    assert not runner.sim.waiting

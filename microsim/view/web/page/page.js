@@ -308,7 +308,7 @@
     rows.facts = {};
     $("ms-facts").replaceChildren(...(scene.robots.length ? [head("", "x, y", "up", "m/s", "beam")] : []), ...scene.robots.map((each) => {
       const cells = [1, 2, 3, 4].map(() => make("td", {}, "–"));
-      const pick = make("button", { class: "pick", title: `Drive and follow ${each.name} (${each.model})`, onclick: () => choose(each.name) }, mark(each.colour), make("span", {}, each.name));
+      const pick = make("button", { class: "pick", title: `${Object.keys(each.limits).length ? "Drive and follow" : "Follow"} ${each.name} (${each.model})`, onclick: () => choose(each.name) }, mark(each.colour), make("span", {}, each.name));
       const row = make("tr", { "data-row": each.name }, make("td", {}, pick), ...cells); rows.facts[each.name] = cells; return row;
     }));
   };
@@ -396,7 +396,7 @@
   const drivable = () => scene.robots.filter((each) => Object.keys(each.limits).length); // actors on a path take no commands
   const axisInput = (chosen, axis) => AXES[axis].find((name) => name in chosen.limits);
   const command = () => {
-    const chosen = scene && scene.robots.find((each) => each.name === robot); if (!chosen) return null;
+    const chosen = scene && scene.robots.find((each) => each.name === robot); if (!chosen || !drivable().includes(chosen)) return null;
     const share = Number($("ms-throttle").value) / 100, inputs = Object.fromEntries(Object.keys(chosen.limits).map((name) => [name, 0]));
     for (const code of held) { const [axis, sign] = KEYS[code], input = axisInput(chosen, axis); if (input) inputs[input] += sign * share * chosen.limits[input]; }
     return [robot, inputs];
