@@ -94,7 +94,7 @@ def _start(context: LaunchContext) -> list:
         actions.append(_rviz(namespace, given("rviz_config") or _fitted(profile, given("scenario")), sim_time))
     if switch("use_robot_state_publisher", shows_rviz):
         models = [] if drives else [_robot_model(namespace, each, gives_frames, sim_time) for each in ROBOTS]
-        actions += models or [_car_model(namespace, sim_time)]
+        actions += models or [_car_model(namespace, given("scenario"), sim_time)]
     start = _start_pose(given("robot_name") or ("ego" if drives else "rover"), given)
     actions.append(_simulator(namespace, given, gives_frames, start))
     return actions
@@ -191,11 +191,11 @@ def _robot_model(namespace: str, robot: str, gives_frames: bool, sim_time: bool)
     )
 
 
-def _car_model(namespace: str, sim_time: bool) -> Node:
+def _car_model(namespace: str, world: str, sim_time: bool) -> Node:
     """The car's model, and frames of its wheels, which turn as /ego/joint_states says. Its frames have no prefix."""
     import xacro
 
-    model = xacro.process_file(str(SHARE / "urdf" / "ego.urdf.xacro")).toxml()
+    model = xacro.process_file(str(SHARE / "urdf" / "ego.urdf.xacro"), mappings=_car_sizes(world)).toxml()
     return Node(
         package="robot_state_publisher",
         executable="robot_state_publisher",
@@ -203,6 +203,19 @@ def _car_model(namespace: str, sim_time: bool) -> Node:
         parameters=[{"robot_description": ParameterValue(model, value_type=str), "use_sim_time": sim_time}],
         remappings=_under(namespace, "/clock", "/tf", "/tf_static"),
     )
+
+
+def _car_sizes(world: str) -> dict[str, str]:
+    """Arguments of the model for the car of this world: else its frames would differ from the simulator's."""
+    try:
+        from microsim import load_scenario
+
+        car = load_scenario(world).robots["ego"]
+    except Exception:  # whatever is wrong with the world, the simulator reports it
+        return {}
+    sizes = {name: str(getattr(car, f"{name}_m")) for name in ("wheelbase", "track", "wheel_radius")}
+    mounts = {name: getattr(car, name).mount for name in ("gps", "imu") if getattr(car, name) is not None}
+    return {**sizes, **{f"{name}_xyz": " ".join(map(str, mount.xyz)) for name, mount in mounts.items()}}
 
 
 def _fitted(profile: Path, scenario: str) -> str:

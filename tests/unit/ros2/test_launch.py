@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -174,6 +175,16 @@ def test_a_world_bundle_starts_the_model_of_its_car_and_the_driving_view(launch_
     assert ET.fromstring(parameters["robot_description"]).find("joint") is not None
     assert started.profile.startswith("microsim_drive")
     assert "/ego/robot_description" in Path(started.nodes[":rviz2"].arguments[1]).read_text(encoding="utf-8")
+
+
+def test_the_model_of_a_car_has_the_sizes_of_its_world(launch_file: dict[str, Any], tmp_path: Path) -> None:
+    world = shutil.copytree(ROOT / "worlds" / "minimal_test", tmp_path / "long")
+    text = (world / "world.yaml").read_text(encoding="utf-8")
+    (world / "world.yaml").write_text(text.replace("vehicle:\n", "vehicle:\n  wheelbase_m: 3.25\n"), encoding="utf-8")
+    started = Started(launch_file, scenario=str(world))
+    model = ET.fromstring(started.parameters("/ego:robot_state_publisher")["robot_description"])
+    (steering,) = model.findall("joint[@name='front_left_steering']/origin")
+    assert str(steering.get("xyz")).split()[0] == "3.25"
 
 
 def test_a_profile_of_the_user_and_one_for_a_scenario_that_is_missing_are_taken_as_they_are(
