@@ -42,8 +42,8 @@ from microsim.engine.motion import FIELDS, PLACE_X, PLACE_Y, PLACE_Z, SENSOR_FIE
 from microsim.engine.timekeeper import Clock, Trigger
 
 _copy, _call, _room = _calls.copy, _calls.call, _calls.room
-_floats_at, _singles_at, _words_at, _integers_at = (
-    _calls.floats_at, _calls.singles_at, _calls.words_at, _calls.integers_at,
+_floats_at, _singles_at, _words_at, _integers_at, _bytes_at = (
+    _calls.floats_at, _calls.singles_at, _calls.words_at, _calls.integers_at, _calls.bytes_at,
 )  # fmt: skip
 _table_address, _float_grid_at = _calls.table_address, _calls.float_grid_at
 _observe, _place_of = _motion.observe, _motion.place_of
@@ -130,6 +130,10 @@ def write(rows: Rows, slots: Rows, r: int, stamp_ns: int, buffer: int, position:
             stamp[0], stamp[1] = stamp_ns // NS_PER_S, stamp_ns % NS_PER_S
         elif slot[SIZE] == 8:
             _copy(slot[TARGET], slot[SOURCE], 8 * slot[COUNT])
+        elif slot[SIZE] == 1:
+            octets, numbers = _bytes_at(slot[TARGET], slot[COUNT]), _floats_at(slot[SOURCE], slot[COUNT])
+            for i in range(slot[COUNT]):
+                octets[i] = np.uint8(numbers[i])
         else:
             singles, numbers = _singles_at(slot[TARGET], slot[COUNT]), _floats_at(slot[SOURCE], slot[COUNT])
             for i in range(slot[COUNT]):
@@ -256,7 +260,7 @@ class Slot:
     """Numbers of a reading in a message; without a source, the stamp."""
 
     offset: int  # [byte] in the message
-    size: int = 0  # [byte] of a number: 4 or 8
+    size: int = 0  # [byte] of a number: 8 or 4 with a fraction, 1 without
     source: Array = field(default_factory=lambda: _NOTHING)
     first: int = 0
     count: int = 0

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from rosbags.interfaces import Nodetype
 
+from microsim.errors import PluginError
 from microsim.messages.types import ENCAPSULATION, encode, fields_of
 
 _FORMATS = {
@@ -33,7 +34,8 @@ _FORMATS = {
 }
 
 
-_STAMP = re.compile(r"(\w+\[\d+\]\.)?header\.stamp\.sec|clock\.sec")
+_STAMP = re.compile(r"((\w+\[\d+\]\.)?header\.)?stamp\.sec|clock\.sec")
+_WRITABLE = {"d": 8, "f": 4, "B": 1}  # what kernels write: code -> size [byte]
 
 
 @dataclass(frozen=True)
@@ -108,12 +110,11 @@ class Prepared:
 
     def place(self, path: str) -> tuple[int, int]:
         """Offset [byte] and size [byte] of a number, or of the first of an array's; `path[k]` is its k-th."""
-        if path in self._places:
-            found = self._places[path]
-            return found.offset, struct.calcsize(found.code)
-        array, _, index = path.rstrip("]").rpartition("[")
+        array, _, index = (path, "", 0) if path in self._places else path.rstrip("]").rpartition("[")
         found = self._places[array]
-        size = struct.calcsize(found.code)
+        if found.code not in _WRITABLE:
+            raise PluginError(f"{path}: a reading can fill float64, float32 and uint8, nothing else")
+        size = _WRITABLE[found.code]
         return found.offset + size * int(index), size
 
     def stamps(self) -> list[int]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from microsim.engine.calls import address_of, sample_address
 from microsim.engine.components import FixedMount
 from microsim.engine.faults import Health, TimedFault, of_target
-from microsim.engine.geometry import Array, matrix_from_rpy, rpy_from_matrix
+from microsim.engine.geometry import Array, Grid, matrix_from_rpy, rpy_from_matrix
 from microsim.engine.noise import stream_key
 from microsim.engine.output_table import Call, CompiledOutput, Slot, Window
 from microsim.engine.pipeline import Delayed, Latency
@@ -27,7 +27,7 @@ from microsim.messages.outbox import name_in_transcript
 from microsim.outputs.run_outputs import Run, bodies_of, parts_of_others
 from microsim.scenario.bundles import bundle_of
 from microsim.sensors.plugin import PluginOutput, as_plugin_error
-from microsim.sensors.sensor import Instrument, Sensor, SensorContext, View, default_form
+from microsim.sensors.sensor import Instrument, MessageForm, Sensor, SensorContext, View, default_form
 
 PI = 3.141592653589793
 
@@ -101,23 +101,28 @@ def windows_of(faults: Iterable[TimedFault], effect: str, folders: Iterable[str]
 
 
 def _add_kernel(run: Run, context: SensorContext, sensor: Sensor) -> None:
-    target, (form,) = f"{context.robot}/{context.sensor}", sensor.messages
+    target = f"{context.robot}/{context.sensor}"
     faults, folders = of_target(run.health.faults, target), run.scenario.plugins
     call = sensor_call(run, context, sensor)
     call.jumps = windows_of(faults, "shift", folders)
+    calls, dropouts = [call, *_altering(run, call, faults)], windows_of(faults, "silence", folders)
+    for form in sensor.messages:
+        topic, message, slots = _filled(context, sensor, form, call)
+        run.outbox.topics[topic] = (form.type, form.qos)
+        run.rates[topic] = context.settings.hz
+        trigger, name = run.trigger(context.settings.hz), name_in_transcript(topic, form.type)
+        run.add(sensor.position, topic, CompiledOutput(name, trigger, message, slots, calls, dropouts, target))
+
+
+def _filled(context: SensorContext, sensor: Sensor, form: MessageForm, call: Call) -> tuple[str, Grid, list[Slot]]:
+    """Topic of a message, its encoded prototype, and where the reading goes."""
     assert form.prototype is not None
     ready = Prepared(form.type, form.prototype(context))
     slots = [Slot(offset) for offset in ready.stamps()]
     for path, (first, count) in sensor.places(form, context).items():
         offset, size = ready.place(path)
         slots.append(Slot(offset, size, call.reading, first, count))
-    topic = sensor.topic(form, context.robot, context.sensor)
-    run.outbox.topics[topic] = (form.type, form.qos)
-    run.rates[topic] = context.settings.hz
-    calls = [call, *_altering(run, call, faults)]
-    dropouts = windows_of(faults, "silence", folders)
-    trigger, name = run.trigger(context.settings.hz), name_in_transcript(topic, form.type)
-    run.add(sensor.position, topic, CompiledOutput(name, trigger, ready.bytes, joined(slots), calls, dropouts, target))
+    return sensor.topic(form, context.robot, context.sensor), ready.bytes, joined(slots)
 
 
 def joined(slots: list[Slot]) -> list[Slot]:

@@ -42,6 +42,7 @@ from microsim.engine.motion import COS_YAW, SIN_YAW, Motion
 from microsim.robots.drone import Keys
 from microsim.robots.robot import Limit, Look, Report, Robot, Start
 from microsim.robots.rover import RoverPose
+from microsim.sensors.autoware import Autoware
 from microsim.sensors.camera import LOOKING_FORWARD
 from microsim.sensors.joint_states import JointStates
 from microsim.sensors.sensor import Mount
@@ -418,6 +419,7 @@ class Bicycle(Robot):
     cmd_timeout_s: Annotated[Finite, Field(gt=0, le=1e6)] | None = Field(
         1.0, description="A command older than this is followed by an emergency stop; null: commands hold [s]."
     )
+    autoware: Autoware | None = Field(None, description="What Autoware is told about its car; null: nothing.")
     joint_states: JointStates | None = Field(JointStates(), description="Angles of wheels and steering; null: none.")
 
     @model_validator(mode="after")
@@ -439,11 +441,10 @@ class Bicycle(Robot):
 
     def report(self, state: Any) -> Report:
         is_emergency = state[EMERGENCY] == 1.0
+        by_robot = state[HELD] == 1.0 and state[BLOCKED] == FREE
         values = {
             "emergency_stop": str(is_emergency).lower(),
-            "blocked": "by another robot"
-            if state[HELD] == 1.0 and state[BLOCKED] == FREE
-            else _BLOCKED_WORDS[int(state[BLOCKED])],
+            "blocked": "by another robot" if by_robot else _BLOCKED_WORDS[int(state[BLOCKED])],
             "speed": f"{state[SPEED]:.3f}",
         }
         return Report(values, "emergency_stop" if is_emergency else "")

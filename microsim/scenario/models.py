@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module  # of pictures for notebooks, which are made above this
 from typing import Annotated, Any, Literal
 
@@ -184,6 +184,7 @@ class Scenario(Model):
                 problems += under(error, name)
             except ValueError as error:
                 problems.append(detail(str(error), name, found=block))
+        problems = problems or _shared_topics(robots, (info.context or {}).get("plugins", ()))
         if problems:
             fail(problems)
         return robots
@@ -263,6 +264,21 @@ def _fit_robot(robot: Robot, others: Mapping[str, Any]) -> tuple[Robot, list[Ini
         found = block.unfit(name, others)
         problems += [_moved(each, *robot.sensor_key(name)) for each in found]
     return robot, problems
+
+
+def _shared_topics(robots: Mapping[str, Robot], folders: Iterable[str]) -> list[InitErrorDetails]:
+    """Sensors that would send on the topic of another: those of Autoware are the same for every car."""
+    owners: dict[str, tuple[str, ...]] = {}
+    problems = []
+    for robot, settings in robots.items():
+        for name, block in settings.all_sensors().items():
+            kind, key = sensor_of(block, name, folders), (robot, *settings.sensor_key(name))
+            taken = [kind.topic(form, robot, name) for form in kind.messages if form.applies(block)]
+            shared = [topic for topic in taken if owners.setdefault(topic, key) != key]
+            if shared:
+                message = f"robots.{'.'.join(owners[shared[0]])} already sends on {shared[0]}"
+                problems.append(detail(message, *key, at_key=True))
+    return problems
 
 
 def _fit_sensors(robot: Robot, physics_hz: float | None) -> tuple[Robot, list[InitErrorDetails]]:

@@ -72,6 +72,6 @@ class InputKind:
 
 
 def stamp_of(message: Any) -> int | None:
-    """[ns] of the message's header; None: it has none."""
-    header = getattr(message, "header", None)
-    return None if header is None else int(header.stamp.sec) * 10**9 + int(header.stamp.nanosec)
+    """[ns] of the message or its header; None: it has none."""
+    stamp = getattr(getattr(message, "header", message), "stamp", None)
+    return None if stamp is None else int(stamp.sec) * 10**9 + int(stamp.nanosec)

@@ -21,7 +21,7 @@ ROUND = bare(
     localisation={"hz": 15, "yaw_sigma_rad": 0.1},
 )
 WHEELS = {**MANY["heavy"], "joint_states": {"hz": 20}}
-CAR = {**MANY["car"], "joint_states": {"hz": 30}, "ahrs": {"hz": 20}}
+CAR = {**MANY["car"], "joint_states": {"hz": 30}, "ahrs": {"hz": 20}, "autoware": {"hz": 25}}
 WALKER = {"model": "actor", "path": [[0, 3, 14], [0.4, 4, 14.5], [1.1, 3, 14]], "repeat": True, "odom": {"hz": 10}}
 KITE = {"model": "actor", "shape": "drone", "start": {"map_pose": {"x": 14, "y": 3, "z": 6}}}
 EVERYONE = {**MANY, "heavy": WHEELS, "car": CAR, "round": ROUND, "walker": WALKER, "kite": KITE}

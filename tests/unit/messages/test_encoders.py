@@ -25,6 +25,7 @@ def busy():
         "localisation": {},
         "pose2D": {},
         "ahrs": {},
+        "autoware": {},
         "detections": {},
     }
     sim = microsim.Simulation({**SHORT, "robots": {**SHORT["robots"], "ego": car}})
