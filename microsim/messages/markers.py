@@ -44,13 +44,18 @@ _MOST_PARTS = 1000  # of all robots together; where there are more, each is draw
 Corners = list[Vector]  # three for each triangle, counter-clockwise from above
 
 
-def occupancy_message(world: World) -> Any:
-    """`nav_msgs/OccupancyGrid` of the occupied cells, 0 or 100."""
+def occupancy_message(world: World, is_hollow: bool = False) -> Any:
+    """`nav_msgs/OccupancyGrid` of the occupied cells, 0 or 100; hollow: -1 where all cells around are occupied."""
     rows, columns = world.occupied.shape
+    cells = world.occupied.astype(np.int8) * np.int8(100)
+    if is_hollow:
+        around = np.pad(world.occupied > 0, 1, constant_values=True)
+        shifted = [around[j : j + rows, i : i + columns] for j in range(3) for i in range(3)]
+        cells[np.logical_and.reduce(shifted)] = -1
     message = new(
         "nav_msgs/msg/OccupancyGrid",
         header=header("map"),
-        data=(world.occupied.astype(np.int8) * np.int8(100)).reshape(-1),
+        data=cells.reshape(-1),
     )
     message.info.resolution, message.info.width, message.info.height = world.cell_m, columns, rows
     message.info.origin.position.x, message.info.origin.position.y = world.west, world.south

@@ -82,7 +82,7 @@ def add_status(run: Run, topic: Topic) -> None:
 def add_world(run: Run, occupancy: Topic, shown: Topic) -> None:
     settings = run.scenario.world_topics
     if settings.occupancy_hz:
-        run.compiled(occupancy, settings.occupancy_hz, markers.occupancy_message(run.world))
+        run.compiled(occupancy, settings.occupancy_hz, markers.occupancy_message(run.world, settings.occupancy_hollow))
     if settings.markers_hz:
         robots = {robot.frame(name, "base_link"): robot for name, robot in run.scenario.robots.items()}
         run.compiled(shown, settings.markers_hz, markers.prepared_markers(run.world, robots))

@@ -106,6 +106,16 @@ class WorldTopics(Model):
 
     occupancy_hz: HertzOrOff = Field(1, description="Rate of /world/occupancy; 0: off [Hz].")
     markers_hz: HertzOrOff = Field(1, description="Rate of /world/markers; 0: off [Hz].")
+    occupancy_hollow: Switch = Field(
+        False,
+        description="true: cells inside obstacles are unknown in /world/occupancy, as in maps that a scanner made. "
+        "AMCL needs this: to it, a beam that ends deep in a solid wall is as good as one that ends on its surface.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_younger(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Scenarios written out before did not have this key."""
+        return {key: value for key, value in handler(self).items() if key != "occupancy_hollow" or value}
 
 
 class Scenario(Model):

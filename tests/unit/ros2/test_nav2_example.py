@@ -13,7 +13,7 @@ from microsim import Simulation, load_scenario
 from microsim.documents.yaml_text import read_yaml
 from microsim.messages.topics import table
 from microsim.missions import fly_mission, load_mission
-from microsim.ros2.robot_maps import read_map, world_of_message
+from microsim.ros2.robot_maps import MapFile, occupancy, read_grey
 from microsim.ros2.robot_simulator_settings import RobotSimulatorSettings
 from tests.support import decoded
 
@@ -77,10 +77,14 @@ def test_without_a_prefix_they_fit_robot_simulator() -> None:
 
 def test_the_world_is_that_of_obstacles_arena_and_the_map_is_its_occupancy(sim: Simulation, sent: list[Any]) -> None:
     assert sim.scenario.obstacles == load_scenario("obstacles_arena").obstacles
-    world = world_of_message(decoded(sent, "/world/occupancy")[-1])
-    drawn = read_map(FOLDER / "arena_map.yaml")
-    np.testing.assert_array_equal(drawn.occupied, world.occupied)
-    assert (drawn.cell_m, drawn.west, drawn.south) == pytest.approx((world.cell_m, world.west, world.south))
+    message = decoded(sent, "/world/occupancy")[-1]
+    described = MapFile(**read_yaml((FOLDER / "arena_map.yaml").read_text(), "arena_map.yaml").data)
+    cells = occupancy(*read_grey(FOLDER / described.image), described)
+    np.testing.assert_array_equal(cells.reshape(-1), message.data)
+    assert set(message.data.tolist()) == {-1, 0, 100}  # the inside of obstacles is unknown, as a scanner leaves it
+    np.testing.assert_array_equal(message.data != 0, sim.world.occupied.reshape(-1) > 0)
+    origin, info = message.info.origin.position, message.info
+    assert (*described.origin, described.resolution) == pytest.approx((origin.x, origin.y, 0.0, info.resolution))
 
 
 def test_amcl_starts_where_the_rover_does(sim: Simulation) -> None:
@@ -92,7 +96,7 @@ def test_the_mission_is_met_by_a_good_drive_and_not_by_standing_still() -> None:
     mission = load_mission(FOLDER / "arena_mission.yaml")
     assert len(fly_mission(mission).violations) == 4
     drive = {"robot": "rover", "waypoints": ROUTE, "speed": 1.0, "tolerance": 0.3}
-    good = mission.model_copy(update={"do": load_mission({"duration": 120, "do": [drive]}).do})
+    good = mission.model_copy(update={"do": load_mission({"duration": 90, "do": [drive]}).do})
     assert fly_mission(good).violations == ()
 
 
