@@ -30,6 +30,11 @@ TO_SMOOTHER = ("controller_server", "behavior_server", "velocity_smoother")  # c
 ARGUMENTS = {
     "prefix": ("rover/", "before the names of the robot's topics and frames; '' for robot_simulator"),
     "map": (str(HERE / "arena_map.yaml"), "map for map_server"),
+    "map_topic": (
+        "/map",
+        "where AMCL and the planner get the map; /world/occupancy: from MicroSim, without map_server",
+    ),
+    "stamped": ("false", "true: commands are TwistStamped; then MicroSim needs `stamped_cmd_vel: true`"),
     "params_file": (str(HERE / "nav2_params.yaml"), "parameters of all nodes"),
     "localisation": ("true", "false: the robot publishes map -> odom itself, AMCL is left out"),
     "use_sim_time": ("true", "follow /clock"),
@@ -47,8 +52,10 @@ def generate_launch_description() -> LaunchDescription:
 
 def _start(context: LaunchContext) -> list:
     given = {name: LaunchConfiguration(name).perform(context) for name in ARGUMENTS}
-    sim_time = {"use_sim_time": given["use_sim_time"].lower() == "true"}
-    shared = [ParameterFile(given["params_file"], allow_substs=True), sim_time]
+    is_true = {name: given[name].lower() == "true" for name in ("localisation", "stamped", "use_sim_time")}
+    sim_time = {"use_sim_time": is_true["use_sim_time"]}
+    stamped = {"enable_stamped_cmd_vel": is_true["stamped"]}  # Jazzy's default is false, that of later ones true
+    shared = [ParameterFile(given["params_file"], allow_substs=True), sim_time, stamped]
 
     def node(name: str, package: str) -> Node:
         remappings = [("cmd_vel", "cmd_vel_nav")] if name in TO_SMOOTHER else []
@@ -72,11 +79,12 @@ def _start(context: LaunchContext) -> list:
             output="screen",
         )
 
-    localisation = dict(LOCALISATION)
-    if given["localisation"].lower() != "true":
-        del localisation["amcl"]
+    left_out = {"map_server"} if given["map_topic"] != "/map" else set()
+    left_out |= set() if is_true["localisation"] else {"amcl"}
+    localisation = {name: package for name, package in LOCALISATION.items() if name not in left_out}
     actions: list = [node(*each) for each in (localisation | NAVIGATION).items()]
-    actions.append(manager("lifecycle_manager_localization", list(localisation)))
+    if localisation:
+        actions.append(manager("lifecycle_manager_localization", list(localisation)))
     actions.append(manager("lifecycle_manager_navigation", list(NAVIGATION)))
     if given["goals"]:
         actions.append(

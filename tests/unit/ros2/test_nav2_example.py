@@ -33,6 +33,8 @@ def sent(sim: Simulation) -> list[Any]:
 
 def parameters(prefix: str) -> dict[str, Any]:
     text = (FOLDER / "nav2_params.yaml").read_text().replace("$(var prefix)", prefix)
+    text = text.replace("$(var map_topic)", "/world/occupancy")
+    assert "$(" not in text
     return dict(read_yaml(text, "nav2_params.yaml").data)
 
 
@@ -54,6 +56,8 @@ def test_parameters_name_topics_and_frames_of_the_rover(sim: Simulation, sent: l
     taken = {row.of("rover") for row in table() if row.direction == "in"}
     assert topics == {"/rover/odom", "/rover/scan", "/rover/cmd_vel"}
     assert topics <= {*sim.topics, *taken}
+    assert sim.topics["/world/occupancy"][1].latched  # as AMCL and the static layer demand of a map
+    assert [value for key, value in found if key == "map_topic"] == 2 * ["/world/occupancy"]
     named = {value for key, value in found if "frame" in key}
     assert named == {*frames, "map"}
     assert scan.header.frame_id == "rover/scan_link"
