@@ -2,7 +2,7 @@
 
     ros2 launch examples/nav2/nav2.launch.py
     ros2 launch examples/nav2/nav2.launch.py goals:=arena
-    ros2 launch examples/nav2/nav2.launch.py prefix:='' localisation:=false
+    ros2 launch examples/nav2/nav2.launch.py robot:=none localisation:=false
 
 The simulator runs beside it: see README.md.
 """
@@ -28,7 +28,10 @@ NAVIGATION = {  # node, named like its executable -> package
 }
 TO_SMOOTHER = ("controller_server", "behavior_server", "velocity_smoother")  # cmd_vel between them is cmd_vel_nav
 ARGUMENTS = {
-    "prefix": ("rover/", "before the names of the robot's topics and frames; '' for robot_simulator"),
+    "robot": (
+        "rover",
+        "the robot, whose name its topics and frames begin with; none: they do not, as of robot_simulator",
+    ),
     "map": (str(HERE / "arena_map.yaml"), "map for map_server"),
     "map_topic": (
         "/map",
@@ -36,6 +39,7 @@ ARGUMENTS = {
     ),
     "stamped": ("false", "true: commands are TwistStamped; then MicroSim needs `stamped_cmd_vel: true`"),
     "params_file": (str(HERE / "nav2_params.yaml"), "parameters of all nodes"),
+    "overlay": ("", "file with parameters that replace some of them, such as car.yaml"),
     "localisation": ("true", "false: the robot publishes map -> odom itself, AMCL is left out"),
     "use_sim_time": ("true", "follow /clock"),
     "goals": ("", "what goals.py drives to: a name or 'x,y,yaw x,y,yaw'; empty: wait for goals"),
@@ -52,10 +56,12 @@ def generate_launch_description() -> LaunchDescription:
 
 def _start(context: LaunchContext) -> list:
     given = {name: LaunchConfiguration(name).perform(context) for name in ARGUMENTS}
+    context.launch_configurations["prefix"] = "" if given["robot"] == "none" else f"{given['robot']}/"  # of the files
     is_true = {name: given[name].lower() == "true" for name in ("localisation", "stamped", "use_sim_time")}
     sim_time = {"use_sim_time": is_true["use_sim_time"]}
     stamped = {"enable_stamped_cmd_vel": is_true["stamped"]}  # Jazzy's default is false, that of later ones true
-    shared = [ParameterFile(given["params_file"], allow_substs=True), sim_time, stamped]
+    files = [given[name] for name in ("params_file", "overlay") if given[name]]
+    shared = [*(ParameterFile(each, allow_substs=True) for each in files), sim_time, stamped]
 
     def node(name: str, package: str) -> Node:
         remappings = [("cmd_vel", "cmd_vel_nav")] if name in TO_SMOOTHER else []

@@ -1,7 +1,6 @@
 """The example for Nav2, without Nav2: what its files name exists, its map is the world's, its mission can be met."""
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -68,6 +67,23 @@ def test_parameters_name_topics_and_frames_of_the_rover(sim: Simulation, sent: l
     assert bounds["min_height"] < height.transform.translation.z < bounds["max_height"]
 
 
+def test_the_car_has_the_same_names_and_its_footprint() -> None:
+    sim = Simulation(load_scenario(FOLDER / "oval.yaml"))
+    odometry = decoded(sim.step(0), "/ego/odom")[-1]
+    assert (odometry.header.frame_id, odometry.child_frame_id) == ("ego/odom", "ego/base_link")
+    assert {"/ego/scan", "/world/occupancy"} <= set(sim.topics)
+    car, shape = sim.scenario.robots["ego"], read_yaml((FOLDER / "car.yaml").read_text(), "car.yaml").data
+    front, back = car.length_m - car.rear_overhang_m, -car.rear_overhang_m
+    corners = ast.literal_eval(shape["global_costmap"]["global_costmap"]["ros__parameters"]["footprint"])
+    assert {tuple(each) for each in corners} == {(x, y) for x in (front, back) for y in (-0.9, 0.9)}
+    assert car.width_m == 1.8
+    base = {key for node in parameters("ego/").values() for key, _ in leaves(node)}
+    assert {key for node in shape.values() for key, _ in leaves(node)} - base == {
+        *("footprint", "min_lookahead_dist", "regulated_linear_scaling_min_radius", "use_rotate_to_heading"),
+        *("max_obstacle_height", "min_obstacle_height"),
+    }
+
+
 def test_without_a_prefix_they_fit_robot_simulator() -> None:
     given = read_yaml((FOLDER / "robot_simulator.yaml").read_text(), "robot_simulator.yaml").data
     settings = RobotSimulatorSettings(**given["/robot_simulator"]["ros__parameters"])
@@ -112,8 +128,12 @@ def test_the_launch_file_starts_every_node_that_has_parameters_and_goals_are_tho
     }  # fmt: skip
     nodes = {**ast.literal_eval(named["LOCALISATION"]), **ast.literal_eval(named["NAVIGATION"])}
     assert set(parameters("")) - {"local_costmap", "global_costmap"} == set(nodes) - {"map_server"}
-    tours = ast.literal_eval(re.search(r"^TOURS = (.*)$", (FOLDER / "goals.py").read_text(), re.MULTILINE)[1])
-    places = [tuple(map(float, goal.split(",")[:2])) for goal in tours["arena"]]
-    arrivals = [each.equals for each in load_mission(FOLDER / "arena_mission.yaml").expect if each.value == "position"]
-    assert places == arrivals[:3]
-    assert arrivals[3] == places[-1]
+    tours = next(
+        ast.literal_eval(each.value) for each in ast.parse((FOLDER / "goals.py").read_text()).body
+        if isinstance(each, ast.Assign)
+    )  # fmt: skip
+    for name in ("arena", "oval"):
+        places = [tuple(map(float, goal.split(",")[:2])) for goal in tours[name]]
+        expected = [each.equals for each in load_mission(FOLDER / f"{name}_mission.yaml").expect]
+        assert set(filter(None, expected)) <= set(places)
+        assert places[-1] in expected
