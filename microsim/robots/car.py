@@ -419,7 +419,7 @@ class Bicycle(Robot):
     cmd_timeout_s: Annotated[Finite, Field(gt=0, le=1e6)] | None = Field(
         1.0, description="A command older than this is followed by an emergency stop; null: commands hold [s]."
     )
-    autoware: Autoware | None = Field(None, description="What Autoware is told about its car; null: nothing.")
+    autoware: Autoware | None = Field(None, description="Topics of Autoware's planning simulator; null: none.")
     joint_states: JointStates | None = Field(JointStates(), description="Angles of wheels and steering; null: none.")
 
     @model_validator(mode="after")

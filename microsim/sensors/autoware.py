@@ -1,4 +1,4 @@
-"""What Autoware is told about its car: the topics of its planning simulator, with their names and types.
+"""The state of a car for Autoware: the topics of its planning simulator, with their names and types.
 
 One car of a scenario can have it. It takes `/control/command/control_cmd` as well, see `microsim.messages.inputs`.
 """
@@ -67,7 +67,7 @@ def _form(name: str, topic: str, about: str, slots: dict[str, str], **fixed: Any
 SENSOR = Sensor(
     "autoware",
     title="Autoware",
-    about="what Autoware is told about its car",
+    about="state of the car for Autoware",
     settings=Autoware,
     is_younger=True,
     is_common=False,

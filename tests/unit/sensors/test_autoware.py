@@ -1,4 +1,4 @@
-"""What Autoware is told about its car, and what it tells the car."""
+"""The state of a car for Autoware, and its commands to the car."""
 
 import numpy as np
 import pytest
