@@ -198,7 +198,7 @@ class Robot(Model):
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         data: dict[str, Any] = handler(self)
-        absent = (*self.absent_when_null, *(name for name, sensor in COMMON_SENSORS.items() if sensor.is_younger))
+        absent = (*self.absent_when_null, *(name for name, sensor in SENSORS.built_in.items() if sensor.is_younger))
         return {key: value for key, value in data.items() if value is not None or key not in absent}
 
     @classmethod

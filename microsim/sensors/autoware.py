@@ -56,12 +56,12 @@ def _odometry(context: SensorContext) -> Any:
     return new("nav_msgs/msg/Odometry", header=header("map"), child_frame_id=context.base_frame)
 
 
-def _form(name: str, topic: str, about: str, slots: dict[str, str], **fixed: Any) -> MessageForm:
+def _form(kind: str, name: str, topic: str, about: str, slots: dict[str, str], **fixed: Any) -> MessageForm:
     def prototype(context: SensorContext) -> Any:
         stamped = {} if hasattr(new(name), "stamp") else {"header": header(context.base_frame)}
         return new(name, **stamped, **fixed)
 
-    return MessageForm(name, topic, Qos(1), about, prototype, slots)
+    return MessageForm(name, topic, Qos(1), about, prototype, slots, kind=kind)
 
 
 SENSOR = Sensor(
@@ -84,31 +84,6 @@ SENSOR = Sensor(
     },
     numbers=_numbers,
     messages=(
-        _form(
-            "autoware_vehicle_msgs/msg/VelocityReport",
-            "/vehicle/status/velocity_status",
-            "for Autoware: speed and turn rate",
-            {"longitudinal_velocity": "speed", "heading_rate": "turn_rate"},
-        ),
-        _form(
-            "autoware_vehicle_msgs/msg/SteeringReport",
-            "/vehicle/status/steering_status",
-            "for Autoware: steering angle",
-            {"steering_tire_angle": "steering"},
-        ),
-        _form(
-            "autoware_vehicle_msgs/msg/GearReport",
-            "/vehicle/status/gear_status",
-            "for Autoware: drive, or reverse while it moves backward",
-            {"report": "gear"},
-        ),
-        _form(
-            "autoware_vehicle_msgs/msg/ControlModeReport",
-            "/vehicle/status/control_mode",
-            "for Autoware: always autonomous",
-            {},
-            mode=_AUTONOMOUS,
-        ),
         MessageForm(
             "nav_msgs/msg/Odometry",
             "/localization/kinematic_state",
@@ -123,12 +98,44 @@ SENSOR = Sensor(
             },
         ),
         _form(
+            "autoware_velocity",
+            "autoware_vehicle_msgs/msg/VelocityReport",
+            "/vehicle/status/velocity_status",
+            "for Autoware: speed and turn rate",
+            {"longitudinal_velocity": "speed", "heading_rate": "turn_rate"},
+        ),
+        _form(
+            "autoware_steering",
+            "autoware_vehicle_msgs/msg/SteeringReport",
+            "/vehicle/status/steering_status",
+            "for Autoware: steering angle",
+            {"steering_tire_angle": "steering"},
+        ),
+        _form(
+            "autoware_gear",
+            "autoware_vehicle_msgs/msg/GearReport",
+            "/vehicle/status/gear_status",
+            "for Autoware: drive, or reverse while it moves backward",
+            {"report": "gear"},
+        ),
+        _form(
+            "autoware_control_mode",
+            "autoware_vehicle_msgs/msg/ControlModeReport",
+            "/vehicle/status/control_mode",
+            "for Autoware: always autonomous",
+            {},
+            mode=_AUTONOMOUS,
+        ),
+        _form(
+            "autoware_acceleration",
             "geometry_msgs/msg/AccelWithCovarianceStamped",
             "/localization/acceleration",
             "for Autoware: acceleration",
             {"accel.accel.linear.x": "acceleration_forward", "accel.accel.linear.y": "acceleration_left"},
         ),
     ),
-    display=Display("{longitudinal_velocity:.2f} m/s, {heading_rate:+.2f} rad/s", plot=("longitudinal_velocity",)),
+    display=Display(
+        "{twist.twist.linear.x:.2f} m/s, {twist.twist.angular.z:+.2f} rad/s", plot=("twist.twist.linear.x",)
+    ),
     position=22,
 )

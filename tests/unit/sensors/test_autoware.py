@@ -108,7 +108,7 @@ def test_the_stamp_of_a_command_is_its_own():
 def test_two_cars_cannot_both_be_autowares():
     source = world()
     source["robots"]["other"] = {**source["robots"]["ego"], "start": {"map_pose": {"x": 60.0, "y": 30.0}}}
-    found = r"robots\.other\.autoware: robots\.ego\.autoware already sends on /vehicle/status/velocity_status"
+    found = r"robots\.other\.autoware: robots\.ego\.autoware already sends on /localization/kinematic_state"
     with pytest.raises(microsim.ScenarioError, match=found):
         microsim.Simulation(source)
 
