@@ -23,6 +23,7 @@ from microsim.messages.types import DEFINITIONS
 PREFIX = Path(sys.prefix)
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILT = REPOSITORY / ".cache" / "rclpy-interfaces"
+AUTOWARE = ("autoware_control_msgs", "autoware_vehicle_msgs")
 TYPE_SUPPORT = "rosidl_typesupport_c"
 DEPENDENCIES = (
     "action_msgs",
@@ -42,7 +43,7 @@ RUNTIME = (
 def sources() -> dict[str, dict[str, str]]:
     """package -> path of a .msg, .srv or .action file -> its text."""
     texts = {"tf2_msgs": {"msg/TFMessage.msg": "geometry_msgs/TransformStamped[] transforms\n"}}
-    for package in ("simulation_interfaces", "ackermann_msgs", "vision_msgs"):
+    for package in ("simulation_interfaces", "ackermann_msgs", "vision_msgs", *AUTOWARE):
         folder = DEFINITIONS / package
         texts[package] = {path.relative_to(folder).as_posix(): path.read_text() for path in folder.glob("*/*")}
     standard = DEFINITIONS / "example_interfaces" / "srv" / "SetBool.srv"  # upstream has no SetInt32
