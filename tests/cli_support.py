@@ -38,7 +38,7 @@ def run_microsim(*arguments: str, cwd: Path = ROOT, **changes: str) -> subproces
     else:
         done = run_from_nothing(*arguments, cwd=cwd, **changes)
     assert "Traceback" not in done.stderr, done.stderr
-    if "XDG_CACHE_HOME" not in changes:  # whether this is the first run here is no business of a test's
+    if "XDG_CACHE_HOME" not in changes:  # said in the first run on a machine only
         done.stderr = re.sub(r"^compiling kernels.*\n", "", done.stderr, flags=re.MULTILINE)
     return done
 
