@@ -35,7 +35,10 @@ class GateState:
     reported_at: float = -math.inf
     looked_at: float = 0.0  # at the graph
     nodes: str = ""  # that reply
-    publishers: frozenset[Hashable] = frozenset()
+    publishers: frozenset[Hashable] = frozenset()  # of replies
+    subscribers: frozenset[Hashable] = frozenset()  # to what they answer
+    newcomers: set[str] = field(default_factory=set)  # nodes that have begun to publish replies during this wait, and
+    joined_at: float = math.inf  # when; infinite: there are none, or they were sent what they are to answer
 
     @property
     def is_closed(self) -> bool:
@@ -44,6 +47,7 @@ class GateState:
     def close(self, stamps: list[int], now: float) -> None:
         self.forget()
         self.asked, self.closed_at, self.opened_at, self.reported_at = stamps, now, now, -math.inf
+        self.newcomers.clear()
 
     def forget(self) -> None:
         """Continue without the replies that are missing; they are left out if they arrive later."""

@@ -272,6 +272,7 @@ class Lockstep:
         for state in self._states.values():
             state.replies.clear()  # nothing was asked yet, and
             state.owed = 0
+            state.joined_at = math.inf
             state.closed_at = state.opened_at = now
         self._publish(self._first_part())
         return True
@@ -343,27 +344,38 @@ class Lockstep:
             return
         self._report(state, waited)
 
-    def _look(self, state: GateState) -> bool:
-        """Find the publishers of the replies; returns whether one is new."""
-        publishers = self._sides(state)[0]
-        before, state.publishers = state.publishers, frozenset(publishers)
-        state.nodes = state.gate.settle.node if state.gate.settle is not None else _joined(publishers)
-        if before - state.publishers:
+    def _look(self, state: GateState) -> None:
+        """Find the nodes of a gate. Those that have begun to publish replies are newcomers."""
+        publishers, subscribers = self._sides(state)
+        if state.publishers - publishers.keys():
             state.owed = 0  # who owes them has gone
-        return bool(state.publishers - before)
+        publishing = {publishers[end] for end in publishers.keys() - state.publishers}
+        subscribing = {subscribers[end] for end in subscribers.keys() - state.subscribers}
+        state.newcomers |= publishing
+        if publishing or subscribing & state.newcomers:
+            state.joined_at = self._runner.clock.now()
+        state.publishers, state.subscribers = frozenset(publishers), frozenset(subscribers)
+        state.nodes = state.gate.settle.node if state.gate.settle is not None else _joined(publishers)
 
     def _look_for_newcomers(self, state: GateState) -> None:
-        """A node that has just started cannot have received what it is to answer: send it again."""
-        if not self._look(state):
+        """A node that has just started cannot have received what it is to answer: send it again.
+
+        As at the start, not before nothing more has joined for a moment: it may still have to subscribe.
+        """
+        self._look(state)
+        if not (state.publishers and state.subscribers):
             return
+        if self._runner.clock.now() - state.joined_at < self._transport.discovery_s:
+            return
+        state.joined_at = math.inf
+        state.owed = 0
+        self._choose_settling(math.inf)
+        self._settling.begin(0)
         asking = {CLOCK, state.gate.after}
         if isinstance(state, SettleState):
             asking |= state.reads
             state.close(state.asked, state.closed_at)
         self._runner.note("info", f"lockstep: {state.nodes or 'a node'} has joined: sent again for {state.gate}")
-        state.owed = 0
-        self._choose_settling(math.inf)
-        self._settling.begin(0)
         if not self._unsent:
             self._publish([message for message in self._latest if message.topic in asking])
 

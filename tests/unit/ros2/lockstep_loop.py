@@ -41,10 +41,23 @@ class Replier(threading.Thread):
         self.heard: list[int] = []  # stamps [ns]
         self._answer, self._kind, self._type_name = answer, kind, type_name
         self._commands = self.transport.publisher(f"/{robot}/cmd_vel", kind, Qos(10))
-        self.transport.subscribe(topic, type_name, Qos(10), self._on_message)
+        self._topic = topic
+        self.subscribes_when = threading.Event()
+        self.subscribes_when.set()
         self._is_over = False
 
+    def start(self) -> None:
+        if self.subscribes_when.is_set():
+            self._subscribe()
+        super().start()
+
+    def _subscribe(self) -> None:
+        self.transport.subscribe(self._topic, self._type_name, Qos(10), self._on_message)
+
     def run(self) -> None:
+        if not self.subscribes_when.is_set():
+            self.subscribes_when.wait(60.0)
+            self._subscribe()
         while not self._is_over:
             self.transport.poll(0.01)
         self.transport.close()

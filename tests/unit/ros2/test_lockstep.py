@@ -183,6 +183,40 @@ def test_a_node_that_dies_stops_time_and_one_that_takes_its_place_is_asked_again
     assert "/rover_controller has joined" in loop.notes()
 
 
+def test_a_node_that_joins_is_asked_once_it_subscribes_and_others_that_join_change_nothing() -> None:
+    loop = Loop(world(ROVER))
+    first = loop.rover(lambda message: [] if len(first.heard) == 5 else proportional(message))
+    monitors = [MemoryTransport("monitor", bus=loop.bus)]
+    monitors[0].subscribe("/rover/odom", ODOM, Qos(10), lambda cdr: None)
+    second: list[Replier] = []
+
+    def look() -> None:
+        """Four steps, each after several looks at the graph."""
+        looks.append(loop.sim.tick if len(first.heard) == 5 else -1)
+        since = sum(tick >= 0 for tick in looks)
+        if since == 10:  # a stranger listens: nothing is sent again
+            monitors.append(MemoryTransport("echo", bus=loop.bus))
+            monitors[1].subscribe("/rover/odom", ODOM, Qos(10), lambda cdr: None)
+        elif since == 20:
+            first._is_over = True
+        elif since == 30:
+            second.append(loop.rover())
+            second[0].subscribes_when.clear()
+            second[0].start()
+        elif since == 40:
+            second[0].subscribes_when.set()
+
+    looks: list[int] = []
+    loop.runner.watchers.append(Watcher(0.05, look))
+    loop.runner.watchers.append(Watcher(30.0, loop.runner.stop))
+    with ended(first):
+        loop.runner.run(20)
+    second[0].end()
+    assert loop.sim.tick == 20, loop.notes()
+    assert second[0].heard[0] == first.heard[-1]
+    assert all(len(set(node.heard)) == len(node.heard) for node in (first, second[0])), "nothing was sent twice"
+
+
 def test_a_stall_names_gate_node_message_and_time_in_log_and_diagnostics() -> None:
     loop = Loop(world(ROVER))
     received: list[bytes] = []
