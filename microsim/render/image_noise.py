@@ -15,6 +15,7 @@ from microsim.engine import exact
 from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.engine.geometry import Grid
 from microsim.engine.noise import uniforms
+from microsim.render.appearance import ImageAppearance
 from microsim.render.drawing import Image
 from microsim.render.screen import TILE_COLUMNS, TILE_ROWS
 
@@ -49,7 +50,15 @@ def blur_weights(sigma_px: float) -> Weights:
 class ImageNoise:
     """Blur and jitter for images of one size; holds buffers, so one caller at a time."""
 
-    def __init__(self, width: int, height: int, blur_sigma_px: float, color_jitter: float) -> None:
+    def __init__(
+        self,
+        width: int,
+        height: int,
+        blur_sigma_px: float,
+        color_jitter: float,
+        appearance: ImageAppearance | None = None,
+    ) -> None:
+        self._appearance = appearance
         self._weights = blur_weights(blur_sigma_px)
         self._jitter = color_jitter
         self._changes_nothing = self._weights.size == 1 and color_jitter == 0.0
@@ -61,6 +70,8 @@ class ImageNoise:
 
     def apply(self, image: Image, key: int, tick: int) -> Image:
         """The noisy image: a new array, or `image` itself when nothing changes."""
+        if self._appearance is not None:
+            image = self._appearance.apply(image, key, tick)
         if self._changes_nothing:
             return image
         height, width, _ = image.shape

@@ -215,7 +215,7 @@ def splat_instrument(context: SensorContext) -> SplatInstrument:
     block = context.settings
     segmenter = _segmenter(context) if block.render.segmentation else None
     is_batched = context.physics is None
-    return SplatInstrument(splat_camera(context), block.render.depth, segmenter, image_noise(block), is_batched)
+    return SplatInstrument(splat_camera(context), block.render.depth, segmenter, image_noise(context), is_batched)
 
 
 def _segmenter(context: SensorContext) -> Segmenter:

@@ -20,6 +20,8 @@ from typing_extensions import Self
 from microsim.documents.values import (
     MAX_IMAGE_PIXELS,
     MAX_IMAGE_SIDE_PX,
+    VARIES,
+    Chance,
     Count,
     Finite,
     Hertz,
@@ -40,6 +42,7 @@ from microsim.messages.encoders import header
 from microsim.messages.template import RawTemplate, Template
 from microsim.messages.topics import Qos
 from microsim.messages.types import encode, new
+from microsim.render.appearance import ImageAppearance
 from microsim.render.image_noise import ImageNoise
 from microsim.render.palette_camera import CameraModel, Renderer
 from microsim.render.png_encoder import png_of
@@ -118,6 +121,17 @@ class CameraNoise(Model):
     color_jitter: Probability = Field(0.0, description="Multiplicative jitter of the colours, 0..1; 0: none.")
 
 
+class Appearance(Model):
+    """Light, weather and lens, on the finished image: the same bytes for the same seed. Depth and classes stay true."""
+
+    exposure_ev: Annotated[Finite, Field(ge=-10, le=10), VARIES] = Field(
+        0.0, description="Exposure in stops: levels are multiplied by 2 to this power, and saturate [EV]."
+    )
+    vignetting: Chance = Field(0.0, description="Share of the light that the lens loses in the farthest corner, 0..1.")
+    dusk: Chance = Field(0.0, description="From day, 0, to dusk, 1: darker, bluer, less colour.")
+    rain: Chance = Field(0.0, description="From none, 0, to heavy, 1: a grey veil, and streaks drawn by the seed.")
+
+
 class CameraLatency(Model):
     """The time from exposure to publishing."""
 
@@ -166,6 +180,9 @@ class Camera(MountedSensor):
     sees_robots: Switch = Field(
         False, description="true: plain images show other robots, as boxes of class 1; splat cameras always do."
     )
+    appearance: Appearance | None = Field(
+        None, description="Exposure, vignetting, dusk and rain on the image; null: none."
+    )
     compressed: Literal["png", "jpeg"] | None = Field(
         None,
         description="Images also as `sensor_msgs/CompressedImage` on `<sensor>/image_raw/compressed`. `png`: the same "
@@ -174,8 +191,9 @@ class Camera(MountedSensor):
 
     @model_serializer(mode="wrap")
     def _without_younger(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """/sim/info of runs without it is older than this key."""
-        return {key: value for key, value in handler(self).items() if key != "compressed" or value}
+        """/sim/info of runs without them is older than these keys."""
+        younger = ("appearance", "compressed")
+        return {key: value for key, value in handler(self).items() if key not in younger or value}
 
     @field_validator("render", mode="before")
     @classmethod
@@ -267,9 +285,18 @@ class PaletteCamera:
         return image
 
 
-def image_noise(block: Camera) -> ImageNoise:
-    size = block.resolution
-    return ImageNoise(size.width, size.height, block.noise.blur_sigma_px, block.noise.color_jitter)
+def appearance_of(context: SensorContext) -> ImageAppearance | None:
+    block, lens = context.settings, context.settings.model
+    key = (block.appearance, lens)
+    if block.appearance is not None and key not in context.shared:
+        made = ImageAppearance((lens.width, lens.height), (lens.cx, lens.cy), **block.appearance.model_dump())
+        context.shared[key] = made
+    return context.shared.get(key)
+
+
+def image_noise(context: SensorContext) -> ImageNoise:
+    size, noise = context.settings.resolution, context.settings.noise
+    return ImageNoise(size.width, size.height, noise.blur_sigma_px, noise.color_jitter, appearance_of(context))
 
 
 def _instrument(context: SensorContext) -> Instrument:
@@ -277,7 +304,7 @@ def _instrument(context: SensorContext) -> Instrument:
         from microsim.sensors._splat_camera import splat_instrument
 
         return splat_instrument(context)
-    return PaletteCamera(mounted_camera(context), image_noise(context.settings))
+    return PaletteCamera(mounted_camera(context), image_noise(context))
 
 
 def image_now(context: SensorContext, tick: int) -> npt.NDArray[np.uint8]:
@@ -285,9 +312,11 @@ def image_now(context: SensorContext, tick: int) -> npt.NDArray[np.uint8]:
     if context.settings.is_splat:
         from microsim.sensors._splat_camera import picture_now
 
-        return picture_now(context, tick)
-    image: npt.NDArray[np.uint8] = mounted_camera(context).image(context.motion, context.bodies())
-    return image
+        image: npt.NDArray[np.uint8] = picture_now(context, tick)
+    else:
+        image = mounted_camera(context).image(context.motion, context.bodies())
+    appearance = appearance_of(context)
+    return image if appearance is None else appearance.apply(image, context.key, tick)
 
 
 # ---- messages --------------------------------------------------------------------------------------------------------
