@@ -112,6 +112,7 @@ def _add_kernel(run: Run, context: SensorContext, sensor: Sensor) -> None:
         run.rates[topic] = context.settings.hz
         trigger, name = run.trigger(context.settings.hz), name_in_transcript(topic, form.type)
         run.add(sensor.position, topic, CompiledOutput(name, trigger, message, slots, calls, dropouts, target))
+        calls = []  # its other messages are sent after this one, with the same reading
 
 
 def _filled(context: SensorContext, sensor: Sensor, form: MessageForm, call: Call) -> tuple[str, Grid, list[Slot]]:

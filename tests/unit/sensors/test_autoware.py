@@ -6,7 +6,7 @@ import pytest
 import microsim
 from microsim.messages.inputs.control_cmd import INPUT
 from microsim.messages.types import new
-from tests.support import COMPILED, bare, decoded
+from tests.support import bare, decoded
 
 START = {"map_pose": {"x": 20.0, "y": 30.0, "yaw": 0.5}}
 HZ = 60
@@ -130,21 +130,24 @@ TYPE = "std_msgs/msg/%s"
 
 @kernel
 def sample(settings, motion, memory, scene, key, tick, reading):
-    reading[0] = 7.0
+    memory[0] += 1.0
+    reading[0] = memory[0]
 
-SENSOR = Sensor("counter", settings=SensorBlock, sample=sample, reading={"value": ""}, messages=(
-    MessageForm(TYPE, "/{robot}/{sensor}", Qos(5), "seven", lambda context: new(TYPE), {"data": "value"}),
+SENSOR = Sensor("counter", settings=SensorBlock, sample=sample, reading={"value": ""}, memory=("count",), messages=(
+    MessageForm(TYPE, "/{robot}/{sensor}", Qos(5), "its readings", lambda context: new(TYPE), {"data": "value"}),
+    MessageForm(TYPE, "/{robot}/{sensor}/again", Qos(5), "the same", lambda context: new(TYPE), {"data": "value"}),
 ))
 """
 
 
-@pytest.mark.skipif(not COMPILED, reason="plug-ins with kernels are compiled")
 @pytest.mark.parametrize("kind", ["UInt8", "Float32", "Float64"])
-def test_a_reading_fills_numbers_of_these_kinds(tmp_path, kind):
+def test_a_reading_fills_numbers_of_these_kinds_in_several_messages(tmp_path, kind):
     (tmp_path / "counter.py").write_text(PLUGIN % kind)
     robot = bare(sensors={"counter": {"type": "counter", "hz": 60}})
     sim = microsim.Simulation({"plugins": [str(tmp_path)], "robots": {"rover": robot}})
-    assert newest(sim.step(1), "/rover/counter").data == 7
+    messages = sim.step(3)
+    for topic in ("/rover/counter", "/rover/counter/again"):
+        assert [message.data for message in decoded(messages, topic)] == [1, 2, 3, 4]  # read once a tick, not per message
 
 
 def test_a_reading_cannot_fill_other_whole_numbers(tmp_path):
