@@ -147,7 +147,7 @@ def test_a_reading_fills_numbers_of_these_kinds_in_several_messages(tmp_path, ki
     sim = microsim.Simulation({"plugins": [str(tmp_path)], "robots": {"rover": robot}})
     messages = sim.step(3)
     for topic in ("/rover/counter", "/rover/counter/again"):
-        assert [message.data for message in decoded(messages, topic)] == [1, 2, 3, 4]  # read once a tick, not per message
+        assert [message.data for message in decoded(messages, topic)] == [1, 2, 3, 4], "once a tick"
 
 
 def test_a_reading_cannot_fill_other_whole_numbers(tmp_path):
