@@ -2,8 +2,10 @@
 
     python3 examples/nav2/goals.py arena
     python3 examples/nav2/goals.py 12,18,0 27,21,1.57
+    python3 examples/nav2/goals.py --start 5,5,0.7854 arena
 
-A goal is x, y [m] and yaw [rad] in the map. The exit code is 0 when all were reached.
+A goal is x, y [m] and yaw [rad] in the world. `--start`: where the map has its origin in it, with SLAM the start of the
+robot. The exit code is 0 when all goals were reached.
 """
 
 import math
@@ -16,7 +18,17 @@ TOURS = {
 }
 
 
+def seen_from(start: str, place: str) -> tuple[float, float, float]:
+    """The place in a map whose origin is at `start`."""
+    (x0, y0, turn), (x, y, yaw) = (tuple(map(float, each.split(","))) for each in (start, place))
+    c, s, x, y = math.cos(turn), math.sin(turn), x - x0, y - y0
+    return c * x + s * y, c * y - s * x, yaw - turn
+
+
 def main() -> int:
+    origin, given = "0,0,0", sys.argv[1:]
+    if given[:1] == ["--start"]:  # argparse would take a goal with a negative x for an option
+        origin, given = given[1], given[2:]
     import rclpy
     from action_msgs.msg import GoalStatus
     from nav2_msgs.action import NavigateToPose
@@ -35,7 +47,7 @@ def main() -> int:
     def reached(place: str) -> bool:
         goal = NavigateToPose.Goal()
         goal.pose.header.frame_id = "map"
-        x, y, yaw = map(float, place.split(","))
+        x, y, yaw = seen_from(origin, place)
         goal.pose.pose.position.x, goal.pose.pose.position.y = x, y
         goal.pose.pose.orientation.z, goal.pose.pose.orientation.w = math.sin(yaw / 2), math.cos(yaw / 2)
         client.wait_for_server()
@@ -51,7 +63,7 @@ def main() -> int:
         )
         return is_there
 
-    places = [place for each in sys.argv[1:] for place in TOURS.get(each, (each,))]
+    places = [place for each in given for place in TOURS.get(each, (each,))]
     return 0 if all(reached(place) for place in places) else 1
 
 

@@ -27,7 +27,7 @@ from microsim.cli.command import (
     seed_value,
 )
 from microsim.cli.json_schemas import RunOutput
-from microsim.cli.precompile import compiling, precompile_scenario
+from microsim.cli.precompile import compiling, first_second, precompile_scenario
 from microsim.cli.run_parts import Flight, FoxgloveOptions, Programme, RecordingOptions, Recordings, ViewerOptions
 from microsim.cli.terminal import FAILED, GOOD, print_json, tell, warn
 from microsim.errors import MicroSimError, UsageError
@@ -351,14 +351,14 @@ def _precompile(scenario: Scenario, request: RunRequest) -> None:
     """Compile what the first second needs, so that it is not part of the run."""
     from microsim.simulation import Simulation
 
-    def first_second() -> None:
+    is_recorded = request.options.recording.record is not None
+
+    def short_run() -> None:
         with suppress(MicroSimError):  # an error will come again, in the run itself
-            runner = _runner(Simulation(scenario, request.seed), request)
-            runner.set_rtf(0.0)
-            runner.run(min(runner.sim.clock.ticks_in(Fraction(1)), 600))
+            first_second(_runner(Simulation(scenario, request.seed), request), is_recorded)
 
     if request.duration != 0.0:
-        precompile_scenario(scenario, first_second)
+        precompile_scenario(scenario, short_run, "recorded " if is_recorded else "")
 
 
 def _runner(sim: Simulation, request: RunRequest) -> Runner:

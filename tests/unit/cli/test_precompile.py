@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import numba.core.config
 import pytest
@@ -44,3 +46,19 @@ def test_a_scenario_is_compiled_once(monkeypatch) -> None:
     for _ in range(2):
         precompile.precompile_scenario(scenario, lambda: runs.append("short"), prefix)
     assert runs == (["two", "short"] if precompile._cores() > 1 else ["short"])
+
+
+def test_the_first_second_of_a_recorded_run_compiles_what_writes_it() -> None:
+    """In a process of its own: here another test may have recorded before."""
+    program = """
+from microsim import Simulation
+from microsim.cli.precompile import first_second
+from microsim.recording.chunk_assembly import _transcribe
+from microsim.runner import Runner
+
+for is_recorded in (False, True):
+    first_second(Runner(Simulation("flat")), is_recorded)
+    print(len(_transcribe.signatures))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["0", "1"], done.stderr

@@ -1,6 +1,8 @@
 """The example for Nav2, without Nav2: what its files name exists, its map is the world's, its mission can be met."""
 
 import ast
+import math
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,11 +32,11 @@ def sent(sim: Simulation) -> list[Any]:
     return [*sim.step(0), *sim.step(12)]
 
 
-def parameters(prefix: str) -> dict[str, Any]:
-    text = (FOLDER / "nav2_params.yaml").read_text().replace("$(var prefix)", prefix)
+def parameters(prefix: str, name: str = "nav2_params.yaml") -> dict[str, Any]:
+    text = (FOLDER / name).read_text().replace("$(var prefix)", prefix)
     text = text.replace("$(var map_topic)", "/world/occupancy")
     assert "$(" not in text
-    return dict(read_yaml(text, "nav2_params.yaml").data)
+    return dict(read_yaml(text, name).data)
 
 
 def leaves(data: Any, key: str = "") -> Iterator[tuple[str, Any]]:
@@ -50,7 +52,8 @@ def test_parameters_name_topics_and_frames_of_the_rover(sim: Simulation, sent: l
     odometry, scan = decoded(sent, "/rover/odom")[-1], decoded(sent, "/rover/scan")[-1]
     frames = {odometry.header.frame_id, odometry.child_frame_id}
     assert frames == {"rover/odom", "rover/base_link"}
-    found = [(key, value) for key, value in leaves(parameters("rover/")) if isinstance(value, str)]
+    files = (parameters("rover/"), parameters("rover/", "slam.yaml"))
+    found = [(key, value) for each in files for key, value in leaves(each) if isinstance(value, str)]
     topics = {value for key, value in found if key.endswith("topic") and value.startswith("/rover/")}
     taken = {row.of("rover") for row in table() if row.direction == "in"}
     assert topics == {"/rover/odom", "/rover/scan", "/rover/cmd_vel"}
@@ -107,9 +110,16 @@ def test_the_world_is_that_of_obstacles_arena_and_the_map_is_its_occupancy(sim: 
     assert (*described.origin, described.resolution) == pytest.approx((origin.x, origin.y, 0.0, info.resolution))
 
 
-def test_amcl_starts_where_the_rover_does(sim: Simulation) -> None:
+def test_amcl_starts_where_the_rover_does_and_the_map_of_slam_has_its_origin_there(sim: Simulation) -> None:
     start, believed = sim.scenario.robots["rover"].start.map_pose, parameters("rover/")["amcl"]["ros__parameters"]
     assert believed["initial_pose"] == {"x": start.x, "y": start.y, "z": 0.0, "yaw": start.yaw}
+    given = f"{start.x:g},{start.y:g},{start.yaw}"
+    assert f'"start": ("{given}"' in (FOLDER / "nav2.launch.py").read_text()
+    seen_from = runpy.run_path(str(FOLDER / "goals.py"))["seen_from"]
+    x, y, yaw = seen_from(given, "12,18,0.5")
+    c, s = math.cos(start.yaw), math.sin(start.yaw)
+    assert (start.x + c * x - s * y, start.y + s * x + c * y, start.yaw + yaw) == pytest.approx((12, 18, 0.5))
+    assert seen_from("0,0,0", "12,18,0.5") == (12, 18, 0.5)
 
 
 def test_the_mission_is_met_by_a_good_drive_and_not_by_standing_still() -> None:
@@ -126,8 +136,11 @@ def test_the_launch_file_starts_every_node_that_has_parameters_and_goals_are_tho
         each.targets[0].id: each.value for each in tree.body
         if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name)
     }  # fmt: skip
-    nodes = {**ast.literal_eval(named["LOCALISATION"]), **ast.literal_eval(named["NAVIGATION"])}
-    assert set(parameters("")) - {"local_costmap", "global_costmap"} == set(nodes) - {"map_server"}
+    groups = [ast.literal_eval(named[name]) for name in ("LOCALISATION", "SLAM", "NAVIGATION")]
+    nodes = {name for group in groups for name in group}
+    assert set(ast.literal_eval(named["EXECUTABLES"])) <= nodes
+    given = {*parameters(""), *parameters("", "slam.yaml")}
+    assert given - {"local_costmap", "global_costmap"} == nodes - {"map_server"}
     tours = next(
         ast.literal_eval(each.value) for each in ast.parse((FOLDER / "goals.py").read_text()).body
         if isinstance(each, ast.Assign)
