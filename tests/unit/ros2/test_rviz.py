@@ -184,3 +184,5 @@ def test_the_driving_view_shows_what_the_car_of_a_world_bundle_publishes() -> No
     (model,) = [each for each in drive["Displays"] if kind(each) == "RobotModel"]
     assert (model["Description Topic"]["Value"], model["TF Prefix"]) == ("/ego/robot_description", "")
     assert drive["Views"]["Current"]["Target Frame"] == "base_link"
+    (markers,) = [each for each in drive["Displays"] if kind(each) == "MarkerArray"]
+    assert not markers["Namespaces"]["surfaces"]  # they are drawn above the ground, and would hide wheels and LiDAR
