@@ -17,9 +17,9 @@ def is_on_gpu(values: Any) -> bool:
 
 
 def whole_numbers(values: Any, what: str) -> Integers:
-    """As an array; what is not a 64-bit integer is refused."""
+    """As an array, perhaps the same one; what is not a 64-bit integer is refused."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.dtype != np.uint64:
-        return np.atleast_1d(values).astype(np.int64).reshape(-1)
+        return np.ascontiguousarray(values, np.int64).reshape(-1)
     refusal = UsageError(f"{what} must be 64-bit integers; found {values!r}")
     items = np.atleast_1d(np.asarray(values, dtype=object)).reshape(-1).tolist()
     if not all(isinstance(item, (int, np.integer)) and not isinstance(item, bool) for item in items):
@@ -40,7 +40,7 @@ def checked_seeds(scenario: Scenario, n: int | None, seeds: Sequence[int] | Inte
     given = whole_numbers(seeds, "seeds")
     if (n is not None and n != given.size) or not given.size:
         raise UsageError(f"expected as many seeds as worlds; found {given.size} seeds for {n} worlds")
-    return given
+    return given.copy()  # a reset changes them
 
 
 def checked_threads(threads: Any) -> int:

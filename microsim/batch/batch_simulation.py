@@ -231,9 +231,10 @@ class BatchSimulation:
             latest = int(offsets_of.max())
             if latest == 0:
                 break
-            if sensor.has_history:  # from the latest to the first
-                found.append((latest, everyone[offsets_of == latest]))
-                reach = latest - 1
+            is_one = int(offsets_of.min()) == latest  # for all worlds, as where steps are as long as a period
+            if sensor.has_history or is_one:  # from the latest to the first
+                found.append((latest, everyone if is_one else everyone[offsets_of == latest]))
+                reach = latest - 1 if sensor.has_history else 0
                 continue
             for offset in self.loops.xp.unique(offsets_of[offsets_of > 0]).tolist():
                 found.append((offset, everyone[offsets_of == offset]))
@@ -468,13 +469,13 @@ class BatchSimulation:
                 raise UsageError(f"a mask has one value for each of the {self.n} worlds; found {chosen.shape}")
             return self.loops.array(chosen).nonzero()[0]
         numbers = self._whole_numbers(chosen, "worlds")
-        if numbers.size and (numbers.min() < 0 or numbers.max() >= self.n or self._has_twins(numbers)):
+        if numbers.size and not (self._is_rising(numbers) or self._is_rising(self.loops.xp.sort(numbers))):
             raise UsageError(f"worlds are numbers from 0 to {self.n - 1}, each once; found {worlds!r}")
         return numbers
 
-    def _has_twins(self, numbers: Integers) -> bool:
-        ordered = self.loops.xp.sort(numbers)
-        return bool((ordered[1:] == ordered[:-1]).any())
+    def _is_rising(self, numbers: Integers) -> bool:
+        """Whether they are worlds, each once, in their order; asks a GPU once."""
+        return bool((numbers[0] >= 0) & (numbers[-1] < self.n) & (numbers[1:] > numbers[:-1]).all())
 
     def _whole_numbers(self, values: Any, what: str) -> Integers:
         """On the batch's device; values that are on a GPU already stay there."""

@@ -240,10 +240,9 @@ class TaskVectorEnv(VectorEnv[Any, Any, Any]):
         """`options={"reset_mask": (num_envs,) of bool}` begins an episode in these worlds only, as in Gymnasium."""
         check_open(self.closed)
         first = int(seed) if isinstance(seed, (int, np.integer)) else None
-        chosen = self._masked((options or {}).get("reset_mask"))
+        worlds = self._masked((options or {}).get("reset_mask"))
         super().reset(seed=first)
-        worlds = self.task.batch.loops.array(chosen)
-        self.task.reset(worlds, self._first_seeds(seed)[chosen])
+        self.task.reset(worlds, self._seeds_for(worlds, seed))
         self._has_seed = True
         self._steps[worlds] = 0
         self._over[worlds] = False
@@ -256,29 +255,36 @@ class TaskVectorEnv(VectorEnv[Any, Any, Any]):
         info: dict[str, Any] = {"contacts": self.task.contacts, "ignored_actions": self.task.ignored}
         return {**info, **{f"_{key}": everywhere for key in info}}
 
-    def _masked(self, mask: Any) -> npt.NDArray[np.int64]:
+    def _masked(self, mask: Any) -> Integers:
+        """Numbers of the worlds in a mask, on the batch's device."""
         if mask is None:
-            return np.arange(self.num_envs)
-        if hasattr(mask, "cpu"):  # a tensor
-            mask = mask.cpu().numpy()
-        if getattr(mask, "dtype", None) != np.bool_ or mask.shape != (self.num_envs,) or not mask.any():
+            return self.task.xp.arange(self.num_envs)  # type: ignore[no-any-return]
+        values = mask if hasattr(mask, "dtype") else np.zeros(0)  # no list: Gymnasium takes arrays alone
+        found = self.task.xp.asarray(values if self._torch is None else self._taken(values))
+        if found.dtype != np.bool_ or found.shape != (self.num_envs,) or not found.any():
             raise UsageError(
                 f"reset_mask: expected an array of {self.num_envs} bool, at least one of them true, found {mask!r}"
             )
-        return np.flatnonzero(mask)
+        worlds: Integers = found.nonzero()[0]
+        return worlds
 
-    def _first_seeds(self, seed: int | list[int | None] | None) -> npt.NDArray[np.int64]:
+    def _seeds_for(self, worlds: Integers, seed: int | list[int | None] | None) -> Integers:
+        """The seeds that a reset gives these worlds; without one, the next of each world, on the batch's device."""
+        batch = self.task.batch
         if isinstance(seed, (int, np.integer)):
-            counted: npt.NDArray[np.int64] = int(seed) + np.arange(self.num_envs, dtype=np.int64)
-            return counted
-        drawn = self.np_random.integers(0, 2**63 - 1, self.num_envs, np.int64)
-        seeds = self.task.batch.loops.host(self.task.batch.stream_keys(NEXT_EPISODE)) if self._has_seed else drawn
+            return batch.loops.array(int(seed) + np.arange(self.num_envs, dtype=np.int64))[worlds]
+        if self._has_seed:
+            seeds = batch.stream_keys(NEXT_EPISODE)
+        else:
+            seeds = batch.loops.array(self.np_random.integers(0, 2**63 - 1, self.num_envs, np.int64))
         if seed is not None:
             if len(seed) != self.num_envs:
                 raise UsageError(f"expected a seed for each of {self.num_envs} worlds, found {len(seed)}")
+            named = batch.loops.host(seeds)
             for world, each in enumerate(seed):
-                seeds[world] = seeds[world] if each is None else each
-        return seeds
+                named[world] = named[world] if each is None else each
+            seeds = batch.loops.array(named)
+        return seeds[worlds]
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         check_open(self.closed, self._has_seed)

@@ -260,8 +260,9 @@ class Trainer:
         for update in range(1, updates + 1):
             for group in self.optimizer.param_groups:
                 group["lr"] = chosen.learning_rate * (1.0 - (update - 1) / updates)
-            self._collect()
-            self._improve()
+            with torch.backends.cudnn.flags(enabled=True, deterministic=True):
+                self._collect()
+                self._improve()
             reward, success, collision = worlds.ended()
             difficulty = worlds.task.difficulty
             checked = self._check(success, update == updates) if update % chosen.check_every == 0 else None

@@ -64,6 +64,31 @@ def test_torchrl_checks_the_environment_and_resets_the_worlds_that_ended() -> No
         assert (seen["image"] if options else seen).dtype == torch.uint8
 
 
+def assert_torchrl_shares_memory(device: str) -> None:
+    """Actions, observations and flags of a step are those of the batch's environment, not copies."""
+    from microsim.learning.adapters.torchrl_env import TorchRlEnv
+
+    env, passed = TorchRlEnv("Hover", 8, device, seed=3, copy=False, max_episode_steps=2), []
+    step = env.worlds.step
+    env.worlds.step = lambda actions: passed.append((actions, *step(actions))) or passed[-1][1:]
+    data = env.reset()
+    memory = torch.as_tensor(env.worlds.task.observe(), device=device).data_ptr()
+    assert data["observation"].data_ptr() == memory
+    for _ in range(2):
+        data["action"] = torch.zeros(8, 4, device=device)
+        after = env.step(data)["next"]
+        found = [data["action"], after["observation"], after["terminated"], after["truncated"]]
+        actions, seen, _, ended, cut, _ = (torch.as_tensor(each) if hasattr(each, "shape") else 0 for each in passed[-1])
+        assert after["observation"].data_ptr() == memory
+        assert [each.data_ptr() for each in found] == [each.data_ptr() for each in (actions, seen, ended, cut)]
+        assert all(each.device.type == device for each in found)
+    assert after["truncated"].all()
+
+
+def test_torchrl_uses_the_memory_of_the_batch() -> None:
+    assert_torchrl_shares_memory("cpu")
+
+
 def test_skrl_trains_and_its_tensors_are_those_of_the_batch(tmp_path: Path) -> None:
     from skrl.agents.torch.ppo import PPO
     from skrl.memories.torch import RandomMemory

@@ -47,7 +47,7 @@ class TorchRlEnv(EnvBase):  # type: ignore[misc]
 
     def _reset(self, tensordict: Any = None, **kwargs: Any) -> Any:
         mask = None if tensordict is None else tensordict.get("_reset", None)
-        options = None if mask is None else {"reset_mask": mask.reshape(-1).cpu().numpy()}
+        options = None if mask is None else {"reset_mask": mask.reshape(-1)}
         seen, _ = self.worlds.reset(seed=self._next_seed, options=options)
         self._next_seed = None
         return TensorDict({"observation": each_of(seen, torch.as_tensor)}, self.batch_size, self.device)
