@@ -258,7 +258,8 @@ class TaskVectorEnv(VectorEnv[Any, Any, Any]):
     def _masked(self, mask: Any) -> Integers:
         """Numbers of the worlds in a mask, on the batch's device."""
         if mask is None:
-            return self.task.xp.arange(self.num_envs)  # type: ignore[no-any-return]
+            everyone: Integers = self.task.xp.arange(self.num_envs)
+            return everyone
         values = mask if hasattr(mask, "dtype") else np.zeros(0)  # no list: Gymnasium takes arrays alone
         found = self.task.xp.asarray(values if self._torch is None else self._taken(values))
         if found.dtype != np.bool_ or found.shape != (self.num_envs,) or not found.any():
@@ -272,12 +273,12 @@ class TaskVectorEnv(VectorEnv[Any, Any, Any]):
         """The seeds that a reset gives these worlds; without one, the next of each world, on the batch's device."""
         batch = self.task.batch
         if isinstance(seed, (int, np.integer)):
-            return batch.loops.array(int(seed) + np.arange(self.num_envs, dtype=np.int64))[worlds]
-        if self._has_seed:
+            seeds: Integers = batch.loops.array(int(seed) + np.arange(self.num_envs, dtype=np.int64))
+        elif self._has_seed:
             seeds = batch.stream_keys(NEXT_EPISODE)
         else:
             seeds = batch.loops.array(self.np_random.integers(0, 2**63 - 1, self.num_envs, np.int64))
-        if seed is not None:
+        if seed is not None and not isinstance(seed, (int, np.integer)):
             if len(seed) != self.num_envs:
                 raise UsageError(f"expected a seed for each of {self.num_envs} worlds, found {len(seed)}")
             named = batch.loops.host(seeds)

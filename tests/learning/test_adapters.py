@@ -78,7 +78,9 @@ def assert_torchrl_shares_memory(device: str) -> None:
         data["action"] = torch.zeros(8, 4, device=device)
         after = env.step(data)["next"]
         found = [data["action"], after["observation"], after["terminated"], after["truncated"]]
-        actions, seen, _, ended, cut, _ = (torch.as_tensor(each) if hasattr(each, "shape") else 0 for each in passed[-1])
+        actions, seen, _, ended, cut, _ = (
+            torch.as_tensor(each) if hasattr(each, "shape") else 0 for each in passed[-1]
+        )
         assert after["observation"].data_ptr() == memory
         assert [each.data_ptr() for each in found] == [each.data_ptr() for each in (actions, seen, ended, cut)]
         assert all(each.device.type == device for each in found)
