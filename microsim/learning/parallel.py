@@ -26,6 +26,21 @@ def agent_columns(task: Task) -> dict[str, tuple[slice, slice]]:
     return found
 
 
+def agent_spaces(task: Task) -> tuple[dict[str, gymnasium.spaces.Box], dict[str, gymnasium.spaces.Box]]:
+    """By agent: its observations, its actions. A task with one learner is refused."""
+    if not task.agents:
+        known = ", ".join(name for name, each in TASKS.built_in.items() if each.agents or each.alike)
+        raise UsageError(f"{task.name} has one learner; tasks with agents: {known}")
+    columns, (low, high) = agent_columns(task), task.layout.bounds
+    return (
+        {agent: gymnasium.spaces.Box(low[mine], high[mine]) for agent, (mine, _) in columns.items()},
+        {
+            agent: gymnasium.spaces.Box(-1.0, 1.0, (mine.stop - mine.start,), np.float32)
+            for agent, (_, mine) in columns.items()
+        },
+    )
+
+
 class TaskParallelEnv(ParallelEnv):  # type: ignore[misc]
     """One world of a task with agents."""
 
@@ -37,9 +52,7 @@ class TaskParallelEnv(ParallelEnv):  # type: ignore[misc]
         **options: Any,
     ) -> None:
         self.task = find_task(task)(1, **options)
-        if not self.task.agents:
-            known = ", ".join(name for name, each in TASKS.built_in.items() if each.agents or each.alike)
-            raise UsageError(f"{self.task.name} has one learner; tasks with agents: {known}")
+        self.observation_spaces, self.action_spaces = agent_spaces(self.task)
         self.metadata = {
             "name": f"microsim_{self.task.batch.scenario.name}_v0",
             "render_modes": list(RENDER_MODES),
@@ -50,14 +63,6 @@ class TaskParallelEnv(ParallelEnv):  # type: ignore[misc]
         self.possible_agents = list(self.task.agents)
         self.agents: list[str] = []
         self._columns = agent_columns(self.task)
-        low, high = self.task.layout.bounds
-        self.observation_spaces = {
-            agent: gymnasium.spaces.Box(low[mine], high[mine]) for agent, (mine, _) in self._columns.items()
-        }
-        self.action_spaces = {
-            agent: gymnasium.spaces.Box(-1.0, 1.0, (mine.stop - mine.start,), np.float32)
-            for agent, (_, mine) in self._columns.items()
-        }
         self._window = RenderWindow(self.task, render_mode)
         self._has_seed = self._is_closed = False
 

@@ -182,5 +182,9 @@ def test_a_vector_of_pettingzoo_worlds_equals_single_ones() -> None:
             assert ended[agent][1] == done[agent]
     with pytest.raises(UsageError, match="no actions of the agent 'rover'"):
         many.step({"drone": actions["drone"]})
+    swarm = ParallelVectorEnv("Swarm", 2, agents=3)
+    assert len(swarm.reset(seed=1)[0]) == swarm.num_agents == 3
+    after = swarm.step({agent: np.ones((2, 2), np.float32) for agent in swarm.agents})
+    assert all(rewards.shape == (2,) for rewards in after[1].values())
     with pytest.raises(UsageError, match="one learner"):
         ParallelVectorEnv("Hover", 2)

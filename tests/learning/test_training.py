@@ -42,6 +42,18 @@ def test_a_short_training_gets_better() -> None:
     assert policy.about["steps"] == SHORT["steps"]
 
 
+def test_the_task_of_the_docs_trains(tmp_path: Path) -> None:
+    from microsim.learning.ppo import Trainer
+
+    page = (Path(__file__).parents[2] / "docs" / "learning.md").read_text(encoding="utf-8")
+    code = page.split(":caption: dock.py\n", 1)[1].split("```", 1)[0]
+    (tmp_path / "dock.py").write_text(code, encoding="utf-8")
+    curve: list[Any] = []
+    Trainer(tmp_path / "dock.py", 0, settings=SHORT).run(curve.append)
+    rewards = np.array([each.reward for each in curve])
+    assert np.nanmean(rewards[-5:]) > np.nanmean(rewards[:8]) + 3.0
+
+
 def test_the_command_trains_evaluates_and_writes_a_curve_and_onnx(tmp_path: Path) -> None:
     out, onnx = tmp_path / "hover.npz", tmp_path / "hover.onnx"
     settings = [word for name, value in {**SHORT, "steps": 20_000}.items() for word in ("--set", f"{name}={value}")]

@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 
 from microsim.errors import UsageError
 from microsim.learning.environments import TaskVectorEnv
-from microsim.learning.parallel import TaskParallelEnv, agent_columns
+from microsim.learning.parallel import agent_columns, agent_spaces
 from microsim.learning.task import Task
 
 
@@ -21,13 +21,12 @@ class ParallelVectorEnv:
     """World i equals `TaskParallelEnv` with its seed. An episode that ends begins again in the same step."""
 
     def __init__(self, task: str | Path | type[Task], num_envs: int, **options: Any) -> None:
-        one = TaskParallelEnv(task)  # refuses a task without agents, and has the spaces of each
-        self.possible_agents, self.agents = one.possible_agents, list(one.possible_agents)
-        self.observation_spaces, self.action_spaces = one.observation_spaces, one.action_spaces
         self.env = TaskVectorEnv(task, num_envs, autoreset_mode=AutoresetMode.SAME_STEP, **options)
-        self.num_envs, self.num_agents, self.metadata = num_envs, len(self.agents), one.metadata
-        self._columns = agent_columns(self.env.task)
-        self._actions = np.zeros((num_envs, self.env.task.action_size), np.float32)
+        self.observation_spaces, self.action_spaces = agent_spaces(self.env.task)
+        self.possible_agents = list(self.env.task.agents)
+        self.agents, self.num_envs, self.metadata = list(self.possible_agents), num_envs, self.env.metadata
+        self.num_agents, self._columns = len(self.agents), agent_columns(self.env.task)
+        self._actions: Any = self.env.task.xp.zeros((num_envs, self.env.task.action_size), np.float32)
 
     def observation_space(self, agent: str) -> Any:
         return self.observation_spaces[agent]
@@ -44,7 +43,7 @@ class ParallelVectorEnv:
         for agent, (_, mine) in self._columns.items():
             if agent not in actions:
                 raise UsageError(f"no actions of the agent {agent!r}; expected those of {', '.join(self.agents)}")
-            self._actions[:, mine] = actions[agent]
+            self._actions[:, mine] = self.env.task.xp.asarray(actions[agent])
         seen, rewards, ended, cut, info = self.env.step(self._actions)
         each = info.get("final_info", info).get("agent_rewards")
         gained = dict.fromkeys(self.agents, rewards)
