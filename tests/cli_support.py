@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from tests.ros_domains import own_domain
+
 ROOT = Path(__file__).resolve().parents[1]
 READ_LATE = re.compile(r"(ROS|CYCLONEDDS|PYTEST)_\w+|COLUMNS|LINES|TERM|NO_COLOR|FORCE_COLOR")  # not by imports
 
@@ -25,7 +27,7 @@ READ_LATE = re.compile(r"(ROS|CYCLONEDDS|PYTEST)_\w+|COLUMNS|LINES|TERM|NO_COLOR
 def environment(**changes: str) -> dict[str, str]:
     """No terminal, and nobody else's commands, whatever the tests are started from."""
     kept = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "TERM")}
-    own = {"PYTHONPATH": str(ROOT), "COLUMNS": "120", "ROS_DOMAIN_ID": str(1 + os.getpid() % 100)}
+    own = {"PYTHONPATH": str(ROOT), "COLUMNS": "120", "ROS_DOMAIN_ID": own_domain("commands")}
     return {**kept, **own, **changes}
 
 

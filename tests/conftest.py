@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.ros_domains import own_domain
+
 os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"  # before any participant, and for every process we start
-os.environ.setdefault("ROS_DOMAIN_ID", str(1 + os.getpid() % 100))  # runs side by side do not meet
+os.environ["ROS_DOMAIN_ID"] = own_domain("tests")  # runs side by side do not meet
 
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("microsim", settings.get_profile("explore"), derandomize=True)

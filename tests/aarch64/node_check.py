@@ -18,17 +18,9 @@ import pytest
 
 from microsim import messages as wire
 from tests.interop import driver
-from tests.interop.driver import (
-    CYCLONE_LOOPBACK,
-    REPOSITORY,
-    Host,
-    Peer,
-    RemoteError,
-    encoded,
-    free_domain,
-    rclpy_python,
-)
+from tests.interop.driver import CYCLONE_LOOPBACK, REPOSITORY, Host, Peer, RemoteError, encoded, rclpy_python
 from tests.interop.test_node import Node
+from tests.ros_domains import free_domain
 
 LIMIT_S = 900.0
 AGAIN_S = 20.0  # a request may be lost while peers get to know each other, and is then sent again

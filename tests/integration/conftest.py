@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.ros_domains import own_domain
+
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 90.0  # on a busy machine; nobody waits longer than it takes
 LOOPBACK = (
@@ -26,9 +28,9 @@ LOOPBACK = (
 
 @pytest.fixture(scope="session", autouse=True)
 def ros_environment() -> Iterator[dict[str, str]]:
-    """Two domain ids of this run, and discovery on this machine only."""
+    """A domain of this process, and discovery on this machine only."""
     settings = {
-        "ROS_DOMAIN_ID": str(random.SystemRandom().randrange(1, 100)),
+        "ROS_DOMAIN_ID": own_domain("integration"),
         "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
         "CYCLONEDDS_URI": LOOPBACK,
     }

@@ -18,6 +18,7 @@ from microsim.messages.topics import Qos
 pytest.importorskip("cyclonedds")
 
 from microsim.ros2.transport.dds import DdsTransport
+from tests.ros_domains import own_domain
 
 from .conftest import Remote, wait_for
 
@@ -227,11 +228,8 @@ def test_nothing_is_written_when_nobody_listens_but_what_is_latched(node: DdsTra
     assert words(heard) == ["kept"]
 
 
-def test_two_domains_do_not_see_each_other(
-    node: DdsTransport, remote: MakeRemote, ros_environment: dict[str, str], namespace: str
-) -> None:
-    other = str(int(ros_environment["ROS_DOMAIN_ID"]) + 1)
-    here, there = remote(), remote("peer", "-r", f"__ns:={namespace}", ROS_DOMAIN_ID=other)
+def test_two_domains_do_not_see_each_other(node: DdsTransport, remote: MakeRemote, namespace: str) -> None:
+    here, there = remote(), remote("peer", "-r", f"__ns:={namespace}", ROS_DOMAIN_ID=own_domain("another"))
     publisher = node.publisher("/t", STRING, Qos(10))
     for peer in (there, here):
         peer.do("subscribe", topic="/t", type_name=STRING, qos={"depth": 10})

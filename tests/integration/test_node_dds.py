@@ -20,6 +20,7 @@ from microsim import messages as wire
 from microsim.messages.topics import Qos
 from microsim.ros2.transport.dds import DdsTransport
 from tests.integration.conftest import PATIENCE_S, ROOT, Remote, wait_for
+from tests.ros_domains import own_domain
 
 STATE = "simulation_interfaces/srv/GetEntityState"
 SET_INT, SET_BOOL = "example_interfaces/srv/SetInt32", "example_interfaces/srv/SetBool"
@@ -223,8 +224,7 @@ def test_hostile_input_leaves_the_published_bytes_alone(namespace: str) -> None:
 
 def test_two_domains_and_two_namespaces_do_not_disturb_each_other(namespace: str) -> None:
     left, right = Stage(f"{namespace}/left"), Stage(f"{namespace}/right")
-    other_domain = str(101 - int(os.environ["ROS_DOMAIN_ID"]))
-    far = Stage(f"{namespace}/left", ROS_DOMAIN_ID=other_domain)  # same names, another domain
+    far = Stage(f"{namespace}/left", ROS_DOMAIN_ID=own_domain("another"))  # same names
     try:
         left.pause()
         right.pause()

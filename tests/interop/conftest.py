@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.driver import Host, Peer, free_domain
+from tests.interop.driver import Host, Peer
+from tests.ros_domains import free_domain
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

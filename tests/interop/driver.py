@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
 import json
 import os
 import queue
-import random
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,7 +33,6 @@ START_S = 60.0
 GRACE_S = 20.0  # beyond an operation's own timeout: these machines may be busy
 CYCLONE_LOOPBACK = """<General><Interfaces><NetworkInterface name='lo'/></Interfaces></General>
 <Discovery><Peers><Peer address='127.0.0.1'/></Peers></Discovery>"""
-DOMAINS = range(1, 101)  # what Linux' ephemeral ports leave free
 
 
 class RemoteError(Exception):
@@ -60,28 +56,6 @@ def has_built_interfaces() -> bool:
     if os.environ.get("MICROSIM_NEED_RCLPY") and not INTERFACES.exists():
         raise RuntimeError(f"the interfaces that PyPI lacks were not built; see {INTERFACES.parent / 'log'}")
     return INTERFACES.exists()
-
-
-@contextlib.contextmanager
-def free_domain() -> Iterator[int]:
-    """A ROS domain that no other test on this machine uses."""
-    for domain in random.sample(DOMAINS, len(DOMAINS)):
-        with (Path(tempfile.gettempdir()) / f"microsim-domain-{domain}.lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _check_quiet(domain)
-            except OSError:
-                continue
-            yield domain
-            return
-    raise RuntimeError("all ROS domains are in use by other tests")
-
-
-def _check_quiet(domain: int) -> None:
-    """Raises OSError where a first or second participant, which may know nothing of our locks, is there already."""
-    for offset in (10, 12):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as port:
-            port.bind(("0.0.0.0", 7400 + 250 * domain + offset))
 
 
 def environment(domain: int, built_interfaces: bool = True, **more: str) -> dict[str, str]:

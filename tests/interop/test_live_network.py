@@ -15,7 +15,8 @@ import microsim
 from microsim.cli import app
 from microsim.ros2.client.client_node import ClientNode
 from tests.integration.conftest import wait_for
-from tests.interop.driver import Peer, environment, free_domain, has_built_interfaces
+from tests.interop.driver import Peer, environment, has_built_interfaces
+from tests.ros_domains import free_domain
 
 SET_BOOL, STRING = "std_srvs/srv/SetBool", "std_msgs/msg/String"
 Network = tuple[Peer, ClientNode]

@@ -19,7 +19,8 @@ import pytest
 import microsim
 from microsim import messages as wire
 from microsim.messages.topics import TOPICS, Qos
-from tests.interop.driver import Peer, RemoteError, environment, free_domain, has_built_interfaces, rclpy_python
+from tests.interop.driver import Peer, RemoteError, environment, has_built_interfaces, rclpy_python
+from tests.ros_domains import free_domain
 
 TRANSPORTS = ("dds", "rclpy")
 

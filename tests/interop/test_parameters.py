@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.interop.driver import Host, Peer, RemoteError, acquaint, free_domain
+from tests.interop.driver import Host, Peer, RemoteError, acquaint
+from tests.ros_domains import free_domain
 
 NODE = "/microsim"
 DECLARED: list[dict[str, Any]] = [

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.interop.driver import Peer, environment, free_domain, rclpy_python
+from tests.interop.driver import Peer, environment, rclpy_python
 from tests.navigation import check_navigation, navigate, write_wall
+from tests.ros_domains import free_domain
 
 TWIST, TARGET = "geometry_msgs/msg/Twist", "geometry_msgs/msg/PoseStamped"
 POSE, ODOM = "geometry_msgs/msg/PoseWithCovarianceStamped", "nav_msgs/msg/Odometry"

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from microsim.ros2.transport.rtps_participant import INDICES
-from tests.interop.driver import Host, Peer, RemoteError, acquaint, free_domain, has_built_interfaces
+from tests.interop.driver import Host, Peer, RemoteError, acquaint, has_built_interfaces
+from tests.ros_domains import free_domain
 
 EMPTY = {"structure_needs_at_least_one_member": 0}  # as some versions of rclpy show it
 SET_BOOL = "std_srvs/srv/SetBool"

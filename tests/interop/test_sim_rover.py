@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.interop.driver import Peer, free_domain
+from tests.interop.driver import Peer
 from tests.interop.test_node import Node
+from tests.ros_domains import free_domain
 
 NODE = "/fake_rover_state_controller"
 TWIST, POSE, JOINTS = "geometry_msgs/msg/Twist", "geometry_msgs/msg/Pose2D", "sensor_msgs/msg/JointState"

@@ -8,7 +8,6 @@ background. A `text` block after a `python` block is what it prints; in a
 import contextlib
 import io
 import os
-import random
 import re
 import shlex
 import subprocess
@@ -22,6 +21,7 @@ import pytest
 
 import microsim
 from tests.cli_support import ROOT, run_microsim
+from tests.ros_domains import free_domain
 
 DOCS = ROOT / "docs"
 sys.path.append(str(DOCS / "ext"))
@@ -120,8 +120,10 @@ def run_console(block: Block) -> None:
 @pytest.fixture(autouse=True)
 def own_network(monkeypatch):
     """Nodes of a page meet no others."""
-    monkeypatch.setenv("ROS_DOMAIN_ID", str(random.SystemRandom().randrange(1, 100)))
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+    with free_domain() as domain:
+        monkeypatch.setenv("ROS_DOMAIN_ID", str(domain))
+        yield
 
 
 @pytest.mark.parametrize(
