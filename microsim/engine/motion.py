@@ -1,5 +1,6 @@
 """What sensors and frames need of a robot's state, computed once a tick for all robots of a model."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -154,3 +155,43 @@ def turned(motion: Motion, rotation: Rotation) -> Rotation:
         (p * a + q * d + s * g, p * b + q * e + s * h, p * c + q * f + s * i) for p, q, s in (r[0:3], r[3:6], r[6:9])
     )
     return first, second, third
+
+
+def moved(motion: Motion, position: Vector, rotation: Rotation, seconds: float) -> tuple[Vector, Rotation]:
+    """Where something fixed to the robot is so much later, if the robot keeps its velocity and its turn."""
+    axes = _rows(motion[AXES : AXES + 9])
+    turn = _times(axes, (motion[ROLLING], motion[PITCHING], motion[TURN]))
+    after, halfway = _turn(turn, seconds), _turn(turn, 0.5 * seconds)
+    way = _times(halfway, _times(axes, motion[FORWARD : FORWARD + 3]))
+    base = motion[X], motion[Y], motion[Z]
+    arm = _times(after, [place - middle for place, middle in zip(position, base, strict=True)])
+    x, y, z = (base[k] + seconds * way[k] + arm[k] for k in range(3))
+    columns = [_times(after, [row[k] for row in rotation]) for k in range(3)]
+    first, second, third = ((columns[0][k], columns[1][k], columns[2][k]) for k in range(3))
+    return (x, y, z), (first, second, third)
+
+
+def _rows(numbers: Sequence[float]) -> Rotation:
+    a, b, c, d, e, f, g, h, i = numbers
+    return (a, b, c), (d, e, f), (g, h, i)
+
+
+def _times(matrix: Rotation, vector: Sequence[float]) -> Vector:
+    x, y, z = (row[0] * vector[0] + row[1] * vector[1] + row[2] * vector[2] for row in matrix)
+    return x, y, z
+
+
+def _turn(rate: Vector, seconds: float) -> Rotation:
+    """The matrix of a turn at that rate [rad/s], by Rodrigues."""
+    x, y, z = rate
+    speed = math.sqrt(x * x + y * y + z * z)
+    if speed == 0.0:
+        return (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
+    x, y, z = x / speed, y / speed, z / speed
+    sine, cosine = _sincos(speed * seconds)
+    rest = 1.0 - cosine
+    return (
+        (cosine + rest * x * x, rest * x * y - sine * z, rest * x * z + sine * y),
+        (rest * x * y + sine * z, cosine + rest * y * y, rest * y * z - sine * x),
+        (rest * x * z - sine * y, rest * y * z + sine * x, cosine + rest * z * z),
+    )

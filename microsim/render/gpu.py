@@ -53,6 +53,7 @@ def _defines() -> str:
     doubles = {
         "DILATION": splat.DILATION_PX2,
         "MARGIN_PX": projection.MARGIN_PX,
+        "ON_AXIS": projection.ON_AXIS,
         "REACH_FACTOR": projection.REACH_FACTOR,
         "REACH_MARGIN_PX": projection.REACH_MARGIN_PX,
         "EXTENT_FACTOR": sorting.EXTENT_FACTOR,
@@ -119,7 +120,11 @@ class GpuRenderer:
             pending = [self._enqueue(views[k], shot) for k, shot in enumerate(shots)]
             needed = max((int(counters[0]) for *_, counters in pending), default=0)  # waits for the GPU
             if needed <= self._capacity:
-                return [Picture(cupy.asnumpy(image), cupy.asnumpy(depths)) for image, depths, *_ in pending]
+                lenses = [shot.lens for shot in shots]
+                return [
+                    Picture(cupy.asnumpy(image), lens.along_axis(cupy.asnumpy(depths)))
+                    for lens, (image, depths, *_) in zip(lenses, pending, strict=True)
+                ]
             self._reserve(needed + needed // 4)
 
     def frame(self, shot: Shot) -> Frame:
@@ -174,8 +179,9 @@ class GpuRenderer:
             things = cupy.asarray(shot.things.depths), cupy.asarray(shot.things.colours)
         lists = self._footprints, self._ids, offsets, np.int32(columns)
         image = np.int32(canvas.width), np.int32(canvas.height), *shot.sky.colours, *things
+        rays = self._lookup(shot.lens, shot.lens.rays)
         out = colours, alphas, depths, seen_depths
-        self._kernels["blend"]((columns * rows,), (TILE * TILE,), (view, *lists, *image, *out))
+        self._kernels["blend"]((columns * rows,), (TILE * TILE,), (view, *lists, *image, rays, *out))
         return (colours, alphas, depths), seen_depths
 
     def _develop(self, shot: Shot, colours: Any, seen_depths: Any) -> tuple[Any, Any]:
@@ -186,16 +192,17 @@ class GpuRenderer:
         light = np.float32(255.0 * exposure.gain), np.float32(exposure.noise_sigma / NOISE_UNIT)
         key = np.uint32(exposure.key & _MASK), np.uint32((exposure.key >> 32) & _MASK)
         tick = np.uint32(exposure.tick & _MASK), np.uint32((exposure.tick >> 32) & _MASK)
-        camera = self._lookup(shot.lens), np.int32(width), np.int32(height), *light, *key, *tick
+        noise = *light, *key, *tick, np.uint32(shot.lens.top * width)
+        camera = self._lookup(shot.lens, shot.lens.lookup), np.int32(width), np.int32(height), *noise
         blocks = -(-height * width // 256)
         self._kernels["develop"]((blocks,), (256,), (colours, seen_depths, *size, *camera, image, depths))
         return image, depths
 
-    def _lookup(self, lens: Lens) -> Any:
-        """A lens's table in the GPU's memory, where it stays."""
-        if lens.lookup is None:
+    def _lookup(self, lens: Lens, table: Any) -> Any:
+        """A lens's table in the GPU's memory, where it stays: no lens has two."""
+        if table is None:
             return np.uintp(0)
         kept = self._lookups.get(id(lens))
         if kept is None or kept[0] is not lens:
-            kept = self._lookups[id(lens)] = lens, self._cupy.asarray(lens.lookup)
+            kept = self._lookups[id(lens)] = lens, self._cupy.asarray(table)
         return kept[1]

@@ -14,6 +14,7 @@ import numpy as np
 
 from microsim.engine.geometry import Array, Grid, Vector
 from microsim.engine.world import OBSTACLE, PALETTE, Shape, World
+from microsim.render import fisheye
 from microsim.render.drawing import Image, coloured, draw, draw_bodies
 from microsim.render.relief import relief_depths, world_terrain
 from microsim.render.screen import Rays, screen_index, tile_outlines
@@ -27,7 +28,7 @@ _TOLERANCE_PX = 1e-9
 
 @dataclass(frozen=True)
 class CameraModel:
-    """Intrinsics and plumb_bob distortion, as in sensor_msgs/CameraInfo."""
+    """Intrinsics and distortion, as in sensor_msgs/CameraInfo."""
 
     width: int  # [px]
     height: int
@@ -35,19 +36,26 @@ class CameraModel:
     fy: float
     cx: float
     cy: float
-    distortion: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)  # k1, k2, t1, t2, k3
+    distortion: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0, 0.0)  # k1, k2, t1, t2, k3; of a fisheye k1, k2, k3, k4
+    is_fisheye: bool = False
 
     def project(self, x: float, y: float, z: float) -> tuple[float, float]:
-        """Pixel (u, v) at which a point of the optical frame is seen; z > 0."""
+        """Pixel (u, v) at which a point of the optical frame is seen; z > 0, unless through a fisheye."""
+        if self.is_fisheye:
+            right, down = fisheye.seen_at(x, y, z, self.distortion)
+            return self.fx * right + self.cx, self.fy * down + self.cy
         a, b = _distort(np.float64(x / z), np.float64(y / z), self.distortion)[:2]
         return float(self.fx * a + self.cx), float(self.fy * b + self.cy)
 
     def rays(self) -> Rays:
-        """a and b of every pixel's ray (a, b, 1); NaN where the distortion has no inverse."""
+        """a and b of every pixel's ray (a, b, 1); NaN where the lens has no ray."""
         a = (np.arange(self.width, dtype=np.float64) - self.cx) / self.fx
         b = (np.arange(self.height, dtype=np.float64) - self.cy) / self.fy
         rays = np.empty((2, self.height, self.width))
         rays[0], rays[1] = a[None, :], b[:, None]
+        if self.is_fisheye:
+            fisheye.unbend(rays, np.array(self.distortion), fisheye.largest_angle(self.distortion))
+            return rays
         return _undistort(rays, self) if any(self.distortion) else rays
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from microsim.errors import install_hint
@@ -42,16 +44,21 @@ def self_test() -> str | None:
     row[0, :14] = 3.0, 0.1, 0.05, -1.0, -1.5, -2.0, 0.1, 0.2, 0.3, 0.9, 2.0, 0.8, -0.3, 0.4
     row[0, 14:] = np.arange(45) % 7 / 20.0
     splats = activate(row)
-    lens = lens_of(CameraModel(40, 30, 30.0, 31.0, 19.0, 15.0, (-0.1, 0.02, 0.0, 0.0, 0.0)))
+    size = 40, 30, 30.0, 31.0, 19.0, 15.0
+    lenses = CameraModel(*size, (-0.1, 0.02, 0.0, 0.0, 0.0)), CameraModel(*size, (-0.1, 0.02, 0.0, 0.0), True)
     ahead = ((0.0, 0.0, 1.0), (-1.0, 0.0, 0.0), (0.0, -1.0, 0.0))
-    shot = Shot(lens, (0.0, 0.0, 0.0), ahead, Sky((0.5, 0.6, 0.7), (0.1, 0.2, 0.6)), Exposure(1.1, 2.0, 123456789, 7))
+    sky, exposure = Sky((0.5, 0.6, 0.7), (0.1, 0.2, 0.6)), Exposure(1.1, 2.0, 123456789, 7)
+    shots = [Shot(lens_of(lens), (0.0, 0.0, 0.0), ahead, sky, exposure) for lens in lenses]
     try:
-        found = gpu.GpuRenderer(splats).pictures([shot])[0]
+        found = gpu.GpuRenderer(splats).pictures(shots)
     except Exception as error:  # CuPy's and the driver's errors have no common class
         return f"{type(error).__name__}: {error}"
-    return _difference(found, CpuRenderer(splats).pictures([shot])[0])
+    return _difference(found, CpuRenderer(splats).pictures(shots))
 
 
-def _difference(found: Picture, wanted: Picture) -> str | None:
-    wrong = np.count_nonzero(found.colours != wanted.colours) + np.count_nonzero(found.depths != wanted.depths)
+def _difference(found: Sequence[Picture], expected: Sequence[Picture]) -> str | None:
+    wrong = sum(
+        np.count_nonzero(a.colours != b.colours) + np.count_nonzero(a.depths != b.depths)
+        for a, b in zip(found, expected, strict=True)
+    )
     return f"{wrong} values differ from the CPU's" if wrong else None

@@ -10,20 +10,56 @@
 typedef unsigned long long Key;
 
 // A view: position 0, axes 3, fx 12, fy 13, cx 14, cy 15, width 16, height 17, slopes left 18, right 19, up 20, down 21,
-// spreads 22 and 23, near 24. A footprint (16 floats): root xx, xy, yy, opacity | red, green, blue, depth |
+// spreads 22 and 23, near 24; of a fisheye (25 above 0): end 25, its sine 26 and cosine 27, k1 to k4 28; cull up 32, down 33. A footprint (16 floats): root xx, xy, yy, opacity | red, green, blue, depth |
 // extent, centre x, y, rest x | rest y, reach x, y, -.
 
 __device__ __forceinline__ bool sees_chunk(const double* view, const double* sphere)
 {
   const double* a = view + 3;
   double left = view[18] - MARGIN_PX / view[12], right = view[19] + MARGIN_PX / view[12];
-  double up = view[20] - MARGIN_PX / view[13], down = view[21] + MARGIN_PX / view[13];
+  double up = view[32] - MARGIN_PX / view[13], down = view[33] + MARGIN_PX / view[13];
   double dx = sphere[0] - view[0], dy = sphere[1] - view[1], dz = sphere[2] - view[2], radius = sphere[3];
   double x = a[0] * dx + a[1] * dy + a[2] * dz, y = a[3] * dx + a[4] * dy + a[5] * dz;
   double z = a[6] * dx + a[7] * dy + a[8] * dz;
+  if (view[25] > 0.0) return !(sqrt(x * x + y * y) * view[27] - z * view[26] > radius);
   return !(x - right * z > radius * sqrt(1.0 + right * right) || left * z - x > radius * sqrt(1.0 + left * left)
         || y - down * z > radius * sqrt(1.0 + down * down) || up * z - y > radius * sqrt(1.0 + up * up)
         || z + radius < view[24]);
+}
+
+// `exact.atan2`, of y >= 0.
+__device__ __forceinline__ double angle_of(double y, double x)
+{
+  if (x == 0.0) return y == 0.0 ? 0.0 : 1.57079632679489655800e00;
+  double q = fabs(y / x), hi, lo, t;
+  if (q < 0.4375) { hi = 0.0; lo = 0.0; t = q; }
+  else if (q < 0.6875) { hi = 4.63647609000806093515e-01; lo = 2.26987774529616870924e-17; t = (2.0 * q - 1.0) / (2.0 + q); }
+  else if (q < 1.1875) { hi = 7.85398163397448278999e-01; lo = 3.06161699786838301793e-17; t = (q - 1.0) / (q + 1.0); }
+  else if (q < 2.4375) { hi = 9.82793723247329054082e-01; lo = 1.39033110312309984516e-17; t = (q - 1.5) / (1.0 + 1.5 * q); }
+  else { hi = 1.57079632679489655800e00; lo = 6.12323399573676603587e-17; t = -1.0 / q; }
+  double z = t * t, w = z * z;
+  double odd = z * (3.33333333333329318027e-01 + w * (1.42857142725034663711e-01 + w * (9.09088713343650656196e-02
+      + w * (6.66107313738753120669e-02 + w * (4.97687799461593236017e-02 + w * 1.62858201153657823623e-02)))));
+  double even = w * (-1.99999999998764832476e-01 + w * (-1.11111104054623557880e-01 + w * (-7.69187620504482999495e-02
+      + w * (-5.83357013379057348645e-02 + w * -3.65315727442169155270e-02))));
+  double angle = hi - ((t * (odd + even) - lo) - t);
+  return x < 0.0 ? 3.141592653589793 - (angle - 1.2246467991473531772e-16) : angle;
+}
+
+// `_bent`: false beyond the fisheye's end.
+__device__ __forceinline__ bool bent(const double* view, double x, double y, double z, double distance, double* scale,
+    double* lean, double* fall)
+{
+  const double* k = view + 28;
+  double aside = sqrt(x * x + y * y), angle = angle_of(aside, z);
+  if (angle > view[25]) return false;
+  double square = angle * angle;
+  double radius = angle * (1.0 + square * (k[0] + square * (k[1] + square * (k[2] + square * k[3]))));
+  double growth = 1.0 + square * (3.0 * k[0] + square * (5.0 * k[1] + square * (7.0 * k[2] + square * (9.0 * k[3]))));
+  *fall = growth / (distance * distance);
+  *scale = 1.0 / distance; *lean = 0.0;
+  if (!(aside < ON_AXIS * distance)) { *scale = radius / aside; *lean = (*fall * z - *scale) / (aside * aside); }
+  return true;
 }
 
 __device__ __forceinline__ bool footprint_of(const double* view, float4 g0, float4 g1, float4 g2, float4* out, short4* tiles)
@@ -31,19 +67,33 @@ __device__ __forceinline__ bool footprint_of(const double* view, float4 g0, floa
   const double* a = view + 3;
   double dx = (double)g0.x - view[0], dy = (double)g0.y - view[1], dz = (double)g0.z - view[2];
   double z = a[6] * dx + a[7] * dy + a[8] * dz;
-  if (z < view[24]) return false;
   double x = a[0] * dx + a[1] * dy + a[2] * dz, y = a[3] * dx + a[4] * dy + a[5] * dz;
-  double per_z = 1.0 / z, slope_x = x * per_z, slope_y = y * per_z;
+  double distance = z, scale = 0.0, lean = 0.0, fall = 0.0;
+  bool bends = view[25] > 0.0;
+  if (bends) distance = sqrt(x * x + y * y + z * z);
+  if (distance < view[24]) return false;
+  if (bends && !bent(view, x, y, z, distance, &scale, &lean, &fall)) return false;
+  double per_distance = 1.0 / distance;
+  double slope_x = bends ? x * scale : x * per_distance, slope_y = bends ? y * scale : y * per_distance;
   double u = view[12] * slope_x + view[14], v = view[13] * slope_y + view[15];
   double extent = sqrt(2.0 * (double)g2.w);
-  double reach = extent * (double)fmaxf(fmaxf(g0.w, g1.x), g1.y) * per_z;
+  double reach = extent * (double)fmaxf(fmaxf(g0.w, g1.x), g1.y) * per_distance;
   double wide = reach * view[22] + MARGIN_PX, high = reach * view[23] + MARGIN_PX;
   if (u + wide < 0.0 || u - wide > view[16] || v + high < 0.0 || v - high > view[17]) return false;
-  slope_x = fmin(fmax(slope_x, view[18]), view[19]);
-  slope_y = fmin(fmax(slope_y, view[20]), view[21]);
-  double scale_x = view[12] * per_z, scale_y = view[13] * per_z;
-  double jx0 = scale_x * (a[0] - slope_x * a[6]), jx1 = scale_x * (a[1] - slope_x * a[7]), jx2 = scale_x * (a[2] - slope_x * a[8]);
-  double jy0 = scale_y * (a[3] - slope_y * a[6]), jy1 = scale_y * (a[4] - slope_y * a[7]), jy2 = scale_y * (a[5] - slope_y * a[8]);
+  double jx0, jx1, jx2, jy0, jy1, jy2;
+  if (bends) {
+    double fx = view[12], fy = view[13], both = x * y * lean;
+    double xx = fx * (scale + x * x * lean), yy = fy * (scale + y * y * lean), xy = fx * both, yx = fy * both;
+    double xz = -fx * x * fall, yz = -fy * y * fall;
+    jx0 = xx * a[0] + xy * a[3] + xz * a[6]; jx1 = xx * a[1] + xy * a[4] + xz * a[7]; jx2 = xx * a[2] + xy * a[5] + xz * a[8];
+    jy0 = yx * a[0] + yy * a[3] + yz * a[6]; jy1 = yx * a[1] + yy * a[4] + yz * a[7]; jy2 = yx * a[2] + yy * a[5] + yz * a[8];
+  } else {
+    slope_x = fmin(fmax(slope_x, view[18]), view[19]);
+    slope_y = fmin(fmax(slope_y, view[20]), view[21]);
+    double scale_x = view[12] * per_distance, scale_y = view[13] * per_distance;
+    jx0 = scale_x * (a[0] - slope_x * a[6]); jx1 = scale_x * (a[1] - slope_x * a[7]); jx2 = scale_x * (a[2] - slope_x * a[8]);
+    jy0 = scale_y * (a[3] - slope_y * a[6]); jy1 = scale_y * (a[4] - slope_y * a[7]); jy2 = scale_y * (a[5] - slope_y * a[8]);
+  }
   double qx = g1.z, qy = g1.w, qz = g2.x, qw = g2.y, s0 = g0.w, s1 = g1.x, s2 = g1.y;
   double xx = qx * qx, yy = qy * qy, zz = qz * qz;
   double xy = qx * qy, xz = qx * qz, yz = qy * qz, wx = qw * qx, wy = qw * qy, wz = qw * qz;
@@ -67,7 +117,7 @@ __device__ __forceinline__ bool footprint_of(const double* view, float4 g0, floa
   tiles->w = (short)((int)(fmin(v + reach_y, view[17] - 1.0) / TILE) + 1);
   double root = sqrt(c_yy / (2.0 * determinant)), whole_u = floor(u + 0.5), whole_v = floor(v + 0.5);
   out[0] = make_float4((float)root, (float)(-c_xy * root / c_yy), (float)sqrt(0.5 / c_yy), g2.z);
-  out[1] = make_float4(0.f, 0.f, 0.f, (float)z);
+  out[1] = make_float4(0.f, 0.f, 0.f, (float)distance);
   out[2] = make_float4(g2.w, (float)whole_u, (float)whole_v, (float)(u - whole_u));
   out[3] = make_float4((float)(v - whole_v), (float)reach_x, (float)reach_y, 0.f);
   return true;
@@ -177,9 +227,9 @@ __global__ void __launch_bounds__(CHUNK) project(const double* __restrict__ view
     const float4* __restrict__ geometry, const float4* __restrict__ harmonics, int degree, int n, int columns, unsigned capacity,
     float4* __restrict__ footprints, Pair* __restrict__ pairs, unsigned* __restrict__ counters, unsigned* __restrict__ counts)
 {
-  __shared__ double shared_view[25];
+  __shared__ double shared_view[34];
   __shared__ Splat splats[CHUNK];
-  if (threadIdx.x < 25) shared_view[threadIdx.x] = view[threadIdx.x];
+  if (threadIdx.x < 34) shared_view[threadIdx.x] = view[threadIdx.x];
   __syncthreads();
   if (!sees_chunk(shared_view, spheres + 4 * (size_t)blockIdx.x)) return;
   int i = blockIdx.x * CHUNK + threadIdx.x;
@@ -286,11 +336,11 @@ __global__ void sort_long_tiles(const unsigned* __restrict__ offsets, int least,
 }
 
 // One block a tile, one thread a pixel, a warp for 8 × 4 of them. `limits` and `things` are null where there is nothing
-// but splats.
+// but splats, `rays` where the camera is a pinhole.
 __global__ void __launch_bounds__(256) blend(const double* __restrict__ view, const float4* __restrict__ footprints,
     const unsigned* __restrict__ ids, const unsigned* __restrict__ offsets, int columns, int width, int height,
     float h_red, float h_green, float h_blue, float z_red, float z_green, float z_blue, const float* __restrict__ limits,
-    const unsigned char* __restrict__ things, float* __restrict__ colours, float* __restrict__ alphas, float* __restrict__ depths,
+    const unsigned char* __restrict__ things, const double* __restrict__ rays, float* __restrict__ colours, float* __restrict__ alphas, float* __restrict__ depths,
     float* __restrict__ seen_depths)
 {
   __shared__ float4 first[256], second[256], third[256];
@@ -350,10 +400,12 @@ __global__ void __launch_bounds__(256) blend(const double* __restrict__ view, co
     behind_blue = (float)things[3 * pixel + 2] / 255.f;
   } else {
     double x = ((double)u - view[14]) / view[12], y = ((double)v - view[15]) / view[13];
+    if (rays) { x = rays[2 * pixel]; y = rays[2 * pixel + 1]; }
     double up = view[5] * x + view[8] * y + view[11];
     float share = (float)(fmax(up, 0.0) / sqrt(x * x + y * y + 1.0));
     behind_red = h_red + (z_red - h_red) * share; behind_green = h_green + (z_green - h_green) * share;
     behind_blue = h_blue + (z_blue - h_blue) * share;
+    if (x != x) behind_red = behind_green = behind_blue = 0.f;
   }
   float alpha = 1.f - rest, depth = far / fmaxf(alpha, 1e-10f);
   colours[3 * pixel] = red + rest * behind_red; colours[3 * pixel + 1] = green + rest * behind_green;
@@ -379,13 +431,13 @@ __device__ __forceinline__ unsigned char byte_of(float value)
 // Lens, gain, noise, bytes. `lookup` is null where there is no distortion; the canvas is what was blended.
 __global__ void __launch_bounds__(256) develop(const float* __restrict__ colours, const float* __restrict__ seen_depths, int canvas_width, int canvas_height,
     const float* __restrict__ lookup, int width, int height, float gain, float noise_level, unsigned key_low, unsigned key_high,
-    unsigned tick_low, unsigned tick_high, unsigned char* __restrict__ image, float* __restrict__ depths)
+    unsigned tick_low, unsigned tick_high, unsigned first, unsigned char* __restrict__ image, float* __restrict__ depths)
 {
   int pixel = blockIdx.x * blockDim.x + threadIdx.x;
   if (pixel >= width * height) return;
   unsigned noise[4] = {0, 0, 0, 0};
   if (noise_level > 0.f) {
-    unsigned c0 = pixel, c1 = 0, c2 = tick_low, c3 = tick_high, k0 = key_low, k1 = key_high;
+    unsigned c0 = first + pixel, c1 = 0, c2 = tick_low, c3 = tick_high, k0 = key_low, k1 = key_high;
     for (int round = 0; round < 10; round++) {
       unsigned long long p0 = 0xD2511F53ull * c0, p1 = 0xCD9E8D57ull * c2;
       unsigned n0 = (unsigned)(p1 >> 32) ^ c1 ^ k0, n2 = (unsigned)(p0 >> 32) ^ c3 ^ k1;

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy.typing as npt
 
 from microsim.engine import exact
 from microsim.engine.geometry import Array, Vector, matrix_from_rpy
-from microsim.engine.motion import Motion, mounted_at, turned
+from microsim.engine.motion import Motion
 from microsim.engine.noise import normals
 from microsim.engine.timekeeper import Trigger
 from microsim.render.image_noise import ImageNoise
@@ -24,7 +26,7 @@ from microsim.render.render_options import render_request
 from microsim.render.renderer_choice import open_renderer
 from microsim.render.robot_models import shade
 from microsim.render.segmentation import Segmenter
-from microsim.render.splat.activation import Splats, activate
+from microsim.render.splat.activation import Floats, Splats, activate
 from microsim.render.splat.picture import (
     CpuRenderer,
     Exposure,
@@ -35,9 +37,10 @@ from microsim.render.splat.picture import (
     SplatRenderer,
     Things,
     lens_of,
+    strip_of,
 )
 from microsim.render.splat.rasteriser import Threads, available
-from microsim.sensors.camera import image_noise
+from microsim.sensors.camera import Pose, image_noise, pose_at, strips_of
 from microsim.sensors.sensor import SensorContext, View
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -70,8 +73,8 @@ class SplatScene:
     def picture(self, camera: SplatCamera, tick: int) -> Picture:
         if self._drawn[0] != tick or camera.name not in self._drawn[1]:
             due = [each for each in self.cameras if each is camera or each.is_due(tick)]
-            pictures = self.pictures([each.shot(tick) for each in due])
-            self._drawn = tick, {each.name: each.shaded(picture) for each, picture in zip(due, pictures, strict=True)}
+            pictures = iter(self.pictures([shot for each in due for shot in each.shots(tick)]))
+            self._drawn = tick, {each.name: each.assembled(list(islice(pictures, len(each.strips)))) for each in due}
         return self._drawn[1].pop(camera.name)
 
     def pictures(self, shots: Sequence[Shot]) -> list[Picture]:
@@ -97,37 +100,57 @@ def scene_of(context: SensorContext) -> SplatScene:
 
 
 @dataclass
+class SplatStrip:
+    """Rows of a camera's image that are read at one time: all of them, unless it has a rolling shutter."""
+
+    lens: Lens
+    things: PlainRenderer  # of what stands in the world, on the lens's canvas
+    delay_s: float  # after the stamp
+    model: CameraModel
+    segmenter: Segmenter | None
+    _rays: Array | None = None  # of the model, once they are needed
+
+    @property
+    def rays(self) -> Array:
+        if self._rays is None:
+            self._rays = self.model.rays()
+        return self._rays
+
+    def things_at(self, pose: Pose, parts: Array) -> Things | None:
+        if self.things.is_bare and not parts.shape[0] and self.lens.stretch is None:
+            return None
+        return self.lens.things(*self.things.things(*pose, parts))
+
+
+@dataclass
 class SplatCamera:
     """A camera fixed to a robot, and all it needs to be drawn at a tick."""
 
     name: str
     scene: SplatScene
-    model: CameraModel
-    lens: Lens
+    strips: list[SplatStrip]
     xyz: Vector
     rotation: tuple[Vector, Vector, Vector]  # optical frame in base_link
-    things: PlainRenderer  # of what stands in the world, through the lens's pinhole
     motion: Callable[[], Motion]
     bodies: Callable[[], Array]  # of the other robots
     parts: Callable[[], Array]  # of their models
     trigger: Trigger
     key: int = 0
-    _rays: Array | None = None  # of the model, once they are needed
 
     def is_due(self, tick: int) -> bool:
         return self.trigger.next_tick(tick) == tick
 
-    def pose(self) -> tuple[Vector, tuple[Vector, Vector, Vector]]:
-        motion = self.motion()
-        return mounted_at(motion, self.xyz), turned(motion, self.rotation)
+    def poses(self) -> list[Pose]:
+        """Of each strip."""
+        return [pose_at(self.motion(), self.xyz, self.rotation, strip.delay_s) for strip in self.strips]
 
-    def shot(self, tick: int) -> Shot:
-        settings, (position, rotation) = self.scene.settings, self.pose()
+    def shots(self, tick: int) -> list[Shot]:
+        settings, parts, exposure = self.scene.settings, self.parts(), self._exposure(tick)
         sky = Sky(settings.background_rgb, settings.sky_rgb or settings.background_rgb)
-        return Shot(
-            self.lens, position, rotation, sky, self._exposure(tick), self._things(position, rotation),
-            settings.near_plane_m,
-        )  # fmt: skip
+        return [
+            Shot(strip.lens, *pose, sky, exposure, strip.things_at(pose, parts), settings.near_plane_m)
+            for strip, pose in zip(self.strips, self.poses(), strict=True)
+        ]
 
     def _exposure(self, tick: int) -> Exposure:
         settings = self.scene.settings
@@ -136,45 +159,60 @@ class SplatCamera:
             gain *= max(1.0 + settings.gain_sigma * normals(self.key, tick, 1 << 31)[0], 0.0)
         return Exposure(gain, settings.noise_sigma, self.key, tick)
 
-    def _things(self, position: Vector, rotation: tuple[Vector, Vector, Vector]) -> Things | None:
-        parts = self.parts()
-        if self.things.is_bare and not parts.shape[0]:
-            return None
-        image, depths = self.things.things(position, rotation, parts)
-        return Things(depths.astype(np.float32), image)
-
-    def shaded(self, picture: Picture) -> Picture:
-        """With the shadows of the other robots."""
+    def assembled(self, pictures: Sequence[Picture]) -> Picture:
+        """The strips' pictures, with the shadows of the other robots, as one."""
         bodies = self.bodies()
-        if bodies.shape[0]:
-            if self._rays is None:
-                self._rays = self.model.rays()
-            position, rotation = self.pose()
-            pose = np.array([*position, *rotation[0], *rotation[1], *rotation[2]])
-            with np.errstate(all="ignore"):
-                shade(pose, self._rays, picture.depths, bodies, picture.colours)
-        return picture
+        for strip, (position, rotation), picture in zip(self.strips, self.poses(), pictures, strict=True):
+            if bodies.shape[0]:
+                pose = np.array([*position, *rotation[0], *rotation[1], *rotation[2]])
+                with np.errstate(all="ignore"):
+                    shade(pose, strip.rays, picture.depths, bodies, picture.colours)
+        if len(pictures) == 1:
+            return pictures[0]
+        return Picture(np.vstack([each.colours for each in pictures]), np.vstack([each.depths for each in pictures]))
+
+    def segments(self, depths: Floats) -> Bytes:
+        """(h, w, 3) what is seen by class."""
+        images, bodies, top = [], self.bodies(), 0
+        for strip, pose in zip(self.strips, self.poses(), strict=True):
+            assert strip.segmenter is not None
+            images.append(strip.segmenter.image(*pose, bodies, depths[top : top + strip.model.height]))
+            top += strip.model.height
+        return images[0] if len(images) == 1 else np.vstack(images)
 
 
-def _things_renderer(context: SensorContext, model: CameraModel, mesh: bool) -> PlainRenderer:
-    key = f"{context.robot}/{context.sensor}/things", model
+def _kept(context: SensorContext, what: str, model: CameraModel, make: Callable[[], Any]) -> Any:
+    """What is costly to make and independent of the seed."""
+    key = f"{context.robot}/{context.sensor}/{what}", model
     if key not in context.shared:
-        context.shared[key] = PlainRenderer(context.world, model, has_mesh=mesh)
-    found: PlainRenderer = context.shared[key]
-    return found
+        context.shared[key] = make()
+    return context.shared[key]
+
+
+def _strips(context: SensorContext) -> list[SplatStrip]:
+    block, world = context.settings, context.world
+    whole, strips = lens_of(block.model), []
+    for begin, end, delay_s in strips_of(block):
+        lens = whole if end - begin == block.resolution.height else strip_of(whole, begin, end)
+        model = replace(block.model, height=end - begin, cy=block.model.cy - begin)
+        things = _kept(
+            context, "things", lens.canvas, partial(PlainRenderer, world, lens.canvas, has_mesh=block.render.mesh)
+        )
+        segmenter = None
+        if block.render.segmentation:
+            segmenter = _kept(context, "segmentation", model, partial(Segmenter, world, model))
+        strips.append(SplatStrip(lens, things, delay_s, model, segmenter))
+    return strips
 
 
 def splat_camera(context: SensorContext) -> SplatCamera:
     block, scene = context.settings, scene_of(context)
-    lens, mesh = lens_of(block.model), block.render is not None and block.render.mesh
     camera = SplatCamera(
         name=f"{context.robot}/{context.sensor}",
         scene=scene,
-        model=block.model,
-        lens=lens,
+        strips=_strips(context),
         xyz=block.mount.xyz,
         rotation=matrix_from_rpy(*block.mount.rpy),
-        things=_things_renderer(context, lens.canvas, mesh),
         motion=lambda: context.motion,
         bodies=context.bodies,
         parts=context.parts,
@@ -191,7 +229,7 @@ class SplatInstrument:
 
     camera: SplatCamera
     has_depth: bool
-    segmenter: Segmenter | None
+    has_segments: bool
     noise: ImageNoise
     is_batched: bool = False  # one of many worlds, each seen from its own `View`
     may_break: bool = True  # a GPU can be lost
@@ -200,36 +238,26 @@ class SplatInstrument:
         camera = self.camera
         if self.is_batched:
             camera = replace(camera, motion=lambda: view.motion, key=view.key)
-            picture = camera.shaded(camera.scene.pictures([camera.shot(view.tick)])[0])
+            picture = camera.assembled(camera.scene.pictures(camera.shots(view.tick)))
         else:
             picture = camera.scene.picture(camera, view.tick)
         images = [self.noise.apply(picture.colours, camera.key, view.tick)]
         if self.has_depth:
             images.append(picture.depths.view(np.uint8).reshape(*picture.depths.shape, 4))
-        if self.segmenter is not None:
-            images.append(self.segmenter.image(*camera.pose(), camera.bodies(), picture.depths))
+        if self.has_segments:
+            images.append(camera.segments(picture.depths))
         return images[0] if len(images) == 1 else np.concatenate(images, axis=2)
 
 
 def splat_instrument(context: SensorContext) -> SplatInstrument:
-    block = context.settings
-    segmenter = _segmenter(context) if block.render.segmentation else None
-    is_batched = context.physics is None
-    return SplatInstrument(splat_camera(context), block.render.depth, segmenter, image_noise(context), is_batched)
-
-
-def _segmenter(context: SensorContext) -> Segmenter:
-    key = f"{context.robot}/{context.sensor}/segmentation", context.settings.model
-    if key not in context.shared:
-        context.shared[key] = Segmenter(context.world, key[1])
-    found: Segmenter = context.shared[key]
-    return found
+    render, is_batched = context.settings.render, context.physics is None
+    camera, noise = splat_camera(context), image_noise(context)
+    return SplatInstrument(camera, render.depth, render.segmentation, noise, is_batched)
 
 
 def picture_now(context: SensorContext, tick: int) -> Bytes:
     """What a camera sees at this tick, before noise."""
     scene = scene_of(context)
     camera = next(each for each in scene.cameras if each.name == f"{context.robot}/{context.sensor}")
-    shot = camera.shot(tick)
-    picture = scene.pictures([replace(shot, exposure=replace(shot.exposure, noise_sigma=0.0))])[0]
-    return camera.shaded(picture).colours
+    shots = [replace(shot, exposure=replace(shot.exposure, noise_sigma=0.0)) for shot in camera.shots(tick)]
+    return camera.assembled(scene.pictures(shots)).colours

@@ -7,36 +7,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 from pydantic_core import InitErrorDetails
 from typing_extensions import Self
 
 from microsim.documents.values import (
-    MAX_IMAGE_PIXELS,
-    MAX_IMAGE_SIDE_PX,
     VARIES,
     Chance,
-    Count,
     Finite,
     Hertz,
     Milliseconds,
     Model,
-    Positive,
     Probability,
     Switch,
     detail,
-    exactly,
+    fail,
     show,
 )
 from microsim.engine import exact
 from microsim.engine.geometry import Vector, matrix_from_rpy
-from microsim.engine.motion import Motion, mounted_at, turned
+from microsim.engine.motion import Motion, Rotation, mounted_at, moved, turned
 from microsim.engine.world import Shape
 from microsim.messages.encoders import header
 from microsim.messages.template import RawTemplate, Template
@@ -46,6 +48,7 @@ from microsim.render.appearance import ImageAppearance
 from microsim.render.image_noise import ImageNoise
 from microsim.render.palette_camera import CameraModel, Renderer
 from microsim.render.png_encoder import png_of
+from microsim.sensors._camera_lens import Distortion, Intrinsics, Resolution, check_fisheye, lens_model
 from microsim.sensors.sensor import (
     DROPOUT,
     FAIL,
@@ -60,58 +63,11 @@ from microsim.sensors.sensor import (
 )
 
 NS_PER_S = 1_000_000_000
-DEFAULT_FOCAL_PER_WIDTH = 120.0 / 128.0  # the PRD's camera: fx = 120 at 128 pixels
 _JPEG_QUALITY = 90
+STRIP_ROWS = 16  # of a rolling shutter: as many as a tile of the splats has
+Pose: TypeAlias = tuple[Vector, Rotation]
 LOOKING_FORWARD = (-exact.PI / 2, 0.0, -exact.PI / 2)
 LOOKING_DOWN = (exact.PI, 0.0, -exact.PI / 2)  # the top of the image is the robot's forward
-
-
-class Resolution(Model):
-    """Size of an image."""
-
-    width: Annotated[Count, Field(le=MAX_IMAGE_SIDE_PX)] = Field(128, description="Columns [px].")
-    height: Annotated[Count, Field(le=MAX_IMAGE_SIDE_PX)] = Field(128, description="Rows [px].")
-
-    @model_validator(mode="after")
-    def _bounded(self) -> Self:
-        if self.width * self.height > MAX_IMAGE_PIXELS:
-            raise ValueError(f"expected at most {MAX_IMAGE_PIXELS:,} pixels, found {self.width}×{self.height}")
-        return self
-
-
-class Intrinsics(Model):
-    """The pinhole: focal lengths and centre, or the horizontal field of view."""
-
-    fx: Positive | None = Field(None, description="Focal length along x [px].")
-    fy: Positive | None = Field(None, description="Focal length along y [px]; default: fx.")
-    cx: Finite | None = Field(None, description="Column of the optical axis, pixel centres at integers [px].")
-    cy: Finite | None = Field(None, description="Row of the optical axis, pixel centres at integers [px].")
-    fov_deg: Annotated[Finite, Field(ge=1, le=179)] | None = Field(
-        None, description="Horizontal field of view, in place of fx and fy [deg]."
-    )
-
-    @model_validator(mode="after")
-    def _one_form(self) -> Self:
-        if self.fov_deg is not None and (self.fx is not None or self.fy is not None):
-            raise ValueError("expected either 'fov_deg', or 'fx' and 'fy', found both")
-        if self.fx is None and self.fy is not None:
-            raise ValueError("expected 'fx' beside 'fy'")
-        return self
-
-
-class Distortion(Model):
-    """Lens distortion, as `sensor_msgs/CameraInfo` has it."""
-
-    model: Literal["none", "plumb_bob"] = Field("plumb_bob", description="Distortion model.")
-    D: Annotated[tuple[Finite, Finite, Finite, Finite, Finite], exactly(5, "[k1, k2, t1, t2, k3]")] = Field(
-        (0.0, 0.0, 0.0, 0.0, 0.0), description="Coefficients k1, k2, t1, t2, k3 of plumb_bob."
-    )
-
-    @model_validator(mode="after")
-    def _none_means_none(self) -> Self:
-        if self.model == "none" and any(self.D):
-            raise ValueError(f"model 'none' takes no coefficients, found D: {show(self.D)}; write model: plumb_bob")
-        return self
 
 
 class CameraNoise(Model):
@@ -160,11 +116,13 @@ class Camera(MountedSensor):
     hz: Hertz = Field(2, description="Rate; at most physics_hz [Hz].")
     resolution: Resolution = Field(Resolution(), description="Size of the image.")
     encoding: Literal["rgb8"] = Field("rgb8", description="Encoding of the image.")
-    projection: Literal["pinhole"] = Field("pinhole", description="Projection.")
+    projection: Literal["pinhole", "fisheye"] = Field(
+        "pinhole", description="`fisheye`: Kannala–Brandt, up to 179° across; what is farther from the axis is black."
+    )
     intrinsics: Intrinsics = Field(
         Intrinsics(fx=120.0, fy=120.0, cx=64.0, cy=64.0),
-        description="The pinhole. What is left out: the field of view of 120 px at 128 px, square pixels, axis at "
-        "(width/2, height/2).",
+        description="Focal lengths and axis. What is left out: the field of view of 120 px at 128 px, square pixels, "
+        "axis at (width/2, height/2).",
     )
     distortion: Distortion = Field(Distortion(), description="Lens distortion.")
     noise: CameraNoise = Field(CameraNoise(), description="Visual noise.")
@@ -183,6 +141,11 @@ class Camera(MountedSensor):
     appearance: Appearance | None = Field(
         None, description="Exposure, vignetting, dusk and rain on the image; null: none."
     )
+    readout_s: Annotated[Finite, Field(gt=0, le=1)] | None = Field(
+        None,
+        description="Rolling shutter: time in which the rows are read, top to bottom, one after the other; its middle "
+        "is the stamp. At most 1 / hz. null: all rows at once [s].",
+    )
     compressed: Literal["png", "jpeg"] | None = Field(
         None,
         description="Images also as `sensor_msgs/CompressedImage` on `<sensor>/image_raw/compressed`. `png`: the same "
@@ -192,7 +155,7 @@ class Camera(MountedSensor):
     @model_serializer(mode="wrap")
     def _without_younger(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """/sim/info of runs without them is older than these keys."""
-        younger = ("appearance", "compressed")
+        younger = ("appearance", "readout_s", "compressed")
         return {key: value for key, value in handler(self).items() if key not in younger or value}
 
     @field_validator("render", mode="before")
@@ -213,56 +176,68 @@ class Camera(MountedSensor):
     @property
     def model(self) -> CameraModel:
         """The lens as the renderers know it."""
-        pinhole, size = self.intrinsics, self.resolution
-        if pinhole.fov_deg is not None:
-            focal = 0.5 * size.width / exact.tan(0.5 * pinhole.fov_deg * exact.PI / 180.0)
-            fx, fy = focal, focal
-        else:
-            fx, fy = float(pinhole.fx or 0.0), float(pinhole.fy or 0.0)
-        k1, k2, t1, t2, k3 = (float(number) for number in self.distortion.D)
-        centre = float(pinhole.cx or 0.0), float(pinhole.cy or 0.0)
-        return CameraModel(size.width, size.height, fx, fy, *centre, (k1, k2, t1, t2, k3))
+        return lens_model(self.resolution, self.intrinsics, self.distortion, self.projection == "fisheye")
 
     @model_validator(mode="after")
-    def _complete_intrinsics(self) -> Self:
+    def _complete_lens(self) -> Self:
         given = self.intrinsics if "intrinsics" in self.model_fields_set else Intrinsics()
-        width, height = self.resolution.width, self.resolution.height
-        fx = given.fx
-        if fx is None and given.fov_deg is None:
-            fx = DEFAULT_FOCAL_PER_WIDTH * width
-        complete = Intrinsics(
-            fx=fx,
-            fy=given.fy if given.fy is not None else fx,
-            cx=given.cx if given.cx is not None else width / 2,
-            cy=given.cy if given.cy is not None else height / 2,
-            fov_deg=given.fov_deg,
-        )
-        self.__dict__["intrinsics"] = complete  # the model is frozen for everyone else
+        self.__dict__["intrinsics"] = given.completed(self.resolution)  # the model is frozen for everyone else
+        self.__dict__["distortion"] = self.distortion.completed(self.projection)
+        if self.projection == "fisheye":
+            check_fisheye(self.intrinsics, self.model)
+        if self.readout_s is not None and self.readout_s * self.hz > 1.0:
+            message = f"expected at most 1 / hz, which is {1.0 / self.hz:.4g}, found {show(self.readout_s)}"
+            fail([detail(message, "readout_s")])
         return self
+
+
+def pose_at(motion: Motion, xyz: Vector, rotation: Rotation, delay_s: float) -> Pose:
+    """Of a camera fixed to a robot, so much after its stamp."""
+    position, turn = mounted_at(motion, xyz), turned(motion, rotation)
+    return moved(motion, position, turn, delay_s) if delay_s else (position, turn)
+
+
+def strips_of(block: Camera) -> list[tuple[int, int, float]]:
+    """Rows of the image that are drawn at once, [begin, end), and when they are read after the stamp [s].
+
+    Row v is read (v + 1/2) / height of the readout after its start; a strip is drawn as its middle is.
+    """
+    height = block.resolution.height
+    if block.readout_s is None:
+        return [(0, height, 0.0)]
+    ends = [(begin, min(begin + STRIP_ROWS, height)) for begin in range(0, height, STRIP_ROWS)]
+    return [(begin, end, block.readout_s * (0.5 * (begin + end) / height - 0.5)) for begin, end in ends]
 
 
 @dataclass(frozen=True)
 class MountedCamera:
     """Renders what a camera fixed to a robot sees."""
 
-    renderer: Renderer
+    strips: tuple[tuple[Renderer, float], ...]  # and when they are read after the stamp [s]
     xyz: Vector
-    rotation: tuple[Vector, Vector, Vector]  # optical frame in base_link
+    rotation: Rotation  # optical frame in base_link
     sees_robots: bool
 
     def image(self, motion: Motion, bodies: Any) -> Any:
         """bodies (n, 15): the other robots."""
         seen = bodies if self.sees_robots else None
-        return self.renderer.render(mounted_at(motion, self.xyz), turned(motion, self.rotation), seen)
+        images = [
+            renderer.render(*pose_at(motion, self.xyz, self.rotation, delay_s), seen)
+            for renderer, delay_s in self.strips
+        ]
+        return images[0] if len(images) == 1 else np.vstack(images)
 
 
 def mounted_camera(context: SensorContext) -> MountedCamera:
-    """The renderer is costly to make and independent of the seed: it is kept from reset to reset."""
-    block, key = context.settings, (f"{context.robot}/{context.sensor}", context.settings.model)
-    if key not in context.shared:
-        context.shared[key] = Renderer(context.world, key[1])
-    rotation = matrix_from_rpy(*block.mount.rpy)
-    return MountedCamera(context.shared[key], block.mount.xyz, rotation, block.sees_robots)
+    """The renderers are costly to make and independent of the seed: they are kept from reset to reset."""
+    block, strips = context.settings, []
+    for begin, end, delay_s in strips_of(block):
+        model = replace(block.model, height=end - begin, cy=block.model.cy - begin)
+        key = (f"{context.robot}/{context.sensor}", model)
+        if key not in context.shared:
+            context.shared[key] = Renderer(context.world, model)
+        strips.append((context.shared[key], delay_s))
+    return MountedCamera(tuple(strips), block.mount.xyz, matrix_from_rpy(*block.mount.rpy), block.sees_robots)
 
 
 @dataclass(frozen=True)
@@ -276,7 +251,8 @@ class PaletteCamera:
 
     def show_obstacles(self, obstacles: Sequence[Shape]) -> None:
         """From now on, of a world that differs from its own in its obstacles."""
-        self.camera.renderer.show(obstacles)
+        for renderer, _ in self.camera.strips:
+            renderer.show(obstacles)
 
     def read(self, view: View) -> npt.NDArray[np.uint8]:
         image: npt.NDArray[np.uint8] = self.noise.apply(
@@ -394,7 +370,7 @@ def _info_encoder(context: SensorContext) -> Callable[[int, Any], bytes]:
         header=header(context.frame),
         width=model.width,
         height=model.height,
-        distortion_model="plumb_bob",
+        distortion_model="equidistant" if model.is_fisheye else "plumb_bob",
         d=np.array(model.distortion, np.float64),
         k=np.array((fx, 0.0, cx, 0.0, fy, cy, 0.0, 0.0, 1.0)),
         r=np.array((1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)),

@@ -31,7 +31,7 @@ def device():
 
 
 def shot_of(scene, distortion=(0.0,) * 5, **changes):
-    camera = CameraModel(*scene.size, *scene.focal, *scene.principal, distortion)
+    camera = CameraModel(*scene.size, *scene.focal, *scene.principal, scene.bend or distortion, scene.bend is not None)
     return Shot(lens_of(camera), scene.position, scene.rotation, **changes)
 
 
@@ -154,7 +154,7 @@ def test_the_oval_through_each_camera_has_the_bits_of_the_cpu():
 
     sim = microsim.Simulation({"world": "oval", "robots": {"ego": {"sensors": {"lidar_top": None}}}})
     (scene,) = (each for each in sim._shared.values() if isinstance(each, SplatScene))
-    shots = [camera.shot(0) for camera in scene.cameras]
+    shots = [shot for camera in scene.cameras for shot in camera.shots(0)]
     found, wanted = gpu.GpuRenderer(scene.splats).pictures(shots), CpuRenderer(scene.splats).pictures(shots)
     assert len(found) == 3
     assert all(same(*pair) for pair in zip(found, wanted, strict=True))

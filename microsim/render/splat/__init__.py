@@ -7,6 +7,7 @@ What a pixel is, in one place (the GPU back end computes the same, operation by 
 - Its footprint is the projection of its covariance, linearised at its mean (at most 15% of the image beyond the edge),
   plus `DILATION_PX2`. At pixel (u, v), centres at integers, its alpha is `opacity * exp(-s)`, s half the squared
   Mahalanobis distance, at most `ALPHA_MAX`; below `ALPHA_MIN` it is not there.
+- A fisheye takes the distance from the camera for the depth, and means up to 100 degrees from its axis.
 - Colours are blended front to back. The splat that would leave less than `TRANSMITTANCE_MIN` is left out, and the
   pixel is done. What remains shows the background, or the simulated thing at that pixel, which splats behind it do
   not cover.

@@ -6,7 +6,7 @@ A lens with distortion is applied by looking up each pixel in the picture of a p
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -54,18 +54,26 @@ class Exposure:
 
 @dataclass(frozen=True)
 class Things:
-    """What else the camera sees, in the pinhole's picture: robots, obstacles, meshes."""
+    """What else the camera sees, in the canvas's picture: robots, obstacles, meshes."""
 
-    depths: Floats  # (h, w) [m] along the optical axis, infinite where there is none
+    depths: Floats  # (h, w) [m] along the optical axis, of a fisheye along the ray; infinite where there is none
     colours: Image  # (h, w, 3)
 
 
 @dataclass(frozen=True)
 class Lens:
-    """A pinhole camera (`canvas`), and where each pixel of the real one looks in its picture; NaN: nowhere."""
+    """What splats are blended on (`canvas`), and where each pixel of the camera looks in its picture; NaN: nowhere.
+
+    The canvas of a lens with distortion is a pinhole's, that of a fisheye its own image: `rays` are those of its
+    pixels, and its depths are distances along them, of which `stretch` makes depths along the optical axis.
+    """
 
     canvas: CameraModel
     lookup: Floats | None  # (h, w, 2) column and row; None: the same pixel
+    rays: Array | None = None  # (h, w, 2) a and b of (a, b, 1); NaN: sees nothing
+    stretch: Array | None = None  # (h, w) length of (a, b, 1)
+    top: int = 0  # row of the image in which it begins, where it is a strip of one
+    strip: tuple[int, int] | None = None  # likewise of the canvas: first row, and height of the whole
 
     @property
     def size(self) -> tuple[int, int]:
@@ -73,6 +81,20 @@ class Lens:
         if self.lookup is None:
             return self.canvas.height, self.canvas.width
         return self.lookup.shape[0], self.lookup.shape[1]
+
+    def things(self, image: Image, depths: Array) -> Things:
+        """From what the palette's renderer sees along the axis; where a fisheye sees nothing, a black thing is."""
+        if self.stretch is None:
+            return Things(depths.astype(np.float32), image)
+        is_blind = np.isnan(self.stretch)
+        image[is_blind] = 0
+        return Things(np.where(is_blind, 0.0, depths * self.stretch).astype(np.float32), image)
+
+    def along_axis(self, depths: Floats) -> Floats:
+        """From the depths of the canvas to those of the camera's image."""
+        if self.stretch is None:
+            return depths
+        return np.where(np.isnan(self.stretch), np.inf, depths / self.stretch).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -91,7 +113,8 @@ class Shot:
     def view(self) -> View:
         canvas = self.lens.canvas
         size, focal, centre = (canvas.width, canvas.height), (canvas.fx, canvas.fy), (canvas.cx, canvas.cy)
-        return view_of(*size, focal, centre, self.position, self.rotation, self.near_m)
+        bend = canvas.distortion if canvas.is_fisheye else None
+        return view_of(*size, focal, centre, self.position, self.rotation, self.near_m, bend, self.lens.strip)
 
 
 @dataclass(frozen=True)
@@ -100,7 +123,24 @@ class Picture:
     depths: Floats  # (h, w) [m] along the optical axis; infinite where next to nothing is seen
 
 
+def strip_of(lens: Lens, begin: int, end: int) -> Lens:
+    """Of the rows begin to end of its image alone."""
+    canvas, lookup, first, last = lens.canvas, lens.lookup, begin, end
+    if lookup is not None:
+        lookup = lookup[begin:end].copy()
+        seen = lookup[..., 1][np.isfinite(lookup[..., 1])]
+        first = max(int(seen.min(initial=np.inf)), 0) if seen.size else 0
+        last = min(int(seen.max(initial=0.0)) + 2, canvas.height)
+        lookup[..., 1] -= first
+    part = replace(canvas, height=max(last - first, 1), cy=canvas.cy - first)
+    rays, stretch = (None if each is None else each[begin:end] for each in (lens.rays, lens.stretch))
+    return Lens(part, lookup, rays, stretch, begin, (first, canvas.height))
+
+
 def lens_of(model: CameraModel) -> Lens:
+    if model.is_fisheye:
+        a, b = model.rays()
+        return Lens(model, None, np.stack([a, b], axis=-1), np.sqrt(a * a + b * b + 1.0))
     if not any(model.distortion):
         return Lens(model, None)
     rays = model.rays()
@@ -121,12 +161,16 @@ def _canvas_axis(slopes: Array, focal: float, size: int) -> tuple[int, float, fl
 
 
 @threaded_kernel
-def fill_sky(view: View, sky: Floats, begin: int, end: int, behind: Floats) -> None:
-    """Rows begin to end of `behind` (h, w, 3)."""
+def fill_sky(view: View, sky: Floats, rays: Array, begin: int, end: int, behind: Floats) -> None:
+    """Rows begin to end of `behind` (h, w, 3). `rays` (h, w, 2) has no rows when the camera is a pinhole."""
     for v in range(begin, end):
-        y = (v - view[CY]) / view[FY]
         for u in range(behind.shape[1]):
-            x = (u - view[CX]) / view[FX]
+            x, y = (u - view[CX]) / view[FX], (v - view[CY]) / view[FY]
+            if rays.shape[0] > 0:
+                x, y = rays[v, u, 0], rays[v, u, 1]
+            if x != x:  # a fisheye sees nothing there
+                behind[v, u] = _ZERO
+                continue
             up = view[AXES + 2] * x + view[AXES + 5] * y + view[AXES + 8]
             share = _f32(max(up, 0.0) / math.sqrt(x * x + y * y + 1.0))
             for channel in range(3):
@@ -162,16 +206,20 @@ def develop(
     noise_level: float,
     key: int,
     tick: int,
+    first: int,
     begin: int,
     end: int,
     image: Image,
 ) -> None:
-    """Rows begin to end of the image. `lookup` has no rows when there is no distortion; gain and level are float32."""
+    """Rows begin to end of the image. `lookup` has no rows when there is no distortion; gain and level are float32.
+
+    `first`: the first pixel's number in the noise.
+    """
     for v in range(begin, end):
         for u in range(image.shape[1]):
             noise = (0, 0, 0, 0)
             if noise_level > _ZERO:
-                noise = words(key, tick, v * image.shape[1] + u)
+                noise = words(key, tick, first + v * image.shape[1] + u)
             for channel in range(3):
                 if lookup.shape[0] == 0:
                     value = colours[v, u, channel]
@@ -222,6 +270,7 @@ def look_up_depths(depths: Floats, lookup: Floats, begin: int, end: int, out: Fl
 
 
 NO_LOOKUP: Floats = np.empty((0, 0, 2), np.float32)
+NO_RAYS: Array = np.empty((0, 0, 2))
 
 
 class SplatRenderer(Protocol):
@@ -245,12 +294,12 @@ class CpuRenderer:
         height, width = shot.lens.size
         image = np.empty((height, width, 3), np.uint8)
         lookup = NO_LOOKUP if shot.lens.lookup is None else shot.lens.lookup
-        exposure = shot.exposure
+        exposure, first = shot.exposure, shot.lens.top * width
         gain, level = np.float32(255.0 * exposure.gain), np.float32(exposure.noise_sigma / NOISE_UNIT)
         self._by_rows(
             height,
             lambda begin, end: develop(
-                frame.colours, lookup, gain, level, exposure.key, exposure.tick, begin, end, image
+                frame.colours, lookup, gain, level, exposure.key, exposure.tick, first, begin, end, image
             ),
         )
         return Picture(image, self._depths(frame, limits, shot))
@@ -259,9 +308,10 @@ class CpuRenderer:
         height, width, things = shot.lens.canvas.height, shot.lens.canvas.width, shot.things
         behind = np.empty((height, width, 3), np.float32)
         view, sky = shot.view, shot.sky.colours
+        rays = NO_RAYS if shot.lens.rays is None else shot.lens.rays
 
         def fill(begin: int, end: int) -> None:
-            fill_sky(view, sky, begin, end, behind)
+            fill_sky(view, sky, rays, begin, end, behind)
             if things is not None:
                 put_things(things.depths, things.colours, begin, end, behind)
 
@@ -272,7 +322,7 @@ class CpuRenderer:
         self._by_rows(limits.shape[0], lambda begin, end: sensor_depths(frame.alphas, limits, begin, end, frame.depths))
         lookup = shot.lens.lookup
         if lookup is None:
-            return frame.depths
+            return shot.lens.along_axis(frame.depths)
         depths = np.empty(shot.lens.size, np.float32)
         self._by_rows(depths.shape[0], lambda begin, end: look_up_depths(frame.depths, lookup, begin, end, depths))
         return depths

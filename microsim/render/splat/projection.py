@@ -9,8 +9,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from microsim.engine import exact
 from microsim.engine.compiled import inlined, threaded_kernel
 from microsim.engine.geometry import Array, Vector
+from microsim.render import fisheye
 from microsim.render.splat import CHUNK, DILATION_PX2, NEAR_M, TILE
 from microsim.render.splat.activation import EXTENT as SPLAT_EXTENT
 from microsim.render.splat.activation import OPACITY as SPLAT_OPACITY
@@ -22,7 +24,10 @@ Tiles: TypeAlias = npt.NDArray[np.int16]  # (n, 4) half-open ranges of columns a
 # Numbers of a View. The axes are rows right, down, forward in the map frame; slopes are those beyond which a splat
 # counts as seen from the edge, when its footprint is linearised; spreads bound how a footprint grows with its splat.
 POSITION, AXES, FX, FY, CX, CY, WIDTH, HEIGHT = 0, 3, 12, 13, 14, 15, 16, 17
-SLOPE_LEFT, SLOPE_RIGHT, SLOPE_UP, SLOPE_DOWN, SPREAD_X, SPREAD_Y, NEAR, VIEW = 18, 19, 20, 21, 22, 23, 24, 25
+SLOPE_LEFT, SLOPE_RIGHT, SLOPE_UP, SLOPE_DOWN, SPREAD_X, SPREAD_Y, NEAR = 18, 19, 20, 21, 22, 23, 24
+# Of a fisheye: the angle from the axis beyond which it sees no splat (0: a pinhole), its sine and cosine, k1 to k4.
+END, END_SINE, END_COSINE, BEND = 25, 26, 27, 28
+CULL_UP, CULL_DOWN, VIEW = 32, 33, 34  # slopes beyond which no splat is seen
 
 # Columns of a footprint. s = (ROOT_XX dx + ROOT_XY dy)^2 + (ROOT_YY dy)^2, dx and dy from pixel to centre. That form
 # has no differences of large squares. The centre is a whole number of pixels and a remainder, to keep a float32 exact.
@@ -30,9 +35,12 @@ ROOT_XX, ROOT_XY, ROOT_YY, OPACITY, RED, GREEN, BLUE, DEPTH = range(8)
 EXTENT, CENTRE_X, CENTRE_Y, REST_X, REST_Y, REACH_X, REACH_Y, FOOTPRINT = 8, 9, 10, 11, 12, 13, 14, 16
 
 _EDGE = 0.15  # of the image, on each side
+_FISHEYE_END = 100.0 * exact.PI / 180.0  # means so far from the axis may still reach into the image
+ON_AXIS = 1e-9  # [rad] where a fisheye is a pinhole
 MARGIN_PX = 2.0  # more than the dilation adds to a splat's reach
 REACH_FACTOR, REACH_MARGIN_PX = 1.001, 0.05  # no rounding may take a pixel from a footprint
 
+_atan2, _radius_of = exact.atan2, fisheye.radius_of
 _f32, _f64 = np.float32, np.float64  # in compiled code, `float` leaves a float32 as it is
 _HALF, _TWO, _THREE, _FOUR = _f32(0.5), _f32(2.0), _f32(3.0), _f32(4.0)
 # The constants of the real spherical harmonics of degree 0, 1, 2 and 3.
@@ -51,15 +59,29 @@ def view_of(
     position: Vector,
     rotation: tuple[Vector, Vector, Vector],
     near_m: float = NEAR_M,
+    bend: tuple[float, ...] | None = None,
+    strip: tuple[int, int] | None = None,
 ) -> View:
-    """`rotation` has the rows of the matrix from the optical frame (x right, y down, z ahead) to the map frame."""
+    """`rotation` has the rows of the matrix from the optical frame (x right, y down, z ahead) to the map frame.
+
+    `bend`: k1 to k4 of a fisheye. `strip`: the first row and the height of the image of which this is a part: what
+    counts as seen from the edge is the whole image's.
+    """
     view = np.zeros(VIEW)
     view[POSITION : POSITION + 3] = position
     view[AXES : AXES + 9] = np.array(rotation, np.float64).T.ravel()
     view[FX], view[FY], view[CX], view[CY], view[WIDTH], view[HEIGHT] = *focal, *principal, width, height
     view[NEAR] = near_m
     view[SLOPE_LEFT], view[SLOPE_RIGHT], view[SPREAD_X] = _slopes(width, focal[0], principal[0])
-    view[SLOPE_UP], view[SLOPE_DOWN], view[SPREAD_Y] = _slopes(height, focal[1], principal[1])
+    top, whole = strip or (0, height)
+    view[SLOPE_UP], view[SLOPE_DOWN], view[SPREAD_Y] = _slopes(whole, focal[1], principal[1] + top)
+    view[CULL_UP] = max(view[SLOPE_UP], (-_EDGE * whole - principal[1]) / focal[1])
+    view[CULL_DOWN] = min(view[SLOPE_DOWN], (height + _EDGE * whole - principal[1]) / focal[1])
+    if bend is not None:
+        end = fisheye.largest_angle(bend, _FISHEYE_END)
+        view[END], view[END_SINE], view[END_COSINE] = end, *exact.sincos(end)
+        view[BEND : BEND + 4] = bend
+        view[SPREAD_X], view[SPREAD_Y] = (each * fisheye.spread(bend, end) for each in focal)
     return view
 
 
@@ -74,10 +96,11 @@ def visible_chunks(view: View, spheres: Array, chunks: Integers) -> int:
     """Fill `chunks` with those that may hold visible splats; gives their number."""
     p, a = view[POSITION : POSITION + 3], view[AXES : AXES + 9]
     left, right = view[SLOPE_LEFT] - MARGIN_PX / view[FX], view[SLOPE_RIGHT] + MARGIN_PX / view[FX]
-    up, down = view[SLOPE_UP] - MARGIN_PX / view[FY], view[SLOPE_DOWN] + MARGIN_PX / view[FY]
+    up, down = view[CULL_UP] - MARGIN_PX / view[FY], view[CULL_DOWN] + MARGIN_PX / view[FY]
     to_left, to_right = math.sqrt(1.0 + left * left), math.sqrt(1.0 + right * right)
     to_up, to_down = math.sqrt(1.0 + up * up), math.sqrt(1.0 + down * down)
     count = 0
+    bends = view[END] > 0.0
     for chunk in range(spheres.shape[0]):
         dx, dy, dz = spheres[chunk, 0] - p[0], spheres[chunk, 1] - p[1], spheres[chunk, 2] - p[2]
         radius = spheres[chunk, 3]
@@ -86,7 +109,11 @@ def visible_chunks(view: View, spheres: Array, chunks: Integers) -> int:
         z = a[6] * dx + a[7] * dy + a[8] * dz
         beside = (x - right * z > radius * to_right) | (left * z - x > radius * to_left)
         beyond = (y - down * z > radius * to_down) | (up * z - y > radius * to_up)
-        if not (beside | beyond | (z + radius < view[NEAR])):
+        if bends:
+            is_out = math.sqrt(x * x + y * y) * view[END_COSINE] - z * view[END_SINE] > radius
+        else:
+            is_out = beside | beyond | (z + radius < view[NEAR])
+        if not is_out:
             chunks[count] = chunk
             count += 1
     return count
@@ -125,22 +152,39 @@ def _footprint(view: View, splat: Floats, out: Floats, tiles: Tiles) -> bool:
     a = view[AXES : AXES + 9]
     dx, dy, dz = _f64(splat[0]) - view[0], _f64(splat[1]) - view[1], _f64(splat[2]) - view[2]
     z = a[6] * dx + a[7] * dy + a[8] * dz
-    if z < view[NEAR]:
-        return False
     x = a[0] * dx + a[1] * dy + a[2] * dz
     y = a[3] * dx + a[4] * dy + a[5] * dz
-    per_z = 1.0 / z
-    slope_x, slope_y = x * per_z, y * per_z
+    bends = view[END] > 0.0
+    scale, lean, fall = 0.0, 0.0, 0.0
+    if bends:
+        distance = math.sqrt(x * x + y * y + z * z)
+        if distance < view[NEAR]:
+            return False
+        scale, lean, fall = _bent(view, x, y, z, distance)
+        if scale < 0.0:
+            return False
+        per_distance = 1.0 / distance
+        slope_x, slope_y = x * scale, y * scale
+    else:
+        distance = z
+        if z < view[NEAR]:
+            return False
+        per_distance = 1.0 / z
+        slope_x, slope_y = x * per_distance, y * per_distance
     u = view[FX] * slope_x + view[CX]
     v = view[FY] * slope_y + view[CY]
     extent = math.sqrt(2.0 * _f64(splat[SPLAT_EXTENT]))
-    reach = extent * _f64(max(splat[SCALE], splat[SCALE + 1], splat[SCALE + 2])) * per_z
+    reach = extent * _f64(max(splat[SCALE], splat[SCALE + 1], splat[SCALE + 2])) * per_distance
     wide, high = reach * view[SPREAD_X] + MARGIN_PX, reach * view[SPREAD_Y] + MARGIN_PX
     if u + wide < 0.0 or u - wide > view[WIDTH] or v + high < 0.0 or v - high > view[HEIGHT]:
         return False
-    slope_x = min(max(slope_x, view[SLOPE_LEFT]), view[SLOPE_RIGHT])
-    slope_y = min(max(slope_y, view[SLOPE_UP]), view[SLOPE_DOWN])
-    c_xx, c_xy, c_yy = _covariance(a, view[FX] * per_z, view[FY] * per_z, slope_x, slope_y, splat)
+    if bends:
+        jx, jy = _bent_jacobian(view, x, y, scale, lean, fall)
+    else:
+        slope_x = min(max(slope_x, view[SLOPE_LEFT]), view[SLOPE_RIGHT])
+        slope_y = min(max(slope_y, view[SLOPE_UP]), view[SLOPE_DOWN])
+        jx, jy = _jacobian(a, view[FX] * per_distance, view[FY] * per_distance, slope_x, slope_y)
+    c_xx, c_xy, c_yy = _covariance(jx, jy, splat)
     determinant = c_xx * c_yy - c_xy * c_xy
     if not determinant > 0.0:
         return False
@@ -153,21 +197,55 @@ def _footprint(view: View, splat: Floats, out: Floats, tiles: Tiles) -> bool:
     root = math.sqrt(c_yy / (2.0 * determinant))
     whole_u, whole_v = math.floor(u + 0.5), math.floor(v + 0.5)
     out[ROOT_XX], out[ROOT_XY], out[ROOT_YY] = root, -c_xy * root / c_yy, math.sqrt(0.5 / c_yy)
-    out[OPACITY], out[DEPTH], out[EXTENT] = splat[SPLAT_OPACITY], z, splat[SPLAT_EXTENT]
+    out[OPACITY], out[DEPTH], out[EXTENT] = splat[SPLAT_OPACITY], distance, splat[SPLAT_EXTENT]
     out[CENTRE_X], out[CENTRE_Y], out[REST_X], out[REST_Y] = whole_u, whole_v, u - whole_u, v - whole_v
     out[REACH_X], out[REACH_Y] = reach_x, reach_y
     return True
 
 
 @inlined
-def _covariance(
-    a: Array, scale_x: float, scale_y: float, slope_x: float, slope_y: float, splat: Floats
-) -> tuple[float, float, float]:
-    """Of the footprint, in squared pixels, dilated: xx, xy, yy."""
-    # Rows of the Jacobian of the projection, turned into the map frame.
+def _jacobian(a: Array, scale_x: float, scale_y: float, slope_x: float, slope_y: float) -> tuple[Vector, Vector]:
+    """Rows of the Jacobian of a pinhole's projection, turned into the map frame."""
     jx0, jx1 = scale_x * (a[0] - slope_x * a[6]), scale_x * (a[1] - slope_x * a[7])
     jy0, jy1 = scale_y * (a[3] - slope_y * a[6]), scale_y * (a[4] - slope_y * a[7])
     jx2, jy2 = scale_x * (a[2] - slope_x * a[8]), scale_y * (a[5] - slope_y * a[8])
+    return (jx0, jx1, jx2), (jy0, jy1, jy2)
+
+
+@inlined
+def _bent(view: View, x: float, y: float, z: float, distance: float) -> tuple[float, float, float]:
+    """A point (x, y, z) is seen at (x, y) times the first number; the others: how that changes with x and y, and z.
+
+    The first is negative beyond the fisheye's end.
+    """
+    aside = math.sqrt(x * x + y * y)
+    angle = _atan2(aside, z)
+    if angle > view[END]:
+        return -1.0, 0.0, 0.0
+    radius, growth = _radius_of(angle, view[BEND : BEND + 4])
+    fall = growth / (distance * distance)
+    if aside < ON_AXIS * distance:
+        return 1.0 / distance, 0.0, fall
+    scale = radius / aside
+    return scale, (fall * z - scale) / (aside * aside), fall
+
+
+@inlined
+def _bent_jacobian(view: View, x: float, y: float, scale: float, lean: float, fall: float) -> tuple[Vector, Vector]:
+    a, fx, fy = view[AXES : AXES + 9], view[FX], view[FY]
+    xx, xy, yy = fx * (scale + x * x * lean), x * y * lean, fy * (scale + y * y * lean)
+    xz, yz, yx, xy = -fx * x * fall, -fy * y * fall, fy * xy, fx * xy
+    return (
+        (xx * a[0] + xy * a[3] + xz * a[6], xx * a[1] + xy * a[4] + xz * a[7], xx * a[2] + xy * a[5] + xz * a[8]),
+        (yx * a[0] + yy * a[3] + yz * a[6], yx * a[1] + yy * a[4] + yz * a[7], yx * a[2] + yy * a[5] + yz * a[8]),
+    )
+
+
+@inlined
+def _covariance(jx: Vector, jy: Vector, splat: Floats) -> tuple[float, float, float]:
+    """Of the footprint, in squared pixels, dilated: xx, xy, yy; from the rows of the Jacobian in the map frame."""
+    jx0, jx1, jx2 = jx
+    jy0, jy1, jy2 = jy
     # The same along the splat's own axes, times its scales: the covariance is the product of these with themselves.
     qx, qy = _f64(splat[QUATERNION]), _f64(splat[QUATERNION + 1])
     qz, qw = _f64(splat[QUATERNION + 2]), _f64(splat[QUATERNION + 3])

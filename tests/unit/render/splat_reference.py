@@ -9,8 +9,8 @@ import numpy as np
 NEAR, DILATION, ALPHA_MAX, ALPHA_MIN, TRANSMITTANCE_MIN = 0.2, 0.3, 0.99, 1.0 / 255.0, 1e-4
 
 
-def render(rows, degree, size, focal, principal, position, rotation, behind, limits=np.inf, rank=None):
-    """(colours, alphas, depths) of the file's rows (n, 14 or more), seen by a pinhole camera.
+def render(rows, degree, size, focal, principal, position, rotation, behind, limits=np.inf, rank=None, bend=None):
+    """(colours, alphas, depths) of the file's rows (n, 14 or more), seen by a pinhole camera, or a fisheye with `bend`.
 
     `rotation` turns the optical frame (x right, y down, z ahead) into the map frame; `rank` orders splats of the same
     depth, otherwise they are taken as in the file.
@@ -23,31 +23,54 @@ def render(rows, degree, size, focal, principal, position, rotation, behind, lim
     u, v = np.arange(width)[None, :], np.arange(height)[:, None]
     colours, transmittance = np.zeros((height, width, 3)), np.ones((height, width))
     depths, is_open = np.zeros((height, width)), np.ones((height, width), bool)
-    nearest_first = np.lexsort((np.arange(len(rows)) if rank is None else rank, places[:, 2].astype(np.float32)))
+    far = places[:, 2] if bend is None else np.linalg.norm(places, axis=1)
+    nearest_first = np.lexsort((np.arange(len(rows)) if rank is None else rank, far.astype(np.float32)))
     for i in nearest_first:
         x, y, z = places[i]
         opacity = 1.0 / (1.0 + np.exp(-rows[i, 10]))
-        if z < NEAR or opacity < ALPHA_MIN:
+        if (
+            far[i] < NEAR
+            or opacity < ALPHA_MIN
+            or (bend is not None and np.arctan2(np.hypot(x, y), z) > np.radians(100))
+        ):
             continue
         axes = rotation_matrix(rows[i, 6:10]) * np.exp(rows[i, 3:6])
-        slope_x = np.clip(x / z, (-0.15 * width - cx) / fx, (1.15 * width - cx) / fx)
-        slope_y = np.clip(y / z, (-0.15 * height - cy) / fy, (1.15 * height - cy) / fy)
-        jacobian = np.array([[fx / z, 0.0, -fx * slope_x / z], [0.0, fy / z, -fy * slope_y / z]])
+        if bend is None:
+            slope_x = np.clip(x / z, (-0.15 * width - cx) / fx, (1.15 * width - cx) / fx)
+            slope_y = np.clip(y / z, (-0.15 * height - cy) / fy, (1.15 * height - cy) / fy)
+            jacobian = np.array([[fx / z, 0.0, -fx * slope_x / z], [0.0, fy / z, -fy * slope_y / z]])
+            centre = np.array([fx * x / z, fy * y / z])
+        else:
+            centre, jacobian = fisheye((fx, fy), places[i], bend)
         footprint = jacobian @ to_camera @ axes
         covariance = footprint @ footprint.T + DILATION * np.eye(2)
         conic = np.linalg.inv(covariance)
-        du, dv = u - (fx * x / z + cx), v - (fy * y / z + cy)
+        du, dv = u - (centre[0] + cx), v - (centre[1] + cy)
         power = 0.5 * (conic[0, 0] * du * du + conic[1, 1] * dv * dv) + conic[0, 1] * du * dv
         alpha = np.minimum(opacity * np.exp(-power), ALPHA_MAX)
-        takes = is_open & (opacity * np.exp(-power) >= ALPHA_MIN) & (z < limits)
+        takes = is_open & (opacity * np.exp(-power) >= ALPHA_MIN) & (far[i] < limits)
         is_last = takes & (transmittance * (1.0 - alpha) <= TRANSMITTANCE_MIN)
         is_open &= ~is_last
         weight = np.where(takes & ~is_last, alpha * transmittance, 0.0)
         colours += weight[..., None] * colour(rows[i], degree, offset[i])
-        depths += weight * z
+        depths += weight * far[i]
         transmittance -= weight
     alphas = 1.0 - transmittance
     return colours + transmittance[..., None] * behind, alphas, depths / np.maximum(alphas, 1e-10)
+
+
+def fisheye(focal, place, k):
+    """Where the lens of Kannala and Brandt shows a place, from its centre; the Jacobian, by complex steps."""
+
+    def at(x, y, z):
+        aside = np.sqrt(x * x + y * y)
+        ratio = aside / (np.sqrt(aside * aside + z * z) + z)  # the tangent of half the angle
+        angle = 2.0 * np.arctan(ratio)
+        radius = angle * (1.0 + k[0] * angle**2 + k[1] * angle**4 + k[2] * angle**6 + k[3] * angle**8)
+        return np.array([focal[0] * x, focal[1] * y]) * (radius / aside)
+
+    steps = np.eye(3) * 1e-30j
+    return at(*place), np.stack([at(*(place + step)).imag / 1e-30 for step in steps], axis=1)
 
 
 def rotation_matrix(quaternion):

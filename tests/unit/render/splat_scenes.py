@@ -17,6 +17,7 @@ class Shot:
     yaw: float = 0.3
     pitch: float = -0.1
     degree: int = 3
+    bend: tuple[float, ...] | None = None  # k1 to k4 of a fisheye
 
     @property
     def rotation(self):
@@ -120,6 +121,9 @@ def shots():
         "degree 1": Shot(yard(600), degree=1),
         "degree 2": Shot(yard(600, degree=2), degree=2),
         "far from the origin": Shot(shifted(yard(600), (30000.0, -20000.0, 0.0)), position=(30000.0, -20000.0, 1.5)),
+        "fisheye": Shot(yard(1500), focal=(26.0, 27.0), bend=(0.0,) * 4),
+        "bent fisheye": Shot(yard(1500), focal=(22.0, 21.0), principal=(36.0, 31.0), bend=(-0.03, 0.02, -0.01, 0.002)),
+        "fisheye around the camera": Shot(around_the_near_plane(), focal=(20.0, 20.0), bend=(0.02, 0.0, 0.0, 0.0)),
         "nothing": Shot(yard(10)[:0]),
     }
 

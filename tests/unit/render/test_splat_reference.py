@@ -16,7 +16,7 @@ HORIZON = np.array([0.1, 0.2, 0.3])
 
 def rendered(shot, behind, limits, splats=None):
     splats = splats or activate(shot.rows, shot.degree)
-    view = view_of(*shot.size, shot.focal, shot.principal, shot.position, shot.rotation)
+    view = view_of(*shot.size, shot.focal, shot.principal, shot.position, shot.rotation, bend=shot.bend)
     return Rasteriser(splats).render(view, behind.astype(np.float32), limits.astype(np.float32))
 
 
@@ -24,7 +24,7 @@ def expected(shot, behind, limits, splats):
     rank = np.full(len(shot.rows), -1)
     rank[splats.order] = np.arange(len(splats))
     camera = shot.size, shot.focal, shot.principal, shot.position, shot.rotation
-    return splat_reference.render(shot.rows, shot.degree, *camera, behind, limits, rank)
+    return splat_reference.render(shot.rows, shot.degree, *camera, behind, limits, rank, shot.bend)
 
 
 def assert_close(found, wanted):

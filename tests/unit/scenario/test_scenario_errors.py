@@ -48,7 +48,7 @@ def test_an_unknown_key_names_its_place_its_neighbours_and_the_nearest(said: Sai
     assert said(text) == [
         "my.yaml:5:7: robots.drone.camera.reolution: unknown key 'reolution'; did you mean 'resolution'? there are: "
         "enabled, hz, mount, resolution, encoding, projection, intrinsics, distortion, noise, latency_ms, convention, "
-        "render, sees_robots, appearance, compressed"
+        "render, sees_robots, appearance, readout_s, compressed"
     ]
 
 

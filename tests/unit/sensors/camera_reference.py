@@ -29,6 +29,12 @@ def rays_of(model: CameraModel) -> tuple[Array, Array]:
     """Undistorted by plain repetition, as OpenCV does: enough for the mild distortions it is used with."""
     u, v = np.meshgrid(np.arange(model.width), np.arange(model.height))
     seen_a, seen_b = (u - model.cx) / model.fx, (v - model.cy) / model.fy
+    if model.is_fisheye:
+        angles = np.linspace(0.0, np.radians(89.5), 200_001)
+        radii = sum(k * angles ** (3 + 2 * power) for power, k in enumerate(model.distortion)) + angles
+        radius = np.maximum(np.hypot(seen_a, seen_b), 1e-12)
+        scale = np.tan(np.interp(radius, radii, angles, right=np.nan)) / radius
+        return seen_a * scale, seen_b * scale
     k1, k2, p1, p2, k3 = model.distortion
     a, b = seen_a, seen_b
     for _ in range(300):

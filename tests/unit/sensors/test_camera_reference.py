@@ -13,6 +13,7 @@ from tests.unit.sensors.camera_reference import looking, reference
 
 PINHOLE = CameraModel(48, 36, 34.0, 34.0, 23.7, 17.6)
 DISTORTED = CameraModel(48, 36, 34.0, 36.0, 23.7, 17.6, (-0.2, 0.05, 0.01, -0.01, 0.002))
+FISHEYE = CameraModel(48, 36, 17.0, 16.0, 23.7, 17.6, (-0.02, 0.01, -0.004, 0.001), is_fisheye=True)
 ALLOWED = 0.002  # of the pixels, and only on the border of two classes, where the last bit decides
 
 
@@ -65,7 +66,7 @@ def assert_same_but_for_edges(classes, wanted):
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("model", [PINHOLE, DISTORTED], ids=["pinhole", "distorted"])
+@pytest.mark.parametrize("model", [PINHOLE, DISTORTED, FISHEYE], ids=["pinhole", "distorted", "fisheye"])
 @pytest.mark.parametrize("amplitude", [0.0, 1.5], ids=["flat", "relief"])
 def test_every_pixel_agrees_with_the_reference(amplitude, model, view):
     world = arena(amplitude)
@@ -125,7 +126,7 @@ def test_relief_has_no_cracks():
             assert (renderer.classes((x, y, world.ground(x, y) + z), down) == 1).all()
 
 
-@pytest.mark.parametrize("model", [PINHOLE, DISTORTED, CameraModel(150, 61, 90.0, 90.0, 75.0, 30.0)])
+@pytest.mark.parametrize("model", [PINHOLE, DISTORTED, FISHEYE, CameraModel(150, 61, 90.0, 90.0, 75.0, 30.0)])
 def test_tiles_that_are_filled_at_once_have_the_class_of_all_their_pixels(model):
     """Depths make the camera look at every pixel."""
     random = np.random.default_rng(8)

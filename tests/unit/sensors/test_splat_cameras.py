@@ -322,15 +322,41 @@ def test_the_back_end_of_a_run_is_the_one_wished_for(monkeypatch: pytest.MonkeyP
     assert asked[0][0] == "gpu"
 
 
-def test_a_batch_draws_the_splats_of_each_world_as_a_single_one_does() -> None:
+FISHEYE = {
+    "projection": "fisheye", "intrinsics": {"fx": 20.0, "fy": 20.0}, "readout_s": 0.04, "appearance": {"rain": 0.7},
+}  # fmt: skip
+
+
+def test_all_images_of_a_fisheye_with_a_rolling_shutter_agree() -> None:
+    """Where it sees nothing it is black and has no depth; what stands in the world is where its depth is."""
+    render = {"type": "splat", "depth": True, "segmentation": True, "mesh": True}
+    box = {"type": "box", "center": [-9.0, 0.0, 0.0], "size": [1.0, 2.0, 2.0]}
+    camera = {**FISHEYE, "appearance": None, "render": render}
+    sim = microsim.Simulation(scenario(camera, obstacles=[box]))
+    sent = sim.step(0)
+    image, depth, classes = images(sent)[0], images(sent, "depth")[0][..., 0], images(sent, "segmentation")[0]
+    model = sim.scenario.robots["ego"].all_sensors()["camera_front"].model
+    blind = np.isnan(model.rays()[0])
+    assert 0.05 < blind.mean() < 0.3
+    assert (image[blind] == 0).all()
+    assert np.isinf(depth[blind]).all()
+    obstacle = (classes == PALETTE[OBSTACLE]).all(axis=2) & (depth < 5.0)
+    assert obstacle.sum() > 40
+    np.testing.assert_allclose(np.median(depth[obstacle]), 4.0, atol=0.1)  # from x = -13.5 to x = -9.5
+    left = np.argwhere(obstacle)[:, 1].min()
+    assert model.project(-1.0, 0.0, 4.0)[0] == pytest.approx(left, abs=1.0)
+
+
+@pytest.mark.parametrize("camera", [{}, FISHEYE], ids=["pinhole", "fisheye, rolling shutter, rain"])
+def test_a_batch_draws_the_splats_of_each_world_as_a_single_one_does(camera: Any) -> None:
     from microsim.batch import BatchSimulation
 
-    batch = BatchSimulation(scenario(), seeds=[3, 4])
+    batch = BatchSimulation(scenario(camera), seeds=[3, 4])
     batch.commands("ego")[1] = 5.0, -2.0
     batch.step(40)
     readings = next(value for name, value in batch.readings.items() if name.endswith("camera_front"))
     for world, speed in enumerate((5.0, -2.0)):
-        single = microsim.Simulation(scenario(), 3 + world)
+        single = microsim.Simulation(scenario(camera), 3 + world)
         single.command("ego", speed=speed)
         np.testing.assert_array_equal(readings[world], images(single.step(40))[-1])
     assert (readings[0] != readings[1]).any()
