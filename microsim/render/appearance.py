@@ -36,6 +36,7 @@ class ImageAppearance:
         self,
         size: tuple[int, int],  # width, height [px]
         centre: tuple[float, float],  # of the lens [px]
+        blind: npt.NDArray[np.bool_] | None = None,  # (h, w) pixels that see nothing, and stay black
         *,
         exposure_ev: float,
         vignetting: float,
@@ -44,6 +45,8 @@ class ImageAppearance:
     ) -> None:
         self._tones = np.array([_tones(channel, exposure_ev, dusk, rain) for channel in range(3)], np.int64)
         self._light = _light(*size, *centre, vignetting)
+        if blind is not None:
+            self._light[blind] = 0
         self._grey = _rounded(256.0 * (1.0 - (1.0 - _DUSK_GREY * dusk) * (1.0 - _RAIN_GREY * rain)))
         self._streaks = _rounded(rain * size[0] * size[1] / _STREAK_AREA_PX)
 

@@ -117,7 +117,8 @@ class Camera(MountedSensor):
     resolution: Resolution = Field(Resolution(), description="Size of the image.")
     encoding: Literal["rgb8"] = Field("rgb8", description="Encoding of the image.")
     projection: Literal["pinhole", "fisheye"] = Field(
-        "pinhole", description="`fisheye`: Kannala–Brandt, up to 179° across; what is farther from the axis is black."
+        "pinhole",
+        description="`fisheye`: Kannala–Brandt, up to 179° across; beyond it images are black (plain: class 0).",
     )
     intrinsics: Intrinsics = Field(
         Intrinsics(fx=120.0, fy=120.0, cx=64.0, cy=64.0),
@@ -265,8 +266,9 @@ def appearance_of(context: SensorContext) -> ImageAppearance | None:
     block, lens = context.settings, context.settings.model
     key = (block.appearance, lens)
     if block.appearance is not None and key not in context.shared:
-        made = ImageAppearance((lens.width, lens.height), (lens.cx, lens.cy), **block.appearance.model_dump())
-        context.shared[key] = made
+        size, centre = (lens.width, lens.height), (lens.cx, lens.cy)
+        blind = np.isnan(lens.rays()[0]) if lens.is_fisheye and block.is_splat else None
+        context.shared[key] = ImageAppearance(size, centre, blind, **block.appearance.model_dump())
     return context.shared.get(key)
 
 

@@ -331,7 +331,7 @@ def test_all_images_of_a_fisheye_with_a_rolling_shutter_agree() -> None:
     """Where it sees nothing it is black and has no depth; what stands in the world is where its depth is."""
     render = {"type": "splat", "depth": True, "segmentation": True, "mesh": True}
     box = {"type": "box", "center": [-9.0, 0.0, 0.0], "size": [1.0, 2.0, 2.0]}
-    camera = {**FISHEYE, "appearance": None, "render": render}
+    camera = {**FISHEYE, "render": render}
     sim = microsim.Simulation(scenario(camera, obstacles=[box]))
     sent = sim.step(0)
     image, depth, classes = images(sent)[0], images(sent, "depth")[0][..., 0], images(sent, "segmentation")[0]
