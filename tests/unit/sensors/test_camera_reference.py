@@ -13,7 +13,7 @@ from tests.unit.sensors.camera_reference import looking, reference
 
 PINHOLE = CameraModel(48, 36, 34.0, 34.0, 23.7, 17.6)
 DISTORTED = CameraModel(48, 36, 34.0, 36.0, 23.7, 17.6, (-0.2, 0.05, 0.01, -0.01, 0.002))
-FISHEYE = CameraModel(48, 36, 17.0, 16.0, 23.7, 17.6, (-0.02, 0.01, -0.004, 0.001), is_fisheye=True)
+FISHEYE = CameraModel(48, 36, 22.0, 21.0, 23.7, 17.6, (-0.02, 0.01, -0.004, 0.001), is_fisheye=True)
 ALLOWED = 0.002  # of the pixels, and only on the border of two classes, where the last bit decides
 
 

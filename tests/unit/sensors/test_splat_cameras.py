@@ -323,7 +323,8 @@ def test_the_back_end_of_a_run_is_the_one_wished_for(monkeypatch: pytest.MonkeyP
 
 
 FISHEYE = {
-    "projection": "fisheye", "intrinsics": {"fx": 20.0, "fy": 20.0}, "readout_s": 0.04, "appearance": {"rain": 0.7},
+    "projection": "fisheye", "readout_s": 0.04, "appearance": {"rain": 0.7},
+    "intrinsics": {**SMALL["intrinsics"], "fx": 20.0, "fy": 20.0},
 }  # fmt: skip
 
 
