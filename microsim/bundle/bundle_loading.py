@@ -13,6 +13,7 @@ from microsim.bundle.bundle_model import (
     Gaussians,
     Heightmap,
     MetadataFile,
+    ObjectsFile,
     RenderConfig,
     StaticMesh,
     Timebase,
@@ -42,6 +43,7 @@ FILES: tuple[tuple[tuple[str, ...], tuple[str, ...], bool], ...] = (
     (("geometry", "drivable"), (".geojson",), True),
     (("geometry", "static_mesh"), (".ply", ".obj", ".glb"), False),
     (("geometry", "lanes"), (".geojson",), False),
+    (("geometry", "objects"), (".yaml",), False),
     (("sensors", "calibration"), (".yaml",), True),
     (("sensors", "tf_static"), (".json",), True),
     (("sim", "timebase"), (".yaml",), True),
@@ -127,6 +129,7 @@ class _BundleLoading:
         sensors = self._sensors(timebase or Timebase())
         heightmap, drivable, mesh, gaussians = self._heightmap(), self._drivable(), self._mesh(), self._gaussians()
         self._check_lanes()
+        objects = self._read("geometry.objects", ObjectsFile)
         self._check_size(world)
         vehicle = None if facts is None else facts.vehicle
         if facts is not None and heightmap is not None:
@@ -153,6 +156,7 @@ class _BundleLoading:
             files={ENTRY: world.file, **{source.name: source.file for source in self.files.values()}},
             warnings=tuple(self.report.problems),
             origin_is_known=metadata.origin_is_known,
+            objects=() if objects is None else objects.objects,
         )
 
     def sensors_alone(self) -> tuple[CalibrationFile | None, Path | None]:

@@ -24,6 +24,8 @@ from microsim.documents.values import (
     Metres,
     Model,
     PointXY,
+    PointXYZ,
+    SizeXYZ,
     describe_error,
     detail,
     exactly,
@@ -47,6 +49,7 @@ Vector: TypeAlias = tuple[float, float, float]
 Quaternion: TypeAlias = tuple[float, float, float, float]  # x, y, z, w
 
 MAX_SIDE = 1_000_000  # cells
+MAX_OBJECTS = 1000  # with a name
 DEGREE = PI / 180.0
 
 
@@ -161,6 +164,8 @@ Rgb = Annotated[tuple[Share, Share, Share], exactly(3, "[red, green, blue]")]
 Text = Annotated[str, Field(strict=True, max_length=10_000)]
 _Size = Annotated[Finite, Field(gt=0, le=1000)]
 _Overhang = Annotated[Finite, Field(ge=0, le=100)]
+Yaw = Annotated[float, angle(-2.0 * PI, 2.0 * PI)]  # [rad] from east, counter-clockwise
+ObjectName = Annotated[str, Field(strict=True, min_length=1, max_length=100)]
 _MAP_FRAME = breaks("map-frame", "map coordinates are x east, y north, z up, in metres")
 
 
@@ -210,7 +215,7 @@ class StartPose(BundleBlock):
 
     x: Metres
     y: Metres
-    yaw: Annotated[float, angle(-2.0 * PI, 2.0 * PI)] = 0.0  # [rad] from east, counter-clockwise
+    yaw: Yaw = 0.0
 
 
 class Vehicle(BundleBlock):
@@ -263,6 +268,7 @@ class GeometryFiles(BundleBlock):
     drivable: Any = None
     static_mesh: Any = None
     lanes: Any = None
+    objects: Any = None
 
 
 class SensorFiles(BundleBlock):
@@ -284,6 +290,32 @@ class WorldFile(BundleText):
     sensors: SensorFiles | None = None
     sim: SimFiles | None = None
     vehicle: Vehicle | None = None
+
+
+class NamedObject(BundleBlock):
+    """A box with a name around something in the world, upright."""
+
+    angles: ClassVar[tuple[str, ...]] = ("yaw",)
+
+    name: ObjectName
+    center: PointXYZ  # [m] map frame
+    size: SizeXYZ  # [m] along its own x, its own y, and up
+    yaw: Yaw = 0.0
+
+
+class ObjectsFile(BundleText):
+    """`objects.yaml`."""
+
+    objects: Annotated[tuple[NamedObject, ...], Field(max_length=MAX_OBJECTS)]
+
+    @model_validator(mode="after")
+    def _own_names(self) -> Self:
+        for index, each in enumerate(self.objects):
+            before = next((number for number in range(index) if self.objects[number].name == each.name), None)
+            if before is not None:
+                message = f"objects {before} and {index} are both called {show(each.name)}"
+                fail([detail(message, "objects", index, "name", rule="object-name", remedy="rename one of them")])
+        return self
 
 
 class HeightmapFile(BundleText):
@@ -332,6 +364,20 @@ class Heightmap:
     def size_m(self) -> tuple[float, float]:
         rows, columns = self.values.shape
         return columns * self.resolution_m, rows * self.resolution_m
+
+    def heights(self, x: Float64, y: Float64) -> Float64:
+        """Of many points, bilinear between cell centres and continued at the edges; NaN outside, and without ground."""
+        rows, columns = self.values.shape
+        u, v = (x - self.west) / self.resolution_m, (y - self.south) / self.resolution_m
+        outside = ~((u >= 0.0) & (u <= columns) & (v >= 0.0) & (v <= rows))
+        u, v = (
+            np.clip(np.where(outside, 0.5, each) - 0.5, 0.0, last - 1.0) for each, last in ((u, columns), (v, rows))
+        )
+        i, j = u.astype(np.int64), v.astype(np.int64)
+        s, t, i1, j1 = u - i, v - j, np.minimum(i + 1, columns - 1), np.minimum(j + 1, rows - 1)
+        low = self.values[j, i] * (1.0 - s) + self.values[j, i1] * s
+        high = self.values[j1, i] * (1.0 - s) + self.values[j1, i1] * s
+        return np.where(outside, np.nan, low * (1.0 - t) + high * t)
 
 
 @dataclass(frozen=True)
@@ -383,6 +429,7 @@ class Bundle:
     files: dict[str, Path] = field(default_factory=dict)  # every file that belongs to it, by its name in world.yaml
     warnings: tuple[Problem, ...] = ()
     origin_is_known: bool = True
+    objects: tuple[NamedObject, ...] = ()
 
     @property
     def start(self) -> StartPose | None:

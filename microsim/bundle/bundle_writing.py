@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from microsim.bundle.bundle_files import ENTRY, MAX_TEXT_BYTES, name_problem
 from microsim.bundle.bundle_loading import load_bundle
-from microsim.bundle.bundle_model import Bundle
+from microsim.bundle.bundle_model import Bundle, Heightmap
 from microsim.bundle.calibration import CalibrationFile
 from microsim.bundle.mapped_arrays import columns_of
 from microsim.bundle.roads.road_map import LANES_FILE
@@ -119,12 +119,7 @@ def bundle_files(content: BundleContent) -> dict[str, bytes]:
         **({"vehicle": dict(content.vehicle)} if content.vehicle else {}),
     }
     sensors = CalibrationFile.model_validate(content.calibration)
-    rows, columns = content.heights.shape
-    heightmap = {
-        "version": VERSION, "width": columns, "height": rows, "resolution_m": content.resolution_m,
-        "origin": [content.west, content.south], "dtype": "float32", "byte_order": "little",
-        "row_order": "south_to_north",
-    }  # fmt: skip
+    grid = Heightmap(content.heights, content.resolution_m, content.west, content.south)
     return {
         ENTRY: to_yaml(world, one_line=False).encode(),
         "metadata.json": json_bytes(_metadata(content)),
@@ -132,13 +127,13 @@ def bundle_files(content: BundleContent) -> dict[str, bytes]:
         "gaussians/render_config.json": json_bytes(
             {"version": VERSION, "sh_degree": content.sh_degree, **content.render}
         ),
-        "geometry/heightmap.bin": content.heights.astype("<f4").tobytes(),
-        "geometry/heightmap.yaml": _yaml(heightmap),
+        "geometry/heightmap.bin": grid.values.astype("<f4").tobytes(),
+        "geometry/heightmap.yaml": heightmap_yaml(grid),
         "geometry/drivable.geojson": geojson_bytes(content.polygons),
         **files,
-        "sensors/calibration.yaml": _yaml({"version": VERSION, **content.calibration}),
+        "sensors/calibration.yaml": yaml_bytes({"version": VERSION, **content.calibration}),
         "sensors/tf_static.json": json_bytes(sensors.tf_static()),
-        "sim/timebase.yaml": _yaml({"version": VERSION, **content.timebase}),
+        "sim/timebase.yaml": yaml_bytes({"version": VERSION, **content.timebase}),
     }
 
 
@@ -155,7 +150,14 @@ def _metadata(content: BundleContent) -> dict[str, Any]:
     }
 
 
-def _yaml(data: Any) -> bytes:
+def heightmap_yaml(grid: Heightmap) -> bytes:
+    rows, columns = grid.values.shape
+    facts = {"width": columns, "height": rows, "resolution_m": grid.resolution_m, "origin": [grid.west, grid.south]}
+    return yaml_bytes({"version": VERSION, **facts, "dtype": "float32", "byte_order": "little",
+                       "row_order": "south_to_north"})  # fmt: skip
+
+
+def yaml_bytes(data: Any) -> bytes:
     return to_yaml(data).encode()
 
 

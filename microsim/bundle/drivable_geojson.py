@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -158,22 +159,25 @@ def signed_area(ring: Ring) -> float:
 
 
 def _is_simple(source: BundleFile, path: Path, rings: list[Ring]) -> bool:
+    reason = crossing_of(rings)
+    if reason:
+        source.problem("ring-simple", f"not a simple polygon: {reason}", path, "draw it without crossings")
+    return not reason
+
+
+def crossing_of(rings: Sequence[Ring]) -> str:
+    """Why these rings, the outer one first, are not a simple polygon; empty if they are one."""
     import shapely
 
     try:
-        reason = shapely.is_valid_reason(shapely.Polygon(rings[0], rings[1:]))
+        reason = str(shapely.is_valid_reason(shapely.Polygon(rings[0], rings[1:])))
     except (shapely.errors.ShapelyError, ValueError) as error:
-        reason = str(error)
-    if reason == "Valid Geometry":
-        return True
-    source.problem("ring-simple", f"not a simple polygon: {reason}", path, "draw it without crossings")
-    return False
+        return str(error)
+    return "" if reason == "Valid Geometry" else reason
 
 
-def covered_area_m2(area: DrivableArea) -> float:
-    """Of the union of all polygons, whose rings follow each other in `edges`: outer ones turn left, holes right."""
-    import shapely
-
+def rings_of(area: DrivableArea) -> list[list[Ring]]:
+    """Of each polygon, the outer one first: they follow each other in `edges`; outer ones turn left, holes right."""
     polygons: list[list[Ring]] = []
     corners: list[list[float]] = []
     for x0, y0, x1, y1 in area.edges.tolist():
@@ -184,4 +188,12 @@ def covered_area_m2(area: DrivableArea) -> float:
                 polygons.append([])
             polygons[-1].append(ring)
             corners = []
+    return polygons
+
+
+def covered_area_m2(area: DrivableArea) -> float:
+    """Of the union of all polygons."""
+    import shapely
+
+    polygons = rings_of(area)
     return float(shapely.union_all([shapely.Polygon(rings[0], rings[1:]) for rings in polygons]).area)

@@ -58,6 +58,7 @@ RULES: dict[str, str] = {
     "splat-value": "every number of a Gaussian is finite and within the bounds that can be drawn",
     "sh-degree": "`sh_degree` is in `render_config.json` and fits the number of `f_rest` properties",
     "lanes-format": "lanes are a GeoJSON of centre lines with borders and followers that are there",
+    "object-name": "objects with a name have different names",
     "mesh-format": "a static mesh is a binary PLY, an OBJ or a GLB that can be read",
     "mesh-value": "vertices of a mesh are finite, faces refer to existing vertices and are simple polygons",
     # drivable area

@@ -139,6 +139,7 @@ class BundleOutput(TypedDict):
     gaussians: int
     sh_degree: Annotated[int, "Of the splats' colours."]
     triangles: int
+    objects: Annotated[dict[str, str], "Objects with a name: size and place, as text."]
     cameras: Annotated[dict[str, str], "By name, as text."]
     lidars: Annotated[dict[str, str], "By name, as text."]
     physics_hz: float

@@ -32,21 +32,26 @@ def build_world(scenario: Scenario) -> World:
     if scenario.world is not None:
         key = (scenario.world, scenario.obstacles, scenario.features)
         if _newest[:1] != [key]:  # large, and used by the checks of a scenario as well as by its run
-            _newest[:] = [key, _bundle_world(scenario, bundle_of(scenario.world))]
+            _newest[:] = [key, bundle_world(bundle_of(scenario.world), *_shapes(scenario))]
         world: World = _newest[1]
         return world
-    heights, classes = elevation(scenario), surface(scenario)
+    heights, classes, shapes = elevation(scenario), surface(scenario), _shapes(scenario)
     heights.flags.writeable = classes.flags.writeable = False
     return World(
         cell_m=float(scenario.map.cell_size_m),
         elevation=heights,
         surface=classes,
-        obstacles=tuple(obstacle_shape(obstacle) for obstacle in scenario.obstacles),
-        features=tuple(feature_shape(feature) for feature in scenario.features),
+        obstacles=shapes[0],
+        features=shapes[1],
     )
 
 
-def _bundle_world(scenario: Scenario, bundle: Bundle) -> World:
+def _shapes(scenario: Scenario) -> tuple[tuple[Shape, ...], tuple[Shape, ...]]:
+    obstacles = tuple(obstacle_shape(obstacle) for obstacle in scenario.obstacles)
+    return obstacles, tuple(feature_shape(feature) for feature in scenario.features)
+
+
+def bundle_world(bundle: Bundle, obstacles: tuple[Shape, ...] = (), features: tuple[Shape, ...] = ()) -> World:
     """Ground inside the drivable area is of class target, elsewhere plain: cameras and LiDARs can tell them apart."""
     grid = bundle.heightmap
     heights = grid.values.astype(np.float64)
@@ -58,8 +63,8 @@ def _bundle_world(scenario: Scenario, bundle: Bundle) -> World:
         cell_m=float(grid.resolution_m),
         elevation=heights,
         surface=classes,
-        obstacles=tuple(obstacle_shape(obstacle) for obstacle in scenario.obstacles),
-        features=tuple(feature_shape(feature) for feature in scenario.features),
+        obstacles=obstacles,
+        features=features,
         west=grid.west,
         south=grid.south,
         mesh=None if bundle.mesh is None else Mesh(bundle.mesh.vertices, bundle.mesh.triangles),

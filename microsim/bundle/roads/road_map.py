@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -162,6 +162,12 @@ def _words(place: Sequence[float]) -> str:
 
 
 # ---- lanes.geojson ---------------------------------------------------------------------------------------------------
+
+
+def moved_lanes(roads: RoadMap, move: Callable[[Floats], Floats]) -> RoadMap:
+    """The same lanes with their points (n, 3) elsewhere."""
+    moved = {name: replace(lane, left=move(lane.left), right=move(lane.right)) for name, lane in roads.lanes.items()}
+    return replace(roads, lanes=moved)
 
 
 def lanes_text(roads: RoadMap) -> str:

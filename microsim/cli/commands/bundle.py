@@ -14,6 +14,7 @@ import typer
 
 from microsim.cli.capture_options import describe_bundle, from_capture, numbers_of, refuse_existing
 from microsim.cli.command import Command, JsonOption, argument, flag, option, size, with_options
+from microsim.cli.edit_options import edit
 from microsim.cli.json_schemas import BundleOutput
 from microsim.cli.precompile import compiling
 from microsim.cli.road_options import export_roads, from_roads, route
@@ -23,6 +24,7 @@ from microsim.paths import world_templates
 
 if TYPE_CHECKING:
     from microsim.bundle import Bundle
+    from microsim.bundle.bundle_model import NamedObject
     from microsim.bundle.bundle_writing import BundleContent
     from microsim.bundle.capture.splat_import import Imported, SplatOptions
     from microsim.bundle.generate.surfaces import Colour, Solids
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 bundle = typer.Typer(no_args_is_help=True, help="Make, inspect and pack world bundles.")
 bundle.command("from-capture")(with_options(from_capture))
+bundle.command()(with_options(edit))
 bundle.command("from-roads")(with_options(from_roads))
 bundle.command()(with_options(route))
 bundle.command("export-roads")(with_options(export_roads))
@@ -163,11 +166,17 @@ def _facts(bundle: Bundle) -> dict[str, Any]:
         "gaussians": bundle.gaussians.count,
         "sh_degree": bundle.gaussians.sh_degree,
         "triangles": len(bundle.mesh.triangles) if bundle.mesh is not None else 0,
+        "objects": {each.name: _box_words(each) for each in bundle.objects},
         "cameras": cameras,
         "lidars": lidars,
         "physics_hz": bundle.timebase.physics_hz,
         "warnings": [str(warning) for warning in bundle.warnings],
     }
+
+
+def _box_words(each: NamedObject) -> str:
+    x, y, z = each.center
+    return f"{' x '.join(f'{side:g}' for side in each.size)} m at x {x:g}, y {y:g}, z {z:g}"
 
 
 @bundle.command()

@@ -71,8 +71,8 @@ class ViewerPage:
         self._aimed_s = 0.0
         self.token = None if is_loopback(options.host) else secrets.token_urlsafe(18)
         self.panels = Panels(self._request)
-        access = AccessCheck(_page_html(options.is_dark), self.token, self.panels.serve, options.is_framed)
-        self.server = _started(options, access)
+        access = AccessCheck(_viewer_html(options.is_dark), self.token, self.panels.serve, options.is_framed)
+        self.server = started(options, access)
         self._cameras = Cameras(self.server, self._home, self._frustums)
         self._hidden = {name for name, is_shown in LAYERS.items() if not is_shown}
 
@@ -211,7 +211,7 @@ def _merged(older: PageFrame, newer: PageFrame) -> PageFrame:
     return replace(newer, news={**older.news, **newer.news}, log=(*older.log, *newer.log), way=(*older.way, *newer.way))
 
 
-def _started(options: PageOptions, access: AccessCheck) -> Any:
+def started(options: PageOptions, access: AccessCheck) -> Any:
     """viser behind our access checks."""
     import viser
 
@@ -229,7 +229,7 @@ def quiet_server() -> Any:
 
     access = AccessCheck(b"", secrets.token_urlsafe(18), nobody)
     with contextlib.redirect_stdout(io.StringIO()):
-        return _started(PageOptions(port=0), access)
+        return started(PageOptions(port=0), access)
 
 
 # ---- cameras of pages ------------------------------------------------------------------------------------------------
@@ -269,10 +269,10 @@ class Cameras:
         """Now, and whenever this page reconnects."""
         self._waiting[page] = todo
         _bound(self._waiting)
-        for client in self._of(page):
+        for client in self.of(page):
             todo(client)
 
-    def _of(self, page: str) -> list[Any]:
+    def of(self, page: str) -> list[Any]:
         clients = self._server.get_clients()
         return [client for number, client in clients.items() if self._clients.get(number) == page]
 
@@ -295,7 +295,7 @@ class Cameras:
         now = time.monotonic()
         seconds, self._moved_s = now - self._moved_s, now
         for page, choice in list(self._choices.items()):
-            robot, clients = frame.robots.get(choice.robot), self._of(page)
+            robot, clients = frame.robots.get(choice.robot), self.of(page)
             self._hide_frustums(choice, clients)
             if choice.mode == "free" or not clients or (robot is None and choice.mode != "all"):
                 continue
@@ -355,16 +355,19 @@ def own(name: str) -> str:
     return (files("microsim.view.web.page") / name).read_text(encoding="utf-8")
 
 
-def _page_html(is_dark: bool | None) -> bytes:
+def _viewer_html(is_dark: bool | None) -> bytes:
+    return page_html("MicroSim", is_dark, ("page.css",), ("plots.js", "page.js"))
+
+
+def page_html(title: str, is_dark: bool | None, styles: Sequence[str], scripts: Sequence[str]) -> bytes:
     """viser's page with our own panels in it: one file, nothing to fetch."""
     import viser
 
     page = Path(viser.__file__).parent / "client" / "build" / "index.html"
-    head = (
-        f"<style>{own('page.css')}</style><script>window.MICROSIM={json.dumps({'dark': is_dark})};</script>"
-        f"<script>{own('plots.js')}</script><script>{own('page.js')}</script>"
-    )
-    return with_head(page.read_text(encoding="utf-8"), "MicroSim", head).encode()
+    head = "".join(f"<style>{own(name)}</style>" for name in styles)
+    head += f"<script>window.MICROSIM={json.dumps({'dark': is_dark})};</script>"
+    head += "".join(f"<script>{own(name)}</script>" for name in scripts)
+    return with_head(page.read_text(encoding="utf-8"), title, head).encode()
 
 
 def with_head(html: str, title: str, head: str) -> str:

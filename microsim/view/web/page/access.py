@@ -12,7 +12,8 @@ import hmac
 import http
 import ipaddress
 import secrets
-from collections.abc import Awaitable, Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, urlsplit
@@ -20,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 import websockets.asyncio.server
 from websockets.asyncio.server import ServerConnection
 from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 PANELS = "panels"  # last part of the address of our own websocket
@@ -32,6 +34,7 @@ _NOTEBOOKS = "http://localhost:* http://127.0.0.1:* vscode-webview:"  # that may
 _MOST_PAGES = 1000  # addresses given out; the oldest are forgotten
 _MOST_SOCKETS = 200  # open at once: two for each page
 _MOST_BYTES = 64 * 1024  # of a message from a page; the connection of a larger one is closed
+_MOST_REQUESTS, _FLOOD = 120, 1000  # of a page in a second: more are ignored, even more close its connection
 
 Handler: TypeAlias = Callable[[ServerConnection], Awaitable[None]]
 
@@ -45,10 +48,11 @@ class AccessCheck:
         token: str | None,
         panels: Callable[[str, ServerConnection], Awaitable[None]],
         is_framed: bool = False,
+        most_bytes: int = _MOST_BYTES,
     ) -> None:
         self.token, self._frames = token, _NOTEBOOKS if is_framed else "'none'"
         self._html = html
-        self._panels = panels
+        self._panels, self._most_bytes = panels, most_bytes
         self._pages: dict[str, None] = {}
         self._sockets: set[ServerConnection] = set()
 
@@ -59,7 +63,7 @@ class AccessCheck:
 
         def guarded(handler: Handler, *arguments: Any, **options: Any) -> Any:
             options["process_request"] = self._answer
-            options["max_size"] = _MOST_BYTES
+            options["max_size"] = self._most_bytes
             return serve(self._sorted(handler), *arguments, **options)
 
         websockets.asyncio.server.serve = guarded
@@ -135,6 +139,23 @@ class AccessCheck:
         }
         headers = Headers({**content, **policy, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"})
         return Response(http.HTTPStatus.OK, "OK", headers, self._html)
+
+
+async def bounded_requests(connection: ServerConnection) -> AsyncIterator[str | bytes]:
+    """The messages of a page, until it goes away or sends too many."""
+    count, since = 0, time.monotonic()
+    try:
+        async for text in connection:
+            count += 1
+            if count <= _MOST_REQUESTS:
+                yield text
+            elif count > _FLOOD:
+                await connection.close(1008, "too many messages")
+                return
+            if time.monotonic() > since + 1.0:
+                count, since = 0, time.monotonic()
+    except ConnectionClosed:
+        return
 
 
 def split(path: str) -> tuple[str, str]:

@@ -23,12 +23,12 @@ from microsim.messages import decode
 from microsim.run_log import Note
 from microsim.view.run_state import LinkState, numbers
 from microsim.view.web.interface import KINDS, News, PageFrame, PageScene, SensorLook, Step
+from microsim.view.web.page.access import bounded_requests
 from microsim.view.web.page.stage import LAYERS, Stage3D
 
 _PERIOD_S = 1.0 / 15.0  # between two messages to a page
 _PLOT_S = {"live": 130.0, "replay": 600.0}  # simulated time that is kept for the plots
 _LOG_LINES = 200
-_MOST_REQUESTS, _FLOOD = 120, 1000  # of a page in a second: more are ignored, even more close its connection
 _STEP_S = 0.1  # simulated, between two points of a plot
 _MOST_LINKS = 12  # with more of them there is one line for each sender
 _MOST_NUMBERS = 120_000  # in a file: half a megabyte
@@ -205,18 +205,8 @@ class Panels:
             self._is_watched = True
             self._request(page, "watched", None)
         try:
-            count, since = 0, time.monotonic()
-            async for text in connection:
-                count += 1
-                if count <= _MOST_REQUESTS:
-                    self._receive(page, text)
-                elif count > _FLOOD:
-                    await connection.close(1008, "too many messages")
-                    return
-                if time.monotonic() > since + 1.0:
-                    count, since = 0, time.monotonic()
-        except ConnectionClosed:
-            pass
+            async for text in bounded_requests(connection):
+                self._receive(page, text)
         finally:
             sender.cancel()
             del self._pages[connection]

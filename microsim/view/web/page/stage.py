@@ -265,26 +265,27 @@ def _billboard(world: World, shape: Shape) -> trimesh.Trimesh:
 # ---- world bundles ---------------------------------------------------------------------------------------------------
 
 
-def draw_bundle(server: Any, bundle: Bundle, world: World) -> int:
+def draw_bundle(server: Any, bundle: Bundle) -> int:
     """The number of splats that are drawn."""
     edges = bundle.drivable.edges
     if len(edges):
-        lines = _on_the_ground(world, edges)
-        add_lines(server.scene, "/drivable/edges", (255, 214, 64), 2.5, lines)
+        add_lines(server.scene, "/drivable/edges", (255, 214, 64), 2.5, on_the_ground(bundle, edges))
+    for index, each in enumerate(bundle.objects):
+        x, y, z = each.center
+        server.scene.add_label(f"/labels/object_{index}", each.name, position=(x, y, z + 0.5 * each.size[2] + 0.3))
     splats = _gaussians(bundle)
     if splats is not None:
         server.scene.add_gaussian_splats("/splats/background", **splats)
     return 0 if splats is None else len(splats["centers"])
 
 
-def _on_the_ground(world: World, edges: Any) -> Any:
+def on_the_ground(bundle: Bundle, edges: Any, above_m: float = 0.06) -> Any:
     """(n, 2, 3): each edge in pieces of at most two metres, a little above the ground."""
-    lines = []
+    lines = [np.zeros((0, 2, 3))]
     for x0, y0, x1, y1 in edges:
         count = max(1, min(200, int(np.hypot(x1 - x0, y1 - y0) / 2.0) + 1))
         x, y = np.linspace(x0, x1, count + 1), np.linspace(y0, y1, count + 1)
-        z = np.array([heights_at(world, x[k : k + 1], y[k : k + 1])[0, 0] for k in range(count + 1)]) + 0.06
-        points = np.stack([x, y, z], axis=1)
+        points = np.stack([x, y, np.nan_to_num(bundle.heightmap.heights(x, y)) + above_m], axis=1)
         lines.append(np.stack([points[:-1], points[1:]], axis=1))
     return np.concatenate(lines).astype(np.float32)
 
@@ -364,7 +365,7 @@ class Stage3D:
         self.sensors = SensorLayers(server, scene, self.bodies, self.scale)
         clock = {"clock": lambda frame: frame.time_ns / 1e9} if is_film else {}
         self._radio = RadioPulses(server, self.scale, **clock) if scene.has_radio else None
-        self.splats = draw_bundle(server, bundle, scene.world) if bundle is not None else 0
+        self.splats = draw_bundle(server, bundle) if bundle is not None else 0
         self.layers = [name for name in LAYERS if self._has(name)]
         self._axes = self._frames()
         for name, is_shown in LAYERS.items():
