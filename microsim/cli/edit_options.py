@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -11,7 +12,7 @@ from microsim.cli.capture_options import describe_bundle, refuse_existing
 from microsim.cli.command import argument, flag, option
 from microsim.cli.precompile import compiling
 from microsim.cli.run_parts import PortOption
-from microsim.cli.terminal import ShareProgress
+from microsim.cli.terminal import ShareProgress, interruptible
 from microsim.errors import BundleError, UsageError
 
 if TYPE_CHECKING:
@@ -53,8 +54,7 @@ def edit(options: EditOptions) -> None:
         raise UsageError("expected one of --output and --in-place, found both")
     if options.apply is not None and options.edits is not None:
         raise UsageError("expected one of --apply and --edits, found both")
-    with compiling():
-        bundle = load_bundle(options.source)
+    bundle = load_bundle(options.source)
     target = bundle.root if options.in_place else options.output or Path(f"{bundle.root.resolve().name}_edited")
     if not options.in_place:
         refuse_existing(target)
@@ -78,6 +78,7 @@ def _apply(bundle: Bundle, file: Path, target: Path, in_place: bool) -> None:
 
 def _serve(bundle: Bundle, target: Path, options: EditOptions) -> None:
     """Until Ctrl-C; edits that were not saved are kept in a file."""
+    import webbrowser
     from threading import Event
 
     from microsim.bundle.world_edits import read_edits
@@ -89,17 +90,14 @@ def _serve(bundle: Bundle, target: Path, options: EditOptions) -> None:
     edits = None if options.edits is None else read_edits(options.edits)
     page = PageOptions(port=8080 if options.view_port is None else options.view_port)
     with compiling():
-        editor = WorldEditor(bundle, target, options.in_place, page, edits)
-    with editor:
+        editor = WorldEditor(bundle, target, options.in_place, page, edits, options.source)
+    with editor, interruptible():
         print(f"the page is at {editor.address}", file=sys.stderr, flush=True)
         print(f"Save writes {target}; Ctrl-C ends", file=sys.stderr, flush=True)
         if options.open:
-            import webbrowser
-
             webbrowser.open(editor.address)
-        try:
+        with suppress(KeyboardInterrupt):
             Event().wait()
-        finally:
-            if editor.has_unsaved_edits:
-                kept = editor.keep_edits()
-                print(f"unsaved edits are in {kept}; open them again with --edits {kept}", file=sys.stderr)
+        if editor.has_unsaved_edits:
+            kept = editor.keep_edits()
+            print(f"unsaved edits are in {kept}; open them again with --edits {kept}", file=sys.stderr, flush=True)

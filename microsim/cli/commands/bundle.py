@@ -244,8 +244,8 @@ def import_splat(options: ImportOptions) -> None:
 
     Rotations are normalised, properties are put in order, and Gaussians that are
     not finite are left out. Without --like, heights are estimated (the lowest
-    tenth in each cell) and nothing is drivable yet: draw
-    geometry/drivable.geojson.
+    tenth in each cell) and nothing is drivable yet: draw it with
+    `microsim bundle edit FOLDER`.
 
     \b
     Examples:

@@ -955,6 +955,14 @@ def test_rule_lanes_format(bundle):
         assert_breaks(bundle, "lanes-format")
 
 
+def test_rule_object_name(bundle):
+    world = bundle / "world.yaml"
+    world.write_text(world.read_text().replace("  drivable:", "  objects: geometry/objects.yaml\n  drivable:"))
+    box = "{name: bench, center: [0, 0, 0], size: [1, 1, 1]}"
+    (bundle / "geometry/objects.yaml").write_text(f'version: "1.0.0"\nobjects: [{box}, {box}]\n')
+    assert_breaks(bundle, "object-name")
+
+
 def test_every_rule_has_a_test_named_after_it():
     tested = [name.removeprefix("test_rule_") for name in globals() if name.startswith("test_rule_")]
     missing = [rule for rule in RULES if not any(name.startswith(rule.replace("-", "_")) for name in tested)]

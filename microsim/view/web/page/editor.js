@@ -13,7 +13,7 @@
     objects: ["Objects", "#966eff", "Give names to things", '<path d="M4 8l8-4 8 4v8l-8 4-8-4z"/><path d="M4 8l8 4 8-4M12 12v8"/>'],
   };
   const HOW = {
-    drivable: ["Click a polygon to select it.", "Drag a point to move it, a small dot between two points to add one.", "Right-click a point (or press Delete) to remove it."],
+    drivable: ["Click a polygon to select it.", "Drag a point to move it, a small dot between two points to add one; zoom in to see all points.", "Right-click a point (or press Delete) to remove it."],
     start: ["Press where the middle of the rear axle is, and drag in the direction of travel.", "Drag the ring to move the car, the tip to turn it."],
     scale: ["Click one end of a length you know, on the map or in 3-D.", "Click its other end.", "Enter the length."],
     level: ["Click a point on level ground.", "Click a second one, far away.", "Click a third one, beside the line of the others."],
@@ -21,7 +21,7 @@
     objects: ["Drag a box around a thing, as seen from above.", "Enter its name. Drag the corners, the middle or the ring to correct the box."],
   };
 
-  let socket = null, world = null, items = null, tool = "drivable", chosen = null, hot = null, draft = null, view = innerWidth < 900 ? "map" : "both", picture = null, problems = [], sent = null, command = "", yaml = "", state = "wait", checkDue = null, pickId = 0;
+  let socket = null, world = null, items = null, tool = "drivable", chosen = null, hot = null, draft = null, view = asked.has("map") || innerWidth < 900 ? "map" : "both", picture = null, problems = [], sent = null, command = "", yaml = "", state = "wait", checkDue = null, pickId = 0;
   const past = [], future = [], picks = new Map(), map = { x: 0, y: 0, ppm: 5, width: 1, height: 1 };
 
   // ---- small things ---------------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@
     };
     if (items.scale.points.length === 2 && items.scale.length_m !== null) edits.scale = items.scale;
     if (items.level.length === 3) edits.level = items.level;
-    if (items.crop) edits.crop = items.crop;
+    if (items.crop) { const { x, y, z, keep_background } = items.crop; edits.crop = { x, y, ...(z && z[0] !== null && z[1] !== null ? { z } : {}), keep_background }; }
     list("drivable", "polygon", (each) => ({ outer: each.rings[0], ...(each.rings.length > 1 ? { holes: each.rings.slice(1) } : {}) }));
     if (items.start) edits.start = items.start;
     list("objects", "object", ({ name, center, size, yaw }) => ({ name, center, size, yaw }));
@@ -123,7 +123,7 @@
     start: () => { const now = start(); return now ? [["x", "x [m]"], ["y", "y [m]"]].map(([key, label]) => number(label, mm(now[key]), "In the map frame", (value) => { if (value !== null) { items.start = { ...now, [key]: value }; commit(); } })).concat(number("heading [°]", Math.round(now.yaw * 1800 / Math.PI) / 10, "From east, counter-clockwise", (value) => { if (value !== null) { items.start = { ...now, yaw: value * Math.PI / 180 }; commit(); } })) : []; },
     scale: () => { const [a, b] = items.scale.points, now = b ? distance(a, b) : null; return [b ? make("span", {}, `Now ${now.toFixed(3)} m`) : null, b ? number("is really [m]", items.scale.length_m, "The true length", (value) => { items.scale.length_m = value; commit(); }) : null, b && items.scale.length_m > 0 ? make("b", {}, `× ${(items.scale.length_m / now).toFixed(4)}`) : null].filter((each) => each !== null); },
     level: () => { if (items.level.length < 3) return []; const [a, b, c] = items.level, u = b.map((each, k) => each - a[k]), v = c.map((each, k) => each - a[k]), n = [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]]; return [make("span", {}, `The ground there is tilted by ${(Math.acos(Math.abs(n[2]) / (Math.hypot(...n) || 1)) * 180 / Math.PI).toFixed(2)}°; it becomes level.`)]; },
-    crop: () => { if (!items.crop) return []; const box = items.crop, z = box.z || [null, null], setZ = (index) => (value) => { const next = [...z]; next[index] = value; box.z = next[0] !== null && next[1] !== null ? next : null; box.half = box.z ? undefined : next; commit(); }, half = box.half || z;
+    crop: () => { if (!items.crop) return []; const box = items.crop, half = box.z || [null, null], setZ = (index) => (value) => { const next = [...half]; next[index] = value; box.z = next; commit(); };
       return [number("from height [m]", half[0], "Leave both empty for any height", setZ(0)), number("to [m]", half[1], "Leave both empty for any height", setZ(1)), make("label", { title: "Gaussians outside the map stay: the sky and what is far away" }, (() => { const tick = make("input", { type: "checkbox", onchange: (event) => { box.keep_background = event.target.checked; commit(); } }); tick.checked = box.keep_background !== false; return tick; })(), "Keep the sky and the distance")]; },
     objects: () => { const each = chosen === null ? null : items.objects[chosen]; return each ? [
       make("label", {}, "Name", make("input", { id: "ms-name", class: "wide", type: "text", autocomplete: "off", maxlength: 100, value: each.name, "aria-label": "Name", oninput: (event) => { each.name = event.target.value; each.changed = true; draw(); }, onchange: () => commit() })),
@@ -134,10 +134,10 @@
     if (!items) return;
     for (const node of document.querySelectorAll("[data-tool]")) { node.classList.toggle("on", node.dataset.tool === tool); node.setAttribute("aria-pressed", String(node.dataset.tool === tool)); }
     const [word, , tip] = TOOLS[tool], steps = { scale: items.scale.points.length + (items.scale.length_m !== null ? 1 : 0), level: items.level.length }[tool] || 0;
-    const typing = document.activeElement && document.activeElement.matches("#ms-how input") ? document.activeElement.getAttribute("aria-label") : null;
+    const typing = document.activeElement && document.activeElement.matches("#ms-how input[type=text]") ? document.activeElement : null, at = typing ? typing.selectionStart : 0;
     const wrong = tool in sent ? [] : wrongAt(tool);
     $("ms-how").replaceChildren(make("h2", {}, word), make("p", { class: "how" }, `${tip}.`), make("ol", { class: "how" }, ...HOW[tool].map((each, index) => make("li", { class: index < steps ? "done" : "" }, each))), make("div", { class: "fields" }, ...FIELDS[tool]()), ...wrong);
-    if (typing) { const again = $("ms-how").querySelector(`input[aria-label="${typing}"]`); if (again) again.focus(); }
+    if (typing) { const same = $("ms-how").querySelector(`input[aria-label="${typing.getAttribute("aria-label")}"]`); if (same) { same.value = typing.value; same.focus(); same.setSelectionRange(at, at); } } // the field is another one, what was typed is not
     listEdits(); say();
     $("ms-undo").disabled = past.length < 2 && !draft; $("ms-redo").disabled = !future.length; $("ms-save").disabled = state === "none" || state === "saving" || state === "lost";
     const count = $("ms-edits").children.length, words = { wait: ["wait", "Connecting"], none: ["wait", "Nothing changed"], edited: ["paused", `${count} edit${count === 1 ? "" : "s"}, not saved`], saving: ["past", "Saving…"], saved: ["", "Saved"], lost: ["gone", "No connection"] }[state];
@@ -188,11 +188,12 @@
     const found = [];
     if (tool === "drivable" && chosen !== null && !draft) {
       const each = items.drivable[chosen];
-      each.rings.forEach((ring, r) => ring.forEach((point, index) => {
-        const next = ring[(index + 1) % ring.length], middle = [0.5 * (point[0] + next[0]), 0.5 * (point[1] + next[1])];
+      each.rings.forEach((ring, r) => { let shown = null; ring.forEach((point, index) => {
+        const here = toScreen(point); if (shown && distance(here, shown) < 2 * NEAR_PX) return; // those between appear when zoomed in
+        shown = here; const next = ring[(index + 1) % ring.length], middle = [0.5 * (point[0] + next[0]), 0.5 * (point[1] + next[1])];
         found.push({ at: point, kind: "vertex", key: `${r}.${index}`, move: (to) => { each.changed = true; each.rings[r][index] = to; }, remove: () => { each.changed = true; if (each.rings[r].length > 3) each.rings[r].splice(index, 1); else if (r) each.rings.splice(r, 1); } });
         if (distance(toScreen(point), toScreen(next)) > 30) found.push({ at: middle, kind: "middle", key: `${r}.${index + 1}`, begin: () => { each.changed = true; each.rings[r].splice(index + 1, 0, middle); }, move: (to) => { each.rings[r][index + 1] = to; } });
-      }));
+      }); });
     }
     const now = tool === "start" ? start() : null;
     if (now) {

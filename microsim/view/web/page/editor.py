@@ -47,11 +47,12 @@ class WorldEditor:
 
     def __init__(
         self, bundle: Bundle, target: Path, is_in_place: bool = False, options: PageOptions | None = None,
-        edits: WorldEdits | None = None,
+        edits: WorldEdits | None = None, source: str = "",
     ) -> None:  # fmt: skip
         if is_in_place:
             refuse_shipped(target)
         self.target, self._is_in_place = target, is_in_place
+        self._source = source or str(bundle.root)  # as the command names it
         self._lock = threading.Lock()
         self._data: dict[str, Any] = {} if edits is None else edits.as_data()
         self._saved: dict[str, Any] | None = None
@@ -185,7 +186,7 @@ class WorldEditor:
             "type": "world", "name": bundle.name, "folder": str(bundle.root), "target": str(self.target),
             "in_place": self._is_in_place, "extent": self._stage.scene.world.extent_m, "image": self._image,
             "polygons": polygons, "start": None if bundle.start is None else bundle.start.model_dump(),
-            "objects": [each.model_dump(mode="json") for each in bundle.objects], "edits": self._data,
+            "objects": [each.model_dump(mode="json") for each in bundle.objects], "edits": self._content(self._data),
             "ground": self._stage.ground, "splats": self._stage.splats,
             "triangles": 0 if bundle.mesh is None else len(bundle.mesh.triangles),
         }  # fmt: skip
@@ -226,7 +227,7 @@ class WorldEditor:
 
     def _command(self) -> str:
         to = ["--in-place"] if self._is_in_place else ["--output", str(self.target)]
-        return shlex.join(["microsim", "bundle", "edit", str(self._bundle.root), "--apply", str(self.edits_file), *to])
+        return shlex.join(["microsim", "bundle", "edit", self._source, "--apply", str(self.edits_file), *to])
 
     def _pick(self, page: str, value: Any) -> list[dict[str, Any]]:
         """A point of the world: above or below a place of the map, or under the pointer in the scene."""
@@ -265,7 +266,7 @@ class WorldEditor:
         """Further edits are of the world that was saved."""
         if self.target not in self._written:
             return []
-        self._is_in_place = True
+        self._is_in_place, self._source = True, str(self.target)
         return [self._continued(load_bundle(self.target))]
 
     def _continued(self, bundle: Bundle) -> dict[str, Any]:
