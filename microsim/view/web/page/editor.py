@@ -192,7 +192,7 @@ class WorldEditor:
         }  # fmt: skip
 
     def _answer(self, page: str, text: str | bytes) -> list[dict[str, Any]]:
-        """What a page is told; nothing if it asks for something that does not exist."""
+        """The answers to a request of a page; none if the request is malformed."""
         try:
             request = json.loads(text)
             kind, value = str(request["kind"]), request.get("value")
