@@ -56,6 +56,7 @@ class WorldEditor:
         self._lock = threading.Lock()
         self._data: dict[str, Any] = {} if edits is None else edits.as_data()
         self._saved: dict[str, Any] | None = None
+        self._round = 1  # further ones are of the world that was saved, and have files of their own
         self._written: set[Path] = set()  # what this editor wrote, it may write again
         options = options or PageOptions()
         html = page_html("Edit · MicroSim", options.is_dark, ("page.css", "editor.css"), ("editor.js",))
@@ -84,7 +85,8 @@ class WorldEditor:
     @property
     def edits_file(self) -> Path:
         """Where the edits are kept beside the edited world."""
-        return self.target.with_name(f"{self.target.name}_edits.yaml")
+        number = "" if self._round == 1 else f"_{self._round}"
+        return self.target.with_name(f"{self.target.name}_edits{number}.yaml")
 
     def keep_edits(self) -> Path:
         """Write the edits as they are, valid or not."""
@@ -107,7 +109,10 @@ class WorldEditor:
         self._splats = WorldSplats(bundle)
         self._image = top_view(bundle, world, self._splats)
         camera = self._server.initial_camera
-        camera.position, camera.look_at = self._home()
+        eye, centre = camera.position, camera.look_at = self._home()
+        for client in self._server.get_clients().values():  # pages that are open show the world before
+            client.scene.set_background_image(sky(False))
+            self._cameras.put(client, eye, centre)
         camera.fov, camera.near, camera.far = 0.8, 0.05, 5000.0
         self._draw(WorldEdits.model_validate(self._data) if edits_of(self._data)[0] else WorldEdits())
 
@@ -258,9 +263,11 @@ class WorldEditor:
         except (MicroSimError, OSError) as error:
             return [self._checked([Problem(str(error))])]
         self._saved = dict(data)
-        warnings = [each.message for each in saved.warnings]
-        done = {"type": "saved", "folder": str(self.target), "warnings": warnings, "command": command}
-        return [*([self._continued(saved)] if self._is_in_place else []), done | {"edits": str(self.edits_file)}]
+        done = {
+            "type": "saved", "folder": str(self.target), "edits": str(self.edits_file), "command": command,
+            "warnings": [each.message for each in saved.warnings],
+        }  # fmt: skip
+        return [*([self._continued(saved)] if self._is_in_place else []), done]
 
     def _continue(self, page: str, value: Any) -> list[dict[str, Any]]:
         """Further edits are of the world that was saved."""
@@ -271,6 +278,7 @@ class WorldEditor:
 
     def _continued(self, bundle: Bundle) -> dict[str, Any]:
         self._data, self._saved = {}, None
+        self._round += 1
         self._open(bundle)
         return self._world() | {"fresh": True}
 
