@@ -117,8 +117,8 @@ class SplatStrip:
         return self._rays
 
     def things_at(self, pose: Pose, parts: Array) -> Things | None:
-        if self.things.is_bare and not parts.shape[0] and self.lens.stretch is None:
-            return None
+        if self.things.is_bare and not parts.shape[0]:
+            return self.lens.no_things
         return self.lens.things(*self.things.things(*pose, parts))
 
 

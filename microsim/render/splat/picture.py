@@ -90,6 +90,13 @@ class Lens:
         image[is_blind] = 0
         return Things(np.where(is_blind, 0.0, depths * self.stretch).astype(np.float32), image)
 
+    @property
+    def no_things(self) -> Things | None:
+        """Where nothing stands; None: the lens sees something in every pixel."""
+        if self.stretch is None:
+            return None
+        return self.things(np.zeros((*self.stretch.shape, 3), np.uint8), np.full(self.stretch.shape, np.inf))
+
     def along_axis(self, depths: Floats) -> Floats:
         """From the depths of the canvas to those of the camera's image."""
         if self.stretch is None:
