@@ -208,8 +208,7 @@ class BatchSimulation:
     def _events(self, begin: int, end: int, ticks: int) -> dict[int, list[tuple[SensorColumns, Integers]]]:
         """By the number of ticks from now: which sensors of which worlds are read, as far as anyone will see it."""
         events: dict[int, list[tuple[SensorColumns, Integers]]] = {}
-        if self._trackers:
-            events = {offset: [] for offset in range(1, ticks + 1)}
+        events |= {offset: [] for offset in range(1, ticks + 1) if self._trackers}
         now = self.tick[begin:end]
         is_together = bool(self._sensors) and bool((now == now[0]).all())
         for sensor in self._sensors.values():

@@ -1,7 +1,7 @@
 """PPO in one file (Schulman et al. 2017), over the worlds of one batch; needs torch (the extra `train`).
 
-Observations are written into the memory of the rollout, on the CPU or on a GPU, and nothing leaves the device between
-two evaluations. The network follows from the observations: images pass through convolutions, which actor and critic
+Observations are written into the memory of the rollout, on the CPU or on a GPU; they, actions and rewards stay on the
+device. The network follows from the observations: images pass through convolutions, which actor and critic
 share. An episode that ends begins again in the same step. One that is cut is worth what the critic expects of
 its last observation.
 
