@@ -12,21 +12,23 @@ from microsim.bundle.bundle_model import BundleBlock
 from microsim.bundle.bundle_writing import bundle_files
 from microsim.bundle.generate import generate_world
 from microsim.bundle.generate import world_oval as track
+from microsim.bundle.world_edits import CropEdit
 
 MAKERS = {"minimal_test": "minimal", "oval": "oval"}
 
 
-DOCUMENTATION = Path(__file__).resolve().parents[3] / "docs/world_bundle.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 def test_every_field_that_is_read_is_in_the_documentation():
     def blocks(kind: type[BundleBlock]) -> set[type[BundleBlock]]:
         return {kind}.union(*(blocks(each) for each in kind.__subclasses__()))
 
+    assert CropEdit in blocks(BundleBlock)  # those of files of edits too
     names = {name for kind in blocks(BundleBlock) for name in kind.key_names()} - {"transforms"}
     assert len(names) > 50
-    page = DOCUMENTATION.read_text(encoding="utf-8")
-    missing = [name for name in sorted(names) if not re.search(rf"\b{name.removesuffix('_deg')}(?:_deg)?\b", page)]
+    pages = "".join((DOCS / page).read_text(encoding="utf-8") for page in ("world_bundle.md", "editor.md"))
+    missing = [name for name in sorted(names) if not re.search(rf"\b{name.removesuffix('_deg')}(?:_deg)?\b", pages)]
     assert missing == []
 
 
