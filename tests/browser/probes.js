@@ -42,7 +42,8 @@
   },
   // A press of the pointer in a plot, at that share of its width; dragged to another share, if one is given.
   press(kind, share, to = share) {
-    const plot = document.querySelector(`canvas[data-plot="${kind}"]`), box = plot.getBoundingClientRect();
+    const plot = document.querySelector(`canvas[data-plot="${kind}"]`), box = plot?.getBoundingClientRect();
+    if (!box?.width) return; // a plot without points is not shown, and a drag there would be a click, which seeks
     const at = (type, where) => plot.dispatchEvent(new PointerEvent(type, { clientX: box.left + where * box.width, clientY: box.top + 5, buttons: 1 }));
     at("pointerdown", share); if (to !== share) at("pointermove", to); at("pointerup", to);
   },
