@@ -21,7 +21,7 @@ from microsim.bundle.bundle_files import ENTRY, MAX_TEXT_BYTES, name_problem
 from microsim.bundle.bundle_loading import load_bundle
 from microsim.bundle.bundle_model import Bundle, Heightmap
 from microsim.bundle.calibration import CalibrationFile
-from microsim.bundle.mapped_arrays import columns_of
+from microsim.bundle.mapped_arrays import ROTATION, ROTATION_W_FIRST, columns_of
 from microsim.bundle.roads.road_map import LANES_FILE
 from microsim.documents.yaml_text import read_yaml, to_yaml
 from microsim.errors import MicroSimError, UsageError
@@ -189,8 +189,12 @@ def splat_ply(gaussians: npt.NDArray[np.float32], sh_degree: int) -> bytes:
     return splat_header(len(gaussians), sh_degree) + gaussians.astype("<f4").tobytes()
 
 
-def splat_header(count: int, sh_degree: int) -> bytes:
-    return _header([f"element vertex {count}", *(f"property float {name}" for name in columns_of(sh_degree))])
+def splat_header(count: int, sh_degree: int, w_first: bool = False) -> bytes:
+    """Of rows whose rotations are [x, y, z, w]; `w_first`: as other programs name them, with w as `rot_0`."""
+    columns = list(columns_of(sh_degree))
+    if w_first:
+        columns[ROTATION] = ROTATION_W_FIRST
+    return _header([f"element vertex {count}", *(f"property float {name}" for name in columns)])
 
 
 def mesh_ply(vertices: npt.NDArray[np.float32], triangles: npt.NDArray[np.int32]) -> bytes:

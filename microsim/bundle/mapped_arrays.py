@@ -36,6 +36,7 @@ FIXED_COLUMNS = (
     "f_dc_0", "f_dc_1", "f_dc_2",
 )  # fmt: skip
 SCALES, ROTATION = slice(3, 6), slice(6, 10)
+ROTATION_W_FIRST = ("rot_1", "rot_2", "rot_3", "rot_0")  # x, y, z, w by the names that other programs give them
 
 
 def read_heightmap(config: BundleFile, binary: BundleFile) -> Heightmap | None:

@@ -131,7 +131,8 @@ def parts_of_others(robots: Mapping[str, Robot], robot: str, motions: Mapping[st
     """(n, 19) where the parts of the other robots' models are now, see `render.robot_models`."""
     from microsim.render.robot_models import PART_NUMBERS, part_rows  # for splat cameras alone
 
-    rows = [row for name, each in robots.items() if name != robot for row in part_rows(motions[name], each.parts())]
+    shown = {name: each for name, each in robots.items() if name != robot and each.own_splats is None}
+    rows = [row for name, each in shown.items() for row in part_rows(motions[name], each.parts())]
     return np.array(rows).reshape(-1, PART_NUMBERS)
 
 

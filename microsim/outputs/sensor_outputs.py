@@ -26,6 +26,7 @@ from microsim.messages import Prepared, encoders, is_known
 from microsim.messages.outbox import name_in_transcript
 from microsim.outputs.run_outputs import Run, bodies_of, parts_of_others
 from microsim.scenario.bundles import bundle_of
+from microsim.scenario.splat_files import own_splats
 from microsim.sensors.plugin import PluginOutput, as_plugin_error
 from microsim.sensors.sensor import Instrument, MessageForm, Sensor, SensorContext, View, default_form
 
@@ -57,6 +58,7 @@ def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> S
         others=tuple((each, robots[each].kind) for each in others),
         bodies=lambda: bodies_of(others, motions),
         parts=lambda: parts_of_others(robots, robot, motions),
+        splats_of_others={each: own for each in others if (own := own_splats(robots[each])) is not None},
         bundle=None if world is None else lambda: bundle_of(world),
         bundle_key=world,
         shared=run.shared,

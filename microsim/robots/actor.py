@@ -32,7 +32,7 @@ from microsim.engine.components import (
 )
 from microsim.engine.geometry import Array
 from microsim.robots.drone import Keys
-from microsim.robots.robot import COMMON_SENSORS, Look, Pose, Robot, Start
+from microsim.robots.robot import COMMON_SENSORS, Look, Pose, Robot, SplatFile, Start
 
 _ground_height = geometry.ground_height
 _sincos = exact.sincos
@@ -195,7 +195,7 @@ class Actor(Robot):
     position: ClassVar[int] = 5
     follower: ClassVar[str] = "fly"
     key_that_starts: ClassVar[str] = "path"
-    absent_when_null: ClassVar[tuple[str, ...]] = ("size",)
+    absent_when_null: ClassVar[tuple[str, ...]] = ("size", "splats")
 
     model: Literal["actor"] = Field("actor", description="A person, vehicle or shape that moves by itself.")
     shape: Literal["person", "car", "drone", "box", "cylinder"] = Field("person", description="What it looks like.")
@@ -203,6 +203,7 @@ class Actor(Robot):
         None, description="Length, width and height of a box or a cylinder [m]."
     )
     colour: tuple[Share, Share, Share] = Field((0.9, 0.6, 0.2), description="Of a box or a cylinder: red, green, blue.")
+    splats: SplatFile | None = Field(None, description="Gaussians that splat cameras draw in place of its model.")
     path: Annotated[tuple[Waypoint, ...], Field(max_length=MOST_WAYPOINTS)] = Field(
         (),
         description="[t, x, y], [t, x, y, z] or [t, x, y, z, yaw] each, times rising; z null: on the ground, yaw null: "
@@ -227,6 +228,10 @@ class Actor(Robot):
         return (ON_A_FLIGHT if self.flies else ON_A_PATH) if self.path else FLYING if self.flies else WALKING
 
     @property
+    def own_splats(self) -> SplatFile | None:
+        return self.splats
+
+    @property
     def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
         return () if self.path else ("cmd_vel", "set_pose")
 
@@ -243,6 +248,22 @@ class Actor(Robot):
         if read is None or not value.endswith(".csv"):
             raise ValueError(f"expected waypoints or the name of a .csv file, found {show(value)}")
         return _from_csv(read(value), value)
+
+    @field_validator("splats", mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        return {"file": value} if isinstance(value, str) else value
+
+    @field_validator("splats", mode="after")
+    @classmethod
+    def _found(cls, value: SplatFile | None, info: ValidationInfo) -> SplatFile | None:
+        find = (info.context or {}).get("splats")
+        if value is None or find is None:
+            return value
+        place, found = find(value.file)
+        if value.sha256 not in (None, found):
+            fail([detail(f"{value.file} has changed: its SHA-256 is {found[:16]}…, expected {value.sha256[:16]}…")])
+        return value.model_copy(update={"file": place, "sha256": found})
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -26,7 +26,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails
 
-from microsim.documents.values import Angle, Finite, Metres, Model, detail, fail, show, under, unknown
+from microsim.documents.values import Angle, Finite, Metres, Model, Switch, detail, fail, show, under, unknown
 from microsim.engine.components import RobotModel
 from microsim.engine.motion import Motion, X, Y
 from microsim.errors import PluginError, did_you_mean, there_are
@@ -110,6 +110,18 @@ class Start(Model):
     map_pose: Pose = Field(Pose(), description="Pose in the map frame.")
 
 
+class SplatFile(Model):
+    """Gaussians that are a robot's own; `splats: FILE` is short for `splats: {file: FILE}`."""
+
+    file: str = Field(
+        min_length=1, description="3DGS .ply, .splat or .spz: x ahead, z up, origin on the ground below its centre."
+    )
+    shadow: Switch = Field(True, description="Whether it casts a shadow in splat images.")
+    sha256: str | None = Field(
+        None, pattern="^[0-9a-f]{64}$", description="Hash of the file; where given, no other content is accepted."
+    )
+
+
 @dataclass(frozen=True)
 class Look:
     """How a robot is drawn where there is no model of it, or too many robots: in RViz, in pictures."""
@@ -176,6 +188,11 @@ class Robot(Model):
         look, axes = self.look(), ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
         half = (0.5 * look.size[0], 0.5 * look.size[1], 0.5 * look.size[2])
         return (Part(CYLINDER if look.shape == "cylinder" else BOX, half, look.center, axes, look.colour),)
+
+    @property
+    def own_splats(self) -> SplatFile | None:
+        """What splat cameras draw in place of its model."""
+        return None
 
     @property
     def kind(self) -> str:

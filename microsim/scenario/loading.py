@@ -28,6 +28,7 @@ from microsim.scenario.files import Places, find_scenario, in_order, locate, por
 from microsim.scenario.models import Scenario
 from microsim.scenario.plugins import Generated, insert, prepare
 from microsim.scenario.randomize import check_randomize
+from microsim.scenario.splat_files import hash_of_splats
 from microsim.scenario.terrain import elevation, read_elevation
 from microsim.scenario.world_models import ElevationFile, Map
 
@@ -126,7 +127,8 @@ class _Loading:
         self, data: Mapping[str, Any], plugin_folders: tuple[str, ...], generated: Generated
     ) -> Scenario | None:
         try:
-            scenario = Scenario.model_validate(data, context={"plugins": plugin_folders, "read": self.read})
+            context = {"plugins": plugin_folders, "read": self.read, "splats": self.splats}
+            scenario = Scenario.model_validate(data, context=context)
         except ValidationError as error:
             self.problems += self.places.problems(error, self.data, generated.original)
             self.elevation_alone()
@@ -139,10 +141,18 @@ class _Loading:
 
     def read(self, name: str) -> str:
         """The text of a file that the scenario names."""
+        return read_text(self.located(name))
+
+    def splats(self, name: str) -> tuple[str, str]:
+        """Path and hash of a file of Gaussians that the scenario names."""
+        path = self.located(name)
+        return portable(path), hash_of_splats(path)
+
+    def located(self, name: str) -> Path:
         path = locate(name, self.folders)
         if path is None:
             raise ValueError(f"no such file: {show(name)}; looked in {', '.join(str(each) for each in self.folders)}")
-        return read_text(path)
+        return path
 
     def in_world(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
         """The data completed by the world bundle it names, if it names one."""

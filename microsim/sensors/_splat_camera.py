@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from microsim.engine import exact
 from microsim.engine.geometry import Array, Vector, matrix_from_rpy
-from microsim.engine.motion import Motion
+from microsim.engine.motion import Motion, Rotation, mounted_at, turned
 from microsim.engine.noise import normals
 from microsim.engine.timekeeper import Trigger
 from microsim.render.image_noise import ImageNoise
@@ -34,6 +34,7 @@ from microsim.render.splat.picture import (
     Picture,
     Shot,
     Sky,
+    SplatActor,
     SplatRenderer,
     Things,
     lens_of,
@@ -46,6 +47,7 @@ from microsim.sensors.sensor import SensorContext, View
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 _LN_2 = 0.6931471805599453
+_UNTURNED: Rotation = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
 
 _newest: list[Any] = []  # the last bundle's splats: large, and the same for every simulation in that world
 
@@ -68,6 +70,7 @@ class SplatScene:
             self.splats, render_request.choice, render_request.threads, render_request.say
         )
         self.cameras: list[SplatCamera] = []
+        self._cpu: CpuRenderer | None = None  # beside a GPU, which does not draw actors of splats
         self._drawn: tuple[int, dict[str, Picture]] = (-1, {})
 
     def picture(self, camera: SplatCamera, tick: int) -> Picture:
@@ -78,6 +81,14 @@ class SplatScene:
         return self._drawn[1].pop(camera.name)
 
     def pictures(self, shots: Sequence[Shot]) -> list[Picture]:
+        if isinstance(self.renderer, CpuRenderer) or not any(shot.sees_actors for shot in shots):
+            return self._pictures(shots)
+        if self._cpu is None:
+            render_request.say("images that show actors with splats of their own are drawn on the CPU")
+            self._cpu = CpuRenderer(self.splats, Threads(render_request.threads or available()))
+        return [(self._cpu.pictures if shot.sees_actors else self._pictures)([shot])[0] for shot in shots]
+
+    def _pictures(self, shots: Sequence[Shot]) -> list[Picture]:
         try:
             return self.renderer.pictures(shots)
         except Exception as error:  # CuPy's and the driver's errors have no common class
@@ -136,6 +147,8 @@ class SplatCamera:
     parts: Callable[[], Array]  # of their models
     trigger: Trigger
     key: int = 0
+    actors: Callable[[], tuple[SplatActor, ...]] = tuple
+    casting: Sequence[int] | None = None  # which of the bodies cast shadows; None: all
 
     def is_due(self, tick: int) -> bool:
         return self.trigger.next_tick(tick) == tick
@@ -146,9 +159,10 @@ class SplatCamera:
 
     def shots(self, tick: int) -> list[Shot]:
         settings, parts, exposure = self.scene.settings, self.parts(), self._exposure(tick)
+        actors = self.actors()
         sky = Sky(settings.background_rgb, settings.sky_rgb or settings.background_rgb)
         return [
-            Shot(strip.lens, *pose, sky, exposure, strip.things_at(pose, parts), settings.near_plane_m)
+            Shot(strip.lens, *pose, sky, exposure, strip.things_at(pose, parts), settings.near_plane_m, actors)
             for strip, pose in zip(self.strips, self.poses(), strict=True)
         ]
 
@@ -162,6 +176,8 @@ class SplatCamera:
     def assembled(self, pictures: Sequence[Picture]) -> Picture:
         """The strips' pictures, with the shadows of the other robots, as one."""
         bodies = self.bodies()
+        if self.casting is not None:
+            bodies = bodies[self.casting]
         for strip, (position, rotation), picture in zip(self.strips, self.poses(), pictures, strict=True):
             if bodies.shape[0]:
                 pose = np.array([*position, *rotation[0], *rotation[1], *rotation[2]])
@@ -205,8 +221,24 @@ def _strips(context: SensorContext) -> list[SplatStrip]:
     return strips
 
 
+def _actors(context: SensorContext) -> Callable[[], tuple[SplatActor, ...]]:
+    """The other robots that are splats, where they are when it is called."""
+    own = context.splats_of_others
+    for each in own.values():
+        if ("splats", each.key) not in context.shared:
+            context.shared["splats", each.key] = activate(*each.read())
+    known = {name: (context.shared["splats", each.key], each.origin) for name, each in own.items()}
+
+    def now() -> tuple[SplatActor, ...]:
+        places = ((*each, context.physics.motions[name]) for name, each in known.items())
+        return tuple(SplatActor(it, mounted_at(at, origin), turned(at, _UNTURNED)) for it, origin, at in places)
+
+    return now
+
+
 def splat_camera(context: SensorContext) -> SplatCamera:
     block, scene = context.settings, scene_of(context)
+    shadowless = [name for name, each in context.splats_of_others.items() if not each.has_shadow]
     camera = SplatCamera(
         name=f"{context.robot}/{context.sensor}",
         scene=scene,
@@ -218,6 +250,8 @@ def splat_camera(context: SensorContext) -> SplatCamera:
         parts=context.parts,
         trigger=Trigger(block.hz, context.clock.rate),
         key=context.key,
+        actors=_actors(context),
+        casting=[k for k, (name, _) in enumerate(context.others) if name not in shadowless] if shadowless else None,
     )
     scene.cameras = [each for each in scene.cameras if each.name != camera.name] + [camera]
     return camera

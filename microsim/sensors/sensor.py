@@ -63,6 +63,16 @@ class MountedSensor(SensorBlock):
 
 
 @dataclass(frozen=True)
+class OwnSplats:
+    """Gaussians that splat cameras draw for a robot, in place of its model."""
+
+    key: Any  # what tells them apart from others
+    read: Callable[[], tuple[npt.NDArray[np.float32], int]]  # rows as `render.splat.activation` takes them, degree
+    origin: tuple[float, float, float]  # of their frame in base_link [m]
+    has_shadow: bool
+
+
+@dataclass(frozen=True)
 class SensorContext:
     """What a sensor may know: its place, its settings, the world, the robot's motion, and noise of its own."""
 
@@ -83,6 +93,7 @@ class SensorContext:
     parts: Callable[[], npt.NDArray[np.float64]] = lambda: np.empty(
         (0, 19)
     )  # of their models, see `render.robot_models`
+    splats_of_others: Mapping[str, OwnSplats] = field(default_factory=dict)
     bundle: Callable[[], Any] | None = None  # the world bundle; None: there is none
     bundle_key: Any = None  # what tells it apart from others
     shared: dict[Any, Any] = field(default_factory=dict)  # costly things, kept from reset to reset

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.bundle import ply
-from microsim.bundle.mapped_arrays import FIXED_COLUMNS, columns_of
+from microsim.bundle.mapped_arrays import FIXED_COLUMNS, ROTATION, ROTATION_W_FIRST, columns_of
 from microsim.bundle.rules import BundleFile, BundleReport
 from microsim.errors import UsageError
 
@@ -75,7 +75,7 @@ class _PlySplats(SplatSource):
         self.degree = self._degree([each.name for each in vertex.properties])
         columns = list(columns_of(self.degree))
         if w_first:
-            columns[6:10] = ["rot_1", "rot_2", "rot_3", "rot_0"]
+            columns[ROTATION] = ROTATION_W_FIRST
         self._columns = columns
         self._table = self._mapped(header, vertex)
 

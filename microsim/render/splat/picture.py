@@ -19,7 +19,7 @@ from microsim.render.palette_camera import CameraModel, Rotation
 from microsim.render.splat import NEAR_M
 from microsim.render.splat.activation import Floats, Splats
 from microsim.render.splat.blending import Frame
-from microsim.render.splat.projection import AXES, CX, CY, FX, FY, View, view_of
+from microsim.render.splat.projection import AXES, CX, CY, FX, FY, POSITION, View, view_of, visible_chunks
 from microsim.render.splat.rasteriser import Rasteriser, Workers, parts_of
 
 _f32 = np.float32
@@ -105,6 +105,25 @@ class Lens:
 
 
 @dataclass(frozen=True)
+class SplatActor:
+    """Splats that move as one, and where they are now."""
+
+    splats: Splats
+    position: Vector  # [m] map frame
+    rotation: Rotation  # rows of the matrix from their frame to the map frame
+
+    def view(self, view: View) -> View:
+        """A camera in the frame of these splats. It moves in place of them, and so their colours turn with them."""
+        own, r = view.copy(), self.rotation
+        x, y, z = (float(view[POSITION + k]) - self.position[k] for k in range(3))
+        own[POSITION : POSITION + 3] = [r[0][k] * x + r[1][k] * y + r[2][k] * z for k in range(3)]
+        for at in range(AXES, AXES + 9, 3):
+            x, y, z = view[at : at + 3].tolist()
+            own[at : at + 3] = [r[0][k] * x + r[1][k] * y + r[2][k] * z for k in range(3)]
+        return own
+
+
+@dataclass(frozen=True)
 class Shot:
     """All that one picture depends on, beside the scene."""
 
@@ -115,6 +134,13 @@ class Shot:
     exposure: Exposure = Exposure()
     things: Things | None = None
     near_m: float = NEAR_M
+    actors: tuple[SplatActor, ...] = ()
+
+    @property
+    def sees_actors(self) -> bool:
+        view = self.view
+        rooms = ((each, np.empty(each.splats.spheres.shape[0], np.int64)) for each in self.actors)
+        return any(visible_chunks(each.view(view), each.splats.spheres, room) for each, room in rooms)
 
     @property
     def view(self) -> View:
@@ -297,7 +323,8 @@ class CpuRenderer:
 
     def _picture(self, shot: Shot) -> Picture:
         behind, limits = self._background(shot)
-        frame = self._rasteriser.render(shot.view, behind, limits)
+        view = shot.view
+        frame = self._rasteriser.render(view, behind, limits, [(each.view(view), each.splats) for each in shot.actors])
         height, width = shot.lens.size
         image = np.empty((height, width, 3), np.uint8)
         lookup = NO_LOOKUP if shot.lens.lookup is None else shot.lens.lookup

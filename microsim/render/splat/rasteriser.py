@@ -5,7 +5,7 @@ Several threads can share the work: the kernels release the GIL, and write to pl
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -104,9 +104,8 @@ class Rasteriser:
     def __init__(self, splats: Splats, workers: Workers | None = None) -> None:
         self.splats = splats
         self.workers = workers or OneWorker()
-        chunks = splats.spheres.shape[0]
-        self._chunks = np.empty(chunks, np.int64)
-        self._counts = np.zeros(chunks, np.int64)
+        self._chunks = np.empty(0, np.int64)
+        self._counts = np.empty(0, np.int64)
         self._footprints = np.empty((0, FOOTPRINT), np.float32)
         self._tiles = np.empty((0, 4), np.int16)
         self._sorted_footprints = np.empty((0, FOOTPRINT), np.float32)
@@ -118,8 +117,11 @@ class Rasteriser:
         self._basis = np.empty((self.workers.count, 16), np.float32)
         self._rooms = np.empty((self.workers.count, ROOM), np.float32)
 
-    def render(self, view: View, behind: Floats, limits: Floats) -> Frame:
-        """Splats before what is `behind` (h, w, 3), whose depth [m] is `limits` (h, w): infinite for the sky."""
+    def render(self, view: View, behind: Floats, limits: Floats, actors: Sequence[tuple[View, Splats]] = ()) -> Frame:
+        """Splats before what is `behind` (h, w, 3), whose depth [m] is `limits` (h, w): infinite for the sky.
+
+        `actors`: further splats, each with the camera as seen from their own frame.
+        """
         height, width = limits.shape
         if (height, width) != (int(view[HEIGHT]), int(view[WIDTH])) or behind.shape != (height, width, 3):
             raise ValueError(f"the background's size {behind.shape} or its depth's {limits.shape} is not the view's")
@@ -128,7 +130,7 @@ class Rasteriser:
             np.empty((height, width), np.float32),
             np.empty((height, width), np.float32),
         )
-        slots = self._in_order(self._project(view))
+        slots = self._in_order(self._project(view, actors))
         columns, rows = -(-width // TILE), -(-height // TILE)
         tiled, offsets = self._by_tile(slots, columns, rows)
 
@@ -140,20 +142,26 @@ class Rasteriser:
         self.workers.run(blend_row, rows)
         return frame
 
-    def _project(self, view: View) -> int:
+    def _project(self, view: View, actors: Sequence[tuple[View, Splats]] = ()) -> int:
         """Fill footprints; gives the number of chunks that may hold some."""
-        chunks = visible_chunks(view, self.splats.spheres, self._chunks)
+        scenes = [(view, self.splats), *actors]
+        room = sum(splats.spheres.shape[0] for _, splats in scenes)
+        self._chunks, self._counts = _room(self._chunks, room), _room(self._counts, room)
+        parts, chunks = [], 0
+        for scene in scenes:
+            seen = int(visible_chunks(scene[0], scene[1].spheres, self._chunks[chunks:]))
+            parts += [(scene, chunks + begin, chunks + end) for begin, end in parts_of(seen, -(-seen // 64))]
+            chunks += seen
         self._footprints = _room(self._footprints, chunks * CHUNK)
         self._tiles = _room(self._tiles, chunks * CHUNK)
-        parts = parts_of(chunks, -(-chunks // 64))
 
         def project_part(part: int, worker: int) -> None:
-            splats, out = self.splats, (self._footprints, self._tiles, self._counts)
-            begin, end = parts[part]
-            project(view, splats.geometry, splats.harmonics, self._chunks, begin, end, self._basis[worker], *out)
+            (own_view, splats), begin, end = parts[part]
+            out = self._footprints, self._tiles, self._counts
+            project(own_view, splats.geometry, splats.harmonics, self._chunks, begin, end, self._basis[worker], *out)
 
         self.workers.run(project_part, len(parts))
-        return int(chunks)
+        return chunks
 
     def _in_order(self, chunks: int) -> Slots:
         """The footprints' slots by depth, nearest first."""

@@ -18,7 +18,7 @@ from microsim.render.palette_camera import CameraModel
 from microsim.render.splat import CHUNK
 from microsim.render.splat.activation import Splats, activate, columns_of_degree
 from microsim.render.splat.blending import EXPONENTIAL, exp_of_minus
-from microsim.render.splat.picture import CpuRenderer, Exposure, Shot, Sky, Things, lens_of
+from microsim.render.splat.picture import CpuRenderer, Exposure, Shot, Sky, SplatActor, Things, lens_of
 from microsim.render.splat.projection import view_of
 from microsim.render.splat.rasteriser import Rasteriser, Threads
 from tests.support import COMPILED, many
@@ -26,6 +26,7 @@ from tests.unit.render import splat_scenes
 
 CAMERA = CameraModel(48, 32, 30.0, 30.0, 23.5, 15.5)
 AHEAD = ((0.0, 0.0, 1.0), (-1.0, 0.0, 0.0), (0.0, -1.0, 0.0))  # looking along x
+TURNED = ((0.8, -0.6, 0.0), (0.6, 0.8, 0.0), (0.0, 0.0, 1.0))
 C0 = 0.28209479177387814
 
 
@@ -48,7 +49,10 @@ def yard_shot(size=(80, 60), **changes):
 
 def digest_of_a_picture(count, width, height):
     shot = yard_shot(
-        (width, height), sky=Sky((0.7, 0.8, 0.9), (0.2, 0.4, 0.8)), exposure=Exposure(1.1, 3.0, stream_key(7, "x"), 5)
+        (width, height),
+        sky=Sky((0.7, 0.8, 0.9), (0.2, 0.4, 0.8)),
+        exposure=Exposure(1.1, 3.0, stream_key(7, "x"), 5),
+        actors=(SplatActor(activate(splat_scenes.yard(count // 2, 1)), (2.0, 1.0, 0.3), TURNED),),
     )
     found = CpuRenderer(activate(splat_scenes.yard(count))).pictures([shot])[0]
     return hashlib.sha256(found.colours.tobytes() + found.depths.tobytes()).hexdigest()
