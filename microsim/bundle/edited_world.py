@@ -26,6 +26,7 @@ from microsim.bundle.bundle_writing import (
 from microsim.bundle.capture.similarity import Similarity
 from microsim.bundle.capture.splat_import import drawable, write_splats
 from microsim.bundle.capture.splat_sources import open_splats
+from microsim.bundle.cut_out import cut_outs, inside_box
 from microsim.bundle.drivable_geojson import Ring, rings_of
 from microsim.bundle.roads.road_map import lanes_text, moved_lanes, read_lanes
 from microsim.bundle.world_edits import CropEdit, ListEdit, PolygonEdit, WorldEdits, cropped_cells, edit_problems
@@ -105,12 +106,14 @@ class _Editing:
         self.bundle, self.edits, self.part = bundle, edits, part
         self.frame, self.crop = edits.frame, edits.crop
         self.world = part / ENTRY
+        self.ground = bundle.heightmap
         self.data: dict[str, Any] = read_yaml(self.world.read_text(encoding="utf-8"), str(self.world)).data
 
     def run(self, progress: Progress | None) -> None:
         if self.edits.moves_everything or self.crop is not None:
-            self._gaussians(progress)
             self._heightmap()
+        if self.edits.moves_everything or self.crop is not None or self.edits.cut_out:
+            self._gaussians(progress)
             self._mesh()
         if self.edits.moves_everything or self.crop is not None or self.edits.drivable:
             self._drivable()
@@ -139,10 +142,14 @@ class _Editing:
     def _gaussians(self, progress: Progress | None) -> None:
         name = self.data["gaussians"]["background"]
         table = open_splats(self.bundle.files[name], w_first=False)
-        chosen = drawable(table, self.frame)
+        chosen, degree = drawable(table, self.frame), self.bundle.gaussians.sh_degree
+        for cut in cut_outs(self.edits.cut_out, self.frame, self.ground):
+            own = chosen & inside_box(cut.box, self.bundle.gaussians.column("x", 3))
+            write_splats(table, self.part / cut.file, self.frame.then(cut.frame), own, degree, w_first=True)
+            chosen &= ~own
         if self.crop is not None:
             chosen &= kept_gaussians(self.bundle, self.crop)
-        write_splats(table, self.part / name, self.frame, chosen, self.bundle.gaussians.sh_degree, progress)
+        write_splats(table, self.part / name, self.frame, chosen, degree, progress)
 
     def _heightmap(self) -> None:
         grid = self.bundle.heightmap
@@ -150,7 +157,7 @@ class _Editing:
             rows, columns = cropped_cells(self.bundle, self.crop)
             west, south = (grid.west + columns.start * grid.resolution_m, grid.south + rows.start * grid.resolution_m)
             grid = Heightmap(grid.values[rows, columns], grid.resolution_m, west, south)
-        grid = moved_heights(grid, self.frame)
+        grid = self.ground = moved_heights(grid, self.frame)
         self._place("geometry", "heightmap").write_bytes(grid.values.astype("<f4").tobytes())
         self._place("geometry", "heightmap_config").write_bytes(heightmap_yaml(grid))
 
@@ -161,6 +168,8 @@ class _Editing:
         triangles = mesh.triangles
         if self.crop is not None:
             triangles = triangles[inside(self.crop, mesh.vertices[triangles].mean(axis=1))]
+        for box in self.edits.cut_out:
+            triangles = triangles[~inside_box(box, mesh.vertices[triangles].mean(axis=1))]
         self._place("geometry", "static_mesh").unlink()
         del self.data["geometry"]["static_mesh"]
         if len(triangles):
@@ -226,17 +235,13 @@ def edited_polygons(bundle: Bundle, edits: WorldEdits) -> list[tuple[list[Ring],
 
 def edited_objects(bundle: Bundle, edits: WorldEdits) -> list[NamedObject]:
     """In the frame of the world before."""
-    return _edited_list(
-        bundle.objects,
-        edits.objects,
-        lambda edit: NamedObject.model_validate(edit.model_dump(exclude={"object", "remove"})),
-    )
+    return _edited_list(bundle.objects, edits.objects, lambda edit: edit.box)
 
 
 def _edited_list(before: Sequence[_Thing], edits: Sequence[_Edit], after: Callable[[_Edit], _Thing]) -> list[_Thing]:
     things: list[_Thing | None] = list(before)
     for edit in edits:
-        thing = None if edit.remove else after(edit)
+        thing = None if edit.is_gone else after(edit)
         if edit.number is None:
             things.append(thing)
         else:

@@ -5,7 +5,7 @@ level:     three points on level ground
 crop:      a box; what is outside is removed
 drivable:  polygons that are added, changed or removed
 start:     where the ego car begins
-objects:   boxes with a name that are added, changed or removed
+objects:   boxes with a name that are added, changed, removed or cut out of the world as actors
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from microsim.bundle.bundle_model import (
     Yaw,
 )
 from microsim.bundle.capture.similarity import UNCHANGED, Similarity, upright
+from microsim.bundle.cut_out import cut_problem, robot_name
 from microsim.bundle.drivable_geojson import Ring, crossing_of, signed_area
 from microsim.bundle.rules import BundleFile, BundleReport
 from microsim.documents.values import Finite, Length, Metres, PointXY, PointXYZ, SizeXYZ, detail, exactly, fail, show
@@ -61,6 +62,11 @@ class ListEdit(BundleBlock):
     def number(self) -> int | None:
         found: int | None = getattr(self, self.things)
         return found
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the list of the edited world is without it."""
+        return self.remove
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -102,10 +108,19 @@ class ObjectEdit(ListEdit):
     needed: ClassVar[tuple[str, ...]] = ("name", "center", "size")
 
     object: Number | None = None
+    cut_out: bool = False  # what is inside leaves the world, and becomes the splats of an actor
     name: ObjectName | None = None
     center: PointXYZ | None = None
     size: SizeXYZ | None = None
     yaw: Yaw = 0.0
+
+    @property
+    def is_gone(self) -> bool:
+        return self.remove or self.cut_out
+
+    @property
+    def box(self) -> NamedObject:
+        return NamedObject.model_validate(self.model_dump(include=set(NamedObject.model_fields)))
 
 
 class ScaleEdit(BundleBlock):
@@ -137,6 +152,10 @@ class WorldEdits(BundleText):
         if self.level is not None:
             frame = Similarity(upright(ground_normal(self.level)))
         return frame if self.scale is None else frame.then(Similarity(np.eye(3), scale_factor(self.scale)))
+
+    @property
+    def cut_out(self) -> list[NamedObject]:
+        return [each.box for each in self.objects if each.cut_out and not each.remove]
 
     @property
     def moves_everything(self) -> bool:
@@ -192,7 +211,7 @@ def edit_problems(bundle: Bundle, edits: WorldEdits) -> list[Problem]:
         reason = "" if polygon.remove else crossing_of(polygon.rings)
         if reason:
             found.append(Problem(f"the polygon crosses itself: {reason}", f"drivable[{index}]"))
-    return [*found, *_name_problems(bundle, edits)]
+    return [*found, *_name_problems(bundle, edits), *_cut_problems(bundle, edits)]
 
 
 def _scale_problems(edits: WorldEdits) -> list[Problem]:
@@ -259,6 +278,20 @@ def _number_problems(key: str, things: str, edits: tuple[ListEdit, ...], count: 
         elif edit.number in seen:
             found.append(Problem(f"two edits change {edit.things} {edit.number}", path))
         seen.add(edit.number)
+    return found
+
+
+def _cut_problems(bundle: Bundle, edits: WorldEdits) -> list[Problem]:
+    found, names = [], set[str]()
+    for index, edit in enumerate(edits.objects):
+        if not edit.cut_out or edit.remove:
+            continue
+        if reason := cut_problem(bundle, edit.box):
+            found.append(Problem(reason, f"objects[{index}]"))
+        name = robot_name(edit.box.name)
+        if name in names:
+            found.append(Problem(f"two actors would be called {show(name)}; rename one", f"objects[{index}].name"))
+        names.add(name)
     return found
 
 

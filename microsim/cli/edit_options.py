@@ -65,8 +65,11 @@ def edit(options: EditOptions) -> None:
 
 
 def _apply(bundle: Bundle, file: Path, target: Path, in_place: bool) -> None:
+    from microsim.bundle import load_bundle
+    from microsim.bundle.cut_out import cut_outs, scenario_of
     from microsim.bundle.edited_world import replace_edited, write_edited
     from microsim.bundle.world_edits import read_edits
+    from microsim.documents.yaml_text import to_yaml
 
     edits = read_edits(file)
     try:
@@ -74,6 +77,9 @@ def _apply(bundle: Bundle, file: Path, target: Path, in_place: bool) -> None:
     except BundleError as error:
         raise BundleError([replace(each, file=str(file)) for each in error.problems]) from None
     describe_bundle(target)
+    if edits.cut_out:
+        cuts = cut_outs(edits.cut_out, edits.frame, load_bundle(target).heightmap)
+        print(f"to put what was cut out back where it was:\n{to_yaml(scenario_of(cuts, str(target)))}", end="")
 
 
 def _serve(bundle: Bundle, target: Path, options: EditOptions) -> None:

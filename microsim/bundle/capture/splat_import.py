@@ -93,14 +93,18 @@ def write_splats(
     chosen: npt.NDArray[np.bool_],
     degree: int,
     progress: Callable[[int, int], None] | None = None,
+    w_first: bool = False,
 ) -> tuple[Rows, npt.NDArray[np.bool_]]:
-    """The chosen ones, in the target's frame; returns where they are, and which are opaque."""
+    """The chosen ones, in the target's frame; returns where they are, and which are opaque.
+
+    `w_first`: for other programs, see `splat_header`.
+    """
     kept = int(chosen.sum())
     turned = _Turn(frame, degree)
     points, opaque = np.empty((kept, 3), np.float32), np.empty(kept, np.bool_)
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("wb") as stream:
-        stream.write(splat_header(kept, degree))
+        stream.write(splat_header(kept, degree, w_first))
         at = 0
         for start, rows in splats.pieces():
             piece = turned.applied(rows[chosen[start : start + len(rows)]], splats.degree)

@@ -81,7 +81,7 @@
     if (items.crop) { const { x, y, z, keep_background } = items.crop; edits.crop = { x, y, ...(z && z[0] !== null && z[1] !== null ? { z } : {}), keep_background }; }
     list("drivable", "polygon", (each) => ({ outer: each.rings[0], ...(each.rings.length > 1 ? { holes: each.rings.slice(1) } : {}) }));
     if (items.start) edits.start = items.start;
-    list("objects", "object", ({ name, center, size, yaw }) => ({ name, center, size, yaw }));
+    list("objects", "object", ({ name, center, size, yaw, cut_out }) => ({ name, center, size, yaw, ...(cut_out ? { cut_out } : {}) }));
     return edits;
   };
   const isEmpty = () => Object.keys(toEdits()).length === 0;
@@ -128,6 +128,7 @@
     objects: () => { const each = chosen === null ? null : items.objects[chosen]; return each ? [
       make("label", {}, "Name", make("input", { id: "ms-name", class: "wide", type: "text", autocomplete: "off", maxlength: 100, value: each.name, "aria-label": "Name", oninput: (event) => { each.name = event.target.value; each.changed = true; draw(); }, onchange: () => commit() })),
       number("height [m]", mm(each.size[2]), "From the ground to its top", (value) => { if (value > 0) { each.center[2] = mm(each.center[2] + 0.5 * (value - each.size[2])); each.size[2] = value; each.changed = true; commit(); } }),
+      make("label", { title: "What is in the box leaves the world; it becomes the splats of an actor" }, (() => { const tick = make("input", { id: "ms-cut", type: "checkbox", onchange: (event) => { each.cut_out = event.target.checked; each.changed = true; commit(); } }); tick.checked = Boolean(each.cut_out); return tick; })(), "Cut out as an actor"),
       make("button", { title: "Remove this name and its box", onclick: () => remove() }, "Remove")] : []; },
   };
   const panel = () => {
@@ -152,7 +153,7 @@
     if (items.crop) add("crop", null, "Crop", `${(items.crop.x[1] - items.crop.x[0]).toFixed(1)} m × ${(items.crop.y[1] - items.crop.y[0]).toFixed(1)} m`, () => { items.crop = null; }, "crop");
     sent.drivable.forEach((index, place) => { const each = items.drivable[index]; add("drivable", index, each.polygon === null ? "New polygon" : `Polygon ${each.polygon}`, each.removed ? "removed" : `${each.rings[0].length} points${each.rings.length > 1 ? `, holes: ${each.rings.length - 1}` : ""}, ${area(each.rings).toFixed(0)} m²`, () => takeBack("drivable", "polygon", index), `drivable[${place}]`); });
     if (items.start) add("start", null, "Start", `x ${items.start.x.toFixed(2)}, y ${items.start.y.toFixed(2)}, ${(items.start.yaw * 180 / Math.PI).toFixed(0)}°`, () => { items.start = null; }, "start");
-    sent.objects.forEach((index, place) => { const each = items.objects[index]; add("objects", index, each.name || "Object without a name", each.removed ? "removed" : `${each.size.map((side) => side.toFixed(1)).join(" × ")} m`, () => takeBack("objects", "object", index), `objects[${place}]`); });
+    sent.objects.forEach((index, place) => { const each = items.objects[index]; add("objects", index, each.name || "Object without a name", each.removed ? "removed" : `${each.size.map((side) => side.toFixed(1)).join(" × ")} m${each.cut_out ? ", cut out" : ""}`, () => takeBack("objects", "object", index), `objects[${place}]`); });
     $("ms-edits").replaceChildren(...lines); $("ms-none").hidden = lines.length > 0;
     $("ms-problems").replaceChildren(...problems.filter((each) => !each.path).map((each) => make("p", { class: "wrong" }, each.text)));
   };
