@@ -19,7 +19,9 @@ from typing import Any
 import numba
 import numpy as np
 
+import microsim
 from benchmarks.harness import TORCH, Result, cpu_seconds, run_peer
+from microsim.bundle.bundle_writing import splat_header
 from microsim.render.palette_camera import CameraModel
 from microsim.render.splat.activation import activate
 from microsim.render.splat.picture import CpuRenderer, Shot, lens_of
@@ -42,6 +44,7 @@ from tests.unit.render import splat_scenes
 
 SIZE = (640, 480)
 GPU_SIZE = (1280, 720)
+ACTOR_SPLATS = 10_000
 CEILINGS_MS = {100_000: 35.0, 1_000_000: 115.0}
 FIELD_OF_VIEW = math.radians(80)
 
@@ -59,7 +62,7 @@ def measure() -> list[Result]:
     for count, ceiling in CEILINGS_MS.items():
         rows = splat_scenes.yard(count)
         results += _frames(count, rows, ceiling)
-    return [*results, *_torch(), _loading()]
+    return [*results, *_actors(), *_torch(), _loading()]
 
 
 def _frames(count: int, rows: Any, ceiling: float) -> list[Result]:
@@ -77,6 +80,49 @@ def _frames(count: int, rows: Any, ceiling: float) -> list[Result]:
         alone, both = (_wall_seconds(lambda r=renderer: r.pictures([view])) for renderer in (one, two))
         results.append(Result(f"{name}, two threads against one", alone / both, "×", 1.6))
     return results
+
+
+def _actors() -> list[Result]:
+    """The oval's front camera, before it ten cars that move: as models, and as splats of their own."""
+    if len(os.sched_getaffinity(0)) < 2:
+        return []
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, own in (("models", {}), (f"{ACTOR_SPLATS:,} splats each", {"splats": f"{folder}/car.ply"})):
+            rows = car_of_splats(ACTOR_SPLATS)
+            (Path(folder) / "car.ply").write_bytes(splat_header(len(rows), 3, w_first=True) + rows.tobytes())
+            sim = microsim.Simulation(ten_actors(**own))
+            seconds = _wall_seconds(lambda sim=sim: sim.step(100))  # one second
+            name = f"splats: the oval at {SIZE[0]}×{SIZE[1]}, 12 Hz, ten moving actors ({kind}), two threads"
+            results.append(Result(name, 1.0 / seconds, "× real time", 1.0))
+    return results
+
+
+def ten_actors(**own: Any) -> dict[str, Any]:
+    camera = {"camera_front_left": None, "camera_front_right": None, "lidar_top": None}
+    robots: dict[str, Any] = {"ego": {"sensors": camera}}
+    for k in range(10):
+        x, y = -11.0 + 5.0 * (k // 2), -32.0 + 4.0 * (k % 2)
+        path = [[0, x, y], [60, x + 30.0, y]]
+        robots[f"other_{k}"] = {"model": "actor", "shape": "car", "path": path, **own}
+    return {"world": "oval", "robots": robots}
+
+
+def car_of_splats(count: int) -> Any:
+    """The surfaces of two boxes, covered with small splats of degree 3."""
+    rng = np.random.default_rng(0)
+    is_cabin = rng.random(count) < 0.3
+    size = np.where(is_cabin[:, None], (2.2, 1.6, 0.55), (4.4, 1.8, 0.7))
+    places, face = rng.uniform(-0.5, 0.5, (count, 3)), rng.choice(3, count, p=(0.15, 0.35, 0.5))
+    places[np.arange(count), face] = np.where(rng.random(count) < 0.5, -0.5, 0.5)
+    means = places * size + np.where(is_cabin[:, None], (-0.2, 0.0, 1.25), (0.0, 0.0, 0.65))
+    scales = np.full((count, 3), 0.7 * math.sqrt(30.0 / count))
+    scales[np.arange(count), face] *= 0.2
+    harmonics = rng.normal(0.0, 0.03, (count, 16, 3))
+    is_glass = is_cabin & (face < 2)
+    harmonics[:, 0] += np.where(is_glass[:, None], (-1.4, -1.35, -1.25), (0.9, -0.7, -0.9))
+    turns = np.broadcast_to((0.0, 0.0, 0.0, 1.0), (count, 4))
+    return splat_scenes.file_rows(means, scales, turns, np.full(count, 0.9), harmonics)
 
 
 def _wall_seconds(work: Callable[[], Any], rounds: int = 9) -> float:

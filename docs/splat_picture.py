@@ -1,5 +1,7 @@
 """Draws docs/_static/splats_cpu.png: worlds/oval through its three cameras, with another car, depth and classes.
 
+And splats_actor.png: a tree is cut out of the world, and moves.
+
 Run it again when the world or the renderer changes: `.venv/bin/python docs/splat_picture.py` (needs Pillow). With
 a GPU, `--render gpu` draws splats_gpu.png, which must be the same to the byte.
 """
@@ -7,6 +9,7 @@ a GPU, `--render gpu` draws splats_gpu.png, which must be the same to the byte.
 from __future__ import annotations
 
 import argparse
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,10 @@ import numpy as np
 from PIL import Image
 
 import microsim
+from microsim.bundle import load_bundle
+from microsim.bundle.cut_out import cut_outs, scenario_of
+from microsim.bundle.edited_world import write_edited
+from microsim.bundle.world_edits import WorldEdits
 from microsim.render.render_options import render_request
 
 STATIC = Path(__file__).parent / "_static"
@@ -63,6 +70,22 @@ def assembled(panels: list[np.ndarray[Any, Any]], columns: int) -> Image.Image:
     return sheet
 
 
+def cut_out() -> list[np.ndarray[Any, Any]]:
+    """The oval, without the tree, and with the tree somewhere else."""
+    tree = {"name": "Tree", "center": [12, -48, 3.7], "size": [6, 6, 7], "yaw": 0.3, "cut_out": True}
+    edits = WorldEdits.model_validate({"objects": [tree]})
+    ego = {"start": {"map_pose": {"x": 32, "y": -30, "yaw": -2.6}}, "sensors": {"lidar_top": None}}
+    with tempfile.TemporaryDirectory() as folder:
+        without = f"{folder}/without"
+        after = write_edited(load_bundle("oval"), edits, Path(without))
+        moved = scenario_of(cut_outs(edits.cut_out, edits.frame, after.heightmap), without)
+        moved["robots"]["ego"] = ego
+        moved["robots"]["tree"]["start"] = {"map_pose": {"x": 12, "y": -33, "yaw": 1.6}}
+        moved["robots"]["tree"]["splats"]["shadow"] = True
+        worlds = {"world": "oval", "robots": {"ego": ego}}, {"world": without, "robots": {"ego": ego}}, moved
+        return [microsim.Simulation(each).render("ego", "camera_front") for each in worlds]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--render", choices=("cpu", "gpu"), default="cpu")
@@ -73,6 +96,7 @@ def main() -> None:
     extra = [found["front/image_raw"], shaded(found["front/depth"]), found["front/segmentation"]]
     if render_request.choice == "cpu":
         assembled(extra, 3).save(STATIC / "splats_outputs.png", optimize=True)
+        assembled(cut_out(), 3).save(STATIC / "splats_actor.png", optimize=True)
 
 
 if __name__ == "__main__":

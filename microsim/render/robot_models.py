@@ -154,9 +154,12 @@ def draw_parts(
 
 
 @threaded_kernel
-def shade(pose: Pose, rays: Rays, depths: Floats, boxes: Array, image: Image) -> None:
-    """Darken what lies in the shadow of robots, softly at its edge. Their own surfaces are left as they are."""
-    for v in range(image.shape[0]):
+def shade(pose: Pose, rays: Rays, depths: Floats, boxes: Array, begin: int, end: int, image: Image) -> None:
+    """Darken what lies in the shadow of robots, softly at its edge, in rows begin to end.
+
+    Their own surfaces are left as they are.
+    """
+    for v in range(begin, end):
         for u in range(image.shape[1]):
             depth, a, b = float(depths[v, u]), rays[0, v, u], rays[1, v, u]
             if not depth < math.inf:

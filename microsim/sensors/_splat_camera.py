@@ -40,7 +40,7 @@ from microsim.render.splat.picture import (
     lens_of,
     strip_of,
 )
-from microsim.render.splat.rasteriser import Threads, available
+from microsim.render.splat.rasteriser import Threads, available, parts_of
 from microsim.sensors.camera import Pose, image_noise, pose_at, strips_of
 from microsim.sensors.sensor import SensorContext, View
 
@@ -69,6 +69,7 @@ class SplatScene:
         self.renderer: SplatRenderer = open_renderer(
             self.splats, render_request.choice, render_request.threads, render_request.say
         )
+        self.workers = Threads(render_request.threads or available())
         self.cameras: list[SplatCamera] = []
         self._cpu: CpuRenderer | None = None  # beside a GPU, which does not draw actors of splats
         self._drawn: tuple[int, dict[str, Picture]] = (-1, {})
@@ -85,7 +86,7 @@ class SplatScene:
             return self._pictures(shots)
         if self._cpu is None:
             render_request.say("images that show actors with splats of their own are drawn on the CPU")
-            self._cpu = CpuRenderer(self.splats, Threads(render_request.threads or available()))
+            self._cpu = CpuRenderer(self.splats, self.workers)
         return [(self._cpu.pictures if shot.sees_actors else self._pictures)([shot])[0] for shot in shots]
 
     def _pictures(self, shots: Sequence[Shot]) -> list[Picture]:
@@ -97,8 +98,17 @@ class SplatScene:
             render_request.say(
                 f"the GPU failed ({type(error).__name__}: {error}): splats are drawn on the CPU from now on"
             )
-            self.renderer = CpuRenderer(self.splats, Threads(available()))
+            self.renderer = CpuRenderer(self.splats, self.workers)
             return self.renderer.pictures(shots)
+
+    def shade(self, pose: Array, rays: Array, bodies: Array, picture: Picture) -> None:
+        parts = parts_of(picture.colours.shape[0], self.workers.count)
+
+        def shade_part(part: int, worker: int) -> None:
+            with np.errstate(all="ignore"):
+                shade(pose, rays, picture.depths, bodies, *parts[part], picture.colours)
+
+        self.workers.run(shade_part, len(parts))
 
 
 def scene_of(context: SensorContext) -> SplatScene:
@@ -181,8 +191,7 @@ class SplatCamera:
         for strip, (position, rotation), picture in zip(self.strips, self.poses(), pictures, strict=True):
             if bodies.shape[0]:
                 pose = np.array([*position, *rotation[0], *rotation[1], *rotation[2]])
-                with np.errstate(all="ignore"):
-                    shade(pose, strip.rays, picture.depths, bodies, picture.colours)
+                self.scene.shade(pose, strip.rays, bodies, picture)
         if len(pictures) == 1:
             return pictures[0]
         return Picture(np.vstack([each.colours for each in pictures]), np.vstack([each.depths for each in pictures]))

@@ -213,7 +213,7 @@ def test_a_box_hides_the_sun_from_the_ground_beside_it_and_not_from_itself() -> 
     pose = np.array([0.0, 0.0, 10.0, 1, 0, 0, 0, -1, 0, 0, 0, -1])  # looks down from 10 m
     depths = np.array([[10.0, 10.0, 10.0, 8.0, np.inf]], np.float32)
     image = np.full((1, 5, 3), 200, np.uint8)
-    shade(pose, rays, depths, box, image)
+    shade(pose, rays, depths, box, 0, 1, image)
     in_shadow, towards_the_sun, far, roof, sky = image[0, :, 0]
     assert in_shadow < 150
     assert (towards_the_sun, far, roof, sky) == (200, 200, 200, 200)
