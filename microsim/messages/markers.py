@@ -41,6 +41,7 @@ _CIRCLE_POINTS = 24
 _MOST_TRIANGLES = 100_000  # of painted features together; beyond, they follow the ground less closely
 _MOST_PARTS = 1000  # of all robots together; where there are more, each is drawn as its `look`
 
+Place = tuple[float, float]
 Corners = list[Vector]  # three for each triangle, counter-clockwise from above
 
 
@@ -170,9 +171,7 @@ class _Ground:
         self.x = [min(self.west + k * self.step, self.east) for k in range(-(-columns // self.block) + 1)]
         self.y = [min(self.south + k * self.step, self.north) for k in range(-(-rows // self.block) + 1)]
         self.z: Array = np.array([[world.ground(x, y) for x in self.x] for y in self.y]) - self.layer
-        twist = np.abs(self.z[:-1, :-1] - self.z[:-1, 1:] - self.z[1:, :-1] + self.z[1:, 1:])
-        # a plane through corners on the triangles is nowhere deeper in them than this
-        self.bend = 0.25 * float(np.max(twist, where=np.isfinite(twist), initial=0.0))
+        self.twist = np.abs(self.z[:-1, :-1] - self.z[:-1, 1:] - self.z[1:, :-1] + self.z[1:, 1:])  # of each square
         self.span = self.step  # of the triangles of painted features
         reaches = np.array([_radius(shape) for shape in world.features if self.is_draped(shape)])
         while _triangles(reaches / self.span) > _MOST_TRIANGLES and self.span < 2.0 * reaches.max():
@@ -189,31 +188,64 @@ class _Ground:
                 found += _quad([(self.x[u], self.y[v], float(self.z[v, u])) for u, v in places])
         return found
 
+    def square(self, x: float, y: float) -> tuple[int, int]:
+        """Column and row of the one with this place in it."""
+        column, row = int((x - self.west) / self.step), int((y - self.south) / self.step)
+        return min(max(column, 0), len(self.x) - 2), min(max(row, 0), len(self.y) - 2)
+
+    def _within(self, i: int, j: int, x: float, y: float) -> tuple[float, float]:
+        return (x - self.x[i]) / (self.x[i + 1] - self.x[i]), (y - self.y[j]) / (self.y[j + 1] - self.y[j])
+
     def height(self, x: float, y: float) -> float:
         """Of the triangles, which divide each square from south-west to north-east."""
-        i = min(int((x - self.west) / self.step), len(self.x) - 2)
-        j = min(int((y - self.south) / self.step), len(self.y) - 2)
-        u = (x - self.x[i]) / (self.x[i + 1] - self.x[i])
-        v = (y - self.y[j]) / (self.y[j + 1] - self.y[j])
+        i, j = self.square(x, y)
+        u, v = self._within(i, j, x, y)
         a, b, c, d = self.z[j, i], self.z[j, i + 1], self.z[j + 1, i + 1], self.z[j + 1, i]
         return float(a + u * (b - a) + v * (c - b) if u >= v else a + v * (d - a) + u * (c - d))
 
     def painted(self, class_id: int) -> Corners:
         """Where the surface is of this class, half a layer above the ground."""
         found: Corners = []
-        lift, size = 0.5 * self.layer + self.bend, self.thin * self.world.cell_m
+        size = self.thin * self.world.cell_m
         for column, row, columns, rows in _rectangles(
             self.world.surface[:: self.thin, :: self.thin] == class_id, self.block
         ):
             west, south = self.west + column * size, self.south + row * size
             east, north = min(west + columns * size, self.east), min(south + rows * size, self.north)
-            places = ((west, south), (east, south), (east, north), (west, north))
-            found += _quad([(x, y, self.height(x, y) + lift) for x, y in places])
+            places = [(west, south), (east, south), (east, north), (west, north)]
+            for part in self._on_planes(places, *self.square(0.5 * (west + east), 0.5 * (south + north))):
+                corners = [(x, y, self.height(x, y) + 0.5 * self.layer) for x, y in part]
+                for k in range(1, len(corners) - 1):
+                    found += _known([corners[0], corners[k], corners[k + 1]])
         return found
+
+    def _on_planes(self, places: list[Place], i: int, j: int) -> list[list[Place]]:
+        """A rectangle within a square, divided where its two triangles meet unless they are in one plane."""
+        side = [u - v for u, v in (self._within(i, j, x, y) for x, y in places)]
+        if min(side) >= 0.0 or max(side) <= 0.0 or self.twist[j, i] == 0.0:
+            return [places]
+        parts: tuple[list[Place], list[Place]] = ([], [])
+        for k, ((x, y), here) in enumerate(zip(places, side, strict=True)):
+            for part, is_there in zip(parts, (here >= 0.0, here <= 0.0), strict=True):
+                if is_there:
+                    part.append((x, y))
+            (to_x, to_y), there = places[(k + 1) % 4], side[(k + 1) % 4]
+            if here * there < 0.0:
+                share = here / (here - there)
+                for part in parts:
+                    part.append((x + share * (to_x - x), y + share * (to_y - y)))
+        return list(parts)
+
+    def _bend(self, shape: Shape) -> float:
+        """A plane through corners on the triangles below a shape is nowhere deeper in them than this."""
+        (x, y), reach = shape.center[:2], _radius(shape)
+        (west, south), (east, north) = self.square(x - reach, y - reach), self.square(x + reach, y + reach)
+        twist = self.twist[south : north + 1, west : east + 1]
+        return 0.25 * float(np.max(twist, where=np.isfinite(twist), initial=0.0))
 
     def draped(self, shape: Shape, level: int) -> Corners:
         """A painted feature in rings about its middle, so that it follows the ground."""
-        lift = self.bend + self.layer * (1 + level)
+        lift = self._bend(shape) + self.layer * (1 + level)
         rings = int(2.0 * _radius(shape) / self.span) + 1
         outline = list(_outline(shape, 0.5 * self.span))
 
