@@ -13,6 +13,8 @@ import numpy.typing as npt
 from microsim.bundle.bundle_model import Bundle, Heightmap, NamedObject
 from microsim.bundle.capture.similarity import Similarity, matrix_of_rpy
 
+BACK_FILE = "actors/scenario.yaml"  # beside the actors: puts them back where they were
+
 
 class CutOut(NamedTuple):
     """A box of the world before, and where its actor stands in the world after."""
@@ -82,7 +84,7 @@ def cut_problem(bundle: Bundle, box: NamedObject) -> str:
 
 
 def scenario_of(cuts: Sequence[CutOut], folder: str) -> dict[str, Any]:
-    """What puts the actors back where they were, in the world of that folder."""
+    """What puts the actors back where they were, in the world of that folder, from where it is called so."""
     robots: dict[str, Any] = {"ego": {}}
     for cut in cuts:
         robots[cut.name] = {

@@ -26,7 +26,7 @@ from microsim.bundle.bundle_writing import (
 from microsim.bundle.capture.similarity import Similarity
 from microsim.bundle.capture.splat_import import drawable, write_splats
 from microsim.bundle.capture.splat_sources import open_splats
-from microsim.bundle.cut_out import cut_outs, inside_box
+from microsim.bundle.cut_out import BACK_FILE, cut_outs, inside_box, scenario_of
 from microsim.bundle.drivable_geojson import Ring, rings_of
 from microsim.bundle.roads.road_map import lanes_text, moved_lanes, read_lanes
 from microsim.bundle.world_edits import CropEdit, ListEdit, PolygonEdit, WorldEdits, cropped_cells, edit_problems
@@ -143,10 +143,13 @@ class _Editing:
         name = self.data["gaussians"]["background"]
         table = open_splats(self.bundle.files[name], w_first=False)
         chosen, degree = drawable(table, self.frame), self.bundle.gaussians.sh_degree
-        for cut in cut_outs(self.edits.cut_out, self.frame, self.ground):
+        cuts = cut_outs(self.edits.cut_out, self.frame, self.ground)
+        for cut in cuts:
             own = chosen & inside_box(cut.box, self.bundle.gaussians.column("x", 3))
             write_splats(table, self.part / cut.file, self.frame.then(cut.frame), own, degree, w_first=True)
             chosen &= ~own
+        if cuts:
+            (self.part / BACK_FILE).write_text(to_yaml(scenario_of(cuts, "..")), encoding="utf-8")
         if self.crop is not None:
             chosen &= kept_gaussians(self.bundle, self.crop)
         write_splats(table, self.part / name, self.frame, chosen, degree, progress)

@@ -124,6 +124,8 @@ def _info(run: Run) -> Mapping[str, Any]:
     for block in robots.values():
         # digests without them are older than these keys
         without_unset(block, ("lidar", "convention", "render", "sees_robots"))
+        if block.get("splats"):
+            del block["splats"]["file"]  # a run is the same wherever the file lies; its hash stays
     return {
         "version": __version__,
         "scenario": scenario.name,

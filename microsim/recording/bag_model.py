@@ -66,7 +66,7 @@ class BagFacts:
 
     start: Mapping[str, str]
     end: Mapping[str, str]  # empty: the recording was cut off
-    files: Mapping[str, bytes] = field(default_factory=dict)  # that the scenario needs: its elevation file
+    files: Mapping[str, bytes] = field(default_factory=dict)  # that the scenario needs: elevation, splats of actors
 
     def custom_data(self) -> dict[str, str]:
         return {f"microsim.{key}": value for key, value in sorted({**self.start, **self.end}.items())}

@@ -27,7 +27,7 @@ from microsim.messages.topics import TOPICS
 from microsim.messages.types import ENCAPSULATION
 from microsim.recording.bag_model import BagError
 from microsim.robots.robot import ROBOTS
-from microsim.scenario import ElevationFile, Scenario, load_scenario
+from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.files import located
 from microsim.sensors import SENSORS
 from microsim.simulation import Reconfiguration, Simulation
@@ -37,17 +37,26 @@ Folders: TypeAlias = Sequence[str | Path]
 
 def packed(scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Plain data in which files are named by their content, and these files."""
-    data, elevation = scenario.to_dict(), scenario.map.elevation
-    if not isinstance(elevation, ElevationFile):
-        return data, {}
-    path = located(elevation.file)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise BagError(f"{path} cannot be read: {error.strerror or error}") from None
-    name = f"elevation-{hashlib.sha256(content).hexdigest()[:16]}{path.suffix}"
-    data["map"]["elevation"] = {"file": name}
-    return data, {name: content}
+    data, files = scenario.to_dict(), dict[str, bytes]()
+    for kind, block in _blocks_with_files(data):
+        path = located(block["file"])
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise BagError(f"{path} cannot be read: {error.strerror or error}") from None
+        block["file"] = f"{kind}-{hashlib.sha256(content).hexdigest()[:16]}{path.suffix}"
+        files[block["file"]] = content
+    return data, files
+
+
+def _blocks_with_files(data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Of a scenario's data: what each is, and the mapping that names the file."""
+    elevation = data.get("map", {}).get("elevation", {})
+    if "file" in elevation:
+        yield "elevation", elevation
+    for robot in data.get("robots", {}).values():
+        if robot.get("splats"):
+            yield "splats", robot["splats"]
 
 
 def as_text(data: Mapping[str, Any]) -> str:
@@ -65,14 +74,13 @@ def unpacked(
     """
     try:
         data = _scenario_data(text)
-        elevation = data.get("map", {}).get("elevation", {})
-        if "file" in elevation:
-            name = str(elevation["file"])
+        for _, block in _blocks_with_files(data):
+            name = str(block["file"])
             if name not in files or Path(name).name != name:
                 raise BagError(f"the file {name!r} that the recorded scenario needs is not there")
             if not (folder / name).exists():
                 (folder / name).write_bytes(files[name])
-            elevation["file"] = str(folder / name)
+            block["file"] = str(folder / name)
         data["plugins"] = list(map(str, plugin_folders))
         if world is not None:
             if not data.get("world"):

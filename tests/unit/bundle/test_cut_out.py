@@ -157,3 +157,4 @@ def test_the_printed_lines_are_a_scenario(world: Bundle, tmp_path: Path) -> None
     assert own is not None
     assert own.file == str((tmp_path / "cut/actors/van_1.ply").resolve())
     assert not own.shadow
+    assert microsim.load_scenario(tmp_path / "cut/actors/scenario.yaml").robots == loaded.robots

@@ -125,6 +125,23 @@ def test_an_elevation_file_travels_in_the_bag(tmp_path: Path) -> None:
         assert files_of(tmp_path / storage) == files_of(tmp_path / f"{storage}_again")
 
 
+def test_the_splats_of_an_actor_travel_in_the_bag_and_their_place_changes_nothing(tmp_path: Path) -> None:
+    digests = []
+    for place in (tmp_path / "here.splat", tmp_path / "there.splat"):
+        place.write_bytes(
+            np.array([0, 0, 1, 0.3, 0.3, 0.3], "<f4").tobytes() + bytes([200, 90, 30, 250, 255, 128, 128, 128])
+        )
+        walker = {"model": "actor", "splats": str(place), "start": {"map_pose": {"x": 5.0, "y": 5.0}}}
+        world = {**WORLD, "robots": {**WORLD["robots"], "walker": walker}}
+        sim = Simulation(world)
+        sim.step(30)
+        digests.append(sim.digest())
+        record(tmp_path / place.stem, world=world)
+        place.unlink()
+        assert verify(tmp_path / place.stem).is_identical
+    assert digests[0] == digests[1]
+
+
 def test_a_partial_recording_is_verified_on_what_it_holds(tmp_path: Path) -> None:
     sent = record(tmp_path / "bag", topics=("/drone/odom", "/rover/*"))
     verdict = verify(tmp_path / "bag")

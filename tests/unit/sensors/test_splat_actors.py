@@ -27,6 +27,7 @@ from tests.unit.render import splat_scenes
 UNTURNED = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 AHEAD = ((0.0, 0.0, 1.0), (-1.0, 0.0, 0.0), (0.0, -1.0, 0.0))  # looking along x
 CAMERA = CameraModel(48, 32, 30.0, 30.0, 23.5, 15.5)
+FISHEYE = CameraModel(48, 32, 20.0, 20.0, 23.5, 15.5, (-0.02, 0.005, 0.0, 0.0), True)
 C0 = 0.28209479177387814
 
 compiled = pytest.mark.skipif(not COMPILED, reason="the minimal world as plain Python takes long; renderers are tested")
@@ -46,8 +47,8 @@ def thing(count: int = 400, degree: int = 3) -> Any:
     return rows
 
 
-def drawn(world: Any, *actors: SplatActor, degree: int = 3, **changes: Any) -> Picture:
-    shot = Shot(lens_of(CAMERA), (0.0, 0.0, 1.0), AHEAD, actors=actors, **changes)
+def drawn(world: Any, *actors: SplatActor, degree: int = 3, camera: CameraModel = CAMERA, **changes: Any) -> Picture:
+    shot = Shot(lens_of(camera), (0.0, 0.0, 1.0), AHEAD, actors=actors, **changes)
     return CpuRenderer(activate(world, degree)).pictures([shot])[0]
 
 
@@ -63,13 +64,15 @@ def rows_as(rows: Any, matrix: Any, place: Any, folder: Path, degree: int = 3) -
 # ---- the renderer
 
 
-def test_at_the_origin_an_actor_is_as_if_it_were_part_of_the_world() -> None:
+@pytest.mark.parametrize("camera", [CAMERA, FISHEYE], ids=["pinhole", "fisheye"])
+def test_at_the_origin_an_actor_is_as_if_it_were_part_of_the_world(camera: CameraModel) -> None:
     world, own = splat_scenes.yard(many(2000, 100)), thing() + np.float32(1e-3)
     own[:, 0] += 4.0
-    apart, baked = drawn(world, SplatActor(activate(own), (0.0, 0.0, 0.0), UNTURNED)), drawn(np.vstack([world, own]))
+    actor = SplatActor(activate(own), (0.0, 0.0, 0.0), UNTURNED)
+    apart, baked = drawn(world, actor, camera=camera), drawn(np.vstack([world, own]), camera=camera)
     assert apart.colours.tobytes() == baked.colours.tobytes()
     assert apart.depths.tobytes() == baked.depths.tobytes()
-    assert (apart.colours != drawn(world).colours).any(axis=2).mean() > 0.05
+    assert (apart.colours != drawn(world, camera=camera).colours).any(axis=2).mean() > 0.05
 
 
 @pytest.mark.parametrize("rpy", [(0.0, 0.0, 1.0), (0.0, 0.0, -2.6), (0.4, -0.3, 2.0)])
