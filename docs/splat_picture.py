@@ -1,4 +1,4 @@
-"""Draws docs/_static/splats_cpu.png: worlds/oval through its three cameras, with another car, depth and classes.
+"""Draws docs/_static/splats_cpu.png: worlds/oval through its three cameras, with another car; and the ground truth.
 
 And splats_actor.png: a tree is cut out of the world, and moves.
 
@@ -9,12 +9,12 @@ a GPU, `--render gpu` draws splats_gpu.png, which must be the same to the byte.
 from __future__ import annotations
 
 import argparse
-import tempfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw
 
 import microsim
 from microsim.bundle import load_bundle
@@ -30,27 +30,67 @@ CAMERAS = ("front_left", "front", "front_right")
 SCENARIO: dict[str, Any] = {
     "world": "oval",
     "robots": {
-        "ego": {
-            "sensors": {
-                "lidar_top": None,
-                "camera_front": {"render": {"type": "splat", "depth": True, "segmentation": True}},
-            }
-        },
+        "ego": {"sensors": {"lidar_top": None}},
         "other": {"model": "bicycle", "start": {"map_pose": {"x": -8.0, "y": -28.0, "yaw": 0.3}}},
     },
 }
+TRUTH = ("depth", "segmentation", "instances", "boxes", "normals")
+KINDS = {"rgb8": np.uint8, "32FC1": np.float32, "mono16": np.uint16, "32FC3": np.float32}
+TREE = {"name": "tree", "center": [2.2, -46.2, 3.4], "size": [5.4, 5.4, 5.6]}
 
 
-def views() -> dict[str, np.ndarray[Any, Any]]:
-    """Every image of tick 0, as the topics carry them."""
-    found = {}
-    for message in microsim.Simulation(SCENARIO).step(0):
+def views(scenario: dict[str, Any]) -> dict[str, Any]:
+    """Every image of tick 0, as the topics carry them, and the detections."""
+    found: dict[str, Any] = {}
+    for message in microsim.Simulation(scenario).step(0):
+        name, content = message.topic.removeprefix("/ego/camera_"), message.message
         if message.type == "sensor_msgs/msg/Image":
-            image = message.message
-            kind = np.float32 if image.encoding == "32FC1" else np.uint8
-            pixels = np.frombuffer(bytes(image.data), kind).reshape(image.height, image.width, -1)
-            found[message.topic.removeprefix("/ego/camera_")] = pixels
+            pixels = np.frombuffer(bytes(content.data), KINDS[content.encoding])
+            found[name] = pixels.reshape(content.height, content.width, -1)
+        elif message.type == "vision_msgs/msg/Detection2DArray":
+            found[name] = content.detections
     return found
+
+
+def with_truth(folder: Path) -> dict[str, Any]:
+    """The same road with a person, two obstacles, and a name for a tree."""
+    edits = WorldEdits.model_validate({"objects": [TREE]})
+    write_edited(load_bundle("oval"), edits, folder / "named")
+    camera = {"render": {"type": "splat", **dict.fromkeys(TRUTH, True)}}
+    sensors = {**dict.fromkeys(("lidar_top", "camera_front_left", "camera_front_right")), "camera_front": camera}
+    person = {"model": "actor", "path": [[0, -10.5, -31.3], [10, -10.5, -20]]}
+    return {
+        "world": str(folder / "named"),
+        "robots": {**SCENARIO["robots"], "ego": {"sensors": sensors}, "person": person},
+        "obstacles": [
+            {"type": "cylinder", "name": "post", "center": [-6.0, -30.3, 0], "radius": 0.4, "height": 1.5},
+            {"type": "box", "name": "crate", "center": [-4.5, -33.2, 0], "size": [1.2, 1.2, 1.2]},
+        ],
+    }
+
+
+def outlined(image: np.ndarray[Any, Any], detections: Any) -> np.ndarray[Any, Any]:
+    """With boxes and names."""
+    sheet = Image.fromarray(np.ascontiguousarray(image))
+    draw = ImageDraw.Draw(sheet)
+    for each in detections:
+        middle, half = each.bbox.center.position, (0.5 * each.bbox.size_x, 0.5 * each.bbox.size_y)
+        corners = (middle.x - half[0], middle.y - half[1], middle.x + half[0], middle.y + half[1])
+        draw.rectangle(corners, outline="white", width=2)
+        draw.text((corners[0], corners[1] - 22.0), each.id, "white", font_size=18, stroke_width=2, stroke_fill="black")
+    return np.asarray(sheet)
+
+
+def by_instance(instances: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A colour for each."""
+    colours = np.random.default_rng(4).integers(70, 256, (1 << 16, 3)).astype(np.uint8)
+    colours[0] = 20
+    return colours[instances[..., 0]]
+
+
+def coloured(normals: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Red: to the right, green: up, blue: towards the camera."""
+    return np.nan_to_num(127.5 + 127.5 * normals * (1.0, -1.0, -1.0)).astype(np.uint8)
 
 
 def shaded(depths: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -75,7 +115,7 @@ def cut_out() -> list[np.ndarray[Any, Any]]:
     tree = {"name": "Tree", "center": [12, -48, 3.7], "size": [6, 6, 7], "yaw": 0.3, "cut_out": True}
     edits = WorldEdits.model_validate({"objects": [tree]})
     ego = {"start": {"map_pose": {"x": 32, "y": -30, "yaw": -2.6}}, "sensors": {"lidar_top": None}}
-    with tempfile.TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder:
         without = f"{folder}/without"
         after = write_edited(load_bundle("oval"), edits, Path(without))
         moved = scenario_of(cut_outs(edits.cut_out, edits.frame, after.heightmap), without)
@@ -90,11 +130,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--render", choices=("cpu", "gpu"), default="cpu")
     render_request.choice = parser.parse_args().render
-    found = views()
+    found = views(SCENARIO)
     panels = [found[f"{name}/image_raw"] for name in CAMERAS]
     assembled(panels, 3).save(STATIC / f"splats_{render_request.choice}.png", optimize=True)
-    extra = [found["front/image_raw"], shaded(found["front/depth"]), found["front/segmentation"]]
     if render_request.choice == "cpu":
+        with TemporaryDirectory() as folder:
+            found = views(with_truth(Path(folder)))
+        image, boxes = found["front/image_raw"], found["front/boxes"]
+        extra = [image, shaded(found["front/depth"]), coloured(found["front/normals"]), found["front/segmentation"]]
+        extra += [outlined(by_instance(found["front/instances"]), boxes), outlined(image, boxes)]
         assembled(extra, 3).save(STATIC / "splats_outputs.png", optimize=True)
         assembled(cut_out(), 3).save(STATIC / "splats_actor.png", optimize=True)
 

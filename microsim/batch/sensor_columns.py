@@ -11,6 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from microsim.errors import UsageError
 from microsim.faults import FAULTS
 from microsim.outputs.sensor_outputs import latency_of, windows_of
 from microsim.scenario.bundles import bundle_of
+from microsim.scenario.live_changes import instances_of
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import value_stream
 from microsim.scenario.randomize import with_value
@@ -88,6 +90,7 @@ class SensorColumns(ABC):
             others=tuple(
                 (name, each.kind) for name, each in self.fixture.scenario.robots.items() if name != self.robot.name
             ),
+            instances=partial(instances_of, self.fixture.scenario),
             bundle=None if world is None else lambda: bundle_of(world),
             bundle_key=world,
         )

@@ -22,6 +22,9 @@ HEADROOM_M = 2.0  # what is higher is driven under
 GROUND, OBSTACLE, HAZARD, TARGET, WATER = range(5)
 CLASS_NAMES = ("ground", "obstacle", "hazard", "target", "water")
 
+# Of the instances in masks, each kind in the order of the scenario or the bundle; 0: none.
+FIRST_ROBOT, FIRST_OBJECT, FIRST_OBSTACLE, END_OF_INSTANCES = 1, 10_001, 20_001, 65_536
+
 # PRD 4.2.2.1; the sky and everything a ray never meets has the background colour, class 0.
 PALETTE: Grid = np.array(
     [(0xC8, 0xC8, 0xC8), (0x3C, 0xB3, 0x71), (0xE7, 0x4C, 0x3C), (0x34, 0x98, 0xDB), (0x1A, 0xBC, 0x9C)], np.uint8

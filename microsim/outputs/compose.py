@@ -27,6 +27,7 @@ from microsim.messages.topics import Topic
 from microsim.outputs import own_topics
 from microsim.outputs.run_outputs import Run
 from microsim.outputs.sensor_outputs import add_sensors, windows_of
+from microsim.scenario.live_changes import instances_of
 from microsim.scenario.models import Scenario
 from microsim.scenario.scene import radio_settings
 from microsim.version import __version__
@@ -126,7 +127,11 @@ def _info(run: Run) -> Mapping[str, Any]:
         without_unset(block, ("lidar", "convention", "render", "sees_robots"))
         if block.get("splats"):
             del block["splats"]["file"]  # a run is the same wherever the file lies; its hash stays
+    blocks = [block for _, _, block, _ in scenario.all_sensors]
+    instances = instances_of(scenario) if any(getattr(each, "has_instances", False) for each in blocks) else {}
+    listed = [{"id": number, "name": name, "class": kind} for number, (name, kind) in instances.items()]
     return {
+        **({"instances": listed} if listed else {}),
         "version": __version__,
         "scenario": scenario.name,
         "seed": run.seed,

@@ -128,11 +128,12 @@ class Run:
 
 
 def parts_of_others(robots: Mapping[str, Robot], robot: str, motions: Mapping[str, Any]) -> Array:
-    """(n, 19) where the parts of the other robots' models are now, see `render.robot_models`."""
+    """(n, 20) where the parts of the other robots' models are now, see `render.robot_models`."""
     from microsim.render.robot_models import PART_NUMBERS, part_rows  # for splat cameras alone
 
-    shown = {name: each for name, each in robots.items() if name != robot and each.own_splats is None}
-    rows = [row for name, each in shown.items() for row in part_rows(motions[name], each.parts())]
+    others = enumerate((name, each) for name, each in robots.items() if name != robot)
+    shown = [(k, name, each) for k, (name, each) in others if each.own_splats is None]
+    rows = [row for k, name, each in shown for row in part_rows(motions[name], each.parts(), k)]
     return np.array(rows).reshape(-1, PART_NUMBERS)
 
 

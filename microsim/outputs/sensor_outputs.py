@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from microsim.messages import Prepared, encoders, is_known
 from microsim.messages.outbox import name_in_transcript
 from microsim.outputs.run_outputs import Run, bodies_of, parts_of_others
 from microsim.scenario.bundles import bundle_of
+from microsim.scenario.live_changes import instances_of
 from microsim.scenario.splat_files import own_splats
 from microsim.sensors.plugin import PluginOutput, as_plugin_error
 from microsim.sensors.sensor import Instrument, MessageForm, Sensor, SensorContext, View, default_form
@@ -59,6 +61,7 @@ def context_of(run: Run, robot: str, name: str, block: Any, sensor: Sensor) -> S
         bodies=lambda: bodies_of(others, motions),
         parts=lambda: parts_of_others(robots, robot, motions),
         splats_of_others={each: own for each in others if (own := own_splats(robots[each])) is not None},
+        instances=partial(instances_of, run.scenario),
         bundle=None if world is None else lambda: bundle_of(world),
         bundle_key=world,
         shared=run.shared,

@@ -26,6 +26,7 @@ from microsim.render.screen import (
 from microsim.render.shapes import CIRCLE, CLASS, HIGH, KIND, LOW, TRIANGLE, Shapes, aim
 
 Image: TypeAlias = npt.NDArray[np.uint8]  # (h, w, 3)
+Instances: TypeAlias = npt.NDArray[np.uint16]  # (h, w) see `engine.world`; 0: none
 
 _TINY = 1e-300
 
@@ -122,12 +123,31 @@ def _draw_part(
                     _paint(kind, c, ray_x[u0:u1], ray_y[u0:u1], depth[u0:u1], class_id, seen[u0:u1])
                     continue
                 x, y, z, d, s = ray_x[u0:u1], ray_y[u0:u1], inverse_dz[u0:u1], depth[u0:u1], seen[u0:u1]
-                if kind == CIRCLE:
-                    _cover_with_cylinder(c, x, y, z, d, class_id, s)
-                elif kind == TRIANGLE:
-                    _cover_with_prism(c, x, y, z, d, class_id, s)
-                else:
-                    _cover_with_box(c, x, y, z, d, class_id, s)
+                _cover(kind, c, x, y, z, d, class_id, s)
+
+
+@kernel
+def number_obstacles(
+    pose: Pose, rays: Rays, shapes: Shapes, count: int, first: int, room: Array, depths: Array, numbers: Instances
+) -> None:
+    """Which obstacle each pixel of a finished frame sees, counted from `first`; 0: none.
+
+    Obstacles alone are covered again, with the same arithmetic: one is seen where its depth is that of the frame.
+    `room` (2, w) is room to work in.
+    """
+    table, painted, coefficients, spans = shapes
+    inverse_dz, near = room[0], room[1]
+    for v in range(depths.shape[0]):
+        ray_x, ray_y, seen = rays[0, v], rays[1, v], numbers[v]
+        near[:], seen[:] = math.inf, 0
+        _inverse_dz(pose, ray_x, ray_y, inverse_dz)
+        for n in range(painted, painted + count):
+            u0, u1 = spans[n, 0], spans[n, 1]
+            if spans[n, 2] <= v < spans[n, 3] and u0 < u1:
+                x, y, z, d, s = ray_x[u0:u1], ray_y[u0:u1], inverse_dz[u0:u1], near[u0:u1], seen[u0:u1]
+                _cover(table[n, KIND], coefficients[n], x, y, z, d, np.uint16(first + n - painted), s)
+        for u in range(seen.shape[0]):
+            seen[u] = seen[u] if near[u] == depths[v, u] else 0
 
 
 @kernel
@@ -165,6 +185,18 @@ def _paint(kind: float, c: Array, ray_x: Array, ray_y: Array, depth: Array, clas
 
 # A solid gives its class and depth to the pixels where it is nearer than what was seen so far. It is where all its
 # slabs or half-planes overlap; one that holds the camera is not seen from within.
+
+
+@kernel
+def _cover(
+    kind: float, c: Array, ray_x: Array, ray_y: Array, inverse_dz: Array, depth: Array, class_id: int, seen: Grid
+) -> None:
+    if kind == CIRCLE:
+        _cover_with_cylinder(c, ray_x, ray_y, inverse_dz, depth, class_id, seen)
+    elif kind == TRIANGLE:
+        _cover_with_prism(c, ray_x, ray_y, inverse_dz, depth, class_id, seen)
+    else:
+        _cover_with_box(c, ray_x, ray_y, inverse_dz, depth, class_id, seen)
 
 
 @kernel

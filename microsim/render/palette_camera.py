@@ -15,7 +15,7 @@ import numpy as np
 from microsim.engine.geometry import Array, Grid, Vector
 from microsim.engine.world import OBSTACLE, PALETTE, Shape, World
 from microsim.render import fisheye
-from microsim.render.drawing import Image, coloured, draw, draw_bodies
+from microsim.render.drawing import Image, Instances, coloured, draw, draw_bodies, number_obstacles
 from microsim.render.relief import relief_depths, world_terrain
 from microsim.render.screen import Rays, screen_index, tile_outlines
 from microsim.render.shapes import NO_SHAPES, tabulate
@@ -104,7 +104,6 @@ class Renderer:
         *,
         surface: Grid | None = None,  # None: the world's
         mesh_class: int = OBSTACLE,
-        robot_class: int = OBSTACLE,
     ) -> None:
         self.model = model
         self._world = world
@@ -113,7 +112,6 @@ class Renderer:
         self._patches, self._blocks, self._surface, self._lowest = world.derived(world_terrain)
         if surface is not None:
             self._surface = self._surface._replace(classes=surface)
-        self._robot_class = robot_class
         self._pose = np.zeros(12)
         self._row = np.empty(model.width)
         self._depths = np.empty((model.height, model.width))
@@ -134,6 +132,7 @@ class Renderer:
     def show(self, obstacles: Sequence[Shape]) -> None:
         """From now on, of a world that differs from this one in its obstacles."""
         self._shapes = tabulate(self._world, self._patches, self._lowest, obstacles)
+        self._obstacles = len(obstacles)
 
     @property
     def is_bare(self) -> bool:
@@ -170,7 +169,7 @@ class Renderer:
         if self._mesh is not None:
             self._draw_mesh(pose, rays, self._screen, *self._mesh, *canvas)
         if bodies is not None:
-            draw_bodies(pose, rays, bodies, self._robot_class, *canvas)
+            draw_bodies(pose, rays, bodies, OBSTACLE, *canvas)
 
     def things(self, position: Vector, rotation: Rotation, parts: Array) -> tuple[Image, Array]:
         """The image, and depths of what stands on the ground or above it: infinite where the ground is nearer.
@@ -203,6 +202,12 @@ class Renderer:
         """(h, w) class and (h, w) depth [m] of what each pixel sees. The arrays are reused by the next call."""
         self._draw(position, rotation, bodies, True)
         return self._classes, self._depths
+
+    def number_obstacles(self, first: int, numbers: Instances) -> None:
+        """Which obstacle is seen in the pixels of the last frame that has depths, counted from `first`; 0: none."""
+        room = np.empty((2, self.model.width))
+        with np.errstate(all="ignore"):
+            number_obstacles(self._pose, self._rays, self._shapes, self._obstacles, first, room, self._depths, numbers)
 
     def depths(self, position: Vector, rotation: Rotation) -> Array:
         """(h, w) [m] depth along the optical axis of what each pixel sees, inf in the sky. Reused by the next call."""

@@ -1,8 +1,8 @@
 """Other robots in splat images: their models part by part, lit by the sun, and the shadows of their bodies.
 
-A part is a row of numbers: a box as `screen.into_body` takes it (15), its shape, red, green, blue. Cylinders stand
-along their third axis. Shadows fall on what the finished picture shows, by its depths: they are the same whichever
-back end has drawn it.
+A part is a row of numbers: a box as `screen.into_body` takes it (15), its shape, red, green, blue, and the robot's
+number among those that are seen. Cylinders stand along their third axis. Shadows fall on what the finished picture
+shows, by its depths: they are the same whichever back end has drawn it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from microsim.engine.compiled import kernel, threaded_kernel
-from microsim.engine.geometry import Array, Vector
+from microsim.engine.geometry import Array, Grid, Vector
 from microsim.engine.motion import Motion, mounted_at, turned
 from microsim.paths import data_folder
-from microsim.render.drawing import Image, bounds_of_body
+from microsim.render.drawing import Image, Instances, bounds_of_body
 from microsim.render.screen import Pose, Rays, ScreenIndex, between, column_span, into_body, inverse_of, row_span
 from microsim.render.splat.activation import Floats
 
 SUN = (0.36, 0.24, 0.9015542135686)  # unit vector towards it, as in the generated worlds
 BOX, CYLINDER, SPHERE = range(3)
-PART_NUMBERS = 19
+PART_NUMBERS, OWNER = 20, 19
 _SHADE = 0.55  # of the light that a shadow takes
 _SOFT_M, _SOFT_LENGTH_M = 0.12, 0.6  # bodies cast shadows a little larger than they are; softness of the edge
 _OWN_M, _LOW_M = 0.06, 0.3  # a surface so near to a body is its own, but not what lies at its feet
@@ -59,13 +59,20 @@ def parts_of_model(urdf: str) -> tuple[Part, ...]:
     )
 
 
-def part_rows(motion: Motion, parts: Sequence[Part]) -> list[tuple[float, ...]]:
+def part_rows(motion: Motion, parts: Sequence[Part], owner: int) -> list[tuple[float, ...]]:
     """Where the parts of a robot are now."""
     rows: list[tuple[float, ...]] = []
     for part in parts:
         axes = turned(motion, part.axes)
         place = (*mounted_at(motion, part.center), *axes[0], *axes[1], *axes[2], *part.half)
-        rows.append((*place, float(part.kind), *part.colour))
+        rows.append((*place, float(part.kind), *part.colour, float(owner)))
+    return rows
+
+
+def boxes_as_parts(bodies: Array) -> Array:
+    """Robots as the boxes of their bodies."""
+    rows = np.zeros((bodies.shape[0], PART_NUMBERS))
+    rows[:, :15], rows[:, OWNER] = bodies, np.arange(bodies.shape[0])
     return rows
 
 
@@ -98,6 +105,11 @@ def _into_round(part: Array, eye: Vector, ray: Vector) -> float:
         low, high = (-part[14] - place) * inverse, (part[14] - place) * inverse
         enter, leave = max(enter, min(low, high)), min(leave, max(low, high))
     return enter if (enter <= leave) & (enter > 0.0) else math.inf
+
+
+@kernel
+def _into_part(part: Array, eye: Vector, ray: Vector) -> float:
+    return into_body(part, eye, ray) if part[15] == BOX else _into_round(part, eye, ray)
 
 
 @kernel
@@ -140,7 +152,7 @@ def draw_parts(
                 x = pose[3] * a + pose[4] * b + pose[5]
                 y = pose[6] * a + pose[7] * b + pose[8]
                 z = pose[9] * a + pose[10] * b + pose[11]
-                depth = into_body(part, eye, (x, y, z)) if part[15] == BOX else _into_round(part, eye, (x, y, z))
+                depth = _into_part(part, eye, (x, y, z))
                 if (depth < depths[v, u]) & (depth < ground[v, u]):
                     depths[v, u] = depth
                     light = _light(
@@ -151,6 +163,35 @@ def draw_parts(
                     )
                     for channel in range(3):
                         image[v, u, channel] = np.uint8(min(255.0 * part[16 + channel] * light, 255.0))
+
+
+@threaded_kernel
+def label_parts(
+    pose: Pose,
+    rays: Rays,
+    screen: ScreenIndex,
+    parts: Array,
+    class_id: int,
+    numbers: Instances,
+    depths: Array,
+    classes: Grid,
+    instances: Instances,
+) -> None:
+    """Put parts that are nearer than what was seen so far into the three images; `numbers`: of their owners."""
+    scale, columns, rows = screen
+    eye = (pose[0], pose[1], pose[2])
+    for n in range(parts.shape[0]):
+        part, number = parts[n], numbers[int(parts[n, OWNER])]
+        a_low, a_high, b_low, b_high = bounds_of_body(pose, part)
+        first, last = column_span(scale, columns, a_low, a_high)
+        top, bottom = row_span(scale, rows, b_low, b_high)
+        for v in range(top, bottom):
+            for u in range(first, last):
+                a, b = rays[0, v, u], rays[1, v, u]
+                ray = (pose[3] * a + pose[4] * b + pose[5], pose[6] * a + pose[7] * b + pose[8])
+                depth = _into_part(part, eye, (*ray, pose[9] * a + pose[10] * b + pose[11]))
+                if depth < depths[v, u]:
+                    depths[v, u], classes[v, u], instances[v, u] = depth, class_id, number
 
 
 @threaded_kernel

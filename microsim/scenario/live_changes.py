@@ -8,8 +8,10 @@ from itertools import product
 from typing import Any, TypeAlias
 
 from microsim.documents.values import Model
+from microsim.engine.world import CLASS_NAMES, FIRST_OBJECT, FIRST_OBSTACLE, FIRST_ROBOT
 from microsim.errors import UsageError, unknown
 from microsim.robots.robot import Robot
+from microsim.scenario.bundles import bundle_of
 from microsim.scenario.loading import load_scenario
 from microsim.scenario.models import Scenario
 from microsim.scenario.scene import build_world
@@ -54,6 +56,19 @@ def entities_of(scenario: Scenario) -> dict[str, Entity]:
             name += "_"
         found[name] = obstacle
     return found
+
+
+def instances_of(scenario: Scenario) -> dict[int, tuple[str, str]]:
+    """What masks of cameras can show: number -> name and class, see `engine.world`."""
+    found, count = {}, len(scenario.robots)
+    for index, (name, entity) in enumerate(entities_of(scenario).items()):
+        if isinstance(entity, Robot):
+            found[FIRST_ROBOT + index] = (name, entity.kind)
+        else:
+            found[FIRST_OBSTACLE + index - count] = (name, CLASS_NAMES[entity.class_id])
+    objects = () if scenario.world is None else bundle_of(scenario.world).objects
+    found |= {FIRST_OBJECT + index: (each.name, "object") for index, each in enumerate(objects)}
+    return dict(sorted(found.items()))
 
 
 def with_entity(scenario: Scenario, name: str, block: Any) -> Scenario:

@@ -184,11 +184,12 @@ class Scenario(Model):
             raise ValueError(f"expected a mapping from names to robots, found {show(value)}{hint}")
         robots, problems = {}, []
         taken = {each.name for each in info.data.get("obstacles", ())}
+        others = {**info.data, "robots": value}
         for name, block in value.items():
             if name in taken:
                 problems.append(detail(f"an obstacle is already called {show(name)}", name, at_key=True))
             try:
-                robots[name], found = _fit_robot(make_robot(name, block, info), info.data)
+                robots[name], found = _fit_robot(make_robot(name, block, info), others)
                 problems += [_moved(each, name) for each in found]
             except ValidationError as error:
                 problems += under(error, name)

@@ -25,7 +25,7 @@ from microsim.render.palette_camera import Renderer as PlainRenderer
 from microsim.render.render_options import render_request
 from microsim.render.renderer_choice import open_renderer
 from microsim.render.robot_models import shade
-from microsim.render.segmentation import Segmenter
+from microsim.render.segmentation import Labels
 from microsim.render.splat.activation import Floats, Splats, activate
 from microsim.render.splat.picture import (
     CpuRenderer,
@@ -41,6 +41,8 @@ from microsim.render.splat.picture import (
     strip_of,
 )
 from microsim.render.splat.rasteriser import Threads, available, parts_of
+from microsim.sensors._camera_messages import channels
+from microsim.sensors._camera_truth import CameraTruth, camera_truth, side_by_side
 from microsim.sensors.camera import Pose, image_noise, pose_at, strips_of
 from microsim.sensors.sensor import SensorContext, View
 
@@ -128,7 +130,6 @@ class SplatStrip:
     things: PlainRenderer  # of what stands in the world, on the lens's canvas
     delay_s: float  # after the stamp
     model: CameraModel
-    segmenter: Segmenter | None
     _rays: Array | None = None  # of the model, once they are needed
 
     @property
@@ -156,6 +157,7 @@ class SplatCamera:
     bodies: Callable[[], Array]  # of the other robots
     parts: Callable[[], Array]  # of their models
     trigger: Trigger
+    truth: CameraTruth | None = None
     key: int = 0
     actors: Callable[[], tuple[SplatActor, ...]] = tuple
     casting: Sequence[int] | None = None  # which of the bodies cast shadows; None: all
@@ -196,14 +198,11 @@ class SplatCamera:
             return pictures[0]
         return Picture(np.vstack([each.colours for each in pictures]), np.vstack([each.depths for each in pictures]))
 
-    def segments(self, depths: Floats) -> Bytes:
-        """(h, w, 3) what is seen by class."""
-        images, bodies, top = [], self.bodies(), 0
-        for strip, pose in zip(self.strips, self.poses(), strict=True):
-            assert strip.segmenter is not None
-            images.append(strip.segmenter.image(*pose, bodies, depths[top : top + strip.model.height]))
-            top += strip.model.height
-        return images[0] if len(images) == 1 else np.vstack(images)
+    def labels(self, depths: Floats) -> Labels | None:
+        """What is seen by class and instance, where that is wanted."""
+        if self.truth is None:
+            return None
+        return self.truth.labels(self.poses(), self.bodies(), self.parts(), depths)
 
 
 def _kept(context: SensorContext, what: str, model: CameraModel, make: Callable[[], Any]) -> Any:
@@ -223,10 +222,7 @@ def _strips(context: SensorContext) -> list[SplatStrip]:
         things = _kept(
             context, "things", lens.canvas, partial(PlainRenderer, world, lens.canvas, has_mesh=block.render.mesh)
         )
-        segmenter = None
-        if block.render.segmentation:
-            segmenter = _kept(context, "segmentation", model, partial(Segmenter, world, model))
-        strips.append(SplatStrip(lens, things, delay_s, model, segmenter))
+        strips.append(SplatStrip(lens, things, delay_s, model))
     return strips
 
 
@@ -246,12 +242,14 @@ def _actors(context: SensorContext) -> Callable[[], tuple[SplatActor, ...]]:
 
 
 def splat_camera(context: SensorContext) -> SplatCamera:
-    block, scene = context.settings, scene_of(context)
     shadowless = [name for name, each in context.splats_of_others.items() if not each.has_shadow]
+    block, scene, strips = context.settings, scene_of(context), _strips(context)
+    is_labelled = {"segmentation", "instances"} & {*channels(block)}
     camera = SplatCamera(
         name=f"{context.robot}/{context.sensor}",
         scene=scene,
-        strips=_strips(context),
+        strips=strips,
+        truth=camera_truth(context, [strip.model for strip in strips]) if is_labelled else None,
         xyz=block.mount.xyz,
         rotation=matrix_from_rpy(*block.mount.rpy),
         motion=lambda: context.motion,
@@ -271,8 +269,7 @@ class SplatInstrument:
     """All images of a tick, side by side in each pixel: what is kept for a failure is one array."""
 
     camera: SplatCamera
-    has_depth: bool
-    has_segments: bool
+    kinds: Sequence[str]
     noise: ImageNoise
     is_batched: bool = False  # one of many worlds, each seen from its own `View`
     may_break: bool = True  # a GPU can be lost
@@ -284,18 +281,13 @@ class SplatInstrument:
             picture = camera.assembled(camera.scene.pictures(camera.shots(view.tick)))
         else:
             picture = camera.scene.picture(camera, view.tick)
-        images = [self.noise.apply(picture.colours, camera.key, view.tick)]
-        if self.has_depth:
-            images.append(picture.depths.view(np.uint8).reshape(*picture.depths.shape, 4))
-        if self.has_segments:
-            images.append(camera.segments(picture.depths))
-        return images[0] if len(images) == 1 else np.concatenate(images, axis=2)
+        image = self.noise.apply(picture.colours, camera.key, view.tick)
+        return side_by_side(self.kinds, image, picture.depths, camera.labels(picture.depths))
 
 
 def splat_instrument(context: SensorContext) -> SplatInstrument:
-    render, is_batched = context.settings.render, context.physics is None
     camera, noise = splat_camera(context), image_noise(context)
-    return SplatInstrument(camera, render.depth, render.segmentation, noise, is_batched)
+    return SplatInstrument(camera, channels(context.settings), noise, is_batched=context.physics is None)
 
 
 def picture_now(context: SensorContext, tick: int) -> Bytes:

@@ -6,10 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from io import BytesIO
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -39,22 +38,17 @@ from microsim.documents.values import (
 from microsim.engine import exact
 from microsim.engine.geometry import Vector, matrix_from_rpy
 from microsim.engine.motion import Motion, Rotation, mounted_at, moved, turned
-from microsim.engine.world import Shape
-from microsim.messages.encoders import header
-from microsim.messages.template import RawTemplate, Template
-from microsim.messages.topics import Qos
-from microsim.messages.types import encode, new
+from microsim.engine.world import END_OF_INSTANCES, FIRST_OBJECT, FIRST_OBSTACLE, FIRST_ROBOT, Shape
 from microsim.render.appearance import ImageAppearance
 from microsim.render.image_noise import ImageNoise
 from microsim.render.palette_camera import CameraModel, Renderer
-from microsim.render.png_encoder import png_of
 from microsim.sensors._camera_lens import Distortion, Intrinsics, Resolution, check_fisheye, lens_model
+from microsim.sensors._camera_messages import CHANNELS, FORMS, ON_REQUEST, channels
 from microsim.sensors.sensor import (
     DROPOUT,
     FAIL,
     Display,
     Instrument,
-    MessageForm,
     Mount,
     MountedSensor,
     Sensor,
@@ -62,8 +56,9 @@ from microsim.sensors.sensor import (
     View,
 )
 
-NS_PER_S = 1_000_000_000
-_JPEG_QUALITY = 90
+if TYPE_CHECKING:
+    from microsim.sensors._camera_truth import CameraTruth
+
 STRIP_ROWS = 16  # of a rolling shutter: as many as a tile of the splats has
 Pose: TypeAlias = tuple[Vector, Rotation]
 LOOKING_FORWARD = (-exact.PI / 2, 0.0, -exact.PI / 2)
@@ -103,11 +98,23 @@ class Render(Model):
         "plain", description="`plain`: the world in the palette's colours; `splat`: the Gaussians of a world bundle."
     )
     mesh: bool = Field(False, description="Splats: the bundle's static mesh is drawn among them.")
-    depth: bool = Field(False, description="Splats: depth images (`32FC1`, metres) on `<sensor>/depth`.")
+    depth: bool = Field(False, description="Depth images (`32FC1`, metres) on `<sensor>/depth`.")
     segmentation: bool = Field(
-        False,
-        description="Splats: what is seen by class, a colour for each, on `<sensor>/segmentation`.",
+        False, description="What is seen by class, a colour for each, on `<sensor>/segmentation`."
     )
+    instances: bool = Field(
+        False, description="The instance in each pixel (`mono16`, listed in /sim/info), on `<sensor>/instances`."
+    )
+    boxes: bool = Field(False, description="The box around the visible pixels of each instance, on `<sensor>/boxes`.")
+
+    normals: bool = Field(
+        False, description="Which way each surface faces (`32FC3`, optical frame), on `<sensor>/normals`."
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_younger(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """/sim/info of runs without them is older than these keys."""
+        return {key: value for key, value in handler(self).items() if key not in ON_REQUEST[2:] or value}
 
 
 class Camera(MountedSensor):
@@ -168,11 +175,23 @@ class Camera(MountedSensor):
     def is_splat(self) -> bool:
         return self.render is not None and self.render.type == "splat"
 
+    @property
+    def has_instances(self) -> bool:
+        return "instances" in channels(self)
+
     def unfit(self, name: str, others: Mapping[str, Any]) -> list[InitErrorDetails]:
-        if not self.is_splat or "world" not in others or others["world"] is not None:
-            return []
-        message = "splats belong to a world bundle: name one with `world:`, or write `render: plain`"
-        return [detail(message, "render")]
+        problems = []
+        if self.is_splat and "world" in others and others["world"] is None:
+            message = "splats belong to a world bundle: name one with `world:`, or write `render: plain`"
+            problems.append(detail(message, "render"))
+        if self.has_instances:
+            numbered = {"robots": FIRST_OBJECT - FIRST_ROBOT, "obstacles": END_OF_INSTANCES - FIRST_OBSTACLE}
+            problems += [
+                detail(f"masks of instances tell at most {most} {key} apart, found {len(others[key])}", "render")
+                for key, most in numbered.items()
+                if len(others.get(key, ())) > most
+            ]
+        return problems
 
     @property
     def model(self) -> CameraModel:
@@ -219,12 +238,15 @@ class MountedCamera:
     rotation: Rotation  # optical frame in base_link
     sees_robots: bool
 
+    def poses(self, motion: Motion) -> list[Pose]:
+        """Of each strip."""
+        return [pose_at(motion, self.xyz, self.rotation, delay_s) for _, delay_s in self.strips]
+
     def image(self, motion: Motion, bodies: Any) -> Any:
         """bodies (n, 15): the other robots."""
         seen = bodies if self.sees_robots else None
         images = [
-            renderer.render(*pose_at(motion, self.xyz, self.rotation, delay_s), seen)
-            for renderer, delay_s in self.strips
+            renderer.render(*pose, seen) for (renderer, _), pose in zip(self.strips, self.poses(motion), strict=True)
         ]
         return images[0] if len(images) == 1 else np.vstack(images)
 
@@ -245,6 +267,8 @@ def mounted_camera(context: SensorContext) -> MountedCamera:
 class PaletteCamera:
     camera: MountedCamera
     noise: ImageNoise
+    kinds: Sequence[str] = ("image",)
+    truth: CameraTruth | None = None
 
     @property
     def sees_robots(self) -> bool:
@@ -254,12 +278,20 @@ class PaletteCamera:
         """From now on, of a world that differs from its own in its obstacles."""
         for renderer, _ in self.camera.strips:
             renderer.show(obstacles)
+        if self.truth is not None:
+            self.truth.show_obstacles(obstacles)
 
     def read(self, view: View) -> npt.NDArray[np.uint8]:
         image: npt.NDArray[np.uint8] = self.noise.apply(
             self.camera.image(view.motion, view.bodies), view.key, view.tick
         )
-        return image
+        if self.truth is None:
+            return image
+        from microsim.render.robot_models import boxes_as_parts
+        from microsim.sensors._camera_truth import side_by_side
+
+        labels = self.truth.labels(self.camera.poses(view.motion), view.bodies, boxes_as_parts(view.bodies))
+        return side_by_side(self.kinds, image, labels.depths.astype(np.float32), labels)
 
 
 def appearance_of(context: SensorContext) -> ImageAppearance | None:
@@ -282,7 +314,12 @@ def _instrument(context: SensorContext) -> Instrument:
         from microsim.sensors._splat_camera import splat_instrument
 
         return splat_instrument(context)
-    return PaletteCamera(mounted_camera(context), image_noise(context))
+    camera, kinds, truth = mounted_camera(context), channels(context.settings), None
+    if len(kinds) > 1:
+        from microsim.sensors._camera_truth import camera_truth  # most cameras have no need of it
+
+        truth = camera_truth(context, [renderer.model for renderer, _ in camera.strips])
+    return PaletteCamera(camera, image_noise(context), kinds, truth)
 
 
 def image_now(context: SensorContext, tick: int) -> npt.NDArray[np.uint8]:
@@ -295,101 +332,6 @@ def image_now(context: SensorContext, tick: int) -> npt.NDArray[np.uint8]:
         image = mounted_camera(context).image(context.motion, context.bodies())
     appearance = appearance_of(context)
     return image if appearance is None else appearance.apply(image, context.key, tick)
-
-
-# ---- messages --------------------------------------------------------------------------------------------------------
-
-CHANNELS = {"image": 3, "depth": 4, "segmentation": 3}  # bytes of a pixel in a reading, in this order
-
-
-def channels(block: Camera) -> list[str]:
-    """What a reading consists of: images side by side in each pixel."""
-    render = block.render or Render()
-    splat = block.is_splat
-    return [
-        "image",
-        *(["depth"] if splat and render.depth else []),
-        *(["segmentation"] if splat and render.segmentation else []),
-    ]
-
-
-def _part(block: Camera, kind: str) -> Callable[[Any], Any]:
-    """From a reading to one of its images."""
-    kinds = channels(block)
-    if len(kinds) == 1:
-        return lambda reading: reading
-    start = sum(CHANNELS[each] for each in kinds[: kinds.index(kind)])
-    return lambda reading: np.ascontiguousarray(reading[..., start : start + CHANNELS[kind]])
-
-
-def _image_encoder(kind: str, encoding: str) -> Callable[[SensorContext], Callable[[int, Any], bytes]]:
-    def make(context: SensorContext) -> Callable[[int, Any], bytes]:
-        size, part = context.settings.resolution, _part(context.settings, kind)
-        step = CHANNELS[kind] * size.width
-        message = new(
-            "sensor_msgs/msg/Image",
-            header=header(context.frame),
-            width=size.width,
-            height=size.height,
-            encoding=encoding,
-            step=step,
-            data=np.zeros(step * size.height, np.uint8),
-        )
-        template = RawTemplate("sensor_msgs/msg/Image", message, "data")
-        return lambda stamp_ns, reading: template.encode(divmod(stamp_ns, NS_PER_S), part(reading).data.cast("B"))
-
-    return make
-
-
-def _compressed_encoder(context: SensorContext) -> Callable[[int, Any], bytes]:
-    """The format is that of image_transport's plug-in: decoders give blue first, and it turns that into `rgb8`."""
-    kind, part = context.settings.compressed, _part(context.settings, "image")
-    encode_image: Callable[[Any], bytes] = png_of if kind == "png" else _jpeg_of
-    message = new("sensor_msgs/msg/CompressedImage", header=header(context.frame))
-    message.format = f"rgb8; {kind} compressed bgr8"
-
-    def encoded(stamp_ns: int, reading: Any) -> bytes:
-        message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, NS_PER_S)
-        message.data = np.frombuffer(encode_image(part(reading)), np.uint8)
-        return encode("sensor_msgs/msg/CompressedImage", message)
-
-    return encoded
-
-
-def _jpeg_of(image: Any) -> bytes:
-    from PIL import Image
-
-    out = BytesIO()
-    Image.fromarray(image).save(out, "JPEG", quality=_JPEG_QUALITY)
-    return out.getvalue()
-
-
-def _info_encoder(context: SensorContext) -> Callable[[int, Any], bytes]:
-    model = context.settings.model
-    fx, fy, cx, cy = model.fx, model.fy, model.cx, model.cy
-    message = new(
-        "sensor_msgs/msg/CameraInfo",
-        header=header(context.frame),
-        width=model.width,
-        height=model.height,
-        distortion_model="equidistant" if model.is_fisheye else "plumb_bob",
-        d=np.array(model.distortion, np.float64),
-        k=np.array((fx, 0.0, cx, 0.0, fy, cy, 0.0, 0.0, 1.0)),
-        r=np.array((1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)),
-        p=np.array((fx, 0.0, cx, 0.0, 0.0, fy, cy, 0.0, 0.0, 0.0, 1.0, 0.0)),
-    )
-    template = Template("sensor_msgs/msg/CameraInfo", message, ("header.stamp.sec", 2))
-    return lambda stamp_ns, reading: template.encode(divmod(stamp_ns, NS_PER_S))
-
-
-def _form(kind: str, topic: str, encoder: Any, about: str, type_name: str = "sensor_msgs/msg/Image") -> MessageForm:
-    def applies(settings: Camera) -> bool:
-        if kind == "compressed":
-            return settings.compressed is not None
-        return kind not in CHANNELS or kind in channels(settings)
-
-    rate = "" if kind == "image" else "with its image"
-    return MessageForm(type_name, topic, Qos(2), about, encoder=encoder, applies=applies, rate=rate, kind=kind)
 
 
 def _shape(context: SensorContext) -> tuple[int, int, int]:
@@ -406,28 +348,7 @@ SENSOR = Sensor(
     shape=_shape,
     dtype=np.uint8,
     mount=Mount(rpy=LOOKING_FORWARD),
-    messages=(
-        _form(
-            "image", "/{robot}/{sensor}/image_raw", _image_encoder("image", "rgb8"),
-            "rgb8, stamped when exposed, sent after its latency",
-        ),
-        _form(
-            "depth", "/{robot}/{sensor}/depth", _image_encoder("depth", "32FC1"),
-            "32FC1, metres along the optical axis; +inf where nothing is seen (REP-118); splat cameras on request",
-        ),
-        _form(
-            "segmentation", "/{robot}/{sensor}/segmentation", _image_encoder("segmentation", "rgb8"),
-            "rgb8, what is seen by class in the palette's colours; splat cameras on request",
-        ),
-        _form(
-            "camera_info", "/{robot}/{sensor}/camera_info", _info_encoder,
-            "intrinsics, same stamp as the image", "sensor_msgs/msg/CameraInfo",
-        ),
-        _form(
-            "compressed", "/{robot}/{sensor}/image_raw/compressed", _compressed_encoder,
-            "the image as PNG or JPEG, on request", "sensor_msgs/msg/CompressedImage",
-        ),
-    ),
+    messages=FORMS,
     faults=(DROPOUT, FAIL),
     display=Display("{width}×{height}  seen {age:.2f} s ago", layer="image", order=40),
     picture=image_now,

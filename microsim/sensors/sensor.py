@@ -91,9 +91,10 @@ class SensorContext:
     others: tuple[tuple[str, str], ...] = ()  # the other robots, in the order of `bodies`: name, what they look like
     bodies: Callable[[], npt.NDArray[np.float64]] = lambda: np.empty((0, 15))  # of the other robots, now
     parts: Callable[[], npt.NDArray[np.float64]] = lambda: np.empty(
-        (0, 19)
+        (0, 20)
     )  # of their models, see `render.robot_models`
     splats_of_others: Mapping[str, OwnSplats] = field(default_factory=dict)
+    instances: Callable[[], Mapping[int, tuple[str, str]]] = dict  # number in masks -> name, class
     bundle: Callable[[], Any] | None = None  # the world bundle; None: there is none
     bundle_key: Any = None  # what tells it apart from others
     shared: dict[Any, Any] = field(default_factory=dict)  # costly things, kept from reset to reset

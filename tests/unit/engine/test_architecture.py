@@ -59,7 +59,7 @@ HOMES = {
         "view/notebook.py",
         "ros2/robot_maps.py",
         "agents/agent_tools.py",
-        "sensors/camera.py",
+        "sensors/_camera_messages.py",
     ),
     "mcp": ("agents/agent_server.py",),
     "foxglove": ("foxglove/",),

@@ -12,6 +12,7 @@ from microsim.engine.world import PALETTE
 from microsim.messages import decode, encode, encoders, new
 from microsim.messages.topics import table
 from microsim.sensors import SENSORS
+from microsim.sensors._camera_messages import ON_REQUEST
 from tests.golden.mission import SHORT
 from tests.support import COMPILED, bare, decoded, on_topic, scenario, stamp_ns
 
@@ -47,7 +48,7 @@ def test_every_message_decodes_and_encodes_to_the_same_bytes(busy):
 SPLAT = {
     "resolution": {"width": 16, "height": 12},
     "compressed": "png",
-    "render": {"type": "splat", "depth": True, "segmentation": True},
+    "render": {"type": "splat", **dict.fromkeys(ON_REQUEST, True)},
 }
 
 
@@ -115,7 +116,7 @@ def test_every_header_carries_the_stamp_of_its_message(busy):
 def test_every_kind_of_topic_is_sent_with_the_type_of_the_table(busy):
     sim, messages = busy
     types = {message.topic: message.type for message in messages}
-    elsewhere = ("diagnostics", "depth", "segmentation", "compressed")  # by the node, and by cameras on request
+    elsewhere = ("diagnostics", "compressed", *ON_REQUEST)  # by the node, and by cameras on request
     for topic in table():
         if topic.direction == "out" and topic.kind not in elsewhere:
             names = [name for name in types if matches(topic, name, sim)]

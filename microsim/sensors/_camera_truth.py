@@ -1,0 +1,174 @@
+"""Ground truth of a camera: the instances in its image, as masks and boxes, and the normals of what it sees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from microsim.engine import exact
+from microsim.engine.compiled import kernel
+from microsim.engine.geometry import Array, Vector
+from microsim.engine.motion import Rotation
+from microsim.engine.world import FIRST_OBJECT, Shape
+from microsim.messages.encoders import header
+from microsim.messages.types import encode, new
+from microsim.render.drawing import Image, Instances, coloured
+from microsim.render.palette_camera import CameraModel
+from microsim.render.robot_models import OWNER
+from microsim.render.segmentation import SEGMENT_COLOURS, VOLUME_NUMBERS, Labels, Segmenter
+from microsim.render.splat.activation import Floats
+from microsim.sensors.sensor import SensorContext
+
+BOXES_TYPE = "vision_msgs/msg/Detection2DArray"
+_OBJECT_SLACK_M, _SPLATS_SLACK_M = 0.01, 0.1  # so much around a box still belongs to it
+
+
+@dataclass(frozen=True)
+class CameraTruth:
+    """Labels the pixels of a camera; its strips are those of a rolling shutter, or one."""
+
+    strips: Sequence[Segmenter]
+    numbers: Instances  # of the other robots
+    objects: Array  # (n, 16) volumes of the bundle's objects
+
+    def labels(
+        self, poses: Sequence[tuple[Vector, Rotation]], bodies: Array, parts: Array, depths: Floats | None = None
+    ) -> Labels:
+        """Of the whole image. bodies: of the other robots; depths: of the picture with its splats."""
+        drawn = set(parts[:, OWNER].tolist())
+        volumes = self._volumes(bodies, [k for k in range(bodies.shape[0]) if k not in drawn])
+        found, top = [], 0
+        for strip, pose in zip(self.strips, poses, strict=True):
+            seen = None if depths is None else depths[top : top + strip.height]
+            found.append(strip.labels(*pose, parts, self.numbers, volumes, seen))
+            top += strip.height
+        return found[0] if len(found) == 1 else Labels(*map(np.vstack, zip(*found, strict=True)))
+
+    def _volumes(self, bodies: Array, splats: list[int]) -> Array:
+        """Robots that are splats alone, then objects."""
+        rows = np.empty((len(splats), VOLUME_NUMBERS))
+        rows[:, :15], rows[:, 15] = bodies[splats], self.numbers[splats]
+        rows[:, 12:15] += _SPLATS_SLACK_M
+        return np.concatenate([rows, self.objects])
+
+    def show_obstacles(self, obstacles: Sequence[Shape]) -> None:
+        for strip in self.strips:
+            strip.show(obstacles)
+
+
+def camera_truth(context: SensorContext, models: Sequence[CameraModel]) -> CameraTruth:
+    """What is costly to make and independent of the seed is kept from reset to reset."""
+    strips, bundle = [], None if context.bundle is None else context.bundle()
+    for model in models:
+        key = f"{context.robot}/{context.sensor}/truth", model
+        if key not in context.shared:
+            context.shared[key] = Segmenter(context.world, model, has_roads=bundle is not None)
+        strips.append(context.shared[key])
+    by_name = {name: number for number, (name, _) in context.instances().items() if number < FIRST_OBJECT}
+    numbers = np.array([by_name[name] for name, _ in context.others], np.uint16)
+    objects = [] if bundle is None else [_volume(each, FIRST_OBJECT + n) for n, each in enumerate(bundle.objects)]
+    return CameraTruth(strips, numbers, np.array(objects).reshape(-1, VOLUME_NUMBERS))
+
+
+def _volume(box: Any, number: int) -> list[float]:
+    cosine, sine = exact.cos(box.yaw), exact.sin(box.yaw)
+    half = [0.5 * each + _OBJECT_SLACK_M for each in box.size]
+    return [*box.center, cosine, -sine, 0.0, sine, cosine, 0.0, 0.0, 0.0, 1.0, *half, float(number)]
+
+
+def side_by_side(kinds: Sequence[str], image: Image, depths: Floats, labels: Labels | None) -> Image:
+    """All images of a tick, in each pixel: what is kept for a failure is one array."""
+    images: list[Image] = [image]
+    if "depth" in kinds:
+        images.append(depths.view(np.uint8).reshape(*depths.shape, 4))
+    if "segmentation" in kinds and labels is not None:
+        images.append(coloured(labels.classes, SEGMENT_COLOURS))
+    if "instances" in kinds and labels is not None:
+        images.append(labels.instances.view(np.uint8).reshape(*labels.instances.shape, 2))
+    return images[0] if len(images) == 1 else np.concatenate(images, axis=2)
+
+
+def normals(depths: Image, rays: Array) -> Floats:
+    """(h, w, 3) of what is seen, from the bytes of its depths (h, w, 4)."""
+    found = np.empty((*depths.shape[:2], 3), np.float32)
+    with np.errstate(all="ignore"):
+        find_normals(rays, depths.view(np.float32)[..., 0], found)
+    return found
+
+
+@kernel
+def find_normals(rays: Array, depths: Floats, found: Floats) -> None:
+    """Across the ways to a neighbour in the row and one in the column, each the one that is nearer in depth."""
+    for v in range(depths.shape[0]):
+        for u in range(depths.shape[1]):
+            ax, ay, az = _way(rays, depths, v, u, 0, 1)
+            bx, by, bz = _way(rays, depths, v, u, 1, 0)
+            x, y, z = ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx
+            facing = x * rays[0, v, u] + y * rays[1, v, u] + z
+            length = math.sqrt(x * x + y * y + z * z)
+            for k in range(3):
+                found[v, u, k] = math.nan
+            if length > 0.0 and facing != 0.0:  # NaN is neither
+                length = -length if facing > 0.0 else length
+                found[v, u, 0], found[v, u, 1], found[v, u, 2] = x / length, y / length, z / length
+
+
+@kernel
+def _way(rays: Array, depths: Floats, v: int, u: int, dv: int, du: int) -> tuple[float, float, float]:
+    """On the surface that a pixel shows, along the row or the column; 0 where it has no neighbour."""
+    depth, best, way = np.float64(depths[v, u]), math.inf, (0.0, 0.0, 0.0)  # a `float` stays a float32 in numba
+    for sign in (1, -1):
+        j, i = v + sign * dv, u + sign * du
+        if 0 <= j < depths.shape[0] and 0 <= i < depths.shape[1]:
+            other = np.float64(depths[j, i])
+            if abs(other - depth) < best:  # not where one of them is infinite
+                best = abs(other - depth)
+                x = other * rays[0, j, i] - depth * rays[0, v, u]
+                y = other * rays[1, j, i] - depth * rays[1, v, u]
+                way = (sign * x, sign * y, sign * (other - depth))
+    return way
+
+
+# ---- messages --------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def outlines(instances: Instances, found: Any) -> None:
+    """first and last column, first and last row of every instance in the image: found (65536, 4); -1: none."""
+    for v in range(instances.shape[0]):
+        for u in range(instances.shape[1]):
+            row = found[instances[v, u]]
+            if row[0] < 0:
+                row[0], row[1], row[2] = u, u, v
+            row[0], row[1], row[3] = min(row[0], u), max(row[1], u), v
+
+
+def boxes_encoder(context: SensorContext, part: Callable[[Any], Any]) -> Callable[[int, Any], bytes]:
+    """A detection for each instance in the image, by number; `id` is its name."""
+    table = context.instances()
+
+    def build(stamp_ns: int, reading: Any) -> bytes:
+        stamped = header(context.frame)
+        stamped.stamp.sec, stamped.stamp.nanosec = divmod(stamp_ns, 1_000_000_000)
+        instances = part(reading).view(np.uint16)[..., 0]
+        found = np.full((1 << 16, 4), -1, np.int64)
+        outlines(instances, found)
+        seen = [
+            _detection(stamped, *table[number], found[number].tolist()) for number in table if found[number, 0] >= 0
+        ]
+        return encode(BOXES_TYPE, new(BOXES_TYPE, header=stamped, detections=seen))
+
+    return build
+
+
+def _detection(stamped: Any, name: str, kind: str, outline: list[int]) -> Any:
+    left, right, top, bottom = outline
+    box = new("vision_msgs/msg/BoundingBox2D", size_x=float(right - left + 1), size_y=float(bottom - top + 1))
+    box.center.position.x, box.center.position.y = 0.5 * (left + right), 0.5 * (top + bottom)
+    result = new("vision_msgs/msg/ObjectHypothesisWithPose")
+    result.hypothesis.class_id, result.hypothesis.score = kind, 1.0
+    return new("vision_msgs/msg/Detection2D", header=stamped, results=[result], bbox=box, id=name)
