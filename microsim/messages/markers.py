@@ -66,27 +66,32 @@ def occupancy_message(world: World, is_hollow: bool = False) -> Any:
 
 def prepared_markers(world: World, robots: Mapping[str, Robot]) -> Prepared:
     """`visualization_msgs/MarkerArray` of the world and of robots by their base frames; only its stamps change."""
-    things = [_marker("", 0, 0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), action=_DELETE_ALL), *world.derived(_world_markers)]
     parts = {frame: robot.parts() for frame, robot in robots.items()}
     if sum(map(len, parts.values())) > _MOST_PARTS:
         parts = {frame: robot.parts(is_simple=True) for frame, robot in robots.items()}
     body, stamps, count = bytearray(), [], 0
-    for run, at in _runs(things, parts):
+    for run, at in _runs(world, parts):
         stamps += [8 + len(body) + offset for offset in at]  # after the encapsulation and the number of markers
         count += len(at)
         body += run
     return Prepared(_ARRAY, ENCAPSULATION + struct.pack("<I", count) + body, stamps)
 
 
-def _runs(things: Sequence[Any], robots: Mapping[str, tuple[Part, ...]]) -> Iterator[tuple[bytes, Sequence[int]]]:
+def _runs(world: World, robots: Mapping[str, tuple[Part, ...]]) -> Iterator[tuple[bytes, Sequence[int]]]:
     """Markers side by side as CDR, each run with the offsets of its stamps."""
-    run, at = _encoded(things, 4)
+    run, at = world.derived(_world_run)
     yield run, at
     place, index = 4 + len(run), 0
     for frame, parts in robots.items():
         run, at = _robot_run(parts, frame, index, place % 8)
         yield run, at
         place, index = place + len(run), index + len(parts)
+
+
+def _world_run(world: World) -> tuple[bytes, tuple[int, ...]]:
+    """The first of them."""
+    clear = _marker("", 0, 0, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), action=_DELETE_ALL)
+    return _encoded([clear, *_world_markers(world)], 4)
 
 
 def _encoded(markers: Iterable[Any], place: int) -> tuple[bytes, tuple[int, ...]]:

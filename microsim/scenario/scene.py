@@ -10,6 +10,7 @@ import numpy as np
 
 from microsim.engine.exact import TWO_PI, cos, sin
 from microsim.engine.faults import TimedFault
+from microsim.engine.geometry import Array
 from microsim.engine.radio import PathLoss, RadioSettings
 from microsim.engine.timekeeper import Clock, exact_rate
 from microsim.engine.world import GROUND, TARGET, Mesh, Shape, World
@@ -25,18 +26,31 @@ if TYPE_CHECKING:
 _SQRT_3 = 1.7320508075688772
 
 
-_newest: list[Any] = []  # the last world of a bundle: what it was made of, and it
+_newest: list[Any] = []  # the last world: what it was made of, and it
 
 
 def build_world(scenario: Scenario) -> World:
-    if scenario.world is not None:
-        key = (scenario.world, scenario.obstacles, scenario.features)
-        if _newest[:1] != [key]:  # large, and used by the checks of a scenario as well as by its run
-            _newest[:] = [key, bundle_world(bundle_of(scenario.world), *_shapes(scenario))]
-        world: World = _newest[1]
-        return world
-    heights, classes, shapes = elevation(scenario), surface(scenario), _shapes(scenario)
-    heights.flags.writeable = classes.flags.writeable = False
+    """Worlds do not change: the last one, with all that was derived from it, serves scenarios with the same map."""
+    heights, key = None, (scenario.world, scenario.map, scenario.obstacles, scenario.features)
+    if scenario.world is None:
+        heights = elevation(scenario)  # of a file or a seed, so that they may differ from those of the same map
+        heights.flags.writeable = False
+    if _newest[:1] != [key] or not _are_same(heights, _newest[1].elevation):
+        _newest[:] = [key, _world_of(scenario, heights)]
+    world: World = _newest[1]
+    return world
+
+
+def _are_same(heights: Array | None, others: Array) -> bool:
+    return heights is None or np.array_equal(heights, others, equal_nan=True)
+
+
+def _world_of(scenario: Scenario, heights: Array | None) -> World:
+    if heights is None:
+        assert scenario.world is not None
+        return bundle_world(bundle_of(scenario.world), *_shapes(scenario))
+    classes, shapes = surface(scenario), _shapes(scenario)
+    classes.flags.writeable = False
     return World(
         cell_m=float(scenario.map.cell_size_m),
         elevation=heights,

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import microsim
 from microsim.engine.geometry import is_free
 from microsim.engine.world import CLASS_NAMES, PALETTE, Shape, World
 from microsim.render.palette_camera import CameraModel, Renderer
-from tests.support import many
+from tests.support import many, scenario
 
 lengths = st.floats(0.05, 6.0)
 
@@ -168,3 +169,20 @@ def test_a_world_that_begins_elsewhere_is_the_same_world_moved(west, south, seed
     down = ((0.0, -1.0, 0.0), (-1.0, 0.0, 0.0), (0.0, 0.0, -1.0))
     seen = Renderer(there, model).classes((4.0 + west, 4.0 + south, 9.0), down)
     assert (seen == Renderer(here, model).classes((4.0, 4.0, 9.0), down)).all()
+
+
+def test_scenarios_with_the_same_map_share_a_world_and_others_do_not(tmp_path):
+    flat = scenario(map={"size_xy_cells": [20, 20]})
+    first = microsim.Simulation(flat, seed=1)
+    assert microsim.Simulation({**flat, "physics_hz": 50}, seed=2).world is first.world
+    assert microsim.Simulation({**flat, "map": {"size_xy_cells": [21, 20]}}).world is not first.world
+
+    hills = {**flat, "map": {"size_xy_cells": [20, 20], "elevation": {"generate": "hills", "amplitude_m": 1.0}}}
+    one, other = (microsim.Simulation({**hills, "seed": seed}).world for seed in (1, 2))
+    assert not np.array_equal(one.elevation, other.elevation)
+
+    file = tmp_path / "ground.npy"
+    filed = {**flat, "map": {"size_xy_cells": [20, 20], "elevation": {"file": str(file)}}}
+    for height in (1.0, 2.0):  # the same scenario, another file
+        np.save(file, np.full((20, 20), height))
+        assert microsim.Simulation(filed).world.ground(5.0, 5.0) == height
