@@ -222,7 +222,7 @@ def _camera(camera: CameraCalibration) -> dict[str, Any]:
         "noise": dict(_NO_NOISE),
         "latency_ms": dict(_NO_LATENCY),
         "mount": {"xyz": list(camera.xyz), "rpy": list(rpy_from_quaternion(*camera.optical_quat))},
-        "render": "splat",
+        "render": {"type": "splat"},
         **({"convention": "ros"} if camera.convention == "ros" else {}),
     }
 

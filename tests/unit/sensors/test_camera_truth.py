@@ -18,7 +18,7 @@ from microsim.documents.yaml_text import to_yaml
 from microsim.engine.world import FIRST_OBJECT, FIRST_OBSTACLE
 from microsim.errors import ScenarioError
 from microsim.render.segmentation import CLEAR_IN_VOLUME_M
-from microsim.sensors._camera_truth import find_normals
+from microsim.sensors._camera_truth import normals
 from tests.bundle_support import CUBE_TRIANGLES, CUBE_VERTICES, change, small_bundle
 from tests.support import COMPILED, bare, decoded, scenario
 
@@ -317,7 +317,7 @@ def object_world(folder: Path) -> str:
 
 def among_objects(world: str, camera: Any = None) -> dict[str, Any]:
     lens = {"resolution": CAMERA["resolution"], "intrinsics": CAMERA["intrinsics"], **(camera or {})}
-    render = {"type": "splat", "depth": True, "segmentation": True, "instances": True, "boxes": True}
+    render = dict.fromkeys(("depth", "segmentation", "instances", "boxes"), True)  # `splat`, as the bundle says
     sensors = {"camera_front": {**lens, "render": render}, "lidar_top": None}
     other = {"model": "bicycle", "start": {"map_pose": {"x": OTHER[0], "y": OTHER[1], "yaw": 0.7}}}
     return {"world": world, "robots": {"ego": {"sensors": sensors}, "other": other}}
@@ -396,17 +396,15 @@ def test_normals_of_a_slanted_plane_are_exact_and_nothing_has_none() -> None:
     rays = np.stack([(u - 5.0) / 20.0, (v - 4.0) / 20.0])
     depths = (-4.0 / (normal[0] * rays[0] + normal[1] * rays[1] + normal[2])).astype(np.float32)
     depths[0, :3] = np.inf
-    found = np.empty((9, 11, 3), np.float32)
-    find_normals(rays, depths, found)
+    found = normals(depths.view(np.uint8).reshape(9, 11, 4), rays)
     assert np.isnan(found[0, :3]).all()
     rest = np.isfinite(depths)
     np.testing.assert_allclose(found[rest], np.broadcast_to(normal, (rest.sum(), 3)), atol=1e-4)
 
 
 def test_a_pixel_without_a_neighbour_has_no_normal() -> None:
-    found = np.zeros((1, 3, 3), np.float32)
-    find_normals(np.zeros((2, 1, 3)), np.ones((1, 3), np.float32), found)
-    assert np.isnan(found).all()
+    depths = np.ones((1, 3), np.float32).view(np.uint8).reshape(1, 3, 4)
+    assert np.isnan(normals(depths, np.zeros((2, 1, 3)))).all()
 
 
 # ---- what users get wrong --------------------------------------------------------------------------------------------
