@@ -1,6 +1,6 @@
 """Draws docs/_static/splats_cpu.png: worlds/oval through its three cameras, with another car; and the ground truth.
 
-And splats_actor.png: a tree is cut out of the world, and moves.
+And splats_actor.png: a tree is cut out of the world, and moves; splats_lidar.webp: a LiDAR among Gaussians.
 
 Run it again when the world or the renderer changes: `.venv/bin/python docs/splat_picture.py` (needs Pillow). With
 a GPU, `--render gpu` draws splats_gpu.png, which must be the same to the byte.
@@ -24,7 +24,7 @@ from microsim.bundle.world_edits import WorldEdits
 from microsim.render.render_options import render_request
 
 STATIC = Path(__file__).parent / "_static"
-PANEL, GAP = (480, 360), 6
+PANEL, TURN_PANEL, GAP = (480, 360), (720, 460), 6
 FARTHEST_M = 60.0
 CAMERAS = ("front_left", "front", "front_right")
 SCENARIO: dict[str, Any] = {
@@ -126,6 +126,43 @@ def cut_out() -> list[np.ndarray[Any, Any]]:
         return [microsim.Simulation(each).render("ego", "camera_front") for each in worlds]
 
 
+def turn(lidar: dict[str, Any]) -> np.ndarray[Any, Any]:
+    """Points of a LiDAR on the oval, (n, 3)."""
+    others = dict.fromkeys(f"camera_{name}" for name in CAMERAS)
+    rings = {"rings": 64, "columns": 1440, "lowest": -0.35, "highest": 0.3, "sigma_m": 0.01}
+    start = {"map_pose": {"x": -8.0, "y": -37.5, "yaw": 0.05}}
+    ego = {"start": start, "sensors": {"lidar_top": rings | lidar, **others}}
+    sim = microsim.Simulation({"world": "oval", "robots": {"ego": ego}})
+    cloud = next(message.message for message in sim.step(1) if message.topic == "/ego/lidar_top/points")
+    rows = np.frombuffer(bytes(cloud.data), np.uint8).reshape(-1, cloud.point_step)
+    return rows[:, :12].copy().view("<f4").astype(float)
+
+
+def dots(points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Points from behind and above, coloured by height."""
+    (width, height), focal, tilt = TURN_PANEL, 600.0, 0.32
+    x, y, z = (points - (-16.0, -1.5, 7.0)).T
+    ahead, up = np.cos(tilt) * x - np.sin(tilt) * z, np.sin(tilt) * x + np.cos(tilt) * z
+    order = [k for k in np.argsort(-ahead) if ahead[k] > 1.0]
+    share = 4.0 * np.clip((points[:, 2] + 1.9) / 7.5, 0.0, 1.0)
+    colours = np.clip([1.5 - abs(share - 3.1), 1.5 - abs(share - 2.0), 1.4 - abs(share - 0.9)], 0.12, 1.0).T
+    image = np.full((height, width, 3), (13, 15, 20), np.uint8)
+    for k in order:
+        u, v = int(width / 2 - focal * y[k] / ahead[k]), int(0.42 * height - focal * up[k] / ahead[k])
+        if 0 <= u < width and 0 <= v < height:
+            image[v : v + 2, u : u + 2] = 255 * colours[k]
+    return image
+
+
+def turns() -> Image.Image:
+    """The same turn with the mesh, and with the Gaussians."""
+    sheet = Image.new("RGB", (2 * TURN_PANEL[0] + GAP, TURN_PANEL[1]), "white")
+    for k, (name, lidar) in enumerate((("ground and mesh", {}), ("splats: true", {"splats": True}))):
+        sheet.paste(Image.fromarray(dots(turn(lidar))), (k * (TURN_PANEL[0] + GAP), 0))
+        ImageDraw.Draw(sheet).text((k * (TURN_PANEL[0] + GAP) + 14, 12), name, fill=(230, 235, 240), font_size=20)
+    return sheet
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--render", choices=("cpu", "gpu"), default="cpu")
@@ -141,6 +178,7 @@ def main() -> None:
         extra += [outlined(by_instance(found["front/instances"]), boxes), outlined(image, boxes)]
         assembled(extra, 3).save(STATIC / "splats_outputs.png", optimize=True)
         assembled(cut_out(), 3).save(STATIC / "splats_actor.png", optimize=True)
+        turns().save(STATIC / "splats_lidar.webp", quality=84)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ taken at one instant: every point is as of the message's stamp.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +28,10 @@ from microsim.render.screen import Pose, ScreenIndex, into_body, screen_index
 Ints: TypeAlias = npt.NDArray[np.int32]
 Place: TypeAlias = tuple[Vector, Rotation]  # [m] of the sensor, and its axes, in the map frame
 
-# What a beam has met: a thing's number in the tree (0, 1, 2 …), bvh.NOTHING, GROUND, or GROUND - 1 - n for the other
-# robot number n.
+# What a beam has met: a thing's number in the tree (0, 1, 2 …), bvh.NOTHING, GROUND, SPLATS, or GROUND - 1 - n for the
+# other robot number n.
 GROUND = -2
+SPLATS = -(2**31)  # Gaussians of a world bundle
 
 # share of the light that comes back, by class of surface: ground, obstacle, hazard, target, water; robots
 _REFLECTIVITY = (0.35, 0.6, 0.5, 0.9, 0.05)
@@ -141,7 +142,7 @@ def meet_ground_tilted(lattice: Lattice, directions: Array, place: Place, reach:
     packet, turned = np.empty(PACKET), np.empty((3, side, count))
     for first in range(0, columns, side):
         last = min(first + side, columns)
-        _turn(directions[:, first:last], place[1], turned)
+        turn_beams(directions[:, first:last], place[1], turned)
         for start in range(0, count, rings):
             for k in range(side):
                 column = min(k, last - first - 1)
@@ -170,7 +171,7 @@ def meet_things(tree: Tree, beams: Beams, place: Place, best: Array, hit: Ints) 
     turned, pose = np.empty((3, sector, best.shape[1])), np.empty(12)
     for first in range(0, best.shape[0], sector):
         last = min(first + sector, best.shape[0])
-        _turn(beams.directions[:, first:last], place[1], turned)
+        turn_beams(beams.directions[:, first:last], place[1], turned)
         _look(place, middles[0, first // sector], middles[1, first // sector], pose)
         cast(tree, pose, beams.sectors.screen, _STEEPEST, 1.0, turned, best[first:last], hit[first:last])
 
@@ -180,7 +181,7 @@ def meet_bodies(bodies: Array, directions: Array, place: Place, best: Array, hit
     """Other robots; one that holds the sensor is not seen."""
     turned = np.empty((3, 1, best.shape[1]))
     for column in range(best.shape[0]):
-        _turn(directions[:, column : column + 1], place[1], turned)
+        turn_beams(directions[:, column : column + 1], place[1], turned)
         for n in range(bodies.shape[0]):
             for ring in range(best.shape[1]):
                 ray = (turned[0, 0, ring], turned[1, 0, ring], turned[2, 0, ring])
@@ -200,7 +201,7 @@ def _look(place: Place, cosine: float, sine: float, pose: Pose) -> None:
 
 
 @kernel
-def _turn(directions: Array, rotation: Rotation, turned: Array) -> None:
+def turn_beams(directions: Array, rotation: Rotation, turned: Array) -> None:
     """From the sensor's frame to the map's."""
     (a, b, c), (d, e, f), (g, h, i) = rotation
     for column in range(directions.shape[1]):
@@ -261,6 +262,8 @@ def _measure(
 
 @inlined
 def _reflectivity(around: Surroundings, point: Vector, what: int) -> float:
+    if what == SPLATS:
+        return _REFLECTIVITY[1]
     if what < GROUND:
         return _ROBOTS
     if what != GROUND:
@@ -275,7 +278,9 @@ def _reflectivity(around: Surroundings, point: Vector, what: int) -> float:
 def _cosine(around: Surroundings, point: Vector, ray: Vector, what: int) -> float:
     """Cosine of the angle between the ray and the surface's normal, whichever side it is seen from."""
     triangles = around.tree.triangles
-    if what == GROUND:
+    if what == SPLATS:  # their normals are not known
+        nx, ny, nz = ray
+    elif what == GROUND:
         nx, ny, nz = _ground_normal(around.lattice, point, ray)
     elif what < GROUND:
         nx, ny, nz = _body_normal(around.bodies[GROUND - 1 - what], point)
@@ -328,6 +333,12 @@ def _solid_normal(solid: Array, point: Vector) -> Vector:
     return (solid[5], solid[6], 0.0) if beyond_x >= beyond_y else (-solid[6], solid[5], 0.0)
 
 
+class Scenery(Protocol):
+    """What is met in place of the ground."""
+
+    def meet(self, place: Place, reach: float, best: Array, hit: Ints) -> None: ...
+
+
 @dataclass(frozen=True)
 class LidarTurn:
     world: World
@@ -338,6 +349,7 @@ class LidarTurn:
     max_m: float
     sigma_m: float
     dropout_probability: float
+    scenery: Scenery | None = None
     best: Array = field(init=False)
     hit: Ints = field(init=False)
 
@@ -345,7 +357,9 @@ class LidarTurn:
         shape = self.beams.directions.shape[1:]
         object.__setattr__(self, "best", np.zeros(shape))
         object.__setattr__(self, "hit", np.empty(shape, np.int32))
-        if not self.world.is_flat:  # compile both now: a run must not stall when the sensor first tilts
+        if (
+            self.scenery is None and not self.world.is_flat
+        ):  # compile both now: a run must not stall when the sensor first tilts
             for roll in (0.0, 0.1):
                 self._meet_ground(((0.0, 0.0, 0.0), matrix_from_rpy(roll, 0.0, 0.0)), 0.0)
 
@@ -360,7 +374,10 @@ class LidarTurn:
         things = self.world.derived(bvh.tree)
         if things.order.shape[0]:
             meet_things(things, self.beams, place, self.best, self.hit)
-        self._meet_ground(place, reach)
+        if self.scenery is None:
+            self._meet_ground(place, reach)
+        else:
+            self.scenery.meet(place, reach, self.best, self.hit)
         if bodies.shape[0]:
             meet_bodies(bodies, self.beams.directions, place, self.best, self.hit)
         return self.best, self.hit

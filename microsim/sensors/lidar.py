@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic_core import InitErrorDetails
 from typing_extensions import Self
 
 from microsim.documents.values import (
@@ -24,10 +25,13 @@ from microsim.documents.values import (
     Hertz,
     Length,
     Noise,
+    Switch,
+    detail,
     nearest_first,
     show,
 )
 from microsim.engine.geometry import matrix_from_rpy
+from microsim.engine.world import World
 from microsim.messages.encoders import header
 from microsim.messages.template import layout
 from microsim.messages.topics import Qos
@@ -72,6 +76,19 @@ class Lidar(MountedSensor):
     max_m: Length = Field(100.0, description="Nothing farther comes back [m].")
     sigma_m: Noise = Field(0.02, description="White noise of the distance, 1 sigma [m].")
     dropout_probability: Chance = Field(0.0, description="Probability that a beam does not come back.")
+    splats: Switch | None = Field(
+        None, description="Whether beams end at the Gaussians of the world bundle, not at its ground and mesh."
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_younger(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """/sim/info of runs without it is older than this key."""
+        return {key: value for key, value in handler(self).items() if key != "splats" or value}
+
+    def unfit(self, name: str, others: Mapping[str, Any]) -> list[InitErrorDetails]:
+        if not self.splats or "world" not in others or others["world"] is not None:
+            return []
+        return [detail("splats belong to a world bundle: name one with `world:`, or leave this key out", "splats")]
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -108,10 +125,20 @@ def _instrument(context: SensorContext) -> Instrument:
     if key not in context.shared:
         context.shared[key] = beam_table(*key[1:])
     beams = context.shared[key]
-    noise = block.sigma_m, block.dropout_probability
-    return LidarInstrument(
-        LidarTurn(context.world, mount.xyz, matrix_from_rpy(*mount.rpy), beams, block.min_m, block.max_m, *noise)
-    )
+    noise, world, scenery = (block.sigma_m, block.dropout_probability), context.world, None
+    if block.splats:
+        from microsim.sensors._splat_camera import splats_of
+        from microsim.sensors._splat_lidar import SplatScenery
+
+        assert context.bundle is not None, "refused with the scenario"
+        splats = splats_of(context.bundle_key, context.bundle().gaussians)
+        scenery, world = SplatScenery(splats, beams), world.derived(_without_mesh)
+    turn = LidarTurn(world, mount.xyz, matrix_from_rpy(*mount.rpy), beams, block.min_m, block.max_m, *noise, scenery)
+    return LidarInstrument(turn)
+
+
+def _without_mesh(world: World) -> World:
+    return replace(world, mesh=None)
 
 
 def _encoder(context: SensorContext) -> Callable[[int, Any], bytes]:
