@@ -62,7 +62,7 @@ def measure() -> list[Result]:
     for count, ceiling in CEILINGS_MS.items():
         rows = splat_scenes.yard(count)
         results += _frames(count, rows, ceiling)
-    return [*results, *_actors(), *_torch(), _loading()]
+    return [*results, *_actors(), *_torch(), _loading(5_000_000, 5.0), _loading(10_000_000)]
 
 
 def _frames(count: int, rows: Any, ceiling: float) -> list[Result]:
@@ -198,8 +198,8 @@ def _torch() -> list[Result]:
     return results
 
 
-def _loading(count: int = 5_000_000) -> Result:
-    """Five million splats from a mapped file to a scene that can be drawn."""
+def _loading(count: int, ceiling: float | None = None) -> Result:
+    """Splats of degree 3 from a mapped file to a scene that can be drawn."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows"
         part = splat_scenes.yard(count // 20)
@@ -209,7 +209,7 @@ def _loading(count: int = 5_000_000) -> Result:
                 out.write(part.tobytes())
         rows = np.memmap(file, np.float32, "r", shape=(count, part.shape[1]))
         seconds = cpu_seconds(lambda: activate(rows), 2)
-    return Result(f"loading {count:,} splats", seconds, "s", 5.0, at_most=True)
+    return Result(f"loading {count:,} splats", seconds, "s", ceiling, at_most=True)
 
 
 def measure_gpu(counts: tuple[int, ...] = (100_000, 1_000_000, 5_000_000)) -> list[Result]:
