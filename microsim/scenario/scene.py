@@ -72,7 +72,7 @@ def bundle_world(bundle: Bundle, obstacles: tuple[Shape, ...] = (), features: tu
     rows, columns = heights.shape
     inside = bundle.drivable.cells((rows, columns), grid.resolution_m, grid.west, grid.south)
     classes = np.where(inside, np.uint8(TARGET), np.uint8(GROUND))
-    heights.flags.writeable = False
+    heights.flags.writeable = classes.flags.writeable = False  # as those of other maps: kernels are compiled once
     return World(
         cell_m=float(grid.resolution_m),
         elevation=heights,
