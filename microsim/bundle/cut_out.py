@@ -79,7 +79,7 @@ def cut_problem(bundle: Bundle, box: NamedObject) -> str:
     if not inside_box(box, bundle.gaussians.column("x", 3)).any():
         return "no Gaussian has its centre in this box; make it larger, or move it"
     if math.isnan(bundle.heightmap.heights(np.array([x]), np.array([y]))[0]):
-        return "there is no ground below the middle of this box, where the actor would stand"
+        return "the map has no ground below the middle of this box; move the box to where the actor can stand"
     return ""
 
 

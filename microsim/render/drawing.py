@@ -20,8 +20,10 @@ from microsim.render.screen import (
     ScreenIndex,
     Spans,
     between,
+    column_span,
     into_body,
     inverse_of,
+    row_span,
 )
 from microsim.render.shapes import CIRCLE, CLASS, HIGH, KIND, LOW, TRIANGLE, Shapes, aim
 
@@ -308,6 +310,16 @@ def draw_bodies(pose: Pose, rays: Rays, bodies: Array, class_id: int, depths: Ar
                     depth = into_body(body, eye, (*ray, pose[9] * a + pose[10] * b + pose[11]))
                     if depth < depths[v, u]:
                         depths[v, u], classes[v, u] = depth, class_id
+
+
+@kernel
+def pixels_of_body(pose: Pose, screen: ScreenIndex, body: Array) -> tuple[int, int, int, int]:
+    """First and end column, first and end row, of the pixels that can see the body."""
+    scale, columns, rows = screen
+    a_low, a_high, b_low, b_high = bounds_of_body(pose, body)
+    first, last = column_span(scale, columns, a_low, a_high)
+    top, bottom = row_span(scale, rows, b_low, b_high)
+    return first, last, top, bottom
 
 
 @kernel

@@ -19,8 +19,8 @@ from microsim.engine.compiled import kernel, threaded_kernel
 from microsim.engine.geometry import Array, Grid, Vector
 from microsim.engine.motion import Motion, mounted_at, turned
 from microsim.paths import data_folder
-from microsim.render.drawing import Image, Instances, bounds_of_body
-from microsim.render.screen import Pose, Rays, ScreenIndex, between, column_span, into_body, inverse_of, row_span
+from microsim.render.drawing import Image, Instances, pixels_of_body
+from microsim.render.screen import Pose, Rays, ScreenIndex, between, into_body, inverse_of
 from microsim.render.splat.activation import Floats
 
 SUN = (0.36, 0.24, 0.9015542135686)  # unit vector towards it, as in the generated worlds
@@ -139,13 +139,10 @@ def draw_parts(
     pose: Pose, rays: Rays, screen: ScreenIndex, parts: Array, ground: Array, depths: Array, image: Image
 ) -> None:
     """Put parts that are nearer than what was seen so far, and than the ground, into `depths` and `image`."""
-    scale, columns, rows = screen
     eye = (pose[0], pose[1], pose[2])
     for n in range(parts.shape[0]):
         part = parts[n]
-        a_low, a_high, b_low, b_high = bounds_of_body(pose, part)
-        first, last = column_span(scale, columns, a_low, a_high)
-        top, bottom = row_span(scale, rows, b_low, b_high)
+        first, last, top, bottom = pixels_of_body(pose, screen, part)
         for v in range(top, bottom):
             for u in range(first, last):
                 a, b = rays[0, v, u], rays[1, v, u]
@@ -178,13 +175,10 @@ def label_parts(
     instances: Instances,
 ) -> None:
     """Put parts that are nearer than what was seen so far into the three images; `numbers`: of their owners."""
-    scale, columns, rows = screen
     eye = (pose[0], pose[1], pose[2])
     for n in range(parts.shape[0]):
         part, number = parts[n], numbers[int(parts[n, OWNER])]
-        a_low, a_high, b_low, b_high = bounds_of_body(pose, part)
-        first, last = column_span(scale, columns, a_low, a_high)
-        top, bottom = row_span(scale, rows, b_low, b_high)
+        first, last, top, bottom = pixels_of_body(pose, screen, part)
         for v in range(top, bottom):
             for u in range(first, last):
                 a, b = rays[0, v, u], rays[1, v, u]

@@ -14,10 +14,10 @@ from microsim.engine import geometry
 from microsim.engine.compiled import kernel
 from microsim.engine.geometry import Array, Grid, Vector
 from microsim.engine.world import CLASS_NAMES, FIRST_OBJECT, FIRST_OBSTACLE, PALETTE, TARGET, Shape, World
-from microsim.render.drawing import Instances, bounds_of_body
+from microsim.render.drawing import Instances, pixels_of_body
 from microsim.render.palette_camera import CameraModel, Renderer, Rotation
 from microsim.render.robot_models import label_parts
-from microsim.render.screen import Pose, Rays, ScreenIndex, column_span, row_span, screen_index
+from microsim.render.screen import Pose, Rays, ScreenIndex, screen_index
 from microsim.render.splat.activation import Floats
 
 _ground_height = geometry.ground_height
@@ -137,12 +137,9 @@ def label_volumes(
     instances: Instances,
 ) -> None:
     """Splats and mesh inside of a volume are its instance; of volumes that overlap, the first one's."""
-    scale, columns, rows = screen
     for n in range(volumes.shape[0]):
         volume, number = volumes[n], int(volumes[n, 15])
-        a_low, a_high, b_low, b_high = bounds_of_body(pose, volume)
-        first, last = column_span(scale, columns, a_low, a_high)
-        top, bottom = row_span(scale, rows, b_low, b_high)
+        first, last, top, bottom = pixels_of_body(pose, screen, volume)
         for v in range(top, bottom):
             for u in range(first, last):
                 depth, a, b = float(splat_depths[v, u]), rays[0, v, u], rays[1, v, u]

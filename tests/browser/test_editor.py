@@ -99,6 +99,11 @@ def test_what_is_drawn_on_the_map_is_in_the_saved_world(
     tab.drag((-12, -4), (-10, -2), (-8, 2))
     tab.page.keyboard.type("bench")
     tab.page.keyboard.press("Enter")
+    tab.drag((7, -12), (9, -9), (12, -7))
+    tab.page.keyboard.type("Crate")
+    tab.page.keyboard.press("Enter")
+    tab.press("#ms-cut")
+    tab.until_text("edits", "cut out")
     tab.press("[data-tool=level]")
     for count, point in enumerate(((-20, 0), (20, 1), (0, 20)), 1):
         tab.click(*point)
@@ -110,13 +115,16 @@ def test_what_is_drawn_on_the_map_is_in_the_saved_world(
     tab.until("!document.querySelector('[data-testid=yaml]').textContent.includes('level')")
     tab.press("#ms-save")
     tab.until_text("status", "Saved")
+    assert "better/actors/scenario.yaml --view" in tab.page.evaluate("document.getElementById('ms-done').textContent")
+    assert (worlds / "better/actors/crate.ply").stat().st_size > 0
+    assert "model: actor" in (worlds / "better/actors/scenario.yaml").read_text()
     after = load_bundle(worlds / "better")
     assert after.drivable.count == 2
     assert covered_area_m2(after.drivable) == pytest.approx(48 * 48 + 3 * 48 + 2, abs=30)
     assert after.start is not None
     assert (after.start.x, after.start.y) == pytest.approx((5, 8), abs=0.2)
     assert after.start.yaw == pytest.approx(math.pi / 2, abs=0.1)
-    assert [each.name for each in after.objects] == ["bench"]
+    assert [each.name for each in after.objects] == ["bench"]  # what is cut out is not part of the world
     assert after.objects[0].center == pytest.approx((-10, -1, 1.05), abs=0.2)
     command = tab.text("command").split()
     tab.press("#ms-continue")

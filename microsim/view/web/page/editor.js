@@ -386,7 +386,7 @@
   const onSaved = (message) => {
     state = "saved"; problems = []; panel(); const close = () => { $("ms-done").hidden = true; }, drive = `microsim run ${message.folder} --view`;
     const row = (words) => make("div", { class: "row" }, make("pre", { style: "flex:1;margin:0" }, words), make("button", { title: "Copy this command", onclick: (event) => copied(event.target, words) }, "Copy"));
-    $("ms-done").replaceChildren(make("b", {}, `Saved to ${message.folder}`), make("p", {}, "It is complete and valid. Drive in it:"), row(drive), make("p", {}, `The edits are in ${message.edits}. The same again:`), row(message.command), ...message.warnings.map((words) => make("p", { class: "wrong" }, words)),
+    $("ms-done").replaceChildren(make("b", {}, `Saved to ${message.folder}`), make("p", {}, "It is complete and valid. Drive in it:"), row(drive), ...(items.objects.some((each) => each.cut_out && !each.removed) ? [make("p", {}, "Drive with what you cut out as actors:"), row(`microsim run ${message.folder}/actors/scenario.yaml --view`)] : []), make("p", {}, `The edits are in ${message.edits}. The same again:`), row(message.command), ...message.warnings.map((words) => make("p", { class: "wrong" }, words)),
       make("div", { class: "row" }, world.in_place ? null : make("button", { id: "ms-continue", title: "Further edits are of the saved world, level and to scale", onclick: () => { close(); send("continue"); } }, "Continue in the saved world"), make("button", { id: "ms-close", class: "main", title: "Keep editing (key Esc)", onclick: close }, "Close")));
     $("ms-done").hidden = false; $("ms-close").focus();
   };
