@@ -340,7 +340,7 @@ def json_fields() -> str:
     for name, kind in json_outputs().items():
         schema = schema_of(kind, name)
         link = f"[schema](schemas/{name.replace(' ', '_')}.json)"
-        parts.append(f"### microsim {name} --json\n\n`microsim schema {name}`, {link}")
+        parts.append(f"## microsim {name} --json\n\n`microsim schema {name}`, {link}")
         for form in schema.get("anyOf", [schema]):
             about = form.get("description", "")
             rows = [(f"`{path}`", kind, text) for path, kind, text in _fields(form, "")]
