@@ -136,9 +136,11 @@ class Run:
         return text
 
     def stop(self) -> str:
-        if self.process.poll() is None:
+        died = self.process.poll()
+        if died is None:
             self.process.terminate()
         text, _ = self.process.communicate(timeout=30)
+        assert not died, f"the run ended with {died} by itself:\n{self.errors.read_text()}"
         return text
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -22,11 +23,12 @@ pytest.importorskip("cyclonedds")
 
 from microsim.messages.topics import Qos
 from microsim.ros2.client.client_node import ClientNode
-from microsim.ros2.client.reasons import domains_on_this_machine, nobody_there
+from microsim.ros2.client.reasons import nobody_there, participants_on_this_machine
 from microsim.ros2.transport import Parameter
 from microsim.ros2.transport.dds import DdsTransport
 from microsim.ros2.transport.dds_domain import domain_id
 from tests.json_support import assert_published
+from tests.ros_domains import free_domain
 from tests.support import run_apart
 
 from .conftest import PATIENCE_S, ROOT, wait_for
@@ -237,12 +239,35 @@ def test_silence_is_explained(node: ClientNode, peer: PollingPeer) -> None:
 
 def test_nobody_in_a_domain_is_explained(simulator: None) -> None:
     here = domain_id()
-    assert here in domains_on_this_machine()
-    empty = next(number for number in range(1, 200) if number not in domains_on_this_machine())
+    assert here in participants_on_this_machine()
+    empty = next(number for number in range(1, 200) if number not in participants_on_this_machine())
     reasons = nobody_there({"ROS_DOMAIN_ID": str(empty), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"})
     assert f"no ROS 2 node was found in domain {empty}" in reasons
     assert any(str(here) in each and "set ROS_DOMAIN_ID=" in each for each in reasons)
     assert "ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST limits discovery to this machine" in reasons
+
+
+SLEEPER = "import microsim; node = microsim.connect('sleeper'); print('ready', flush=True); input()"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="open ports of other processes are known on Linux")
+def test_a_neighbour_who_answers_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with free_domain() as domain:
+        monkeypatch.setenv("ROS_DOMAIN_ID", str(domain))
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen(
+            [sys.executable, "-c", SLEEPER], env={**os.environ, "PYTHONPATH": str(ROOT)}, **pipes
+        ) as other:
+            assert other.stdout.readline() == b"ready\n"
+            other.send_signal(signal.SIGSTOP)
+            wakes = threading.Timer(1.5, other.send_signal, [signal.SIGCONT])
+            wakes.start()
+            try:
+                assert run("node", "list")[1] == "/sleeper\n"
+            finally:
+                wakes.cancel()
+                other.send_signal(signal.SIGCONT)
+                other.stdin.close()
 
 
 def test_a_server_that_never_answers_is_named(node: ClientNode, peer: PollingPeer) -> None:

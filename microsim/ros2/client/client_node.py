@@ -25,9 +25,10 @@ from microsim import messages as wire
 from microsim.errors import UsageError
 from microsim.messages.topics import DEFAULT_QOS, Qos
 from microsim.messages.type_files import add_types, find_type, no_type
-from microsim.ros2.client.reasons import not_found, why_silent, why_unheard
+from microsim.ros2.client.reasons import not_found, participants_on_this_machine, why_silent, why_unheard
 from microsim.ros2.client.subscription import Subscription
 from microsim.ros2.transport.dds import Client, DdsPublisher, DdsTransport
+from microsim.ros2.transport.dds_domain import domain_id
 from microsim.ros2.transport.graph_view import GraphEndpoint, GraphView
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ CLOSED = "the connection is closed"
 POLL_S = 0.2
 RETRY_S = 0.002  # while a call waits for its server
 LEAST_S = 0.2  # after the start, until all participants have been discovered
-DISCOVERY_S = 3.0  # longest wait for all that they have announced
+DISCOVERY_S = 5.0  # longest wait for all that they have announced, on a busy machine
 _NAME = re.compile(r"~?/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*", re.ASCII)
 
 
@@ -239,7 +240,13 @@ class ClientNode:
 
     def settle(self, timeout: float = DISCOVERY_S) -> None:
         """Wait until the nodes that are there have been discovered."""
-        self.wait_until(lambda: self.view.is_settled(LEAST_S), timeout)
+        self.wait_until(self._is_settled, timeout)
+
+    def _is_settled(self) -> bool:
+        """A neighbour whose ports are open, but who has not answered yet, is waited for."""
+        return self.view.is_settled(LEAST_S) and (
+            bool(self.view.others()) or participants_on_this_machine()[domain_id()] <= 1  # this node alone
+        )
 
     def topics(self) -> dict[str, list[str]]:
         """Name -> types."""
@@ -281,7 +288,7 @@ class ClientNode:
         """The types of a name, once it is there; UsageError lists what is. None: it must be there already."""
 
         def is_over() -> list[str] | bool:
-            return names().get(name) or (timeout is None and self.view.is_settled(LEAST_S))
+            return names().get(name) or (timeout is None and self._is_settled())
 
         types = self.wait_until(is_over, DISCOVERY_S if timeout is None else timeout)
         if isinstance(types, list):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def not_found(what: str, name: str, names: Iterable[str], view: GraphView) -> st
 def nobody_there(environment: Mapping[str, str] = os.environ) -> list[str]:
     """No other node was discovered: what may be the reason."""
     domain, here = domain_id(environment), interfaces(environment)
-    elsewhere = sorted(domains_on_this_machine() - {domain})
+    elsewhere = sorted(participants_on_this_machine().keys() - {domain})
     found = [f"no ROS 2 node was found in domain {domain}"]
     if elsewhere:
         several = ", ".join(map(str, elsewhere))
@@ -54,14 +55,14 @@ def nobody_there(environment: Mapping[str, str] = os.environ) -> list[str]:
     return found
 
 
-def domains_on_this_machine() -> set[int]:
-    """Domains in which participants have bound their ports here; known on Linux only."""
+def participants_on_this_machine() -> Counter[int]:
+    """Domain -> participants that have bound their ports here; known on Linux only."""
     try:
         lines = _SOCKETS.read_text(encoding="ascii").splitlines()[1:]
-        ports = [int(line.split()[1].rpartition(":")[2], 16) - _FIRST_PORT for line in lines]
+        ports = {int(line.split()[1].rpartition(":")[2], 16) - _FIRST_PORT for line in lines}
     except (OSError, ValueError, IndexError):
-        return set()
-    return {port // _PORTS_OF_A_DOMAIN for port in ports if port >= 0 and port % _PORTS_OF_A_DOMAIN in _UNICAST}
+        return Counter()
+    return Counter(port // _PORTS_OF_A_DOMAIN for port in ports if port >= 0 and port % _PORTS_OF_A_DOMAIN in _UNICAST)
 
 
 def why_silent(view: GraphView, topic: str, type_name: str, qos: Qos | None) -> list[str]:
