@@ -5,7 +5,7 @@ No fastmath and no fused multiply-add, so a kernel gives the bits of its plain-P
 
 numba notices a change in a kernel's own file, not in the kernels it calls or the constants it imports. So the cache
 folder's name is a hash over every file of the folders with kernels: a stale one, which could give other bits, is never
-loaded.
+loaded. Each signature of a kernel has a file of its own, so that processes can compile at the same time.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numba
 import numba.core.config
 import numba.core.utils
-from numba.core import event
+from numba.core import caching, event
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -151,9 +151,34 @@ def cached_cfunc(signature: Any, function: Callable[..., Any]) -> Any:
 
 @contextmanager
 def _our_cache(part: str = "") -> Iterator[None]:
-    before = numba.core.config.CACHE_DIR
+    before = numba.core.config.CACHE_DIR, caching.IndexDataCacheFile
     numba.core.config.CACHE_DIR = str(CACHE_FOLDER / part) if CACHE_FOLDER is not None else ""
+    caching.IndexDataCacheFile = SignatureFiles
     try:
         yield
     finally:
-        numba.core.config.CACHE_DIR = before
+        numba.core.config.CACHE_DIR, caching.IndexDataCacheFile = before
+
+
+class SignatureFiles(caching.IndexDataCacheFile):  # type: ignore[misc]
+    """A file for each signature of a kernel, named by it.
+
+    numba numbers the files and keeps an index of them. Two processes that compile different signatures of a kernel at
+    the same time can choose the same number, and then one signature is given the code of the other, for good.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        self._save_data(self._name(key), (self._source_stamp, key, data))
+
+    def load(self, key: Any) -> Any:
+        try:
+            stamp, saved_key, data = self._load_data(self._name(key))
+        except Exception:  # there is none, or it is damaged: pickles fail in many ways; it is compiled again
+            return None
+        return data if (stamp, saved_key) == (self._source_stamp, key) else None
+
+    def flush(self) -> None:
+        """There is no index to empty."""
+
+    def _name(self, key: Any) -> str:
+        return f"{self._index_name}.{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.nbc"

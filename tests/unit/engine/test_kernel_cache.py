@@ -5,6 +5,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numba
+import numpy as np
 import pytest
 
 from microsim.engine import compiled
@@ -57,3 +59,60 @@ def test_another_constant_is_another_cache(tmp_path: Path, monkeypatch: pytest.M
     assert "DILATION_PX2 = 0.3" in changed.read_text()
     changed.write_text(changed.read_text().replace("DILATION_PX2 = 0.3", "DILATION_PX2 = 0.9"))
     assert compiled._source_hash() != before
+
+
+def files_for(folder: Path, stamp: str = "now") -> compiled.SignatureFiles:
+    return compiled.SignatureFiles(str(folder), "move-12", stamp)
+
+
+ONE, OTHER = (numba.int64,), (numba.types.Array(numba.float64, 1, "C", readonly=True),)
+
+
+def test_signatures_that_two_processes_save_at_the_same_time_keep_their_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """numba's own cache gives one of them the code of the other: its index is written before the code."""
+    mine, theirs = files_for(tmp_path), files_for(tmp_path)
+    save = mine._save_data
+    monkeypatch.setattr(theirs, "_load_index", dict)  # it looked before we saved ours
+
+    def save_after_the_other(name: str, data: object) -> None:
+        theirs.save(OTHER, "code of the other")
+        save(name, data)
+
+    monkeypatch.setattr(mine, "_save_data", save_after_the_other)
+    mine.save(ONE, "code")
+    assert [files_for(tmp_path).load(each) for each in (ONE, OTHER)] == ["code", "code of the other"]
+
+
+def test_a_file_that_is_damaged_stale_or_of_another_signature_is_not_loaded(tmp_path: Path) -> None:
+    files = files_for(tmp_path)
+    files.save(ONE, "code")
+    (file,) = tmp_path.iterdir()
+    whole = file.read_bytes()
+    assert files_for(tmp_path, "later").load(ONE) is None
+    assert files.load(OTHER) is None
+    file.rename(tmp_path / files._name(OTHER))
+    assert files.load(OTHER) is None
+    file.write_bytes(whole[: len(whole) // 2])
+    assert files.load(ONE) is None
+    file.write_bytes(whole)
+    assert files.load(ONE) == "code"
+
+
+def test_a_kernel_is_kept_in_a_file_for_each_signature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "CACHE_FOLDER", tmp_path)
+
+    def twice(x):
+        return x + x
+
+    first, again = compiled.kernel(twice), compiled.kernel(twice)
+    assert [first(1), first(0.25)] == [2, 0.5]
+    assert len(list(tmp_path.rglob("*.nbc"))) == 2
+    assert not list(tmp_path.rglob("*.nbi"))
+    compilations: list[None] = []
+    with compiled.watched(lambda: compilations.append(None), lambda: None):
+        assert [again(1), again(0.25)] == [2, 0.5]
+        assert compilations == []
+        assert again(np.ones(2)).tolist() == [2.0, 2.0]
+    assert compilations
