@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from microsim.messages.outbox import Message
+from microsim.processes import exit_reason
 from microsim.runner import Runner, Watcher
 from microsim.view.web.controls import Controls, Recorded, Ring, Stage, Timeline
 from microsim.view.web.interface import (
@@ -29,6 +30,7 @@ from microsim.view.web.interface import (
     PageFrame,
     PageOptions,
     PageScene,
+    PageTrouble,
     ViewerError,
     need_extra,
 )
@@ -36,6 +38,7 @@ from microsim.view.web.interface import (
 __all__ = ["PageOptions", "Recorded", "Stage", "Timeline", "Viewer", "ViewerError"]
 
 _MOST_CONTROLS = 256
+_MOST_TROUBLES = 32  # different ones that are reported
 _START_S = 120.0  # on a busy machine with cold files; a second otherwise
 
 
@@ -101,6 +104,8 @@ class Viewer:
 
     def _look(self) -> None:
         self._controls.take(self._page.take())
+        for text in self._page.take_troubles():
+            self.runner.sim.listeners.warning(text)
         if not self._page.is_free:
             return
         frame = self._controls.shown or self._collector.frame()
@@ -125,6 +130,7 @@ class PageProcess:
         self._pipe: Connection = here
         self._process = context.Process(target=_serve, args=(there, options), name="microsim-view", daemon=True)
         self._controls: deque[Control] = deque(maxlen=_MOST_CONTROLS)
+        self._troubles: deque[str] = deque(maxlen=_MOST_TROUBLES)
         self._waiting: PageScene | PageFrame | None = None
         self._progress: BusyWith | None = None
         self._news = threading.Condition()
@@ -171,6 +177,10 @@ class PageProcess:
         """Every request since the last call."""
         return [self._controls.popleft() for _ in range(len(self._controls))]
 
+    def take_troubles(self) -> list[str]:
+        """What the page could not do since the last call."""
+        return [self._troubles.popleft() for _ in range(len(self._troubles))]
+
     def close(self) -> None:
         with self._news:
             self._closing = True
@@ -197,11 +207,21 @@ class PageProcess:
             self.is_broken = True
 
     def _read(self) -> None:
+        reported: set[str] = set()
         try:
             while True:
-                self._controls.append(self._pipe.recv())
+                item = self._pipe.recv()
+                if not isinstance(item, PageTrouble):
+                    self._controls.append(item)
+                elif item.text not in reported and len(reported) < _MOST_TROUBLES:  # each once: frames repeat them
+                    reported.add(item.text)
+                    self._troubles.append(f"the page could not draw everything: {item.text}")
         except (EOFError, OSError):
             self.is_broken = True
+            if not self._closing:
+                self._process.join(timeout=3.0)
+                how = exit_reason(self._process.exitcode or 0, "")
+                self._troubles.append(f"the page is gone, the run continues: {how}")
 
 
 @contextmanager

@@ -149,6 +149,13 @@ class BusyWith:
     text: str
 
 
+@dataclass(frozen=True)
+class PageTrouble:
+    """What the page could not draw, for the log of the run."""
+
+    text: str
+
+
 RUN_KINDS = ("pause", "step", "reset", "speed", "load", "drive", "release", "seek", "branch", "plot", "watched")
 PAGE_KINDS = ("view", "layer", "theme", "scale")  # for the page's own process; the others are for the run
 KINDS = frozenset(RUN_KINDS + PAGE_KINDS)

@@ -18,8 +18,9 @@ from websockets.typing import Subprotocol
 
 import microsim
 from microsim.runner import Runner
+from microsim.view.web import Viewer
 from microsim.view.web.controls import Controls, Ring, Stage
-from microsim.view.web.interface import Control, FrameCollector, PageOptions
+from microsim.view.web.interface import Control, FrameCollector, PageOptions, PageTrouble
 from microsim.view.web.page import ViewerPage, access
 from tests.browser_support import front_door, open_panels
 
@@ -213,6 +214,55 @@ def test_fifty_pages_half_of_them_deaf_all_see_the_newest(served: tuple[ViewerPa
             while json.loads(reader.recv(timeout=60)).get("tick") != 180:
                 pass
     assert slowest < 10.0  # nobody is waited for; a busy machine takes its time
+
+
+def test_what_cannot_be_drawn_is_reported_and_drawing_continues(
+    served: tuple[ViewerPage, Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, run = served
+    runner = Runner(microsim.Simulation(BARE), 0.0)
+    collector = FrameCollector(runner)
+    runner.listen(messages=collector.tap)
+    run.send(collector.scene())
+    page._take()
+    stage, calls = page._stage, []
+    draw = stage.draw
+
+    def fails_once(frame: Any) -> None:
+        calls.append(frame)
+        if len(calls) == 1:
+            raise OSError("no memory")
+        draw(frame)
+        run.send(None)  # the end
+
+    monkeypatch.setattr(stage, "draw", fails_once)
+    monkeypatch.setattr(page, "_is_over", False)
+    runner.step(6)
+    run.send(collector.frame())
+    page.run()
+    sent = []
+    while run.poll():
+        sent.append(run.recv())
+    (trouble,) = [each for each in sent if isinstance(each, PageTrouble)]
+    assert trouble.text.startswith("OSError: no memory (test_page_server.py, line ")
+    assert len(calls) == 2
+
+
+def test_a_page_whose_process_ended_is_reported_and_the_run_continues() -> None:
+    runner = Runner(microsim.Simulation(BARE), 0.0)
+    heard_of: list[str] = []
+    runner.listen(warnings=heard_of.append)
+    with Viewer(runner, PageOptions(port=0)) as viewer:
+        viewer._page._process.kill()
+
+        def is_reported() -> bool:
+            runner.step(1)
+            for watcher in runner.watchers:
+                watcher.look()
+            return bool(heard_of)
+
+        until(is_reported, True)
+    assert heard_of == ["the page is gone, the run continues: the process ended by SIGKILL"]
 
 
 def test_many_wishes_to_seek_are_one(monkeypatch: pytest.MonkeyPatch) -> None:

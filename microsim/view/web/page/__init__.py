@@ -10,6 +10,7 @@ import os
 import secrets
 import signal
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -29,6 +30,7 @@ from microsim.view.web.interface import (
     PageFrame,
     PageOptions,
     PageScene,
+    PageTrouble,
 )
 from microsim.view.web.page.access import AccessCheck, is_loopback, split
 from microsim.view.web.page.panel_data import Panels
@@ -39,6 +41,7 @@ _NICENESS = 12  # a lower priority than the run's: on a busy machine the page ge
 _SMOOTH_S, _CALM_S = 0.15, 0.7  # time constants of cameras: behind a robot, and with all of them in view
 _STILL_M = 0.01  # smaller moves of a camera are not sent
 _MOST = 1000  # pages that are remembered
+_NOTHING = object()
 
 
 def serve(pipe: Connection, options: PageOptions) -> None:
@@ -56,8 +59,7 @@ def serve(pipe: Connection, options: PageOptions) -> None:
         pipe.send(("error", f"the page cannot be served: {error}"))
         return
     pipe.send(("address", page.address))
-    with suppress(EOFError, OSError):  # the run has gone
-        page.run()
+    page.run()
     page.panels.end()
     os._exit(0)  # viser would take its time, and print about it
 
@@ -69,6 +71,7 @@ class ViewerPage:
         self._stage: Stage3D | None = None
         self._frame: PageFrame | None = None
         self._aimed_s = 0.0
+        self._is_over = False
         self.token = None if is_loopback(options.host) else secrets.token_urlsafe(18)
         self.panels = Panels(self._request)
         access = AccessCheck(_viewer_html(options.is_dark), self.token, self.panels.serve, options.is_framed)
@@ -83,8 +86,19 @@ class ViewerPage:
         return address if self.token is None else f"{address}?token={self.token}"
 
     def run(self) -> None:
-        while self._take():
-            self._obey()
+        """Until the run ends or goes away. What cannot be drawn is reported there, and drawing continues."""
+        while not self._is_over:
+            try:
+                self._take()
+                self._obey()
+            except Exception as error:  # whatever it is, the next frame may be fine
+                self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        text = f"{type(error).__name__}: {error} ({Path(place.filename).name}, line {place.lineno})"
+        with suppress(OSError):  # the run has gone, which the next look at the pipe shows
+            self._pipe.send(PageTrouble(text))
 
     def _obey(self) -> None:
         """The last request of each kind: repeated ones are carried out once."""
@@ -96,16 +110,14 @@ class ViewerPage:
             with suppress(AttributeError, KeyError, IndexError, TypeError, ValueError):  # not what our page sends
                 getattr(self, f"_on_{kind}")(page, value)
 
-    def _take(self) -> bool:
+    def _take(self) -> None:
         """Show what has arrived since the last time, or the same again: pulses continue while the run is paused."""
         newest: PageFrame | None = None
         wait_s = 1.0 / FRAME_HZ
-        while self._pipe.poll(wait_s):
-            item = self._pipe.recv()
+        while (item := self._received(wait_s)) is not _NOTHING:
             if item is None:
-                if newest is not None:
-                    self._show(newest)
-                return False
+                self._is_over = True
+                break
             if isinstance(item, BusyWith):
                 self.panels.report(item.text)
             elif isinstance(item, PageScene):
@@ -116,11 +128,17 @@ class ViewerPage:
             wait_s = 0.0
         if newest is not None:
             self._show(newest)
-        elif self._frame is not None and self._stage is not None:
+        elif self._frame is not None and self._stage is not None and not self._is_over:
             self._stage.draw(replace(self._frame, news={}, log=(), way=()))
             self._aim(False)
             self._cameras.follow(self._frame)
-        return True
+
+    def _received(self, wait_s: float) -> Any:
+        """The next item of the run; `_NOTHING` after that time; None: the run has ended or is gone."""
+        try:
+            return self._pipe.recv() if self._pipe.poll(wait_s) else _NOTHING
+        except (EOFError, OSError):
+            return None
 
     def _show(self, frame: PageFrame) -> None:
         if self._stage is None:
