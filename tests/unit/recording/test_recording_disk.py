@@ -216,6 +216,7 @@ def recorded_run(folder: Path, terminal: int | None = None) -> Iterator[subproce
         stdin=output,
         stdout=output,
         stderr=output,
+        preexec_fn=heed_hangups,  # noqa: PLW1509 - it only sets a signal
     )
     try:
         deadline = time.monotonic() + 120
@@ -226,6 +227,11 @@ def recorded_run(folder: Path, terminal: int | None = None) -> Iterator[subproce
     finally:
         process.kill()
         process.wait()
+
+
+def heed_hangups() -> None:
+    """The tests themselves may have been started with nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
