@@ -140,7 +140,10 @@ class Run:
         if died is None:
             self.process.terminate()
         text, _ = self.process.communicate(timeout=30)
-        assert not died, f"the run ended with {died} by itself:\n{self.errors.read_text()}"
+        errors = self.errors.read_text()
+        assert not died, f"the run ended with {died} by itself:\n{errors}"
+        assert "the page is gone" not in errors, errors
+        assert "could not draw" not in errors, errors
         return text
 
 
