@@ -126,7 +126,8 @@ class Settling:
                 self._answers.pop(node, None)
 
     def _ask(self, node: str) -> Answer | None:
-        return self._transport.ask(f"{node}/get_parameter_types", PROBE, {"names": []})
+        # two slashes: the whole name of a node, whatever the namespace of the simulator
+        return self._transport.ask(f"/{node}/get_parameter_types", PROBE, {"names": []})
 
 
 @dataclass

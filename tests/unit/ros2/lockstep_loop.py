@@ -108,10 +108,10 @@ def ended(*nodes: Replier) -> Iterator[None]:
 class Loop:
     """A simulator on a bus."""
 
-    def __init__(self, scenario: dict[str, Any], rtf: float | None = None) -> None:
+    def __init__(self, scenario: dict[str, Any], rtf: float | None = None, ros_args: Sequence[str] = ()) -> None:
         self.bus = Bus()
         self.node: MicroSimNode = start_node(
-            MemoryTransport("microsim", bus=self.bus), microsim.load_scenario(scenario), rtf=rtf
+            MemoryTransport("microsim", ros_args, self.bus), microsim.load_scenario(scenario), rtf=rtf
         )
         self.runner, self.sim = self.node.runner, self.node.sim
         self.inputs: list[tuple[int, Any]] = []
@@ -150,11 +150,12 @@ class Reader(threading.Thread):
         loses: int = -1,
         replies: Callable[[int], bool] = lambda count: True,
         name: str = "reader",
+        ros_args: Sequence[str] = (),
     ) -> None:
         """`loses`: the number of a request that is not answered; `replies`: to which message of odometry."""
         super().__init__(daemon=True)
         self.requests, self.loses, self.odometry, self._replies = 0, loses, 0, replies
-        self.transport = MemoryTransport(name, bus=bus)
+        self.transport = MemoryTransport(name, ros_args, bus)
         self.transport.declare([Parameter("gain", 1.0)], lambda changes: "")
         self.transport.poll = self._turn  # type: ignore[method-assign]
         self.imu = 0

@@ -40,6 +40,24 @@ def test_a_node_that_reads_several_topics_has_handled_the_others_when_it_is_aske
     assert len(digests) == 1
 
 
+@pytest.mark.parametrize("remap", [("__ns:=/left",), ("rover/odom:=/left/rover/odom", "rover/cmd_vel:=/go")])
+def test_nodes_are_asked_in_any_namespace_too(remap: tuple[str, ...]) -> None:
+    """The names of gates are those of the scenario; nodes have their own."""
+    arguments = ["--ros-args", *(word for rule in remap for word in ("-r", rule))]
+    for gate, speeds in ((ROVER, [1, 3, 5, 7, 9]), ({"settle": {"node": "/left/reader"}}, [0, 2, 4, 6, 8])):
+        loop = Loop(world(gate), ros_args=arguments)
+        back = ["-r", "/left/rover/cmd_vel:=/go", "-r", "/left/rover/imu/data_raw:=/rover/imu/data_raw"]
+        own = ["--ros-args", "-r", "__ns:=/left", *(back if len(remap) > 1 else [])]
+        reader = Reader(loop.bus, 0.002, ros_args=own)
+        reader.start()
+        try:
+            loop.runner.run(10)
+        finally:
+            reader.end()
+        assert reader.requests >= 10
+        assert [round(100 * item.values[0]) for _, item in loop.inputs] == speeds
+
+
 def test_a_request_to_a_node_that_is_lost_is_repeated() -> None:
     loop = Loop(world(ROVER))
     reader = Reader(loop.bus, 0.0, loses=5)
