@@ -19,7 +19,7 @@ from microsim.errors import MicroSimError, ScenarioError, there_are
 from microsim.messages.inputs.set_pose import composed, frames_in_map
 from microsim.robots.robot import ROBOTS, Robot, ros_name
 from microsim.ros2.result_codes import FAILED, NOT_FOUND, OK, UNSUPPORTED
-from microsim.scenario.live_changes import Entity
+from microsim.scenario.live_changes import Entity, entities_of
 from microsim.scenario.world_models import OBSTACLES, Cylinder
 
 if TYPE_CHECKING:
@@ -251,11 +251,9 @@ class EntityServices:
 
     @property
     def spawned(self) -> list[str]:
-        """Entities that were not there at the start."""
-        first = self.node.sim.initial_scenario
-        return [
-            name for name, each in self.entities.items() if name not in first.robots and each not in first.obstacles
-        ]
+        """Entities that were not there at the start. An obstacle that was moved was there."""
+        first = entities_of(self.node.sim.initial_scenario)
+        return [name for name in self.entities if name not in first]
 
     def get_spawnables(self, request: Any) -> Answer:
         unknown = ", ".join(map(str, request.sources))
@@ -366,8 +364,17 @@ class EntityServices:
         self.node.entities_changed()
 
     def reset_states(self) -> None:
-        """Every entity to where it began, at rest; time and noise continue."""
+        """Every entity to where it began, at rest; time and noise continue. Spawned obstacles stay."""
         sim = self.node.sim
+        for name, first in entities_of(sim.initial_scenario).items():
+            now = self.entities.get(name)
+            if isinstance(first, Robot) or now is None or isinstance(now, Robot) or now.center == first.center:
+                continue
+            try:
+                sim.move_obstacle(name, first.center)
+            except MicroSimError as error:
+                raise RefusalError(FAILED, f"{name} cannot return to where it began: {error}") from None
+        self.node.entities_changed()
         for robot, settings in sim.scenario.robots.items():
             pose = settings.start.map_pose
             sim.command(robot)

@@ -624,6 +624,33 @@ def test_the_standard_interface_spawns_obstacles_in_any_frame_and_moves_them() -
     assert stage.call("/get_entities", STANDARD + "GetEntities").entities == ["drone", "rover"]
 
 
+def test_resets_of_state_and_of_spawned_entities_keep_the_obstacles_of_the_scenario() -> None:
+    box, drum = {"type": "box", "size": [1, 1, 1]}, {"type": "cylinder", "radius": 0.5, "height": 1}
+    blocks = [{**box, "center": [30, 30, 0]}, {**drum, "center": [35, 30, 0]}, {**box, "center": [40, 30, 0]}]
+    stage = Stage({**BARE, "obstacles": blocks})
+    there = ["drone", "rover", "obstacle_0", "obstacle_1", "obstacle_2"]
+    place = {"pose": {"position": {"x": 31.0, "y": 33.0}, "orientation": {"w": 1.0}}}
+
+    def put(entity: str) -> int:
+        answer = stage.call("/set_entity_state", STANDARD + "SetEntityState", entity=entity, state=place, set_pose=True)
+        return int(answer.result.result)
+
+    def reset(scope: int) -> int:
+        return int(stage.call("/reset_simulation", STANDARD + "ResetSimulation", scope=scope).result.result)
+
+    assert put("obstacle_0") == 1
+    assert spawn(stage, "crate", "box").result.result == 1
+    assert reset(4) == 1
+    assert stage.call("/get_entities", STANDARD + "GetEntities").entities == there
+    assert reset(2) == 1
+    assert [each.center[:2] for each in stage.node.sim.scenario.obstacles] == [(30, 30), (35, 30), (40, 30)]
+    assert put("obstacle_0") == 1
+    stage.node.sim.set_pose("rover", x=30, y=30)
+    stage.tick()
+    assert reset(2) == 4, "the rover is there now"
+    assert stage.call("/get_entities", STANDARD + "GetEntities").entities == there
+
+
 def test_the_standard_interface_spawns_actors_in_the_air_and_on_their_path() -> None:
     stage = Stage()
     assert spawn(stage, "kite", text="{model: actor, shape: drone}", z=7.0).result.result == 1
