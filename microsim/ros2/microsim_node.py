@@ -237,9 +237,10 @@ class MicroSimNode:
         self._run(sim)
 
     def load(self, scenario: Scenario) -> None:
-        """Continue with another scenario, from its start and with its seed."""
-        self.settings = ScenarioParameters(scenario)
+        """Continue with another scenario, from its start and with its seed. One that cannot run changes nothing."""
         sim = Simulation(scenario)
+        check_gates(sim)
+        self.settings = ScenarioParameters(scenario)
         self.runner.restart(sim)
         self._subscribe()
         self._set_gates()

@@ -147,14 +147,16 @@ class SimulationInterfaces(EntityServices):
             if not uri and not text:
                 return result(NO_RESOURCE, "expected the name of a world as uri, or the text of a scenario")
             document: Any = uri or read_yaml(text, "world_resource").data
+            if not uri and not isinstance(document, Mapping):  # a text could be the path of a file
+                return result(PARSE_ERROR, "expected the text of a scenario, such as `robots: {rover: {}}`")
             if isinstance(document, Mapping) and document.get("plugins"):
                 return result(UNSUPPORTED, "a scenario sent over the network may not name plug-in folders")
             scenario = load_scenario(document)
+            self.node.load(scenario)
         except MicroSimError as error:
             return result(PARSE_ERROR, str(error))
         self._stop()
         self.info.clear()
-        self.node.load(scenario)
         return {"world": _resource(scenario.name), **result()}
 
 

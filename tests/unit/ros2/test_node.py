@@ -7,6 +7,7 @@ import json
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -580,6 +581,27 @@ def test_the_standard_interface_loads_worlds() -> None:
     assert stage.call("/load_world", STANDARD + "LoadWorld", world_resource=evil).result.result == 0
     broken = {"resource_string": "name: [\n"}
     assert stage.call("/load_world", STANDARD + "LoadWorld", world_resource=broken).result.result == 103
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("{path}", "expected the text of a scenario"),
+        ("flat", "expected the text of a scenario"),
+        ("lockstep: [{{after: /moon, expect: /rover/cmd_vel}}]", "this run does not send"),
+    ],
+)
+def test_a_world_that_cannot_run_is_refused_and_the_run_continues(text: str, part: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("name: mine\n")
+    stage = Stage()
+    stage.node.runner.pause(False)
+    world = {"resource_string": text.format(path=tmp_path / "mine.yaml")}
+    answer = stage.call("/load_world", STANDARD + "LoadWorld", world_resource=world).result
+    assert answer.result == 103
+    assert part in answer.error_message
+    assert stage.node.sim.scenario.name == microsim.load_scenario(BARE).name
+    assert not stage.node.runner.paused
+    assert stage.node.lockstep is None
 
 
 def spawn(stage: Stage, name: str, uri: str = "", x: float = 5.0, y: float = 5.0, **rest: Any) -> Any:
