@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from microsim.ros2.node_process import StartedProcess, signal_all, split, started
@@ -29,7 +29,7 @@ class LoadCondition:
 
     name: str
     about: str
-    variables: Mapping[str, str] = field(default_factory=dict, hash=False)  # of the node
+    hash_seed: str = "0"  # PYTHONHASHSEED of the node
     rtf: float = 0.0
     on_one_core: bool = False
     is_busy: bool = False
@@ -39,9 +39,9 @@ class LoadCondition:
 def conditions() -> tuple[LoadCondition, ...]:
     """The reference first; without what this system cannot vary."""
     found = [
-        LoadCondition("reference", "as fast as the node replies", {"PYTHONHASHSEED": "0"}),
-        LoadCondition("again", "the same once more", {"PYTHONHASHSEED": "0"}),
-        LoadCondition("hash_seed", "another PYTHONHASHSEED", {"PYTHONHASHSEED": "271828"}),
+        LoadCondition("reference", "as fast as the node replies"),
+        LoadCondition("again", "the same once more"),
+        LoadCondition("hash_seed", "another PYTHONHASHSEED", hash_seed="271828"),
         LoadCondition("busy", "all cores are used by other processes", is_busy=True),
         LoadCondition("real_time", "not faster than real time", rtf=1.0),
     ]
@@ -81,7 +81,8 @@ class NodeCheck:
                 stack.enter_context(_busy_cores())
             with _one_core() if condition.on_one_core else ExitStack():  # what is started here stays on it
                 simulator = stack.enter_context(started(self._simulator(folder, condition), self._variables))
-                node = stack.enter_context(started(self._command, {**self._variables, **condition.variables}))
+                variables = {**self._variables, "PYTHONHASHSEED": condition.hash_seed}
+                node = stack.enter_context(started(self._command, variables))
             if condition.has_pauses:
                 stack.enter_context(_pauses(node.process))
             error = self._awaited(simulator, node)

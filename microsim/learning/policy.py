@@ -13,6 +13,7 @@ import math
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -199,10 +200,8 @@ class Policy:
 
     def export_onnx(self, file: Path) -> None:
         """For other runtimes: `observation` (n, numbers) to `action` (n, actions), both float32."""
-        try:
-            from onnx import TensorProto, helper, numpy_helper, save
-        except ImportError:
-            raise MissingExtraError(f"ONNX needs a library: {install_hint('onnx')}") from None
+        onnx = import_onnx()
+        helper, numpy_helper = onnx.helper, onnx.numpy_helper
         nodes, values, name = [], [], "observation"
 
         def node(kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
@@ -234,12 +233,19 @@ class Policy:
                 name = node("Flatten", [node("Transpose", [name], "maps", perm=[0, 2, 3, 1])], "flat")
                 name = node("Concat", ["numbers", name], "together", axis=1)
         shapes = ((int(shape.inputs), "observation"), (int(shape.sizes[-1]), "action"))
-        seen, done = (helper.make_tensor_value_info(each, TensorProto.FLOAT, ["n", size]) for size, each in shapes)
+        seen, done = (helper.make_tensor_value_info(each, onnx.TensorProto.FLOAT, ["n", size]) for size, each in shapes)
         graph = helper.make_graph(nodes, self.task or "policy", [seen], [done], values)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
         model.metadata_props.add(key="about", value=json.dumps(self.about, sort_keys=True))
         with open_to_write(file) as stream:
-            save(model, stream)
+            onnx.save(model, stream)
+
+
+def import_onnx() -> Any:
+    try:
+        return import_module("onnx")
+    except ImportError:
+        raise MissingExtraError(f"ONNX needs a library: {install_hint('onnx')}") from None
 
 
 def input_names(task: Task) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from microsim.documents.values import Count, Finite, Model, detail, fail
@@ -14,7 +14,16 @@ from microsim.errors import UsageError
 
 PATIENCE_S = 10.0  # of `fail` and `continue`, where `within` is not given
 
-TopicName = Annotated[str, Field(strict=True, min_length=2, max_length=200, pattern="^/")]
+
+def _is_absolute(value: Any) -> Any:
+    if isinstance(value, str) and not value.startswith("/"):
+        fail([detail(f"expected a name with a leading slash, such as /{value or 'rover/odom'}, found {value!r}")])
+    return value
+
+
+TopicName = Annotated[
+    str, Field(strict=True, min_length=2, max_length=200, pattern="^/"), BeforeValidator(_is_absolute)
+]
 WallSeconds = Annotated[Finite, Field(gt=0, le=86_400)]
 
 

@@ -97,6 +97,15 @@ def test_check_names_a_node_that_is_not_deterministic_and_from_when(tmp_path: Pa
     assert first_differences(runs) == {"again": "/controller replied differently to the same inputs at 0.5 s"}
 
 
+def test_each_condition_of_the_check_differs_from_the_reference_in_one_thing() -> None:
+    reference, again, *others = (
+        {key: value for key, value in vars(each).items() if key not in ("name", "about")} for each in conditions()
+    )
+    assert again == reference
+    for each in others:
+        assert sum(each[key] != reference[key] for key in each) == 1
+
+
 def test_check_reports_a_node_that_ends_or_cannot_be_started(tmp_path: Path) -> None:
     arguments = ["flat", "--duration", "1", "--transport", "dds", "--lockstep", "every: 1, expect: /rover/cmd_vel"]
     (run,) = check_node(NodeCheck(arguments, "false", tmp_path, 60.0), conditions(), lambda run: None)

@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from microsim.cli.command import Command, ResultJsonOption, argument, flag, option
 from microsim.cli.live import PANEL, connected
 from microsim.cli.terminal import FAILED, GOOD
+from microsim.errors import UsageError
 
 if TYPE_CHECKING:
     from microsim.conformance.suite import ConformanceReport
@@ -72,6 +73,9 @@ def conformance(
         for each in chosen:
             print(f"{each.group:12} {each.name}: {each.title}  [{each.cites}]")
         return GOOD
+    if html is not None and (html.is_dir() or not html.parent.is_dir()):
+        what = "it is a folder" if html.is_dir() else f"there is no folder {html.parent}"
+        raise UsageError(f"--html {html}: {what}")
     with connected(None) as network:
         report = run_checks(find_simulator(network, node, dialect, timeout, spawn), chosen)
     _write(report, html, as_json)

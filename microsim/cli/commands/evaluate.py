@@ -141,9 +141,10 @@ def _shrunk(options: EvaluateOptions, found: Episodes, plans: dict[int, Plan]) -
     from microsim.sweep.find import Shrinking
     from microsim.sweep.plan import condition
 
-    hits = [int(seed) for seed in found.seeds[found.collision & ~found.success]]
+    hits = [seed for seed in found.seeds[found.collision & ~found.success].tolist() if seed in plans]
     if not hits or options.failures is None:
-        warn("no failure has a collision: there is nothing to shrink")
+        which = "no failure has" if len(found.failures) == len(plans) else f"none of the first {len(plans)} failures has"
+        warn(f"{which} a collision: there is nothing to shrink")
         return None
     plan = plans[hits[0]]
     file = options.failures / "smallest.yaml"

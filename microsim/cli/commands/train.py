@@ -73,20 +73,31 @@ def train(options: TrainOptions) -> int:
       microsim train my_task.py --set worlds=1024 --set steps=5e6
       microsim train RoverAvoid --device cuda --set worlds=4096
     """
-    from microsim.recording.bag_plot import check_name
-
     out = options.out or Path(f"{Path(options.task).stem}.npz")
-    if out.suffix != ".npz":
-        raise UsageError(f"--out {out}: expected a name that ends with .npz")
-    if options.plot is not None:
-        check_name(options.plot)
-    if not out.parent.is_dir():
-        raise UsageError(f"--out {out}: there is no folder {out.parent}")
+    _check_files(options, out)
     with interruptible():
         return _train(options, out)
 
 
 COMMAND = Command(train, panel="Learn", position=160, json=TrainOutput)
+
+
+def _check_files(options: TrainOptions, out: Path) -> None:
+    """Refuse what could not be written after the training."""
+    from microsim.learning.policy import import_onnx
+    from microsim.recording.bag_plot import check_name, matplotlib
+
+    if out.suffix != ".npz":
+        raise UsageError(f"--out {out}: expected a name that ends with .npz")
+    if options.plot is not None:
+        check_name(options.plot)
+        matplotlib("matplotlib")
+    if options.onnx is not None:
+        import_onnx()
+    for name, file in (("--out", out), ("--plot", options.plot), ("--onnx", options.onnx)):
+        if file is not None and (file.is_dir() or not file.parent.is_dir()):
+            what = "it is a folder" if file.is_dir() else f"there is no folder {file.parent}"
+            raise UsageError(f"{name} {file}: {what}")
 
 
 def _train(options: TrainOptions, out: Path) -> int:

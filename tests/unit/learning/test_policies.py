@@ -248,6 +248,34 @@ def test_a_failed_episode_is_a_mission_whose_token_repeats_it_and_that_can_be_sh
     assert CliRunner().invoke(app, [*words[:4], "--at-least", "1", "--quiet"]).exit_code == 1
 
 
+def test_only_failures_that_were_written_can_be_shrunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "poor.npz"
+    arbitrary("RoverAvoid", 3).save(file)
+    monkeypatch.setattr("microsim.cli.commands.evaluate._MOST_WRITTEN", 0)
+    words = ["evaluate", str(file), "--worlds", "4", "--seed", "5", "--failures", str(tmp_path / "failed"), "--shrink"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert "none of the first 0 failures has a collision: there is nothing to shrink" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("--out", "nowhere/rover.npz"), "--out nowhere/rover.npz: there is no folder nowhere"),
+        (("--plot", "nowhere/rover.png"), "--plot nowhere/rover.png: there is no folder nowhere"),
+        (("--plot", "folder.png"), "--plot folder.png: it is a folder"),
+        (("--out", "rover.zip"), "expected a name that ends with .npz"),
+    ],
+)
+def test_files_that_cannot_be_written_are_refused_before_a_training(
+    words: tuple[str, ...], part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.png").mkdir()
+    result = CliRunner().invoke(app, ["train", "RoverAvoid", *words])
+    assert part in str(result.exception)
+
+
 def test_the_policy_command_describes_writes_a_scenario_and_refuses_what_is_missing(tmp_path: Path) -> None:
     file, scenario = tmp_path / "rover.npz", tmp_path / "avoid.yaml"
     arbitrary("RoverAvoid").save(file)

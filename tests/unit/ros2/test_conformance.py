@@ -8,13 +8,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from typer.testing import CliRunner
 
 import microsim
 from microsim import messages as wire
+from microsim.cli import app
 from microsim.conformance import simulator as under_test
 from microsim.conformance.conformance_check import ConformanceCheck
 from microsim.conformance.simulator import Simulator
@@ -406,6 +409,11 @@ def test_a_report_is_text_json_and_html(subject: Simulator) -> None:
     for cited in ("[GetEntityState.srv: entity; Result.msg: RESULT_NOT_FOUND]", "1 passed, 0 failed, 1 not tested"):
         assert cited in text
     assert "<td>GetEntityState.srv: entity; Result.msg: RESULT_NOT_FOUND</td>" in report.to_html()
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_checks(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["conformance", "--html", str(tmp_path / "nowhere" / "report.html")])
+    assert "there is no folder" in str(result.exception)
 
 
 def test_clients_of_the_first_version_are_served(fake: FakeSimulator, subject: Simulator) -> None:

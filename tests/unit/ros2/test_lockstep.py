@@ -438,6 +438,7 @@ def test_an_action_that_waits_at_a_gate_can_be_canceled() -> None:
         ({**ROVER, "after": "/rover/odo"}, "lockstep[0].after: this run does not send /rover/odo; did you mean"),
         ({**ROVER, "expect": "/rover/cmd_vl"}, "lockstep[0].expect: this run does not take /rover/cmd_vl; did you"),
         ({**ROVER, "match": "stamp"}, "has no stamp; set `stamped_cmd_vel: true`"),
+        ({**ROVER, "after": "rover/odom"}, "a name with a leading slash, such as /rover/odom, found 'rover/odom'"),
         ({"expect": "/rover/cmd_vel"}, "either `after: TOPIC` or `every: SECONDS`"),
         ({**ROVER, "every": 1.0}, "either `after: TOPIC` or `every: SECONDS`"),
         ({"every": 0.001, "expect": "/rover/cmd_vel"}, "at least one tick"),
