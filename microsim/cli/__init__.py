@@ -56,6 +56,7 @@ def main(*command: str) -> NoReturn:
         arguments, ROS_ARGS[:] = split_ros_args([*command, *sys.argv[1:]])
         if not arguments and (ROS_ARGS or _is_ros2_run()):
             arguments = ["run", "--headless"]  # what `ros2 run microsim microsim` and launch files start
+        _simplify_help()  # errors show the usage too
         if not arguments or {"-h", "--help"} & {*arguments}:
             _import_help()
             Commands.lists_names_only = arguments in ([], ["-h"], ["--help"])
@@ -76,7 +77,6 @@ def _import_help() -> None:
     import_module("typer.rich_utils")
     for name in unused:
         del sys.modules[name]
-    _simplify_help()
 
 
 def _simplify_help() -> None:

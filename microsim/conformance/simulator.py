@@ -59,6 +59,7 @@ class Simulator:
         use_dialect(dialect)
         self._clock_ns, self._has_stamps = -1, False
         self._spawned: list[str] = []
+        self.is_silent = False  # it has stopped answering anything
 
     # ---- calls
 
@@ -72,7 +73,17 @@ class Simulator:
         try:
             return self.node.call(self.interfaces[kind], request, type=service_type, timeout=self.timeout_s)
         except TimeoutError as error:
+            self.is_silent = not self._answers()
             raise ViolationError(str(error)) from None
+
+    def _answers(self) -> bool:
+        """Whether it answers what every simulator offers."""
+        kind = "GetSimulatorFeatures"
+        try:
+            self.node.call(self.interfaces[kind], {}, type=f"{PACKAGE}/srv/{kind}", timeout=self.timeout_s)
+        except TimeoutError:
+            return False
+        return True
 
     @cached_property
     def features(self) -> frozenset[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from html import escape
 from importlib import import_module
@@ -106,29 +107,42 @@ def chosen_checks(names: Sequence[str]) -> list[ConformanceCheck]:
 def run_checks(
     sim: Simulator, checks: Sequence[ConformanceCheck], on_outcome: Callable[[CheckOutcome], None] = lambda each: None
 ) -> ConformanceReport:
-    """One after the other; the simulator is left playing or paused, as it was."""
-    can_play = sim.has("SIMULATION_STATE_SETTING") and sim.has("SIMULATION_STATE_GETTING")
-    was_playing = can_play and sim.state() == PLAYING
+    """One after the other; the simulator is left playing or paused, as it was. TimeoutError: it does not answer."""
     outcomes = []
     try:
+        was_playing = _is_playing(sim)
         for each in checks:
             outcomes.append(_outcome(sim, each))
             on_outcome(outcomes[-1])
-        if was_playing:
-            sim.go(PLAYING)
-        elif can_play:
-            sim.pause()
+        if was_playing is not None and not sim.is_silent:
+            with suppress(ViolationError):  # it does not do what it should; the checks have said so
+                if was_playing:
+                    sim.go(PLAYING)
+                else:
+                    sim.pause()
     finally:
         use_dialect("2.x")
     return ConformanceReport(sim.owner, sim.dialect, tuple(feature_names(sim.features)), tuple(outcomes))
 
 
+def _is_playing(sim: Simulator) -> bool | None:
+    """None: it cannot be asked, or cannot be set."""
+    try:
+        can_play = sim.has("SIMULATION_STATE_SETTING") and sim.has("SIMULATION_STATE_GETTING")
+        return sim.state() == PLAYING if can_play else None
+    except ViolationError as error:
+        if sim.is_silent:
+            raise TimeoutError(f"{sim.owner} does not answer: {error}") from None
+        return None
+
+
 def _outcome(sim: Simulator, check: ConformanceCheck) -> CheckOutcome:
     begun_s = time.monotonic()
     status, detail = PASSED, ""
-    missing = sim.missing(check.needs)
     try:
-        if missing:
+        if sim.is_silent:
+            raise NotTestedError(f"{sim.owner} has stopped answering")
+        if missing := sim.missing(check.needs):
             raise NotTestedError(f"not announced: {', '.join(missing)}")
         try:
             check.work(sim)

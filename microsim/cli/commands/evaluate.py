@@ -143,7 +143,9 @@ def _shrunk(options: EvaluateOptions, found: Episodes, plans: dict[int, Plan]) -
 
     hits = [seed for seed in found.seeds[found.collision & ~found.success].tolist() if seed in plans]
     if not hits or options.failures is None:
-        which = "no failure has" if len(found.failures) == len(plans) else f"none of the first {len(plans)} failures has"
+        which = (
+            "no failure has" if len(found.failures) == len(plans) else f"none of the first {len(plans)} failures has"
+        )
         warn(f"{which} a collision: there is nothing to shrink")
         return None
     plan = plans[hits[0]]

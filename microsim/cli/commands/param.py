@@ -76,7 +76,7 @@ def get(node_name: NodeArgument, name: NameArgument, as_json: JsonOption = False
         print(json_text(value) if as_json else yaml_text(value))
 
 
-@param.command("set")
+@param.command("set", context_settings={"ignore_unknown_options": True})  # -1 is a value
 def set_parameter(
     node_name: NodeArgument, name: NameArgument, value: Annotated[str, argument("VALUE", "The new value, as YAML.")]
 ) -> None:
@@ -86,6 +86,7 @@ def set_parameter(
     Examples:
       microsim param set /microsim seed 7
       microsim param set /microsim rover.max_v 1.5
+      microsim param set /planner offset -0.2
     """
     from microsim.ros2.transport.ros_arguments import read_value
 

@@ -268,7 +268,8 @@ class ClientNode:
     def node_name(self, name: str) -> str:
         """The whole name of a node that is there; UsageError lists those that are."""
         whole = name if name.startswith("/") else f"/{name}"
-        self._found("node", whole, lambda: {each: ["node"] for each in self.view.node_names()}, None)
+        own = {self.name} - {whole}  # it is no help that it is there
+        self._found("node", whole, lambda: {each: ["node"] for each in self.view.node_names() if each not in own}, None)
         return whole
 
     def endpoints(self, select: Callable[[GraphView], list[GraphEndpoint]]) -> list[tuple[str, GraphEndpoint]]:

@@ -388,6 +388,30 @@ def test_defects_of_the_action_are_found(
     assert run_one(subject, check) == {check: FAILED}
 
 
+def test_a_simulator_that_stops_answering_fails_once_and_the_rest_is_not_tested(fake: FakeSimulator) -> None:
+    class Stopping(MemoryNetwork):
+        left = 5  # calls that are answered
+
+        def call(self, service: str, *given: Any, **more: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise TimeoutError(f"no answer from {service} within 5 s")
+            return super().call(service, *given, **more)
+
+    sim = simulator_on(fake.bus)
+    sim.node = cast(Any, Stopping(fake.bus))
+    names = ("names_are_matched_by_the_filter", "states_are_complete", "one_step_is_one_period")
+    report = run_checks(sim, [CHECKS[name] for name in names])
+    assert [each.status for each in report.outcomes] == [FAILED, SKIPPED, SKIPPED]
+    assert "no answer from /get_entity_info" in report.outcomes[0].detail
+    assert report.outcomes[1].detail == "/microsim has stopped answering"
+    assert not report.is_conformant
+    with pytest.raises(TimeoutError, match="/microsim does not answer"):
+        silent = simulator_on(fake.bus)
+        silent.node = sim.node
+        run_checks(silent, [CHECKS[names[0]]])
+
+
 def test_every_check_has_a_defect_that_it_finds() -> None:
     found = {check for _, _, check in DEFECTS.values()}
     assert found | OF_ACTION | NOT_HERE == set(CHECKS)
