@@ -161,7 +161,7 @@ def test_wrong_values_are_reported_with_their_path_and_type(simulator: None) -> 
         (("topic", "echo", "/rover/odm", "--once"), r"no topic '/rover/odm'; did you mean '/rover/odom'\? there are: "),
         (("service", "call", "/sim/puase"), r"no service '/sim/puase'; did you mean '/sim/pause'\? there are: "),
         (("action", "send-goal", "/simulate_step"), r"no action '/simulate_step'; did you mean '/simulate_steps'\?"),
-        (("node", "info", "/microsm"), r"no node '/microsm'; did you mean '/microsim'\? there are: (?!.*_microsim_)/microsim"),
+        (("node", "info", "/microsm"), r"no node '/microsm'; did you mean '/microsim'\? there are: (?!.*/_micro)"),
         (("param", "get", "/microsim", "sead"), r"has no parameter 'sead'; did you mean 'seed'\? there are: "),
         (("tf", "echo", "map", "rover/bas_link", "--once"), r"no frame 'rover/bas_link'; did you mean"),
         (("topic", "pub", "/x", "std_msgs/msg/Strin", "{}"), r"unknown type 'std_msgs/msg/Strin'; did you mean"),

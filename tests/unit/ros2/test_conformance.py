@@ -406,9 +406,9 @@ def test_a_simulator_that_stops_answering_fails_once_and_the_rest_is_not_tested(
     assert "no answer from /get_entity_info" in report.outcomes[0].detail
     assert report.outcomes[1].detail == "/microsim has stopped answering"
     assert not report.is_conformant
+    silent = simulator_on(fake.bus)
+    silent.node = sim.node
     with pytest.raises(TimeoutError, match="/microsim does not answer"):
-        silent = simulator_on(fake.bus)
-        silent.node = sim.node
         run_checks(silent, [CHECKS[names[0]]])
 
 
