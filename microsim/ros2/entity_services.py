@@ -18,7 +18,6 @@ from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import MicroSimError, ScenarioError, there_are
 from microsim.messages.inputs.set_pose import composed, frames_in_map
 from microsim.robots.robot import ROBOTS, Robot, ros_name
-from microsim.ros2.result_codes import FAILED, NOT_FOUND, OK, UNSUPPORTED
 from microsim.scenario.live_changes import Entity, entities_of
 from microsim.scenario.world_models import OBSTACLES, Cylinder
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 Answer: TypeAlias = Mapping[str, Any]
 Span: TypeAlias = tuple[list[float], list[float]]  # lowest and highest x, y, z
 
+UNSUPPORTED, OK, NOT_FOUND, INCORRECT_STATE, FAILED = range(5)  # Result
 INVALID_POSE, SPAWN_FAILED = 101, 150
 NAME_NOT_UNIQUE, NAME_INVALID, NO_RESOURCE, NAMESPACE_INVALID, PARSE_ERROR, INVALID_START = 101, 102, 104, 105, 106, 109
 ROBOT, STATIC_OBJECT = 1, 5  # EntityCategory

@@ -10,8 +10,15 @@ from microsim.documents.yaml_text import read_yaml
 from microsim.errors import MicroSimError, did_you_mean
 from microsim.messages import fill
 from microsim.paths import scenario_names, world_names
-from microsim.ros2.entity_services import EntityServices, RefusalError, result
-from microsim.ros2.result_codes import FAILED, INCORRECT_STATE, NOT_FOUND, UNSUPPORTED
+from microsim.ros2.entity_services import (
+    FAILED,
+    INCORRECT_STATE,
+    NOT_FOUND,
+    UNSUPPORTED,
+    EntityServices,
+    RefusalError,
+    result,
+)
 from microsim.scenario import load_scenario
 
 if TYPE_CHECKING:
