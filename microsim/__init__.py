@@ -71,6 +71,7 @@ class _FormerModule(ModuleType):
         return getattr(import_module(_FORMER_MODULES[self.__name__]), name)
 
 
+_ENGINE_OF_0_1 = ("compiled", "components", "exact", "motion", "noise")
 _FORMER_MODULES = {
     "microsim.recording.bag": "microsim.recording.bag_io",
     "microsim.recording.replay": "microsim.recording.bag_replay",
@@ -79,5 +80,8 @@ _FORMER_MODULES = {
     "microsim.ros2.robot_simulator.node": "microsim.ros2.robot_simulator_node",
     "microsim.ros2.robot_simulator.settings": "microsim.ros2.robot_simulator_settings",
     "microsim.ros2.sim_rover": "microsim.ros2.rover_node",
+    "microsim.scenario.robots": "microsim.robots.robot",  # this one and the next are of version 0.1
+    "microsim.sim": "microsim.engine",
+    **{f"microsim.sim.{name}": f"microsim.engine.{name}" for name in _ENGINE_OF_0_1},
 }
 sys.modules.update({name: _FormerModule(name) for name in _FORMER_MODULES})

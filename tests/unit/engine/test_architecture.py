@@ -203,6 +203,11 @@ def test_a_run_without_lidar_and_mesh_starts_without_their_modules() -> None:
         ("microsim.ros2.robot_simulator.node", ["RobotSimulatorNode"]),
         ("microsim.ros2.robot_simulator.settings", ["RobotSimulatorSettings"]),
         ("microsim.ros2.sim_rover", ["RoverCore", "RoverSettings"]),
+        ("microsim.scenario.robots", ["Robot"]),
+        ("microsim.sim.compiled", ["kernel"]),
+        ("microsim.sim.components", ["RobotModel"]),
+        ("microsim.sim.exact", ["sin"]),
+        ("microsim.sim.noise", ["normals"]),
     ],
 )
 def test_names_that_were_documented_elsewhere_can_be_imported_from_there(former: str, names: list[str]) -> None:
@@ -211,3 +216,11 @@ def test_names_that_were_documented_elsewhere_can_be_imported_from_there(former:
     assert all(isinstance(namespace[name], type) or callable(namespace[name]) for name in names)
     with pytest.raises(ImportError, match="no_such_name"):
         exec(f"from {former} import no_such_name", {})  # noqa: S102
+
+
+def test_modules_that_were_documented_elsewhere_can_be_imported_from_there() -> None:
+    run = "from microsim.sim import motion; import microsim.sim.exact as exact; print(motion.PLACE_Z, exact.PI)"
+    here = "from microsim.engine import motion, exact; print(motion.PLACE_Z, exact.PI)"
+    former, now = (subprocess.run([sys.executable, "-c", code], capture_output=True, text=True) for code in (run, here))
+    assert former.returncode == 0, former.stderr
+    assert former.stdout == now.stdout
