@@ -285,8 +285,7 @@ class FoxgloveOptions(NamedTuple):
             if self.foxglove_host is not None:
                 raise UsageError("--foxglove-host needs --foxglove")
             return transport
-        from microsim.foxglove.foxglove_transport import FoxgloveTransport
-        from microsim.foxglove.joined_transports import JoinedTransports
+        from microsim.foxglove import FoxgloveTransport, JoinedTransports
 
         host = self.foxglove_host or "127.0.0.1"
         quiet = [] if transport is None else ["--disable-stdout-logs"]

@@ -62,7 +62,7 @@ HOMES = {
         "sensors/_camera_messages.py",
     ),
     "mcp": ("agents/agent_server.py",),
-    "foxglove": ("foxglove/",),
+    "foxglove": ("foxglove.py",),
     "pytest": ("testing/pytest_plugin.py",),
     "typer": ("cli/",),
     "rich": ("cli/", "view/dashboard/"),

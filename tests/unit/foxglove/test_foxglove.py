@@ -21,8 +21,7 @@ from microsim import messages as wire
 from microsim.cli import app
 from microsim.cli.command import with_values_left_out
 from microsim.errors import UsageError
-from microsim.foxglove.foxglove_transport import FoxgloveTransport
-from microsim.foxglove.joined_transports import JoinedTransports
+from microsim.foxglove import FoxgloveTransport, JoinedTransports
 from microsim.messages.topics import Qos
 from microsim.paths import data_folder
 from microsim.ros2.microsim_node import start_node
