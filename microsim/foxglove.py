@@ -372,7 +372,10 @@ class JoinedPublisher:
 
 
 class JoinedTransports:
-    """Two as one, so that a run on ROS 2 and in Foxglove has one node. `first` gives the names, answers calls, and is waited for; `second` gets everything too."""
+    """Two as one, so that a run on ROS 2 and in Foxglove has one node.
+
+    `first` gives the names, answers calls, and is waited for; `second` gets everything too.
+    """
 
     name = "joined"
 

@@ -6,8 +6,7 @@ import math
 import re
 from typing import Any
 
-from microsim.conformance.conformance_check import NotTestedError, check, expect, expect_code, expect_refused
-from microsim.conformance.simulator import Simulator
+from microsim.conformance.simulator import NotTestedError, Simulator, check, expect, expect_code, expect_refused
 
 NOBODY = "no_such_entity_9"
 GET_STATE, SET_STATE, GET_INFO = "ENTITY_STATE_GETTING", "ENTITY_STATE_SETTING", "ENTITY_INFO_GETTING"

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from microsim.conformance.conformance_check import FEATURES, NotTestedError, check, expect, expect_code
-from microsim.conformance.simulator import Simulator, feature_names
+from microsim.conformance.simulator import (
+    FEATURES,
+    NotTestedError,
+    Simulator,
+    check,
+    expect,
+    expect_code,
+    feature_names,
+)
 
 # interface -> the features that announce it, and a request that changes nothing
 INTERFACES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {

@@ -5,8 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from microsim.conformance.conformance_check import NotTestedError, check, expect, expect_code, expect_refused
-from microsim.conformance.simulator import PAUSED, PLAYING, STOPPED, Simulator
+from microsim.conformance.simulator import (
+    PAUSED,
+    PLAYING,
+    STOPPED,
+    NotTestedError,
+    Simulator,
+    check,
+    expect,
+    expect_code,
+    expect_refused,
+)
 
 GETTING, SETTING, PAUSE = "SIMULATION_STATE_GETTING", "SIMULATION_STATE_SETTING", "SIMULATION_STATE_PAUSE"
 NAMES = ("STOPPED", "PLAYING", "PAUSED", "QUITTING", "NO_WORLD", "LOADING_WORLD")

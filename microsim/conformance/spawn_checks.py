@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from microsim.conformance.conformance_check import check, expect, expect_code, expect_refused
-from microsim.conformance.simulator import Simulator, pose_message
+from microsim.conformance.simulator import Simulator, check, expect, expect_code, expect_refused, pose_message
 
 NAME = "conformance_one"
 

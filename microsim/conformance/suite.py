@@ -10,8 +10,16 @@ from dataclasses import asdict, dataclass
 from html import escape
 from importlib import import_module
 
-from microsim.conformance.conformance_check import CHECKS, ConformanceCheck, NotTestedError, ViolationError
-from microsim.conformance.simulator import PLAYING, Simulator, feature_names, use_dialect
+from microsim.conformance.simulator import (
+    CHECKS,
+    PLAYING,
+    ConformanceCheck,
+    NotTestedError,
+    Simulator,
+    ViolationError,
+    feature_names,
+    use_dialect,
+)
 from microsim.errors import MicroSimError, UsageError, unknown
 from microsim.version import __version__
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from microsim.conformance.conformance_check import NotTestedError, check, expect, expect_code, expect_refused
-from microsim.conformance.simulator import STOPPED, Simulator
+from microsim.conformance.simulator import (
+    STOPPED,
+    NotTestedError,
+    Simulator,
+    check,
+    expect,
+    expect_code,
+    expect_refused,
+)
 
 NO_WORLD = 4
 

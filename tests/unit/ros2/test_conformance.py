@@ -19,8 +19,7 @@ import microsim
 from microsim import messages as wire
 from microsim.cli import app
 from microsim.conformance import simulator as under_test
-from microsim.conformance.conformance_check import ConformanceCheck
-from microsim.conformance.simulator import Simulator
+from microsim.conformance.simulator import ConformanceCheck, Simulator
 from microsim.conformance.suite import FAILED, SKIPPED, all_checks, run_checks
 from microsim.messages import fill
 from microsim.messages.topics import Qos
