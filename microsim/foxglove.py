@@ -1,7 +1,8 @@
 """Live view in Foxglove: a transport for the node, so that topics, inputs, services and parameters are the node's.
 
 The transport is a WebSocket server of the Foxglove SDK. The SDK calls from its own threads. What clients send is put
-into a bounded queue, and `poll` works on it in the thread of the run. Messages are handed to the SDK, which drops the oldest where a client is too slow.
+into a bounded queue, and `poll` works on it in the thread of the run. Messages are handed to the SDK, which drops the
+oldest where a client is too slow.
 """
 
 from __future__ import annotations

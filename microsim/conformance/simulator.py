@@ -86,6 +86,7 @@ def expect_code(response: Any, wanted: int | Sequence[int], request: str) -> Non
 def expect_refused(response: Any, request: str) -> None:
     expect(int(response.result.result) != 1, f"{request}: expected a refusal, found result 1 (RESULT_OK)")
 
+
 _SPAWN = "string name\nbool allow_renaming\n{}string entity_namespace\ngeometry_msgs/PoseStamped initial_pose\n"
 _OLDER = {  # what 1.x has in another form: path -> request
     "srv/LoadWorld.srv": "string uri\nstring resource_string\nbool fail_on_unsupported_element\n"

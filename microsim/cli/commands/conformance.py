@@ -14,7 +14,7 @@ from microsim.cli.terminal import FAILED, GOOD
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:
-    from microsim.conformance.suite import ConformanceReport
+    from microsim.conformance import ConformanceReport
 
 
 class OutcomeOutput(TypedDict):
@@ -63,8 +63,8 @@ def conformance(
       microsim conformance --node /gazebo --html report.html
       microsim conformance entity spawn --dialect 1.x
     """
+    from microsim.conformance import chosen_checks, run_checks
     from microsim.conformance.simulator import find_simulator
-    from microsim.conformance.suite import chosen_checks, run_checks
 
     if dialect not in ("auto", "1.x", "2.x"):
         raise typer.BadParameter(f"expected auto, 1.x or 2.x, found {dialect!r}.")

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 import microsim
 from microsim import messages as wire
 from microsim.cli import app
+from microsim.conformance import FAILED, SKIPPED, all_checks, run_checks
 from microsim.conformance import simulator as under_test
 from microsim.conformance.simulator import ConformanceCheck, Simulator
-from microsim.conformance.suite import FAILED, SKIPPED, all_checks, run_checks
 from microsim.messages import fill
 from microsim.messages.topics import Qos
 from microsim.ros2 import sim_services
