@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from microsim.engine.calls import sample_address
-from microsim.engine.faults import RADIO
+from microsim.engine.components import CONTACTS, TOUCHING
+from microsim.engine.drivable import OFFROAD, DrivableArea
+from microsim.engine.faults import RADIO, Health, of_target
 from microsim.engine.frames import exact_pose, identity
 from microsim.engine.output_table import Call, Slot
+from microsim.engine.physics import Physics
 from microsim.engine.pipeline import Periodic
+from microsim.engine.timekeeper import Trigger
 from microsim.messages import Prepared, encoders, markers
-from microsim.messages.status import HZ, Status
 from microsim.messages.topics import Topic, table
 from microsim.outputs.run_outputs import Run
+from microsim.robots.robot import Robot
 from microsim.scenario.bundles import bundle_of
+
+STATUS_HZ = 10.0
+OK, WARN, ERROR = 0, 1, 2  # levels of diagnostic_msgs/DiagnosticStatus
+Entry: TypeAlias = tuple[int, str, dict[str, str]]  # level, message, values
 
 
 def own_topics() -> dict[str, Topic]:
@@ -69,7 +78,7 @@ def add_status(run: Run, topic: Topic) -> None:
         return
     area = None if scenario.world is None else bundle_of(scenario.world).drivable
     sensors = tuple(f"{robot}/{name}" for robot, name, _, _ in scenario.all_sensors)
-    hz = min(HZ, float(scenario.physics_hz))
+    hz = min(STATUS_HZ, float(scenario.physics_hz))
     send, encode = run.sender(topic.name, topic.type, topic.qos), encoders.diagnostics
     run.rates[topic.name] = hz
     targets = dict.fromkeys(each.target for each in scenario.faults if each.target not in sensors)
@@ -93,3 +102,115 @@ def add_periodic(run: Run, topic: Topic, hz: float, encode: Callable[[int, int],
     run.rates[topic.name] = hz
     send = run.sender(topic.name, topic.type, topic.qos)
     run.add(topic.position, topic.name, Periodic(run.trigger(hz), encode, send))
+
+
+@dataclass
+class Status:
+    """Whether cars are on the road, what state they are in, what robots touch, and how sensors are.
+
+    It looks every tick, and sends at its rate and whenever something has changed.
+    """
+
+    physics: Physics
+    robots: Mapping[str, Robot]  # those whose state is reported
+    area: DrivableArea | None  # None: the world does not say where one may drive
+    sensors: tuple[str, ...]  # robot/sensor
+    health: Health
+    trigger: Trigger
+    encode: Callable[[int, Mapping[str, Entry]], bytes]
+    send: Callable[[int, bytes], None]
+    others: tuple[str, ...] = ()  # targets of faults that are not sensors: topics, the radio, nodes
+    affected: Mapping[str, int] = field(default_factory=dict)  # messages with faults so far, by topic
+    due: float = 0
+    next_regular: int = 0
+    told: Any = field(default=None)  # what the last message said, without its counts
+
+    def fire(self, tick: int, stamp_ns: int) -> None:
+        entries = self.entries(tick)
+        watched = ("is_offroad", "polygon", "blocked", "touching")
+        facts = [(name, level, message, *map(values.get, watched))
+                 for name, (level, message, values) in entries.items()]  # fmt: skip
+        if tick >= self.next_regular or facts != self.told:
+            self.send(stamp_ns, self.encode(stamp_ns, entries))
+            self.told = facts
+            if tick >= self.next_regular:
+                self.next_regular = self.trigger.next_tick(tick + 1)
+        self.due = tick + 1
+
+    def entries(self, tick: int) -> dict[str, Entry]:
+        """By name: each robot that is watched, or the run where there is none, other robots, each sensor with faults.
+
+        A sensor without any has no entry: adding one changes no other topic.
+        """
+        sensors = {name: self._sensor(name, tick) for name in self.sensors if self.health.concerns(name)}
+        is_degraded = any(level != OK for level, _, _ in sensors.values())
+        found: dict[str, Entry] = {name: self._robot(name, is_degraded) for name in self.robots}
+        if not found:
+            state = "degraded" if is_degraded else "running"
+            found["run"] = (WARN if is_degraded else OK, state, {"state": state, **self._counts()})
+        others = [name for name in self.physics.contacts.names if name not in self.robots]
+        faults = {name: self._other(name, tick) for name in self.others}
+        return found | {name: self._other_robot(name) for name in others} | sensors | faults
+
+    def _other(self, target: str, tick: int) -> Entry:
+        kinds = [
+            fault.kind for fault in of_target(self.health.faults, target) if fault.first_tick <= tick < fault.end_tick
+        ]
+        values = {"faults": ", ".join(kinds)}
+        if target.startswith("/"):
+            values["affected_messages"] = str(self.affected.get(target, 0))
+        return (WARN, ", ".join(kinds), values) if kinds else (OK, "ok", values)
+
+    def _other_robot(self, name: str) -> Entry:
+        values = self._contacts(name)
+        return (WARN, "in contact", values) if values["touching"] else (OK, "running", values)
+
+    def _contacts(self, name: str) -> dict[str, str]:
+        fleet, column = self.physics.home[name]
+        contacts = self.physics.contacts
+        touched = contacts.touched(contacts.names.index(name)) if fleet.state[TOUCHING, column] else ()
+        return {"contacts": str(int(fleet.state[CONTACTS, column])), "touching": ", ".join(touched)}
+
+    def _counts(self) -> dict[str, str]:
+        degraded, dropped = sum(self.health.degraded.values()), sum(self.health.dropped.values())
+        return {"degraded_frames": str(degraded), "dropped_frames": str(dropped)}
+
+    def _sensor(self, name: str, tick: int) -> Entry:
+        state = self.health.state(name, tick)
+        counts = {"degraded_frames": self.health.degraded[name], "dropped_frames": self.health.dropped[name]}
+        values = {"health": state, **{key: str(count) for key, count in counts.items()}}
+        return OK if state == "ok" else WARN, state, values
+
+    def _robot(self, name: str, is_degraded: bool) -> Entry:
+        fleet, column = self.physics.home[name]
+        report = self.robots[name].report(fleet.state[:, column])
+        state = report.emergency or ("degraded" if is_degraded else "running")
+        road = self._road(name)
+        values = {"state": state, **road, **report.values, **self._contacts(name), **self._counts()}
+        is_unusual = is_degraded or road["is_offroad"] == "true" or values["touching"] != ""
+        level = ERROR if report.emergency else WARN if is_unusual else OK
+        return level, state, values
+
+    def _road(self, name: str) -> dict[str, str]:
+        if self.area is None:
+            return {"is_offroad": "unknown", "polygon": "", "priority": "", "points_offroad": ""}
+        x, y = self.robots[name].ground_points(self.physics.motions[name])
+        polygon, outside = self.area.footprint(x, y)
+        priority = "" if polygon == OFFROAD else f"{self.area.priority[polygon]:g}"
+        return {
+            "is_offroad": str(outside > 0).lower(),
+            "polygon": "" if polygon == OFFROAD else str(polygon),
+            "priority": priority,
+            "points_offroad": str(outside),  # of the reference point and the four wheels
+        }
+
+    def memory(self) -> Any:
+        return self.told, self.health.memory()
+
+    def recall(self, memory: Any, tick: int) -> None:
+        if memory is not None:
+            told, health = memory
+            self.told = [tuple(entry) for entry in told] if told is not None else None
+            self.health.recall(health)
+        self.next_regular = self.trigger.next_tick(tick + 1)
+        self.due = tick + 1
