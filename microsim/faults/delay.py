@@ -1,6 +1,6 @@
 """A topic whose messages come late."""
 
-from microsim.faults.fault_kind import FaultKind
+from microsim.faults import FaultKind
 
 FAULT = FaultKind(
     "delay",

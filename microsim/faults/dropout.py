@@ -1,5 +1,5 @@
 """A sensor that sends nothing for some time."""
 
-from microsim.faults.fault_kind import FaultKind
+from microsim.faults import FaultKind
 
 FAULT = FaultKind("dropout", "the sensor sends nothing", "silence", position=2)

@@ -1,6 +1,6 @@
 """A GPS that is off by a constant offset."""
 
-from microsim.faults.fault_kind import FaultKind
+from microsim.faults import FaultKind
 
 FAULT = FaultKind(
     "jump",

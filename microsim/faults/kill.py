@@ -1,6 +1,6 @@
 """Nodes that are killed, and started again."""
 
-from microsim.faults.fault_kind import FaultKind
+from microsim.faults import FaultKind
 
 FAULT = FaultKind(
     "kill", "the node of `--with` is killed, then restarted", "kill", example="node:kill@3s-5s", position=10

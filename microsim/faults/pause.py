@@ -1,6 +1,6 @@
 """Nodes that are suspended for some time."""
 
-from microsim.faults.fault_kind import FaultKind
+from microsim.faults import FaultKind
 
 FAULT = FaultKind(
     "pause", "the node of `--with` is suspended, then resumed", "pause", example="node:pause@3s-5s", position=9

@@ -1,6 +1,6 @@
 """A topic on which messages change places."""
 
-from microsim.faults.fault_kind import FaultKind
+from microsim.faults import FaultKind
 
 FAULT = FaultKind(
     "reordering",

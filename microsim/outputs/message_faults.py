@@ -16,8 +16,7 @@ from microsim.engine.schedule import Command, Input, Schedule, Teleport, Transmi
 from microsim.engine.timekeeper import Clock, exact_rate
 from microsim.errors import UsageError, unknown
 from microsim.faults import FAULTS
-from microsim.messages.inputs import INPUTS
-from microsim.messages.inputs.input_kind import InputTarget
+from microsim.messages.inputs import INPUTS, InputTarget
 from microsim.messages.outbox import entries_in
 from microsim.scenario.models import Scenario
 

@@ -19,9 +19,8 @@ from microsim.engine.schedule import Command, Input, Teleport, Transmission
 from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import MicroSimError, ScenarioError
 from microsim.messages import Template, WireError, decode_checked, encode, encoders, new
-from microsim.messages.inputs import INPUTS
+from microsim.messages.inputs import INPUTS, stamp_of
 from microsim.messages.inputs.ackermann_cmd import ACKERMANN_FIELDS
-from microsim.messages.inputs.input_kind import stamp_of
 from microsim.messages.inputs.set_pose import take_pose
 from microsim.messages.topics import TOPICS
 from microsim.messages.types import ENCAPSULATION

@@ -10,8 +10,7 @@ from typing import Any, Protocol
 from microsim.errors import MicroSimError, UsageError, did_you_mean, unknown
 from microsim.messages import encoders
 from microsim.messages.checked import WireError, decode_checked
-from microsim.messages.inputs import INPUTS
-from microsim.messages.inputs.input_kind import InputKind, stamp_of
+from microsim.messages.inputs import INPUTS, InputKind, stamp_of
 from microsim.messages.outbox import Message
 from microsim.messages.topics import TOPICS
 from microsim.ros2.lockstep import Lockstep, check_gates

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from microsim.engine.faults import of_target
 from microsim.errors import UsageError
-from microsim.faults import FAULTS
-from microsim.faults.fault_kind import NODE
+from microsim.faults import FAULTS, NODE
 from microsim.runner import Runner, Watcher
 from microsim.scenario.fault_models import refuse_faults
 from microsim.simulation import Simulation

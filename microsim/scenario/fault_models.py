@@ -20,8 +20,7 @@ from typing_extensions import Self
 
 from microsim.documents.values import Finite, Model, PointXYZ, Probability, detail, fail, show, unknown
 from microsim.errors import UsageError, did_you_mean
-from microsim.faults import FAULTS
-from microsim.faults.fault_kind import NODE, RADIO, FaultKind
+from microsim.faults import FAULTS, NODE, RADIO, FaultKind
 from microsim.messages.inputs import INPUTS
 from microsim.robots.robot import Robot, sensor_of
 from microsim.sensors.sensor import default_form

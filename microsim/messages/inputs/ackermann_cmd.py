@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from microsim.messages.inputs.input_kind import InputKind, InputTarget, stamp_of
+from microsim.messages.inputs import InputKind, InputTarget, stamp_of
 from microsim.messages.topics import Qos
 
 # a car's inputs -> their fields in ackermann_msgs/AckermannDrive

@@ -6,7 +6,7 @@ sign of the velocity says which way it drives. Without, it follows the velocity,
 
 from typing import Any
 
-from microsim.messages.inputs.input_kind import InputKind, InputTarget, stamp_of
+from microsim.messages.inputs import InputKind, InputTarget, stamp_of
 from microsim.messages.topics import Qos
 
 _HOLD = 1e-12  # of full throttle: neither pedal pressed would mean to follow the speed

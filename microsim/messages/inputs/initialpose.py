@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from microsim.messages.inputs.input_kind import InputKind, InputTarget
+from microsim.messages.inputs import InputKind, InputTarget
 from microsim.messages.inputs.set_pose import take_pose
 from microsim.messages.topics import Qos
 

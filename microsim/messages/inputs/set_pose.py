@@ -8,7 +8,7 @@ from typing import Any
 
 from microsim.engine.geometry import yaw_of_quaternion
 from microsim.errors import UsageError, unknown
-from microsim.messages.inputs.input_kind import InputKind, InputTarget, stamp_of
+from microsim.messages.inputs import InputKind, InputTarget, stamp_of
 from microsim.messages.topics import Qos
 
 _SHORTEST = 1e-3  # length of a quaternion that is a rotation; one of zeros was never filled in

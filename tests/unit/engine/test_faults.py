@@ -153,7 +153,7 @@ def test_a_warning_is_given_once_when_a_sensor_begins_to_fail() -> None:
 
 SEEING = """
 from microsim.engine.compiled import kernel
-from microsim.faults.fault_kind import FaultKind
+from microsim.faults import FaultKind
 
 @kernel
 def alter(settings, motion, memory, scene, key, tick, reading):

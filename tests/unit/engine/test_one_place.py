@@ -80,7 +80,7 @@ ROBOT = Blimp
         "stuck",
         """
 from microsim.engine.compiled import kernel
-from microsim.faults.fault_kind import FaultKind
+from microsim.faults import FaultKind
 
 @kernel
 def alter(settings, motion, memory, scene, key, tick, reading):
@@ -93,7 +93,7 @@ FAULT = FaultKind("stuck", "a reading is 7", "alter", alter=alter)
     "microsim.messages.inputs": (
         "kick",
         """
-from microsim.messages.inputs.input_kind import InputKind
+from microsim.messages.inputs import InputKind
 from microsim.messages.topics import Qos
 
 def take(sim, robot, message):

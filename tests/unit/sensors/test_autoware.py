@@ -98,7 +98,7 @@ def test_without_an_acceleration_the_velocity_is_followed():
 
 
 def test_the_stamp_of_a_command_is_its_own():
-    from microsim.messages.inputs.input_kind import stamp_of
+    from microsim.messages.inputs import stamp_of
 
     message = control()
     message.stamp.sec, message.stamp.nanosec = 3, 5

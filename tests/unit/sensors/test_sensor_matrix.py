@@ -98,7 +98,7 @@ SENSOR = Sensor(
 ALTERING = '''
 """A fault that is not built in: every number of a reading is one too large."""
 from microsim.engine.compiled import kernel
-from microsim.faults.fault_kind import FaultKind
+from microsim.faults import FaultKind
 
 @kernel
 def alter(settings, motion, memory, scene, key, tick, reading):
