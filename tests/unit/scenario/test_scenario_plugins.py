@@ -15,7 +15,7 @@ from microsim.generators.generator import Dice, Generator
 from microsim.generators.random_maze import carve
 from microsim.registry import Registry
 from microsim.scenario import Box, Circle, Robot, load_scenario
-from microsim.scenario.checks import occupancy
+from microsim.scenario.loading import occupancy
 from microsim.sensors import SENSORS
 from microsim.sensors.plugin import PluginSensor
 from microsim.sensors.sensor import Sensor
