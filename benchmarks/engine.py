@@ -8,7 +8,7 @@ from typing import Any
 import microsim
 from benchmarks.harness import Result, cpu_seconds, run_peer
 from microsim.scenario import load_scenario
-from microsim.scenario.overrides import with_values
+from microsim.scenario.loading import with_values
 
 SIMULATED_S = 10
 

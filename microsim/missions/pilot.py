@@ -37,7 +37,7 @@ from microsim.missions.mission_file import (
 )
 from microsim.scenario import Scenario
 from microsim.scenario.files import in_order
-from microsim.scenario.overrides import SettingError, with_values
+from microsim.scenario.loading import SettingError, with_values
 from microsim.simulation import Simulation
 
 # ---- before the start: everything that cannot work is reported -------------------------------------------------------

@@ -19,7 +19,7 @@ from microsim.errors import MicroSimError, UsageError
 from microsim.missions import fly_mission, load_mission
 from microsim.scenario import Scenario
 from microsim.scenario.files import SUFFIXES
-from microsim.scenario.overrides import with_values
+from microsim.scenario.loading import with_values
 from microsim.simulation import Simulation
 from microsim.sweep.expressions import Condition
 from microsim.sweep.metrics import Collisions, Value

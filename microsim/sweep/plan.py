@@ -32,7 +32,7 @@ from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.fault_models import Chaos, refuse_faults
 from microsim.scenario.files import SUFFIXES, Places, in_order
 from microsim.scenario.gates import refuse_gates
-from microsim.scenario.overrides import full_path, with_values
+from microsim.scenario.loading import full_path, with_values
 from microsim.simulation import Simulation
 from microsim.sweep.expressions import Condition, parse
 from microsim.sweep.metrics import METRICS, Folders, Metric, Value, WatchedRun, find_metric, has_meaning, watch

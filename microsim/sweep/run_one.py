@@ -23,7 +23,7 @@ from microsim.missions import Mission, MissionPilot, load_mission
 from microsim.missions.mission_file import RadioAction, RobotExpectation
 from microsim.recording.inputs import packed, plugin_hashes, unpacked
 from microsim.scenario import Scenario, load_scenario
-from microsim.scenario.overrides import with_values
+from microsim.scenario.loading import with_values
 from microsim.simulation import Simulation
 from microsim.sweep.metrics import Block, Value, WatchedRun, all_metrics, checked, find_metric, has_meaning, watch
 from microsim.version import __version__

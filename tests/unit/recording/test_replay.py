@@ -35,7 +35,7 @@ from microsim.recording.recorder import Recorder
 from microsim.recording.state_file import save_state
 from microsim.runner import Runner
 from microsim.scenario import load_scenario
-from microsim.scenario.overrides import with_values
+from microsim.scenario.loading import with_values
 from microsim.sensors import SENSORS
 from microsim.simulation import Simulation
 from tests.recording_support import WORLD, files_of, fly, record

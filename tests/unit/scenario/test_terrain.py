@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from microsim.errors import ScenarioError
 from microsim.scenario import load_scenario
-from microsim.scenario.overrides import with_values
+from microsim.scenario.loading import with_values
 from microsim.scenario.terrain import elevation, surface
 from tests.support import many
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import microsim
 from microsim.errors import SweepError, UsageError
 from microsim.missions import MissionPilot, fly_mission, load_mission
-from microsim.scenario.overrides import full_path, with_values
+from microsim.scenario.loading import full_path, with_values
 from microsim.sweep.metrics import METRICS, WatchedRun, watch
 from microsim.sweep.plan import RunOutcome, is_sweep, load_sweep, make_plan, values_of
 from microsim.sweep.results import Finished, broken, check_figure, draw, problem_of, summarised, write
