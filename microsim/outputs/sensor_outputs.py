@@ -26,9 +26,8 @@ from microsim.faults import FAULTS
 from microsim.messages import Prepared, encoders, is_known
 from microsim.messages.outbox import name_in_transcript
 from microsim.outputs.run_outputs import Run, bodies_of, parts_of_others
-from microsim.scenario.bundles import bundle_of
+from microsim.scenario.bundles import bundle_of, own_splats
 from microsim.scenario.live_changes import instances_of
-from microsim.scenario.splat_files import own_splats
 from microsim.sensors.plugin import PluginOutput, as_plugin_error
 from microsim.sensors.sensor import Instrument, MessageForm, Sensor, SensorContext, View, default_form
 

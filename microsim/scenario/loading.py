@@ -20,6 +20,7 @@ from microsim.scenario.bundles import (
     WorldBundle,
     bundle_problems,
     changed_message,
+    hash_of_splats,
     is_world,
     load_world,
     map_update,
@@ -30,7 +31,6 @@ from microsim.scenario.files import Places, find_scenario, in_order, locate, por
 from microsim.scenario.models import Scenario
 from microsim.scenario.plugins import Generated, insert, prepare
 from microsim.scenario.randomize import check_randomize
-from microsim.scenario.splat_files import hash_of_splats
 from microsim.scenario.terrain import elevation, read_elevation
 from microsim.scenario.world_models import Box, Cylinder, ElevationFile, Map
 
