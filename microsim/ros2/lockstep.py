@@ -28,7 +28,7 @@ from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.inputs import INPUTS
 from microsim.messages.outbox import Message
 from microsim.messages.topics import Qos
-from microsim.ros2.gate_state import MOST_REPLIES, Deliver, GateState, Peers, SettleState, Settling
+from microsim.ros2.gate_state import CLOCK, MOST_REPLIES, Deliver, GateState, Peers, SettleState, Settling
 from microsim.ros2.node_process import Presence
 from microsim.ros2.transport import Transport
 from microsim.runner import Runner
@@ -42,7 +42,6 @@ LOOK_S = 0.2  # between two looks at the graph while waiting
 TICKS_AHEAD = 3  # sent before subscribers must have received them: less than the ten messages that most keep
 ACKNOWLEDGED_S = 0.1  # how long a tick waits for a slow subscriber
 ARRIVED_S = 1.0  # longest wait for what a node sent before it settled
-CLOCK = "/clock"
 DONE = "std_msgs/msg/Header"
 
 

@@ -15,7 +15,7 @@ from microsim import messages as wire
 from microsim.cli.commands.run import RunOptions, TransportChoice, run
 from microsim.errors import MicroSimError
 from microsim.messages.topics import Qos
-from microsim.ros2.gate_proposal import GateProposal
+from microsim.ros2.gate_state import GateProposal
 from microsim.ros2.lockstep import Lockstep, LockstepError
 from microsim.ros2.transport.memory import MemoryTransport
 from microsim.runner import Watcher
