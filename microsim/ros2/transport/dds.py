@@ -17,9 +17,8 @@ from microsim.messages.topics import Qos
 from microsim.messages.types import ENCAPSULATION
 from microsim.ros2.transport import LogLevel, OnMessage, OnRequest
 from microsim.ros2.transport.cdr_endpoints import CdrWriter, instance_handle, matched
-from microsim.ros2.transport.dds_domain import domain_id, interfaces, uses_multicast
+from microsim.ros2.transport.dds_domain import ReceivingThreads, domain_id, interfaces, uses_multicast
 from microsim.ros2.transport.dds_graph import Graph, announced, dds_type, type_hash_data, user_data_of
-from microsim.ros2.transport.receiving_threads import ReceivingThreads
 from microsim.ros2.transport.rtps_packets import FAST_DDS
 from microsim.ros2.transport.rtps_participant import RtpsRequest, ServiceParticipant
 from microsim.ros2.transport.standalone import ROSOUT_TOPIC, NotYet, StandaloneNode, answer, known_service, known_type
