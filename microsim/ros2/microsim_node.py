@@ -16,8 +16,7 @@ from microsim.messages.topics import TOPICS
 from microsim.ros2.lockstep import Lockstep, check_gates
 from microsim.ros2.node_parameters import ScenarioParameters
 from microsim.ros2.node_process import NodeProcess
-from microsim.ros2.sim_services import MAX_STEPS, SimServices
-from microsim.ros2.standard_services import SimulationInterfaces
+from microsim.ros2.sim_services import MAX_STEPS, SimServices, SimulationInterfaces
 from microsim.ros2.transport import MissingTypeError, Parameter, Publisher, Transport, Value
 from microsim.runner import Pilot, Runner, Watcher
 from microsim.scenario import Scenario, load_scenario

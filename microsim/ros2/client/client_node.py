@@ -32,8 +32,7 @@ from microsim.ros2.transport.dds_domain import domain_id
 from microsim.ros2.transport.graph_view import GraphEndpoint, GraphView
 
 if TYPE_CHECKING:
-    from microsim.ros2.client.remote_action import GoalOutcome
-    from microsim.ros2.client.remote_parameters import RemoteParameters
+    from microsim.ros2.client.remote_node import GoalOutcome, RemoteParameters
     from microsim.ros2.client.transform_buffer import Transform, TransformBuffer
 
 T = TypeVar("T")
@@ -441,7 +440,7 @@ class ClientNode:
         on_feedback: Callable[[Any], Any] | None = None, timeout: float | None = None,
     ) -> GoalOutcome:  # fmt: skip
         """Send a goal to an action and wait for its result, for `timeout` seconds at most; then it is cancelled."""
-        from microsim.ros2.client.remote_action import send_goal
+        from microsim.ros2.client.remote_node import send_goal
 
         name = self.absolute(action, "action")
         found = self._found("action", name, self.view.actions, None)
@@ -452,7 +451,7 @@ class ClientNode:
 
     def parameters(self, node: str) -> RemoteParameters:
         """The parameters of a node: `node.parameters("/microsim")["seed"]`."""
-        from microsim.ros2.client.remote_parameters import RemoteParameters
+        from microsim.ros2.client.remote_node import RemoteParameters
 
         return RemoteParameters(self, self.node_name(node))
 

@@ -1,4 +1,4 @@
-"""The DDS domain: what the environment variables of ROS 2 say about it, participants, their threads. Quick to import."""
+"""The DDS domain: what environment variables of ROS 2 say about it, participants, their threads. Quick to import."""
 
 from __future__ import annotations
 

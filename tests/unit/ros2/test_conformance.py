@@ -24,10 +24,10 @@ from microsim.conformance.simulator import ConformanceCheck, Simulator
 from microsim.messages import fill
 from microsim.messages.topics import Qos
 from microsim.ros2 import sim_services
-from microsim.ros2.client.remote_action import send_goal
+from microsim.ros2.client.remote_node import send_goal
 from microsim.ros2.entity_services import RefusalError
 from microsim.ros2.microsim_node import MicroSimNode, start_node
-from microsim.ros2.standard_services import SERVICE_NAMES, SimulationInterfaces
+from microsim.ros2.sim_services import SERVICE_NAMES, SimulationInterfaces
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 from tests.json_support import assert_published
 

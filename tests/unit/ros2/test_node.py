@@ -19,7 +19,7 @@ from microsim import messages as wire
 from microsim.messages.topics import TOPICS, Qos
 from microsim.ros2.entity_services import RefusalError
 from microsim.ros2.microsim_node import MicroSimNode, start_node
-from microsim.ros2.standard_services import SERVICE_NAMES, SimulationInterfaces
+from microsim.ros2.sim_services import SERVICE_NAMES, SimulationInterfaces
 from microsim.ros2.transport import MissingTypeError, OnRequest
 from microsim.ros2.transport.memory import Bus, MemoryTransport
 
