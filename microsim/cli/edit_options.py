@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from microsim.cli.capture_options import describe_bundle, refuse_existing
-from microsim.cli.command import argument, flag, option
+from microsim.cli.bundle_sources import BundleArgument, describe_bundle, refuse_existing
+from microsim.cli.command import flag, option
 from microsim.cli.precompile import compiling
 from microsim.cli.run_parts import PortOption
 from microsim.cli.terminal import ShareProgress, interruptible
@@ -23,7 +23,7 @@ _START = "Open the page with the edits of this file."
 
 
 class EditOptions(NamedTuple):
-    source: Annotated[str, argument("BUNDLE", "A folder, or the name of a shipped world.")]
+    source: BundleArgument
     output: Annotated[
         Path | None, option("--output -o FOLDER", "The edited world.", show_default="NAME_edited here")
     ] = None

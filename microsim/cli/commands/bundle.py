@@ -12,12 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from microsim.cli.capture_options import describe_bundle, from_capture, numbers_of, refuse_existing
+from microsim.cli.bundle_sources import (
+    BundleArgument,
+    describe_bundle,
+    export_roads,
+    from_capture,
+    from_roads,
+    numbers_of,
+    refuse_existing,
+    route,
+)
 from microsim.cli.command import Command, JsonOption, argument, flag, option, size, with_options
 from microsim.cli.edit_options import edit
 from microsim.cli.json_schemas import BundleOutput
 from microsim.cli.precompile import compiling
-from microsim.cli.road_options import export_roads, from_roads, route
 from microsim.cli.terminal import ShareProgress, print_json
 from microsim.errors import UsageError
 from microsim.paths import world_templates
@@ -37,8 +45,6 @@ bundle.command("from-roads")(with_options(from_roads))
 bundle.command()(with_options(route))
 bundle.command("export-roads")(with_options(export_roads))
 COMMAND = Command(bundle, panel="Scenarios and worlds", position=340, json={"info": BundleOutput})
-
-BundleArgument = Annotated[str, argument("BUNDLE", "A folder, or the name of a shipped world.")]
 
 
 Template = Enum("Template", {name: name for name in world_templates()}, type=str)  # type: ignore[misc]
