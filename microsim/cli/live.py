@@ -7,18 +7,17 @@ import math
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from microsim.cli.command import ROS_ARGS, argument, flag, option
+from microsim.cli.command import ROS_ARGS, JsonOption, argument, flag, option
 from microsim.cli.terminal import FAILED, GOOD, interruptible, note, warn
 
 if TYPE_CHECKING:
-    from microsim.messages.topics import Qos
     from microsim.ros2.client.client_node import ClientNode
     from microsim.ros2.client.subscription import Subscription
 
@@ -31,16 +30,11 @@ TypesOption = Annotated[list[Path] | None, option("--types DIR", _TYPES)]
 AllOption = Annotated[bool, flag("--all -a", "Also show hidden names, such as the parts of actions.")]
 ShowTypesOption = Annotated[bool, flag("--show-types -t", "Show the types too.")]
 CountOption = Annotated[bool, flag("--count -c", "Print only how many there are.")]
-OnceOption = Annotated[bool, flag("--once", "Print once and exit.")]
-TopicArgument = Annotated[str, argument("TOPIC", "Name of the topic.")]
 ValuesArgument = Annotated[str, argument("VALUES", "Fields as YAML or JSON; those left out keep their defaults.")]
 WithinOption = Annotated[
     float | None, option("--timeout S", "Exit with code 1 after this time without a result.", min=0.1)
 ]
 AnswerOption = Annotated[float, option("--timeout S", "How long to wait for an answer.", min=0.1)]
-TypeOption = Annotated[str, option("--type TYPE", "Type of the topic; by default that of its publishers.")]
-ReliabilityOption = Annotated[str, option("--qos-reliability KIND", "reliable or best_effort; by default adapted.")]
-DurabilityOption = Annotated[str, option("--qos-durability KIND", "volatile or transient_local; by default adapted.")]
 
 
 @contextmanager
@@ -56,18 +50,6 @@ def connected(types: Sequence[Path] | None) -> Iterator[ClientNode]:
             raise typer.Exit(FAILED) from None
         except KeyboardInterrupt:
             raise typer.Exit(GOOD) from None
-
-
-def chosen_qos(reliability: str, durability: str, depth: int) -> Qos | None:
-    """None: not chosen, but adapted."""
-    from microsim.messages.topics import Qos
-
-    for given, known in ((reliability, ("reliable", "best_effort")), (durability, ("volatile", "transient_local"))):
-        if given and given not in known:
-            raise typer.BadParameter(f"expected {' or '.join(known)}, found {given!r}.")
-    if not reliability and not durability:
-        return None
-    return Qos(depth, reliability != "best_effort", durability == "transient_local")
 
 
 def read_values(text: str) -> dict[str, Any]:
@@ -98,21 +80,29 @@ def messages_of(subscription: Subscription, timeout_s: float | None) -> Iterator
             told = reasons
 
 
-def print_names(
-    found: Mapping[str, Sequence[str]], show_types: bool, show_all: bool, count: bool, as_json: bool
-) -> None:
+class ListOptions(NamedTuple):
+    show_types: ShowTypesOption = False
+    show_all: AllOption = False
+    only_count: CountOption = False
+    json: JsonOption = False
+
+
+def list_names(names: Callable[[ClientNode], Mapping[str, Sequence[str]]], options: ListOptions) -> None:
     """Topics, services or actions, with their types."""
     from microsim.cli.terminal import print_json
     from microsim.ros2.transport.graph_view import is_hidden
 
-    shown = {name: list(types) for name, types in found.items() if show_all or not is_hidden(name)}
-    if as_json:
-        print_json(shown)
-    elif count:
-        print(len(shown))
-    else:
-        for name, types in shown.items():
-            print(f"{name} [{', '.join(types)}]" if show_types else name)
+    with connected(None) as node:
+        found = names(node)
+        shown = {name: list(types) for name, types in found.items() if options.show_all or not is_hidden(name)}
+        if options.json:
+            print_json(shown)
+        elif options.only_count:
+            print(len(shown))
+        else:
+            for name, types in shown.items():
+                print(f"{name} [{', '.join(types)}]" if options.show_types else name)
+        explain_nothing(node, not found)
 
 
 def explain_nothing(node: ClientNode, is_empty: bool) -> None:

@@ -12,14 +12,14 @@ from microsim.cli.json_schemas import MessageOutput, NamesOutput
 from microsim.cli.live import (
     PANEL,
     CountOption,
+    ListOptions,
     ShowTypesOption,
     TypesOption,
     ValuesArgument,
     WithinOption,
     connected,
-    explain_nothing,
     json_text,
-    print_names,
+    list_names,
     read_values,
     yaml_text,
 )
@@ -52,10 +52,7 @@ def list_actions(show_types: ShowTypesOption = False, count: CountOption = False
     Examples:
       microsim action list -t
     """
-    with connected(None) as node:
-        found = node.actions()
-        print_names(found, show_types, True, count, as_json)
-        explain_nothing(node, not found)
+    list_names(lambda node: node.actions(), ListOptions(show_types, True, count, as_json))
 
 
 @action.command("send-goal")

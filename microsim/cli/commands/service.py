@@ -6,20 +6,17 @@ from typing import Annotated
 
 import typer
 
-from microsim.cli.command import Command, JsonOption, argument, option
+from microsim.cli.command import Command, JsonOption, argument, option, with_options
 from microsim.cli.json_schemas import MessageOutput, NamesOutput
 from microsim.cli.live import (
     PANEL,
-    AllOption,
     AnswerOption,
-    CountOption,
-    ShowTypesOption,
+    ListOptions,
     TypesOption,
     ValuesArgument,
     connected,
-    explain_nothing,
+    list_names,
     print_message,
-    print_names,
     read_values,
 )
 
@@ -28,12 +25,8 @@ COMMAND = Command(service, panel=PANEL, position=352, json={"list": NamesOutput,
 
 
 @service.command("list")
-def list_services(
-    show_types: ShowTypesOption = False,
-    show_all: AllOption = False,
-    count: CountOption = False,
-    as_json: JsonOption = False,
-) -> None:
+@with_options
+def list_services(options: ListOptions) -> None:
     """List the services.
 
     \b
@@ -41,10 +34,7 @@ def list_services(
       microsim service list
       microsim service list -t
     """
-    with connected(None) as node:
-        found = node.services()
-        print_names(found, show_types, show_all, count, as_json)
-        explain_nothing(node, not found)
+    list_names(lambda node: node.services(), options)
 
 
 @service.command()

@@ -7,39 +7,30 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import typer
 from typing_extensions import TypedDict
 
-from microsim.cli.command import Command, JsonOption, argument, flag, option
+from microsim.cli.command import Command, JsonOption, argument, flag, option, with_options
 from microsim.cli.json_schemas import MessageOutput, NamesOutput
 from microsim.cli.live import (
     PANEL,
-    AllOption,
-    CountOption,
-    DurabilityOption,
-    OnceOption,
-    ReliabilityOption,
-    ShowTypesOption,
-    TopicArgument,
-    TypeOption,
+    ListOptions,
     TypesOption,
     WithinOption,
-    chosen_qos,
     connected,
-    explain_nothing,
+    list_names,
     messages_of,
     print_message,
-    print_names,
     read_values,
 )
 from microsim.cli.terminal import note, print_json
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:
-    from microsim.ros2.client.client_node import ClientNode, ClientPublisher
+    from microsim.messages.topics import Qos
+    from microsim.ros2.client.client_node import ClientPublisher
     from microsim.ros2.transport.graph_view import GraphEndpoint
 
 topic = typer.Typer(no_args_is_help=True, help="List, echo, measure and publish topics of any ROS 2 network.")
@@ -90,14 +81,34 @@ WINDOW = 10_000  # messages over which rates are averaged
 DEEP = 1000  # messages that may wait, so that none is lost while measuring
 NO_SUBSCRIBER_S = 2.0
 
+TopicArgument = Annotated[str, argument("TOPIC", "Name of the topic.")]
+OnceOption = Annotated[bool, flag("--once", "Print once and exit.")]
+_RELIABILITIES, _DURABILITIES = ("reliable", "best_effort"), ("volatile", "transient_local")
+
+
+class EndOptions(NamedTuple):
+    """Of a publisher or subscriber."""
+
+    types: TypesOption = None
+    reliability: Annotated[str, option("--qos-reliability KIND", "reliable or best_effort; by default adapted.")] = ""
+    durability: Annotated[str, option("--qos-durability KIND", "volatile or transient_local; by default adapted.")] = ""
+    timeout: WithinOption = None
+
+    def qos(self) -> Qos | None:
+        """None: not chosen, but adapted."""
+        from microsim.messages.topics import Qos
+
+        for given, known in ((self.reliability, _RELIABILITIES), (self.durability, _DURABILITIES)):
+            if given and given not in known:
+                raise typer.BadParameter(f"expected {' or '.join(known)}, found {given!r}.")
+        if not self.reliability and not self.durability:
+            return None
+        return Qos(10, self.reliability != "best_effort", self.durability == "transient_local")
+
 
 @topic.command("list")
-def list_topics(
-    show_types: ShowTypesOption = False,
-    show_all: AllOption = False,
-    count: CountOption = False,
-    as_json: JsonOption = False,
-) -> None:
+@with_options
+def list_topics(options: ListOptions) -> None:
     """List the topics.
 
     \b
@@ -106,10 +117,7 @@ def list_topics(
       microsim topic list -t
       microsim topic list --json
     """
-    with connected(None) as node:
-        found = node.topics()
-        print_names(found, show_types, show_all, count, as_json)
-        explain_nothing(node, not found)
+    list_names(lambda node: node.topics(), options)
 
 
 @topic.command()
@@ -174,21 +182,21 @@ def _mismatches(
                 yield f"{who} is volatile, {whom} demands transient_local"
 
 
+class EchoOptions(NamedTuple):
+    name: TopicArgument
+    field: Annotated[str, option("--field PATH", "Print only this field, such as pose.pose.position.x.")] = ""
+    once: OnceOption = False
+    times: Annotated[int | None, option("--times -n N", "Exit after N messages.", min=1)] = None
+    rate: Annotated[float | None, option("--rate HZ", "Print at most HZ messages per second.", min=0.001)] = None
+    json: Annotated[bool, flag("--json", "One message a line as JSON; lists of bytes in Base64.")] = False
+    full: Annotated[bool, flag("--full", "Print long lists completely.")] = False
+    type: Annotated[str, option("--type TYPE", "Type of the topic; by default that of its publishers.")] = ""
+    end: EndOptions = EndOptions()
+
+
 @topic.command()
-def echo(
-    name: TopicArgument,
-    field: Annotated[str, option("--field PATH", "Print only this field, such as pose.pose.position.x.")] = "",
-    once: OnceOption = False,
-    times: Annotated[int | None, option("--times -n N", "Exit after N messages.", min=1)] = None,
-    rate: Annotated[float | None, option("--rate HZ", "Print at most HZ messages per second.", min=0.001)] = None,
-    as_json: Annotated[bool, flag("--json", "One message a line as JSON; lists of bytes in Base64.")] = False,
-    full: Annotated[bool, flag("--full", "Print long lists completely.")] = False,
-    type_name: TypeOption = "",
-    types: TypesOption = None,
-    reliability: ReliabilityOption = "",
-    durability: DurabilityOption = "",
-    timeout: WithinOption = None,
-) -> None:
+@with_options
+def echo(options: EchoOptions) -> None:
     """Print the messages of a topic. If nothing arrives, print the likely cause.
 
     \b
@@ -198,20 +206,23 @@ def echo(
       microsim topic echo /drone/gps/fix --once --json
       microsim topic echo /battery --types ~/ws/src/my_msgs
     """
-    with connected(types) as node:
-        qos = chosen_qos(reliability, durability, 10)
-        subscription = node.subscribe(name, type=type_name, qos=qos, timeout=timeout)
-        left, next_s = 1 if once else times, 0.0
+    rate, timeout = options.rate, options.end.timeout
+    with connected(options.end.types) as node:
+        subscription = node.subscribe(options.name, type=options.type, qos=options.end.qos(), timeout=timeout)
+        left, next_s = 1 if options.once else options.times, 0.0
         for message in messages_of(subscription, timeout):
             if rate is not None and time.monotonic() < next_s:
                 continue
             next_s = time.monotonic() + 1.0 / rate if rate else 0.0
-            print_message(message, field, as_json, full)
+            print_message(message, options.field, options.json, options.full)
             left = left - 1 if left is not None else None
             if left == 0:
                 return
-            if not as_json and not field:
+            if not options.json and not options.field:
                 print("---", flush=True)
+
+
+Figures: TypeAlias = "dict[str, float | int]"
 
 
 class ArrivalTimes:
@@ -220,7 +231,7 @@ class ArrivalTimes:
     def __init__(self, window: int) -> None:
         self.seen: deque[tuple[int, int]] = deque(maxlen=window)  # time [ns], bytes
 
-    def rate(self) -> dict[str, float | int] | None:
+    def rate(self) -> Figures | None:
         times = [at for at, _ in self.seen]
         if len(times) < 2 or times[-1] == times[0]:
             return None
@@ -229,7 +240,7 @@ class ArrivalTimes:
         spread = math.sqrt(sum((gap - mean) ** 2 for gap in gaps) / len(gaps))
         return {"hz": 1.0 / mean, "min_s": min(gaps), "max_s": max(gaps), "std_s": spread, "messages": len(times)}
 
-    def bandwidth(self) -> dict[str, float | int] | None:
+    def bandwidth(self) -> Figures | None:
         sizes = [size for _, size in self.seen]
         span_s = (self.seen[-1][0] - self.seen[0][0]) / 1e9 if sizes else 0.0
         if span_s <= 0.0:
@@ -238,38 +249,43 @@ class ArrivalTimes:
         return {"bytes_per_s": sum(sizes[1:]) / span_s, **facts, "messages": len(sizes)}
 
 
+class MeasureOptions(NamedTuple):
+    name: TopicArgument
+    window: Annotated[int, option("--window N", "Average over N messages.", min=2)] = WINDOW
+    once: OnceOption = False
+    json: JsonOption = False
+    timeout: WithinOption = None
+    types: TypesOption = None
+
+
 def _measure(
-    name: str,
-    window: int,
-    once: bool,
-    timeout: float | None,
-    report: Callable[[ArrivalTimes], bool],
-    types: list[Path] | None,
+    options: MeasureOptions, figures: Callable[[ArrivalTimes], Figures | None], text: Callable[[Figures], str]
 ) -> None:
     """Report every second. The first moment does not count: what had waited arrives at once."""
-    with connected(types) as node:
-        subscription = node.subscribe(name, depth=DEEP, raw=True, timeout=timeout)
-        arrivals, next_s, begun = ArrivalTimes(window), 0.0, 0
-        for received in messages_of(subscription, timeout):
+    with connected(options.types) as node:
+        subscription = node.subscribe(options.name, depth=DEEP, raw=True, timeout=options.timeout)
+        arrivals, next_s, begun = ArrivalTimes(options.window), 0.0, 0
+        for received in messages_of(subscription, options.timeout):
             begun = begun or received.time_ns
-            if received.time_ns < begun + 10**8 and not once:
+            if received.time_ns < begun + 10**8 and not options.once:
                 continue
             arrivals.seen.append((received.time_ns, len(received.cdr)))
             next_s = next_s or time.monotonic() + REPORT_S
             if time.monotonic() >= next_s:
                 next_s = time.monotonic() + REPORT_S
-                if report(arrivals) and once:
+                found = figures(arrivals)
+                if found is None:
+                    continue
+                print_json(found) if options.json else print(
+                    f"{text(found)}, {found['messages']:,} messages", flush=True
+                )
+                if options.once:
                     return
 
 
-WindowOption = Annotated[int, option("--window N", "Average over N messages.", min=2)]
-
-
 @topic.command()
-def hz(
-    name: TopicArgument, window: WindowOption = WINDOW, once: OnceOption = False, as_json: JsonOption = False,
-    timeout: WithinOption = None, types: TypesOption = None,
-) -> None:  # fmt: skip
+@with_options
+def hz(options: MeasureOptions) -> None:
     """Measure the rate of a topic, in wall time; a report every second.
 
     \b
@@ -279,25 +295,16 @@ def hz(
       microsim topic hz /drone/imu/data_raw --window 100
     """
 
-    def report(arrivals: ArrivalTimes) -> bool:
-        found = arrivals.rate()
-        if found is None:
-            return False
-        if as_json:
-            print_json(found)
-        else:
-            spread = f"min {found['min_s']:.4f} s, max {found['max_s']:.4f} s, std dev {found['std_s']:.5f} s"
-            print(f"{found['hz']:.3f} Hz  {spread}, {found['messages']:,} messages", flush=True)
-        return True
+    def text(found: Figures) -> str:
+        spread = f"min {found['min_s']:.4f} s, max {found['max_s']:.4f} s, std dev {found['std_s']:.5f} s"
+        return f"{found['hz']:.3f} Hz  {spread}"
 
-    _measure(name, window, once, timeout, report, types)
+    _measure(options, ArrivalTimes.rate, text)
 
 
 @topic.command()
-def bw(
-    name: TopicArgument, window: WindowOption = WINDOW, once: OnceOption = False, as_json: JsonOption = False,
-    timeout: WithinOption = None, types: TypesOption = None,
-) -> None:  # fmt: skip
+@with_options
+def bw(options: MeasureOptions) -> None:
     """Measure how many bytes of a topic arrive; a report every second.
 
     \b
@@ -306,18 +313,11 @@ def bw(
       microsim topic bw /tf --once --json
     """
 
-    def report(arrivals: ArrivalTimes) -> bool:
-        found = arrivals.bandwidth()
-        if found is None:
-            return False
-        if as_json:
-            print_json(found)
-        else:
-            sizes = ", ".join(f"{each} {_bytes(found[f'{each}_bytes'])}" for each in ("mean", "min", "max"))
-            print(f"{_bytes(found['bytes_per_s'])}/s  {sizes}, {found['messages']:,} messages", flush=True)
-        return True
+    def text(found: Figures) -> str:
+        sizes = ", ".join(f"{each} {_bytes(found[f'{each}_bytes'])}" for each in ("mean", "min", "max"))
+        return f"{_bytes(found['bytes_per_s'])}/s  {sizes}"
 
-    _measure(name, window, once, timeout, report, types)
+    _measure(options, ArrivalTimes.bandwidth, text)
 
 
 def _bytes(count: float) -> str:
@@ -328,20 +328,20 @@ def _bytes(count: float) -> str:
     return f"{count:.4g} GB"
 
 
-@topic.command()
-def pub(
-    name: TopicArgument,
+class PublishOptions(NamedTuple):
+    name: TopicArgument
     given: Annotated[
         list[str] | None, argument("[TYPE] [VALUES]", "Type, where no subscriber has one; fields as YAML or JSON.")
-    ] = None,
-    once: Annotated[bool, flag("--once -1", "Publish once, as soon as there is a subscriber.")] = False,
-    times: Annotated[int | None, option("--times -n N", "Publish N times.", min=1)] = None,
-    rate: Annotated[float, option("--rate -r HZ", "Messages per second.", min=0.001, max=10_000.0)] = 1.0,
-    types: TypesOption = None,
-    reliability: ReliabilityOption = "",
-    durability: DurabilityOption = "",
-    timeout: WithinOption = None,
-) -> None:
+    ] = None
+    once: Annotated[bool, flag("--once -1", "Publish once, as soon as there is a subscriber.")] = False
+    times: Annotated[int | None, option("--times -n N", "Publish N times.", min=1)] = None
+    rate: Annotated[float, option("--rate -r HZ", "Messages per second.", min=0.001, max=10_000.0)] = 1.0
+    end: EndOptions = EndOptions()
+
+
+@topic.command()
+@with_options
+def pub(options: PublishOptions) -> None:
     """Publish a message repeatedly until Ctrl-C. `header: auto` and `stamp: now` use the current time.
 
     \b
@@ -350,14 +350,13 @@ def pub(
       microsim topic pub /rover/cmd_vel "{angular: {z: 0.3}}" --once
       microsim topic pub /chatter std_msgs/msg/String "{data: hello}" --times 3
     """
-    type_name, text = _type_and_values(given or [])
-    values = read_values(text) if text else {}
-    with connected(types) as node:
-        qos = chosen_qos(reliability, durability, 10)
-        publisher = node.publisher(name, type_name, qos, timeout)
+    type_name, text = _type_and_values(options.given or [])
+    values, timeout = read_values(text) if text else {}, options.end.timeout
+    with connected(options.end.types) as node:
+        publisher = node.publisher(options.name, type_name, options.end.qos(), timeout)
         node.message(publisher.type, values)  # mistakes, before anything waits
-        _wait_for_subscriber(publisher, once, timeout)
-        count = _publish(node, publisher, values, 1 if once else times, rate)
+        _wait_for_subscriber(publisher, options.once, timeout)
+        count = _publish(publisher, values, 1 if options.once else options.times, options.rate)
         publisher.wait_for_acks()
         note(f"published {count} message{'s' * (count != 1)} of {publisher.type} on {publisher.topic}")
 
@@ -383,9 +382,7 @@ def _wait_for_subscriber(publisher: ClientPublisher, must: bool, timeout: float 
         raise TimeoutError(f"no subscriber on {publisher.topic} within {timeout:g} s: {reasons}")
 
 
-def _publish(
-    node: ClientNode, publisher: ClientPublisher, values: dict[str, Any], times: int | None, rate: float
-) -> int:
+def _publish(publisher: ClientPublisher, values: dict[str, Any], times: int | None, rate: float) -> int:
     start, count = time.monotonic(), 0
     try:
         while times is None or count < times:
