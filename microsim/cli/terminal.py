@@ -318,17 +318,17 @@ class ShareProgress:
 class Bar:
     """Counts what is done, with rate and time left: a bar on a terminal, in a log a line now and then."""
 
-    def __init__(self, doing: str, total: int | None, what: str, done: int = 0) -> None:
+    def __init__(self, doing: str, total: int | None, what: str) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
-        self.total, self.what, self.done = total, what, done
-        self._begun_with, self._left = done, TimeLeft(done)
+        self.total, self.what = total, what
+        self.begin_with(0)
         self._console = Console(stderr=True, highlight=False)
         self._is_shown = self._console.is_terminal and not is_quiet()
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[facts]}"))
         self._bar = Progress(*columns, console=self._console, transient=True)
-        self._task = self._bar.add_task(doing, total=total, completed=done, facts="")
+        self._task = self._bar.add_task(doing, total=total, facts="")
         self._start_s = self._shown_s = time.monotonic()
 
     def __enter__(self) -> Bar:

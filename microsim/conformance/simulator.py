@@ -58,13 +58,13 @@ class ConformanceCheck:
     work: Work
 
 
-def check(cites: str, *needs: str, group: str = "") -> Callable[[Work], Work]:
+def check(cites: str, *needs: str) -> Callable[[Work], Work]:
     """Adds a check: its docstring is its title, its file its group."""
 
     def add(work: Work) -> Work:
         title = (work.__doc__ or work.__name__).strip().rstrip(".")
-        own_group = work.__module__.rpartition(".")[2].removesuffix("_checks")
-        CHECKS.append(ConformanceCheck(group or own_group, work.__name__, title, cites, needs, work))
+        group = work.__module__.rpartition(".")[2].removesuffix("_checks")
+        CHECKS.append(ConformanceCheck(group, work.__name__, title, cites, needs, work))
         return work
 
     return add

@@ -30,8 +30,9 @@ class Progress:
     checked: float | None = None  # share of unseen worlds in which the policy without exploration succeeds
 
 
-def sparkline(curve: Sequence[Progress], width: int = 40) -> str:
+def sparkline(curve: Sequence[Progress]) -> str:
     """Share of successes over time in one line of text."""
+    width = 40
     picked = [curve[index * len(curve) // width] for index in range(width)] if len(curve) > width else list(curve)
     return "".join(_BARS[min(int(each.success * len(_BARS)), len(_BARS) - 1)] for each in picked)
 

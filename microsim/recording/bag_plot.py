@@ -319,9 +319,9 @@ def _name_ends(axes: Any, page: PlotPage) -> None:
         axes.annotate(name, place, textcoords="offset points", **where, **looks)
 
 
-def _shortened(name: str, most: int = 18) -> str:
+def _shortened(name: str) -> str:
     """Beginning and end, which tell robots apart."""
-    return name if len(name) <= most else f"{name[: most // 2]}…{name[-(most - most // 2 - 1) :]}"
+    return name if len(name) <= 18 else f"{name[:9]}…{name[-8:]}"
 
 
 def _ground(axes: Any, scenario: Scenario) -> None:

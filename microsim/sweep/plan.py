@@ -362,7 +362,7 @@ def _shown(value: Any, kind: type) -> Value:
 # ---- making one ------------------------------------------------------------------------------------------------------
 
 
-def make_plan(sweep: Sweep, more_metrics: Sequence[str] = ()) -> Plan:
+def make_plan(sweep: Sweep) -> Plan:
     """Raises ScenarioError, MissionError or SweepError with every reason why it cannot be run."""
     scenario_place = sweep.beside(sweep.scenario)
     scenario = load_scenario(scenario_place)
@@ -370,7 +370,7 @@ def make_plan(sweep: Sweep, more_metrics: Sequence[str] = ()) -> Plan:
     refuse_gates("a sweep", scenario, mission)
     _check_settings(sweep, scenario)
     refuse_faults("a sweep (which runs without ROS 2 nodes)", with_values(scenario, sweep.fixed), "node")
-    metrics = _check_runs(sweep, scenario, mission, more_metrics)
+    metrics = _check_runs(sweep, scenario, mission)
     mission_seed = None if mission is None else mission.seed
     seeds = sweep.seeds or (scenario.seed if mission_seed is None else mission_seed,)
     source = TokenSource(sweep.scenario, scenario_content(scenario))
@@ -410,11 +410,9 @@ def _about(problem: Problem, changes: Mapping[str, Any]) -> str:
     return problem.message if is_plain else f"{problem.path}: {problem.message}"
 
 
-def _check_runs(
-    sweep: Sweep, scenario: Scenario, mission: Mission | None, more_metrics: Sequence[str]
-) -> tuple[str, ...]:
+def _check_runs(sweep: Sweep, scenario: Scenario, mission: Mission | None) -> tuple[str, ...]:
     """The metrics that will be measured."""
-    metrics = tuple(dict.fromkeys((*sweep.all_metrics, *more_metrics)))
+    metrics = sweep.all_metrics
     for loc, changes in _each_value(sweep, scenario):
         sim = Simulation(with_values(scenario, changes))
         try:

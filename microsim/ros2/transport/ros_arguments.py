@@ -97,12 +97,12 @@ class RosArguments:
         return full
 
 
-def parse_ros_arguments(arguments: Sequence[str], node: str, namespace: str = "/") -> RosArguments:
+def parse_ros_arguments(arguments: Sequence[str], node: str) -> RosArguments:
     """The arguments meant for `node`; raises UsageError that names the argument or file:line that is wrong."""
     found = _Found()
     _read(arguments, found)
     node = _special(found.remaps, "__node", node, node)
-    namespace = _special(found.remaps, "__ns", node, namespace)
+    namespace = _special(found.remaps, "__ns", node, "/")
     remaps = [r for r in found.remaps if not r.old.startswith("__") and r.node in ("", node)]
     name = _join(namespace, node)  # as in rcl, the last of the arguments is used
     overrides = {override.name: override.value for override in found.overrides if override.is_for(name)}
