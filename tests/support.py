@@ -1,6 +1,7 @@
 """Small things that tests of the engine share."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -33,6 +34,39 @@ def run_apart(work: Coroutine[Any, Any, T]) -> T:
 def many(count: int, least: int = 10) -> int:
     """How many samples or examples to take: as asked when compiled, a twentieth as plain Python."""
     return count if COMPILED else max(count // 20, least)
+
+
+class SleepClock:
+    """Wall time that passes only in sleep."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+
+    def now(self) -> float:
+        return self.time_s
+
+    def sleep(self, seconds: float) -> None:
+        self.time_s += max(seconds, 1e-4)
+
+
+# tick, robot, speed: what is sent over a network, and expected to give the same bytes as in memory
+STEPPED_MISSION = ((0, "rover", 1.0), (60, "rover", 0.5), (120, "drone", 2.0), (300, "rover", 0.0))
+STEPPED_TICKS = 600
+
+
+def stepped_mission_in_memory() -> dict[str, Counter[bytes]]:
+    """By topic: the messages of `STEPPED_MISSION` in the default scenario."""
+    sim = microsim.Simulation("default")
+    messages = sim.step(0)
+    for tick in range(STEPPED_TICKS):
+        for when, robot, speed in STEPPED_MISSION:
+            if when == tick:
+                sim.command(robot, **({"v": speed} if robot == "rover" else {"vx": speed}))
+        messages += sim.step()
+    found: dict[str, Counter[bytes]] = {}
+    for message in messages:
+        found.setdefault(message.topic, Counter())[message.cdr] += 1
+    return found
 
 
 def bare(**robot: Any) -> dict[str, Any]:

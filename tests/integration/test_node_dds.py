@@ -21,11 +21,10 @@ from microsim.messages.topics import Qos
 from microsim.ros2.transport.dds import DdsTransport
 from tests.integration.conftest import PATIENCE_S, ROOT, Remote, wait_for
 from tests.ros_domains import own_domain
+from tests.support import STEPPED_MISSION, STEPPED_TICKS, stepped_mission_in_memory
 
 STATE = "simulation_interfaces/srv/GetEntityState"
 SET_INT, SET_BOOL = "example_interfaces/srv/SetInt32", "example_interfaces/srv/SetBool"
-MISSION = ((0, "rover", 1.0), (60, "rover", 0.5), (120, "drone", 2.0), (300, "rover", 0.0))  # tick, robot, speed
-TICKS = 600
 
 
 class Stage:
@@ -102,22 +101,8 @@ def stage(namespace: str) -> Iterator[Stage]:
         made.end()
 
 
-def _mission_in_memory() -> tuple[str, dict[str, Counter[bytes]]]:
-    sim = microsim.Simulation("default")
-    messages = sim.step(0)
-    for tick in range(TICKS):
-        for when, robot, speed in MISSION:
-            if when == tick:
-                sim.command(robot, **({"v": speed} if robot == "rover" else {"vx": speed}))
-        messages += sim.step()
-    found: dict[str, Counter[bytes]] = {}
-    for message in messages:
-        found.setdefault(message.topic, Counter())[message.cdr] += 1
-    return sim.digest(), found
-
-
 def test_the_bytes_of_a_stepped_mission_are_those_in_memory(stage: Stage) -> None:
-    _, expected = _mission_in_memory()
+    expected = stepped_mission_in_memory()
     stage.pause()
     topics = microsim.Simulation("default").topics
     for topic, (type_name, qos) in topics.items():
@@ -134,7 +119,7 @@ def test_the_bytes_of_a_stepped_mission_are_those_in_memory(stage: Stage) -> Non
         box.clear()
     stage.call("/sim/reset", "std_srvs/srv/Empty")
     done = 0
-    for when, robot, speed in (*MISSION, (TICKS, "", 0.0)):
+    for when, robot, speed in (*STEPPED_MISSION, (STEPPED_TICKS, "", 0.0)):
         for _ in range((when - done) // 5):
             assert stage.call("/sim/step", SET_INT, data=5).success
         done = when

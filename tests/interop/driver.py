@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import tempfile
@@ -83,6 +84,18 @@ def environment(domain: int, built_interfaces: bool = True, **more: str) -> dict
     if built_interfaces and INTERFACES.exists():
         own["PYTHONPATH"] += os.pathsep + str(INTERFACES)
     return {name: value for name, value in (inherited | own | more).items() if value or name not in more}
+
+
+def interrupted(process: subprocess.Popen[Any]) -> int:
+    """Its exit code, after Ctrl-C where it still runs."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    return process.returncode
 
 
 class Remote:

@@ -6,7 +6,6 @@ import base64
 import contextlib
 import json
 import math
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,8 +18,9 @@ import pytest
 import microsim
 from microsim import messages as wire
 from microsim.messages.topics import TOPICS, Qos
-from tests.interop.driver import Peer, RemoteError, environment, has_built_interfaces, rclpy_python
+from tests.interop.driver import Peer, RemoteError, environment, has_built_interfaces, interrupted, rclpy_python
 from tests.ros_domains import free_domain
+from tests.support import STEPPED_MISSION, STEPPED_TICKS, stepped_mission_in_memory
 
 TRANSPORTS = ("dds", "rclpy")
 
@@ -53,14 +53,7 @@ class Node:
         self.end()
 
     def end(self) -> int:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-            try:
-                self.process.wait(60)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        return self.process.returncode
+        return interrupted(self.process)
 
     def printed(self) -> str:
         self._errors.seek(0)
@@ -261,30 +254,11 @@ def _wait_for_stamp(peer: Peer, topic: str, time_s: float) -> None:
         peer.wait(topic=topic, count=1)
 
 
-MISSION = ((0, "rover", 1.0), (60, "rover", 0.5), (120, "drone", 2.0), (300, "rover", 0.0))  # tick, robot, speed
-TICKS = 600
-
-
-def _expected() -> dict[str, Counter[bytes]]:
-    """The mission in memory."""
-    sim = microsim.Simulation("default")
-    found: dict[str, Counter[bytes]] = {}
-    messages = sim.step(0)
-    for tick in range(TICKS):
-        for when, robot, speed in MISSION:
-            if when == tick:
-                sim.command(robot, **({"v": speed} if robot == "rover" else {"vx": speed}))
-        messages += sim.step()
-    for message in messages:
-        found.setdefault(message.topic, Counter())[message.cdr] += 1
-    return found
-
-
 def test_the_bytes_of_a_stepped_mission_are_the_same_over_rclpy() -> None:
     """The same as in memory: ten seconds, every default topic but those that depend on the wall clock."""
     if not has_built_interfaces():
         pytest.skip("the interfaces that PyPI lacks could not be built here")
-    expected = _expected()
+    expected = stepped_mission_in_memory()
     topics = microsim.Simulation("default").topics
     with free_domain() as domain, Peer(domain) as peer, Node(domain, "rclpy") as node:
         _ready(peer, node, list(topics))
@@ -299,7 +273,7 @@ def test_the_bytes_of_a_stepped_mission_are_the_same_over_rclpy() -> None:
             peer.collect(topic=topic, clear=True)
         peer.call(service="/sim/reset", type="std_srvs/srv/Empty")
         done = 0
-        for when, robot, speed in (*MISSION, (TICKS, "", 0.0)):
+        for when, robot, speed in (*STEPPED_MISSION, (STEPPED_TICKS, "", 0.0)):
             for _ in range((when - done) // 5):
                 peer.call(service="/sim/step", type="microsim_interfaces/srv/SetInt32", request={"data": 5})
             done = when

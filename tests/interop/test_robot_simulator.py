@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
 import subprocess
 import sys
 import tempfile
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.driver import Peer, environment, rclpy_python
+from tests.interop.driver import Peer, environment, interrupted, rclpy_python
 from tests.navigation import check_navigation, navigate, write_wall
 from tests.ros_domains import free_domain
 
@@ -38,13 +37,7 @@ class Node:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-            try:
-                self.process.wait(60)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        interrupted(self.process)
 
     def printed(self) -> str:
         self._errors.seek(0)

@@ -26,6 +26,7 @@ from microsim.cli.terminal import Progress
 from microsim.runner import Runner, Watcher
 from tests.cli_support import ROOT, environment, run_from_nothing
 from tests.cli_support import run_microsim as cli
+from tests.support import SleepClock
 
 FAST = ("--rtf", "0", "--headless")
 
@@ -122,22 +123,9 @@ def test_a_run_of_some_seconds_shows_progress_on_stderr_only() -> None:
     assert "left" not in done.stdout
 
 
-class QuickClock:
-    """Wall time that passes only when somebody sleeps."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def now(self) -> float:
-        return self.seconds
-
-    def sleep(self, seconds: float) -> None:
-        self.seconds += max(seconds, 1e-3)
-
-
 def progress_lines(events: dict[float, Callable[[Runner], None]]) -> list[str]:
     """What a run of ten seconds in real time says each second, with something done to it at given times."""
-    runner = Runner(microsim.Simulation("flat"), 1.0, clock=QuickClock())
+    runner = Runner(microsim.Simulation("flat"), 1.0, clock=SleepClock())
     progress = Progress(runner, 600)
     lines: list[str] = []
     runner.watchers.append(Watcher(1.0, lambda: lines.append(progress.line())))

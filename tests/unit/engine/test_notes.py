@@ -15,6 +15,7 @@ from microsim.run_log import LONGEST, MOST, Note, Notes
 from microsim.runner import Runner
 from microsim.view.web.interface import FrameCollector
 from microsim.view.web.page.panel_data import Panels
+from tests.support import SleepClock
 
 BARE: dict[str, Any] = {
     "world_topics": {"occupancy_hz": 0, "markers_hz": 0},
@@ -22,19 +23,8 @@ BARE: dict[str, Any] = {
 }
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.time_s = 0.0
-
-    def now(self) -> float:
-        return self.time_s
-
-    def sleep(self, seconds: float) -> None:
-        self.time_s += seconds
-
-
 def run_of(scenario: dict[str, Any], **options: Any) -> tuple[Runner, FrameCollector]:
-    runner = Runner(microsim.Simulation(scenario), clock=Clock(), **options)
+    runner = Runner(microsim.Simulation(scenario), clock=SleepClock(), **options)
     collector = FrameCollector(runner)
     collector.scene()
     return runner, collector
@@ -128,7 +118,7 @@ def test_a_full_radio_queue_is_in_the_log() -> None:
 def test_a_stall_is_in_the_log() -> None:
     runner, collector = run_of(BARE)
     clock = runner.clock
-    assert isinstance(clock, Clock)
+    assert isinstance(clock, SleepClock)
 
     def sleep_of_a_laptop(messages: object) -> None:
         clock.time_s += 3600.0 if runner.sim.tick == 10 else 0.0

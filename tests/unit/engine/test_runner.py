@@ -95,17 +95,23 @@ def test_as_fast_as_possible_never_sleeps() -> None:
     assert clock.naps == []
 
 
-def test_what_is_late_is_caught_up_and_no_tick_is_skipped() -> None:
+def run_that_is_held_up(seconds: float, ticks: int) -> tuple[Runner, list[float]]:
+    """In real time, and at tick 10 the machine does nothing for so long; with the time of every tick."""
     clock = FakeClock()
     runner = Runner(simulation(), 1.0, clock=clock)
     times = tick_times(runner, clock)
 
-    def hiccup(messages: object) -> None:
+    def hold_up(messages: object) -> None:
         if runner.sim.tick == 10:
-            clock.time_s += 0.5
+            clock.time_s += seconds
 
-    runner.listen(messages=hiccup)
-    runner.run(60)
+    runner.listen(messages=hold_up)
+    runner.run(ticks)
+    return runner, times
+
+
+def test_what_is_late_is_caught_up_and_no_tick_is_skipped() -> None:
+    runner, times = run_that_is_held_up(0.5, ticks=60)
     assert runner.sim.tick == 60
     assert times[10] == pytest.approx(10 * DT + 0.5)
     assert times[45:] == pytest.approx([k * DT for k in range(46, 61)])
@@ -114,16 +120,7 @@ def test_what_is_late_is_caught_up_and_no_tick_is_skipped() -> None:
 
 
 def test_after_a_stall_the_run_resumes_from_now_without_a_burst() -> None:
-    clock = FakeClock()
-    runner = Runner(simulation(), 1.0, clock=clock)
-    times = tick_times(runner, clock)
-
-    def sleep_of_a_laptop(messages: object) -> None:
-        if runner.sim.tick == 10:
-            clock.time_s += 3600.0
-
-    runner.listen(messages=sleep_of_a_laptop)
-    runner.run(20)
+    runner, times = run_that_is_held_up(3600.0, ticks=20)  # a laptop sleeps
     resumed = times[10]
     assert resumed == pytest.approx(3600.0 + 10 * DT)
     assert times[10:] == pytest.approx([resumed + k * DT for k in range(10)])

@@ -26,7 +26,7 @@ from microsim.runner import Runner
 from microsim.simulation import Reconfiguration
 from tests.cli_support import ROOT
 from tests.cli_support import run_microsim as cli
-from tests.support import COMPILED, bare, many, on_topic, scenario
+from tests.support import COMPILED, SleepClock, bare, many, on_topic, scenario
 
 # Two robots without sensors in 20 m × 20 m: quick, and nothing is random.
 QUIET = scenario(
@@ -147,25 +147,12 @@ def test_a_packet_of_another_with_the_same_text_is_not_taken_for_ones_own() -> N
     assert outcome.sim.state("third").x > 5.0
 
 
-class FakeClock:
-    """Wall time that passes only by sleeping."""
-
-    def __init__(self) -> None:
-        self.time = 0.0
-
-    def now(self) -> float:
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        self.time += max(seconds, 1e-4)
-
-
 @pytest.mark.parametrize(("rtf", "wall_s"), [(1.0, 5.0), (2.0, 4.0)])
 def test_a_pause_is_wall_time_in_real_time_and_nothing_to_the_digest(rtf: float, wall_s: float) -> None:
     mission = plan({"robot": "drone", "command": {"vx": 1}}, {"at": 1, "pause": 3})
     sim = microsim.Simulation(QUIET)
     flight = Flight(mission)
-    runner = Runner(sim, rtf, flight.pilot(sim), clock=FakeClock())
+    runner = Runner(sim, rtf, flight.pilot(sim), clock=SleepClock())
     flight.attach(runner)
     runner.run(120)
     assert runner.wall_s == pytest.approx(wall_s, abs=0.1)
@@ -186,7 +173,7 @@ def test_as_fast_as_possible_nobody_waits_for_a_pause() -> None:
 def test_who_steps_through_a_paused_run_is_not_overtaken_by_the_missions_pause() -> None:
     sim = microsim.Simulation(QUIET)
     flight = Flight(plan({"at": 0.5, "pause": 0.01}))
-    runner = Runner(sim, 1.0, flight.pilot(sim), clock=FakeClock())
+    runner = Runner(sim, 1.0, flight.pilot(sim), clock=SleepClock())
     flight.attach(runner)
     runner.pause(True)
     runner.step(60)

@@ -259,12 +259,18 @@ def test_parameters_can_be_read_and_most_can_be_set_while_it_runs():
     assert stage.core.velocity() == (0.5, 0.0)
 
 
-def test_it_follows_another_nodes_clock_when_asked_to():
+def stage_on_clock() -> tuple[Stage, list[Any], Callable[..., None]]:
+    """It follows /clock, which is at 100 s; what it sends on /odom; what sets the clock."""
     stage = Stage("-p", "publish_clock:=false", "-p", "use_sim_time:=true")
     odom, clock = stage.listen("/odom", "nav_msgs/msg/Odometry"), stage.publisher("/clock", "rosgraph_msgs/msg/Clock")
     stage.publisher("/initialpose", POSE)(**localised(0.0, 0.0))
     clock(clock={"sec": 100})
     stage.transport.poll()
+    return stage, odom, clock
+
+
+def test_it_follows_another_nodes_clock_when_asked_to():
+    stage, odom, clock = stage_on_clock()
     for _ in range(10):
         clock(clock={"sec": 101})
     stage.node.run(ticks=10)
@@ -273,11 +279,7 @@ def test_it_follows_another_nodes_clock_when_asked_to():
 
 
 def test_a_forward_jump_of_the_clock_is_not_replayed():
-    stage = Stage("-p", "publish_clock:=false", "-p", "use_sim_time:=true")
-    odom, clock = stage.listen("/odom", "nav_msgs/msg/Odometry"), stage.publisher("/clock", "rosgraph_msgs/msg/Clock")
-    stage.publisher("/initialpose", POSE)(**localised(0.0, 0.0))
-    clock(clock={"sec": 100})
-    stage.transport.poll()
+    stage, odom, clock = stage_on_clock()
     clock(clock={"sec": 100, "nanosec": 100_000_000})
     stage.node.run(ticks=1)
     clock(clock={"sec": 5000})

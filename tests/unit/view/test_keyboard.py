@@ -8,21 +8,9 @@ import microsim
 from microsim.messages.outbox import Message
 from microsim.runner import Runner
 from microsim.view.dashboard.keyboard import HOLD_S, SPEEDS, KeyControls, keys_in
+from tests.support import SleepClock
 
 FLAT = {"name": "keys", "robots": {"drone": {"camera": None}, "rover": {"camera": None}}, "wind": {}}
-
-
-class SimulatedClock:
-    """Wall time that passes as the run does."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def now(self) -> float:
-        return self.seconds
-
-    def sleep(self, seconds: float) -> None:
-        self.seconds += max(seconds, 1e-3)
 
 
 class Circling:
@@ -37,7 +25,7 @@ class Circling:
 
 @pytest.fixture
 def runner() -> Runner:
-    return Runner(microsim.Simulation(FLAT, seed=1), 1.0, clock=SimulatedClock())
+    return Runner(microsim.Simulation(FLAT, seed=1), 1.0, clock=SleepClock())
 
 
 def controls_of(runner: Runner) -> KeyControls:
@@ -69,7 +57,7 @@ def test_arrow_keys_move_the_chosen_robot_and_let_go_after_a_moment(runner: Runn
 def test_keys_pass_over_actors_on_a_path() -> None:
     walker = {"model": "actor", "path": [[0, 5, 5], [9, 9, 5]]}
     robots = {"walker": walker, **FLAT["robots"], "other": walker | {"path": [[0, 5, 9]]}}
-    keys = controls_of(Runner(microsim.Simulation({**FLAT, "robots": robots}), 1.0, clock=SimulatedClock()))
+    keys = controls_of(Runner(microsim.Simulation({**FLAT, "robots": robots}), 1.0, clock=SleepClock()))
     seen = [keys.robot]
     for _ in range(3):
         keys.take(["\t"])
