@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, NoReturn, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
 from pydantic.functional_validators import ModelWrapValidatorHandler
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, core_schema
 from typing_extensions import Self
@@ -161,6 +171,16 @@ class Model(BaseModel):
         if error["type"] == "missing" and len(loc) == 1:
             return detail(f"missing key '{loc[0]}'; the keys are {', '.join(cls.key_names())}", *loc)
         return _again(error)
+
+
+def younger(*keys: str) -> Any:
+    """In a model: these are written out only where they are not as by default, because files of before lack them."""
+
+    def without(self: Model, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields, data = type(self).model_fields, handler(self)
+        return {key: data[key] for key in data if key not in keys or getattr(self, key) != fields[key].default}
+
+    return model_serializer(mode="wrap")(without)
 
 
 def _again(error: ErrorDetails, *prefix: str | int) -> InitErrorDetails:

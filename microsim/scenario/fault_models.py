@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import (
     BeforeValidator,
     Field,
-    SerializerFunctionWrapHandler,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
-    model_serializer,
     model_validator,
 )
 from typing_extensions import Self
 
-from microsim.documents.values import Finite, Model, PointXYZ, Probability, detail, fail, show, unknown
+from microsim.documents.values import Finite, Model, PointXYZ, Probability, detail, fail, show, unknown, younger
 from microsim.errors import UsageError, did_you_mean
 from microsim.faults import FAULTS, NODE, RADIO, FaultKind
 from microsim.messages.inputs import INPUTS
@@ -94,12 +92,7 @@ class Fault(Model):
     delay_s: Annotated[Seconds, Field(le=3600)] = Field(0.0, description="By which messages are late [s].")
     probability: Probability = Field(1.0, description="That a message is concerned, of faults on messages.")
 
-    @model_serializer(mode="wrap")
-    def _without_younger_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Keys of faults on messages only where they are."""
-        data: dict[str, Any] = handler(self)
-        unset = {"delay_s": 0.0, "probability": 1.0}
-        return {key: value for key, value in data.items() if key not in unset or value != unset[key]}
+    _without_younger = younger("delay_s", "probability")
 
     @field_validator("kind")
     @classmethod

@@ -9,11 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     Field,
     SerializeAsAny,
-    SerializerFunctionWrapHandler,
     ValidationError,
     ValidationInfo,
     field_validator,
-    model_serializer,
 )
 from pydantic_core import InitErrorDetails
 
@@ -34,6 +32,7 @@ from microsim.documents.values import (
     fail,
     show,
     under,
+    younger,
 )
 from microsim.errors import there_are
 from microsim.robots.robot import ROBOTS, Robot, RosName, make_robot, sensor_of
@@ -94,11 +93,7 @@ class Frames(Model):
     publish_map_to_odom: Switch = Field(True, description="false: leave map -> odom to a localisation node.")
     publish_odom_to_base: Switch = Field(True, description="false: leave odom -> base_link to a filter.")
 
-    @model_serializer(mode="wrap")
-    def _without_younger(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Scenarios written out before did not have these keys."""
-        younger = ("publish_map_to_odom", "publish_odom_to_base")
-        return {key: value for key, value in handler(self).items() if key not in younger or not value}
+    _without_younger = younger("publish_map_to_odom", "publish_odom_to_base")
 
 
 class WorldTopics(Model):
@@ -112,10 +107,7 @@ class WorldTopics(Model):
         "AMCL needs this: to it, a beam that ends deep in a solid wall is as good as one that ends on its surface.",
     )
 
-    @model_serializer(mode="wrap")
-    def _without_younger(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Scenarios written out before did not have this key."""
-        return {key: value for key, value in handler(self).items() if key != "occupancy_hollow" or value}
+    _without_younger = younger("occupancy_hollow")
 
 
 class Scenario(Model):

@@ -9,9 +9,7 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    SerializerFunctionWrapHandler,
     field_validator,
-    model_serializer,
     model_validator,
 )
 from typing_extensions import Self
@@ -36,6 +34,7 @@ from microsim.documents.values import (
     fail,
     show,
     unknown,
+    younger,
 )
 from microsim.robots.robot import ros_name
 
@@ -206,10 +205,7 @@ class Solid(Model):
         None, description="Its name as an entity; null: obstacle_ and its place in the list."
     )
 
-    @model_serializer(mode="wrap")
-    def _without_name(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Scenarios written out before had none."""
-        return {key: value for key, value in handler(self).items() if key != "name" or value is not None}
+    _without_younger = younger("name")
 
 
 class Box(Solid):
