@@ -100,9 +100,6 @@ class FoxgloveTransport(StandaloneNode):
 
     # ---- what the node uses ------------------------------------------------------------------------------------------
 
-    def publisher(self, topic: str, type_name: str, qos: Qos) -> Publisher:
-        return self.publisher_at(self.arguments.topic(topic), type_name, qos)
-
     def publisher_at(self, topic: str, type_name: str, qos: Qos) -> Publisher:
         if _ACTION in topic:
             return SilentPublisher()

@@ -19,6 +19,11 @@ _LAST_BYTES = 4000
 _GRACE_S = 5.0  # for a child that closed its pipe to end by itself
 
 
+def usable_cores() -> int:
+    """Of the processor, by this process."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class ChildProcess:
     """`main()` of a module, in a session of its own: Ctrl-C reaches only us, and we end it with all that it started."""
 

@@ -96,6 +96,10 @@ class Registry(Generic[Part]):
         """Of every part that can be found: the built-in ones first."""
         return [*self.built_in, *self.plugin_names(folders)]
 
+    def all(self, folders: Folders = ()) -> list[Part]:
+        """Every part that can be found: the built-in ones first."""
+        return [part for name in self.names(folders) if (part := self.find(name, folders)) is not None]
+
     def plugin_names(self, folders: Folders = ()) -> list[str]:
         in_folders = {self.name_of(part) for part, _ in self._in_folders(folders)}
         return sorted((in_folders | {entry.name for entry in self._entries()}) - set(self.built_in))

@@ -125,16 +125,17 @@ def yaml_text(value: Any, indent: str = "") -> str:
         return (
             "\n".join(_entry(f"{indent}{key}:", each, f"{indent}  ") for key, each in value.items()) or f"{indent}{{}}"
         )
-    if isinstance(value, list) and any(isinstance(each, (Mapping, list)) for each in value):
+    if _is_nested(value):
         return "\n".join(_item(each, indent) for each in value)
     return indent + _one_line(value)
 
 
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(each, (Mapping, list)) for each in value)
+
+
 def _entry(start: str, value: Any, indent: str) -> str:
-    is_long = bool(value) and (
-        isinstance(value, Mapping)
-        or (isinstance(value, list) and any(isinstance(each, (Mapping, list)) for each in value))
-    )
+    is_long = _is_nested(value) or (isinstance(value, Mapping) and value)
     return f"{start}\n{yaml_text(value, indent)}" if is_long else f"{start} {_one_line(value)}"
 
 

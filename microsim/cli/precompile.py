@@ -18,7 +18,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from microsim.cli.terminal import is_quiet
-from microsim.processes import ChildProcess, answering
+from microsim.processes import ChildProcess, answering, usable_cores
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -41,7 +41,7 @@ def precompile(what: str, short_run: Callable[[], None]) -> None:
 
 def precompile_scenario(scenario: Scenario, short_run: Callable[[], None], prefix: str = "") -> None:
     def both() -> None:
-        if _cores() > 1 and not scenario.plugins:
+        if usable_cores() > 1 and not scenario.plugins:
             _in_two_processes(scenario)
         short_run()  # compiles what is left
 
@@ -69,10 +69,6 @@ def _parts_of(scenario: Scenario) -> str:
     parts |= {key for key in ("world", "obstacles", "features", "faults", "randomize") if data.get(key)}
     parts |= {key for key in ("elevation", "surface_types") if data["map"].get(key)}
     return " ".join(sorted(parts))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 # ---- two processes ---------------------------------------------------------------------------------------------------

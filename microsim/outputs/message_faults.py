@@ -106,12 +106,12 @@ class MessageFaults:
 
     def check(self, sim: InputTarget, sent: Mapping[str, object]) -> None:
         """Find out which topics are taken; refuse those that are neither sent nor taken."""
-        kinds = [INPUTS.find(name, sim.scenario.plugins) for name in INPUTS.names(sim.scenario.plugins)]
+        kinds = INPUTS.all(sim.scenario.plugins)
         taken = {
             kind.of(robot): (_MADE[kind.makes], robot)
             for robot in sim.scenario.robots
             for kind in kinds
-            if kind is not None and kind.is_meant_for(sim, robot)
+            if kind.is_meant_for(sim, robot)
         }
         for topic in self._lanes:
             if topic in taken:

@@ -51,8 +51,7 @@ class LockstepError(MicroSimError):
 
 def check_gates(sim: Simulation) -> None:
     """Refuse gates that could never open."""
-    plugins = sim.scenario.plugins
-    kinds = [kind for name in INPUTS.names(plugins) if (kind := INPUTS.find(name, plugins)) is not None]
+    kinds = INPUTS.all(sim.scenario.plugins)
     taken = {
         kind.of(robot): kind.type_for(sim) for robot in sim.robots for kind in kinds if kind.is_taken_by(sim, robot)
     }

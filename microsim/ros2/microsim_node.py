@@ -145,8 +145,8 @@ class MicroSimNode:
                 self.warn(f"{topic} is not published: {error}")
 
     def _subscribe(self) -> None:
-        sim, plugins = self.sim, self.sim.scenario.plugins
-        kinds = [kind for name in INPUTS.names(plugins) if (kind := INPUTS.find(name, plugins)) is not None]
+        sim = self.sim
+        kinds = INPUTS.all(sim.scenario.plugins)
         for robot in sim.robots if self._takes_inputs else ():
             for kind in kinds:
                 if kind.is_taken_by(sim, robot):

@@ -222,10 +222,10 @@ def robot_topics(scenario: Scenario) -> Iterator[str]:
         for form in sensor.messages or (default_form(sensor),):
             if form.applies(block):
                 yield sensor.topic(form, robot, name)
+    kinds = INPUTS.all(scenario.plugins)
     for robot in scenario.robots:
-        for name in INPUTS.names(scenario.plugins):
-            kind = INPUTS.find(name, scenario.plugins)
-            if kind is not None and kind.meant_for is None and name in scenario.robots[robot].inputs:
+        for kind in kinds:
+            if kind.meant_for is None and kind.name in scenario.robots[robot].inputs:
                 yield kind.of(robot)
 
 

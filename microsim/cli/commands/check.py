@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -14,6 +13,7 @@ from microsim.cli.command import Command, QuietOption, TimeoutOption, argument, 
 from microsim.cli.json_schemas import Digest, Ticks
 from microsim.cli.terminal import FAILED, GOOD, WRONG_INPUT, Bar, interruptible, is_quiet, print_json, print_table, warn
 from microsim.errors import UsageError
+from microsim.processes import usable_cores
 
 if TYPE_CHECKING:
     from microsim.check import Case, CheckVerdict, Children, Environment, Finding
@@ -95,7 +95,7 @@ def check(options: CheckOptions) -> int:
         bar = Bar("running", len(runs), "runs")
         try:
             with bar:
-                jobs = options.jobs or default_jobs()
+                jobs = options.jobs or usable_cores()
                 results = run_all(runs, children, jobs, lambda result: bar.count(str(result.run)))
                 verdicts = [judged(case, tried, results) for case in cases]
                 findings = _findings(verdicts, children, bar)
@@ -141,10 +141,6 @@ class CheckOutput(TypedDict):
 
 
 COMMAND = Command(check, panel="Run", position=140, json=CheckOutput)
-
-
-def default_jobs() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _cases(options: CheckOptions) -> list[Case]:

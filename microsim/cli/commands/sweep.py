@@ -13,10 +13,11 @@ from typing_extensions import TypedDict
 from microsim.cli import terminal
 from microsim.cli.ci_reports import CiCase, ReportOptions
 from microsim.cli.command import Command, QuietOption, TimeoutOption, argument, flag, given, option, words_of
-from microsim.cli.commands.check import default_jobs, jobs_option
+from microsim.cli.commands.check import jobs_option
 from microsim.cli.precompile import compiling, precompile_scenario
 from microsim.cli.terminal import FAILED, GOOD, Bar, is_quiet, note, print_json, tell, warn
 from microsim.errors import UsageError
+from microsim.processes import usable_cores
 
 if TYPE_CHECKING:
     from microsim.sweep.expressions import Condition
@@ -92,7 +93,7 @@ class SweepOptions(NamedTuple):
             return RayWorkers(plan.order(), self.ray, self.jobs, self.timeout)
         from microsim.sweep.worker_pool import LocalWorkers
 
-        jobs = min(self.jobs or default_jobs(), len(plan))
+        jobs = min(self.jobs or usable_cores(), len(plan))
         return LocalWorkers(plan.order(), jobs, self.timeout)
 
 

@@ -336,9 +336,6 @@ class DdsTransport(StandaloneNode):
         self._is_open = True
         atexit.register(self.close)  # so that peers see the node leave at once, without a timeout
 
-    def publisher(self, topic: str, type_name: str, qos: Qos) -> DdsPublisher:
-        return self.publisher_at(self.arguments.topic(topic), type_name, qos)
-
     def publisher_at(self, topic: str, type_name: str, qos: Qos) -> DdsPublisher:
         return DdsPublisher(self, topic, type_name, qos, lifespan_s=None)
 

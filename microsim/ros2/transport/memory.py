@@ -109,9 +109,6 @@ class MemoryTransport(StandaloneNode):
         self._asked: list[_Request] = []  # by `ask`: their answers end a wait
         self._rosout = self.publisher_at(*ROSOUT_TOPIC) if self.arguments.rosout else None
 
-    def publisher(self, topic: str, type_name: str, qos: Qos) -> MemoryPublisher:
-        return self.publisher_at(self.arguments.topic(topic), type_name, qos)
-
     def publisher_at(self, topic: str, type_name: str, qos: Qos) -> MemoryPublisher:
         made = MemoryPublisher(self.bus, self, topic, known_type(type_name), qos, deque(maxlen=qos.depth))
         with self.bus.changed:

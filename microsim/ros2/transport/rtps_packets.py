@@ -239,23 +239,24 @@ def _read_set(raw: bytes, at: int, flags: int) -> tuple[int, tuple[int, ...]]:
     return base, tuple(base + place for place in range(bits) if words[place // 32] >> (31 - place % 32) & 1)
 
 
-def _data(source: bytes, flags: int, body: bytes) -> Sample:
+def _inline_parameters(flags: int, body: bytes) -> tuple[int, dict[int, list[bytes]]]:
+    """Where the payload begins, and the parameters before it."""
     at = 4 + _short(body, 2, flags)
-    inline: dict[int, list[bytes]] = {}
-    if flags & _INLINE:
-        inline, length = parameter_list(body[at:], _order(flags))
-        at += length
+    if not flags & _INLINE:
+        return at, {}
+    inline, length = parameter_list(body[at:], _order(flags))
+    return at + length, inline
+
+
+def _data(source: bytes, flags: int, body: bytes) -> Sample:
+    at, inline = _inline_parameters(flags, body)
     payload, key = (body[at:] if flags & bit else b"" for bit in (_PAYLOAD, _KEY))
     return Sample(source + body[8:12], body[4:8], _read_number(body, 12, flags), payload, inline, key)
 
 
 def _fragments(source: bytes, flags: int, body: bytes) -> Fragments:
-    at = 4 + _short(body, 2, flags)
+    at, inline = _inline_parameters(flags, body)
     first, _, size, total = struct.unpack_from(f"{_order(flags)}IHHI", body, 20)
-    inline: dict[int, list[bytes]] = {}
-    if flags & _INLINE:
-        inline, length = parameter_list(body[at:], _order(flags))
-        at += length
     number = _read_number(body, 12, flags)
     return Fragments(source + body[8:12], body[4:8], number, first, size, total, body[at:], inline)
 

@@ -44,6 +44,9 @@ class StandaloneNode(ABC):
         self._parameters: ParameterServer | None = None
         self._rosout: Publisher | None = None
 
+    def publisher(self, topic: str, type_name: str, qos: Qos) -> Publisher:
+        return self.publisher_at(self.arguments.topic(topic), type_name, qos)
+
     @abstractmethod
     def publisher_at(self, topic: str, type_name: str, qos: Qos) -> Publisher:
         """On a topic whose name is absolute and not remapped."""

@@ -45,7 +45,7 @@ def test_a_scenario_is_compiled_once(monkeypatch) -> None:
     prefix = f"test {os.getpid()} "
     for _ in range(2):
         precompile.precompile_scenario(scenario, lambda: runs.append("short"), prefix)
-    assert runs == (["two", "short"] if precompile._cores() > 1 else ["short"])
+    assert runs == (["two", "short"] if precompile.usable_cores() > 1 else ["short"])
 
 
 def test_the_first_second_of_a_recorded_run_compiles_what_writes_it() -> None:
