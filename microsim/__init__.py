@@ -74,6 +74,7 @@ class _FormerModule(ModuleType):
 _ENGINE_OF_0_1 = ("compiled", "components", "exact", "motion", "noise")
 _FORMER_MODULES = {
     "microsim.faults.fault_kind": "microsim.faults",
+    "microsim.generators.generator": "microsim.generators",
     "microsim.messages.inputs.input_kind": "microsim.messages.inputs",
     "microsim.recording.bag": "microsim.recording.bag_io",
     "microsim.recording.replay": "microsim.recording.bag_replay",

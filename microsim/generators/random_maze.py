@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from microsim.documents.values import ClassId, Length, Metres, Model, Seed, exactly, show
-from microsim.generators.generator import Dice, Generator
+from microsim.generators import Dice, Generator
 
 MAX_CHAMBERS = 250_000
 

@@ -14,8 +14,7 @@ from pydantic import ValidationError
 from microsim.documents.values import describe_error, show, unknown
 from microsim.documents.yaml_text import Path, dotted
 from microsim.errors import PluginError
-from microsim.generators import GENERATORS
-from microsim.generators.generator import Dice, Generator
+from microsim.generators import GENERATORS, Dice, Generator
 from microsim.scenario.models import Scenario
 from microsim.scenario.world_models import FEATURES, OBSTACLES
 from microsim.sensors.plugin import check_options

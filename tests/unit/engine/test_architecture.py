@@ -196,6 +196,9 @@ def test_a_run_without_lidar_and_mesh_starts_without_their_modules() -> None:
 @pytest.mark.parametrize(
     ("former", "names"),
     [
+        ("microsim.faults.fault_kind", ["FaultKind"]),
+        ("microsim.generators.generator", ["Dice", "Generator"]),
+        ("microsim.messages.inputs.input_kind", ["InputKind"]),
         ("microsim.recording.bag", ["open_bag", "RecordOptions"]),
         ("microsim.recording.replay", ["Replay"]),
         ("microsim.ros2.robot_simulator.core", ["Pose", "RobotSimulator"]),

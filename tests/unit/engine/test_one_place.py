@@ -107,7 +107,7 @@ INPUT = InputKind("kick", "/{robot}/kick", "std_msgs/msg/Float64", Qos(3), "any"
         "pillars",
         '''
 from pydantic import BaseModel
-from microsim.generators.generator import Generator
+from microsim.generators import Generator
 
 class PillarOptions(BaseModel):
     """Pillars in a row."""

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsim.errors import PluginError, ScenarioError
-from microsim.generators.generator import Dice, Generator
+from microsim.generators import Dice, Generator
 from microsim.generators.random_maze import carve
 from microsim.registry import Registry
 from microsim.scenario import Box, Circle, Robot, load_scenario
@@ -35,7 +35,7 @@ SENSOR = Sensor("thermometer", "sensor_msgs/msg/Temperature", create, Options)
 
 ROW_OF_POSTS = """
 from pydantic import BaseModel
-from microsim.generators.generator import Generator
+from microsim.generators import Generator
 
 class Options(BaseModel):
     count: int = 3
