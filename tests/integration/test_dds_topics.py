@@ -186,12 +186,18 @@ def test_a_reader_that_hangs_does_not_hold_up_the_writer(node: DdsTransport, rem
         os.kill(peer.process.pid, signal.SIGCONT)
 
 
-def test_a_flood_cannot_starve_the_one_who_polls(node: DdsTransport, remote: MakeRemote) -> None:
+def publishing_peer(node: DdsTransport, remote: MakeRemote, topic: str) -> tuple[Remote, list[bytes]]:
+    """One whose messages reach the node; and what has reached it."""
     heard: list[bytes] = []
-    node.subscribe("/flood", STRING, Qos(10), heard.append)
+    node.subscribe(topic, STRING, Qos(10), heard.append)
     peer = remote()
-    peer.do("publisher", topic="/flood", type_name=STRING, qos={"depth": 10})
-    wait_for(lambda: peer.do("subscribers", topic="/flood") == 1, node.poll)
+    peer.do("publisher", topic=topic, type_name=STRING, qos={"depth": 10})
+    wait_for(lambda: peer.do("subscribers", topic=topic) == 1, node.poll)
+    return peer, heard
+
+
+def test_a_flood_cannot_starve_the_one_who_polls(node: DdsTransport, remote: MakeRemote) -> None:
+    peer, heard = publishing_peer(node, remote, "/flood")
     peer.send("publish", topic="/flood", values={"data": "x"}, times=20_000)
     wait_for(lambda: heard, node.poll)
     most, end = 0, time.monotonic() + 1.0
@@ -204,11 +210,7 @@ def test_a_flood_cannot_starve_the_one_who_polls(node: DdsTransport, remote: Mak
 
 
 def test_poll_wakes_at_once_when_something_arrives(node: DdsTransport, remote: MakeRemote) -> None:
-    heard: list[bytes] = []
-    node.subscribe("/t", STRING, Qos(10), heard.append)
-    peer = remote()
-    peer.do("publisher", topic="/t", type_name=STRING, qos={"depth": 10})
-    wait_for(lambda: peer.do("subscribers", topic="/t") == 1, node.poll)
+    peer, heard = publishing_peer(node, remote, "/t")
     peer.send("publish", topic="/t", values={"data": "x"})
     start = time.monotonic()
     while not heard:
