@@ -198,7 +198,7 @@ class _Line:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-class Progress:
+class RunProgress:
     """How far a run is, each second. `end`: its last tick; None: until Ctrl-C."""
 
     def __init__(self, runner: Runner, end: int | None) -> None:

@@ -31,7 +31,7 @@ class RenderWindow:
             hint = f"; 'human' shows the web viewer: {install_hint('view')}" if mode == "human" else ""
             raise UsageError(f"no render_mode {mode!r}; there are: {', '.join(RENDER_MODES)}{hint}")
         self.task, self.mode = task, mode
-        self._live_view: LiveView | None = None
+        self._live_view: BatchViewer | None = None
 
     def render(self, worlds: Sequence[int]) -> list[npt.NDArray[np.uint8]] | None:
         if self.mode == "rgb_array":
@@ -40,7 +40,7 @@ class RenderWindow:
 
     def after_step(self) -> None:
         if self.mode == "human":
-            self._live_view = self._live_view or LiveView(self.task.batch)
+            self._live_view = self._live_view or BatchViewer(self.task.batch)
             self._live_view.follow()
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ def _disc(
     image[inside] = colour
 
 
-class LiveView:
+class BatchViewer:
     """World 0 in the web viewer, in real time: a `Simulation` with its seed and commands, equal bit for bit."""
 
     def __init__(self, batch: BatchSimulation) -> None:

@@ -16,7 +16,7 @@ from microsim.simulation import Simulation
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MissionOutcome:
     """The result of a mission."""
 
     sim: Simulation
@@ -29,7 +29,7 @@ def fly_mission(
     scenario: Scenario | str | Path | Mapping[str, Any] | None = None,
     seed: int | None = None,
     tap: Callable[[Sequence[Message]], None] | None = None,
-) -> Outcome:
+) -> MissionOutcome:
     """Run a mission to its end, as fast as possible. `tap` receives the messages of each tick.
 
     Scenario and seed are those given, else those of the mission, else the default scenario and its seed.
@@ -43,7 +43,7 @@ def fly_mission(
         pilot(messages)
         if tap is not None:
             tap(messages)
-    return Outcome(sim, plan, tuple(pilot.violations()))
+    return MissionOutcome(sim, plan, tuple(pilot.violations()))
 
 
-__all__ = ["Mission", "MissionPilot", "Outcome", "fly_mission", "load_mission"]
+__all__ = ["Mission", "MissionOutcome", "MissionPilot", "fly_mission", "load_mission"]

@@ -366,7 +366,7 @@ def _shown(value: Value) -> str:
 
 
 def _advance(runner: Runner, end: int, ticks: int) -> None:
-    with terminal.Progress(runner, end).shown():
+    with terminal.RunProgress(runner, end).shown():
         runner.run(ticks)
 
 

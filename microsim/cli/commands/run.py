@@ -420,7 +420,7 @@ def _shown(runner: Runner, node: MicroSimNode | None, ticks: int | None, request
         if dashboard.error is not None:
             warn(f"the dashboard stopped: {dashboard.error!r}; use --headless to go without")
     else:
-        with terminal.Progress(runner, end).shown():
+        with terminal.RunProgress(runner, end).shown():
             yield
 
 

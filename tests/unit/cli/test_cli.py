@@ -22,7 +22,7 @@ import pytest
 
 import microsim
 from microsim.cli import terminal
-from microsim.cli.terminal import Progress
+from microsim.cli.terminal import RunProgress
 from microsim.runner import Runner, Watcher
 from tests.cli_support import ROOT, environment, run_from_nothing
 from tests.cli_support import run_microsim as cli
@@ -126,7 +126,7 @@ def test_a_run_of_some_seconds_shows_progress_on_stderr_only() -> None:
 def progress_lines(events: dict[float, Callable[[Runner], None]]) -> list[str]:
     """What a run of ten seconds in real time says each second, with something done to it at given times."""
     runner = Runner(microsim.Simulation("flat"), 1.0, clock=SleepClock())
-    progress = Progress(runner, 600)
+    progress = RunProgress(runner, 600)
     lines: list[str] = []
     runner.watchers.append(Watcher(1.0, lambda: lines.append(progress.line())))
     for at, event in events.items():
