@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from microsim.errors import UsageError
 from microsim.messages.type_files import add_types
-from microsim.messages.types import DEFINITIONS, type_hash
+from microsim.messages.types import DEFINITIONS, constants_of, type_hash
 
 if TYPE_CHECKING:
     from microsim.ros2.client.client_node import ClientNode
@@ -26,18 +26,8 @@ STOPPED, PLAYING, PAUSED = range(3)
 LONGEST_S = 5.0  # until simulated time has moved
 CHECKS: list[ConformanceCheck] = []  # in the order of their files and lines
 
-# simulation_interfaces/msg/SimulatorFeatures
-FEATURES = {
-    0: "SPAWNING", 1: "DELETING", 2: "NAMED_POSES", 3: "POSE_BOUNDS", 4: "ENTITY_TAGS", 5: "ENTITY_BOUNDS",
-    6: "ENTITY_BOUNDS_BOX", 7: "ENTITY_BOUNDS_CONVEX", 8: "ENTITY_CATEGORIES", 9: "SPAWNING_RESOURCE_STRING",
-    10: "ENTITY_STATE_GETTING", 11: "ENTITY_STATE_SETTING", 12: "ENTITY_INFO_GETTING", 13: "ENTITY_INFO_SETTING",
-    14: "SPAWNABLES", 20: "SIMULATION_RESET", 21: "SIMULATION_RESET_TIME", 22: "SIMULATION_RESET_STATE",
-    23: "SIMULATION_RESET_SPAWNED", 24: "SIMULATION_STATE_GETTING", 25: "SIMULATION_STATE_SETTING",
-    26: "SIMULATION_STATE_PAUSE", 31: "STEP_SIMULATION_SINGLE", 32: "STEP_SIMULATION_MULTIPLE",
-    33: "STEP_SIMULATION_ACTION", 40: "WORLD_LOADING", 41: "WORLD_RESOURCE_STRING", 42: "WORLD_TAGS",
-    43: "WORLD_UNLOADING", 44: "WORLD_INFO_GETTING", 45: "AVAILABLE_WORLDS", 50: "SPAWNING_ENTITIES",
-}  # fmt: skip
-NUMBERS = {name: number for number, name in FEATURES.items()}
+NUMBERS: dict[str, int] = constants_of("simulation_interfaces/msg/SimulatorFeatures")
+FEATURES = {number: name for name, number in NUMBERS.items()}
 
 
 class ViolationError(Exception):
