@@ -30,6 +30,7 @@ TypesOption = Annotated[list[Path] | None, option("--types DIR", _TYPES)]
 AllOption = Annotated[bool, flag("--all -a", "Also show hidden names, such as the parts of actions.")]
 ShowTypesOption = Annotated[bool, flag("--show-types -t", "Show the types too.")]
 CountOption = Annotated[bool, flag("--count -c", "Print only how many there are.")]
+OnceOption = Annotated[bool, flag("--once", "Print once and exit.")]
 ValuesArgument = Annotated[str, argument("VALUES", "Fields as YAML or JSON; those left out keep their defaults.")]
 WithinOption = Annotated[
     float | None, option("--timeout S", "Exit with code 1 after this time without a result.", min=0.1)

@@ -17,6 +17,7 @@ from microsim.cli.json_schemas import MessageOutput, NamesOutput
 from microsim.cli.live import (
     PANEL,
     ListOptions,
+    OnceOption,
     TypesOption,
     WithinOption,
     connected,
@@ -82,7 +83,6 @@ DEEP = 1000  # messages that may wait, so that none is lost while measuring
 NO_SUBSCRIBER_S = 2.0
 
 TopicArgument = Annotated[str, argument("TOPIC", "Name of the topic.")]
-OnceOption = Annotated[bool, flag("--once", "Print once and exit.")]
 _RELIABILITIES, _DURABILITIES = ("reliable", "best_effort"), ("volatile", "transient_local")
 
 
