@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from microsim.engine.components import RobotModel, X, Z
 from microsim.engine.faults import Health
+from microsim.engine.geometry import Array
 from microsim.engine.physics import Fleet
 from microsim.engine.radio import RadioNetwork
 from microsim.engine.schedule import CHUNK, Command, Input, Schedule, Teleport, Transmission
@@ -34,9 +35,8 @@ from microsim.outputs.own_topics import own_topics
 from microsim.scenario import Scenario, live_changes, load_scenario
 from microsim.scenario.live_changes import Entity
 from microsim.scenario.randomised import draw
-from microsim.scenario.scene import build_world, checked_number, checked_packet, faults_in_ticks
+from microsim.scenario.scene import build_world, checked_number, checked_packet, checked_seed, faults_in_ticks
 
-INT64 = range(-(2**63), 2**63)
 END_OF_TIME_NS = 2**31 * NS_PER_S  # seconds in stamps are int32
 
 
@@ -82,7 +82,7 @@ class Simulation:
         self.on_tick: list[Callable[[bytes], None]] = []  # given each tick's transcript; `listen` is more general
         self._assigned = self.listen()
         self._shared: dict[Any, Any] = {}  # what sensors keep from reset to reset
-        self._next_seed = self._checked_seed(self.scenario.seed if seed is None else seed)
+        self._next_seed = checked_seed(self.scenario.seed if seed is None else seed)
         self.reset()
 
     def __repr__(self) -> str:
@@ -146,6 +146,10 @@ class Simulation:
         """The robots of each model side by side, as the kernels see them: to look at, not to touch."""
         return self._schedule.physics.fleets
 
+    def trace(self, ticks: int) -> Mapping[str, Array]:
+        """Robot -> (ticks, rows): its state after each of the next ticks, written there as they are run."""
+        return self._schedule.physics.trace(self._checked_ticks(ticks))
+
     @property
     def radio(self) -> RadioNetwork | None:
         return self._schedule.radio
@@ -153,7 +157,7 @@ class Simulation:
     def reset(self, seed: int | None = None) -> None:
         """Back to tick 0: fresh noise, empty queues, zero commands and counters, entities as first; or another seed."""
         if seed is not None:
-            self._next_seed = self._checked_seed(seed)
+            self._next_seed = checked_seed(seed)
         self._seed = self._next_seed
         self._use(live_changes.at_start(self.initial_scenario, self.scenario))
         self._draw()
@@ -221,12 +225,13 @@ class Simulation:
 
     def follow(self, scenario: Scenario) -> None:
         """As `reconfigure`, unchecked and unrecorded: for time travel."""
-        memory, messages = self._schedule.memory(), self._message_faults.memory()
+        memory, messages, physics = self._schedule.memory(), self._message_faults.memory(), self._schedule.physics
         self._outbox.sent = self.messages_sent
         self._outbox.topics.clear()
         self._use(scenario)
         self._draw()
         self._schedule = self._compose()
+        self._schedule.physics.continue_trace(physics)
         self._schedule.recall(memory)
         self._message_faults.recall(messages)
 
@@ -263,7 +268,7 @@ class Simulation:
 
     def set_seed(self, seed: int) -> None:
         """Takes effect at the next reset."""
-        self._next_seed = self._checked_seed(seed)
+        self._next_seed = checked_seed(seed)
 
     def step(self, ticks: int = 1) -> Messages:
         """Advance; gives every message of these ticks in the order of sending. The first call also gives tick 0's."""
@@ -492,9 +497,3 @@ class Simulation:
         if self.clock.time_ns(self.tick + int(ticks)) >= END_OF_TIME_NS:
             raise UsageError(f"{ticks} more ticks would pass 2**31 seconds, where the stamps of ROS 2 end")
         return int(ticks)
-
-    @staticmethod
-    def _checked_seed(seed: Any) -> int:
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or int(seed) not in INT64:
-            raise UsageError(f"a seed must be a 64-bit integer; found {seed!r}")
-        return int(seed)

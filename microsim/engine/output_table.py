@@ -62,6 +62,9 @@ SLOT_COLUMNS = 4
 # columns of a window of time: the first tick, the first tick after it, and by how much a sensor jumps meanwhile
 FROM, UNTIL, OFFSET = range(3)
 WINDOW_COLUMNS = 5
+# columns of what is copied after each tick: from where, how many bytes, where to, and the end of the room there
+COPIED, COPIED_BYTES, COPY_TO, COPY_END = range(4)
+COPY_COLUMNS = 4
 # what `run_ticks` is given and gives back
 AT_TICK, END_TICK, AT_BYTE, DONE = range(4)
 # the clock: ticks per second as a fraction, and the most bytes that a tick can have
@@ -169,12 +172,17 @@ def sense(
 
 
 @kernel
-def move(fleets: Rows, tick: int, ticks: int) -> None:
-    """Every fleet from `tick` on by `ticks`, tick by tick: robots touch each other."""
+def move(fleets: Rows, copies: Rows, tick: int, ticks: int) -> None:
+    """Every fleet from `tick` on by `ticks`, tick by tick: robots touch each other. Then what is kept of each tick."""
     for k in range(tick, tick + ticks):
         for f in range(fleets.shape[0]):
             fleets[f, FLEET_TICK], fleets[f, TICKS] = k, 1
             _call(fleets[f, FUNCTION], _table_address(fleets) + 8 * FLEET_COLUMNS * f)
+        for c in range(copies.shape[0]):
+            row = copies[c]
+            if row[COPY_TO] < row[COPY_END]:
+                _copy(row[COPY_TO], row[COPIED], row[COPIED_BYTES])
+                row[COPY_TO] += row[COPIED_BYTES]
 
 
 @kernel
@@ -188,11 +196,11 @@ def look(fleets: Rows) -> None:
 
 
 @kernel
-def begin_tick(fleets: Rows, calls: Rows, windows: Array, trackers: Rows, tick: int, ticks: int) -> None:
-    """Move from `tick` on by `ticks`; then what sensors keep track of from tick to tick."""
-    move(fleets, tick, ticks)
+def begin_tick(fleets: Rows, copies: Rows, calls: Rows, windows: Array, trackers: Rows, tick: int) -> None:
+    """Move to the next tick; then what sensors keep track of from tick to tick."""
+    move(fleets, copies, tick, 1)
     look(fleets)
-    track(calls, windows, trackers, tick + ticks)
+    track(calls, windows, trackers, tick + 1)
 
 
 @kernel
@@ -203,14 +211,14 @@ def track(calls: Rows, windows: Array, trackers: Rows, tick: int) -> None:
 
 @kernel
 def run_ticks(
-    fleets: Rows, rows: Rows, calls: Rows, slots: Rows, windows: Array, trackers: Rows, clock: Rows, progress: Rows,
-    buffer: Grid, ends: Rows,
+    fleets: Rows, copies: Rows, rows: Rows, calls: Rows, slots: Rows, windows: Array, trackers: Rows, clock: Rows,
+    progress: Rows, buffer: Grid, ends: Rows,
 ) -> None:  # fmt: skip
     """Whole ticks, until `progress[END_TICK]` or until the buffer might not hold another."""
     tick, position, done = progress[AT_TICK], progress[AT_BYTE], 0
     start, everything = buffer.ctypes.data, (0, rows.shape[0])
     while tick < progress[END_TICK] and done < ends.shape[0] and position + clock[ROOM] <= buffer.shape[0]:
-        begin_tick(fleets, calls, windows, trackers, tick, 1)
+        begin_tick(fleets, copies, calls, windows, trackers, tick)
         tick += 1
         stamp_ns = time_ns(clock, tick)
         position = sense(rows, calls, slots, windows, everything, tick, stamp_ns, start, position + DIGEST_BYTES)

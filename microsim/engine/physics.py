@@ -14,7 +14,7 @@ from microsim.engine.contact_tables import Contacts, Mover
 from microsim.engine.exact import wrap_angle
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, Motion
-from microsim.engine.output_table import look, move
+from microsim.engine.output_table import COPIED, COPY_COLUMNS, look, move
 from microsim.engine.world import World
 
 
@@ -85,6 +85,8 @@ class Physics:
         before, after = self.contacts.calls()
         rows = [before, *(self._row(fleet) for fleet in self.fleets), after]
         self.rows: Rows = np.array(rows, np.int64).reshape(-1, FLEET_COLUMNS)
+        self.copies: Rows = np.zeros((0, COPY_COLUMNS), np.int64)
+        self._traces: Sequence[Array] = ()  # where copies go
         self.look()
 
     def _mover(self, name: str) -> Mover:
@@ -104,7 +106,26 @@ class Physics:
 
     def move(self, tick: int, ticks: int = 1) -> None:
         """From tick to tick + ticks."""
-        move(self.rows, tick, ticks)
+        move(self.rows, self.copies, tick, ticks)
+
+    def trace(self, ticks: int) -> Mapping[str, Array]:
+        """Robot -> (ticks, rows): its state after each of the next ticks, written there as they are run."""
+        self._traces = [np.empty((ticks, *fleet.state.shape)) for fleet in self.fleets]
+        pairs = list(zip(self.fleets, self._traces, strict=True))
+        rows = [
+            [address_of(fleet.state), fleet.state.nbytes, address_of(states), address_of(states) + states.nbytes]
+            for fleet, states in pairs
+        ]
+        self.copies = np.array(rows, np.int64).reshape(-1, COPY_COLUMNS)
+        return {name: states[:, :, column] for fleet, states in pairs for column, name in enumerate(fleet.names)}
+
+    def continue_trace(self, before: "Physics") -> None:
+        """Go on with the trace of the physics that this one replaces, if there is one."""
+        if before.copies.size and [each.names for each in self.fleets] != [each.names for each in before.fleets]:
+            raise ValueError("the states of other robots do not fit into a trace")
+        self._traces, self.copies = before._traces, before.copies
+        for row, fleet in zip(self.copies, self.fleets, strict=False):  # without a trace there are no rows
+            row[COPIED] = address_of(fleet.state)
 
     def look(self) -> None:
         """Bring `motions` up to date."""

@@ -126,8 +126,8 @@ class Schedule:
         out.make_room(tables.room)
         progress[AT_TICK], progress[END_TICK], progress[AT_BYTE] = self.tick, end, 0
         run_ticks(
-            tables.fleets, tables.rows, tables.calls, tables.slots, tables.windows, tables.trackers, tables.clock,
-            progress, out.buffer, self._ends,
+            tables.fleets, self.physics.copies, tables.rows, tables.calls, tables.slots, tables.windows,
+            tables.trackers, tables.clock, progress, out.buffer, self._ends,
         )  # fmt: skip
         self.tick = int(progress[AT_TICK])
         self._report_contacts()
@@ -137,8 +137,8 @@ class Schedule:
 
     def _one_tick(self) -> Any:
         """From tick k to k + 1."""
-        tables = self.tables
-        begin_tick(tables.fleets, tables.calls, tables.windows, tables.trackers, self.tick, 1)
+        tables, copies = self.tables, self.physics.copies
+        begin_tick(tables.fleets, copies, tables.calls, tables.windows, tables.trackers, self.tick)
         self.tick += 1
         self._report_contacts()
         self.send()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,8 @@ from microsim.missions.mission_file import Mission, load_mission
 from microsim.missions.pilot import MissionPilot
 from microsim.scenario import Scenario
 from microsim.simulation import Simulation
+
+_MOST_TICKS = 256  # at a time: the messages of these are in memory at once
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,15 @@ def fly_mission(
     chosen = scenario if scenario is not None else plan.scenario or "default"
     sim = Simulation(chosen, plan.seed if seed is None else seed)
     pilot = MissionPilot(sim, plan)
-    for ticks in chain((0,), repeat(1, pilot.end)):
+    ticks = 0
+    while True:
         messages = sim.step(ticks)
         pilot(messages)
         if tap is not None:
             tap(messages)
+        if sim.tick >= pilot.end:
+            break
+        ticks = 1 if tap is not None else pilot.ticks_to_run(min(pilot.end - sim.tick, _MOST_TICKS))
     return MissionOutcome(sim, plan, tuple(pilot.violations()))
 
 

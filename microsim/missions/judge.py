@@ -144,6 +144,12 @@ class ExpectationWatch(ABC):
     def look(self, tick: int, messages: Sequence[Message]) -> None:
         """At each of these ticks."""
 
+    def next_tick(self, tick: int) -> float:
+        """When to look after this tick, with all messages since; inf: never."""
+        if tick + 1 < self.first:
+            return self.first - 1  # without the messages before it
+        return tick + 1 if tick < self.until else math.inf
+
     @property
     def now(self) -> str:
         return f"at {self.sim.time_ns / 1e9:.3f} s"
@@ -202,6 +208,11 @@ class TopicWatch(ExpectationWatch):
                 self._read(message)
         else:
             self._conclude()
+
+    def next_tick(self, tick: int) -> float:
+        if self.path is None and self.first <= tick + 1 < self.until:
+            return self.until - 1  # messages are counted, whenever they were sent
+        return super().next_tick(tick)
 
     def _read(self, message: Message) -> None:
         if self.path is None or self.complaint:
@@ -268,6 +279,10 @@ class Judge:
             for watch in self.watches:
                 if watch.first <= tick <= watch.until:
                     watch.look(tick, messages)
+
+    def next_tick(self, tick: int) -> float:
+        """When to look after this tick, with all messages since."""
+        return min([watch.next_tick(tick) for watch in self.watches], default=math.inf)
 
     def undecided(self) -> int:
         """How many could not be judged because the run ended early."""

@@ -316,6 +316,18 @@ class MissionPilot:
                 self._steer(robot)
         self.judge.look(messages)
 
+    def ticks_to_run(self, at_most: int) -> int:
+        """Ticks until it must be called again, with all their messages: meanwhile it has nothing to do or to judge."""
+        tick = self.sim.tick
+        if self._packets:
+            return 1
+        due = [tick + at_most, self.judge.next_tick(tick)]
+        if self._agenda:
+            due.append(self._agenda[0][0])
+        if self._routes:
+            due.append(self._next_look)
+        return max(int(min(due)) - tick, 1)
+
     def _enter(self, index: int, base: int) -> None:
         """Start an entry: its times count from tick `base`."""
         entry = self.mission.do[index]

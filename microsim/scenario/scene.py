@@ -23,6 +23,7 @@ from microsim.scenario.world_models import Billboard, Box, Circle, Cylinder, Fea
 if TYPE_CHECKING:
     from microsim.bundle import Bundle
 
+INT64 = range(-(2**63), 2**63)
 _SQRT_3 = 1.7320508075688772
 
 
@@ -158,6 +159,12 @@ def faults_in_ticks(scenario: Scenario, clock: Clock) -> tuple[TimedFault, ...]:
         TimedFault(each.target, each.kind, ticks(exact_rate(each.from_s)), ticks(exact_rate(each.to_s)), each.offset_m)
         for each in scenario.faults
     )
+
+
+def checked_seed(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or int(seed) not in INT64:
+        raise UsageError(f"a seed must be a 64-bit integer; found {seed!r}")
+    return int(seed)
 
 
 def checked_number(name: str, value: Any) -> float:

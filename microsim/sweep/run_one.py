@@ -14,9 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-import numpy as np
-
-from microsim.engine.geometry import Array
 from microsim.errors import MicroSimError, UsageError
 from microsim.messages.outbox import Message
 from microsim.missions import Mission, MissionPilot, load_mission
@@ -25,45 +22,15 @@ from microsim.recording.inputs import packed, plugin_hashes, unpacked
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.loading import with_values
 from microsim.simulation import Simulation
-from microsim.sweep.metrics import Block, Value, WatchedRun, all_metrics, checked, find_metric, has_meaning, watch
+from microsim.sweep.metrics import Value, WatchedRun, all_metrics, checked, find_metric, has_meaning, watch
 from microsim.version import __version__
 
 _LONGEST_ERROR = 500  # characters
 _BLOCK_TICKS = 256  # sums are taken block by block, so their last bits depend on this number
 
 
-class _Trace:
-    """Collects the states of a run until a block is full. As bytes, the fastest copies there are."""
-
-    def __init__(self, sim: Simulation) -> None:
-        self._sim, self._fleets = sim, sim.fleets
-        self._copies: list[list[bytes]] = [[] for _ in self._fleets]
-        self._pairs = list(zip(self._copies, self._fleets, strict=True))
-        self.count = 0
-
-    def add(self) -> bool:
-        """The state as it is now. True: the block is full."""
-        if self._sim.fleets is not self._fleets:  # the mission changed settings
-            self._fleets = self._sim.fleets
-            self._pairs = list(zip(self._copies, self._fleets, strict=True))
-        for copies, fleet in self._pairs:
-            copies.append(fleet.state.tobytes())
-        self.count += 1
-        return self.count == _BLOCK_TICKS
-
-    def take(self) -> Block:
-        """What was collected since the last block."""
-        found: dict[str, Array] = {}
-        for copies, fleet in self._pairs:
-            states = np.frombuffer(b"".join(copies)).reshape(self.count, *fleet.state.shape)
-            found |= {name: states[:, :, column] for column, name in enumerate(fleet.names)}
-            copies.clear()
-        self.count = 0
-        return found
-
-
 class MetricRun:
-    """A run at tick 0 and the metrics that measure it. Call it with the messages of every tick."""
+    """A run at tick 0 and the metrics that measure it. Call it with the messages of each tick, or of `ticks_to_run`."""
 
     def __init__(self, sim: Simulation, mission: Mission | None, metrics: Sequence[str]) -> None:
         self.pilot = None if mission is None else MissionPilot(sim, mission)
@@ -71,23 +38,32 @@ class MetricRun:
         self._watches = {name: watch(name, self.run) for name in metrics}
         self._looks = [each.look for each in self._watches.values() if each.look is not None]
         self._hears = [each.hear for each in self._watches.values() if each.hear is not None]
-        self._trace = _Trace(sim)
+        self._block_start, self._trace = sim.tick, sim.trace(_BLOCK_TICKS if self._looks else 0)
 
     def __call__(self, messages: Sequence[Message]) -> None:
         if self.pilot is not None:
             self.pilot(messages)
         for hear in self._hears:
             hear(messages)
-        if self._looks and self.run.sim.tick and self._trace.add():
+        if self._looks and self.run.sim.tick - self._block_start == _BLOCK_TICKS:
             self._look()
 
+    def ticks_to_run(self, at_most: int) -> int:
+        """Ticks until it must be called again."""
+        in_block = self.run.sim.tick - self._block_start if self._looks else 0
+        at_most = 1 if self._hears else min(at_most, _BLOCK_TICKS - in_block)
+        return at_most if self.pilot is None else self.pilot.ticks_to_run(at_most)
+
     def _look(self) -> None:
-        block = self._trace.take()
+        """At the states since the last block."""
+        sim = self.run.sim
+        block = {robot: states[: sim.tick - self._block_start] for robot, states in self._trace.items()}
+        self._block_start, self._trace = sim.tick, sim.trace(_BLOCK_TICKS)
         for look in self._looks:
             look(block)
 
     def values(self) -> dict[str, Value]:
-        if self._trace.count:
+        if self._looks and self.run.sim.tick > self._block_start:
             self._look()
         return {name: checked(each, each.value()) for name, each in self._watches.items()}
 
@@ -97,15 +73,15 @@ def run_one(
 ) -> dict[str, Value]:
     """Run from tick 0 to the end and return the metrics. Messages, four times as slow, only if something needs them."""
     measured = MetricRun(sim, mission, metrics)
-    ticks = ticks_of(sim, measured.pilot, duration)
-    if needs_messages(sim.scenario, mission, metrics):
-        measured(sim.step(0))
-        for _ in range(ticks):
-            measured(sim.step())
-    else:
-        measured(())
-        for _ in range(ticks):
-            sim.advance()
+    end = ticks_of(sim, measured.pilot, duration)
+    has_messages = needs_messages(sim.scenario, mission, metrics)
+    measured(sim.step(0) if has_messages else ())
+    while sim.tick < end:
+        ticks = measured.ticks_to_run(end - sim.tick)
+        if has_messages:
+            measured(sim.step(ticks))
+        else:
+            sim.advance(ticks)
             measured(())
     return measured.values()
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import microsim
+from microsim.scenario.overrides import with_values
 from tests.support import COMPILED, bare, decoded, many, on_topic, scenario, stamp_ns
 
 SMALL = scenario(
@@ -166,6 +167,35 @@ def test_advance_moves_as_step_does():
     other.step(100)
     assert one.state("drone") == other.state("drone")
     assert one.state("rover") == other.state("rover")
+
+
+def test_a_trace_has_the_state_of_every_tick_whatever_runs_it():
+    sims = make(), make()
+    for sim in sims:
+        sim.command("drone", vx=1.0, yaw_rate=0.2)
+        sim.command("rover", v=1.0, omega=0.3)
+    one, other = sims
+    trace, expected = one.trace(90), {robot: [] for robot in other.robots}
+    assert {robot: states.shape[0] for robot, states in trace.items()} == {"drone": 90, "rover": 90}
+    for ticks, run in ((40, one.step), (20, one.advance), (1, one.step), (39, one.step)):  # ten more than fit
+        run(ticks)
+        if one.tick == 40:
+            one.reconfigure(with_values(one.scenario, {"wind.gust_sigma": 1.0}))
+        for _ in range(ticks):
+            other.advance()
+            for robot, states in expected.items():
+                states.append(other.rows(robot))
+        if other.tick == 40:
+            other.reconfigure(one.scenario)
+    for robot, states in trace.items():
+        np.testing.assert_array_equal(states, expected[robot][:90])
+
+
+def test_other_robots_do_not_fit_into_a_trace():
+    sim = make(PLAIN)
+    sim.trace(5)
+    with pytest.raises(ValueError, match="do not fit into a trace"):
+        sim.spawn("another", {"model": "drone", "start": {"map_pose": {"x": 9, "y": 9, "z": 3}}})
 
 
 def test_after_advance_sensors_go_on_at_their_own_ticks():

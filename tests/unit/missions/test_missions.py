@@ -705,6 +705,48 @@ def test_a_good_mission_is_run_and_one_more_key_is_refused_by_name(do: Any, expe
         load_mission({**mission, part: worse})
 
 
+def until(first: float, length: float) -> dict[str, float]:
+    return {"from": first, "to": min(first + length, 0.5)}
+
+
+windowed_expectations = st.builds(until, st.floats(0, 0.4), st.floats(0.02, 0.5)).flatmap(
+    lambda window: st.sampled_from(
+        [
+            {"robot": "drone", "value": "x", "at_most": 10.02, **window},
+            {"topic": "/drone/odom", "value": "count", "equals": 2, **window},
+            {"topic": "/drone/odom", "value": "rate_hz", "at_least": 9, **window},
+            {"topic": "/drone/odom", "value": "pose.pose.position.x", "at_most": 10.02, **window},
+        ]
+    )
+)
+
+
+@settings(max_examples=many(60, 5), deadline=None)
+@given(st.lists(good_entries, max_size=4), st.lists(good_expectations | windowed_expectations, max_size=4))
+def test_a_mission_run_many_ticks_at_a_time_is_the_run_tick_by_tick(do: Any, expect: Any) -> None:
+    mission = {"duration": 0.5, "do": do, "expect": expect}
+    quick, slow = fly_mission(mission, QUIET), fly_mission(mission, QUIET, tap=lambda messages: None)
+    assert quick.sim.digest() == slow.sim.digest()
+    assert quick.violations == slow.violations
+
+
+def test_a_pilot_is_not_needed_while_it_has_nothing_to_do_or_to_judge() -> None:
+    do = {"at": 0.5, "robot": "drone", "waypoints": [[15, 10]]}
+    expect = (
+        {"topic": "/drone/odom", "value": "count", "equals": 1, "from": 0.2, "to": 0.3},
+        {"robot": "rover", "value": "x", "equals": 5, "at": 0.4},
+    )
+    sim = microsim.Simulation(QUIET)
+    pilot = MissionPilot(sim, plan(do, expect=expect, duration=1.0))
+    pilot(sim.step(0))
+    called = []
+    while sim.tick < 36:
+        pilot(sim.step(pilot.ticks_to_run(60)))
+        called.append(sim.tick)
+    assert called == [11, 17, 18, 23, 24, 30, 33, 36]  # then at the rate of the follower
+    assert pilot.violations() == []
+
+
 # ---- shipped missions and files -------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,16 @@ from microsim.sweep.metrics import METRICS, WatchedRun, watch
 from microsim.sweep.plan import RunOutcome, is_sweep, load_sweep, make_plan, values_of
 from microsim.sweep.results import Finished, broken, check_figure, draw, problem_of, summarised, write
 from microsim.sweep.run_all import Journal, check_files, recalled
-from microsim.sweep.run_one import RunFailure, SweepOrder, SweepRunner, from_token, needs_messages, run_one
+from microsim.sweep.run_one import (
+    MetricRun,
+    RunFailure,
+    SweepOrder,
+    SweepRunner,
+    from_token,
+    mission_data,
+    needs_messages,
+    run_one,
+)
 from tests.cli_support import run_microsim as cli
 from tests.support import bare, scenario
 from tests.sweep_support import METRICS as TAKEN
@@ -44,6 +53,21 @@ def rover_world(**more):
 
 
 # ---- metrics ---------------------------------------------------------------------------------------------------------
+
+
+def test_metrics_of_many_ticks_at_a_time_are_those_of_a_run_tick_by_tick(folder):
+    mission = load_mission(folder / "drive.yaml")
+    world = with_values(microsim.load_scenario(folder / "yard.yaml"), {"robots.drone.odom": {"hz": 7}})
+    names = [name for name in METRICS if name not in ("offroad_s", "min_range")]
+    change = {**mission_data(mission), "duration": 6, "expect": [{"robot": "rover", "value": "x", "at_least": 6}]}
+    change["do"] += [{"at": 3, "set": {"wind.gust_sigma": 2.0}}, {"at": 4, "robot": "drone", "waypoints": [[9, 9, 2]]}]
+    for plan in (mission, load_mission(change)):
+        sim = microsim.Simulation(world, 3)
+        measured = MetricRun(sim, plan, names)
+        measured(sim.step(0))
+        while sim.tick < measured.pilot.end:
+            measured(sim.step())
+        assert run_one(microsim.Simulation(world, 3), plan, None, names) == measured.values()
 
 
 def test_a_straight_drive_is_as_long_as_the_way_driven():
