@@ -160,7 +160,9 @@ def sense(
     for r in range(span[0], span[1]):
         if rows[r, DUE] > tick or rows[r, BLOB] == 0:
             continue
-        rows[r, DUE] = next_tick(rows[r, PERIOD], rows[r, PARTS], tick + 1)
+        period, parts = rows[r, PERIOD], rows[r, PARTS]
+        is_whole = parts == 1 and rows[r, DUE] == tick  # as `timekeeper.Trigger.after`: no division
+        rows[r, DUE] = tick + period if is_whole else next_tick(period, parts, tick + 1)
         if is_within(windows, rows[r, FIRST_WINDOW], rows[r, END_WINDOW], tick):
             rows[r, DROPPED] += 1
             continue
