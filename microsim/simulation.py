@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.components import RobotModel, X, Z
+from microsim.engine.digest_chain import digest_chain
 from microsim.engine.faults import Health
 from microsim.engine.geometry import Array
 from microsim.engine.physics import Fleet
@@ -162,7 +163,7 @@ class Simulation:
         self._use(live_changes.at_start(self.initial_scenario, self.scenario))
         self._draw()
         self.counters.clear()
-        self._outbox = Outbox()
+        self._outbox = Outbox(digest_chain())
         self._schedule = self._compose()
         self.opening: bytes = self._schedule.start().data  # the transcript of tick 0, which happens here
         self.transcript_tick = 0  # of the transcript that listeners were last given; `tick` may be further

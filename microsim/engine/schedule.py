@@ -5,7 +5,7 @@ that need no Python run in one compiled call (`output_table.run_ticks`); the oth
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -77,7 +77,7 @@ class TranscriptBuffer(Protocol):
 
     def close_tick(self) -> Any: ...
 
-    def close_ticks(self, ends: Sequence[int]) -> Any: ...
+    def close_ticks(self, places: Rows) -> Any: ...
 
 
 @dataclass
@@ -133,7 +133,7 @@ class Schedule:
         self._report_contacts()
         if tables.has_dropouts:
             self.health.dropped.update_to(tables.dropped())
-        return out.close_ticks(self._ends[: progress[DONE]].tolist())
+        return out.close_ticks(self._ends[: progress[DONE]])
 
     def _one_tick(self) -> Any:
         """From tick k to k + 1."""

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from microsim.messages.topics import DEFAULT_QOS, Qos
 from microsim.messages.types import decode
 
+Ends: TypeAlias = npt.NDArray[np.int64]  # [byte] of ticks that lie one behind the other
 Send: TypeAlias = Callable[[int, bytes], None]  # stamp [ns], encoded message
 
 DIGEST_BYTES = 32
@@ -146,24 +147,29 @@ class Outbox:
     A chain, unlike one long hash, is 32 bytes at any tick: a snapshot can carry it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, chain: Callable[[int, Ends], None] | None = None) -> None:
+        """`chain`: a quicker `_chain_in_python` of the buffer's address, which leaves the digest behind the last tick."""
+        self._chain = chain
         self.digest = bytes(DIGEST_BYTES)
         self.topics: dict[str, tuple[str, Qos]] = {}  # every topic that may be sent on: its type and quality of service
         self.transcripts: list[Transcripts] = []  # of ticks whose messages are not yet handed to the caller
         self.sent = 0  # messages that were sent one by one
         self.position = DIGEST_BYTES  # in the buffer: where the next message goes
         self.alter: Callable[[Sequence[bytes]], Sequence[bytes]] | None = None  # the messages of ticks that end
+        self._end: Ends = np.zeros(1, np.int64)  # of a tick
         self._use(np.empty(1 << 18, np.uint8))
 
-    def _use(self, buffer: npt.NDArray[np.uint8]) -> None:
-        self.buffer, self.room = buffer, buffer.size
-        self.address = int(buffer.ctypes.data)  # kept: asking NumPy takes longer than a tick
-        self._view = buffer.data
+    def _use(self, memory: npt.NDArray[np.uint8]) -> None:
+        """Behind the buffer there is room for one more digest."""
+        self.buffer, self.room = memory[:-DIGEST_BYTES], memory.size - DIGEST_BYTES
+        self.address = int(memory.ctypes.data)  # kept: asking NumPy takes longer than a tick
+        self._view = memory.data
 
     def make_room(self, size: int) -> None:
         """For so many further bytes."""
         if self.position + size > self.room:
-            larger: npt.NDArray[np.uint8] = np.empty(max(2 * self.room, self.position + size), np.uint8)
+            room = max(2 * self.room, self.position + size)
+            larger: npt.NDArray[np.uint8] = np.empty(room + DIGEST_BYTES, np.uint8)
             larger[: self.position] = self.buffer[: self.position]
             self._use(larger)
 
@@ -185,23 +191,36 @@ class Outbox:
 
     def close_tick(self) -> Transcripts:
         """Ends a tick whose messages were sent one by one."""
-        return self.close_ticks((self.position,))
+        self._end[0] = self.position
+        return self.close_ticks(self._end)
 
-    def close_ticks(self, ends: Sequence[int]) -> Transcripts:
+    def close_ticks(self, places: Ends) -> Transcripts:
         """Ends ticks that lie one behind the other in the buffer, each with room for a digest before it."""
         if self.alter is not None:
-            ends = self._altered(self.alter, ends)
+            places = self._altered(self.alter, places.tolist())
+        ends: list[int] = places.tolist()
+        view, last = self._view, ends[-1]
+        if self._chain is None or len(ends) == 1:
+            self._chain_in_python(ends)
+        else:
+            view[:DIGEST_BYTES] = self.digest
+            self._chain(self.address, places)
+            self.digest = bytes(view[last : last + DIGEST_BYTES])
+        self.position = DIGEST_BYTES
+        closed = Transcripts(bytes(view[:last]), ends)
+        self.transcripts.append(closed)
+        return closed
+
+    def _chain_in_python(self, ends: Sequence[int]) -> None:
+        """Each tick begins with the digest of the one before."""
         view, digest, begin = self._view, self.digest, 0
         for end in ends:
             view[begin : begin + DIGEST_BYTES] = digest
             digest = sha256(view[begin:end]).digest()
             begin = end
-        self.digest, self.position = digest, DIGEST_BYTES
-        closed = Transcripts(bytes(view[:begin]), ends)
-        self.transcripts.append(closed)
-        return closed
+        self.digest = digest
 
-    def _altered(self, alter: Callable[[Sequence[bytes]], Sequence[bytes]], ends: Sequence[int]) -> list[int]:
+    def _altered(self, alter: Callable[[Sequence[bytes]], Sequence[bytes]], ends: Sequence[int]) -> Ends:
         """Write the ticks again, as they were altered; gives where each ends."""
         ticks = [bytes(self._view[a + DIGEST_BYTES : b]) for a, b in zip((0, *ends), ends, strict=False)]
         altered = alter(ticks)
@@ -213,7 +232,7 @@ class Outbox:
             start, self.position = self.position + DIGEST_BYTES, self.position + DIGEST_BYTES + len(tick)
             self._view[start : self.position] = tick
             places.append(self.position)
-        return places
+        return np.array(places, np.int64)
 
     def take(self) -> Messages:
         """Everything sent since the last call."""

@@ -30,6 +30,7 @@ EXCEPTIONS = {
     ("engine/compiled.py", "os"), ("engine/compiled.py", "pathlib"),
     # functions are called by address: through the compiler's own instructions, or through ctypes without it
     ("engine/calls.py", "llvmlite"), ("engine/calls.py", "ctypes"), ("engine/calls.py", "inspect"),
+    *(("engine/digest_chain.py", name) for name in ("llvmlite", "ctypes", "_hashlib")),
 }  # fmt: skip
 
 # These round differently from one processor, libm or NumPy to the next; microsim.engine.exact has ours.
@@ -49,7 +50,7 @@ HOMES = {
         "batch/cuda_kernels.py",
         "batch/cuda_loops.py",
     ),  # the latter for GPUs
-    "llvmlite": ("engine/calls.py",),
+    "llvmlite": ("engine/calls.py", "engine/digest_chain.py"),
     "rosbags": ("messages/", "recording/"),
     "ruamel": ("documents/", "ros2/transport/ros_arguments.py"),
     "shapely": ("bundle/",),

@@ -1,0 +1,65 @@
+"""Digests of many ticks in one compiled call: SHA-256 of OpenSSL, the library that Python's hashlib uses, by address."""
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, config, types
+from numba.extending import intrinsic
+
+from microsim.engine import calls as _calls
+from microsim.engine.calls import Rows
+from microsim.engine.compiled import kernel
+
+_CONTEXT_NUMBERS = 16  # room for a SHA256_CTX, which has 112 bytes
+
+_room, _table_address = _calls.room, _calls.table_address
+
+
+@cache
+def digest_chain() -> Callable[[int, Rows], None] | None:
+    """`_chain` as a function of address and ends; None where OpenSSL's functions are not found, or nothing is compiled.
+
+    They are looked for in what Python's own module links to, so that no other library is loaded.
+    """
+    if config.DISABLE_JIT:
+        return None
+    try:
+        import _hashlib
+
+        library = ctypes.CDLL(_hashlib.__file__)
+        functions = [getattr(library, f"SHA256_{name}") for name in ("Init", "Update", "Final")]
+    except (ImportError, OSError, AttributeError):
+        return None
+    init, update, final = (int(ctypes.cast(each, ctypes.c_void_p).value or 0) for each in functions)
+    return lambda buffer, ends: _chain((init, update, final), buffer, ends)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _call_c(typing: Any, function: Any, arguments: Any) -> Any:
+    """Call a function of C with a tuple of 64-bit numbers; what it returns is left."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        values = cgutils.unpack_tuple(builder, args[1])
+        kind = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * len(values))
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), values)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, arguments), code
+
+
+@kernel
+def _chain(sha256: tuple[int, int, int], buffer: int, ends: Rows) -> None:
+    """Ticks lie one behind the other at `buffer`, each with the digest of the tick before it at its beginning.
+
+    The first one has it already; it is written for the others, and behind the last. `sha256`: init, update, final.
+    """
+    room, begin = _room(_CONTEXT_NUMBERS), 0
+    context = _table_address(room)
+    for k in range(ends.shape[0]):
+        _call_c(sha256[0], (context,))
+        _call_c(sha256[1], (context, buffer + begin, ends[k] - begin))
+        _call_c(sha256[2], (buffer + ends[k], context))
+        begin = ends[k]
