@@ -25,6 +25,7 @@ from microsim.messages import encoders
 from microsim.messages.outbox import Outbox
 from microsim.messages.topics import Topic
 from microsim.outputs import own_topics
+from microsim.outputs.freed_memory import keep_freed_memory
 from microsim.outputs.run_outputs import Run
 from microsim.outputs.sensor_outputs import add_sensors, windows_of
 from microsim.scenario.live_changes import instances_of
@@ -44,6 +45,7 @@ def compose(
     affected: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Schedule, Run]:
     """scenario: with everything that it leaves to the seed decided; affected: messages with faults so far, by topic."""
+    keep_freed_memory()
     plane = tangent_plane(*scenario.map.origin_wgs84)
     bodies = {name: Body(*robot.body()) for name, robot in scenario.robots.items()}
     fleets = fleets_of(scenario, seed, world, clock)

@@ -47,13 +47,14 @@ def draw(
     inverse_dz: Array,
     depths: Array,
     classes: Grid,
-) -> None:
+) -> int:
     """Fill `classes` and, where they are needed, `depths` (h, w). `depths` holds the ground's, unless that is a plane.
 
-    Tiles in which only one class can be seen are filled without a look at their pixels. `tiles` are `tile_outlines` of
-    the rays, `inverse_dz` is room to work in.
+    Tiles in which only one class can be seen are filled without a look at their pixels. If all are, and with the same
+    class, that is returned, otherwise -1. `tiles` are `tile_outlines` of the rays, `inverse_dz` is room to work in.
     """
     aim(pose, screen, shapes)
+    common, filled = -1, 0
     (height, width), (_, _, _, spans) = classes.shape, shapes
     may_fill = is_plane and not needs_depths and ground_above_camera < 0.0
     for band in range(tiles.shape[0]):
@@ -71,6 +72,8 @@ def draw(
                     (top, bottom, begin, left),
                 )  # fmt: skip
             begin = right
+            common = only if filled == 0 or only == common else -1
+            filled += 1
             for v in range(top, bottom):
                 _fill(classes[v, left:right], only)
         if begin < width:
@@ -78,6 +81,7 @@ def draw(
                 pose, ground_above_camera, is_plane, rays, surface, shapes, inverse_dz, depths, classes,
                 (top, bottom, begin, width),
             )  # fmt: skip
+    return common if filled == tiles.shape[0] * tiles.shape[1] else -1
 
 
 @inlined

@@ -68,11 +68,11 @@ class ImageNoise:
         self._gains = np.full((width, 3), 1 << _GAIN_BITS, np.int32)  # one for each number of a row of pixels
         self._marks = np.empty((-(-height // _ROWS), -(-3 * width // _NUMBERS)), np.uint8)
 
-    def apply(self, image: Image, key: int, tick: int) -> Image:
-        """The noisy image: a new array, or `image` itself when nothing changes."""
+    def apply(self, image: Image, key: int, tick: int, is_plain: bool = False) -> Image:
+        """The noisy image: a new array, or `image` itself when nothing changes. `is_plain`: it has one colour."""
         if self._appearance is not None:
             image = self._appearance.apply(image, key, tick)
-        if self._changes_nothing:
+        if self._changes_nothing or (is_plain and self._appearance is None and not self._jitter):
             return image
         height, width, _ = image.shape
         rows = image.reshape(height, 3 * width)

@@ -117,6 +117,8 @@ class Renderer:
         self._depths = np.empty((model.height, model.width))
         self._classes = np.zeros((model.height, model.width), np.uint8)
         self._palette: Grid = PALETTE.copy()
+        self._plain: dict[int, Image] = {}  # images of one class
+        self.only_class = -1  # that every pixel of the last image is known to show; -1: perhaps several
         self._mesh = None
         if world.mesh is not None and has_mesh:
             from microsim.rays.bvh import mesh_tree
@@ -165,7 +167,7 @@ class Renderer:
         bodies = bodies if bodies is not None and bodies.shape[0] else None
         needs_depths = needs_depths or bodies is not None or self._mesh is not None
         scene = (rays, self._tiles, self._screen, self._surface, self._shapes, self._row)
-        draw(pose, ground_above_camera, is_plane, needs_depths, *scene, *canvas)
+        self.only_class = draw(pose, ground_above_camera, is_plane, needs_depths, *scene, *canvas)
         if self._mesh is not None:
             self._draw_mesh(pose, rays, self._screen, *self._mesh, *canvas)
         if bodies is not None:
@@ -216,4 +218,8 @@ class Renderer:
     def render(self, position: Vector, rotation: Rotation, bodies: Array | None = None) -> Image:
         """(h, w, 3) in the palette's colours: a new array. Bodies are robots, as `draw_bodies` takes them."""
         self._draw(position, rotation, bodies, False)
-        return coloured(self._classes, self._palette)
+        if self.only_class < 0:
+            return coloured(self._classes, self._palette)
+        if self.only_class not in self._plain:
+            self._plain[self.only_class] = coloured(self._classes, self._palette)
+        return self._plain[self.only_class].copy()

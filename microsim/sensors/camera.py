@@ -238,6 +238,12 @@ class MountedCamera:
     rotation: Rotation  # optical frame in base_link
     sees_robots: bool
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the last image is known to have one colour."""
+        first = self.strips[0][0].only_class
+        return first >= 0 and all(renderer.only_class == first for renderer, _ in self.strips)
+
     def poses(self, motion: Motion) -> list[Pose]:
         """Of each strip."""
         return [pose_at(motion, self.xyz, self.rotation, delay_s) for _, delay_s in self.strips]
@@ -282,9 +288,8 @@ class PaletteCamera:
             self.truth.show_obstacles(obstacles)
 
     def read(self, view: View) -> npt.NDArray[np.uint8]:
-        image: npt.NDArray[np.uint8] = self.noise.apply(
-            self.camera.image(view.motion, view.bodies), view.key, view.tick
-        )
+        drawn = self.camera.image(view.motion, view.bodies)
+        image: npt.NDArray[np.uint8] = self.noise.apply(drawn, view.key, view.tick, self.camera.is_plain)
         if self.truth is None:
             return image
         from microsim.render.robot_models import boxes_as_parts

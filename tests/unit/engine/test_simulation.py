@@ -2,6 +2,9 @@
 
 import inspect
 import math
+import platform
+import subprocess
+import sys
 import time
 import tracemalloc
 
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 
 import microsim
 from microsim.scenario.overrides import with_values
+from tests.cli_support import ROOT
 from tests.support import COMPILED, bare, decoded, many, on_topic, scenario, stamp_ns
 
 SMALL = scenario(
@@ -189,6 +193,26 @@ def test_a_trace_has_the_state_of_every_tick_whatever_runs_it():
             other.reconfigure(one.scenario)
     for robot, states in trace.items():
         np.testing.assert_array_equal(states, expected[robot][:90])
+
+
+CHURN = """
+import resource
+from microsim.outputs.freed_memory import keep_freed_memory
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [b"x" * 200_000 for _ in range(20)]
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+keep_freed_memory()
+print(min(faults() for _ in range(9)))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc")
+def test_memory_that_a_run_frees_is_not_returned_to_the_system():
+    done = subprocess.run([sys.executable, "-c", CHURN], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 100  # of 977 pages
 
 
 def test_other_robots_do_not_fit_into_a_trace():

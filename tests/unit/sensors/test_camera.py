@@ -282,6 +282,18 @@ def test_images_are_new_arrays_and_classes_are_reused():
     assert renderer.classes(*pose) is renderer.classes(*pose)
 
 
+def test_of_an_image_it_is_known_whether_it_shows_one_class():
+    surface = np.zeros((40, 40), np.uint8)
+    surface[:, 20:] = WATER
+    renderer = Renderer(flat_world(surface=surface, size=40), CameraModel(128, 64, 60.0, 60.0, 64.0, 32.0))
+    for x, only in ((8.0, GROUND), (20.0, -1), (32.0, WATER), (8.0, GROUND)):
+        image = renderer.render((x, 20.0, 6.0), DOWN)
+        assert renderer.only_class == only
+        assert (image == PALETTE[renderer.classes((x, 20.0, 6.0), DOWN)]).all()
+        image[:] = 7  # of the caller alone
+    assert (renderer.render((32.0, 20.0, 6.0), DOWN) == PALETTE[WATER]).all()
+
+
 def test_a_pose_that_is_not_finite_is_refused():
     renderer = Renderer(flat_world(), SMALL)
     with pytest.raises(ValueError, match="not finite"):
