@@ -1,4 +1,4 @@
-"""Digests of many ticks in one compiled call: SHA-256 of OpenSSL, the library that Python's hashlib uses, by address."""
+"""Digests of many ticks in one compiled call: by address, SHA-256 of OpenSSL, which hashlib uses too."""
 
 import ctypes
 from collections.abc import Callable

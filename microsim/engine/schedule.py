@@ -195,8 +195,9 @@ class Schedule:
         stamp_ns = self.clock.time_ns(tick)
         for row, output in self._rows:
             if output.due <= tick:
-                self._sense(done, row, tick, stamp_ns)
-                done = row
+                if done < row:
+                    self._sense(done, row, tick, stamp_ns)
+                done = row + 1
                 output.fire(tick, stamp_ns)
         self._sense(done, len(self.tables.rows), tick, stamp_ns)
         for row in self.tables.manual:

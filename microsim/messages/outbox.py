@@ -148,7 +148,7 @@ class Outbox:
     """
 
     def __init__(self, chain: Callable[[int, Ends], None] | None = None) -> None:
-        """`chain`: a quicker `_chain_in_python` of the buffer's address, which leaves the digest behind the last tick."""
+        """`chain`: `_chain_in_python`, quicker, of the buffer's address; it leaves the digest behind the last tick."""
         self._chain = chain
         self.digest = bytes(DIGEST_BYTES)
         self.topics: dict[str, tuple[str, Qos]] = {}  # every topic that may be sent on: its type and quality of service

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _hashlib
 import struct
 import zlib
 from hashlib import sha256
@@ -12,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from microsim.engine.compiled import plain
-from microsim.messages.outbox import DIGEST_BYTES, Outbox, name_in_transcript
+from microsim.engine.digest_chain import digest_chain
+from microsim.messages.outbox import DIGEST_BYTES, Ends, Outbox, name_in_transcript
 from microsim.recording import chunk_assembly as transcripts
 from microsim.recording.chunk_assembly import ChannelNames, Records
 from microsim.recording.mcap import NUMBER, PLACE, TIME, message_index
+from tests.support import COMPILED
 
 CLOCK = ("/clock", "rosgraph_msgs/msg/Clock")
 TOPICS = [CLOCK, ("/a", "b/c"), ("/a", "b/d"), ("/robot/" + "x" * 300, "p/msg/T"), ("/ü/π", "p/msg/U"), ("/out", "p/T")]
@@ -37,6 +40,27 @@ def said(run: list[list[tuple[int, bytes]]]) -> list[bytes]:
             senders[topic](-5, data)  # when something was measured is not when it was sent
         result.append(outbox.close_tick().data)
     return result
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=9), st.integers(0, 2**32))
+def test_digests_of_many_ticks_at_once_are_a_chain_of_sha256(contents: list[bytes], seed: int) -> None:
+    outbox = Outbox(digest_chain())
+    outbox.digest = first = sha256(str(seed).encode()).digest()
+    ends: Ends = np.cumsum([DIGEST_BYTES + len(each) for each in contents])
+    expected, digest = [], first
+    for content, end in zip(contents, ends.tolist(), strict=True):
+        outbox.buffer[end - len(content) : end] = np.frombuffer(content, np.uint8)
+        expected.append(digest + content)
+        digest = sha256(expected[-1]).digest()
+    assert list(outbox.close_ticks(ends).each()) == expected
+    assert outbox.digest == digest
+
+
+@pytest.mark.skipif(
+    not COMPILED or not hasattr(_hashlib, "__file__"), reason="nothing is compiled, or OpenSSL built in"
+)
+def test_the_sha256_of_pythons_own_openssl_is_found() -> None:
+    assert digest_chain() is not None
 
 
 def plainly(run: list[list[tuple[int, bytes]]]) -> list[tuple[int, int, bytes]]:
