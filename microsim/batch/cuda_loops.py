@@ -82,6 +82,9 @@ class CudaLoops:
     def sample_function(self, kernel: Callable[..., None]) -> int:
         return 0
 
+    def sample_many_function(self, kernel: Callable[..., None]) -> int:
+        return 0
+
     def stream_keys(self, seeds: Integers, name: str) -> Integers:
         seeds = self.xp.ascontiguousarray(seeds)
         keys: Integers = self.xp.empty_like(seeds)

@@ -18,6 +18,7 @@ from microsim.engine.calls import (
     advance_address,
     advance_many_address,
     sample_address,
+    sample_many_address,
 )
 from microsim.engine.contact_tables import marks_for
 from microsim.engine.noise import stream_keys
@@ -55,6 +56,9 @@ class HostLoops:
 
     def sample_function(self, kernel: Callable[..., None]) -> int:
         return sample_address(kernel)
+
+    def sample_many_function(self, kernel: Callable[..., None]) -> int:
+        return sample_many_address(kernel)
 
     def take(self, robot: RobotColumns, begin: int, end: int) -> None:
         """Apply the commands that were sent."""

@@ -16,6 +16,7 @@ from microsim.engine import column_blocks, exact, geometry, motion, noise, outpu
 from microsim.engine import contacts as _contacts
 from microsim.engine.calls import (
     BEGIN,
+    BLOCK,
     COMMAND,
     END,
     FARTHEST,
@@ -25,15 +26,23 @@ from microsim.engine.calls import (
     INPUTS,
     KEY,
     MANY,
+    MANY_MEMORY,
+    MANY_READING,
+    MANY_ROWS,
+    MANY_SETTINGS,
     MEMORY,
+    MEMORY_SIZE,
     MOTION,
+    MOUNT,
     READING,
     READING_SIZE,
     SEEN,
     SETTINGS,
+    SETTINGS_SIZE,
     STATE,
     STATE_ROWS,
     STRIDE,
+    TICK,
     TICKS,
     TRACE,
     TRACE_ROWS,
@@ -47,17 +56,21 @@ from microsim.engine.calls import (
     Scene,
 )
 from microsim.engine.compiled import inlined, kernel, threaded_kernel
-from microsim.engine.components import HELD, YAW, X, Y, Z
+from microsim.engine.components import HELD, PITCH, ROLL, YAW, X, Y, Z
 from microsim.engine.contact_rows import SCRATCH_COLUMNS
 from microsim.engine.geometry import Array, Grid
-from microsim.engine.motion import SENSOR_FIELDS
+from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, PLACE_Z, SENSOR_FIELDS, SIN_YAW
+from microsim.engine.motion import YAW as OWN_YAW
+from microsim.engine.motion import X as OWN_X
+from microsim.engine.motion import Y as OWN_Y
+from microsim.engine.motion import Z as OWN_Z
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
 _call, _copy, _invoke, _is_within = _calls.call, _calls.copy, output_table.invoke, output_table.is_within
 _floats_at, _integers_at, _singles_at = _calls.floats_at, _calls.integers_at, _calls.singles_at
 _table_address, _float_grid_at = _calls.table_address, _calls.float_grid_at
-_observe_one, _observe_place = motion.observe_one, motion.observe_place
+_observe_one, _observe_place, _level_place = motion.observe_one, motion.observe_place, motion.level_place
 _ground_height = geometry.ground_height
 _wrap_angle = exact.wrap_angle
 _sincos = exact.sincos
@@ -71,8 +84,8 @@ _AHEAD = 256  # worlds that run ahead together: what is kept of them stays in th
 
 # columns of a sensor's steps: bytes from one world's numbers to the next one's, then addresses of columns of worlds
 SETTINGS_STEP, MEMORY_STEP, READING_STEP, SINGLES, SINGLES_STEP, KEYS_AT, SAMPLED_AT, DROPPED_AT = range(8)
-FIRST_WINDOW, END_WINDOW, IS_TRACKER, READS_PLACE = range(8, 12)
-STEP_COLUMNS = 12
+FIRST_WINDOW, END_WINDOW, IS_TRACKER, READS_PLACE, SAMPLE_MANY = range(8, 13)  # the last: for a block of worlds, or 0
+STEP_COLUMNS = 13
 
 
 @threaded_kernel
@@ -281,7 +294,84 @@ def sense(calls: Rows, steps: Rows, fleet: Rows, worlds: Integers, tick: Integer
 
     calls (k, CALL_COLUMNS) hold the addresses of world 0, steps (k, STEP_COLUMNS) how far it is to the next world's.
     """
-    rows, seen = calls.copy(), _floats_at(calls[0, MOTION], SENSOR_FIELDS)
+    rows, block = calls.copy(), np.zeros((MANY_ROWS, BLOCK))
+    state = _float_grid_at(fleet[STATE], fleet[STATE_ROWS], fleet[WIDTH])
+    for first in range(0, worlds.shape[0], BLOCK):
+        some = worlds[first : first + BLOCK]
+        is_many = steps[0, SAMPLE_MANY] != 0 and some.shape[0] >= _FEW
+        if is_many and _observe_block(state, some, calls[0, MOUNT], block):
+            _sense_block(calls[0], rows[0], steps[0], some, tick, block)
+        else:
+            _sense_one_by_one(calls, rows, steps, fleet, some, tick, windows)
+
+
+@kernel
+def _observe_block(state: Array, worlds: Integers, mount_at: int, block: Array) -> bool:
+    """Motions of robots and the places of their sensors, all in SIMD; False when any of them leans.
+
+    Columns that are left over repeat the last world.
+    """
+    mount, last, leaning = _floats_at(mount_at, 3), worlds.shape[0] - 1, 0
+    for i in range(BLOCK):
+        w = worlds[min(i, last)]
+        block[OWN_X, i], block[OWN_Y, i], block[OWN_Z, i] = state[X, w], state[Y, w], state[Z, w]
+        block[OWN_YAW, i] = state[YAW, w]
+        leaning += 1 if (state[ROLL, w] != 0.0) | (state[PITCH, w] != 0.0) else 0
+    if leaning:
+        return False
+    for i in range(BLOCK):
+        sine, cosine = _sincos(block[OWN_YAW, i])
+        x, y, z = block[OWN_X, i], block[OWN_Y, i], block[OWN_Z, i]
+        x, y, z = _level_place(x, y, z, sine, cosine, (mount[0], mount[1], mount[2]))
+        block[SIN_YAW, i], block[COS_YAW, i] = sine, cosine
+        block[PLACE_X, i], block[PLACE_Y, i], block[PLACE_Z, i] = x, y, z
+    return True
+
+
+@kernel
+def _sense_block(call: Rows, row: Rows, step: Rows, worlds: Integers, tick: Integers, block: Array) -> None:
+    """One call in up to BLOCK worlds."""
+    numbers, count = np.empty((2, BLOCK), np.int64), worlds.shape[0]
+    all_keys, sampled_at = step[KEYS_AT], step[SAMPLED_AT]
+    for i in range(BLOCK):
+        w = worlds[min(i, count - 1)]
+        numbers[0, i], numbers[1, i] = _integers_at(all_keys, w + 1)[w], tick[w]
+    _gather(call[SETTINGS], step[SETTINGS_STEP], call[SETTINGS_SIZE], worlds, block[MANY_SETTINGS:])
+    _gather(call[MEMORY], step[MEMORY_STEP], call[MEMORY_SIZE], worlds, block[MANY_MEMORY:])
+    row[MOTION], row[KEY], row[TICK] = _table_address(block), _table_address(numbers[0]), _table_address(numbers[1])
+    row[WORLD] = worlds[0]
+    _call(step[SAMPLE_MANY], _table_address(row))
+    _scatter(block[MANY_MEMORY:], call[MEMORY], step[MEMORY_STEP], call[MEMORY_SIZE], worlds)
+    _scatter(block[MANY_READING:], call[READING], step[READING_STEP], call[READING_SIZE], worlds)
+    row[MOTION] = call[MOTION]
+    for i in range(count):
+        w = worlds[i]
+        _integers_at(sampled_at, w + 1)[w] = tick[w]
+
+
+@kernel
+def _gather(source: int, step: int, size: int, worlds: Integers, block: Array) -> None:
+    """A row of numbers of each world into its column."""
+    last = worlds.shape[0] - 1
+    for i in range(BLOCK):
+        numbers = _floats_at(source + step * worlds[min(i, last)], size)
+        for k in range(size):
+            block[k, i] = numbers[k]
+
+
+@kernel
+def _scatter(block: Array, target: int, step: int, size: int, worlds: Integers) -> None:
+    for i in range(worlds.shape[0]):
+        numbers = _floats_at(target + step * worlds[i], size)
+        for k in range(size):
+            numbers[k] = block[k, i]
+
+
+@kernel
+def _sense_one_by_one(
+    calls: Rows, rows: Rows, steps: Rows, fleet: Rows, worlds: Integers, tick: Integers, windows: Array
+) -> None:
+    seen = _floats_at(calls[0, MOTION], SENSOR_FIELDS)
     state = _float_grid_at(fleet[STATE], fleet[STATE_ROWS], fleet[WIDTH])
     for index in range(worlds.shape[0]):
         w = worlds[index]

@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.batch.batch_columns import Integers
+from microsim.batch.kernels import SAMPLE_MANY
 from microsim.batch.robot_columns import RobotColumns
 from microsim.engine.bodies import Body, body_row
-from microsim.engine.calls import CALL_COLUMNS, Rows, address_of
+from microsim.engine.calls import BLOCK, BLOCK_ROWS, CALL_COLUMNS, Rows, address_of
 from microsim.engine.components import FixedMount
 from microsim.engine.faults import TimedFault
 from microsim.engine.geometry import Array
@@ -191,6 +192,8 @@ class KernelColumns(SensorColumns):
         kernels, self._kept = [kernel], []
         calls = [self._row(kernel, owner.settings, owner.memories, spans[0])]
         steps = [self._steps(owner.settings, owner.memories, spans[1:])]
+        if self._is_read_in_blocks():
+            steps[0][SAMPLE_MANY] = self.loops.sample_many_function(self.sensor.sample_many)
         for fault in self.faults:
             kind = FAULTS.find(fault.kind, self.fixture.scenario.plugins)
             if kind is not None and kind.effect == "alter":
@@ -226,8 +229,17 @@ class KernelColumns(SensorColumns):
             settings.strides[0] if len(settings) > 1 else 0, memories.strides[0],
             0 if self.is_rounded else self._numbers.strides[0], *rounded,
             address_of(self.keys), address_of(self.sampled_at), address_of(self.dropped), *silent, is_tracker,
-            int(self.sensor.reads_place_only),
+            int(self.sensor.reads_place_only), 0,
         ]  # fmt: skip
+
+    def _is_read_in_blocks(self) -> bool:
+        """Whether many worlds can be read at once: where no fault alters what they read, see `kernels.sense`."""
+        sensor = self.sensor
+        if sensor.sample_many is None or self.faults or self.is_rounded or self.n < BLOCK:
+            return False
+        sizes = self.owner.settings.shape[1], self.owner.memories.shape[1], self.reading_size
+        has_room = all(size <= rows for size, rows in zip(sizes, BLOCK_ROWS, strict=True))
+        return has_room and (self.robot.ground.is_shared or not sensor.many_share_map)
 
     def reset(self, worlds: Integers, seeds: Integers) -> None:
         super().reset(worlds, seeds)

@@ -33,6 +33,15 @@ TABLE, TABLE_SIZE, KEY, TICK, READING, READING_SIZE = range(9, 15)
 SEEN, STRIDE, MOUNT, FIRST_JUMP, END_JUMP = range(15, 20)
 CALL_COLUMNS = 20
 
+# A sensor in many worlds: `MOTION` is the address of a block, its columns are worlds, its rows the numbers of a motion,
+# then settings, memory and reading, as many as there are at most. `KEY` and `TICK` are addresses of a block's own.
+BLOCK = 64  # columns
+BLOCK_ROWS = 16, 8, 8  # for settings, memory, reading
+MANY_SETTINGS = 33  # after the rows of a motion
+MANY_MEMORY = MANY_SETTINGS + BLOCK_ROWS[0]
+MANY_READING = MANY_MEMORY + BLOCK_ROWS[1]
+MANY_ROWS = MANY_READING + BLOCK_ROWS[2]
+
 # columns of a fleet's call
 STATE, STATE_ROWS, WIDTH, BEGIN, END, COMMAND, INPUTS, PARAMETERS, PARAMETER_ROWS, PARAMETER_STEP = range(1, 11)
 KEYS, FLEET_SCENE, FLEET_WORLD, FLEET_TICK, TICKS, FLEET_SEEN = range(11, 17)
@@ -251,6 +260,20 @@ def _sample_entry(address: int) -> None:
     )
 
 
+def _sample_many_entry(address: int) -> None:
+    row = integers_at(address, CALL_COLUMNS)
+    block = float_grid_at(row[MOTION], MANY_ROWS, BLOCK)
+    kernel_called(
+        block[MANY_SETTINGS:MANY_MEMORY],
+        block[:MANY_SETTINGS],
+        block[MANY_MEMORY:MANY_READING],
+        scene_at(row[SCENE], row[WORLD], floats_at(row[TABLE], row[TABLE_SIZE])),
+        integers_at(row[KEY], BLOCK),
+        integers_at(row[TICK], BLOCK),
+        block[MANY_READING:],
+    )
+
+
 @kernel
 def _columns_at(address: int, rows: int, width: int, begin: int, end: int) -> Array:
     return float_grid_at(address, rows, width)[:, begin:end]
@@ -316,6 +339,12 @@ def sample_address(function: Callable[..., None]) -> int:
 
 
 @cache
+def sample_many_address(function: Callable[..., None]) -> int:
+    """The same of its form for a block of worlds: every array has a column for each."""
+    return _address(function, _sample_many_entry)
+
+
+@cache
 def advance_address(function: Callable[..., None]) -> int:
     """The same of a robot's kernel `(state, command, settings, keys, scene, tick, ticks)`."""
     return _address(function, _advance_entry_0_1 if is_of_version_0_1(function) else _advance_entry)
@@ -348,7 +377,7 @@ def skipped_calls() -> Iterator[None]:
 def _skip(on: bool) -> None:
     global _is_skipping  # noqa: PLW0603 - of this process, before its run begins
     _is_skipping = on
-    for each in (contact_address, sample_address, advance_address, advance_many_address):
+    for each in (contact_address, sample_address, sample_many_address, advance_address, advance_many_address):
         each.cache_clear()
 
 

@@ -14,8 +14,6 @@ from microsim.engine.geometry import Array
 
 _copy, _address = calls.copy, calls.table_address
 
-BLOCK = 64  # columns
-
 
 @inlined
 def take(block: Array, columns: Array, begin: int, count: int, first: int, end: int) -> None:

@@ -132,36 +132,39 @@ def exp(x: float) -> float:
 @kernel
 def log(x: float) -> float:
     """Natural logarithm of a positive, finite number."""
-    mantissa, k = math.frexp(x)
-    if mantissa < _SQRT_HALF:
-        mantissa *= 2.0
-        k -= 1
+    mantissa, exponent = math.frexp(x)
+    return log_of_parts(mantissa, float(exponent))
+
+
+@inlined
+def log_of_parts(mantissa: float, exponent: float) -> float:
+    """Of mantissa * 2**exponent, as `frexp` gives them; without branches, so that loops over it become SIMD."""
+    is_low = mantissa < _SQRT_HALF
+    mantissa = 2.0 * mantissa if is_low else mantissa
+    exponent = exponent - 1.0 if is_low else exponent
     f = mantissa - 1.0
     s = f / (2.0 + f)
     z = s * s
     r = z * (_L1 + z * (_L2 + z * (_L3 + z * (_L4 + z * (_L5 + z * (_L6 + z * _L7))))))
     half_square = 0.5 * f * f
-    exponent = float(k)
     return exponent * _LN2_HI - ((half_square - (s * (half_square + r) + exponent * _LN2_LO)) - f)
 
 
-@kernel
+@inlined
 def _atan_of_positive(x: float) -> float:
-    if x < 0.4375:
-        hi, lo = 0.0, 0.0
-        t = x
-    elif x < 0.6875:
-        hi, lo = _ATAN_HALF_HI, _ATAN_HALF_LO
-        t = (2.0 * x - 1.0) / (2.0 + x)
-    elif x < 1.1875:
-        hi, lo = _ATAN_ONE_HI, _ATAN_ONE_LO
-        t = (x - 1.0) / (x + 1.0)
-    elif x < 2.4375:
-        hi, lo = _ATAN_THREE_HALVES_HI, _ATAN_THREE_HALVES_LO
-        t = (x - 1.5) / (1.0 + 1.5 * x)
-    else:
-        hi, lo = _ATAN_INF_HI, _ATAN_INF_LO
-        t = -1.0 / x
+    """Without branches, like `atan2`. Each of its five stretches has its own t, of which one division gives four."""
+    is_small, is_half, is_one, is_three_halves = x < 0.4375, x < 0.6875, x < 1.1875, x < 2.4375
+    hi = _ATAN_THREE_HALVES_HI if is_three_halves else _ATAN_INF_HI
+    lo = _ATAN_THREE_HALVES_LO if is_three_halves else _ATAN_INF_LO
+    above = x - 1.5 if is_three_halves else -1.0
+    below = 1.0 + 1.5 * x if is_three_halves else x
+    hi, lo = _ATAN_ONE_HI if is_one else hi, _ATAN_ONE_LO if is_one else lo
+    above, below = x - 1.0 if is_one else above, x + 1.0 if is_one else below
+    hi, lo = _ATAN_HALF_HI if is_half else hi, _ATAN_HALF_LO if is_half else lo
+    above, below = 2.0 * x - 1.0 if is_half else above, 2.0 + x if is_half else below
+    hi, lo = 0.0 if is_small else hi, 0.0 if is_small else lo
+    t = above / below
+    t = x if is_small else t
     z = t * t
     w = z * z
     odd = z * (_A0 + w * (_A2 + w * (_A4 + w * (_A6 + w * (_A8 + w * _A10)))))
@@ -169,14 +172,13 @@ def _atan_of_positive(x: float) -> float:
     return hi - ((t * (odd + even) - lo) - t)
 
 
-@kernel
+@inlined
 def atan2(y: float, x: float) -> float:
     """The angle of (x, y) in [-pi, pi]; atan2(0, 0) is 0. Signed zeros count as +0."""
-    if x == 0.0:
-        return 0.0 if y == 0.0 else (_ATAN_INF_HI if y > 0.0 else -_ATAN_INF_HI)
-    angle = _atan_of_positive(abs(y / x))
-    if x < 0.0:
-        angle = PI - (angle - _PI_LO)
+    is_upright = x == 0.0
+    angle = _atan_of_positive(abs(y / (1.0 if is_upright else x)))
+    angle = PI - (angle - _PI_LO) if x < 0.0 else angle
+    angle = (0.0 if y == 0.0 else _ATAN_INF_HI) if is_upright else angle
     return -angle if y < 0.0 else angle
 
 

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from microsim.engine import exact
-from microsim.engine.compiled import kernel
+from microsim.engine.compiled import inlined
 from microsim.engine.geometry import Array, Vector
 
 _A = 6378137.0  # [m] equatorial radius
@@ -43,7 +43,7 @@ def tangent_plane(latitude_deg: float, longitude_deg: float, altitude: float) ->
     return np.array((*_earth_centred(latitude_deg, longitude_deg, altitude), *east, *north, *up))
 
 
-@kernel
+@inlined
 def wgs84_from_enu(plane: Array, x: float, y: float, z: float) -> tuple[float, float, float]:
     """(latitude [deg], longitude [deg], height over the ellipsoid [m]); Bowring's formula, applied three times."""
     ex = plane[0] + x * plane[3] + y * plane[6] + z * plane[9]

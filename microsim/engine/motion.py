@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from microsim.engine import exact
-from microsim.engine.compiled import kernel, plain
+from microsim.engine.compiled import inlined, kernel, plain
 from microsim.engine.components import (
     ACCELERATION_X,
     ACCELERATION_Y,
@@ -118,12 +118,19 @@ def is_level_row(motion: Array) -> bool:
     return motion[QUATERNION_X] == 0.0 and motion[QUATERNION_Y] == 0.0
 
 
+@inlined
+def level_place(
+    x: float, y: float, z: float, sine: float, cosine: float, mount: tuple[float, float, float]
+) -> tuple[float, float, float]:
+    """`place_of` for a robot that does not lean."""
+    return x + cosine * mount[0] - sine * mount[1], y + sine * mount[0] + cosine * mount[1], z + mount[2]
+
+
 @kernel
 def place_of(motion: Array, x: float, y: float, z: float) -> tuple[float, float, float]:
     """Map position of a point fixed to the robot at (x, y, z) in its base_link."""
     if motion[QUATERNION_X] == 0.0 and motion[QUATERNION_Y] == 0.0:  # the sums in the order of the golden digests
-        sine, cosine = motion[SIN_YAW], motion[COS_YAW]
-        return motion[X] + cosine * x - sine * y, motion[Y] + sine * x + cosine * y, motion[Z] + z
+        return level_place(motion[X], motion[Y], motion[Z], motion[SIN_YAW], motion[COS_YAW], (x, y, z))
     return (
         motion[X] + (motion[AXES] * x + motion[AXES + 1] * y + motion[AXES + 2] * z),
         motion[Y] + (motion[AXES + 3] * x + motion[AXES + 4] * y + motion[AXES + 5] * z),

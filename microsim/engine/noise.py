@@ -9,27 +9,56 @@ Everything is written in integers masked to 32 bits, so that plain Python and co
 
 import hashlib
 import math
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from microsim.engine import exact
-from microsim.engine.compiled import kernel
+from microsim.engine import calls, exact
+from microsim.engine.compiled import inlined, kernel
 
-_log = exact.log
+Array: TypeAlias = npt.NDArray[np.float64]
+Integers: TypeAlias = npt.NDArray[np.int64]
+
+_log, _log_of_parts = exact.log, exact.log_of_parts
+_room, _integers_at, _table_address = calls.room, calls.integers_at, calls.table_address
 _MASK = 0xFFFFFFFF
 _MIDDLE = 0.425  # from 0.5: where one formula does
+_FAR = 5.0  # beyond it tails have another formula
+_LANES = 16  # tails side by side
+_MANTISSA, _HALF = 0x000FFFFFFFFFFFFF, 0x3FE0000000000000  # bits of a float: its mantissa, those of 0.5
 _TO_UNIT = 1.0 / 4503599627370496.0  # 2**-52: 52 bits and a half are exact, 53 and a half would round up to 1
 
 
-@kernel
+@inlined
+def _round(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, int, int, int]:
+    p0 = 0xD2511F53 * c0
+    p1 = 0xCD9E8D57 * c2
+    return ((p1 >> 32) & _MASK) ^ c1 ^ k0, p1 & _MASK, ((p0 >> 32) & _MASK) ^ c3 ^ k1, p0 & _MASK
+
+
+@inlined
 def _philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, int, int, int]:
-    for _ in range(10):
-        p0 = 0xD2511F53 * c0
-        p1 = 0xCD9E8D57 * c2
-        c0, c1, c2, c3 = ((p1 >> 32) & _MASK) ^ c1 ^ k0, p1 & _MASK, ((p0 >> 32) & _MASK) ^ c3 ^ k1, p0 & _MASK
-        k0 = (k0 + 0x9E3779B9) & _MASK
-        k1 = (k1 + 0xBB67AE85) & _MASK
+    """Ten rounds, written out: a loop here would keep loops over it from becoming SIMD."""
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
+    k0, k1 = (k0 + 0x9E3779B9) & _MASK, (k1 + 0xBB67AE85) & _MASK
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
+    k0, k1 = (k0 + 0x9E3779B9) & _MASK, (k1 + 0xBB67AE85) & _MASK
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
+    k0, k1 = (k0 + 0x9E3779B9) & _MASK, (k1 + 0xBB67AE85) & _MASK
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
+    k0, k1 = (k0 + 0x9E3779B9) & _MASK, (k1 + 0xBB67AE85) & _MASK
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
+    k0, k1 = (k0 + 0x9E3779B9) & _MASK, (k1 + 0xBB67AE85) & _MASK
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
+    k0, k1 = (k0 + 0x9E3779B9) & _MASK, (k1 + 0xBB67AE85) & _MASK
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
+    k0, k1 = (k0 + 0x9E3779B9) & _MASK, (k1 + 0xBB67AE85) & _MASK
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
+    k0, k1 = (k0 + 0x9E3779B9) & _MASK, (k1 + 0xBB67AE85) & _MASK
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
+    k0, k1 = (k0 + 0x9E3779B9) & _MASK, (k1 + 0xBB67AE85) & _MASK
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1)
     return c0, c1, c2, c3
 
 
@@ -84,17 +113,9 @@ def uniforms(key: int, tick: int, index: int) -> tuple[float, float]:
 @kernel
 def _tail(r: float) -> float:
     """Inverse normal distribution far from the middle; r = sqrt(-log(distance to 0 or 1))."""
-    if r <= 5.0:
-        r -= 1.6
-        num = 2.27238449892691845833e-2 + r * 7.74545014278341407640e-4
-        num = 1.27045825245236838258 + r * (2.41780725177450611770e-1 + r * num)
-        num = 5.76949722146069140550 + r * (3.64784832476320460504 + r * num)
-        num = 1.42343711074968357734 + r * (4.63033784615654529590 + r * num)
-        den = 5.47593808499534494600e-4 + r * 1.05075007164441684324e-9
-        den = 1.48103976427480074590e-1 + r * (1.51986665636164571966e-2 + r * den)
-        den = 1.67638483018380384940 + r * (6.89767334985100004550e-1 + r * den)
-        return num / (1.0 + r * (2.05319162663775882187 + r * den))
-    r -= 5.0
+    if r <= _FAR:
+        return _near_tail(r)
+    r -= _FAR
     num = 2.71155556874348757815e-5 + r * 2.01033439929228813265e-7
     num = 2.65321895265761230930e-2 + r * (1.24266094738807843860e-3 + r * num)
     num = 1.78482653991729133580 + r * (2.96560571828504891230e-1 + r * num)
@@ -103,6 +124,20 @@ def _tail(r: float) -> float:
     den = 7.86869131145613259100e-4 + r * (1.84631831751005468180e-5 + r * den)
     den = 1.36929880922735805310e-1 + r * (1.48753612908506148525e-2 + r * den)
     return num / (1.0 + r * (5.99832206555887937690e-1 + r * den))
+
+
+@inlined
+def _near_tail(r: float) -> float:
+    """The same for r up to FAR: all but one draw in 10**11."""
+    r -= 1.6
+    num = 2.27238449892691845833e-2 + r * 7.74545014278341407640e-4
+    num = 1.27045825245236838258 + r * (2.41780725177450611770e-1 + r * num)
+    num = 5.76949722146069140550 + r * (3.64784832476320460504 + r * num)
+    num = 1.42343711074968357734 + r * (4.63033784615654529590 + r * num)
+    den = 5.47593808499534494600e-4 + r * 1.05075007164441684324e-9
+    den = 1.48103976427480074590e-1 + r * (1.51986665636164571966e-2 + r * den)
+    den = 1.67638483018380384940 + r * (6.89767334985100004550e-1 + r * den)
+    return num / (1.0 + r * (2.05319162663775882187 + r * den))
 
 
 @kernel
@@ -172,3 +207,55 @@ def six_normals(key: int, tick: int) -> tuple[float, float, float, float, float,
     c, d = normals(key, tick, 1)
     e, f = normals(key, tick, 2)
     return a, b, c, d, e, f
+
+
+@inlined
+def fill_uniforms(keys: Integers, ticks: Integers, index: int, out: Array) -> None:
+    """The firsts of `uniforms(keys[i], ticks[i], index)` for all i, after them the seconds; in SIMD."""
+    count = out.shape[0] // 2
+    for i in range(count):
+        key, tick = int(keys[i]), int(ticks[i])
+        a, b, c, d = _philox(index, 0, tick & _MASK, (tick >> 32) & _MASK, key & _MASK, (key >> 32) & _MASK)
+        out[i] = (float((a << 20) | (b >> 12)) + 0.5) * _TO_UNIT
+        out[count + i] = (float((c << 20) | (d >> 12)) + 0.5) * _TO_UNIT
+
+
+@inlined
+def fill_quantiles(uniforms: Array, tails: Integers, out: Array) -> None:
+    """`normal_from_uniform` of every number, in SIMD: the middle for all, then those in the tails, side by side.
+
+    All are as long; `tails` is room to work in, LANES longer.
+    """
+    count = 0
+    for i in range(uniforms.shape[0]):
+        out[i] = _in_the_middle(uniforms[i] - 0.5)
+    for i in range(uniforms.shape[0]):
+        tails[count] = i
+        count += 1 if abs(uniforms[i] - 0.5) > _MIDDLE else 0
+    for i in range(count, count + _LANES):
+        tails[i] = tails[0] if count else 0
+    for first in range(0, count, _LANES):
+        _fill_tails(uniforms, tails[first : first + _LANES], out)
+
+
+@inlined
+def _fill_tails(uniforms: Array, tails: Integers, out: Array) -> None:
+    """LANES numbers in the tails, named by their places."""
+    far, near, exponent, beyond = _room(_LANES), _room(_LANES), _room(_LANES), 0
+    bits = _integers_at(_table_address(near), _LANES)
+    for k in range(_LANES):
+        u = uniforms[tails[k]]
+        far[k] = u - 0.5
+        near[k] = u if u < 0.5 else 1.0 - u
+    for k in range(_LANES):  # what `frexp` does
+        exponent[k] = float((bits[k] >> 52) - 1022)
+        bits[k] = (bits[k] & _MANTISSA) | _HALF
+    for k in range(_LANES):
+        r = math.sqrt(-_log_of_parts(near[k], exponent[k]))
+        quantile = _near_tail(r)
+        near[k] = -quantile if far[k] < 0.0 else quantile
+        beyond += 1 if r > _FAR else 0
+    for k in range(_LANES):
+        out[tails[k]] = near[k]
+    for k in range(_LANES if beyond else 0):
+        out[tails[k]] = normal_from_uniform(uniforms[tails[k]])

@@ -11,8 +11,7 @@ from pydantic import Field
 from microsim.documents.values import Height, Metres
 from microsim.engine import column_blocks as columns
 from microsim.engine import exact, geometry, noise
-from microsim.engine.calls import FARTHEST, TRACE_ROWS, Scene
-from microsim.engine.column_blocks import BLOCK
+from microsim.engine.calls import BLOCK, FARTHEST, TRACE_ROWS, Scene
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.components import (
     ACCELERATION_X,

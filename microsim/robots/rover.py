@@ -11,8 +11,7 @@ from pydantic_core import InitErrorDetails
 from microsim.documents.values import Angle, Finite, Metres, Model, Switch, detail, show
 from microsim.engine import column_blocks as columns
 from microsim.engine import exact, geometry
-from microsim.engine.calls import FARTHEST, TRACE_ROWS, Scene
-from microsim.engine.column_blocks import BLOCK
+from microsim.engine.calls import BLOCK, FARTHEST, TRACE_ROWS, Scene
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.components import (
     COMMON_ROWS,

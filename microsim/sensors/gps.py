@@ -8,19 +8,22 @@ from typing import Any
 from pydantic import Field
 
 from microsim.documents.values import Hertz, Noise
-from microsim.engine import geodesy, noise
-from microsim.engine.calls import Scene
-from microsim.engine.compiled import kernel
+from microsim.engine import calls, geodesy, noise
+from microsim.engine.calls import BLOCK, Scene
+from microsim.engine.compiled import inlined, kernel
 from microsim.engine.geometry import Array
 from microsim.engine.motion import PLACE_X, PLACE_Y, PLACE_Z
+from microsim.engine.noise import Integers
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
 from microsim.sensors.sensor import DROPOUT, JUMP, Display, MessageForm, MountedSensor, Sensor, SensorContext
 
-_six_normals = noise.six_normals
+_six_normals, _fill_uniforms, _fill_quantiles = noise.six_normals, noise.fill_uniforms, noise.fill_quantiles
+_room, _integers_at, _table_address = calls.room, calls.integers_at, calls.table_address
 _wgs84_from_enu = geodesy.wgs84_from_enu
 _EAST, _NORTH, _UP, _LAST_TICK = range(4)  # of the memory
+_DRAWS, _PLACES = 6 * BLOCK, 7 * BLOCK  # of a block of worlds
 
 
 class Gps(MountedSensor):
@@ -34,25 +37,47 @@ class Gps(MountedSensor):
     )
 
 
-@kernel
-def sample(settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array) -> None:
-    """Latitude and longitude [deg], altitude [m], variance of each axis [m^2]."""
+@inlined
+def _measure(
+    settings: Array, motion: Array, memory: Array, scene: Scene, tick: int, drawn: Any, reading: Array
+) -> None:
+    """A fix from six normal numbers."""
     sigma, drift, dt = settings[0], settings[1], scene.dt
-    e, n, u, walk_e, walk_n, walk_u = _six_normals(key, tick)
     step = drift * math.sqrt((tick - memory[_LAST_TICK]) * dt)
-    memory[_EAST] += step * walk_e
-    memory[_NORTH] += step * walk_n
-    memory[_UP] += step * walk_u
+    memory[_EAST] += step * drawn[3]
+    memory[_NORTH] += step * drawn[4]
+    memory[_UP] += step * drawn[5]
     memory[_LAST_TICK] = tick
     reading[0], reading[1], reading[2] = _wgs84_from_enu(
         scene.plane,
-        motion[PLACE_X] + sigma * e + memory[_EAST],
-        motion[PLACE_Y] + sigma * n + memory[_NORTH],
-        motion[PLACE_Z] + sigma * u + memory[_UP],
+        motion[PLACE_X] + sigma * drawn[0] + memory[_EAST],
+        motion[PLACE_Y] + sigma * drawn[1] + memory[_NORTH],
+        motion[PLACE_Z] + sigma * drawn[2] + memory[_UP],
     )
     variance = sigma * sigma + drift * drift * tick * dt
     # Filters divide by it, and 0 would say "exact": a bias that has yet to walk counts as that of one tick.
     reading[3] = variance if variance > 0.0 else drift * drift * dt
+
+
+@kernel
+def sample(settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array) -> None:
+    """Latitude and longitude [deg], altitude [m], variance of each axis [m^2]."""
+    _measure(settings, motion, memory, scene, tick, _six_normals(key, tick), reading)
+
+
+@inlined
+def sample_many(
+    settings: Array, motion: Array, memory: Array, scene: Scene, keys: Integers, ticks: Integers, reading: Array
+) -> None:
+    """The same in a block of worlds, in SIMD."""
+    uniforms, drawn, places = _room(_DRAWS), _room(_DRAWS), _room(_PLACES)
+    tails = _integers_at(_table_address(places), _PLACES)
+    for index in range(3):
+        _fill_uniforms(keys, ticks, index, uniforms[2 * index * BLOCK : 2 * (index + 1) * BLOCK])
+    _fill_quantiles(uniforms, tails, drawn)
+    normals = drawn.reshape(6, BLOCK)
+    for i in range(BLOCK):
+        _measure(settings[:, i], motion[:, i], memory[:, i], scene, ticks[i], normals[:, i], reading[:, i])
 
 
 def _fix(context: SensorContext) -> Any:
@@ -71,6 +96,7 @@ SENSOR = Sensor(
     is_standard=True,
     needs_origin=True,
     sample=sample,
+    sample_many=sample_many,
     reads_place_only=True,
     reading={"latitude": "deg", "longitude": "deg", "altitude": "m", "variance": "m²"},
     numbers=lambda context: (context.settings.sigma_m, context.settings.bias_drift_m_per_s),

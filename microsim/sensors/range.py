@@ -9,20 +9,27 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from microsim.documents.values import Chance, Finite, Height, Hertz, Length, Noise, nearest_first
-from microsim.engine import exact, geometry, noise
-from microsim.engine.calls import Scene
-from microsim.engine.compiled import kernel
+from microsim.engine import calls, exact, geometry, noise
+from microsim.engine.calls import BLOCK, Scene
+from microsim.engine.compiled import inlined, kernel
 from microsim.engine.geometry import Array
-from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, SIN_YAW, X, Y
+from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, SENSOR_FIELDS, SIN_YAW, X, Y
+from microsim.engine.noise import Integers
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
+from microsim.rays import cell_packets
+from microsim.rays.cell_packets import LANES
 from microsim.sensors.sensor import Display, LinePart, MessageForm, Mount, MountedSensor, Sensor, SensorContext
 
 _distance_to_occupied = geometry.distance_to_occupied
-_normals = noise.normals
-_uniforms = noise.uniforms
+_is_on_cells, _meet_cells = cell_packets.is_on_cells, cell_packets.meet_cells
+_normals, _uniforms = noise.normals, noise.uniforms
+_fill_uniforms, _fill_quantiles = noise.fill_uniforms, noise.fill_quantiles
+_room, _integers_at, _table_address = calls.room, calls.integers_at, calls.table_address
 
+_DRAWS = 2 * BLOCK
+_ALMOST = 0.9999  # of a distance: what rounding cannot make up for
 NOISE_REACH = 10.0  # sigmas beyond max_m within which a hit may still be measured inside
 MIN, MAX, SIGMA, DROPOUT_PROBABILITY, _AHEAD, _ASIDE = range(6)  # of the settings; a scan's begin alike
 
@@ -45,7 +52,7 @@ class Range(MountedSensor):
         return self
 
 
-@kernel
+@inlined
 def measured(distance: float, noise: float, min_m: float, max_m: float) -> float:
     """REP-117: -inf is too near to measure, +inf is nothing within reach."""
     value = distance + noise
@@ -67,21 +74,101 @@ def is_behind_wall(motion: Array, scene: Scene) -> bool:
     return free < math.inf
 
 
+@inlined
+def _ahead_of(settings: Array, motion: Array) -> tuple[float, float]:
+    """Unit vector of the ray in the map frame."""
+    sine, cosine, ahead, aside = motion[SIN_YAW], motion[COS_YAW], settings[_AHEAD], settings[_ASIDE]
+    return cosine * ahead - sine * aside, sine * ahead + cosine * aside
+
+
+@kernel
+def _distance(settings: Array, motion: Array, scene: Scene) -> float:
+    if is_behind_wall(motion, scene):
+        return 0.0
+    dx, dy = _ahead_of(settings, motion)
+    reach = settings[MAX] + NOISE_REACH * settings[SIGMA]
+    x, y = motion[PLACE_X] - scene.west, motion[PLACE_Y] - scene.south
+    return _distance_to_occupied(scene.clearance, scene.cell, x, y, dx, dy, reach, False)
+
+
 @kernel
 def sample(settings: Array, motion: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array) -> None:
     """Distance [m], +inf, -inf, or NaN for a dropout."""
-    distance, sigma = 0.0, settings[SIGMA]
-    if not is_behind_wall(motion, scene):
-        sine, cosine, ahead, aside = motion[SIN_YAW], motion[COS_YAW], settings[_AHEAD], settings[_ASIDE]
-        dx, dy = cosine * ahead - sine * aside, sine * ahead + cosine * aside
-        reach = settings[MAX] + NOISE_REACH * sigma
-        x, y = motion[PLACE_X] - scene.west, motion[PLACE_Y] - scene.south
-        distance = _distance_to_occupied(scene.clearance, scene.cell, x, y, dx, dy, reach, False)
     drop = settings[DROPOUT_PROBABILITY]
     if drop > 0.0 and _uniforms(key, tick, 1)[0] < drop:
         reading[0] = math.nan
         return
-    reading[0] = measured(distance, sigma * _normals(key, tick, 0)[0], settings[MIN], settings[MAX])
+    noise = settings[SIGMA] * _normals(key, tick, 0)[0]
+    reading[0] = measured(_distance(settings, motion, scene), noise, settings[MIN], settings[MAX])
+
+
+@inlined
+def _find_doubtful(motion: Array, scene: Scene, found: Integers) -> int:
+    """Worlds in which something may lie between a robot's centre and its sensor: how many, and which."""
+    doubtful, count, clearance, cell = _room(BLOCK), 0, scene.clearance, scene.cell
+    for i in range(BLOCK):
+        x, y = motion[X, i] - scene.west, motion[Y, i] - scene.south
+        dx, dy = motion[PLACE_X, i] - motion[X, i], motion[PLACE_Y, i] - motion[Y, i]
+        is_on = _is_on_cells(clearance, cell, x, y)
+        free = float(clearance[int(y / cell if is_on else 0.0), int(x / cell if is_on else 0.0)])
+        around = (free - 1.0) * cell * _ALMOST if is_on else 0.0  # within it all cells are free
+        doubtful[i] = 0.0 if dx * dx + dy * dy < around * around else 1.0
+    for i in range(BLOCK):
+        found[count] = i
+        count += 1 if doubtful[i] > 0.0 else 0
+    return count
+
+
+@inlined
+def _cast_packet(settings: Array, motion: Array, scene: Scene, distances: Array) -> None:
+    """Distances of LANES worlds, NaN where a ray does not start on the map."""
+    xs, ys, dxs, dys = _room(LANES), _room(LANES), _room(LANES), _room(LANES)
+    reaches, out = _room(LANES), _room(LANES)
+    for r in range(LANES):
+        x, y = motion[PLACE_X, r] - scene.west, motion[PLACE_Y, r] - scene.south
+        is_on = _is_on_cells(scene.clearance, scene.cell, x, y)
+        xs[r], ys[r] = x if is_on else 0.0, y if is_on else 0.0
+        dxs[r], dys[r] = _ahead_of(settings[:, r], motion[:, r])
+        reach = settings[MAX, r] + NOISE_REACH * settings[SIGMA, r]
+        reaches[r] = reach if is_on else math.nan
+    _meet_cells(scene.clearance, scene.cell, xs, ys, dxs, dys, reaches, out)
+    for r in range(LANES):
+        distances[r] = out[r] if reaches[r] == reaches[r] else math.nan
+
+
+@inlined
+def sample_many(
+    settings: Array, motion: Array, memory: Array, scene: Scene, keys: Integers, ticks: Integers, reading: Array
+) -> None:
+    """The same in a block of worlds with one map, in SIMD; what is special about one of them is done by itself."""
+    uniforms, drawn, places = _room(_DRAWS), _room(BLOCK), _room(_DRAWS)
+    own_settings, own_motion = _room(6), _room(SENSOR_FIELDS)
+    found = _integers_at(_table_address(places), _DRAWS)
+    _fill_uniforms(keys, ticks, 0, uniforms)
+    _fill_quantiles(uniforms[:BLOCK], found, drawn)
+    for first in range(0, BLOCK, LANES):
+        _cast_packet(settings[:, first:], motion[:, first:], scene, reading[0, first:])
+    for i in range(BLOCK):
+        if reading[0, i] != reading[0, i]:
+            _take_column(settings, i, own_settings)
+            _take_column(motion, i, own_motion)
+            reading[0, i] = _distance(own_settings, own_motion, scene)
+    for k in range(_find_doubtful(motion, scene, found)):
+        _take_column(motion, found[k], own_motion)
+        if is_behind_wall(own_motion, scene):
+            reading[0, found[k]] = 0.0
+    for i in range(BLOCK):
+        reading[0, i] = measured(reading[0, i], settings[SIGMA, i] * drawn[i], settings[MIN, i], settings[MAX, i])
+    for i in range(BLOCK):
+        drop = settings[DROPOUT_PROBABILITY, i]
+        if drop > 0.0 and _uniforms(keys[i], ticks[i], 1)[0] < drop:
+            reading[0, i] = math.nan
+
+
+@inlined
+def _take_column(block: Array, i: int, out: Array) -> None:
+    for k in range(out.shape[0]):
+        out[k] = block[k, i]
 
 
 def _numbers(context: SensorContext) -> tuple[float, ...]:
@@ -121,6 +208,8 @@ SENSOR = Sensor(
     settings=Range,
     mount=Mount(xyz=(0.25, 0.0, 0.08)),
     sample=sample,
+    sample_many=sample_many,
+    many_share_map=True,
     reads_place_only=True,
     reading={"range": "m"},
     numbers=_numbers,

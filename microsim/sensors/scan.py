@@ -18,17 +18,18 @@ from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, SIN_YAW
 from microsim.messages.encoders import header
 from microsim.messages.topics import Qos
 from microsim.messages.types import new
+from microsim.rays import cell_packets
+from microsim.rays.cell_packets import LANES
 from microsim.sensors.range import DROPOUT_PROBABILITY, MAX, MIN, NOISE_REACH, SIGMA, is_behind_wall
 from microsim.sensors.sensor import Display, MessageForm, Mount, MountedSensor, Sensor, SensorContext
 
 _distance_to_occupied = geometry.distance_to_occupied
 _is_on_gpu, _room = calls.is_on_gpu, calls.room
+_meet_cells = cell_packets.meet_cells
 _normals = noise.normals
 _uniforms = noise.uniforms
 _is_behind_wall = is_behind_wall
 
-_LANES = 16  # beams that are followed side by side
-_ROUND = 6755399441055744.0  # 1.5 * 2**52: added and taken away, it leaves the nearest whole number
 _TURN = 2 * 3.141592653589793
 BearingAngle = Annotated[Angle, Field(ge=-_TURN, le=_TURN)]
 
@@ -70,7 +71,7 @@ def cast(motion: Array, scene: Scene, reach: float, distances: Array) -> None:
     rows, columns = scene.clearance.shape
     is_on_map = 0.0 <= x / scene.cell < columns and 0.0 <= y / scene.cell < rows
     if is_on_map and not _is_on_gpu():
-        for first in range(0, count, _LANES):
+        for first in range(0, count, LANES):
             _cast_packet(scene.clearance, scene.cell, (x, y), scene.table, (sine, cosine), first, reach, distances)
         return
     for i in range(count):
@@ -89,46 +90,15 @@ def _cast_packet(
     clearance: Grid, cell: float, place: tuple[float, float], table: Array, heading: tuple[float, float], first: int,
     reach: float, distances: Array,
 ) -> None:  # fmt: skip
-    """`distance_to_occupied` from a place on the map, of LANES beams in SIMD. Cells are whole numbers in floats."""
-    rows, columns, per_cell = float(clearance.shape[0]), float(clearance.shape[1]), 1.0 / cell
-    dx_of, dy_of, out, goes = _room(_LANES), _room(_LANES), _room(_LANES), _room(_LANES)
-    per_x, per_y, column, row = _room(_LANES), _room(_LANES), _room(_LANES), _room(_LANES)
-    (x, y), count = place, distances.shape[0]
-    for r in range(_LANES):
-        dx, dy = _direction(table, min(first + r, count - 1), count, heading[0], heading[1])
-        dx_of[r], dy_of[r], out[r], goes[r] = dx, dy, 0.0, 1.0
-        per_x[r], per_y[r] = 1.0 / (dx if dx != 0.0 else 1.0), 1.0 / (dy if dy != 0.0 else 1.0)
-        column[r], row[r] = float(int(x / cell)), float(int(y / cell))
-    going = 1.0
-    while going > 0.0:
-        for r in range(_LANES):
-            i, j, dx, dy = column[r], row[r], dx_of[r], dy_of[r]
-            free = float(clearance[int(j), int(i)])
-            is_right, is_up, less = dx > 0.0, dy > 0.0, 1.0 - free
-            edge_i, edge_j = i + (free if is_right else less), j + (free if is_up else less)
-            to_i, to_j = (edge_i * cell - x) * per_x[r], (edge_j * cell - y) * per_y[r]
-            to_i, to_j = to_i if dx != 0.0 else math.inf, to_j if dy != 0.0 else math.inf
-            by_i = to_i <= to_j
-            distance, beside = to_i if by_i else to_j, j if by_i else i
-            exactly = ((y if by_i else x) + (dy if by_i else dx) * distance) * per_cell
-            there = (exactly + _ROUND) - _ROUND
-            there = there - 1.0 if there > exactly else there
-            lowest, highest = beside + less, beside - less
-            there = there if there > lowest else lowest
-            there = there if there < highest else highest
-            next_i, next_j = edge_i if is_right else edge_i - 1.0, edge_j if is_up else edge_j - 1.0
-            next_i, next_j = next_i if by_i else there, there if by_i else next_j
-            is_off = (next_i < 0.0) | (next_j < 0.0) | (next_i >= columns) | (next_j >= rows) | (distance > reach)
-            is_met, was_met = free == 0.0, goes[r] == 0.0
-            out[r] = out[r] if is_met | was_met else (math.inf if is_off else distance)
-            ends = is_met | was_met | is_off
-            goes[r] = 0.0 if ends else 1.0
-            column[r], row[r] = i if ends else next_i, j if ends else next_j
-        going = 0.0
-        for r in range(_LANES):
-            going += goes[r]
-    for r in range(min(_LANES, count - first)):
-        distances[first + r] = 0.0 if out[r] < 0.0 else out[r]
+    """Distances of LANES beams from a place on the map, in SIMD."""
+    xs, ys, dxs, dys = _room(LANES), _room(LANES), _room(LANES), _room(LANES)
+    reaches, out, count = _room(LANES), _room(LANES), distances.shape[0]
+    for r in range(LANES):
+        xs[r], ys[r], reaches[r] = place[0], place[1], reach
+        dxs[r], dys[r] = _direction(table, min(first + r, count - 1), count, heading[0], heading[1])
+    _meet_cells(clearance, cell, xs, ys, dxs, dys, reaches, out)
+    for r in range(min(LANES, count - first)):
+        distances[first + r] = out[r]
 
 
 @kernel

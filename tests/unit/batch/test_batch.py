@@ -122,6 +122,42 @@ def test_blocks_of_worlds_equal_single_ones(n: int) -> None:
     assert_equal(batch, singles)
 
 
+@pytest.mark.parametrize("randomize", [{}, {"randomize": RANDOMIZE}])
+def test_worlds_read_side_by_side_read_what_they_read_alone(randomize: dict[str, Any]) -> None:
+    """On and off the map, in front of walls, at different ticks: blocks of worlds against worlds one by one."""
+    beam = {"hz": 10, "dropout_probability": 0.1, "mount": {"xyz": [0.3, 0.1, 0]}}
+    robots = {
+        "drone": bare(start={"map_pose": {"x": 1, "y": 19, "z": 3}}, gps={"hz": 10}, range=beam),
+        "rover": bare(
+            start={"map_pose": {"x": 11.5, "y": 11}}, gps={"hz": 5}, range={**beam, "mount": {"xyz": [0, 0, 0]}}
+        ),
+    }
+    if randomize:
+        values = {"robots.rover.range.sigma_m": [0, 0.3], "robots.drone.gps.sigma_m": [1, 4]}
+        randomize = {"randomize": {"values": values, "obstacles": {"shift_m": 5}}}
+    source = microsim.load_scenario(scenario(robots=robots, **randomize))
+    n, part, dice = 70, 35, np.random.default_rng(5)
+    seeds = np.arange(n) - 3
+    together, halves = (
+        BatchSimulation(source, seeds=seeds),
+        [BatchSimulation(source, seeds=s) for s in np.split(seeds, 2)],
+    )
+    for ticks in (12, 7, 30, 6):
+        for robot in together.robots:
+            commands = dice.uniform(-4, 4, together.commands(robot).shape)
+            together.commands(robot)[:] = commands
+            for half, some in zip(halves, np.split(commands, 2, axis=1), strict=True):
+                half.commands(robot)[:] = some
+        for batch in (together, *halves):
+            batch.step(ticks)
+            batch.reset(np.arange(batch.n) % part < ticks)
+    snapshots = [half.snapshot().arrays for half in halves]
+    for name, array in together.snapshot().arrays.items():
+        axis = together._arrays()[name][1]
+        np.testing.assert_array_equal(array, np.concatenate([each[name] for each in snapshots], axis), name)
+    assert len(np.unique(together.readings["drone/gps"][:, 0])) > part
+
+
 @pytest.mark.parametrize("collisions", ["document", "stop"])
 def test_a_crowd_touches_in_a_batch_what_it_touches_alone(collisions: str) -> None:
     """Robots so close that they keep touching, each world otherwise, through a fork and a reset of some."""

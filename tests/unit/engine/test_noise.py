@@ -151,3 +151,27 @@ def test_a_filled_row_holds_the_numbers_drawn_one_by_one(length):
 
 def test_six_normals_are_three_pairs():
     assert noise.six_normals(3, 4) == (*noise.normals(3, 4, 0), *noise.normals(3, 4, 1), *noise.normals(3, 4, 2))
+
+
+def test_noise_of_many_worlds_is_that_of_each():
+    dice = np.random.default_rng(6)
+    keys, ticks, out = dice.integers(-(2**63), 2**63 - 1, 70), dice.integers(0, 2**40, 70), np.empty(140)
+    noise.fill_uniforms(keys, ticks, 2, out)
+    alone = [noise.uniforms(int(key), int(tick), 2) for key, tick in zip(keys, ticks, strict=True)]
+    assert out.tolist() == [first for first, _ in alone] + [second for _, second in alone]
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 500])
+def test_quantiles_side_by_side_are_those_of_each(count):
+    """Also where all are in the tails, none is, and some are farther out than any that the tests draw."""
+    dice = np.random.default_rng(count)
+    edges = np.array([0.5, 0.075, 0.925, 0.07499, 0.92501, 1e-9, 2.0**-53, 1.0 - 2.0**-53, 1e-11, 1.0 - 1e-11])
+    for drawn in (
+        dice.random(count),
+        0.2 + 0.6 * dice.random(count),
+        0.07 * dice.random(count),
+        np.resize(edges, count),
+    ):
+        out = np.empty(count)
+        noise.fill_quantiles(drawn, np.empty(count + 16, np.int64), out)
+        assert out.tolist() == [noise.normal_from_uniform(float(u)) for u in drawn]
