@@ -71,7 +71,7 @@ _float_grid_at, _byte_grid_at, _scene_at = calls.float_grid_at, calls.byte_grid_
 _bytes_at = calls.bytes_at
 _is_within = output_table.is_within
 _observe_one, _place_of = motion.observe_one, motion.place_of
-_take_commands, _put_at_start = kernels.take_commands, kernels.put_at_start
+_take_command, _put_at_start = kernels.take_command, kernels.put_at_start
 _last_offset, _free_place = kernels.last_offset, kernels.free_place
 _lay_out, _mix, _sincos = random_layout.lay_out, noise.mix, exact.sincos
 _remember, _settle_contacts, _table_address = contacts.remember, contacts.settle, calls.table_address
@@ -86,7 +86,7 @@ def take_loop() -> Callable[..., None]:
             given = _float_grid_at(handed_in, row[INPUTS], row[WIDTH])
             taken = _float_grid_at(row[COMMAND], row[INPUTS], row[WIDTH])
             state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
-            _take_commands(given, taken, state, age, _integers_at(ignored, count), w, w + 1)
+            _take_command(given, taken, state, age, _integers_at(ignored, count), w)
 
     return loop
 

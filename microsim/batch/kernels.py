@@ -48,15 +48,13 @@ from microsim.engine.calls import (
     TRACE_ROWS,
     TRACE_WIDTH,
     TRACE_X,
-    TRACE_Y,
-    TRACE_Z,
     WIDTH,
     WORLD,
     Rows,
     Scene,
 )
 from microsim.engine.compiled import inlined, kernel, threaded_kernel
-from microsim.engine.components import HELD, PITCH, ROLL, YAW, X, Y, Z
+from microsim.engine.components import COMMON_ROWS, HELD, PITCH, ROLL, YAW, X, Y, Z
 from microsim.engine.contact_rows import SCRATCH_COLUMNS
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, PLACE_Z, SENSOR_FIELDS, SIN_YAW
@@ -93,17 +91,34 @@ def take_commands(
     handed_in: Array, in_force: Array, state: Array, age: int, ignored: Integers, begin: int, end: int
 ) -> None:
     """Put commands into force; one with NaN or infinity is ignored as a whole. `age`: row of the state, or -1."""
-    for i in range(begin, end):
-        is_good = True
+    for first in range(begin, end, BLOCK):
+        last, bad = min(first + BLOCK, end), 0
         for k in range(handed_in.shape[0]):
-            is_good = is_good and math.isfinite(handed_in[k, i])
-        if not is_good:
-            ignored[i] += 1
+            for i in range(first, last):
+                bad += 0 if abs(handed_in[k, i]) < math.inf else 1
+        if bad:
+            for i in range(first, last):
+                take_command(handed_in, in_force, state, age, ignored, i)
             continue
         for k in range(handed_in.shape[0]):
-            in_force[k, i] = handed_in[k, i]
-        if age >= 0:
+            _copy(_table_address(in_force[k, first:]), _table_address(handed_in[k, first:]), 8 * (last - first))
+        for i in range(first, last if age >= 0 else first):
             state[age, i] = 0.0
+
+
+@kernel
+def take_command(handed_in: Array, in_force: Array, state: Array, age: int, ignored: Integers, i: int) -> None:
+    """Of one world."""
+    is_good = True
+    for k in range(handed_in.shape[0]):
+        is_good = is_good and math.isfinite(handed_in[k, i])
+    if not is_good:
+        ignored[i] += 1
+        return
+    for k in range(handed_in.shape[0]):
+        in_force[k, i] = handed_in[k, i]
+    if age >= 0:
+        state[age, i] = 0.0
 
 
 @threaded_kernel
@@ -151,8 +166,8 @@ def _run_ahead(row: Rows, is_shared: bool, needs_tick: bool, tick: Integers, tic
     """One robot of a block of worlds; neighbours of the same tick and grid in one call."""
     trace, first = row[TRACE], begin
     while first < end:
-        last = first + 1
-        while last < end and is_shared and (tick[last] == tick[first] or not needs_tick):
+        last = end if is_shared and not needs_tick else first + 1
+        while last < end and is_shared and tick[last] == tick[first]:
             last += 1
         row[BEGIN], row[END], row[FLEET_WORLD] = first, last, first
         row[TRACE] = trace + 8 * (first - begin)
@@ -178,32 +193,43 @@ def _run_ahead_by_ticks(row: Rows) -> None:
 
 @kernel
 def _numbers(rows: Rows) -> int:
-    """Of the states and commands of a world's robots."""
+    """At most so many of a world are kept: the states and commands of its robots."""
     total = 0
     for r in range(rows.shape[0]):
         total += rows[r, STATE_ROWS] + rows[r, INPUTS]
     return total
 
 
+@inlined
+def _rows_kept(row: Rows) -> tuple[int, int, int]:
+    """Of a robot's state: before the first and from the second on; then of its command. See `RobotModel`."""
+    return (ROLL, COMMON_ROWS, 0) if row[MANY] else (row[STATE_ROWS], row[STATE_ROWS], row[INPUTS])
+
+
 @kernel
 def _keep(rows: Rows, first: int, last: int, kept: Array, traces: Array) -> None:
     """States and commands of a block; robots begin without being held, as with `remember`."""
-    at = 0
+    at, size = 0, 8 * (last - first)
     for r in range(rows.shape[0]):
         row = rows[r]
         state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
         command = _float_grid_at(row[COMMAND], row[INPUTS], row[WIDTH])
-        for k in range(row[STATE_ROWS]):
-            _copy(_table_address(kept[at + k]), _table_address(state[k, first:]), 8 * (last - first))
-        for k in range(row[INPUTS]):
-            _copy(
-                _table_address(kept[at + row[STATE_ROWS] + k]), _table_address(command[k, first:]), 8 * (last - first)
-            )
+        for k in range(3):
+            _copy(_table_address(traces[r, TRACE_X + k]), _table_address(state[X + k, first:]), size)
+        before, after, inputs = _rows_kept(row)
+        held = 0
         for w in range(first, last):
+            traces[r, FARTHEST, w - first] = 0.0
+            held += 1 if state[HELD, w] != 0.0 else 0
+        for w in range(first, last if held else first):
             state[HELD, w] = 0.0
-        traces[r, TRACE_X], traces[r, TRACE_Y], traces[r, TRACE_Z] = kept[at + X], kept[at + Y], kept[at + Z]
-        traces[r, FARTHEST] = 0.0
-        at += row[STATE_ROWS] + row[INPUTS]
+        for k in range(row[STATE_ROWS]):
+            if k < before or k >= after:
+                _copy(_table_address(kept[at]), _table_address(state[k, first:]), size)
+                at += 1
+        for k in range(inputs):
+            _copy(_table_address(kept[at]), _table_address(command[k, first:]), size)
+            at += 1
 
 
 @kernel
@@ -213,12 +239,14 @@ def _put_back_kept(rows: Rows, w: int, i: int, kept: Array) -> None:
         row = rows[r]
         state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
         command = _float_grid_at(row[COMMAND], row[INPUTS], row[WIDTH])
+        before, after, inputs = _rows_kept(row)
         for k in range(row[STATE_ROWS]):
-            state[k, w] = kept[at + k, i]
-        at += row[STATE_ROWS]
-        for k in range(row[INPUTS]):
-            command[k, w] = kept[at + k, i]
-        at += row[INPUTS]
+            if k < before or k >= after:
+                state[k, w] = kept[at, i]
+                at += 1
+        for k in range(inputs):
+            command[k, w] = kept[at, i]
+            at += 1
 
 
 @kernel

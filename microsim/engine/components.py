@@ -45,7 +45,8 @@ class RobotModel:
     `ticks` ticks in place: state (rows, n), command (inputs, n), settings (p, n), keys (n,) noise keys, scene the world
     (`microsim.engine.calls.Scene`). It is compiled for CPUs and GPUs, and serves one world and a million alike.
     `advance_many(…, ticks, trace)` is for CPUs: it does the same for many columns side by side, in SIMD, and notes in
-    `trace` (`microsim.engine.calls.TRACE_ROWS`, n) how far each robot ever was from where it began.
+    `trace` (`microsim.engine.calls.TRACE_ROWS`, n) how far each robot ever was from where it began. A model that has it
+    changes neither commands nor the common rows from ROLL on, except HELD.
     """
 
     name: str

@@ -165,15 +165,15 @@ def advance_many(
     ground[:] = elevation[0, 0]  # all there is of a level map
     for begin in range(0, state.shape[1], BLOCK):
         count = min(BLOCK, state.shape[1] - begin)
-        _take(s, state, begin, count, 0, ROLL)  # it never leans: rows from there on to the model's own stay 0
-        _take(s, state, begin, count, COMMON_ROWS, _ROWS)
-        _take(c, command, begin, count, 0, 4)
-        _take(t, trace, begin, count, 0, TRACE_ROWS)
         if begin == 0 or parameters.strides[1] != 0:  # else all robots have the same
             _take_parameters(p, parameters, begin, count)
         gusts = False
         for i in range(count):
             gusts |= p[_GUST_NEW, i] > 0.0
+        _take(s, state, begin, count, 0, ROLL)  # it never leans: rows from there on to the model's own stay 0
+        _take(s, state, begin, count, COMMON_ROWS, _ROWS if gusts else _DRIVE_X)
+        _take(c, command, begin, count, 0, 4)
+        _take(t, trace, begin, count, 0, TRACE_ROWS)
         for k in range(tick, tick + ticks):
             if gusts:
                 for i in range(count):

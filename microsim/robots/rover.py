@@ -9,8 +9,8 @@ from pydantic import Field, field_validator
 from pydantic_core import InitErrorDetails
 
 from microsim.documents.values import Angle, Finite, Metres, Model, Switch, detail, show
+from microsim.engine import calls, exact, geometry
 from microsim.engine import column_blocks as columns
-from microsim.engine import exact, geometry
 from microsim.engine.calls import BLOCK, FARTHEST, TRACE_ROWS, Scene
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.components import (
@@ -41,6 +41,7 @@ from microsim.sensors.sensor import Mount
 _distance_to_occupied = geometry.distance_to_occupied
 _ground_height = geometry.ground_height
 _is_free = geometry.is_free
+_room = calls.room
 _sincos = exact.sincos
 _wrap_angle = exact.wrap_angle
 _take = columns.take
@@ -129,17 +130,17 @@ def travel(state: Array, i: int, v: float, omega: float, sine: float, cosine: fl
     _accelerate(state, i, before_x, before_y, before_z, dt)
 
 
-@kernel
+@inlined
 def _is_far_from_walls(clearance: Grid, cell: float, x: float, y: float, reach: float) -> bool:
-    """True when no way of length `reach` from (x, y) can touch an occupied cell or the map's edge."""
+    """True when no way of length `reach` from (x, y) can touch an occupied cell or the map's edge; for SIMD."""
     rows, columns = clearance.shape
     per_cell = 1.0 / cell
     u, v = x * per_cell, y * per_cell  # rounding is far below the slack
-    if not (0.0 <= u < columns and 0.0 <= v < rows):
-        return False
+    is_on_map = (u >= 0.0) & (u < columns) & (v >= 0.0) & (v < rows)
+    u, v = u if is_on_map else 0.0, v if is_on_map else 0.0
     i, j = int(u), int(v)
     border = min(u - i, i + 1.0 - u, v - j, j + 1.0 - v)  # of its own cell; those around it are free too
-    return reach + CONTACT_GAP_M + _SLACK_M < (float(clearance[j, i]) - 1.0 + border) * cell
+    return is_on_map & (reach + CONTACT_GAP_M + _SLACK_M < (float(clearance[j, i]) - 1.0 + border) * cell)
 
 
 @kernel
@@ -163,7 +164,7 @@ def advance_many(
     """Those far from walls for all these ticks go side by side, the others one by one."""
     elevation, cell, west, south, dt = scene.elevation, scene.cell, scene.west, scene.south, scene.dt
     s, c, p, ground = np.empty((_ROWS, BLOCK)), np.empty((2, BLOCK)), np.empty((3, BLOCK)), np.empty(BLOCK)
-    t, before = np.empty((TRACE_ROWS, BLOCK)), np.empty((VELOCITY_Z + 1, BLOCK))
+    t, before, is_far = np.empty((TRACE_ROWS, BLOCK)), np.empty((VELOCITY_Z + 1, BLOCK)), _room(BLOCK)
     ground[:] = elevation[0, 0]  # all there is of a level map
     for begin in range(0, state.shape[1], BLOCK):
         count = min(BLOCK, state.shape[1] - begin)
@@ -173,6 +174,10 @@ def advance_many(
         _take(t, trace, begin, count, 0, TRACE_ROWS)
         if begin == 0 or parameters.strides[1] != 0:  # else all robots have the same
             _take_parameters(p, parameters, begin, count)
+        for i in range(count):
+            speed = max(abs(s[V, i]), min(abs(c[0, i]), p[_MAX_V, i]))  # it never leaves the span between the two
+            x, y = s[X, i] - west, s[Y, i] - south
+            is_far[i] = 1.0 if _is_far_from_walls(scene.footing, cell, x, y, speed * dt * ticks) else 0.0
         for left in range(ticks - 1, -1, -1):
             if left == 0:
                 _take(before, s, 0, count, VELOCITY_X, VELOCITY_Z + 1)
@@ -188,8 +193,7 @@ def advance_many(
             _accelerate(s, i, before[VELOCITY_X, i], before[VELOCITY_Y, i], before[VELOCITY_Z, i], dt)
         for i in range(count):
             k = begin + i
-            reach = max(abs(state[V, k]), p[_MAX_V, i]) * dt * ticks
-            if not _is_far_from_walls(scene.footing, cell, state[X, k] - west, state[Y, k] - south, reach):
+            if is_far[i] == 0.0:
                 for _ in range(ticks):
                     _drive(state, command, parameters, k, scene)
                     _note_distance(state, k, t, i)
