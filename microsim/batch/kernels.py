@@ -78,7 +78,7 @@ _uniforms = noise.uniforms
 _note_distance = column_blocks.note_distance
 
 _FEW = 8  # fewer columns than these are moved one by one
-_AHEAD = 256  # worlds that run ahead together: what is kept of them stays in the processor's second cache
+_AHEAD = 512  # worlds that run ahead together: what is kept of them stays in the processor's second cache
 
 # columns of a sensor's steps: bytes from one world's numbers to the next one's, then addresses of columns of worlds
 SETTINGS_STEP, MEMORY_STEP, READING_STEP, SINGLES, SINGLES_STEP, KEYS_AT, SAMPLED_AT, DROPPED_AT = range(8)
@@ -142,7 +142,7 @@ def move(
         for r in range(count):
             rows[r, TRACE] = _table_address(traces[r])
             _run_ahead(rows[r], is_shared, needs_tick[r] != 0, tick, ticks, first, last)
-        _find_quiet(table, first, traces[:, :, : last - first], ways, quiet[: last - first])
+        _find_quiet(table, first, traces, ways, quiet[: last - first])
         for w in range(first, last):
             if not quiet[w - first]:
                 _put_back_kept(rows, w, w - first, kept)
@@ -324,6 +324,8 @@ def sense(calls: Rows, steps: Rows, fleet: Rows, worlds: Integers, tick: Integer
     """
     rows, block = calls.copy(), np.zeros((MANY_ROWS, BLOCK))
     state = _float_grid_at(fleet[STATE], fleet[STATE_ROWS], fleet[WIDTH])
+    if steps[0, SAMPLE_MANY] and worlds.shape[0]:  # settings that all worlds share stay in the block
+        _gather(calls[0, SETTINGS], 0, calls[0, SETTINGS_SIZE], worlds[:1], block[MANY_SETTINGS:])
     for first in range(0, worlds.shape[0], BLOCK):
         some = worlds[first : first + BLOCK]
         is_many = steps[0, SAMPLE_MANY] != 0 and some.shape[0] >= _FEW
@@ -364,7 +366,8 @@ def _sense_block(call: Rows, row: Rows, step: Rows, worlds: Integers, tick: Inte
     for i in range(BLOCK):
         w = worlds[min(i, count - 1)]
         numbers[0, i], numbers[1, i] = _integers_at(all_keys, w + 1)[w], tick[w]
-    _gather(call[SETTINGS], step[SETTINGS_STEP], call[SETTINGS_SIZE], worlds, block[MANY_SETTINGS:])
+    if step[SETTINGS_STEP]:
+        _gather(call[SETTINGS], step[SETTINGS_STEP], call[SETTINGS_SIZE], worlds, block[MANY_SETTINGS:])
     _gather(call[MEMORY], step[MEMORY_STEP], call[MEMORY_SIZE], worlds, block[MANY_MEMORY:])
     row[MOTION], row[KEY], row[TICK] = _table_address(block), _table_address(numbers[0]), _table_address(numbers[1])
     row[WORLD] = worlds[0]

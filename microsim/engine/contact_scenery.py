@@ -263,8 +263,10 @@ def drop_near_scenery(t: Rows, r: int, first: int, trace: Array, ways: Array, qu
             quiet[i] = quiet[i] if (z - reach >= facts[6]) | (z + reach <= facts[5]) else 0
     if t[SOLID_COUNT] == 0:
         return
-    ceiling = _floats_at(t[HEIGHTS], 2)[CEILING]
+    ceiling, low = _floats_at(t[HEIGHTS], 2)[CEILING], 0
     for i in range(quiet.shape[0]):
+        low += 0 if trace[TRACE_Z, i] - (radius + ways[i]) >= ceiling else 1
+    for i in range(quiet.shape[0] if low else 0):
         reach = radius + ways[i]
         if quiet[i] and not trace[TRACE_Z, i] - reach >= ceiling:
             scene = _scene_at(t[SCENE], first + i, _floats_at(t[SCENE], 0))

@@ -144,8 +144,8 @@ def settle(table: int, world: int, tick: int, scratch: Array, marks: Integers) -
 def find_quiet(table: int, first: int, traces: Array, ways: Array, quiet: Integers) -> None:
     """Worlds first … in which `settle` would have left every robot alone in all of some ticks: 1 in `quiet`, else 0.
 
-    traces (robots, TRACE_ROWS, len(quiet)): where they were, and how far from there at the most. Nothing is so near.
-    For loops that run ahead: they need not look at every tick. ways (robots, len(quiet)): room to work in.
+    traces (robots, TRACE_ROWS, len(quiet) or more): where they were, and how far from there at the most. Nothing is so
+    near. For loops that run ahead: they need not look at every tick. ways: room as wide to work in.
     """
     t, count = _integers_at(table, TABLE_COLUMNS), quiet.shape[0]
     quiet[:] = 1 if t[RULES] & HAS_BODIES else 0
