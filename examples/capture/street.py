@@ -325,11 +325,15 @@ def write_colmap(folder: Path, world: Street, binary: bool) -> None:
     (folder / "images.txt").write_text("\n".join(lines) + "\n")
 
 
-def write_nerfstudio(folder: Path, world: Street) -> None:
-    """Poses in a frame of its own, and what the data parser did to them before training."""
+def write_nerfstudio(folder: Path, world: Street, applied: bool = True) -> None:
+    """Poses in a frame of its own, and what the data parser did to them before training.
+
+    `applied`: with what `ns-process-data` did to COLMAP's frame before it wrote the poses. The data parser's file
+    includes it.
+    """
     random = np.random.default_rng(5)
     turn, scale, move = _rotation(random), 0.37, random.normal(size=3)
-    # trained = scale · (turn · original + move)
+    # trained = scale · (turn · written + move)
     places = (world.captured(world.positions) / scale - move) @ turn
     turns = turn.T @ world.rotation @ world.turns @ np.diag([1.0, -1.0, -1.0])
     frames = []
@@ -338,9 +342,30 @@ def write_nerfstudio(folder: Path, world: Street) -> None:
         matrix[:3, :3], matrix[:3, 3] = rotation, place
         frames.append({"file_path": f"images/frame_{index:04}.jpg", "transform_matrix": matrix.tolist()})
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "transforms.json").write_text(json.dumps({"camera_model": "OPENCV", "frames": frames}))
-    transform = np.concatenate([turn, move[:, None]], axis=1).tolist()
-    (folder / "dataparser_transforms.json").write_text(json.dumps({"transform": transform, "scale": scale}))
+    data: dict[str, Any] = {"camera_model": "OPENCV", "frames": frames}
+    transform = np.concatenate([turn, move[:, None]], axis=1)
+    if applied:
+        before = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, -1.0, 0.0, 0.0]])
+        data["applied_transform"] = before.tolist()
+        transform = transform @ np.concatenate([before, [[0.0, 0.0, 0.0, 1.0]]])
+    (folder / "transforms.json").write_text(json.dumps(data))
+    write_data_parser(folder, transform, scale)
+
+
+def write_data_parser(folder: Path, transform: np.ndarray, scale: float) -> None:
+    content = {"transform": transform.tolist(), "scale": scale}
+    (folder / "dataparser_transforms.json").write_text(json.dumps(content))
+
+
+def write_original(folder: Path, world: Street) -> None:
+    """`cameras.json`, as the original trainer writes it next to its point clouds."""
+    turns = world.rotation @ world.turns
+    cameras = [
+        {"id": index, "img_name": f"frame_{index:04}", "width": 1920, "height": 1080, "position": place.tolist(),
+         "rotation": turn.tolist(), "fx": 1000.0, "fy": 1000.0}
+        for index, (place, turn) in enumerate(zip(world.captured(world.positions), turns, strict=True))
+    ]  # fmt: skip
+    (folder / "cameras.json").write_text(json.dumps(cameras))
 
 
 def main() -> None:

@@ -73,6 +73,11 @@ def read_header(source: BundleFile, rule: str, formats: tuple[str, ...] = (LITTL
 def _parse(raw: bytes, formats: tuple[str, ...]) -> PlyHeader:
     if raw[:2] == b"PK":
         raise _HeaderError("this is an NPZ (or ZIP) file, not a PLY", 0, "write it as a PLY")
+    added = 0
+    if raw.startswith(b"ply\r\n") and len(formats) > 1:  # other programs' files may come from Windows
+        head, end_line, _ = raw.partition(b"\r\nend_header\r\n")
+        added = (head + end_line).count(b"\r\n")
+        raw = (head + end_line).replace(b"\r\n", b"\n")
     if not raw.startswith(b"ply\n"):
         found = "nothing" if not raw else repr(raw[:12])[1:]
         raise _HeaderError(f"expected a PLY file, beginning with the line 'ply', found {found}", 1)
@@ -83,7 +88,7 @@ def _parse(raw: bytes, formats: tuple[str, ...]) -> PlyHeader:
         lines = raw[:end].decode("ascii").split("\n")
     except UnicodeDecodeError:
         raise _HeaderError("the header holds bytes that are not ASCII", 1) from None
-    return PlyHeader(_elements(lines), end + len(b"\nend_header\n"), _format(lines, formats))
+    return PlyHeader(_elements(lines), end + len(b"\nend_header\n") + added, _format(lines, formats))
 
 
 def _elements(lines: list[str]) -> tuple[PlyElement, ...]:

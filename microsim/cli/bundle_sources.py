@@ -13,11 +13,12 @@ import typer
 from microsim.cli.command import argument, flag, option
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import ShareProgress
-from microsim.errors import UsageError, show
+from microsim.errors import MissingExtraError, UsageError, install_hint, show
 
 if TYPE_CHECKING:
     from microsim.bundle import Bundle
     from microsim.bundle.capture.capture_world import CaptureOptions
+    from microsim.bundle.capture.levelling import UnclearCaptureError
     from microsim.bundle.roads.road_map import RoadMap
 
 
@@ -46,7 +47,9 @@ class FromCaptureOptions(NamedTuple):
         str | None, option("--rotate-deg ROLL,PITCH,YAW", "Rotate the capture by these angles instead of levelling it.")
     ] = None
     matrix: Annotated[str | None, option("--matrix M", "The rotation as nine numbers, row by row.")] = None
-    yaw_deg: Annotated[float, option("--yaw-deg DEG", "Then rotate it about the vertical axis.")] = 0.0
+    yaw_deg: Annotated[
+        float, option("--yaw-deg DEG", "Then rotate it about the vertical axis.", min=-360.0, max=360.0)
+    ] = 0.0
     scale: Annotated[
         float | None, option("--scale X", "Metres per unit of the capture.", min=1e-6, max=1e6, show_default=False)
     ] = None
@@ -76,7 +79,7 @@ class FromCaptureOptions(NamedTuple):
     max_slope: Annotated[
         float, option("--max-slope X", "The steepest ground, as rise per length.", min=0.01, max=2.0)
     ] = 0.25
-    max_step: Annotated[float, option("--max-step M", "The highest step a car takes.", min=0.01, max=1.0)] = 0.1
+    max_step: Annotated[float, option("--max-step M", "The highest step a car takes.", min=0.01, max=1.0)] = 0.08
     sh_degree: Annotated[int | None, option("--sh-degree D", "Drop colours finer than this degree.", min=0, max=3)] = (
         None
     )
@@ -100,23 +103,39 @@ def from_capture(options: FromCaptureOptions) -> None:
     _require_capture_extra()
     from microsim.bundle.capture.capture_report import report_page
     from microsim.bundle.capture.capture_world import announced, build_capture, write_capture
+    from microsim.bundle.capture.levelling import UnclearCaptureError
 
     choices = _capture_choices(options)
     print(announced(options.capture, options.splats))
-    progress = _StepProgress()
-    with compiling():
-        steps = build_capture(options.capture, choices, progress.tell, options.splats)
+    progress, page = _StepProgress(), folder.with_name(f"{folder.name}_report.html")
+    try:
+        with compiling():
+            steps = build_capture(options.capture, choices, progress.tell, options.splats)
+    except UnclearCaptureError as error:
+        raise UsageError(f"{error}\n{_shown_why(page, folder.name, error)}") from None
     write_capture(folder, steps, choices, progress.tell)
-    for step in ("level", "scale", "layers", "mesh", "drivable"):
+    for step in ("cameras", "left out", "level", "scale", "layers", "mesh", "drivable"):
         if step in steps.notes.words:
             print(f"{step + ':':10}{steps.notes.words[step]}")
-    if steps.origin is None:
-        print("place:    not known: GPS sensors are left out (--origin LAT,LON[,ALT])")
-    page = folder.with_name(f"{folder.name}_report.html")
+    place = "not known: GPS sensors are left out (--origin LAT,LON[,ALT])"
+    if steps.origin is not None:
+        place = "the map's origin is at {:.6f}, {:.6f}, {:.1f} m".format(*steps.origin)
+    print(f"place:    {place}")
     page.write_text(report_page(folder.name, _same_again(options, steps.notes.reproduce), steps), encoding="utf-8")
     describe_bundle(folder)
     print(f"pictures of every step: {page}")
     print(f"drive in it: microsim run {folder} --view")
+
+
+def _shown_why(page: Path, name: str, error: UnclearCaptureError) -> str:
+    """Views of the capture with its coordinates: without them, nobody can say which way is up."""
+    from microsim.bundle.capture.capture_report import unclear_page
+
+    if error.scene is None:
+        return ""
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(unclear_page(name, str(error), error.scene, error.cameras), encoding="utf-8")
+    return f"views of the capture with its coordinates: {page}"
 
 
 class _StepProgress:
@@ -139,7 +158,7 @@ def _require_capture_extra() -> None:
 
     missing = [name for name in ("scipy", "skimage") if find_spec(name) is None]
     if missing:
-        raise UsageError("from-capture needs SciPy and scikit-image: pip install 'microsim-ros2[capture]'")
+        raise MissingExtraError(f"from-capture needs SciPy and scikit-image: {install_hint('capture')}")
 
 
 def _capture_choices(options: FromCaptureOptions) -> CaptureOptions:
@@ -167,6 +186,8 @@ def _capture_choices(options: FromCaptureOptions) -> CaptureOptions:
     up, points, length, origin = (numbers[name] for name in ("up", "level_points", "known_length", "origin"))
     if up is not None and not np.linalg.norm(up) > 0.0:
         raise UsageError("--up: expected a direction, found 0,0,0")
+    if length is not None and not 1e-3 <= length[6] <= 1e6:
+        raise UsageError(f"--known-length: expected a length of 0.001 to 1,000,000 m at the end, found {length[6]:g}")
     return CaptureOptions(
         level=options.level.value, up=None if up is None else tuple(up.tolist()),
         level_points=None if points is None else points.reshape(3, 3),

@@ -1,4 +1,4 @@
-"""Where a capture's photographs were taken: COLMAP models, nerfstudio's transforms.json, and the photographs' GPS."""
+"""Where a capture's photographs were taken: poses of COLMAP, nerfstudio and the original trainer, and GPS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 MAX_CAMERAS = 1_000_000
 MAX_POSE_BYTES = 2_000_000_000
-_COLMAP_PLACES = ("", "sparse/0", "colmap/sparse/0", "sparse", "distorted/sparse/0")
+DATA_PARSER_FILE = "dataparser_transforms.json"
+_NERFSTUDIO_COLMAP = "colmap/sparse/0"
+_COLMAP_PLACES = ("", "sparse/0", _NERFSTUDIO_COLMAP, "sparse", "distorted/sparse/0")
+NO_POSES = "there are no camera poses; expected transforms.json, COLMAP's images.bin or images.txt, or cameras.json"
 _FROM_OPENGL = np.diag([1.0, -1.0, -1.0])  # cameras with y up and z backward, as nerfstudio writes them
 
 
@@ -35,18 +38,30 @@ class CameraPoses:
     def __len__(self) -> int:
         return len(self.names)
 
+    @property
+    def words(self) -> str:
+        """How many there are, and where they come from."""
+        files = " and ".join(file.name for file in self.files)
+        return f"{len(self)} in {files}" + (f", as they are (no {DATA_PARSER_FILE})" if self.is_bare else "")
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether they may be in another frame than the Gaussians: nerfstudio trains in one of its own."""
+        return bool(self.files) and self.files[-1].name == "transforms.json"
+
 
 def read_cameras(folder: Path) -> CameraPoses | None:
-    """Those of the folder, sorted by name; None if there are none."""
+    """Those of the folder, sorted by name, in the frame of its Gaussians; None if there are none."""
     transforms = folder / "transforms.json"
     if transforms.is_file():
-        return _from_nerfstudio(transforms)
+        return _sorted(_from_nerfstudio(transforms))
     for place in _COLMAP_PLACES:
         for name, read in (("images.bin", _colmap_binary), ("images.txt", _colmap_text)):
             file = folder / place / name
             if file.is_file():
-                return _sorted(_from_colmap(file, read(file)))
-    return None
+                return _sorted(_trained_by_nerfstudio(folder, _from_colmap(file, read(file))))
+    cameras = folder / "cameras.json"
+    return _sorted(_from_original_trainer(cameras)) if cameras.is_file() else None
 
 
 def _sorted(poses: CameraPoses) -> CameraPoses:
@@ -130,24 +145,94 @@ def _from_nerfstudio(file: Path) -> CameraPoses:
     poses = np.array(matrices)
     turns, places = poses[:, :3, :3] @ _FROM_OPENGL, poses[:, :3, 3]
     files: tuple[Path, ...] = (file,)
-    applied = file.with_name("dataparser_transforms.json")
-    if applied.is_file():  # what nerfstudio did to the poses before training, and so to the Gaussians
-        turns, places = _as_trained(applied, turns, places)
-        files = (file, applied)
+    parser = file.with_name(DATA_PARSER_FILE)
+    if parser.is_file():
+        matrix, scale = _trained_frame(parser)
+        scale /= _positive(file, "applied_scale", data.get("applied_scale", 1.0))  # the poses have it already
+        turns, places = _as_trained((matrix, scale), *_as_found(file, data, turns, places))
+        files = (file, parser)
     lengths = np.linalg.norm(turns, axis=1, keepdims=True)
     if not (lengths > 1e-9).all():
         raise UsageError(f"{file}: expected a rotation in the first three columns of every 'transform_matrix'")
-    return _sorted(CameraPoses(tuple(names), places, turns / lengths, files))
+    return CameraPoses(tuple(names), places, turns / lengths, files)
 
 
-def _as_trained(file: Path, turns: Floats, places: Floats) -> tuple[Floats, Floats]:
+def _trained_by_nerfstudio(folder: Path, poses: CameraPoses) -> CameraPoses:
+    """COLMAP's poses in the frame that nerfstudio trained in, if the folder says which one."""
+    parser = folder / DATA_PARSER_FILE
+    if not parser.is_file():
+        return poses
+    turns, places = _as_trained(_trained_frame(parser), poses.rotations, poses.positions)
+    lengths = np.linalg.norm(turns, axis=1, keepdims=True)
+    return CameraPoses(poses.names, places, turns / lengths, (*poses.files, parser))
+
+
+def _as_found(file: Path, data: dict[str, Any], turns: Floats, places: Floats) -> tuple[Floats, Floats]:
+    """Poses as they were before `ns-process-data` turned their world: the data parser's file begins there."""
+    applied = data.get("applied_transform")
+    if applied is None and (file.parent / _NERFSTUDIO_COLMAP).is_dir():  # older versions turned it and did not say so
+        applied = [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, -1, 0]]
+    if applied is None:
+        return turns, places
+    matrix = _matrix(file, "applied_transform", applied, (3, 4))
+    turn, move = matrix[:, :3], matrix[:, 3]
+    if abs(float(np.linalg.det(turn))) < 1e-9:
+        raise UsageError(f"{file}: 'applied_transform': expected a rotation, found {show(applied)}")
+    back = np.linalg.inv(turn)
+    return back @ turns, (places - move) @ back.T
+
+
+def _trained_frame(file: Path) -> tuple[Floats, float]:
+    """What nerfstudio did to the world of COLMAP, or of another program, before training: a matrix and a scale."""
     data = _json(file)
     given = data if isinstance(data, dict) else {}
-    matrix = _matrix(file, "transform", given.get("transform"), (3, 4))[:3]
-    scale = given.get("scale")
-    if isinstance(scale, bool) or not isinstance(scale, (int, float)) or not 1e-9 < scale < 1e9:
-        raise UsageError(f"{file}: 'scale': expected a positive number, found {show(scale)}")
+    matrix = _matrix(file, "transform", given.get("transform"), (3, 4))
+    return matrix, _positive(file, "scale", given.get("scale"))
+
+
+def _as_trained(frame: tuple[Floats, float], turns: Floats, places: Floats) -> tuple[Floats, Floats]:
+    matrix, scale = frame
     return matrix[:, :3] @ turns, (places @ matrix[:, :3].T + matrix[:, 3]) * scale
+
+
+# ---- the original trainer --------------------------------------------------------------------------------------------
+
+
+def _from_original_trainer(file: Path) -> CameraPoses:
+    """`cameras.json` of a trained model: a list of positions and of rotations from camera axes to the world."""
+    data = _json(file)
+    if not isinstance(data, list) or not data or len(data) > MAX_CAMERAS:
+        raise UsageError(f"{file}: expected a list of 1 to {MAX_CAMERAS:,} cameras; leave it out with --ignore-cameras")
+    names, positions, rotations = [], [], []
+    for index, entry in enumerate(data):
+        given = entry if isinstance(entry, dict) else {}
+        names.append(str(given.get("img_name", f"camera {index:06}")))
+        positions.append(_numbers(file, f"[{index}].position", given.get("position"), (3,)))
+        rotations.append(_numbers(file, f"[{index}].rotation", given.get("rotation"), (3, 3)))
+    lengths = np.linalg.norm(np.array(rotations), axis=1, keepdims=True)
+    if not (lengths > 1e-9).all():
+        raise UsageError(f"{file}: expected a rotation as every 'rotation'")
+    return CameraPoses(tuple(names), np.array(positions), np.array(rotations) / lengths, (file,))
+
+
+# ---- numbers and text ------------------------------------------------------------------------------------------------
+
+
+def _positive(file: Path, key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1e-9 < value < 1e9:
+        raise UsageError(f"{file}: '{key}': expected a positive number, found {show(value)}")
+    return float(value)
+
+
+def _numbers(file: Path, key: str, value: Any, shape: tuple[int, ...]) -> Floats:
+    try:
+        array = np.array(value, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        array = np.zeros(0)
+    if array.shape != shape or not (np.abs(array) < 1e9).all():
+        size = " x ".join(map(str, shape))
+        raise UsageError(f"{file}: '{key}': expected {size} finite numbers, found {show(value)}")
+    return array
 
 
 def _matrix(file: Path, key: str, value: Any, rows: tuple[int, int]) -> Floats:

@@ -6,6 +6,7 @@ import base64
 import html
 import io
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -15,7 +16,9 @@ from microsim.bundle.capture.drivable_estimate import REASONS
 from microsim.bundle.capture.scene_layers import LAYERS
 
 if TYPE_CHECKING:
+    from microsim.bundle.capture.camera_poses import CameraPoses
     from microsim.bundle.capture.capture_world import CaptureSteps
+    from microsim.bundle.capture.scene_layers import SceneSplats
 
 Picture: TypeAlias = npt.NDArray[np.uint8]  # (height, width, 3)
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -56,6 +59,25 @@ def report_page(name: str, command: str, steps: CaptureSteps) -> str:
     return "\n".join(parts)
 
 
+def unclear_page(name: str, message: str, scene: SceneSplats, cameras: CameraPoses | None) -> str:
+    """HTML about a capture that no world was made of: three views with its own coordinates, which options take."""
+    opaque = np.flatnonzero(scene.opaque)
+    points, colours = scene.points[opaque].astype(np.float64), scene.colours[opaque]
+    places = np.zeros((0, 3)) if cameras is None else cameras.positions
+    reason = html.escape(message).replace("\n", "<br>")
+    options = ", ".join(f"<code>{name}</code>" for name in ("--up", "--level-points", "--known-length"))
+    parts = [
+        f"<!doctype html><meta charset=utf-8><title>{html.escape(name)}</title><style>{_STYLE}</style>",
+        f"<h1>{html.escape(name)} was not made</h1><p>{reason}</p>",
+        f"<p>The capture in its own coordinates, which options such as {options} take. Red: the cameras.</p>",
+    ]
+    for across, up in ((0, 1), (0, 2), (1, 2)):
+        title = f"{'xyz'[across]} to the right, {'xyz'[up]} up"
+        picture = _along_axis(points, colours, places, across, up)
+        parts.append(f"<h2>{title}</h2><figure><img alt='{title}' src='{_embedded(picture)}'></figure>")
+    return "\n".join(parts)
+
+
 def step_pictures(steps: CaptureSteps) -> list[tuple[str, str, Picture, list[tuple[str, tuple[int, ...]]]]]:
     splats, layers, words = steps.splats, steps.layers, steps.notes.words
     near = np.flatnonzero((layers.label != 2) & splats.opaque)
@@ -86,6 +108,62 @@ def _ground_words(steps: CaptureSteps) -> str:
 
 
 # ---- drawing ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _AxisView:
+    """A view along an axis of the capture: which axis is to the right and which one up, and what is in the middle."""
+
+    across: int
+    up: int
+    middle: Floats  # (3,)
+    scale: float  # pixels per unit
+
+    def pixels(self, where: Floats) -> npt.NDArray[np.int64]:
+        """(n, 2) column and row; those far outside are put just outside."""
+        columns = 0.5 * _WIDTH + (where[:, self.across] - self.middle[self.across]) * self.scale
+        rows = 0.5 * _HEIGHT - (where[:, self.up] - self.middle[self.up]) * self.scale
+        found = np.clip(np.stack([columns, rows], axis=1), -9, max(_WIDTH, _HEIGHT) + 9)
+        return found.astype(np.int64)
+
+    def marks(self, axis: int, length: int) -> list[float]:
+        """Round coordinates along an axis of so many pixels, at least 70 pixels apart."""
+        power: float = 10.0 ** math.floor(math.log10(70.0 / self.scale))
+        step = next(times * power for times in (1.0, 2.0, 5.0, 10.0) if times * power * self.scale >= 70.0)
+        half = 0.5 * length / self.scale
+        first, last = math.ceil((self.middle[axis] - half) / step), math.floor((self.middle[axis] + half) / step)
+        return [number * step for number in range(first, last + 1)]
+
+
+def _along_axis(points: Floats, colours: Picture, places: Floats, across: int, up: int) -> Picture:
+    """What is around the cameras, or in the middle, with coordinates along both axes."""
+    from PIL import Image, ImageDraw
+
+    low, high = np.quantile(points, [0.05, 0.95], axis=0)  # the sky is left out
+    if len(places):
+        low, high = np.minimum(low, places.min(axis=0)), np.maximum(high, places.max(axis=0))
+    half = np.maximum(0.6 * (high - low), 1e-6)
+    scale = min(0.5 * _WIDTH / float(half[across]), 0.5 * _HEIGHT / float(half[up]))
+    view = _AxisView(across, up, 0.5 * (low + high), scale)
+    image = _canvas()
+    near = np.flatnonzero((np.abs(points - view.middle) <= half).all(axis=1))
+    near = near[np.argsort(points[near, 3 - across - up], kind="stable")]
+    at = view.pixels(points[near])
+    inside = (at >= 0).all(axis=1) & (at[:, 0] < _WIDTH) & (at[:, 1] < _HEIGHT)
+    image[at[inside, 1], at[inside, 0]] = colours[near][inside]
+    picture = Image.fromarray(image)
+    draw = ImageDraw.Draw(picture)
+    for x, y in view.pixels(places).tolist():
+        draw.ellipse((x - 2, y - 2, x + 2, y + 2), (220, 30, 30))
+    for axis, length in ((across, _WIDTH), (up, _HEIGHT)):
+        for mark in view.marks(axis, length):
+            place = view.middle.copy()
+            place[axis] = mark
+            x, y = view.pixels(place[None])[0].tolist()
+            line = (x, _HEIGHT - 10, x, _HEIGHT) if axis == across else (0, y, 10, y)
+            draw.line(line, (0, 0, 0), 2)
+            draw.text((line[2] + 4, line[3] - 14), f"{mark:g}", (0, 0, 0))
+    return np.asarray(picture)
 
 
 def _canvas() -> Picture:

@@ -30,6 +30,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]  # step, done, of
 
 MESH_SUFFIXES = (".obj", ".glb", ".ply")
 MAX_SPLATS = 50_000_000
+_LEAST_OPAQUE = 100
 _NAMES = ("splat.ply", "point_cloud.ply", "scene.ply")  # preferred where a folder has several
 
 
@@ -85,23 +86,25 @@ class CaptureSteps:
         return len(self.splats.points)
 
 
-@dataclass(frozen=True)
-class CaptureFiles:
-    """What a folder holds."""
-
-    splats: Path
-    cameras: CameraPoses | None
-
-
-def find_files(source: Path) -> CaptureFiles:
-    """A folder of a capture, or a file of Gaussians alone."""
-    if source.is_file():
-        return CaptureFiles(source, None)
-    if not source.is_dir():
+def find_splats(source: Path, given: Path | None = None) -> Path:
+    """The file of Gaussians: as given (from here, or in the folder), that of the folder, or the source itself."""
+    if not source.exists():
         raise UsageError(f"no such file or folder: {source}")
-    found = sorted(file for suffix in SPLAT_SUFFIXES for file in source.rglob(f"*{suffix}") if _may_be_splats(file))
+    if given is not None:
+        found_at = next((file for file in (given, source / given) if file.is_file()), None)
+        if found_at is None:
+            raise UsageError(f"--splats: no such file: {given}, neither here nor in {source}")
+        return found_at
+    if source.is_file():
+        return source
+    files = sorted(file for file in source.rglob("*") if file.suffix.lower() in SPLAT_SUFFIXES and file.is_file())
+    found = [file for file in files if _may_be_splats(file)]
     if not found:
-        raise UsageError(f"{source}: no Gaussians here; expected a .ply of a 3DGS trainer, a .splat or a .spz")
+        expected = "expected a .ply of a 3DGS trainer (with scale_0, rot_0 …), a .splat or a .spz"
+        others = ", ".join(str(file.relative_to(source)) for file in files[:3])
+        raise UsageError(
+            f"{source}: no Gaussians here; {expected}" + (f"; without Gaussians: {others}" if files else "")
+        )
     if len(found) > 1:
         preferred = [file for file in found if file.name in _NAMES]
         latest = _latest_iteration(preferred or found)
@@ -109,31 +112,42 @@ def find_files(source: Path) -> CaptureFiles:
             names = ", ".join(str(file.relative_to(source)) for file in found[:5])
             raise UsageError(f"{source}: several files could be the Gaussians ({names}); name one with --splats FILE")
         found = [latest]
-    return CaptureFiles(found[0], read_cameras(source))
+    return found[0]
 
 
 def _may_be_splats(file: Path) -> bool:
     """A PLY with the properties of a splat: folders of captures also hold point clouds and meshes."""
-    if file.suffix != ".ply":
+    if file.suffix.lower() != ".ply":
         return True
-    with file.open("rb") as stream:
-        head = stream.read(8192).split(b"end_header")[0]
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(8192).split(b"end_header")[0]
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror or error}") from None
     return b"scale_0" in head and b"rot_3" in head
 
 
 def _latest_iteration(files: list[Path]) -> Path | None:
-    """The original trainer writes point_cloud/iteration_N/point_cloud.ply; the last one counts."""
+    """The last of iteration_N/point_cloud.ply (original trainer) or point_cloud_N.ply (gsplat); None: cannot say."""
     if len(files) == 1:
         return files[0]
-    numbers = {file: file.parent.name.removeprefix("iteration_") for file in files}
-    if all(number.isdecimal() for number in numbers.values()):
-        return max(files, key=lambda file: int(numbers[file]))
+    numbers = {file: _iteration(file) for file in files}
+    if None not in numbers.values() and len({file.parent.parent for file in files}) == 1:
+        return max(files, key=lambda file: numbers[file] or 0)
+    return None
+
+
+def _iteration(file: Path) -> int | None:
+    for name, start in ((file.parent.name, "iteration_"), (file.stem, "point_cloud_")):
+        number = name.removeprefix(start)
+        if name.startswith(start) and number.isdecimal():
+            return int(number)
     return None
 
 
 def announced(source: Path, splats: Path | None = None) -> str:
     """How much there is to do, before it is done."""
-    table = open_splats(find_files(splats or source).splats)
+    table = open_splats(find_splats(source, splats))
     memory = table.count * (4 * 11 + 3) * 3  # three copies of what geometry needs, at the most
     return f"{table.count:,} Gaussians of degree {table.degree}: about {memory / 1e9 + 0.5:.1f} GB of memory"
 
@@ -142,16 +156,27 @@ def build_capture(
     source: Path, options: CaptureOptions, progress: Progress, splats: Path | None = None
 ) -> CaptureSteps:
     """Everything but writing; raises UsageError where a decision is needed."""
-    files = find_files(splats or source)
-    cameras = files.cameras if splats is None else read_cameras(source) if source.is_dir() else None
-    if options.ignore_cameras:
-        cameras = None
-    table = open_splats(files.splats)
+    file = find_splats(source, splats)
+    cameras = read_cameras(source) if source.is_dir() and not options.ignore_cameras else None
+    table = open_splats(file)
     if not 0 < table.count <= MAX_SPLATS:
-        raise UsageError(f"{files.splats}: expected 1 to {MAX_SPLATS:,} Gaussians, found {table.count:,}")
+        raise UsageError(f"{file}: expected 1 to {MAX_SPLATS:,} Gaussians, found {table.count:,}")
     notes = CaptureNotes()
+    if cameras is not None:
+        notes.words["cameras"] = cameras.words
     scene = _read(table, progress)
-    frame, origin = _frame(source, scene, cameras, options, notes)
+    lost = int((scene.opacity == 0.0).sum())
+    if lost:
+        notes.words["left out"] = f"{lost:,} Gaussians that are not finite, too large, or without a rotation"
+    opaque = int(scene.opaque.sum())
+    if opaque < _LEAST_OPAQUE:
+        unusable = f"; left out: {notes.words['left out']}" if lost else ""
+        raise UsageError(f"{file}: expected at least {_LEAST_OPAQUE} opaque Gaussians, found {opaque:,}{unusable}")
+    try:
+        frame, origin = _frame(source, scene, cameras, options, notes)
+    except levelling.UnclearCaptureError as error:
+        error.scene, error.cameras = scene, cameras
+        raise
     scene = _placed(scene, frame)
     places = None if cameras is None else frame.points(cameras.positions)
     progress("separating sky, ground and objects", 0, 1)
@@ -164,7 +189,7 @@ def build_capture(
     start = start_pose(drivable, layers.ground, places)
     notes.words["drivable"] = f"{drivable.area_m2:,.0f} m² in {len(drivable.polygons)} part(s)"
     progress("estimating the drivable area", 1, 1)
-    return CaptureSteps(files.splats, cameras, frame, origin, scene, layers, mesh, drivable, start, notes)
+    return CaptureSteps(file, cameras, frame, origin, scene, layers, mesh, drivable, start, notes)
 
 
 def _read(table: SplatSource, progress: Progress) -> SceneSplats:
@@ -196,6 +221,8 @@ def _frame(
     source: Path, scene: SceneSplats, cameras: CameraPoses | None, options: CaptureOptions, notes: CaptureNotes
 ) -> tuple[Similarity, Vector | None]:
     sample = _sample(scene, cameras)
+    if cameras is not None:
+        levelling.check_view(sample, cameras)
     level = _level(sample, cameras, options, notes)
     gps = None if cameras is None or options.ignore_gps else _gps(source, cameras)
     rotation = options.rotation if options.rotation is not None else upright(level.up)
@@ -227,8 +254,6 @@ def _turn_z(angle: float) -> Floats:
 def _sample(scene: SceneSplats, cameras: CameraPoses | None) -> levelling.Splats:
     """Opaque splats near the cameras (the sky has no say), evenly chosen."""
     opaque = np.flatnonzero(scene.opaque)
-    if len(opaque) < 100:
-        raise UsageError(f"expected at least 100 opaque Gaussians, found {len(opaque)}")
     if cameras is not None:
         middle = np.median(cameras.positions, axis=0)
         distance = np.linalg.norm(scene.points[opaque] - middle, axis=1)
@@ -378,8 +403,10 @@ def _given_mesh(file: Path) -> tuple[Floats, npt.NDArray[np.int32]]:
     from microsim.bundle.mesh_files import read_mesh
     from microsim.bundle.rules import BundleFile, BundleReport
 
-    if not file.is_file() or file.suffix not in MESH_SUFFIXES:
-        raise UsageError(f"{file}: expected a mesh: {', '.join(MESH_SUFFIXES)}")
+    if not file.is_file():
+        raise UsageError(f"--mesh: no such file: {file}")
+    if file.suffix not in MESH_SUFFIXES:
+        raise UsageError(f"--mesh: expected a name that ends in {', '.join(MESH_SUFFIXES)}, found {file}")
     report = BundleReport()
     mesh = read_mesh(BundleFile(report, file.name, file))
     if mesh is None:

@@ -17,6 +17,9 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 Rings: TypeAlias = list[Floats]
 
 
+_GAP_M = 1.5  # wider gaps between seen cells are not ground
+_STEP_REACH_M = 0.4  # to either side of a step
+_STEP_SLOPE_M = 1.5  # over which the slope is measured that is not a step
 _SEVERAL = 3  # splats in a cell; fewer may float
 
 
@@ -25,7 +28,7 @@ class DrivableLimits:
     """What a car can take."""
 
     slope: float = 0.25  # rise per length
-    step_m: float = 0.1  # between neighbouring cells, beyond the slope
+    step_m: float = 0.08  # beyond the slope; kerbs are 10 to 15 cm high, dropped ones 2 or 3
     roughness_m: float = 0.06  # standard deviation about the plane through a cell's neighbours
     clearance_m: float = 2.2  # nothing may be lower than this above the ground
     margin_m: float = 0.3  # kept from everything
@@ -59,15 +62,14 @@ def estimate_drivable(
     heights, cell = ground.values.astype(np.float64), ground.resolution_m
     reason = np.zeros(heights.shape, np.int8)
     slope, step, rough = _shape(heights, cell)
-    far = ndimage.distance_transform_edt(~seen) * cell > 1.5  # small gaps between seen cells are ground too
     for index, wrong in (
         (4, rough > limits.roughness_m),
-        (3, step > limits.step_m + limits.slope * cell),
+        (3, step > limits.step_m),
         (2, slope > limits.slope),
     ):
         reason[wrong] = index
     reason[_blocked(splats, layers, limits.clearance_m)] = 5
-    reason[far | np.isnan(heights)] = 1
+    reason[~_without_gaps(seen, _GAP_M / cell) | np.isnan(heights)] = 1
     free = ndimage.distance_transform_edt(np.pad(reason == 0, 1))[1:-1, 1:-1] * cell > limits.margin_m
     free = ndimage.binary_opening(free, iterations=max(1, round(0.5 / cell)))
     parts, count = ndimage.label(free)
@@ -77,22 +79,43 @@ def estimate_drivable(
     return DrivableEstimate(_polygons(free, ground, limits.least_area_m2), reason)
 
 
+def _without_gaps(seen: Mask, reach: float) -> Mask:
+    """Seen cells and the small gaps between them, but nothing around the outside (a closing)."""
+    from scipy import ndimage
+
+    around = math.ceil(reach) + 1
+    grown = ndimage.distance_transform_edt(~np.pad(seen, around)) <= reach
+    kept: Mask = ndimage.distance_transform_edt(grown) > reach
+    return kept[around:-around, around:-around] | seen
+
+
 def _shape(heights: Floats, cell: float) -> tuple[Floats, Floats, Floats]:
-    """Slope over a metre, the largest step to a neighbour, and the deviation from the smoothed ground."""
+    """Slope over a metre, the largest step, and the deviation from the smoothed ground."""
     from scipy import ndimage
 
     filled = np.where(np.isnan(heights), np.nanmedian(heights), heights)
     smooth = ndimage.gaussian_filter(filled, 0.5 / cell)
     north, east = np.gradient(smooth, cell)
-    steps = np.zeros(heights.shape)
-    for axis in (0, 1):
-        rise = np.abs(np.diff(filled, axis=axis))
-        before, after = [(0, 0), (0, 0)], [(0, 0), (0, 0)]
-        before[axis], after[axis] = (1, 0), (0, 1)
-        steps = np.maximum(steps, np.maximum(np.pad(rise, before), np.pad(rise, after)))
     off = filled - smooth
     rough = np.sqrt(np.maximum(0.0, ndimage.uniform_filter(off * off, max(3, round(1.0 / cell)))))
-    return np.hypot(north, east), steps, rough
+    step = np.maximum(_step_along(filled, cell, 0), _step_along(filled, cell, 1))
+    return np.hypot(north, east), step, rough
+
+
+def _step_along(heights: Floats, cell: float, axis: int) -> Floats:
+    """Mean height of the cells after each cell, less that of the cells before it, less what the slope there explains.
+
+    Means of several cells, because a kerb in the middle of a cell is half a step to either side.
+    """
+    from scipy import ndimage
+
+    reach = max(1, round(_STEP_REACH_M / cell))
+    wide = ndimage.uniform_filter1d(heights, 3, axis=1 - axis, mode="nearest")
+    ahead = np.zeros(2 * reach + 1)
+    ahead[:reach], ahead[reach + 1 :] = -1.0 / reach, 1.0 / reach
+    rise = ndimage.correlate1d(wide, ahead, axis=axis, mode="nearest")
+    slope = np.gradient(ndimage.gaussian_filter(heights, _STEP_SLOPE_M / cell), cell, axis=axis)
+    return np.abs(rise - slope * (reach + 1) * cell)
 
 
 def _blocked(splats: SceneSplats, layers: Layers, clearance_m: float) -> Mask:

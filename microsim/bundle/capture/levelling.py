@@ -12,7 +12,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.bundle.capture.camera_poses import CameraPoses
+from microsim.bundle.capture.camera_poses import DATA_PARSER_FILE, NO_POSES, CameraPoses
+from microsim.bundle.capture.scene_layers import SceneSplats
 from microsim.bundle.capture.similarity import Similarity, fitted, upright
 from microsim.engine.random_layout import mix
 from microsim.errors import UsageError
@@ -24,11 +25,24 @@ _PLANES = 400  # planes that are tried
 _ALIKE = math.cos(math.radians(20.0))  # planes closer than this are one direction
 _CLEAR = 1.5  # the best plane must have so many times the votes of another direction
 _TILT_WARNING_DEG = 6.0  # cameras held by hand and a road agree this well
+_VIEW = math.cos(math.radians(50.0))  # half the angle that a wide lens sees
+_SEEN = 0.005  # share of the splats that a camera sees at least
 _LEAST_VOTES = 0.05  # share of the splats that lie on the ground
 
 
 class UnclearCaptureError(UsageError):
     """The capture does not tell; the message names the options that decide."""
+
+    scene: SceneSplats | None = None  # what it is about, for pictures
+    cameras: CameraPoses | None = None
+
+
+def _unclear(message: str, cameras: CameraPoses | None) -> UnclearCaptureError:
+    """With what else may be the cause: poses that are not in the frame of the Gaussians."""
+    if cameras is None:
+        return UnclearCaptureError(message)
+    missing = f"; if nerfstudio trained the Gaussians, copy its {DATA_PARSER_FILE} there" if cameras.is_bare else ""
+    return UnclearCaptureError(f"{message}\nposes: {cameras.words}{missing}; --ignore-cameras leaves them out")
 
 
 @dataclass(frozen=True)
@@ -66,6 +80,20 @@ class Level:
     words: str
 
 
+def check_view(splats: Splats, cameras: CameraPoses) -> None:
+    """Cameras that took the photographs look at the Gaussians; poses of another frame often do not."""
+    points = splats.points[spread(len(splats.points), 2000)]
+    chosen = spread(len(cameras), 200)
+    seeing = 0
+    for place, forward in zip(cameras.positions[chosen], cameras.rotations[chosen, :, 2], strict=True):
+        away = points - place
+        ahead = away @ forward > _VIEW * np.linalg.norm(away, axis=1)
+        seeing += float(ahead.mean()) > _SEEN
+    if seeing < 0.5 * len(chosen):
+        share = f"{seeing} of {len(chosen)} cameras look at the Gaussians"
+        raise _unclear(f"the poses do not fit the Gaussians: {share}", cameras)
+
+
 def up_of_cameras(cameras: CameraPoses) -> Floats:
     """The direction to which all cameras' right axes are perpendicular; their own up, if they all look the same way."""
     rights, ups = cameras.rotations[:, :, 0], -cameras.rotations[:, :, 1]
@@ -84,19 +112,18 @@ def find_level(splats: Splats, cameras: CameraPoses | None) -> Level:
     best = planes[0]
     rivals = [each for each in planes[1:] if abs(float(each.normal @ best.normal)) < _ALIKE]
     if best.votes < _LEAST_VOTES:
-        raise UnclearCaptureError(
-            f"no ground to level by: the largest plane has {best.votes:.0%} of the Gaussians; {_DECIDE}"
-        )
+        share = f"the largest plane has {best.votes:.0%} of the Gaussians"
+        raise _unclear(f"no ground to level by: {share}; {_DECIDE}", cameras)
     if rivals and best.votes < _CLEAR * rivals[0].votes:
         between = f"two planes could be the ground, with {best.votes:.0%} and {rivals[0].votes:.0%} of the Gaussians"
-        raise UnclearCaptureError(f"{between}; {_DECIDE}")
+        raise _unclear(f"{between}; {_DECIDE}", cameras)
     plane = _refined(splats, best)
     if hint is None:
         return Level(plane.normal, plane, f"ground plane with {plane.votes:.0%} of the Gaussians")
     tilt = math.degrees(math.acos(min(1.0, float(plane.normal @ hint))))
     if tilt > _TILT_WARNING_DEG:
         apart = f"the ground plane and the cameras' upright differ by {tilt:.1f} degrees"
-        raise UnclearCaptureError(f"{apart}; --level ground or --level cameras decides")
+        raise _unclear(f"{apart}; --level ground or --level cameras decides", cameras)
     return Level(
         plane.normal,
         plane,
@@ -109,7 +136,7 @@ _DECIDE = "decide with --up X,Y,Z, --level-points, --rotate-deg or --matrix"
 
 def level_by_cameras(splats: Splats, cameras: CameraPoses | None) -> Level:
     if cameras is None:
-        raise UsageError("--level cameras: this capture has no camera poses")
+        raise UsageError(f"--level cameras: {NO_POSES}; or level by --up, --level-points, --rotate-deg or --matrix")
     return level_along(splats, up_of_cameras(cameras), "upright of the cameras")
 
 
@@ -154,7 +181,7 @@ def _candidates(splats: Splats, hint: Floats | None, cameras: CameraPoses | None
             continue
         found.append(plane)
     if not found:
-        raise UnclearCaptureError(f"no ground to level by: no flat part lies below the cameras; {_DECIDE}")
+        raise _unclear(f"no ground to level by: no flat part lies below the cameras; {_DECIDE}", cameras)
     return sorted(found, key=lambda plane: -plane.votes)
 
 
@@ -200,13 +227,11 @@ def scale_of_camera_height(
 ) -> tuple[float, str]:
     """From the height at which the camera was held: the median over the ground near each camera."""
     if cameras is None:
-        raise UsageError("--camera-height: this capture has no camera poses")
+        raise UsageError(f"--camera-height: {NO_POSES}; or give --scale or --known-length")
     heights = level.plane.heights(cameras.positions)
     typical = float(np.median(heights))
     if typical <= 0.0:
-        raise UnclearCaptureError(
-            "--camera-height: the cameras are not above the ground; give --scale or --known-length"
-        )
+        raise _unclear("--camera-height: the cameras are not above the ground; give --scale or --known-length", cameras)
     on = np.abs(level.plane.heights(splats.points)) < 0.25 * typical
     ground = splats.points[on]
     over, flat = ground @ level.up, ground - np.outer(ground @ level.up, level.up)
@@ -217,15 +242,12 @@ def scale_of_camera_height(
         if len(near) >= 5:
             found.append(float(position @ level.up) - float(np.median(near)))
     if len(found) < max(1, len(cameras) // 4):
-        raise UnclearCaptureError(
-            "--camera-height: too little ground under the cameras; give --scale or --known-length"
-        )
+        raise _unclear("--camera-height: too little ground under the cameras; give --scale or --known-length", cameras)
     height, spread = float(np.median(found)), float(np.quantile(found, 0.75) - np.quantile(found, 0.25))
     words = f"{len(found)} cameras, {metres:g} m above the ground (middle half within {spread / height:.0%})"
     if spread > 0.5 * height:
-        raise UnclearCaptureError(
-            f"--camera-height: the heights of the cameras differ too much: {words}; give --scale or --known-length"
-        )
+        differ = f"the heights of the cameras differ too much: {words}"
+        raise _unclear(f"--camera-height: {differ}; give --scale or --known-length", cameras)
     return metres / height, words
 
 

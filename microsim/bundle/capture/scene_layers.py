@@ -75,7 +75,7 @@ def separate(
         label[near & (np.abs(above) <= _NEAR_GROUND_M)] = GROUND
         floating |= near & (above < -_NEAR_GROUND_M - 2.0 * splats.sigmas.max(axis=1))
     label[near & (splats.sigmas.max(axis=1) >= _LARGE_M)] = BACKGROUND
-    label[floating] = FLOATER
+    label[floating | (splats.opacity == 0.0)] = FLOATER  # and what cannot be drawn
     return Layers(label, ground, measured)
 
 

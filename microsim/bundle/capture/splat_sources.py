@@ -52,9 +52,10 @@ def open_splats(file: Path, w_first: bool = True) -> SplatSource:
     """Raises UsageError when the file is not what its name says."""
     if not file.is_file():
         raise UsageError(f"no such file: {file}")
-    if file.suffix == ".splat":
+    suffix = file.suffix.lower()
+    if suffix == ".splat":
         return _PackedSplats(file)
-    if file.suffix == ".spz":
+    if suffix == ".spz":
         return _SpzSplats(file)
     return _PlySplats(file, w_first)
 
@@ -67,12 +68,14 @@ class _PlySplats(SplatSource):
         source = BundleFile(report, file.name, file)
         header = ply.read_header(source, "splat-format", ply.FORMATS)
         if header is None:
-            raise UsageError(str(report.problems[0]))
+            problem = report.problems[0]  # without the rule, which is that of bundles
+            raise UsageError(f"{file}{f':{problem.line}' if problem.line else ''}: {problem.message}")
         vertex = header.elements[0] if header.elements else None
         if vertex is None or vertex.name != "vertex" or any(each.count_kind for each in vertex.properties):
             raise UsageError(f"{file}: expected the element 'vertex' first, without lists")
         self.file, self.count = file, vertex.count
-        self.degree = self._degree([each.name for each in vertex.properties])
+        self._colours = _plain_colours(vertex)
+        self.degree = self._degree([*(each.name for each in vertex.properties), *self._colours])
         columns = list(columns_of(self.degree))
         if w_first:
             columns[ROTATION] = ROTATION_W_FIRST
@@ -118,7 +121,21 @@ class _PlySplats(SplatSource):
     def rows(self, start: int, stop: int) -> Floats:
         part = self._table[start:stop]
         with np.errstate(invalid="ignore"):  # NumPy warns of a signalling NaN; such splats are left out
-            return np.stack([part[name].astype(np.float64) for name in self._columns], axis=1)
+            return np.stack([self._column(part, name) for name in self._columns], axis=1)
+
+    def _column(self, part: Any, name: str) -> Floats:
+        if name in self._colours:
+            return (part[self._colours[name]] / 255.0 - 0.5) / _DC
+        column: Floats = part[name].astype(np.float64)
+        return column
+
+
+def _plain_colours(vertex: ply.PlyElement) -> dict[str, str]:
+    """Bytes of red, green and blue in place of harmonics of degree 0, as some programs write them."""
+    kinds = {each.name: ply.KINDS[each.kind] for each in vertex.properties}
+    if "f_dc_0" in kinds or any(kinds.get(name) != "u1" for name in ("red", "green", "blue")):
+        return {}
+    return {"f_dc_0": "red", "f_dc_1": "green", "f_dc_2": "blue"}
 
 
 class _PackedSplats(SplatSource):

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,13 @@ from microsim import Simulation
 from microsim.bundle import load_bundle
 from microsim.bundle.bundle_model import rotation_matrix
 from microsim.bundle.capture.camera_poses import read_cameras
-from microsim.bundle.capture.capture_world import CaptureOptions, CaptureSteps, build_capture, write_capture
+from microsim.bundle.capture.capture_world import (
+    CaptureOptions,
+    CaptureSteps,
+    build_capture,
+    find_splats,
+    write_capture,
+)
 from microsim.bundle.capture.levelling import UnclearCaptureError, up_of_cameras
 from microsim.bundle.capture.scene_layers import BACKGROUND, FLOATER, GROUND, OBJECT, height_at
 from microsim.bundle.capture.similarity import Similarity, fitted, matrix_of_rpy, quaternion_of_matrix, upright
@@ -123,6 +130,7 @@ def test_the_drivable_area_is_the_road_without_the_cars(steps: CaptureSteps, tru
     assert not any(drivable(x, y) for x, y in made.PARKED)
     assert not drivable(0.0, 7.95)  # the façade
     assert not drivable(0.0, 12.0)  # behind it
+    assert not any(drivable(x, side * 6.0) for x in np.linspace(-16.0, 16.0, 30) for side in (-1.0, 1.0))  # the lawns
     assert steps.start is not None
     heading = steps.frame.rotation @ truth.rotation @ np.array([1.0, 0.0, 0.0])
     assert steps.start[2] == pytest.approx(math.atan2(heading[1], heading[0]), abs=0.1)
@@ -205,6 +213,31 @@ def test_a_world_that_nobody_placed_has_no_gps(world: Path) -> None:
 # ---- what people have ------------------------------------------------------------------------------------------------
 
 
+def test_colours_may_be_bytes(truth: made.Street, capture: Path, tmp_path: Path) -> None:
+    """As `ns-export gaussian-splat --ply-color-mode rgb` writes them."""
+    rows = made.rows_of(truth)[:50]
+    names = [name for name in made._NAMES if not name.startswith("f_dc")]
+    kinds = [(name, "<f4") for name in names] + [(name, "u1") for name in ("red", "green", "blue")]
+    table = np.zeros(len(rows), kinds)
+    for name in names:
+        table[name] = rows[:, made._NAMES.index(name)]
+    for index, name in enumerate(("red", "green", "blue")):
+        table[name] = np.clip(truth.colours[:50, index] * 255.0, 0, 255)
+    lines = [f"property {'uchar' if kind == 'u1' else 'float'} {name}" for name, kind in kinds]
+    head = "\n".join(["ply", "format binary_little_endian 1.0", "element vertex 50", *lines, "end_header", ""])
+    found = open_splats(_write(tmp_path, "rgb.ply", head.encode() + table.tobytes())).rows(0, 50)
+    np.testing.assert_allclose(found[:, 11:14], open_splats(capture / PLY).rows(0, 50)[:, 11:14], atol=0.02)
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_ascii_files_of_any_system_are_read(truth: made.Street, tmp_path: Path, line_end: str) -> None:
+    made.write_ply(tmp_path / "unix.ply", truth, ascii=True)
+    text = (tmp_path / "unix.ply").read_text()
+    (tmp_path / "other.ply").write_text(text.replace("\n", line_end), newline="")
+    one, other = open_splats(tmp_path / "unix.ply"), open_splats(tmp_path / "other.ply")
+    np.testing.assert_array_equal(one.rows(0, 9), other.rows(0, 9))
+
+
 @pytest.mark.parametrize("form", ["ascii", "splat", "spz2", "spz3"])
 def test_every_format_gives_the_same_gaussians(truth: made.Street, capture: Path, tmp_path: Path, form: str) -> None:
     file = tmp_path / ("scene.ply" if form == "ascii" else f"scene.{form.rstrip('23')}")
@@ -226,12 +259,49 @@ def test_every_format_gives_the_same_gaussians(truth: made.Street, capture: Path
     np.testing.assert_allclose(other[:, 11:14], one[:, 11:14], atol=0.03)
 
 
-@pytest.mark.parametrize("form", ["colmap text", "colmap binary", "nerfstudio"])
+def _nerfstudio_with_colmap(folder: Path, truth: made.Street) -> None:
+    """`ns-train splatfacto colmap`: no transforms.json; the data parser's file begins with COLMAP's frame."""
+    turn, scale, move = matrix_of_rpy(0.4, -0.7, 2.0), 0.31, np.array([0.5, -1.0, 2.0])
+    before = replace(truth, rotation=turn.T @ truth.rotation, scale=truth.scale * scale)
+    before.move = (truth.move / scale - move) @ turn
+    made.write_colmap(folder / "colmap/sparse/0", before, binary=True)
+    made.write_data_parser(folder, np.concatenate([turn, move[:, None]], axis=1), scale)
+
+
+def _nerfstudio_scaled(folder: Path, truth: made.Street) -> None:
+    """With a scale that was applied to the poses before they were written."""
+    made.write_nerfstudio(folder, truth)
+    for name, key in (("transforms.json", "applied_scale"), ("dataparser_transforms.json", "scale")):
+        data = json.loads((folder / name).read_text())
+        data[key] = 2.5 * data.get(key, 1.0)
+        (folder / name).write_text(json.dumps(data))
+
+
+def _nerfstudio_old(folder: Path, truth: made.Street) -> None:
+    """Of a version that turned COLMAP's frame and did not say so; the folder of COLMAP shows it."""
+    (folder / "colmap/sparse/0").mkdir(parents=True)
+    made.write_nerfstudio(folder, truth, applied=False)
+    file = folder / "dataparser_transforms.json"
+    data = json.loads(file.read_text())
+    before = np.array([[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, -1, 0], [0, 0, 0, 1.0]])
+    made.write_data_parser(folder, np.array(data["transform"]) @ before, data["scale"])
+
+
+POSE_FORMS = {
+    "colmap text": lambda folder, truth: made.write_colmap(folder / "sparse/0", truth, binary=False),
+    "colmap binary": lambda folder, truth: made.write_colmap(folder / "sparse/0", truth, binary=True),
+    "nerfstudio": made.write_nerfstudio,
+    "nerfstudio, nothing applied": lambda folder, truth: made.write_nerfstudio(folder, truth, applied=False),
+    "nerfstudio, scaled": _nerfstudio_scaled,
+    "nerfstudio, old": _nerfstudio_old,
+    "nerfstudio with colmap": _nerfstudio_with_colmap,
+    "original trainer": made.write_original,
+}
+
+
+@pytest.mark.parametrize("form", POSE_FORMS)
 def test_camera_poses_are_read_as_they_were(truth: made.Street, tmp_path: Path, form: str) -> None:
-    if form == "nerfstudio":
-        made.write_nerfstudio(tmp_path, truth)
-    else:
-        made.write_colmap(tmp_path / "sparse/0", truth, binary=form.endswith("binary"))
+    POSE_FORMS[form](tmp_path, truth)
     cameras = read_cameras(tmp_path)
     assert cameras is not None
     np.testing.assert_allclose(cameras.positions, truth.captured(truth.positions), atol=1e-6)
@@ -369,6 +439,8 @@ def test_a_file_that_is_not_what_it_says_is_refused(tmp_path: Path, name: str, d
         ("transforms.json", b"{", "not JSON"),
         ("transforms.json", b'{"frames": []}', "under 'frames'"),
         ("transforms.json", b'{"frames": [{"transform_matrix": [[1, 2]]}]}', r"frames\[0\].transform_matrix"),
+        ("cameras.json", b'{"a": 1}', "expected a list of 1 to .* cameras.*--ignore-cameras"),
+        ("cameras.json", b'[{"position": [1, 2]}]', r"'\[0\].position': expected 3 finite numbers"),
     ],
 )
 def test_poses_that_cannot_be_read_are_named(tmp_path: Path, name: str, data: bytes, message: str) -> None:
@@ -394,11 +466,46 @@ def test_any_bytes_are_read_or_refused(tmp_path: Path, truth: made.Street) -> No
             target.unlink()
 
 
+def test_gaussians_that_cannot_be_drawn_are_counted(truth: made.Street, tmp_path: Path) -> None:
+    broken = replace(truth, points=truth.points.copy(), scale=truth.scale)
+    broken.points[::10, 0] = np.nan
+    made.write_ply(tmp_path / "nan.ply", broken)
+    found = build_capture(tmp_path / "nan.ply", CaptureOptions(scale=truth.scale, with_mesh=False), quiet)
+    assert found.notes.words["left out"].startswith(f"{len(truth.points[::10]):,} Gaussians that are not finite")
+    assert (found.layers.label[::10] == FLOATER).all()
+    broken.points[:, 0] = np.nan
+    made.write_ply(tmp_path / "nan.ply", broken)
+    with pytest.raises(UsageError, match=r"nan\.ply: expected at least 100 opaque Gaussians, found 0; left out: "):
+        build_capture(tmp_path / "nan.ply", CaptureOptions(scale=truth.scale), quiet)
+
+
 def test_a_folder_with_several_splats_asks_which_one(tmp_path: Path, truth: made.Street) -> None:
     for name in ("a.splat", "b.splat"):
         made.write_splat(tmp_path / name, truth)
     with pytest.raises(UsageError, match=r"a\.splat, b\.splat.*--splats FILE"):
         build_capture(tmp_path, CaptureOptions(scale=1.0), quiet)
+    assert find_splats(tmp_path, Path("b.splat")) == tmp_path / "b.splat"
+    with pytest.raises(UsageError, match=r"--splats: no such file: c\.splat"):
+        find_splats(tmp_path, Path("c.splat"))
+
+
+@pytest.mark.parametrize("name", ["point_cloud/iteration_{}/point_cloud.ply", "ply/point_cloud_{}.ply"])
+def test_the_last_iteration_counts(tmp_path: Path, name: str) -> None:
+    for number in (7000, 30000, 9):
+        _write(tmp_path, name.format(number), b"ply\nproperty float scale_0\nproperty float rot_3\nend_header\n")
+    _write(tmp_path, "input.ply", b"ply\nproperty float x\nend_header\n")
+    assert find_splats(tmp_path) == tmp_path / name.format(30000)
+
+
+def test_poses_of_another_frame_are_doubted(capture: Path, truth: made.Street, tmp_path: Path) -> None:
+    """The file that most people forget to copy."""
+    made.write_nerfstudio(tmp_path, truth)
+    (tmp_path / "dataparser_transforms.json").unlink()
+    with pytest.raises(UnclearCaptureError, match=r"(?s)poses: 80 in transforms\.json.*copy its dataparser_transforms"):
+        build_capture(tmp_path, HEIGHT, quiet, capture / PLY)
+    (tmp_path / "transforms.json").write_text("{")
+    ignoring = CaptureOptions(scale=truth.scale, ignore_cameras=True, with_mesh=False)
+    assert build_capture(tmp_path, ignoring, quiet, capture / PLY).cameras is None
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
@@ -427,6 +534,8 @@ def test_the_command_makes_a_world_and_a_page(capture: Path, tmp_path: Path) -> 
         (["--matrix", "1,0,0,0,1,0,0,0,2"], "expected a rotation"),
         (["--origin", "95,0"], "expected latitude and longitude"),
         (["--known-length", "1,2"], "--known-length: expected 7 numbers"),
+        (["--known-length", "0,0,0,1,0,0,-3"], "--known-length: expected a length of 0.001"),
+        (["--scale", "1", "--mesh", "missing.obj"], "--mesh: no such file: missing.obj"),
     ],
 )
 def test_options_that_contradict_are_refused(capture: Path, tmp_path: Path, options: list[str], message: str) -> None:
