@@ -203,6 +203,9 @@ def test_everything_fits_on(tab: Tab, screen: str) -> None:
         assert tab.page.evaluate(f"{PROBES}.outside()") == []
         assert tab.page.evaluate(f"{PROBES}.overlapping()") == []
         assert tab.page.evaluate(f"{PROBES}.small()") == []
+        tab.page.evaluate("document.getElementById('ms-play').textContent = 'Pause'")  # the longest word it has
+        lows = "[...document.querySelectorAll('#ms-transport *')].map((each) => each.getBoundingClientRect().bottom)"
+        assert max(tab.page.evaluate(lows)) <= height
         for name in ("camera", "plot-box", "state", "log"):  # wherever it stands, it is there
             assert tab.page.evaluate(f"document.getElementById('ms-{name}').getClientRects().length") == 1
     finally:

@@ -281,7 +281,7 @@
   const showStory = () => {
     show("ms-story", Boolean(scene.title || scene.about || scene.mode === "live")); text("ms-story-title", scene.title || scene.scenario); text("ms-about", scene.about.replaceAll("`", "")); show("ms-about", Boolean(scene.about));
     const kinds = new Set([...scene.kinds, ...(scene.layers.radio ? ["radio"] : []), "waypoints"]);
-    const entry = (shape, colour, words) => make("li", {}, make("i", { class: `sign ${shape}`, style: `background:${colour}` }), words);
+    const entry = (shape, colour, words) => make("li", { "data-sign": words }, make("i", { class: `sign ${shape}`, style: `background:${colour}` }), words);
     $("ms-legend").replaceChildren(...scene.robots.slice(0, 6).map((each) => entry("dot", css(each.colour), each.name)), ...LEGEND.filter(([kind]) => kinds.has(kind)).map(([, ...rest]) => entry(...rest)));
     $("ms-events").replaceChildren();
   };
@@ -289,6 +289,7 @@
   const tellEvents = (message) => { // what the pilot reports, up to the moment that is shown
     const seen = message.events.filter(([seconds]) => seconds <= message.time + 1e-6).slice(-4), key = JSON.stringify(seen);
     if ($("ms-events").dataset.key !== key) { $("ms-events").dataset.key = key; $("ms-events").replaceChildren(...seen.map(([seconds, words]) => make("li", {}, make("time", {}, `${seconds.toFixed(1)} s:`), ` ${words}`))); }
+    const goals = document.querySelector("[data-sign=waypoints]"); if (goals) goals.hidden = !message.pilot;
     const idle = scene.mode === "live" && !message.driven ? message.idle : []; show("ms-hint", idle.length > 0 && message.time > 1);
     if (idle.length) text("ms-hint", `${idle.length > 3 ? `${idle.length} robots` : listed(idle)} ${idle.length > 1 ? "have" : "has"} no pilot. To drive, choose a robot under Drive and hold ${isTouch() ? "a button" : "I, J, K or L"}.`);
     show("ms-the-end", message.restart_s !== null && message.restart_s !== undefined);
