@@ -188,6 +188,6 @@ SENSOR = Sensor(
         ),
     ),
     faults=(DROPOUT, FAIL),
-    display=Display("{age:.2f} s ago", layer="points"),
+    display=Display("{width:,} points, {age:.2f} s ago", layer="points"),
     position=80,
 )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SPARKS = "▁▂▃▄▅▆▇█"
 _WIDE, _VERY_WIDE = 100, 160  # columns from which there is room for two and three columns of panels
 _FRAME = 2  # rows or columns that a panel's border takes
-_LABEL = 7  # characters of a sensor's name
+_LABEL, _WIDE_LABEL, _WIDE = 7, 19, 46  # characters of a sensor's name; in panels at least this wide
 _LEAST_GRAPH, _MOST_GRAPH = 3, 8  # rows of a graph
 _ROOMY = 40  # characters from which numbers are given more room
 
@@ -189,10 +189,17 @@ def _robot_lines(facts: DashboardFacts, name: str, width: int) -> list[Text]:
     """Most telling first: where there is little room, the last are left out."""
     robot = facts.robots[name]
     lines = [_pose(robot, width), _motion(robot)]
-    for sensor, message in sorted(_shown_messages(facts, [name]), key=lambda item: item[0].kind.display.order):
-        content = sensor_line(sensor.kind.display, message.message, width - _LABEL, facts.age(message))
-        lines.append(Text.assemble((f"{sensor.name[: _LABEL - 1]:{_LABEL}}", "dim"), content))
+    shown = sorted(_shown_messages(facts, [name]), key=lambda item: item[0].kind.display.order)
+    longest = max((len(sensor.name) + 1 for sensor, _ in shown), default=0)
+    label = max(_LABEL, min(longest, _WIDE_LABEL if width >= _WIDE else _LABEL))
+    for sensor, message in shown:
+        content = sensor_line(sensor.kind.display, message.message, width - label, facts.age(message))
+        lines.append(Text.assemble((f"{_label_text(sensor.name, label - 1):{label}}", "dim"), content))
     return lines
+
+
+def _label_text(name: str, width: int) -> str:
+    return name if len(name) <= width else f"{name[: width - 1]}…"
 
 
 def _shown_messages(facts: DashboardFacts, robots: Iterable[str]) -> Iterator[tuple[ShownSensor, Message]]:

@@ -164,6 +164,13 @@ def test_what_sensors_see_is_said_in_words(scenario: dict[str, Any], words: str)
     assert words in text_of(runner, collector.facts(), 120, 40)
 
 
+def test_long_names_of_sensors_are_shown_where_there_is_room() -> None:
+    lidar = {"type": "lidar", "rings": 4, "columns": 32}
+    runner, collector = run({"robots": {"rover": {"sensors": {"lidar_top": lidar}}}}, 0.5)
+    assert re.search(r"lidar_top +[\d,]+ points, ", text_of(runner, collector.facts(), 120, 40))
+    assert re.search(r"lidar… [\d,]+ points, ", text_of(runner, collector.facts(), 80, 24))
+
+
 ALTIMETER = {"sensors": {"baro": {"type": "altimeter", "hz": 10}}}
 
 
