@@ -101,11 +101,15 @@ def from_capture(options: FromCaptureOptions) -> None:
     folder = options.folder
     refuse_existing(folder)
     _require_capture_extra()
+    from microsim.bundle.bundle_writing import complete_or_absent
     from microsim.bundle.capture.capture_report import report_page
     from microsim.bundle.capture.capture_world import announced, build_capture, write_capture
     from microsim.bundle.capture.levelling import UnclearCaptureError
 
     choices = _capture_choices(options)
+    with complete_or_absent(folder) as trial:  # that nothing can be written here is better known before the work
+        trial.mkdir()
+    folder.rmdir()
     print(announced(options.capture, options.splats))
     progress, page = _StepProgress(), folder.with_name(f"{folder.name}_report.html")
     try:
@@ -133,7 +137,6 @@ def _shown_why(page: Path, name: str, error: UnclearCaptureError) -> str:
 
     if error.scene is None:
         return ""
-    page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(unclear_page(name, str(error), error.scene, error.cameras), encoding="utf-8")
     return f"views of the capture with its coordinates: {page}"
 

@@ -218,6 +218,18 @@ def run(*arguments: str) -> str:
     return done.output
 
 
+def test_the_example_town_is_connected_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three ways at each junction, and from everywhere to everywhere without a turn on the spot."""
+    town = Path(__file__).resolve().parents[3] / "examples" / "roads" / "town.xodr"
+    lanes = read_opendrive(town).lanes
+    assert len(lanes) == 34
+    assert sorted(len(lane.next) for lane in lanes.values()) == [1] * 28 + [2] * 6
+    monkeypatch.chdir(tmp_path)
+    run("from-roads", str(town), "my_town", "--resolution", "2")
+    assert "48 m along 3 lanes: 1.0.-1, 14.0.-1, 13.0.-1" in run("route", "my_town", "20,-2", "42,30")
+    assert load_bundle("my_town").drivable.polygon_at(41.75, 30.0) == 0
+
+
 def test_roads_can_be_put_into_another_world(oval: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run("from-roads", "oval.xodr", "mixed", "--like", "minimal_test")
