@@ -39,7 +39,7 @@ from microsim.scenario.live_changes import instances_of
 from microsim.scenario.models import Scenario
 from microsim.scenario.randomised import value_stream
 from microsim.scenario.randomize import with_value
-from microsim.sensors.sensor import Sensor, SensorContext, View
+from microsim.sensors.sensor import Kernel, Sensor, SensorContext, View
 
 NEVER = -1  # tick of a reading that has not been made yet
 
@@ -192,8 +192,9 @@ class KernelColumns(SensorColumns):
         kernels, self._kept = [kernel], []
         calls = [self._row(kernel, owner.settings, owner.memories, spans[0])]
         steps = [self._steps(owner.settings, owner.memories, spans[1:])]
-        if self._is_read_in_blocks():
-            steps[0][SAMPLE_MANY] = self.loops.sample_many_function(self.sensor.sample_many)
+        many = self._kernel_for_blocks()
+        if many is not None:
+            steps[0][SAMPLE_MANY] = self.loops.sample_many_function(many)
         for fault in self.faults:
             kind = FAULTS.find(fault.kind, self.fixture.scenario.plugins)
             if kind is not None and kind.effect == "alter":
@@ -232,14 +233,15 @@ class KernelColumns(SensorColumns):
             int(self.sensor.reads_place_only), 0,
         ]  # fmt: skip
 
-    def _is_read_in_blocks(self) -> bool:
-        """Whether many worlds can be read at once: where no fault alters what they read, see `kernels.sense`."""
+    def _kernel_for_blocks(self) -> Kernel | None:
+        """The kernel that reads many worlds at once, where no fault alters what they read; see `kernels.sense`."""
         sensor = self.sensor
-        if sensor.sample_many is None or self.faults or self.is_rounded or self.n < BLOCK:
-            return False
+        if self.faults or self.is_rounded or self.n < BLOCK:
+            return None
         sizes = self.owner.settings.shape[1], self.owner.memories.shape[1], self.reading_size
         has_room = all(size <= rows for size, rows in zip(sizes, BLOCK_ROWS, strict=True))
-        return has_room and (self.robot.ground.is_shared or not sensor.many_share_map)
+        is_fit = sensor.reads_place_only and (self.robot.ground.is_shared or not sensor.many_share_map)
+        return sensor.sample_many if has_room and is_fit else None
 
     def reset(self, worlds: Integers, seeds: Integers) -> None:
         super().reset(worlds, seeds)

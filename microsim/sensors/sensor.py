@@ -227,8 +227,9 @@ class Sensor:
     # the kernel form
     sample: Kernel | None = None
     sample_of: Callable[[SensorContext], Kernel | None] | None = None  # a kernel that depends on the robot
-    sample_many: Kernel | None = None  # the same for a block of worlds; settings and all else have a column for each
-    many_share_map: bool = False  # it is only for worlds that share their map
+    # the same for a block of worlds on a CPU, if it reads place and heading alone: every array has a column for each
+    sample_many: Kernel | None = None
+    many_share_map: bool = False  # that one is only for worlds that share their map
     reads_place_only: bool = False  # of the motion, its kernels read place and heading alone: quicker in batches
     reads_state: bool = False  # the kernel is given the robot's state in place of its motion
     reading: Mapping[str, str] = field(default_factory=dict)  # names of its numbers -> unit
