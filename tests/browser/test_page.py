@@ -260,6 +260,12 @@ window.splats = () => {
   for (const scene of scenes) scene.traverse(look);
   return found;
 };
+window.shadows = () => {
+  const found = [];
+  const look = (each) => { if (each.geometry?.type === 'PlaneGeometry' && each.material?.map) found.push(each); };
+  for (const scene of scenes) scene.traverse(look);
+  return found;
+};
 window.loudly = console.error;"""
 
 
@@ -272,6 +278,8 @@ def test_splats_are_drawn_without_a_word_in_the_console(
     run = started("run", str(scenario), "--view", "--transport", "none")
     tab = Tab(browser, run.address, script=SCENES)
     tab.until("splats()?.boundingSphere")  # three.js has asked how far they reach
+    tab.until("shadows().length === 1")  # of the rover; it lies on the splats and cuts nothing out of them
+    tab.until("shadows().every((each) => !each.material.depthWrite && each.renderOrder > 10000)")
     tab.page.evaluate("window.first = splats()")
     tab.page.evaluate("""const slider = document.getElementById('ms-scale'); slider.value = 2;
         slider.dispatchEvent(new Event('change'))""")  # the scene is built again
