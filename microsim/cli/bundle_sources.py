@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
@@ -128,7 +129,7 @@ def from_capture(options: FromCaptureOptions) -> None:
     page.write_text(report_page(folder.name, _same_again(options, steps.notes.reproduce), steps), encoding="utf-8")
     describe_bundle(folder)
     print(f"pictures of every step: {page}")
-    print(f"drive in it: microsim run {folder} --view")
+    print(f"drive in it: microsim run {shlex.quote(str(folder))} --view")
 
 
 def _shown_why(page: Path, name: str, error: UnclearCaptureError) -> str:
@@ -235,12 +236,14 @@ def _same_again(options: FromCaptureOptions, found: Mapping[str, str]) -> str:
         "--max-step": options.max_step,
         "--mesh": options.mesh,
         "--splats": options.splats,
+        "--sh-degree": options.sh_degree,
     }
-    words = [f"{name}={value}" for name, value in {**found, **kept}.items() if value is not None]
+    words = [f"{name}={shlex.quote(str(value))}" for name, value in {**found, **kept}.items() if value is not None]
     words += [
         name for name, given in (("--no-mesh", options.no_mesh), ("--ignore-cameras", options.ignore_cameras)) if given
     ]
-    return " ".join(["microsim bundle from-capture", str(options.capture), str(options.folder), *words])
+    paths = [shlex.quote(str(path)) for path in (options.capture, options.folder)]
+    return " ".join(["microsim bundle from-capture", *paths, *words])
 
 
 class FromRoadsOptions(NamedTuple):

@@ -31,6 +31,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]  # step, done, of
 MESH_SUFFIXES = (".obj", ".glb", ".ply")
 MAX_SPLATS = 50_000_000
 _LEAST_OPAQUE = 100
+_BYTES_EACH, _BYTES_ANYWAY = 260, 450_000_000  # measured with a million Gaussians: 0.5 GB at the most
 _NAMES = ("splat.ply", "point_cloud.ply", "scene.ply")  # preferred where a folder has several
 
 
@@ -148,8 +149,21 @@ def _iteration(file: Path) -> int | None:
 def announced(source: Path, splats: Path | None = None) -> str:
     """How much there is to do, before it is done."""
     table = open_splats(find_splats(source, splats))
-    memory = table.count * (4 * 11 + 3) * 3  # three copies of what geometry needs, at the most
-    return f"{table.count:,} Gaussians of degree {table.degree}: about {memory / 1e9 + 0.5:.1f} GB of memory"
+    memory = table.count * _BYTES_EACH + _BYTES_ANYWAY
+    words = f"{table.count:,} Gaussians of degree {table.degree}: about {memory / 1e9:.1f} GB of memory"
+    free = _free_memory()
+    if free is None or free >= memory:
+        return words
+    return f"{words}, of which {free / 1e9:.1f} GB are free here: it may take long, or the system may end it"
+
+
+def _free_memory() -> int | None:
+    """Bytes that programs can have without swapping; None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
 
 
 def build_capture(

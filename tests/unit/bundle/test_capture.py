@@ -22,6 +22,7 @@ from microsim.bundle.capture.camera_poses import read_cameras
 from microsim.bundle.capture.capture_world import (
     CaptureOptions,
     CaptureSteps,
+    announced,
     build_capture,
     find_splats,
     write_capture,
@@ -466,6 +467,14 @@ def test_any_bytes_are_read_or_refused(tmp_path: Path, truth: made.Street) -> No
             target.unlink()
 
 
+def test_too_little_memory_is_announced(capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = f"{open_splats(capture / PLY).count:,} Gaussians of degree 0: about 0.5 GB of memory"
+    for free, more in ((None, ""), (200_000_000, ", of which 0.2 GB are free here: ")):
+        monkeypatch.setattr("microsim.bundle.capture.capture_world._free_memory", lambda free=free: free)
+        assert announced(capture).startswith(words + more)
+        assert bool(more) == announced(capture).endswith("the system may end it")
+
+
 def test_gaussians_that_cannot_be_drawn_are_counted(truth: made.Street, tmp_path: Path) -> None:
     broken = replace(truth, points=truth.points.copy(), scale=truth.scale)
     broken.points[::10, 0] = np.nan
@@ -514,7 +523,18 @@ def test_poses_of_another_frame_are_doubted(capture: Path, truth: made.Street, t
 def test_the_command_makes_a_world_and_a_page(capture: Path, tmp_path: Path) -> None:
     target = tmp_path / "street"
     done = CliRunner().invoke(
-        app, ["bundle", "from-capture", str(capture), str(target), "--camera-height", "1.6", "--no-mesh"]
+        app,
+        [
+            "bundle",
+            "from-capture",
+            str(capture),
+            str(target),
+            "--camera-height",
+            "1.6",
+            "--no-mesh",
+            "--sh-degree",
+            "1",
+        ],
     )
     assert done.exit_code == 0, done.output
     printed = done.output
@@ -523,6 +543,7 @@ def test_the_command_makes_a_world_and_a_page(capture: Path, tmp_path: Path) -> 
     page = (tmp_path / "street_report.html").read_text(encoding="utf-8")
     assert page.count("data:image/png;base64,") == 4
     assert "--matrix=" in page
+    assert "--sh-degree=1" in page
     assert json.loads((target / "metadata.json").read_text())["origin_is_known"] is False
 
 
