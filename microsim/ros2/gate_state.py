@@ -38,6 +38,7 @@ class GateState:
     owed: int = 0  # replies to messages that no longer matter: they are left out when they arrive
     left_out: int = 0  # replies that did not count, and
     latest_stamp: int | None = None  # the stamp of the latest of them [ns]
+    has_surplus: bool = False  # that too many replies came was reported
     closed_at: float = 0.0  # wall time
     opened_at: float = 0.0
     reported_at: float = -math.inf
@@ -51,6 +52,11 @@ class GateState:
     @property
     def is_closed(self) -> bool:
         return len(self.replies) < self.gate.count * len(self.asked)
+
+    @property
+    def surplus(self) -> int:
+        """Replies that have arrived, but are for later gates."""
+        return len(self.replies) - self.gate.count * len(self.asked)
 
     def close(self, stamps: list[int], now: float) -> None:
         self.forget()

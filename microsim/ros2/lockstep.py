@@ -41,6 +41,7 @@ REPEAT_S = 10.0  # how often again
 LOOK_S = 0.2  # between two looks at the graph while waiting
 TICKS_AHEAD = 3  # sent before subscribers must have received them: less than the ten messages that most keep
 ACKNOWLEDGED_S = 0.1  # how long a tick waits for a slow subscriber
+TOO_MANY = 10  # replies that wait for later gates: they are reported
 ARRIVED_S = 1.0  # longest wait for what a node sent before it settled
 DONE = "std_msgs/msg/Header"
 
@@ -188,6 +189,10 @@ class Lockstep:
         state.put(stamp, deliver, self._runner.clock.now())
         if state.left_out != left_out:
             self._runner.note("warn", f"lockstep: {topic}: left out a reply: {_why(state)}", f"left out {topic}")
+        elif self.has_begun and state.surplus == TOO_MANY and not state.has_surplus:
+            state.has_surplus = True
+            rule = "replies come more often than the gate takes them, and count later and later: set `count` or `every`"
+            self._warn(f"lockstep: {topic}: {TOO_MANY} replies wait for later gates: {rule}")
 
     # ---- what the runner asks --------------------------------------------------------------------------------------
 

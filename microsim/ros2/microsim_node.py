@@ -115,8 +115,9 @@ class MicroSimNode:
         self.runner.may_step = None if lockstep is None else lockstep.may_step
 
     def observe(self, watcher: Gatekeeper) -> None:
-        """Have messages and inputs go through it."""
+        """Have messages and inputs go through it; no gate waits any more."""
         self.lockstep = watcher
+        self.runner.may_step = None
 
     def publish(self, messages: Sequence[Message]) -> None:
         if self.processes is not None:

@@ -290,7 +290,8 @@ def _with_gates(request: RunRequest) -> RunRequest:
     from microsim.scenario.gates import gates_from_text
 
     if request.options.lockstep == [AUTO]:
-        return request._replace(duration=WATCHED_S if request.duration is None else request.duration)
+        scenario = run_parts.without_gates(request.scenario)
+        return request._replace(scenario=scenario, duration=WATCHED_S if request.duration is None else request.duration)
     gates: list[Any] = [gate for text in request.options.lockstep or () for gate in gates_from_text(text)]
     if not gates and request.flight is not None:
         gates = list(request.flight.mission.lockstep)

@@ -13,6 +13,7 @@ import yaml
 import microsim
 from microsim import messages as wire
 from microsim.cli.commands.run import RunOptions, TransportChoice, run
+from microsim.cli.run_parts import without_gates
 from microsim.errors import MicroSimError
 from microsim.messages.topics import Qos
 from microsim.ros2.gate_state import GateProposal
@@ -310,6 +311,14 @@ def test_a_node_that_replies_twice_keeps_its_order_and_is_left_out_when_stamps_t
     assert found == {"order": [0.1, 0.01, 0.2, 0.02], "stamp": [0.1, 0.2, 0.3, 0.4]}
 
 
+def test_replies_that_come_more_often_than_a_gate_takes_them_are_reported_once() -> None:
+    for replies, is_reported in ((2, True), (1, False)):
+        loop = Loop(world(ROVER))
+        with ended(loop.rover(lambda message, many=replies: [(0.1, 0)] * many)):
+            loop.runner.run(50)
+        assert loop.notes().count("/rover/cmd_vel: 10 replies wait for later gates") == is_reported
+
+
 def test_a_reply_with_an_old_stamp_does_not_open_a_gate_and_is_named() -> None:
     def late(message: Any) -> Sequence[tuple[float, int]]:
         ((speed, stamp),) = proportional(message)
@@ -490,3 +499,13 @@ def test_gates_are_proposed_from_what_nodes_reply_to() -> None:
         assert proposal.block() == expected
     gates = yaml.safe_load(expected)["lockstep"]
     assert microsim.load_scenario(world(*gates)).lockstep[0].after == "/rover/odom"
+
+
+def test_a_proposal_does_not_wait_at_the_gates_of_the_scenario() -> None:
+    loop = Loop(world(ROVER), rtf=50.0)
+    GateProposal(loop.node)
+    loop.runner.run(10)
+    assert loop.sim.tick == 10
+    gated = microsim.load_scenario(world(ROVER))
+    assert not without_gates(gated).lockstep  # type: ignore[union-attr]
+    assert without_gates("flat") == "flat"
