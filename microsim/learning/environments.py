@@ -18,7 +18,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from microsim.engine.noise import stream_keys
-from microsim.errors import MissingExtraError, UsageError
+from microsim.errors import MissingExtraError, UsageError, unknown
 from microsim.learning.rendering import RENDER_MODES, RenderWindow
 from microsim.learning.task import Array, Integers, Mask, Outcome, Task, find_task
 
@@ -40,6 +40,21 @@ def check_open(is_closed: bool, is_begun: bool = True) -> None:
         raise ClosedError("the environment is closed; make a new one")
     if not is_begun:
         raise NotResetError("call reset() before the first step()")
+
+
+def checked_seed(seed: Any) -> int:
+    is_whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
+    if not is_whole or not -(2**63) <= seed < 2**63:
+        raise UsageError(f"expected a 64-bit integer as seed, found {seed!r}")
+    return int(seed)
+
+
+def _checked_mode(mode: str | AutoresetMode) -> AutoresetMode:
+    try:
+        return AutoresetMode(mode)
+    except ValueError:
+        known = [each.value for each in AutoresetMode]
+        raise UsageError(unknown("no autoreset_mode", repr(mode), str(mode), known)) from None
 
 
 def spaces_of(task: Task, is_named: bool = False) -> tuple[Any, Any]:
@@ -144,9 +159,10 @@ class TaskEnv(gymnasium.Env[Any, npt.NDArray[np.float32]]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         check_open(self._is_closed)
-        super().reset(seed=seed)
-        if seed is not None:
-            seeds = np.array([seed], np.int64)
+        given = None if seed is None else checked_seed(seed)
+        super().reset(seed=given)
+        if given is not None:
+            seeds = np.array([given], np.int64)
         elif self._has_seed:
             seeds = next_seeds(self.task.batch.seeds)
         else:
@@ -211,7 +227,9 @@ class TaskVectorEnv(VectorEnv[Any, Any, Any]):
         **options: Any,
     ) -> None:
         self._torch: Any = _import_torch() if device != "cpu" else None
-        self.autoreset_mode = AutoresetMode(autoreset_mode) if autoreset else AutoresetMode.DISABLED
+        self.autoreset_mode = _checked_mode(autoreset_mode) if autoreset else AutoresetMode.DISABLED
+        if max_episode_steps is not None and max_episode_steps < 1:
+            raise UsageError(f"max_episode_steps must be at least 1, found {max_episode_steps}")
         self.task = find_task(task)(num_envs, threads, device, **options)
         self.metadata = {**_METADATA, "autoreset_mode": self.autoreset_mode, **_names_of(self.task)}
         self.num_envs, self.render_mode = num_envs, render_mode
@@ -239,7 +257,7 @@ class TaskVectorEnv(VectorEnv[Any, Any, Any]):
     ) -> tuple[Any, dict[str, Any]]:
         """`options={"reset_mask": (num_envs,) of bool}` begins an episode in these worlds only, as in Gymnasium."""
         check_open(self.closed)
-        first = int(seed) if isinstance(seed, (int, np.integer)) else None
+        first = checked_seed(seed) if isinstance(seed, (int, np.integer)) else None
         worlds = self._masked((options or {}).get("reset_mask"))
         super().reset(seed=first)
         self.task.reset(worlds, self._seeds_for(worlds, seed))
@@ -283,7 +301,7 @@ class TaskVectorEnv(VectorEnv[Any, Any, Any]):
                 raise UsageError(f"expected a seed for each of {self.num_envs} worlds, found {len(seed)}")
             named = batch.loops.host(seeds)
             for world, each in enumerate(seed):
-                named[world] = named[world] if each is None else each
+                named[world] = named[world] if each is None else checked_seed(each)
             seeds = batch.loops.array(named)
         return seeds[worlds]
 

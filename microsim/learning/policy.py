@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -32,6 +33,10 @@ SHIPPED = Path(__file__).parent / "policies"
 _LARGEST_BYTES = 64 * 2**20  # of all parts of a file, unpacked
 _KINDS = {"options": dict, "image": list}  # of the description
 _FORMAT = 1
+_DAMAGED = (  # what damaged or odd archives raise; RuntimeError: encrypted, of another version, nested too deeply
+    *(OSError, ValueError, KeyError, EOFError, MemoryError, RuntimeError),
+    *(zipfile.BadZipFile, zlib.error),
+)
 STRIDE = 2  # of every convolution
 
 
@@ -304,7 +309,7 @@ def load_policy(policy: str | Path | Policy) -> Policy:
             return _read(stored, file)
     except FileNotFoundError:
         raise UsageError(f"{file}: no such file; shipped policies: {', '.join(shipped_policies())}") from None
-    except (OSError, ValueError, KeyError, MemoryError, zipfile.BadZipFile) as error:
+    except _DAMAGED as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"{file}: not a policy of `microsim train`: {error}") from None

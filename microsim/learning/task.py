@@ -122,6 +122,8 @@ class Task(ABC):
                 f"{self.name}: expected {self.action_size} numbers from -1 to 1 for each of {self.n} worlds, found an "
                 f"array of shape {actions.shape}"
             )
+        if actions.dtype.kind not in "fiub":
+            raise UsageError(f"{self.name}: expected numbers as actions, found an array of {actions.dtype}")
         columns = actions.reshape(self.n, -1).T
         for mine, commands, (middle, half, low, high), is_single in self._targets:
             np.multiply(columns[mine], half, out=commands)

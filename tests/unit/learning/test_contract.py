@@ -16,6 +16,7 @@ from pettingzoo.utils import parallel_to_aec
 
 from microsim.errors import PluginError, UsageError
 from microsim.learning import TASKS, env_id, find_task, make_vec, register
+from microsim.learning.environments import TaskEnv
 from microsim.learning.parallel import TaskParallelEnv, TeamParallelEnv
 from tests.support import COMPILED
 from tests.unit.learning.task_runs import NAMES, OPTIONS, random_actions
@@ -112,6 +113,35 @@ def test_each_world_takes_a_seed_of_its_own() -> None:
     np.testing.assert_array_equal(seen[0], expected[0])
     assert env.unwrapped.task.batch.seeds[0] == 7
     assert (seen[1] != expected[1]).any()
+
+
+@pytest.mark.parametrize("seed", [[2**64, 1], [1.5, 1], [True, 1], 2**70])
+def test_seeds_that_are_no_64_bit_integers_are_refused(seed: Any) -> None:
+    env, single = hovering(), TaskEnv("Hover")
+    with pytest.raises(UsageError, match="expected a 64-bit integer as seed"):
+        env.reset(seed=seed)
+    with pytest.raises(UsageError, match="expected a 64-bit integer as seed"):
+        single.reset(seed=seed[0] if isinstance(seed, list) else seed)
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"autoreset_mode": "Same"}, "no autoreset_mode 'Same'; did you mean 'SameStep'"),
+        ({"max_episode_steps": 0}, "max_episode_steps must be at least 1, found 0"),
+    ],
+)
+def test_options_of_a_vector_that_do_not_exist_are_refused(options: dict[str, Any], part: str) -> None:
+    with pytest.raises(UsageError, match=part):
+        hovering(**options)
+
+
+@pytest.mark.parametrize("kind", [object, complex, str])
+def test_actions_that_are_no_arrays_of_numbers_are_refused(kind: Any) -> None:
+    env = hovering()
+    env.reset(seed=1)
+    with pytest.raises(UsageError, match="Hover: expected numbers as actions, found an array of"):
+        env.step(np.zeros(env.action_space.shape).astype(kind))
 
 
 def test_an_episode_that_ends_in_the_same_step_leaves_its_last_observation_behind() -> None:

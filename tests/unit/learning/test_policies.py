@@ -14,7 +14,7 @@ from microsim import messages as wire
 from microsim.cli import app
 from microsim.errors import UsageError
 from microsim.learning.evaluation import evaluate, recorded
-from microsim.learning.policy import Policy, input_of, load_policy, shipped_policies
+from microsim.learning.policy import SHIPPED, Policy, input_of, load_policy, shipped_policies
 from microsim.learning.policy_node import PolicyNode, scenario_for
 from microsim.learning.task import TASKS, find_task
 from microsim.ros2.microsim_node import start_node
@@ -114,6 +114,28 @@ def written(file: Path, about: Any = None, **arrays: Any) -> Path:
 def test_a_file_with_a_malformed_description_is_refused(tmp_path: Path, about: Any, part: str) -> None:
     with pytest.raises(UsageError, match=part):
         load_policy(written(tmp_path / "policy.npz", about))
+
+
+@pytest.mark.parametrize(("place", "value"), [(8, 1), (10, 99), (6, 213)])
+def test_an_archive_that_is_encrypted_or_of_another_kind_is_refused(tmp_path: Path, place: int, value: int) -> None:
+    """Bytes of the first entry in the archive's list: its flags, how it is packed, which version is needed."""
+    raw = bytearray((SHIPPED / "Hover.npz").read_bytes())
+    raw[raw.find(b"PK\x01\x02") + place] = value
+    (tmp_path / "policy.npz").write_bytes(raw)
+    with pytest.raises(UsageError, match="not a policy of `microsim train`"):
+        load_policy(tmp_path / "policy.npz")
+
+
+def test_damaged_archives_are_refused(tmp_path: Path) -> None:
+    file, dice = tmp_path / "policy.npz", np.random.default_rng(1)
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as parts:
+        parts.writestr("about.npy", _npy((40, 40)))
+    packed = file.read_bytes()
+    for content in [b"[" * 100_000, *(dice.integers(0, 256, 40, np.uint8).tobytes() for _ in range(30))]:
+        at = int(dice.integers(30, len(packed) - 100))
+        file.write_bytes(packed[:at] + content[:40] + packed[at + 40 :])
+        with pytest.raises(UsageError, match="not a policy of `microsim train`|expected a"):
+            load_policy(file)
 
 
 def test_a_file_with_malformed_numbers_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
