@@ -34,6 +34,7 @@ ROBOT, STATIC_OBJECT = 1, 5  # EntityCategory
 EMPTY, BOX, CONVEX_HULL, SPHERE = range(4)  # Bounds
 ANY, ALL = range(2)  # TagsFilter
 MAX_FILTER = 128
+_MOST_IN_FILTER = (("*+?{", 4, "repetitions"), ("(", 4, "groups"), ("|", 16, "alternatives"))
 WORLD = ("", "world", "map")  # names of the frame that poses are in by default
 SHAPES: dict[str, dict[str, Any]] = {  # what is spawned by the name of an obstacle's type
     "box": {"type": "box", "size": [1.0, 1.0, 1.0]},
@@ -124,9 +125,8 @@ class EntityServices:
 
     def _matching(self, filters: Any) -> list[str]:
         pattern, categories = str(filters.filter), [int(each.category) for each in filters.categories]
-        # a repeated group can take exponential time; a filter of names needs none
-        if len(pattern) > MAX_FILTER or re.search(r"\)[*+{?]", pattern):
-            raise RefusalError(FAILED, f"expected a filter of at most {MAX_FILTER} characters without repeated groups")
+        if why := _too_costly(pattern):
+            raise RefusalError(FAILED, f"the filter is too complex: expected {why}")
         try:
             names = [name for name in self.entities if not pattern or re.fullmatch(pattern, name)]
         except re.error as error:
@@ -404,6 +404,18 @@ def _check_namespace(namespace: str, name: str) -> None:
         raise RefusalError(NAMESPACE_INVALID, f"{namespace!r} is not a namespace of ROS 2")
     if namespace.strip("/") not in ("", name):
         raise RefusalError(UNSUPPORTED, f"topics of {name} are below /{name}; leave the namespace empty")
+
+
+def _too_costly(pattern: str) -> str:
+    """What a filter has to be: some expressions take exponential time, and a filter of names needs none of them."""
+    if len(pattern) > MAX_FILTER:
+        return f"at most {MAX_FILTER} characters"
+    if re.search(r"\)[*+{?]", pattern):
+        return "no repeated groups"
+    for characters, most, what in _MOST_IN_FILTER:
+        if sum(map(pattern.count, characters)) > most:
+            return f"at most {most} {what}"
+    return ""
 
 
 def _fits_tags(tags: Sequence[str], wanted: Any) -> bool:

@@ -729,6 +729,22 @@ def test_entities_are_found_by_category_tags_and_bounds() -> None:
     assert found(bounds={"type": 3, "points": points[:1]}) == 4
 
 
+@pytest.mark.parametrize(
+    ("pattern", "part"),
+    [
+        (".*" * 40 + "x", "at most 4 repetitions"),
+        ("(|.)" * 30 + "x", "at most 4 groups"),
+        ("(a|aa)+", "no repeated groups"),
+        ("a|" * 20, "at most 16 alternatives"),
+        ("a" * 200, "at most 128 characters"),
+    ],
+)
+def test_a_filter_that_would_take_very_long_is_refused(pattern: str, part: str) -> None:
+    answer = Stage().call("/get_entities", STANDARD + "GetEntities", filters={"filter": pattern}).result
+    assert answer.result == 4
+    assert f"the filter is too complex: expected {part}" in answer.error_message
+
+
 def test_the_standard_interface_answers_clients_of_its_first_version() -> None:
     """ROS 2 Jazzy has 1.x: there a state is set as a whole, and LoadWorld has no nested resource."""
     stage = Stage()
