@@ -267,7 +267,7 @@ class ClientNode:
     def node_name(self, name: str) -> str:
         """The whole name of a node that is there; UsageError lists those that are."""
         whole = name if name.startswith("/") else f"/{name}"
-        own = {self.name} - {whole}  # it is no help that it is there
+        own = {self.name} - {whole}  # users look for other nodes
         self._found("node", whole, lambda: {each: ["node"] for each in self.view.node_names() if each not in own}, None)
         return whole
 

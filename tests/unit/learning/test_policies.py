@@ -134,7 +134,7 @@ def test_damaged_archives_are_refused(tmp_path: Path) -> None:
     for content in [b"[" * 100_000, *(dice.integers(0, 256, 40, np.uint8).tobytes() for _ in range(30))]:
         at = int(dice.integers(30, len(packed) - 100))
         file.write_bytes(packed[:at] + content[:40] + packed[at + 40 :])
-        with pytest.raises(UsageError, match="not a policy of `microsim train`|expected a"):
+        with pytest.raises(UsageError, match=r"not a policy of `microsim train`|expected a"):
             load_policy(file)
 
 
