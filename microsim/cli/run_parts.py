@@ -59,13 +59,6 @@ def with_gates(scenario: Scenario | str | None, gates: Sequence[Any], ros_args: 
     return load_scenario({**load_scenario(scenario or "default").to_dict(), "lockstep": plain})
 
 
-def without_gates(scenario: Scenario | str | None) -> Scenario | str | None:
-    from microsim.scenario import load_scenario
-
-    found = load_scenario(scenario or "default")
-    return with_gates(found, []) if found.lockstep else scenario
-
-
 def _robots(text: str, known: dict[str, Any]) -> dict[str, Any]:
     names = [part.strip() for part in text.split(",") if part.strip()]
     if not names:

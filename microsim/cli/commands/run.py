@@ -290,12 +290,10 @@ def _with_gates(request: RunRequest) -> RunRequest:
     from microsim.scenario.gates import gates_from_text
 
     if request.options.lockstep == [AUTO]:
-        scenario = run_parts.without_gates(request.scenario)
-        return request._replace(scenario=scenario, duration=WATCHED_S if request.duration is None else request.duration)
+        free = run_parts.with_gates(request.scenario, [], request.ros_args)
+        return request._replace(scenario=free, duration=WATCHED_S if request.duration is None else request.duration)
     gates: list[Any] = [gate for text in request.options.lockstep or () for gate in gates_from_text(text)]
-    if not gates and request.flight is not None:
-        gates = list(request.flight.mission.lockstep)
-    if gates:
+    if gates := gates or list(request.flight.mission.lockstep if request.flight is not None else ()):
         return request._replace(scenario=run_parts.with_gates(request.scenario, gates, request.ros_args))
     return request
 

@@ -13,7 +13,7 @@ import yaml
 import microsim
 from microsim import messages as wire
 from microsim.cli.commands.run import RunOptions, TransportChoice, run
-from microsim.cli.run_parts import without_gates
+from microsim.cli.run_parts import with_gates
 from microsim.errors import MicroSimError
 from microsim.messages.topics import Qos
 from microsim.ros2.gate_state import GateProposal
@@ -506,6 +506,4 @@ def test_a_proposal_does_not_wait_at_the_gates_of_the_scenario() -> None:
     GateProposal(loop.node)
     loop.runner.run(10)
     assert loop.sim.tick == 10
-    gated = microsim.load_scenario(world(ROVER))
-    assert not without_gates(gated).lockstep  # type: ignore[union-attr]
-    assert without_gates("flat") == "flat"
+    assert not with_gates(microsim.load_scenario(world(ROVER)), []).lockstep
