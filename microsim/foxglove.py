@@ -381,7 +381,8 @@ class JoinedTransports:
         self.first, self.second = first, second
         self.node_name, self.overrides = first.node_name, first.overrides
         self.tells_senders, self.serves_many_types = first.tells_senders, first.serves_many_types
-        self.discovery_s, self.peers, self.ask = first.discovery_s, first.peers, first.ask
+        self.discovery_s, self.resolved = first.discovery_s, first.resolved
+        self.peers, self.ask = first.peers, first.ask
 
     def publisher(self, topic: str, type_name: str, qos: Qos) -> JoinedPublisher:
         return JoinedPublisher([each.publisher(topic, type_name, qos) for each in (self.first, self.second)])

@@ -392,14 +392,14 @@ class Lockstep:
 
     def _text(self, state: GateState, waited: float) -> str:
         """Which gate, which node, what was sent to it when, and for how long the run has been waiting."""
-        gate, (publishers, subscribers) = state.gate, self._sides(state)
+        gate, (publishers, subscribers), named = state.gate, self._sides(state), self._transport.resolved
         reason = ""
         if not publishers:
-            reason = (
-                f"no node publishes {gate.expect}" if gate.expect else f"no {state.nodes} reads a topic of this run"
-            )
+            expected = f"no node publishes {named(gate.expect)}" if gate.expect else ""
+            reason = expected or f"no {state.nodes} reads a topic of this run"
         elif not subscribers:
-            which = f"subscribe to {gate.after or CLOCK}" if gate.settle is None else f"publish {gate.settle.done}"
+            done = gate.settle.done if gate.settle is not None else None
+            which = f"publish {named(done)}" if done is not None else f"subscribe to {named(gate.after or CLOCK)}"
             reason = f"{_names(publishers)} does not {which}"
         if not self.has_begun:
             return f"lockstep: the run has not begun, {waited:.1f} s: {reason or 'waiting for the others'}"

@@ -99,6 +99,9 @@ class Transport(Protocol):
     def call(self, service: str, type_name: str, request: Mapping[str, Any], timeout_s: float = 5.0) -> Any:
         """Call a service of another node and wait, polling; raises TimeoutError."""
 
+    def resolved(self, topic: str) -> str:
+        """The name of a topic on the network: in the namespace, remapped."""
+
     def peers(self, topic: str, publishers: bool) -> Mapping[Hashable, str]:
         """Other nodes' publishers or subscribers of a topic: what tells them apart -> node, empty where unknown."""
 

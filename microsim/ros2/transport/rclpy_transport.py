@@ -199,8 +199,11 @@ class RclpyTransport:
         if not result.successful:
             raise UsageError(result.reason)
 
+    def resolved(self, topic: str) -> str:
+        return str(self._node.resolve_topic_name(_relative(topic)))
+
     def peers(self, topic: str, publishers: bool) -> dict[Hashable, str]:
-        node, name = self._node, self._node.resolve_topic_name(_relative(topic))
+        node, name = self._node, self.resolved(topic)
         found = node.get_publishers_info_by_topic(name) if publishers else node.get_subscriptions_info_by_topic(name)
         named = {bytes(each.endpoint_gid): f"{each.node_namespace.rstrip('/')}/{each.node_name}" for each in found}
         return {gid: name for gid, name in named.items() if name != self.node_name}

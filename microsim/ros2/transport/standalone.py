@@ -54,6 +54,9 @@ class StandaloneNode(ABC):
     @abstractmethod
     def serve(self, service: str, type_name: str, on_request: OnRequest) -> None: ...
 
+    def resolved(self, topic: str) -> str:
+        return self.arguments.topic(topic)
+
     def peers(self, topic: str, publishers: bool) -> dict[Hashable, str]:
         return {}
 

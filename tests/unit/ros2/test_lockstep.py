@@ -249,8 +249,10 @@ def test_a_stall_names_gate_node_message_and_time_in_log_and_diagnostics() -> No
     assert {each.key for each in status.values} >= {"waiting_s /rover/cmd_vel"}
 
 
-def test_a_node_that_is_not_there_is_named_before_the_run_begins() -> None:
-    loop = Loop(world({**ROVER, "on_stall": "wait"}))
+@pytest.mark.parametrize("namespace", ["", "/left"])
+def test_a_node_that_is_not_there_is_named_before_the_run_begins(namespace: str) -> None:
+    arguments = ["--ros-args", "-r", f"__ns:={namespace or '/'}"]
+    loop = Loop(world({**ROVER, "on_stall": "wait"}), ros_args=arguments)
     found: list[str] = []
 
     def look() -> None:
@@ -262,7 +264,7 @@ def test_a_node_that_is_not_there_is_named_before_the_run_begins() -> None:
     started = time.monotonic()
     loop.runner.run(5)
     assert "has not begun" in found[-1]
-    assert "no node publishes /rover/cmd_vel" in found[-1]
+    assert f"no node publishes {namespace}/rover/cmd_vel" in found[-1]
     assert time.monotonic() - started < 60.0
     assert loop.sim.tick == 0
 
