@@ -3,8 +3,10 @@
 import ctypes
 from collections.abc import Callable
 from functools import cache
+from hashlib import sha256
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, config, types
 from numba.extending import intrinsic
@@ -12,6 +14,7 @@ from numba.extending import intrinsic
 from microsim.engine import calls as _calls
 from microsim.engine.calls import Rows
 from microsim.engine.compiled import kernel
+from microsim.engine.output_table import DIGEST_BYTES
 
 _CONTEXT_NUMBERS = 16  # room for a SHA256_CTX, which has 112 bytes
 
@@ -34,7 +37,19 @@ def digest_chain() -> Callable[[int, Rows], None] | None:
     except (ImportError, OSError, AttributeError):
         return None
     init, update, final = (int(ctypes.cast(each, ctypes.c_void_p).value or 0) for each in functions)
-    return lambda buffer, ends: _chain((init, update, final), buffer, ends)
+
+    def chain(buffer: int, ends: Rows) -> None:
+        _chain((init, update, final), buffer, ends)
+
+    return chain if _is_right(chain) else None
+
+
+def _is_right(chain: Callable[[int, Rows], None]) -> bool:
+    """Whether it gives hashlib's digests: another library could have functions of these names."""
+    ticks = np.arange(200 + DIGEST_BYTES, dtype=np.uint8)
+    chain(ticks.ctypes.data, np.array([70, 200]))
+    first, second = sha256(ticks.data[:70]).digest(), sha256(ticks.data[70:200]).digest()
+    return ticks[70 : 70 + DIGEST_BYTES].tobytes() == first and ticks[200:].tobytes() == second
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -51,15 +66,15 @@ def _call_c(typing: Any, function: Any, arguments: Any) -> Any:
 
 
 @kernel
-def _chain(sha256: tuple[int, int, int], buffer: int, ends: Rows) -> None:
+def _chain(functions: tuple[int, int, int], buffer: int, ends: Rows) -> None:
     """Ticks lie one behind the other at `buffer`, each with the digest of the tick before it at its beginning.
 
-    The first one has it already; it is written for the others, and behind the last. `sha256`: init, update, final.
+    The first one has it already; it is written for the others, and behind the last. `functions`: init, update, final.
     """
     room, begin = _room(_CONTEXT_NUMBERS), 0
     context = _table_address(room)
     for k in range(ends.shape[0]):
-        _call_c(sha256[0], (context,))
-        _call_c(sha256[1], (context, buffer + begin, ends[k] - begin))
-        _call_c(sha256[2], (buffer + ends[k], context))
+        _call_c(functions[0], (context,))
+        _call_c(functions[1], (context, buffer + begin, ends[k] - begin))
+        _call_c(functions[2], (buffer + ends[k], context))
         begin = ends[k]

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from microsim.engine import digest_chain as digest_chain_module
 from microsim.engine.compiled import plain
 from microsim.engine.digest_chain import digest_chain
 from microsim.messages.outbox import DIGEST_BYTES, Ends, Outbox, name_in_transcript
@@ -61,6 +62,13 @@ def test_digests_of_many_ticks_at_once_are_a_chain_of_sha256(contents: list[byte
 )
 def test_the_sha256_of_pythons_own_openssl_is_found() -> None:
     assert digest_chain() is not None
+
+
+def test_functions_that_give_other_digests_than_hashlib_are_not_used() -> None:
+    def forgetful(buffer: int, ends: Ends) -> None:
+        """Leaves what is there."""
+
+    assert not digest_chain_module._is_right(forgetful)
 
 
 def plainly(run: list[list[tuple[int, bytes]]]) -> list[tuple[int, int, bytes]]:
