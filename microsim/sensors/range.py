@@ -111,7 +111,7 @@ def _find_doubtful(motion: Array, scene: Scene, found: Integers) -> int:
         dx, dy = motion[PLACE_X, i] - motion[X, i], motion[PLACE_Y, i] - motion[Y, i]
         is_on = _is_on_cells(clearance, cell, x, y)
         free = float(clearance[int(y / cell if is_on else 0.0), int(x / cell if is_on else 0.0)])
-        around = (free - 1.0) * cell * _ALMOST if is_on else 0.0  # within it all cells are free
+        around = (free - 1.0) * cell * _ALMOST if is_on & (free > 1.0) else 0.0  # within it all cells are free
         doubtful[i] = 0.0 if dx * dx + dy * dy < around * around else 1.0
     for i in range(BLOCK):
         found[count] = i

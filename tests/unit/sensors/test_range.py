@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 import microsim
-from microsim.sensors.range import measured
+from microsim.engine.calls import BLOCK, Scene
+from microsim.engine.geometry import clearance_of
+from microsim.engine.motion import COS_YAW, PLACE_X, PLACE_Y, SENSOR_FIELDS, SIN_YAW, X, Y
+from microsim.sensors.range import measured, sample, sample_many
 from tests.support import bare, decoded, many, scenario
 
 WALL = {"type": "box", "center": [15.5, 10, 0], "size": [1, 20, 1]}  # its face is at x = 15
@@ -113,3 +116,25 @@ def test_the_message_tells_what_the_sensor_is():
 )
 def test_the_limits_themselves_are_measured(distance, noise, reading):
     assert measured(distance, noise, 0.2, 10.0) == reading
+
+
+@pytest.mark.parametrize("arm", [0.0, 0.4, 1.5])
+def test_a_block_of_worlds_reads_what_each_reads_alone(arm):
+    """In, before and behind single occupied cells, and off the map, where only rays from outside are left."""
+    dice = np.random.default_rng(8)
+    clearance = clearance_of((dice.random((9, 9)) < 0.1).astype(np.uint8))
+    nothing, level = np.zeros((1, 1), np.uint8), np.zeros((1, 1))
+    scene = Scene(level, nothing, clearance, clearance, 0.5, -1.0, -2.0, 0.1, np.zeros(12), np.zeros(1))
+    settings = np.repeat([[0.2], [3.0], [0.05], [0.1], [0.6], [0.8], [0.0]], BLOCK, axis=1)
+    for _ in range(many(20, 2)):
+        motion, yaw = np.zeros((SENSOR_FIELDS, BLOCK)), dice.uniform(-4, 4, BLOCK)
+        motion[SIN_YAW], motion[COS_YAW] = np.sin(yaw), np.cos(yaw)
+        motion[X], motion[Y] = dice.uniform(-1.2, 3.7, BLOCK), dice.uniform(-2.2, 2.7, BLOCK)
+        motion[PLACE_X], motion[PLACE_Y] = motion[X] + arm * motion[COS_YAW], motion[Y] + arm * motion[SIN_YAW]
+        keys, ticks = dice.integers(0, 2**62, BLOCK), dice.integers(0, 1000, BLOCK)
+        reading, alone, memory = np.zeros((1, BLOCK)), np.zeros((BLOCK, 1)), np.zeros(1)
+        sample_many(settings, motion, np.zeros((1, BLOCK)), scene, keys, ticks, reading)
+        for i in range(BLOCK):
+            own = settings[:, i].copy(), motion[:, i].copy(), memory, scene, int(keys[i]), int(ticks[i])
+            sample(*own, alone[i])
+        np.testing.assert_array_equal(reading[0], alone[:, 0])
