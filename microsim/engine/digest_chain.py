@@ -54,7 +54,7 @@ def _is_right(chain: Callable[[int, Rows], None]) -> bool:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _call_c(typing: Any, function: Any, arguments: Any) -> Any:
-    """Call a function of C with a tuple of 64-bit numbers; what it returns is left."""
+    """Call a function of C with a tuple of 64-bit numbers; its result is ignored."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         values = cgutils.unpack_tuple(builder, args[1])

@@ -174,17 +174,30 @@ def sense(
 
 
 @kernel
-def move(fleets: Rows, copies: Rows, tick: int, ticks: int) -> None:
-    """Every fleet from `tick` on by `ticks`, tick by tick: robots touch each other. Then what is kept of each tick."""
+def move(fleets: Rows, tick: int, ticks: int) -> None:
+    """Every fleet from `tick` on by `ticks`, tick by tick: robots touch each other."""
     for k in range(tick, tick + ticks):
         for f in range(fleets.shape[0]):
             fleets[f, FLEET_TICK], fleets[f, TICKS] = k, 1
             _call(fleets[f, FUNCTION], _table_address(fleets) + 8 * FLEET_COLUMNS * f)
-        for c in range(copies.shape[0]):
-            row = copies[c]
-            if row[COPY_TO] < row[COPY_END]:
-                _copy(row[COPY_TO], row[COPIED], row[COPIED_BYTES])
-                row[COPY_TO] += row[COPIED_BYTES]
+
+
+@kernel
+def copy_states(copies: Rows) -> None:
+    """After a tick: what is to be kept of it, while there is room."""
+    for c in range(copies.shape[0]):
+        row = copies[c]
+        if row[COPY_TO] < row[COPY_END]:
+            _copy(row[COPY_TO], row[COPIED], row[COPIED_BYTES])
+            row[COPY_TO] += row[COPIED_BYTES]
+
+
+@kernel
+def move_and_copy(fleets: Rows, copies: Rows, tick: int, ticks: int) -> None:
+    """`move`, with the states of each tick."""
+    for k in range(tick, tick + ticks):
+        move(fleets, k, 1)
+        copy_states(copies)
 
 
 @kernel
@@ -200,7 +213,8 @@ def look(fleets: Rows) -> None:
 @kernel
 def begin_tick(fleets: Rows, copies: Rows, calls: Rows, windows: Array, trackers: Rows, tick: int) -> None:
     """Move to the next tick; then what sensors keep track of from tick to tick."""
-    move(fleets, copies, tick, 1)
+    move(fleets, tick, 1)
+    copy_states(copies)
     look(fleets)
     track(calls, windows, trackers, tick + 1)
 

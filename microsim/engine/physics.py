@@ -14,7 +14,7 @@ from microsim.engine.contact_tables import Contacts, Mover
 from microsim.engine.exact import wrap_angle
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, Motion
-from microsim.engine.output_table import COPIED, COPY_COLUMNS, look, move
+from microsim.engine.output_table import COPIED, COPY_COLUMNS, look, move, move_and_copy
 from microsim.engine.world import World
 
 
@@ -106,7 +106,10 @@ class Physics:
 
     def move(self, tick: int, ticks: int = 1) -> None:
         """From tick to tick + ticks."""
-        move(self.rows, self.copies, tick, ticks)
+        if self._traces:
+            move_and_copy(self.rows, self.copies, tick, ticks)
+        else:
+            move(self.rows, tick, ticks)
 
     def trace(self, ticks: int) -> Mapping[str, Array]:
         """Robot -> (ticks, rows): its state after each of the next ticks, written there as they are run."""
@@ -120,7 +123,7 @@ class Physics:
         return {name: states[:, :, column] for fleet, states in pairs for column, name in enumerate(fleet.names)}
 
     def continue_trace(self, before: "Physics") -> None:
-        """Go on with the trace of the physics that this one replaces, if there is one."""
+        """Continue the trace of the physics that this one replaces, if there is one."""
         if before.copies.size and [each.names for each in self.fleets] != [each.names for each in before.fleets]:
             raise ValueError("the states of other robots do not fit into a trace")
         self._traces, self.copies = before._traces, before.copies

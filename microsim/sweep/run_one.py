@@ -38,7 +38,7 @@ class MetricRun:
         self._watches = {name: watch(name, self.run) for name in metrics}
         self._looks = [each.look for each in self._watches.values() if each.look is not None]
         self._hears = [each.hear for each in self._watches.values() if each.hear is not None]
-        self._block_start, self._trace = sim.tick, sim.trace(_BLOCK_TICKS if self._looks else 0)
+        self._block_start, self._trace = sim.tick, sim.trace(_BLOCK_TICKS) if self._looks else {}
 
     def __call__(self, messages: Sequence[Message]) -> None:
         if self.pilot is not None:
