@@ -161,17 +161,24 @@ def _without_origin(robot: str, given: Mapping[str, Any], bundle: Bundle) -> dic
     needing = [name for name, sensor in COMMON_SENSORS.items() if sensor.needs_origin]
     further = given.get("sensors")
     blocks = further if isinstance(further, Mapping) else {}
-    asked: list[tuple[str, ...]] = [(robot, name) for name in needing if given.get(name)]
+    asked: list[tuple[str, ...]] = [(robot, name) for name in needing if _is_requested(given.get(name))]
     asked += [
         (robot, "sensors", name)
         for name, block in blocks.items()
-        if isinstance(block, Mapping) and block.get("type") in needing
+        if isinstance(block, Mapping) and block.get("type") in needing and _is_requested(block)
     ]
     if asked:
         unknown = f"the world {bundle.name} does not say where on Earth it is"
         remedy = f"put its `origin` into {bundle.root / 'metadata.json'}, or leave this sensor out"
         raise ScenarioError(Problem(f"{unknown}; {remedy}", ".".join(("robots", *asked[0]))))
     return dict.fromkeys(needing)
+
+
+def _is_requested(block: Any) -> bool:
+    """Whether a sensor's block adds it: `gps: {}` does; null, false and `enabled: false` leave it out."""
+    if isinstance(block, Mapping):
+        return block.get("enabled", True) is not False
+    return block is not None and block is not False
 
 
 def _kind(name: str, block: Any) -> type[Robot] | None:

@@ -209,6 +209,13 @@ def test_a_world_that_nobody_placed_has_no_gps(world: Path) -> None:
     assert not any("gps" in topic for topic in sim.topics)
     with pytest.raises(ScenarioError, match=r"robots\.ego\.gps.*does not say where on Earth it is"):
         Simulation({"world": str(world), "robots": {"ego": {"gps": {"hz": 5}}}})
+    for requested in ({"gps": {}}, {"gps": True}, {"sensors": {"other": {"type": "gps"}}}):
+        with pytest.raises(ScenarioError, match="does not say where on Earth it is"):
+            Simulation({"world": str(world), "robots": {"ego": requested}})
+    for left_out in ({"gps": None}, {"gps": False}, {"gps": {"enabled": False}}):
+        assert not any(
+            "gps" in topic for topic in Simulation({"world": str(world), "robots": {"ego": left_out}}).topics
+        )
 
 
 # ---- what people have ------------------------------------------------------------------------------------------------
