@@ -169,7 +169,8 @@ def _without_origin(robot: str, given: Mapping[str, Any], bundle: Bundle) -> dic
     ]
     if asked:
         unknown = f"the world {bundle.name} does not say where on Earth it is"
-        remedy = f"put its `origin` into {bundle.root / 'metadata.json'}, or leave this sensor out"
+        file = bundle.root / "metadata.json"
+        remedy = f"write its `origin` into {file} and remove `origin_is_known` there, or leave this sensor out"
         raise ScenarioError(Problem(f"{unknown}; {remedy}", ".".join(("robots", *asked[0]))))
     return dict.fromkeys(needing)
 
