@@ -11,6 +11,7 @@ import secrets
 import signal
 import time
 import traceback
+import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -47,6 +48,7 @@ _NOTHING = object()
 def serve(pipe: Connection, options: PageOptions) -> None:
     """Until the run ends or goes away."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which then ends us
+    warnings.filterwarnings("ignore", "Queued a .* on a closed connection")  # of viser: a page may close at any time
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # stdout is the run's
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
