@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from html import escape
@@ -112,11 +112,18 @@ def chosen_checks(names: Sequence[str]) -> list[ConformanceCheck]:
     return [each for each in checks if not names or each.group in names or each.name in names]
 
 
-def run_checks(sim: Simulator, checks: Sequence[ConformanceCheck]) -> ConformanceReport:
+def run_checks(
+    sim: Simulator,
+    checks: Sequence[ConformanceCheck],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> ConformanceReport:
     """One after the other; the simulator is left playing or paused, as it was. TimeoutError: it does not answer."""
+    outcomes: list[CheckOutcome] = []
     try:
         was_playing = _is_playing(sim)
-        outcomes = [_outcome(sim, each) for each in checks]
+        for each in checks:
+            outcomes.append(_outcome(sim, each))
+            progress(len(outcomes), len(checks))
         if was_playing is not None and not sim.is_silent:
             with suppress(ViolationError):  # it does not do what it should; the checks have said so
                 if was_playing:

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, ResultJsonOption, argument, flag, option
 from microsim.cli.live import PANEL, connected
-from microsim.cli.terminal import FAILED, GOOD
+from microsim.cli.terminal import FAILED, GOOD, ShareProgress
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:
@@ -77,7 +77,9 @@ def conformance(
         what = "it is a folder" if html.is_dir() else f"there is no folder {html.parent}"
         raise UsageError(f"--html {html}: {what}")
     with connected(None) as network:
-        report = run_checks(find_simulator(network, node, dialect, timeout, spawn), chosen)
+        progress = ShareProgress("checking")
+        report = run_checks(find_simulator(network, node, dialect, timeout, spawn), chosen, progress.count)
+        progress.end()
     _write(report, html, as_json)
     return GOOD if report.is_conformant else FAILED
 

@@ -424,7 +424,9 @@ def test_every_check_cites_a_definition() -> None:
 
 
 def test_a_report_is_text_json_and_html(subject: Simulator) -> None:
-    report = run_checks(subject, [CHECKS["the_state_of_nobody_is_not_found"], CHECKS["a_world_is_unloaded"]])
+    chosen, shown = [CHECKS["the_state_of_nobody_is_not_found"], CHECKS["a_world_is_unloaded"]], []
+    report = run_checks(subject, chosen, lambda done, total: shown.append(f"{done} of {total}"))
+    assert shown == ["1 of 2", "2 of 2"]
     data = json.loads(report.to_json())
     assert_published("conformance", data)
     assert (data["node"], data["dialect"], data["passed"], data["failed"]) == ("/microsim", "2.x", 1, 0)
