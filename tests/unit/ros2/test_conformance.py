@@ -59,6 +59,7 @@ class FakeSimulator:
         assert self._is_up.wait(120.0)
 
     def _run(self) -> None:
+        microsim.Simulation(SMALL).step(60)  # kernels are compiled before anybody waits for an answer
         transport = MemoryTransport("microsim", bus=self.bus)
         self.node = start_node(transport, microsim.load_scenario(SMALL), rtf=10.0)
         self._is_up.set()
