@@ -230,7 +230,7 @@ class Trainer:
     ) -> None:
         self.kind, self.name, self.seed = find_task(task), str(task), seed
         self.settings = chosen = PpoSettings().changed({**self.kind.training, **(settings or {})})
-        self.options, self.threads = options, threads
+        self.options, self.threads, self.is_stopping = options, threads, False
         torch.set_num_threads(threads)
         self.worlds = Worlds(self.kind, chosen.worlds, threads, device, seed + 1, options)
         here = self.worlds.device
@@ -251,7 +251,7 @@ class Trainer:
         self.rollout = Rollout(chosen.rollout, self.worlds.rows, inputs, actions, here)
 
     def run(self, report: Callable[[Progress], None] = lambda progress: None) -> Policy:
-        """Until the target is reached, or the steps are used up."""
+        """Until the target is reached, the steps are used up, or `stop` is called."""
         chosen, worlds = self.settings, self.worlds
         per_update = chosen.rollout * chosen.worlds
         updates = max(chosen.steps // per_update, 1)
@@ -270,10 +270,14 @@ class Trainer:
             report(Progress(update, update * per_update, seconds, reward, success, collision, difficulty, checked))
             if success >= chosen.harder_at:
                 worlds.task.difficulty = min(1.0, round(difficulty + 0.1, 1))
-            if checked is not None and chosen.target and checked >= chosen.target:
+            if self.is_stopping or (checked is not None and chosen.target and checked >= chosen.target):
                 break
         self.seconds = time.perf_counter() - begun_s
         return self.policy(update * per_update)
+
+    def stop(self) -> None:
+        """After the update under way; the policy is what has been learned until then."""
+        self.is_stopping = True
 
     def _check(self, success: float, is_last: bool) -> float | None:
         """The share of worlds in which the policy succeeds; only when that is likely to be what is wanted."""

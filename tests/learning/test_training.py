@@ -1,6 +1,10 @@
 """Training with torch, in short: it learns, it is repeatable, and what it writes can be read elsewhere."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +15,12 @@ from typer.testing import CliRunner
 from microsim.cli import app
 from microsim.errors import UsageError
 from microsim.learning.evaluation import evaluate
+from microsim.learning.learning_curve import Progress
 from microsim.learning.policy import Policy, load_policy
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.learning
+ROOT = Path(__file__).parents[2]
 SHORT = {"worlds": 128, "steps": 128 * 16 * 40, "target": 0.0, "check_worlds": 50, "check_every": 100}
 
 
@@ -76,6 +82,37 @@ def test_the_command_trains_evaluates_and_writes_a_curve_and_onnx(tmp_path: Path
 
 
 FEW = {"worlds": 4, "rollout": 4, "steps": 32, "minibatch": 16, "target": 0.0}
+
+
+def test_a_training_that_is_stopped_keeps_what_was_learned() -> None:
+    from microsim.learning.ppo import Trainer
+
+    settings = {"worlds": 16, "rollout": 4, "steps": 6400}
+    trainer, seen = Trainer("Hover", 1, settings=settings), []
+
+    def report(progress: Progress) -> None:
+        seen.append(progress)
+        if progress.update == 2:
+            trainer.stop()
+
+    policy = trainer.run(report)
+    assert [progress.steps for progress in seen] == [64, 128]
+    assert policy.about["steps"] == 128
+
+
+def test_a_signal_ends_the_command_with_a_policy(tmp_path: Path) -> None:
+    """The first one after the update under way; it does not wait for a hundred million steps."""
+    words = ["train", "Hover", "--out", "hover.npz", "--worlds", "10", "--set", "worlds=16", "--set", "rollout=4"]
+    command = [sys.executable, "-m", "microsim", *words, "--set", "steps=1e8", "--set", "target=0"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "steps" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        text = process.stdout.read()
+    assert process.returncode == 0
+    assert "wrote hover.npz" in text
+    assert load_policy(tmp_path / "hover.npz").task == "Hover"
 
 
 def test_agents_that_are_alike_share_a_policy() -> None:

@@ -19,7 +19,7 @@ from microsim.cli.command import (
     seed_value,
 )
 from microsim.cli.precompile import compiling
-from microsim.cli.terminal import GOOD, interruptible, print_json, tell
+from microsim.cli.terminal import GOOD, Interrupts, interrupts_end_the_run, note, print_json, tell
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def train(options: TrainOptions) -> int:
     """
     out = options.out or Path(f"{Path(options.task).stem}.npz")
     _check_files(options, out)
-    with interruptible():
-        return _train(options, out)
+    with interrupts_end_the_run() as interrupts:
+        return _train(options, out, interrupts)
 
 
 COMMAND = Command(train, panel="Learn", position=160, json=TrainOutput)
@@ -100,7 +100,7 @@ def _check_files(options: TrainOptions, out: Path) -> None:
             raise UsageError(f"{name} {file}: {what}")
 
 
-def _train(options: TrainOptions, out: Path) -> int:
+def _train(options: TrainOptions, out: Path, interrupts: Interrupts) -> int:
     from microsim.learning.evaluation import evaluate
     from microsim.learning.ppo import Trainer
 
@@ -114,7 +114,10 @@ def _train(options: TrainOptions, out: Path) -> int:
         if not options.json and (progress.update % _SHOWN_EVERY == 0 or progress.checked is not None):
             tell(_line(progress))
 
+    interrupts.runner = trainer
     policy = trainer.run(report)
+    if trainer.is_stopping:
+        note("stopped: what was learned is evaluated and written; Ctrl-C again ends this too")
     found = evaluate(policy, options.worlds, threads=options.threads)
     figures = found.figures()
     policy.about["unseen"] = {"worlds": options.worlds, **figures}
