@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import microsim
-from microsim.scenario.overrides import with_values
+from microsim.scenario.loading import with_values
 from tests.cli_support import ROOT
 from tests.support import COMPILED, bare, decoded, many, on_topic, scenario, stamp_ns
 
