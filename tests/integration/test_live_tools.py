@@ -187,7 +187,7 @@ def test_parameters_are_read_set_described_and_dumped(simulator: None, tmp_path:
     assert {each.name: each.value for each in read_params_file(tmp_path / "dumped.yaml")}["rover.max_v"] == 2.0
     with pytest.raises(microsim.UsageError, match="is of type integer, not string"):
         run("param", "set", "/microsim", "seed", "many")
-    with pytest.raises(microsim.UsageError, match="must be from 0 to"):  # a negative number is no option
+    with pytest.raises(microsim.UsageError, match="must be from 0 to"):  # not taken for an option
         run("param", "set", "/microsim", "rover.max_v", "-1.5")
 
 

@@ -295,7 +295,7 @@ def _exif_position(file: Path) -> tuple[float, float, float] | None:
             block = image.getexif().get_ifd(_GPS_BLOCK)
         latitude, longitude = _degrees(block[2]), _degrees(block[4])
         altitude = float(block.get(6, 0.0)) * (-1.0 if block.get(5) in (1, b"\1") else 1.0)
-    except Exception:  # Pillow can raise anything on a damaged photograph; one without a position is none
+    except Exception:  # Pillow raises anything on damaged photographs, which then have no position
         return None
     latitude *= -1.0 if block.get(1) == "S" else 1.0
     longitude *= -1.0 if block.get(3) == "W" else 1.0

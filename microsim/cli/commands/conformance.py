@@ -10,8 +10,7 @@ from typing_extensions import TypedDict
 
 from microsim.cli.command import Command, ResultJsonOption, argument, flag, option
 from microsim.cli.live import PANEL, connected
-from microsim.cli.terminal import FAILED, GOOD, ShareProgress
-from microsim.errors import UsageError
+from microsim.cli.terminal import FAILED, GOOD, ShareProgress, check_can_write
 
 if TYPE_CHECKING:
     from microsim.conformance import ConformanceReport
@@ -73,9 +72,7 @@ def conformance(
         for each in chosen:
             print(f"{each.group:12} {each.name}: {each.title}  [{each.cites}]")
         return GOOD
-    if html is not None and (html.is_dir() or not html.parent.is_dir()):
-        what = "it is a folder" if html.is_dir() else f"there is no folder {html.parent}"
-        raise UsageError(f"--html {html}: {what}")
+    check_can_write("--html", html)
     with connected(None) as network:
         progress = ShareProgress("checking")
         report = run_checks(find_simulator(network, node, dialect, timeout, spawn), chosen, progress.count)

@@ -19,7 +19,7 @@ from microsim.cli.command import (
     seed_value,
 )
 from microsim.cli.precompile import compiling
-from microsim.cli.terminal import GOOD, Interrupts, interrupts_end_the_run, note, print_json, tell
+from microsim.cli.terminal import GOOD, Interrupts, check_can_write, interrupts_end_the_run, note, print_json, tell
 from microsim.errors import UsageError
 
 if TYPE_CHECKING:
@@ -95,9 +95,7 @@ def _check_files(options: TrainOptions, out: Path) -> None:
     if options.onnx is not None:
         import_onnx()
     for name, file in (("--out", out), ("--plot", options.plot), ("--onnx", options.onnx)):
-        if file is not None and (file.is_dir() or not file.parent.is_dir()):
-            what = "it is a folder" if file.is_dir() else f"there is no folder {file.parent}"
-            raise UsageError(f"{name} {file}: {what}")
+        check_can_write(name, file)
 
 
 def _train(options: TrainOptions, out: Path, interrupts: Interrupts) -> int:
