@@ -15,6 +15,7 @@ from microsim.render.relief import Surface, ground_classes, only_class, plane_de
 from microsim.render.screen import (
     TILE_COLUMNS,
     TILE_ROWS,
+    TINY,
     Pose,
     Rays,
     ScreenIndex,
@@ -29,8 +30,6 @@ from microsim.render.shapes import CIRCLE, CLASS, HIGH, KIND, LOW, TRIANGLE, Sha
 
 Image: TypeAlias = npt.NDArray[np.uint8]  # (h, w, 3)
 Instances: TypeAlias = npt.NDArray[np.uint16]  # (h, w) see `engine.world`; 0: none
-
-_TINY = 1e-300
 
 
 @threaded_kernel
@@ -233,7 +232,7 @@ def _cover_with_cylinder(
         dx = c[0] * a + c[1] * b + c[2]
         dy = c[3] * a + c[4] * b + c[5]
         square = dx * dx + dy * dy
-        square = square if square > _TINY else _TINY
+        square = square if square > TINY else TINY
         half = c[6] * dx + c[7] * dy
         discriminant = half * half - square * c[8]
         meets = discriminant >= 0.0
@@ -257,7 +256,7 @@ def _cover_with_prism(
         enter, leave = between(c[LOW], c[HIGH], inverse_dz[u])
         for k in range(3):
             outward = c[3 * k] * a + c[3 * k + 1] * b + c[3 * k + 2]
-            outward = outward if outward != 0.0 else _TINY
+            outward = outward if outward != 0.0 else TINY
             t = -c[9 + k] / outward
             enter = t if (outward < 0.0) & (t > enter) else enter
             leave = t if (outward > 0.0) & (t < leave) else leave

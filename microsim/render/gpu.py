@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from microsim.render import splat
+from microsim.render import robot_models, screen, splat
 from microsim.render.splat import CHUNK, TILE, activation, blending, picture, projection, sorting
 from microsim.render.splat.activation import Floats, Splats
 from microsim.render.splat.blending import Frame
-from microsim.render.splat.picture import NOISE_UNIT, Lens, Picture, Shot
+from microsim.render.splat.picture import NOISE_UNIT, Picture, Shot
 from microsim.render.splat.projection import FOOTPRINT
 
 OPTIONS = ("--std=c++17", "--fmad=false")
-_KERNELS = ("project", "scan", "emit", "sort_tiles", "sort_long_tiles", "blend", "develop")
+_KERNELS = ("project", "scan", "emit", "sort_tiles", "sort_long_tiles", "blend", "develop", "shade")
 _SHORT_LIST, _MEDIUM_LIST = 1024, 4096
 _EMIT_BLOCKS = 2048
 _MASK = 0xFFFFFFFF
@@ -59,6 +59,9 @@ def _defines() -> str:
         "EXTENT_FACTOR": sorting.EXTENT_FACTOR,
         "EXTENT_MARGIN": sorting.EXTENT_MARGIN,
         "TILE_MARGIN_PX": sorting.MARGIN_PX,
+        **dict(zip(("SUN_X", "SUN_Y", "SUN_Z"), robot_models.SUN, strict=True)),
+        **{name: getattr(robot_models, name) for name in ("SHADE", "SOFT_M", "SOFT_LENGTH_M", "OWN_M", "LOW_M")},
+        "TINY": screen.TINY,
     }
     assert (splat.TILE, splat.CHUNK, activation.GEOMETRY, projection.FOOTPRINT) == (16, 256, 12, 16)
     lines = [f"#define {name} ({_float(value)})" for name, value in floats.items()]
@@ -80,8 +83,25 @@ def _in_quads(cupy: Any, rows: Floats) -> Any:
     return cupy.ascontiguousarray(padded.reshape(count, quads, 4).transpose(1, 0, 2))
 
 
+class _Scene(NamedTuple):
+    """Splats in the GPU's memory."""
+
+    spheres: Any
+    geometry: Any
+    harmonics: Any
+    degree: np.int32
+    splats: np.int32  # how many
+
+
+def _uploaded(cupy: Any, splats: Splats) -> _Scene:
+    count, degree = len(splats), splats.degree
+    harmonics = _in_quads(cupy, splats.harmonics.reshape(count, 3 * (degree + 1) ** 2))
+    geometry = _in_quads(cupy, splats.geometry)
+    return _Scene(cupy.asarray(splats.spheres), geometry, harmonics, np.int32(degree), np.int32(count))
+
+
 class GpuRenderer:
-    """Holds a scene and room for a frame in the GPU's memory; one caller at a time."""
+    """Holds a scene, its actors and room for a frame in the GPU's memory; one caller at a time."""
 
     def __init__(self, splats: Splats) -> None:
         import cupy
@@ -89,13 +109,11 @@ class GpuRenderer:
         self._cupy = cupy
         module = cupy.RawModule(code=source(), options=OPTIONS)
         self._kernels = {name: module.get_function(name) for name in _KERNELS}
-        self._count, self._degree = len(splats), splats.degree
-        self._geometry = _in_quads(cupy, splats.geometry)
-        self._harmonics = _in_quads(cupy, splats.harmonics.reshape(self._count, 3 * (self._degree + 1) ** 2))
-        self._spheres = cupy.asarray(splats.spheres)
-        self._footprints = cupy.empty((max(self._count, 1), FOOTPRINT), np.float32)
+        self._scene = _uploaded(cupy, splats)
+        self._actors: dict[int, tuple[Splats, _Scene]] = {}
+        self._footprints = cupy.empty((max(len(splats), 1), FOOTPRINT), np.float32)
         self._reserve(1 << 20)
-        self._lookups: dict[int, tuple[Lens, Any]] = {}
+        self._tables: dict[int, tuple[Any, Any]] = {}
         self._long_list = self._longest_shared_list()
 
     def _reserve(self, pairs: int) -> None:
@@ -116,46 +134,56 @@ class GpuRenderer:
         """All cameras are enqueued before the first is waited for."""
         cupy = self._cupy
         while True:
-            views = cupy.asarray(np.array([shot.view for shot in shots]))
-            pending = [self._enqueue(views[k], shot) for k, shot in enumerate(shots)]
+            pending = [self._enqueue(shot) for shot in shots]
             needed = max((int(counters[0]) for *_, counters in pending), default=0)  # waits for the GPU
             if needed <= self._capacity:
-                lenses = [shot.lens for shot in shots]
-                return [
-                    Picture(cupy.asnumpy(image), lens.along_axis(cupy.asnumpy(depths)))
-                    for lens, (image, depths, *_) in zip(lenses, pending, strict=True)
-                ]
+                return [Picture(cupy.asnumpy(image), cupy.asnumpy(depths)) for image, depths, *_ in pending]
             self._reserve(needed + needed // 4)
 
     def frame(self, shot: Shot) -> Frame:
         """A shot before lens and exposure: what the rasteriser of the CPU gives."""
         while True:
-            blended = self._enqueue(self._cupy.asarray(shot.view), shot)[2]
+            blended = self._enqueue(shot)[2]
             needed = int(self._counters[0])
             if needed <= self._capacity:
                 return Frame(*(self._cupy.asnumpy(part) for part in blended))
             self._reserve(needed + needed // 4)
 
-    def _enqueue(self, view: Any, shot: Shot) -> tuple[Any, Any, tuple[Any, Any, Any], Any]:
+    def _enqueue(self, shot: Shot) -> tuple[Any, Any, tuple[Any, Any, Any], Any]:
         """Image and depths of a shot, its frame, and counters that say how many pairs there were."""
         canvas = shot.lens.canvas
         columns, rows = -(-canvas.width // TILE), -(-canvas.height // TILE)
-        counters, offsets = self._lists(view, columns, columns * rows)
+        own = shot.view
+        views = self._cupy.asarray(np.array([own, *(actor.view(own) for actor in shot.actors)]))
+        scenes = [self._scene, *(self._actor(actor.splats) for actor in shot.actors)]
+        counters, offsets = self._lists(views, scenes, columns, columns * rows)
         self._counters = counters
-        frame, seen_depths = self._blend(view, shot, offsets, columns, rows)
+        frame, seen_depths = self._blend(views[0], shot, offsets, columns, rows)
         image, depths = self._develop(shot, frame[0], seen_depths)
         return image, depths, frame, counters
 
-    def _lists(self, view: Any, columns: int, tiles: int) -> tuple[Any, Any]:
-        """Splats of every tile, nearest first, in `self._ids`; where each tile's begin."""
+    def _actor(self, splats: Splats) -> _Scene:
+        """In the GPU's memory, where it stays: actors look the same in every frame."""
+        kept = self._actors.get(id(splats))
+        if kept is None or kept[0] is not splats:
+            kept = self._actors[id(splats)] = splats, _uploaded(self._cupy, splats)
+        return kept[1]
+
+    def _lists(self, views: Any, scenes: Sequence[_Scene], columns: int, tiles: int) -> tuple[Any, Any]:
+        """Splats of every tile, nearest first, in `self._ids`; where each tile's begin. Each scene has its own view."""
         cupy, kernels, capacity = self._cupy, self._kernels, np.uint32(self._capacity)
         counters, counts = cupy.zeros(2, np.uint32), cupy.zeros(tiles, np.uint32)
         offsets = cupy.empty(tiles + 1, np.uint32)
-        chunks = self._spheres.shape[0]
-        scene = self._spheres, self._geometry, self._harmonics, np.int32(self._degree), np.int32(self._count)
-        if chunks:
-            room = capacity, self._footprints, self._pairs
-            kernels["project"]((chunks,), (CHUNK,), (view, *scene, np.int32(columns), *room, counters, counts))
+        before, total = 0, sum(int(scene.splats) for scene in scenes)
+        if self._footprints.shape[0] < total:
+            self._footprints = cupy.empty((total, FOOTPRINT), np.float32)
+        room = np.int32(columns), capacity, self._footprints, self._pairs
+        for view, scene in zip(views, scenes, strict=True):
+            chunks = scene.spheres.shape[0]
+            if chunks:
+                projected = view, *scene, np.uint32(before), *room, counters, counts
+                kernels["project"]((chunks,), (CHUNK,), projected)
+            before += int(scene.splats)
         kernels["scan"]((1,), (1024,), (np.int32(tiles), capacity, counts, offsets, counters))
         kernels["emit"]((_EMIT_BLOCKS,), (256,), (counters, self._pairs, offsets, capacity, self._keys))
         least = 0
@@ -179,7 +207,7 @@ class GpuRenderer:
             things = cupy.asarray(shot.things.depths), cupy.asarray(shot.things.colours)
         lists = self._footprints, self._ids, offsets, np.int32(columns)
         image = np.int32(canvas.width), np.int32(canvas.height), *shot.sky.colours, *things
-        rays = self._lookup(shot.lens, shot.lens.rays)
+        rays = self._kept(shot.lens.rays)
         out = colours, alphas, depths, seen_depths
         self._kernels["blend"]((columns * rows,), (TILE * TILE,), (view, *lists, *image, rays, *out))
         return (colours, alphas, depths), seen_depths
@@ -193,16 +221,22 @@ class GpuRenderer:
         key = np.uint32(exposure.key & _MASK), np.uint32((exposure.key >> 32) & _MASK)
         tick = np.uint32(exposure.tick & _MASK), np.uint32((exposure.tick >> 32) & _MASK)
         noise = *light, *key, *tick, np.uint32(shot.lens.top * width)
-        camera = self._lookup(shot.lens, shot.lens.lookup), np.int32(width), np.int32(height), *noise
+        camera = self._kept(shot.lens.lookup), np.int32(width), np.int32(height), *noise
         blocks = -(-height * width // 256)
-        self._kernels["develop"]((blocks,), (256,), (colours, seen_depths, *size, *camera, image, depths))
+        stretch = self._kept(shot.lens.stretch)
+        self._kernels["develop"]((blocks,), (256,), (colours, seen_depths, *size, *camera, stretch, image, depths))
+        shadows = shot.shadows
+        if shadows is not None:
+            bodies = cupy.asarray(shadows.bodies), np.int32(shadows.bodies.shape[0])
+            seen = cupy.asarray(shot.pose), self._kept(shadows.rays), *bodies
+            self._kernels["shade"]((blocks,), (256,), (*seen, np.int32(height * width), depths, image))
         return image, depths
 
-    def _lookup(self, lens: Lens, table: Any) -> Any:
-        """A lens's table in the GPU's memory, where it stays: no lens has two."""
+    def _kept(self, table: Any) -> Any:
+        """A table of a lens in the GPU's memory, where it stays: cameras keep their lenses."""
         if table is None:
             return np.uintp(0)
-        kept = self._lookups.get(id(lens))
-        if kept is None or kept[0] is not lens:
-            kept = self._lookups[id(lens)] = lens, self._cupy.asarray(table)
+        kept = self._tables.get(id(table))
+        if kept is None or kept[0] is not table:
+            kept = self._tables[id(table)] = table, self._cupy.asarray(table)
         return kept[1]

@@ -8,7 +8,7 @@ Robots are seen where their bodies are given.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -17,12 +17,16 @@ from microsim.engine.world import OBSTACLE, PALETTE, Shape, World
 from microsim.render import fisheye
 from microsim.render.drawing import Image, Instances, coloured, draw, draw_bodies, number_obstacles
 from microsim.render.relief import relief_depths, world_terrain
-from microsim.render.screen import Rays, screen_index, tile_outlines
+from microsim.render.screen import Mask, Rays, cut_to, screen_index, tile_outlines
 from microsim.render.shapes import NO_SHAPES, tabulate
+
+if TYPE_CHECKING:
+    from microsim.render.splat.rasteriser import Workers
 
 Rotation: TypeAlias = tuple[Vector, Vector, Vector]  # rows of the matrix from the optical to the map frame
 
 _NEWTON_STEPS = 30
+_BAND_ROWS = 16  # [px] that a thread draws of the robots at a time
 _TOLERANCE_PX = 1e-9
 
 
@@ -146,7 +150,8 @@ class Renderer:
         is_plane = self._world.is_flat or ground_above_camera >= 0.0
         with np.errstate(all="ignore"):  # uncompiled, NumPy would warn of every ray that goes to infinity
             if not is_plane:
-                self._draw_relief()
+                self._depths[:] = math.inf
+                relief_depths(self._pose, self._rays, self._screen, self._patches, self._blocks, self._depths)
             self._draw_shapes(ground_above_camera, is_plane, bodies, needs_depths)
 
     def _aim(self, position: Vector, rotation: Rotation) -> float:
@@ -156,9 +161,6 @@ class Renderer:
             raise ValueError(f"the camera's pose is not finite: {pose}")
         self._pose[:] = pose
         return self._world.ground(position[0], position[1]) - float(position[2])
-
-    def _draw_relief(self) -> None:
-        relief_depths(self._pose, self._rays, self._screen, self._patches, self._blocks, self._depths)
 
     def _draw_shapes(
         self, ground_above_camera: float, is_plane: bool, bodies: Array | None, needs_depths: bool
@@ -173,28 +175,54 @@ class Renderer:
         if bodies is not None:
             draw_bodies(pose, rays, bodies, OBSTACLE, *canvas)
 
-    def things(self, position: Vector, rotation: Rotation, parts: Array) -> tuple[Image, Array]:
+    def things(self, position: Vector, rotation: Rotation, parts: Array, workers: "Workers") -> tuple[Image, Array]:
         """The image, and depths of what stands on the ground or above it: infinite where the ground is nearer.
 
         parts: of robots, as `draw_parts` takes them. The array of depths is reused by the next call.
         """
+        ground_above_camera, depths = self._aim(position, rotation), self._depths
+        depths[:] = math.inf
+        if self.is_bare:  # the ground is looked at only where robots are
+            image: Image = np.zeros((*depths.shape, 3), np.uint8)
+            self._draw_parts(parts, depths, image, workers)
+            is_seen = depths < math.inf
+            ground = np.where(is_seen, math.inf, 0.0)
+            self._draw_ground(ground_above_camera, ground, is_seen, workers)
+            depths[depths >= ground] = math.inf
+            return image, depths
+        self._draw_ground(ground_above_camera, depths, np.ones(depths.shape, np.bool_), workers)
+        ground = depths.copy()
+        with np.errstate(all="ignore"):
+            self._draw_shapes(ground_above_camera, False, None, True)
+        depths[depths >= ground] = math.inf
+        image = coloured(self._classes, self._palette)
+        self._draw_parts(parts, ground, image, workers)
+        return image, depths
+
+    def _draw_parts(self, parts: Array, ground: Array, image: Image, workers: "Workers") -> None:
         from microsim.render.robot_models import draw_parts  # for splat cameras alone
 
-        ground_above_camera = self._aim(position, rotation)
-        with np.errstate(all="ignore"):
-            if self._world.is_flat or ground_above_camera >= 0.0:
-                bare = (self._rays, self._tiles, self._screen, self._surface, NO_SHAPES, self._row)
-                draw(self._pose, ground_above_camera, True, True, *bare, self._depths, self._classes)
-            else:
-                self._draw_relief()
-            ground = self._depths.copy()
-            if not self.is_bare:
-                self._draw_shapes(ground_above_camera, False, None, True)
-        self._depths[self._depths >= ground] = math.inf
-        image = coloured(self._classes, self._palette)
-        with np.errstate(all="ignore"):
-            draw_parts(self._pose, self._rays, self._screen, parts, ground, self._depths, image)
-        return image, self._depths
+        def draw_rows(number: int, worker: int) -> None:
+            rows = number * _BAND_ROWS, min((number + 1) * _BAND_ROWS, image.shape[0])
+            with np.errstate(all="ignore"):
+                draw_parts(self._pose, self._rays, self._screen, parts, *rows, ground, self._depths, image)
+
+        workers.run(draw_rows, -(-image.shape[0] // _BAND_ROWS))
+
+    def _draw_ground(self, ground_above_camera: float, depths: Array, is_wanted: Mask, workers: "Workers") -> None:
+        """Where it is nearer than `depths`. Pixels that are not wanted may be left out."""
+        if self._world.is_flat or ground_above_camera >= 0.0:
+            bare = (self._rays, self._tiles, self._screen, self._surface, NO_SHAPES, self._row)
+            with np.errstate(all="ignore"):
+                draw(self._pose, ground_above_camera, True, True, *bare, depths, self._classes)
+            return
+        bands = cut_to(self._screen, is_wanted, workers.count)
+
+        def draw_rows(number: int, worker: int) -> None:
+            with np.errstate(all="ignore"):
+                relief_depths(self._pose, self._rays, bands[number], self._patches, self._blocks, depths)
+
+        workers.run(draw_rows, len(bands))
 
     def classes(self, position: Vector, rotation: Rotation) -> Grid:
         """(h, w) class of what each pixel sees. The array is reused by the next call."""

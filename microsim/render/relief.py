@@ -20,6 +20,7 @@ from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.world import World
 from microsim.render.screen import (
+    TINY,
     Pose,
     Prism,
     Rays,
@@ -40,7 +41,6 @@ _LOOK = 256  # pixels that are looked at to see whether a nearer part of the gro
 _OUTER_STEPS = (4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)  # [cells] from the edge: long patches would cover much screen
 _FAR = 1e12  # [m] where an outer patch ends
 _WHOLE, _BESIDE_A_HOLE, _HOLE = range(3)
-_TINY = 1e-300
 _LEVEL = 1e-3  # slopes of rays below this count as towards the horizon
 _SLACK = 1e-9  # far above the rounding of places on the ground
 _MOST_CELLS = 256.0  # that are looked at in place of the pixels of a tile
@@ -140,8 +140,10 @@ def plane_depths(inverse_dz: Array, ground_above_camera: float, depths: Array) -
 
 @threaded_kernel
 def relief_depths(pose: Pose, rays: Rays, screen: ScreenIndex, ground: Patches, blocks: Array, depths: Array) -> None:
-    """Fill `depths` (h, w) with that of the bilinear surface, inf in the sky; the camera is above the ground."""
-    depths[:] = math.inf
+    """Put the bilinear surface into `depths` (h, w) where it is nearer; the camera is above the ground.
+
+    Where there is nothing nearer the sky was: infinite depths. Pixels of depth 0 cost next to nothing.
+    """
     scale, columns, rows = screen
     seen = np.empty((3, _BLOCK + 1, _BLOCK + 1))
     near_j, near_i = _place_in(pose[1], ground.y), _place_in(pose[0], ground.x)
@@ -359,7 +361,7 @@ def _draw_patch(pose: Pose, patch: Array, rays: Rays, u0: int, u1: int, v0: int,
             discriminant = c1 * c1 - 4.0 * c2 * c0
             meets = discriminant >= 0.0
             root = math.sqrt(discriminant if meets else 0.0)
-            ahead = 2.0 * c0 / (root - c1 if root != c1 else _TINY)
+            ahead = 2.0 * c0 / (root - c1 if root != c1 else TINY)
             below = c0 <= 0.0
             t = enter if below else enter + ahead
             hit = (enter <= leave) & (below | (meets & (ahead > 0.0) & (t <= leave))) & (t < depth[u]) & (t < _FAR)

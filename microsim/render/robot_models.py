@@ -26,9 +26,9 @@ from microsim.render.splat.activation import Floats
 SUN = (0.36, 0.24, 0.9015542135686)  # unit vector towards it, as in the generated worlds
 BOX, CYLINDER, SPHERE = range(3)
 PART_NUMBERS, OWNER = 20, 19
-_SHADE = 0.55  # of the light that a shadow takes
-_SOFT_M, _SOFT_LENGTH_M = 0.12, 0.6  # bodies cast shadows a little larger than they are; softness of the edge
-_OWN_M, _LOW_M = 0.06, 0.3  # a surface so near to a body is its own, but not what lies at its feet
+SHADE = 0.55  # of the light that a shadow takes
+SOFT_M, SOFT_LENGTH_M = 0.12, 0.6  # bodies cast shadows a little larger than they are; softness of the edge
+OWN_M, LOW_M = 0.06, 0.3  # a surface so near to a body is its own, but not what lies at its feet
 _sun_x, _sun_y, _sun_z = SUN
 
 
@@ -136,14 +136,22 @@ def _light(part: Array, x: float, y: float, z: float) -> float:
 
 @threaded_kernel
 def draw_parts(
-    pose: Pose, rays: Rays, screen: ScreenIndex, parts: Array, ground: Array, depths: Array, image: Image
+    pose: Pose,
+    rays: Rays,
+    screen: ScreenIndex,
+    parts: Array,
+    begin: int,
+    end: int,
+    ground: Array,
+    depths: Array,
+    image: Image,
 ) -> None:
-    """Put parts that are nearer than what was seen so far, and than the ground, into `depths` and `image`."""
+    """Rows begin to end of `depths` and `image`: parts that are nearer than what was seen so far, and than the ground."""
     eye = (pose[0], pose[1], pose[2])
     for n in range(parts.shape[0]):
         part = parts[n]
         first, last, top, bottom = pixels_of_body(pose, screen, part)
-        for v in range(top, bottom):
+        for v in range(max(top, begin), min(bottom, end)):
             for u in range(first, last):
                 a, b = rays[0, v, u], rays[1, v, u]
                 x = pose[3] * a + pose[4] * b + pose[5]
@@ -204,7 +212,7 @@ def shade(pose: Pose, rays: Rays, depths: Floats, boxes: Array, begin: int, end:
             z = pose[2] + depth * (pose[9] * a + pose[10] * b + pose[11])
             light = 1.0
             for n in range(boxes.shape[0]):
-                light = min(light, 1.0 - _SHADE * _covered(boxes[n], x, y, z))
+                light = min(light, 1.0 - SHADE * _covered(boxes[n], x, y, z))
             if light < 1.0:
                 for channel in range(3):
                     image[v, u, channel] = np.uint8(light * image[v, u, channel])
@@ -221,11 +229,11 @@ def _covered(body: Array, x: float, y: float, z: float) -> float:
     enter, leave, is_near = 0.0, math.inf, True
     for k in range(3):
         place, along = _local(body, dx, dy, dz, k), _local(body, _sun_x, _sun_y, _sun_z, k)
-        half = body[12 + k] + (_SOFT_M if k < 2 else 0.0)
+        half = body[12 + k] + (SOFT_M if k < 2 else 0.0)
         near, far = between(-half - place, half - place, inverse_of(along))
         enter, leave = max(enter, near), min(leave, far)
-        is_near &= abs(place) < body[12 + k] + _OWN_M
-    if is_near and _local(body, dx, dy, dz, 2) > min(_LOW_M, 0.6 * body[14]) - body[14]:
+        is_near &= abs(place) < body[12 + k] + OWN_M
+    if is_near and _local(body, dx, dy, dz, 2) > min(LOW_M, 0.6 * body[14]) - body[14]:
         return 0.0  # its own surface
-    length, whole = leave - enter, min(2.0 * body[14], _SOFT_LENGTH_M)
+    length, whole = leave - enter, min(2.0 * body[14], SOFT_LENGTH_M)
     return min(max(length / whole, 0.0), 1.0)

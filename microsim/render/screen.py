@@ -1,5 +1,6 @@
 """Which pixels can see a thing: the camera's rays as a screen, the bounds of a prism on it, where rays enter boxes."""
 
+import itertools
 import math
 from typing import NamedTuple, TypeAlias
 
@@ -13,9 +14,10 @@ Rays: TypeAlias = Array  # (2, h, w): a and b of each pixel's ray (a, b, 1) in t
 Pose: TypeAlias = Array  # (12,) camera position [m], then the rows of the rotation from the optical to the map frame
 Prism: TypeAlias = Array  # (10,) bottom, top [m], x and y of the four corners of its footprint [m], map frame
 Spans: TypeAlias = npt.NDArray[np.int32]
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _BINS_PER_PIXEL = 16
-_TINY = 1e-300
+TINY = 1e-300
 _SLACK = 1e-9  # of a and b, far above their rounding and far below a pixel
 TILE_ROWS, TILE_COLUMNS = 8, 32  # [px]
 
@@ -44,6 +46,20 @@ def screen_index(rays: Rays) -> ScreenIndex:
     columns, a_low, a_scale = _axis_index(np.fmin.reduce(rays[0], axis=0), np.fmax.reduce(rays[0], axis=0))
     rows, b_low, b_scale = _axis_index(np.fmin.reduce(rays[1], axis=1), np.fmax.reduce(rays[1], axis=1))
     return ScreenIndex(Scale(a_low, a_scale, b_low, b_scale), columns, rows)
+
+
+def cut_to(screen: ScreenIndex, is_wanted: Mask, bands: int) -> list[ScreenIndex]:
+    """The rows and columns between which all wanted pixels (h, w) lie, rows in so many bands: no two share a pixel."""
+    rows, columns = (np.flatnonzero(is_wanted.any(axis=axis)) for axis in (1, 0))
+    if not rows.size:
+        return []
+    across = np.clip(screen.columns, columns[0], columns[-1] + 1).astype(np.int32)
+    edges = [int(rows[0]) + (int(rows[-1]) + 1 - int(rows[0])) * band // bands for band in range(bands + 1)]
+    return [
+        ScreenIndex(screen.scale, across, np.clip(screen.rows, begin, end).astype(np.int32))
+        for begin, end in itertools.pairwise(edges)
+        if begin < end
+    ]
 
 
 def tile_outlines(rays: Rays) -> Array:
@@ -106,8 +122,8 @@ def whole_groups(begin: int, end: int, count: int) -> tuple[int, int]:
 
 @inlined
 def inverse_of(number: float) -> float:
-    """A zero is replaced by `_TINY`: the quotient then decides as its limit would, and no NaN arises."""
-    return 1.0 / (number if number != 0.0 else _TINY)
+    """A zero is replaced by `TINY`: the quotient then decides as its limit would, and no NaN arises."""
+    return 1.0 / (number if number != 0.0 else TINY)
 
 
 @inlined

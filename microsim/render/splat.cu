@@ -222,9 +222,10 @@ __device__ __forceinline__ void add_pairs(const float4* f, short4 tiles, Key key
 
 extern "C" {
 
-// One block a chunk. Footprints stand at their splat's index. Counters: pairs written here, pairs of all lists.
+// One block a chunk. Footprints stand at their splat's index, after the `before` of scenes that were projected earlier: those
+// of equal depth are blended in this order. Counters: pairs written here, pairs of all lists.
 __global__ void __launch_bounds__(CHUNK) project(const double* __restrict__ view, const double* __restrict__ spheres,
-    const float4* __restrict__ geometry, const float4* __restrict__ harmonics, int degree, int n, int columns, unsigned capacity,
+    const float4* __restrict__ geometry, const float4* __restrict__ harmonics, int degree, int n, unsigned before, int columns, unsigned capacity,
     float4* __restrict__ footprints, Pair* __restrict__ pairs, unsigned* __restrict__ counters, unsigned* __restrict__ counts)
 {
   __shared__ double shared_view[34];
@@ -240,11 +241,11 @@ __global__ void __launch_bounds__(CHUNK) project(const double* __restrict__ view
     is_seen = footprint_of(shared_view, g0, g1, g2, f, &tiles);
     if (is_seen) {
       colour_of(shared_view, g0, harmonics, n, i, degree, f);
-      for (int k = 0; k < 4; k++) footprints[4 * (size_t)i + k] = f[k];
+      for (int k = 0; k < 4; k++) footprints[4 * ((size_t)before + i) + k] = f[k];
     } else tiles = make_short4(0, 0, 0, 0);
   }
   if (!__any_sync(~0u, is_seen)) return;
-  add_pairs(f, tiles, ((Key)__float_as_uint(f[1].w) << 32) | (unsigned)i, columns, capacity,
+  add_pairs(f, tiles, ((Key)__float_as_uint(f[1].w) << 32) | (before + i), columns, capacity,
       splats + (threadIdx.x & ~31), pairs, counters, counts);
 }
 
@@ -428,10 +429,37 @@ __device__ __forceinline__ unsigned char byte_of(float value)
   return (unsigned char)(fminf(fmaxf(value, 0.f), 255.f) + 0.5f);
 }
 
-// Lens, gain, noise, bytes. `lookup` is null where there is no distortion; the canvas is what was blended.
+__device__ __forceinline__ double along_axis(const double* body, double x, double y, double z, int k)
+{
+  return body[3 + k] * x + body[6 + k] * y + body[9 + k] * z;
+}
+
+// `robot_models._covered`
+__device__ double covered(const double* body, double x, double y, double z)
+{
+  double dx = x - body[0], dy = y - body[1], dz = z - body[2];
+  double reach = body[12] + body[13] + body[14], across = dz / SUN_Z;
+  double east = dx - across * SUN_X, north = dy - across * SUN_Y;
+  if (east * east + north * north > reach * reach || dz > reach) return 0.0;
+  double enter = 0.0, leave = (double)__int_as_float(0x7f800000);
+  bool is_near = true;
+  for (int k = 0; k < 3; k++) {
+    double place = along_axis(body, dx, dy, dz, k), along = along_axis(body, SUN_X, SUN_Y, SUN_Z, k);
+    double half = body[12 + k] + (k < 2 ? SOFT_M : 0.0), inverse = 1.0 / (along != 0.0 ? along : TINY);
+    double low = (-half - place) * inverse, high = (half - place) * inverse;
+    enter = fmax(enter, low < high ? low : high);
+    leave = fmin(leave, low < high ? high : low);
+    is_near = is_near && fabs(place) < body[12 + k] + OWN_M;
+  }
+  if (is_near && along_axis(body, dx, dy, dz, 2) > fmin(LOW_M, 0.6 * body[14]) - body[14]) return 0.0;
+  return fmin(fmax((leave - enter) / fmin(2.0 * body[14], SOFT_LENGTH_M), 0.0), 1.0);
+}
+
+// Lens, gain, noise, bytes. `lookup` is null where there is no distortion, `stretch` unless it is a fisheye; the canvas is what
+// was blended.
 __global__ void __launch_bounds__(256) develop(const float* __restrict__ colours, const float* __restrict__ seen_depths, int canvas_width, int canvas_height,
     const float* __restrict__ lookup, int width, int height, float gain, float noise_level, unsigned key_low, unsigned key_high,
-    unsigned tick_low, unsigned tick_high, unsigned first, unsigned char* __restrict__ image, float* __restrict__ depths)
+    unsigned tick_low, unsigned tick_high, unsigned first, const double* __restrict__ stretch, unsigned char* __restrict__ image, float* __restrict__ depths)
 {
   int pixel = blockIdx.x * blockDim.x + threadIdx.x;
   if (pixel >= width * height) return;
@@ -463,10 +491,33 @@ __global__ void __launch_bounds__(256) develop(const float* __restrict__ colours
     if (noise_level > 0.f) value += noise_level * sum_of_bytes(noise[channel]);
     image[3 * (size_t)pixel + channel] = byte_of(value);
   }
-  if (!lookup) { depths[pixel] = seen_depths[pixel]; return; }
+  if (!lookup) {
+    float depth = seen_depths[pixel];
+    if (stretch) depth = stretch[pixel] != stretch[pixel] ? __int_as_float(0x7f800000) : (float)((double)depth / stretch[pixel]);
+    depths[pixel] = depth;
+    return;
+  }
   x += 0.5f; y += 0.5f;
   is_inside = x >= 0.f && y >= 0.f && x < canvas_width && y < canvas_height;
   depths[pixel] = is_inside ? seen_depths[(size_t)(int)y * canvas_width + (int)x] : __int_as_float(0x7f800000);
+}
+
+// `robot_models.shade`: a thread for each pixel of the finished image. `rays` are those of all pixels, first a, then b.
+__global__ void __launch_bounds__(256) shade(const double* __restrict__ pose, const double* __restrict__ rays,
+    const double* __restrict__ bodies, int count, int pixels, const float* __restrict__ depths, unsigned char* __restrict__ image)
+{
+  int pixel = blockIdx.x * blockDim.x + threadIdx.x;
+  if (pixel >= pixels) return;
+  double depth = depths[pixel], a = rays[pixel], b = rays[(size_t)pixels + pixel];
+  if (!(depth < (double)__int_as_float(0x7f800000))) return;
+  double x = pose[0] + depth * (pose[3] * a + pose[4] * b + pose[5]);
+  double y = pose[1] + depth * (pose[6] * a + pose[7] * b + pose[8]);
+  double z = pose[2] + depth * (pose[9] * a + pose[10] * b + pose[11]);
+  double light = 1.0;
+  for (int n = 0; n < count; n++) light = fmin(light, 1.0 - SHADE * covered(bodies + 15 * n, x, y, z));
+  if (light < 1.0)
+    for (int channel = 0; channel < 3; channel++)
+      image[3 * (size_t)pixel + channel] = (unsigned char)(light * (double)image[3 * (size_t)pixel + channel]);
 }
 
 }

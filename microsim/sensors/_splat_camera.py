@@ -24,7 +24,6 @@ from microsim.render.palette_camera import CameraModel
 from microsim.render.palette_camera import Renderer as PlainRenderer
 from microsim.render.render_options import render_request
 from microsim.render.renderer_choice import open_renderer
-from microsim.render.robot_models import shade
 from microsim.render.segmentation import Labels
 from microsim.render.splat.activation import Floats, Splats, activate
 from microsim.render.splat.picture import (
@@ -32,6 +31,7 @@ from microsim.render.splat.picture import (
     Exposure,
     Lens,
     Picture,
+    Shadows,
     Shot,
     Sky,
     SplatActor,
@@ -40,7 +40,7 @@ from microsim.render.splat.picture import (
     lens_of,
     strip_of,
 )
-from microsim.render.splat.rasteriser import Threads, available, parts_of
+from microsim.render.splat.rasteriser import Threads, Workers, available
 from microsim.sensors._camera_messages import channels
 from microsim.sensors._camera_truth import CameraTruth, camera_truth, side_by_side
 from microsim.sensors.camera import Pose, image_noise, pose_at, strips_of
@@ -73,7 +73,6 @@ class SplatScene:
         )
         self.workers = Threads(render_request.threads or available())
         self.cameras: list[SplatCamera] = []
-        self._cpu: CpuRenderer | None = None  # beside a GPU, which does not draw actors of splats
         self._drawn: tuple[int, dict[str, Picture]] = (-1, {})
 
     def picture(self, camera: SplatCamera, tick: int) -> Picture:
@@ -84,14 +83,6 @@ class SplatScene:
         return self._drawn[1].pop(camera.name)
 
     def pictures(self, shots: Sequence[Shot]) -> list[Picture]:
-        if isinstance(self.renderer, CpuRenderer) or not any(shot.sees_actors for shot in shots):
-            return self._pictures(shots)
-        if self._cpu is None:
-            render_request.say("images that show actors with splats of their own are drawn on the CPU")
-            self._cpu = CpuRenderer(self.splats, self.workers)
-        return [(self._cpu.pictures if shot.sees_actors else self._pictures)([shot])[0] for shot in shots]
-
-    def _pictures(self, shots: Sequence[Shot]) -> list[Picture]:
         try:
             return self.renderer.pictures(shots)
         except Exception as error:  # CuPy's and the driver's errors have no common class
@@ -102,15 +93,6 @@ class SplatScene:
             )
             self.renderer = CpuRenderer(self.splats, self.workers)
             return self.renderer.pictures(shots)
-
-    def shade(self, pose: Array, rays: Array, bodies: Array, picture: Picture) -> None:
-        parts = parts_of(picture.colours.shape[0], self.workers.count)
-
-        def shade_part(part: int, worker: int) -> None:
-            with np.errstate(all="ignore"):
-                shade(pose, rays, picture.depths, bodies, *parts[part], picture.colours)
-
-        self.workers.run(shade_part, len(parts))
 
 
 def scene_of(context: SensorContext) -> SplatScene:
@@ -138,10 +120,13 @@ class SplatStrip:
             self._rays = self.model.rays()
         return self._rays
 
-    def things_at(self, pose: Pose, parts: Array) -> Things | None:
+    def shadows(self, bodies: Array) -> Shadows | None:
+        return Shadows(bodies, self.rays) if bodies.shape[0] else None
+
+    def things_at(self, pose: Pose, parts: Array, workers: Workers) -> Things | None:
         if self.things.is_bare and not parts.shape[0]:
             return self.lens.no_things
-        return self.lens.things(*self.things.things(*pose, parts))
+        return self.lens.things(*self.things.things(*pose, parts, workers))
 
 
 @dataclass
@@ -171,12 +156,18 @@ class SplatCamera:
 
     def shots(self, tick: int) -> list[Shot]:
         settings, parts, exposure = self.scene.settings, self.parts(), self._exposure(tick)
-        actors = self.actors()
+        actors, bodies, near_m = self.actors(), self._casting(), settings.near_plane_m
         sky = Sky(settings.background_rgb, settings.sky_rgb or settings.background_rgb)
-        return [
-            Shot(strip.lens, *pose, sky, exposure, strip.things_at(pose, parts), settings.near_plane_m, actors)
-            for strip, pose in zip(self.strips, self.poses(), strict=True)
-        ]
+
+        def shot(strip: SplatStrip, pose: Pose) -> Shot:
+            things = strip.things_at(pose, parts, self.scene.workers)
+            return Shot(strip.lens, *pose, sky, exposure, things, near_m, actors, strip.shadows(bodies))
+
+        return list(map(shot, self.strips, self.poses()))
+
+    def _casting(self) -> Array:
+        """The bodies that cast shadows."""
+        return self.bodies() if self.casting is None else self.bodies()[self.casting]
 
     def _exposure(self, tick: int) -> Exposure:
         settings = self.scene.settings
@@ -186,14 +177,7 @@ class SplatCamera:
         return Exposure(gain, settings.noise_sigma, self.key, tick)
 
     def assembled(self, pictures: Sequence[Picture]) -> Picture:
-        """The strips' pictures, with the shadows of the other robots, as one."""
-        bodies = self.bodies()
-        if self.casting is not None:
-            bodies = bodies[self.casting]
-        for strip, (position, rotation), picture in zip(self.strips, self.poses(), pictures, strict=True):
-            if bodies.shape[0]:
-                pose = np.array([*position, *rotation[0], *rotation[1], *rotation[2]])
-                self.scene.shade(pose, strip.rays, bodies, picture)
+        """The strips' pictures as one."""
         if len(pictures) == 1:
             return pictures[0]
         return Picture(np.vstack([each.colours for each in pictures]), np.vstack([each.depths for each in pictures]))

@@ -10,7 +10,7 @@ from microsim.render import gpu
 from microsim.render import renderer_choice as choice
 from microsim.render.palette_camera import CameraModel
 from microsim.render.splat.activation import activate
-from microsim.render.splat.picture import CpuRenderer, Exposure, Shot, Sky, Things, lens_of
+from microsim.render.splat.picture import CpuRenderer, Exposure, Shadows, Shot, Sky, SplatActor, Things, lens_of
 from microsim.render.splat.rasteriser import Rasteriser
 from microsim.sensors._splat_camera import SplatScene
 from tests.unit.render import splat_scenes
@@ -158,3 +158,57 @@ def test_the_oval_through_each_camera_has_the_bits_of_the_cpu():
     found, wanted = gpu.GpuRenderer(scene.splats).pictures(shots), CpuRenderer(scene.splats).pictures(shots)
     assert len(found) == 3
     assert all(same(*pair) for pair in zip(found, wanted, strict=True))
+
+
+def moved_actors(seed, count=5):
+    """Small yards that stand and turn among the others; two of them are the same splats."""
+    rng = np.random.default_rng(seed)
+    own = [activate(splat_scenes.yard(size, seed + size)) for size in (300, 5_000)]
+    actors = []
+    for k in range(count):
+        axes, _ = np.linalg.qr(rng.normal(size=(3, 3)))
+        place = tuple(float(each) for each in rng.uniform(-8.0, 8.0, 3))
+        actors.append(SplatActor(own[k % 2], place, tuple(tuple(float(x) for x in row) for row in axes)))
+    return tuple(actors)
+
+
+@pytest.mark.parametrize("bend", [None, (0.05, -0.01, 0.002, 0.0)])
+@pytest.mark.parametrize("seed", range(5))
+def test_actors_of_splats_and_shadows_have_the_bits_of_the_cpu(seed, bend):
+    rows = splat_scenes.yard(20_000, seed)
+    scene = splat_scenes.Shot(rows, (320, 240), (120.0, 120.0), (159.5, 119.5), yaw=1.3 * seed, bend=bend)
+    plain = shot_of(scene, sky=SKY)
+    rng = np.random.default_rng(seed)
+    bodies = np.zeros((7, 15))
+    bodies[:, :3] = rng.uniform(-9.0, 9.0, (7, 3))
+    for body in bodies:
+        body[3:12] = np.linalg.qr(rng.normal(size=(3, 3)))[0].ravel()
+    bodies[:, 12:] = rng.uniform(0.2, 3.0, (7, 3))
+    camera = CameraModel(*scene.size, *scene.focal, *scene.principal, bend or (0.0,) * 5, bend is not None)
+    shots = [
+        shot_of(scene, sky=SKY, actors=moved_actors(seed), shadows=shadows)
+        for shadows in (None, Shadows(bodies, camera.rays()))
+    ]
+    splats = activate(rows)
+    found, wanted = gpu.GpuRenderer(splats).pictures([plain, *shots]), CpuRenderer(splats).pictures([plain, *shots])
+    assert all(same(*pair) for pair in zip(found, wanted, strict=True))
+    assert len({digest(each) for each in found}) == 3, "actors and shadows are seen"
+
+
+def test_a_run_with_actors_has_one_digest(tmp_path):
+    import microsim
+    from benchmarks.splat import car_of_splats, ten_actors
+    from microsim.bundle.bundle_writing import splat_header
+    from microsim.render.render_options import render_request
+
+    rows = car_of_splats(2_000)
+    (tmp_path / "car.ply").write_bytes(splat_header(len(rows), 3, w_first=True) + rows.tobytes())
+    for own in ({}, {"splats": str(tmp_path / "car.ply")}):
+        digests = set()
+        for render in ("cpu", "gpu"):
+            render_request.choice = render
+            sim = microsim.Simulation(ten_actors(**own))
+            sim.step(50)
+            digests.add(sim.digest())
+        render_request.choice = "auto"
+        assert len(digests) == 1

@@ -16,10 +16,11 @@ from microsim.engine.geometry import Array, Vector
 from microsim.engine.noise import words
 from microsim.render.drawing import Image
 from microsim.render.palette_camera import CameraModel, Rotation
+from microsim.render.robot_models import shade
 from microsim.render.splat import NEAR_M
 from microsim.render.splat.activation import Floats, Splats
 from microsim.render.splat.blending import Frame
-from microsim.render.splat.projection import AXES, CX, CY, FX, FY, POSITION, View, view_of, visible_chunks
+from microsim.render.splat.projection import AXES, CX, CY, FX, FY, POSITION, View, view_of
 from microsim.render.splat.rasteriser import Rasteriser, Workers, parts_of
 
 _f32 = np.float32
@@ -124,6 +125,14 @@ class SplatActor:
 
 
 @dataclass(frozen=True)
+class Shadows:
+    """Of bodies that stand between the sun and what the camera shows."""
+
+    bodies: Array  # (n, 15) as `body_row` gives them
+    rays: Array  # (2, h, w) of the image's pixels
+
+
+@dataclass(frozen=True)
 class Shot:
     """All that one picture depends on, beside the scene."""
 
@@ -135,12 +144,12 @@ class Shot:
     things: Things | None = None
     near_m: float = NEAR_M
     actors: tuple[SplatActor, ...] = ()
+    shadows: Shadows | None = None
 
     @property
-    def sees_actors(self) -> bool:
-        view = self.view
-        rooms = ((each, np.empty(each.splats.spheres.shape[0], np.int64)) for each in self.actors)
-        return any(visible_chunks(each.view(view), each.splats.spheres, room) for each, room in rooms)
+    def pose(self) -> Array:
+        """Position, and the rows of the rotation."""
+        return np.array([*self.position, *self.rotation[0], *self.rotation[1], *self.rotation[2]])
 
     @property
     def view(self) -> View:
@@ -336,7 +345,17 @@ class CpuRenderer:
                 frame.colours, lookup, gain, level, exposure.key, exposure.tick, first, begin, end, image
             ),
         )
-        return Picture(image, self._depths(frame, limits, shot))
+        depths = self._depths(frame, limits, shot)
+        if shot.shadows is not None:
+            self._shade(shot.pose, shot.shadows, depths, image)
+        return Picture(image, depths)
+
+    def _shade(self, pose: Array, shadows: Shadows, depths: Floats, image: Image) -> None:
+        def shade_rows(begin: int, end: int) -> None:
+            with np.errstate(all="ignore"):
+                shade(pose, shadows.rays, depths, shadows.bodies, begin, end, image)
+
+        self._by_rows(image.shape[0], shade_rows)
 
     def _background(self, shot: Shot) -> tuple[Floats, Floats]:
         height, width, things = shot.lens.canvas.height, shot.lens.canvas.width, shot.things

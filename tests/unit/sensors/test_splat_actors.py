@@ -202,36 +202,6 @@ def test_it_moves_with_the_actor_and_everything_else_senses_its_body(folder: Pat
     assert bytes(clouds[0]) == bytes(clouds[1])
 
 
-@compiled
-def test_a_gpu_leaves_images_with_such_actors_to_the_cpu_and_says_so_once(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
-
-    class Gpu:
-        def __init__(self, splats: Splats) -> None:
-            self.inner = CpuRenderer(splats)
-
-        def pictures(self, shots: Any) -> Any:
-            asked.append(len(shots))
-            assert not any(shot.sees_actors for shot in shots)
-            return self.inner.pictures(shots)
-
-    seen, behind = (ahead_of_the_car(splats=str(folder / "post.ply"), metres=m) for m in (6.0, -6.0))
-    expected = [microsim.Simulation(each) for each in (seen, behind)]
-    said: list[str] = []
-    monkeypatch.setattr(render_request, "say", said.append)
-    monkeypatch.setattr(splat_cameras, "open_renderer", lambda splats, *_: Gpu(splats))
-    for data, sim in zip((seen, behind), expected, strict=True):
-        other = microsim.Simulation(data)
-        assert other.step(20) is not None
-        sim.step(20)
-        assert other.digest() == sim.digest()
-    assert len(said) == 1
-    assert "drawn on the CPU" in said[0]
-    assert asked
-
-
 # ---- files
 
 
