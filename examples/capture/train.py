@@ -181,12 +181,14 @@ def main() -> None:
         "--degree", type=int, default=1, help="of the harmonics: how much colours depend on where one stands"
     )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--format", choices=("ply", "splat"), default="ply", help="splat: smaller, without harmonics")
     options = parser.parse_args()
     photographs = Photographs(options.photographs)
     splats = train(photographs, options.steps, options.splats, options.degree, options.seed)
     options.capture.mkdir(parents=True, exist_ok=True)
     names = "means", "scales", "quats", "opacities", "sh0", "shN"
-    export_splats(*(splats[name].detach() for name in names), save_to=str(options.capture / "splat.ply"))
+    file = options.capture / f"gaussians.{options.format}"
+    export_splats(*(splats[name].detach() for name in names), format=options.format, save_to=str(file))
     described = {"transform": photographs.transform.tolist(), "scale": photographs.scale}
     (options.capture / "dataparser_transforms.json").write_text(json.dumps(described, indent=1))
     (options.capture / "transforms.json").write_bytes((options.photographs / "transforms.json").read_bytes())

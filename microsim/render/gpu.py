@@ -89,15 +89,23 @@ class _Scene(NamedTuple):
     spheres: Any
     geometry: Any
     harmonics: Any
-    degree: np.int32
-    splats: np.int32  # how many
+    degree: int
+    size: int  # how many
+
+    @property
+    def chunks(self) -> int:
+        return int(self.spheres.shape[0])
+
+    def row(self, before: int, chunks_before: int) -> tuple[int, ...]:
+        """`Scene` of splat.cu."""
+        places = (int(array.data.ptr) for array in (self.spheres, self.geometry, self.harmonics))
+        return (*places, self.degree, self.size, before, chunks_before)
 
 
 def _uploaded(cupy: Any, splats: Splats) -> _Scene:
     count, degree = len(splats), splats.degree
     harmonics = _in_quads(cupy, splats.harmonics.reshape(count, 3 * (degree + 1) ** 2))
-    geometry = _in_quads(cupy, splats.geometry)
-    return _Scene(cupy.asarray(splats.spheres), geometry, harmonics, np.int32(degree), np.int32(count))
+    return _Scene(cupy.asarray(splats.spheres), _in_quads(cupy, splats.geometry), harmonics, degree, count)
 
 
 class GpuRenderer:
@@ -174,16 +182,16 @@ class GpuRenderer:
         cupy, kernels, capacity = self._cupy, self._kernels, np.uint32(self._capacity)
         counters, counts = cupy.zeros(2, np.uint32), cupy.zeros(tiles, np.uint32)
         offsets = cupy.empty(tiles + 1, np.uint32)
-        before, total = 0, sum(int(scene.splats) for scene in scenes)
-        if self._footprints.shape[0] < total:
-            self._footprints = cupy.empty((total, FOOTPRINT), np.float32)
-        room = np.int32(columns), capacity, self._footprints, self._pairs
-        for view, scene in zip(views, scenes, strict=True):
-            chunks = scene.spheres.shape[0]
-            if chunks:
-                projected = view, *scene, np.uint32(before), *room, counters, counts
-                kernels["project"]((chunks,), (CHUNK,), projected)
-            before += int(scene.splats)
+        rows, before, chunks = [], 0, 0
+        for scene in scenes:
+            rows.append(scene.row(before, chunks))
+            before, chunks = before + scene.size, chunks + scene.chunks
+        if self._footprints.shape[0] < before:
+            self._footprints = cupy.empty((before, FOOTPRINT), np.float32)
+        if chunks:
+            room = np.int32(columns), capacity, self._footprints, self._pairs
+            table = cupy.asarray(np.array(rows, np.int64)), np.int32(len(rows))
+            kernels["project"]((chunks,), (CHUNK,), (views, *table, *room, counters, counts))
         kernels["scan"]((1,), (1024,), (np.int32(tiles), capacity, counts, offsets, counters))
         kernels["emit"]((_EMIT_BLOCKS,), (256,), (counters, self._pairs, offsets, capacity, self._keys))
         least = 0

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 Rotation: TypeAlias = tuple[Vector, Vector, Vector]  # rows of the matrix from the optical to the map frame
 
 _NEWTON_STEPS = 30
-_BAND_ROWS = 16  # [px] that a thread draws of the robots at a time
+_BEYOND = 1.0001
+_MOST_SHARES = 4  # of a drawing that takes a millisecond: more threads take longer to begin
 _TOLERANCE_PX = 1e-9
 
 
@@ -182,11 +183,11 @@ class Renderer:
         """
         ground_above_camera, depths = self._aim(position, rotation), self._depths
         depths[:] = math.inf
-        if self.is_bare:  # the ground is looked at only where robots are
+        if self.is_bare:  # the ground is looked at only where robots are, and no farther
             image: Image = np.zeros((*depths.shape, 3), np.uint8)
             self._draw_parts(parts, depths, image, workers)
             is_seen = depths < math.inf
-            ground = np.where(is_seen, math.inf, 0.0)
+            ground = np.where(is_seen, _BEYOND * depths, 0.0)
             self._draw_ground(ground_above_camera, ground, is_seen, workers)
             depths[depths >= ground] = math.inf
             return image, depths
@@ -202,12 +203,13 @@ class Renderer:
     def _draw_parts(self, parts: Array, ground: Array, image: Image, workers: "Workers") -> None:
         from microsim.render.robot_models import draw_parts  # for splat cameras alone
 
-        def draw_rows(number: int, worker: int) -> None:
-            rows = number * _BAND_ROWS, min((number + 1) * _BAND_ROWS, image.shape[0])
-            with np.errstate(all="ignore"):
-                draw_parts(self._pose, self._rays, self._screen, parts, *rows, ground, self._depths, image)
+        shares = min(workers.count, _MOST_SHARES)
 
-        workers.run(draw_rows, -(-image.shape[0] // _BAND_ROWS))
+        def draw_rows(number: int, worker: int) -> None:
+            with np.errstate(all="ignore"):
+                draw_parts(self._pose, self._rays, self._screen, parts, number, shares, ground, self._depths, image)
+
+        workers.run(draw_rows, shares)
 
     def _draw_ground(self, ground_above_camera: float, depths: Array, is_wanted: Mask, workers: "Workers") -> None:
         """Where it is nearer than `depths`. Pixels that are not wanted may be left out."""
@@ -216,7 +218,7 @@ class Renderer:
             with np.errstate(all="ignore"):
                 draw(self._pose, ground_above_camera, True, True, *bare, depths, self._classes)
             return
-        bands = cut_to(self._screen, is_wanted, workers.count)
+        bands = cut_to(self._screen, is_wanted, min(workers.count, _MOST_SHARES))
 
         def draw_rows(number: int, worker: int) -> None:
             with np.errstate(all="ignore"):

@@ -140,18 +140,21 @@ def draw_parts(
     rays: Rays,
     screen: ScreenIndex,
     parts: Array,
-    begin: int,
-    end: int,
+    first_row: int,
+    step: int,
     ground: Array,
     depths: Array,
     image: Image,
 ) -> None:
-    """Rows begin to end of `depths` and `image`: parts that are nearer than what was seen so far, and than the ground."""
+    """Put parts that are nearer than what was seen so far, and than the ground, into `depths` and `image`.
+
+    Only into every `step`-th row from `first_row` on: threads that share the rows this way have the same to do.
+    """
     eye = (pose[0], pose[1], pose[2])
     for n in range(parts.shape[0]):
         part = parts[n]
         first, last, top, bottom = pixels_of_body(pose, screen, part)
-        for v in range(max(top, begin), min(bottom, end)):
+        for v in range(top + (first_row - top) % step, bottom, step):
             for u in range(first, last):
                 a, b = rays[0, v, u], rays[1, v, u]
                 x = pose[3] * a + pose[4] * b + pose[5]

@@ -222,30 +222,38 @@ __device__ __forceinline__ void add_pairs(const float4* f, short4 tiles, Key key
 
 extern "C" {
 
-// One block a chunk. Footprints stand at their splat's index, after the `before` of scenes that were projected earlier: those
-// of equal depth are blended in this order. Counters: pairs written here, pairs of all lists.
-__global__ void __launch_bounds__(CHUNK) project(const double* __restrict__ view, const double* __restrict__ spheres,
-    const float4* __restrict__ geometry, const float4* __restrict__ harmonics, int degree, int n, unsigned before, int columns, unsigned capacity,
-    float4* __restrict__ footprints, Pair* __restrict__ pairs, unsigned* __restrict__ counters, unsigned* __restrict__ counts)
+// Splats that share a view: those of the world, and those of each actor. `before` splats and `chunks_before` chunks belong to
+// scenes in front of this one in their table.
+struct Scene { const double* spheres; const float4* geometry; const float4* harmonics; long long degree, n, before, chunks_before; };
+
+// One block a chunk, of all scenes at once. Footprints stand at their splat's number among all: those of equal depth are blended
+// in this order. `views` has 34 numbers for each scene. Counters: pairs written here, pairs of all lists.
+__global__ void __launch_bounds__(CHUNK) project(const double* __restrict__ views, const Scene* __restrict__ scenes, int count,
+    int columns, unsigned capacity, float4* __restrict__ footprints, Pair* __restrict__ pairs, unsigned* __restrict__ counters,
+    unsigned* __restrict__ counts)
 {
-  __shared__ double shared_view[34];
+  __shared__ double view[34];
   __shared__ Splat splats[CHUNK];
-  if (threadIdx.x < 34) shared_view[threadIdx.x] = view[threadIdx.x];
+  int number = 0;
+  while (number + 1 < count && blockIdx.x >= scenes[number + 1].chunks_before) number++;
+  const Scene scene = scenes[number];
+  if (threadIdx.x < 34) view[threadIdx.x] = views[34 * number + threadIdx.x];
   __syncthreads();
-  if (!sees_chunk(shared_view, spheres + 4 * (size_t)blockIdx.x)) return;
-  int i = blockIdx.x * CHUNK + threadIdx.x;
+  size_t chunk = blockIdx.x - scene.chunks_before, n = scene.n;
+  if (!sees_chunk(view, scene.spheres + 4 * chunk)) return;
+  size_t i = chunk * CHUNK + threadIdx.x;
   float4 f[4] = {}; short4 tiles = make_short4(0, 0, 0, 0);
   bool is_seen = false;
   if (i < n) {
-    float4 g0 = geometry[i], g1 = geometry[(size_t)n + i], g2 = geometry[2 * (size_t)n + i];
-    is_seen = footprint_of(shared_view, g0, g1, g2, f, &tiles);
+    float4 g0 = scene.geometry[i], g1 = scene.geometry[n + i], g2 = scene.geometry[2 * n + i];
+    is_seen = footprint_of(view, g0, g1, g2, f, &tiles);
     if (is_seen) {
-      colour_of(shared_view, g0, harmonics, n, i, degree, f);
-      for (int k = 0; k < 4; k++) footprints[4 * ((size_t)before + i) + k] = f[k];
+      colour_of(view, g0, scene.harmonics, n, i, scene.degree, f);
+      for (int k = 0; k < 4; k++) footprints[4 * (scene.before + i) + k] = f[k];
     } else tiles = make_short4(0, 0, 0, 0);
   }
   if (!__any_sync(~0u, is_seen)) return;
-  add_pairs(f, tiles, ((Key)__float_as_uint(f[1].w) << 32) | (before + i), columns, capacity,
+  add_pairs(f, tiles, ((Key)__float_as_uint(f[1].w) << 32) | (unsigned)(scene.before + i), columns, capacity,
       splats + (threadIdx.x & ~31), pairs, counters, counts);
 }
 

@@ -16,11 +16,9 @@ from microsim.bundle.capture.splat_import import write_splats
 from microsim.bundle.capture.splat_sources import open_splats
 from microsim.errors import ScenarioError
 from microsim.render.palette_camera import CameraModel
-from microsim.render.render_options import render_request
-from microsim.render.splat.activation import Splats, activate
+from microsim.render.splat.activation import activate
 from microsim.render.splat.picture import CpuRenderer, Picture, Shot, SplatActor, Things, lens_of
 from microsim.render.splat.rasteriser import Rasteriser
-from microsim.sensors import _splat_camera as splat_cameras
 from tests.support import COMPILED, decoded, many
 from tests.unit.render import splat_scenes
 
