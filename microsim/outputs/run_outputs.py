@@ -129,12 +129,15 @@ class Run:
 
 def parts_of_others(robots: Mapping[str, Robot], robot: str, motions: Mapping[str, Any]) -> Array:
     """(n, 20) where the parts of the other robots' models are now, see `render.robot_models`."""
-    from microsim.render.robot_models import PART_NUMBERS, part_rows  # for splat cameras alone
+    from microsim.render.robot_models import PART_NUMBERS, part_table, put_parts  # for splat cameras alone
 
     others = enumerate((name, each) for name, each in robots.items() if name != robot)
-    shown = [(k, name, each) for k, (name, each) in others if each.own_splats is None]
-    rows = [row for k, name, each in shown for row in part_rows(motions[name], each.parts(), k)]
-    return np.array(rows).reshape(-1, PART_NUMBERS)
+    shown = [(k, name, part_table(each.parts())) for k, (name, each) in others if each.own_splats is None]
+    rows, begin = np.empty((sum(len(table) for *_, table in shown), PART_NUMBERS)), 0
+    for k, name, table in shown:
+        put_parts(np.array(motions[name]), table, float(k), rows[begin : begin + len(table)])
+        begin += len(table)
+    return rows
 
 
 def bodies_of(robots: Mapping[str, Body], motions: Mapping[str, Any]) -> Array:

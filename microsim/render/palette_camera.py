@@ -8,7 +8,7 @@ Robots are seen where their bodies are given.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,17 +17,12 @@ from microsim.engine.world import OBSTACLE, PALETTE, Shape, World
 from microsim.render import fisheye
 from microsim.render.drawing import Image, Instances, coloured, draw, draw_bodies, number_obstacles
 from microsim.render.relief import relief_depths, world_terrain
-from microsim.render.screen import Mask, Rays, cut_to, screen_index, tile_outlines
+from microsim.render.screen import Rays, ScreenIndex, cut_to, screen_index, tile_outlines
 from microsim.render.shapes import NO_SHAPES, tabulate
-
-if TYPE_CHECKING:
-    from microsim.render.splat.rasteriser import Workers
 
 Rotation: TypeAlias = tuple[Vector, Vector, Vector]  # rows of the matrix from the optical to the map frame
 
 _NEWTON_STEPS = 30
-_BEYOND = 1.0001
-_MOST_SHARES = 4  # of a drawing that takes a millisecond: more threads take longer to begin
 _TOLERANCE_PX = 1e-9
 
 
@@ -121,6 +116,7 @@ class Renderer:
         self._row = np.empty(model.width)
         self._depths = np.empty((model.height, model.width))
         self._classes = np.zeros((model.height, model.width), np.uint8)
+        self._ground: Array | None = None
         self._palette: Grid = PALETTE.copy()
         self._plain: dict[int, Image] = {}  # images of one class
         self.only_class = -1  # that every pixel of the last image is known to show; -1: perhaps several
@@ -176,55 +172,48 @@ class Renderer:
         if bodies is not None:
             draw_bodies(pose, rays, bodies, OBSTACLE, *canvas)
 
-    def things(self, position: Vector, rotation: Rotation, parts: Array, workers: "Workers") -> tuple[Image, Array]:
+    def things(self, position: Vector, rotation: Rotation, parts: Array) -> tuple[Image, Array]:
         """The image, and depths of what stands on the ground or above it: infinite where the ground is nearer.
 
         parts: of robots, as `draw_parts` takes them. The array of depths is reused by the next call.
         """
-        ground_above_camera, depths = self._aim(position, rotation), self._depths
-        depths[:] = math.inf
-        if self.is_bare:  # the ground is looked at only where robots are, and no farther
-            image: Image = np.zeros((*depths.shape, 3), np.uint8)
-            self._draw_parts(parts, depths, image, workers)
-            is_seen = depths < math.inf
-            ground = np.where(is_seen, _BEYOND * depths, 0.0)
-            self._draw_ground(ground_above_camera, ground, is_seen, workers)
-            depths[depths >= ground] = math.inf
-            return image, depths
-        self._draw_ground(ground_above_camera, depths, np.ones(depths.shape, np.bool_), workers)
-        ground = depths.copy()
-        with np.errstate(all="ignore"):
-            self._draw_shapes(ground_above_camera, False, None, True)
-        depths[depths >= ground] = math.inf
-        image = coloured(self._classes, self._palette)
-        self._draw_parts(parts, ground, image, workers)
-        return image, depths
-
-    def _draw_parts(self, parts: Array, ground: Array, image: Image, workers: "Workers") -> None:
         from microsim.render.robot_models import draw_parts  # for splat cameras alone
 
-        shares = min(workers.count, _MOST_SHARES)
+        ground_above_camera, depths = self._aim(position, rotation), self._depths
+        depths[:] = math.inf
+        scene = self._pose, self._rays, self._screen, parts
+        with np.errstate(all="ignore"):
+            if self.is_bare:
+                image: Image = np.zeros((*depths.shape, 3), np.uint8)
+                draw_parts(*scene, depths, depths, image)
+                self._hide_behind_ground(ground_above_camera)
+                return image, depths
+            self._draw_ground(ground_above_camera, self._screen, depths)
+            ground = depths.copy()
+            self._draw_shapes(ground_above_camera, False, None, True)
+            depths[depths >= ground] = math.inf
+            image = coloured(self._classes, self._palette)
+            draw_parts(*scene, ground, depths, image)
+        return image, depths
 
-        def draw_rows(number: int, worker: int) -> None:
-            with np.errstate(all="ignore"):
-                draw_parts(self._pose, self._rays, self._screen, parts, number, shares, ground, self._depths, image)
+    def _hide_behind_ground(self, ground_above_camera: float) -> None:
+        """What was drawn so far. The ground is looked at only there, and no farther."""
+        from microsim.render.robot_models import hide, look_no_farther
 
-        workers.run(draw_rows, shares)
+        if self._ground is None:
+            self._ground = np.empty_like(self._depths)
+        left, right, top, bottom = look_no_farther(self._depths, self._ground)
+        if top < bottom:
+            self._draw_ground(ground_above_camera, cut_to(self._screen, left, right, top, bottom), self._ground)
+            hide(self._ground, top, bottom, self._depths)
 
-    def _draw_ground(self, ground_above_camera: float, depths: Array, is_wanted: Mask, workers: "Workers") -> None:
-        """Where it is nearer than `depths`. Pixels that are not wanted may be left out."""
+    def _draw_ground(self, ground_above_camera: float, screen: ScreenIndex, depths: Array) -> None:
+        """Of relief only where it is nearer than `depths`, and only on this part of the screen; a plane everywhere."""
         if self._world.is_flat or ground_above_camera >= 0.0:
             bare = (self._rays, self._tiles, self._screen, self._surface, NO_SHAPES, self._row)
-            with np.errstate(all="ignore"):
-                draw(self._pose, ground_above_camera, True, True, *bare, depths, self._classes)
-            return
-        bands = cut_to(self._screen, is_wanted, min(workers.count, _MOST_SHARES))
-
-        def draw_rows(number: int, worker: int) -> None:
-            with np.errstate(all="ignore"):
-                relief_depths(self._pose, self._rays, bands[number], self._patches, self._blocks, depths)
-
-        workers.run(draw_rows, len(bands))
+            draw(self._pose, ground_above_camera, True, True, *bare, depths, self._classes)
+        else:
+            relief_depths(self._pose, self._rays, screen, self._patches, self._blocks, depths)
 
     def classes(self, position: Vector, rotation: Rotation) -> Grid:
         """(h, w) class of what each pixel sees. The array is reused by the next call."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from microsim.engine.compiled import kernel, threaded_kernel
 from microsim.engine.geometry import Array, Grid, Vector
-from microsim.engine.motion import Motion, mounted_at, turned
+from microsim.engine.motion import AXES, COS_YAW, SIN_YAW, is_level_row, place_of
 from microsim.paths import data_folder
 from microsim.render.drawing import Image, Instances, pixels_of_body
 from microsim.render.screen import Pose, Rays, ScreenIndex, between, into_body, inverse_of
@@ -29,6 +28,7 @@ PART_NUMBERS, OWNER = 20, 19
 SHADE = 0.55  # of the light that a shadow takes
 SOFT_M, SOFT_LENGTH_M = 0.12, 0.6  # bodies cast shadows a little larger than they are; softness of the edge
 OWN_M, LOW_M = 0.06, 0.3  # a surface so near to a body is its own, but not what lies at its feet
+_BEYOND = 1.0001
 _sun_x, _sun_y, _sun_z = SUN
 
 
@@ -59,14 +59,34 @@ def parts_of_model(urdf: str) -> tuple[Part, ...]:
     )
 
 
-def part_rows(motion: Motion, parts: Sequence[Part], owner: int) -> list[tuple[float, ...]]:
+@cache
+def part_table(parts: tuple[Part, ...]) -> Array:
+    """(n, 19) of a robot at the origin: as `put_parts` takes them."""
+    rows = [
+        (*each.center, *each.axes[0], *each.axes[1], *each.axes[2], *each.half, each.kind, *each.colour)
+        for each in parts
+    ]
+    return np.array(rows, np.float64).reshape(len(parts), PART_NUMBERS - 1)
+
+
+@kernel
+def put_parts(motion: Array, table: Array, owner: float, rows: Array) -> None:
     """Where the parts of a robot are now."""
-    rows: list[tuple[float, ...]] = []
-    for part in parts:
-        axes = turned(motion, part.axes)
-        place = (*mounted_at(motion, part.center), *axes[0], *axes[1], *axes[2], *part.half)
-        rows.append((*place, float(part.kind), *part.colour, float(owner)))
-    return rows
+    is_level = is_level_row(motion)
+    sine, cosine = motion[SIN_YAW], motion[COS_YAW]
+    for n in range(table.shape[0]):
+        part, row = table[n], rows[n]
+        row[0], row[1], row[2] = place_of(motion, part[0], part[1], part[2])
+        for k in range(3):  # `motion.turned`
+            a, b, c = part[3 + k], part[6 + k], part[9 + k]
+            if is_level:
+                row[3 + k], row[6 + k], row[9 + k] = cosine * a - sine * b, sine * a + cosine * b, c
+            else:
+                for axis in range(3):
+                    at = AXES + 3 * axis
+                    row[3 + 3 * axis + k] = motion[at] * a + motion[at + 1] * b + motion[at + 2] * c
+        row[12:OWNER] = part[12:OWNER]
+        row[OWNER] = owner
 
 
 def boxes_as_parts(bodies: Array) -> Array:
@@ -136,25 +156,14 @@ def _light(part: Array, x: float, y: float, z: float) -> float:
 
 @threaded_kernel
 def draw_parts(
-    pose: Pose,
-    rays: Rays,
-    screen: ScreenIndex,
-    parts: Array,
-    first_row: int,
-    step: int,
-    ground: Array,
-    depths: Array,
-    image: Image,
+    pose: Pose, rays: Rays, screen: ScreenIndex, parts: Array, ground: Array, depths: Array, image: Image
 ) -> None:
-    """Put parts that are nearer than what was seen so far, and than the ground, into `depths` and `image`.
-
-    Only into every `step`-th row from `first_row` on: threads that share the rows this way have the same to do.
-    """
+    """Put parts that are nearer than what was seen so far, and than the ground, into `depths` and `image`."""
     eye = (pose[0], pose[1], pose[2])
     for n in range(parts.shape[0]):
         part = parts[n]
         first, last, top, bottom = pixels_of_body(pose, screen, part)
-        for v in range(top + (first_row - top) % step, bottom, step):
+        for v in range(top, bottom):
             for u in range(first, last):
                 a, b = rays[0, v, u], rays[1, v, u]
                 x = pose[3] * a + pose[4] * b + pose[5]
@@ -171,6 +180,35 @@ def draw_parts(
                     )
                     for channel in range(3):
                         image[v, u, channel] = np.uint8(min(255.0 * part[16 + channel] * light, 255.0))
+
+
+@threaded_kernel
+def look_no_farther(depths: Array, ground: Array) -> tuple[int, int, int, int]:
+    """Fill `ground` with a little more than the depths, 0 where nothing is.
+
+    Gives first and end column, then row, of what there is.
+    """
+    left, right, top, bottom = depths.shape[1], 0, depths.shape[0], 0
+    for v in range(depths.shape[0]):
+        nearest = math.inf
+        for u in range(depths.shape[1]):
+            depth = depths[v, u]
+            ground[v, u] = _BEYOND * depth if depth < math.inf else 0.0
+            nearest = min(nearest, depth)
+        if nearest < math.inf:
+            top, bottom = min(top, v), v + 1
+            for u in range(depths.shape[1]):
+                if depths[v, u] < math.inf:
+                    left, right = min(left, u), max(right, u + 1)
+    return left, right, top, bottom
+
+
+@threaded_kernel
+def hide(ground: Array, top: int, bottom: int, depths: Array) -> None:
+    """What is not nearer than the ground becomes infinitely far, in these rows."""
+    for v in range(top, bottom):
+        for u in range(depths.shape[1]):
+            depths[v, u] = math.inf if depths[v, u] >= ground[v, u] else depths[v, u]
 
 
 @threaded_kernel

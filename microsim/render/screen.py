@@ -1,6 +1,5 @@
 """Which pixels can see a thing: the camera's rays as a screen, the bounds of a prism on it, where rays enter boxes."""
 
-import itertools
 import math
 from typing import NamedTuple, TypeAlias
 
@@ -14,7 +13,6 @@ Rays: TypeAlias = Array  # (2, h, w): a and b of each pixel's ray (a, b, 1) in t
 Pose: TypeAlias = Array  # (12,) camera position [m], then the rows of the rotation from the optical to the map frame
 Prism: TypeAlias = Array  # (10,) bottom, top [m], x and y of the four corners of its footprint [m], map frame
 Spans: TypeAlias = npt.NDArray[np.int32]
-Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _BINS_PER_PIXEL = 16
 TINY = 1e-300
@@ -48,18 +46,10 @@ def screen_index(rays: Rays) -> ScreenIndex:
     return ScreenIndex(Scale(a_low, a_scale, b_low, b_scale), columns, rows)
 
 
-def cut_to(screen: ScreenIndex, is_wanted: Mask, bands: int) -> list[ScreenIndex]:
-    """The rows and columns between which all wanted pixels (h, w) lie, rows in so many bands: no two share a pixel."""
-    rows, columns = (np.flatnonzero(is_wanted.any(axis=axis)) for axis in (1, 0))
-    if not rows.size:
-        return []
-    across = np.clip(screen.columns, columns[0], columns[-1] + 1).astype(np.int32)
-    edges = [int(rows[0]) + (int(rows[-1]) + 1 - int(rows[0])) * band // bands for band in range(bands + 1)]
-    return [
-        ScreenIndex(screen.scale, across, np.clip(screen.rows, begin, end).astype(np.int32))
-        for begin, end in itertools.pairwise(edges)
-        if begin < end
-    ]
+def cut_to(screen: ScreenIndex, left: int, right: int, top: int, bottom: int) -> ScreenIndex:
+    """Of these columns and rows alone."""
+    columns, rows = np.clip(screen.columns, left, right), np.clip(screen.rows, top, bottom)
+    return ScreenIndex(screen.scale, columns.astype(np.int32), rows.astype(np.int32))
 
 
 def tile_outlines(rays: Rays) -> Array:

@@ -40,7 +40,7 @@ from microsim.render.splat.picture import (
     lens_of,
     strip_of,
 )
-from microsim.render.splat.rasteriser import Threads, Workers, available
+from microsim.render.splat.rasteriser import Threads, available
 from microsim.sensors._camera_messages import channels
 from microsim.sensors._camera_truth import CameraTruth, camera_truth, side_by_side
 from microsim.sensors.camera import Pose, image_noise, pose_at, strips_of
@@ -123,10 +123,10 @@ class SplatStrip:
     def shadows(self, bodies: Array) -> Shadows | None:
         return Shadows(bodies, self.rays) if bodies.shape[0] else None
 
-    def things_at(self, pose: Pose, parts: Array, workers: Workers) -> Things | None:
+    def things_at(self, pose: Pose, parts: Array) -> Things | None:
         if self.things.is_bare and not parts.shape[0]:
             return self.lens.no_things
-        return self.lens.things(*self.things.things(*pose, parts, workers))
+        return self.lens.things(*self.things.things(*pose, parts))
 
 
 @dataclass
@@ -145,6 +145,7 @@ class SplatCamera:
     truth: CameraTruth | None = None
     key: int = 0
     actors: Callable[[], tuple[SplatActor, ...]] = tuple
+    has_depths: bool = True  # someone looks at them
     casting: Sequence[int] | None = None  # which of the bodies cast shadows; None: all
 
     def is_due(self, tick: int) -> bool:
@@ -160,8 +161,9 @@ class SplatCamera:
         sky = Sky(settings.background_rgb, settings.sky_rgb or settings.background_rgb)
 
         def shot(strip: SplatStrip, pose: Pose) -> Shot:
-            things = strip.things_at(pose, parts, self.scene.workers)
-            return Shot(strip.lens, *pose, sky, exposure, things, near_m, actors, strip.shadows(bodies))
+            things = strip.things_at(pose, parts)
+            shadows = strip.shadows(bodies)
+            return Shot(strip.lens, *pose, sky, exposure, things, near_m, actors, shadows, self.has_depths)
 
         return list(map(shot, self.strips, self.poses()))
 
@@ -180,7 +182,8 @@ class SplatCamera:
         """The strips' pictures as one."""
         if len(pictures) == 1:
             return pictures[0]
-        return Picture(np.vstack([each.colours for each in pictures]), np.vstack([each.depths for each in pictures]))
+        depths = np.vstack([each.depths for each in pictures])
+        return Picture(np.vstack([each.colours for each in pictures]), depths)
 
     def labels(self, depths: Floats) -> Labels | None:
         """What is seen by class and instance, where that is wanted."""
@@ -242,6 +245,7 @@ def splat_camera(context: SensorContext) -> SplatCamera:
         trigger=Trigger(block.hz, context.clock.rate),
         key=context.key,
         actors=_actors(context),
+        has_depths=bool({*channels(block)} - {"image"}),
         casting=[k for k, (name, _) in enumerate(context.others) if name not in shadowless] if shadowless else None,
     )
     scene.cameras = [each for each in scene.cameras if each.name != camera.name] + [camera]

@@ -145,6 +145,7 @@ class Shot:
     near_m: float = NEAR_M
     actors: tuple[SplatActor, ...] = ()
     shadows: Shadows | None = None
+    has_depths: bool = True  # False: nobody will look at them
 
     @property
     def pose(self) -> Array:
@@ -162,7 +163,7 @@ class Shot:
 @dataclass(frozen=True)
 class Picture:
     colours: Image  # (h, w, 3)
-    depths: Floats  # (h, w) [m] along the optical axis; infinite where next to nothing is seen
+    depths: Floats  # (h, w) [m] along the optical axis; infinite where next to nothing is seen; (0, 0): not wanted
 
 
 def strip_of(lens: Lens, begin: int, end: int) -> Lens:
@@ -311,6 +312,7 @@ def look_up_depths(depths: Floats, lookup: Floats, begin: int, end: int, out: Fl
             out[v, u] = depths[int(y), int(x)] if is_inside else math.inf
 
 
+NO_DEPTHS: Floats = np.empty((0, 0), np.float32)
 NO_LOOKUP: Floats = np.empty((0, 0, 2), np.float32)
 NO_RAYS: Array = np.empty((0, 0, 2))
 

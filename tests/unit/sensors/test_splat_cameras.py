@@ -227,7 +227,7 @@ def test_a_part_of_a_model_is_drawn_where_it_is_and_lit_from_above(kind: int) ->
     depths, ground = np.full((21, 21), np.inf), np.full((21, 21), np.inf)
     image = np.zeros((21, 21, 3), np.uint8)
     pose = np.array([0.0, 0.0, 2.0, 0, 0, 1, -1, 0, 0, 0, -1, 0])  # looks ahead, from above
-    draw_parts(pose, rays, screen_index(rays), part, 0, 1, ground, depths, image)
+    draw_parts(pose, rays, screen_index(rays), part, ground, depths, image)
     assert depths[18, 10] == pytest.approx(4.0, abs=0.1)
     assert not np.isfinite(depths[2, 10])
     assert image[14, 10, 0] > image[18, 10, 0] > 0
