@@ -137,6 +137,10 @@ class SensorColumns(ABC):
 
     readings: Any  # a row for each world
 
+    def kernels(self) -> set[Any]:
+        """What a GPU runs for it."""
+        return set()
+
     def finish(self, worlds: Integers, tick: Integers) -> None:  # noqa: B027 - not every kind needs it
         """At the end of a call."""
 
@@ -266,6 +270,9 @@ class KernelColumns(SensorColumns):
     def track(self, worlds: Integers, tick: Integers) -> None:
         self.loops.sense(self, self.track_calls, worlds, tick)
 
+    def kernels(self) -> set[Any]:
+        return set(self.calls.kernels)
+
     def arrays(self) -> dict[str, tuple[Any, int]]:
         found = {**super().arrays(), "memories": (self.memories, 0)}
         return {**found, "settings": (self.settings, 0)} if self.spans else found
@@ -377,6 +384,12 @@ class InstrumentColumns(SensorColumns):
     def arrays(self) -> dict[str, tuple[Any, int]]:
         return {**super().arrays(), "readings": (self._made, 0)}
 
+    def kernels(self) -> set[Any]:
+        """Level ground and relief, and obstacles that are moved, are drawn by different functions."""
+        ground = self.robot.ground
+        kind = self.sensor, ground.world.is_flat, ground.is_shared
+        return {kind} if is_drawn_by_gpu(self.fixture, self.robot, self.block, self.sensor) else set()
+
     def skip(self, worlds: Integers, tick: Integers) -> None:
         """What was due while nothing was sensed is left out; pipelines continue at their own ticks."""
         tick = self.loops.host(tick)
@@ -445,8 +458,18 @@ class InstrumentColumns(SensorColumns):
 def sensor_columns(
     fixture: Fixture, robot: RobotColumns, name: str, block: Any, sensor: Sensor, n: int
 ) -> SensorColumns:
-    kind = InstrumentColumns if sensor.instrument is not None else KernelColumns
-    return kind(fixture, robot, name, block, sensor, n)
+    made = fixture, robot, name, block, sensor, n
+    if sensor.instrument is None:
+        return KernelColumns(*made)
+    if robot.loops.name == "cuda" and is_drawn_by_gpu(fixture, robot, block, sensor):
+        from microsim.batch.camera_columns import CameraColumns  # needs numba's part for GPUs
+
+        return CameraColumns(*made)
+    return InstrumentColumns(*made)
+
+
+def is_drawn_by_gpu(fixture: Fixture, robot: RobotColumns, block: Any, sensor: Sensor) -> bool:
+    return sensor.is_plain_camera(block, robot.ground.world, len(fixture.robots) > 1)
 
 
 def why_not(target: str, block: Any, sensor: Sensor, has_others: bool) -> str:
