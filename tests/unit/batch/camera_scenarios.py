@@ -32,7 +32,7 @@ def _camera(**more: Any) -> dict[str, Any]:
 
 
 _SECOND = {"type": "camera", **_camera(hz=30, projection="fisheye", noise={"blur_sigma_px": 0})}
-_DRONE = bare(start={"map_pose": {"x": 9, "y": 9, "z": 4}}, camera=_camera(noise={"color_jitter": 0.2}))
+_DRONE = bare(start={"map_pose": {"x": 4, "y": 4, "z": 4}}, camera=_camera(noise={"color_jitter": 0.2}))
 _ROVER = bare(start={"map_pose": {"x": 6, "y": 6}}, sensors={"second": _SECOND})
 _FAULTS = [
     {"target": "drone/camera", "kind": "fail", "from_s": 0.0, "to_s": 0.1},
