@@ -256,7 +256,11 @@ def _draw_block(
                 i = part_i + _outwards(nth % size_i, near_i - part_i, size_i)
                 if holes[j, i] == _HOLE:
                     continue
-                nearest, a_low, a_high, b_low, b_high = _patch_bounds(pose, block, seen, j, i, prism)
+                nearest, a_low, a_high, b_low, b_high = _corner_bounds(seen, j, i)
+                if not nearest > 0.0 or holes[j, i] != _WHOLE:
+                    nearest = 0.0
+                    _fill_prism(block, j, i, prism)
+                    a_low, a_high, b_low, b_high = bounds(pose, prism)
                 v0, v1 = row_span(scale, rows, b_low, b_high)
                 if v0 >= v1:
                     continue
@@ -268,20 +272,14 @@ def _draw_block(
 
 
 @inlined
-def _patch_bounds(
-    pose: Pose, block: Patches, seen: Array, j: int, i: int, prism: Prism
-) -> tuple[float, float, float, float, float]:
-    """How far ahead patch (j, i) begins, or 0; lowest and highest a, then b, of the rays that can meet it."""
+def _corner_bounds(seen: Array, j: int, i: int) -> tuple[float, float, float, float, float]:
+    """How far ahead patch (j, i) begins; lowest and highest a, then b, of its corners."""
     nearest = min(seen[2, j, i], seen[2, j, i + 1], seen[2, j + 1, i], seen[2, j + 1, i + 1])
-    if nearest > 0.0 and block.holes[j, i] == _WHOLE:
-        a00, a01, a10, a11 = seen[0, j, i], seen[0, j, i + 1], seen[0, j + 1, i], seen[0, j + 1, i + 1]
-        b00, b01, b10, b11 = seen[1, j, i], seen[1, j, i + 1], seen[1, j + 1, i], seen[1, j + 1, i + 1]
-        a_low, a_high = min(a00, a01, a10, a11), max(a00, a01, a10, a11)
-        b_low, b_high = min(b00, b01, b10, b11), max(b00, b01, b10, b11)
-        return nearest, a_low, a_high, b_low, b_high
-    _fill_prism(block, j, i, prism)
-    a_low, a_high, b_low, b_high = bounds(pose, prism)
-    return 0.0, a_low, a_high, b_low, b_high
+    a00, a01, a10, a11 = seen[0, j, i], seen[0, j, i + 1], seen[0, j + 1, i], seen[0, j + 1, i + 1]
+    b00, b01, b10, b11 = seen[1, j, i], seen[1, j, i + 1], seen[1, j + 1, i], seen[1, j + 1, i + 1]
+    a_low, a_high = min(a00, a01, a10, a11), max(a00, a01, a10, a11)
+    b_low, b_high = min(b00, b01, b10, b11), max(b00, b01, b10, b11)
+    return nearest, a_low, a_high, b_low, b_high
 
 
 @inlined
@@ -330,7 +328,10 @@ def patch_span(
         return
     patch = Patches(nodes[j : j + 2, i : i + 2], x[i : i + 2], y[j : j + 2], holes[j:, i:])
     _project(pose, patch, room)
-    _, a_low, a_high, b_low, b_high = _patch_bounds(pose, patch, room, 0, 0, prism)
+    nearest, a_low, a_high, b_low, b_high = _corner_bounds(room, 0, 0)
+    if not nearest > 0.0 or holes[j, i] != _WHOLE:
+        _fill_prism(ground, j, i, prism)
+        a_low, a_high, b_low, b_high = bounds(pose, prism)
     fill_span(scale, columns, rows, (a_low, a_high, b_low, b_high), span)
 
 

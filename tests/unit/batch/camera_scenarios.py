@@ -74,7 +74,7 @@ def random_source(dice: np.random.Generator, largest: int) -> dict[str, Any]:
     size = [20, 20] if ground != "small" else [5, 7]
     chosen = [each for each in FEATURES if dice.random() < 0.6]
     return scenario(
-        robots={"drone": robot(z=float(dice.uniform(0, 9))), "rover": robot()},
+        robots={"drone": robot(z=float(dice.uniform(2.5, 9))), "rover": robot()},
         features=chosen,
         map={"size_xy_cells": size} if ground == "flat" else {**HILLS, "size_xy_cells": size},
         randomize={"obstacles": {"shift_m": 6, "keep_probability": 0.7}} if dice.random() < 0.5 else None,
