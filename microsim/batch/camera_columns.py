@@ -92,7 +92,8 @@ class CameraColumns(SensorColumns):
         self._fill(MOVED=ground.moved, MOVED_COUNT=self._obstacles, EXTENTS=self._keep(extents))
         self._spans = 0 if world.is_flat else patches.holes.size + blocks.shape[0] * blocks.shape[1]
         self._fill(IS_FLAT=int(world.is_flat), SPAN_COUNT=self._spans, BLOCKS=self._keep(blocks))
-        self._fill(**{key: self._keep(each) for key, each in zip(("NODES", "EDGES_X", "EDGES_Y", "HOLES"), patches)})
+        nodes, x, y, holes = map(self._keep, patches)
+        self._fill(NODES=nodes, EDGES_X=x, EDGES_Y=y, HOLES=holes)
         self._fill(PATCH_ROWS=patches.holes.shape[0], PATCH_COLUMNS=patches.holes.shape[1])
 
     def _make_room(self) -> None:

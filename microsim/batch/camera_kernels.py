@@ -17,8 +17,8 @@ from microsim.engine.motion import FIELDS
 from microsim.engine.output_table import WINDOW_COLUMNS
 from microsim.engine.pipeline import delay_of
 from microsim.render.drawing import draw_row
-from microsim.render.image_noise import blur_in_column, blur_in_row, gain_of
 from microsim.render.image_noise import Sums as Words
+from microsim.render.image_noise import blur_in_column, blur_in_row, gain_of
 from microsim.render.relief import Patches, Surface, patch_span, relief_depth
 from microsim.render.screen import Scale, Spans, bounds, fill_span
 from microsim.render.shapes import COEFFICIENTS, SHAPE_COLUMNS, aim_one, put_at

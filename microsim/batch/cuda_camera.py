@@ -40,7 +40,11 @@ def frame_loop(step: Callable[..., Any]) -> Callable[..., None]:
     def loop(count: int, camera: int, worlds: int, each: int) -> None:
         index = cuda.grid(1)
         if index < count:
-            room, words, byte = cuda.local.array((3, 2, 2), float64), cuda.local.array(6, int32), cuda.local.array(1, uint8)
+            room, words, byte = (
+                cuda.local.array((3, 2, 2), float64),
+                cuda.local.array(6, int32),
+                cuda.local.array(1, uint8),
+            )
             n = index // each
             step(camera, _integers_at(worlds, n + 1)[n], n, index % each, room, words, byte)
 

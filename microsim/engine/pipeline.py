@@ -80,16 +80,14 @@ class Latency:
 
 
 @kernel
-def delay_of(
-    mean_ms: float, jitter_ms: float, drop_probability: float, physics_hz: float, key: int, tick: int
-) -> int:
+def delay_of(mean_ms: float, jitter_ms: float, drop_probability: float, physics_hz: float, key: int, tick: int) -> int:
     """In ticks, of what is sampled at this tick; -1: it is lost."""
     if drop_probability > 0.0 and uniforms(key, tick, 1)[0] < drop_probability:
         return -1
     delay_ms = mean_ms
     if jitter_ms > 0.0:
         delay_ms += jitter_ms * normals(key, tick, 0)[0]
-    return int(math.floor(max(delay_ms, 0.0) * physics_hz / 1000.0 + 0.5))
+    return int(max(delay_ms, 0.0) * physics_hz / 1000.0 + 0.5)
 
 
 _plain_delay_of: Callable[..., int] = plain(delay_of)

@@ -102,7 +102,7 @@ class ImageNoise:
 @kernel
 def gain_of(jitter: float, draw: float) -> int:
     gain = 1.0 + jitter * (2.0 * draw - 1.0)
-    return int(math.floor(max(gain, 0.0) * (1 << _GAIN_BITS) + 0.5))
+    return int(max(gain, 0.0) * (1 << _GAIN_BITS) + 0.5)
 
 
 _plain_gain_of: Callable[[float, float], int] = plain(gain_of)
@@ -250,9 +250,7 @@ def blur_in_row(classes: Grid, palette: SumRows, weights: Weights, u: int, sums:
 
 
 @kernel
-def blur_in_column(
-    sums: SumRows, weights: Weights, gains: Sums, v: int, u: int, total: Sums, pixel: Grid
-) -> None:
+def blur_in_column(sums: SumRows, weights: Weights, gains: Sums, v: int, u: int, total: Sums, pixel: Grid) -> None:
     """The pixel (3,) from the sums of all rows (h, 3 w); total (3,) is room to work in."""
     first, end, last = 3 * u, 3 * u + 3, sums.shape[0] - 1
     _scaled(sums[v, first:end], weights[0], total)

@@ -106,9 +106,7 @@ def whole_groups(begin: int, end: int, count: int) -> tuple[int, int]:
 
 
 @inlined
-def fill_span(
-    scale: Scale, columns: Spans, rows: Spans, limits: tuple[float, float, float, float], span: Span
-) -> None:
+def fill_span(scale: Scale, columns: Spans, rows: Spans, limits: tuple[float, float, float, float], span: Span) -> None:
     """The pixels, in whole groups, whose rays can be within these limits: lowest and highest a, then b."""
     u0, u1 = column_span(scale, columns, limits[0], limits[1])
     span[0], span[1] = whole_groups(u0, u1, int(columns[1, -1]))

@@ -251,7 +251,7 @@ class Sensor:
     picture: Callable[[SensorContext, int], npt.NDArray[np.uint8]] | None = (
         None  # what it sees at a tick, without noise
     )
-    # whether it is a camera that batches draw on their GPU, by its settings, the world, and whether there are other robots
+    # whether batches can draw it on their GPU, by its settings, the world, and whether there are other robots
     is_plain_camera: Callable[[Any, World, bool], bool] = lambda settings, world, has_others: False
     on_failure: Literal["repeat", "empty"] = "repeat"  # what is sent while it fails: the last reading, or nothing in it
     # what all have

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 
 from microsim.batch import camera_kernels, cuda_camera
@@ -45,7 +44,10 @@ SOURCES: dict[str, dict[str, Any]] = {
         robots={"drone": _DRONE},
         features=FEATURES[4:],
         map={**HILLS, "size_xy_cells": [8, 6]},
-        randomize={"obstacles": {"shift_m": 5, "keep_probability": 0.7}, "starts": {"drone": {"x": [1, 7], "z": [0, 4]}}},
+        randomize={
+            "obstacles": {"shift_m": 5, "keep_probability": 0.7},
+            "starts": {"drone": {"x": [1, 7], "z": [0, 4]}},
+        },
     ),
 }
 
