@@ -126,13 +126,17 @@ class CameraColumns(SensorColumns):
         """A thread for each of `count` things in each of these worlds."""
         if count:
             worlds = self.loops.xp.ascontiguousarray(worlds)
-            self.loops.launch(worlds.size * count, frame_loop, (step,), self._camera, address_of(worlds), count)
+            self._launch(worlds.size * count, frame_loop, (step,), self._camera, address_of(worlds), count)
+
+    def _launch(self, count: int, make: Any, constants: tuple[Any, ...], *arguments: int) -> None:
+        loops: Any = self.loops  # a GPU's
+        loops.launch(count, make, constants, *arguments)
 
     def sample(self, worlds: Integers, tick: Integers) -> None:
-        self.loops.launch(worlds.size, expose_loop, (), self._camera, address_of(worlds), address_of(tick))
+        self._launch(worlds.size, expose_loop, (), self._camera, address_of(worlds), address_of(tick))
 
     def finish(self, worlds: Integers, tick: Integers) -> None:
-        self.loops.launch(worlds.size, release_loop, (), self._camera, address_of(worlds), address_of(tick))
+        self._launch(worlds.size, release_loop, (), self._camera, address_of(worlds), address_of(tick))
         drawn = self._frames[:, self._slots + 1]
         due = worlds[drawn[worlds, row.LEAVES] != 0]
         if not due.size:
