@@ -308,6 +308,7 @@ class InstrumentColumns(SensorColumns):
         self._good: dict[int, View] = {}  # the last that did not fail, where it can be needed
         self._settings: dict[int, Any] = {}  # of worlds whose seed draws them
         self._worlds: dict[int, Any] = {}  # instruments of worlds with obstacles or settings of their own
+        self._blank: set[int] = set()  # worlds that were reset, which their device does not know yet
         self._own = threading.local()  # instruments hold buffers: one for each thread
 
     def reset(self, worlds: Integers, seeds: Integers) -> None:
@@ -315,6 +316,7 @@ class InstrumentColumns(SensorColumns):
         self.keys[worlds] = stream_keys(seeds, f"{self.target}{self.sensor.stream}")
         self.sampled_at[worlds], self.dropped[worlds] = NEVER, 0
         self._made[worlds] = np.zeros((), self.sensor.dtype)
+        self._blank.update(worlds.tolist() if self.loops.name != "cpu" else ())
         drawn = self.draw(seeds)
         for index, (world, seed) in enumerate(zip(worlds.tolist(), seeds.tolist(), strict=True)):
             for kept in (self._left, self._good, self._worlds, self._settings):
@@ -361,14 +363,15 @@ class InstrumentColumns(SensorColumns):
             self._pipelines[world].fire(int(tick[world]), 0)
 
     def finish(self, worlds: Integers, tick: Integers) -> None:
-        tick = self._look(tick)
+        tick, due = self._look(tick), []
         for world in worlds.tolist():
             pipeline = self._pipelines[world]
             if pipeline.due <= tick[world]:
                 pipeline.fire(int(tick[world]), 0)
             if world in self._left:
-                self._read(world, *self._left.pop(world))
-        self._publish()
+                due.append((world, *self._left.pop(world)))
+        self._read(due)
+        self._publish(worlds, [world for world, *_ in due])
 
     def _plain(self) -> npt.NDArray[Any]:
         """The readings as the device can hold them: a GPU's arrays have no records, but their bytes."""
@@ -377,9 +380,14 @@ class InstrumentColumns(SensorColumns):
             return made
         return made.view(np.uint8).reshape(*made.shape, made.dtype.itemsize)
 
-    def _publish(self) -> None:
-        if self.loops.name != "cpu":
-            self.readings[...] = self.loops.array(self._plain())
+    def _publish(self, worlds: Integers, changed: Sequence[int]) -> None:
+        """Copy what has changed to the device."""
+        if self.loops.name == "cpu":
+            return
+        chosen = np.array(sorted({*changed, *self._blank.intersection(worlds.tolist())}), np.int64)
+        self._blank.difference_update(chosen.tolist())
+        if chosen.size:
+            self.readings[self.loops.array(chosen)] = self.loops.array(self._plain()[chosen])
 
     def arrays(self) -> dict[str, tuple[Any, int]]:
         return {**super().arrays(), "readings": (self._made, 0)}
@@ -397,13 +405,38 @@ class InstrumentColumns(SensorColumns):
             pipeline = self._pipelines[world]
             pipeline.recall(pipeline.memory(), int(tick[world]))
 
-    def _read(self, world: int, sampled_at: int, view: View | None) -> None:
-        self.sampled_at[world] = sampled_at
+    def _read(self, due: Sequence[tuple[int, int, View | None]]) -> None:
+        """Instruments that can draw many views in one call are aimed at each first: `aim`, `draw` and `at_once`."""
+        worlds: list[int] = []
+        aimed: list[Any] = []
+        last: Any = None
+
+        def draw() -> None:
+            for world, reading in zip(worlds, last.draw(aimed) if aimed else (), strict=True):
+                self._take(world, reading)
+            worlds.clear()
+            aimed.clear()
+
+        for world, sampled_at, view in due:
+            self.sampled_at[world] = sampled_at
+            if view is None:
+                self._made[world] = np.zeros((), self.sensor.dtype)
+                continue
+            instrument = self._instrument(world)
+            if not hasattr(instrument, "aim"):
+                self._take(world, instrument.read(view))
+                continue
+            if instrument is not last:
+                draw()
+                last = instrument
+            worlds.append(world)
+            aimed.append(instrument.aim(view))
+            if len(aimed) >= instrument.at_once:
+                draw()
+        draw()
+
+    def _take(self, world: int, reading: npt.NDArray[Any]) -> None:
         row = self._made[world]
-        if view is None:
-            row[...] = np.zeros((), self.sensor.dtype)
-            return
-        reading = self._instrument(world).read(view)
         if reading.shape == row.shape:
             row[...] = reading
             return
@@ -452,7 +485,7 @@ class InstrumentColumns(SensorColumns):
             self._worlds.pop(world, None)
             self._pipelines[world] = self._pipeline(world, seed)
             self._pipelines[world].recall(waiting, tick)
-        self._publish()
+        self._publish(worlds, worlds.tolist())
 
 
 def sensor_columns(

@@ -143,7 +143,8 @@ class Instrument(Protocol):
     """Makes the readings of a sensor that no kernel can make alone: a camera, a LiDAR.
 
     Optional: `may_break = True` if a failure of `read` must not end the run, `sees_robots = False` if it does not look
-    at `View.bodies`, which then is empty.
+    at `View.bodies`, which then is empty. One that reads many worlds of a batch in one call has `aim(view)`, which
+    makes something of each view, `draw`, which makes readings of up to `at_once` of these, and `show_obstacles`.
     """
 
     def read(self, view: View) -> npt.NDArray[Any]: ...

@@ -88,6 +88,9 @@ class ThreadsOnCpu(HostLoops):
 
     name = "cuda"
 
+    def array(self, values: Any) -> Any:
+        return values.copy()
+
     def launch(self, count: int, make: Callable[..., Any], constants: tuple[Any, ...], *arguments: int) -> None:
         if make is cuda_camera.frame_loop:
             _frame_loop(constants[0])(count, *arguments)

@@ -74,8 +74,25 @@ def test_what_a_gpu_cannot_draw_is_read_on_the_cpu(camera: dict[str, Any], is_dr
     robots = {"drone": bare(start=starts[0], camera=given), "rover": bare(start=starts[1])}
     batches = pair(scenario(robots=robots), 2)
     assert isinstance(batches[1]._sensors["drone/camera"], CameraColumns) == is_drawn
-    drive(batches, np.random.default_rng(1), 20)
-    assert_same(batches)
+    for ticks in (20, 3, 9):
+        drive(batches, np.random.default_rng(ticks), ticks)
+        assert_same(batches)
+        for batch in batches:
+            batch.reset([1])
+        assert_same_images(batches)
+    snapshots = [batch.snapshot() for batch in batches]
+    drive(batches, np.random.default_rng(2), 30)
+    for batch, snapshot in zip(batches, snapshots, strict=True):
+        batch.restore(snapshot)
+    assert_same_images(batches)
+
+
+def assert_same_images(batches: list[BatchSimulation]) -> None:
+    """As users get them: on the device."""
+    first, second = (batch.readings["drone/camera"] for batch in batches)
+    np.testing.assert_array_equal(first, second)
+    assert first[0].any()
+    assert not first[1].any()
 
 
 def test_a_camera_without_a_finite_pose_is_refused_by_name() -> None:
