@@ -308,7 +308,7 @@ class InstrumentColumns(SensorColumns):
         self._good: dict[int, View] = {}  # the last that did not fail, where it can be needed
         self._settings: dict[int, Any] = {}  # of worlds whose seed draws them
         self._worlds: dict[int, Any] = {}  # instruments of worlds with obstacles or settings of their own
-        self._blank: set[int] = set()  # worlds that were reset, which their device does not know yet
+        self._stale: set[int] = set()  # worlds whose readings have still to be copied to the device
         self._own = threading.local()  # instruments hold buffers: one for each thread
 
     def reset(self, worlds: Integers, seeds: Integers) -> None:
@@ -316,7 +316,7 @@ class InstrumentColumns(SensorColumns):
         self.keys[worlds] = stream_keys(seeds, f"{self.target}{self.sensor.stream}")
         self.sampled_at[worlds], self.dropped[worlds] = NEVER, 0
         self._made[worlds] = np.zeros((), self.sensor.dtype)
-        self._blank.update(worlds.tolist() if self.loops.name != "cpu" else ())
+        self._stale.update(worlds.tolist())
         drawn = self.draw(seeds)
         for index, (world, seed) in enumerate(zip(worlds.tolist(), seeds.tolist(), strict=True)):
             for kept in (self._left, self._good, self._worlds, self._settings):
@@ -371,7 +371,7 @@ class InstrumentColumns(SensorColumns):
             if world in self._left:
                 due.append((world, *self._left.pop(world)))
         self._read(due)
-        self._publish(worlds, [world for world, *_ in due])
+        self._publish()
 
     def _plain(self) -> npt.NDArray[Any]:
         """The readings as the device can hold them: a GPU's arrays have no records, but their bytes."""
@@ -380,17 +380,15 @@ class InstrumentColumns(SensorColumns):
             return made
         return made.view(np.uint8).reshape(*made.shape, made.dtype.itemsize)
 
-    def _publish(self, worlds: Integers, changed: Sequence[int]) -> None:
+    def _publish(self) -> None:
         """Copy what has changed to the device."""
-        if self.loops.name == "cpu":
-            return
-        chosen = np.array(sorted({*changed, *self._blank.intersection(worlds.tolist())}), np.int64)
-        self._blank.difference_update(chosen.tolist())
-        if chosen.size:
+        if self.loops.name != "cpu" and self._stale:
+            chosen = np.array(sorted(self._stale), np.int64)
             self.readings[self.loops.array(chosen)] = self.loops.array(self._plain()[chosen])
+        self._stale.clear()
 
     def arrays(self) -> dict[str, tuple[Any, int]]:
-        return {**super().arrays(), "readings": (self._made, 0)}
+        return {**super().arrays(), "readings": (self._made if self.loops.name == "cpu" else self.readings, 0)}
 
     def kernels(self) -> set[Any]:
         """Level ground and relief, and obstacles that are moved, are drawn by different functions."""
@@ -412,7 +410,8 @@ class InstrumentColumns(SensorColumns):
         last: Any = None
 
         def draw() -> None:
-            for world, reading in zip(worlds, last.draw(aimed) if aimed else (), strict=True):
+            may_stay = self.loops.name != "cpu"
+            for world, reading in zip(worlds, last.draw(aimed, may_stay) if aimed else (), strict=True):
                 self._take(world, reading)
             worlds.clear()
             aimed.clear()
@@ -420,7 +419,7 @@ class InstrumentColumns(SensorColumns):
         for world, sampled_at, view in due:
             self.sampled_at[world] = sampled_at
             if view is None:
-                self._made[world] = np.zeros((), self.sensor.dtype)
+                self._take(world, np.zeros(self._made.shape[1:], self.sensor.dtype))
                 continue
             instrument = self._instrument(world)
             if not hasattr(instrument, "aim"):
@@ -435,7 +434,12 @@ class InstrumentColumns(SensorColumns):
                 draw()
         draw()
 
-    def _take(self, world: int, reading: npt.NDArray[Any]) -> None:
+    def _take(self, world: int, reading: Any) -> None:
+        if not isinstance(reading, np.ndarray):  # it is on the device already
+            self.readings[world] = reading
+            self._stale.discard(world)
+            return
+        self._stale.add(world)
         row = self._made[world]
         if reading.shape == row.shape:
             row[...] = reading
@@ -485,7 +489,6 @@ class InstrumentColumns(SensorColumns):
             self._worlds.pop(world, None)
             self._pipelines[world] = self._pipeline(world, seed)
             self._pipelines[world].recall(waiting, tick)
-        self._publish(worlds, worlds.tolist())
 
 
 def sensor_columns(

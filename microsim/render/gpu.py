@@ -113,18 +113,24 @@ class GpuRenderer:
         return longest
 
     def pictures(self, shots: Sequence[Shot]) -> list[Picture]:
+        cupy, lenses = self._cupy, [shot.lens for shot in shots]
+        return [
+            Picture(cupy.asnumpy(image), lens.along_axis(cupy.asnumpy(depths)))
+            for lens, (image, depths, *_) in zip(lenses, self._drawn(shots), strict=True)
+        ]
+
+    def images(self, shots: Sequence[Shot]) -> list[Any]:
+        """Their colours alone, which stay in the GPU's memory."""
+        return [image for image, *_ in self._drawn(shots)]
+
+    def _drawn(self, shots: Sequence[Shot]) -> list[tuple[Any, Any, tuple[Any, Any, Any], Any]]:
         """All cameras are enqueued before the first is waited for."""
-        cupy = self._cupy
         while True:
-            views = cupy.asarray(np.array([shot.view for shot in shots]))
+            views = self._cupy.asarray(np.array([shot.view for shot in shots]))
             pending = [self._enqueue(views[k], shot) for k, shot in enumerate(shots)]
             needed = max((int(counters[0]) for *_, counters in pending), default=0)  # waits for the GPU
             if needed <= self._capacity:
-                lenses = [shot.lens for shot in shots]
-                return [
-                    Picture(cupy.asnumpy(image), lens.along_axis(cupy.asnumpy(depths)))
-                    for lens, (image, depths, *_) in zip(lenses, pending, strict=True)
-                ]
+                return pending
             self._reserve(needed + needed // 4)
 
     def frame(self, shot: Shot) -> Frame:

@@ -69,6 +69,11 @@ class ImageNoise:
         self._gains = np.full((width, 3), 1 << _GAIN_BITS, np.int32)  # one for each number of a row of pixels
         self._marks = np.empty((-(-height // _ROWS), -(-3 * width // _NUMBERS)), np.uint8)
 
+    @property
+    def is_none(self) -> bool:
+        """Images stay as they are."""
+        return self._changes_nothing and self._appearance is None
+
     def apply(self, image: Image, key: int, tick: int, is_plain: bool = False) -> Image:
         """The noisy image: a new array, or `image` itself when nothing changes. `is_plain`: it has one colour."""
         if self._appearance is not None:

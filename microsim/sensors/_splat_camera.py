@@ -105,6 +105,17 @@ class SplatScene:
             self.renderer = CpuRenderer(self.splats, self.workers)
             return self.renderer.pictures(shots)
 
+    def images_on_gpu(self, shots: Sequence[Shot]) -> list[Any] | None:
+        """None where no GPU draws; one that fails is reported by `pictures`, which then draws them."""
+        if isinstance(self.renderer, CpuRenderer) or any(shot.sees_actors for shot in shots):
+            return None
+        gpu: Any = self.renderer
+        try:
+            found: list[Any] = gpu.images(shots)
+        except Exception:  # CuPy's and the driver's errors have no common class
+            return None
+        return found
+
     def shade(self, pose: Array, rays: Array, bodies: Array, picture: Picture) -> None:
         parts = parts_of(picture.colours.shape[0], self.workers.count)
 
@@ -315,8 +326,14 @@ class SplatInstrument:
         camera = replace(self.camera, motion=lambda: view.motion, key=view.key)
         return AimedCamera(camera, view.tick, camera.shots(view.tick))
 
-    def draw(self, aimed: Sequence[AimedCamera]) -> list[Bytes]:
-        pictures = iter(self.camera.scene.pictures([shot for each in aimed for shot in each.shots]))
+    def draw(self, aimed: Sequence[AimedCamera], may_stay: bool = False) -> Sequence[Any]:
+        """`may_stay`: images that the GPU has finished may stay in its memory."""
+        shots = [shot for each in aimed for shot in each.shots]
+        if may_stay and len(shots) == len(aimed) and self.noise.is_none and list(self.kinds) == ["image"]:
+            images = self.camera.scene.images_on_gpu(shots)
+            if images is not None:
+                return images
+        pictures = iter(self.camera.scene.pictures(shots))
         return [
             self._reading(each.camera, each.tick, each.camera.assembled(list(islice(pictures, len(each.shots)))))
             for each in aimed

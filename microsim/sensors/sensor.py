@@ -144,7 +144,8 @@ class Instrument(Protocol):
 
     Optional: `may_break = True` if a failure of `read` must not end the run, `sees_robots = False` if it does not look
     at `View.bodies`, which then is empty. One that reads many worlds of a batch in one call has `aim(view)`, which
-    makes something of each view, `draw`, which makes readings of up to `at_once` of these, and `show_obstacles`.
+    makes something of each view, `draw`, which makes readings of up to `at_once` of these (on a GPU, if they may stay
+    there), and `show_obstacles`.
     """
 
     def read(self, view: View) -> npt.NDArray[Any]: ...

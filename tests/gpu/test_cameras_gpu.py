@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from microsim.batch import BatchSimulation
+from microsim.render.render_options import render_request
 from tests.gpu.test_batch_gpu import pair
 from tests.support import bare
 from tests.unit.batch.camera_scenarios import FEATURES, random_source
 from tests.unit.batch.device_scenarios import assert_same, drive
 from tests.unit.batch.test_batch import HILLS, scenario
+from tests.unit.batch.test_splats_of_many_worlds import MOVED
+from tests.unit.sensors.test_splat_cameras import scenario as splat_scenario
 
 pytestmark = pytest.mark.gpu
 
@@ -85,3 +89,21 @@ def test_forks_and_restores_keep_frames_on_their_way() -> None:
         batch.restore(snapshot, [2, 3, 4])
     drive(batches, random, 9)
     assert_same(batches)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("more", [{}, MOVED], ids=["alike", "with obstacles of their own"])
+def test_splats_of_many_worlds_have_the_cpus_images(
+    device: str, more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = []
+    for choice, place in (("cpu", "cpu"), ("gpu", device)):
+        monkeypatch.setattr(render_request, "choice", choice)
+        batches.append(BatchSimulation(splat_scenario(**more), 24, device=place))
+    assert batches[1].device == device
+    for ticks in (17, 40):
+        drive(batches, np.random.default_rng(ticks), ticks)
+        assert_same(batches)
+    first, second = (batch.loops.host(batch.readings["ego/camera_front"]) for batch in batches)
+    np.testing.assert_array_equal(first, second)
+    assert len(np.unique(first.reshape(24, -1), axis=0)) > 10
