@@ -22,7 +22,7 @@ def measure() -> list[Result]:
         print("no GPU can be used here", file=sys.stderr)
         return []
     print(f"on an {name}", file=sys.stderr)
-    return [*_state_only(), *_sensors(), *_gymnasium()]
+    return [*_state_only(), *_sensors(), *_cameras(), *_gymnasium()]
 
 
 def _seconds(work: Any, rounds: int = 10) -> float:
@@ -71,6 +71,20 @@ def _sensors() -> list[Result]:
         Result("GPU: the same with GPS, range and a 15-beam scan at 10 Hz", rate, "world-ticks/s", 2e9, 5e9),
         Result("GPU: the same, worlds at three different ticks", apart, "world-ticks/s"),
     ]
+
+
+def _cameras() -> list[Result]:
+    """A frame in every world and step, with blur; its worlds have 60 cylinders, on level ground or on hills."""
+    size = {"width": 64, "height": 64}
+    camera = {"hz": 10, "resolution": size, "latency_ms": {"mean": 0, "jitter": 0, "drop_probability": 0}}
+    scenario = _scenario(drone=_robot(camera=camera, start={"map_pose": {"x": 50, "y": 50, "z": 12}}))
+    hills = {"size_xy_cells": [100, 100], "elevation": {"generate": "hills", "amplitude_m": 2, "wavelength_m": 20}}
+    results = []
+    for n, ground in ((4096, "level ground"), (65_536, "level ground"), (4096, "hills")):
+        batch = _moving({**scenario, "map": hills} if ground == "hills" else scenario, n)
+        rate = n / _seconds(lambda batch=batch: batch.step(TICKS))  # type: ignore[misc]
+        results.append(Result(f"GPU: plain cameras of 64×64 over {ground}, n = {n:,}", rate, "frames/s"))
+    return results
 
 
 def _gymnasium() -> list[Result]:

@@ -409,8 +409,7 @@ class BatchSimulation:
         """All functions of robots and sensors that a step of this batch runs."""
         found = {robot.model.advance for robot in self._robots.values()}
         for sensor in (*self._trackers, *self._sensors.values()):
-            if isinstance(sensor, KernelColumns):
-                found.update(sensor.calls.kernels)
+            found |= sensor.kernels()
         return found | {sensor.sensor.track for sensor in self._trackers}
 
     # ---- composition -----------------------------------------------------------------------------------------

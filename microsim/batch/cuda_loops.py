@@ -88,12 +88,12 @@ class CudaLoops:
     def stream_keys(self, seeds: Integers, name: str) -> Integers:
         seeds = self.xp.ascontiguousarray(seeds)
         keys: Integers = self.xp.empty_like(seeds)
-        self._launch(seeds.size, keys_loop, (), address_of(seeds), noise.stream_number(name), address_of(keys))
+        self.launch(seeds.size, keys_loop, (), address_of(seeds), noise.stream_number(name), address_of(keys))
         return keys
 
     def take(self, robot: RobotColumns, begin: int, end: int) -> None:
         age = -1 if robot.model.command_age is None else robot.model.command_age
-        self._launch(
+        self.launch(
             end, take_loop, (), address_of(robot.handed_in), address_of(robot.fleet), age, address_of(robot.ignored)
         )
 
@@ -102,34 +102,34 @@ class CudaLoops:
         contacts = batch.contacts
         arrays = [address_of(each) for each in (batch.fleets, contacts.table, batch.tick)]
         left = self.xp.empty(end, np.uint8)
-        self._launch(end, quiet_loop, (robots,), *arrays, ticks, address_of(left))
+        self.launch(end, quiet_loop, (robots,), *arrays, ticks, address_of(left))
         worlds: Integers = left.nonzero()[0]
         marks = marks_for(len(contacts.names), contacts.words).size
-        self._launch(worlds.size, move_loop, (robots, marks), address_of(worlds), *arrays, ticks)
+        self.launch(worlds.size, move_loop, (robots, marks), address_of(worlds), *arrays, ticks)
 
     def put_at_start(self, robot: RobotColumns, worlds: Integers, keys: Integers) -> None:
         arrays = [address_of(each) for each in (robot.fleet, robot.start, keys, worlds)]
-        self._launch(worlds.size, start_loop, (), *arrays)
+        self.launch(worlds.size, start_loop, (), *arrays)
 
     def settle(self, robot: RobotColumns, worlds: Integers) -> None:
         shapes = robot.state.shape[0], robot.parameters.shape[0]
         addresses = address_of(robot.fleet), address_of(worlds)
-        self._launch(worlds.size, settle_loop, (robot.model.settle, *shapes), *addresses)
+        self.launch(worlds.size, settle_loop, (robot.model.settle, *shapes), *addresses)
 
     def lay_out(self, ground: Ground, worlds: Integers, keys: Integers) -> None:
         shapes = len(ground.table), len(ground.starts), *ground.clearances.shape[1:], int(ground.has_holes)
         arrays = ground.table, ground.starts, ground.chances, ground.scene, ground.lacking, ground.moved, keys, worlds
-        self._launch(worlds.size, layout_loop, (), *shapes, *[address_of(each) for each in arrays])
+        self.launch(worlds.size, layout_loop, (), *shapes, *[address_of(each) for each in arrays])
 
     def free_places(self, ground: Ground, spans: Array, worlds: Integers, keys: Integers) -> Array:
         out: Array = self.xp.empty((worlds.size, 2))
         arrays = self.array(spans), ground.scene, worlds, keys, out
-        self._launch(worlds.size, places_loop, (), *[address_of(each) for each in arrays])
+        self.launch(worlds.size, places_loop, (), *[address_of(each) for each in arrays])
         return out
 
     def last_firing(self, period: tuple[int, int], begin: Integers, ticks: int) -> Integers:
         offsets: Integers = self.xp.empty(begin.size, np.int64)
-        self._launch(begin.size, firing_loop, (), *period, address_of(begin), ticks, address_of(offsets))
+        self.launch(begin.size, firing_loop, (), *period, address_of(begin), ticks, address_of(offsets))
         return offsets
 
     def sense(self, sensor: KernelColumns, calls: Calls, worlds: Integers, tick: Integers) -> None:
@@ -144,12 +144,12 @@ class CudaLoops:
             for k, kernel in enumerate(calls.kernels):
                 rows = [address_of(each) for each in (calls.rows[k], calls.steps[k], calls.steps[0])]
                 places = address_of(some), address_of(tick), address_of(room)
-                self._launch(some.size, sense_loop, (kernel, *constants), *rows, *shared, *places)
+                self.launch(some.size, sense_loop, (kernel, *constants), *rows, *shared, *places)
 
     def sincos(self, angles: Array, sines: Array, cosines: Array) -> None:
-        self._launch(angles.size, sincos_loop, (), *[address_of(each) for each in (angles, sines, cosines)])
+        self.launch(angles.size, sincos_loop, (), *[address_of(each) for each in (angles, sines, cosines)])
 
-    def _launch(self, count: int, make: Callable[..., Any], constants: tuple[Any, ...], *arguments: int) -> None:
+    def launch(self, count: int, make: Callable[..., Any], constants: tuple[Any, ...], *arguments: int) -> None:
         if count == 0:
             return
         grid, numbers = -(-count // THREADS), [np.int64(each) for each in (count, *arguments)]

@@ -137,6 +137,10 @@ class SensorColumns(ABC):
 
     readings: Any  # a row for each world
 
+    def kernels(self) -> set[Any]:
+        """What a GPU runs for it."""
+        return set()
+
     def finish(self, worlds: Integers, tick: Integers) -> None:  # noqa: B027 - not every kind needs it
         """At the end of a call."""
 
@@ -266,6 +270,9 @@ class KernelColumns(SensorColumns):
     def track(self, worlds: Integers, tick: Integers) -> None:
         self.loops.sense(self, self.track_calls, worlds, tick)
 
+    def kernels(self) -> set[Any]:
+        return set(self.calls.kernels)
+
     def arrays(self) -> dict[str, tuple[Any, int]]:
         found = {**super().arrays(), "memories": (self.memories, 0)}
         return {**found, "settings": (self.settings, 0)} if self.spans else found
@@ -301,6 +308,7 @@ class InstrumentColumns(SensorColumns):
         self._good: dict[int, View] = {}  # the last that did not fail, where it can be needed
         self._settings: dict[int, Any] = {}  # of worlds whose seed draws them
         self._worlds: dict[int, Any] = {}  # instruments of worlds with obstacles or settings of their own
+        self._stale: set[int] = set()  # worlds whose readings have still to be copied to the device
         self._own = threading.local()  # instruments hold buffers: one for each thread
 
     def reset(self, worlds: Integers, seeds: Integers) -> None:
@@ -308,6 +316,7 @@ class InstrumentColumns(SensorColumns):
         self.keys[worlds] = stream_keys(seeds, f"{self.target}{self.sensor.stream}")
         self.sampled_at[worlds], self.dropped[worlds] = NEVER, 0
         self._made[worlds] = np.zeros((), self.sensor.dtype)
+        self._stale.update(worlds.tolist())
         drawn = self.draw(seeds)
         for index, (world, seed) in enumerate(zip(worlds.tolist(), seeds.tolist(), strict=True)):
             for kept in (self._left, self._good, self._worlds, self._settings):
@@ -354,13 +363,14 @@ class InstrumentColumns(SensorColumns):
             self._pipelines[world].fire(int(tick[world]), 0)
 
     def finish(self, worlds: Integers, tick: Integers) -> None:
-        tick = self._look(tick)
+        tick, due = self._look(tick), []
         for world in worlds.tolist():
             pipeline = self._pipelines[world]
             if pipeline.due <= tick[world]:
                 pipeline.fire(int(tick[world]), 0)
             if world in self._left:
-                self._read(world, *self._left.pop(world))
+                due.append((world, *self._left.pop(world)))
+        self._read(due)
         self._publish()
 
     def _plain(self) -> npt.NDArray[Any]:
@@ -371,11 +381,20 @@ class InstrumentColumns(SensorColumns):
         return made.view(np.uint8).reshape(*made.shape, made.dtype.itemsize)
 
     def _publish(self) -> None:
-        if self.loops.name != "cpu":
-            self.readings[...] = self.loops.array(self._plain())
+        """Copy what has changed to the device."""
+        if self.loops.name != "cpu" and self._stale:
+            chosen = np.array(sorted(self._stale), np.int64)
+            self.readings[self.loops.array(chosen)] = self.loops.array(self._plain()[chosen])
+        self._stale.clear()
 
     def arrays(self) -> dict[str, tuple[Any, int]]:
-        return {**super().arrays(), "readings": (self._made, 0)}
+        return {**super().arrays(), "readings": (self._made if self.loops.name == "cpu" else self.readings, 0)}
+
+    def kernels(self) -> set[Any]:
+        """Level ground and relief, and obstacles that are moved, are drawn by different functions."""
+        ground = self.robot.ground
+        kind = self.sensor, ground.world.is_flat, ground.is_shared
+        return {kind} if is_drawn_by_gpu(self.fixture, self.robot, self.block, self.sensor) else set()
 
     def skip(self, worlds: Integers, tick: Integers) -> None:
         """What was due while nothing was sensed is left out; pipelines continue at their own ticks."""
@@ -384,13 +403,44 @@ class InstrumentColumns(SensorColumns):
             pipeline = self._pipelines[world]
             pipeline.recall(pipeline.memory(), int(tick[world]))
 
-    def _read(self, world: int, sampled_at: int, view: View | None) -> None:
-        self.sampled_at[world] = sampled_at
-        row = self._made[world]
-        if view is None:
-            row[...] = np.zeros((), self.sensor.dtype)
+    def _read(self, due: Sequence[tuple[int, int, View | None]]) -> None:
+        """Instruments that can draw many views in one call are aimed at each first: `aim`, `draw` and `at_once`."""
+        worlds: list[int] = []
+        aimed: list[Any] = []
+        last: Any = None
+
+        def draw() -> None:
+            may_stay = self.loops.name != "cpu"
+            for world, reading in zip(worlds, last.draw(aimed, may_stay) if aimed else (), strict=True):
+                self._take(world, reading)
+            worlds.clear()
+            aimed.clear()
+
+        for world, sampled_at, view in due:
+            self.sampled_at[world] = sampled_at
+            if view is None:
+                self._take(world, np.zeros(self._made.shape[1:], self.sensor.dtype))
+                continue
+            instrument = self._instrument(world)
+            if not hasattr(instrument, "aim"):
+                self._take(world, instrument.read(view))
+                continue
+            if instrument is not last:
+                draw()
+                last = instrument
+            worlds.append(world)
+            aimed.append(instrument.aim(view))
+            if len(aimed) >= instrument.at_once:
+                draw()
+        draw()
+
+    def _take(self, world: int, reading: Any) -> None:
+        if not isinstance(reading, np.ndarray):  # it is on the device already
+            self.readings[world] = reading
+            self._stale.discard(world)
             return
-        reading = self._instrument(world).read(view)
+        self._stale.add(world)
+        row = self._made[world]
         if reading.shape == row.shape:
             row[...] = reading
             return
@@ -439,14 +489,23 @@ class InstrumentColumns(SensorColumns):
             self._worlds.pop(world, None)
             self._pipelines[world] = self._pipeline(world, seed)
             self._pipelines[world].recall(waiting, tick)
-        self._publish()
 
 
 def sensor_columns(
     fixture: Fixture, robot: RobotColumns, name: str, block: Any, sensor: Sensor, n: int
 ) -> SensorColumns:
-    kind = InstrumentColumns if sensor.instrument is not None else KernelColumns
-    return kind(fixture, robot, name, block, sensor, n)
+    made = fixture, robot, name, block, sensor, n
+    if sensor.instrument is None:
+        return KernelColumns(*made)
+    if robot.loops.name == "cuda" and is_drawn_by_gpu(fixture, robot, block, sensor):
+        from microsim.batch.camera_columns import CameraColumns  # needs numba's part for GPUs
+
+        return CameraColumns(*made)
+    return InstrumentColumns(*made)
+
+
+def is_drawn_by_gpu(fixture: Fixture, robot: RobotColumns, block: Any, sensor: Sensor) -> bool:
+    return sensor.is_plain_camera(block, robot.ground.world, len(fixture.robots) > 1)
 
 
 def why_not(target: str, block: Any, sensor: Sensor, has_others: bool) -> str:

@@ -106,6 +106,9 @@ if _IS_PLAIN:
     def byte_grid_at(address: int, rows: int, columns: int) -> Grid:
         return bytes_at(address, rows * columns).reshape(rows, columns)
 
+    def word_grid_at(address: int, rows: int, columns: int) -> npt.NDArray[np.int32]:
+        return words_at(address, rows * columns).reshape(rows, columns)
+
     _functions: dict[int, Callable[[int], None]] = {}
 
     def call(function: int, row: int) -> None:
@@ -170,6 +173,7 @@ else:
     floats_at, integers_at = _viewer(types.float64, 1), _viewer(types.int64, 1)
     singles_at, words_at, bytes_at = (_viewer(kind, 1) for kind in (types.float32, types.int32, types.uint8))
     float_grid_at, byte_grid_at = _viewer(types.float64, 2), _viewer(types.uint8, 2)
+    word_grid_at = _viewer(types.int32, 2)
 
     @intrinsic  # type: ignore[untyped-decorator]
     def table_address(typing: Any, rows: Any) -> Any:

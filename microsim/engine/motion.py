@@ -147,21 +147,27 @@ def mounted_at(motion: Motion, xyz: Vector) -> Vector:
     return _plain_place_of(motion, *xyz)
 
 
-def turned(motion: Motion, rotation: Rotation) -> Rotation:
-    """A rotation given in base_link, in the map frame."""
+@kernel
+def turned_by(motion: Array, rotation: Rotation) -> Rotation:
     (a, b, c), (d, e, f), (g, h, i) = rotation
-    if is_level(motion):
+    if motion[QUATERNION_X] == 0.0 and motion[QUATERNION_Y] == 0.0:
         sine, cosine = motion[SIN_YAW], motion[COS_YAW]
         return (
             (cosine * a - sine * d, cosine * b - sine * e, cosine * c - sine * f),
             (sine * a + cosine * d, sine * b + cosine * e, sine * c + cosine * f),
             (g, h, i),
         )
-    r = motion[AXES : AXES + 9]
-    first, second, third = (
-        (p * a + q * d + s * g, p * b + q * e + s * h, p * c + q * f + s * i) for p, q, s in (r[0:3], r[3:6], r[6:9])
+    k, m, n = motion[AXES], motion[AXES + 1], motion[AXES + 2]
+    p, q, r = motion[AXES + 3], motion[AXES + 4], motion[AXES + 5]
+    s, t, u = motion[AXES + 6], motion[AXES + 7], motion[AXES + 8]
+    return (
+        (k * a + m * d + n * g, k * b + m * e + n * h, k * c + m * f + n * i),
+        (p * a + q * d + r * g, p * b + q * e + r * h, p * c + q * f + r * i),
+        (s * a + t * d + u * g, s * b + t * e + u * h, s * c + t * f + u * i),
     )
-    return first, second, third
+
+
+turned: Callable[[Motion, Rotation], Rotation] = plain(turned_by)  # a rotation given in base_link, in the map frame
 
 
 def moved(motion: Motion, position: Vector, rotation: Rotation, seconds: float) -> tuple[Vector, Rotation]:

@@ -5,8 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from microsim.engine.compiled import kernel, plain
 from microsim.engine.noise import normals, stream_key, uniforms
 from microsim.engine.timekeeper import Trigger
+
+LARGEST_NORMAL = 8.3  # that `noise.normals` gives: its uniforms are 2**-53 or more
 
 
 class Remembers(Protocol):
@@ -65,12 +68,29 @@ class Latency:
 
     def ticks(self, tick: int) -> int | None:
         """Delay of what was sampled at this tick, to the nearest tick; None when it is lost."""
-        if self.drop_probability > 0.0 and uniforms(self.key, tick, 1)[0] < self.drop_probability:
-            return None
-        delay_ms = self.mean_ms
-        if self.jitter_ms > 0.0:
-            delay_ms += self.jitter_ms * normals(self.key, tick, 0)[0]
-        return math.floor(max(delay_ms, 0.0) * self.physics_hz / 1000.0 + 0.5)
+        numbers = self.mean_ms, self.jitter_ms, self.drop_probability, self.physics_hz
+        found: int = _plain_delay_of(*numbers, self.key, tick)
+        return None if found < 0 else found
+
+    @property
+    def longest(self) -> int:
+        """No delay has more ticks."""
+        longest_ms = max(self.mean_ms, 0.0) + LARGEST_NORMAL * max(self.jitter_ms, 0.0)
+        return math.floor(longest_ms * self.physics_hz / 1000.0 + 0.5)
+
+
+@kernel
+def delay_of(mean_ms: float, jitter_ms: float, drop_probability: float, physics_hz: float, key: int, tick: int) -> int:
+    """In ticks, of what is sampled at this tick; -1: it is lost."""
+    if drop_probability > 0.0 and uniforms(key, tick, 1)[0] < drop_probability:
+        return -1
+    delay_ms = mean_ms
+    if jitter_ms > 0.0:
+        delay_ms += jitter_ms * normals(key, tick, 0)[0]
+    return int(max(delay_ms, 0.0) * physics_hz / 1000.0 + 0.5)
+
+
+_plain_delay_of: Callable[..., int] = plain(delay_of)
 
 
 @dataclass

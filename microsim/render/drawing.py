@@ -115,20 +115,46 @@ def _draw_part(
     table, painted, coefficients, spans = shapes
     top, bottom, left, right = part
     for v in range(top, bottom):
-        ray_x, ray_y, depth, seen = rays[0, v], rays[1, v], depths[v], classes[v]
-        _inverse_dz(pose, ray_x[left:right], ray_y[left:right], inverse_dz[left:right])
-        if is_plane:
-            plane_depths(inverse_dz[left:right], ground_above_camera, depth[left:right])
-        ground_classes(pose, ray_x[left:right], ray_y[left:right], depth[left:right], surface, seen[left:right])
-        for n in range(table.shape[0]):
-            u0, u1 = max(spans[n, 0], left), min(spans[n, 1], right)
-            if spans[n, 2] <= v < spans[n, 3] and u0 < u1:
-                kind, class_id, c = table[n, KIND], np.uint8(table[n, CLASS]), coefficients[n]
-                if n < painted:
-                    _paint(kind, c, ray_x[u0:u1], ray_y[u0:u1], depth[u0:u1], class_id, seen[u0:u1])
-                    continue
-                x, y, z, d, s = ray_x[u0:u1], ray_y[u0:u1], inverse_dz[u0:u1], depth[u0:u1], seen[u0:u1]
-                _cover(kind, c, x, y, z, d, class_id, s)
+        ray_x, ray_y, room = rays[0, v, left:right], rays[1, v, left:right], inverse_dz[left:right]
+        depth, seen = depths[v, left:right], classes[v, left:right]
+        draw_row(
+            pose, ground_above_camera, is_plane, ray_x, ray_y, surface, table, painted, coefficients, spans, room,
+            depth, seen, v, left,
+        )  # fmt: skip
+
+
+@inlined
+def draw_row(
+    pose: Pose,
+    ground_above_camera: float,
+    is_plane: bool,
+    ray_x: Array,
+    ray_y: Array,
+    surface: Surface,
+    table: Array,
+    painted: int,
+    coefficients: Array,
+    spans: Spans,
+    inverse_dz: Array,
+    depth: Array,
+    seen: Grid,
+    v: int,
+    left: int,
+) -> None:
+    """Neighbouring pixels of row v, from column `left` on: as many as `seen` has."""
+    _inverse_dz(pose, ray_x, ray_y, inverse_dz)
+    if is_plane:
+        plane_depths(inverse_dz, ground_above_camera, depth)
+    ground_classes(pose, ray_x, ray_y, depth, surface, seen)
+    for n in range(table.shape[0]):
+        u0, u1 = max(spans[n, 0] - left, 0), min(spans[n, 1] - left, seen.shape[0])
+        if spans[n, 2] <= v < spans[n, 3] and u0 < u1:
+            kind, class_id, c = table[n, KIND], np.uint8(table[n, CLASS]), coefficients[n]
+            if n < painted:
+                _paint(kind, c, ray_x[u0:u1], ray_y[u0:u1], depth[u0:u1], class_id, seen[u0:u1])
+                continue
+            x, y, z, d, s = ray_x[u0:u1], ray_y[u0:u1], inverse_dz[u0:u1], depth[u0:u1], seen[u0:u1]
+            _cover(kind, c, x, y, z, d, class_id, s)
 
 
 @kernel

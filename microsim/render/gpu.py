@@ -147,15 +147,22 @@ class GpuRenderer:
         return longest
 
     def pictures(self, shots: Sequence[Shot]) -> list[Picture]:
+        return [
+            Picture(_fetched(image), _fetched(depths) if shot.has_depths else NO_DEPTHS)
+            for shot, (image, depths, *_) in zip(shots, self._drawn(shots), strict=True)
+        ]
+
+    def images(self, shots: Sequence[Shot]) -> list[Any]:
+        """Their colours alone, which stay in the GPU's memory."""
+        return [image for image, *_ in self._drawn(shots)]
+
+    def _drawn(self, shots: Sequence[Shot]) -> list[tuple[Any, Any, tuple[Any, Any, Any], Any]]:
         """All cameras are enqueued before the first is waited for."""
         while True:
             pending = [self._enqueue(shot) for shot in shots]
             needed = max((int(counters[0]) for *_, counters in pending), default=0)  # waits for the GPU
             if needed <= self._capacity:
-                return [
-                    Picture(_fetched(image), _fetched(depths) if shot.has_depths else NO_DEPTHS)
-                    for shot, (image, depths, *_) in zip(shots, pending, strict=True)
-                ]
+                return pending
             self._reserve(needed + needed // 4)
 
     def frame(self, shot: Shot) -> Frame:

@@ -6,13 +6,14 @@ without an edge nearby are left as they are.
 """
 
 import math
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from microsim.engine import exact
-from microsim.engine.compiled import inlined, kernel, threaded_kernel
+from microsim.engine.compiled import inlined, kernel, plain, threaded_kernel
 from microsim.engine.geometry import Grid
 from microsim.engine.noise import uniforms
 from microsim.render.appearance import ImageAppearance
@@ -68,6 +69,11 @@ class ImageNoise:
         self._gains = np.full((width, 3), 1 << _GAIN_BITS, np.int32)  # one for each number of a row of pixels
         self._marks = np.empty((-(-height // _ROWS), -(-3 * width // _NUMBERS)), np.uint8)
 
+    @property
+    def is_none(self) -> bool:
+        """Images stay as they are."""
+        return self._changes_nothing and self._appearance is None
+
     def apply(self, image: Image, key: int, tick: int, is_plain: bool = False) -> Image:
         """The noisy image: a new array, or `image` itself when nothing changes. `is_plain`: it has one colour."""
         if self._appearance is not None:
@@ -95,8 +101,16 @@ class ImageNoise:
     def _draw_gains(self, key: int, tick: int) -> list[int]:
         red, green = uniforms(key, tick, 0)
         blue, _ = uniforms(key, tick, 1)
-        gains = (1.0 + self._jitter * (2.0 * draw - 1.0) for draw in (red, green, blue))
-        return [math.floor(max(gain, 0.0) * (1 << _GAIN_BITS) + 0.5) for gain in gains]
+        return [_plain_gain_of(self._jitter, draw) for draw in (red, green, blue)]
+
+
+@kernel
+def gain_of(jitter: float, draw: float) -> int:
+    gain = 1.0 + jitter * (2.0 * draw - 1.0)
+    return int(max(gain, 0.0) * (1 << _GAIN_BITS) + 0.5)
+
+
+_plain_gain_of: Callable[[float, float], int] = plain(gain_of)
 
 
 # Below, a row of pixels is a row of numbers: red, green, blue, red, …
@@ -226,3 +240,25 @@ def _scale(row: Grid, gains: Sums, noisy: Grid) -> None:
 def _scaled_by(value: int, gain: int) -> int:
     value = (value * gain + (1 << (_GAIN_BITS - 1))) >> _GAIN_BITS
     return value if value < 255 else 255
+
+
+# ---- the same, pixel by pixel, by threads of a GPU: first all rows, then all columns
+
+
+@kernel
+def blur_in_row(classes: Grid, palette: SumRows, weights: Weights, u: int, sums: Sums) -> None:
+    """The three sums (3,) along a row of pixels, `classes` (w,), of the pixel in column u."""
+    last = classes.shape[0] - 1
+    _scaled(palette[classes[u]], weights[0], sums)
+    for k in range(1, weights.shape[0]):
+        _add_scaled(palette[classes[max(u - k, 0)]], palette[classes[min(u + k, last)]], weights[k], sums)
+
+
+@kernel
+def blur_in_column(sums: SumRows, weights: Weights, gains: Sums, v: int, u: int, total: Sums, pixel: Grid) -> None:
+    """The pixel (3,) from the sums of all rows (h, 3 w); total (3,) is room to work in."""
+    first, end, last = 3 * u, 3 * u + 3, sums.shape[0] - 1
+    _scaled(sums[v, first:end], weights[0], total)
+    for k in range(1, weights.shape[0]):
+        _add_scaled(sums[max(v - k, 0), first:end], sums[min(v + k, last), first:end], weights[k], total)
+    _round_and_scale(total, gains, pixel)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from microsim.engine.calls import room as room_for
 from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.world import World
@@ -26,10 +27,12 @@ from microsim.render.screen import (
     Rays,
     Scale,
     ScreenIndex,
+    Span,
     Spans,
     between,
     bounds,
     column_span,
+    fill_span,
     inverse_of,
     row_span,
     whole_groups,
@@ -255,13 +258,8 @@ def _draw_block(
                 i = part_i + _outwards(nth % size_i, near_i - part_i, size_i)
                 if holes[j, i] == _HOLE:
                     continue
-                nearest = min(seen[2, j, i], seen[2, j, i + 1], seen[2, j + 1, i], seen[2, j + 1, i + 1])
-                if nearest > 0.0 and holes[j, i] == _WHOLE:
-                    a00, a01, a10, a11 = seen[0, j, i], seen[0, j, i + 1], seen[0, j + 1, i], seen[0, j + 1, i + 1]
-                    b00, b01, b10, b11 = seen[1, j, i], seen[1, j, i + 1], seen[1, j + 1, i], seen[1, j + 1, i + 1]
-                    a_low, a_high = min(a00, a01, a10, a11), max(a00, a01, a10, a11)
-                    b_low, b_high = min(b00, b01, b10, b11), max(b00, b01, b10, b11)
-                else:
+                nearest, a_low, a_high, b_low, b_high = _corner_bounds(seen, j, i)
+                if not nearest > 0.0 or holes[j, i] != _WHOLE:
                     nearest = 0.0
                     _fill_prism(block, j, i, prism)
                     a_low, a_high, b_low, b_high = bounds(pose, prism)
@@ -273,6 +271,17 @@ def _draw_block(
                     _fill_patch(pose, nodes, x, y, j, i, patch)
                     u0, u1 = whole_groups(u0, u1, depths.shape[1])
                     _draw_patch(pose, patch, rays, u0, u1, v0, v1, depths)
+
+
+@inlined
+def _corner_bounds(seen: Array, j: int, i: int) -> tuple[float, float, float, float, float]:
+    """How far ahead patch (j, i) begins; lowest and highest a, then b, of its corners."""
+    nearest = min(seen[2, j, i], seen[2, j, i + 1], seen[2, j + 1, i], seen[2, j + 1, i + 1])
+    a00, a01, a10, a11 = seen[0, j, i], seen[0, j, i + 1], seen[0, j + 1, i], seen[0, j + 1, i + 1]
+    b00, b01, b10, b11 = seen[1, j, i], seen[1, j, i + 1], seen[1, j + 1, i], seen[1, j + 1, i + 1]
+    a_low, a_high = min(a00, a01, a10, a11), max(a00, a01, a10, a11)
+    b_low, b_high = min(b00, b01, b10, b11), max(b00, b01, b10, b11)
+    return nearest, a_low, a_high, b_low, b_high
 
 
 @inlined
@@ -306,6 +315,57 @@ def _is_unseen(
     return v0 >= v1 or u0 >= u1 or _is_covered(nearest, u0, u1, v0, v1, depths)
 
 
+# ---- the same, pixel by pixel: a thread of a GPU finds the pixels of a patch, another looks at the patches of a pixel
+
+
+@kernel
+def patch_span(
+    pose: Pose, scale: Scale, columns: Spans, rows: Spans, ground: Patches, n: int, room: Array, span: Span
+) -> None:
+    """Which pixels can see the nth patch, counted row by row; room (3, 2, 2) is room to work in."""
+    nodes, x, y, holes = ground
+    j, i, prism = n // holes.shape[1], n % holes.shape[1], room_for(10)
+    if holes[j, i] == _HOLE:
+        span[0], span[1], span[2], span[3] = 0, 0, 0, 0
+        return
+    patch = Patches(nodes[j : j + 2, i : i + 2], x[i : i + 2], y[j : j + 2], holes[j:, i:])
+    _project(pose, patch, room)
+    nearest, a_low, a_high, b_low, b_high = _corner_bounds(room, 0, 0)
+    if not nearest > 0.0 or holes[j, i] != _WHOLE:
+        _fill_prism(ground, j, i, prism)
+        a_low, a_high, b_low, b_high = bounds(pose, prism)
+    fill_span(scale, columns, rows, (a_low, a_high, b_low, b_high), span)
+
+
+@kernel
+def relief_depth(
+    pose: Pose, ground: Patches, spans: Spans, ray_x: Array, ray_y: Array, v: int, u: int, depth: Array
+) -> None:
+    """What `relief_depths` finds for one pixel; `ray_x`, `ray_y` and `depth` are (1,).
+
+    spans (patches + blocks, 4): the pixels that can see each patch, row by row, then each block of patches.
+    """
+    nodes, x, y, holes = ground
+    patch, (height, width) = room_for(8), holes.shape
+    block_columns = (width + _BLOCK - 1) // _BLOCK
+    depth[0] = math.inf
+    for n in range(height * width, spans.shape[0]):
+        if not _holds(spans, n, v, u):
+            continue
+        block = n - height * width
+        first_j, first_i = block // block_columns * _BLOCK, block % block_columns * _BLOCK
+        for j in range(first_j, min(first_j + _BLOCK, height)):
+            for i in range(first_i, min(first_i + _BLOCK, width)):
+                if _holds(spans, j * width + i, v, u):
+                    _fill_patch(pose, nodes, x, y, j, i, patch)
+                    _draw_patch_row(pose, patch, ray_x, ray_y, depth)
+
+
+@inlined
+def _holds(spans: Spans, n: int, v: int, u: int) -> bool:
+    return spans[n, 0] <= u and u < spans[n, 1] and spans[n, 2] <= v and v < spans[n, 3]
+
+
 @kernel
 def _fill_prism(block: Patches, j: int, i: int, prism: Prism) -> None:
     """What holds patch (j, i); beside a hole that includes the wall below it."""
@@ -335,37 +395,41 @@ def _fill_patch(pose: Pose, nodes: Array, x: Array, y: Array, j: int, i: int, pa
 
 @inlined
 def _draw_patch(pose: Pose, patch: Array, rays: Rays, u0: int, u1: int, v0: int, v1: int, depths: Array) -> None:
+    for v in range(v0, v1):
+        _draw_patch_row(pose, patch, rays[0, v, u0:u1], rays[1, v, u0:u1], depths[v, u0:u1])
+
+
+@inlined
+def _draw_patch_row(pose: Pose, patch: Array, ray_x: Array, ray_y: Array, depth: Array) -> None:
     """One patch in one row of pixels.
 
     Over the patch, between t = enter and t = leave, the ray is c0 + c1 s + c2 s^2 above it, s = t - enter. A ray that
     rounding carries under the surface at the border of two patches is caught there: the surface has no cracks.
     """
-    for v in range(v0, v1):
-        ray_x, ray_y, depth = rays[0, v, u0:u1], rays[1, v, u0:u1], depths[v, u0:u1]
-        for u in range(depth.shape[0]):
-            a, b = ray_x[u], ray_y[u]
-            dx = pose[3] * a + pose[4] * b + pose[5]
-            dy = pose[6] * a + pose[7] * b + pose[8]
-            dz = pose[9] * a + pose[10] * b + pose[11]
-            enter, leave = between(patch[0], patch[1], inverse_of(dx))
-            near, far = between(patch[2], patch[3], inverse_of(dy))
-            enter = near if near > enter else enter
-            leave = far if far < leave else leave
-            enter = enter if enter > 0.0 else 0.0
-            p = dx * enter - patch[0]
-            q = dy * enter - patch[2]
-            slope = patch[6] + patch[7] * p
-            c0 = dz * enter - (patch[4] + patch[5] * p + slope * q)
-            c1 = dz - (patch[5] * dx + slope * dy + patch[7] * q * dx)
-            c2 = -patch[7] * dx * dy
-            discriminant = c1 * c1 - 4.0 * c2 * c0
-            meets = discriminant >= 0.0
-            root = math.sqrt(discriminant if meets else 0.0)
-            ahead = 2.0 * c0 / (root - c1 if root != c1 else TINY)
-            below = c0 <= 0.0
-            t = enter if below else enter + ahead
-            hit = (enter <= leave) & (below | (meets & (ahead > 0.0) & (t <= leave))) & (t < depth[u]) & (t < _FAR)
-            depth[u] = t if hit else depth[u]
+    for u in range(depth.shape[0]):
+        a, b = ray_x[u], ray_y[u]
+        dx = pose[3] * a + pose[4] * b + pose[5]
+        dy = pose[6] * a + pose[7] * b + pose[8]
+        dz = pose[9] * a + pose[10] * b + pose[11]
+        enter, leave = between(patch[0], patch[1], inverse_of(dx))
+        near, far = between(patch[2], patch[3], inverse_of(dy))
+        enter = near if near > enter else enter
+        leave = far if far < leave else leave
+        enter = enter if enter > 0.0 else 0.0
+        p = dx * enter - patch[0]
+        q = dy * enter - patch[2]
+        slope = patch[6] + patch[7] * p
+        c0 = dz * enter - (patch[4] + patch[5] * p + slope * q)
+        c1 = dz - (patch[5] * dx + slope * dy + patch[7] * q * dx)
+        c2 = -patch[7] * dx * dy
+        discriminant = c1 * c1 - 4.0 * c2 * c0
+        meets = discriminant >= 0.0
+        root = math.sqrt(discriminant if meets else 0.0)
+        ahead = 2.0 * c0 / (root - c1 if root != c1 else TINY)
+        below = c0 <= 0.0
+        t = enter if below else enter + ahead
+        hit = (enter <= leave) & (below | (meets & (ahead > 0.0) & (t <= leave))) & (t < depth[u]) & (t < _FAR)
+        depth[u] = t if hit else depth[u]
 
 
 @kernel

@@ -13,6 +13,7 @@ Rays: TypeAlias = Array  # (2, h, w): a and b of each pixel's ray (a, b, 1) in t
 Pose: TypeAlias = Array  # (12,) camera position [m], then the rows of the rotation from the optical to the map frame
 Prism: TypeAlias = Array  # (10,) bottom, top [m], x and y of the four corners of its footprint [m], map frame
 Spans: TypeAlias = npt.NDArray[np.int32]
+Span: TypeAlias = npt.NDArray[np.int32]  # (4,) first and end column, first and end row
 
 _BINS_PER_PIXEL = 16
 TINY = 1e-300
@@ -108,6 +109,14 @@ def row_span(scale: Scale, rows: Spans, low: float, high: float) -> tuple[int, i
 def whole_groups(begin: int, end: int, count: int) -> tuple[int, int]:
     """Columns, widened to groups of 8: quicker than the odd ones out, which SIMD does one by one."""
     return (begin & -8, min((end + 7) & -8, count)) if begin < end else (0, 0)
+
+
+@inlined
+def fill_span(scale: Scale, columns: Spans, rows: Spans, limits: tuple[float, float, float, float], span: Span) -> None:
+    """The pixels, in whole groups, whose rays can be within these limits: lowest and highest a, then b."""
+    u0, u1 = column_span(scale, columns, limits[0], limits[1])
+    span[0], span[1] = whole_groups(u0, u1, int(columns[1, -1]))
+    span[2], span[3] = row_span(scale, rows, limits[2], limits[3])
 
 
 @inlined

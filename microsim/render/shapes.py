@@ -6,17 +6,27 @@ against one row of pixels.
 """
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from microsim.engine import exact
-from microsim.engine.compiled import kernel
+from microsim.engine.compiled import kernel, plain
 from microsim.engine.geometry import Array
 from microsim.engine.world import Shape, World
 from microsim.render.relief import Patches
-from microsim.render.screen import Pose, ScreenIndex, Spans, bounds, column_span, row_span, whole_groups
+from microsim.render.screen import (
+    Pose,
+    Scale,
+    ScreenIndex,
+    Span,
+    Spans,
+    bounds,
+    fill_span,
+)
+
+Corner: TypeAlias = tuple[float, float]
 
 RECTANGLE, CIRCLE, TRIANGLE, FACING = range(4)
 
@@ -60,10 +70,18 @@ def _is_painted(shape: Shape) -> bool:
 
 def _solid_extent(shape: Shape, world: World, lowest: float) -> tuple[float, float]:
     """Bottom and top [m]; what stands on the ground reaches under it, so that nothing floats over a slope."""
-    ground = world.ground(*shape.center)
-    base = (ground if math.isfinite(ground) else lowest) + shape.base_m
     height = shape.size[1] if shape.kind == "billboard" else shape.height_m
-    return (min(base, lowest) if shape.base_m <= 0.0 else base), base + height
+    return _plain_extent_on(world.ground(*shape.center), lowest, shape.base_m, height)
+
+
+@kernel
+def _extent_on(ground: float, lowest: float, base_m: float, height_m: float) -> tuple[float, float]:
+    """NaN as ground: there is none."""
+    base = (ground if math.isfinite(ground) else lowest) + base_m
+    return (min(base, lowest) if base_m <= 0.0 else base), base + height_m
+
+
+_plain_extent_on: Callable[[float, float, float, float], tuple[float, float]] = plain(_extent_on)
 
 
 def _painted_extent(shape: Shape, ground: Patches, lowest: float) -> tuple[float, float]:
@@ -84,10 +102,18 @@ def _corners(shape: Shape) -> list[tuple[float, float]]:
     """Four corners that hold the footprint [m], in order around it."""
     if shape.kind == "triangle":
         return [*shape.vertices, shape.vertices[2]]
-    x, y = shape.center
-    cosine, sine, half_x, half_y = _frame(shape)
-    signs = ((-half_x, -half_y), (half_x, -half_y), (half_x, half_y), (-half_x, half_y))
-    return [(x + cosine * p - sine * q, y + sine * p + cosine * q) for p, q in signs]
+    x, y, (cosine, sine, half_x, half_y) = *shape.center, _frame(shape)
+    return [_plain_corner_of(x, y, cosine, sine, half_x, half_y, k) for k in range(4)]
+
+
+@kernel
+def _corner_of(x: float, y: float, cosine: float, sine: float, half_x: float, half_y: float, k: int) -> Corner:
+    p = half_x if 1 <= k <= 2 else -half_x
+    q = half_y if k >= 2 else -half_y
+    return x + cosine * p - sine * q, y + sine * p + cosine * q
+
+
+_plain_corner_of: Callable[..., Corner] = plain(_corner_of)
 
 
 def _frame(shape: Shape) -> tuple[float, float, float, float]:
@@ -125,23 +151,38 @@ def _edges(shape: Shape) -> list[float]:
 
 
 @kernel
+def put_at(shape: Array, x: float, y: float, ground: float, lowest: float, base_m: float, height_m: float) -> None:
+    """Move a solid rectangle or circle to another place: what `tabulate` would write of it there."""
+    shape[_X], shape[_Y] = x, y
+    shape[_PRISM], shape[_PRISM + 1] = _extent_on(ground, lowest, base_m, height_m)
+    cosine, sine, half_x, half_y = shape[_SHAPE], shape[_SHAPE + 1], shape[_SHAPE + 2], shape[_SHAPE + 3]
+    for k in range(4):
+        corner_x, corner_y = _corner_of(x, y, cosine, sine, half_x, half_y, k)
+        shape[_PRISM + 2 + 2 * k], shape[_PRISM + 3 + 2 * k] = corner_x, corner_y
+
+
+@kernel
 def aim(pose: Pose, screen: ScreenIndex, shapes: Shapes) -> None:
     """For every shape: coefficients for this pose, and the pixels it may cover."""
     (scale, columns, rows), (table, _, coefficients, spans) = screen, shapes
     for n in range(table.shape[0]):
-        shape = table[n]
-        if shape[KIND] == FACING:
-            _turn_to(shape, pose[0], pose[1])
-        if shape[KIND] == TRIANGLE:
-            _aim_triangle(pose, shape, coefficients[n])
-        else:
-            _aim_rectangle_or_circle(pose, shape, coefficients[n])
-        coefficients[n, LOW] = shape[_PRISM] - pose[2]
-        coefficients[n, HIGH] = shape[_PRISM + 1] - pose[2]
-        a_low, a_high, b_low, b_high = bounds(pose, shape[_PRISM : _PRISM + 10])
-        u0, u1 = column_span(scale, columns, a_low, a_high)
-        spans[n, 0], spans[n, 1] = whole_groups(u0, u1, int(columns[1, -1]))
-        spans[n, 2], spans[n, 3] = row_span(scale, rows, b_low, b_high)
+        aim_one(pose, scale, columns, rows, table[n], coefficients[n], spans[n])
+
+
+@kernel
+def aim_one(
+    pose: Pose, scale: Scale, columns: Spans, rows: Spans, shape: Array, coefficients: Array, span: Span
+) -> None:
+    """A billboard's row is turned to the camera."""
+    if shape[KIND] == FACING:
+        _turn_to(shape, pose[0], pose[1])
+    if shape[KIND] == TRIANGLE:
+        _aim_triangle(pose, shape, coefficients)
+    else:
+        _aim_rectangle_or_circle(pose, shape, coefficients)
+    coefficients[LOW] = shape[_PRISM] - pose[2]
+    coefficients[HIGH] = shape[_PRISM + 1] - pose[2]
+    fill_span(scale, columns, rows, bounds(pose, shape[_PRISM : _PRISM + 10]), span)
 
 
 @kernel

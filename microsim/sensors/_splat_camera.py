@@ -19,6 +19,7 @@ from microsim.engine.geometry import Array, Vector, matrix_from_rpy
 from microsim.engine.motion import Motion, Rotation, mounted_at, turned
 from microsim.engine.noise import normals
 from microsim.engine.timekeeper import Trigger
+from microsim.engine.world import Shape
 from microsim.render.image_noise import ImageNoise
 from microsim.render.palette_camera import CameraModel
 from microsim.render.palette_camera import Renderer as PlainRenderer
@@ -49,6 +50,7 @@ from microsim.sensors.sensor import SensorContext, View
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 _LN_2 = 0.6931471805599453
+MOST_PIXELS = 1 << 22  # of images that batches draw in one call: they take about 30 bytes each on a GPU
 _UNTURNED: Rotation = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
 
 _newest: list[Any] = []  # the last bundle's splats: large, and the same for every simulation in that world
@@ -93,6 +95,17 @@ class SplatScene:
             )
             self.renderer = CpuRenderer(self.splats, self.workers)
             return self.renderer.pictures(shots)
+
+    def images_on_gpu(self, shots: Sequence[Shot]) -> list[Any] | None:
+        """None where no GPU draws; one that fails is reported by `pictures`, which then draws them."""
+        if isinstance(self.renderer, CpuRenderer):
+            return None
+        gpu: Any = self.renderer
+        try:
+            found: list[Any] = gpu.images(shots)
+        except Exception:  # CuPy's and the driver's errors have no common class
+            return None
+        return found
 
 
 def scene_of(context: SensorContext) -> SplatScene:
@@ -252,6 +265,15 @@ def splat_camera(context: SensorContext) -> SplatCamera:
     return camera
 
 
+@dataclass(frozen=True)
+class AimedCamera:
+    """A camera in one world, with all that its image needs."""
+
+    camera: SplatCamera
+    tick: int
+    shots: Sequence[Shot]
+
+
 @dataclass
 class SplatInstrument:
     """All images of a tick, side by side in each pixel: what is kept for a failure is one array."""
@@ -263,14 +285,47 @@ class SplatInstrument:
     may_break: bool = True  # a GPU can be lost
 
     def read(self, view: View) -> Bytes:
-        camera = self.camera
         if self.is_batched:
-            camera = replace(camera, motion=lambda: view.motion, key=view.key)
-            picture = camera.assembled(camera.scene.pictures(camera.shots(view.tick)))
-        else:
-            picture = camera.scene.picture(camera, view.tick)
-        image = self.noise.apply(picture.colours, camera.key, view.tick)
+            return self.draw([self.aim(view)])[0]
+        return self._reading(self.camera, view.tick, self.camera.scene.picture(self.camera, view.tick))
+
+    def _reading(self, camera: SplatCamera, tick: int, picture: Picture) -> Bytes:
+        image = self.noise.apply(picture.colours, camera.key, tick)
         return side_by_side(self.kinds, image, picture.depths, camera.labels(picture.depths))
+
+    def show_obstacles(self, obstacles: Sequence[Shape]) -> None:
+        """From now on, of a world that differs from its own in its obstacles."""
+        for strip in self.camera.strips:
+            strip.things.show(obstacles)
+        if self.camera.truth is not None:
+            self.camera.truth.show_obstacles(obstacles)
+
+    # ---- of many worlds in one call: each is aimed at with its obstacles, then all are drawn -------------------------
+
+    @property
+    def at_once(self) -> int:
+        """How many images may be drawn in one call: one where labels need the obstacles of its world."""
+        if self.camera.truth is not None:
+            return 1
+        sizes = [strip.lens.canvas for strip in self.camera.strips]
+        return max(MOST_PIXELS // sum(size.width * size.height for size in sizes), 1)
+
+    def aim(self, view: View) -> AimedCamera:
+        camera = replace(self.camera, motion=lambda: view.motion, key=view.key)
+        return AimedCamera(camera, view.tick, camera.shots(view.tick))
+
+    def draw(self, aimed: Sequence[AimedCamera], may_stay: bool = False) -> Sequence[Any]:
+        """`may_stay`: images that the GPU has finished may stay in its memory."""
+        shots = [shot for each in aimed for shot in each.shots]
+        if may_stay and len(shots) == len(aimed) and self.noise.is_none and list(self.kinds) == ["image"]:
+            images = self.camera.scene.images_on_gpu(shots)
+            if images is not None:
+                return images
+        pictures = iter(self.camera.scene.pictures(shots))
+        return [
+            self._reading(each.camera, each.tick, each.camera.assembled(list(islice(pictures, len(each.shots)))))
+            for each in aimed
+        ]
 
 
 def splat_instrument(context: SensorContext) -> SplatInstrument:

@@ -57,6 +57,7 @@ from microsim.sensors.sensor import (
 )
 
 if TYPE_CHECKING:
+    from microsim.engine.world import World
     from microsim.sensors._camera_truth import CameraTruth
 
 STRIP_ROWS = 16  # of a rolling shutter: as many as a tile of the splats has
@@ -339,6 +340,13 @@ def image_now(context: SensorContext, tick: int) -> npt.NDArray[np.uint8]:
     return image if appearance is None else appearance.apply(image, context.key, tick)
 
 
+def _is_plain(block: Camera, world: World, has_others: bool) -> bool:
+    """Whether an image shows ground, obstacles and features alone, all at one time."""
+    is_bare = world.mesh is None and not (block.sees_robots and has_others)
+    has_effects = block.appearance is not None or block.readout_s is not None or channels(block) != ["image"]
+    return is_bare and not (block.is_splat or has_effects)
+
+
 def _shape(context: SensorContext) -> tuple[int, int, int]:
     size = context.settings.resolution
     return size.height, size.width, sum(CHANNELS[kind] for kind in channels(context.settings))
@@ -357,6 +365,7 @@ SENSOR = Sensor(
     faults=(DROPOUT, FAIL),
     display=Display("{width}×{height}  seen {age:.2f} s ago", layer="image", order=40),
     picture=image_now,
+    is_plain_camera=_is_plain,
     unbatchable=lambda settings, has_others: (
         "the camera {target} draws splats, in a batch only without other robots: write `render: plain`"
         if settings.is_splat and has_others

@@ -143,7 +143,9 @@ class Instrument(Protocol):
     """Makes the readings of a sensor that no kernel can make alone: a camera, a LiDAR.
 
     Optional: `may_break = True` if a failure of `read` must not end the run, `sees_robots = False` if it does not look
-    at `View.bodies`, which then is empty.
+    at `View.bodies`, which then is empty. One that reads many worlds of a batch in one call has `aim(view)`, which
+    makes something of each view, `draw`, which makes readings of up to `at_once` of these (on a GPU, if they may stay
+    there), and `show_obstacles`.
     """
 
     def read(self, view: View) -> npt.NDArray[Any]: ...
@@ -251,6 +253,8 @@ class Sensor:
     picture: Callable[[SensorContext, int], npt.NDArray[np.uint8]] | None = (
         None  # what it sees at a tick, without noise
     )
+    # whether batches can draw it on their GPU, by its settings, the world, and whether there are other robots
+    is_plain_camera: Callable[[Any, World, bool], bool] = lambda settings, world, has_others: False
     on_failure: Literal["repeat", "empty"] = "repeat"  # what is sent while it fails: the last reading, or nothing in it
     # what all have
     messages: tuple[MessageForm, ...] = ()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from microsim.batch import BatchSimulation
 from tests.support import bare
-from tests.unit.batch.device_scenarios import SOURCES, assert_complete, assert_same, drive, sensors_with_kernels
+from tests.unit.batch.device_scenarios import SOURCES, assert_complete, assert_same, drive, sensors_on_gpu
 from tests.unit.batch.test_batch import scenario
 from tests.unit.learning.task_runs import NAMES, OPTIONS, digest_of, random_actions
 from tests.unit.robots.test_plugin_robot import SLED
@@ -36,7 +36,7 @@ def pair(source: Any, n: int, **options: Any) -> list[BatchSimulation]:
 def test_every_robot_and_sensor_has_the_cpus_bits(name: str, n: int, dice: int, limit: float) -> None:
     assert_complete()
     random = np.random.default_rng(dice)
-    batches = pair(SOURCES[name], n, sensors=sensors_with_kernels(SOURCES[name]))
+    batches = pair(SOURCES[name], n, sensors=sensors_on_gpu(SOURCES[name]))
     assert_same(batches)
     for _ in range(5):
         if random.random() < 0.5:
@@ -60,7 +60,8 @@ def test_a_million_worlds_have_the_cpus_bits() -> None:
 def test_instruments_read_on_the_cpu_and_their_readings_are_on_the_gpu() -> None:
     robots = {
         "drone": bare(
-            start={"map_pose": {"x": 5, "y": 6, "z": 4}}, camera={"hz": 10, "resolution": {"width": 32, "height": 24}}
+            start={"map_pose": {"x": 5, "y": 6, "z": 4}},
+            camera={"hz": 10, "resolution": {"width": 32, "height": 24}, "sees_robots": True},
         ),
         "rover": bare(start={"map_pose": {"x": 8, "y": 6}}, lidar={"hz": 10, "rings": 2, "columns": 16}),
     }
@@ -77,7 +78,7 @@ def test_instruments_read_on_the_cpu_and_their_readings_are_on_the_gpu() -> None
 
 
 def test_snapshots_forks_and_restores_go_on_alike() -> None:
-    batches = pair(SOURCES["random"], 50, sensors=sensors_with_kernels(SOURCES["random"]))
+    batches = pair(SOURCES["random"], 50, sensors=sensors_on_gpu(SOURCES["random"]))
     random = np.random.default_rng(7)
     drive(batches, random, 23)
     chosen = [4, 1, 17, 30]

@@ -10,6 +10,7 @@ from microsim.robots.robot import ROBOTS
 from microsim.scenario import load_scenario
 from microsim.sensors import SENSORS
 from tests.support import bare
+from tests.unit.batch.camera_scenarios import SOURCES as CAMERAS
 from tests.unit.batch.test_batch import HILLS, RANDOMIZE, scenario
 from tests.unit.batch.test_batch import ROBOTS as MANY
 
@@ -34,13 +35,15 @@ SOURCES: dict[str, dict[str, Any]] = {
     "hills": scenario(robots=EVERYONE, map=HILLS, physics_hz=50),
     "random": scenario(robots=EVERYONE, map=HILLS, randomize=RANDOMIZE),
     "faults": scenario(robots=EVERYONE, faults=FAULTS),
+    **CAMERAS,
     "far apart": scenario(robots={name: MANY[name] for name in ("drone", "rover")}, obstacles=[]),  # nothing touches
 }
 
 
-def sensors_with_kernels(source: Any) -> list[str]:
+def sensors_on_gpu(source: Any) -> list[str]:
+    """Those with a kernel, and plain cameras."""
     there = load_scenario(source).all_sensors
-    return [f"{robot}/{name}" for robot, name, _, kind in there if kind.has_kernel]
+    return [f"{robot}/{name}" for robot, name, _, kind in there if kind.has_kernel or kind.name == "camera"]
 
 
 def assert_complete() -> None:
