@@ -160,7 +160,7 @@ def write_truth(folder: Path, scene: Scene) -> None:
     area = np.linalg.norm(np.cross(b - a, c - a), axis=1) * np.exp(
         -np.linalg.norm((a + b + c)[:, :2] / 3, axis=1) / 60.0
     )
-    chosen = random.choice(len(triangles), 120_000, p=area / area.sum())
+    chosen = random.choice(len(triangles), 160_000, p=area / area.sum())
     u, v = random.uniform(size=(2, len(chosen), 1))
     u, v = np.where(u + v > 1, 1 - u, u), np.where(u + v > 1, 1 - v, v)
     points = a[chosen] + u * (b - a)[chosen] + v * (c - a)[chosen] + random.normal(0.0, 0.02, (len(chosen), 3))

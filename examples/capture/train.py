@@ -6,8 +6,9 @@
 
 It reads `transforms.json` as nerfstudio has it, with pinhole cameras of one size. Like nerfstudio it trains in a frame
 of its own, in which all cameras are within one unit of the origin; `dataparser_transforms.json` describes that frame.
-Every eighth photograph is held back to measure the result. Gaussians are moved, split and added up to `--splats` by
-gsplat's `MCMCStrategy`.
+Every eighth photograph is held back to measure the result. Gaussians are split, added and removed as in the original
+method, by gsplat's `DefaultStrategy`, until there are `--splats`. They move slowly and become flat: they stay on the
+surfaces, which is what a world to drive in needs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from gsplat import MCMCStrategy, export_splats, rasterization
+from gsplat import DefaultStrategy, export_splats, rasterization
 from PIL import Image
 from torch.nn import functional
 
@@ -29,7 +30,8 @@ DEVICE = "cuda"
 HELD_BACK = 8  # every so many photographs
 FIRST_HARMONIC = 0.28209479177387814
 SKY_SPLATS, SKY_DISTANCE = 6000, 8.0  # [units]
-RATES = {"means": 1.6e-4, "scales": 5e-3, "quats": 1e-3, "opacities": 5e-2, "sh0": 2.5e-3, "shN": 2.5e-3 / 20}
+FLATNESS, LARGE = 10.0, 0.1  # weight of thickness in the loss, of those smaller than so many units
+RATES = {"means": 2e-5, "scales": 5e-3, "quats": 1e-3, "opacities": 5e-2, "sh0": 2.5e-3, "shN": 2.5e-3 / 20}
 
 
 def frame_of(poses: np.ndarray) -> tuple[np.ndarray, float]:
@@ -147,7 +149,7 @@ def train(photographs: Photographs, steps: int, most: int, degree: int, seed: in
     splats = first_splats(photographs.points, degree, random)
     optimizers = {name: torch.optim.Adam([splats[name]], lr=rate, eps=1e-15) for name, rate in RATES.items()}
     slower = torch.optim.lr_scheduler.ExponentialLR(optimizers["means"], gamma=0.01 ** (1.0 / steps))
-    strategy = MCMCStrategy(cap_max=most, refine_stop_iter=int(0.85 * steps))
+    strategy = DefaultStrategy(refine_stop_iter=int(0.6 * steps), prune_scale3d=math.inf, grow_grad2d=0.0003)
     strategy.check_sanity(splats, optimizers)
     state, began = strategy.initialize_state(), time.monotonic()
     for step in range(steps):
@@ -155,13 +157,17 @@ def train(photographs: Photographs, steps: int, most: int, degree: int, seed: in
         image, info = photographs.draw(splats, number, min(degree, step // 1000))
         found, wanted = image.permute(0, 3, 1, 2), photographs.images[number][None].permute(0, 3, 1, 2) / 255.0
         loss = 0.8 * (found - wanted).abs().mean() + 0.2 * (1.0 - similarity(found, wanted))
-        loss = loss + 0.01 * torch.sigmoid(splats["opacities"]).mean() + 0.01 * torch.exp(splats["scales"]).mean()
+        sizes = torch.exp(splats["scales"])
+        loss = loss + FLATNESS * sizes.amin(dim=1)[sizes.amax(dim=1) < LARGE].mean()
+        if len(splats["means"]) >= most:
+            strategy.grow_grad2d = math.inf
+        strategy.step_pre_backward(splats, optimizers, state, step, info)
         loss.backward()
         for optimizer in optimizers.values():
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         slower.step()
-        strategy.step_post_backward(splats, optimizers, state, step, info, lr=slower.get_last_lr()[0])
+        strategy.step_post_backward(splats, optimizers, state, step, info)
         if step % 1000 == 999:
             quality, seconds = photographs.decibels(splats, degree), time.monotonic() - began
             print(
