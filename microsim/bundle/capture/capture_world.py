@@ -15,9 +15,9 @@ from microsim.bundle.bundle_loading import load_bundle
 from microsim.bundle.bundle_writing import BundleContent, complete_or_absent, write_bundle
 from microsim.bundle.capture import levelling
 from microsim.bundle.capture.camera_poses import CameraPoses, photo_positions, read_cameras
-from microsim.bundle.capture.collision_surface import Mesh, collision_mesh, rotation_matrices, viewpoints_above
+from microsim.bundle.capture.collision_surface import Mesh, collision_mesh, viewpoints_above
 from microsim.bundle.capture.drivable_estimate import DrivableEstimate, DrivableLimits, estimate_drivable, start_pose
-from microsim.bundle.capture.scene_layers import FLOATER, Layers, SceneSplats, separate
+from microsim.bundle.capture.scene_layers import FLOATER, Layers, SceneSplats, rotation_matrices, separate
 from microsim.bundle.capture.similarity import Similarity, upright
 from microsim.bundle.capture.splat_import import drawable, write_splats
 from microsim.bundle.capture.splat_sources import SPLAT_SUFFIXES, SplatSource, open_splats

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.bundle.capture.scene_layers import OBJECT, Layers, SceneSplats, height_at
+from microsim.bundle.capture.scene_layers import OBJECT, Layers, SceneSplats, height_at, rotation_matrices
 from microsim.engine.compiled import kernel
 from microsim.errors import UsageError
 
@@ -76,17 +76,6 @@ def _discs(splats: SceneSplats, chosen: npt.NDArray[np.int64], viewpoints: Float
     normals = np.where(facing[:, None], normals, -normals)
     weight = splats.opacity[chosen] * np.clip(1.2 - sigmas[:, 2] / np.maximum(sigmas[:, 1], 1e-9), 0.1, 1.0)
     return np.concatenate([points, axes[:, :, 0], axes[:, :, 1], normals, sigmas[:, :2], weight[:, None]], axis=1)
-
-
-def rotation_matrices(quaternions: Floats) -> Floats:
-    """(n, 3, 3) of [x, y, z, w]."""
-    x, y, z, w = (quaternions / np.linalg.norm(quaternions, axis=1, keepdims=True)).T
-    rows = [
-        [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
-        [2.0 * (x * y + z * w), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - x * w)],
-        [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y)],
-    ]
-    return np.array(rows).transpose(2, 0, 1)
 
 
 def _tile(discs: Floats, low: Floats, size: npt.NDArray[np.int64], voxel_m: float) -> _Part:

@@ -26,6 +26,9 @@ _NEAR_GROUND_M = 0.12
 _PAIR_M = 0.06  # two points of a surface differ by less in height
 _CAMERA_ROOM_M = 0.35  # nothing real is this close to a camera
 _LARGE_M = 3.0  # a standard deviation; no solid thing is drawn by one such Gaussian
+_FLAT_COSINE = 0.8  # of the angle between a disc's normal and up
+_DISC_SIGMAS = 1.2  # within which an opaque Gaussian covers what is behind it
+_MOST_RINGS = 4  # of points on a disc
 _FILL_M = 6.0  # holes up to this far from known ground are filled
 
 
@@ -67,7 +70,7 @@ def separate(
         raise UsageError(
             "fewer than 100 opaque Gaussians are left near the ground; check --scale, --level and --extent"
         )
-    ground, measured = _ground(splats.points[solid].astype(np.float64), cameras, resolution_m, slope)
+    ground, measured = _ground(_surface_points(splats, solid, resolution_m), cameras, resolution_m, slope)
     above = splats.points[:, 2] - height_at(ground, splats.points)
     label = np.full(len(splats.points), BACKGROUND, np.int8)
     label[near] = OBJECT
@@ -124,6 +127,45 @@ def _neighbours(points: Floats) -> npt.NDArray[np.int64]:
                 hit = voxels[there] == voxels + int(strides @ np.array([x, y, z]))
                 total[hit] += counts[there[hit]]
     return total[inverse]
+
+
+def _surface_points(splats: SceneSplats, chosen: Mask, resolution: float) -> Floats:
+    """Middles of the chosen ones, and of those that lie flat also points of the disc that each of them draws.
+
+    Trainers cover an even road with few large discs: their middles alone would leave most of it unseen.
+    """
+    points = splats.points[chosen].astype(np.float64)
+    sigmas = splats.sigmas[chosen].astype(np.float64)
+    axes = rotation_matrices(splats.quaternions[chosen].astype(np.float64))
+    order = np.argsort(-sigmas, axis=1, kind="stable")
+    axes, sigmas = np.take_along_axis(axes, order[:, None, :], axis=2), np.take_along_axis(sigmas, order, axis=1)
+    is_flat = (np.abs(axes[:, 2, 2]) > _FLAT_COSINE) & (sigmas[:, 2] < 0.5 * sigmas[:, 1])
+    rings = np.clip(np.ceil(sigmas[:, 0] / resolution), 1, _MOST_RINGS)
+    found = [points]
+    for count in range(1, _MOST_RINGS + 1):
+        some = is_flat & (rings == count)
+        u, v = (axes[some, :, k] * (_DISC_SIGMAS * sigmas[some, k])[:, None] for k in (0, 1))
+        places = _points_of_disc(count)
+        spread = places[:, 0, None] * u[:, None, :] + places[:, 1, None] * v[:, None, :]
+        found.append((points[some][:, None, :] + spread).reshape(-1, 3))
+    return np.concatenate(found)
+
+
+def rotation_matrices(quaternions: Floats) -> Floats:
+    """(n, 3, 3) of [x, y, z, w]."""
+    x, y, z, w = (quaternions / np.linalg.norm(quaternions, axis=1, keepdims=True)).T
+    rows = [
+        [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
+        [2.0 * (x * y + z * w), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - x * w)],
+        [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y)],
+    ]
+    return np.array(rows).transpose(2, 0, 1)
+
+
+def _points_of_disc(rings: int) -> Floats:
+    """(n, 2) of a disc of radius 1, on rings with six points more each; without its middle."""
+    around = [(ring / rings, 2.0 * math.pi * k / (6 * ring)) for ring in range(1, rings + 1) for k in range(6 * ring)]
+    return np.array([(radius * math.cos(angle), radius * math.sin(angle)) for radius, angle in around])
 
 
 # ---- ground ----------------------------------------------------------------------------------------------------------
