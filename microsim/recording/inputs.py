@@ -20,7 +20,7 @@ from microsim.engine.timekeeper import NS_PER_S
 from microsim.errors import MicroSimError, ScenarioError
 from microsim.messages import Template, WireError, decode_checked, encode, encoders, new
 from microsim.messages.inputs import INPUTS, stamp_of
-from microsim.messages.inputs.ackermann_cmd import ACKERMANN_FIELDS
+from microsim.messages.inputs.drive_commands import ACKERMANN_FIELDS
 from microsim.messages.inputs.set_pose import take_pose
 from microsim.messages.topics import TOPICS
 from microsim.messages.types import ENCAPSULATION
