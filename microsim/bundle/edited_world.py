@@ -26,10 +26,20 @@ from microsim.bundle.bundle_writing import (
 from microsim.bundle.capture.similarity import Similarity
 from microsim.bundle.capture.splat_import import drawable, write_splats
 from microsim.bundle.capture.splat_sources import open_splats
-from microsim.bundle.cut_out import BACK_FILE, cut_outs, inside_box, scenario_of
 from microsim.bundle.drivable_geojson import Ring, rings_of
 from microsim.bundle.roads.road_map import lanes_text, moved_lanes, read_lanes
-from microsim.bundle.world_edits import CropEdit, ListEdit, PolygonEdit, WorldEdits, cropped_cells, edit_problems
+from microsim.bundle.world_edits import (
+    BACK_FILE,
+    CropEdit,
+    ListEdit,
+    PolygonEdit,
+    WorldEdits,
+    cropped_cells,
+    cut_outs,
+    edit_problems,
+    inside_box,
+    scenario_of,
+)
 from microsim.documents.yaml_text import read_yaml, to_yaml
 from microsim.errors import BundleError, Problem, UsageError
 from microsim.paths import world_folder, world_names

@@ -387,8 +387,7 @@ def export_roads(options: ExportRoadsOptions) -> None:
       microsim bundle export-roads my_town town.osm
     """
     from microsim.bundle import load_bundle
-    from microsim.bundle.roads.lanelet2_map import write_lanelet2
-    from microsim.bundle.roads.opendrive import opendrive_text
+    from microsim.bundle.roads.road_files import opendrive_text, write_lanelet2
 
     bundle, file = load_bundle(options.source), options.file
     roads = lanes_of(bundle)

@@ -39,8 +39,8 @@ from microsim.scenario.files import (
 )
 from microsim.scenario.models import Scenario
 from microsim.scenario.plugins import Generated, insert, prepare
-from microsim.scenario.randomize import check_randomize
-from microsim.scenario.terrain import elevation, read_elevation
+from microsim.scenario.randomised import check_randomize
+from microsim.scenario.scene import build_world, elevation, obstacle_shape, read_elevation
 from microsim.scenario.world_models import Box, Cylinder, ElevationFile, Map
 
 if TYPE_CHECKING:
@@ -238,8 +238,6 @@ def check_starts(scenario: Scenario, heights: npt.NDArray[np.float64]) -> Iterat
 
 def check_bundle_starts(scenario: Scenario) -> Iterator[Found]:
     """The same in a world bundle, whose map may begin anywhere and have holes."""
-    from microsim.scenario.scene import build_world
-
     world = build_world(scenario)
     west, south, east, north = world.extent_m
     for name, robot in scenario.robots.items():
@@ -261,7 +259,6 @@ def occupancy(scenario: Scenario) -> npt.NDArray[np.uint8]:
     import numpy as np
 
     from microsim.engine.world import mark_occupied
-    from microsim.scenario.scene import obstacle_shape
 
     nx, ny = scenario.map.size_xy_cells
     occupied = np.zeros((ny, nx), np.uint8)

@@ -330,7 +330,7 @@ def _from_scenario(name: str, source: str) -> BundleContent:
     from microsim.bundle.generate.surfaces import MadeGround, Solids, around, plain_world
     from microsim.engine.world import PALETTE
     from microsim.scenario import Box, load_scenario
-    from microsim.scenario.terrain import elevation, surface
+    from microsim.scenario.scene import elevation, surface
 
     scenario = load_scenario(source)
     if getattr(scenario, "world", None) is not None:
