@@ -21,7 +21,7 @@ from microsim.engine.geometry import Array, Grid
 from microsim.engine.radio import PathLoss, RadioSettings
 from microsim.engine.timekeeper import Clock, exact_rate
 from microsim.engine.world import GROUND, TARGET, Mesh, Shape, World
-from microsim.errors import Problem, ScenarioError, UsageError
+from microsim.errors import Problem, ScenarioError, UsageError, os_errors
 from microsim.scenario.bundles import bundle_of
 from microsim.scenario.files import located
 from microsim.scenario.models import Scenario
@@ -138,12 +138,10 @@ def read_elevation(file: Path, shape: tuple[int, int]) -> Array:
     reader = readers.get(file.suffix.lower())
     if reader is None:
         raise ScenarioError(Problem(f"{file}: expected a file that ends in .npy or .csv, found {show(file.suffix)}"))
-    try:
+    with os_errors(f"{file}: cannot be read", lambda text: ScenarioError(Problem(text))):
         if not file.is_file():
             raise _refuse(file, "expected a regular file")
         return reader(file, shape)
-    except OSError as error:
-        raise ScenarioError(Problem(f"{file}: cannot be read: {error.strerror or error}")) from None
 
 
 def _refuse(file: Path, message: str) -> ScenarioError:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from microsim.bundle.bundle_model import rotation_matrix
 from microsim.bundle.capture.scene_layers import OBJECT, Layers, SceneSplats, height_at
 from microsim.engine.compiled import kernel
 from microsim.errors import UsageError
@@ -80,13 +81,8 @@ def _discs(splats: SceneSplats, chosen: npt.NDArray[np.int64], viewpoints: Float
 
 def rotation_matrices(quaternions: Floats) -> Floats:
     """(n, 3, 3) of [x, y, z, w]."""
-    x, y, z, w = (quaternions / np.linalg.norm(quaternions, axis=1, keepdims=True)).T
-    rows = [
-        [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
-        [2.0 * (x * y + z * w), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - x * w)],
-        [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y)],
-    ]
-    return np.array(rows).transpose(2, 0, 1)
+    unit = quaternions / np.linalg.norm(quaternions, axis=1, keepdims=True)
+    return rotation_matrix(*unit.T).transpose(2, 0, 1)
 
 
 def _tile(discs: Floats, low: Floats, size: npt.NDArray[np.int64], voxel_m: float) -> _Part:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.bundle.roads.road_map import RoadLane, RoadMap, joined
-from microsim.errors import MissingExtraError, UsageError, install_hint, show
+from microsim.errors import MissingExtraError, UsageError, install_hint, os_errors, show
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -42,16 +42,15 @@ def _road_map(file: Path, lanes: list[RoadLane], origin: tuple[float, float, flo
 @contextmanager
 def _checked_xml(file: Path) -> Iterator[None]:
     """Meanwhile it is parsed: what is wrong with it is a UsageError."""
-    try:
+    with os_errors(f"{file} cannot be read"):
         if file.stat().st_size > MAX_BYTES:
             raise UsageError(f"{file}: expected at most {MAX_BYTES:,} bytes")
         if b"<!DOCTYPE" in file.read_bytes()[:4096]:  # entities could grow without bound
             raise UsageError(f"{file}: expected no document type declaration")
-        yield
-    except ParseError as error:
-        raise UsageError(f"{file}:{error.position[0]}: not XML: {error.msg}") from None
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror or error}") from None
+        try:
+            yield
+        except ParseError as error:
+            raise UsageError(f"{file}:{error.position[0]}: not XML: {error.msg}") from None
 
 
 # ---- OpenDRIVE -------------------------------------------------------------------------------------------------------

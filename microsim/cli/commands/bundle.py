@@ -27,7 +27,7 @@ from microsim.cli.edit_options import edit
 from microsim.cli.json_schemas import BundleOutput
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import ShareProgress, print_json
-from microsim.errors import UsageError
+from microsim.errors import UsageError, os_errors
 from microsim.paths import world_templates
 
 if TYPE_CHECKING:
@@ -213,10 +213,8 @@ def tf(
     if target.is_file() and target.read_bytes() == text:
         print(f"{target} is as the calibration has it")
         return
-    try:
+    with os_errors(f"{target} cannot be written"):
         target.write_bytes(text)
-    except OSError as error:
-        raise UsageError(f"{target} cannot be written: {error.strerror or error}") from None
     print(f"wrote {target}")
 
 

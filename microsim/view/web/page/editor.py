@@ -53,7 +53,6 @@ _GREEN, _ORANGE, _CYAN, _PINK, _RED, _VIOLET = (
 _MOST_PX = 1800  # of the map, along the longer side
 _MOST_DOTS = 12_000_000
 _LARGEST_DOT_PX = 5
-_SH_DC = 0.28209479177387814
 _OPAQUE = 0.3
 _NEAR_LINE = 0.006  # [rad] around a line of sight: a few pixels
 _FARTHEST_M = 2000.0
@@ -64,12 +63,10 @@ class WorldSplats:
 
     def __init__(self, bundle: Bundle) -> None:
         found = bundle.gaussians
-        opacity = 1.0 / (1.0 + np.exp(-np.asarray(found.column("opacity"), np.float64)[:, 0]))
-        rows = np.flatnonzero((opacity > _OPAQUE) & ~background(bundle))
+        rows = np.flatnonzero((found.opacities() > _OPAQUE) & ~background(bundle))
         self.points: Floats = np.asarray(found.column("x", 3), np.float64)[rows]
         self.sizes: Floats = np.exp(np.sort(np.asarray(found.column("scale_0", 3), np.float64)[rows], axis=1)[:, 1])
-        colours = np.clip(0.5 + _SH_DC * np.asarray(found.column("f_dc_0", 3), np.float64)[rows], 0.0, 1.0)
-        self.colours = (255 * colours).astype(np.uint8)
+        self.colours = (255 * found.colours(rows)).astype(np.uint8)
 
 
 def top_view(bundle: Bundle, world: World, splats: WorldSplats) -> str:
