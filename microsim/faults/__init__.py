@@ -40,6 +40,7 @@ class FaultKind:
     takes_delay: bool = False  # it needs `delay_s`
     example: str = ""  # as text, for messages
     alter: Any = None  # the kernel of the effect `alter`
+    position: int = 1000  # in lists
 
     @property
     def of(self) -> Part:
@@ -60,4 +61,5 @@ FAULTS: Registry[FaultKind] = Registry(
     "microsim.faults",
     "FaultKind(...)",
     lambda part: isinstance(part, FaultKind),
+    order=lambda part: part.position,
 )
