@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,6 +93,15 @@ class BundleError(ScenarioError):
 
 class SweepError(ScenarioError):
     """The sweep cannot be run. `problems` lists every reason."""
+
+
+@contextmanager
+def os_errors(what: str, refusal: Callable[[str], MicroSimError] = UsageError) -> Iterator[None]:
+    """What the system refuses meanwhile is an error for the user: `what`, such as `x.csv cannot be read`, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise refusal(f"{what}: {error.strerror or error}") from None
 
 
 def show(value: object, depth: int = 2) -> str:

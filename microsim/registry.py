@@ -1,7 +1,7 @@
 """Parts by name: each is one constant in one file, whether it ships with MicroSim or not.
 
 A part (a sensor, robot, generator, fault, metric, input, command or task) is found
-- built in: in a module of its package,
+- built in: in a module of its package; small parts share one, and its constant is a tuple of them,
 - by entry point, in the group of its kind, or
 - in a `*.py` file of a folder that the user named under `plugins:` or on the command line, or in a file named there.
 Nothing outside the package is imported unless a name is requested that is not built in.
@@ -66,7 +66,8 @@ class Registry(Generic[Part]):
             home = import_module(self.package)
             names = [found.name for found in iter_modules(home.__path__) if not found.name.startswith("_")]
             modules = [import_module(f"{self.package}.{name}") for name in names]
-            parts = [getattr(module, self.constant) for module in modules if hasattr(module, self.constant)]
+            held = [getattr(module, self.constant) for module in modules if hasattr(module, self.constant)]
+            parts = [part for each in held for part in (each if isinstance(each, tuple) else (each,))]
             self._built_in = {self.name_of(part): part for part in sorted(parts, key=self.order)}
         return self._built_in
 

@@ -11,20 +11,61 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TextIO, TypeAlias
+from typing import Any, Literal, Protocol, TextIO, TypeAlias
 
 from microsim.errors import MicroSimError, UsageError
 from microsim.listening import Listener, Listeners
 from microsim.messages.outbox import Message
-from microsim.run_log import Level, Note, Notes
 from microsim.simulation import Simulation
 
+Level: TypeAlias = Literal["info", "warn", "error"]
 Pilot: TypeAlias = Callable[[Sequence[Message]], None]  # given each tick's messages, commands robots before the next
 
 STALL_S = 1.0  # after a longer delay, such as a laptop's sleep, lost time is dropped instead of caught up in a burst
 NAP_S = 0.05  # longest sleep, so that a stop, a new real-time factor or a watcher is noticed
 SLOWEST, FASTEST = 0.001, 100_000.0  # real-time factors that make sense, beside 0
 _QUICK_S, _SLOW_S = 0.004, 0.016  # a chunk of ticks should last about a frame of the dashboard
+MOST_NOTES = 200  # kinds that wait to be taken; the oldest go first
+LONGEST_NOTE = 300  # characters of a text
+
+
+@dataclass(frozen=True)
+class Note:
+    """`count` times, the last one at `seconds` of simulated time."""
+
+    seconds: float
+    level: Level
+    text: str
+    kind: str  # notes of one kind are one line, with the newest text
+    count: int = 1
+
+
+class Notes:
+    """What a run has to say beside its messages, since it was last taken: one note of a kind, the newest last.
+
+    Viewers and logs read them from time to time; the run never waits, old ones are dropped, and no message depends on
+    them.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, Note] = {}
+        self._lost = 0
+
+    def add(self, note: Note) -> None:
+        before = self._waiting.pop(note.kind, None)
+        count = note.count + (0 if before is None else before.count)
+        text = note.text if len(note.text) <= LONGEST_NOTE else note.text[: LONGEST_NOTE - 1] + "…"
+        self._waiting[note.kind] = Note(note.seconds, note.level, text, note.kind, count)
+        if len(self._waiting) > MOST_NOTES:
+            self._lost += self._waiting.pop(next(iter(self._waiting))).count
+
+    def take(self) -> tuple[Note, ...]:
+        found = tuple(self._waiting.values())
+        if self._lost:
+            words = "notes of other kinds were thrown away: there were too many"
+            found = (Note(found[0].seconds, "warn", words, "lost notes", self._lost), *found)
+        self._waiting, self._lost = {}, 0
+        return found
 
 
 class WallClock(Protocol):

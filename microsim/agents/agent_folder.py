@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from microsim.errors import MissionError, ScenarioError, UsageError, unknown
-from microsim.missions.mission_file import is_mission, read_file
+from microsim.missions.mission_file import is_mission
 from microsim.paths import data_folder, mission_file, mission_names, scenario_file, scenario_names
-from microsim.scenario.files import SUFFIXES
+from microsim.scenario.files import SUFFIXES, read_file
 
 MOST_BYTES = 64 * 1024  # of a file that is written or read
 _MOST_FILES = 100  # in a list

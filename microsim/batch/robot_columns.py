@@ -16,8 +16,7 @@ from microsim.engine.components import Airflow
 from microsim.engine.noise import stream_keys
 from microsim.engine.random_layout import numbers_between
 from microsim.scenario.models import Scenario
-from microsim.scenario.randomised import place_spans, start_stream, value_stream
-from microsim.scenario.randomize import is_limit, with_value
+from microsim.scenario.randomised import is_limit, place_spans, start_stream, value_stream, with_value
 
 
 class RobotColumns:

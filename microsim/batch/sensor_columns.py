@@ -37,8 +37,7 @@ from microsim.outputs.sensor_outputs import latency_of, windows_of
 from microsim.scenario.bundles import bundle_of
 from microsim.scenario.live_changes import instances_of
 from microsim.scenario.models import Scenario
-from microsim.scenario.randomised import value_stream
-from microsim.scenario.randomize import with_value
+from microsim.scenario.randomised import value_stream, with_value
 from microsim.sensors.sensor import Kernel, Sensor, SensorContext, View
 
 NEVER = -1  # tick of a reading that has not been made yet

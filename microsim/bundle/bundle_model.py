@@ -51,10 +51,11 @@ Quaternion: TypeAlias = tuple[float, float, float, float]  # x, y, z, w
 MAX_SIDE = 1_000_000  # cells
 MAX_OBJECTS = 1000  # with a name
 DEGREE = PI / 180.0
+FIRST_HARMONIC = 0.28209479177387814  # colour = 0.5 + FIRST_HARMONIC · f_dc
 
 
-def rotation_matrix(x: float, y: float, z: float, w: float) -> Float64:
-    """(3, 3) of a unit quaternion."""
+def rotation_matrix(x: Any, y: Any, z: Any, w: Any) -> Float64:
+    """(3, 3) of a unit quaternion; (3, 3, n) of arrays of them."""
     rows = [
         [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
         [2.0 * (x * y + z * w), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - x * w)],
@@ -408,6 +409,16 @@ class Gaussians:
         """`count` columns beginning with the one of that name, shape (n, count), without copying."""
         start = self.columns.index(first)
         return self.values[:, start : start + count]
+
+    def opacities(self) -> Float64:
+        """From 0 to 1, shape (n,)."""
+        logits: Float64 = self.column("opacity")[:, 0].astype(np.float64)
+        return 1.0 / (1.0 + np.exp(-logits))
+
+    def colours(self, rows: Any) -> Float64:
+        """Red, green and blue of some of them, from 0 to 1, the same from every side."""
+        harmonics: Float64 = np.asarray(self.column("f_dc_0", 3), np.float64)[rows]
+        return np.clip(0.5 + FIRST_HARMONIC * harmonics, 0.0, 1.0)
 
 
 @dataclass(frozen=True)

@@ -75,9 +75,16 @@ def copy_bundle(model: Bundle, folder: Path, name: str) -> None:
         place = folder / target
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, place)
+    with changed_entry(folder) as data:
+        data["name"] = name
+
+
+@contextmanager
+def changed_entry(folder: Path) -> Iterator[dict[str, Any]]:
+    """What `world.yaml` of a bundle says, to be changed: it is written again in the end."""
     world = folder / ENTRY
     data = read_yaml(world.read_text(encoding="utf-8"), str(world)).data
-    data["name"] = name
+    yield data
     world.write_text(to_yaml(data, one_line=False), encoding="utf-8")
 
 

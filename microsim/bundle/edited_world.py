@@ -11,11 +11,11 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from microsim.bundle.bundle_files import ENTRY
 from microsim.bundle.bundle_loading import load_bundle
 from microsim.bundle.bundle_model import Bundle, Heightmap, NamedObject, StartPose
 from microsim.bundle.bundle_writing import (
     VERSION,
+    changed_entry,
     complete_or_absent,
     copy_bundle,
     geojson_bytes,
@@ -26,11 +26,21 @@ from microsim.bundle.bundle_writing import (
 from microsim.bundle.capture.similarity import Similarity
 from microsim.bundle.capture.splat_import import drawable, write_splats
 from microsim.bundle.capture.splat_sources import open_splats
-from microsim.bundle.cut_out import BACK_FILE, cut_outs, inside_box, scenario_of
 from microsim.bundle.drivable_geojson import Ring, rings_of
 from microsim.bundle.roads.road_map import lanes_text, moved_lanes, read_lanes
-from microsim.bundle.world_edits import CropEdit, ListEdit, PolygonEdit, WorldEdits, cropped_cells, edit_problems
-from microsim.documents.yaml_text import read_yaml, to_yaml
+from microsim.bundle.world_edits import (
+    BACK_FILE,
+    CropEdit,
+    ListEdit,
+    PolygonEdit,
+    WorldEdits,
+    cropped_cells,
+    cut_outs,
+    edit_problems,
+    inside_box,
+    scenario_of,
+)
+from microsim.documents.yaml_text import to_yaml
 from microsim.errors import BundleError, Problem, UsageError
 from microsim.paths import world_folder, world_names
 
@@ -105,11 +115,14 @@ class _Editing:
     def __init__(self, bundle: Bundle, edits: WorldEdits, part: Path) -> None:
         self.bundle, self.edits, self.part = bundle, edits, part
         self.frame, self.crop = edits.frame, edits.crop
-        self.world = part / ENTRY
         self.ground = bundle.heightmap
-        self.data: dict[str, Any] = read_yaml(self.world.read_text(encoding="utf-8"), str(self.world)).data
+        self.data: dict[str, Any] = {}  # of `world.yaml`
 
     def run(self, progress: Progress | None) -> None:
+        with changed_entry(self.part) as self.data:
+            self._run(progress)
+
+    def _run(self, progress: Progress | None) -> None:
         if self.edits.moves_everything or self.crop is not None:
             self._heightmap()
         if self.edits.moves_everything or self.crop is not None or self.edits.cut_out:
@@ -121,7 +134,6 @@ class _Editing:
             self._lanes()
         self._start()
         self._objects()
-        self.world.write_text(to_yaml(self.data, one_line=False), encoding="utf-8")
 
     def _place(self, *key: str) -> Path:
         """Of the file that `world.yaml` names."""

@@ -292,19 +292,15 @@ def from_roads(options: FromRoadsOptions) -> None:
 def _replace_roads(like: str, folder: Path, roads: RoadMap) -> None:
     """A copy of a bundle with other drivable areas and lanes."""
     from microsim.bundle import load_bundle
-    from microsim.bundle.bundle_files import ENTRY
-    from microsim.bundle.bundle_writing import complete_or_absent, copy_bundle, geojson_bytes
+    from microsim.bundle.bundle_writing import changed_entry, complete_or_absent, copy_bundle, geojson_bytes
     from microsim.bundle.roads.road_map import LANES_FILE, lanes_text
-    from microsim.documents.yaml_text import read_yaml, to_yaml
 
     with complete_or_absent(folder) as part:
         copy_bundle(load_bundle(like), part, folder.name)
-        world = part / ENTRY
-        data = read_yaml(world.read_text(encoding="utf-8"), str(world)).data
-        (part / data["geometry"]["drivable"]).write_bytes(geojson_bytes(roads.polygons()))
-        (part / LANES_FILE).write_text(lanes_text(roads), encoding="utf-8")
-        data["geometry"]["lanes"] = LANES_FILE
-        world.write_text(to_yaml(data, one_line=False), encoding="utf-8")
+        with changed_entry(part) as data:
+            (part / data["geometry"]["drivable"]).write_bytes(geojson_bytes(roads.polygons()))
+            (part / LANES_FILE).write_text(lanes_text(roads), encoding="utf-8")
+            data["geometry"]["lanes"] = LANES_FILE
         load_bundle(part)
 
 
@@ -387,8 +383,7 @@ def export_roads(options: ExportRoadsOptions) -> None:
       microsim bundle export-roads my_town town.osm
     """
     from microsim.bundle import load_bundle
-    from microsim.bundle.roads.lanelet2_map import write_lanelet2
-    from microsim.bundle.roads.opendrive import opendrive_text
+    from microsim.bundle.roads.road_files import opendrive_text, write_lanelet2
 
     bundle, file = load_bundle(options.source), options.file
     roads = lanes_of(bundle)

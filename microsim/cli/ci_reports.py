@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from microsim.cli.command import option
-from microsim.errors import UsageError
+from microsim.cli.terminal import check_can_write
 
 _PANEL = "Reports for CI systems"
 _MOST_ROWS = 100  # of problems, in Markdown: a page is for people
@@ -34,10 +34,8 @@ class ReportOptions(NamedTuple):
 
     def check(self) -> None:
         """Refuse what could not be written in the end."""
-        for file in (self.junit, self.markdown):
-            if file is not None and (file.is_dir() or not file.parent.is_dir()):
-                what = "is a folder" if file.is_dir() else f"there is no folder {file.parent}"
-                raise UsageError(f"{file}: the report cannot be written: {what}")
+        check_can_write("--junit", self.junit)
+        check_can_write("--markdown", self.markdown)
 
     def write(self, title: str, cases: Sequence[CiCase], seconds: float = 0.0) -> None:
         for file, text_of in ((self.junit, junit_xml), (self.markdown, markdown)):

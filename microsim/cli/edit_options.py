@@ -66,9 +66,8 @@ def edit(options: EditOptions) -> None:
 
 def _apply(bundle: Bundle, file: Path, target: Path, in_place: bool) -> None:
     from microsim.bundle import load_bundle
-    from microsim.bundle.cut_out import cut_outs, scenario_of
     from microsim.bundle.edited_world import replace_edited, write_edited
-    from microsim.bundle.world_edits import read_edits
+    from microsim.bundle.world_edits import cut_outs, read_edits, scenario_of
     from microsim.documents.yaml_text import to_yaml
 
     edits = read_edits(file)

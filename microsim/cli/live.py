@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from microsim.cli.command import ROS_ARGS, JsonOption, argument, flag, option
-from microsim.cli.terminal import FAILED, GOOD, interruptible, note, warn
+from microsim.cli.terminal import FAILED, GOOD, has_unicode, interruptible, note, print_json, warn
 
 if TYPE_CHECKING:
     from microsim.ros2.client.client_node import ClientNode
@@ -90,7 +89,6 @@ class ListOptions(NamedTuple):
 
 def list_names(names: Callable[[ClientNode], Mapping[str, Sequence[str]]], options: ListOptions) -> None:
     """Topics, services or actions, with their types."""
-    from microsim.cli.terminal import print_json
     from microsim.ros2.transport.graph_view import is_hidden
 
     with connected(None) as node:
@@ -165,9 +163,9 @@ def _one_line(value: Any) -> str:
 def json_text(value: Any) -> str:
     """On one line; numbers that JSON lacks become text."""
     try:
-        return json.dumps(value, ensure_ascii=not _has_unicode(), allow_nan=False)
+        return json.dumps(value, ensure_ascii=not has_unicode(), allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(value), ensure_ascii=not _has_unicode())
+        return json.dumps(_finite(value), ensure_ascii=not has_unicode())
 
 
 def _finite(value: Any) -> Any:
@@ -176,10 +174,6 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return [_finite(each) for each in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _has_unicode() -> bool:
-    return (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
 
 
 def print_message(message: Any, field: str, as_json: bool, full: bool) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from microsim.cli.ci_reports import CiCase, ReportOptions
 from microsim.cli.command import flag, given, option, simulated_time, size
 from microsim.cli.terminal import FAILED, GOOD, note, warn
-from microsim.errors import MicroSimError, MissionError, UsageError
+from microsim.errors import MicroSimError, MissionError, UsageError, os_errors
 
 if TYPE_CHECKING:
     from microsim.missions import Mission, MissionPilot
@@ -151,12 +151,10 @@ class RecordingOptions(NamedTuple):
 
 def _check_room(folder: Path) -> None:
     """Creates the folder now, so that a run does not end without its states; those of two runs must not be mixed."""
-    try:
+    with os_errors(f"states cannot be written to {folder}"):
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UsageError(f"{folder} already exists, and --history would write into it: move it away")
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"states cannot be written to {folder}: {error.strerror or error}") from None
 
 
 @dataclass

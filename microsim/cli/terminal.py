@@ -125,8 +125,12 @@ def check_can_write(name: str, file: Path | None) -> None:
 
 def print_json(facts: Any) -> None:
     """On one line; escaped where the terminal has no Unicode, so that nothing is lost."""
-    encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "")
-    print(json.dumps(facts, ensure_ascii=not encoding.startswith("utf")))
+    print(json.dumps(facts, ensure_ascii=not has_unicode()))
+
+
+def has_unicode() -> bool:
+    """Whether stdout can show every character."""
+    return (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
 
 
 def say_comparison(found: Any, as_json: bool) -> int:

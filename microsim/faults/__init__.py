@@ -1,4 +1,4 @@
-"""Faults injected on purpose, one file each, with one constant `FAULT = FaultKind(...)`.
+"""Faults injected on purpose: a constant `FAULT = FaultKind(...)` in a file; the shipped ones share one file.
 
 `FAULTS` finds them: built in, installed, or in a folder. The engine carries out the effect. `silence`: no message is
 sent. `shift`: the sensor's place is off by `offset_m`. `fail`: no new reading can be made, and the sensor's declaration

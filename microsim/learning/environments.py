@@ -21,6 +21,7 @@ from microsim.engine.noise import stream_keys
 from microsim.errors import MissingExtraError, UsageError, unknown
 from microsim.learning.rendering import RENDER_MODES, RenderWindow
 from microsim.learning.task import Array, Integers, Mask, Outcome, Task, find_task
+from microsim.scenario.scene import checked_seed
 
 _METADATA: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}
 _VECTOR_METADATA = {**_METADATA, "autoreset_mode": AutoresetMode.NEXT_STEP}
@@ -40,13 +41,6 @@ def check_open(is_closed: bool, is_begun: bool = True) -> None:
         raise ClosedError("the environment is closed; make a new one")
     if not is_begun:
         raise NotResetError("call reset() before the first step()")
-
-
-def checked_seed(seed: Any) -> int:
-    is_whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
-    if not is_whole or not -(2**63) <= seed < 2**63:
-        raise UsageError(f"expected a 64-bit integer as seed, found {seed!r}")
-    return int(seed)
 
 
 def _checked_mode(mode: str | AutoresetMode) -> AutoresetMode:

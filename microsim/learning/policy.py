@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine.compiled import kernel, threaded_kernel
-from microsim.errors import MissingExtraError, UsageError, install_hint, unknown
+from microsim.errors import MissingExtraError, UsageError, install_hint, os_errors, unknown
 from microsim.learning.task import Task
 
 Float32s: TypeAlias = npt.NDArray[np.float32]
@@ -281,10 +281,8 @@ def input_of(task: Task) -> Float32s:
 
 
 def open_to_write(file: Path) -> Any:
-    try:
+    with os_errors(f"{file}: cannot be written"):
         return file.open("wb")
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
 def shipped_policies() -> list[str]:

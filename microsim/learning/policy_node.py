@@ -22,7 +22,7 @@ from microsim.learning.policy import Policy, input_of, load_policy
 from microsim.learning.task import Array, Task, find_task
 from microsim.messages.checked import WireError, decode_checked
 from microsim.messages.inputs import INPUTS, InputKind
-from microsim.messages.inputs.ackermann_cmd import ACKERMANN_FIELDS
+from microsim.messages.inputs.drive_commands import ACKERMANN_FIELDS
 from microsim.messages.topics import Qos
 from microsim.ros2.transport import Transport
 from microsim.scenario import Scenario, load_scenario

@@ -17,7 +17,6 @@ from microsim.messages import Template, encode, fields_of, new
 
 Encoder: TypeAlias = Callable[..., bytes]
 
-STAMP = ("header.stamp.sec", 2)
 HARDWARE_ID = "microsim"
 _DIAGNOSTIC_HEAD = struct.Struct("<4siIIB3xI")  # encapsulation, stamp, an empty frame_id, number of statuses
 _COUNT = struct.Struct("<I")

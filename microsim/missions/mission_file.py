@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, field_validator, model_validator
 from pydantic_core import InitErrorDetails
@@ -28,11 +28,10 @@ from microsim.documents.values import (
     under,
     unknown,
 )
-from microsim.documents.yaml_text import read_yaml
-from microsim.errors import MissionError, Problem, ScenarioError, there_are
+from microsim.errors import MissionError, Problem, there_are
 from microsim.errors import unknown as no_such
 from microsim.paths import mission_file, mission_names
-from microsim.scenario.files import SUFFIXES, Places, in_order, read_text
+from microsim.scenario.files import SUFFIXES, Places, beside, has_key_of, is_file, model_of, read_file
 from microsim.scenario.gates import Gate
 
 LONGEST_S = 86_400.0 * 365.0
@@ -40,7 +39,6 @@ LONGEST_S = 86_400.0 * 365.0
 Seconds = Annotated[Finite, Field(ge=0, le=LONGEST_S)]
 Period = Annotated[Finite, Field(gt=0, le=LONGEST_S)]
 Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
-Found = TypeVar("Found", bound=Model)
 
 
 # ---- do --------------------------------------------------------------------------------------------------------------
@@ -382,41 +380,12 @@ def load_mission(source: str | Path | Mapping[str, Any] | Mission) -> Mission:
     return _validated(*read_file(file, MissionError), file)
 
 
-def read_file(file: Path, refusal: type[ScenarioError]) -> tuple[Any, Places]:
-    """The content of a YAML file, and where each of its parts is."""
-    try:
-        document = read_yaml(read_text(file), str(file))
-    except ScenarioError as error:
-        raise refusal(error.problems) from None
-    return document.data, Places(str(file), document)
-
-
-def model_of(kind: type[Found], data: Any, places: Places, refusal: type[ScenarioError], **context: Any) -> Found:
-    """Content of a file as its model; `refusal` lists everything that is wrong."""
-    if not isinstance(data, Mapping):
-        keys = ", ".join(kind.key_names())
-        raise refusal(places.problem(f"expected a mapping with any of the keys {keys}, found {show(data)}", ()))
-    try:
-        return kind.model_validate(data, context=context)
-    except ValidationError as error:
-        raise refusal(in_order(places.problems(error, data, lambda path: path))) from None
-
-
-def has_key_of(file: Path, keys: Iterable[str]) -> bool:
-    """Whether a file is a mapping with any of these keys. A file that cannot be read is not."""
-    try:
-        data, _ = read_file(file, MissionError)
-    except MissionError:
-        return False
-    return isinstance(data, Mapping) and any(key in data for key in keys)
-
-
 def find_mission(source: str | Path) -> Path:
     """The file of a shipped mission, or the path itself."""
     if isinstance(source, str) and source in mission_names():
         return mission_file(source)
     path = Path(source)
-    if isinstance(source, Path) or path.suffix in SUFFIXES or len(path.parts) > 1 or (source and _exists(path)):
+    if isinstance(source, Path) or path.suffix in SUFFIXES or len(path.parts) > 1 or (source and is_file(path)):
         return path
     raise MissionError(Problem(no_such("no mission", repr(source), source, mission_names())))
 
@@ -428,13 +397,6 @@ def is_mission(file: Path) -> bool:
     )  # a scenario has only these
 
 
-def _exists(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name too long, or with a null character
-        return False
-
-
 def _validated(data: Any, places: Places, file: Path | None = None) -> Mission:
     if file is not None and isinstance(data, Mapping) and "name" not in data:
         data = {"name": file.stem, **data}
@@ -443,11 +405,3 @@ def _validated(data: Any, places: Places, file: Path | None = None) -> Mission:
         mission = mission.model_copy(update={"scenario": beside(mission.scenario, file)})
     mission._places = places
     return mission
-
-
-def beside(name: str, file: str | Path | None) -> str:
-    """Where a scenario or mission named in a file is: in the folder of that file first, if it is a path."""
-    if file is None or Path(name).suffix not in SUFFIXES:
-        return name
-    place = Path(file).resolve().parent / name
-    return str(place) if _exists(place) else name

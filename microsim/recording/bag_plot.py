@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from microsim.errors import MicroSimError, install_hint
+from microsim.errors import MicroSimError, install_hint, os_errors
 from microsim.messages import WireError, decode_checked
 from microsim.messages.template import layout
 from microsim.recording.bag_io import Bag
@@ -73,10 +73,8 @@ def matplotlib(name: str) -> Any:
 def save(figure: Any, path: Path) -> None:
     """Without a date: the same figure gives the same file."""
     date = {".png": "Software", ".svg": "Date", ".pdf": "CreationDate"}[path.suffix.lower()]
-    try:
+    with os_errors(f"{path}: cannot be written", PlotError):
         figure.savefig(path, metadata={date: None})
-    except OSError as error:
-        raise PlotError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 Column = npt.NDArray[np.float64]

@@ -17,10 +17,10 @@ from microsim.engine.exact import cos, sin, wrap_angle
 from microsim.engine.geometry import yaw_of_quaternion
 from microsim.engine.schedule import Command, Input, Teleport, Transmission
 from microsim.engine.timekeeper import NS_PER_S
-from microsim.errors import MicroSimError, ScenarioError
+from microsim.errors import MicroSimError, ScenarioError, os_errors
 from microsim.messages import Template, WireError, decode_checked, encode, encoders, new
 from microsim.messages.inputs import INPUTS, stamp_of
-from microsim.messages.inputs.ackermann_cmd import ACKERMANN_FIELDS
+from microsim.messages.inputs.drive_commands import ACKERMANN_FIELDS
 from microsim.messages.inputs.set_pose import take_pose
 from microsim.messages.topics import TOPICS
 from microsim.messages.types import ENCAPSULATION
@@ -39,10 +39,8 @@ def packed(scenario: Scenario) -> tuple[dict[str, Any], dict[str, bytes]]:
     data, files = scenario.to_dict(), dict[str, bytes]()
     for kind, block in _blocks_with_files(data):
         path = located(block["file"])
-        try:
+        with os_errors(f"{path} cannot be read", BagError):
             content = path.read_bytes()
-        except OSError as error:
-            raise BagError(f"{path} cannot be read: {error.strerror or error}") from None
         block["file"] = f"{kind}-{hashlib.sha256(content).hexdigest()[:16]}{path.suffix}"
         files[block["file"]] = content
     return data, files

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from microsim.errors import os_errors
 from microsim.messages import is_known
 from microsim.recording.bag_io import CONTINUES, READERS, WRITERS, ForeignBag, OwnBag, open_bag, storage_of
 from microsim.recording.bag_model import (
@@ -150,10 +151,8 @@ def repair(folder: Path) -> Repaired:
     if not readers[0].is_ours:
         raise BagError(f"{paths[0]}: cannot be repaired: its scenario is lost ({readers[0].problem or 'not ours'})")
     _check_together(readers)
-    try:
+    with os_errors(f"{folder} cannot be repaired", BagError):
         return _Repair(folder, readers).result()
-    except OSError as error:
-        raise BagError(f"{folder} cannot be repaired: {error.strerror or error}") from None
 
 
 def _number(path: Path) -> tuple[int, str]:

@@ -10,6 +10,7 @@ from mmap import mmap
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
+from microsim.errors import os_errors
 from microsim.recording import mcap
 from microsim.recording.bag_model import BagChannel, BagError, Block, FileReader
 from microsim.recording.mcap import decompress
@@ -193,10 +194,8 @@ def _indexed(file: BinaryIO, chunk: _ChunkPlace, channels: Channels) -> Iterator
 
 
 def _opened(path: Path) -> BinaryIO:
-    try:
+    with os_errors("cannot be read", BagError):
         return path.open("rb")
-    except OSError as error:
-        raise BagError(f"cannot be read: {error.strerror or error}") from None
 
 
 def _metadata(body: bytes) -> tuple[str, dict[str, str]]:

@@ -20,7 +20,7 @@ from typing_extensions import Self
 
 from microsim.engine.schedule import Input
 from microsim.engine.timekeeper import NS_PER_S, Clock
-from microsim.errors import UsageError, there_are
+from microsim.errors import UsageError, os_errors, there_are
 from microsim.listening import Listener
 from microsim.messages.outbox import DIGEST_BYTES, STAMP_AND_LENGTH, Message, name_in_transcript
 from microsim.messages.topics import DEFAULT_QOS, Qos
@@ -222,10 +222,8 @@ class Recorder:
         self._inputs_before = self.inputs
         self._channels = Channels(sim, self.options)
         folder = self._next_folder()
-        try:
+        with os_errors(f"nothing can be recorded into {folder}", BagError):
             self._writer = self._writer_to(folder, self._start_facts(sim))
-        except OSError as error:
-            raise BagError(f"nothing can be recorded into {folder}: {error.strerror or error}") from error
         self.folders.append(folder)
         self._json = self._recording_json(folder)
         self._waits = None if self._json is None else GateLog(folder)

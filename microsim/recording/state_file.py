@@ -20,7 +20,7 @@ import numpy as np
 
 from microsim.engine.radio import Link, Packet
 from microsim.engine.schedule import Command, Teleport, Transmission
-from microsim.errors import MicroSimError, UsageError
+from microsim.errors import MicroSimError, UsageError, os_errors
 from microsim.messages.outbox import Message
 from microsim.recording.bag_model import BagError
 from microsim.recording.inputs import changed_plugins, packed, plugin_hashes, unpacked
@@ -101,10 +101,8 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 def read_state(path: Path) -> StateFile:
     """A snapshot's file, checked against damage and version."""
-    try:
+    with os_errors(f"{path}: cannot be read", SnapshotError):
         whole = path.read_bytes()
-    except OSError as error:
-        raise SnapshotError(f"{path}: cannot be read: {error.strerror or error}") from None
     if not whole.startswith(MAGIC):
         raise SnapshotError(f"{path}: not a snapshot of MicroSim")
     blob, checksum = whole[:-32], whole[-32:]

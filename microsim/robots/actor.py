@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, mo
 from typing_extensions import Self
 
 from microsim.documents.values import Finite, Length, Metres, Switch, detail, fail, show
-from microsim.engine import exact, geometry
+from microsim.engine import exact
 from microsim.engine.calls import Scene
 from microsim.engine.compiled import kernel
 from microsim.engine.components import (
@@ -30,13 +30,10 @@ from microsim.engine.components import (
     Y,
     Z,
 )
-from microsim.engine.geometry import Array
+from microsim.engine.exact import sincos, wrap_angle
+from microsim.engine.geometry import Array, ground_height
 from microsim.robots.drone import Keys
 from microsim.robots.robot import COMMON_SENSORS, Look, Pose, Robot, SplatFile, Start
-
-_ground_height = geometry.ground_height
-_sincos = exact.sincos
-_wrap_angle = exact.wrap_angle
 
 WAY = COMMON_ROWS  # [ticks] of the path that are behind it
 _COUNT, _IS_REPEATED, _FLIES, _FIRST = range(4)  # rows of the parameters: those of the path begin at _FIRST
@@ -112,13 +109,13 @@ def _follow(state: Array, parameters: Array, i: int, scene: Scene) -> None:
     x = parameters[a + _X, i] + share * (parameters[b + _X, i] - parameters[a + _X, i])
     y = parameters[a + _Y, i] + share * (parameters[b + _Y, i] - parameters[a + _Y, i])
     z = parameters[a + _Z, i] + share * (parameters[b + _Z, i] - parameters[a + _Z, i])
-    turn = _wrap_angle(parameters[b + _YAW, i] - parameters[a + _YAW, i])
+    turn = wrap_angle(parameters[b + _YAW, i] - parameters[a + _YAW, i])
     _stand(state, parameters, i, scene, x, y, z, parameters[a + _YAW, i] + share * turn)
 
 
 @kernel
 def _obey(state: Array, command: Array, parameters: Array, i: int, scene: Scene) -> None:
-    sine, cosine = _sincos(state[YAW, i])
+    sine, cosine = sincos(state[YAW, i])
     ahead, aside = _clamped(command[0, i]), _clamped(command[1, i])
     up, turn = _clamped(command[2, i]), _clamped(command[3, i])
     x = state[X, i] + (cosine * ahead - sine * aside) * scene.dt
@@ -135,15 +132,15 @@ def _clamped(speed: float) -> float:
 @kernel
 def _stand(state: Array, parameters: Array, i: int, scene: Scene, x: float, y: float, z: float, yaw: float) -> None:
     if parameters[_FLIES, i] == 0.0 or z != z:
-        z = _ground_height(scene.elevation, scene.cell, x - scene.west, y - scene.south)
+        z = ground_height(scene.elevation, scene.cell, x - scene.west, y - scene.south)
     new = (x, y, z if z == z else state[Z, i])
     for k in range(3):
         velocity = (new[k] - state[X + k, i]) / scene.dt
         state[ACCELERATION_X + k, i] = (velocity - state[VELOCITY_X + k, i]) / scene.dt
         state[VELOCITY_X + k, i] = velocity
         state[X + k, i] = new[k]
-    state[YAW_RATE, i] = _wrap_angle(yaw - state[YAW, i]) / scene.dt
-    state[YAW, i] = _wrap_angle(yaw)
+    state[YAW_RATE, i] = wrap_angle(yaw - state[YAW, i]) / scene.dt
+    state[YAW, i] = wrap_angle(yaw)
 
 
 @kernel

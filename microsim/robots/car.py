@@ -15,7 +15,6 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from microsim.documents.values import Angle, Finite, Height, Length, show
-from microsim.engine import exact, geometry
 from microsim.engine.calls import Scene
 from microsim.engine.command_timeout import timeout_ticks
 from microsim.engine.compiled import kernel
@@ -37,7 +36,8 @@ from microsim.engine.components import (
     Y,
     Z,
 )
-from microsim.engine.geometry import Array, Grid
+from microsim.engine.exact import atan2, sincos, wrap_angle
+from microsim.engine.geometry import Array, Grid, ground_height, is_free
 from microsim.engine.motion import COS_YAW, SIN_YAW, Motion
 from microsim.robots.drone import Keys
 from microsim.robots.robot import Limit, Look, Report, Robot, Start
@@ -46,12 +46,6 @@ from microsim.sensors.autoware import Autoware
 from microsim.sensors.camera import LOOKING_FORWARD
 from microsim.sensors.joint_states import JointStates
 from microsim.sensors.sensor import Mount
-
-_atan2 = exact.atan2
-_ground_height = geometry.ground_height
-_is_free = geometry.is_free
-_sincos = exact.sincos
-_wrap_angle = exact.wrap_angle
 
 # rows of the state after the common ones
 STEERING = COMMON_ROWS  # [rad] of the front wheel, left positive
@@ -91,7 +85,7 @@ def inputs_for_twist(settings: Any, forward: float, turn: float) -> dict[str, fl
         steering = settings.max_steering if turn > 0.0 else -settings.max_steering if turn < 0.0 else 0.0
     else:
         slope = settings.wheelbase_m * turn / forward
-        steering = float(_atan2(slope, 1.0)) if math.isfinite(slope) else slope
+        steering = float(atan2(slope, 1.0)) if math.isfinite(slope) else slope
     return {"steering": steering, "speed": forward}
 
 
@@ -125,10 +119,10 @@ def joint_values(
     settings: Array, state: Array, memory: Array, scene: Scene, key: int, tick: int, reading: Array
 ) -> None:
     """Positions, then speeds of JOINTS. Both front wheels point at the centre of the turn; all roll like the axle."""
-    sine, cosine = _sincos(state[STEERING])
+    sine, cosine = sincos(state[STEERING])
     slope = sine / cosine
     half = 0.5 * settings[_JOINT_TRACK] * slope / settings[_JOINT_WHEELBASE]
-    reading[0], reading[1] = _atan2(slope, 1.0 + -1.0 * half), _atan2(slope, 1.0 + 1.0 * half)
+    reading[0], reading[1] = atan2(slope, 1.0 + -1.0 * half), atan2(slope, 1.0 + 1.0 * half)
     reading[6], reading[7] = state[STEERING_RATE], state[STEERING_RATE]
     for wheel in range(4):
         reading[2 + wheel] = state[WHEEL]
@@ -179,8 +173,8 @@ def moved_along_arc(x: float, y: float, yaw: float, length: float, curvature: fl
     half = 0.5 * length * curvature
     chord = length
     if half != 0.0:
-        chord = length * (_sincos(half)[0] / half)
-    sine, cosine = _sincos(yaw + half)
+        chord = length * (sincos(half)[0] / half)
+    sine, cosine = sincos(yaw + half)
     return x + cosine * chord, y + sine * chord, yaw + 2.0 * half
 
 
@@ -202,11 +196,11 @@ def _outline_blocks(
         q = half if side == 0 else -half
         for k in range(along + 1):
             p = rear + (front - rear) * k / along
-            blocked += not _is_free(footing, cell, u + cosine * p - sine * q, v + sine * p + cosine * q)
+            blocked += not is_free(footing, cell, u + cosine * p - sine * q, v + sine * p + cosine * q)
         p = front if side == 0 else rear
         for k in range(across + 1):
             q = -half + 2.0 * half * k / across
-            blocked += not _is_free(footing, cell, u + cosine * p - sine * q, v + sine * p + cosine * q)
+            blocked += not is_free(footing, cell, u + cosine * p - sine * q, v + sine * p + cosine * q)
     return blocked
 
 
@@ -229,23 +223,23 @@ def _lean(
 ) -> tuple[float, float]:
     """Roll and pitch of the plane through the axles' and sides' middles; (u, v) counts from the grid."""
     base, half = parameters[_WHEELBASE, i], 0.5 * parameters[_TRACK, i]
-    rear_left = _ground_height(elevation, cell, u - sine * half, v + cosine * half)
-    rear_right = _ground_height(elevation, cell, u + sine * half, v - cosine * half)
+    rear_left = ground_height(elevation, cell, u - sine * half, v + cosine * half)
+    rear_right = ground_height(elevation, cell, u + sine * half, v - cosine * half)
     u, v = u + cosine * base, v + sine * base
-    front_left = _ground_height(elevation, cell, u - sine * half, v + cosine * half)
-    front_right = _ground_height(elevation, cell, u + sine * half, v - cosine * half)
+    front_left = ground_height(elevation, cell, u - sine * half, v + cosine * half)
+    front_right = ground_height(elevation, cell, u + sine * half, v - cosine * half)
     rise = 0.5 * ((front_left + front_right) - (rear_left + rear_right)) / base
     bank = 0.5 * ((front_left + rear_left) - (front_right + rear_right)) / (2.0 * half)
     if not math.isfinite(rise + bank):
         return 0.0, 0.0
-    return _atan2(bank / math.sqrt(1.0 + rise * rise), 1.0), _atan2(-rise, 1.0)
+    return atan2(bank / math.sqrt(1.0 + rise * rise), 1.0), atan2(-rise, 1.0)
 
 
 @kernel
 def settle(state: Array, parameters: Array, elevation: Array, cell: float, west: float, south: float) -> None:
     """Roll and pitch of cars that were put somewhere."""
     for i in range(state.shape[1]):
-        sine, cosine = _sincos(state[YAW, i])
+        sine, cosine = sincos(state[YAW, i])
         u, v = state[X, i] - west, state[Y, i] - south
         state[ROLL, i], state[PITCH, i] = _lean(elevation, cell, u, v, sine, cosine, parameters, i)
 
@@ -255,9 +249,9 @@ def _way_is_free(
     footing: Grid, cell: float, u: float, v: float, yaw: float, parameters: Array, i: int, tolerated: int
 ) -> bool:
     """True when the car may stand at a pose. Blocked points that it already has are tolerated: it can drive out."""
-    if not _is_free(footing, cell, u, v):
+    if not is_free(footing, cell, u, v):
         return False
-    sine, cosine = _sincos(yaw)
+    sine, cosine = sincos(yaw)
     return _outline_blocks(footing, cell, u, v, sine, cosine, parameters, i) <= tolerated
 
 
@@ -277,7 +271,7 @@ def _free_share(
     end_u, end_v, end_yaw = moved_along_arc(u, v, yaw, length, curvature)
     if _way_is_free(footing, cell, end_u, end_v, end_yaw, parameters, i, 0):
         return 1.0
-    sine, cosine = _sincos(yaw)
+    sine, cosine = sincos(yaw)
     tolerated = _outline_blocks(footing, cell, u, v, sine, cosine, parameters, i)
     if _way_is_free(footing, cell, end_u, end_v, end_yaw, parameters, i, tolerated):
         return 1.0
@@ -297,7 +291,7 @@ def _is_too_steep(scene: Scene, parameters: Array, i: int, x: float, y: float, y
     """Whether a car that got here would be driving up a slope that is too steep; down it may always drive."""
     if scene.elevation.size == 1:
         return False
-    sine, cosine = _sincos(yaw)
+    sine, cosine = sincos(yaw)
     pitch = _lean(scene.elevation, scene.cell, x - scene.west, y - scene.south, sine, cosine, parameters, i)[1]
     return (-pitch if length > 0.0 else pitch) > parameters[_MAX_SLOPE, i]
 
@@ -308,8 +302,8 @@ def _drive(state: Array, command: Array, parameters: Array, i: int, scene: Scene
     steering = _steered(state[STEERING, i], command, parameters, i, dt)
     speed = _sped(state[SPEED, i], command, parameters, i, dt)
     mean = 0.5 * (state[SPEED, i] + speed)
-    slope_cosine = _sincos(state[PITCH, i])[1]
-    steering_sine, steering_cosine = _sincos(steering)
+    slope_cosine = sincos(state[PITCH, i])[1]
+    steering_sine, steering_cosine = sincos(steering)
     curvature = steering_sine / steering_cosine / parameters[_WHEELBASE, i]
     length = mean * dt * slope_cosine  # as seen from above
     u, v, yaw = state[X, i] - scene.west, state[Y, i] - scene.south, state[YAW, i]
@@ -327,7 +321,7 @@ def _drive(state: Array, command: Array, parameters: Array, i: int, scene: Scene
     if length != 0.0 and _is_too_steep(scene, parameters, i, x, y, new_yaw, length):
         length, speed, state[BLOCKED, i] = 0.0, 0.0, BY_SLOPE
         x, y, new_yaw = state[X, i], state[Y, i], yaw
-    state[WHEEL, i] = _wrap_angle(state[WHEEL, i] + length / slope_cosine / parameters[_WHEEL_RADIUS, i])
+    state[WHEEL, i] = wrap_angle(state[WHEEL, i] + length / slope_cosine / parameters[_WHEEL_RADIUS, i])
     state[STEERING_RATE, i] = (steering - state[STEERING, i]) / dt
     state[STEERING, i], state[SPEED, i] = steering, speed
     _stand(state, parameters, i, scene, x, y, new_yaw)
@@ -337,9 +331,9 @@ def _drive(state: Array, command: Array, parameters: Array, i: int, scene: Scene
 def _stand(state: Array, parameters: Array, i: int, scene: Scene, x: float, y: float, yaw: float) -> None:
     """Put the car down at the end of a tick's way, and note what it really did."""
     u, v, dt = x - scene.west, y - scene.south, scene.dt
-    z = _ground_height(scene.elevation, scene.cell, u, v)
+    z = ground_height(scene.elevation, scene.cell, u, v)
     z = z if z == z else state[Z, i]
-    sine, cosine = _sincos(yaw)
+    sine, cosine = sincos(yaw)
     roll, pitch = _lean(scene.elevation, scene.cell, u, v, sine, cosine, parameters, i)
     new = (x, y, z)
     for k in range(3):
@@ -349,7 +343,7 @@ def _stand(state: Array, parameters: Array, i: int, scene: Scene, x: float, y: f
         state[X + k, i] = new[k]
     state[YAW_RATE, i] = (yaw - state[YAW, i]) / dt
     state[ROLL_RATE, i], state[PITCH_RATE, i] = (roll - state[ROLL, i]) / dt, (pitch - state[PITCH, i]) / dt
-    state[YAW, i], state[ROLL, i], state[PITCH, i] = _wrap_angle(yaw), roll, pitch
+    state[YAW, i], state[ROLL, i], state[PITCH, i] = wrap_angle(yaw), roll, pitch
 
 
 @kernel

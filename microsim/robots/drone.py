@@ -9,9 +9,9 @@ import numpy.typing as npt
 from pydantic import Field
 
 from microsim.documents.values import Height, Metres
-from microsim.engine import column_blocks as columns
-from microsim.engine import exact, geometry, noise
+from microsim.engine import exact
 from microsim.engine.calls import BLOCK, FARTHEST, TRACE_ROWS, Scene
+from microsim.engine.column_blocks import note_distance, put_back, take, take_parameters
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.components import (
     ACCELERATION_X,
@@ -30,19 +30,12 @@ from microsim.engine.components import (
     Y,
     Z,
 )
-from microsim.engine.geometry import Array
+from microsim.engine.exact import sincos, wrap_angle
+from microsim.engine.geometry import Array, ground_height
+from microsim.engine.noise import normals
 from microsim.robots.robot import Limit, Look, Pose, Robot, Start, TimeConstant
 from microsim.sensors.camera import LOOKING_DOWN, Camera
 from microsim.sensors.sensor import Mount
-
-_ground_height = geometry.ground_height
-_normals = noise.normals
-_sincos = exact.sincos
-_wrap_angle = exact.wrap_angle
-_take = columns.take
-_take_parameters = columns.take_parameters
-_note_distance = columns.note_distance
-_put_back = columns.put_back
 
 Keys: TypeAlias = npt.NDArray[np.int64]
 
@@ -91,8 +84,8 @@ def _blow(state: Array, parameters: Array, i: int, key: int, tick: int) -> None:
 
     Without the smoothing the drone's acceleration, and so its IMU, would be noise that grows with the tick rate.
     """
-    first, second = _normals(key, tick, 0)
-    third, _ = _normals(key, tick, 1)
+    first, second = normals(key, tick, 0)
+    third, _ = normals(key, tick, 1)
     keep, new = parameters[_GUST_KEEP, i], parameters[_GUST_NEW, i]
     state[_DRIVE_X, i] = keep * state[_DRIVE_X, i] + new * first
     state[_DRIVE_Y, i] = keep * state[_DRIVE_Y, i] + new * second
@@ -109,12 +102,12 @@ def _fly(state: Array, command: Array, parameters: Array, i: int, dt: float) -> 
     vx = approach(state[VX, i], command[0, i], parameters[_MAX_VX, i], lag)
     vy = approach(state[VY, i], command[1, i], parameters[_MAX_VY, i], lag)
     yaw_rate = approach(state[YAW_RATE, i], command[3, i], parameters[_MAX_YAW_RATE, i], lag)
-    sine, cosine = _sincos(state[YAW, i])
+    sine, cosine = sincos(state[YAW, i])
     world_x = cosine * vx - sine * vy + parameters[_WIND_X, i] + state[GUST_X, i]
     world_y = sine * vx + cosine * vy + parameters[_WIND_Y, i] + state[GUST_Y, i]
     state[X, i] += world_x * dt
     state[Y, i] += world_y * dt
-    state[YAW, i] = _wrap_angle(state[YAW, i] + yaw_rate * dt)
+    state[YAW, i] = wrap_angle(state[YAW, i] + yaw_rate * dt)
     state[VELOCITY_X, i], state[VELOCITY_Y, i], state[YAW_RATE, i] = world_x, world_y, yaw_rate
     state[VX, i], state[VY, i] = vx, vy
 
@@ -149,7 +142,7 @@ def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: 
                 _blow(state, parameters, i, keys[i], k)
             x, y, z = state[VELOCITY_X, i], state[VELOCITY_Y, i], state[VELOCITY_Z, i]
             _fly(state, command, parameters, i, scene.dt)
-            ground = _ground_height(scene.elevation, scene.cell, state[X, i] - scene.west, state[Y, i] - scene.south)
+            ground = ground_height(scene.elevation, scene.cell, state[X, i] - scene.west, state[Y, i] - scene.south)
             _climb(state, command, parameters, i, ground, scene.dt)
             accelerate(state, i, x, y, z, scene.dt)
 
@@ -166,34 +159,34 @@ def advance_many(
     for begin in range(0, state.shape[1], BLOCK):
         count = min(BLOCK, state.shape[1] - begin)
         if begin == 0 or parameters.strides[1] != 0:  # else all robots have the same
-            _take_parameters(p, parameters, begin, count)
+            take_parameters(p, parameters, begin, count)
         gusts = False
         for i in range(count):
             gusts |= p[_GUST_NEW, i] > 0.0
-        _take(s, state, begin, count, 0, ROLL)  # it never leans: rows from there on to the model's own stay 0
-        _take(s, state, begin, count, COMMON_ROWS, _ROWS if gusts else _DRIVE_X)
-        _take(c, command, begin, count, 0, 4)
-        _take(t, trace, begin, count, 0, TRACE_ROWS)
+        take(s, state, begin, count, 0, ROLL)  # it never leans: rows from there on to the model's own stay 0
+        take(s, state, begin, count, COMMON_ROWS, _ROWS if gusts else _DRIVE_X)
+        take(c, command, begin, count, 0, 4)
+        take(t, trace, begin, count, 0, TRACE_ROWS)
         for k in range(tick, tick + ticks):
             if gusts:
                 for i in range(count):
                     if p[_GUST_NEW, i] > 0.0:
                         _blow(s, p, i, keys[begin + i], k)
             if k == tick + ticks - 1:
-                _take(before, s, 0, count, VELOCITY_X, VELOCITY_Z + 1)
+                take(before, s, 0, count, VELOCITY_X, VELOCITY_Z + 1)
             for i in range(count):
                 _fly(s, c, p, i, dt)
             if elevation.size > 1:
                 for i in range(count):
-                    ground[i] = _ground_height(elevation, cell, s[X, i] - west, s[Y, i] - south)
+                    ground[i] = ground_height(elevation, cell, s[X, i] - west, s[Y, i] - south)
             for i in range(count):
                 _climb(s, c, p, i, ground[i], dt)
-                _note_distance(s, i, t, i)
+                note_distance(s, i, t, i)
         for i in range(count):
             accelerate(s, i, before[VELOCITY_X, i], before[VELOCITY_Y, i], before[VELOCITY_Z, i], dt)
-        _put_back(s, state, begin, count, 0, ROLL)
-        _put_back(s, state, begin, count, COMMON_ROWS, _ROWS if gusts else GUST_X)
-        _put_back(t, trace, begin, count, FARTHEST, TRACE_ROWS)
+        put_back(s, state, begin, count, 0, ROLL)
+        put_back(s, state, begin, count, COMMON_ROWS, _ROWS if gusts else GUST_X)
+        put_back(t, trace, begin, count, FARTHEST, TRACE_ROWS)
 
 
 class DronePose(Pose):

@@ -13,16 +13,14 @@ In kinematic mode v is v_t at once. v and ω on the second line are the new ones
 
 from typing import Any
 
-from microsim.engine import exact
 from microsim.engine.calls import Scene
 from microsim.engine.command_timeout import expire, timeout_ticks
 from microsim.engine.compiled import kernel
 from microsim.engine.components import COMMON_ROWS, CONTACTS, YAW, YAW_RATE, Airflow, RobotModel, X, Y, Z
+from microsim.engine.exact import sincos
 from microsim.engine.geometry import Array
 from microsim.robots.drone import Keys
 from microsim.robots.rover import Dynamics, V, WheelJoints, travel
-
-_sincos = exact.sincos
 
 # rows of the state after the common ones: V as a rover has it, then
 COMMAND_AGE = COMMON_ROWS + 1  # ticks since the last command
@@ -102,7 +100,7 @@ def advance(state: Array, command: Array, parameters: Array, keys: Keys, scene: 
     for i in range(state.shape[1]):
         for _ in range(ticks):
             v, omega = _speeds(state, command, parameters, i, scene.dt)
-            sine, cosine = _sincos(state[YAW, i] + 0.5 * omega * scene.dt)
+            sine, cosine = sincos(state[YAW, i] + 0.5 * omega * scene.dt)
             travel(state, i, v, omega, sine, cosine, scene)
             left, right = _side_speeds(state[V, i], omega, parameters[_WHEEL_RADIUS, i], parameters[_TRACK, i])
             state[LEFT_WHEEL, i] += left * scene.dt

@@ -15,7 +15,6 @@ from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from microsim.documents.values import Finite, Switch, detail, fail
-from microsim.engine import exact, geometry, speed_limits
 from microsim.engine.calls import Scene
 from microsim.engine.compiled import kernel
 from microsim.engine.components import (
@@ -34,15 +33,11 @@ from microsim.engine.components import (
     Y,
     Z,
 )
-from microsim.engine.geometry import Array, Grid
+from microsim.engine.exact import sincos, wrap_angle
+from microsim.engine.geometry import Array, Grid, distance_to_occupied, ground_height
+from microsim.engine.speed_limits import towards
 from microsim.robots.drone import Keys
 from microsim.robots.robot import Look, Robot
-
-_distance_to_occupied = geometry.distance_to_occupied
-_ground_height = geometry.ground_height
-_sincos = exact.sincos
-_towards = speed_limits.towards
-_wrap_angle = exact.wrap_angle
 
 # rows of the state after the common ones
 V, ACCEL, ALPHA = COMMON_ROWS, COMMON_ROWS + 1, COMMON_ROWS + 2  # [m/s] [m/s^2] [rad/s^2]
@@ -102,7 +97,7 @@ def free_way(scene: Scene, x: float, y: float, dx: float, dy: float, radius: flo
         front = math.sqrt(max(radius * radius - aside * aside, 0.0))
         start_u, start_v = u - dy * aside, v + dx * aside
         if not _is_occupied(clearance, cell, start_u, start_v):
-            way = _distance_to_occupied(clearance, cell, start_u, start_v, dx, dy, reach + front, False)
+            way = distance_to_occupied(clearance, cell, start_u, start_v, dx, dy, reach + front, False)
             free = min(free, max(way - front, 0.0))
     return free if free <= reach else math.inf
 
@@ -189,7 +184,7 @@ def _turn(state: Array, parameters: Array, i: int, v: float, omega: float, dt: f
     most = abs(v) / parameters[_MIN_TURN, i] if parameters[_MIN_TURN, i] > 0.0 else math.inf
     omega = min(max(omega, -most), most)
     before = state[YAW_RATE, i]
-    omega, alpha = _towards(
+    omega, alpha = towards(
         before, state[ALPHA, i], omega, parameters[_MAX_ALPHA, i], parameters[_MAX_ANGULAR_JERK, i], dt
     )
     if abs(omega) > most:
@@ -216,9 +211,9 @@ def _drive(state: Array, command: Array, parameters: Array, i: int, scene: Scene
     if parameters[_IS_CLIPPED, i] > 0.0:
         most_v, most_omega = parameters[_MAX_V, i], parameters[_MAX_OMEGA, i]
         v, omega = min(max(v, -most_v), most_v), min(max(omega, -most_omega), most_omega)
-    sine, cosine = _sincos(state[YAW, i])
+    sine, cosine = sincos(state[YAW, i])
     v = _speed_before_obstacles(state, parameters, i, scene, v, sine, cosine)
-    v, accel = _towards(state[V, i], state[ACCEL, i], v, parameters[_MAX_ACCEL, i], parameters[_MAX_JERK, i], dt)
+    v, accel = towards(state[V, i], state[ACCEL, i], v, parameters[_MAX_ACCEL, i], parameters[_MAX_JERK, i], dt)
     step = _free_step(state, parameters, i, scene, v * dt, sine, cosine)
     dx, dy = v * cosine * dt, v * sine * dt
     if step != v * dt:
@@ -227,14 +222,14 @@ def _drive(state: Array, command: Array, parameters: Array, i: int, scene: Scene
     omega, alpha = _turn(state, parameters, i, v, omega, dt)
     state[X, i] += dx
     state[Y, i] += dy
-    state[YAW, i] = _wrap_angle(state[YAW, i] + omega * dt)
-    sine, cosine = _sincos(state[YAW, i])
+    state[YAW, i] = wrap_angle(state[YAW, i] + omega * dt)
+    sine, cosine = sincos(state[YAW, i])
     velocity_x, velocity_y = v * cosine, v * sine
     state[ACCELERATION_X, i] = (velocity_x - state[VELOCITY_X, i]) / dt
     state[ACCELERATION_Y, i] = (velocity_y - state[VELOCITY_Y, i]) / dt
     state[VELOCITY_X, i], state[VELOCITY_Y, i], state[YAW_RATE, i] = velocity_x, velocity_y, omega
     state[V, i], state[ACCEL, i], state[ALPHA, i] = v, accel, alpha
-    state[Z, i] = _ground_height(scene.elevation, scene.cell, state[X, i] - scene.west, state[Y, i] - scene.south)
+    state[Z, i] = ground_height(scene.elevation, scene.cell, state[X, i] - scene.west, state[Y, i] - scene.south)
 
 
 @kernel

@@ -9,9 +9,8 @@ from pydantic import Field, field_validator
 from pydantic_core import InitErrorDetails
 
 from microsim.documents.values import Angle, Finite, Metres, Model, Switch, detail, show
-from microsim.engine import calls, exact, geometry
-from microsim.engine import column_blocks as columns
-from microsim.engine.calls import BLOCK, FARTHEST, TRACE_ROWS, Scene
+from microsim.engine.calls import BLOCK, FARTHEST, TRACE_ROWS, Scene, room
+from microsim.engine.column_blocks import note_distance, put_back, take, take_parameters
 from microsim.engine.compiled import inlined, kernel
 from microsim.engine.components import (
     COMMON_ROWS,
@@ -29,26 +28,14 @@ from microsim.engine.components import (
     Y,
     Z,
 )
-from microsim.engine.geometry import Array, Grid
-from microsim.robots import drone
-from microsim.robots.drone import Keys, approach, lag_factor
+from microsim.engine.exact import sincos, wrap_angle
+from microsim.engine.geometry import Array, Grid, distance_to_occupied, ground_height, is_free
+from microsim.robots.drone import Keys, accelerate, approach, lag_factor
 from microsim.robots.robot import Limit, Look, Pose, Robot, Start, TimeConstant
 from microsim.sensors.camera import LOOKING_FORWARD
 from microsim.sensors.joint_states import JointStates
 from microsim.sensors.range import Range
 from microsim.sensors.sensor import Mount
-
-_distance_to_occupied = geometry.distance_to_occupied
-_ground_height = geometry.ground_height
-_is_free = geometry.is_free
-_room = calls.room
-_sincos = exact.sincos
-_wrap_angle = exact.wrap_angle
-_take = columns.take
-_take_parameters = columns.take_parameters
-_note_distance = columns.note_distance
-_accelerate = drone.accelerate
-_put_back = columns.put_back
 
 # rows of the state after the common ones
 V = COMMON_ROWS  # [m/s] forward
@@ -69,12 +56,12 @@ def parameters(settings: Any, wind: Airflow, dt: float) -> tuple[float, ...]:
 def free_length(scene: Scene, x: float, y: float, dx: float, dy: float, length: float) -> float:
     """How far, up to `length`, the way from (x, y) along the unit vector (dx, dy) is free of occupied cells."""
     footing, cell, west, south = scene.footing, scene.cell, scene.west, scene.south
-    wall = _distance_to_occupied(footing, cell, x - west, y - south, dx, dy, length + CONTACT_GAP_M, True)
+    wall = distance_to_occupied(footing, cell, x - west, y - south, dx, dy, length + CONTACT_GAP_M, True)
     if wall == math.inf:
         return length
     length = min(length, max(wall - CONTACT_GAP_M, 0.0))
     # The end point is rounded on its own: it must lie in a free cell too, whatever the crossing's rounding said.
-    return length if _is_free(footing, cell, x + dx * length - west, y + dy * length - south) else 0.0
+    return length if is_free(footing, cell, x + dx * length - west, y + dy * length - south) else 0.0
 
 
 @inlined
@@ -90,7 +77,7 @@ def _go(
     state: Array, i: int, x: float, y: float, velocity_x: float, velocity_y: float, omega: float, dt: float
 ) -> None:
     state[X, i], state[Y, i] = x, y
-    state[YAW, i] = _wrap_angle(state[YAW, i] + omega * dt)
+    state[YAW, i] = wrap_angle(state[YAW, i] + omega * dt)
     state[VELOCITY_X, i], state[VELOCITY_Y, i], state[YAW_RATE, i] = velocity_x, velocity_y, omega
 
 
@@ -103,7 +90,7 @@ def _stand(state: Array, i: int, ground: float, dt: float) -> None:
 def _drive_freely(state: Array, command: Array, parameters: Array, i: int, dt: float) -> None:
     """One tick where nothing can be in the way."""
     v, omega = _pull(state, command, parameters, i)
-    sine, cosine = _sincos(state[YAW, i])
+    sine, cosine = sincos(state[YAW, i])
     state[V, i] = v
     _go(state, i, state[X, i] + cosine * v * dt, state[Y, i] + sine * v * dt, cosine * v, sine * v, omega, dt)
 
@@ -117,7 +104,7 @@ def travel(state: Array, i: int, v: float, omega: float, sine: float, cosine: fl
     length = abs(v * dt)
     sign = 1.0 if v >= 0.0 else -1.0
     free = free_length(scene, x, y, sign * cosine, sign * sine, length)
-    if free < length or not _is_free(scene.footing, scene.cell, wanted_x - scene.west, wanted_y - scene.south):
+    if free < length or not is_free(scene.footing, scene.cell, wanted_x - scene.west, wanted_y - scene.south):
         new_x, new_y = x + sign * cosine * free, y + sign * sine * free
         state[V, i] = 0.0
         state[HELD, i] = 1.0
@@ -125,9 +112,9 @@ def travel(state: Array, i: int, v: float, omega: float, sine: float, cosine: fl
     else:
         state[V, i] = v
         _go(state, i, wanted_x, wanted_y, cosine * v, sine * v, omega, dt)
-    ground = _ground_height(scene.elevation, scene.cell, state[X, i] - scene.west, state[Y, i] - scene.south)
+    ground = ground_height(scene.elevation, scene.cell, state[X, i] - scene.west, state[Y, i] - scene.south)
     _stand(state, i, ground, dt)
-    _accelerate(state, i, before_x, before_y, before_z, dt)
+    accelerate(state, i, before_x, before_y, before_z, dt)
 
 
 @inlined
@@ -146,7 +133,7 @@ def _is_far_from_walls(clearance: Grid, cell: float, x: float, y: float, reach: 
 @kernel
 def _drive(state: Array, command: Array, parameters: Array, i: int, scene: Scene) -> None:
     v, omega = _pull(state, command, parameters, i)
-    sine, cosine = _sincos(state[YAW, i])
+    sine, cosine = sincos(state[YAW, i])
     travel(state, i, v, omega, sine, cosine, scene)
 
 
@@ -164,44 +151,44 @@ def advance_many(
     """Those far from walls for all these ticks go side by side, the others one by one."""
     elevation, cell, west, south, dt = scene.elevation, scene.cell, scene.west, scene.south, scene.dt
     s, c, p, ground = np.empty((_ROWS, BLOCK)), np.empty((2, BLOCK)), np.empty((3, BLOCK)), np.empty(BLOCK)
-    t, before, is_far = np.empty((TRACE_ROWS, BLOCK)), np.empty((VELOCITY_Z + 1, BLOCK)), _room(BLOCK)
+    t, before, is_far = np.empty((TRACE_ROWS, BLOCK)), np.empty((VELOCITY_Z + 1, BLOCK)), room(BLOCK)
     ground[:] = elevation[0, 0]  # all there is of a level map
     for begin in range(0, state.shape[1], BLOCK):
         count = min(BLOCK, state.shape[1] - begin)
-        _take(s, state, begin, count, 0, ROLL)  # it never leans: rows from there on to the model's own stay 0
-        _take(s, state, begin, count, COMMON_ROWS, _ROWS)
-        _take(c, command, begin, count, 0, 2)
-        _take(t, trace, begin, count, 0, TRACE_ROWS)
+        take(s, state, begin, count, 0, ROLL)  # it never leans: rows from there on to the model's own stay 0
+        take(s, state, begin, count, COMMON_ROWS, _ROWS)
+        take(c, command, begin, count, 0, 2)
+        take(t, trace, begin, count, 0, TRACE_ROWS)
         if begin == 0 or parameters.strides[1] != 0:  # else all robots have the same
-            _take_parameters(p, parameters, begin, count)
+            take_parameters(p, parameters, begin, count)
         for i in range(count):
             speed = max(abs(s[V, i]), min(abs(c[0, i]), p[_MAX_V, i]))  # it never leaves the span between the two
             x, y = s[X, i] - west, s[Y, i] - south
             is_far[i] = 1.0 if _is_far_from_walls(scene.footing, cell, x, y, speed * dt * ticks) else 0.0
         for left in range(ticks - 1, -1, -1):
             if left == 0:
-                _take(before, s, 0, count, VELOCITY_X, VELOCITY_Z + 1)
+                take(before, s, 0, count, VELOCITY_X, VELOCITY_Z + 1)
             for i in range(count):
                 _drive_freely(s, c, p, i, dt)
             if elevation.size > 1:
                 for i in range(count):
-                    ground[i] = _ground_height(elevation, cell, s[X, i] - west, s[Y, i] - south)
+                    ground[i] = ground_height(elevation, cell, s[X, i] - west, s[Y, i] - south)
             for i in range(count):
                 _stand(s, i, ground[i], dt)
-                _note_distance(s, i, t, i)
+                note_distance(s, i, t, i)
         for i in range(count):
-            _accelerate(s, i, before[VELOCITY_X, i], before[VELOCITY_Y, i], before[VELOCITY_Z, i], dt)
+            accelerate(s, i, before[VELOCITY_X, i], before[VELOCITY_Y, i], before[VELOCITY_Z, i], dt)
         for i in range(count):
             k = begin + i
             if is_far[i] == 0.0:
                 for _ in range(ticks):
                     _drive(state, command, parameters, k, scene)
-                    _note_distance(state, k, t, i)
+                    note_distance(state, k, t, i)
                 for row in range(_ROWS):
                     s[row, i] = state[row, k]
-        _put_back(s, state, begin, count, 0, ROLL)
-        _put_back(s, state, begin, count, COMMON_ROWS, _ROWS)
-        _put_back(t, trace, begin, count, FARTHEST, TRACE_ROWS)
+        put_back(s, state, begin, count, 0, ROLL)
+        put_back(s, state, begin, count, COMMON_ROWS, _ROWS)
+        put_back(t, trace, begin, count, FARTHEST, TRACE_ROWS)
 
 
 KINEMATIC = RobotModel(

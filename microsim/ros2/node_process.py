@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from microsim.engine.faults import of_target
-from microsim.errors import UsageError
+from microsim.errors import UsageError, os_errors
 from microsim.faults import FAULTS, NODE
 from microsim.runner import Runner, Watcher
 from microsim.scenario.fault_models import refuse_faults
@@ -57,18 +57,10 @@ def started(command: Sequence[str], variables: Mapping[str, str]) -> Iterator[St
     """In a session of its own, which is ended with all that it started."""
     with tempfile.TemporaryDirectory(prefix="microsim-") as folder:
         output, errors = Path(folder) / "output", Path(folder) / "errors"
-        try:
-            with output.open("wb") as out, errors.open("wb") as err:
-                process = subprocess.Popen(
-                    command,
-                    env=dict(variables),
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=err,
-                    start_new_session=True,
-                )
-        except OSError as error:
-            raise UsageError(f"{command[0]} cannot be started: {error.strerror or error}") from None
+        with output.open("wb") as out, errors.open("wb") as err, os_errors(f"{command[0]} cannot be started"):
+            process = subprocess.Popen(
+                command, env=dict(variables), stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
         try:
             yield StartedProcess(process, output, errors)
         finally:

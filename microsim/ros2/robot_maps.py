@@ -18,14 +18,14 @@ obstacles:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from typing_extensions import Self
 
 from microsim.documents.values import (
@@ -43,15 +43,14 @@ from microsim.documents.values import (
     fail,
     show,
 )
-from microsim.documents.yaml_text import read_yaml
 from microsim.engine import exact
 from microsim.engine.geometry import Array, Grid, clearance_of, yaw_of_quaternion
 from microsim.engine.noise import stream_key
 from microsim.engine.world import World
-from microsim.errors import MapError, Problem, ScenarioError, UsageError, did_you_mean
+from microsim.errors import MapError, Problem, UsageError, did_you_mean
 from microsim.rays import discs
 from microsim.scenario import load_scenario
-from microsim.scenario.files import SUFFIXES, Places, in_order, read_text
+from microsim.scenario.files import SUFFIXES, Places, has_key_of, model_of, read_file
 from microsim.scenario.scene import build_world
 
 OCCUPIED = 100  # of nav_msgs/OccupancyGrid
@@ -189,42 +188,18 @@ class MapFile(Model):
 def read_map(file: str | Path, threshold: int = DEFAULT_THRESHOLD) -> MapWorld:
     """A map of map_server; MapError says, with file and line, all that is wrong."""
     known = MapFile.key_names()
-
-    def without_unknown(data: Any) -> Any:
-        """map_server ignores keys it does not know; those that look like a typo are refused."""
-        if not isinstance(data, Mapping):
-            return data
-        return {key: value for key, value in data.items() if key in known or did_you_mean(key, known)}
-
-    described, places = _validated(MapFile, Path(file), without_unknown)
+    data, places = read_file(Path(file), MapError)
+    if isinstance(data, Mapping):  # map_server ignores keys it does not know; those that look like a typo are refused
+        data = {key: value for key, value in data.items() if key in known or did_you_mean(key, known)}
+    described = model_of(MapFile, data, places, MapError)
     shades, depth = _image(Path(file).parent / described.image, places)
     values = occupancy(shades, depth, described)
     return world_of_cells((values >= threshold).astype(np.uint8), described.resolution, described.origin)
 
 
-def _validated(kind: type[Document], source: Path | Any, prepared: Callable[[Any], Any]) -> tuple[Document, Places]:
-    """A file or its content as a model, and where its parts are."""
-    places, data = Places(), source
-    if isinstance(source, Path):
-        try:
-            document = read_yaml(read_text(source), str(source))
-        except ScenarioError as error:
-            raise MapError(error.problems) from None
-        places, data = Places(str(source), document), document.data
-    data = prepared(data)
-    try:
-        return kind.model_validate(data), places
-    except ValidationError as error:
-        raise MapError(in_order(places.problems(error, data, lambda path: path))) from None
-
-
 def is_map(file: Path) -> bool:
     """Whether a YAML file is a map's, rather than a scenario's."""
-    try:
-        data = read_yaml(read_text(file), str(file)).data
-    except ScenarioError:
-        return False
-    return isinstance(data, Mapping) and ("image" in data or "resolution" in data)
+    return has_key_of(file, ("image", "resolution"))
 
 
 def _image(file: Path, places: Places) -> tuple[npt.NDArray[np.uint16], int]:
@@ -277,7 +252,6 @@ def occupancy(pixels: npt.NDArray[np.uint16], depth: int, described: MapFile) ->
 _REPEAT = {"once": discs.ONCE, "loop": discs.LOOP, "back_and_forth": discs.BACK_AND_FORTH}
 _KINDS = ("path", "walk", "at")
 
-Document = TypeVar("Document", bound=Model)
 Seconds = Annotated[Finite, Field(ge=0, le=1e9)]
 Speed = Annotated[Finite, Field(ge=0, le=1e3)]
 
@@ -359,8 +333,8 @@ def names(obstacles: Sequence[Obstacle]) -> list[str]:
 
 def read_obstacles(source: str | Path | Mapping[str, Any]) -> tuple[Obstacle, ...]:
     """From a file or its content; MapError says, with file and line, all that is wrong."""
-    given = source if isinstance(source, Mapping) else Path(source)
-    return _validated(ObstacleFile, given, lambda data: data)[0].obstacles
+    data, places = (source, Places()) if isinstance(source, Mapping) else read_file(Path(source), MapError)
+    return model_of(ObstacleFile, data, places, MapError).obstacles
 
 
 class MovingObstacles:

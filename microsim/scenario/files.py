@@ -1,21 +1,22 @@
-"""What a scenario consists of: the YAML itself, the files and folders it names, and the place of each problem."""
+"""Files that people write, scenarios and others: YAML as models, the files it names, where each problem is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from microsim.documents.values import describe_error
-from microsim.documents.yaml_text import MAX_BYTES, Document, dotted
+from microsim.documents.values import Model, describe_error, show
+from microsim.documents.yaml_text import MAX_BYTES, Document, dotted, read_yaml
 from microsim.documents.yaml_text import Path as KeyPath
 from microsim.errors import Problem, ScenarioError, did_you_mean, unknown
 from microsim.paths import data_folder, mission_names, scenario_file, scenario_names
 
 SUFFIXES = (".yaml", ".yml", ".json")
+Found = TypeVar("Found", bound=Model)
 
 
 def find_scenario(source: str | Path) -> Path:
@@ -57,6 +58,21 @@ def read_text(file: Path) -> str:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise ScenarioError(Problem("expected text in UTF-8", file=str(file), line=line)) from None
+
+
+def is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name too long, or with a null character
+        return False
+
+
+def beside(name: str, file: str | Path | None) -> str:
+    """Where a scenario or mission named in a file is: in the folder of that file first, if it is a path."""
+    if file is None or Path(name).suffix not in SUFFIXES:
+        return name
+    place = Path(file).resolve().parent / name
+    return str(place) if is_file(place) else name
 
 
 def _refuse(file: Path, message: str) -> ScenarioError:
@@ -138,3 +154,32 @@ def _as_written(path: KeyPath, data: Any) -> KeyPath:
         if isinstance(data, Mapping) and "class" not in data and "class_id" in data:
             return (*path[:-1], "class_id")
     return path
+
+
+def read_file(file: Path, refusal: type[ScenarioError] = ScenarioError) -> tuple[Any, Places]:
+    """The content of a YAML file, and where each of its parts is."""
+    try:
+        document = read_yaml(read_text(file), str(file))
+    except ScenarioError as error:
+        raise refusal(error.problems) from None
+    return document.data, Places(str(file), document)
+
+
+def model_of(kind: type[Found], data: Any, places: Places, refusal: type[ScenarioError], **context: Any) -> Found:
+    """Content of a file as its model; `refusal` lists everything that is wrong."""
+    if not isinstance(data, Mapping):
+        keys = ", ".join(kind.key_names())
+        raise refusal(places.problem(f"expected a mapping with any of the keys {keys}, found {show(data)}", ()))
+    try:
+        return kind.model_validate(data, context=context)
+    except ValidationError as error:
+        raise refusal(in_order(places.problems(error, data, lambda path: path))) from None
+
+
+def has_key_of(file: Path, keys: Iterable[str]) -> bool:
+    """Whether a file is a mapping with any of these keys. A file that cannot be read is not."""
+    try:
+        data, _ = read_file(file)
+    except ScenarioError:
+        return False
+    return isinstance(data, Mapping) and any(key in data for key in keys)

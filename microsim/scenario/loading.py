@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from microsim.documents.values import Model, show
 from microsim.documents.yaml_text import Path as KeyPath
-from microsim.documents.yaml_text import dotted, read_yaml
+from microsim.documents.yaml_text import dotted
 from microsim.errors import BundleError, Problem, ScenarioError, UsageError, unknown
 from microsim.robots.robot import Robot
 from microsim.scenario.bundles import (
@@ -27,11 +27,20 @@ from microsim.scenario.bundles import (
     with_bundle,
 )
 from microsim.scenario.fault_models import check_chaos
-from microsim.scenario.files import Places, find_scenario, in_order, locate, portable, read_text, search_folders
+from microsim.scenario.files import (
+    Places,
+    find_scenario,
+    in_order,
+    locate,
+    portable,
+    read_file,
+    read_text,
+    search_folders,
+)
 from microsim.scenario.models import Scenario
 from microsim.scenario.plugins import Generated, insert, prepare
-from microsim.scenario.randomize import check_randomize
-from microsim.scenario.terrain import elevation, read_elevation
+from microsim.scenario.randomised import check_randomize
+from microsim.scenario.scene import build_world, elevation, obstacle_shape, read_elevation
 from microsim.scenario.world_models import Box, Cylinder, ElevationFile, Map
 
 if TYPE_CHECKING:
@@ -49,8 +58,8 @@ def load_scenario(source: str | Path | Mapping[str, Any] | Scenario) -> Scenario
         if is_world(source):
             return _Loading({"world": str(source)}, None, Places()).run()
         file = find_scenario(source)
-        document = read_yaml(read_text(file), str(file))
-        return _Loading(document.data, file, Places(str(file), document)).run()
+        data, places = read_file(file)
+        return _Loading(data, file, places).run()
     if isinstance(source, Mapping):
         return _Loading(_plain(source), None, Places()).run()
     raise ScenarioError(Problem(f"expected the name of a scenario, a path or a dict, found {type(source).__name__}"))
@@ -229,8 +238,6 @@ def check_starts(scenario: Scenario, heights: npt.NDArray[np.float64]) -> Iterat
 
 def check_bundle_starts(scenario: Scenario) -> Iterator[Found]:
     """The same in a world bundle, whose map may begin anywhere and have holes."""
-    from microsim.scenario.scene import build_world
-
     world = build_world(scenario)
     west, south, east, north = world.extent_m
     for name, robot in scenario.robots.items():
@@ -252,7 +259,6 @@ def occupancy(scenario: Scenario) -> npt.NDArray[np.uint8]:
     import numpy as np
 
     from microsim.engine.world import mark_occupied
-    from microsim.scenario.scene import obstacle_shape
 
     nx, ny = scenario.map.size_xy_cells
     occupied = np.zeros((ny, nx), np.uint8)

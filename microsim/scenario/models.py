@@ -39,7 +39,7 @@ from microsim.robots.robot import ROBOTS, Robot, RosName, make_robot, sensor_of
 from microsim.scenario.bundles import WorldBundle
 from microsim.scenario.fault_models import Chaos, Fault, FaultOrText, resolved
 from microsim.scenario.gates import Gate
-from microsim.scenario.randomize import Randomize
+from microsim.scenario.randomised import Randomize
 from microsim.scenario.world_models import Feature, Map, Obstacle
 from microsim.sensors.sensor import Sensor, SensorBlock
 

@@ -1,27 +1,250 @@
-"""A scenario as the engine takes it: its map, obstacles and features as a World, its radio and faults."""
+"""A scenario as the engine takes it: ground, surface, obstacles and features as a World, its radio and faults.
+
+Row j of the ground is y = (j + 0.5)·cell, column i is x = (i + 0.5)·cell; row 0 is the south edge. Generated heights
+come from + − × ÷ on single elements, so that they are the same bits on every machine.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
+from microsim.documents.values import MAX_LENGTH_M, show
 from microsim.engine.exact import TWO_PI, cos, sin
 from microsim.engine.faults import TimedFault
-from microsim.engine.geometry import Array
+from microsim.engine.geometry import Array, Grid
 from microsim.engine.radio import PathLoss, RadioSettings
 from microsim.engine.timekeeper import Clock, exact_rate
 from microsim.engine.world import GROUND, TARGET, Mesh, Shape, World
-from microsim.errors import UsageError
+from microsim.errors import Problem, ScenarioError, UsageError, os_errors
 from microsim.scenario.bundles import bundle_of
+from microsim.scenario.files import located
 from microsim.scenario.models import Scenario
-from microsim.scenario.terrain import elevation, surface
-from microsim.scenario.world_models import Billboard, Box, Circle, Cylinder, Feature, Rectangle, Triangle
+from microsim.scenario.world_models import (
+    MAX_CELLS,
+    Billboard,
+    Box,
+    Circle,
+    CirclePatch,
+    Cylinder,
+    ElevationFile,
+    Feature,
+    HillsElevation,
+    Map,
+    PolygonPatch,
+    Rectangle,
+    RectanglePatch,
+    Triangle,
+)
 
 if TYPE_CHECKING:
     from microsim.bundle import Bundle
+
+
+MAX_HEADER_BYTES = 10_000
+MAX_CSV_BYTES = 30 * MAX_CELLS  # more than any number of 17 digits takes
+_ROWS_AT_ONCE = 256  # bounds the memory for large maps
+
+
+def elevation(scenario: Scenario) -> Array:
+    """Height of the ground [m] at the middle of every cell, shape (ny, nx)."""
+    described = scenario.map.elevation
+    nx, ny = scenario.map.size_xy_cells
+    if isinstance(described, ElevationFile):
+        return read_elevation(located(described.file), (ny, nx))
+    if isinstance(described, HillsElevation):
+        seed = described.seed if described.seed is not None else scenario.seed
+        return _hills(scenario.map, seed, described.amplitude_m, described.wavelength_m)
+    return np.full((ny, nx), described.height_m, np.float64)
+
+
+def _hills(grid: Map, seed: int, amplitude: float, wavelength: float) -> Array:
+    """Octaves of smooth value noise, stretched to span exactly -amplitude to +amplitude."""
+    from microsim.engine.random_layout import octaves
+
+    nx, ny = grid.size_xy_cells
+    x = (np.arange(nx, dtype=np.float64) + 0.5) * grid.cell_size_m
+    y = (np.arange(ny, dtype=np.float64) + 0.5) * grid.cell_size_m
+    heights = np.empty((ny, nx), np.float64)
+    for start in range(0, ny, _ROWS_AT_ONCE):
+        heights[start : start + _ROWS_AT_ONCE] = octaves(x, y[start : start + _ROWS_AT_ONCE], seed, wavelength)
+    low, high = heights.min(), heights.max()  # exact, whatever the order
+    if low == high:
+        return np.zeros((ny, nx), np.float64)
+    heights -= low
+    heights /= high - low
+    heights *= 2.0 * amplitude
+    heights -= amplitude
+    return heights
+
+
+def surface(scenario: Scenario) -> Grid:
+    """Class of every cell, shape (ny, nx): that of the last patch which contains the middle of the cell."""
+    nx, ny = scenario.map.size_xy_cells
+    cell = scenario.map.cell_size_m
+    x = (np.arange(nx, dtype=np.float64) + 0.5) * cell
+    y = (np.arange(ny, dtype=np.float64) + 0.5) * cell
+    classes = np.full((ny, nx), scenario.map.surface_types.default, np.uint8)
+    for patch in scenario.map.surface_types.patches:
+        for start in range(0, ny, _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            classes[rows][_inside(patch, x[None, :], y[rows, None])] = patch.class_id
+    return classes
+
+
+def _inside(patch: RectanglePatch | CirclePatch | PolygonPatch, x: Array, y: Array) -> npt.NDArray[np.bool_]:
+    if isinstance(patch, CirclePatch):
+        dx, dy = x - patch.center[0], y - patch.center[1]
+        return dx * dx + dy * dy <= patch.radius * patch.radius
+    if isinstance(patch, RectanglePatch):
+        return _inside_rectangle(patch, x - patch.center[0], y - patch.center[1])
+    return _inside_polygon(patch.points, x, y)
+
+
+def _inside_rectangle(patch: RectanglePatch, dx: Array, dy: Array) -> npt.NDArray[np.bool_]:
+    from microsim.engine.exact import sincos  # the same bits everywhere
+
+    sin, cos = sincos(patch.yaw)
+    along, across = dx * cos + dy * sin, dy * cos - dx * sin
+    return (abs(along) <= 0.5 * patch.size[0]) & (abs(across) <= 0.5 * patch.size[1])
+
+
+def _inside_polygon(points: tuple[tuple[float, float], ...], x: Array, y: Array) -> npt.NDArray[np.bool_]:
+    """Even-odd rule: a ray to the east crosses the outline an odd number of times."""
+    inside = np.zeros((y.shape[0], x.shape[1]), np.bool_)
+    for (x0, y0), (x1, y1) in zip(points, (*points[1:], points[0]), strict=True):
+        if y0 == y1:
+            continue
+        crosses = (y0 > y) != (y1 > y)
+        with np.errstate(over="ignore"):  # of an edge that is next to level: beyond all x, and no cell is at its y
+            inside ^= crosses & (x < x0 + (y - y0) * ((x1 - x0) / (y1 - y0)))
+    return inside
+
+
+# ---- files: nothing in them is ever executed, sizes are bounded ------------------------------------------------------
+
+
+def read_elevation(file: Path, shape: tuple[int, int]) -> Array:
+    """Heights (ny, nx) in metres; raises ScenarioError when the file does not hold exactly that.
+
+    Level ground fits a map of any size: one height everywhere, however many cells the file has.
+    """
+    readers = {".npy": _read_npy, ".csv": _read_csv}
+    reader = readers.get(file.suffix.lower())
+    if reader is None:
+        raise ScenarioError(Problem(f"{file}: expected a file that ends in .npy or .csv, found {show(file.suffix)}"))
+    with os_errors(f"{file}: cannot be read", lambda text: ScenarioError(Problem(text))):
+        if not file.is_file():
+            raise _refuse(file, "expected a regular file")
+        return reader(file, shape)
+
+
+def _refuse(file: Path, message: str) -> ScenarioError:
+    return ScenarioError(Problem(f"{file}: {message}"))
+
+
+def _read_npy(file: Path, shape: tuple[int, int]) -> Array:
+
+    with file.open("rb") as stream:
+        try:
+            found, fortran, kind = _npy_header(stream)
+        except (ValueError, EOFError, SyntaxError, TypeError, RecursionError, MemoryError, OverflowError) as error:
+            raise _refuse(file, f"not a .npy file of numbers: {' '.join(str(error).split())[:200]}") from None
+        if kind.kind not in "fiu":
+            raise _refuse(file, f"expected numbers, found values of type {kind}")
+        if len(found) != 2 or not 0 < found[0] * found[1] <= MAX_CELLS:
+            raise _other_shape(file, found, shape)
+        count = found[0] * found[1]
+        raw = stream.read(count * kind.itemsize + 1)
+    if len(raw) != count * kind.itemsize:
+        more = "more" if len(raw) > count * kind.itemsize else "fewer"
+        raise _refuse(file, f"expected {count * kind.itemsize} bytes of heights, as its header says, found {more}")
+    order: Any = "F" if fortran else "C"
+    heights = np.frombuffer(raw, kind).reshape(found, order=order)
+    if found != shape:
+        heights = _level(file, heights, shape)
+    made = heights.astype(np.float64, order="C")
+    _check_values(file, made)
+    return made
+
+
+def _npy_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    from numpy.lib import format as npy
+
+    version = npy.read_magic(stream)
+    if version == (1, 0):
+        return npy.read_array_header_1_0(stream, max_header_size=MAX_HEADER_BYTES)
+    if version == (2, 0):
+        return npy.read_array_header_2_0(stream, max_header_size=MAX_HEADER_BYTES)
+    raise ValueError(f"version {version} is not supported")
+
+
+def _level(file: Path, heights: npt.NDArray[Any], shape: tuple[int, int]) -> npt.NDArray[Any]:
+    """The one height of the file at every cell of the map."""
+    if (heights != heights[0, 0]).any():
+        raise _other_shape(file, heights.shape, shape)
+    return np.full(shape, heights[0, 0])
+
+
+def _other_shape(file: Path, found: tuple[int, ...], shape: tuple[int, int]) -> ScenarioError:
+    ny, nx = shape
+    hint = "; it is transposed: rows are y, columns are x" if found == (nx, ny) else ""
+    expected = f"expected {ny} rows (y) of {nx} columns (x), as size_xy_cells [{nx}, {ny}] says"
+    size = " by ".join(str(length) for length in found) or "a single number"
+    level = "" if hint else "; level ground of any size is `elevation: {generate: flat}`"
+    return _refuse(file, f"{expected}, found {size}{hint}{level}")
+
+
+def _check_values(file: Path, heights: Array) -> None:
+
+    bad = ~(np.abs(heights) <= MAX_LENGTH_M)
+    if bad.any():
+        row, column = (int(index[0]) for index in np.nonzero(bad))
+        value = float(heights[row, column])
+        raise _refuse(file, f"row {row}, column {column} (from 0): expected a height in metres, found {value}")
+
+
+def _read_csv(file: Path, shape: tuple[int, int]) -> Array:
+
+    if file.stat().st_size > MAX_CSV_BYTES:
+        raise _refuse(file, f"expected at most {MAX_CSV_BYTES:,} bytes, found {file.stat().st_size:,}")
+    rows: list[Any] = []
+    with file.open(encoding="utf-8-sig") as stream:
+        try:
+            for number, line in enumerate(stream, 1):
+                if line.strip():
+                    rows.append(_csv_row(file, number, line, len(rows[0]) if rows else None))
+        except UnicodeDecodeError:
+            raise _refuse(file, "expected text in UTF-8") from None
+    if not rows:
+        raise _other_shape(file, (0, 0), shape)
+    heights = np.array(rows, np.float64)
+    return heights if heights.shape == shape else _level(file, heights, shape)
+
+
+def _csv_row(file: Path, line: int, text: str, width: int | None) -> Array:
+
+    cells = text.split(",")
+    if width is not None and len(cells) != width:
+        message = f"expected {width} values as on the lines before, found {len(cells)}"
+        raise ScenarioError(Problem(message, file=str(file), line=line))
+    values = np.empty(len(cells), np.float64)
+    for index, cell in enumerate(cells):
+        try:
+            values[index] = float(cell)
+        except ValueError:
+            values[index] = math.nan
+        if not abs(values[index]) <= MAX_LENGTH_M:
+            column = sum(len(before) + 1 for before in cells[:index]) + 1
+            message = f"value {index + 1} of the line: expected a height in metres, found {show(cell.strip())}"
+            raise ScenarioError(Problem(message, file=str(file), line=line, column=column))
+    return values
+
 
 INT64 = range(-(2**63), 2**63)
 _SQRT_3 = 1.7320508075688772

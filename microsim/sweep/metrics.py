@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
@@ -99,7 +99,7 @@ def find_metric(name: str, folders: Folders = ()) -> type[Metric]:
 def all_metrics(folders: Folders = ()) -> dict[str, type[Metric]]:
     """Every metric by name: the built-in ones, those in the folders, those of installed packages."""
     found = dict(METRICS)
-    for plugin, place in _plugins(folders):
+    for plugin, place in _REGISTRY.plugins(folders):
         if not isinstance(plugin, type) or not issubclass(plugin, Metric):
             raise PluginError(f"{place}: expected METRIC = a subclass of Metric, found {plugin!r}")
         if plugin.kind not in (float, int, bool, str):
@@ -117,11 +117,6 @@ def all_metrics(folders: Folders = ()) -> dict[str, type[Metric]]:
 
 
 _REGISTRY: Registry[Any] = Registry("METRIC", "", "microsim.metrics", "a subclass of Metric", lambda part: True)
-
-
-def _plugins(folders: Folders) -> Iterator[tuple[object, str]]:
-    """Every METRIC of a plug-in, and where it is."""
-    return _REGISTRY.plugins(folders)
 
 
 def watch(name: str, run: WatchedRun) -> Metric:

@@ -26,11 +26,11 @@ from microsim.documents.values import Model, detail, fail, show
 from microsim.documents.yaml_text import read_yaml
 from microsim.errors import MicroSimError, MissionError, Problem, ScenarioError, SweepError, UsageError
 from microsim.missions import Mission, MissionPilot, load_mission
-from microsim.missions.mission_file import Name, Period, beside, has_key_of, model_of, read_file
+from microsim.missions.mission_file import Name, Period
 from microsim.recording.inputs import as_text, packed
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.fault_models import Chaos, refuse_faults
-from microsim.scenario.files import SUFFIXES, Places, in_order
+from microsim.scenario.files import SUFFIXES, Places, beside, has_key_of, in_order, model_of, read_file
 from microsim.scenario.gates import refuse_gates
 from microsim.scenario.loading import full_path, with_values
 from microsim.simulation import Simulation

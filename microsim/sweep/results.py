@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from microsim.errors import MicroSimError, UsageError, install_hint
+from microsim.errors import MicroSimError, UsageError, install_hint, os_errors
 from microsim.recording.bag_plot import COLOURS, INK, PALE, STYLE, check_name, matplotlib, save
 from microsim.sweep.expressions import Condition, Row
 from microsim.sweep.metrics import Value
@@ -169,11 +169,9 @@ def write(out: Path, finished: Finished) -> None:
     """All at once: a reader sees the old file or the new one, never half of it."""
     content = _csv(finished) if out.suffix == ".csv" else _parquet(finished)
     temporary = out.with_name(f".{out.name}.part")
-    try:
+    with os_errors(f"{out} cannot be written", ResultError):
         temporary.write_bytes(content)
         temporary.replace(out)
-    except OSError as error:
-        raise ResultError(f"{out} cannot be written: {error.strerror or error}") from None
 
 
 def _csv(finished: Finished) -> bytes:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
-from microsim.errors import MicroSimError, UsageError, install_hint
+from microsim.errors import MicroSimError, UsageError, install_hint, os_errors
 from microsim.processes import THREAD_VARIABLES, ChildProcess, answering
 from microsim.sweep.metrics import Value
 from microsim.sweep.run_one import RunFailure, SweepOrder, SweepRunner
@@ -122,10 +122,8 @@ class LocalWorkers:
             raise
 
     def _started(self) -> Worker:
-        try:
+        with os_errors("a process could not be started", WorkerError):
             return Worker(self._order, self._events)
-        except OSError as error:
-            raise WorkerError(f"a process could not be started: {error.strerror or error}") from None
 
     def is_ready(self) -> bool:
         """Whether all have started."""

@@ -69,7 +69,7 @@ def _chosen(mark: pytest.Mark | None) -> tuple[Any, int | None]:
 
 
 def _started(item: pytest.Item, scenario: Any, seed: int | None) -> SimUnderTest:
-    from microsim.missions.mission_file import beside
+    from microsim.scenario.files import beside
     from microsim.testing.sim_under_test import GoldenDigests, SimUnderTest
 
     if isinstance(scenario, str):
@@ -111,7 +111,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     names = (file_path.name, str(file_path), _relative(file_path, parent.config.rootpath))
     if not any(fnmatch(name, pattern) for name in names for pattern in patterns):
         return None
-    from microsim.missions.mission_file import has_key_of
+    from microsim.scenario.files import has_key_of
 
     is_mission = has_key_of(file_path, ("do", "expect"))  # other YAML may be called test_*, too
     return MissionTests.from_parent(parent, path=file_path) if is_mission else None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from microsim.engine.components import X, Y, Z
-from microsim.errors import MicroSimError, UsageError, unknown
+from microsim.errors import MicroSimError, UsageError, os_errors, unknown
 from microsim.messages.outbox import Message, Messages
 from microsim.missions import Mission, MissionPilot, load_mission
 from microsim.missions.judge import clearance_cells
@@ -73,11 +73,8 @@ class RosProcess:
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         self.log, self.command = log, " ".join(command)
-        with log.open("wb") as output:
-            try:
-                self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
-            except OSError as error:
-                raise UsageError(f"{command[0]} cannot be started: {error.strerror or error}") from None
+        with log.open("wb") as output, os_errors(f"{command[0]} cannot be started"):
+            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
 
     def problem(self) -> str:
         """Why it does not run any more; empty: it does."""

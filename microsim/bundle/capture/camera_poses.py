@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.bundle.bundle_model import rotation_matrix
-from microsim.errors import UsageError, show
+from microsim.errors import UsageError, os_errors, show
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -257,12 +257,10 @@ def _text(file: Path) -> str:
 
 
 def _bytes(file: Path) -> bytes:
-    try:
+    with os_errors(f"{file} cannot be read"):
         if file.stat().st_size > MAX_POSE_BYTES:
             raise UsageError(f"{file}: expected at most {MAX_POSE_BYTES:,} bytes")
         return file.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror or error}") from None
 
 
 # ---- GPS of the photographs ------------------------------------------------------------------------------------------

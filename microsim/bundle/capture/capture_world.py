@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.bundle.bundle_loading import load_bundle
+from microsim.bundle.bundle_model import FIRST_HARMONIC
 from microsim.bundle.bundle_writing import BundleContent, complete_or_absent, write_bundle
 from microsim.bundle.capture import levelling
 from microsim.bundle.capture.camera_poses import CameraPoses, photo_positions, read_cameras
@@ -21,8 +22,7 @@ from microsim.bundle.capture.scene_layers import FLOATER, Layers, SceneSplats, r
 from microsim.bundle.capture.similarity import Similarity, upright
 from microsim.bundle.capture.splat_import import drawable, write_splats
 from microsim.bundle.capture.splat_sources import SPLAT_SUFFIXES, SplatSource, open_splats
-from microsim.bundle.generate.surfaces import FIRST_HARMONIC
-from microsim.errors import UsageError
+from microsim.errors import UsageError, os_errors
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Vector: TypeAlias = tuple[float, float, float]
@@ -120,11 +120,8 @@ def _may_be_splats(file: Path) -> bool:
     """A PLY with the properties of a splat: folders of captures also hold point clouds and meshes."""
     if file.suffix.lower() != ".ply":
         return True
-    try:
-        with file.open("rb") as stream:
-            head = stream.read(8192).split(b"end_header")[0]
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror or error}") from None
+    with os_errors(f"{file} cannot be read"), file.open("rb") as stream:
+        head = stream.read(8192).split(b"end_header")[0]
     return b"scale_0" in head and b"rot_3" in head
 
 

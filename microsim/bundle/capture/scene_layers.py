@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.bundle.bundle_model import Heightmap
+from microsim.bundle.bundle_model import Heightmap, rotation_matrix
 from microsim.errors import UsageError
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -153,13 +153,8 @@ def _surface_points(splats: SceneSplats, chosen: Mask, resolution: float) -> Flo
 
 def rotation_matrices(quaternions: Floats) -> Floats:
     """(n, 3, 3) of [x, y, z, w]."""
-    x, y, z, w = (quaternions / np.linalg.norm(quaternions, axis=1, keepdims=True)).T
-    rows = [
-        [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
-        [2.0 * (x * y + z * w), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - x * w)],
-        [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y)],
-    ]
-    return np.array(rows).transpose(2, 0, 1)
+    unit = quaternions / np.linalg.norm(quaternions, axis=1, keepdims=True)
+    return rotation_matrix(*unit.T).transpose(2, 0, 1)
 
 
 def _points_of_disc(rings: int) -> Floats:

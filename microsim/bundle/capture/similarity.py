@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from microsim.engine.geometry import matrix_from_rpy
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
@@ -57,13 +58,7 @@ def quaternion_of_matrix(matrix: Floats) -> tuple[float, float, float, float]:
 
 def matrix_of_rpy(roll: float, pitch: float, yaw: float) -> Floats:
     """Rotations about the fixed axes x, then y, then z [rad]."""
-    (sr, cr), (sp, cp), (sy, cy) = ((math.sin(each), math.cos(each)) for each in (roll, pitch, yaw))
-    rows = [
-        [cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr],
-        [sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr],
-        [-sp, cp * sr, cp * cr],
-    ]
-    return np.array(rows)
+    return np.array(matrix_from_rpy(roll, pitch, yaw))
 
 
 def upright(up: Floats, keep_x: Floats | None = None) -> Floats:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from microsim.bundle.bundle_model import rotation_matrix
+from microsim.bundle.bundle_model import FIRST_HARMONIC, rotation_matrix
 from microsim.bundle.bundle_writing import splat_header
 from microsim.bundle.capture.similarity import Similarity
 from microsim.bundle.capture.splat_sources import SplatSource, open_splats
@@ -32,7 +32,6 @@ AXES = {  # how the source's axes lie, as the turn (x, y, z, w) that puts z up
 }
 
 # spherical harmonics as 3D Gaussian splatting defines them
-_C0 = 0.28209479177387814
 _C1 = 0.4886025119029199
 _C2 = (1.0925484305920792, -1.0925484305920792, 0.31539156525252005, -1.0925484305920792, 0.5462742152960396)
 _C3 = (
@@ -219,7 +218,7 @@ def guessed_ground(imported: Imported, resolution: float) -> tuple[Floats, float
 def harmonics(directions: Floats, degree: int) -> Floats:
     """(n, (degree + 1)²) at unit vectors (n, 3)."""
     x, y, z = directions.T
-    parts = [np.full(len(x), _C0)]
+    parts = [np.full(len(x), FIRST_HARMONIC)]
     if degree >= 1:
         parts += [-_C1 * y, _C1 * z, -_C1 * x]
     xx, yy, zz = x * x, y * y, z * z

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.bundle import ply
+from microsim.bundle.bundle_model import FIRST_HARMONIC
 from microsim.bundle.mapped_arrays import FIXED_COLUMNS, ROTATION, ROTATION_W_FIRST, columns_of
 from microsim.bundle.rules import BundleFile, BundleReport
 from microsim.errors import UsageError
@@ -28,7 +29,6 @@ SPLAT_SUFFIXES = (".ply", ".splat", ".spz")
 MAX_ASCII_BYTES = 4_000_000_000
 MAX_SPZ_BYTES = 4_000_000_000  # unpacked
 _AT_ONCE = 1 << 16
-_DC = 0.28209479177387814  # colour = 0.5 + _DC · f_dc
 
 
 class SplatSource(ABC):
@@ -125,7 +125,7 @@ class _PlySplats(SplatSource):
 
     def _column(self, part: Any, name: str) -> Floats:
         if name in self._colours:
-            return (part[self._colours[name]] / 255.0 - 0.5) / _DC
+            return (part[self._colours[name]] / 255.0 - 0.5) / FIRST_HARMONIC
         column: Floats = part[name].astype(np.float64)
         return column
 
@@ -159,7 +159,7 @@ class _PackedSplats(SplatSource):
             out[:, 3:6] = np.log(part["scale"].astype(np.float64))
         out[:, 6:10] = (part["wxyz"][:, [1, 2, 3, 0]].astype(np.float64) - 128.0) / 128.0
         out[:, 10] = _logit(part["rgba"][:, 3] / 255.0)
-        out[:, 11:14] = (part["rgba"][:, 0:3] / 255.0 - 0.5) / _DC
+        out[:, 11:14] = (part["rgba"][:, 0:3] / 255.0 - 0.5) / FIRST_HARMONIC
         return out
 
 

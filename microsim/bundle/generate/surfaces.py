@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from microsim.bundle.bundle_model import FIRST_HARMONIC
 from microsim.bundle.bundle_writing import BundleContent
 from microsim.bundle.mapped_arrays import columns_of
 from microsim.engine.exact import TWO_PI, log, sincos
@@ -20,7 +21,6 @@ Point: TypeAlias = tuple[float, float, float]
 Colour: TypeAlias = tuple[float, float, float]
 
 FORWARD = (-0.5, 0.5, -0.5, 0.5)  # from x right, y down, z forward to base_link: the optical axis along x
-FIRST_HARMONIC = 0.28209479177387814  # colour = 0.5 + FIRST_HARMONIC · f_dc
 SUN = (0.36, 0.24, 0.9015542135686)  # unit vector towards it
 AMBIENT = 0.6
 THICKNESS_M = 0.01

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from microsim.bundle.bundle_model import FIRST_HARMONIC
 from microsim.bundle.bundle_writing import BundleContent
-from microsim.bundle.generate.surfaces import FIRST_HARMONIC, camera, lidar
+from microsim.bundle.generate.surfaces import camera, lidar
 
 GAUSSIANS = 100
 

@@ -26,11 +26,11 @@ def read_roads(file: Path, origin: tuple[float, float, float] | None = None) -> 
     if not file.is_file():
         raise UsageError(f"no such file: {file}")
     if file.suffix == ".xodr":
-        from microsim.bundle.roads.opendrive import read_opendrive
+        from microsim.bundle.roads.road_files import read_opendrive
 
         return read_opendrive(file)
     if file.suffix == ".osm":
-        from microsim.bundle.roads.lanelet2_map import read_lanelet2
+        from microsim.bundle.roads.road_files import read_lanelet2
 
         return read_lanelet2(file, origin)
     raise UsageError(f"{file}: expected a road map: OpenDRIVE (.xodr) or Lanelet2 (.osm)")

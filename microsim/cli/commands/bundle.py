@@ -27,7 +27,7 @@ from microsim.cli.edit_options import edit
 from microsim.cli.json_schemas import BundleOutput
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import ShareProgress, print_json
-from microsim.errors import UsageError
+from microsim.errors import UsageError, os_errors
 from microsim.paths import world_templates
 
 if TYPE_CHECKING:
@@ -213,10 +213,8 @@ def tf(
     if target.is_file() and target.read_bytes() == text:
         print(f"{target} is as the calibration has it")
         return
-    try:
+    with os_errors(f"{target} cannot be written"):
         target.write_bytes(text)
-    except OSError as error:
-        raise UsageError(f"{target} cannot be written: {error.strerror or error}") from None
     print(f"wrote {target}")
 
 
@@ -330,7 +328,7 @@ def _from_scenario(name: str, source: str) -> BundleContent:
     from microsim.bundle.generate.surfaces import MadeGround, Solids, around, plain_world
     from microsim.engine.world import PALETTE
     from microsim.scenario import Box, load_scenario
-    from microsim.scenario.terrain import elevation, surface
+    from microsim.scenario.scene import elevation, surface
 
     scenario = load_scenario(source)
     if getattr(scenario, "world", None) is not None:

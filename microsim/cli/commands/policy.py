@@ -9,7 +9,7 @@ from microsim.cli.command import ROS_ARGS, Command, PolicyArgument, flag, option
 from microsim.cli.commands.robot_simulator import NodeTransport
 from microsim.cli.precompile import compiling
 from microsim.cli.terminal import GOOD, interrupts_end_the_run, tell
-from microsim.errors import UsageError
+from microsim.errors import os_errors
 
 
 class PolicyOptions(NamedTuple):
@@ -48,10 +48,8 @@ def policy(options: PolicyOptions) -> int:
         from microsim.learning.policy_node import scenario_for
 
         text = scenario_for(found, (options.seed or 0)).to_yaml()
-        try:
+        with os_errors(f"{options.scenario}: cannot be written"):
             options.scenario.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"{options.scenario}: cannot be written: {error.strerror or error}") from None
         tell(f"wrote {options.scenario}; next: microsim policy {options.policy} --node --seed {(options.seed or 0)}")
     if options.onnx is not None:
         found.export_onnx(options.onnx)

@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 _REASONS = 5  # why inputs were ignored, at most
 
 
-_SCENARIO = "For bags of other programs: the scenario to run; for a token: where its scenario is now."
-
-
 class ReplayOptions(NamedTuple):
     path: Annotated[Path | None, argument("BAG", "A recording: its folder, or one of its files.")] = None
     token: Annotated[

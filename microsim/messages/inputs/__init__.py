@@ -1,5 +1,5 @@
-"""Messages that a run takes, one file each, with one constant `INPUT = InputKind(...)`, for nodes, recordings and the
-viewer alike. `INPUTS` finds them: built in, installed, or in a folder.
+"""Messages that a run takes, for nodes, recordings and the viewer alike: a constant `INPUT = InputKind(...)` in a file;
+shipped ones that belong together share one file. `INPUTS` finds them: built in, installed, or in a folder.
 """
 
 from __future__ import annotations

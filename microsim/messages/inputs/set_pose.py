@@ -1,4 +1,4 @@
-"""Teleports: `geometry_msgs/PoseStamped` in any frame of /tf."""
+"""Teleports: `geometry_msgs/PoseStamped` in any frame of /tf, and the initial poses of RViz."""
 
 from __future__ import annotations
 
@@ -53,14 +53,39 @@ def composed(frame: Sequence[float], pose: Sequence[float]) -> tuple[float, ...]
     )
 
 
-INPUT = InputKind(
-    "set_pose",
-    "/{robot}/set_pose",
-    "geometry_msgs/msg/PoseStamped",
-    Qos(10),
-    "any",
-    "teleport, at rest",
-    take_pose,
-    position=3,
-    makes="pose",
+class _Stamped:
+    """A pose of RViz's *2D Pose Estimate*, without its covariance."""
+
+    def __init__(self, message: Any) -> None:
+        self.header, self.pose = message.header, message.pose.pose
+
+
+def _is_localised(sim: InputTarget, robot: str) -> bool:
+    return any(owner == robot and kind.name == "localisation" for owner, _, _, kind in sim.scenario.all_sensors)
+
+
+INPUT = (
+    InputKind(
+        "set_pose",
+        "/{robot}/set_pose",
+        "geometry_msgs/msg/PoseStamped",
+        Qos(10),
+        "any",
+        "teleport, at rest",
+        take_pose,
+        position=3,
+        makes="pose",
+    ),
+    InputKind(
+        "initialpose",
+        "/{robot}/initialpose",
+        "geometry_msgs/msg/PoseWithCovarianceStamped",
+        Qos(10),
+        "any",
+        "of robots with `localisation`: puts the robot there, at rest",
+        lambda sim, robot, message: take_pose(sim, robot, _Stamped(message)),
+        meant_for=_is_localised,
+        position=5,
+        makes="pose",
+    ),
 )

@@ -16,6 +16,7 @@ from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from microsim.bundle import Bundle
 from microsim.engine.world import PALETTE, World
+from microsim.errors import os_errors
 from microsim.runner import Runner
 from microsim.scenario.bundles import bundle_of
 from microsim.simulation import Simulation
@@ -91,10 +92,8 @@ def write_html(
     finally:
         with contextlib.redirect_stdout(io.StringIO()):  # it prints about it
             server.stop()
-    try:
+    with os_errors(f"{path}: cannot be written", ViewerError):
         path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ViewerError(f"{path}: cannot be written: {error.strerror or error}") from None
     return len(text.encode())
 
 
@@ -134,10 +133,8 @@ def _page(
 
 
 def save_still(path: Path, sim: Simulation, trails: Mapping[str, Sequence[tuple[float, float]]]) -> None:
-    try:
+    with os_errors(f"{path}: cannot be written", ViewerError):
         still(sim, trails).save(path)
-    except OSError as error:
-        raise ViewerError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 def still(sim: Simulation, trails: Mapping[str, Sequence[tuple[float, float]]]) -> Image.Image:

@@ -18,8 +18,7 @@ from microsim.engine.world import World
 from microsim.errors import MicroSimError, install_hint
 from microsim.messages.outbox import Message
 from microsim.robots.robot import Look
-from microsim.run_log import Note
-from microsim.runner import Runner
+from microsim.runner import Note, Runner
 from microsim.scenario.bundles import bundle_of
 from microsim.sensors.sensor import Layer
 from microsim.simulation import Simulation

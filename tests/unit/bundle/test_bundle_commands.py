@@ -100,7 +100,7 @@ def test_a_bundle_from_a_scenario_has_its_relief_its_obstacles_and_no_road_throu
     run("bundle", "new", "yard", "--scenario", "yard.json")
     bundle = load_bundle("yard")
     from microsim.scenario import load_scenario
-    from microsim.scenario.terrain import elevation
+    from microsim.scenario.scene import elevation
 
     assert (bundle.heightmap.values == elevation(load_scenario(scenario)).astype(np.float32)).all()
     assert (bundle.heightmap.west, bundle.heightmap.south) == (0.0, 0.0)

@@ -13,10 +13,9 @@ import microsim
 from microsim.bundle import Bundle, load_bundle
 from microsim.bundle.bundle_writing import write_bundle
 from microsim.bundle.capture.splat_sources import open_splats
-from microsim.bundle.cut_out import cut_outs, robot_name, scenario_of
 from microsim.bundle.edited_world import write_edited
 from microsim.bundle.generate import generate_world
-from microsim.bundle.world_edits import WorldEdits, edit_problems, edits_of
+from microsim.bundle.world_edits import WorldEdits, cut_outs, edit_problems, edits_of, robot_name, scenario_of
 from microsim.documents.yaml_text import read_yaml, to_yaml
 from tests.cli_support import run_microsim
 from tests.support import COMPILED

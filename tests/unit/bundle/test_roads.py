@@ -11,7 +11,7 @@ from shapely import Point, Polygon
 from typer.testing import CliRunner
 
 from microsim.bundle import load_bundle
-from microsim.bundle.roads.opendrive import opendrive_text, read_opendrive
+from microsim.bundle.roads.road_files import opendrive_text, read_opendrive
 from microsim.bundle.roads.road_map import RoadMap, lanes_text, read_lanes
 from microsim.cli import app
 from microsim.errors import UsageError
@@ -168,7 +168,7 @@ def test_lanelet2_reads_what_we_write_and_agrees_on_what_follows_what(oval: Path
     import lanelet2.routing
     import lanelet2.traffic_rules
 
-    from microsim.bundle.roads.lanelet2_map import read_lanelet2, write_lanelet2
+    from microsim.bundle.roads.road_files import read_lanelet2, write_lanelet2
 
     roads = read_opendrive(oval)
     file = tmp_path / "oval.osm"

@@ -19,8 +19,7 @@ from microsim.messages import decode
 from microsim.missions import fly_mission
 from microsim.recording.state_file import load_state, save_state
 from microsim.robots.car import BY_SLOPE, SPEED
-from microsim.run_log import Notes
-from microsim.runner import Runner
+from microsim.runner import Notes, Runner
 from microsim.sweep.run_one import run_one
 from microsim.view.dashboard.panels import _motion
 from microsim.view.run_state import robot_states

@@ -11,8 +11,7 @@ from microsim.messages.topics import Qos
 from microsim.recording.recorder import Recorder
 from microsim.ros2.microsim_node import start_node
 from microsim.ros2.transport.memory import Bus, MemoryTransport
-from microsim.run_log import LONGEST, MOST, Note, Notes
-from microsim.runner import Runner
+from microsim.runner import LONGEST_NOTE, MOST_NOTES, Note, Notes, Runner
 from microsim.view.web.interface import FrameCollector
 from microsim.view.web.page.panel_data import Panels
 from tests.support import SleepClock
@@ -46,11 +45,11 @@ def test_notes_of_a_kind_are_one_line_with_the_newest_text() -> None:
 
 def test_notes_are_bounded_and_say_what_was_thrown_away() -> None:
     notes = Notes()
-    for number in range(MOST + 30):
-        notes.add(Note(number, "warn", "x" * (10 * LONGEST), str(number)))
+    for number in range(MOST_NOTES + 30):
+        notes.add(Note(number, "warn", "x" * (10 * LONGEST_NOTE), str(number)))
     first, *rest = notes.take()
-    assert (first.kind, first.count, len(rest)) == ("lost notes", 30, MOST)
-    assert max(len(each.text) for each in rest) == LONGEST
+    assert (first.kind, first.count, len(rest)) == ("lost notes", 30, MOST_NOTES)
+    assert max(len(each.text) for each in rest) == LONGEST_NOTE
 
 
 def test_what_ros_2_sends_wrongly_is_in_the_log_with_its_topic_each_time() -> None:

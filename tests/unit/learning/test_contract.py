@@ -118,9 +118,9 @@ def test_each_world_takes_a_seed_of_its_own() -> None:
 @pytest.mark.parametrize("seed", [[2**64, 1], [1.5, 1], [True, 1], 2**70])
 def test_seeds_that_are_no_64_bit_integers_are_refused(seed: Any) -> None:
     env, single = hovering(), TaskEnv("Hover")
-    with pytest.raises(UsageError, match="expected a 64-bit integer as seed"):
+    with pytest.raises(UsageError, match="a seed must be a 64-bit integer"):
         env.reset(seed=seed)
-    with pytest.raises(UsageError, match="expected a 64-bit integer as seed"):
+    with pytest.raises(UsageError, match="a seed must be a 64-bit integer"):
         single.reset(seed=seed[0] if isinstance(seed, list) else seed)
 
 

@@ -20,7 +20,7 @@ from microsim.cli import app
 from microsim.errors import UsageError
 from microsim.messages import decode, encode, new
 from microsim.messages.inputs import stamp_of
-from microsim.messages.inputs.cmd_vel import take_twist
+from microsim.messages.inputs.drive_commands import take_twist
 from microsim.messages.inputs.set_pose import take_pose
 from microsim.messages.outbox import Message
 from microsim.recording.bag_io import RecordOptions, open_bag

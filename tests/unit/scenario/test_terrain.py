@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from microsim.errors import ScenarioError
 from microsim.scenario import load_scenario
 from microsim.scenario.loading import with_values
-from microsim.scenario.terrain import elevation, surface
+from microsim.scenario.scene import elevation, surface
 from tests.support import many
 
 
@@ -144,10 +144,10 @@ def test_hills_follow_the_seed_of_the_scenario_unless_they_have_their_own() -> N
 
 
 def test_hills_are_the_same_however_many_rows_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from microsim.scenario import terrain
+    from microsim.scenario import scene
 
     whole = hills((30, 70))
-    monkeypatch.setattr(terrain, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(scene, "_ROWS_AT_ONCE", 7)
     assert hills((30, 70)).tobytes() == whole.tobytes()
 
 

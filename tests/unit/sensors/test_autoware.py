@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import microsim
-from microsim.messages.inputs.control_cmd import INPUT
+from microsim.messages.inputs.drive_commands import take_control
 from microsim.messages.types import new
 from tests.support import bare, decoded
 
@@ -31,7 +31,7 @@ def control(velocity=0.0, acceleration=None, steering=0.0, rate=None):
 
 
 def drive(sim, message, seconds):
-    assert INPUT.take(sim, "ego", message)
+    assert take_control(sim, "ego", message)
     return sim.step(round(seconds * HZ))
 
 

@@ -7,6 +7,7 @@ world with the functions that `microsim bundle edit --apply` uses.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import io
 import json
@@ -18,28 +19,109 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
 from microsim.bundle import Bundle, load_bundle
+from microsim.bundle.bundle_model import rotation_matrix
 from microsim.bundle.bundle_writing import yaml_bytes
 from microsim.bundle.drivable_geojson import rings_of
-from microsim.bundle.edited_world import edited_objects, edited_polygons, refuse_shipped, replace_edited, write_edited
+from microsim.bundle.edited_world import (
+    background,
+    edited_objects,
+    edited_polygons,
+    refuse_shipped,
+    replace_edited,
+    write_edited,
+)
 from microsim.bundle.world_edits import WorldEdits, edit_problems, edits_of
+from microsim.engine.world import World
 from microsim.errors import BundleError, MicroSimError, Problem
 from microsim.scenario.scene import bundle_world
 from microsim.view.web.interface import PageOptions, PageScene
 from microsim.view.web.page import Cameras, page_html, started
 from microsim.view.web.page.access import AccessCheck, bounded_requests
-from microsim.view.web.page.map_image import WorldSplats, eye_ray, on_the_line, top_view
-from microsim.view.web.page.robot_bodies import add_lines, add_points
-from microsim.view.web.page.stage import Stage3D, on_the_ground, sky
+from microsim.view.web.page.robot_bodies import Floats, add_lines, add_points
+from microsim.view.web.page.stage import Stage3D, ground_texture, on_the_ground, sky
 
 _MOST_BYTES = 4_000_000  # of a message: polygons of a capture have many points
 _LAYERS = ("splats", "mesh")
 _GREEN, _ORANGE, _CYAN, _PINK, _RED, _VIOLET = (
     (60, 210, 110), (255, 150, 30), (30, 200, 220), (235, 70, 190), (235, 70, 60), (150, 110, 255),
 )  # fmt: skip
+_MOST_PX = 1800  # of the map, along the longer side
+_MOST_DOTS = 12_000_000
+_LARGEST_DOT_PX = 5
+_OPAQUE = 0.3
+_NEAR_LINE = 0.006  # [rad] around a line of sight: a few pixels
+_FARTHEST_M = 2000.0
+
+
+class WorldSplats:
+    """The opaque Gaussians of a bundle that are part of its map."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        found = bundle.gaussians
+        rows = np.flatnonzero((found.opacities() > _OPAQUE) & ~background(bundle))
+        self.points: Floats = np.asarray(found.column("x", 3), np.float64)[rows]
+        self.sizes: Floats = np.exp(np.sort(np.asarray(found.column("scale_0", 3), np.float64)[rows], axis=1)[:, 1])
+        self.colours = (255 * found.colours(rows)).astype(np.uint8)
+
+
+def top_view(bundle: Bundle, world: World, splats: WorldSplats) -> str:
+    """As the address of an image, north up: the ground, with the Gaussians on it from the lowest to the highest."""
+    width, height = world.size_m
+    ppm = _MOST_PX / max(width, height)
+    size = max(1, round(width * ppm)), max(1, round(height * ppm))
+    picture = np.array(ground_texture(world, bundle).convert("RGB").resize(size, Image.Resampling.BILINEAR))
+    u = ((splats.points[:, 0] - world.west) * ppm).astype(np.int64)
+    v = ((world.extent_m[3] - splats.points[:, 1]) * ppm).astype(np.int64)
+    radius = np.clip((1.1 * splats.sizes * ppm).astype(np.int64), 0, _LARGEST_DOT_PX)
+    while int(((2 * radius + 1) ** 2).sum()) > _MOST_DOTS and radius.max() > 0:
+        radius = np.maximum(radius - 1, 0)
+    parts = [_dots(u, v, np.flatnonzero(radius == each), each) for each in range(_LARGEST_DOT_PX + 1)]
+    across, along, which = (np.concatenate(each) for each in zip(*parts, strict=True))
+    inside = (across >= 0) & (across < size[0]) & (along >= 0) & (along < size[1])
+    across, along, which = across[inside], along[inside], which[inside]
+    order = np.argsort(splats.points[which, 2], kind="stable")
+    picture[along[order], across[order]] = splats.colours[which[order]]
+    data = io.BytesIO()
+    Image.fromarray(picture).save(data, "WEBP", quality=82)
+    return "data:image/webp;base64," + base64.b64encode(data.getvalue()).decode()
+
+
+def _dots(u: Any, v: Any, rows: Any, radius: int) -> tuple[Any, Any, Any]:
+    """Pixels of round dots, and the row that each belongs to."""
+    dx, dy = np.meshgrid(np.arange(-radius, radius + 1), np.arange(-radius, radius + 1))
+    disc = dx * dx + dy * dy <= (radius + 0.5) ** 2
+    across, along = u[rows, None] + dx[disc], v[rows, None] + dy[disc]
+    return across.reshape(-1), along.reshape(-1), np.repeat(rows, int(disc.sum()))
+
+
+def on_the_line(bundle: Bundle, splats: WorldSplats, eye: Floats, direction: Floats) -> list[float] | None:
+    """The nearest point of the world that is seen in a direction: on a Gaussian, or on the ground."""
+    ahead = direction / np.linalg.norm(direction)
+    away = splats.points - eye
+    along = away @ ahead
+    aside = np.linalg.norm(away - along[:, None] * ahead, axis=1)
+    hit = (along > 0.1) & (aside < np.maximum(_NEAR_LINE * along, 0.7 * splats.sizes))
+    found = [float(along[hit].min())] if hit.any() else []
+    steps = np.geomspace(0.1, _FARTHEST_M, 4000)
+    places = eye + steps[:, None] * ahead
+    with np.errstate(invalid="ignore"):
+        below = np.flatnonzero(places[:, 2] <= bundle.heightmap.heights(places[:, 0], places[:, 1]))
+    if below.size:
+        found.append(float(steps[below[0]]))
+    return (eye + min(found) * ahead).round(3).tolist() if found else None
+
+
+def eye_ray(camera: Any, u: float, v: float) -> tuple[Floats, Floats]:
+    """Where a page looks from, and the direction of the point (u, v) of its picture, each 0 to 1 from the top left."""
+    w, x, y, z = camera.wxyz
+    half = math.tan(0.5 * camera.fov)
+    seen = np.array([(2.0 * u - 1.0) * half * camera.aspect, (2.0 * v - 1.0) * half, 1.0])
+    return np.array(camera.position, np.float64), rotation_matrix(float(x), float(y), float(z), float(w)) @ seen
 
 
 class WorldEditor:

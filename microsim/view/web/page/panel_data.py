@@ -20,7 +20,7 @@ from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
 from microsim.messages import decode
-from microsim.run_log import Note
+from microsim.runner import Note
 from microsim.view.run_state import LinkState, numbers
 from microsim.view.web.interface import KINDS, News, PageFrame, PageScene, SensorLook, Step
 from microsim.view.web.page.access import bounded_requests

@@ -14,6 +14,7 @@ import trimesh
 from PIL import Image, ImageDraw, ImageFilter
 
 from microsim.bundle import Bundle, load_bundle
+from microsim.bundle.bundle_model import rotation_matrix
 from microsim.engine.world import CLASS_NAMES, GROUND, PALETTE, TARGET, WATER, Shape, World
 from microsim.view.web.interface import PageFrame, PageScene
 from microsim.view.web.page.layers import RadioPulses, SensorLayers
@@ -27,7 +28,6 @@ _ROAD, _GRASS = (88, 94, 104), (150, 163, 138)  # of world bundles, where the dr
 _SUN = (-0.6, -0.8, 1.2)  # towards it; not to scale
 _SHADE, _SHADE_M = 0.42, 0.35  # how dark shadows on the ground are, and how soft
 _MOST_SPLATS = 250_000  # the most opaque ones are drawn
-_SH_DC = 0.28209479177387814  # of a colour of 3D Gaussian splatting, beside the grey of 0.5
 
 
 # ---- ground ----------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def _take_colours_of_splats(bundle: Bundle, world: World, colours: Floats) -> No
     inside = (u >= 0) & (u < width) & (v >= 0) & (v < height) & (x >= west) & (y >= south)
     u, v, z, row, column = u[inside], v[inside], z[inside], row[inside], column[inside]
     low = np.abs(z - np.asarray(world.elevation)[row, column]) < 0.3
-    shades = np.clip(0.5 + _SH_DC * np.asarray(found.column("f_dc_0", 3), np.float64)[inside][low], 0.0, 1.0)
+    shades = found.colours(inside)[low]
     place, cells = v[low] * width + u[low], height * width
     counts = np.bincount(place, minlength=cells).astype(float)
     layers = [counts, *(np.bincount(place, shades[:, part], cells) for part in range(3))]
@@ -296,22 +296,17 @@ def _gaussians(bundle: Bundle) -> dict[str, Any] | None:
     count = len(found.values)
     if not count:
         return None
-    opacity = 1.0 / (1.0 + np.exp(-np.asarray(found.column("opacity"), np.float64)[:, 0]))
+    opacity = found.opacities()
     rows = np.arange(count)
     if count > _MOST_SPLATS:
         rows = np.sort(np.argsort(-opacity, kind="stable")[:_MOST_SPLATS])
-    names = ("x", "scale_0", "f_dc_0")
-    centres, scales, colours = (np.asarray(found.column(name, 3), np.float64)[rows] for name in names)
-    x, y, z, w = np.asarray(found.column("rot_0", 4), np.float64)[rows].T
-    turn = np.empty((len(rows), 3, 3))
-    turn[:, 0] = np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)], axis=1)
-    turn[:, 1] = np.stack([2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)], axis=1)
-    turn[:, 2] = np.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=1)
+    centres, scales = (np.asarray(found.column(name, 3), np.float64)[rows] for name in ("x", "scale_0"))
+    turn = rotation_matrix(*np.asarray(found.column("rot_0", 4), np.float64)[rows].T).transpose(2, 0, 1)
     stretched = turn * np.exp(scales)[:, None, :]
     return {
         "centers": centres.astype(np.float32),
         "covariances": (stretched @ stretched.transpose(0, 2, 1)).astype(np.float32),
-        "rgbs": np.clip(0.5 + _SH_DC * colours, 0.0, 1.0).astype(np.float32),
+        "rgbs": found.colours(rows).astype(np.float32),
         "opacities": opacity[rows, None].astype(np.float32),
     }
 
