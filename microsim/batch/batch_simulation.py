@@ -21,15 +21,9 @@ from microsim.batch.batch_columns import Array, Integers, Loops
 from microsim.batch.batch_ground import Ground
 from microsim.batch.batch_radio import BatchRadio
 from microsim.batch.device_choice import choose_loops
+from microsim.batch.instrument_columns import InstrumentColumns, sensor_columns
 from microsim.batch.robot_columns import RobotColumns
-from microsim.batch.sensor_columns import (
-    Fixture,
-    InstrumentColumns,
-    KernelColumns,
-    SensorColumns,
-    sensor_columns,
-    why_not,
-)
+from microsim.batch.sensor_columns import Fixture, KernelColumns, SensorColumns, why_not
 from microsim.engine.bodies import Body
 from microsim.engine.calls import Rows
 from microsim.engine.components import X, Z

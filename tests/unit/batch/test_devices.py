@@ -89,6 +89,8 @@ def listing(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_no_code_for_a_gpu_fuses_multiplications_and_additions(listing: Any) -> None:
+    from microsim.batch import camera_kernels
+    from microsim.batch.camera_columns import CameraColumns
     from microsim.batch.cuda_compiler import ptx_of
     from microsim.batch.cuda_kernels import move_loop
 
@@ -98,8 +100,14 @@ def test_no_code_for_a_gpu_fuses_multiplications_and_additions(listing: Any) -> 
         batch.reset([1])
         batch.free_places("a place", (2.0, 18.0), (2.0, 18.0))
         batch.loops.sincos(np.zeros(N), np.zeros(N), np.zeros(N))
+        for sensor in batch._sensors.values():
+            if isinstance(sensor, CameraColumns):
+                sensor._frames[:, -1, camera_kernels.LEAVES] = 1  # nothing exposes frames here: say that they are due
+                sensor.finish(np.arange(N), batch.tick)
     kinds = {make.__name__ for make, _ in listing.asked}
     assert kinds >= {"move_loop", "sense_loop", "take_loop", "start_loop", "settle_loop", "layout_loop"}
+    drawing = {constants[0].__name__ for make, constants in listing.asked if make.__name__ == "frame_loop"}
+    assert drawing == {"place_shape", "aim_shape", "aim_ground", "see_pixel", "sum_in_row", "finish_pixel"}
     multiplications = 0
     for (make, constants), arguments in listing.asked.items():
         if make is move_loop and len(constants[0]) > 2:
