@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from microsim.bundle.bundle_model import Heightmap
 from microsim.bundle.capture.scene_layers import OBJECT, Layers, SceneSplats, height_at, rotation_matrices
 from microsim.engine.compiled import kernel
 from microsim.errors import UsageError
@@ -22,11 +23,14 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Mesh: TypeAlias = tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]
 _Part: TypeAlias = tuple[Floats, npt.NDArray[np.int32]]
 
-MAX_TRIANGLES = 5_000_000
+MAX_TRIANGLES = 20_000_000  # before they are simplified
+_MANY_TRIANGLES = 150_000
 _TILE_VOXELS = 192  # edge of a tile; memory holds one tile at a time
 _REACH = 2.5  # standard deviations of a disc
 _LEAST_WEIGHT = 0.25
+_LARGEST_DISC_M = 0.8  # standard deviation; larger ones are rough guesses of what was seen from afar
 _LEAST_TRIANGLES = 60  # of a connected part
+_LEAST_HEIGHT_M = 0.3  # above the ground, of its highest point
 _UNDER_M = 0.3  # discs of objects reach so far down
 
 
@@ -38,7 +42,8 @@ def collision_mesh(
     progress: Callable[[int, int], None] | None = None,
 ) -> Mesh:
     """Vertices [m] and triangles of the objects; `viewpoints` are places from which they can be seen."""
-    chosen = np.flatnonzero((layers.label == OBJECT) & splats.opaque)
+    is_small = splats.sigmas.max(axis=1) < _LARGEST_DISC_M
+    chosen = np.flatnonzero((layers.label == OBJECT) & splats.opaque & is_small)
     if not len(chosen):
         return np.zeros((0, 3), np.float32), np.zeros((0, 3), np.int32)
     discs = _discs(splats, chosen, viewpoints)
@@ -54,9 +59,9 @@ def collision_mesh(
         if progress is not None:
             progress(number + 1, len(places))
     vertices, triangles = _joined(parts, voxel_m)
-    vertices, triangles = _without_crumbs(vertices, triangles)
     if len(triangles) > MAX_TRIANGLES:
         raise UsageError(f"{len(triangles):,} triangles would be too many; use a larger --voxel or a smaller --extent")
+    vertices, triangles = _simplified(*_without_crumbs(vertices, triangles, layers.ground))
     return vertices.astype(np.float32), triangles
 
 
@@ -163,8 +168,11 @@ def _joined(parts: list[_Part], voxel_m: float) -> tuple[Floats, npt.NDArray[np.
     return vertices[first], triangles[whole].astype(np.int32)
 
 
-def _without_crumbs(vertices: Floats, triangles: npt.NDArray[np.int32]) -> tuple[Floats, npt.NDArray[np.int32]]:
-    """Connected parts of fewer triangles than _LEAST_TRIANGLES are leaves and noise."""
+def _without_crumbs(
+    vertices: Floats, triangles: npt.NDArray[np.int32], ground: Heightmap
+) -> tuple[Floats, npt.NDArray[np.int32]]:
+    """Connected parts of few triangles are leaves and noise, and so are those that lie flat on the ground."""
+    from scipy import ndimage
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
@@ -172,11 +180,26 @@ def _without_crumbs(vertices: Floats, triangles: npt.NDArray[np.int32]) -> tuple
         return vertices, triangles
     pairs = np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]]])
     graph = coo_matrix((np.ones(len(pairs), np.int8), (pairs[:, 0], pairs[:, 1])), shape=(len(vertices),) * 2)
-    part = connected_components(graph, directed=False)[1]
-    sizes = np.bincount(part[triangles[:, 0]], minlength=int(part.max()) + 1)
-    triangles = triangles[sizes[part[triangles[:, 0]]] >= _LEAST_TRIANGLES]
+    count, part = connected_components(graph, directed=False)
+    sizes = np.bincount(part[triangles[:, 0]], minlength=count)
+    with np.errstate(invalid="ignore"):
+        above = np.nan_to_num(vertices[:, 2] - height_at(ground, vertices), nan=math.inf)
+    highest = ndimage.maximum(above, part, np.arange(count))
+    is_kept = (sizes >= _LEAST_TRIANGLES) & (highest > _LEAST_HEIGHT_M)
+    triangles = triangles[is_kept[part[triangles[:, 0]]]]
     used, renumbered = np.unique(triangles, return_inverse=True)
     return vertices[used], renumbered.reshape(-1, 3).astype(np.int32)
+
+
+def _simplified(vertices: Floats, triangles: npt.NDArray[np.int32]) -> tuple[Floats, npt.NDArray[np.int32]]:
+    """Of even walls a few large triangles are left: no more than _MANY_TRIANGLES in all."""
+    if len(triangles) <= _MANY_TRIANGLES:
+        return vertices, triangles
+    from fast_simplification import simplify
+
+    reduction = 1.0 - _MANY_TRIANGLES / len(triangles)
+    points, corners = simplify(vertices.astype(np.float32), triangles.astype(np.int32), target_reduction=reduction)
+    return points.astype(np.float64), corners.astype(np.int32)
 
 
 def viewpoints_above(layers: Layers, height_m: float = 1.5) -> Floats:

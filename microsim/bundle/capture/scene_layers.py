@@ -29,6 +29,8 @@ _LARGE_M = 3.0  # a standard deviation; no solid thing is drawn by one such Gaus
 _FLAT_COSINE = 0.8  # of the angle between a disc's normal and up
 _DISC_SIGMAS = 1.2  # within which an opaque Gaussian covers what is behind it
 _MOST_RINGS = 4  # of points on a disc
+_EVEN_M = 0.006  # half the cells of even ground are nearer than this to the median around them
+_SMOOTH_CELLS = 7
 _FILL_M = 6.0  # holes up to this far from known ground are filled
 
 
@@ -179,7 +181,7 @@ def _ground(points: Floats, cameras: Floats | None, resolution: float, slope: fl
     low[_stands_out(low, resolution, slope)] = np.nan
     reached = _reached(low, _seeds(low, cameras, west, south, resolution), _STEP_M + slope * resolution)
     heights = np.where(reached, _mean_near(points, low, west, south, resolution), np.nan)
-    filled = _filled(heights, resolution)
+    filled = _smooth(_filled(heights, resolution), reached)
     return Heightmap(filled.astype(np.float32), resolution, west, south), reached
 
 
@@ -285,6 +287,17 @@ def _filled(heights: Floats, resolution: float) -> Floats:
         out = np.where(known, heights, smooth)
     out[distance * resolution > _FILL_M] = np.nan
     return out
+
+
+def _smooth(heights: Floats, known: Mask) -> Floats:
+    """Without the noise of what was trained, where there is some. Medians keep kerbs, which means would blur."""
+    from scipy import ndimage
+
+    filled = np.where(np.isnan(heights), np.nanmedian(heights), heights)
+    off = np.abs(filled - ndimage.median_filter(filled, 5, mode="nearest"))
+    if float(np.median(off[known])) < _EVEN_M:
+        return heights
+    return np.where(np.isnan(heights), np.nan, ndimage.median_filter(filled, _SMOOTH_CELLS, mode="nearest"))
 
 
 def height_at(ground: Heightmap, points: npt.NDArray[np.floating[Any]]) -> Floats:
