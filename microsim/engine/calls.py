@@ -274,6 +274,17 @@ def _sample_many_entry(address: int) -> None:
     )
 
 
+def _picture_entry(address: int) -> None:
+    row = integers_at(address, CALL_COLUMNS)
+    kernel_called(
+        row[TABLE],
+        floats_at(row[MOTION], row[MOTION_SIZE]),
+        row[KEY],
+        row[TICK],
+        bytes_at(row[READING], row[READING_SIZE]),
+    )
+
+
 @kernel
 def _columns_at(address: int, rows: int, width: int, begin: int, end: int) -> Array:
     return float_grid_at(address, rows, width)[:, begin:end]
@@ -345,6 +356,12 @@ def sample_many_address(function: Callable[..., None]) -> int:
 
 
 @cache
+def picture_address(function: Callable[..., None]) -> int:
+    """The same of a kernel `(address of its table, motion, key, tick, bytes)` that fills bytes in place of numbers."""
+    return _address(function, _picture_entry)
+
+
+@cache
 def advance_address(function: Callable[..., None]) -> int:
     """The same of a robot's kernel `(state, command, settings, keys, scene, tick, ticks)`."""
     return _address(function, _advance_entry_0_1 if is_of_version_0_1(function) else _advance_entry)
@@ -377,7 +394,9 @@ def skipped_calls() -> Iterator[None]:
 def _skip(on: bool) -> None:
     global _is_skipping  # noqa: PLW0603 - of this process, before its run begins
     _is_skipping = on
-    for each in (contact_address, sample_address, sample_many_address, advance_address, advance_many_address):
+    for each in (
+        contact_address, sample_address, sample_many_address, picture_address, advance_address, advance_many_address,
+    ):  # fmt: skip
         each.cache_clear()
 
 

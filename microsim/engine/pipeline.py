@@ -5,8 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from microsim.engine.noise import normals, stream_key, uniforms
+from microsim.engine import noise as _noise
+from microsim.engine.compiled import kernel
+from microsim.engine.noise import stream_key
 from microsim.engine.timekeeper import Trigger
+
+_normals, _uniforms = _noise.normals, _noise.uniforms
 
 
 class Remembers(Protocol):
@@ -53,6 +57,19 @@ class Periodic:
         self.due = self.trigger.next_tick(tick + 1)
 
 
+@kernel
+def delay_in_ticks(
+    mean_ms: float, jitter_ms: float, drop_probability: float, physics_hz: float, key: int, tick: int
+) -> int:
+    """Delay of what was sampled at this tick, to the nearest tick; -1: it is lost."""
+    if drop_probability > 0.0 and _uniforms(key, tick, 1)[0] < drop_probability:
+        return -1
+    delay_ms = mean_ms
+    if jitter_ms > 0.0:
+        delay_ms += jitter_ms * _normals(key, tick, 0)[0]
+    return math.floor(max(delay_ms, 0.0) * physics_hz / 1000.0 + 0.5)
+
+
 @dataclass(frozen=True)
 class Latency:
     """Publishing delay and loss of a pipeline."""
@@ -65,12 +82,8 @@ class Latency:
 
     def ticks(self, tick: int) -> int | None:
         """Delay of what was sampled at this tick, to the nearest tick; None when it is lost."""
-        if self.drop_probability > 0.0 and uniforms(self.key, tick, 1)[0] < self.drop_probability:
-            return None
-        delay_ms = self.mean_ms
-        if self.jitter_ms > 0.0:
-            delay_ms += self.jitter_ms * normals(self.key, tick, 0)[0]
-        return math.floor(max(delay_ms, 0.0) * self.physics_hz / 1000.0 + 0.5)
+        delay = delay_in_ticks(self.mean_ms, self.jitter_ms, self.drop_probability, self.physics_hz, self.key, tick)
+        return None if delay < 0 else delay
 
 
 @dataclass

@@ -139,11 +139,22 @@ class View:
     bodies: npt.NDArray[np.float64]  # (n, 15) boxes of the other robots, see `engine.bodies`
 
 
+class CompiledReading(Protocol):
+    """Readings made without Python, from the motion that the robot had when they were sampled.
+
+    `address`: of a function, see `calls.picture_address`; `row`: its table, `bytes`: of a reading.
+    """
+
+    address: int
+    row: npt.NDArray[np.int64]
+    bytes: int
+
+
 class Instrument(Protocol):
     """Makes the readings of a sensor that no kernel can make alone: a camera, a LiDAR.
 
     Optional: `may_break = True` if a failure of `read` must not end the run, `sees_robots = False` if it does not look
-    at `View.bodies`, which then is empty.
+    at `View.bodies`, which then is empty; `compiled()`, which gives the same readings as a `CompiledReading`, or None.
     """
 
     def read(self, view: View) -> npt.NDArray[Any]: ...
@@ -154,8 +165,9 @@ class MessageForm:
     """A message that a sensor sends.
 
     The message of `prototype` is encoded once, and each reading is written into it. `slots`: path in the message ->
-    name in the reading. A sensor with an instrument has an `encoder` instead, which makes a function of stamp [ns] and
-    reading that gives bytes.
+    name in the reading. A sensor with an instrument has an `encoder`, which makes a function of stamp [ns] and reading
+    that gives bytes; where readings can be compiled, its first message has a `prototype` too that ends with the
+    reading, and the others have one that only has a stamp.
     """
 
     type: str
