@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple, TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -79,16 +79,28 @@ def entries_in(messages: bytes) -> Iterator[tuple[str, bytes]]:
         position = end
 
 
-class Transcripts(NamedTuple):
+class Transcripts:
     """Of some ticks, one behind the other; they are split on access."""
 
-    data: bytes
-    ends: Sequence[int]  # [byte] of each tick
+    __slots__ = ("_data", "ends")
+
+    def __init__(self, data: bytes | memoryview, ends: Sequence[int]) -> None:
+        self._data = data
+        self.ends = ends  # [byte] of each tick
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    @property
+    def data(self) -> bytes:
+        if not isinstance(self._data, bytes):
+            self._data = bytes(self._data)
+        return self._data
 
     def each(self) -> Iterator[bytes]:
         begin = 0
         for end in self.ends:
-            yield self.data[begin:end]
+            yield bytes(self._data[begin:end])
             begin = end
 
 
@@ -113,7 +125,7 @@ class Messages(Sequence[Message]):
         return len(self._list())
 
     def __bool__(self) -> bool:
-        return any(len(some.data) > DIGEST_BYTES * len(some.ends) for some in self._transcripts)
+        return any(len(some) > DIGEST_BYTES * len(some.ends) for some in self._transcripts)
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self._list())
@@ -207,7 +219,11 @@ class Outbox:
             self._chain(self.address, places)
             self.digest = bytes(view[last : last + DIGEST_BYTES])
         self.position = DIGEST_BYTES
-        closed = Transcripts(bytes(view[:last]), ends)
+        if 2 * last < self.room:
+            closed = Transcripts(bytes(view[:last]), ends)
+        else:  # handed on as it is: copying images takes as long as drawing them
+            closed = Transcripts(view[:last], ends)
+            self._use(np.empty(self.room + DIGEST_BYTES, np.uint8))
         self.transcripts.append(closed)
         return closed
 
