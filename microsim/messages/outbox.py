@@ -159,9 +159,12 @@ class Outbox:
     A chain, unlike one long hash, is 32 bytes at any tick: a snapshot can carry it.
     """
 
-    def __init__(self, chain: Callable[[int, Ends], None] | None = None) -> None:
-        """`chain`: `_chain_in_python`, quicker, of the buffer's address; it leaves the digest behind the last tick."""
-        self._chain = chain
+    def __init__(self, find_chain: Callable[[], Callable[[int, Ends], None] | None] = lambda: None) -> None:
+        """`find_chain` gives `_chain_in_python`, quicker, of the buffer's address, or None.
+
+        That leaves the digest behind the last tick. It is looked for when ticks are first closed together.
+        """
+        self._find_chain = find_chain
         self.digest = bytes(DIGEST_BYTES)
         self.topics: dict[str, tuple[str, Qos]] = {}  # every topic that may be sent on: its type and quality of service
         self.transcripts: list[Transcripts] = []  # of ticks whose messages are not yet handed to the caller
@@ -212,11 +215,12 @@ class Outbox:
             places = self._altered(self.alter, places.tolist())
         ends: list[int] = places.tolist()
         view, last = self._view, ends[-1]
-        if self._chain is None or len(ends) == 1:
+        chain = self._find_chain() if len(ends) > 1 else None
+        if chain is None:
             self._chain_in_python(ends)
         else:
             view[:DIGEST_BYTES] = self.digest
-            self._chain(self.address, places)
+            chain(self.address, places)
             self.digest = bytes(view[last : last + DIGEST_BYTES])
         self.position = DIGEST_BYTES
         if 2 * last < self.room:

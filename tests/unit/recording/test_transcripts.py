@@ -45,7 +45,7 @@ def said(run: list[list[tuple[int, bytes]]]) -> list[bytes]:
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=9), st.integers(0, 2**32))
 def test_digests_of_many_ticks_at_once_are_a_chain_of_sha256(contents: list[bytes], seed: int) -> None:
-    outbox = Outbox(digest_chain())
+    outbox = Outbox(digest_chain)
     outbox.digest = first = sha256(str(seed).encode()).digest()
     ends: Ends = np.cumsum([DIGEST_BYTES + len(each) for each in contents])
     expected, digest = [], first
