@@ -16,14 +16,9 @@ from microsim.engine import calls as _calls
 from microsim.engine import late_readings as _late_readings
 from microsim.engine import motion as _motion
 from microsim.engine.calls import (
-    BEGIN,
     CALL_COLUMNS,
-    END,
     END_JUMP,
     FIRST_JUMP,
-    FLEET_COLUMNS,
-    FLEET_SEEN,
-    FLEET_TICK,
     FUNCTION,
     MOTION,
     MOTION_SIZE,
@@ -31,15 +26,12 @@ from microsim.engine.calls import (
     READING,
     READING_SIZE,
     SEEN,
-    STATE,
-    STATE_ROWS,
     STRIDE,
     TICK,
-    TICKS,
-    WIDTH,
     Rows,
 )
 from microsim.engine.compiled import kernel
+from microsim.engine.fleet_loops import copy_states, look, move
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.late_readings import (
     ALL_BYTES,
@@ -80,9 +72,6 @@ SLOT_COLUMNS = 4
 # columns of a window of time: the first tick, the first tick after it, and by how much a sensor jumps meanwhile
 FROM, UNTIL, OFFSET = range(3)
 WINDOW_COLUMNS = 5
-# columns of what is copied after each tick: from where, how many bytes, where to, and the end of the room there
-COPIED, COPIED_BYTES, COPY_TO, COPY_END = range(4)
-COPY_COLUMNS = 4
 # what `run_ticks` is given and gives back
 AT_TICK, END_TICK, AT_BYTE, DONE, NEEDED = range(5)
 # the clock: ticks per second as a fraction, the most bytes that a tick can have without late outputs, and their number
@@ -239,43 +228,6 @@ def sense(
         position = write(rows, slots, r, stamp_ns, buffer, position)
         rows[r, SENT] += 1
     return position
-
-
-@kernel
-def move(fleets: Rows, tick: int, ticks: int) -> None:
-    """Every fleet from `tick` on by `ticks`, tick by tick: robots touch each other."""
-    for k in range(tick, tick + ticks):
-        for f in range(fleets.shape[0]):
-            fleets[f, FLEET_TICK], fleets[f, TICKS] = k, 1
-            _call(fleets[f, FUNCTION], _table_address(fleets) + 8 * FLEET_COLUMNS * f)
-
-
-@kernel
-def copy_states(copies: Rows) -> None:
-    """After a tick: what is to be kept of it, while there is room."""
-    for c in range(copies.shape[0]):
-        row = copies[c]
-        if row[COPY_TO] < row[COPY_END]:
-            _copy(row[COPY_TO], row[COPIED], row[COPIED_BYTES])
-            row[COPY_TO] += row[COPIED_BYTES]
-
-
-@kernel
-def move_and_copy(fleets: Rows, copies: Rows, tick: int, ticks: int) -> None:
-    """`move`, with the states of each tick."""
-    for k in range(tick, tick + ticks):
-        move(fleets, k, 1)
-        copy_states(copies)
-
-
-@kernel
-def look(fleets: Rows) -> None:
-    """Bring every robot's motion up to date."""
-    for f in range(fleets.shape[0]):
-        row = fleets[f]
-        count = row[END] - row[BEGIN]
-        state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
-        _observe(state, _float_grid_at(row[FLEET_SEEN], count, FIELDS))
 
 
 @kernel

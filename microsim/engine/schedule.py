@@ -209,7 +209,8 @@ class Schedule:
         for row in self.tables.manual:
             if self.tables.rows[row, DUE] > tick:
                 output_of = self.tables.outputs[row]
-                assert output_of is not None and output_of.trigger is not None
+                assert output_of is not None
+                assert output_of.trigger is not None
                 self.tables.rows[row, DUE] = output_of.trigger.next_tick(tick + 1)
         if self.radio is not None:
             for robot, payload in self.radio.deliver(tick):

@@ -182,7 +182,8 @@ class NodeSimulation(Simulation):
             if topic in self._rows:
                 row = self._rows[topic]
                 output = self._tables.outputs[row]
-                assert output is not None and output.trigger is not None  # small nodes have no late outputs
+                assert output is not None
+                assert output.trigger is not None  # small nodes have no late outputs
                 self._tables.rows[row, DUE] = output.trigger.next_tick(self.tick + 1)
 
     def send_next(self, topics: Iterable[str]) -> None:
