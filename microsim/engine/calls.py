@@ -111,6 +111,8 @@ if _IS_PLAIN:
     def call(function: int, row: int) -> None:
         _functions[int(function)](int(row))
 
+    call_now = call
+
     def copy(target: int, source: int, size: int) -> None:
         ctypes.memmove(int(target), int(source), int(size))
 
@@ -155,6 +157,10 @@ else:
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64), code
+
+    def call_now(function: int, row: int) -> None:
+        """The same from Python."""
+        ctypes.CFUNCTYPE(None, ctypes.c_int64)(function)(row)
 
     @intrinsic  # type: ignore[untyped-decorator]
     def copy(typing: Any, target: Any, source: Any, size: Any) -> Any:
@@ -274,17 +280,6 @@ def _sample_many_entry(address: int) -> None:
     )
 
 
-def _picture_entry(address: int) -> None:
-    row = integers_at(address, CALL_COLUMNS)
-    kernel_called(
-        row[TABLE],
-        floats_at(row[MOTION], row[MOTION_SIZE]),
-        row[KEY],
-        row[TICK],
-        bytes_at(row[READING], row[READING_SIZE]),
-    )
-
-
 @kernel
 def _columns_at(address: int, rows: int, width: int, begin: int, end: int) -> Array:
     return float_grid_at(address, rows, width)[:, begin:end]
@@ -357,8 +352,11 @@ def sample_many_address(function: Callable[..., None]) -> int:
 
 @cache
 def picture_address(function: Callable[..., None]) -> int:
-    """The same of a kernel `(address of its table, motion, key, tick, bytes)` that fills bytes in place of numbers."""
-    return _address(function, _picture_entry)
+    """Address of a plain function that is given the address of a call's row itself, and fills bytes.
+
+    It is compiled as it is: around a kernel, all that it calls would be translated twice.
+    """
+    return _registered(function)
 
 
 @cache
@@ -417,10 +415,15 @@ def _address(function: Callable[..., None], entry: Callable[[int], None]) -> int
     code = entry.__code__.replace(co_name=name, co_filename=source.co_filename, co_firstlineno=source.co_firstlineno)
     made = FunctionType(code, {**globals(), "kernel_called": function}, name)
     made.__qualname__, made.__module__ = name, form.__module__
+    return _registered(made)
+
+
+def _registered(function: Callable[[int], None]) -> int:
+    """Address of a function of a row's address; it lives as long as this process."""
     if _IS_PLAIN:
-        _functions[id(made)] = made
-        _kept.append(made)
-        return id(made)
-    compiled = cached_cfunc(types.void(types.int64), _skipped if _is_skipping else made)
+        _functions[id(function)] = function
+        _kept.append(function)
+        return id(function)
+    compiled = cached_cfunc(types.void(types.int64), _skipped if _is_skipping else function)
     _kept.append(compiled)
     return int(compiled.address)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from microsim.engine import calls as _calls
-from microsim.engine import pipeline as _pipeline
 from microsim.engine.calls import Rows
 from microsim.engine.compiled import kernel
 from microsim.engine.motion import FIELDS, SENSOR_FIELDS
@@ -21,12 +20,12 @@ from microsim.engine.pipeline import Latency
 from microsim.engine.timekeeper import Trigger
 
 _copy, _floats_at, _integers_at = _calls.copy, _calls.floats_at, _calls.integers_at
-_delay_in_ticks = _pipeline.delay_in_ticks
 
-# columns of a late output: its times, its queue, its delay, the rows that are sent with it, and the first bad tick
+# columns of a late output: its times, its queue, its delay, the rows that are sent with it; whether Python is to look,
+# and a tick, plus one, whose motion was not finite
 NEXT_SAMPLE, LAST_LEAVES, QUEUE, CAPACITY, FIRST, COUNT, LATENCY, LATENCY_KEY, FOLLOWERS, ALL_BYTES = range(10)
-NOT_FINITE = 10
-LATE_COLUMNS = 11
+ATTENTION, NOT_FINITE = 10, 11
+LATE_COLUMNS = 12
 # columns of what waits in the queue: when it leaves, when it was sampled, its stamp, then the motion
 LEAVES, SAMPLED_AT, STAMP_NS, KEPT_MOTION = range(4)
 ENTRY_COLUMNS = KEPT_MOTION + SENSOR_FIELDS
@@ -41,20 +40,13 @@ def first_entry(late: Rows) -> Rows:
 
 
 @kernel
-def delay_of(late: Rows, tick: int) -> int:
-    """Of what is sampled at this tick, in ticks; -1: it is lost."""
-    numbers = _floats_at(late[LATENCY], 4)
-    return _delay_in_ticks(numbers[0], numbers[1], numbers[2], numbers[3], late[LATENCY_KEY], tick)
-
-
-@kernel
 def keep_motion(late: Rows, seen: int, tick: int, delay: int, stamp_ns: int) -> None:
     """Put the motion at `seen` into the queue, never before what waits already."""
     motion, sum_of_zeros = _floats_at(seen, FIELDS), 0.0
     for k in range(FIELDS):
         sum_of_zeros += 0.0 * motion[k]
     if sum_of_zeros != 0.0:  # NaN
-        late[NOT_FINITE] = tick + 1
+        late[ATTENTION], late[NOT_FINITE] = 1, tick + 1
         return
     place = (late[FIRST] + late[COUNT]) % late[CAPACITY]
     entry = _integers_at(late[QUEUE] + 8 * ENTRY_COLUMNS * place, ENTRY_COLUMNS)
@@ -62,12 +54,6 @@ def keep_motion(late: Rows, seen: int, tick: int, delay: int, stamp_ns: int) -> 
     entry[LEAVES], entry[SAMPLED_AT], entry[STAMP_NS] = late[LAST_LEAVES], tick, stamp_ns
     _copy(late[QUEUE] + 8 * (ENTRY_COLUMNS * place + KEPT_MOTION), seen, 8 * FIELDS)
     late[COUNT] += 1
-
-
-@kernel
-def drop_first(late: Rows) -> None:
-    late[FIRST] = (late[FIRST] + 1) % late[CAPACITY]
-    late[COUNT] -= 1
 
 
 def most_waiting(latency: Latency, trigger: Trigger) -> int:

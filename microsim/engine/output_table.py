@@ -15,6 +15,7 @@ import numpy.typing as npt
 from microsim.engine import calls as _calls
 from microsim.engine import late_readings as _late_readings
 from microsim.engine import motion as _motion
+from microsim.engine import pipeline as _pipeline
 from microsim.engine.calls import (
     CALL_COLUMNS,
     END_JUMP,
@@ -35,9 +36,14 @@ from microsim.engine.fleet_loops import copy_states, look, move
 from microsim.engine.geometry import Array, Grid
 from microsim.engine.late_readings import (
     ALL_BYTES,
+    ATTENTION,
+    CAPACITY,
+    FIRST,
     FOLLOWERS,
     KEPT_MOTION,
     LATE_COLUMNS,
+    LATENCY,
+    LATENCY_KEY,
     LEAVES,
     NEXT_SAMPLE,
     NOT_FINITE,
@@ -55,8 +61,8 @@ _floats_at, _singles_at, _words_at, _integers_at, _bytes_at = (
 )  # fmt: skip
 _table_address, _float_grid_at = _calls.table_address, _calls.float_grid_at
 _observe, _place_of = _motion.observe, _motion.place_of
-_first_entry, _drop_first = _late_readings.first_entry, _late_readings.drop_first
-_delay_of, _keep_motion = _late_readings.delay_of, _late_readings.keep_motion
+_first_entry, _keep_motion = _late_readings.first_entry, _late_readings.keep_motion
+_delay_in_ticks = _pipeline.delay_in_ticks
 
 NEVER = 2**62  # a tick that does not come
 DIGEST_BYTES = 32  # before each tick's messages there is room for the digest of the tick before
@@ -179,14 +185,15 @@ def sense_late(
     late = _integers_at(rows[r, LATE], LATE_COLUMNS)
     if late[NEXT_SAMPLE] <= tick:
         late[NEXT_SAMPLE] = next_tick(rows[r, PERIOD], rows[r, PARTS], tick + 1)
-        delay = _delay_of(late, tick)
+        numbers = _floats_at(late[LATENCY], 4)
+        delay = _delay_in_ticks(numbers[0], numbers[1], numbers[2], numbers[3], late[LATENCY_KEY], tick)
         if delay >= 0 and is_within(windows, rows[r, FIRST_WINDOW], rows[r, END_WINDOW], tick):
             rows[r, DROPPED] += 1
         elif delay >= 0:
             _keep_motion(late, calls[rows[r, FIRST_CALL], SEEN], tick, delay, stamp_ns)
     while late[WAITING] > 0 and _first_entry(late)[LEAVES] <= tick:
         position = leave(rows, calls, slots, r, late, buffer, position)
-        _drop_first(late)
+        late[FIRST], late[WAITING] = (late[FIRST] + 1) % late[CAPACITY], late[WAITING] - 1
         rows[r, SENT] += 1 + late[FOLLOWERS]
     rows[r, DUE] = late[NEXT_SAMPLE]
     if late[WAITING] > 0:
@@ -287,10 +294,10 @@ class Call:
     stride: int = 0  # from one number of that column to the next; 0: it is a motion
     size: int = SENSOR_FIELDS  # numbers of the motion or the state
     mount: Array = field(default_factory=lambda: np.zeros(3))  # [m]
-    memory: Array = field(default_factory=lambda: np.zeros(1))
+    memory: npt.NDArray[Any] = field(default_factory=lambda: np.zeros(1))  # of a late output: its columns
     table: Array = field(default_factory=lambda: np.zeros(1))
     jumps: Sequence[Window] = ()
-    picture: Any = None  # of a late output: what has a `row` that stands for the table, and `bytes` of a reading
+    picture: Any = None  # of a late output: its readings, see `sensors.sensor.CompiledReading`
 
     def __post_init__(self) -> None:
         self.motion = np.zeros(self.size)
@@ -447,17 +454,24 @@ class Tables:
             late.numbers[NEXT_SAMPLE], self.rows[k, DUE] = NEVER, 0
             tables = self.rows, self.calls, self.slots, self.windows
             sense(*tables, (k, k + 1), LAST_TICK, 0, _calls.address_of(room), 0)
+            self.check()
             self.rows[k, SENT], late.numbers[NEXT_SAMPLE], self.rows[k, DUE] = sent, next_sample, due
             group = [each for each in self.outputs[k : k + 1 + late.followers] if each is not None]
             sets = zip(waiting, _sets(group, room.tobytes()), strict=True)
             late.add_made([(*times, messages) for times, messages in sets])
 
     def check(self) -> None:
-        """Raise an error if a reading could not be made."""
+        """Finish readings that compiled code could not; raise an error if one could not be made."""
+        if not any(late.numbers[ATTENTION] for _, late in self._lates):
+            return
         for k, late in self._lates:
-            if late.numbers[NOT_FINITE]:
-                output, tick = self.outputs[k], int(late.numbers[NOT_FINITE]) - 1
+            call, tick = int(self.rows[k, FIRST_CALL]), int(late.numbers[NOT_FINITE]) - 1
+            if tick >= 0:
+                output = self.outputs[k]
                 raise ValueError(f"{output and output.target}: the pose at tick {tick} is not finite")
+            if late.numbers[ATTENTION]:
+                late.numbers[ATTENTION] = 0
+                self._calls[call].picture.finish(self.calls[call])
 
     @property
     def sent(self) -> int:

@@ -328,7 +328,7 @@ def _add_late(
 ) -> None:
     target = f"{context.robot}/{context.sensor}"
     call = Call(reading.address, np.zeros(1), run.seen(context.robot), np.zeros(1), context.key)
-    call.picture = reading
+    call.picture, call.memory = reading, late.numbers
     dropouts = windows_of(of_target(run.health.faults, target), "silence", run.scenario.plugins)
     for form in forms:
         topic, message, slots = _filled(context, sensor, form, call)

@@ -12,10 +12,24 @@ import numpy.typing as npt
 
 from microsim.engine import calls as _calls
 from microsim.engine import motion as _motion
-from microsim.engine.calls import Rows, address_of, picture_address
+from microsim.engine.calls import (
+    CALL_COLUMNS,
+    MEMORY,
+    MOTION,
+    MOTION_SIZE,
+    READING,
+    READING_SIZE,
+    TABLE,
+    Rows,
+    address_of,
+    call_now,
+    picture_address,
+)
 from microsim.engine.compiled import kernel
 from microsim.engine.geometry import Array, Grid, Vector
+from microsim.engine.late_readings import ATTENTION, LATE_COLUMNS, MOST_WAITING
 from microsim.engine.motion import AXES, COS_YAW, SIN_YAW, Rotation
+from microsim.engine.schedule import CHUNK
 from microsim.render import drawing as _drawing
 from microsim.render import image_noise as _image_noise
 from microsim.render.image_noise import NoiseParts
@@ -25,24 +39,27 @@ from microsim.render.shapes import COEFFICIENTS, SHAPE_COLUMNS, Shapes
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
-_copy, _table_address, _integers_at = _calls.copy, _calls.table_address, _calls.integers_at
+_call, _copy, _table_address, _integers_at = _calls.call, _calls.copy, _calls.table_address, _calls.integers_at
 _floats_at, _words_at, _bytes_at = _calls.floats_at, _calls.words_at, _calls.bytes_at
 _float_grid_at, _byte_grid_at = _calls.float_grid_at, _calls.byte_grid_at
 _place_of, _is_level_row = _motion.place_of, _motion.is_level_row
 _draw, _colour_rows = _drawing.draw, _drawing.colour_rows
 _mark_edges, _blur_and_scale = _image_noise.mark_edges, _image_noise.blur_and_scale
 
-# places of a camera's table: sizes, then the addresses of numbers and of arrays
+# places of a camera's table: sizes, the addresses of numbers and of arrays, images that are not blurred yet, and the
+# function that blurs: many runs see one colour at first, and start without it
 HEIGHT, WIDTH, BANDS, TILES_ACROSS, COLUMN_BINS, ROW_BINS, GROUND_ROWS, GROUND_COLUMNS = range(8)
 SHAPE_COUNT, PAINTED, CLASS_COUNT, WEIGHT_COUNT, EXTENDED_COUNT, MARK_ROWS, MARK_COLUMNS = range(8, 15)
 NUMBERS, RAYS, TILES, COLUMNS, ROWS, GROUND, SHAPE_TABLE, SHAPE_COEFFICIENTS, SHAPE_SPANS = range(15, 24)
 ROW_ROOM, DEPTHS, CLASSES, PALETTE_COLOURS, DRAWN = range(24, 29)
 WEIGHTS, GAINS, EXTENDED, BLURRED, MARKS = range(29, 34)
-FRAME_COLUMNS = 34
+UNFINISHED, BLUR, UNFINISHED_COUNT = range(34, 37)
+FRAME_COLUMNS = 37
 # its numbers: of the screen's index, of the ground, and where the camera is mounted; then room for its pose
 _SCALE, _CELL, _HEIGHT_OF_GROUND, _MOUNT, _ROTATION, _POSE = 0, 4, 7, 8, 11, 20
 _FRAME_NUMBERS = 32
 _BAR_BYTES = 96  # of one colour, which are then copied
+_MOST_UNFINISHED = MOST_WAITING + CHUNK  # images that leave in one call
 
 
 class DrawnParts(NamedTuple):
@@ -72,14 +89,23 @@ class FrameTable:
         drawn_with = parts.rays, parts.tiles, screen.columns, screen.rows, surface.classes
         shaped = shapes.table, shapes.coefficients, shapes.spans
         room = parts.row, parts.depths, parts.classes, parts.palette, self._drawn
-        self._arrays = (self._numbers, *drawn_with, *shaped, *room, *noise)  # in the order of the table
+        self._unfinished: Rows = np.zeros(_MOST_UNFINISHED, np.int64)  # addresses
+        self._arrays = (self._numbers, *drawn_with, *shaped, *room, *noise, self._unfinished)  # as in the table
         sizes = (
             height, width, *parts.tiles.shape[:2], screen.columns.shape[1], screen.rows.shape[1],
             *surface.classes.shape, len(shapes.table), shapes.painted, len(parts.palette), noise.weights.size,
             noise.extended_row.size, *noise.marks.shape,
         )  # fmt: skip
-        self.row: Rows = np.array([*sizes, *map(address_of, self._arrays)], np.int64)
+        self.row: Rows = np.array([*sizes, *map(address_of, self._arrays), 0, 0], np.int64)
         self.address, self.bytes = picture_address(palette_frame), 3 * width * height
+
+    def finish(self, call: Rows) -> None:
+        """Blur what compiled code has not, and have it do so from now on."""
+        self.row[BLUR] = picture_address(blur_image)
+        for image in self._unfinished[: self.row[UNFINISHED_COUNT]].tolist():
+            call[READING] = image
+            call_now(int(self.row[BLUR]), address_of(call))
+        self.row[UNFINISHED_COUNT] = 0
 
 
 @kernel
@@ -102,42 +128,13 @@ def aim_camera(numbers: Array, motion: Array) -> Pose:
     return pose
 
 
-@kernel
-def palette_frame(table: int, motion: Array, key: int, tick: int, image: Bytes) -> None:
-    row = _integers_at(table, FRAME_COLUMNS)
-    height, width = row[HEIGHT], row[WIDTH]
-    classes, palette = (
-        _byte_grid_at(row[CLASSES], height, width),
-        _byte_grid_at(row[PALETTE_COLOURS], row[CLASS_COUNT], 3),
-    )
-    only = draw_classes(row, motion, classes)
-    if only >= 0:
-        fill_with_colour(palette[only], image)
-        return
-    sent = image.reshape(height, 3 * width)
-    if row[WEIGHT_COUNT] == 1:  # there is no blur
-        _colour_rows(classes, palette, sent)
-        return
-    drawn, marks = (
-        _byte_grid_at(row[DRAWN], height, 3 * width),
-        _byte_grid_at(row[MARKS], row[MARK_ROWS], row[MARK_COLUMNS]),
-    )
-    _colour_rows(classes, palette, drawn)
-    if not _mark_edges(drawn, row[WEIGHT_COUNT] - 1, marks):
-        _copy(_table_address(image), row[DRAWN], 3 * width * height)
-        return
-    weights, gains = _integers_at(row[WEIGHTS], row[WEIGHT_COUNT]), _words_at(row[GAINS], 3 * width)
-    extended = _words_at(row[EXTENDED], row[EXTENDED_COUNT])
-    blurred = _words_at(row[BLURRED], 3 * width * height).reshape(height, 3 * width)
-    _blur_and_scale(drawn, marks, weights, gains, extended, blurred, sent)
-
-
-@kernel
-def draw_classes(row: Rows, motion: Array, classes: Grid) -> int:
-    """`drawing.draw` with the arrays of a camera's table."""
+def palette_frame(address: int) -> None:
+    """The picture of a call, see `calls.picture_address`."""
+    call = _integers_at(address, CALL_COLUMNS)
+    row, image = _integers_at(call[TABLE], FRAME_COLUMNS), _bytes_at(call[READING], call[READING_SIZE])
     height, width, count = row[HEIGHT], row[WIDTH], row[SHAPE_COUNT]
     numbers = _floats_at(row[NUMBERS], _FRAME_NUMBERS)
-    pose = aim_camera(numbers, motion)
+    pose = aim_camera(numbers, _floats_at(call[MOTION], call[MOTION_SIZE]))
     scale = Scale(numbers[_SCALE], numbers[_SCALE + 1], numbers[_SCALE + 2], numbers[_SCALE + 3])
     columns = _words_at(row[COLUMNS], 2 * row[COLUMN_BINS]).reshape(2, row[COLUMN_BINS])
     rows = _words_at(row[ROWS], 2 * row[ROW_BINS]).reshape(2, row[ROW_BINS])
@@ -148,7 +145,8 @@ def draw_classes(row: Rows, motion: Array, classes: Grid) -> int:
         _float_grid_at(row[SHAPE_COEFFICIENTS], count, COEFFICIENTS),
         _words_at(row[SHAPE_SPANS], 4 * count).reshape(count, 4),
     )
-    return _draw(
+    classes = _byte_grid_at(row[CLASSES], height, width)
+    only = _draw(
         pose,
         numbers[_HEIGHT_OF_GROUND] - pose[2],
         True,
@@ -162,6 +160,35 @@ def draw_classes(row: Rows, motion: Array, classes: Grid) -> int:
         _float_grid_at(row[DEPTHS], height, width),
         classes,
     )
+    palette = _byte_grid_at(row[PALETTE_COLOURS], row[CLASS_COUNT], 3)
+    if only >= 0:
+        fill_with_colour(palette[only], image)
+        return
+    _colour_rows(classes, palette, image.reshape(height, 3 * width))
+    if row[WEIGHT_COUNT] == 1:  # there is no blur
+        return
+    if row[BLUR] != 0:
+        _call(row[BLUR], address)
+    else:
+        _integers_at(row[UNFINISHED], _MOST_UNFINISHED)[row[UNFINISHED_COUNT]] = call[READING]
+        row[UNFINISHED_COUNT] += 1
+        _integers_at(call[MEMORY], LATE_COLUMNS)[ATTENTION] = 1
+
+
+def blur_image(address: int) -> None:
+    """The image of a call, if it has edges."""
+    call = _integers_at(address, CALL_COLUMNS)
+    row, size = _integers_at(call[TABLE], FRAME_COLUMNS), call[READING_SIZE]
+    height, width = row[HEIGHT], row[WIDTH]
+    image, drawn = _byte_grid_at(call[READING], height, 3 * width), _byte_grid_at(row[DRAWN], height, 3 * width)
+    marks = _byte_grid_at(row[MARKS], row[MARK_ROWS], row[MARK_COLUMNS])
+    if not _mark_edges(image, row[WEIGHT_COUNT] - 1, marks):
+        return
+    _copy(row[DRAWN], call[READING], size)
+    weights, gains = _integers_at(row[WEIGHTS], row[WEIGHT_COUNT]), _words_at(row[GAINS], 3 * width)
+    extended = _words_at(row[EXTENDED], row[EXTENDED_COUNT])
+    blurred = _words_at(row[BLURRED], 3 * width * height).reshape(height, 3 * width)
+    _blur_and_scale(drawn, marks, weights, gains, extended, blurred, image)
 
 
 @kernel

@@ -142,12 +142,15 @@ class View:
 class CompiledReading(Protocol):
     """Readings made without Python, from the motion that the robot had when they were sampled.
 
-    `address`: of a function, see `calls.picture_address`; `row`: its table, `bytes`: of a reading.
+    `address`: of a function, see `calls.picture_address`; `row`: its table, `bytes`: of a reading. Where the function
+    sets `late_readings.ATTENTION` in its call's memory, `finish` is called with the call before anybody sees a reading.
     """
 
     address: int
     row: npt.NDArray[np.int64]
     bytes: int
+
+    def finish(self, call: npt.NDArray[np.int64]) -> None: ...
 
 
 class Instrument(Protocol):
