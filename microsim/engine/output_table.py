@@ -168,12 +168,12 @@ def write(rows: Rows, slots: Rows, r: int, stamp_ns: int, buffer: int, position:
 def leave(rows: Rows, calls: Rows, slots: Rows, r: int, late: Rows, buffer: int, position: int) -> int:
     """Write the first reading in a late output's queue, and its followers' messages; the reading is made in place."""
     entry, call = _first_entry(late), calls[rows[r, FIRST_CALL]]
-    position = write(rows, slots, r, entry[STAMP_NS], buffer, position)
-    call[MOTION], call[TICK] = _table_address(entry) + 8 * KEPT_MOTION, entry[SAMPLED_AT]
-    call[READING] = buffer + position - call[READING_SIZE]
-    _call(call[FUNCTION], _table_address(call))
-    for k in range(r + 1, r + 1 + late[FOLLOWERS]):
+    for k in range(r, r + 1 + late[FOLLOWERS]):
         position = write(rows, slots, k, entry[STAMP_NS], buffer, position)
+        if k == r:
+            call[MOTION], call[TICK] = _table_address(entry) + 8 * KEPT_MOTION, entry[SAMPLED_AT]
+            call[READING] = buffer + position - call[READING_SIZE]
+            _call(call[FUNCTION], _table_address(call))
     return position
 
 
@@ -399,6 +399,7 @@ class Tables:
         self.slots: Rows = np.array(self._slots, np.int64).reshape(-1, SLOT_COLUMNS)
         self.windows: Array = np.array(self._windows, np.float64).reshape(-1, WINDOW_COLUMNS)
         self._lates = [(k, each.late) for k, each in enumerate(outputs) if each is not None and each.late is not None]
+        self.has_lates = bool(self._lates)
         for k, late in self._lates:
             late.numbers[ALL_BYTES] = sum(each.bytes for each in outputs[k : k + 1 + late.followers] if each)
         at_once = [each for each in outputs if each is not None and each.late is None and each.trigger is not None]
@@ -440,6 +441,8 @@ class Tables:
 
     def room_at(self, tick: int) -> int:
         """The most bytes that this tick can have."""
+        if not self.has_lates:
+            return self._room
         due = [late.numbers for k, late in self._lates if self.rows[k, DUE] <= tick]
         return self._room + sum(int((each[WAITING] + 1) * each[ALL_BYTES]) for each in due)
 

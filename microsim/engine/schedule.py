@@ -134,7 +134,8 @@ class Schedule:
                 break
             out.make_room(int(progress[NEEDED]))  # the buffer is too small for the first tick
         self.tick = int(progress[AT_TICK])
-        tables.check()
+        if tables.has_lates:
+            tables.check()
         self._report_contacts()
         if tables.has_dropouts:
             self.health.dropped.update_to(tables.dropped())
@@ -223,7 +224,8 @@ class Schedule:
             tables.rows, tables.calls, tables.slots, tables.windows, (first, end), tick, stamp_ns,
             out.address, out.position,
         )  # fmt: skip
-        tables.check()
+        if tables.has_lates:
+            tables.check()
         if tables.has_dropouts:
             self.health.dropped.update_to(tables.dropped())
 
