@@ -1,7 +1,7 @@
 """What a run sends, as tables of numbers, and the compiled loops over them: whole ticks without Python.
 
 An output is a row: when it is due, which calls fill its reading, and the message into which the reading is written.
-The rows are in the order of sending. Python rows (a camera, a plug-in without a kernel) have no calls: the loop stops
+The rows are in the order of sending. Python rows (a LiDAR, a plug-in without a kernel) have no calls: the loop stops
 before a tick at which one is due, and `schedule` runs that tick piece by piece.
 """
 

@@ -2,7 +2,7 @@
 
 Built-in sensors and plug-ins use the same class. The simple form needs no kernel: `Sensor(name, message_type, create)`
 with an object that has `update(dt)` and `publish()`. A sensor with a kernel runs inside the compiled tick and in
-batches; one with an instrument runs in Python at its own ticks.
+batches; one with an instrument runs in Python at its own ticks, unless its readings are compiled, as plain images are.
 """
 
 from __future__ import annotations
