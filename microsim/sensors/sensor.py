@@ -143,7 +143,7 @@ class CompiledReading(Protocol):
     """Readings made without Python, from the motion that the robot had when they were sampled.
 
     `address`: of a function, see `calls.picture_address`; `row`: its table, `bytes`: of a reading. Where the function
-    sets `late_readings.ATTENTION` in its call's memory, `finish` is called with the call before anybody sees a reading.
+    sets `late_readings.ATTENTION` in its call's memory, `finish` is called with the call before it is sent.
     """
 
     address: int
