@@ -23,7 +23,7 @@ FOXGLOVE = ["foxglove-sdk>=0.16"]
 
 MCP = ["mcp>=2,<3"]
 
-CAPTURE = ["scipy", "scikit-image"]  # `microsim bundle from-capture`
+CAPTURE = ["scipy", "scikit-image", "fast-simplification"]  # `microsim bundle from-capture`
 
 ROADS = ["lanelet2>=1.2; platform_system == 'Linux' and platform_machine == 'x86_64'", "scipy"]  # `bundle from-roads`
 

@@ -163,7 +163,7 @@ class Simulation:
         self._use(live_changes.at_start(self.initial_scenario, self.scenario))
         self._draw()
         self.counters.clear()
-        self._outbox = Outbox(digest_chain())
+        self._outbox = Outbox(digest_chain)
         self._schedule = self._compose()
         self.opening: bytes = self._schedule.start().data  # the transcript of tick 0, which happens here
         self.transcript_tick = 0  # of the transcript that listeners were last given; `tick` may be further

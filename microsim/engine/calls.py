@@ -114,6 +114,8 @@ if _IS_PLAIN:
     def call(function: int, row: int) -> None:
         _functions[int(function)](int(row))
 
+    call_now = call
+
     def copy(target: int, source: int, size: int) -> None:
         ctypes.memmove(int(target), int(source), int(size))
 
@@ -158,6 +160,10 @@ else:
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64), code
+
+    def call_now(function: int, row: int) -> None:
+        """The same from Python."""
+        ctypes.CFUNCTYPE(None, ctypes.c_int64)(function)(row)
 
     @intrinsic  # type: ignore[untyped-decorator]
     def copy(typing: Any, target: Any, source: Any, size: Any) -> Any:
@@ -349,6 +355,15 @@ def sample_many_address(function: Callable[..., None]) -> int:
 
 
 @cache
+def picture_address(function: Callable[..., None]) -> int:
+    """Address of a plain function that is given the address of a call's row itself, and fills bytes.
+
+    It is compiled as it is: around a kernel, all that it calls would be translated twice.
+    """
+    return _registered(function)
+
+
+@cache
 def advance_address(function: Callable[..., None]) -> int:
     """The same of a robot's kernel `(state, command, settings, keys, scene, tick, ticks)`."""
     return _address(function, _advance_entry_0_1 if is_of_version_0_1(function) else _advance_entry)
@@ -381,7 +396,9 @@ def skipped_calls() -> Iterator[None]:
 def _skip(on: bool) -> None:
     global _is_skipping  # noqa: PLW0603 - of this process, before its run begins
     _is_skipping = on
-    for each in (contact_address, sample_address, sample_many_address, advance_address, advance_many_address):
+    for each in (
+        contact_address, sample_address, sample_many_address, picture_address, advance_address, advance_many_address,
+    ):  # fmt: skip
         each.cache_clear()
 
 
@@ -402,10 +419,15 @@ def _address(function: Callable[..., None], entry: Callable[[int], None]) -> int
     code = entry.__code__.replace(co_name=name, co_filename=source.co_filename, co_firstlineno=source.co_firstlineno)
     made = FunctionType(code, {**globals(), "kernel_called": function}, name)
     made.__qualname__, made.__module__ = name, form.__module__
+    return _registered(made)
+
+
+def _registered(function: Callable[[int], None]) -> int:
+    """Address of a function of a row's address; it lives as long as this process."""
     if _IS_PLAIN:
-        _functions[id(made)] = made
-        _kept.append(made)
-        return id(made)
-    compiled = cached_cfunc(types.void(types.int64), _skipped if _is_skipping else made)
+        _functions[id(function)] = function
+        _kept.append(function)
+        return id(function)
+    compiled = cached_cfunc(types.void(types.int64), _skipped if _is_skipping else function)
     _kept.append(compiled)
     return int(compiled.address)

@@ -1,11 +1,11 @@
 """What a run sends, as tables of numbers, and the compiled loops over them: whole ticks without Python.
 
 An output is a row: when it is due, which calls fill its reading, and the message into which the reading is written.
-The rows are in the order of sending. Python rows (a camera, a plug-in without a kernel) have no calls: the loop stops
+The rows are in the order of sending. Python rows (a LiDAR, a plug-in without a kernel) have no calls: the loop stops
 before a tick at which one is due, and `schedule` runs that tick piece by piece.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,31 +13,45 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine import calls as _calls
+from microsim.engine import late_readings as _late_readings
 from microsim.engine import motion as _motion
+from microsim.engine import pipeline as _pipeline
 from microsim.engine.calls import (
-    BEGIN,
     CALL_COLUMNS,
-    END,
     END_JUMP,
     FIRST_JUMP,
-    FLEET_COLUMNS,
-    FLEET_SEEN,
-    FLEET_TICK,
     FUNCTION,
     MOTION,
     MOTION_SIZE,
     MOUNT,
+    READING,
+    READING_SIZE,
     SEEN,
-    STATE,
-    STATE_ROWS,
     STRIDE,
     TICK,
-    TICKS,
-    WIDTH,
     Rows,
 )
 from microsim.engine.compiled import kernel
+from microsim.engine.fleet_loops import copy_states, look, move
 from microsim.engine.geometry import Array, Grid
+from microsim.engine.late_readings import (
+    ALL_BYTES,
+    ATTENTION,
+    CAPACITY,
+    FIRST,
+    FOLLOWERS,
+    KEPT_MOTION,
+    LATE_COLUMNS,
+    LATENCY,
+    LATENCY_KEY,
+    LEAVES,
+    NEXT_SAMPLE,
+    NOT_FINITE,
+    SAMPLED_AT,
+    STAMP_NS,
+    LateReadings,
+)
+from microsim.engine.late_readings import COUNT as WAITING
 from microsim.engine.motion import FIELDS, PLACE_X, PLACE_Y, PLACE_Z, SENSOR_FIELDS
 from microsim.engine.timekeeper import Clock, Trigger
 
@@ -47,6 +61,8 @@ _floats_at, _singles_at, _words_at, _integers_at, _bytes_at = (
 )  # fmt: skip
 _table_address, _float_grid_at = _calls.table_address, _calls.float_grid_at
 _observe, _place_of = _motion.observe, _motion.place_of
+_first_entry, _keep_motion = _late_readings.first_entry, _late_readings.keep_motion
+_delay_of = _pipeline.delay_of
 
 NEVER = 2**62  # a tick that does not come
 DIGEST_BYTES = 32  # before each tick's messages there is room for the digest of the tick before
@@ -54,21 +70,18 @@ NS_PER_S = 1_000_000_000
 
 # columns of an output
 DUE, PERIOD, PARTS, FIRST_CALL, END_CALL, BLOB, BYTES, FIRST_SLOT, END_SLOT = range(9)
-NAME, NAME_BYTES, FIRST_WINDOW, END_WINDOW, DROPPED, SENT = range(9, 15)
-OUTPUT_COLUMNS = 15
+NAME, NAME_BYTES, FIRST_WINDOW, END_WINDOW, DROPPED, SENT, HEAD_BYTES, LATE = range(9, 17)
+OUTPUT_COLUMNS = 17
 # columns of a slot: numbers of a reading, where they stand in the message, and bytes of each; 0 bytes: the stamp
 SOURCE, TARGET, COUNT, SIZE = range(4)
 SLOT_COLUMNS = 4
 # columns of a window of time: the first tick, the first tick after it, and by how much a sensor jumps meanwhile
 FROM, UNTIL, OFFSET = range(3)
 WINDOW_COLUMNS = 5
-# columns of what is copied after each tick: from where, how many bytes, where to, and the end of the room there
-COPIED, COPIED_BYTES, COPY_TO, COPY_END = range(4)
-COPY_COLUMNS = 4
 # what `run_ticks` is given and gives back
-AT_TICK, END_TICK, AT_BYTE, DONE = range(4)
-# the clock: ticks per second as a fraction, and the most bytes that a tick can have
-RATE, RATE_PARTS, ROOM = range(3)
+AT_TICK, END_TICK, AT_BYTE, DONE, NEEDED = range(5)
+# the clock: ticks per second as a fraction, the most bytes that a tick can have without late outputs, and their number
+RATE, RATE_PARTS, ROOM, LATES = range(4)
 
 
 @kernel
@@ -147,8 +160,56 @@ def write(rows: Rows, slots: Rows, r: int, stamp_ns: int, buffer: int, position:
     numbers = _integers_at(_table_address(head), 2)
     numbers[0], numbers[1] = stamp_ns, row[BYTES]
     _copy(place + row[NAME_BYTES], _table_address(head), 12)
-    _copy(place + row[NAME_BYTES] + 12, row[BLOB], row[BYTES])
+    _copy(place + row[NAME_BYTES] + 12, row[BLOB], row[HEAD_BYTES])
     return position + row[NAME_BYTES] + 12 + row[BYTES]
+
+
+@kernel
+def leave(rows: Rows, calls: Rows, slots: Rows, r: int, late: Rows, buffer: int, position: int) -> int:
+    """Write the first reading in a late output's queue, and its followers' messages; the reading is made in place."""
+    entry, call = _first_entry(late), calls[rows[r, FIRST_CALL]]
+    for k in range(r, r + 1 + late[FOLLOWERS]):
+        position = write(rows, slots, k, entry[STAMP_NS], buffer, position)
+        if k == r:
+            call[MOTION], call[TICK] = _table_address(entry) + 8 * KEPT_MOTION, entry[SAMPLED_AT]
+            call[READING] = buffer + position - call[READING_SIZE]
+            _call(call[FUNCTION], _table_address(call))
+    return position
+
+
+@kernel
+def sense_late(
+    rows: Rows, calls: Rows, slots: Rows, windows: Array, r: int, tick: int, stamp_ns: int, buffer: int, position: int
+) -> int:
+    """A late output: what it keeps at this tick, and what leaves."""
+    late = _integers_at(rows[r, LATE], LATE_COLUMNS)
+    if late[NEXT_SAMPLE] <= tick:
+        late[NEXT_SAMPLE] = next_tick(rows[r, PERIOD], rows[r, PARTS], tick + 1)
+        numbers = _floats_at(late[LATENCY], 4)
+        delay = _delay_of(numbers[0], numbers[1], numbers[2], numbers[3], late[LATENCY_KEY], tick)
+        if delay >= 0 and is_within(windows, rows[r, FIRST_WINDOW], rows[r, END_WINDOW], tick):
+            rows[r, DROPPED] += 1
+        elif delay >= 0:
+            _keep_motion(late, calls[rows[r, FIRST_CALL], SEEN], tick, delay, stamp_ns)
+    while late[WAITING] > 0 and _first_entry(late)[LEAVES] <= tick:
+        position = leave(rows, calls, slots, r, late, buffer, position)
+        late[FIRST], late[WAITING] = (late[FIRST] + 1) % late[CAPACITY], late[WAITING] - 1
+        rows[r, SENT] += 1 + late[FOLLOWERS]
+    rows[r, DUE] = late[NEXT_SAMPLE]
+    if late[WAITING] > 0:
+        rows[r, DUE] = min(late[NEXT_SAMPLE], _first_entry(late)[LEAVES])
+    return position
+
+
+@kernel
+def late_room(rows: Rows, tick: int) -> int:
+    """Bytes that late outputs can send at a tick: all that waits, and what is sampled then."""
+    room = 0
+    for r in range(rows.shape[0]):
+        if rows[r, LATE] != 0 and rows[r, DUE] <= tick:
+            late = _integers_at(rows[r, LATE], LATE_COLUMNS)
+            room += (late[WAITING] + 1) * late[ALL_BYTES]
+    return room
 
 
 @kernel
@@ -159,6 +220,9 @@ def sense(
     """The outputs of a span that are due at a tick, written at `position`; gives where the next one goes."""
     for r in range(span[0], span[1]):
         if rows[r, DUE] > tick or rows[r, BLOB] == 0:
+            continue
+        if rows[r, LATE] != 0:
+            position = sense_late(rows, calls, slots, windows, r, tick, stamp_ns, buffer, position)
             continue
         period, parts = rows[r, PERIOD], rows[r, PARTS]
         is_whole = parts == 1 and rows[r, DUE] == tick  # as `timekeeper.Trigger.after`: no division
@@ -171,43 +235,6 @@ def sense(
         position = write(rows, slots, r, stamp_ns, buffer, position)
         rows[r, SENT] += 1
     return position
-
-
-@kernel
-def move(fleets: Rows, tick: int, ticks: int) -> None:
-    """Every fleet from `tick` on by `ticks`, tick by tick: robots touch each other."""
-    for k in range(tick, tick + ticks):
-        for f in range(fleets.shape[0]):
-            fleets[f, FLEET_TICK], fleets[f, TICKS] = k, 1
-            _call(fleets[f, FUNCTION], _table_address(fleets) + 8 * FLEET_COLUMNS * f)
-
-
-@kernel
-def copy_states(copies: Rows) -> None:
-    """After a tick: what is to be kept of it, while there is room."""
-    for c in range(copies.shape[0]):
-        row = copies[c]
-        if row[COPY_TO] < row[COPY_END]:
-            _copy(row[COPY_TO], row[COPIED], row[COPIED_BYTES])
-            row[COPY_TO] += row[COPIED_BYTES]
-
-
-@kernel
-def move_and_copy(fleets: Rows, copies: Rows, tick: int, ticks: int) -> None:
-    """`move`, with the states of each tick."""
-    for k in range(tick, tick + ticks):
-        move(fleets, k, 1)
-        copy_states(copies)
-
-
-@kernel
-def look(fleets: Rows) -> None:
-    """Bring every robot's motion up to date."""
-    for f in range(fleets.shape[0]):
-        row = fleets[f]
-        count = row[END] - row[BEGIN]
-        state = _float_grid_at(row[STATE], row[STATE_ROWS], row[WIDTH])
-        _observe(state, _float_grid_at(row[FLEET_SEEN], count, FIELDS))
 
 
 @kernel
@@ -230,10 +257,14 @@ def run_ticks(
     fleets: Rows, copies: Rows, rows: Rows, calls: Rows, slots: Rows, windows: Array, trackers: Rows, clock: Rows,
     progress: Rows, buffer: Grid, ends: Rows,
 ) -> None:  # fmt: skip
-    """Whole ticks, until `progress[END_TICK]` or until the buffer might not hold another."""
+    """Whole ticks, until `progress[END_TICK]` or until the buffer might not hold another, which is `NEEDED` bytes."""
     tick, position, done = progress[AT_TICK], progress[AT_BYTE], 0
     start, everything = buffer.ctypes.data, (0, rows.shape[0])
-    while tick < progress[END_TICK] and done < ends.shape[0] and position + clock[ROOM] <= buffer.shape[0]:
+    while tick < progress[END_TICK] and done < ends.shape[0]:
+        needed = clock[ROOM] + (late_room(rows, tick + 1) if clock[LATES] else 0)
+        progress[NEEDED] = needed
+        if position + needed > buffer.shape[0]:
+            break
         begin_tick(fleets, copies, calls, windows, trackers, tick)
         tick += 1
         stamp_ns = time_ns(clock, tick)
@@ -263,19 +294,22 @@ class Call:
     stride: int = 0  # from one number of that column to the next; 0: it is a motion
     size: int = SENSOR_FIELDS  # numbers of the motion or the state
     mount: Array = field(default_factory=lambda: np.zeros(3))  # [m]
-    memory: Array = field(default_factory=lambda: np.zeros(1))
+    memory: npt.NDArray[Any] = field(default_factory=lambda: np.zeros(1))  # of a late output: its columns
     table: Array = field(default_factory=lambda: np.zeros(1))
     jumps: Sequence[Window] = ()
+    picture: Any = None  # of a late output: its readings, see `sensors.sensor.CompiledReading`
 
     def __post_init__(self) -> None:
         self.motion = np.zeros(self.size)
 
     def row(self, scene: int, first_jump: int) -> list[int]:
         at = _calls.address_of
+        table = self.table if self.picture is None else self.picture.row
+        reading_size = self.reading.size if self.picture is None else self.picture.bytes
         return [
             self.function, at(self.settings), self.settings.size, at(self.motion), self.size, at(self.memory),
-            self.memory.size, scene, 0, at(self.table), self.table.size, self.key, 0, at(self.reading),
-            self.reading.size, self.seen, self.stride, at(self.mount), first_jump, first_jump + len(self.jumps),
+            self.memory.size, scene, 0, at(table), table.size, self.key, 0, at(self.reading),
+            reading_size, self.seen, self.stride, at(self.mount), first_jump, first_jump + len(self.jumps),
         ]  # fmt: skip
 
 
@@ -295,25 +329,49 @@ class Slot:
 
 @dataclass
 class CompiledOutput:
-    """An output that needs no Python: calls fill a reading, slots bring it into an encoded message."""
+    """An output that needs no Python: calls fill a reading, slots bring it into an encoded message.
+
+    The reading of a late output is bytes, which are made behind the message's head.
+    """
 
     name: bytes  # as in transcripts
-    trigger: Trigger
+    trigger: Trigger | None  # None: sent with the late output before it
     message: Grid  # encoded; its numbers are aligned in memory
     slots: Sequence[Slot]
     calls: Sequence[Call] = ()
     dropouts: Sequence[Window] = ()
     target: str = ""  # robot/sensor, for the counts of dropouts
+    late: LateReadings | None = None
+    late_bytes: int = 0  # of the reading of a late output
 
     @property
     def is_timed(self) -> bool:
-        """Whether its trigger can be computed in 64 bits."""
-        period, parts = self.trigger.period
-        return 2 * LAST_TICK * parts + parts < 2**62 and 4 * LAST_TICK * parts < 2**62 and period < 2**40
+        return self.trigger is None or is_computable(self.trigger)
+
+    @property
+    def message_bytes(self) -> int:
+        return self.message.size + self.late_bytes
 
     @property
     def bytes(self) -> int:
-        return len(self.name) + 12 + self.message.size
+        return len(self.name) + 12 + self.message_bytes
+
+
+def is_computable(trigger: Trigger) -> bool:
+    """Whether `next_tick` can compute it in 64 bits."""
+    period, parts = trigger.period
+    return 2 * LAST_TICK * parts + parts < 2**62 and 4 * LAST_TICK * parts < 2**62 and period < 2**40
+
+
+def _sets(outputs: Sequence[CompiledOutput], transcript: bytes) -> Iterator[tuple[bytes, ...]]:
+    """The messages of outputs that are sent together, one set after the other."""
+    end, ready = 0, []
+    while end < len(transcript):
+        for each in outputs:
+            end += each.bytes
+            ready.append(transcript[end - each.message_bytes : end])
+        yield tuple(ready)
+        ready.clear()
 
 
 class Tables:
@@ -340,24 +398,31 @@ class Tables:
         self.calls: Rows = np.array(self._call_rows, np.int64).reshape(-1, CALL_COLUMNS)
         self.slots: Rows = np.array(self._slots, np.int64).reshape(-1, SLOT_COLUMNS)
         self.windows: Array = np.array(self._windows, np.float64).reshape(-1, WINDOW_COLUMNS)
-        self.room = DIGEST_BYTES + sum(each.bytes for each in outputs if each is not None)
-        self.clock: Rows = np.array([*clock.fraction, self.room], np.int64)
+        self._lates = [(k, each.late) for k, each in enumerate(outputs) if each is not None and each.late is not None]
+        self.has_lates = bool(self._lates)
+        for k, late in self._lates:
+            late.numbers[ALL_BYTES] = sum(each.bytes for each in outputs[k : k + 1 + late.followers] if each)
+        at_once = [each for each in outputs if each is not None and each.late is None and each.trigger is not None]
+        self._room = DIGEST_BYTES + sum(each.bytes for each in at_once)
+        self.clock: Rows = np.array([*clock.fraction, self._room, len(self._lates)], np.int64)
         self.has_dropouts = any(each is not None and each.dropouts for each in outputs)
         self.manual = [k for k, each in enumerate(outputs) if each is not None and not each.is_timed]
 
     def _output(self, output: CompiledOutput | None, name: npt.NDArray[np.uint8]) -> list[int]:
         if output is None:
             return [NEVER, 1, *[0] * (OUTPUT_COLUMNS - 2)]
-        first_call, first_slot, first_window = len(self._call_rows), len(self._slots), len(self._windows)
-        self._windows += output.dropouts
+        first_call, first_slot = len(self._call_rows), len(self._slots)
         for each in output.calls:
             self._call(each)
+        first_window = len(self._windows)
+        self._windows += output.dropouts
         blob = _calls.address_of(output.message)
         self._slots += [slot.row(blob) for slot in output.slots]
-        period, parts = output.trigger.period if output.is_timed else (1, 0)
-        spans = first_call, len(self._call_rows), blob, output.message.size, first_slot, len(self._slots)
-        names = _calls.address_of(name), len(output.name)
-        return [0, period, parts, *spans, *names, first_window, first_window + len(output.dropouts), 0, 0]
+        is_led, late = output.trigger is None, 0 if output.late is None else _calls.address_of(output.late.numbers)
+        period, parts = output.trigger.period if output.trigger is not None and output.is_timed else (1, 0)
+        spans = first_call, len(self._call_rows), blob, output.message_bytes, first_slot, len(self._slots)
+        names, windows = (_calls.address_of(name), len(output.name)), (first_window, len(self._windows))
+        return [NEVER if is_led else 0, period, parts, *spans, *names, *windows, 0, 0, output.message.size, late]
 
     def _call(self, call: Call) -> int:
         first_jump = len(self._windows)
@@ -369,8 +434,47 @@ class Tables:
     def resume(self, tick: int) -> None:
         """Every output is due at its first tick after this one."""
         for k, output in enumerate(self.outputs):
-            if output is not None:
+            if output is not None and output.trigger is not None:
                 self.rows[k, DUE] = output.trigger.next_tick(tick + 1)
+                if output.late is not None:
+                    output.late.numbers[NEXT_SAMPLE] = self.rows[k, DUE]
+
+    def room_at(self, tick: int) -> int:
+        """The most bytes that this tick can have."""
+        if not self.has_lates:
+            return self._room
+        due = [late.numbers for k, late in self._lates if self.rows[k, DUE] <= tick]
+        return self._room + sum(int((each[WAITING] + 1) * each[ALL_BYTES]) for each in due)
+
+    def make_late(self) -> None:
+        """Make what waits in the queues of late outputs: from then on it does not depend on these tables."""
+        for k, late in self._lates:
+            waiting = list(late.in_queue())
+            if not waiting:
+                continue
+            sent, next_sample, due = int(self.rows[k, SENT]), int(late.numbers[NEXT_SAMPLE]), int(self.rows[k, DUE])
+            room: Grid = np.empty(len(waiting) * int(late.numbers[ALL_BYTES]), np.uint8)
+            late.numbers[NEXT_SAMPLE], self.rows[k, DUE] = NEVER, 0
+            tables = self.rows, self.calls, self.slots, self.windows
+            sense(*tables, (k, k + 1), LAST_TICK, 0, _calls.address_of(room), 0)
+            self.check()
+            self.rows[k, SENT], late.numbers[NEXT_SAMPLE], self.rows[k, DUE] = sent, next_sample, due
+            group = [each for each in self.outputs[k : k + 1 + late.followers] if each is not None]
+            sets = zip(waiting, _sets(group, room.tobytes()), strict=True)
+            late.add_made([(*times, messages) for times, messages in sets])
+
+    def check(self) -> None:
+        """Finish readings that compiled code could not; raise an error if one could not be made."""
+        if not any(late.numbers[ATTENTION] for _, late in self._lates):
+            return
+        for k, late in self._lates:
+            call, tick = int(self.rows[k, FIRST_CALL]), int(late.numbers[NOT_FINITE]) - 1
+            if tick >= 0:
+                output = self.outputs[k]
+                raise ValueError(f"{output and output.target}: the pose at tick {tick} is not finite")
+            if late.numbers[ATTENTION]:
+                late.numbers[ATTENTION] = 0
+                self._calls[call].picture.finish(self.calls[call])
 
     @property
     def sent(self) -> int:

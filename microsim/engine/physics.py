@@ -12,9 +12,9 @@ from microsim.engine.calls import FLEET_COLUMNS, Rows, address_of, advance_addre
 from microsim.engine.components import CONTACTS, YAW, RobotModel, X, Y, Z
 from microsim.engine.contact_tables import Contacts, Mover
 from microsim.engine.exact import wrap_angle
+from microsim.engine.fleet_loops import COPIED, COPY_COLUMNS, look, move, move_and_copy
 from microsim.engine.geometry import Array
 from microsim.engine.motion import FIELDS, Motion
-from microsim.engine.output_table import COPIED, COPY_COLUMNS, look, move, move_and_copy
 from microsim.engine.world import World
 
 

@@ -21,6 +21,7 @@ from microsim.engine.output_table import (
     END_CALL,
     END_TICK,
     FIRST_CALL,
+    NEEDED,
     Tables,
     begin_tick,
     invoke,
@@ -99,7 +100,7 @@ class Schedule:
         self._rows = sorted(self.python.values(), key=lambda item: item[0])
         self._outputs = tuple(output for _, output in self._rows)
         self._next_warning_ns: dict[str, int] = {}  # by text
-        self._progress: Rows = np.zeros(4, np.int64)
+        self._progress: Rows = np.zeros(5, np.int64)
         self._ends: Rows = np.zeros(CHUNK, np.int64)
 
     def step(self, ticks: int, at_once: int = CHUNK) -> Iterator[Any]:
@@ -123,13 +124,18 @@ class Schedule:
     def _run(self, end: int) -> Any:
         """Whole ticks without Python."""
         tables, out, progress = self.tables, self.transcript, self._progress
-        out.make_room(tables.room)
         progress[AT_TICK], progress[END_TICK], progress[AT_BYTE] = self.tick, end, 0
-        run_ticks(
-            tables.fleets, self.physics.copies, tables.rows, tables.calls, tables.slots, tables.windows,
-            tables.trackers, tables.clock, progress, out.buffer, self._ends,
-        )  # fmt: skip
+        while True:
+            run_ticks(
+                tables.fleets, self.physics.copies, tables.rows, tables.calls, tables.slots, tables.windows,
+                tables.trackers, tables.clock, progress, out.buffer, self._ends,
+            )  # fmt: skip
+            if progress[DONE]:
+                break
+            out.make_room(int(progress[NEEDED]))  # the buffer is too small for the first tick
         self.tick = int(progress[AT_TICK])
+        if tables.has_lates:
+            tables.check()
         self._report_contacts()
         if tables.has_dropouts:
             self.health.dropped.update_to(tables.dropped())
@@ -165,6 +171,7 @@ class Schedule:
 
     def _forget_skipped(self) -> None:
         """What was due on the way is left out; sensors continue at their own ticks."""
+        self.tables.make_late()
         for output in self._outputs:
             output.recall(output.memory(), self.tick)
         self.tables.resume(self.tick)
@@ -204,6 +211,7 @@ class Schedule:
             if self.tables.rows[row, DUE] > tick:
                 output_of = self.tables.outputs[row]
                 assert output_of is not None
+                assert output_of.trigger is not None
                 self.tables.rows[row, DUE] = output_of.trigger.next_tick(tick + 1)
         if self.radio is not None:
             for robot, payload in self.radio.deliver(tick):
@@ -211,11 +219,13 @@ class Schedule:
 
     def _sense(self, first: int, end: int, tick: int, stamp_ns: int) -> None:
         tables, out = self.tables, self.transcript
-        out.make_room(tables.room)
+        out.make_room(tables.room_at(tick))
         out.position = sense(
             tables.rows, tables.calls, tables.slots, tables.windows, (first, end), tick, stamp_ns,
             out.address, out.position,
         )  # fmt: skip
+        if tables.has_lates:
+            tables.check()
         if tables.has_dropouts:
             self.health.dropped.update_to(tables.dropped())
 
@@ -229,6 +239,7 @@ class Schedule:
                     invoke(tables.calls, tables.windows, call, self.tick)
 
     def memory(self) -> Any:
+        self.tables.make_late()
         return (
             self.tick,
             list(self.pending),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple, TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -79,16 +79,28 @@ def entries_in(messages: bytes) -> Iterator[tuple[str, bytes]]:
         position = end
 
 
-class Transcripts(NamedTuple):
+class Transcripts:
     """Of some ticks, one behind the other; they are split on access."""
 
-    data: bytes
-    ends: Sequence[int]  # [byte] of each tick
+    __slots__ = ("_data", "ends")
+
+    def __init__(self, data: bytes | memoryview, ends: Sequence[int]) -> None:
+        self._data = data
+        self.ends = ends  # [byte] of each tick
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    @property
+    def data(self) -> bytes:
+        if not isinstance(self._data, bytes):
+            self._data = bytes(self._data)
+        return self._data
 
     def each(self) -> Iterator[bytes]:
         begin = 0
         for end in self.ends:
-            yield self.data[begin:end]
+            yield bytes(self._data[begin:end])
             begin = end
 
 
@@ -113,7 +125,7 @@ class Messages(Sequence[Message]):
         return len(self._list())
 
     def __bool__(self) -> bool:
-        return any(len(some.data) > DIGEST_BYTES * len(some.ends) for some in self._transcripts)
+        return any(len(some) > DIGEST_BYTES * len(some.ends) for some in self._transcripts)
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self._list())
@@ -147,9 +159,12 @@ class Outbox:
     A chain, unlike one long hash, is 32 bytes at any tick: a snapshot can carry it.
     """
 
-    def __init__(self, chain: Callable[[int, Ends], None] | None = None) -> None:
-        """`chain`: `_chain_in_python`, quicker, of the buffer's address; it leaves the digest behind the last tick."""
-        self._chain = chain
+    def __init__(self, find_chain: Callable[[], Callable[[int, Ends], None] | None] = lambda: None) -> None:
+        """`find_chain` gives `_chain_in_python`, quicker, of the buffer's address, or None.
+
+        That leaves the digest behind the last tick. It is looked for when ticks are first closed together.
+        """
+        self._find_chain = find_chain
         self.digest = bytes(DIGEST_BYTES)
         self.topics: dict[str, tuple[str, Qos]] = {}  # every topic that may be sent on: its type and quality of service
         self.transcripts: list[Transcripts] = []  # of ticks whose messages are not yet handed to the caller
@@ -200,14 +215,19 @@ class Outbox:
             places = self._altered(self.alter, places.tolist())
         ends: list[int] = places.tolist()
         view, last = self._view, ends[-1]
-        if self._chain is None or len(ends) == 1:
+        chain = self._find_chain() if len(ends) > 1 else None
+        if chain is None:
             self._chain_in_python(ends)
         else:
             view[:DIGEST_BYTES] = self.digest
-            self._chain(self.address, places)
+            chain(self.address, places)
             self.digest = bytes(view[last : last + DIGEST_BYTES])
         self.position = DIGEST_BYTES
-        closed = Transcripts(bytes(view[:last]), ends)
+        if 2 * last < self.room:
+            closed = Transcripts(bytes(view[:last]), ends)
+        else:  # handed on as it is: copying images takes as long as drawing them
+            closed = Transcripts(view[:last], ends)
+            self._use(np.empty(self.room + DIGEST_BYTES, np.uint8))
         self.transcripts.append(closed)
         return closed
 

@@ -6,7 +6,7 @@ output that Python makes at its own ticks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,8 +18,9 @@ from microsim.engine.calls import address_of, sample_address
 from microsim.engine.components import FixedMount
 from microsim.engine.faults import Health, TimedFault, of_target
 from microsim.engine.geometry import Array, Grid, matrix_from_rpy, rpy_from_matrix
+from microsim.engine.late_readings import MOST_WAITING, LateReadings, most_waiting
 from microsim.engine.noise import stream_key
-from microsim.engine.output_table import Call, CompiledOutput, Slot, Window
+from microsim.engine.output_table import Call, CompiledOutput, Slot, Window, is_computable
 from microsim.engine.pipeline import Delayed, Latency
 from microsim.errors import PluginError
 from microsim.faults import FAULTS
@@ -29,7 +30,7 @@ from microsim.outputs.run_outputs import Run, bodies_of, parts_of_others
 from microsim.scenario.bundles import bundle_of, own_splats
 from microsim.scenario.live_changes import instances_of
 from microsim.sensors.plugin import PluginOutput, as_plugin_error
-from microsim.sensors.sensor import Instrument, MessageForm, Sensor, SensorContext, View, default_form
+from microsim.sensors.sensor import CompiledReading, Instrument, MessageForm, Sensor, SensorContext, View, default_form
 
 PI = 3.141592653589793
 
@@ -280,22 +281,65 @@ def _add_instrument(run: Run, context: SensorContext, sensor: Sensor) -> None:
     forms = [form for form in sensor.messages if form.applies(block)]
     topics = [sensor.topic(form, context.robot, context.sensor) for form in forms]
     senders = [run.sender(topic, form.type, form.qos) for topic, form in zip(topics, forms, strict=True)]
-    encode = [form.encoder(context) for form in forms if form.encoder is not None]
     run.rates.update(dict.fromkeys(topics, block.hz))
     assert sensor.instrument is not None
-    faults = of_target(run.health.faults, f"{context.robot}/{context.sensor}")
-    guard = GuardedInstrument(sensor.instrument(context), context, sensor, run.health, faults, run.scenario.plugins)
-
-    def sample(tick: int) -> tuple[bytes, ...] | None:
-        reading = guard.reading(tick)
-        return None if reading is None else tuple(each(time_ns(tick), reading) for each in encode)
+    instrument, latency = sensor.instrument(context), latency_of(context, run.scenario.physics_hz, run.seed)
 
     def send(sampled_at: int, messages: tuple[bytes, ...]) -> None:
         for send_one, message in zip(senders, messages, strict=True):
             send_one(time_ns(sampled_at), message)
 
-    output = Delayed(run.trigger(block.hz), latency_of(context, run.scenario.physics_hz, run.seed), sample, send, guard)
-    run.add(sensor.position, topics[0], output)
+    reading = _compiled_reading(run, context, instrument, forms, latency)
+    if reading is not None:
+        late = LateReadings(latency, run.trigger(block.hz), send, len(forms) - 1)
+        _add_late(run, context, sensor, forms, reading, late)
+        return
+    encode = [form.encoder(context) for form in forms if form.encoder is not None]
+    faults = of_target(run.health.faults, f"{context.robot}/{context.sensor}")
+    guard = GuardedInstrument(instrument, context, sensor, run.health, faults, run.scenario.plugins)
+
+    def sample(tick: int) -> tuple[bytes, ...] | None:
+        reading = guard.reading(tick)
+        return None if reading is None else tuple(each(time_ns(tick), reading) for each in encode)
+
+    run.add(sensor.position, topics[0], Delayed(run.trigger(block.hz), latency, sample, send, guard))
+
+
+def _compiled_reading(
+    run: Run, context: SensorContext, instrument: Instrument, forms: Sequence[MessageForm], latency: Latency
+) -> CompiledReading | None:
+    """Of an instrument that needs no Python; None: it does."""
+    target, trigger = f"{context.robot}/{context.sensor}", run.trigger(context.settings.hz)
+    fails = windows_of(of_target(run.health.faults, target), "fail", run.scenario.plugins)
+    can_be_timed = run.clock.is_simple and is_computable(trigger) and most_waiting(latency, trigger) <= MOST_WAITING
+    if fails or not can_be_timed or any(form.prototype is None for form in forms):
+        return None
+    reading: CompiledReading | None = getattr(instrument, "compiled", lambda: None)()
+    return reading
+
+
+def _add_late(
+    run: Run,
+    context: SensorContext,
+    sensor: Sensor,
+    forms: Sequence[MessageForm],
+    reading: CompiledReading,
+    late: LateReadings,
+) -> None:
+    target = f"{context.robot}/{context.sensor}"
+    call = Call(reading.address, np.zeros(1), run.seen(context.robot), np.zeros(1), context.key)
+    call.picture, call.memory = reading, late.numbers
+    dropouts = windows_of(of_target(run.health.faults, target), "silence", run.scenario.plugins)
+    for form in forms:
+        topic, message, slots = _filled(context, sensor, form, call)
+        name = name_in_transcript(topic, form.type)
+        if form is forms[0]:
+            run.add(sensor.position, topic, late)
+            head = message[: message.size - reading.bytes]
+            output = CompiledOutput(name, late.trigger, head, slots, [call], dropouts, target, late, reading.bytes)
+        else:
+            output = CompiledOutput(name, None, message, slots)
+        run.add(sensor.position, topic, output)
 
 
 def latency_of(context: SensorContext, physics_hz: float, seed: int) -> Latency:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from microsim.engine import calls as _calls
 from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.engine.geometry import Array, Grid
 from microsim.render.relief import Surface, ground_classes, only_class, plane_depths
@@ -28,8 +29,12 @@ from microsim.render.screen import (
 )
 from microsim.render.shapes import CIRCLE, CLASS, HIGH, KIND, LOW, TRIANGLE, Shapes, aim
 
+_room = _calls.room
+
 Image: TypeAlias = npt.NDArray[np.uint8]  # (h, w, 3)
 Instances: TypeAlias = npt.NDArray[np.uint16]  # (h, w) see `engine.world`; 0: none
+
+_CELLS_OF_TILE, _CELLS_OF_FRAME = 256.0, 4096.0  # at most, that are looked at in place of pixels
 
 
 @threaded_kernel
@@ -49,20 +54,25 @@ def draw(
 ) -> int:
     """Fill `classes` and, where they are needed, `depths` (h, w). `depths` holds the ground's, unless that is a plane.
 
-    Tiles in which only one class can be seen are filled without a look at their pixels. If all are, and with the same
-    class, that is returned, otherwise -1. `tiles` are `tile_outlines` of the rays, `inverse_dz` is room to work in.
+    Tiles in which only one class can be seen are filled without a look at their pixels. If every pixel is known to show
+    the same class, that is returned, and `classes` may be left as they were; otherwise -1. `tiles` are `tile_outlines`
+    of the rays, `inverse_dz` is room to work in.
     """
     aim(pose, screen, shapes)
     common, filled = -1, 0
     (height, width), (_, _, _, spans) = classes.shape, shapes
     may_fill = is_plane and not needs_depths and ground_above_camera < 0.0
+    if may_fill and not _meets_shape(spans, 0, width, 0, height):
+        common = _only_class_of_all(pose, tiles, ground_above_camera, surface)
+        if common >= 0:
+            return common
     for band in range(tiles.shape[0]):
         top, bottom, begin = band * TILE_ROWS, min((band + 1) * TILE_ROWS, height), 0
         for k in range(tiles.shape[1]):
             left, right = k * TILE_COLUMNS, min((k + 1) * TILE_COLUMNS, width)
             if not may_fill or _meets_shape(spans, left, right, top, bottom):
                 continue
-            only = only_class(pose, tiles[band, k], ground_above_camera, surface)
+            only = only_class(pose, tiles[band, k], ground_above_camera, surface, _CELLS_OF_TILE)
             if only < 0:
                 continue
             if begin < left:
@@ -81,6 +91,21 @@ def draw(
                 (top, bottom, begin, width),
             )  # fmt: skip
     return common if filled == tiles.shape[0] * tiles.shape[1] else -1
+
+
+@kernel
+def _only_class_of_all(pose: Pose, tiles: Array, ground_above_camera: float, surface: Surface) -> int:
+    """`only_class` of the whole frame."""
+    outline = _room(4)
+    outline[0], outline[1], outline[2], outline[3] = math.inf, -math.inf, math.inf, -math.inf
+    for band in range(tiles.shape[0]):
+        for k in range(tiles.shape[1]):
+            tile = tiles[band, k]
+            if not tile[0] + tile[2] < math.inf:  # NaN: some pixels have no ray
+                return -1
+            outline[0], outline[1] = min(outline[0], tile[0]), max(outline[1], tile[1])
+            outline[2], outline[3] = min(outline[2], tile[2]), max(outline[3], tile[3])
+    return only_class(pose, outline, ground_above_camera, surface, _CELLS_OF_FRAME)
 
 
 @inlined
@@ -294,12 +319,12 @@ def _cover_with_prism(
 def coloured(classes: Grid, palette: Grid) -> Image:
     """A new image of the classes' colours."""
     image: Image = np.empty((*classes.shape, 3), np.uint8)
-    _colour(classes, palette, image.reshape(len(image), -1))
+    colour_rows(classes, palette, image.reshape(len(image), -1))
     return image
 
 
 @threaded_kernel
-def _colour(classes: Grid, palette: Grid, rows: Grid) -> None:
+def colour_rows(classes: Grid, palette: Grid, rows: Grid) -> None:
     """rows (h, 3 w): red, green, blue, red, … Stretches of one class are copied from a bar of its colour."""
     height, width = classes.shape
     bars = np.empty((palette.shape[0], 3 * TILE_COLUMNS), np.uint8)

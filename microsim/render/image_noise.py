@@ -7,7 +7,7 @@ without an edge nearby are left as they are.
 
 import math
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,16 @@ def blur_weights(sigma_px: float) -> Weights:
     return np.array([(1 << _WEIGHT_BITS) - 2 * sum(side), *side], np.int64)
 
 
+class NoiseParts(NamedTuple):
+    """What a blur works with."""
+
+    weights: Weights
+    gains: Sums
+    extended_row: Sums
+    blurred_rows: SumRows
+    marks: Grid
+
+
 class ImageNoise:
     """Blur and jitter for images of one size; holds buffers, so one caller at a time."""
 
@@ -74,6 +84,13 @@ class ImageNoise:
         """Images stay as they are."""
         return self._changes_nothing and self._appearance is None
 
+    @property
+    def blur_only(self) -> NoiseParts | None:
+        """None: there is more than a blur."""
+        if self._appearance is not None or self._jitter:
+            return None
+        return NoiseParts(self._weights, self._gains, self._extended_row, self._blurred_rows, self._marks)
+
     def apply(self, image: Image, key: int, tick: int, is_plain: bool = False) -> Image:
         """The noisy image: a new array, or `image` itself when nothing changes. `is_plain`: it has one colour."""
         if self._appearance is not None:
@@ -84,10 +101,10 @@ class ImageNoise:
         rows = image.reshape(height, 3 * width)
         if self._jitter:
             self._gains[:] = self._draw_gains(key, tick)
-        if not _mark_edges(rows, self._weights.size - 1, self._marks) and not self._jitter:
+        if not mark_edges(rows, self._weights.size - 1, self._marks) and not self._jitter:
             return image
         noisy = np.empty_like(image)
-        _blur_and_scale(
+        blur_and_scale(
             rows,
             self._marks,
             self._weights,
@@ -117,7 +134,7 @@ _plain_gain_of: Callable[[float, float], int] = plain(gain_of)
 
 
 @threaded_kernel
-def _mark_edges(rows: Grid, reach: int, marks: Grid) -> bool:
+def mark_edges(rows: Grid, reach: int, marks: Grid) -> bool:
     """Mark the tiles that have neighbouring pixels of two colours within reach; False when there are none."""
     marks[:] = 0
     if reach == 0:
@@ -165,7 +182,7 @@ def _next_run(marks: Grid, mark: int, k: int, width: int) -> tuple[int, int]:
 
 
 @threaded_kernel
-def _blur_and_scale(
+def blur_and_scale(
     rows: Grid, marks: Grid, weights: Weights, gains: Sums, extended_row: Sums, blurred_rows: SumRows, noisy: Grid
 ) -> None:
     height, width = rows.shape

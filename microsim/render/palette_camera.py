@@ -16,6 +16,8 @@ from microsim.engine.geometry import Array, Grid, Vector
 from microsim.engine.world import OBSTACLE, PALETTE, Shape, World
 from microsim.render import fisheye
 from microsim.render.drawing import Image, Instances, coloured, draw, draw_bodies, number_obstacles
+from microsim.render.image_noise import NoiseParts
+from microsim.render.palette_frame import DrawnParts, FrameTable
 from microsim.render.relief import relief_depths, world_terrain
 from microsim.render.screen import Rays, ScreenIndex, cut_to, screen_index, tile_outlines
 from microsim.render.shapes import NO_SHAPES, tabulate
@@ -172,6 +174,17 @@ class Renderer:
         if bodies is not None:
             draw_bodies(pose, rays, bodies, OBSTACLE, *canvas)
 
+    def frame_table(self, noise: NoiseParts, xyz: Vector, rotation: Rotation) -> FrameTable | None:
+        """By which compiled code draws what a camera mounted there sees; None: the world is not made for it.
+
+        It is valid until `show` is called.
+        """
+        if self._mesh is not None or not self._world.is_flat:
+            return None
+        scene = (self._rays, self._tiles, self._screen, self._surface, self._shapes, self._row)
+        parts = DrawnParts(*scene, self._depths, self._classes, self._palette)
+        return FrameTable(parts, self._world.ground(0.0, 0.0), noise, xyz, rotation)
+
     def things(self, position: Vector, rotation: Rotation, parts: Array) -> tuple[Image, Array]:
         """The image, and depths of what stands on the ground or above it: infinite where the ground is nearer.
 
@@ -240,5 +253,6 @@ class Renderer:
         if self.only_class < 0:
             return coloured(self._classes, self._palette)
         if self.only_class not in self._plain:
-            self._plain[self.only_class] = coloured(self._classes, self._palette)
+            colour = self._palette[self.only_class]
+            self._plain[self.only_class] = np.broadcast_to(colour, (*self._classes.shape, 3)).copy()
         return self._plain[self.only_class].copy()

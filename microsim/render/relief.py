@@ -46,7 +46,6 @@ _FAR = 1e12  # [m] where an outer patch ends
 _WHOLE, _BESIDE_A_HOLE, _HOLE = range(3)
 _LEVEL = 1e-3  # slopes of rays below this count as towards the horizon
 _SLACK = 1e-9  # far above the rounding of places on the ground
-_MOST_CELLS = 256.0  # that are looked at in place of the pixels of a tile
 
 
 class Patches(NamedTuple):
@@ -433,10 +432,10 @@ def _draw_patch_row(pose: Pose, patch: Array, ray_x: Array, ray_y: Array, depth:
 
 
 @kernel
-def only_class(pose: Pose, outline: Array, ground_above_camera: float, surface: Surface) -> int:
+def only_class(pose: Pose, outline: Array, ground_above_camera: float, surface: Surface, most_cells: float) -> int:
     """The class that all rays within an outline see of level ground or sky; -1: perhaps several.
 
-    The ground that they see lies between the points that its four corners see.
+    The ground that they see lies between the points that its four corners see. At most so many cells are looked at.
     """
     ground, per_cell = surface.classes, 1.0 / surface.cell_m
     camera_x, camera_y = pose[0] - surface.west, pose[1] - surface.south
@@ -458,7 +457,7 @@ def only_class(pose: Pose, outline: Array, ground_above_camera: float, surface: 
         low_j, high_j = min(low_j, max(j - slack, 0.0)), max(high_j, min(j + slack, last_j))
     if up > 0:
         return 0 if up == 4 else -1
-    if not (high_i - low_i + 2.0) * (high_j - low_j + 2.0) < _MOST_CELLS:
+    if not (high_i - low_i + 2.0) * (high_j - low_j + 2.0) < most_cells:
         return -1
     found = ground[int(low_j), int(low_i)]
     for row in range(int(low_j), int(high_j) + 1):

@@ -38,20 +38,28 @@ def _part(block: Any, kind: str) -> Callable[[Any], Any]:
     return lambda reading: np.ascontiguousarray(reading[..., start : start + CHANNELS[kind]])
 
 
+def _image_message(context: SensorContext, encoding: str, pixel_bytes: int) -> Any:
+    size = context.settings.resolution
+    return new(
+        "sensor_msgs/msg/Image",
+        header=header(context.frame),
+        width=size.width,
+        height=size.height,
+        encoding=encoding,
+        step=pixel_bytes * size.width,
+        data=np.zeros(pixel_bytes * size.width * size.height, np.uint8),
+    )
+
+
+def _image_prototype(context: SensorContext) -> Any:
+    return _image_message(context, "rgb8", CHANNELS["image"])
+
+
 def _image_encoder(kind: str, encoding: str) -> Callable[[SensorContext], Callable[[int, Any], bytes]]:
     def make(context: SensorContext) -> Callable[[int, Any], bytes]:
-        size, block = context.settings.resolution, context.settings
+        block = context.settings
         part = _normals(block) if kind == "normals" else _part(block, kind)
-        step = CHANNELS.get(kind, _NORMAL_BYTES) * size.width
-        message = new(
-            "sensor_msgs/msg/Image",
-            header=header(context.frame),
-            width=size.width,
-            height=size.height,
-            encoding=encoding,
-            step=step,
-            data=np.zeros(step * size.height, np.uint8),
-        )
+        message = _image_message(context, encoding, CHANNELS.get(kind, _NORMAL_BYTES))
         template = RawTemplate("sensor_msgs/msg/Image", message, "data")
         return lambda stamp_ns, reading: template.encode(divmod(stamp_ns, NS_PER_S), part(reading).data.cast("B"))
 
@@ -94,10 +102,10 @@ def _jpeg_of(image: Any) -> bytes:
     return out.getvalue()
 
 
-def _info_encoder(context: SensorContext) -> Callable[[int, Any], bytes]:
+def _info_message(context: SensorContext) -> Any:
     model = context.settings.model
     fx, fy, cx, cy = model.fx, model.fy, model.cx, model.cy
-    message = new(
+    return new(
         "sensor_msgs/msg/CameraInfo",
         header=header(context.frame),
         width=model.width,
@@ -108,8 +116,14 @@ def _info_encoder(context: SensorContext) -> Callable[[int, Any], bytes]:
         r=np.array((1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)),
         p=np.array((fx, 0.0, cx, 0.0, 0.0, fy, cy, 0.0, 0.0, 0.0, 1.0, 0.0)),
     )
-    template = Template("sensor_msgs/msg/CameraInfo", message, ("header.stamp.sec", 2))
+
+
+def _info_encoder(context: SensorContext) -> Callable[[int, Any], bytes]:
+    template = Template("sensor_msgs/msg/CameraInfo", _info_message(context), ("header.stamp.sec", 2))
     return lambda stamp_ns, reading: template.encode(divmod(stamp_ns, NS_PER_S))
+
+
+_PROTOTYPES = {"image": _image_prototype, "camera_info": _info_message}
 
 
 def _form(kind: str, topic: str, encoder: Any, about: str, type_name: str = "sensor_msgs/msg/Image") -> MessageForm:
@@ -118,8 +132,8 @@ def _form(kind: str, topic: str, encoder: Any, about: str, type_name: str = "sen
             return settings.compressed is not None
         return kind not in ON_REQUEST or bool(getattr(settings.render, kind, False))
 
-    rate = "" if kind == "image" else "with its image"
-    return MessageForm(type_name, topic, Qos(2), about, encoder=encoder, applies=applies, rate=rate, kind=kind)
+    rate, prototype = "" if kind == "image" else "with its image", _PROTOTYPES.get(kind)
+    return MessageForm(type_name, topic, Qos(2), about, prototype, {}, encoder, applies, rate, kind)
 
 
 FORMS = (

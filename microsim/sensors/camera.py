@@ -42,6 +42,7 @@ from microsim.engine.world import END_OF_INSTANCES, FIRST_OBJECT, FIRST_OBSTACLE
 from microsim.render.appearance import ImageAppearance
 from microsim.render.image_noise import ImageNoise
 from microsim.render.palette_camera import CameraModel, Renderer
+from microsim.render.palette_frame import FrameTable
 from microsim.sensors._camera_lens import Distortion, Intrinsics, Resolution, check_fisheye, lens_model
 from microsim.sensors._camera_messages import CHANNELS, FORMS, ON_REQUEST, channels
 from microsim.sensors.sensor import (
@@ -287,6 +288,12 @@ class PaletteCamera:
             renderer.show(obstacles)
         if self.truth is not None:
             self.truth.show_obstacles(obstacles)
+
+    def compiled(self) -> FrameTable | None:
+        blur, camera = self.noise.blur_only, self.camera
+        if blur is None or self.truth is not None or camera.sees_robots or len(camera.strips) > 1:
+            return None
+        return camera.strips[0][0].frame_table(blur, camera.xyz, camera.rotation)
 
     def read(self, view: View) -> npt.NDArray[np.uint8]:
         drawn = self.camera.image(view.motion, view.bodies)

@@ -2,7 +2,7 @@
 
 Built-in sensors and plug-ins use the same class. The simple form needs no kernel: `Sensor(name, message_type, create)`
 with an object that has `update(dt)` and `publish()`. A sensor with a kernel runs inside the compiled tick and in
-batches; one with an instrument runs in Python at its own ticks.
+batches; one with an instrument runs in Python at its own ticks, unless its readings are compiled, as plain images are.
 """
 
 from __future__ import annotations
@@ -139,13 +139,27 @@ class View:
     bodies: npt.NDArray[np.float64]  # (n, 15) boxes of the other robots, see `engine.bodies`
 
 
+class CompiledReading(Protocol):
+    """Readings made without Python, from the motion that the robot had when they were sampled.
+
+    `address`: of a function, see `calls.picture_address`; `row`: its table, `bytes`: of a reading. Where the function
+    sets `late_readings.ATTENTION` in its call's memory, `finish` is called with the call before it is sent.
+    """
+
+    address: int
+    row: npt.NDArray[np.int64]
+    bytes: int
+
+    def finish(self, call: npt.NDArray[np.int64]) -> None: ...
+
+
 class Instrument(Protocol):
     """Makes the readings of a sensor that no kernel can make alone: a camera, a LiDAR.
 
     Optional: `may_break = True` if a failure of `read` must not end the run, `sees_robots = False` if it does not look
-    at `View.bodies`, which then is empty. One that reads many worlds of a batch in one call has `aim(view)`, which
-    makes something of each view, `draw`, which makes readings of up to `at_once` of these (on a GPU, if they may stay
-    there), and `show_obstacles`.
+    at `View.bodies`, which then is empty; `compiled()`, which gives the same readings as a `CompiledReading`, or None.
+    One that reads many worlds of a batch in one call has `aim(view)`, which makes something of each view, `draw`, which
+    makes readings of up to `at_once` of these (on a GPU, if they may stay there), and `show_obstacles`.
     """
 
     def read(self, view: View) -> npt.NDArray[Any]: ...
@@ -156,8 +170,9 @@ class MessageForm:
     """A message that a sensor sends.
 
     The message of `prototype` is encoded once, and each reading is written into it. `slots`: path in the message ->
-    name in the reading. A sensor with an instrument has an `encoder` instead, which makes a function of stamp [ns] and
-    reading that gives bytes.
+    name in the reading. A sensor with an instrument has an `encoder`, which makes a function of stamp [ns] and reading
+    that gives bytes; where readings can be compiled, its first message has a `prototype` too that ends with the
+    reading, and the others have one that only has a stamp.
     """
 
     type: str

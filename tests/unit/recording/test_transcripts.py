@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from microsim.engine import digest_chain as digest_chain_module
 from microsim.engine.compiled import plain
 from microsim.engine.digest_chain import digest_chain
-from microsim.messages.outbox import DIGEST_BYTES, Ends, Outbox, name_in_transcript
+from microsim.messages.outbox import DIGEST_BYTES, Ends, Outbox, messages_in, name_in_transcript
 from microsim.recording import chunk_assembly as transcripts
 from microsim.recording.chunk_assembly import ChannelNames, Records
 from microsim.recording.mcap import NUMBER, PLACE, TIME, message_index
@@ -45,7 +45,7 @@ def said(run: list[list[tuple[int, bytes]]]) -> list[bytes]:
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=9), st.integers(0, 2**32))
 def test_digests_of_many_ticks_at_once_are_a_chain_of_sha256(contents: list[bytes], seed: int) -> None:
-    outbox = Outbox(digest_chain())
+    outbox = Outbox(digest_chain)
     outbox.digest = first = sha256(str(seed).encode()).digest()
     ends: Ends = np.cumsum([DIGEST_BYTES + len(each) for each in contents])
     expected, digest = [], first
@@ -140,3 +140,16 @@ def test_the_index_lists_each_channel_in_order(rows: list[tuple[int, int, int]])
     assert index.channels == places
     assert index.crc == zlib.crc32(expected)
     assert sum(index.counts.values()) == len(rows)
+
+
+@pytest.mark.parametrize("size", [100, 200_000])
+def test_transcripts_stay_as_they_were_when_the_outbox_goes_on(size: int) -> None:
+    """Large ones are not copied: the outbox continues in another buffer."""
+    outbox, kept = Outbox(), []
+    send = outbox.sender("/a", "std_msgs/msg/String")
+    for tick in range(4):
+        send(tick, bytes([tick]) * size)
+        kept.append(outbox.close_tick())
+    for tick, some in enumerate(kept):
+        assert [message.cdr for each in some.each() for message in messages_in(each)] == [bytes([tick]) * size]
+        assert some.data == b"".join(some.each())
