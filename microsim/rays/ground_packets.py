@@ -56,7 +56,20 @@ def meet_ground(lattice: Lattice, origin: Vector, reach: float, w: Array) -> Non
             course = Course(gx, gy, oz, w[_VX + r], w[_VY + r], w[_PER_VX + r], w[_PER_VY + r])
             way[0] = math.inf
             exits = (w[_TO_X + r], w[_TO_Y + r])
-            onward(nodes, caps, tops, highest, course, (int(row), int(column)), exits, s, end, (w[_SLOPE + r],), (end,), way)
+            onward(
+                nodes,
+                caps,
+                tops,
+                highest,
+                course,
+                (int(row), int(column)),
+                exits,
+                s,
+                end,
+                (w[_SLOPE + r],),
+                (end,),
+                way,
+            )
             w[OUT + r] = way[0] * (1.0 / w[_FLAT + r])
 
 

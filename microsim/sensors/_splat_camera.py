@@ -19,6 +19,7 @@ from microsim.engine.geometry import Array, Vector, matrix_from_rpy
 from microsim.engine.motion import Motion, Rotation, mounted_at, turned
 from microsim.engine.noise import normals
 from microsim.engine.timekeeper import Trigger
+from microsim.engine.workers import parts_of
 from microsim.render.image_noise import ImageNoise
 from microsim.render.palette_camera import CameraModel
 from microsim.render.palette_camera import Renderer as PlainRenderer
@@ -40,11 +41,11 @@ from microsim.render.splat.picture import (
     lens_of,
     strip_of,
 )
-from microsim.render.splat.rasteriser import Threads, available, parts_of
 from microsim.sensors._camera_messages import channels
 from microsim.sensors._camera_truth import CameraTruth, camera_truth, side_by_side
 from microsim.sensors.camera import Pose, image_noise, pose_at, strips_of
 from microsim.sensors.sensor import SensorContext, View
+from microsim.threads import Threads
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
@@ -71,7 +72,7 @@ class SplatScene:
         self.renderer: SplatRenderer = open_renderer(
             self.splats, render_request.choice, render_request.threads, render_request.say
         )
-        self.workers = Threads(render_request.threads or available())
+        self.workers = Threads(render_request.threads)
         self.cameras: list[SplatCamera] = []
         self._cpu: CpuRenderer | None = None  # beside a GPU, which does not draw actors of splats
         self._drawn: tuple[int, dict[str, Picture]] = (-1, {})
