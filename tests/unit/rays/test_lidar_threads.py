@@ -1,6 +1,5 @@
 """Threads share a LiDAR's turn: how many there are, and in which order they take its parts, changes no bit."""
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 import microsim
 from microsim.batch import BatchSimulation
 from microsim.engine.bodies import Body, body_row
-from microsim.processes import THREAD_VARIABLES
+from microsim.processes import THREAD_VARIABLES, usable_cores
 from microsim.rays import lidar_turn
 from microsim.rays.lidar_turn import LidarTurn
 from microsim.render.render_options import render_request
@@ -119,7 +118,7 @@ def test_processes_of_a_sweep_use_one_thread_each(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv(name, "1")
     assert usual_threads() == Threads().count == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "no number")
-    assert usual_threads() == len(os.sched_getaffinity(0))
+    assert usual_threads() == usable_cores()
     monkeypatch.setenv("OMP_NUM_THREADS", "1000000")
-    assert usual_threads() == len(os.sched_getaffinity(0))
+    assert usual_threads() == usable_cores()
     assert Threads(5).count == 5
