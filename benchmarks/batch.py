@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import gc
-import os
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import TORCH, Result, cpu_seconds, run_peer
+from benchmarks.harness import TORCH, Result, all_cores, cpu_seconds, has_two_cores, run_peer, wall_seconds
 from microsim.batch import BatchSimulation
 
 N = 16_384
@@ -87,27 +84,13 @@ def _cameras(n: int = 64) -> list[Result]:
     return [Result("cameras of 128×128, one in each world", _rate(batch, 5), "frames/s", 400)]
 
 
-def _wall(work: Callable[[], Any], rounds: int = 25) -> float:
-    best = float("inf")
-    for _ in range(rounds):
-        start = time.perf_counter()
-        work()
-        best = min(best, time.perf_counter() - start)
-    return best
-
-
 def _cores() -> list[Result]:
-    """In wall time: so only on a machine with two cores to spare does it tell anything."""
-    if not hasattr(os, "sched_setaffinity") or (os.cpu_count() or 1) < 2:
+    if not has_two_cores():
         return []
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, range(os.cpu_count() or 1))
-    try:
+    with all_cores():
         scenario = _scenario(drone=_robot(gps={"hz": 10}), rover=_robot(range={"hz": 10}))
         one, two = _moving(scenario, 4 * N), _moving(scenario, 4 * N, threads=2)
-        ratio = _wall(lambda: one.step(TICKS)) / _wall(lambda: two.step(TICKS))
-    finally:
-        os.sched_setaffinity(0, before)
+        ratio = wall_seconds(lambda: one.step(TICKS)) / wall_seconds(lambda: two.step(TICKS))
     return [Result("two threads on two cores, in wall time", ratio, "×", 1.7)]
 
 

@@ -1,18 +1,20 @@
-"""Driving: LiDAR rays per second on one core, and how fast a car with LiDAR and cameras runs."""
+"""Driving: LiDAR rays per second on one core and on two, and how fast a car with LiDAR and cameras runs."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import Result, cpu_seconds
+from benchmarks.harness import Result, all_cores, cpu_seconds, has_two_cores, wall_seconds
 from microsim.engine.geometry import matrix_from_rpy
 from microsim.engine.motion import FIELDS, observe
 from microsim.engine.world import Mesh, World
 from microsim.rays.lidar_turn import LidarTurn, beam_table
 from microsim.simulation import Simulation
+from microsim.threads import Threads
 
 SIDE, CELL = 1000, 0.5  # of the heightmap: cells, metres
 POSTS, CORNERS = 1500, 25  # 75,000 triangles
@@ -78,7 +80,24 @@ def _rays() -> list[Result]:
         Result(f"{name}, the same, tilted by 3°", _rate(bare, 0.05), unit),
         Result(f"{name}, heightmap and 75,000 triangles, upright", _rate(full, 0.0), unit, 15.0, 27.0, peer=embree),
         Result(f"{name}, the same, tilted by 3°", _rate(full, 0.05), unit, peer=embree),
+        *_on_two_cores(full, name, unit),
     ]
+
+
+def _on_two_cores(lidar: LidarTurn, name: str, unit: str) -> list[Result]:
+    if not has_two_cores():
+        return []
+    shared, nobody = replace(lidar, workers=Threads(2)), np.zeros((0, 15))
+
+    def rate(tilt: float) -> float:
+        motion = _motion(tilt)
+        return RINGS * COLUMNS / wall_seconds(lambda: shared.distances(motion, nobody), 200) / 1e6
+
+    with all_cores():
+        return [
+            Result(f"{name} and 75,000 triangles, upright, two threads on two cores, wall time", rate(0.0), unit),
+            Result(f"{name}, the same, tilted by 3°", rate(0.05), unit),
+        ]
 
 
 def _embree(mesh: Mesh, lidar: LidarTurn) -> str:

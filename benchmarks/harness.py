@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,31 @@ def cpu_seconds(work: Callable[[], Any], rounds: int = 7) -> float:
         work()
         best = min(best, time.process_time() - start)
     return best
+
+
+def wall_seconds(work: Callable[[], Any], rounds: int = 25) -> float:
+    """Wall time of one call, the least of several rounds: of work for several cores."""
+    best = float("inf")
+    for _ in range(rounds):
+        start = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def has_two_cores() -> bool:
+    return hasattr(os, "sched_setaffinity") and (os.cpu_count() or 1) > 1
+
+
+@contextmanager
+def all_cores() -> Iterator[None]:
+    """Meanwhile this process runs on any of them: wall times tell something if two are idle."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def peak_mb(process: int | str = "self") -> float:

@@ -40,7 +40,8 @@ from microsim.render.splat.projection import (
     ROOT_XY,
     ROOT_YY,
 )
-from microsim.render.splat.rasteriser import Rasteriser, Threads
+from microsim.render.splat.rasteriser import Rasteriser
+from microsim.threads import Threads
 from tests.unit.render import splat_scenes
 
 SIZE = (640, 480)

@@ -45,7 +45,7 @@ def meet_ground(lattice: Lattice, origin: Vector, reach: float, w: Array) -> Non
         w[OUT + r] = math.inf
     _skip(_TO_X, _PER_VX, _VX, _COLUMN, w)
     _skip(_TO_Y, _PER_VY, _VY, _ROW, w)
-    nodes, caps, tops = lattice.nodes, lattice.caps, lattice.tops
+    nodes, caps, tops, highest = lattice.nodes, lattice.caps, lattice.tops, lattice.highest
     way = w[_ALONE:]
     for r in range(LANES):
         column, row, s, end = w[_COLUMN + r], w[_ROW + r], w[_S + r], w[_END + r]
@@ -56,7 +56,20 @@ def meet_ground(lattice: Lattice, origin: Vector, reach: float, w: Array) -> Non
             course = Course(gx, gy, oz, w[_VX + r], w[_VY + r], w[_PER_VX + r], w[_PER_VY + r])
             way[0] = math.inf
             exits = (w[_TO_X + r], w[_TO_Y + r])
-            onward(nodes, caps, tops, course, (int(row), int(column)), exits, s, end, (w[_SLOPE + r],), (end,), way)
+            onward(
+                nodes,
+                caps,
+                tops,
+                highest,
+                course,
+                (int(row), int(column)),
+                exits,
+                s,
+                end,
+                (w[_SLOPE + r],),
+                (end,),
+                way,
+            )
             w[OUT + r] = way[0] * (1.0 / w[_FLAT + r])
 
 

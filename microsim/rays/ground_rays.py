@@ -33,6 +33,7 @@ class Lattice(NamedTuple):
     caps: Caps  # (ny + 1, nx + 1) [m] the patch is below; -inf in a hole
     tops: Array  # highest node of each block of 8 by 8 patches [m]
     wide: Array  # (rows of blocks + 2, columns + 2) [m] the ground of each block and those around it is below
+    highest: float  # [m] of all `tops`
     cell: float
     west: float
     south: float
@@ -59,7 +60,7 @@ def lattice(elevation: Array, cell: float, west: float, south: float) -> Lattice
     nodes = np.pad(elevation.astype(np.float64, copy=False), 1, mode="edge")
     caps = _caps(nodes)
     tops = _highest(caps)
-    return Lattice(nodes, caps, tops, _around(tops), float(cell), float(west), float(south))
+    return Lattice(nodes, caps, tops, _around(tops), float(tops.max()), float(cell), float(west), float(south))
 
 
 def _highest(caps: Caps) -> Array:
@@ -217,8 +218,8 @@ def walk(
     to_x = ((column + (1 if vx >= 0.0 else 0)) * BLOCK - gx) * per_vx
     to_y = ((row + (1 if vy >= 0.0 else 0)) * BLOCK - gy) * per_vy
     course = Course(gx, gy, origin[2], vx, vy, per_vx, per_vy)
-    arrays = lattice.nodes, lattice.caps, lattice.tops
-    onward(*arrays, course, (row, column), (to_x, to_y), s, end, slopes, ends, out)
+    heights = lattice.nodes, lattice.caps, lattice.tops, lattice.highest
+    onward(*heights, course, (row, column), (to_x, to_y), s, end, slopes, ends, out)
 
 
 @inlined
@@ -226,6 +227,7 @@ def onward(
     nodes: Array,
     caps: Caps,
     tops: Array,
+    highest: float,
     course: Course,
     block: tuple[int, int],
     exits: tuple[float, float],
@@ -253,6 +255,8 @@ def onward(
             if k == len(slopes):
                 return
             slope = slopes[k]
+        if min(slope * s, slope * end) > highest - course.z:  # and so are the rays above it
+            return
         if min(slope * s, slope * leave) <= tops[row, column] - course.z:
             k, slope = _in_block(nodes, caps, course, (row, column), s, leave, slope, slopes, k, out)
             if k == len(slopes):

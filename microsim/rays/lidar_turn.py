@@ -5,7 +5,7 @@ taken at one instant: every point is as of the message's stamp.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from microsim.engine import exact
-from microsim.engine.compiled import inlined, kernel
+from microsim.engine.compiled import inlined, kernel, threaded_kernel
 from microsim.engine.geometry import Array, Grid, Vector, matrix_from_rpy
 from microsim.engine.motion import Motion, Rotation, mounted_at, turned
 from microsim.engine.noise import fill_pairs, uniforms
+from microsim.engine.workers import OneWorker, Workers, parts_of
 from microsim.engine.world import World
 from microsim.rays import POINT, bvh
 from microsim.rays.bvh import Tree
@@ -27,6 +28,7 @@ from microsim.render.screen import Pose, ScreenIndex, into_body, screen_index
 
 Ints: TypeAlias = npt.NDArray[np.int32]
 Place: TypeAlias = tuple[Vector, Rotation]  # [m] of the sensor, and its axes, in the map frame
+Part: TypeAlias = tuple[int, int]  # of a turn: its first column, and the end of those
 
 # What a beam has met: a thing's number in the tree (0, 1, 2 …), bvh.NOTHING, GROUND, SPLATS, or GROUND - 1 - n for the
 # other robot number n.
@@ -42,6 +44,8 @@ _STEEPEST = 8.0  # slopes beyond count as this where beams are looked for
 _A_LITTLE_MORE = 1.0 + 1e-9  # than how far a beam has got: far above rounding
 _NOISE_REACH = 10.0  # sigmas beyond max_m within which a hit may still be measured inside
 _DROPOUTS = 1 << 24  # where a turn's uniforms begin in its stream
+_WORTH_A_THREAD = 8192  # beams: two threads on one busy core then lose 8 % of a turn by handing over, below it more
+_PARTS_OF_A_THREAD = 4
 
 
 class Sectors(NamedTuple):
@@ -114,18 +118,20 @@ def _sectors(slopes: Array, columns: int) -> Sectors:
     return Sectors(size, turns, screen_index(rays))
 
 
-# Each of the following lessens best (columns, rings) [m], at first `reach`, and says in hit what was met. They are
-# kernels of their own, so that a run compiles and loads only what it needs. The ground comes last: a ray walks over it
-# only as far as the nearest thing.
+# Each of the following lessens best (columns, rings) [m], at first `reach`, and says in hit what was met. Both are of
+# the azimuths from `start` on: threads share a turn. They are kernels of their own, so that a run compiles and loads
+# only what it needs. The ground comes last: a ray walks over it only as far as the nearest thing.
 
 
-@kernel
-def meet_ground_upright(lattice: Lattice, beams: Beams, place: Place, reach: float, best: Array, hit: Ints) -> None:
+@threaded_kernel
+def meet_ground_upright(
+    lattice: Lattice, beams: Beams, start: int, place: Place, reach: float, best: Array, hit: Ints
+) -> None:
     """All beams of an azimuth share their walk."""
     position, ((a, b, _), (d, e, _), _) = place
     flat, ends = np.empty(beams.slopes.shape[0]), np.empty(beams.slopes.shape[0])
     for column in range(best.shape[0]):
-        ahead, aside = beams.headings[0, column], beams.headings[1, column]
+        ahead, aside = beams.headings[0, start + column], beams.headings[1, start + column]
         for k in range(flat.shape[0]):
             ends[k] = _A_LITTLE_MORE * best[column, beams.rings[k]] / beams.slants[k]
         walk(lattice, position, a * ahead + b * aside, d * ahead + e * aside, reach, beams.slopes, ends, flat)
@@ -133,29 +139,33 @@ def meet_ground_upright(lattice: Lattice, beams: Beams, place: Place, reach: flo
             _note_ground(flat[k] * beams.slants[k], reach, column, beams.rings[k], best, hit)
 
 
-@kernel
-def meet_ground_tilted(lattice: Lattice, directions: Array, place: Place, reach: float, best: Array, hit: Ints) -> None:
+@threaded_kernel
+def meet_ground_tilted(
+    lattice: Lattice, beams: Beams, start: int, place: Place, reach: float, best: Array, hit: Ints
+) -> None:
     """In packets of neighbouring beams: the finer the turn, the more azimuths."""
     columns, count = best.shape
-    side = 4 if columns >= 512 else 2 if columns >= 256 else 1
+    turn = beams.directions.shape[1]
+    side = 4 if turn >= 512 else 2 if turn >= 256 else 1
     rings = LANES // side
     packet, turned = np.empty(PACKET), np.empty((3, side, count))
     for first in range(0, columns, side):
         last = min(first + side, columns)
-        turn_beams(directions[:, first:last], place[1], turned)
-        for start in range(0, count, rings):
+        turn_beams(beams.directions[:, start + first : start + last], place[1], turned)
+        for lowest in range(0, count, rings):
             for k in range(side):
                 column = min(k, last - first - 1)
                 for lane in range(rings):
-                    ring = min(start + lane, count - 1)
+                    ring = min(lowest + lane, count - 1)
                     packet[DX + k * rings + lane] = turned[0, column, ring]
                     packet[DY + k * rings + lane] = turned[1, column, ring]
                     packet[DZ + k * rings + lane] = turned[2, column, ring]
                     packet[OUT + k * rings + lane] = _A_LITTLE_MORE * best[first + column, ring]
             meet_ground(lattice, place[0], reach, packet)
             for column in range(first, last):
-                for ring in range(start, min(start + rings, count)):
-                    _note_ground(packet[OUT + (column - first) * rings + ring - start], reach, column, ring, best, hit)
+                for ring in range(lowest, min(lowest + rings, count)):
+                    distance = packet[OUT + (column - first) * rings + ring - lowest]
+                    _note_ground(distance, reach, column, ring, best, hit)
 
 
 @inlined
@@ -164,24 +174,24 @@ def _note_ground(distance: float, reach: float, column: int, ring: int, best: Ar
         best[column, ring], hit[column, ring] = distance, GROUND
 
 
-@kernel
-def meet_things(tree: Tree, beams: Beams, place: Place, best: Array, hit: Ints) -> None:
-    """Mesh and obstacles, sector by sector."""
+@threaded_kernel
+def meet_things(tree: Tree, beams: Beams, start: int, place: Place, best: Array, hit: Ints) -> None:
+    """Mesh and obstacles, sector by sector; a sector begins at `start`."""
     sector, middles = beams.sectors.columns, beams.sectors.middles
     turned, pose = np.empty((3, sector, best.shape[1])), np.empty(12)
     for first in range(0, best.shape[0], sector):
-        last = min(first + sector, best.shape[0])
-        turn_beams(beams.directions[:, first:last], place[1], turned)
-        _look(place, middles[0, first // sector], middles[1, first // sector], pose)
+        last, number = min(first + sector, best.shape[0]), (start + first) // sector
+        turn_beams(beams.directions[:, start + first : start + last], place[1], turned)
+        _look(place, middles[0, number], middles[1, number], pose)
         cast(tree, pose, beams.sectors.screen, _STEEPEST, 1.0, turned, best[first:last], hit[first:last])
 
 
-@kernel
-def meet_bodies(bodies: Array, directions: Array, place: Place, best: Array, hit: Ints) -> None:
+@threaded_kernel
+def meet_bodies(bodies: Array, beams: Beams, start: int, place: Place, best: Array, hit: Ints) -> None:
     """Other robots; one that holds the sensor is not seen."""
     turned = np.empty((3, 1, best.shape[1]))
     for column in range(best.shape[0]):
-        turn_beams(directions[:, column : column + 1], place[1], turned)
+        turn_beams(beams.directions[:, start + column : start + column + 1], place[1], turned)
         for n in range(bodies.shape[0]):
             for ring in range(best.shape[1]):
                 ray = (turned[0, 0, ring], turned[1, 0, ring], turned[2, 0, ring])
@@ -212,10 +222,11 @@ def turn_beams(directions: Array, rotation: Rotation, turned: Array) -> None:
             turned[2, column, r] = g * x + h * y + i * z
 
 
-@kernel
+@threaded_kernel
 def _measure(
     around: Surroundings,
     directions: Array,
+    first: int,
     place: Place,
     best: Array,
     hit: Ints,
@@ -227,8 +238,8 @@ def _measure(
 ) -> int:
     """Points (n, 4) x, y, z, intensity and rings of the beams that come back, in firing order; gives how many.
 
-    Beam i draws number i of the stream, whatever the other beams saw. The intensity is what the surface reflects, times
-    the cosine of the angle of incidence.
+    The azimuths are those from `first` on. Beam i draws number i of the stream, whatever the other beams saw. The
+    intensity is what the surface reflects, times the cosine of the angle of incidence.
     """
     low, high, sigma, drop = accuracy
     position, rotation = place
@@ -236,7 +247,7 @@ def _measure(
     (a, b, c), (d, e, f), (g, h, i) = rotation
     drawn = np.empty((2, 2 * (best.shape[1] // 2 + 1)))
     for column in range(best.shape[0]):
-        start = column * best.shape[1]
+        start = (first + column) * best.shape[1]
         pairs = (start + best.shape[1] + 1) // 2 - start // 2
         if sigma > 0.0:
             fill_pairs(key, tick, start // 2, drawn[0, : 2 * pairs], drawn[1, : 2 * pairs])
@@ -249,7 +260,8 @@ def _measure(
                 value += sigma * drawn[1, index // 2 - start // 2 + (pairs if index % 2 else 0)]
             if value < low or value > high or (drop > 0.0 and uniforms(key, tick, _DROPOUTS + index)[0] < drop):
                 continue
-            x, y, z = directions[0, column, ring], directions[1, column, ring], directions[2, column, ring]
+            azimuth = first + column
+            x, y, z = directions[0, azimuth, ring], directions[1, azimuth, ring], directions[2, azimuth, ring]
             ray = (a * x + b * y + c * z, d * x + e * y + f * z, g * x + h * y + i * z)
             distance, what = best[column, ring], hit[column, ring]
             point = (position[0] + ray[0] * distance, position[1] + ray[1] * distance, position[2] + ray[2] * distance)
@@ -350,18 +362,29 @@ class LidarTurn:
     sigma_m: float
     dropout_probability: float
     scenery: Scenery | None = None
+    workers: Workers = field(default_factory=OneWorker)
     best: Array = field(init=False)
     hit: Ints = field(init=False)
+    parts: list[Part] = field(init=False)  # what a worker takes at a time
 
     def __post_init__(self) -> None:
         shape = self.beams.directions.shape[1:]
         object.__setattr__(self, "best", np.zeros(shape))
         object.__setattr__(self, "hit", np.empty(shape, np.int32))
+        object.__setattr__(self, "parts", self._parts())
         if (
             self.scenery is None and not self.world.is_flat
         ):  # compile both now: a run must not stall when the sensor first tilts
             for roll in (0.0, 0.1):
-                self._meet_ground(((0.0, 0.0, 0.0), matrix_from_rpy(roll, 0.0, 0.0)), 0.0)
+                place = (0.0, 0.0, 0.0), matrix_from_rpy(roll, 0.0, 0.0)
+                self._meet_ground(self.world.derived(world_lattice), place, 0.0, self.parts[0])
+
+    def _parts(self) -> list[Part]:
+        """Whole sectors; as many parts as are worth a thread, and some more: beams differ in what they cost."""
+        columns, sector = self.best.shape[0], self.beams.sectors.columns
+        sectors, threads = -(-columns // sector), min(self.workers.count, self.best.size // _WORTH_A_THREAD)
+        parts = min(_PARTS_OF_A_THREAD * threads, sectors) if threads > 1 else 1
+        return [(first * sector, min(end * sector, columns)) for first, end in parts_of(sectors, parts)]
 
     def distances(self, motion: Motion, bodies: Array) -> tuple[Array, Ints]:
         """(columns, rings): what a perfect LiDAR would measure [m], and what is there. Reused by the next call.
@@ -369,39 +392,74 @@ class LidarTurn:
         bodies (n, 15): other robots as `body_row` gives them.
         """
         place, reach = self._place(motion), self.max_m + _NOISE_REACH * self.sigma_m
+        around, scenery = self._around(bodies), self.scenery
         self.best.fill(reach)
         self.hit.fill(bvh.NOTHING)
-        things = self.world.derived(bvh.tree)
-        if things.order.shape[0]:
-            meet_things(things, self.beams, place, self.best, self.hit)
-        if self.scenery is None:
-            self._meet_ground(place, reach)
+        if scenery is None:
+            self._share(lambda part: self._meet(around, place, reach, part))
         else:
-            self.scenery.meet(place, reach, self.best, self.hit)
-        if bodies.shape[0]:
-            meet_bodies(bodies, self.beams.directions, place, self.best, self.hit)
+            self._share(lambda part: self._meet_things(around, place, part))
+            scenery.meet(place, reach, self.best, self.hit)
+            self._share(lambda part: self._meet_bodies(around, place, part))
         return self.best, self.hit
+
+    def _share(self, work: Callable[[Part], None]) -> None:
+        parts = self.parts
+        self.workers.run(lambda number, _: work(parts[number]), len(parts))
 
     def _place(self, motion: Motion) -> Place:
         return mounted_at(motion, self.mount), turned(motion, self.axes)
 
-    def _meet_ground(self, place: Place, reach: float) -> None:
-        ground, seen = self.world.derived(world_lattice), (self.best, self.hit)
-        if place[1][2] == (0.0, 0.0, 1.0):
-            meet_ground_upright(ground, self.beams, place, reach, *seen)
-        else:
-            meet_ground_tilted(ground, self.beams.directions, place, reach, *seen)
+    def _around(self, bodies: Array) -> Surroundings:
+        world = self.world
+        return Surroundings(world.derived(world_lattice), world.derived(bvh.tree), bodies, world.surface)
+
+    def _meet(self, around: Surroundings, place: Place, reach: float, part: Part) -> None:
+        self._meet_things(around, place, part)
+        self._meet_ground(around.lattice, place, reach, part)
+        self._meet_bodies(around, place, part)
+
+    def _meet_things(self, around: Surroundings, place: Place, part: Part) -> None:
+        if around.tree.order.shape[0]:
+            meet_things(around.tree, self.beams, part[0], place, *self._seen(part))
+
+    def _meet_ground(self, ground: Lattice, place: Place, reach: float, part: Part) -> None:
+        meet = meet_ground_upright if place[1][2] == (0.0, 0.0, 1.0) else meet_ground_tilted
+        meet(ground, self.beams, part[0], place, reach, *self._seen(part))
+
+    def _meet_bodies(self, around: Surroundings, place: Place, part: Part) -> None:
+        if around.bodies.shape[0]:
+            meet_bodies(around.bodies, self.beams, part[0], place, *self._seen(part))
+
+    def _seen(self, part: Part) -> tuple[Array, Ints]:
+        return self.best[part[0] : part[1]], self.hit[part[0] : part[1]]
 
     def sample(self, motion: Motion, bodies: Array, key: int, tick: int) -> npt.NDArray[np.void]:
         """The points that come back, as an array of POINT."""
-        seen, world = self.distances(motion, bodies), self.world
+        self.distances(motion, bodies)
+        place, around, directions = self._place(motion), self._around(bodies), self.beams.directions
         points, rings = np.empty((self.best.size, 4), np.float32), np.empty(self.best.size, np.uint16)
-        around = Surroundings(world.derived(world_lattice), world.derived(bvh.tree), bodies, world.surface)
         accuracy = Accuracy(self.min_m, self.max_m, self.sigma_m, self.dropout_probability)
-        beams, place = self.beams.directions, self._place(motion)
-        count = _measure(around, beams, place, *seen, accuracy, key, tick, points, rings)
-        cloud = np.zeros(count, POINT)
+        counts: dict[int, int] = {}  # of points, by where they begin
+
+        def measure(part: Part) -> None:
+            begin, seen = part[0] * self.best.shape[1], self._seen(part)
+            out = points[begin:], rings[begin:]
+            counts[begin] = _measure(around, directions, part[0], place, *seen, accuracy, key, tick, *out)
+
+        self._share(measure)
+        return _cloud(points, rings, counts)
+
+
+def _cloud(
+    points: npt.NDArray[np.float32], rings: npt.NDArray[np.uint16], counts: Mapping[int, int]
+) -> npt.NDArray[np.void]:
+    """The parts one after the other, as an array of POINT."""
+    cloud, done = np.zeros(sum(counts.values()), POINT), 0
+    for begin, count in sorted(counts.items()):
+        part, source = cloud[done : done + count], slice(begin, begin + count)
         for column, name in enumerate(("x", "y", "z", "intensity")):
-            cloud[name] = points[:count, column]
-        cloud["ring"] = rings[:count]
-        return cloud
+            part[name] = points[source, column]
+        part["ring"] = rings[source]
+        done += count
+    return cloud

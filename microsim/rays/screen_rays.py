@@ -97,7 +97,8 @@ def cast(
                 triangle = triangles[thing]
                 left, right, low, high = _window(scale, columns, rows, limit, _outline_of_triangle(pose, triangle))
                 left, right, low, high = max(left, u0), min(right, u1), max(low, v0), min(high, v1)
-                if low < high:
+                if left < right and low < high:
+                    left, right = whole_groups(left, right, best.shape[1])
                     _triangle(triangle, thing, pose, rays, left, right, low, high, best, hit)
             else:
                 _solid(solids[thing - triangles.shape[0]], thing, pose, rays, u0, u1, v0, v1, best, hit)
@@ -113,7 +114,6 @@ def _window(
         return 0, 0, 0, 0
     u0, u1 = column_span(scale, columns, _clamped(a_low, limit), _clamped(a_high, limit))
     v0, v1 = row_span(scale, rows, _clamped(b_low, limit), _clamped(b_high, limit))
-    u0, u1 = whole_groups(u0, u1, int(columns[1, -1]))
     return u0, u1, v0, v1
 
 

@@ -1,4 +1,7 @@
-"""What this process draws splats with, and where it reports problems; no part of a simulation: images are the same."""
+"""What this process computes images and point clouds with, and where it reports problems.
+
+No part of a simulation: images and points are the same.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ def nobody(text: str) -> None:
 @dataclass
 class RenderRequest:
     choice: Choice = "auto"
-    threads: int = 0  # 0: as many as there are processors
+    threads: int = 0  # of a simulation's splat cameras and LiDARs; 0: the usual number of `threads.py`
     say: Say = nobody
 
 

@@ -12,12 +12,12 @@ from microsim.render.palette_camera import CameraModel
 from microsim.render.render_options import Choice, Say, nobody
 from microsim.render.splat.activation import Splats, activate
 from microsim.render.splat.picture import CpuRenderer, Exposure, Picture, Shot, Sky, SplatRenderer, lens_of
-from microsim.render.splat.rasteriser import Threads, available
+from microsim.threads import Threads
 
 
 def open_renderer(splats: Splats, choice: Choice = "auto", threads: int = 0, say: Say = nobody) -> SplatRenderer:
-    """`threads` 0: as many as there are processors. `say` gets a line when something takes time or goes another way."""
-    cpu = CpuRenderer(splats, Threads(threads or available()))
+    """`threads` 0: the usual number. `say` gets a line when something takes time or goes another way."""
+    cpu = CpuRenderer(splats, Threads(threads))
     if choice == "cpu":
         return cpu
     name = gpu.device_name()

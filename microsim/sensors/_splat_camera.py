@@ -41,11 +41,11 @@ from microsim.render.splat.picture import (
     lens_of,
     strip_of,
 )
-from microsim.render.splat.rasteriser import Threads, available
 from microsim.sensors._camera_messages import channels
 from microsim.sensors._camera_truth import CameraTruth, camera_truth, side_by_side
 from microsim.sensors.camera import Pose, image_noise, pose_at, strips_of
 from microsim.sensors.sensor import SensorContext, View
+from microsim.threads import Threads
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
@@ -73,7 +73,7 @@ class SplatScene:
         self.renderer: SplatRenderer = open_renderer(
             self.splats, render_request.choice, render_request.threads, render_request.say
         )
-        self.workers = Threads(render_request.threads or available())
+        self.workers = Threads(render_request.threads)
         self.cameras: list[SplatCamera] = []
         self._drawn: tuple[int, dict[str, Picture]] = (-1, {})
 

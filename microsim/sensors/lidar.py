@@ -31,12 +31,14 @@ from microsim.documents.values import (
     show,
 )
 from microsim.engine.geometry import matrix_from_rpy
+from microsim.engine.workers import OneWorker, Workers
 from microsim.engine.world import World
 from microsim.messages.encoders import header
 from microsim.messages.template import layout
 from microsim.messages.topics import Qos
 from microsim.messages.types import encode, new
 from microsim.rays import POINT
+from microsim.render.render_options import render_request
 from microsim.sensors.sensor import (
     DROPOUT,
     FAIL,
@@ -133,8 +135,19 @@ def _instrument(context: SensorContext) -> Instrument:
         assert context.bundle is not None, "refused with the scenario"
         splats = splats_of(context.bundle_key, context.bundle().gaussians)
         scenery, world = SplatScenery(splats, beams), world.derived(_without_mesh)
-    turn = LidarTurn(world, mount.xyz, matrix_from_rpy(*mount.rpy), beams, block.min_m, block.max_m, *noise, scenery)
-    return LidarInstrument(turn)
+    axes, reach = matrix_from_rpy(*mount.rpy), (block.min_m, block.max_m)
+    return LidarInstrument(LidarTurn(world, mount.xyz, axes, beams, *reach, *noise, scenery, _workers(context)))
+
+
+def _workers(context: SensorContext) -> Workers:
+    """The LiDARs of a simulation share their threads. In a batch, threads share the worlds."""
+    is_batched = context.physics is None
+    if "threads" not in context.shared:
+        from microsim.threads import Threads  # with what starts them: most runs start without it
+
+        context.shared["threads"] = OneWorker() if is_batched else Threads(render_request.threads)
+    workers: Workers = context.shared["threads"]
+    return workers
 
 
 def _without_mesh(world: World) -> World:

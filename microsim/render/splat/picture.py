@@ -14,6 +14,7 @@ import numpy as np
 from microsim.engine.compiled import threaded_kernel
 from microsim.engine.geometry import Array, Vector
 from microsim.engine.noise import words
+from microsim.engine.workers import Workers, parts_of
 from microsim.render.drawing import Image
 from microsim.render.palette_camera import CameraModel, Rotation
 from microsim.render.robot_models import shade
@@ -21,7 +22,7 @@ from microsim.render.splat import NEAR_M
 from microsim.render.splat.activation import Floats, Splats
 from microsim.render.splat.blending import Frame
 from microsim.render.splat.projection import AXES, CX, CY, FX, FY, POSITION, View, view_of
-from microsim.render.splat.rasteriser import Rasteriser, Workers, parts_of
+from microsim.render.splat.rasteriser import Rasteriser
 
 _f32 = np.float32
 _ZERO, _ONE, _HALF, _BRIGHTEST = _f32(0.0), _f32(1.0), _f32(0.5), _f32(255.0)

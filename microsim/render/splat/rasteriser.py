@@ -3,15 +3,13 @@
 Several threads can share the work: the kernels release the GIL, and write to places of their own.
 """
 
-import itertools
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from microsim.engine.workers import OneWorker, Workers, parts_of
 from microsim.render.splat import CHUNK, TILE
 from microsim.render.splat.activation import Floats, Integers, Splats
 from microsim.render.splat.blending import ROOM, Frame, blend
@@ -32,65 +30,6 @@ from microsim.render.splat.sorting import (
 )
 
 _PART = 32768  # footprints: fewer are not worth another thread
-
-
-class Workers(Protocol):
-    """Runs `task(0)` to `task(count - 1)`, which do not depend on each other, in any order."""
-
-    count: int  # how many run at a time
-
-    def run(self, task: Callable[[int, int], None], count: int) -> None:
-        """`task(number, worker)`; worker < self.count is that of the thread it runs on."""
-
-
-class OneWorker:
-    count = 1
-
-    def run(self, task: Callable[[int, int], None], count: int) -> None:
-        for number in range(count):
-            task(number, 0)
-
-
-class Threads:
-    """The calling thread and `count - 1` others, started when first needed."""
-
-    def __init__(self, count: int) -> None:
-        self.count = max(1, count)
-        self._pool: ThreadPoolExecutor | None = None
-        self._owner = 0
-
-    def run(self, task: Callable[[int, int], None], count: int) -> None:
-        numbers = itertools.count()
-
-        def work(worker: int) -> None:
-            while (number := next(numbers)) < count:
-                task(number, worker)
-
-        helpers = min(self.count, count) - 1
-        waiting: list[Future[None]] = []
-        if helpers > 0:
-            pool = self._threads()
-            waiting = [pool.submit(work, worker) for worker in range(1, helpers + 1)]
-        try:
-            work(0)
-        finally:
-            for future in waiting:
-                future.result()
-
-    def _threads(self) -> ThreadPoolExecutor:
-        if self._pool is None or self._owner != os.getpid():  # threads do not survive a fork
-            self._pool = ThreadPoolExecutor(self.count - 1, thread_name_prefix="microsim-splat")
-            self._owner = os.getpid()
-        return self._pool
-
-
-def available() -> int:
-    """Processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def parts_of(count: int, parts: int) -> list[tuple[int, int]]:
-    return [(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
 
 
 def _room(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:

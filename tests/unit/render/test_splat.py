@@ -20,7 +20,8 @@ from microsim.render.splat.activation import Splats, activate, columns_of_degree
 from microsim.render.splat.blending import EXPONENTIAL, exp_of_minus
 from microsim.render.splat.picture import CpuRenderer, Exposure, Shot, Sky, SplatActor, Things, lens_of
 from microsim.render.splat.projection import view_of
-from microsim.render.splat.rasteriser import Rasteriser, Threads
+from microsim.render.splat.rasteriser import Rasteriser
+from microsim.threads import Threads
 from tests.support import COMPILED, many
 from tests.unit.render import splat_scenes
 
