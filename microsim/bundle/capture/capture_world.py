@@ -404,7 +404,7 @@ def _mesh(
         return None
     views = cameras if cameras is not None else viewpoints_above(layers)
     made = collision_mesh(
-        scene, layers, views, options.voxel_m, lambda done, of: progress("building the mesh", done, of)
+        scene, layers, views, options.voxel_m, lambda done, of: progress("building the mesh", done, of), cameras
     )
     notes.words["mesh"] = f"{len(made[1]):,} triangles, voxels of {options.voxel_m:g} m"
     return made if len(made[1]) else None

@@ -30,8 +30,9 @@ _REACH = 2.5  # standard deviations of a disc
 _LEAST_WEIGHT = 0.25
 _LARGEST_DISC_M = 0.8  # standard deviation; larger ones are rough guesses of what was seen from afar
 _LEAST_TRIANGLES = 60  # of a connected part
-_LEAST_HEIGHT_M = 0.3  # above the ground, of its highest point
-_UNDER_M = 0.3  # discs of objects reach so far down
+_SMALL_TRIANGLES, _SMALL_HEIGHT_M = 400, 0.5  # a part of fewer is noise unless it reaches so far above the ground
+_LEAST_HEIGHT_M = 0.25  # above the ground, of its highest point
+_WALKED_M, _WALKED_WAY_M, _WALKED_TRIANGLES = 0.5, 6.0, 3000
 
 
 def collision_mesh(
@@ -40,8 +41,12 @@ def collision_mesh(
     viewpoints: Floats,
     voxel_m: float,
     progress: Callable[[int, int], None] | None = None,
+    walked: Floats | None = None,
 ) -> Mesh:
-    """Vertices [m] and triangles of the objects; `viewpoints` are places from which they can be seen."""
+    """Vertices [m] and triangles of the objects; `viewpoints` are places from which they can be seen.
+
+    `walked`: the cameras in the order in which they were carried along.
+    """
     is_small = splats.sigmas.max(axis=1) < _LARGEST_DISC_M
     chosen = np.flatnonzero((layers.label == OBJECT) & splats.opaque & is_small)
     if not len(chosen):
@@ -61,7 +66,7 @@ def collision_mesh(
     vertices, triangles = _joined(parts, voxel_m)
     if len(triangles) > MAX_TRIANGLES:
         raise UsageError(f"{len(triangles):,} triangles would be too many; use a larger --voxel or a smaller --extent")
-    vertices, triangles = _simplified(*_without_crumbs(vertices, triangles, layers.ground))
+    vertices, triangles = _simplified(*_without_crumbs(vertices, triangles, layers.ground, walked))
     return vertices.astype(np.float32), triangles
 
 
@@ -169,9 +174,12 @@ def _joined(parts: list[_Part], voxel_m: float) -> tuple[Floats, npt.NDArray[np.
 
 
 def _without_crumbs(
-    vertices: Floats, triangles: npt.NDArray[np.int32], ground: Heightmap
+    vertices: Floats, triangles: npt.NDArray[np.int32], ground: Heightmap, walked: Floats | None
 ) -> tuple[Floats, npt.NDArray[np.int32]]:
-    """Connected parts of few triangles are leaves and noise, and so are those that lie flat on the ground."""
+    """Connected parts of few triangles are leaves and noise, as are those that lie flat on the ground.
+
+    So are small ones where the cameras went: somebody walked there.
+    """
     from scipy import ndimage
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
@@ -185,10 +193,29 @@ def _without_crumbs(
     with np.errstate(invalid="ignore"):
         above = np.nan_to_num(vertices[:, 2] - height_at(ground, vertices), nan=math.inf)
     highest = ndimage.maximum(above, part, np.arange(count))
-    is_kept = (sizes >= _LEAST_TRIANGLES) & (highest > _LEAST_HEIGHT_M)
+    least_height = np.where(sizes < _SMALL_TRIANGLES, _SMALL_HEIGHT_M, _LEAST_HEIGHT_M)
+    is_kept = (sizes >= _LEAST_TRIANGLES) & (highest > least_height)
+    if walked is not None:
+        in_the_way = np.bincount(part[_is_on_path(vertices, walked)], minlength=count) > 0
+        is_kept &= ~in_the_way | (sizes > _WALKED_TRIANGLES)
     triangles = triangles[is_kept[part[triangles[:, 0]]]]
     used, renumbered = np.unique(triangles, return_inverse=True)
     return vertices[used], renumbered.reshape(-1, 3).astype(np.int32)
+
+
+def _is_on_path(vertices: Floats, walked: Floats) -> npt.NDArray[np.bool_]:
+    """Whether a walker with the cameras would have touched it: below the head, and beside a short way between two."""
+    from scipy.spatial import cKDTree
+
+    ways = np.diff(walked, axis=0)
+    short = np.linalg.norm(ways, axis=1) < _WALKED_WAY_M
+    along = np.linspace(0.0, 1.0, 13)[:, None, None]
+    path = (walked[:-1][short] + along * ways[short]).reshape(-1, 3)
+    if not len(path):
+        return np.zeros(len(vertices), np.bool_)
+    distance, nearest = cKDTree(path[:, :2]).query(vertices[:, :2])
+    touched: npt.NDArray[np.bool_] = (distance < _WALKED_M) & (vertices[:, 2] < path[nearest, 2])
+    return touched
 
 
 def _simplified(vertices: Floats, triangles: npt.NDArray[np.int32]) -> tuple[Floats, npt.NDArray[np.int32]]:

@@ -21,6 +21,7 @@ _GAP_M = 1.5  # wider gaps between seen cells are not ground
 _STEP_REACH_M = 0.4  # to either side of a step
 _STEP_SLOPE_M = 1.5  # over which the slope is measured that is not a step
 _SEVERAL = 3  # splats in a cell; fewer may float
+_WAY_CAMERAS = 8
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ def start_pose(
         for index in range(len(cameras) - 1):
             x, y = cameras[index, :2].tolist()
             i, j = int((x - ground.west) / ground.resolution_m), int((y - ground.south) / ground.resolution_m)
-            later = cameras[min(index + 5, len(cameras) - 1), :2] - cameras[index, :2]
+            later = _way_on(cameras, index)
             if 0 <= i < columns and 0 <= j < rows and room[j, i] > room_m and float(np.hypot(*later)) > 0.1:
                 return x, y, math.atan2(float(later[1]), float(later[0]))
     j, i = divmod(int(np.argmax(room)), columns)
@@ -191,3 +192,10 @@ def start_pose(
         ground.south + (j + 0.5) * ground.resolution_m,
         0.0,
     )
+
+
+def _way_on(cameras: Floats, index: int) -> Floats:
+    """From the cameras here to the next ones: means of several, because people look and step to all sides."""
+    here, next_ones = cameras[index : index + _WAY_CAMERAS, :2], cameras[index + _WAY_CAMERAS :][:_WAY_CAMERAS, :2]
+    way: Floats = (next_ones if len(next_ones) else cameras[-1:, :2]).mean(axis=0) - here.mean(axis=0)
+    return way
