@@ -1,6 +1,5 @@
 """Batches on a GPU against batches on the CPU, bit by bit. `make gpu` runs them."""
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsim.batch import BatchSimulation
+from tests.gpu.both_devices import pair
 from tests.support import bare
 from tests.unit.batch.device_scenarios import SOURCES, assert_complete, assert_same, drive, sensors_on_gpu
 from tests.unit.batch.test_batch import scenario
@@ -19,15 +19,6 @@ from tests.unit.robots.test_plugin_robot import SLED
 pytestmark = pytest.mark.gpu
 
 cupy = pytest.importorskip("cupy", reason="these tests need CuPy and a GPU")
-
-
-def pair(source: Any, n: int, **options: Any) -> list[BatchSimulation]:
-    """The same worlds on the CPU and on the GPU; no warning, so the GPU passed its test."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
-        made = [BatchSimulation(source, n, device=device, **options) for device in ("cpu", "cuda")]
-    assert [each.device for each in made] == ["cpu", "cuda"]
-    return made
 
 
 @pytest.mark.parametrize("name", SOURCES)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from microsim.batch import BatchSimulation
 from microsim.render.render_options import render_request
-from tests.gpu.test_batch_gpu import pair
+from tests.gpu.both_devices import pair
 from tests.support import bare
 from tests.unit.batch.camera_scenarios import FEATURES, random_source
 from tests.unit.batch.device_scenarios import assert_same, drive

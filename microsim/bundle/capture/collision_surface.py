@@ -176,9 +176,9 @@ def _joined(parts: list[_Part], voxel_m: float) -> tuple[Floats, npt.NDArray[np.
 def _without_crumbs(
     vertices: Floats, triangles: npt.NDArray[np.int32], ground: Heightmap, walked: Floats | None
 ) -> tuple[Floats, npt.NDArray[np.int32]]:
-    """Connected parts of few triangles are leaves and noise, as are those that lie flat on the ground.
+    """Connected parts of few triangles are leaves and noise, as are parts that lie flat on the ground.
 
-    So are small ones where the cameras went: somebody walked there.
+    Small parts on the path of the cameras are noise too, because the person who carried them walked there.
     """
     from scipy import ndimage
     from scipy.sparse import coo_matrix

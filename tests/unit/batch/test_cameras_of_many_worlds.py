@@ -155,7 +155,7 @@ def test_ground_pixel_by_pixel_is_that_of_patch_by_patch(holes: int) -> None:
         spans = np.empty((ground.holes.size + blocks.shape[0] * blocks.shape[1], 4), np.int32)
         turn, _ = np.linalg.qr(dice.normal(size=(3, 3)))
         pose = np.array([*dice.uniform(-5, 20, 2), dice.uniform(2, 20), *turn.reshape(-1)])
-        found, expected = np.empty((2, model.height, model.width))
+        found, expected = np.full((2, model.height, model.width), np.inf)
         with np.errstate(all="ignore"):
             relief_depths(pose, rays, screen_index(rays), ground, blocks, expected)
             _depths_by_pixel(pose, rays, screen_index(rays), ground, blocks, spans, found)
