@@ -160,9 +160,10 @@ class _StepProgress:
 def _require_capture_extra() -> None:
     from importlib.util import find_spec
 
-    missing = [name for name in ("scipy", "skimage") if find_spec(name) is None]
+    needed = {"scipy": "SciPy", "skimage": "scikit-image", "fast_simplification": "fast-simplification"}
+    missing = [name for module, name in needed.items() if find_spec(module) is None]
     if missing:
-        raise MissingExtraError(f"from-capture needs SciPy and scikit-image: {install_hint('capture')}")
+        raise MissingExtraError(f"from-capture needs {', '.join(missing)}: {install_hint('capture')}")
 
 
 def _capture_choices(options: FromCaptureOptions) -> CaptureOptions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import importlib.util
 import json
 import math
 from dataclasses import replace
@@ -32,7 +33,7 @@ from microsim.bundle.capture.scene_layers import BACKGROUND, FLOATER, GROUND, OB
 from microsim.bundle.capture.similarity import Similarity, fitted, matrix_of_rpy, quaternion_of_matrix, upright
 from microsim.bundle.capture.splat_sources import open_splats
 from microsim.cli import app
-from microsim.errors import MicroSimError, ScenarioError, UsageError
+from microsim.errors import MicroSimError, MissingExtraError, ScenarioError, UsageError
 
 PLY = "point_cloud/iteration_30000/point_cloud.ply"
 HEIGHT = CaptureOptions(camera_height_m=made.CAMERA_HEIGHT_M)
@@ -525,6 +526,22 @@ def test_poses_of_another_frame_are_doubted(capture: Path, truth: made.Street, t
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("scipy", "SciPy"), ("skimage", "scikit-image"), ("fast_simplification", "fast-simplification")],
+)
+def test_a_package_that_is_not_installed_is_named(
+    capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, name: str
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda each: None if each == module else found(each))
+    target = tmp_path / "world"
+    done = CliRunner().invoke(app, ["bundle", "from-capture", str(capture), str(target), "--camera-height", "1.6"])
+    assert isinstance(done.exception, MissingExtraError)
+    assert f"from-capture needs {name}: " in str(done.exception)
+    assert not target.exists()
 
 
 def test_the_command_makes_a_world_and_a_page(capture: Path, tmp_path: Path) -> None:
