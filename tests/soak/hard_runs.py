@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from tests.soak.mutants import damaged
 
 ROOT = Path(__file__).resolve().parents[2]
 NEVER_S = 600.0
+KILLED_TICKS = 300
 SLOWED = 0.98  # a real-time factor below it
 
 
@@ -78,17 +80,16 @@ def kills(count: int, folder: Path) -> Result:
     from microsim.recording.maintenance import repair
 
     result = Result("kills while recording", f"{count:,}")
-    reference = list(_recorded(_whole(folder / "whole")))
+    size = {storage: _size(_whole(folder / storage, storage)) for storage in STORAGES}
+    reference = list(_recorded(folder / STORAGES[0]))
     dice, recovered = random.Random(1), 0
     for number in range(count):
         bag = folder / f"killed_{number}"
+        storage, share = dice.choice(STORAGES), dice.random()
         child = os.fork()
         if child == 0:
-            _record_for_ever(bag, dice.choice(("mcap", "sqlite3")))
-        delay_s = dice.uniform(0.0, 0.25)
-        time.sleep(delay_s)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+            _record_and_end(bag, storage)
+        _kill_at(child, bag, share * size[storage])
         try:
             if bag.exists() and any(bag.iterdir()):
                 repair(bag)
@@ -100,27 +101,49 @@ def kills(count: int, folder: Path) -> Result:
 
             if not isinstance(error, MicroSimError):
                 result.tracebacks += 1
-                result.notes.append(f"kill {number} after {delay_s:.3f} s: {type(error).__name__}: {error}")
+                result.notes.append(
+                    f"kill {number} ({storage}) after {share:.1%} of the bytes: {type(error).__name__}: {error}"
+                )
         shutil.rmtree(bag, ignore_errors=True)
     result.notes.append(f"{recovered:,} messages recovered")
     result.lost += recovered == 0
     return result
 
 
-def _whole(folder: Path, ticks: int = 4000) -> Path:
+STORAGES = ("mcap", "sqlite3")
+
+
+def _whole(folder: Path, storage: str) -> Path:
     from tests.recording_support import record
 
-    record(folder, ticks=ticks)
+    record(folder, ticks=KILLED_TICKS, storage=storage, chunk_bytes=20_000)
     return folder
 
 
-def _record_for_ever(folder: Path, storage: str) -> None:
-    from tests.recording_support import record
-
+def _record_and_end(folder: Path, storage: str) -> None:
     try:
-        record(folder, ticks=4000, storage=storage, chunk_bytes=20_000)
+        _whole(folder, storage)
     finally:
         os._exit(0)
+
+
+def _size(folder: Path) -> int:
+    """Bytes on disk; files may come and go meanwhile."""
+    total = 0
+    for name in os.listdir(folder) if folder.is_dir() else ():  # noqa: PTH208 - names only, since a file may vanish
+        with suppress(FileNotFoundError):
+            total += (folder / name).stat().st_size
+    return total
+
+
+def _kill_at(child: int, folder: Path, least: float) -> None:
+    """Kill a recording process once it has written so much, however long that takes; or it ends before."""
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if _size(folder) >= least:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return
+        time.sleep(0.001)  # there is no event for the size of a file
 
 
 def _recorded(folder: Path) -> Iterator[tuple[str, int, bytes]]:
