@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter, namedtuple
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module  # of the viewer, which is above this and often not needed
@@ -82,6 +83,7 @@ class Simulation:
         self.listeners = Listeners()
         self.on_tick: list[Callable[[bytes], None]] = []  # given each tick's transcript; `listen` is more general
         self._assigned = self.listen()
+        self._is_deaf = False
         self._shared: dict[Any, Any] = {}  # what sensors keep from reset to reset
         self._next_seed = checked_seed(self.scenario.seed if seed is None else seed)
         self.reset()
@@ -358,15 +360,26 @@ class Simulation:
         return self._accept(Transmission(sender, checked_packet(self.scenario, sender, payload)))
 
     @property
-    def waiting(self) -> list[Input]:
+    def waiting(self) -> tuple[Input, ...]:
         """Inputs for the next tick, in the order in which they will be taken."""
-        return self._schedule.pending
+        return tuple(self._schedule.pending)
 
     def repeat(self, item: Input) -> None:
-        """Take an input of another run, as listeners received it there."""
+        """Take an input of another run, as listeners received it there: message faults then do to it what they did."""
         self._accept(item)
 
+    @contextmanager
+    def deaf(self) -> Iterator[None]:
+        """Inputs are dropped meanwhile: for a pilot that is run again beside its own inputs, which are repeated."""
+        self._is_deaf = True
+        try:
+            yield
+        finally:
+            self._is_deaf = False
+
     def _accept(self, item: Input) -> bool:
+        if self._is_deaf:
+            return True
         self._schedule.pending += self._message_faults.arrived(self.tick, item) if self._message_faults else [item]
         self.listeners.input(self._schedule.tick, item)
         return True

@@ -9,7 +9,7 @@ import copy
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -169,13 +169,12 @@ class Ring:
         sim.restore(moment.snapshot)
         while sim.tick < tick:
             while inputs and inputs[0][0] <= sim.tick:
-                sim.waiting.append(inputs.popleft()[1])
+                sim.repeat(inputs.popleft()[1])
             messages = sim.step()
             news.update(self._drawn(messages))
             if pilot is not None:
-                pilot(messages)
-                if sim.tick < tick:
-                    sim.waiting.clear()  # they are among the remembered ones
+                with sim.deaf() if sim.tick < tick else nullcontext():  # those inputs are among the remembered ones
+                    pilot(messages)
         still = replace(self._collector.still(), news=news, waypoints=moment.frame.waypoints)
         return pilot, still
 

@@ -52,8 +52,8 @@ class Uncopied(Wanderer):
 class Live:
     """A run with a ring, driven by a pilot and by somebody outside."""
 
-    def __init__(self, pilot: type[Wanderer] | None = Wanderer) -> None:
-        self.sim = microsim.Simulation(WORLD)
+    def __init__(self, pilot: type[Wanderer] | None = Wanderer, faults: Sequence[str] = ()) -> None:
+        self.sim = microsim.Simulation({**WORLD, "faults": list(faults)})
         self.runner = Runner(self.sim, 0.0, None if pilot is None else pilot(self.sim))
         self.collector = FrameCollector(self.runner)
         self.collector.scene()
@@ -118,6 +118,65 @@ def test_a_branch_goes_on_as_then_from_any_tick(at: int) -> None:
     frame = live.ring.seek(at + (TICKS - at) // 2)  # and all of it can be looked at once more
     assert frame is not None
     assert frame.digest == whole[frame.tick]
+
+
+def test_a_command_that_was_lost_is_lost_in_the_past_too() -> None:
+    live = Live(None, ["/rover/cmd_vel:loss(1)@0s-5s"])
+    live.sim.command("rover", v=1.0)
+    live.runner.step(60)
+    frame = live.ring.seek(50)
+    assert frame is not None
+    assert frame.robots["rover"].position[0] == live.places[0][0]
+    live.ring.branch()
+    live.runner.step(10)
+    assert live.sim.state("rover").x == live.places[0][0]
+
+
+def some_faults(seed: int) -> list[str]:
+    """One to four faults on what the robots take and send, at any time."""
+    dice = random.Random(seed)
+    topics = ["/rover/cmd_vel", "/drone/cmd_vel", "/rover/set_pose", "/radio/rover_tx", "/rover/odom", "/drone/imu/data_raw"]
+    kinds = ["loss({p})", "delay({s})", "duplication({p})", "reordering({p})"]
+    faults = []
+    for _ in range(dice.randint(1, 4)):
+        first = dice.uniform(0.0, 1.2)
+        kind = dice.choice(kinds).format(p=dice.choice([0.3, 0.7, 1]), s=round(dice.uniform(0.02, 0.6), 2))
+        faults.append(f"{dice.choice(topics)}:{kind}@{first:.2f}s-{first + dice.uniform(0.1, 1.2):.2f}s")
+    return faults
+
+
+@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(each, marks=pytest.mark.slow) for each in range(12, 200))])
+def test_with_any_message_faults_every_tick_looked_at_is_the_one_that_was_and_a_branch_goes_on_as_then(
+    seed: int,
+) -> None:
+    faults, ticks = some_faults(seed), 90
+    live = Live(Wanderer, faults)
+    live.go_on(ticks)
+    whole, newest = dict(live.digests), (live.sim.tick, live.sim.digest())
+    dice = random.Random(seed)
+    for tick in dice.sample(range(ticks), 12):
+        frame = live.ring.seek(tick)
+        assert frame is not None
+        assert (frame.tick, frame.digest) == (tick, whole[tick]), faults
+        assert list(frame.robots["rover"].position) == live.places[tick]
+        assert (live.sim.tick, live.sim.digest()) == newest
+    at = dice.randrange(1, ticks)
+    live.ring.seek(at)
+    live.ring.branch()
+    assert live.sim.digest() == whole[at], faults
+    live.go_on(ticks - at)
+    assert live.digests == whole, faults
+
+
+def test_inputs_enter_a_run_only_through_its_message_faults() -> None:
+    sim = microsim.Simulation({**WORLD, "faults": ["/rover/cmd_vel:loss(1)@0s-5s"]})
+    sim.command("rover", v=1.0)
+    assert sim.waiting == ()
+    sim.command("drone", vx=1.0)
+    assert isinstance(sim.waiting, tuple)  # to look at: an input cannot be put there
+    with sim.deaf():
+        sim.command("drone", vx=2.0)
+    assert len(sim.waiting) == 1
 
 
 def test_a_branch_forgets_what_came_after_it() -> None:
