@@ -227,13 +227,22 @@ class Simulation:
         self.listeners.input(self.tick, Reconfiguration(scenario))
 
     def follow(self, scenario: Scenario) -> None:
-        """As `reconfigure`, unchecked and unrecorded: for time travel."""
+        """As `reconfigure`, unchecked and unrecorded: for time travel. A scenario that cannot run changes nothing."""
         memory, messages, physics = self._schedule.memory(), self._message_faults.memory(), self._schedule.physics
-        self._outbox.sent = self.messages_sent
-        self._outbox.topics.clear()
-        self._use(scenario)
-        self._draw()
-        self._schedule = self._compose()
+        outbox, before = self._outbox, dict(vars(self))
+        parts = outbox.sent, outbox.alter, dict(outbox.topics)
+        try:
+            outbox.sent = self.messages_sent
+            outbox.topics.clear()
+            self._use(scenario)
+            self._draw()
+            self._schedule = self._compose()
+        except BaseException:  # Ctrl-C too: the run continues as it was
+            vars(self).update(before)
+            outbox.sent, outbox.alter, topics = parts
+            outbox.topics.clear()
+            outbox.topics.update(topics)
+            raise
         self._schedule.physics.continue_trace(physics)
         self._schedule.recall(memory)
         self._message_faults.recall(messages)

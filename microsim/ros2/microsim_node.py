@@ -227,9 +227,13 @@ class MicroSimNode:
     def reset(self) -> None:
         """Back to the start with the seed and the parameters set meanwhile."""
         settings, sim = self.settings, self.sim
-        settings.use_next()
-        settings.follow(at_start(sim.initial_scenario, settings.scenario))
-        if settings.scenario != at_start(sim.initial_scenario, sim.scenario):
+        start = at_start(sim.initial_scenario, sim.scenario)
+        settings.follow(start)
+        if refusal := settings.use_pending():
+            text = f"what was set for this reset no longer fits and is not used: {refusal}"
+            self.transport.log("warn", text)
+            self.runner.note("warn", text)
+        if settings.scenario != start:
             sim = Simulation(settings.scenario, sim.next_seed)
         else:
             sim.reset()
@@ -282,23 +286,31 @@ class MicroSimNode:
     def _on_set(self, changes: Mapping[str, Value]) -> str:
         """All or none."""
         of_scenario = {name: value for name, value in changes.items() if name not in OWN_PARAMETERS}
+        self.settings.follow(self.sim.scenario)
         for name in of_scenario:
             if not self.settings.knows(name):
                 return f"the scenario {self.sim.scenario.name!r} has no {name}"
-        self.settings.follow(self.sim.scenario)
         before = self.settings.memory()
         try:
-            if refusal := self.settings.change(of_scenario) if of_scenario else "":
+            if refusal := self.settings.change(of_scenario, self.sim.initial_scenario) if of_scenario else "":
                 return refusal
-            self.set_own({name: value for name, value in changes.items() if name not in of_scenario})
+            own = {name: value for name, value in changes.items() if name not in of_scenario}
+            self._check_own(own)
+            if self.settings.scenario != self.sim.scenario:
+                self.sim.reconfigure(self.settings.scenario)
+            self.set_own(own)
         except MicroSimError as error:
             self.settings.recall(before)
             return str(error)
-        if self.settings.scenario != self.sim.scenario:
-            self.sim.reconfigure(self.settings.scenario)
         return ""
 
+    def _check_own(self, changes: Mapping[str, Any]) -> None:
+        for topic in str(changes.get("step_waits_for", "")).split():
+            if topic not in self._heard:
+                raise UsageError(unknown("no input topic", repr(topic), topic, sorted(self._heard)))
+
     def set_own(self, changes: Mapping[str, Any]) -> None:
+        self._check_own(changes)
         if "real_time_factor" in changes:
             self.runner.set_rtf(float(changes["real_time_factor"]))
         if "seed" in changes:
@@ -306,11 +318,7 @@ class MicroSimNode:
         if "ticks_per_step" in changes:
             self.services.ticks_per_step = int(_number("ticks_per_step", changes["ticks_per_step"]))
         if "step_waits_for" in changes:
-            topics = tuple(str(changes["step_waits_for"]).split())
-            for topic in topics:
-                if topic not in self._heard:
-                    raise UsageError(unknown("no input topic", repr(topic), topic, sorted(self._heard)))
-            self.services.step_waits_for = topics
+            self.services.step_waits_for = tuple(str(changes["step_waits_for"]).split())
 
 
 class Lateness:
@@ -380,9 +388,8 @@ def _apply(warn: Callable[[str], None], settings: ScenarioParameters, overrides:
         near = did_you_mean(name, [*settings.values(), *OWN_PARAMETERS])
         instead = f"; in its place there are {_REMOVED[name]}" if name in _REMOVED else near
         warn(f"there is no parameter {name}{instead}")
-    if refusal := settings.change(known) if known else "":
+    if refusal := settings.start_with(known) if known else "":
         raise UsageError(f"a parameter from --ros-args is not accepted: {refusal}")
-    settings.use_next()
 
 
 def _number(name: str, value: Any) -> float:

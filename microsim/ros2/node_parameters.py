@@ -20,6 +20,7 @@ from microsim.robots.robot import COMMON_SENSORS, Robot
 from microsim.ros2.transport import Parameter, Transport, Value
 from microsim.scenario import Scenario, load_scenario
 from microsim.scenario.files import Places
+from microsim.scenario.live_changes import at_start
 from microsim.sensors import SENSORS
 from microsim.sensors.plugin import PluginSensor
 from microsim.sensors.sensor import Sensor
@@ -85,7 +86,8 @@ def _sensor_rows(robot: str, settings: Robot, name: str, block: Any, sensor: Sen
         values = {**{key: getattr(block, key) for key in own}, **getattr(block, "options", {})}
         for key, value in values.items():
             if key not in sensor.common_parameters.values():
-                yield from _numbers(f"{robot}.{name}.{key}", (*place, key), value)
+                when: When = "reset" if key == "drift" and sensor.track is not None else "tick"
+                yield from _numbers(f"{robot}.{name}.{key}", (*place, key), value, when)
 
 
 def _numbers(name: str, place: Path, value: Any, when: When = "tick") -> Iterator[Row]:
@@ -103,19 +105,19 @@ def _is_carried(settings: Robot, name: str) -> bool:
 
 
 class ScenarioParameters:
-    """The current scenario and the one of the next reset, as parameters."""
+    """The current scenario, and what was set for the next reset, as parameters."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
-        self.next_scenario = scenario
+        self.pending: dict[str, Value] = {}  # accepted, in force from the next reset on
         self._document = _with_switched_off(scenario)
         self._rows = {row.name: row for row in rows(scenario)}
 
     def declarations(self) -> list[Parameter]:
-        """Every parameter with its present value; one without a value here (a camera given by fov_deg) is left out."""
-        found = []
+        """Every parameter with the value last set; one without a value here (a camera given by fov_deg) is left out."""
+        found, document = [], self._written(self._document, self.pending)
         for row in self._rows.values():
-            value: Any = self._document
+            value: Any = document
             for key in row.paths[0]:
                 value = value.get(key) if isinstance(value, dict) else None
             if value is not None:
@@ -127,56 +129,80 @@ class ScenarioParameters:
         return {parameter.name: parameter.value for parameter in self.declarations()}
 
     def knows(self, name: str) -> bool:
-        return name in self._rows and any(map(self._is_there, self._rows[name].paths))
+        """Whether there is such a parameter: not if it belongs to a robot that was deleted."""
+        return name in self._rows and any(_block(self._document, path) is not None for path in self._rows[name].paths)
 
-    def _is_there(self, path: Path) -> bool:
-        """Whether it belongs to no robot that was deleted."""
-        return path[0] != "robots" or path[1] in self.scenario.robots
+    def change(self, changes: Mapping[str, Value], first: Scenario | None = None) -> str:
+        """Accept all changes, or none and give the reason. Those that need a reset become `pending`.
 
-    def change(self, changes: Mapping[str, Value]) -> str:
-        """Accept all changes, or none and give the reason. What needs a reset changes only `next_scenario`."""
-        document = self._written(copy.deepcopy(self._document), changes)
-        try:
-            changed = load_scenario(document)
-        except ScenarioError as error:
-            return "; ".join(str(problem) for problem in error.problems)
+        `first`: whose entities a reset brings back.
+        """
         now = {name: value for name, value in changes.items() if self._rows[name].when == "tick"}
-        self._document, self.next_scenario = document, changed
-        if len(now) == len(changes):
-            self.scenario = changed
-        elif now:
-            self.scenario = load_scenario(self._written(_with_switched_off(self.scenario), now))
+        pending = {**self.pending, **{name: value for name, value in changes.items() if name not in now}}
+        document = self._written(self._document, now)
+        try:
+            scenario = load_scenario(document) if now else self.scenario
+            if pending:
+                start = at_start(first or scenario, scenario)
+                load_scenario(self._written(document if start == scenario else _with_switched_off(start), pending))
+        except ScenarioError as error:
+            at_reset = f" (with {_list(pending)}, which the next reset puts into force)" if pending else ""
+            return "; ".join(str(problem) for problem in error.problems) + at_reset
+        self.scenario, self._document, self.pending = scenario, document, pending
         return ""
 
     def _written(self, document: dict[str, Any], changes: Mapping[str, Value]) -> dict[str, Any]:
+        document = copy.deepcopy(document)
         for name, value in changes.items():
-            for *path, last in filter(self._is_there, self._rows[name].paths):
-                block = document
-                for key in path:
-                    block = block[key]
-                block[last] = value
+            for path in self._rows[name].paths:
+                if (block := _block(document, path)) is not None:
+                    block[path[-1]] = value
         return document
+
+    def start_with(self, changes: Mapping[str, Value]) -> str:
+        """Before the run: all take effect at once. Gives the reason if they cannot."""
+        document = self._written(self._document, changes)
+        try:
+            self.scenario, self._document = load_scenario(document), document
+        except ScenarioError as error:
+            return "; ".join(str(problem) for problem in error.problems)
+        return ""
 
     def set_stamped(self, stamped: bool) -> None:
         """Whether commands are TwistStamped: only before the node listens."""
         self._document["stamped_cmd_vel"] = stamped
-        self.scenario = self.next_scenario = load_scenario(self._document)
+        self.scenario = load_scenario(self._document)
 
     def follow(self, scenario: Scenario) -> None:
-        """The scenario was changed elsewhere, such as by a mission."""
+        """The scenario was changed elsewhere, such as by a mission. What waits for a reset still does."""
         if scenario != self.scenario:
-            self.scenario = self.next_scenario = scenario
-            self._document = _with_switched_off(scenario)
+            self.scenario, self._document = scenario, _with_switched_off(scenario)
 
     def memory(self) -> Any:
-        return self.scenario, self.next_scenario, self._document
+        return self.scenario, dict(self.pending), self._document
 
     def recall(self, memory: Any) -> None:
-        self.scenario, self.next_scenario, self._document = memory
+        self.scenario, self.pending, self._document = memory
 
-    def use_next(self) -> None:
-        """At a reset: pending changes take effect."""
-        self.scenario = self.next_scenario
+    def use_pending(self) -> str:
+        """At a reset, with the scenario that it starts from: pending changes take effect.
+
+        Gives the reason if they no longer fit what changed since; then they are dropped.
+        """
+        pending, self.pending = self.pending, {}
+        refusal = self.start_with(pending) if pending else ""
+        return refusal and f"{_list(pending)}: {refusal}"
+
+
+def _list(changes: Mapping[str, Value]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in changes.items())
+
+
+def _block(document: Any, path: Path) -> dict[str, Any] | None:
+    """Where the last key of a path is; None: nowhere."""
+    for key in path[:-1]:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def _with_switched_off(scenario: Scenario) -> dict[str, Any]:

@@ -135,7 +135,14 @@ def test_a_command_that_was_lost_is_lost_in_the_past_too() -> None:
 def some_faults(seed: int) -> list[str]:
     """One to four faults on what the robots take and send, at any time."""
     dice = random.Random(seed)
-    topics = ["/rover/cmd_vel", "/drone/cmd_vel", "/rover/set_pose", "/radio/rover_tx", "/rover/odom", "/drone/imu/data_raw"]
+    topics = [
+        "/rover/cmd_vel",
+        "/drone/cmd_vel",
+        "/rover/set_pose",
+        "/radio/rover_tx",
+        "/rover/odom",
+        "/drone/imu/data_raw",
+    ]
     kinds = ["loss({p})", "delay({s})", "duplication({p})", "reordering({p})"]
     faults = []
     for _ in range(dice.randint(1, 4)):
