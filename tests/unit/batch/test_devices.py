@@ -18,6 +18,7 @@ from microsim.batch import BatchSimulation, device_choice
 from microsim.batch.host_loops import HostLoops
 from microsim.errors import MissingExtraError, UsageError
 from tests.unit.batch.device_scenarios import SOURCES, assert_complete, assert_same, drive, sensors_on_gpu
+from tests.unit.engine.test_records import change_all
 
 ROOT = Path(__file__).resolve().parents[3]
 N = 3
@@ -64,11 +65,33 @@ def test_the_loops_of_a_gpu_give_the_cpus_bits(name: str, simulated: dict[str, d
 
 
 @pytest.fixture
-def listing(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A GPU that notes what it is to run, and the compiler for it; it needs numba-cuda and NVVM, but no GPU."""
+def compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler for GPUs; it needs numba-cuda and NVVM, but no GPU."""
     needed = "pip install numba-cuda nvidia-nvvm (Linux on x86-64; part of the extra `test`)"
     pytest.importorskip("numba_cuda", reason=needed)
     pytest.importorskip("cuda.bindings.nvvm", reason=needed)
+    import numba.cuda.dispatcher
+
+    capability = types.SimpleNamespace(compute_capability=(8, 0))
+    monkeypatch.setattr(numba.cuda.dispatcher, "get_current_device", lambda: capability)
+
+
+@pytest.mark.usefixtures("compiler")
+def test_a_kernel_of_records_compiles_for_a_gpu_and_rounds_as_on_the_cpu() -> None:
+    from microsim.batch.cuda_compiler import ptx_of
+
+    def loop(address: int, tick: int) -> None:
+        change_all(address, tick)
+
+    text = ptx_of(loop, 2, (8, 0))[1].decode()
+    assert not re.search(r"\b(fma|mad)\.[a-z.]*f(32|64)", text)
+    assert re.search(r"\bmul\.rn\.f64", text)
+    assert re.search(r"\bst\.[a-z.]*f64", text)
+
+
+@pytest.fixture
+def listing(compiler: None) -> Any:
+    """A GPU that notes what it is to run."""
     from microsim.batch.cuda_loops import CudaLoops
 
     class Listing(CudaLoops):
@@ -81,10 +104,6 @@ def listing(monkeypatch: pytest.MonkeyPatch) -> Any:
         def launch(self, count: int, make: Any, constants: Any, *arguments: int) -> None:
             self.asked[make, constants] = len(arguments) + 1
 
-    import numba.cuda.dispatcher
-
-    capability = types.SimpleNamespace(compute_capability=(8, 0))
-    monkeypatch.setattr(numba.cuda.dispatcher, "get_current_device", lambda: capability)
     return Listing()
 
 

@@ -30,6 +30,7 @@ EXCEPTIONS = {
     ("engine/compiled.py", "os"), ("engine/compiled.py", "pathlib"),
     # functions are called by address: through the compiler's own instructions, or through ctypes without it
     ("engine/calls.py", "llvmlite"), ("engine/calls.py", "ctypes"), ("engine/calls.py", "inspect"),
+    ("engine/records.py", "ctypes"),
     *(("engine/digest_chain.py", name) for name in ("llvmlite", "ctypes", "_hashlib")),
 }  # fmt: skip
 
